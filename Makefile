@@ -1,0 +1,50 @@
+# Everything a developer or a user types. `make help` lists it.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+RUNS ?= runs/demo
+
+.DEFAULT_GOAL := help
+
+help:  ## list the commands
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
+
+$(READY): pyproject.toml requirements/constraints.txt
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c requirements/constraints.txt -e '.[dev]'
+	@touch $(READY)
+
+setup: $(READY)  ## make the virtual environment (.venv), pinned versions; again only if something changed
+
+demo: $(READY)  ## SFedPO, FedAvg and FedOGD on shifting data: a table, a figure, a page; about a minute
+	$(BIN)/thalweg compare sfedpo fedavg fedogd --on digits-partial --seeds 3 --out $(RUNS)
+
+test: lint $(READY)  ## lint, types and tests
+	$(BIN)/python -m pytest -m 'not slow' -n auto
+
+test-slow: $(READY)  ## the tests that take minutes
+	$(BIN)/python -m pytest -m slow
+
+test-deps:  ## Debian packages that some tests need (as root); without them those tests are skipped
+	apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq dataset-fashion-mnist chromium
+
+lint: $(READY)  ## ruff and mypy
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+format: $(READY)  ## let ruff tidy up
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+bench: $(READY)  ## speed against a plain PyTorch loop, as ratios
+	$(BIN)/python benchmarks/speed.py
+
+lock: $(READY)  ## write requirements/constraints.txt anew from what is installed
+	$(BIN)/python -m pip freeze --exclude-editable | sed 's/+cpu$$//' > requirements/constraints.txt
+
+clean:  ## remove the virtual environment and caches (never runs/)
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis build dist
+
+.PHONY: help setup demo test test-slow test-deps lint format bench lock clean

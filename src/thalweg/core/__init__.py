@@ -1,0 +1,1 @@
+"""The nouns every stage shares: types, seeds, configuration, errors."""

@@ -1,0 +1,46 @@
+"""Randomness has a name: every draw is a function of (seed, purpose, round, client).
+
+A generator is never stored and never shared. Whoever needs numbers says what they are for, and
+gets the same numbers whatever the order of the clients, the number of workers, the engine, or
+how often the run was interrupted.
+"""
+
+from __future__ import annotations
+
+import enum
+
+import numpy as np
+
+
+class Draw(enum.IntEnum):
+    """What a random number is for. Append only: the values are part of every result."""
+
+    PARTITION = 0  # which samples belong to which latent state
+    WORLD = 1  # state probabilities, availabilities: the make-up of the clients
+    AVAILABILITY = 2  # who is here in a round
+    STREAM = 3  # which states a client visits, and what arrives there
+    BEGIN = 4  # what a client holds before its first round
+    MEMORY = 5  # what is kept and what is evicted
+    SELECTION = 6  # who is chosen
+    BATCH = 7  # which kept samples form the mini-batches
+    FORECAST = 8  # the error of a noisy oracle
+    NET = 9  # initial parameters
+    DATA = 10  # synthetic data sets, train/test splits
+    LOCAL = 11  # randomness inside a local objective, such as dropout
+
+
+def rng_for(seed: int, draw: Draw, rnd: int = 0, client: int = 0) -> np.random.Generator:
+    """The one generator for this purpose, in this round, at this client.
+
+    Philox is counter-based: the key says (seed, purpose) and the counter says (client, round), so
+    that no two purposes, rounds or clients ever read the same stretch of numbers, and building a
+    generator costs about 12 microseconds instead of the 25 to 75 of a seed sequence.
+
+    >>> rng_for(7, Draw.MEMORY, 3, 1).random() == rng_for(7, Draw.MEMORY, 3, 1).random()
+    True
+    >>> rng_for(7, Draw.MEMORY, 3, 1).random() == rng_for(8, Draw.MEMORY, 3, 1).random()
+    False
+    """
+    key = np.array([seed, draw], dtype=np.uint64)
+    counter = np.array([0, client, rnd, 0], dtype=np.uint64)  # the first word counts the blocks
+    return np.random.Generator(np.random.Philox(key=key, counter=counter))

@@ -1,0 +1,101 @@
+"""The nouns that travel between the stages.
+
+Letters for shapes, used all over the project:
+
+    N  clients in the world      K  clients (jobs) in a round     M  latent states
+    C  classes                   B  samples in a mini-batch       P  parameters of one model
+    A  samples that arrive       S  steps
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+Floats = npt.NDArray[np.float64]  # small numbers: probabilities, weights, scores
+Floats32 = npt.NDArray[np.float32]  # parameters and updates
+Ints = npt.NDArray[np.int64]  # ids, labels, positions
+
+
+class Arrival(NamedTuple):
+    """What one client receives in one tick."""
+
+    items: Ints  # (A,) rows of the data set, in order of arrival
+    state: int  # the latent state the client is in
+
+
+class Outlook(NamedTuple):
+    """What a client expects of its stream, and what each latent state is worth."""
+
+    probs: Floats  # (M,) predicted probability of each state
+    importance: Floats  # (M,) weight of each state in the global objective
+    heterogeneity: Floats  # (M,) how far each state's labels are from balanced
+
+
+class Intake(NamedTuple):
+    """Everything a memory policy may look at when samples arrive at one client."""
+
+    capacity: int  # samples this client can hold
+    held: int  # samples it holds now, at most `capacity`
+    num_new: int  # samples that have just arrived
+    state: int  # the latent state they come from
+    held_labels: Ints  # (held,)
+    new_labels: Ints  # (num_new,)
+    outlook: Outlook
+
+
+@dataclass(frozen=True)
+class Roster:
+    """Who is here in this round, and what the server knows of everybody."""
+
+    rnd: int  # the round about to run, counted from 0
+    here: Ints  # ids of the clients that can take part, ascending
+    availability: Floats  # (N,) probability of being here in a round
+    times_here: Ints  # (N,) earlier rounds in which each client was here
+    known: Mapping[str, Floats] = field(default_factory=dict)  # (N,) last reports; nan: none yet
+
+    @property
+    def num_clients(self) -> int:
+        return len(self.availability)
+
+
+class Job(NamedTuple):
+    """One client trains one model of the bank."""
+
+    client: int
+    model: int = 0
+
+
+@dataclass(frozen=True)
+class Updates:
+    """What the cohort of one round sends back: a struct of arrays, one row per job.
+
+    One matrix instead of K vectors, because every rule of the server is then one line of NumPy and
+    the weighted mean one matrix-vector product at the speed of memory.
+    """
+
+    clients: Ints  # (K,) ascending
+    models: Ints  # (K,) which model of the bank each one trained
+    deltas: Floats32  # (K, P) trained minus received parameters
+    num_samples: Ints  # (K,) samples in memory at the end of the round
+    num_steps: Ints  # (K,) optimiser steps taken; 0 if the memory was empty
+    losses: Floats  # (K,) mean training loss over the round; nan without a step
+    num_tested: Ints  # (K,) arriving samples that were predicted before they were learnt from
+    num_correct: Ints  # (K,) how many of those predictions were right
+    reports: Mapping[str, Floats] = field(default_factory=dict)  # (K,) scalars a rule asked for
+
+    def __len__(self) -> int:
+        return len(self.clients)
+
+    def only(self, rows: npt.NDArray[np.bool_]) -> Updates:
+        """The rows of a mask (K,). Copies the big matrix only if some row is left out."""
+        if rows.all():
+            return self
+        arrays = {
+            name: value[rows] for name, value in vars(self).items() if isinstance(value, np.ndarray)
+        }
+        return Updates(**arrays, reports={name: x[rows] for name, x in self.reports.items()})

@@ -1,0 +1,292 @@
+from __future__ import annotations
+
+import tomllib
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+import pytest
+import tomli_w
+from hypothesis import given
+from hypothesis import strategies as st
+
+from thalweg.core.config import (
+    build,
+    check_words,
+    choice,
+    class_of,
+    from_dict,
+    kind_of,
+    parse,
+    to_dict,
+    with_overrides,
+)
+from thalweg.core.errors import ConfigError, UnknownName, require
+
+
+@dataclass(frozen=True)
+class Window:
+    length: int = 3
+
+    def __post_init__(self) -> None:
+        require(self.length >= 1, f"length must be at least 1, got {self.length}.")
+
+
+@dataclass(frozen=True)
+class Decay:
+    rate: float = 0.5
+    shape: Literal["linear", "exponential"] = "linear"
+
+    def __post_init__(self) -> None:
+        check_words(self)
+
+
+@dataclass(frozen=True)
+class Either:
+    left: int | None = None
+    right: int | None = None
+
+    def __post_init__(self) -> None:
+        require((self.left is None) != (self.right is None), "either left or right, not both.")
+
+
+TABLE = {"window": Window, "decay": Decay, "either": Either}
+
+
+@dataclass(frozen=True)
+class Step:
+    size: float
+    momentum: float | None = None
+
+
+@dataclass(frozen=True)
+class Method:
+    name: str
+    memory: Any = choice(TABLE)
+    spare: Any = choice(TABLE, default=Window())
+    step: Step = Step(0.1)
+    extra: Step | None = None
+    limit: int | None = None
+    sizes: tuple[int, ...] = (1, 2)
+    quick: bool = False
+    options: dict[str, int] = field(default_factory=dict)
+
+
+METHOD = Method("mine", Decay(0.25))
+ELSEWHERE = f"{__name__}:Decay"
+
+
+def test_a_dataclass_as_plain_values() -> None:
+    assert to_dict(METHOD) == {
+        "name": "mine",
+        "memory": {"kind": "decay", "rate": 0.25, "shape": "linear"},
+        "spare": {"kind": "window", "length": 3},
+        "step": {"size": 0.1, "momentum": "none"},
+        "extra": "none",
+        "limit": "none",
+        "sizes": [1, 2],
+        "quick": False,
+        "options": {},
+    }
+
+
+@given(
+    memory=st.builds(Window, st.integers(1, 9)) | st.builds(Decay, st.floats(0, 1)),
+    extra=st.none() | st.builds(Step, st.floats(0, 1), st.none() | st.floats(0, 1)),
+    limit=st.none() | st.integers(-(2**63), 2**63 - 1),
+    sizes=st.lists(st.integers(0, 9), max_size=3).map(tuple),
+    quick=st.booleans(),
+)
+def test_through_a_toml_file_and_back(
+    memory: Any, extra: Step | None, limit: int | None, sizes: tuple[int, ...], quick: bool
+) -> None:
+    method = Method("m", memory, extra=extra, limit=limit, sizes=sizes, quick=quick)
+    assert from_dict(Method, tomllib.loads(tomli_w.dumps(to_dict(method)))) == method
+
+
+def test_what_a_file_leaves_out_has_its_default() -> None:
+    assert from_dict(Method, {"name": "m", "memory": "window"}) == Method("m", Window())
+
+
+def test_what_has_no_default_must_be_there() -> None:
+    with pytest.raises(ConfigError, match=r"Method needs name, memory\."):
+        from_dict(Method, {})
+    with pytest.raises(ConfigError, match=r"step needs size\."):
+        from_dict(Method, {"name": "m", "memory": "window", "step": {}})
+
+
+def test_an_unknown_field_is_told_the_nearest_one() -> None:
+    with pytest.raises(UnknownName, match=r"field of memory 'lenght'.*Did you mean 'length'\?"):
+        from_dict(Method, {"name": "m", "memory": {"kind": "window", "lenght": 3}})
+
+
+@pytest.mark.parametrize(
+    ("plain", "message"),
+    [
+        ({"limit": 0.5}, r"limit=0\.5: Expected `int"),
+        ({"quick": 1}, "quick=1: Expected `bool`"),
+        ({"sizes": 3}, "sizes=3: Expected `array`"),
+        ({"step": {"size": "big"}}, r"step\.size='big': Expected `float`"),
+        ({"step": 3}, "step=3: Expected `object`"),
+        ({"memory": 3}, r"memory: expected a kind, one of \['decay', 'either', 'window'\], got 3"),
+        ({"memory": {"length": 3}}, "memory: expected a kind"),
+        ({"memory": {"kind": "decay", "shape": "round"}}, r"memory\.shape='round'"),
+        ({"memory": {"kind": "window", "length": 0}}, "length must be at least 1, got 0"),
+    ],
+)
+def test_a_wrong_value_is_refused_with_its_place(plain: dict[str, Any], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        from_dict(Method, {"name": "m", "memory": "window"} | plain)
+
+
+def test_a_whole_number_is_good_enough_where_a_fraction_may_be() -> None:
+    built = from_dict(Step, {"size": 1})
+    assert isinstance(built.size, float)
+
+
+@pytest.mark.parametrize(
+    ("assignment", "expected"),
+    [
+        ("limit=5", {"limit": 5}),
+        ("limit = 5", {"limit": 5}),
+        ("limit=none", {"limit": None}),
+        ("quick=true", {"quick": True}),
+        ("quick=True", {"quick": True}),
+        ("sizes=[4, 5]", {"sizes": (4, 5)}),
+        ("name=a=b", {"name": "a=b"}),
+        ('name="5"', {"name": "5"}),
+        ("memory.rate=0.5", {"memory": Decay(0.5)}),
+        ("memory.shape=exponential", {"memory": Decay(0.25, "exponential")}),
+        ("memory=window", {"memory": Window()}),
+        ("memory={kind='window', length=9}", {"memory": Window(9)}),
+        ("step.momentum=0.9", {"step": Step(0.1, 0.9)}),
+        ("extra={size=2}", {"extra": Step(2.0)}),
+    ],
+)
+def test_an_override_reaches_inside(assignment: str, expected: dict[str, Any]) -> None:
+    before = Method("mine", Decay(0.25))
+    after = with_overrides(before, [assignment])
+    changed = {name: getattr(after, name) for name in expected}
+    assert changed == expected
+    assert before == METHOD, "the old one is untouched"
+    rest = set(vars(after)) - set(expected)
+    assert all(getattr(after, name) == getattr(before, name) for name in rest)
+
+
+@pytest.mark.parametrize(
+    ("assignments", "memory"),
+    [
+        (["memory=window", "memory.length=9"], Window(9)),
+        (["memory.rate=0.5", "memory=window"], Window()),  # the last word on the whole
+        (["memory.rate=0.5", "memory.rate=0.75"], Decay(0.75)),
+        (["memory.rate=0.5", "memory.shape=exponential"], Decay(0.5, "exponential")),
+        ([], Decay(0.25)),
+    ],
+)
+def test_overrides_are_read_in_order(assignments: list[str], memory: Any) -> None:
+    assert with_overrides(METHOD, assignments).memory == memory
+
+
+def test_fields_that_only_fit_together_are_changed_together() -> None:
+    method = Method("m", Either(left=1))
+    assignments = ["memory.left=none", "memory.right=2"]
+    for order in (assignments, assignments[::-1]):
+        assert with_overrides(method, order).memory == Either(right=2)
+    with pytest.raises(ConfigError, match="either left or right"):
+        with_overrides(method, ["memory.right=2"])
+
+
+@pytest.mark.parametrize(
+    ("assignment", "message"),
+    [
+        ("limit", "expected part.field=value"),
+        ("=5", "expected part.field=value"),
+        ("limt=5", r"Did you mean 'limit'\?"),
+        ("memory.rte=5", r"Did you mean 'rate'\?"),
+        ("memory=windw", r"unknown memory 'windw'.*Did you mean 'window'\?"),
+        ("memory.rate=fast", r"memory\.rate='fast'"),
+        ("limit.size=5", "limit is None and has no field 'size'"),
+        ("limit=many", "limit='many'"),
+        ("quick=none", "quick='none'"),
+    ],
+)
+def test_a_wrong_override_says_what_would_be_right(assignment: str, message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        with_overrides(METHOD, [assignment])
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("5", 5),
+        ("5.0", 5.0),
+        ("1e-4", 1e-4),
+        ("-2", -2),
+        ("false", False),
+        ("kl", "kl"),
+        ("2024-13-99", "2024-13-99"),
+        ("", ""),
+        ("[1, 2", "[1, 2"),
+    ],
+)
+def test_a_value_as_one_types_it(text: str, value: object) -> None:
+    assert parse(text) == value
+    assert type(parse(text)) is type(value)
+
+
+def test_a_kind_of_the_table_is_its_name() -> None:
+    assert kind_of(Window(), TABLE) == "window"
+    assert class_of("window", TABLE, "memory") is Window
+    assert build(TABLE, "window", "memory") == Window()
+
+
+def test_a_policy_out_of_a_module_needs_no_registering() -> None:
+    own: dict[str, Any] = {"window": Window}
+    assert kind_of(Decay(), own) == ELSEWHERE
+    plain = to_dict(Decay(0.125), own)
+    assert build(own, plain, "memory") == Decay(0.125)
+
+
+def test_a_policy_out_of_a_file_survives_a_toml_file(tmp_path: Path) -> None:
+    file = tmp_path / "own.py"
+    file.write_text(
+        "from __future__ import annotations\n"
+        "from dataclasses import dataclass\n"
+        "@dataclass(frozen=True)\n"
+        "class Mine:\n"
+        "    share: float = 0.5\n"
+    )
+    kind = f"{file}:Mine"
+    method = with_overrides(METHOD, [f"memory={kind}"])
+    assert method.memory.share == 0.5
+    method = with_overrides(method, ["memory.share=0.75"])
+    plain = to_dict(method)
+    assert plain["memory"] == {"kind": kind, "share": 0.75}
+    again = from_dict(Method, tomllib.loads(tomli_w.dumps(plain)))
+    assert again == method, "the file is loaded once, so the classes are one"
+
+
+def test_a_policy_that_is_not_there_says_where_it_was_looked_for(tmp_path: Path) -> None:
+    file = tmp_path / "own.py"
+    file.write_text("class Plain: ...\n")
+    for kind, message in (
+        (f"{file}:Plain", "has no dataclass named 'Plain'"),
+        (f"{file}:Missing", "has no dataclass named 'Missing'"),
+        (f"{tmp_path}/none.py:Mine", "there is no file"),
+        ("no_such_module:Mine", "cannot import 'no_such_module'"),
+    ):
+        with pytest.raises(ConfigError, match=message):
+            build(TABLE, kind, "memory")
+
+
+def test_a_file_that_fails_to_load_fails_again_the_next_time(tmp_path: Path) -> None:
+    file = tmp_path / "broken.py"
+    file.write_text("raise RuntimeError('on purpose')\n")
+    for _ in range(2):
+        with pytest.raises(RuntimeError, match="on purpose"):
+            build(TABLE, f"{file}:Mine", "memory")
+
+
+def test_a_word_that_a_field_does_not_know_is_refused_in_python_too() -> None:
+    with pytest.raises(UnknownName, match=r"unknown shape 'linaer'.*Did you mean 'linear'\?"):
+        Decay(shape="linaer")  # type: ignore[arg-type]

@@ -1,0 +1,32 @@
+from __future__ import annotations
+
+import numpy as np
+
+from contracts.examples import some_roster, some_updates
+
+
+def test_only_some_rows_of_the_updates() -> None:
+    updates = some_updates([4, 7, 9], num_params=2, reports={"score": [0.1, 0.2, 0.3]})
+    some = updates.only(np.array([True, False, True]))
+    assert len(some) == 2
+    assert some.clients.tolist() == [4, 9]
+    assert some.deltas.tolist() == updates.deltas[[0, 2]].tolist()
+    assert some.losses.tolist() == updates.losses[[0, 2]].tolist()
+    assert some.reports["score"].tolist() == [0.1, 0.3]
+
+
+def test_all_rows_of_the_updates_are_the_updates() -> None:
+    updates = some_updates([4, 7], num_params=2)
+    assert updates.only(np.array([True, True])) is updates
+
+
+def test_no_row_of_the_updates() -> None:
+    updates = some_updates([4, 7], num_params=2, reports={"score": [0.1, 0.2]})
+    nobody = updates.only(np.array([False, False]))
+    assert len(nobody) == 0
+    assert nobody.deltas.shape == (0, 2)
+    assert nobody.reports["score"].shape == (0,)
+
+
+def test_a_roster_knows_how_many_clients_there_are() -> None:
+    assert some_roster(here=[1, 4], num_clients=6).num_clients == 6
