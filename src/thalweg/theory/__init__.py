@@ -1,0 +1,53 @@
+"""Bounds and closed forms as plain functions, for planning and for tests. No state, no randomness.
+
+So far those of SFedPO. A client's stream visits latent states with probabilities `probs`; in each
+state it renews a share `ratios` of its memory, on average its `budget`; states have an `importance`
+in the global objective and a `heterogeneity`. All are rows with one entry per state.
+"""
+
+from thalweg.theory.belief import Posterior, perturb, posterior
+from thalweg.theory.bound import SfedpoBound, b_term, sfedpo_bound
+from thalweg.theory.dds import dds_ratios, dds_scores
+from thalweg.theory.dds_exact import dds_objective, dds_ratios_exact
+from thalweg.theory.divergence import divergence_from_uniform
+from thalweg.theory.heterogeneity import (
+    heterogeneity_score,
+    mixture_variance,
+    retention,
+    weighted_heterogeneity,
+)
+from thalweg.theory.mixture import kernel_mismatch, long_run_mixture, mismatch, mixture_step
+from thalweg.theory.oracle import OracleGap, oracle_gap
+from thalweg.theory.saw import saw_weights
+from thalweg.theory.saw_exact import saw_weights_exact
+
+__all__ = [  # noqa: RUF022  in the order of the round
+    # what is known of the states
+    "divergence_from_uniform",  # how far a class histogram is from balanced
+    "posterior",  # state probabilities learned from counts
+    "Posterior",  # their mean and variance
+    "perturb",  # state probabilities disturbed by noise
+    # what a client keeps
+    "dds_scores",  # how much each state deserves to be kept
+    "dds_ratios",  # share of the memory renewed in each state, on budget
+    "dds_ratios_exact",  # the same by solving the underlying program
+    "dds_objective",  # the objective of that program
+    "mixture_step",  # what a memory holds after one more tick
+    "long_run_mixture",  # what it holds on average
+    # how well that represents the goal
+    "retention",  # how much survives of what a memory held when the round began
+    "weighted_heterogeneity",  # heterogeneity of what is kept
+    "mixture_variance",  # how much the memory's mixture jumps about
+    "mismatch",  # how far the long-run mixture is from the goal
+    "kernel_mismatch",  # the same when states resemble each other
+    "heterogeneity_score",  # all of it in one number per client
+    # how the server weighs
+    "saw_weights",  # weights of the participants of a round
+    "saw_weights_exact",  # the same by minimising the bound
+    # what it adds up to
+    "b_term",  # the part of the bound that ratios and weights can change
+    "sfedpo_bound",  # the whole bound, and which of its preconditions fail
+    "SfedpoBound",  # value and violated preconditions
+    "oracle_gap",  # what a wrong forecast costs
+    "OracleGap",  # the cost, the error, the budgets really spent
+]

@@ -1,0 +1,102 @@
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy.spatial.distance import jensenshannon
+from scipy.stats import entropy
+
+from thalweg.core.errors import ConfigError, UnknownName
+from thalweg.theory import divergence_from_uniform
+
+KINDS = ("kl", "js", "l1", "l2", "l2_squared")
+histograms = st.lists(st.integers(0, 50), min_size=1, max_size=8).filter(any)
+
+
+@pytest.mark.parametrize(
+    ("kind", "expected"),
+    [
+        ("l1", 0.733333),
+        ("l2", 0.454606),
+        ("l2_squared", 0.206667),
+        ("kl", 0.296794),
+        ("js", 0.074806),
+    ],
+)
+def test_the_sheet_s_histogram(kind, expected):  # worked example 14.12
+    assert float(divergence_from_uniform([0.7, 0.2, 0.1], kind)) == pytest.approx(
+        expected, abs=1e-6
+    )
+
+
+def test_a_single_class_is_as_far_as_it_gets():  # worked example 14.12
+    assert float(divergence_from_uniform([0, 1, 0])) == pytest.approx(math.log(3), abs=1e-12)
+    assert float(divergence_from_uniform([0, 1, 0], "js")) == pytest.approx(0.318257, abs=1e-6)
+
+
+def test_kl_is_the_default():
+    assert divergence_from_uniform([3, 1]) == divergence_from_uniform([3, 1], "kl")
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_states_stack_along_the_first_axes(kind):
+    table = np.array([[[5, 5, 0], [1, 2, 3]], [[4, 4, 4], [0, 0, 1]]])  # (2, 2, 3)
+    stacked = divergence_from_uniform(table, kind)
+    assert stacked.shape == (2, 2)
+    assert divergence_from_uniform(table[0, 0], kind).shape == ()
+    for i, j in np.ndindex(2, 2):
+        assert stacked[i, j] == pytest.approx(float(divergence_from_uniform(table[i, j], kind)))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("num_classes", [1, 2, 3, 7, 10])
+def test_balanced_classes_are_at_distance_zero(kind, num_classes):
+    assert float(divergence_from_uniform([6] * num_classes, kind)) == pytest.approx(0, abs=1e-15)
+
+
+@given(histograms, st.sampled_from(KINDS), st.floats(0.01, 100))
+def test_only_the_shares_count_not_how_many_samples_there_are(counts, kind, factor):
+    np.testing.assert_allclose(
+        divergence_from_uniform(np.array(counts) * factor, kind),
+        divergence_from_uniform(counts, kind),
+        atol=1e-7,  # the square root in l2 magnifies rounding near zero
+    )
+
+
+@given(histograms)
+def test_every_distance_stays_in_its_range(counts):
+    num_classes = len(counts)
+    kl, js, l1, l2, l2_squared = (float(divergence_from_uniform(counts, kind)) for kind in KINDS)
+    assert 0 <= kl <= math.log(num_classes) + 1e-12
+    assert 0 <= js < math.log(2)
+    assert 0 <= l1 < 2
+    assert l2 == pytest.approx(math.sqrt(l2_squared))
+
+
+@given(histograms)
+def test_scipy_agrees(counts):
+    h = np.array(counts) / sum(counts)
+    u = np.full(len(counts), 1 / len(counts))
+    assert float(divergence_from_uniform(counts)) == pytest.approx(entropy(h, u), abs=1e-12)
+    between = (h + u) / 2
+    halves = (entropy(h, between) + entropy(u, between)) / 2
+    assert float(divergence_from_uniform(counts, "js")) == pytest.approx(halves, abs=1e-12)
+
+
+def test_scipy_s_distance_is_the_root_of_ours():
+    ours = float(divergence_from_uniform([7, 2, 1], "js"))
+    assert jensenshannon([0.7, 0.2, 0.1], [1 / 3] * 3) ** 2 == pytest.approx(ours)
+
+
+@pytest.mark.parametrize(
+    "bad", [[1, -1], [1, float("nan")], [1, float("inf")], [0, 0], [[1, 1], [0, 0]], [], 3.0]
+)
+def test_what_is_no_histogram_is_refused(bad):
+    with pytest.raises(ConfigError, match="histogram"):
+        divergence_from_uniform(bad)
+
+
+def test_an_unknown_distance_is_told_the_nearest():
+    with pytest.raises(UnknownName, match="Did you mean 'l2_squared'"):
+        divergence_from_uniform([1, 1], "l2_square")
