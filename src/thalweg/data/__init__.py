@@ -1,0 +1,39 @@
+"""Data sets on disk, inside packages or drawn from a formula, all as one `Dataset` of arrays.
+
+Importing this package is cheap on purpose: what reads tables, digits or the network is imported
+when something is loaded.
+"""
+
+from __future__ import annotations
+
+from thalweg.data.arrays import Arrays
+from thalweg.data.base import Dataset, DataSource
+from thalweg.data.digits import Digits
+from thalweg.data.fashion_mnist import FashionMnist
+from thalweg.data.gaussian_mixture import GaussianMixture
+from thalweg.data.mnist import Mnist
+from thalweg.data.synthetic_logistic import SyntheticLogistic
+from thalweg.data.table import Table
+
+SOURCES: dict[str, type[DataSource]] = {
+    "digits": Digits,  # 8 x 8 digits, inside scikit-learn: the offline default
+    "fashion-mnist": FashionMnist,  # 28 x 28 clothes, IDX files
+    "mnist": Mnist,  # 28 x 28 digits, IDX files
+    "synthetic-logistic": SyntheticLogistic,  # one logistic concept per client
+    "gaussian-mixture": GaussianMixture,  # class blobs that move as time goes by
+    "arrays": Arrays,  # your own .npz
+    "table": Table,  # your own .parquet or .csv
+}
+
+__all__ = [
+    "SOURCES",
+    "Arrays",
+    "DataSource",
+    "Dataset",
+    "Digits",
+    "FashionMnist",
+    "GaussianMixture",
+    "Mnist",
+    "SyntheticLogistic",
+    "Table",
+]

@@ -1,0 +1,216 @@
+"""Your own arrays: one ``.npz`` file."""
+
+from __future__ import annotations
+
+import io
+import zipfile
+import zlib
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from thalweg.core.errors import DataError, UnknownName, require
+from thalweg.core.types import Floats, Ints
+from thalweg.data.base import Dataset
+from thalweg.data.features import feature_parts, first_unusable
+from thalweg.data.search import user_file
+from thalweg.data.split import split_rows
+
+REQUIRED = ("x", "y")
+OPTIONAL = ("group", "time", "x_test", "y_test")
+
+Array = npt.NDArray[Any]
+
+
+@dataclass(frozen=True)
+class Arrays:
+    """Samples from a NumPy ``.npz`` file; nothing in it is ever executed (no pickles).
+
+    x, x_test
+        images, uint8, (n, H, W) or (n, H, W, C); or features, any numbers, (n, F)
+    y, y_test
+        labels, whole numbers or text, (n,): the distinct ones in sorted order are the classes
+    group
+        the client of each row of x, whole numbers or text, (n,)
+    time
+        when each row of x arrived, numbers or dates, (n,)
+
+    Only x and y must be there. Without x_test and y_test a part of x is set apart: with a time the
+    end of every client's history, otherwise the same random part of every class for every run.
+    """
+
+    path: str
+    """Absolute, or below ``--data-dir``, the current folder or THALWEG_DATA."""
+    test_fraction: float = 0.2
+    """Only used when the file has no x_test."""
+    standardise: bool = True
+    """Features get mean 0 and deviation 1 in the training part; images are scaled in any case."""
+
+    def __post_init__(self) -> None:
+        require(
+            self.path.lower().endswith(".npz"),
+            f"expected a path ending in .npz, got {self.path!r}.",
+        )
+        require(
+            0 < self.test_fraction < 1,
+            f"test_fraction must lie in (0, 1), got {self.test_fraction}.",
+        )
+
+    def load(self, data_dir: Path | None, seed: int) -> Dataset:
+        """Read and check the whole file; the same for every seed."""
+        file = user_file(self.path, data_dir)
+        arrays = _read(file)
+        has_test = "x_test" in arrays
+        x, y = _samples(arrays, "", file)
+        n = len(x)
+        group: Ints | None = None
+        group_names: tuple[str, ...] = ()
+        if "group" in arrays:
+            group, group_names = _codes(_column(arrays, "group", n, file), "group", file)
+        time = _seconds(_column(arrays, "time", n, file), file) if "time" in arrays else None
+        if has_test:
+            x_test, y_test = _samples(arrays, "_test", file)
+            if x_test.shape[1:] != x.shape[1:] or x_test.dtype != x.dtype:
+                raise DataError(
+                    f"{file}: expected x_test like x, {x.dtype} of shape (n, "
+                    f"{', '.join(map(str, x.shape[1:]))}), got {x_test.dtype} of {x_test.shape}."
+                )
+            x, y = np.concatenate([x, x_test]), np.concatenate([y, y_test])
+        labels, class_names = _codes(y, "y", file)
+        if len(class_names) < 2:
+            raise DataError(f"{file}: every y is {class_names[0]}; expected at least two classes.")
+        if has_test:
+            train, test = np.arange(n), np.arange(n, len(x))
+        else:
+            train, test = split_rows(labels, group, time, self.test_fraction, str(file))
+        mean: tuple[float, ...] = ()
+        std: tuple[float, ...] = ()
+        if x.dtype == np.uint8 and x.ndim == 4:
+            x_train, x_rest = x[train], x[test]
+            mean, std = _channel_scale(x_train)
+        else:
+            x_train, x_rest = feature_parts(
+                x,
+                train,
+                test,
+                standardise=self.standardise,
+                names=[f"x[:, {i}]" for i in range(x.shape[1])],
+                where=str(file),
+            )
+        return Dataset(
+            name=file.stem,
+            x=x_train,
+            y=labels[train],
+            x_test=x_rest,
+            y_test=labels[test],
+            num_classes=len(class_names),
+            mean=mean,
+            std=std,
+            group=None if group is None else group[train],
+            time=None if time is None else time[train],
+            class_names=class_names,
+            group_names=group_names,
+        )
+
+
+def _read(file: Path) -> dict[str, Array]:
+    """Every array of the file, each verified by the checksum of the archive."""
+    try:
+        with zipfile.ZipFile(file) as archive:
+            members = {name.removesuffix(".npy"): name for name in archive.namelist()}
+            for name in members:
+                if name not in REQUIRED + OPTIONAL:
+                    raise UnknownName(f"array in {file.name}:", name, REQUIRED + OPTIONAL)
+            missing = [name for name in REQUIRED if name not in members]
+            if missing:
+                raise DataError(
+                    f"{file}: expected x and y, but {' and '.join(missing)} is missing."
+                )
+            if ("x_test" in members) != ("y_test" in members):
+                raise DataError(f"{file}: expected x_test and y_test together, got one of them.")
+            return {name: _array(archive.read(members[name]), name, file) for name in members}
+    except (OSError, EOFError, zipfile.BadZipFile, zlib.error, NotImplementedError) as error:
+        raise DataError(
+            f"{file} is not a readable .npz file ({error or type(error).__name__}). "
+            "Nothing was loaded; write it again with numpy.savez."
+        ) from error
+    except RuntimeError as error:  # zipfile's way of saying that a password is needed
+        raise DataError(f"{file} cannot be read: {error}.") from error
+
+
+def _array(content: bytes, name: str, file: Path) -> Array:
+    try:
+        return np.lib.format.read_array(io.BytesIO(content), allow_pickle=False)
+    except (ValueError, EOFError, MemoryError, OverflowError) as error:
+        raise DataError(
+            f"{file}: {name} is not an array of numbers or text ({error or 'it is too large'})."
+        ) from error
+
+
+def _samples(arrays: dict[str, Array], suffix: str, file: Path) -> tuple[Array, Array]:
+    """x as uint8 images (n, H, W, C) or float64 features (n, F), and y (n,)."""
+    name = f"x{suffix}"
+    x = arrays[name]
+    if x.ndim in (3, 4) and x.dtype == np.uint8:
+        x = x if x.ndim == 4 else x[..., None]
+    elif x.ndim == 2 and x.dtype.kind in "fiub":
+        x = x.astype(np.float64)
+        if (at := first_unusable(x)) is not None:
+            raise DataError(
+                f"{file}: {name}[{at[0]}, {at[1]}] is {x[at]}; "
+                "expected a finite number that fits in 32 bits."
+            )
+    else:
+        raise DataError(
+            f"{file}: expected {name} to be uint8 images (n, H, W) or (n, H, W, C), or numbers "
+            f"(n, F), got {x.dtype} of shape {x.shape}."
+        )
+    if x.size == 0:
+        raise DataError(f"{file}: {name} has no values, its shape is {x.shape}.")
+    return x, _column(arrays, f"y{suffix}", len(x), file)
+
+
+def _column(arrays: dict[str, Array], name: str, n: int, file: Path) -> Array:
+    column = arrays[name]
+    if column.shape != (n,):
+        raise DataError(
+            f"{file}: expected {name} of shape ({n},), one entry for each row, got {column.shape}."
+        )
+    return column
+
+
+def _codes(column: Array, name: str, file: Path) -> tuple[Ints, tuple[str, ...]]:
+    """Numbers 0, 1, ... for the distinct values in sorted order, and the values as text."""
+    if column.dtype.kind not in "iubU":
+        raise DataError(f"{file}: expected {name} to be whole numbers or text, got {column.dtype}.")
+    values, codes = np.unique(column, return_inverse=True)
+    return codes.astype(np.int64), tuple(str(value) for value in values)
+
+
+def _seconds(column: Array, file: Path) -> Floats:
+    if column.dtype.kind == "M":
+        time = column.astype("datetime64[ns]").astype(np.int64) / 1e9
+        time[np.isnat(column)] = np.nan
+    elif column.dtype.kind in "fiu":
+        time = column.astype(np.float64)
+    else:
+        raise DataError(f"{file}: expected time to be numbers or dates, got {column.dtype}.")
+    if not np.isfinite(time).all():
+        row = int(np.argmin(np.isfinite(time)))
+        raise DataError(f"{file}: time[{row}] is {column[row]}; expected a finite moment.")
+    return time
+
+
+def _channel_scale(x: npt.NDArray[np.uint8]) -> tuple[tuple[float, ...], tuple[float, ...]]:
+    """Mean and deviation of every channel of x / 255; a constant channel keeps its scale."""
+    # 256 possible values: their counts give both moments exactly, without a float copy of x.
+    counts = np.stack([np.bincount(x[..., c].ravel(), minlength=256) for c in range(x.shape[3])])
+    share = counts / counts.sum(axis=1, keepdims=True)  # (C, 256)
+    level = np.arange(256) / 255
+    mean = share @ level  # (C,)
+    std = np.sqrt((share * (level - mean[:, None]) ** 2).sum(axis=1))
+    std = np.where((counts > 0).sum(axis=1) > 1, std, 1.0)
+    return tuple(mean.tolist()), tuple(std.tolist())

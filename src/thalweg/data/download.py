@@ -1,0 +1,131 @@
+"""One file from the network: whole and verified, or not there at all."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import tempfile
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from thalweg.core.errors import DataError
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+CHUNK_BYTES = 1 << 16
+TIMEOUT_S = 30.0  # without any byte
+
+
+@dataclass(frozen=True)
+class RemoteFile:
+    """A published file, and how to recognise it."""
+
+    name: str
+    num_bytes: int
+    sha256: str
+
+
+def fetch(
+    remote: RemoteFile, mirrors: Sequence[str], folder: Path, console: Console | None = None
+) -> Path:
+    """Download a file into a folder from the first mirror that has it.
+
+    It is written under a temporary name beside its place and renamed when its length and SHA-256
+    are right, so that whoever finds the file finds all of it, also while several processes fetch
+    it. Raises `DataError` with the reason of every mirror.
+    """
+    if console is None:
+        from rich.console import Console
+
+        console = Console(stderr=True)
+    failures = []
+    for mirror in mirrors:
+        url = f"{mirror.rstrip('/')}/{remote.name}"
+        try:
+            return _fetch_from(url, remote, folder, console)
+        except DataError as error:
+            failures.append(str(error))
+    raise DataError("; ".join(failures) or f"{remote.name}: no address to download it from")
+
+
+def _fetch_from(url: str, remote: RemoteFile, folder: Path, console: Console) -> Path:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        handle, part = tempfile.mkstemp(dir=folder, prefix=f".{remote.name}.", suffix=".part")
+    except OSError as error:
+        raise DataError(f"cannot write to {folder} ({error.strerror or error})") from error
+    try:
+        with os.fdopen(handle, "wb") as file:
+            for chunk in _shown(_verified(_received(url), remote, url), remote, url, console):
+                file.write(chunk)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(part, folder / remote.name)
+    except OSError as error:
+        raise DataError(f"cannot write to {folder} ({error.strerror or error})") from error
+    finally:
+        Path(part).unlink(missing_ok=True)  # gone already if it was renamed
+    return folder / remote.name
+
+
+def _received(url: str) -> Iterator[bytes]:
+    """The bytes behind an address, as they come."""
+    import http.client
+    import urllib.error
+    import urllib.request
+
+    try:
+        with urllib.request.urlopen(url, timeout=TIMEOUT_S) as response:
+            while chunk := response.read(CHUNK_BYTES):
+                yield chunk
+    except urllib.error.HTTPError as error:
+        error.close()
+        raise DataError(f"{url} answered {error.code} ({error.reason})") from error
+    except urllib.error.URLError as error:
+        raise DataError(f"{url} cannot be reached ({error.reason})") from error
+    except (OSError, http.client.HTTPException) as error:
+        raise DataError(f"{url} broke off ({error or type(error).__name__})") from error
+
+
+def _verified(chunks: Iterator[bytes], remote: RemoteFile, url: str) -> Iterator[bytes]:
+    """The same bytes; an error at the end, or as soon as there are too many."""
+    digest, received = hashlib.sha256(), 0
+    for chunk in chunks:
+        received += len(chunk)
+        if received > remote.num_bytes:
+            raise DataError(f"{url} sent more than the expected {remote.num_bytes} bytes")
+        digest.update(chunk)
+        yield chunk
+    if received < remote.num_bytes:
+        raise DataError(f"{url} sent {received} of {remote.num_bytes} bytes")
+    if digest.hexdigest() != remote.sha256:
+        raise DataError(
+            f"{url} sent another file: expected SHA-256 {remote.sha256}, got {digest.hexdigest()}"
+        )
+
+
+def _shown(
+    chunks: Iterator[bytes], remote: RemoteFile, url: str, console: Console
+) -> Iterator[bytes]:
+    """The same bytes, with a bar on a terminal and one plain line elsewhere."""
+    if not console.is_terminal:
+        size = f"{remote.num_bytes / 1e6:.1f} MB"
+        console.print(f"downloading {url} ({size})", soft_wrap=True, highlight=False)
+        yield from chunks
+        return
+    from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
+
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        DownloadColumn(),
+        TimeRemainingColumn(),
+    )
+    with Progress(*columns, console=console, transient=True) as progress:
+        task = progress.add_task(remote.name, total=remote.num_bytes)
+        for chunk in chunks:
+            yield chunk
+            progress.advance(task, len(chunk))

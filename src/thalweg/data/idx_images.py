@@ -1,0 +1,172 @@
+"""Image sets published as four IDX files: find them, fetch them, read them."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+
+from thalweg.core.errors import DataError
+from thalweg.core.types import Ints
+from thalweg.data import search
+from thalweg.data.base import Dataset
+from thalweg.data.download import RemoteFile, fetch
+from thalweg.data.idx import read_idx
+
+NUM_DIMENSIONS = {"train-images": 3, "train-labels": 1, "t10k-images": 3, "t10k-labels": 1}
+
+# SHA-256 of the 60,000 training labels. The files of these sets have the same names, and nothing
+# else in them says which set they belong to.
+LABELS_OF = {
+    "1feba77c54802fa5339a11837ea4b2866434b83314ec45192930f1df69120c13": "MNIST",
+    "657fbd221bfc9f4198cc14b5619cc33ec57c58dd0e47af4d99d6650759e869a7": "Fashion-MNIST",
+}
+
+
+@dataclass(frozen=True)
+class PublishedImages:
+    """An image set in four IDX files: what it is called, where it is kept, how to recognise it."""
+
+    name: str
+    title: str
+    folders: tuple[str, ...]  # names its folder may have; the first is ours
+    known: tuple[Path, ...]  # full paths where a distribution installs it
+    package: str | None  # the Debian package that does
+    mirrors: tuple[str, ...]
+    files: tuple[RemoteFile, ...]
+    side: int  # pixels
+    mean: float  # of the training pixels, as x / 255
+    std: float
+    class_names: tuple[str, ...]
+
+
+def load_images(published: PublishedImages, data_dir: Path | None) -> Dataset:
+    """The whole set from the first place that has it; downloaded if no place has it."""
+    files = find(published, data_dir) or download(published, data_dir)
+    x, y = _read_part(published, files, "train")
+    x_test, y_test = _read_part(published, files, "t10k")
+    owner = LABELS_OF.get(hashlib.sha256(y.tobytes()).hexdigest(), published.title)
+    if owner != published.title:
+        raise DataError(
+            f"{files['train-labels']}: these are the labels of {owner}, not of {published.title}; "
+            f"the two have files of the same names. Keep {published.title} in a folder called "
+            f"{published.name!r} inside the one you name with --data-dir or THALWEG_DATA."
+        )
+    return Dataset(
+        name=published.name,
+        x=x,
+        y=_as_labels(y),
+        x_test=x_test,
+        y_test=_as_labels(y_test),
+        num_classes=len(published.class_names),
+        mean=(published.mean,),
+        std=(published.std,),
+        class_names=published.class_names,
+    )
+
+
+def find(published: PublishedImages, data_dir: Path | None) -> dict[str, Path] | None:
+    """The four files, by stem, in the first place that has them all; None: no place has."""
+    for place in search.places(published.folders, data_dir, published.known):
+        files = idx_files(place.folder)
+        missing = [stem for stem in NUM_DIMENSIONS if stem not in files]
+        if not missing:
+            return files
+        if files and place.is_chosen:
+            raise DataError(
+                f"{place.folder} ({place.origin}) holds only {len(files)} of the 4 files of "
+                f"{published.title}; missing: {', '.join(spellings(stem)[1] for stem in missing)}."
+            )
+    return None
+
+
+def idx_files(folder: Path) -> dict[str, Path]:
+    """The IDX files of a folder by stem, whatever their spelling."""
+    return {
+        stem: folder / name
+        for stem in NUM_DIMENSIONS
+        for name in reversed(spellings(stem))  # the last one wins: the best spelling
+        if (folder / name).is_file()
+    }
+
+
+def spellings(stem: str) -> tuple[str, ...]:
+    """File names in use for one of the four files; plain before gzipped, which is slower to read.
+
+    >>> spellings("t10k-labels")[:2]
+    ('t10k-labels-idx1-ubyte', 't10k-labels-idx1-ubyte.gz')
+    """
+    rank = NUM_DIMENSIONS[stem]
+    return tuple(f"{stem}{mark}idx{rank}-ubyte{end}" for mark in "-." for end in ("", ".gz"))
+
+
+def download(published: PublishedImages, data_dir: Path | None) -> dict[str, Path]:
+    """Fetch what the user's cache lacks, or say how else to get it."""
+    if search.is_offline():
+        raise _missing(published, data_dir, f"{search.OFFLINE_VARIABLE} forbids a download")
+    folder = search.cache_folder() / published.name
+    try:
+        for remote in published.files:
+            if not (folder / remote.name).is_file():
+                fetch(remote, published.mirrors, folder)
+    except DataError as error:
+        raise _missing(published, data_dir, f"the download failed: {error}") from error
+    return idx_files(folder)
+
+
+def _missing(published: PublishedImages, data_dir: Path | None, why: str) -> DataError:
+    names = ", ".join(spellings(stem)[1] for stem in NUM_DIMENSIONS)
+    ways = [
+        f"put {names} (gzipped or not) in a folder, and name it with --data-dir FOLDER "
+        f"or {search.DATA_VARIABLE}=FOLDER",
+        f"let it be downloaded from {published.mirrors[0]}: connect to the network, "
+        f"leave {search.OFFLINE_VARIABLE} unset, run again",
+    ]
+    if published.package:
+        ways.insert(0, f"on Debian and its relatives: apt install {published.package}")
+    looked = [
+        f"{place.folder} ({place.origin})"
+        for place in search.places(published.folders, data_dir, published.known)
+    ]
+    return DataError(
+        f"{published.title} is not on this machine, and {why}.\nWays to get it:\n"
+        + "".join(f"  - {way}\n" for way in ways)
+        + "Looked in:\n"
+        + "\n".join(f"  - {place}" for place in looked)
+    )
+
+
+def _read_part(
+    published: PublishedImages, files: dict[str, Path], part: str
+) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.uint8]]:
+    """Images (n, side, side, 1) and labels (n,) of the training ("train") or test ("t10k") part."""
+    images_file, labels_file = files[f"{part}-images"], files[f"{part}-labels"]
+    labels = read_idx(labels_file, ndim=1)
+    images = read_idx(images_file, ndim=3)
+    side, num_classes = published.side, len(published.class_names)
+    if images.shape[1:] != (side, side):
+        raise DataError(
+            f"{images_file}: expected images of {side} x {side} pixels, "
+            f"got {images.shape[1]} x {images.shape[2]}."
+        )
+    if len(images) == 0:
+        raise DataError(f"{images_file}: expected images, got none.")
+    if len(images) != len(labels):
+        raise DataError(
+            f"{images_file} has {len(images)} images but {labels_file} has {len(labels)} labels; "
+            "expected one label for each image. Are they from the same part?"
+        )
+    if labels.max() >= num_classes:
+        at = int(labels.argmax())
+        raise DataError(
+            f"{labels_file}: expected labels 0 to {num_classes - 1}, "
+            f"got {labels[at]} at sample {at}."
+        )
+    return images[..., None], labels
+
+
+def _as_labels(labels: npt.NDArray[np.uint8]) -> Ints:
+    return labels.astype(np.int64)

@@ -1,0 +1,106 @@
+"""Where data sets are looked for, and in which order.
+
+1. the folder the user names: ``--data-dir``, `data_dir` in Python
+2. the folder in the environment variable ``THALWEG_DATA``
+3. the user's cache, where downloads are kept
+4. well-known folders: a distribution's own, ``~/data``, ``./data``
+
+Files of different data sets share their names (MNIST and Fashion-MNIST do), so that only a folder
+that the user named may hold them directly; everywhere else the path must say which data set it is.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from thalweg.core.errors import DataError
+
+DATA_VARIABLE = "THALWEG_DATA"
+OFFLINE_VARIABLE = "THALWEG_OFFLINE"
+
+
+class Place(NamedTuple):
+    """One folder in which a data set may lie."""
+
+    folder: Path
+    origin: str  # why we look here, in the user's words
+    is_chosen: bool  # the user pointed here, so that half a data set is an error
+
+
+def places(names: Sequence[str], data_dir: Path | None, known: Sequence[Path] = ()) -> list[Place]:
+    """The folders to look in, best first.
+
+    `names` are the folders a data set is kept in, such as ``mnist`` and ``MNIST/raw``; the first is
+    our own. `known` are full paths where a distribution puts it.
+
+    >>> [place.folder.as_posix() for place in places(["mnist", "MNIST/raw"], Path("."))][:3]
+    ['mnist', 'MNIST/raw', '.']
+    """
+    found = [
+        Place(folder, origin, True)
+        for root, origin in chosen_roots(data_dir)
+        for folder in (*(root / name for name in names), root)
+    ]
+    found.append(Place(cache_folder() / names[0], "the user's cache", False))
+    found += [Place(folder, "a well-known folder", False) for folder in known]
+    found += [
+        Place(root / name, "a well-known folder", False)
+        for root in (home_folder() / "data", Path("data"))
+        for name in names
+    ]
+    return found
+
+
+def user_file(path: str, data_dir: Path | None) -> Path:
+    """The file a user means by `path`: absolute, or in ``--data-dir``, here, or in THALWEG_DATA.
+
+    Here comes before the environment variable: who types the name of a file sees the file in front
+    of them, and would not expect another one of the same name.
+    """
+    wanted = Path(path).expanduser()
+    candidates = [wanted]
+    if not wanted.is_absolute():
+        roots = {origin: root for root, origin in chosen_roots(data_dir)}
+        before, after = roots.get("--data-dir"), roots.get(DATA_VARIABLE)
+        candidates = [root / wanted for root in (before, Path(), after) if root is not None]
+    for candidate in candidates:
+        if candidate.is_file():
+            return candidate
+    looked = ", ".join(str(candidate) for candidate in dict.fromkeys(candidates))
+    if any(candidate.is_dir() for candidate in candidates):
+        raise DataError(f"{path!r} is a folder; expected one file. Looked at: {looked}.")
+    raise DataError(
+        f"there is no file {path!r}. Looked at: {looked}. "
+        "Relative paths start at --data-dir, at the current folder, or at THALWEG_DATA."
+    )
+
+
+def chosen_roots(data_dir: Path | None) -> list[tuple[Path, str]]:
+    """The folders the user named, with the way they were named."""
+    named = [(data_dir, "--data-dir")] if data_dir is not None else []
+    if variable := os.environ.get(DATA_VARIABLE):
+        named.append((Path(variable), DATA_VARIABLE))
+    roots = [(folder.expanduser(), origin) for folder, origin in named]
+    for folder, origin in roots:
+        if not folder.is_dir():
+            raise DataError(f"{origin} names {folder}, but there is no such folder.")
+    return roots
+
+
+def cache_folder() -> Path:
+    """Where downloads are kept: the platform's cache folder of this user."""
+    import platformdirs
+
+    return platformdirs.user_cache_path("thalweg", appauthor=False)
+
+
+def home_folder() -> Path:
+    return Path(os.path.expanduser("~"))  # unlike Path.home(), no error for a user without one
+
+
+def is_offline() -> bool:
+    """Whether the user forbids downloads with ``THALWEG_OFFLINE=1``; empty and 0 mean no."""
+    return os.environ.get(OFFLINE_VARIABLE, "") not in ("", "0")

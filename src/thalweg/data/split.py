@@ -1,0 +1,63 @@
+"""Which rows are for training and which for testing, when a data set does not say so itself."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from thalweg.core.errors import DataError
+from thalweg.core.rng import Draw, rng_for
+from thalweg.core.types import Floats, Ints
+
+# A split is part of the data set, not of the run: every run seed sees the same test samples.
+SPLIT_SEED = 80_20
+
+
+def split_rows(
+    labels: Ints, group: Ints | None, time: Floats | None, test_fraction: float, where: str
+) -> tuple[Ints, Ints]:
+    """Rows to train on and rows to test on, both ascending.
+
+    With a time column the test part is the end of every client's history, so that nobody trains on
+    the future; without one it is a random part of every class.
+    """
+    if time is not None:
+        group = np.zeros(len(labels), dtype=np.int64) if group is None else group
+        train, test = last_of_each(group, time, test_fraction)
+    else:
+        train, test = stratified_split(labels, test_fraction)
+    if len(test) == 0:
+        within = "client" if time is not None else "class"
+        raise DataError(
+            f"{where}: a test part of {test_fraction:g} of every {within} is empty with "
+            f"{len(labels)} rows; bring more rows or a larger test_fraction."
+        )
+    return train, test
+
+
+def stratified_split(labels: Ints, test_fraction: float) -> tuple[Ints, Ints]:
+    """The same random fraction of every class for testing; the same rows each time.
+
+    >>> train, test = stratified_split(np.array([0, 1, 0, 1, 0, 1, 0, 1]), test_fraction=0.25)
+    >>> len(train), len(test)
+    (6, 2)
+    """
+    shuffled = rng_for(SPLIT_SEED, Draw.DATA).permutation(len(labels)).astype(np.float64)
+    return last_of_each(labels, shuffled, test_fraction)
+
+
+def last_of_each(group: Ints, order: Floats, test_fraction: float) -> tuple[Ints, Ints]:
+    """Sort every group by `order`; its last rows, rounded to the nearest number, are for testing.
+
+    At least one row of a group remains for training. Rows of equal order stay as they lie.
+
+    >>> train, test = last_of_each(np.array([0, 0, 0, 0]), np.array([3.0, 1.0, 4.0, 2.0]), 0.25)
+    >>> train.tolist(), test.tolist()
+    ([0, 1, 3], [2])
+    """
+    sizes = np.bincount(group)  # (G,)
+    num_test = np.minimum(np.floor(sizes * test_fraction + 0.5), np.maximum(sizes - 1, 0))
+    rows = np.lexsort((order, group))  # (n,) group by group, each in order
+    starts = np.cumsum(sizes) - sizes
+    rank = np.arange(len(group)) - starts[group[rows]]  # (n,) place within the group
+    is_test = rank >= (sizes - num_test)[group[rows]]
+    return np.sort(rows[~is_test]), np.sort(rows[is_test])

@@ -1,0 +1,184 @@
+from __future__ import annotations
+
+import tempfile
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from thalweg.core.errors import ConfigError, DataError
+from thalweg.data import Arrays, Dataset
+
+FEATURES = np.arange(20.0).reshape(10, 2)
+LABELS = np.array([0, 1] * 5)
+
+
+def load(folder: Path, *, options: dict[str, Any] | None = None, **arrays: Any) -> Dataset:
+    np.savez(folder / "mine.npz", **({"x": FEATURES, "y": LABELS} | arrays))
+    return Arrays("mine.npz", **(options or {})).load(folder, seed=0)
+
+
+def test_features_are_split_by_class_and_standardised(tmp_path: Path) -> None:
+    data = load(tmp_path)
+    assert (len(data.x), len(data.x_test)) == (8, 2)
+    assert sorted(data.y_test) == [0, 1]
+    assert data.x.dtype == np.float32
+    np.testing.assert_allclose(data.x.mean(axis=0), 0, atol=1e-6)
+    np.testing.assert_allclose(data.x.std(axis=0), 1, atol=1e-6)
+    assert (data.name, data.num_classes, data.is_image) == ("mine", 2, False)
+
+
+def test_features_stay_as_they_are_if_asked(tmp_path: Path) -> None:
+    data = load(tmp_path, options={"standardise": False})
+    both = np.concatenate([data.x, data.x_test])
+    assert sorted(both[:, 0]) == FEATURES[:, 0].tolist()
+
+
+def test_the_files_own_test_part_is_kept(tmp_path: Path) -> None:
+    x_test, y_test = np.array([[1.0, 2.0]]), np.array([1])
+    data = load(tmp_path, x_test=x_test, y_test=y_test, options={"standardise": False})
+    np.testing.assert_array_equal(data.x, FEATURES)
+    np.testing.assert_array_equal(data.x_test, x_test)
+    assert data.y_test.tolist() == [1]
+
+
+def test_images_stay_bytes_and_get_a_scale_per_channel(tmp_path: Path) -> None:
+    images = np.zeros((4, 2, 2, 2), dtype=np.uint8)
+    images[:2, ..., 0] = 255  # channel 0: half of it white
+    images[..., 1] = 51  # channel 1: the same everywhere
+    data = load(tmp_path, x=images, y=LABELS[:4], x_test=images, y_test=LABELS[:4])
+    assert data.x.dtype == np.uint8
+    assert data.mean == pytest.approx((0.5, 0.2))
+    assert data.std == pytest.approx((0.5, 1.0))
+    assert data.input_shape == (2, 2, 2)
+
+
+def test_grey_images_need_no_channel_axis(tmp_path: Path) -> None:
+    assert load(tmp_path, x=np.zeros((10, 6, 5), dtype=np.uint8)).x.shape == (8, 6, 5, 1)
+
+
+def test_labels_and_clients_may_be_names_and_are_numbered_in_sorted_order(tmp_path: Path) -> None:
+    y = np.array(["no", "yes"] * 5)
+    data = load(tmp_path, y=y, group=np.array(["b", "a"] * 5), time=np.arange(10))
+    assert data.class_names == ("no", "yes")
+    assert data.group_names == ("a", "b")
+    assert data.y.tolist() == [0, 1] * 4
+    assert data.group is not None
+    assert data.group.tolist() == [1, 0] * 4
+
+
+def test_with_a_time_the_end_of_each_history_is_for_testing(tmp_path: Path) -> None:
+    time = np.arange("2026-01-01", "2026-01-11", dtype="datetime64[D]")
+    data = load(tmp_path, time=time, group=np.repeat([7, 9], 5), options={"standardise": False})
+    assert data.x_test[:, 0].tolist() == [8.0, 18.0]  # rows 4 and 9
+    assert data.time is not None
+    assert data.time[1] - data.time[0] == 86_400
+    assert data.group_names == ("7", "9")
+
+
+@pytest.mark.parametrize(
+    "arrays, message",
+    [
+        ({"x": FEATURES[:, 0]}, r"expected x to be uint8 images .* got float64 of shape \(10,\)"),
+        ({"x": np.zeros((10, 4, 4))}, "got float64 of shape"),
+        ({"x": np.zeros((10, 0))}, "x has no values"),
+        ({"x": np.full((10, 2), "a")}, "got <U1 of shape"),
+        ({"y": LABELS[:9]}, r"expected y of shape \(10,\), one entry for each row, got \(9,\)"),
+        ({"y": LABELS / 2}, "expected y to be whole numbers or text, got float64"),
+        ({"y": LABELS * 0}, "every y is 0; expected at least two classes"),
+        ({"group": np.zeros(3)}, r"expected group of shape \(10,\)"),
+        ({"group": np.zeros(10)}, "expected group to be whole numbers or text"),
+        ({"time": np.full(10, "a")}, "expected time to be numbers or dates"),
+        ({"time": np.array([0.0] * 9 + [np.inf])}, r"time\[9\] is inf"),
+        ({"time": np.array(["NaT"] * 10, dtype="datetime64[s]")}, r"time\[0\] is NaT"),
+        ({"x_test": FEATURES}, "expected x_test and y_test together"),
+        ({"x_test": FEATURES[:, :1], "y_test": LABELS}, "expected x_test like x"),
+        ({"x": np.array([[{}, 1]] * 10)}, "x is not an array of numbers or text"),
+    ],
+)
+def test_arrays_that_do_not_fit_are_refused(tmp_path: Path, arrays: Any, message: str) -> None:
+    with pytest.raises(DataError, match=message) as caught:
+        load(tmp_path, **arrays)
+    assert "mine.npz" in str(caught.value)
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf, 1e200])
+def test_a_value_that_is_not_a_number_is_named_by_its_index(tmp_path: Path, value: float) -> None:
+    x = FEATURES.copy()
+    x[6, 1] = value
+    with pytest.raises(DataError, match=r"mine.npz: x\[6, 1\] is "):
+        load(tmp_path, x=x)
+    with pytest.raises(DataError, match=r"mine.npz: x_test\[6, 1\] is "):
+        load(tmp_path, x_test=x, y_test=LABELS)
+
+
+def test_a_misspelt_array_gets_a_suggestion(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"'groups'; known: .* Did you mean 'group'"):
+        load(tmp_path, groups=LABELS)
+
+
+def test_a_missing_array_is_named(tmp_path: Path) -> None:
+    np.savez(tmp_path / "mine.npz", x=FEATURES)
+    with pytest.raises(DataError, match="expected x and y, but y is missing"):
+        Arrays("mine.npz").load(tmp_path, seed=0)
+
+
+def saved() -> bytes:
+    with tempfile.TemporaryFile() as file:
+        np.savez_compressed(file, x=FEATURES, y=LABELS)
+        file.seek(0)
+        return file.read()
+
+
+SAVED = saved()
+
+
+def loaded(content: bytes) -> Dataset:
+    with tempfile.TemporaryDirectory() as folder:
+        (Path(folder) / "mine.npz").write_bytes(content)
+        return Arrays(f"{folder}/mine.npz").load(None, seed=0)
+
+
+@settings(deadline=None)
+@given(st.integers(0, len(SAVED) - 1))
+def test_a_file_cut_anywhere_is_refused(length: int) -> None:
+    with pytest.raises(DataError, match=r"mine.npz is not a readable \.npz file"):
+        loaded(SAVED[:length])
+
+
+@settings(deadline=None)
+@given(st.integers(0, len(SAVED) - 1), st.integers(0, 7))
+def test_a_flipped_bit_is_refused_or_harmless(byte: int, bit: int) -> None:
+    content = bytearray(SAVED)
+    content[byte] ^= 1 << bit
+    try:
+        data = loaded(bytes(content))
+    except (DataError, ConfigError):  # a flipped letter of a name is an unknown name
+        return
+    np.testing.assert_array_equal(data.x, loaded(SAVED).x)
+
+
+def test_a_header_that_promises_the_moon_is_refused(tmp_path: Path) -> None:
+    header = b"{'descr': '<f8', 'fortran_order': False, 'shape': (99999999999999, 2), }"
+    header = header.ljust(117) + b"\n"
+    with zipfile.ZipFile(tmp_path / "mine.npz", "w") as archive:
+        for name in ("x.npy", "y.npy"):
+            archive.writestr(name, b"\x93NUMPY\x01\x00" + bytes([118, 0]) + header)
+    with pytest.raises(DataError, match="x is not an array of numbers or text"):
+        Arrays("mine.npz").load(tmp_path, seed=0)
+
+
+@pytest.mark.parametrize(
+    "make, message",
+    [
+        (lambda: Arrays("mine.npy"), "expected a path ending in .npz, got 'mine.npy'"),
+        (lambda: Arrays("a.npz", test_fraction=0.0), r"test_fraction must lie in \(0, 1\), got 0"),
+    ],
+)
+def test_impossible_values_are_refused(make, message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        make()

@@ -1,0 +1,53 @@
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from thalweg.core.errors import DataError
+from thalweg.data import Dataset
+
+
+def dataset(**changes: Any) -> Dataset:
+    parts: dict[str, Any] = {
+        "name": "toy",
+        "x": np.zeros((3, 2), dtype=np.float32),
+        "y": np.array([0, 1, 1]),
+        "x_test": np.zeros((1, 2), dtype=np.float32),
+        "y_test": np.array([0]),
+        "num_classes": 2,
+    }
+    return Dataset(**(parts | changes))
+
+
+def test_images_are_seen_by_a_net_with_the_channels_first() -> None:
+    images = np.zeros((3, 4, 5, 1), dtype=np.uint8)
+    data = dataset(x=images, x_test=images[:1])
+    assert data.is_image
+    assert data.input_shape == (1, 4, 5)
+
+
+def test_features_are_seen_by_a_net_as_they_are() -> None:
+    assert not dataset().is_image
+    assert dataset().input_shape == (2,)
+
+
+@pytest.mark.parametrize(
+    "changes, message",
+    [
+        ({"x": np.zeros((0, 2), dtype=np.float32), "y": np.zeros(0, dtype=int)}, "no samples"),
+        ({"y": np.array([0, 1])}, "3 samples but 2 labels in train"),
+        ({"y_test": np.array([0, 1])}, "1 samples but 2 labels in test"),
+        ({"y": np.array([0, 1, 2])}, "labels in train run from 0 to 2, expected 0 to 1"),
+        ({"y_test": np.array([-1])}, "labels in test run from -1"),
+        ({"group": np.array([0, 0])}, "3 training samples but 2 entries in group"),
+        ({"time": np.zeros(4)}, "3 training samples but 4 entries in time"),
+        ({"group": np.array([0, -1, 0])}, "groups count from 0, got -1"),
+        ({"time": np.array([0.0, np.nan, 1.0])}, "time must be finite"),
+        ({"class_names": ("a", "b", "c")}, "3 class names for 2 classes"),
+    ],
+)
+def test_parts_that_do_not_fit_together_are_refused(changes: Any, message: str) -> None:
+    with pytest.raises(DataError, match=message):
+        dataset(**changes)

@@ -1,0 +1,92 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from thalweg.core.errors import DataError
+from thalweg.data import search
+
+NAMES = ("mnist", "MNIST/raw")
+
+
+def test_places_come_in_the_promised_order(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    named, variable, known = tmp_path / "named", tmp_path / "variable", tmp_path / "known"
+    named.mkdir()
+    variable.mkdir()
+    monkeypatch.setenv("THALWEG_DATA", str(variable))
+    assert [place.folder for place in search.places(NAMES, named, [known])] == [
+        named / "mnist",
+        named / "MNIST/raw",
+        named,
+        variable / "mnist",
+        variable / "MNIST/raw",
+        variable,
+        tmp_path / "cache/mnist",
+        known,
+        tmp_path / "home/data/mnist",
+        tmp_path / "home/data/MNIST/raw",
+        Path("data/mnist"),
+        Path("data/MNIST/raw"),
+    ]
+
+
+def test_only_folders_the_user_named_may_hold_the_files_directly(tmp_path: Path) -> None:
+    places = search.places(NAMES, tmp_path)
+    assert {place.folder for place in places if place.is_chosen} == {
+        tmp_path,
+        tmp_path / "mnist",
+        tmp_path / "MNIST/raw",
+    }
+    assert all(place.folder.name in ("mnist", "raw") for place in places if not place.is_chosen)
+
+
+def test_a_named_folder_that_is_not_there_is_an_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with pytest.raises(DataError, match=r"--data-dir names .*nowhere, but there is no such folder"):
+        search.places(NAMES, tmp_path / "nowhere")
+    monkeypatch.setenv("THALWEG_DATA", str(tmp_path / "gone"))
+    with pytest.raises(DataError, match=r"THALWEG_DATA names .*gone, but there is no such folder"):
+        search.places(NAMES, None)
+
+
+def test_a_file_is_looked_for_in_the_named_folder_then_here_then_in_the_variable(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    named, variable = tmp_path / "named", tmp_path / "variable"
+    for folder in (named, variable):
+        folder.mkdir()
+        (folder / "mine.csv").touch()
+    monkeypatch.setenv("THALWEG_DATA", str(variable))
+    assert search.user_file("mine.csv", None) == variable / "mine.csv"
+    Path("mine.csv").touch()
+    assert search.user_file("mine.csv", None) == Path("mine.csv")
+    assert search.user_file("mine.csv", named) == named / "mine.csv"
+    assert search.user_file(str(variable / "mine.csv"), named) == variable / "mine.csv"
+
+
+def test_a_missing_file_is_reported_with_every_place(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    variable = tmp_path / "variable"
+    variable.mkdir()
+    monkeypatch.setenv("THALWEG_DATA", str(variable))
+    with pytest.raises(DataError) as caught:
+        search.user_file("mine.csv", tmp_path)
+    for place in (tmp_path / "mine.csv", "mine.csv", variable / "mine.csv"):
+        assert str(place) in str(caught.value)
+
+
+def test_a_folder_is_not_a_file(tmp_path: Path) -> None:
+    (tmp_path / "mine.csv").mkdir()
+    with pytest.raises(DataError, match="is a folder; expected one file"):
+        search.user_file("mine.csv", tmp_path)
+
+
+@pytest.mark.parametrize("value, offline", [("1", True), ("yes", True), ("0", False), ("", False)])
+def test_the_variable_forbids_downloads_unless_it_says_no(
+    value: str, offline: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("THALWEG_OFFLINE", value)
+    assert search.is_offline() is offline

@@ -1,0 +1,69 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from thalweg.core.errors import DataError
+from thalweg.data.split import last_of_each, split_rows, stratified_split
+
+rows_of_groups = st.lists(st.tuples(st.integers(0, 4), st.floats(-10, 10)), min_size=1, max_size=60)
+fractions = st.floats(0.01, 0.99)
+
+
+@settings(deadline=None)
+@given(rows_of_groups, fractions)
+def test_every_row_is_in_one_part_and_every_group_can_train(rows, fraction) -> None:
+    group, time = np.array([row[0] for row in rows]), np.array([row[1] for row in rows])
+    train, test = last_of_each(group, time, fraction)
+    assert sorted([*train, *test]) == list(range(len(rows)))
+    assert (np.diff(train) > 0).all()
+    assert (np.diff(test) > 0).all()
+    assert set(group[train]) == set(group)
+    for g in set(group):
+        size = (group == g).sum()
+        assert abs((group[test] == g).sum() - min(size * fraction, size - 1)) <= 0.5
+
+
+@settings(deadline=None)
+@given(rows_of_groups, fractions)
+def test_nobody_trains_on_their_own_future(rows, fraction) -> None:
+    group, time = np.array([row[0] for row in rows]), np.array([row[1] for row in rows])
+    train, test = last_of_each(group, time, fraction)
+    for g in set(group[test]):
+        assert time[train][group[train] == g].max() <= time[test][group[test] == g].min()
+
+
+def test_the_end_of_each_clients_history_by_hand() -> None:
+    #                  client 0: rows 0, 2, 4, 6      client 1: rows 1, 3, 5, 7
+    group = np.array([0, 1, 0, 1, 0, 1, 0, 1])
+    time = np.array([4.0, 1.0, 3.0, 2.0, 2.0, 3.0, 1.0, 4.0])
+    train, test = split_rows(np.zeros(8, dtype=int), group, time, 0.25, "toy")
+    assert test.tolist() == [0, 7]
+    assert train.tolist() == [1, 2, 3, 4, 5, 6]
+
+
+def test_without_clients_there_is_one_history() -> None:
+    _, test = split_rows(np.zeros(4, dtype=int), None, np.array([3.0, 9.0, 1.0, 2.0]), 0.25, "toy")
+    assert test.tolist() == [1]
+
+
+def test_rows_of_the_same_moment_stay_in_their_order() -> None:
+    _, test = last_of_each(np.zeros(4, dtype=int), np.zeros(4), 0.5)
+    assert test.tolist() == [2, 3]
+
+
+def test_every_class_gives_the_same_share_and_always_the_same_rows() -> None:
+    labels = np.repeat([0, 1, 2], [10, 20, 40])
+    _, test = stratified_split(labels, 0.3)
+    assert np.bincount(labels[test]).tolist() == [3, 6, 12]
+    np.testing.assert_array_equal(test, stratified_split(labels, 0.3)[1])
+    assert test[:3].tolist() != [7, 8, 9]  # drawn, not cut off the end
+
+
+def test_an_empty_test_part_is_refused() -> None:
+    with pytest.raises(DataError, match=r"toy: a test part of 0\.2 of every class is empty with 2"):
+        split_rows(np.array([0, 1]), None, None, 0.2, "toy")
+    with pytest.raises(DataError, match="of every client is empty with 2 rows"):
+        split_rows(np.array([0, 1]), np.array([0, 1]), np.zeros(2), 0.9, "toy")

@@ -1,0 +1,265 @@
+from __future__ import annotations
+
+import datetime
+import decimal
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from thalweg.core.errors import ConfigError, DataError
+from thalweg.data import Dataset, Table
+
+ROWS = 10
+COLUMNS: dict[str, Any] = {
+    "age": [float(i) for i in range(ROWS)],
+    "height": [i * i for i in range(ROWS)],
+    "town": ["Ulm", "Bonn"] * 5,
+    "label": ["yes", "no", "no", "yes", "no"] * 2,
+}
+
+
+def load(folder: Path, *, columns: dict[str, Any] | None = None, **options: Any) -> Dataset:
+    pq.write_table(pa.table(COLUMNS | (columns or {})), folder / "people.parquet")
+    return Table("people.parquet", **options).load(folder, seed=0)
+
+
+def load_csv(folder: Path, text: str, **options: Any) -> Dataset:
+    (folder / "people.csv").write_text(text)
+    return Table("people.csv", **options).load(folder, seed=0)
+
+
+def test_numeric_columns_are_the_features_unless_they_are_named(tmp_path: Path) -> None:
+    data = load(tmp_path, standardise=False)
+    both = np.concatenate([data.x, data.x_test])
+    assert both[np.argsort(both[:, 0])].tolist() == [[i, i * i] for i in range(ROWS)]
+    assert load(tmp_path, features=("height",)).x.shape == (8, 1)
+    assert (data.name, data.group, data.time) == ("people", None, None)
+
+
+def test_labels_and_clients_are_numbered_in_sorted_order(tmp_path: Path) -> None:
+    data = load(tmp_path, client="town")
+    assert data.class_names == ("no", "yes")
+    assert data.group_names == ("Bonn", "Ulm")
+    assert data.group is not None
+    assert set(data.group) == {0, 1}
+
+
+def test_features_are_standardised_by_the_training_part(tmp_path: Path) -> None:
+    data = load(tmp_path)
+    np.testing.assert_allclose(data.x.mean(axis=0), 0, atol=1e-6)
+    np.testing.assert_allclose(data.x.std(axis=0), 1, atol=1e-6)
+
+
+def test_with_a_time_column_nobody_trains_on_the_future(tmp_path: Path) -> None:
+    start = datetime.datetime(2026, 3, 1)
+    when = [start + datetime.timedelta(hours=ROWS - i) for i in range(ROWS)]  # backwards
+    data = load(tmp_path, columns={"when": when}, time="when", client="town", standardise=False)
+    assert data.x_test[:, 0].tolist() == [0.0, 1.0]  # the last hour of Ulm and of Bonn
+    assert data.x[:, 0].tolist() == [2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0, 9.0]  # order of the file
+    assert data.time is not None
+    np.testing.assert_allclose(np.diff(data.time), -3600)
+    assert data.time[-1] == datetime.datetime(2026, 3, 1, 1, tzinfo=datetime.UTC).timestamp()
+
+
+@pytest.mark.parametrize("unit", ["s", "ms", "us", "ns"])
+def test_moments_become_seconds_whatever_their_unit(tmp_path: Path, unit: str) -> None:
+    when = pa.array([i * 1000 for i in range(ROWS)], pa.timestamp("ms")).cast(pa.timestamp(unit))
+    data = load(tmp_path, columns={"when": when}, time="when")
+    assert data.time is not None
+    assert data.time.tolist() == [0.0, 1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0]
+
+
+def test_days_and_numbers_are_times_too(tmp_path: Path) -> None:
+    days = [datetime.date(1970, 1, 1 + i) for i in range(ROWS)]
+    dated = load(tmp_path, columns={"when": days}, time="when")
+    assert dated.time is not None
+    assert dated.time[:2].tolist() == [0.0, 86_400.0]
+    counted = load(tmp_path, time="age")
+    assert counted.time is not None
+    assert counted.time[:3].tolist() == [0.0, 1.0, 2.0]
+
+
+def test_the_split_is_the_same_for_every_seed(tmp_path: Path) -> None:
+    load(tmp_path)
+    one, two = (Table("people.parquet").load(tmp_path, seed) for seed in (1, 2))
+    np.testing.assert_array_equal(one.x_test, two.x_test)
+
+
+@pytest.mark.parametrize(
+    "labels, names",
+    [
+        ([3, 7] * 5, ("3", "7")),
+        ([10.0, 9.0] * 5, ("9", "10")),
+        ([True, False] * 5, ("False", "True")),
+        (pa.array(["b", "a"] * 5).dictionary_encode(), ("a", "b")),
+        (pa.array(["b", "a"] * 5, pa.large_string()), ("a", "b")),
+        ([decimal.Decimal(2), decimal.Decimal(1)] * 5, ("1", "2")),
+    ],
+    ids=["integers", "whole floats", "booleans", "packed text", "large text", "decimals"],
+)
+def test_labels_may_be_whole_numbers_or_text(tmp_path: Path, labels: Any, names: Any) -> None:
+    assert load(tmp_path, columns={"label": labels}).class_names == names
+
+
+def test_a_csv_file_reads_like_the_same_parquet_file(tmp_path: Path) -> None:
+    lines = [",".join(COLUMNS)]
+    lines += [",".join(str(column[i]) for column in COLUMNS.values()) for i in range(ROWS)]
+    text, packed = (
+        load_csv(tmp_path, "\n".join(lines), client="town"),
+        load(tmp_path, client="town"),
+    )
+    np.testing.assert_array_equal(text.x, packed.x)
+    np.testing.assert_array_equal(text.y, packed.y)
+    np.testing.assert_array_equal(text.group, packed.group)
+
+
+def test_a_csv_column_may_turn_fractional_far_down(tmp_path: Path) -> None:
+    rows = [f"{i},{i % 2}" for i in range(200_000)] + ["0.5,1"]  # more than a megabyte of integers
+    data = load_csv(tmp_path, "a,label\n" + "\n".join(rows), standardise=False)
+    assert 0.5 in np.concatenate([data.x, data.x_test])
+
+
+def test_moments_in_a_csv_file_are_recognised(tmp_path: Path) -> None:
+    rows = [f"2026-01-0{day} 12:00:00,{day},{'ab'[day % 2]}" for day in range(1, 6)]
+    data = load_csv(tmp_path, "when,a,label\n" + "\n".join(rows), time="when")
+    assert data.time is not None
+    np.testing.assert_allclose(np.diff(data.time), 86_400)
+
+
+@pytest.mark.parametrize(
+    "options, suggestion",
+    [
+        ({"label": "lable"}, "unknown label column in people.parquet: 'lable'; .*mean 'label'"),
+        ({"client": "twon"}, "unknown client column .*mean 'town'"),
+        ({"time": "ago"}, "unknown time column .*mean 'age'"),
+        ({"features": ("age", "heigth")}, "unknown feature column .*mean 'height'"),
+    ],
+)
+def test_a_misspelt_column_gets_a_suggestion(tmp_path: Path, options: Any, suggestion: str) -> None:
+    with pytest.raises(ConfigError, match=suggestion):
+        load(tmp_path, **options)
+
+
+def some(value: Any, row: int = 4) -> list[Any]:
+    """Ten ordinary numbers, except in one row."""
+    return [value if i == row else float(i) for i in range(ROWS)]
+
+
+@pytest.mark.parametrize(
+    "columns, options, message",
+    [
+        ({"age": some(None)}, {}, "row 5, column 'age' is missing"),
+        ({"age": some(float("nan"))}, {}, "row 5, column 'age' is nan; expected a finite number"),
+        ({"age": some(float("-inf"))}, {}, "row 5, column 'age' is -inf"),
+        ({"age": some(1e39)}, {}, r"row 5, column 'age' is 1e\+39"),
+        ({"label": ["a", None] * 5}, {}, "row 2, column 'label' is missing"),
+        ({"label": ["a", "b", ""] + ["a"] * 7}, {}, "row 3, column 'label' is empty"),
+        ({"label": ["a"] * ROWS}, {}, "column 'label' is 'a' in every row; expected at least two"),
+        ({"label": some(0.5)}, {}, "row 5, column 'label' is 0.5; expected classes or clients"),
+        (
+            {"label": [b"a", b"b"] * 5},
+            {},
+            "column 'label' is binary; expected whole numbers or text",
+        ),
+        ({"town": [None] * ROWS}, {}, "column 'town' has no values at all"),
+        ({"town": ["a"] * 9 + [None]}, {"client": "town"}, "row 10, column 'town' is missing"),
+        ({}, {"features": ("town",)}, "column 'town' is string, for example 'Ulm' in row 1"),
+        ({}, {"time": "town"}, "column 'town' is string, .* expected moments"),
+        ({"age": some(None)}, {"time": "age"}, "row 5, column 'age' is missing"),
+        ({name: [] for name in COLUMNS}, {"features": ("age",)}, "expected rows, got none"),
+        ({}, {"test_fraction": 0.01}, "a test part of 0.01 of every class is empty with 10 rows"),
+    ],
+)
+def test_values_that_cannot_be_learnt_from_are_named(
+    tmp_path: Path, columns: Any, options: Any, message: str
+) -> None:
+    with pytest.raises(DataError, match=message) as caught:
+        load(tmp_path, columns=columns, **options)
+    assert "people.parquet" in str(caught.value)
+
+
+def test_missing_values_of_columns_that_are_not_used_do_no_harm(tmp_path: Path) -> None:
+    data = load(tmp_path, columns={"age": some(None)}, features=("height",))
+    assert data.x.shape == (8, 1)
+
+
+def test_a_table_without_numbers_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"no numeric column .* got town \(string\)"):
+        load_csv(tmp_path, "town,label\nUlm,1\nBonn,0\n")
+
+
+def test_two_columns_of_one_name_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match="2 columns are called 'a'"):
+        load_csv(tmp_path, "a,a,label\n1,2,x\n3,4,y\n")
+
+
+@pytest.mark.parametrize("cell", ["", "NA", "nan"])
+def test_missing_text_in_a_csv_file_is_refused(tmp_path: Path, cell: str) -> None:
+    with pytest.raises(DataError, match="row 2, column 'label' is missing"):
+        load_csv(tmp_path, f"a,label\n1,x\n2,{cell}\n3,y\n")
+
+
+def test_a_class_called_na_is_written_in_quotes(tmp_path: Path) -> None:
+    rows = '1,"NA"\n2,"x"\n' * 5
+    assert load_csv(tmp_path, "a,label\n" + rows).class_names == ("NA", "x")
+
+
+@pytest.mark.parametrize(
+    "text", ["", "a,label\n1,x\n2\n", "a,label\n1,x,3\n", '"a'], ids=["empty", "short", "long", "?"]
+)
+def test_a_csv_file_out_of_shape_is_named(tmp_path: Path, text: str) -> None:
+    with pytest.raises((DataError, ConfigError), match=r"people\.csv"):
+        load_csv(tmp_path, text)
+
+
+def test_names_that_are_not_text_are_refused(tmp_path: Path) -> None:
+    (tmp_path / "people.csv").write_bytes("größe,label\n1,a\n2,b\n".encode("latin-1"))
+    with pytest.raises(DataError, match=r"people\.csv is not a readable csv file"):
+        Table("people.csv").load(tmp_path, seed=0)
+
+
+def test_a_parquet_file_with_checksums_is_checked(tmp_path: Path) -> None:
+    path = tmp_path / "people.parquet"
+    columns = pa.table({"a": [float(i) for i in range(ROWS)], "label": [0, 1] * 5})
+    options = {"compression": "none", "use_dictionary": False, "write_page_checksum": True}
+    pq.write_table(columns, path, **options)
+    content = bytearray(path.read_bytes())
+    content[content.index(np.float64(7.0).tobytes())] ^= 1
+    path.write_bytes(content)
+    with pytest.raises(DataError, match=r"people\.parquet is not a readable parquet file"):
+        Table("people.parquet").load(tmp_path, seed=0)
+
+
+@settings(deadline=None)
+@given(st.data())
+def test_a_parquet_file_cut_anywhere_is_refused(tmp_path_factory: Any, data: Any) -> None:
+    folder = tmp_path_factory.getbasetemp()
+    whole = folder / "whole.parquet"
+    pq.write_table(pa.table(COLUMNS), whole)
+    content = whole.read_bytes()
+    length = data.draw(st.integers(0, len(content) - 1))
+    (folder / "cut.parquet").write_bytes(content[:length])
+    with pytest.raises(DataError, match=r"cut.parquet is not a readable parquet file"):
+        Table("cut.parquet").load(folder, seed=0)
+
+
+@pytest.mark.parametrize(
+    "options, message",
+    [
+        ({"path": "people.xlsx"}, "ending in .parquet or .csv, got 'people.xlsx'"),
+        ({"test_fraction": 1.0}, r"test_fraction must lie in \(0, 1\), got 1.0"),
+        ({"client": "label"}, "label, client and time must be different columns"),
+        ({"features": ()}, "features must name a column"),
+        ({"features": ("a", "a")}, "features names a column twice: a, a"),
+        ({"features": ("a", "label")}, "must not contain the label 'label'"),
+    ],
+)
+def test_impossible_values_are_refused(options: Any, message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        Table(**({"path": "people.csv"} | options))
