@@ -1,0 +1,47 @@
+"""What weights and server rules promise."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple, Protocol, runtime_checkable
+
+from thalweg.core.types import Floats, Floats32, Outlook, Roster, Updates
+
+
+class Age(NamedTuple):
+    """How a client's memory ages, as far as weights may look at it: all of it small numbers."""
+
+    outlook: Outlook
+    renewal: Floats  # (M,) fraction of the memory renewed by one tick in each state
+    ticks: int  # ticks per round
+
+
+class Weights(Protocol):
+    """Says how much each update counts. Any object of this shape will do."""
+
+    def weigh(self, updates: Updates, roster: Roster) -> Floats:
+        """(K,) not negative; they sum to one, or to less where the step should shrink."""
+        ...
+
+
+@runtime_checkable
+class Reports(Protocol):
+    """A rule that needs a few numbers from each client, computed there, beside the update."""
+
+    def report(self, age: Age) -> Mapping[str, float]:
+        """Scalars by name; the server finds them in ``Updates.reports`` and ``Roster.known``."""
+        ...
+
+
+class ServerRule(Protocol):
+    """Turns weighted updates into the next model. Any object of this shape will do."""
+
+    def init(self, num_params: int) -> Any:
+        """What the rule remembers of one model before the first round."""
+        ...
+
+    def step(
+        self, state: Any, model: Floats32, deltas: Floats32, weights: Floats
+    ) -> tuple[Any, Floats32]:
+        """Model (P,), updates (K, P) and weights (K,) to the next model; K is at least one."""
+        ...

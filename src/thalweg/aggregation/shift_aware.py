@@ -1,0 +1,105 @@
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+from thalweg import theory
+from thalweg.aggregation.base import Age
+from thalweg.core.config import check_words
+from thalweg.core.errors import require
+from thalweg.core.types import Floats, Roster, Updates
+
+SCORE = "shift_score"
+LEAST_RENEWAL = 1e-6  # the formulas divide by the renewal; a memory that never changes is this
+
+
+@dataclass(frozen=True)
+class ShiftAware:
+    r"""Shift-aware weights (SAW): clients whose data will mislead the model count less.
+
+    .. math::  \psi_n = \max(1/q_n - a_2 s_n + b_2,\ 0), \qquad p_n = \psi_n \big/ \textstyle\sum_{j \in S_r} \psi_j
+
+    The score :math:`s_n` (`theory.heterogeneity_score`) is computed by the client from its forecast
+    and its renewal ratios, and is one number beside its update. With ``exact=True`` the bound
+    itself is minimised over the simplex instead of the closed form.
+
+    Symbols, SFedPO -> here
+        :math:`a_2, b_2`        -> slope, offset
+        G, :math:`L\eta\sigma^2` -> grad_bound, noise
+        :math:`q_n`             -> Roster.availability, or estimated from who was seen
+
+    Differs from the paper: the sum runs over the participants, as in its algorithm, not over all
+    clients as in its formula (`normalise`).
+    """
+
+    slope: float = 1.0
+    offset: float = 0.5
+    grad_bound: float = 1.0
+    noise: float = 0.0
+    """The constant gradient noise in the score; with `exact` it must be positive."""
+    exact: bool = False
+    normalise: Literal["participants", "all"] = "participants"
+    """all: divide by the sum over every client, which shrinks the step; a client never heard of
+    counts as the average of the others."""
+    availability: Literal["known", "estimated"] = "known"
+
+    def __post_init__(self) -> None:
+        check_words(self)
+        require(
+            0 <= self.slope < math.inf, f"slope must not be negative or infinite, got {self.slope}."
+        )
+        require(math.isfinite(self.offset), f"offset must be a finite number, got {self.offset}.")
+        require(
+            0 < self.grad_bound < math.inf,
+            f"grad_bound must be positive and finite, got {self.grad_bound}.",
+        )
+        require(
+            0 <= self.noise < math.inf, f"noise must not be negative or infinite, got {self.noise}."
+        )
+        require(
+            not self.exact or self.noise > 0,
+            "exact weights need a positive noise: without it one client would get all the weight.",
+        )
+        require(
+            not self.exact or self.normalise == "participants",
+            "exact weights are defined over the participants; use normalise='participants'.",
+        )
+
+    def report(self, age: Age) -> Mapping[str, float]:
+        probs, importance, heterogeneity = age.outlook
+        renewal = np.maximum(age.renewal, LEAST_RENEWAL)
+        score = theory.heterogeneity_score(
+            probs,
+            renewal,
+            importance,
+            heterogeneity,
+            min(float(probs @ renewal), 1.0),
+            age.ticks,
+            grad_bound=self.grad_bound,
+            noise=self.noise,
+        )
+        return {SCORE: score}
+
+    def weigh(self, updates: Updates, roster: Roster) -> Floats:
+        scores, availability = updates.reports[SCORE], self._availability(roster)
+        if self.exact:
+            return theory.saw_weights_exact(scores, availability[updates.clients], self.noise)
+        if self.normalise == "participants":
+            return theory.saw_weights(
+                scores, availability[updates.clients], self.slope, self.offset
+            )
+        everyone = roster.known.get(SCORE, np.full(roster.num_clients, np.nan)).copy()
+        everyone[updates.clients] = scores
+        everyone[np.isnan(everyone)] = np.nanmean(everyone)
+        return theory.saw_weights(everyone, availability, self.slope, self.offset)[updates.clients]
+
+    def _availability(self, roster: Roster) -> Floats:
+        if self.availability == "known":
+            return roster.availability
+        seen = roster.times_here.copy()
+        seen[roster.here] += 1
+        return (seen + 1) / (roster.rnd + 1 + 2)

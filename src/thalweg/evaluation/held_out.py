@@ -1,0 +1,60 @@
+"""How good the global model is on data nobody trains on, overall and in every latent state."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from thalweg.core.types import Floats, Ints
+
+
+class Scores(NamedTuple):
+    """Scores of one model on a test set."""
+
+    accuracy: float
+    loss: float
+    state_accuracy: float  # mean over states, weighted by their importance
+    worst_state_accuracy: float
+
+
+def held_out_scores(
+    predicted: Ints,
+    losses: npt.NDArray[np.float32],
+    labels: Ints,
+    histograms: Floats,
+    importance: Floats,
+) -> Scores:
+    r"""Accuracy and loss, and the accuracy in each latent state.
+
+    A state differs from the test set in its class mix only, so its accuracy is the accuracy per
+    class, :math:`\mathrm{acc}_m = \sum_c h_{m,c}\,\mathrm{acc}_c`, and costs nothing extra. Classes
+    that the test set lacks are left out of the mix; a state made of such classes alone has none,
+    and if there is no other state, the scores over states are nan.
+
+    Shapes: predicted, losses, labels (n,); histograms (M, C); importance (M,).
+
+    >>> scores = held_out_scores(
+    ...     np.array([0, 0, 1, 0]), np.ones(4, dtype=np.float32), np.array([0, 0, 1, 1]),
+    ...     np.array([[1.0, 0.0], [0.5, 0.5]]), np.array([0.5, 0.5]))
+    >>> scores.accuracy, scores.state_accuracy, scores.worst_state_accuracy
+    (0.75, 0.875, 0.75)
+    """
+    right = predicted == labels
+    count = np.bincount(labels, minlength=histograms.shape[1])  # (C,)
+    hits = np.bincount(labels, weights=right, minlength=histograms.shape[1])
+    per_class = np.divide(hits, count, out=np.zeros(len(count)), where=count > 0)
+    mix = histograms * (count > 0)  # (M, C)
+    mass = mix.sum(axis=1)
+    seen = mass > 0
+    per_state = (mix[seen] @ per_class) / mass[seen]
+    if not seen.any():
+        per_state = np.array([np.nan])
+    weight = importance[seen] / importance[seen].sum() if importance[seen].sum() > 0 else None
+    return Scores(
+        accuracy=float(right.mean()),
+        loss=float(losses.mean(dtype=np.float64)),
+        state_accuracy=float(np.average(per_state, weights=weight)),
+        worst_state_accuracy=float(per_state.min()),
+    )

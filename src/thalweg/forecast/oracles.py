@@ -1,0 +1,114 @@
+"""The three oracles of SFedPO: told the truth, told something near it, and learning it."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Literal, NamedTuple
+
+import numpy as np
+
+from thalweg import theory
+from thalweg.core.config import check_words
+from thalweg.core.errors import require
+from thalweg.core.types import Floats, Ints, Outlook
+
+Proxy = Literal["kl", "js", "l1", "l2", "l2_squared"]
+
+
+class Told(NamedTuple):
+    """An oracle that never changes its mind."""
+
+    probs: Floats  # (M,)
+
+
+@dataclass(frozen=True)
+class Exact:
+    """Predicts the true state probabilities. All headline tables of SFedPO use it."""
+
+    proxy: Proxy = "kl"
+    """How a state's distance from balanced classes is measured."""
+
+    def __post_init__(self) -> None:
+        check_words(self)
+
+    def init(self, truth: Floats, rng: np.random.Generator) -> Told:
+        return Told(truth)
+
+    def outlook(self, state: Told, histograms: Floats, importance: Floats) -> Outlook:
+        return Outlook(state.probs, importance, heterogeneity(histograms, self.proxy))
+
+    def observe(self, state: Told, states_seen: Ints) -> Told:
+        return state
+
+
+@dataclass(frozen=True)
+class Noisy:
+    """Predicts the truth plus uniform noise, clipped and renormalised; drawn once per client."""
+
+    noise: float = 0.05
+    """Half-width of the noise on each probability."""
+    perturb_support_only: bool = False
+    """Leave states that the client cannot reach at exactly zero."""
+    proxy: Proxy = "kl"
+
+    def __post_init__(self) -> None:
+        check_words(self)
+        require(0 <= self.noise <= 1, f"noise must lie in [0, 1], got {self.noise}.")
+
+    def init(self, truth: Floats, rng: np.random.Generator) -> Told:
+        error = rng.uniform(-self.noise, self.noise, len(truth))
+        if self.perturb_support_only:
+            error = np.where(truth > 0, error, 0.0)
+        return Told(theory.perturb(truth, error))
+
+    def outlook(self, state: Told, histograms: Floats, importance: Floats) -> Outlook:
+        return Outlook(state.probs, importance, heterogeneity(histograms, self.proxy))
+
+    def observe(self, state: Told, states_seen: Ints) -> Told:
+        return state
+
+
+class Counts(NamedTuple):
+    """How often a client was seen in each state."""
+
+    visits: Ints  # (M,)
+
+
+@dataclass(frozen=True)
+class Bayesian:
+    """Learns the state probabilities online: a Dirichlet prior and the states seen so far."""
+
+    prior: float = 1.0
+    """Pseudo-visits to every state before anything was seen."""
+    proxy: Proxy = "kl"
+
+    def __post_init__(self) -> None:
+        check_words(self)
+        require(0 < self.prior < math.inf, f"prior must be positive and finite, got {self.prior}.")
+
+    def init(self, truth: Floats, rng: np.random.Generator) -> Counts:
+        return Counts(np.zeros(len(truth), dtype=np.int64))
+
+    def outlook(self, state: Counts, histograms: Floats, importance: Floats) -> Outlook:
+        mean, _ = theory.posterior(np.full(len(state.visits), self.prior), state.visits)
+        return Outlook(mean, importance, heterogeneity(histograms, self.proxy))
+
+    def observe(self, state: Counts, states_seen: Ints) -> Counts:
+        return Counts(state.visits + np.bincount(states_seen, minlength=len(state.visits)))
+
+
+def heterogeneity(histograms: Floats, proxy: Proxy) -> Floats:
+    """(M,) how far each state's classes are from balanced."""
+    return _heterogeneity(np.asarray(histograms, dtype=np.float64).tobytes(), len(histograms), proxy)
+
+
+@lru_cache(maxsize=64)
+def _heterogeneity(histograms: bytes, num_states: int, proxy: Proxy) -> Floats:
+    """Every client asks in every round, and mostly for the same states: so it is remembered."""
+    values = theory.divergence_from_uniform(
+        np.frombuffer(histograms).reshape(num_states, -1), proxy
+    )
+    values.flags.writeable = False
+    return values

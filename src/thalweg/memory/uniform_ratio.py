@@ -1,0 +1,36 @@
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from thalweg.core.errors import require
+from thalweg.core.types import Floats, Intake, Ints
+from thalweg.memory.base import renew, rounded
+
+
+@dataclass(frozen=True)
+class UniformRatio:
+    """Renew the same fraction of the memory at every tick, whatever state the client is in.
+
+    SFedPO without its sampling module, and the memory of every "original" host method in its
+    modularity table: who is overwritten is drawn uniformly.
+    """
+
+    budget: float = 0.5
+    stochastic_rounding: bool = False
+    """Round the number of renewed samples at random, so that its mean is exact."""
+
+    def __post_init__(self) -> None:
+        require(0 < self.budget <= 1, f"budget must lie in (0, 1], got {self.budget}.")
+
+    def init(self, capacity: int, held: int) -> None:
+        return None
+
+    def keep(self, state: None, intake: Intake, rng: np.random.Generator) -> tuple[None, Ints]:
+        amount = self.budget * intake.capacity
+        return None, renew(intake, rounded(amount, rng if self.stochastic_rounding else None), rng)
+
+    def renewal(self, state: None, intake: Intake) -> Floats:
+        share = min(self.budget, intake.num_new / intake.capacity)
+        return np.full(len(intake.outlook.probs), share)

@@ -1,0 +1,33 @@
+"""Drawing arrivals from a pool, and letters of availability: what several worlds share."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from thalweg.core.rng import Draw, rng_for
+from thalweg.core.types import Floats, Ints
+
+
+def deal(pool: Ints, count: int, rng: np.random.Generator) -> Ints:
+    """`count` rows of a pool in random order, none twice before all have come once.
+
+    So whoever takes the first k of them has drawn k without replacement, as long as the pool has k.
+    """
+    if 4 * count < len(pool):
+        return pool[rng.choice(len(pool), count, replace=False)]
+    shuffles = [rng.permutation(pool) for _ in range(-(-count // len(pool)))]
+    return (np.concatenate(shuffles) if len(shuffles) > 1 else shuffles[0])[:count]
+
+
+def present(availability: Floats, seed: int, rnd: int) -> Ints:
+    """Ids of the clients that are here: each one independently, with its own probability."""
+    return np.flatnonzero(
+        rng_for(seed, Draw.AVAILABILITY, rnd).random(len(availability)) < availability
+    )
+
+
+def draw_availability(
+    num_clients: int, mean: float, spread: float, rng: np.random.Generator
+) -> Floats:
+    """One probability per client from N(mean, spread²), clipped to [0.01, 1]."""
+    return np.clip(rng.normal(mean, spread, num_clients), 0.01, 1.0)

@@ -1,0 +1,221 @@
+"""The world of SFedPO: every client wanders among latent states, each a fixed data distribution."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Literal, NamedTuple
+
+import numpy as np
+
+from thalweg.core.config import check_words
+from thalweg.core.errors import require
+from thalweg.core.rng import Draw, rng_for
+from thalweg.core.types import Arrival, Floats, Ints
+from thalweg.streams.base import StateBook
+from thalweg.streams.dealing import deal, draw_availability, present
+from thalweg.streams.partition import dirichlet_deal, label_prior_pools, stratified_parts
+
+
+@dataclass(frozen=True)
+class LatentStates:
+    r"""Clients that switch between latent states, each state a pool of samples with its own class mix.
+
+    At every tick client n is in state m with probability :math:`\pi_{n,m}` and receives fresh
+    samples of that state. States come in clusters; a cluster's Dirichlet parameter says how skewed
+    its states are.
+
+    Symbols, SFedPO -> here
+        N                        -> num_clients
+        M (clusters x states)    -> clusters, states_per_cluster
+        :math:`q_n`              -> availability, availability_spread
+        :math:`w_m`              -> importance
+        :math:`\pi_n`            -> drawn: Dir(1) over the states the client can reach
+    """
+
+    num_clients: int = 30
+    clusters: tuple[float, ...] = (0.05, 0.1, 0.2, 0.5, 1.0, 100.0)
+    """Dirichlet parameter of each cluster of states; small is skewed."""
+    states_per_cluster: int = 10
+    access: Literal["full", "partial"] = "partial"
+    """full: every client can reach every state; partial: only `reachable` of them."""
+    reachable: int = 10
+    confined: float = 0.5
+    """Share of clients whose reachable states all lie in the two most skewed clusters (partial)."""
+    state_data: Literal["deal", "label_prior"] = "deal"
+    min_state_size: int = 10
+    stickiness: float = 0.0
+    """Probability of staying in a state at a tick; 0 is the i.i.d. process, else a Markov chain
+    with the same stationary law."""
+    importance: Literal["uniform", "frequency"] = "uniform"
+    availability: float = 0.2
+    availability_spread: float = 0.01
+    absent: Literal["frozen", "collecting"] = "frozen"
+    """frozen: a client's stream only moves in rounds it takes part in; collecting: in all rounds."""
+    arrivals: int | None = None
+    """Samples per tick; none: as many as the memory holds."""
+
+    def __post_init__(self) -> None:
+        check_words(self)
+        require(self.num_clients >= 1, f"num_clients must be at least 1, got {self.num_clients}.")
+        require(
+            len(self.clusters) >= 1 and all(0 < a < math.inf for a in self.clusters),
+            f"clusters must be positive, finite Dirichlet parameters, got {self.clusters}.",
+        )
+        require(
+            self.states_per_cluster >= 1,
+            f"states_per_cluster must be at least 1, got {self.states_per_cluster}.",
+        )
+        require(0 <= self.confined <= 1, f"confined must lie in [0, 1], got {self.confined}.")
+        options = self.states_per_cluster * (
+            min(2, len(self.clusters)) if self.confined > 0 else len(self.clusters)
+        )
+        require(
+            self.access == "full" or 1 <= self.reachable <= options,
+            f"reachable must lie between 1 and the {options} states that a client may choose from "
+            f"(confined ones: those of the two most skewed clusters), got {self.reachable}.",
+        )
+        require(0 <= self.stickiness < 1, f"stickiness must lie in [0, 1), got {self.stickiness}.")
+        require(
+            self.min_state_size >= 1,
+            f"min_state_size must be at least 1, got {self.min_state_size}.",
+        )
+        require(
+            0 < self.availability <= 1, f"availability must lie in (0, 1], got {self.availability}."
+        )
+        require(
+            0 <= self.availability_spread < math.inf,
+            f"availability_spread must lie in [0, inf), got {self.availability_spread}.",
+        )
+        require(
+            self.arrivals is None or self.arrivals >= 1,
+            f"arrivals must be at least 1 per tick, got {self.arrivals}.",
+        )
+
+    @property
+    def num_states(self) -> int:
+        return len(self.clusters) * self.states_per_cluster
+
+    def build(
+        self,
+        labels: Ints,
+        num_classes: int,
+        *,
+        group: Ints | None,
+        time: Floats | None,
+        ticks: int,
+        capacity: int,
+        seed: int,
+    ) -> LatentWorld:
+        """Deal the samples into states and draw every client's state probabilities.
+
+        Client and time columns of the data set play no part in this world.
+        """
+        pools = self._pools(labels, rng_for(seed, Draw.PARTITION))
+        rng = rng_for(seed, Draw.WORLD)
+        probs = self._state_probs(rng)
+        availability = draw_availability(
+            self.num_clients, self.availability, self.availability_spread, rng
+        )
+        counts = np.stack([np.bincount(labels[pool], minlength=num_classes) for pool in pools])
+        importance = (
+            np.full(self.num_states, 1 / self.num_states)
+            if self.importance == "uniform"
+            else probs.mean(axis=0)
+        )
+        return LatentWorld(
+            spec=self,
+            pools=tuple(pools),
+            probs=probs,
+            availability=availability,
+            book=StateBook(counts / counts.sum(axis=1, keepdims=True), importance),
+            ticks=ticks,
+            start_size=capacity,
+            arrival_size=self.arrivals or capacity,
+            seed=seed,
+        )
+
+    def _pools(self, labels: Ints, rng: np.random.Generator) -> list[Ints]:
+        fill = dirichlet_deal if self.state_data == "deal" else label_prior_pools
+        parts = stratified_parts(labels, len(self.clusters), rng)
+        return [
+            pool
+            for part, concentration in zip(parts, self.clusters, strict=True)
+            for pool in fill(
+                part, labels, self.states_per_cluster, concentration, self.min_state_size, rng
+            )
+        ]
+
+    def _state_probs(self, rng: np.random.Generator) -> Floats:
+        """(N, M) state probabilities of every client."""
+        if self.access == "full":
+            return rng.dirichlet(np.ones(self.num_states), self.num_clients)
+        skewed = np.argsort(self.clusters, kind="stable")[:2]  # the two most skewed clusters
+        size = self.states_per_cluster
+        confined_to = np.concatenate([np.arange(c * size, (c + 1) * size) for c in skewed])
+        probs = np.zeros((self.num_clients, self.num_states))
+        num_confined = round(self.confined * self.num_clients)
+        for client in range(self.num_clients):
+            options = confined_to if client < num_confined else np.arange(self.num_states)
+            states = rng.choice(options, self.reachable, replace=False)
+            probs[client, states] = rng.dirichlet(np.ones(self.reachable))
+        return probs
+
+
+class Wanderer(NamedTuple):
+    """Where a client's state process stands."""
+
+    state: int
+
+
+@dataclass(frozen=True, eq=False)
+class LatentWorld:
+    """A `LatentStates` world, built: pools of rows, and one state process per client."""
+
+    spec: LatentStates
+    pools: tuple[Ints, ...]  # M arrays of rows
+    probs: Floats  # (N, M)
+    availability: Floats  # (N,)
+    book: StateBook
+    ticks: int
+    start_size: int
+    arrival_size: int
+    seed: int
+
+    @property
+    def num_clients(self) -> int:
+        return self.spec.num_clients
+
+    @property
+    def collects_when_absent(self) -> bool:
+        return self.spec.absent == "collecting"
+
+    def here(self, rnd: int) -> Ints:
+        return present(self.availability, self.seed, rnd)
+
+    def truth(self, client: int) -> Floats:
+        probs: Floats = self.probs[client]
+        return probs
+
+    def begin(self, client: int) -> tuple[Wanderer, Arrival]:
+        """A memory full of the client's first state, which is not counted as a tick."""
+        rng = rng_for(self.seed, Draw.BEGIN, 0, client)
+        state = int(self._states(client, rng.random(1))[0])
+        return Wanderer(state), Arrival(deal(self.pools[state], self.start_size, rng), state)
+
+    def emit(self, state: Wanderer, client: int, lived: int) -> tuple[Wanderer, list[Arrival]]:
+        rng = rng_for(self.seed, Draw.STREAM, lived, client)
+        drawn = self._states(client, rng.random(self.ticks))  # (T,)
+        stays = rng.random(self.ticks) < self.spec.stickiness  # (T,)
+        now, arrivals = state.state, []
+        for fresh, stay in zip(drawn.tolist(), stays.tolist(), strict=True):
+            now = now if stay else fresh
+            arrivals.append(Arrival(deal(self.pools[now], self.arrival_size, rng), now))
+        return Wanderer(now), arrivals
+
+    def _states(self, client: int, uniform: Floats) -> Ints:
+        """States by inverting the client's cumulative law; one it cannot reach is never drawn."""
+        reach = np.flatnonzero(self.probs[client])
+        cumulative = np.cumsum(self.probs[client, reach])
+        states: Ints = reach[np.searchsorted(cumulative, uniform * cumulative[-1], side="right")]
+        return states

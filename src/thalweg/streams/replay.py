@@ -1,0 +1,134 @@
+"""A data set played back in its own order: your rows, your clients, your time."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Literal, NamedTuple
+
+import numpy as np
+
+from thalweg.core.config import check_words
+from thalweg.core.errors import require
+from thalweg.core.rng import Draw, rng_for
+from thalweg.core.types import Arrival, Floats, Ints
+from thalweg.streams.base import StateBook
+from thalweg.streams.dealing import draw_availability, present
+
+
+@dataclass(frozen=True)
+class Replay:
+    """Each client replays its own rows in the order of time.
+
+    Clients are the groups of the data set. Without a group column the rows are cut into
+    `num_clients` contiguous stretches of time, so that each client lives in another period. Nothing
+    is known of latent states here, so there is exactly one.
+    """
+
+    num_clients: int | None = None
+    """Only for data without a client column; none: 10."""
+    arrivals: int = 32
+    """Samples per tick."""
+    at_end: Literal["restart", "silence"] = "restart"
+    """When a client's rows are used up: start again, or nothing more arrives."""
+    availability: float = 0.5
+    availability_spread: float = 0.0
+    absent: Literal["frozen", "collecting"] = "frozen"
+
+    def __post_init__(self) -> None:
+        check_words(self)
+        require(
+            self.num_clients is None or self.num_clients >= 1,
+            f"num_clients must be at least 1, got {self.num_clients}.",
+        )
+        require(self.arrivals >= 1, f"arrivals must be at least 1 per tick, got {self.arrivals}.")
+        require(
+            0 < self.availability <= 1, f"availability must lie in (0, 1], got {self.availability}."
+        )
+        require(
+            0 <= self.availability_spread < math.inf,
+            f"availability_spread must lie in [0, inf), got {self.availability_spread}.",
+        )
+
+    def build(
+        self,
+        labels: Ints,
+        num_classes: int,
+        *,
+        group: Ints | None,
+        time: Floats | None,
+        ticks: int,
+        capacity: int,
+        seed: int,
+    ) -> ReplayWorld:
+        in_time = np.arange(len(labels)) if time is None else np.argsort(time, kind="stable")
+        if group is None:
+            num_clients = self.num_clients or 10
+            require(
+                num_clients <= len(labels),
+                f"{len(labels)} rows cannot be shared among {num_clients} clients.",
+            )
+            rows = tuple(np.array_split(in_time, num_clients))
+        else:
+            num_clients = int(group.max()) + 1
+            require(
+                self.num_clients in (None, num_clients),
+                f"the data set has {num_clients} clients of its own, so num_clients="
+                f"{self.num_clients} cannot be had; leave it out.",
+            )
+            by_client = in_time[np.argsort(group[in_time], kind="stable")]
+            ends = np.cumsum(np.bincount(group, minlength=num_clients))
+            rows = tuple(np.split(by_client, ends[:-1]))
+        availability = draw_availability(
+            num_clients, self.availability, self.availability_spread, rng_for(seed, Draw.WORLD)
+        )
+        counts = np.bincount(labels, minlength=num_classes)
+        book = StateBook((counts / counts.sum())[None], np.ones(1))
+        return ReplayWorld(self, rows, availability, book, ticks, seed)
+
+
+class Cursor(NamedTuple):
+    """How far a client has read."""
+
+    position: int
+
+
+@dataclass(frozen=True, eq=False)
+class ReplayWorld:
+    """A `Replay` world, built."""
+
+    spec: Replay
+    rows: tuple[Ints, ...]  # N arrays, in order of time
+    availability: Floats  # (N,)
+    book: StateBook
+    ticks: int
+    seed: int
+
+    @property
+    def num_clients(self) -> int:
+        return len(self.rows)
+
+    @property
+    def collects_when_absent(self) -> bool:
+        return self.spec.absent == "collecting"
+
+    def here(self, rnd: int) -> Ints:
+        return present(self.availability, self.seed, rnd)
+
+    def truth(self, client: int) -> Floats:
+        return np.ones(1)
+
+    def begin(self, client: int) -> tuple[Cursor, Arrival]:
+        """A client starts with nothing."""
+        return Cursor(0), Arrival(np.empty(0, dtype=np.int64), 0)
+
+    def emit(self, state: Cursor, client: int, lived: int) -> tuple[Cursor, list[Arrival]]:
+        mine, step = self.rows[client], self.spec.arrivals
+        arrivals, position = [], state.position
+        for _ in range(self.ticks):
+            ahead = position + np.arange(step)
+            if self.spec.at_end == "restart" and len(mine):
+                ahead %= len(mine)
+            arrivals.append(Arrival(mine[ahead[ahead < len(mine)]], 0))
+            position += step
+        return Cursor(position), arrivals

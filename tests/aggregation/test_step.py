@@ -1,0 +1,48 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from thalweg.aggregation import Step
+
+MODEL = np.array([1.0, 2.0], dtype=np.float32)
+DELTAS = np.array([[1.0, 0.0], [3.0, -8.0]], dtype=np.float32)
+
+
+def test_the_model_moves_by_the_weighted_mean_of_the_updates() -> None:
+    _, moved = Step().step(None, MODEL, DELTAS, np.array([0.75, 0.25]))
+    assert moved.tolist() == [1 + 0.75 + 0.75, 2 - 2]
+
+
+def test_the_step_scales_the_update_and_not_the_model() -> None:
+    _, moved = Step(lr=0.5).step(None, MODEL, DELTAS, np.array([0.75, 0.25]))
+    assert moved.tolist() == [1 + 0.75, 2 - 1]
+
+
+def test_weights_below_one_shrink_the_update_and_not_the_model() -> None:
+    _, moved = Step().step(None, MODEL, DELTAS, np.array([0.25, 0.0]))
+    assert moved.tolist() == [1.25, 2.0]
+
+
+def test_the_old_model_is_untouched() -> None:
+    Step().step(None, MODEL, DELTAS, np.array([0.5, 0.5]))
+    assert MODEL.tolist() == [1.0, 2.0]
+
+
+@given(size=st.integers(1, 6), seed=st.integers(0, 9))
+def test_a_whole_step_is_the_weighted_mean_of_the_clients_models(size: int, seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    model = rng.normal(size=5).astype(np.float32)
+    deltas = rng.normal(size=(size, 5)).astype(np.float32)
+    p = rng.dirichlet(np.ones(size))
+    _, moved = Step().step(None, model, deltas, p)
+    assert moved.dtype == np.float32
+    assert moved == pytest.approx(p @ (model + deltas).astype(np.float64), abs=1e-5)
+
+
+@pytest.mark.parametrize("lr", [0.0, -1.0, float("nan"), float("inf")])
+def test_an_impossible_step_is_refused(lr: float) -> None:
+    with pytest.raises(ValueError, match="lr must be positive and finite"):
+        Step(lr)

@@ -1,0 +1,97 @@
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from thalweg.core.types import Floats, Ints
+from thalweg.evaluation import Scores, held_out_scores
+
+LABELS = np.array([0, 0, 1, 1, 1, 1])
+PREDICTED = np.array([0, 1, 1, 1, 1, 0])  # class 0: 1 of 2, class 1: 3 of 4
+
+
+def scores(
+    histograms: list[list[float]],
+    importance: list[float] | None = None,
+    predicted: Ints = PREDICTED,
+    labels: Ints = LABELS,
+) -> Scores:
+    weights: Floats = (
+        np.full(len(histograms), 1 / len(histograms))
+        if importance is None
+        else np.array(importance)
+    )
+    losses = np.arange(len(labels), dtype=np.float32)
+    return held_out_scores(predicted, losses, labels, np.array(histograms), weights)
+
+
+def test_accuracy_and_loss_are_plain_means() -> None:
+    got = scores([[0.5, 0.5]])
+    assert got.accuracy == pytest.approx(4 / 6)
+    assert got.loss == pytest.approx(2.5)
+
+
+def test_the_accuracy_in_a_state_is_that_of_its_classes() -> None:
+    got = scores([[1, 0], [0, 1], [0.5, 0.5]])  # 0.5, 0.75, 0.625
+    assert got.state_accuracy == pytest.approx(0.625)
+    assert got.worst_state_accuracy == pytest.approx(0.5)
+
+
+def test_states_count_by_their_importance() -> None:
+    assert scores([[1, 0], [0, 1]], [0.2, 0.8]).state_accuracy == pytest.approx(0.7)
+    assert scores([[1, 0], [0, 1]], [0.0, 1.0]).state_accuracy == pytest.approx(0.75)
+
+
+def test_a_state_like_the_test_set_has_its_accuracy() -> None:
+    got = scores([[2 / 6, 4 / 6]])
+    assert got.state_accuracy == got.worst_state_accuracy == pytest.approx(got.accuracy)
+
+
+def test_a_class_that_the_test_set_lacks_is_left_out_of_the_mix() -> None:
+    # The second state is half of class 2, which nobody tests: its accuracy is that of class 1.
+    got = scores([[1, 0, 0], [0, 0.5, 0.5]])
+    assert got.state_accuracy == pytest.approx((0.5 + 0.75) / 2)
+
+
+def test_a_state_that_cannot_be_tested_has_no_say() -> None:
+    got = scores([[1, 0, 0], [0, 0, 1]], [0.1, 0.9])
+    assert got.state_accuracy == got.worst_state_accuracy == pytest.approx(0.5)
+
+
+def test_if_all_the_importance_is_on_states_that_cannot_be_tested_the_others_count_the_same() -> (
+    None
+):
+    got = scores([[1, 0, 0], [0, 1, 0], [0, 0, 1]], [0.0, 0.0, 1.0])
+    assert got.state_accuracy == pytest.approx(0.625)
+
+
+def test_if_no_state_can_be_tested_there_is_no_score_over_states() -> None:
+    got = scores([[0, 0, 1]])
+    assert got.accuracy == pytest.approx(4 / 6)
+    assert math.isnan(got.state_accuracy)
+    assert math.isnan(got.worst_state_accuracy)
+
+
+def test_many_losses_in_single_precision_are_summed_in_double() -> None:
+    losses = np.full(3_000_000, 0.1, dtype=np.float32)
+    zeros = np.zeros(3_000_000, dtype=np.int64)
+    got = held_out_scores(zeros, losses, zeros, np.ones((1, 1)), np.ones(1))
+    assert got.loss == pytest.approx(float(np.float32(0.1)), rel=1e-12)
+
+
+@given(
+    pairs=st.lists(st.tuples(st.integers(0, 3), st.integers(0, 3)), min_size=1, max_size=30),
+    seed=st.integers(0, 9),
+)
+def test_scores_are_shares_and_the_worst_state_is_no_better_than_the_mean(
+    pairs: list[tuple[int, int]], seed: int
+) -> None:
+    predicted, labels = np.array(pairs).T
+    histograms = np.random.default_rng(seed).dirichlet(np.ones(4), 5)
+    got = scores(histograms.tolist(), predicted=predicted, labels=labels)
+    assert 0 <= got.worst_state_accuracy <= got.state_accuracy + 1e-12 <= 1 + 2e-12
+    assert 0 <= got.accuracy <= 1

@@ -1,0 +1,244 @@
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from thalweg.core.errors import ConfigError
+from thalweg.streams import LatentStates
+from thalweg.streams.latent import LatentWorld, Wanderer
+
+LABELS = np.arange(3000) % 10
+
+
+def built(spec: LatentStates, *, ticks: int = 5, capacity: int = 20, seed: int = 0) -> LatentWorld:
+    return spec.build(LABELS, 10, group=None, time=None, ticks=ticks, capacity=capacity, seed=seed)
+
+
+def states_visited(world: LatentWorld, client: int, rounds: int) -> list[int]:
+    state, _ = world.begin(client)
+    seen = []
+    for lived in range(rounds):
+        state, arrivals = world.emit(state, client, lived)
+        seen += [arrival.state for arrival in arrivals]
+    return seen
+
+
+def small(**changes: Any) -> LatentStates:
+    """One client, one cluster of four states, one sample per tick."""
+    plain = {"num_clients": 1, "clusters": (1.0,), "states_per_cluster": 4, "arrivals": 1}
+    return LatentStates(**{**plain, "access": "full", **changes})
+
+
+def test_the_paper_has_thirty_clients_and_sixty_states() -> None:
+    world = built(LatentStates())
+    assert (world.num_clients, world.book.num_states) == (30, 60)
+    assert world.book.importance.tolist() == [1 / 60] * 60
+
+
+def test_states_are_disjoint_and_cover_the_data() -> None:
+    pools = built(LatentStates()).pools
+    assert np.sort(np.concatenate(pools)).tolist() == list(range(3000))
+    assert min(len(pool) for pool in pools) >= 10
+
+
+def test_the_book_tells_the_class_mix_of_every_pool() -> None:
+    world = built(LatentStates())
+    for pool, histogram in zip(world.pools, world.book.histograms, strict=True):
+        counts = np.bincount(LABELS[pool], minlength=10)
+        assert histogram.tolist() == (counts / len(pool)).tolist()
+
+
+def test_clusters_keep_their_order_from_skewed_to_balanced() -> None:
+    histograms = built(LatentStates()).book.histograms
+    largest = histograms.max(axis=1).reshape(6, 10).mean(axis=1)  # (clusters,)
+    assert largest[0] > 0.5
+    assert largest[5] < 0.3
+    assert (largest[:2] > largest[4]).all()
+
+
+def test_full_access_means_every_state() -> None:
+    world = built(LatentStates(access="full"))
+    assert (world.probs > 0).all()
+
+
+def test_partial_access_means_just_the_reachable_states() -> None:
+    world = built(LatentStates(access="partial", reachable=7))
+    assert ((world.probs > 0).sum(axis=1) == 7).all()
+
+
+def test_half_of_the_clients_are_confined_to_the_two_most_skewed_clusters() -> None:
+    for clusters, skewed in (
+        ((0.05, 0.1, 0.2, 0.5), range(20)),
+        ((0.5, 0.1, 100.0, 0.05), [*range(10, 20), *range(30, 40)]),
+    ):
+        world = built(LatentStates(clusters=clusters))
+        confined = [set(np.flatnonzero(row)) <= set(skewed) for row in world.probs]
+        # For one of the others all ten states of forty lie there with probability 0.0002.
+        assert confined == [True] * 15 + [False] * 15
+
+
+def test_nobody_need_be_confined() -> None:
+    world = built(LatentStates(confined=0.0, clusters=(0.1, 1.0, 100.0), reachable=25))
+    assert ((world.probs > 0).sum(axis=1) == 25).all()
+
+
+def test_a_client_only_visits_states_it_can_reach() -> None:
+    world = built(LatentStates(), ticks=20)
+    for client in range(30):
+        reach = set(np.flatnonzero(world.truth(client)))
+        assert set(states_visited(world, client, 5)) <= reach
+
+
+@pytest.mark.parametrize("stickiness", [0.0, 0.7])
+def test_a_client_visits_states_with_its_probabilities(stickiness: float) -> None:
+    world = built(small(stickiness=stickiness), ticks=50)
+    seen = np.array(states_visited(world, 0, 200))  # 10,000 ticks
+    truth = world.truth(0)
+    # Staying makes neighbours alike: 10,000 ticks tell as much as 10,000 * 0.3 / 1.7 = 1765 free
+    # ones, so the standard deviation of a share is at most 0.5 / 42 = 0.012.
+    assert abs(np.bincount(seen, minlength=4) / len(seen) - truth).max() < 5 * 0.012
+    # A tick repeats the last state if it stays, or if it draws the same one by chance.
+    repeats = stickiness + (1 - stickiness) * float(truth @ truth)
+    assert abs((seen[1:] == seen[:-1]).mean() - repeats) < 5 * 0.012
+
+
+def test_the_first_state_follows_the_same_law() -> None:
+    world = built(
+        LatentStates(num_clients=2000, clusters=(1.0,), states_per_cluster=2, access="full"),
+        capacity=1,
+    )
+    began = np.array([world.begin(client)[0].state for client in range(2000)])
+    # E[share of state 1] is the mean of its probability over clients; standard deviation 0.011.
+    assert abs(began.mean() - world.probs[:, 1].mean()) < 5 * 0.011
+
+
+def test_a_sticky_client_goes_on_where_it_was_in_the_last_round() -> None:
+    world = built(small(stickiness=0.999999), ticks=3)
+    for there in range(4):
+        following, arrivals = world.emit(Wanderer(there), 0, 1)
+        assert [arrival.state for arrival in arrivals] == [there] * 3
+        assert following == Wanderer(there)
+
+
+def test_what_arrives_belongs_to_the_state() -> None:
+    world = built(LatentStates(), capacity=15)
+    for client in range(5):
+        state, start = world.begin(client)
+        _, arrivals = world.emit(state, client, 0)
+        for arrival in (start, *arrivals):
+            assert set(arrival.items.tolist()) <= set(world.pools[arrival.state].tolist())
+
+
+def test_a_client_starts_with_a_full_memory_of_the_state_it_is_in() -> None:
+    world = built(LatentStates(arrivals=3), capacity=15)
+    state, start = world.begin(4)
+    assert len(start.items) == 15
+    assert start.state == state.state
+
+
+def test_as_much_arrives_as_the_memory_holds_or_as_asked_for() -> None:
+    for arrivals, expected in ((None, 15), (3, 3)):
+        world = built(LatentStates(arrivals=arrivals), capacity=15)
+        _, got = world.emit(world.begin(0)[0], 0, 0)
+        assert [len(arrival.items) for arrival in got] == [expected] * 5
+
+
+def test_a_state_with_a_small_pool_repeats_only_after_all_rows_came_once() -> None:
+    world = built(LatentStates(), capacity=60)
+    sizes = [len(pool) for pool in world.pools]
+    assert min(sizes) < 60 < max(sizes)
+    for client in range(10):
+        _, arrivals = world.emit(world.begin(client)[0], client, 0)
+        for items, state in arrivals:
+            assert np.bincount(items).max() == -(-60 // sizes[state])
+            lap = items[: sizes[state]]
+            assert len(set(lap.tolist())) == len(lap)
+
+
+def test_rounds_of_a_life_differ() -> None:
+    world = built(LatentStates(), capacity=10)
+    state, _ = world.begin(0)
+    lives = [
+        [arrival.items.tolist() for arrival in world.emit(state, 0, lived)[1]] for lived in (0, 1)
+    ]
+    assert lives[0] != lives[1]
+
+
+def test_partition_and_clients_follow_from_the_seed_alone() -> None:
+    one, same, other = (
+        built(LatentStates(), seed=seed, capacity=c) for seed, c in ((1, 10), (1, 50), (2, 10))
+    )
+    assert one.probs.tolist() == same.probs.tolist()
+    assert [pool.tolist() for pool in one.pools] == [pool.tolist() for pool in same.pools]
+    assert one.probs.tolist() != other.probs.tolist()
+    assert one.pools[0].tolist() != other.pools[0].tolist()
+
+
+def test_availabilities_are_near_their_mean() -> None:
+    availability = built(LatentStates(availability=0.4, availability_spread=0.02)).availability
+    assert abs(availability - 0.4).max() < 5 * 0.02
+    assert len(set(availability.tolist())) == 30
+
+
+def test_importance_by_frequency_is_how_often_states_are_visited_by_all() -> None:
+    world = built(LatentStates(importance="frequency"))
+    assert world.book.importance == pytest.approx(world.probs.mean(axis=0))
+
+
+def test_states_of_a_label_prior_have_equal_sizes() -> None:
+    pools = built(LatentStates(state_data="label_prior")).pools
+    assert {len(pool) for pool in pools} == {50}
+
+
+def test_whether_streams_go_on_without_the_client() -> None:
+    assert not built(LatentStates()).collects_when_absent
+    assert built(LatentStates(absent="collecting")).collects_when_absent
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [
+        {"num_clients": 0},
+        {"clusters": ()},
+        {"clusters": (0.5, 0.0)},
+        {"clusters": (0.5, -1.0)},
+        {"clusters": (float("inf"),)},
+        {"clusters": (float("nan"), 1.0)},
+        {"states_per_cluster": 0},
+        {"reachable": 0},
+        {"reachable": 21},
+        {"confined": 0.0, "reachable": 61},
+        {"confined": -0.1},
+        {"confined": 1.1},
+        {"confined": float("nan")},
+        {"stickiness": 1.0},
+        {"stickiness": -0.1},
+        {"min_state_size": 0},
+        {"availability": 0.0},
+        {"availability": 1.1},
+        {"availability_spread": -0.1},
+        {"availability_spread": float("inf")},
+        {"arrivals": 0},
+        {"access": "fll"},
+        {"state_data": "dealt"},
+        {"importance": "uniformly"},
+        {"absent": "froze"},
+    ],
+    ids=str,
+)
+def test_an_impossible_world_is_refused_where_it_is_made(bad: dict[str, Any]) -> None:
+    with pytest.raises(ConfigError, match=list(bad)[-1]):
+        LatentStates(**bad)
+
+
+def test_reachable_does_not_matter_where_everything_is() -> None:
+    assert LatentStates(access="full", states_per_cluster=2).num_states == 12
+
+
+def test_too_few_samples_for_the_states_is_one_message() -> None:
+    with pytest.raises(ConfigError, match="use fewer states, fewer clusters"):
+        LatentStates(min_state_size=100).build(
+            LABELS, 10, group=None, time=None, ticks=1, capacity=1, seed=0
+        )

@@ -1,0 +1,134 @@
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from thalweg.core.errors import ConfigError
+from thalweg.core.types import Floats, Ints
+from thalweg.streams import Replay
+from thalweg.streams.replay import Cursor, ReplayWorld
+
+LABELS = np.array([0, 1, 0, 1, 0, 0, 1, 0])
+GROUP = np.array([0, 1, 0, 1, 0, 1, 0, 1])
+TIME = np.array([8.0, 1, 6, 2, 4, 3, 2, 4])
+
+
+def built(
+    spec: Replay,
+    *,
+    labels: Ints = LABELS,
+    group: Ints | None = GROUP,
+    time: Floats | None = TIME,
+    ticks: int = 2,
+) -> ReplayWorld:
+    return spec.build(labels, 2, group=group, time=time, ticks=ticks, capacity=4, seed=0)
+
+
+def arriving(world: ReplayWorld, client: int, rounds: int) -> list[list[int]]:
+    state, start = world.begin(client)
+    assert start.items.tolist() == []
+    got = []
+    for lived in range(rounds):
+        state, arrivals = world.emit(state, client, lived)
+        got += [arrival.items.tolist() for arrival in arrivals]
+    return got
+
+
+def test_each_client_replays_its_own_rows_in_the_order_of_time() -> None:
+    world = built(Replay(arrivals=2))
+    assert world.num_clients == 2
+    assert arriving(world, 0, 1) == [[6, 4], [2, 0]]
+    assert arriving(world, 1, 1) == [[1, 3], [5, 7]]
+
+
+def test_rows_of_the_same_time_keep_their_order() -> None:
+    assert arriving(built(Replay(arrivals=4), time=np.zeros(8)), 0, 1)[0] == [0, 2, 4, 6]
+
+
+def test_without_times_the_rows_come_as_they_are() -> None:
+    assert arriving(built(Replay(arrivals=4), time=None), 1, 1)[0] == [1, 3, 5, 7]
+
+
+def test_without_clients_each_one_gets_a_stretch_of_time() -> None:
+    world = built(Replay(num_clients=2, arrivals=4), group=None)
+    # In order of time: 1 3 6 5 4 7 2 0.
+    assert [rows.tolist() for rows in world.rows] == [[1, 3, 6, 5], [4, 7, 2, 0]]
+
+
+def test_stretches_differ_by_one_row_at_most_and_cover_everything() -> None:
+    world = built(Replay(num_clients=3), group=None, time=None)
+    assert [rows.tolist() for rows in world.rows] == [[0, 1, 2], [3, 4, 5], [6, 7]]
+
+
+def test_without_any_number_there_are_ten_clients() -> None:
+    world = built(Replay(), labels=np.zeros(30, dtype=np.int64), group=None, time=None)
+    assert world.num_clients == 10
+
+
+def test_at_the_end_the_rows_start_again() -> None:
+    assert arriving(built(Replay(arrivals=3)), 0, 2) == [[6, 4, 2], [0, 6, 4], [2, 0, 6], [4, 2, 0]]
+
+
+def test_or_silence_falls() -> None:
+    world = built(Replay(arrivals=3, at_end="silence"))
+    assert arriving(world, 0, 2) == [[6, 4, 2], [0], [], []]
+
+
+def test_a_client_without_rows_gets_nothing() -> None:
+    group = np.array([0, 2, 0, 2, 0, 2, 0, 2])
+    for at_end in ("restart", "silence"):
+        world = built(Replay(at_end=at_end), group=group)
+        assert world.num_clients == 3
+        assert arriving(world, 1, 1) == [[], []]
+
+
+def test_the_cursor_is_all_that_a_client_remembers() -> None:
+    world = built(Replay(arrivals=1))
+    state, arrivals = world.emit(Cursor(2), 0, 9)
+    assert [arrival.items.tolist() for arrival in arrivals] == [[2], [0]]
+    assert state == Cursor(4)
+
+
+def test_there_is_one_state_with_the_class_mix_of_the_data() -> None:
+    world = built(Replay())
+    assert world.book.histograms.tolist() == [[5 / 8, 3 / 8]]
+    assert world.book.importance.tolist() == [1.0]
+    assert world.truth(1).tolist() == [1.0]
+
+
+def test_whether_streams_go_on_without_the_client() -> None:
+    assert not built(Replay()).collects_when_absent
+    assert built(Replay(absent="collecting")).collects_when_absent
+
+
+def test_the_number_of_clients_cannot_differ_from_that_of_the_data() -> None:
+    assert built(Replay(num_clients=2)).num_clients == 2
+    with pytest.raises(ConfigError, match="has 2 clients of its own, so num_clients=3 cannot"):
+        built(Replay(num_clients=3))
+
+
+def test_more_clients_than_rows_are_refused() -> None:
+    with pytest.raises(ConfigError, match="8 rows cannot be shared among 9 clients"):
+        built(Replay(num_clients=9), group=None)
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [
+        {"num_clients": 0},
+        {"arrivals": 0},
+        {"availability": 0.0},
+        {"availability": 1.5},
+        {"availability": float("nan")},
+        {"availability_spread": -1.0},
+        {"availability_spread": float("inf")},
+        {"at_end": "stop"},
+        {"absent": "away"},
+    ],
+    ids=str,
+)
+def test_an_impossible_world_is_refused_where_it_is_made(bad: dict[str, Any]) -> None:
+    with pytest.raises(ConfigError, match=next(iter(bad))):
+        Replay(**bad)
