@@ -1,0 +1,110 @@
+"""10,000 clients with memories of 500 over Fashion-MNIST: start-up, resident memory, time per round.
+
+    python benchmarks/scale.py [--clients 10000] [--cohort 100] [--rounds 3]
+
+Prints one line per measurement. The limits we hold ourselves to: start-up under 10 s, resident
+memory under 1.5 GB (this process and its workers), and a round that trains nobody's net (streams,
+memories, bookkeeping, checkpoint) under 50 ms.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import statistics
+import tempfile
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+
+from thalweg.core.types import Job
+from thalweg.engine.crowd import Crowd
+from thalweg.engine.folder import RunFolder
+from thalweg.engine.loop import Progress, run_plan
+from thalweg.engine.plan import Plan, make_plan
+from thalweg.recipes.client import Clients
+
+
+def resident_mb() -> float:
+    """Of this process and its children, now (Linux)."""
+    total, todo = 0, [os.getpid()]
+    while todo:
+        pid = todo.pop()
+        status = Path(f"/proc/{pid}/status").read_text()
+        total += next(int(line.split()[1]) for line in status.splitlines() if "VmRSS" in line)
+        todo += map(int, Path(f"/proc/{pid}/task/{pid}/children").read_text().split())
+    return total / 1024
+
+
+def idle_round_ms(plan: Plan, cohort: int, rounds: int) -> float:
+    """Median time of everything in a round but arithmetic: 100 clients live and are checkpointed."""
+    scenario = plan.scenario
+    data = scenario.data.load(None, plan.seed)
+    world = scenario.world.build(
+        data.y,
+        data.num_classes,
+        group=None,
+        time=None,
+        ticks=scenario.ticks,
+        capacity=scenario.capacity,
+        seed=plan.seed,
+    )
+    crowd = Crowd(Clients(plan.recipe, world, data.y, scenario.capacity, plan.local, plan.seed))
+    times = []
+    with tempfile.TemporaryDirectory() as scratch:
+        folder = RunFolder(Path(scratch))
+        folder.open(plan, command="", resume=False)
+        for rnd in range(rounds):
+            started = time.perf_counter()
+            here = crowd.roster(rnd).here[:cohort]
+            for job in map(Job, here.tolist()):
+                visit = crowd.enter(job.client, rnd)
+                for _ in range(world.ticks):
+                    visit.observe()
+                visit.reports()
+                crowd.leave(visit)
+            folder.append_metrics({"round": rnd + 1})
+            model = np.zeros(61_706, dtype=np.float32)
+            folder.save(rnd + 1, {"rnd": rnd + 1, "bank": model}, crowd.states, crowd.changed)
+            crowd.changed.clear()
+            times.append(1000 * (time.perf_counter() - started))
+        folder.close()
+    return statistics.median(times)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--clients", type=int, default=10_000)
+    parser.add_argument("--cohort", type=int, default=100)
+    parser.add_argument("--rounds", type=int, default=3)
+    args = parser.parse_args()
+    share = args.cohort / args.clients
+    overrides = [
+        f"world.num_clients={args.clients}",
+        f"world.availability={share}",
+        "world.availability_spread=0",
+    ]
+    plan = make_plan("sfedpo", "fashion-mnist-partial", rounds=args.rounds, overrides=overrides)
+    began = time.perf_counter()
+    first_round: list[float] = []
+    peak = [0.0]
+
+    def watch(progress: Progress) -> None:
+        if not first_round:
+            first_round.append(time.perf_counter() - began - progress.row["seconds"])
+        peak[0] = max(peak[0], resident_mb())
+        print(f"round {progress.rounds_done}: {progress.row['cohort']} clients, ", end="")
+        print(f"{progress.row['seconds']:.2f} s, {resident_mb():.0f} MB resident")
+
+    run_plan(plan, watch=watch)
+    print(f"start-up          {first_round[0]:.2f} s   (limit 10 s)")
+    print(f"resident memory   {peak[0]:.0f} MB   (limit 1500 MB)")
+    quiet = replace(plan.scenario.world, availability=1.0)
+    idle = replace(plan, scenario=replace(plan.scenario, world=quiet))
+    print(f"idle round        {idle_round_ms(idle, args.cohort, 15):.1f} ms   (limit 50 ms)")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,262 @@
+"""How fast is the arithmetic, against a plain PyTorch loop? Ratios, in one run, on this machine.
+
+    python benchmarks/speed.py            about two minutes
+    python benchmarks/speed.py --quick    a few seconds, coarse
+
+The plain loop is what one would write without us: for each client a deep copy of the module,
+`torch.optim.SGD`, as many threads as there are cores, no DataLoader (which would cost it another
+10 to 100 %). Both sides get the same mini-batches, take turns, and must arrive at the same
+updates before their times count: up to 1e-5 for the median client, and up to 1e-2 for everybody,
+because once in a while two inputs of a pooling agree to seven digits, or one of a ReLU is zero to
+seven digits, and rounding decides which way the gradient goes.
+
+Measure on a machine that does nothing else: threads that wait for one another suffer more from
+company than processes that do not.
+"""
+
+from __future__ import annotations
+
+import argparse
+import copy
+import os
+import statistics
+import sys
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch import nn
+from torch.nn import functional
+
+from thalweg.core.types import Floats32
+from thalweg.core.vectors import combine
+from thalweg.data.base import Dataset
+from thalweg.engine.stacked import StackTask, how_to_stack
+from thalweg.engine.workers import WorkerPool
+from thalweg.local import CrossEntropy, Sgd
+from thalweg.nets import Cnn, LeNet5, Linear, Mlp, NetSpec
+
+CORES = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+MEAN, STD = 0.3, 0.35
+
+
+@dataclass(frozen=True)
+class Workload:
+    """Clients x steps x batch of one net, in our words and in PyTorch's."""
+
+    name: str
+    what: str
+    clients: int
+    batch: int
+    input_shape: tuple[int, ...]
+    num_classes: int
+    spec: NetSpec
+    module: Callable[[], nn.Module]
+    target: float
+    steps: int = 5
+
+
+def lenet5() -> nn.Module:
+    return nn.Sequential(
+        *(nn.Conv2d(1, 6, 5, padding=2), nn.ReLU(), nn.MaxPool2d(2)),
+        *(nn.Conv2d(6, 16, 5), nn.ReLU(), nn.MaxPool2d(2), nn.Flatten()),
+        *(nn.Linear(400, 120), nn.ReLU(), nn.Linear(120, 84), nn.ReLU(), nn.Linear(84, 10)),
+    )
+
+
+def mlp() -> nn.Module:
+    return nn.Sequential(nn.Flatten(), nn.Linear(784, 200), nn.ReLU(), nn.Linear(200, 10))
+
+
+def logistic() -> nn.Module:
+    return nn.Linear(20, 10)
+
+
+def cnn() -> nn.Module:
+    return nn.Sequential(
+        *(nn.Conv2d(3, 16, 3, padding=1), nn.ReLU(), nn.MaxPool2d(2)),
+        *(nn.Conv2d(16, 32, 3, padding=1), nn.ReLU(), nn.MaxPool2d(2)),
+        *(nn.Conv2d(32, 64, 3, padding=1), nn.ReLU(), nn.MaxPool2d(2), nn.Flatten()),
+        *(nn.Linear(1024, 128), nn.ReLU(), nn.Linear(128, 10)),
+    )
+
+
+WORKLOADS = [
+    Workload("A", "LeNet-5, 28x28x1", 6, 64, (1, 28, 28), 10, LeNet5(), lenet5, 3.0),
+    Workload("B", "MLP 784-200-10", 20, 64, (1, 28, 28), 10, Mlp(hidden=(200,)), mlp, 2.7),
+    Workload("C", "logistic regression, d=20", 1000, 16, (20,), 10, Linear(), logistic, 180.0),
+    Workload("D", "3-conv CNN, 32x32x3", 6, 64, (3, 32, 32), 10, Cnn(), cnn, 2.2),
+]
+AGGREGATION_TARGET = 3.5
+
+
+def data_for(work: Workload, rng: np.random.Generator) -> Dataset:
+    """Random samples: what is computed with them does not change the time it takes."""
+    num, labels = 5000, rng.integers(0, work.num_classes, 5000)
+    if len(work.input_shape) == 1:
+        features = rng.standard_normal((num, *work.input_shape), dtype=np.float32)
+        return Dataset("random", features, labels, features[:0], labels[:0], work.num_classes)
+    channels, height, width = work.input_shape
+    pixels = rng.integers(0, 256, (num, height, width, channels), dtype=np.uint8)
+    norms = ((MEAN,) * channels, (STD,) * channels)
+    return Dataset("random", pixels, labels, pixels[:0], labels[:0], work.num_classes, *norms)
+
+
+def plain_tensors(data: Dataset) -> tuple[torch.Tensor, torch.Tensor]:
+    """What the plain loop trains on: floats, normalised beforehand."""
+    x = torch.from_numpy(data.x)
+    if data.is_image:
+        x = ((x.float() / 255 - MEAN) / STD).permute(0, 3, 1, 2).contiguous()
+    return x, torch.from_numpy(data.y)
+
+
+def plain_round(
+    model: nn.Module, sgd: Sgd, x: torch.Tensor, y: torch.Tensor, batches: torch.Tensor
+) -> list[nn.Module]:
+    """The plain loop; batches (K, S, B)."""
+    trained = []
+    for mine in batches:
+        client = copy.deepcopy(model)
+        optimizer = torch.optim.SGD(client.parameters(), lr=sgd.lr, momentum=sgd.momentum)
+        for rows in mine:
+            optimizer.zero_grad()
+            functional.cross_entropy(client(x[rows]), y[rows]).backward()
+            optimizer.step()
+        trained.append(client)
+    return trained
+
+
+def flat(model: nn.Module) -> Floats32:
+    vector: Floats32 = nn.utils.parameters_to_vector(model.parameters()).detach().numpy()
+    return vector
+
+
+def tasks_for(net: Any, rows: np.ndarray) -> list[StackTask]:
+    """The same batches (K, S, B) as stacks."""
+    tasks, first = [], 0
+    for size in how_to_stack(net, len(rows)):
+        items = np.ascontiguousarray(rows[first : first + size].swapaxes(0, 1), dtype=np.int32)
+        weights = np.full(items.shape, 1 / items.shape[2], dtype=np.float32)
+        models, live = np.zeros(size, dtype=np.int64), np.ones(items.shape[:2], dtype=bool)
+        tasks.append(StackTask(models, items, weights, live))
+        first += size
+    return tasks
+
+
+def seconds(action: Callable[[], object]) -> float:
+    time.sleep(0.02)  # threads of the one before may still be spinning
+    began = time.perf_counter()
+    action()
+    return time.perf_counter() - began
+
+
+def take_turns(
+    plain: Callable[[], object], ours: Callable[[], object], repeats: int
+) -> tuple[float, float]:
+    """Medians of the two, in seconds."""
+    times = [(seconds(plain), seconds(ours)) for _ in range(repeats)]
+    return tuple(statistics.median(column) for column in zip(*times, strict=True))  # type: ignore[return-value]
+
+
+def training(work: Workload, repeats: int) -> tuple[float, float, float]:
+    """Plain and our time for one round, and the relative difference of the updates."""
+    rng = np.random.default_rng(0)
+    data = data_for(work, rng)
+    rows = np.stack(
+        [
+            [rng.choice(len(data.y), work.batch, replace=False) for _ in range(work.steps)]
+            for _ in range(work.clients)
+        ]
+    )  # (K, S, B)
+    sgd = Sgd(lr=0.01, momentum=0.9, batch_size=work.batch, steps=work.steps)
+    net = work.spec.build(work.input_shape, work.num_classes)
+    torch.manual_seed(0)
+    model = work.module()
+    bank = flat(model)[None]
+    x, y = plain_tensors(data)
+    batches, tasks = torch.from_numpy(rows), tasks_for(net, rows)
+    pool = WorkerPool(net, CrossEntropy(), sgd, data, CORES)
+    try:
+        theirs = (
+            np.stack([flat(client) for client in plain_round(model, sgd, x, y, batches)]) - bank
+        )
+        deltas, _ = pool.train(bank, tasks)
+        apart = np.linalg.norm(deltas - theirs, axis=1) / np.linalg.norm(theirs, axis=1)
+        apart = np.inf if apart.max() > 1e-2 else np.median(apart)
+        del deltas
+        plain, ours = take_turns(
+            lambda: plain_round(model, sgd, x, y, batches), lambda: pool.train(bank, tasks), repeats
+        )
+    finally:
+        pool.close()
+    return plain, ours, float(apart)
+
+
+def aggregation(repeats: int) -> tuple[float, float, float]:
+    """100 updates of a million parameters: a loop over dicts of tensors, and one product."""
+    rng = np.random.default_rng(0)
+    shapes = {"fc1.weight": (1000, 784), "fc1.bias": (1000,), "fc2.weight": (212, 1000)}
+    shapes |= {"fc2.bias": (212,), "fc3.weight": (10, 212), "fc3.bias": (10,)}
+    sizes = [int(np.prod(shape)) for shape in shapes.values()]
+    deltas = rng.standard_normal((100, sum(sizes)), dtype=np.float32)
+    weights = rng.dirichlet(np.ones(100))
+    updates = [
+        {
+            name: piece.clone().view(shape)
+            for (name, shape), piece in zip(
+                shapes.items(), torch.from_numpy(row).split(sizes), strict=True
+            )
+        }
+        for row in deltas
+    ]
+
+    def plain() -> dict[str, torch.Tensor]:
+        total = {name: torch.zeros_like(piece) for name, piece in updates[0].items()}
+        for update, weight in zip(updates, weights, strict=True):
+            for name, piece in update.items():
+                total[name] += float(weight) * piece
+        return total
+
+    theirs = torch.cat([piece.flatten() for piece in plain().values()]).numpy()
+    apart = np.linalg.norm(combine(weights, deltas) - theirs) / np.linalg.norm(theirs)
+    return *take_turns(plain, lambda: combine(weights, deltas), repeats), float(apart)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--quick", action="store_true", help="few repeats: seconds, and coarse")
+    parser.add_argument("--only", default="ABCD+", help="some of A, B, C, D and + (aggregation)")
+    options = parser.parse_args(arguments)
+    repeats = 3 if options.quick else 21
+
+    print(f"{CORES} cores, torch {torch.__version__}, medians of {repeats} turns, ms per round")
+    print(f"{'workload':58s} {'plain':>8s} {'ours':>8s} {'ratio':>7s} {'target':>7s} {'apart':>8s}")
+    wrong = False
+    for work in WORKLOADS:
+        if work.name in options.only:
+            what = f"{work.name}  {work.what}, {work.clients} x {work.steps} x {work.batch}"
+            wrong |= report(what, *training(work, repeats), work.target)
+    if "+" in options.only:
+        what = "+  aggregation of 100 updates of 1 M parameters"
+        wrong |= report(what, *aggregation(repeats), AGGREGATION_TARGET)
+    return 1 if wrong else 0
+
+
+def report(what: str, plain: float, ours: float, apart: float, target: float) -> bool:
+    """Print a line; True if the two sides did not compute the same."""
+    verdict = "" if plain / ours >= target else "  below target"
+    if apart > 1e-5:
+        verdict = "  NOT THE SAME UPDATE: times do not count"
+    print(
+        f"{what:58s} {plain * 1e3:8.1f} {ours * 1e3:8.2f} {plain / ours:7.1f} {target:7.1f} "
+        f"{apart:8.1e}{verdict}",
+        flush=True,
+    )
+    return apart > 1e-5
+
+
+if __name__ == "__main__":
+    sys.exit(main())

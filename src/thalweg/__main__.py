@@ -1,0 +1,5 @@
+"""``python -m thalweg`` is ``thalweg``."""
+
+from thalweg.cli.main import main
+
+main()

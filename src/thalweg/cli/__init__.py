@@ -1,0 +1,1 @@
+"""thalweg run | compare | list | show"""

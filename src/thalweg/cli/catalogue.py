@@ -1,0 +1,136 @@
+"""``thalweg list`` and ``thalweg show``"""
+
+from __future__ import annotations
+
+import ast
+import dataclasses
+import inspect
+import itertools
+import json
+import textwrap
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from thalweg.aggregation import SERVER_RULES, WEIGHTS
+from thalweg.cli.plan_view import plan_tree
+from thalweg.core.errors import UnknownName
+from thalweg.data import SOURCES
+from thalweg.engine.plan import plan_to_toml, read_plan
+from thalweg.forecast import ORACLES
+from thalweg.local import OBJECTIVES
+from thalweg.memory import POLICIES
+from thalweg.nets import NETS
+from thalweg.recipes import RECIPES, Recipe
+from thalweg.scenarios import SCENARIOS, Scenario
+from thalweg.selection import RULES
+from thalweg.streams import WORLDS
+
+PARTS: dict[str, Mapping[str, Any]] = {
+    "data": SOURCES,
+    "net": NETS,
+    "world": WORLDS,
+    "memory": POLICIES,
+    "forecast": ORACLES,
+    "selection": RULES,
+    "objective": OBJECTIVES,
+    "weights": WEIGHTS,
+    "server": SERVER_RULES,
+}
+
+
+def list_command(as_json: bool) -> None:
+    menu: dict[str, Mapping[str, Any]] = {"recipe": RECIPES, "scenario": SCENARIOS, **PARTS}
+    if as_json:
+        print(json.dumps({what: sorted(table) for what, table in menu.items()}, indent=2))
+        return
+    console = Console()
+    for what, table in menu.items():
+        rows = Table(box=None, show_header=False, padding=(0, 2, 0, 0))
+        rows.add_column(style="cyan", no_wrap=True)
+        rows.add_column()
+        for name, thing in table.items():
+            rows.add_row(name, first_sentence(thing))
+        console.print(Text(f"{what}", style="bold"))
+        console.print(rows)
+    console.print("\nthalweg show NAME explains one of them.", highlight=False)
+
+
+def show_command(name: str) -> None:
+    console = Console()
+    if Path(name).is_dir() or name.endswith(".toml"):
+        plan = read_plan(Path(name))
+        console.print(plan_tree(plan, None))
+        console.print("\n" + plan_to_toml(plan), highlight=False, markup=False)
+        return
+    if name in RECIPES:
+        _show_whole(console, name, RECIPES[name])
+        return
+    if name in SCENARIOS:
+        _show_whole(console, name, SCENARIOS[name])
+        return
+    for what, table in PARTS.items():
+        if name in table:
+            _show_policy(console, what, name, table[name])
+            return
+    everything = [*RECIPES, *SCENARIOS, *(kind for table in PARTS.values() for kind in table)]
+    raise UnknownName("name", name, everything)
+
+
+def first_sentence(thing: Any) -> str:
+    """The first line of a docstring: what `thalweg list` says of a thing."""
+    return doc_of(thing).partition("\n")[0]
+
+
+def doc_of(thing: Any) -> str:
+    return inspect.cleandoc(getattr(thing, "func", thing).__doc__ or "")
+
+
+def _show_whole(console: Console, name: str, make: Callable[[], Recipe | Scenario]) -> None:
+    whole = make()
+    console.print(Text(name, style="bold"))
+    console.print(doc_of(make) + "\n", highlight=False, markup=False)
+    rows = Table(box=None, show_header=False, padding=(0, 2, 0, 0))
+    rows.add_column(style="cyan", no_wrap=True)
+    rows.add_column()
+    for field in dataclasses.fields(whole):
+        rows.add_row(field.name, Text(str(getattr(whole, field.name))))
+    console.print(rows)
+    console.print(
+        "\nChange any of it with --set, such as --set " + _example(whole), highlight=False
+    )
+
+
+def _example(whole: Recipe | Scenario) -> str:
+    return "memory.budget=0.3" if isinstance(whole, Recipe) else "world.num_clients=100"
+
+
+def _show_policy(console: Console, what: str, name: str, cls: type[Any]) -> None:
+    console.print(Text.assemble((name, "bold"), f"   a choice for {what}"))
+    console.print(doc_of(cls) + "\n", highlight=False, markup=False)
+    notes = field_notes(cls)
+    for field in dataclasses.fields(cls):
+        default = "" if field.default is dataclasses.MISSING else f" = {field.default!r}"
+        line = Text.assemble(("  " + field.name, "cyan"), f": {field.type}{default}")
+        if field.name in notes:
+            line.append("\n      " + notes[field.name], style="dim")
+        console.print(line, highlight=False)
+    console.print(f"\nUse it with --set {what}={name}", highlight=False)
+
+
+def field_notes(cls: type[Any]) -> dict[str, str]:
+    """The strings written under the fields of a dataclass, which Python itself forgets."""
+    (body,) = ast.parse(textwrap.dedent(inspect.getsource(cls))).body
+    assert isinstance(body, ast.ClassDef)
+    return {
+        above.target.id: " ".join(str(below.value.value).split())
+        for above, below in itertools.pairwise(body.body)
+        if isinstance(above, ast.AnnAssign)
+        and isinstance(above.target, ast.Name)
+        and isinstance(below, ast.Expr)
+        and isinstance(below.value, ast.Constant)
+    }

@@ -1,0 +1,182 @@
+"""``thalweg compare``"""
+
+from __future__ import annotations
+
+import shlex
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn
+
+from thalweg.cli.live import clock, say_json
+from thalweg.cli.plan_view import plan_tree
+from thalweg.core.errors import ConfigError
+from thalweg.engine.cells import CellJob, CellNews, Watch, is_done, run_cells
+from thalweg.report import (
+    Cell,
+    has_figure,
+    summarise,
+    to_csv,
+    to_markdown,
+    to_rich,
+    write_figure,
+    write_page,
+)
+from thalweg.report.comparison import comparison_jobs, read_cell
+
+
+def compare_command(
+    recipes: list[str],
+    on: str | None,
+    seeds: str,
+    sets: list[str],
+    rounds: int | None,
+    out: Path | None,
+    as_json: bool,
+    engine: str,
+    workers: int | None,
+    data_dir: Path | None,
+) -> None:
+    console = Console()
+    if on is None:
+        raise ConfigError("which scenario? Say --on SCENARIO; thalweg list shows them.")
+    folder = out or Path("runs") / f"compare-{Path(on).stem}"
+    jobs = comparison_jobs(
+        recipes,
+        on,
+        seeds=_seeds(seeds),
+        rounds=rounds,
+        overrides=sets,
+        engine=engine,
+        folder=folder,
+    )
+    missing = [job for job in jobs if not is_done(job)]
+    if not as_json:
+        console.print(plan_tree(jobs[0].plan, None))
+        kept = len(jobs) - len(missing)
+        console.print(
+            f"{len(jobs)} runs ({len(recipes)} recipes x {len(jobs) // len(recipes)} seeds)"
+            + (f", {kept} of them already in {folder}" if kept else ""),
+            highlight=False,
+        )
+    began = time.perf_counter()
+    try:
+        with _watching(missing, console, as_json) as watch:
+            failures = run_cells(jobs, workers=workers, data_dir=data_dir, watch=watch)
+    except KeyboardInterrupt:
+        typer.echo("interrupted; the same command goes on where it stopped.", err=True)
+        raise SystemExit(130) from None
+    cells = [read_cell(job, failures.get(job.folder)) for job in jobs]
+    files = _write(folder, on, cells)
+    summaries = summarise(cells)
+    if as_json:
+        for row in _json_rows(cells):
+            say_json(row)
+    else:
+        console.print(to_rich(summaries, width=console.width))
+        console.print(f"took {clock(time.perf_counter() - began)}", highlight=False)
+        for what, file in files.items():
+            console.print(f"{what:<7}{file}", highlight=False, soft_wrap=True)
+        console.print(_next_steps(recipes, on), highlight=False, soft_wrap=True)
+    if failures:
+        raise SystemExit(1)
+
+
+def _write(folder: Path, on: str, cells: Sequence[Cell]) -> dict[str, Path]:
+    summaries = summarise(cells)
+    files = {"page": folder / "index.html", "table": folder / "table.md"}
+    (folder / "table.md").write_text(to_markdown(summaries))
+    (folder / "table.csv").write_text(to_csv(summaries))
+    write_page(files["page"], f"Comparison on {on}", cells)
+    if has_figure(cells):
+        files["figure"] = folder / "accuracy.png"
+        write_figure(files["figure"], cells)
+    return files
+
+
+def _json_rows(cells: Sequence[Cell]) -> Iterator[dict[str, object]]:
+    for cell in cells:
+        final = dict(cell.rows[-1]) if cell.rows else {}
+        yield {
+            "recipe": cell.recipe,
+            "scenario": cell.scenario,
+            "seed": cell.seed,
+            "status": cell.status,
+            "reason": cell.reason,
+            "final": final,
+        }
+
+
+def _seeds(text: str) -> list[int]:
+    """ "3" means three seeds, 0 to 2; "4,8" means those two."""
+    try:
+        numbers = [int(part) for part in text.split(",")]
+    except ValueError:
+        raise ConfigError(
+            f"--seeds {text}: expected a number of seeds, or a list 4,8,15."
+        ) from None
+    if "," in text:
+        return numbers
+    if numbers[0] < 1:
+        raise ConfigError(f"--seeds {text}: expected at least one seed.")
+    return list(range(numbers[0]))
+
+
+@contextmanager
+def _watching(jobs: Sequence[CellJob], console: Console, as_json: bool) -> Iterator[Watch | None]:
+    """Overall progress in rounds, with the time left; plain lines where there is no terminal."""
+    if as_json or not jobs:
+        yield None
+        return
+    total = sum(job.plan.scenario.rounds for job in jobs)
+    done: dict[Path, int] = {}
+    began = time.perf_counter()
+
+    def note(news: CellNews) -> str:
+        done[news.job.folder] = news.rounds_done
+        finished = sum(done.values())
+        left = (time.perf_counter() - began) / max(finished, 1) * (total - finished)
+        return f"{clock(left)} left"
+
+    if not console.is_terminal:
+
+        def say(news: CellNews) -> None:
+            left = note(news)
+            if news.row is None:
+                print(f"{news.job.recipe}, seed {news.job.plan.seed}: ended; {left}", flush=True)
+
+        yield say
+        return
+    columns = (
+        TextColumn("{task.completed:.0f}/{task.total:.0f} rounds"),
+        BarColumn(),
+        TextColumn("{task.fields[said]}"),
+    )
+    with Progress(*columns, console=console) as progress:
+        task = progress.add_task("", total=total, said="starting")
+
+        def show(news: CellNews) -> None:
+            left = note(news)
+            accuracy = (news.row or {}).get("accuracy")
+            known = "" if accuracy is None else f" {accuracy:.3f}"
+            progress.update(
+                task,
+                completed=sum(done.values()),
+                said=f"{news.job.recipe} seed {news.job.plan.seed}{known}   {left}",
+            )
+
+        yield show
+
+
+def _next_steps(recipes: Sequence[str], on: str) -> str:
+    first = recipes[0].partition(",")[0]
+    variant = shlex.join(["thalweg", "compare", first, f"{first},weights=equal", "--on", on])
+    return (
+        "next    thalweg list\n"
+        f"        {shlex.join(['thalweg', 'run', first, '--on', on, '--seed', '7'])}\n"
+        f"        {variant}"
+    )

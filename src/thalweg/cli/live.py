@@ -1,0 +1,74 @@
+"""Progress: a bar on a terminal, plain lines elsewhere, JSON lines for programs."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn
+
+from thalweg.engine.loop import Progress as News
+from thalweg.engine.loop import Watch
+from thalweg.engine.plan import Plan
+
+
+@contextmanager
+def watching(plan: Plan, console: Console, as_json: bool) -> Iterator[Watch]:
+    """What to call after every round, for as long as the run lasts."""
+    if as_json:
+        yield lambda news: say_json(news.row)
+    elif not console.is_terminal:
+        yield _say_line
+    else:
+        columns = (
+            TextColumn("round {task.completed:.0f}/{task.total:.0f}"),
+            BarColumn(),
+            TextColumn("{task.fields[said]}"),
+        )
+        with Progress(*columns, console=console) as progress:
+            task = progress.add_task("", total=plan.scenario.rounds, said="starting")
+            accuracy = float("nan")
+
+            def show(news: News) -> None:
+                nonlocal accuracy
+                accuracy = news.row.get("accuracy", accuracy)
+                said = f"{news.row['cohort']} clients   accuracy {accuracy:.3f}   {_rate(news)}"
+                progress.update(task, completed=news.rounds_done, said=said)
+
+            yield show
+
+
+def say_json(row: Mapping[str, Any]) -> None:
+    sys.stdout.write(json.dumps(dict(row)) + "\n")
+    sys.stdout.flush()
+
+
+def clock(seconds: float) -> str:
+    """Seconds as people say them.
+
+    >>> clock(83.4), clock(3683)
+    ('1:23', '1:01:23')
+    """
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02d}:{rest:02d}" if hours else f"{minutes}:{rest:02d}"
+
+
+def _say_line(news: News) -> None:
+    """A line at every evaluation: for logs."""
+    if "accuracy" in news.row:
+        print(
+            f"round {news.rounds_done}/{news.plan.scenario.rounds}  {news.row['cohort']} clients  "
+            f"accuracy {news.row['accuracy']:.4f}  {_rate(news)}",
+            flush=True,
+        )
+
+
+def _rate(news: News) -> str:
+    seconds = max(news.seconds_now / max(news.rounds_now, 1), 1e-9)
+    left = seconds * (news.plan.scenario.rounds - news.rounds_done)
+    return f"{1 / seconds:.1f} rounds/s  {clock(left)} left"

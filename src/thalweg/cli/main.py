@@ -1,0 +1,157 @@
+"""The command line. Heavy imports happen inside the commands, so that --help answers at once."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from thalweg.core.errors import ThalwegError
+
+app = typer.Typer(
+    name="thalweg",
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode="rich",
+    pretty_exceptions_enable=False,
+    help=(
+        "Streaming federated learning: data never stops arriving, does not fit in memory, shifts; "
+        "devices come and go.\n\n"
+        "Try [bold]thalweg run sfedpo --on digits-partial[/bold], then "
+        "[bold]thalweg compare sfedpo fedavg fedogd --on digits-partial --seeds 3[/bold]."
+    ),
+)
+
+On = Annotated[
+    str | None,
+    typer.Option(
+        "--on", metavar="SCENARIO", help="A scenario's name, or a .csv/.parquet/.npz file."
+    ),
+]
+Sets = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--set",
+        metavar="PART.FIELD=VALUE",
+        help="Change anything: [cyan]memory.budget=0.3[/cyan], [cyan]weights=equal[/cyan], "
+        "[cyan]world.num_clients=100[/cyan]. May be repeated.",
+    ),
+]
+Rounds = Annotated[int | None, typer.Option(help="Rounds to run instead of the scenario's own.")]
+DataDir = Annotated[
+    Path | None, typer.Option(help="Where data sets are; THALWEG_DATA and the cache come after it.")
+]
+Engine = Annotated[str, typer.Option(help="fast, reference (slow, the specification), or auto.")]
+Debug = Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")]
+
+
+@app.command()
+def run(
+    recipe: Annotated[
+        str, typer.Argument(help="A recipe's name (see thalweg list), a run folder or a plan.toml.")
+    ],
+    on: On = None,
+    sets: Sets = None,
+    seed: Annotated[int | None, typer.Option(help="Every random draw follows from it.")] = None,
+    rounds: Rounds = None,
+    out: Annotated[
+        Path | None, typer.Option(help="The run's folder; else one under runs/.")
+    ] = None,
+    resume: Annotated[
+        bool, typer.Option("--resume", help="Go on after the last whole round.")
+    ] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object per line.")] = False,
+    engine: Engine = "auto",
+    workers: Annotated[int | None, typer.Option(help="Processes; never changes a result.")] = None,
+    data_dir: DataDir = None,
+    debug: Debug = False,
+) -> None:
+    """Run one recipe on one scenario.
+
+    thalweg run sfedpo --on fashion-mnist-partial --seed 7 --set memory.budget=0.3
+
+    Stopped with Ctrl-C, killed, or out of power: the same command with --resume (and --out) goes on
+    to the same final bits.
+    """
+    from thalweg.cli.run import run_command
+
+    run_command(
+        recipe, on, sets or [], seed, rounds, out, resume, as_json, engine, workers, data_dir
+    )
+
+
+@app.command()
+def compare(
+    recipes: Annotated[
+        list[str], typer.Argument(help="Recipes; a variant is written sfedpo,weights=equal")
+    ],
+    on: On = None,
+    seeds: Annotated[
+        str, typer.Option(help="How many seeds (3 means 0, 1, 2), or a list: 4,8,15.")
+    ] = "3",
+    sets: Sets = None,
+    rounds: Rounds = None,
+    out: Annotated[Path | None, typer.Option(help="The folder; else one under runs/.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object per recipe.")] = False,
+    engine: Engine = "auto",
+    workers: Annotated[
+        int | None, typer.Option(help="Runs at the same time; else one per core.")
+    ] = None,
+    data_dir: DataDir = None,
+    debug: Debug = False,
+) -> None:
+    """Run several recipes on one scenario with the same seeds, and set them side by side.
+
+    Ends with a table (mean and spread over seeds), a figure and a self-contained page. What is
+    already in the folder is not run again.
+    """
+    from thalweg.cli.compare import compare_command
+
+    compare_command(recipes, on, seeds, sets or [], rounds, out, as_json, engine, workers, data_dir)
+
+
+@app.command("list")
+def list_(
+    as_json: Annotated[bool, typer.Option("--json", help="As one JSON object.")] = False,
+) -> None:
+    """List recipes, scenarios, and the choices for every part."""
+    from thalweg.cli.catalogue import list_command
+
+    list_command(as_json)
+
+
+@app.command()
+def show(
+    name: Annotated[str, typer.Argument(help="A recipe, a scenario, a policy, or a run folder.")],
+    debug: Debug = False,
+) -> None:
+    """Explain one thing: what it does, its fields and their defaults."""
+    from thalweg.cli.catalogue import show_command
+
+    show_command(name)
+
+
+@app.callback(invoke_without_command=True)
+def version(
+    show_version: Annotated[
+        bool, typer.Option("--version", help="Say the version and stop.")
+    ] = False,
+) -> None:
+    if show_version:
+        from thalweg import __version__
+
+        typer.echo(__version__)
+        raise typer.Exit
+
+
+def main() -> None:
+    """Run a command; an error of ours is one message and exit code 2."""
+    try:
+        app()
+    except ThalwegError as error:
+        if "--debug" in sys.argv:
+            raise
+        typer.echo(f"thalweg: {error}", err=True)
+        raise SystemExit(2) from None

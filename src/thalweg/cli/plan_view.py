@@ -1,0 +1,67 @@
+"""A plan as a tree, before it runs: one branch per part, changes marked."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+from rich.text import Text
+from rich.tree import Tree
+
+from thalweg.core.config import kind_of
+from thalweg.engine.plan import Plan
+
+RECIPE_PARTS = ("memory", "forecast", "selection", "objective", "weights", "server")
+SCENARIO_PARTS = ("data", "net", "world")
+SIZES = ("rounds", "ticks", "capacity")
+
+
+def plan_tree(plan: Plan, default: Plan | None) -> Tree:
+    """`default` is the same recipe and scenario without overrides, to mark what was changed."""
+    before = default or plan
+    tree = Tree(Text(plan.title, style="bold"))
+    for name in (*SCENARIO_PARTS, *RECIPE_PARTS):
+        owner, owner_before = (
+            (plan.recipe, before.recipe)
+            if name in RECIPE_PARTS
+            else (plan.scenario, before.scenario)
+        )
+        table = next(f for f in dataclasses.fields(owner) if f.name == name).metadata["table"]
+        part, part_before = getattr(owner, name), getattr(owner_before, name)
+        tree.add(_branch(name, describe(part, table), _changes(part, part_before)))
+    tree.add(_branch("local", describe(plan.local), _changes(plan.local, before.local)))
+    sizes = ", ".join(f"{name} {getattr(plan.scenario, name)}" for name in SIZES)
+    tree.add(_branch("sizes", sizes, _changes(plan.scenario, before.scenario, SIZES)))
+    return tree
+
+
+def describe(part: Any, table: dict[str, Any] | None = None) -> str:
+    """A policy by its kind and the fields that are not at their default."""
+    changed = [
+        f"{field.name}={_short(getattr(part, field.name))}"
+        for field in dataclasses.fields(part)
+        if getattr(part, field.name) != field.default
+    ]
+    kind = type(part).__name__.lower() if table is None else kind_of(part, table)
+    return f"{kind}({', '.join(changed)})" if changed else kind
+
+
+def _short(value: Any) -> str:
+    return "(" + ", ".join(map(str, value)) + ")" if isinstance(value, tuple) else str(value)
+
+
+def _changes(part: Any, before: Any, names: tuple[str, ...] | None = None) -> str:
+    """What of a part is not as the recipe or the scenario has it."""
+    if type(part) is not type(before):
+        return f"was {type(before).__name__}"
+    names = names or tuple(field.name for field in dataclasses.fields(part))
+    return ", ".join(
+        f"{name} was {_short(getattr(before, name))}"
+        for name in names
+        if getattr(part, name) != getattr(before, name)
+    )
+
+
+def _branch(name: str, line: str, changes: str) -> Text:
+    text = Text.assemble((f"{name:<10}", "cyan"), line)
+    return text.append(f"   <- {changes}", style="yellow") if changes else text

@@ -1,0 +1,111 @@
+"""``thalweg run``"""
+
+from __future__ import annotations
+
+import shlex
+from pathlib import Path
+
+import typer
+from rich.console import Console
+
+from thalweg.cli.live import clock, say_json, watching
+from thalweg.cli.plan_view import plan_tree
+from thalweg.core.errors import ConfigError
+from thalweg.engine.loop import Result, run_plan
+from thalweg.engine.plan import Plan, make_plan, read_plan
+
+
+def run_command(
+    recipe: str,
+    on: str | None,
+    sets: list[str],
+    seed: int | None,
+    rounds: int | None,
+    out: Path | None,
+    resume: bool,
+    as_json: bool,
+    engine: str,
+    workers: int | None,
+    data_dir: Path | None,
+) -> None:
+    console = Console()
+    plan, default, command = _plan(recipe, on, sets, seed, rounds, engine)
+    if out is None:
+        out = Path(recipe) if resume and Path(recipe).is_dir() else _folder(plan, resume)
+    if not as_json:
+        console.print(plan_tree(plan, default))
+    try:
+        with watching(plan, console, as_json) as watch:
+            result = run_plan(
+                plan,
+                workers=workers or "auto",
+                out=out,
+                resume=resume,
+                data_dir=data_dir,
+                watch=watch,
+                command=f"{command} --out {shlex.quote(str(out))}",
+            )
+    except KeyboardInterrupt:
+        typer.echo(
+            f"interrupted; continue with: thalweg run {shlex.quote(str(out))} --resume", err=True
+        )
+        raise SystemExit(130) from None
+    if as_json:
+        say_json({"folder": str(out), "final": dict(result.final)})
+    else:
+        _summary(console, result, out, command)
+
+
+def _plan(
+    recipe: str, on: str | None, sets: list[str], seed: int | None, rounds: int | None, engine: str
+) -> tuple[Plan, Plan | None, str]:
+    """The plan, the same without overrides, and the command that makes it."""
+    if recipe.endswith(".toml") or Path(recipe).is_dir():
+        if on is not None or sets or seed is not None or rounds is not None:
+            raise ConfigError(
+                f"{recipe} is a whole plan; --on, --set, --seed and --rounds cannot change it. "
+                "Edit a copy of its plan.toml, or name a recipe instead."
+            )
+        return read_plan(Path(recipe)), None, f"thalweg run {shlex.quote(recipe)}"
+    if on is None:
+        raise ConfigError("which scenario? Say --on SCENARIO; thalweg list shows them.")
+    plan = make_plan(recipe, on, seed=seed or 0, rounds=rounds, engine=engine, overrides=sets)
+    words = ["thalweg", "run", recipe, "--on", on, "--seed", str(plan.seed)]
+    words += [word for each in sets for word in ("--set", each)]
+    words += ["--rounds", str(rounds)] if rounds is not None else []
+    words += ["--engine", engine] if engine != "auto" else []
+    return plan, make_plan(recipe, on, seed=plan.seed), shlex.join(words)
+
+
+def _folder(plan: Plan, resume: bool) -> Path:
+    """runs/<recipe>-<scenario>-seed<n>, and a number behind it if that is taken."""
+    base = Path("runs") / f"{plan.recipe.name}-{plan.scenario.name}-seed{plan.seed}"
+    if resume or not base.exists():
+        return base
+    number = 2
+    while (folder := base.with_name(f"{base.name}-{number}")).exists():
+        number += 1
+    return folder
+
+
+def _summary(console: Console, result: Result, out: Path, command: str) -> None:
+    final = result.final
+    seconds = sum(row["seconds"] for row in result.metrics)
+    megabytes = sum(row["bytes_up"] + row["bytes_down"] for row in result.metrics) / 1e6
+    tested = [
+        row["prequential_accuracy"] for row in result.metrics if "prequential_accuracy" in row
+    ]
+    lines = [f"done in {clock(seconds)}, {len(result.metrics)} rounds, {megabytes:.1f} MB sent"]
+    if "accuracy" in final:
+        lines.append(
+            f"accuracy        {final['accuracy']:.4f}   test loss {final['test_loss']:.4f}"
+        )
+        lines.append(
+            f"latent states   {final['state_accuracy']:.4f} weighted mean, "
+            f"{final['worst_state_accuracy']:.4f} worst"
+        )
+    if tested:
+        mean = sum(tested) / len(tested)
+        lines.append(f"test-then-train {mean:.4f}   mean over all rounds, on data as it arrived")
+    lines += [f"results         {out}/", f"repeat          {command}"]
+    console.print("\n".join(lines), highlight=False, soft_wrap=True)

@@ -1,0 +1,1 @@
+"""Runs a recipe here: reference.py is the specification, fast.py is what you use."""

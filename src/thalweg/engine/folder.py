@@ -1,0 +1,183 @@
+"""A run is a folder: plan, metrics, checkpoints, environment, and the command that repeats it.
+
+Written so that a process may be killed at any moment. Per round, in this order: one line is appended
+to ``metrics.jsonl``; the states of the clients that changed go to a file of their own; the server's
+state replaces the previous one by renaming. The server's file decides which round was the last:
+whatever is newer than that is dropped when the run goes on.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import sys
+from collections.abc import Mapping
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from importlib import metadata
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Any
+
+from thalweg import __version__
+from thalweg.core.errors import RunError
+from thalweg.core.trees import Tree, read_tree, write_tree
+from thalweg.engine.plan import Plan, differences, plan_from_toml, plan_to_toml
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+SNAPSHOT_EVERY = 50  # rounds after which the clients' files are folded into one
+
+try:
+    import fcntl
+except ImportError:  # no such lock on this system; two runs in one folder are then not noticed
+    fcntl = None  # type: ignore[assignment]
+
+
+class RunFolder:
+    """One run on disk."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._lock: IO[str] | None = None
+
+    def open(self, plan: Plan, *, command: str, resume: bool) -> bool:
+        """Claim the folder for a plan. True if it already holds part of this very run."""
+        try:
+            with _said_in_one_line(self.path):
+                (self.path / "checkpoint").mkdir(parents=True, exist_ok=True)
+                self._claim()
+                if (self.path / "plan.toml").exists():
+                    self._check_continues(plan, resume)
+                else:
+                    self._begin(plan, command)
+        except BaseException:
+            self.close()
+            raise
+        return (self.path / "checkpoint" / "server.safetensors").exists()
+
+    def close(self) -> None:
+        if self._lock is not None:
+            self._lock.close()
+            self._lock = None
+
+    def append_metrics(self, row: Mapping[str, Any]) -> None:
+        with _said_in_one_line(self.path), (self.path / "metrics.jsonl").open("a") as file:
+            file.write(json.dumps(row) + "\n")
+
+    def save(self, rnd: int, server: Tree, clients: Mapping[int, Tree], changed: set[int]) -> None:
+        """Checkpoint after round `rnd`. Only the clients that changed are written, mostly."""
+        folder = self.path / "checkpoint"
+        everyone = rnd % SNAPSHOT_EVERY == 0
+        chosen = clients.keys() if everyone else changed
+        kind = "all" if everyone else "some"
+        write_tree(
+            folder / f"clients-{rnd:08d}-{kind}.safetensors",
+            {str(client): clients[client] for client in sorted(chosen)},
+        )
+        write_tree(folder / "server.safetensors", server)
+        if everyone:
+            for old in folder.glob("clients-*.safetensors"):
+                if _round_of(old) < rnd:
+                    old.unlink()
+
+    def load(self) -> tuple[Tree, dict[int, Tree]]:
+        """The newest server state, and every client's; later leftovers are removed."""
+        folder = self.path / "checkpoint"
+        server = read_tree(folder / "server.safetensors")
+        rnd = int(server["rnd"])
+        clients: dict[int, Tree] = {}
+        for file in sorted(folder.glob("clients-*.safetensors")):
+            if _round_of(file) > rnd:
+                file.unlink()
+            else:
+                clients |= {int(client): tree for client, tree in read_tree(file).items()}
+        self._truncate_metrics(rnd)
+        return server, clients
+
+    def metrics(self) -> list[dict[str, Any]]:
+        """All whole lines of the metrics file; a line that was being written is left out."""
+        file = self.path / "metrics.jsonl"
+        rows = []
+        for line in file.read_text().splitlines() if file.exists() else ():
+            try:
+                rows.append(json.loads(line))
+            except json.JSONDecodeError:
+                break
+        return rows
+
+    def write_summary(self, summary: Mapping[str, Any]) -> None:
+        with _said_in_one_line(self.path):
+            _write_text(self.path / "summary.json", json.dumps(summary, indent=2) + "\n")
+
+    def _truncate_metrics(self, rounds: int) -> None:
+        rows = self.metrics()[:rounds]
+        if len(rows) < rounds:
+            raise RunError(
+                f"{self.path}: metrics.jsonl has {len(rows)} whole lines but the checkpoint is of "
+                f"round {rounds}. Was the file edited? Start again in another folder."
+            )
+        _write_text(self.path / "metrics.jsonl", "".join(json.dumps(row) + "\n" for row in rows))
+
+    def _begin(self, plan: Plan, command: str) -> None:
+        _write_text(self.path / "command.txt", command + "\n")
+        _write_text(self.path / "environment.json", json.dumps(environment(), indent=2) + "\n")
+        _write_text(self.path / "plan.toml", plan_to_toml(plan))
+
+    def _check_continues(self, plan: Plan, resume: bool) -> None:
+        if not resume:
+            raise RunError(
+                f"{self.path} already holds a run; continue it with --resume, or choose another "
+                "folder with --out."
+            )
+        file = self.path / "plan.toml"
+        old = plan_from_toml(file.read_text(), str(file))
+        if changes := differences(old, plan):
+            raise RunError(
+                f"{self.path} holds a run with another configuration, so it cannot be resumed "
+                "with this one:\n  " + "\n  ".join(changes)
+            )
+
+    def _claim(self) -> None:
+        if fcntl is None:
+            return  # type: ignore[unreachable]
+        lock = (self.path / ".lock").open("w")
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            lock.close()
+            raise RunError(f"another process is running in {self.path}.") from None
+        self._lock = lock
+
+
+def environment() -> dict[str, Any]:
+    """What a run was made with."""
+    packages = ("numpy", "scipy", "scikit-learn", "torch", "safetensors")
+    return {
+        "thalweg": __version__,
+        "started": datetime.now(UTC).isoformat(timespec="seconds"),
+        "python": sys.version.split()[0],
+        "system": f"{platform.system()} {platform.machine()}",
+        "cores": os.cpu_count(),
+        "packages": {name: metadata.version(name) for name in packages},
+    }
+
+
+def _round_of(file: Path) -> int:
+    return int(file.name.split("-")[1])
+
+
+def _write_text(path: Path, text: str) -> None:
+    unfinished = path.with_name(path.name + ".part")
+    unfinished.write_text(text)
+    os.replace(unfinished, path)
+
+
+@contextmanager
+def _said_in_one_line(path: Path) -> Iterator[None]:
+    """A full disk or a folder we may not write to is one message, not a traceback."""
+    try:
+        yield
+    except OSError as error:
+        raise RunError(f"cannot write to the run folder {path}: {error.strerror}.") from error

@@ -1,0 +1,59 @@
+"""Rows of a data set become the input of a net: gathered, normalised and laid out, in one go."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from thalweg.data.base import Dataset
+
+Part = Literal["train", "test"]
+Rows = npt.NDArray[np.integer]
+
+
+class Gather:
+    """The samples of a data set, ready to be taken by row. Copies nothing until it is asked.
+
+    Images stay uint8 and become ``(x / 255 - mean) / std`` when they are taken, as one
+    multiplication and one addition per pixel.
+    """
+
+    def __init__(self, data: Dataset) -> None:
+        self._x = {"train": data.x, "test": data.x_test}
+        self._y = {"train": data.y, "test": data.y_test}
+        self._is_image = data.is_image
+        std = torch.tensor(data.std, dtype=torch.float64)  # (C,)
+        self._scale = (1 / (255 * std)).float()
+        self._shift = (-torch.tensor(data.mean, dtype=torch.float64) / std).float()
+
+    def num_rows(self, part: Part) -> int:
+        return len(self._y[part])
+
+    def single(self, part: Part, rows: Rows) -> tuple[Tensor, Tensor]:
+        """Inputs (B, *input_shape), images in ``channels_last`` memory, and labels (B,)."""
+        x = torch.from_numpy(np.take(self._x[part], rows, axis=0))
+        labels = self._labels(part, rows)
+        if not self._is_image:
+            return x.clone(), labels  # to where torch aligns it: a product may round by the address
+        x = x.float().mul_(self._scale).add_(self._shift)  # (B, H, W, C)
+        return x.permute(0, 3, 1, 2), labels
+
+    def stacked(self, part: Part, rows: Rows) -> tuple[Tensor, Tensor]:
+        """For rows (K, B): inputs (K, B, *input_shape) and labels (K, B).
+
+        In memory the batch is the innermost axis, where `Net.apply_stacked` wants it.
+        """
+        x = torch.from_numpy(np.take(self._x[part], rows, axis=0))
+        if self._is_image:
+            x = x.permute(0, 4, 2, 3, 1).contiguous().float()  # (K, C, H, W, B)
+            x.mul_(self._scale.view(-1, 1, 1, 1)).add_(self._shift.view(-1, 1, 1, 1))
+        else:
+            x = x.transpose(1, 2).contiguous()  # (K, F, B)
+        return x.movedim(-1, 1), self._labels(part, rows)
+
+    def _labels(self, part: Part, rows: Rows) -> Tensor:
+        return torch.from_numpy(np.take(self._y[part], rows))

@@ -1,0 +1,266 @@
+"""Runs a plan: builds the world, plays the rounds, keeps the folder, reports."""
+
+from __future__ import annotations
+
+import os
+import time
+import zlib
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, Protocol
+
+import numpy as np
+from safetensors.numpy import save_file
+
+from thalweg.core.errors import RunError, require
+from thalweg.core.rng import Draw, rng_for
+from thalweg.core.types import Floats32, Ints, Updates
+from thalweg.data import Dataset
+from thalweg.engine.crowd import Crowd
+from thalweg.engine.folder import RunFolder
+from thalweg.engine.plan import Plan, make_plan
+from thalweg.evaluation import held_out_scores
+from thalweg.nets import Net
+from thalweg.recipes import Recipe
+from thalweg.recipes.client import Clients
+from thalweg.recipes.federation import Federation
+from thalweg.recipes.server import ServerState, new_server, play_round
+from thalweg.scenarios import Scenario
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from thalweg.engine.gather import Part
+
+Row = Mapping[str, Any]
+
+
+class Embedded(Federation, Protocol):
+    """A federation in this process, which can also be asked to predict."""
+
+    crowd: Crowd
+
+    def predict(self, model: Floats32, part: Part, rows: Ints | None) -> tuple[Ints, Floats32]: ...
+
+    def close(self) -> None: ...
+
+
+@dataclass(frozen=True, eq=False)
+class Result:
+    """What a run leaves behind."""
+
+    plan: Plan
+    metrics: list[Row]  # one per round
+    net: Net
+    model: Floats32  # (P,) the final global model
+    folder: Path | None
+
+    @property
+    def final(self) -> Row:
+        """The last round's metrics; it is always evaluated."""
+        return self.metrics[-1]
+
+    def table(self) -> pa.Table:
+        """The metrics as an Arrow table, one row per round; ``.to_pandas()`` if you like."""
+        import pyarrow as pa
+
+        names = dict.fromkeys(name for row in self.metrics for name in row)
+        return pa.table({name: [row.get(name) for row in self.metrics] for name in names})
+
+
+@dataclass(frozen=True)
+class Progress:
+    """What a watcher is told after every round."""
+
+    plan: Plan
+    row: Row
+    rounds_done: int
+    rounds_now: int  # of these, in this process
+    seconds_now: float  # that those took
+
+
+Watch = Callable[[Progress], None]
+
+
+def run(
+    recipe: Recipe | str,
+    scenario: Scenario | str,
+    *,
+    seed: int = 0,
+    rounds: int | None = None,
+    overrides: Iterable[str] = (),
+    engine: str = "auto",
+    workers: int | Literal["auto"] = "auto",
+    out: str | os.PathLike[str] | None = None,
+    resume: bool = False,
+    data_dir: str | os.PathLike[str] | None = None,
+    watch: Watch | None = None,
+) -> Result:
+    """Run a recipe on a scenario and return its metrics and its model.
+
+    >>> import thalweg
+    >>> result = thalweg.run("sfedpo", "digits-partial", seed=7, rounds=3)
+    >>> [row["round"] for row in result.metrics]
+    [1, 2, 3]
+    """
+    plan = make_plan(recipe, scenario, seed=seed, rounds=rounds, engine=engine, overrides=overrides)
+    return run_plan(
+        plan,
+        workers=workers,
+        out=None if out is None else Path(out),
+        resume=resume,
+        data_dir=None if data_dir is None else Path(data_dir),
+        watch=watch,
+    )
+
+
+def run_plan(
+    plan: Plan,
+    *,
+    workers: int | Literal["auto"] = "auto",
+    out: Path | None = None,
+    resume: bool = False,
+    data_dir: Path | None = None,
+    watch: Watch | None = None,
+    command: str | None = None,
+    data: Dataset | None = None,
+) -> Result:
+    """Run a plan, in a folder if `out` is given. `data` spares loading it again."""
+    require(workers == "auto" or workers >= 1, f"workers must be at least 1, got {workers}.")
+    require(out is not None or not resume, "resume needs the run's folder (out, or --out).")
+    folder = None if out is None else RunFolder(out)
+    try:
+        has_checkpoint = folder is not None and folder.open(
+            plan, command=command or f"thalweg run {out}/plan.toml", resume=resume
+        )
+        data = data or plan.scenario.data.load(data_dir, plan.seed)
+        net = plan.scenario.net.build(data.input_shape, data.num_classes)
+        federation = _federation(plan, data, net, workers)
+        try:
+            return _play(plan, data, net, federation, folder, has_checkpoint, watch)
+        finally:
+            federation.close()
+    finally:
+        if folder is not None:
+            folder.close()
+
+
+def _play(
+    plan: Plan,
+    data: Dataset,
+    net: Net,
+    federation: Embedded,
+    folder: RunFolder | None,
+    has_checkpoint: bool,
+    watch: Watch | None,
+) -> Result:
+    world = federation.crowd.clients.world
+    server = new_server(plan.recipe, net.init(rng_for(plan.seed, Draw.NET)), world.num_clients)
+    fingerprint = _fingerprint(data)
+    metrics: list[Row] = []
+    if folder is not None and has_checkpoint:
+        server = _restore(folder, federation.crowd, server, fingerprint)
+        metrics = list(folder.metrics())
+    began, rounds_before = time.perf_counter(), server.rnd
+    while server.rnd < plan.scenario.rounds:
+        started = time.perf_counter()
+        server, updates = play_round(server, federation, plan.recipe, plan.seed)
+        row = _round_row(server, updates)
+        if server.rnd % plan.scenario.evaluate_every == 0 or server.rnd == plan.scenario.rounds:
+            row |= _evaluate(server, federation, data)
+        row["seconds"] = round(time.perf_counter() - started, 6)
+        metrics.append(row)
+        if folder is not None:
+            folder.append_metrics(row)
+            tree = {**server._asdict(), "data": fingerprint}
+            folder.save(server.rnd, tree, federation.crowd.states, federation.crowd.changed)
+            federation.crowd.changed.clear()
+        if watch is not None:
+            now = server.rnd - rounds_before
+            watch(Progress(plan, row, server.rnd, now, time.perf_counter() - began))
+    if folder is not None:
+        _finish(folder, plan, net, server.bank[0], metrics)
+    return Result(plan, metrics, net, server.bank[0], None if folder is None else folder.path)
+
+
+def _federation(plan: Plan, data: Dataset, net: Net, workers: int | Literal["auto"]) -> Embedded:
+    scenario = plan.scenario
+    world = scenario.world.build(
+        data.y,
+        data.num_classes,
+        group=data.group,
+        time=data.time,
+        ticks=scenario.ticks,
+        capacity=scenario.capacity,
+        seed=plan.seed,
+    )
+    clients = Clients(plan.recipe, world, data.y, scenario.capacity, plan.local, plan.seed)
+    crowd = Crowd(clients)
+    objective = plan.recipe.objective
+    if plan.engine == "reference":
+        from thalweg.engine.reference import ReferenceFederation
+
+        return ReferenceFederation(crowd, data, net, objective, scenario.prequential)
+    from thalweg.engine.fast import FastFederation
+    from thalweg.engine.workers import make_trainer
+
+    trainer = make_trainer(net, objective, plan.local, data, workers)
+    return FastFederation(crowd, data.y, net, trainer, scenario.prequential)
+
+
+def _round_row(server: ServerState, updates: Updates | None) -> dict[str, Any]:
+    """What every round says about itself."""
+    row: dict[str, Any] = {"round": server.rnd, "cohort": 0 if updates is None else len(updates)}
+    if updates is None:
+        return row | {"bytes_down": 0, "bytes_up": 0}
+    model_bytes = 4 * server.bank.shape[1]
+    trained = updates.num_steps > 0
+    if trained.any():
+        row["loss"] = float(updates.losses[trained].mean())
+    if updates.num_tested.sum():
+        row["prequential_accuracy"] = float(updates.num_correct.sum() / updates.num_tested.sum())
+    row["bytes_down"] = len(updates) * model_bytes
+    row["bytes_up"] = len(updates) * (model_bytes + 8 * len(updates.reports))
+    return row
+
+
+def _evaluate(server: ServerState, federation: Embedded, data: Dataset) -> dict[str, Any]:
+    if len(data.y_test) == 0:
+        return {}
+    predicted, losses = federation.predict(server.bank[0], "test", None)
+    book = federation.crowd.clients.world.book
+    scores = held_out_scores(predicted, losses, data.y_test, book.histograms, book.importance)
+    return {
+        "accuracy": scores.accuracy,
+        "test_loss": scores.loss,
+        "state_accuracy": scores.state_accuracy,
+        "worst_state_accuracy": scores.worst_state_accuracy,
+    }
+
+
+def _restore(folder: RunFolder, crowd: Crowd, fresh: ServerState, fingerprint: int) -> ServerState:
+    from thalweg.core.trees import like
+
+    tree, clients = folder.load()
+    if tree.pop("data") != fingerprint:
+        raise RunError(
+            f"{folder.path} was begun on other data than are found now; "
+            "point --data-dir (or THALWEG_DATA) at the same files, or start a new run."
+        )
+    crowd.restore(clients)
+    return ServerState(**like(fresh._asdict(), tree))
+
+
+def _finish(folder: RunFolder, plan: Plan, net: Net, model: Floats32, metrics: list[Row]) -> None:
+    save_file(
+        {name: np.ascontiguousarray(value) for name, value in net.named_parameters(model).items()},
+        folder.path / "model.safetensors",
+        metadata={"net": plan.scenario.name},
+    )
+    folder.write_summary({"title": plan.title, "rounds": len(metrics), "final": metrics[-1]})
+
+
+def _fingerprint(data: Dataset) -> int:
+    """A checksum of the training part, to notice that a run goes on with other data."""
+    return zlib.crc32(np.ascontiguousarray(data.x).data, zlib.crc32(data.y.tobytes()))

@@ -1,0 +1,248 @@
+"""A few clients trained as one computation, and a few such computations trained one after the other.
+
+What is computed depends on the tasks alone: one thread, fixed stacks, fixed batches. Who computes
+it (this process, or some number of workers) never changes a bit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import NamedTuple, Protocol
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+from torch.nn.functional import cross_entropy
+
+from thalweg.core.types import Floats, Floats32, Ints
+from thalweg.engine.gather import Gather, Part
+from thalweg.local import Batch, Objective, Sgd
+from thalweg.nets import Net
+
+# Samples per batch when predicting. Fewer leave the vector units idle, more leave the cache.
+PREDICT_BATCH = 256
+
+
+class StackTask(NamedTuple):
+    """The work of a few clients in one round, to be done as one stacked computation."""
+
+    models: Ints  # (K,) the row of the bank each client starts from
+    items: npt.NDArray[np.int32]  # (S, K, B) rows of the training part; any valid row as padding
+    weights: Floats32  # (S, K, B) what each sample counts; 0 for padding
+    live: npt.NDArray[np.bool_]  # (S, K) False: this client takes no step here
+
+
+class Trainer(Protocol):
+    """Does the arithmetic of a run."""
+
+    def train(self, bank: Floats32, tasks: Sequence[StackTask]) -> tuple[Floats32, Floats]:
+        """Deltas (K_total, P) and mean losses (K_total,), nan without a step; rows in task order."""
+
+    def predict(
+        self, params: Floats32, part: Part, rows: Ints | None = None
+    ) -> tuple[Ints, Floats32]:
+        """Predicted labels and cross-entropies of one model on some rows of a part, or on all."""
+
+    def close(self) -> None:
+        """Let go of processes and memory."""
+
+
+@dataclass(frozen=True, eq=False)
+class Stack:
+    """K clients in the middle of their round. The tensors are written in place."""
+
+    start: Tensor  # (K, P) the parameters they received
+    params: Tensor  # (K, P) the parameters they have now
+    velocity: Tensor  # (K, P)
+    loss_sum: Tensor  # (K,) float64, over the steps taken so far
+    num_steps: Ints  # (K,)
+
+
+class StackedTrainer:
+    """Trains in this process, on one thread. `begin`, `steps` as often as you like, `finish`."""
+
+    def __init__(self, net: Net, objective: Objective, sgd: Sgd, gather: Gather) -> None:
+        self._net, self._objective, self._sgd, self._gather = net, objective, sgd, gather
+        self._always_stacked = stack_size(net) > 1
+
+    def train(self, bank: Floats32, tasks: Sequence[StackTask]) -> tuple[Floats32, Floats]:
+        counts = [len(task.models) for task in tasks]
+        deltas = np.empty((sum(counts), bank.shape[1]), dtype=np.float32)
+        losses = np.empty(sum(counts))
+        first = 0
+        for task, count in zip(tasks, counts, strict=True):
+            mine = slice(first, first + count)
+            losses[mine] = self.train_one(bank, task, deltas[mine])
+            first += count
+        return deltas, losses
+
+    def train_one(self, bank: Floats32, task: StackTask, deltas: Floats32) -> Floats:
+        """One task. Writes its rows of `deltas`, returns its losses."""
+        with one_thread():
+            stack = self.begin(bank[task.models])
+            self.steps(stack, task.items, task.weights, task.live)
+            return self.finish(stack, deltas)
+
+    def begin(self, received: Floats32) -> Stack:
+        """K clients at the start of their round, with the parameters (K, P) they received."""
+        start = torch.tensor(received)
+        return Stack(
+            start=start,
+            params=start.clone(),
+            velocity=torch.zeros_like(start)
+            if self._sgd.momentum
+            else start.new_empty(len(start), 0),
+            loss_sum=torch.zeros(len(start), dtype=torch.float64),
+            num_steps=np.zeros(len(start), dtype=np.int64),
+        )
+
+    def steps(
+        self,
+        stack: Stack,
+        items: npt.NDArray[np.int32],  # (S, K, B)
+        weights: Floats32,  # (S, K, B)
+        live: npt.NDArray[np.bool_],  # (S, K)
+    ) -> None:
+        """Let every client that is live take its steps; the others are not touched, not even read."""
+        widths = _widths(weights, live)
+        for step, width in enumerate(widths):
+            who = np.flatnonzero(live[step])
+            if len(who) == len(stack.params):
+                chosen = stack
+                rows, counts = items[step, :, :width], weights[step, :, :width]
+            elif len(who):
+                chosen = _some(stack, who)
+                rows, counts = items[step, who, :width], weights[step, who, :width]
+            else:
+                continue
+            self._step(chosen, rows, counts)
+            if chosen is not stack:
+                _put_back(stack, who, chosen)
+
+    def finish(self, stack: Stack, deltas: Floats32) -> Floats:
+        """Write what the clients learnt into deltas (K, P); return their mean losses (K,)."""
+        torch.sub(stack.params, stack.start, out=torch.from_numpy(deltas))
+        with np.errstate(invalid="ignore"):  # no step: 0 / 0 is nan, as promised
+            return stack.loss_sum.numpy() / stack.num_steps
+
+    def predict(
+        self, params: Floats32, part: Part, rows: Ints | None = None
+    ) -> tuple[Ints, Floats32]:
+        rows = np.arange(self._gather.num_rows(part)) if rows is None else rows
+        labels, losses = np.empty(len(rows), dtype=np.int64), np.empty(len(rows), dtype=np.float32)
+        model = torch.tensor(params)
+        with one_thread(), torch.inference_mode():
+            for first in range(0, len(rows), PREDICT_BATCH):
+                mine = slice(first, first + PREDICT_BATCH)
+                logits, right = self._logits(model, part, rows[mine])
+                labels[mine] = logits.argmax(1).numpy()
+                losses[mine] = cross_entropy(logits, right, reduction="none").numpy()
+        return labels, losses
+
+    def close(self) -> None:
+        """Nothing to let go of."""
+
+    def _step(self, stack: Stack, rows: npt.NDArray[np.int32], weights: Floats32) -> None:
+        """One gradient step of every client of the stack; rows and weights are (K, B)."""
+        if self._always_stacked or len(rows) > 1:
+            model = self._net.apply_stacked
+            x, labels = self._gather.stacked("train", rows)
+        else:
+            model = self._one_model
+            x, labels = (tensor[None] for tensor in self._gather.single("train", rows[0]))
+        batch = Batch(x, labels, torch.tensor(weights))
+        params = stack.params.detach().requires_grad_()  # the same memory
+        loss = self._objective.loss(model, params, batch, {"start": stack.start})  # (K,)
+        (gradient,) = torch.autograd.grad(loss.sum(), params)
+        with torch.no_grad():
+            self._sgd.descend(stack.params, gradient, stack.velocity)
+            stack.loss_sum.add_(loss)
+        stack.num_steps[:] += 1
+
+    def _one_model(self, params: Tensor, x: Tensor) -> Tensor:
+        return self._net.apply(params[0], x[0])[None]
+
+    def _logits(self, model: Tensor, part: Part, rows: Ints) -> tuple[Tensor, Tensor]:
+        if self._always_stacked:
+            x, labels = self._gather.stacked(part, rows[None])
+            return self._net.apply_stacked(model[None], x)[0], labels[0]
+        x, labels = self._gather.single(part, rows)
+        return self._net.apply(model, x), labels
+
+
+def stack_size(net: Net) -> int:
+    """How many clients gain from being computed together; 1 for nets that are better left alone.
+
+    Thin layers leave a processor waiting, and stacking fills it. A convolution of a million
+    multiplications per sample is busy enough by itself and only gets in the way of the cache.
+    Otherwise: as many clients as fit half a megabyte of parameters, at least 4, at most 512.
+    """
+    work = sum(
+        layer.multiply_adds(shape)
+        for layer, shape in zip(net.layers, net.shapes, strict=False)
+        if len(shape) > 1
+    )
+    if not net.can_stack or work > 1_000_000 or net.num_params > 2_000_000:
+        return 1
+    return min(max(4, (1 << 17) // net.num_params), 512)
+
+
+def how_to_stack(net: Net, num_jobs: int) -> list[int]:
+    """Sizes of the stacks for a cohort: balanced, and an even number of them, so that two are busy.
+
+    A function of the net and the cohort, never of the number of workers: so are the bits.
+
+    >>> from thalweg.nets import Cnn, LeNet5
+    >>> how_to_stack(LeNet5().build((1, 28, 28), 10), num_jobs=7)
+    [4, 3]
+    >>> how_to_stack(Cnn().build((3, 32, 32), 10), num_jobs=3)
+    [1, 1, 1]
+    """
+    if num_jobs == 0:
+        return []
+    stacks = -(-num_jobs // stack_size(net))
+    stacks = min(stacks + stacks % 2, num_jobs)
+    return [num_jobs // stacks + (i < num_jobs % stacks) for i in range(stacks)]
+
+
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """Compute on one thread: sums then have one order, and workers do not fight over the cores."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
+def _widths(weights: Floats32, live: npt.NDArray[np.bool_]) -> list[int]:
+    """How many columns of each step anybody uses; the rest is padding for everybody."""
+    if not weights.size:
+        return [0] * len(live)
+    used = ((weights != 0) & live[:, :, None]).any(axis=1)  # (S, B)
+    last = used.shape[1] - used[:, ::-1].argmax(axis=1)  # 0 + B where nothing is used
+    return [int(width) for width in last]
+
+
+def _some(stack: Stack, who: Ints) -> Stack:
+    """The clients `who` as a stack of their own: copies."""
+    index = torch.from_numpy(who)
+    return Stack(
+        start=stack.start[index],
+        params=stack.params[index],
+        velocity=stack.velocity[index],
+        loss_sum=stack.loss_sum[index],
+        num_steps=stack.num_steps[who],
+    )
+
+
+def _put_back(stack: Stack, who: Ints, chosen: Stack) -> None:
+    index = torch.from_numpy(who)
+    stack.params[index] = chosen.params
+    stack.velocity[index] = chosen.velocity
+    stack.loss_sum[index] = chosen.loss_sum
+    stack.num_steps[who] = chosen.num_steps

@@ -1,0 +1,108 @@
+"""The layers a net is made of. Each has two forms: one model, and K models at once.
+
+One model: images are (B, C, H, W) in ``channels_last`` memory, vectors (B, F), as PyTorch likes them.
+
+K stacked models: the batch is the last, innermost axis. Images are (K, C, H, W, B), vectors
+(K, F, B). Every dense layer is then ``weight @ x`` with nothing to transpose, flattening costs
+nothing and keeps PyTorch's order, and pooling and activations run along whole batches.
+
+A layer without ``apply_stacked`` is allowed: nets that contain one train one client at a time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from math import prod
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from thalweg.core.errors import require
+from thalweg.nets.net import Shape
+
+
+class WithoutParameters:
+    """The half of the protocol that is the same for every layer with nothing to learn."""
+
+    @property
+    def shapes(self) -> Mapping[str, Shape]:
+        return {}
+
+    @property
+    def fan_in(self) -> int:
+        return 1
+
+    def multiply_adds(self, shape: Shape) -> int:
+        return 0
+
+
+@dataclass(frozen=True)
+class Relu(WithoutParameters):
+    """max(x, 0)."""
+
+    def out_shape(self, shape: Shape) -> Shape:
+        return shape
+
+    def apply(self, weights: Sequence[Tensor], x: Tensor) -> Tensor:
+        return x.relu()
+
+    def apply_stacked(self, weights: Sequence[Tensor], x: Tensor) -> Tensor:
+        return x.relu()
+
+
+@dataclass(frozen=True)
+class Flatten(WithoutParameters):
+    """An image becomes a vector, in PyTorch's order: channel, row, column."""
+
+    def out_shape(self, shape: Shape) -> Shape:
+        return (prod(shape),)
+
+    def apply(self, weights: Sequence[Tensor], x: Tensor) -> Tensor:
+        return x.flatten(1)
+
+    def apply_stacked(self, weights: Sequence[Tensor], x: Tensor) -> Tensor:
+        return x.flatten(1, -2)
+
+
+@dataclass(frozen=True)
+class Dense:
+    r"""A fully connected layer, :math:`W x + b`.
+
+    >>> Dense("fc", inputs=3, outputs=2).shapes
+    {'fc.weight': (2, 3), 'fc.bias': (2,)}
+    """
+
+    name: str
+    inputs: int
+    outputs: int
+
+    @property
+    def shapes(self) -> Mapping[str, Shape]:
+        return {
+            f"{self.name}.weight": (self.outputs, self.inputs),
+            f"{self.name}.bias": (self.outputs,),
+        }
+
+    @property
+    def fan_in(self) -> int:
+        return self.inputs
+
+    def out_shape(self, shape: Shape) -> Shape:
+        require(
+            shape == (self.inputs,),
+            f"{self.name} expects vectors of {self.inputs} numbers, got shape {shape}.",
+        )
+        return (self.outputs,)
+
+    def multiply_adds(self, shape: Shape) -> int:
+        return self.inputs * self.outputs
+
+    def apply(self, weights: Sequence[Tensor], x: Tensor) -> Tensor:
+        weight, bias = weights
+        return functional.linear(x, weight, bias)
+
+    def apply_stacked(self, weights: Sequence[Tensor], x: Tensor) -> Tensor:
+        weight, bias = weights  # (K, O, F), (K, O)
+        return torch.baddbmm(bias.unsqueeze(2), weight, x)  # (K, O, F) @ (K, F, B)

@@ -1,0 +1,159 @@
+"""The client's half of a round: samples arrive, some are kept, batches are drawn from them.
+
+Every engine walks through the same object, so what a client does cannot depend on where it does it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from thalweg.aggregation import Age, Reports
+from thalweg.core.errors import ConfigError
+from thalweg.core.rng import Draw, rng_for
+from thalweg.core.types import Arrival, Floats, Intake, Ints
+from thalweg.local import Sgd
+from thalweg.memory import Foresees
+from thalweg.recipes.base import Recipe
+from thalweg.streams import World
+
+Rows = npt.NDArray[np.int32]
+
+
+class ClientState(NamedTuple):
+    """All that a client remembers between rounds: rows it holds, and a few numbers."""
+
+    lived: int  # rounds its stream has moved
+    rows: Rows  # (held,) rows of the data set, in the order the memory policy gave them
+    stream: Any
+    memory: Any
+    forecast: Any
+
+
+@dataclass(frozen=True, eq=False)
+class Clients:
+    """A recipe in a world: what any client of it does."""
+
+    recipe: Recipe
+    world: World
+    labels: Ints  # labels of the data set's training part
+    capacity: int
+    local: Sgd
+    seed: int
+
+    def newborn(self, client: int) -> ClientState:
+        """A client before its first round. Nobody is born before taking part for the first time."""
+        stream, arrival = self.world.begin(client)
+        rows = arrival.items[: self.capacity].astype(np.int32)
+        return ClientState(
+            lived=0,
+            rows=rows,
+            stream=stream,
+            memory=self.recipe.memory.init(self.capacity, len(rows)),
+            forecast=self.recipe.forecast.init(
+                self.world.truth(client), rng_for(self.seed, Draw.FORECAST, 0, client)
+            ),
+        )
+
+    def enter(self, client: int, state: ClientState, rnd: int) -> ClientRound:
+        """The client's part in round `rnd`, after what it collected while it was away."""
+        if self.world.collects_when_absent:
+            while state.lived < rnd:
+                away = ClientRound(self, client, state, rnd)
+                for _ in range(self.world.ticks):
+                    away.observe()
+                state = away.leave()
+        return ClientRound(self, client, state, rnd)
+
+
+class ClientRound:
+    """One client in one round. Call `observe` and `batches` once per tick, then `leave`."""
+
+    def __init__(self, clients: Clients, client: int, state: ClientState, rnd: int) -> None:
+        recipe, world = clients.recipe, clients.world
+        book = world.book
+        self.client = client
+        self.outlook = recipe.forecast.outlook(state.forecast, book.histograms, book.importance)
+        self.rows = state.rows.astype(np.int64)  # 32 bits to remember, 64 to compute with
+        self._clients, self._state, self._memory = clients, state, state.memory
+        self._stream, self.arrivals = world.emit(state.stream, client, state.lived)
+        self._tick = 0
+        self._first_intake: Intake | None = None
+        self._renewed: list[float] = []
+        self._memory_rng = rng_for(clients.seed, Draw.MEMORY, state.lived, client)
+        self._batch_rng = rng_for(clients.seed, Draw.BATCH, rnd, client)
+
+    def observe(self) -> None:
+        """Samples arrive, and the memory policy says which stay."""
+        arrival = self.arrivals[self._tick]
+        policy, intake = self._clients.recipe.memory, self._intake(arrival)
+        self._memory, kept = policy.keep(self._memory, intake, self._memory_rng)
+        _check_kept(kept, intake, policy)
+        self.rows = np.concatenate([self.rows, arrival.items]).take(kept)
+        self._first_intake = self._first_intake or intake
+        self._renewed.append(np.count_nonzero(kept >= intake.held) / intake.capacity)
+        self._tick += 1
+
+    def batches(self) -> list[Rows]:
+        """Rows of the mini-batches of this tick, drawn from what is now in memory."""
+        drawn = self._clients.local.batches(len(self.rows), self._batch_rng)
+        return [self.rows.take(positions).astype(np.int32) for positions in drawn]
+
+    def reports(self) -> Mapping[str, float]:
+        """The numbers that the recipe's weights want from this client."""
+        weights = self._clients.recipe.weights
+        if not isinstance(weights, Reports):
+            return {}
+        age = Age(self.outlook, self._renewal(), self._clients.world.ticks)
+        return dict(weights.report(age))
+
+    def leave(self) -> ClientState:
+        """What the client remembers; the forecast learns of this round's states only now."""
+        seen = np.array([arrival.state for arrival in self.arrivals], dtype=np.int64)
+        return ClientState(
+            lived=self._state.lived + 1,
+            rows=self.rows.astype(np.int32),
+            stream=self._stream,
+            memory=self._memory,
+            forecast=self._clients.recipe.forecast.observe(self._state.forecast, seen),
+        )
+
+    def _intake(self, arrival: Arrival) -> Intake:
+        labels = self._clients.labels
+        return Intake(
+            capacity=self._clients.capacity,
+            held=len(self.rows),
+            num_new=len(arrival.items),
+            state=arrival.state,
+            held_labels=labels.take(self.rows),
+            new_labels=labels.take(arrival.items),
+            outlook=self.outlook,
+        )
+
+    def _renewal(self) -> Floats:
+        """Foreseen if the policy can, else what was measured, the same for every state."""
+        policy = self._clients.recipe.memory
+        if isinstance(policy, Foresees):
+            first = self._first_intake or self._intake(self.arrivals[0])  # as the round began
+            return np.asarray(policy.renewal(self._state.memory, first), dtype=np.float64)
+        return np.full(len(self.outlook.probs), np.mean(self._renewed))
+
+
+def _check_kept(kept: Ints, intake: Intake, policy: object) -> None:
+    """A policy of the user's own may be wrong; one count of every position finds out."""
+    total = intake.held + intake.num_new
+    try:
+        uses = np.bincount(kept, minlength=total)  # refuses negative positions and fractions
+        right = len(kept) <= intake.capacity and len(uses) == total and uses.max(initial=0) <= 1
+    except (TypeError, ValueError):
+        right = False
+    if not right:
+        raise ConfigError(
+            f"{type(policy).__name__}.keep must return at most {intake.capacity} different "
+            f"positions in [0, {total}), got {len(kept)} from {np.min(kept)} to {np.max(kept)}, "
+            f"{len(np.unique(kept))} of them different."
+        )

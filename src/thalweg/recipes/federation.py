@@ -1,0 +1,20 @@
+"""The whole boundary between an algorithm and the place where its clients live."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from thalweg.core.types import Floats32, Job, Roster, Updates
+
+
+class Federation(Protocol):
+    """Clients somewhere: in this process, in workers, or on a network."""
+
+    def roster(self, rnd: int) -> Roster:
+        """Who is here in a round. The server adds what it remembers of them."""
+        ...
+
+    def train(self, jobs: Sequence[Job], bank: Floats32, rnd: int) -> Updates:
+        """Let clients observe, remember and learn; the bank is (models, P). At least one job."""
+        ...

@@ -1,0 +1,29 @@
+"""What a user sees of a comparison: numbers, tables, a figure, one self-contained page."""
+
+from thalweg.report.cells import Cell, Scores, Status, scores
+from thalweg.report.figure import figure_png, figure_svg, has_figure, write_figure
+from thalweg.report.headline import headline
+from thalweg.report.page import page, write_page
+from thalweg.report.summary import Paired, Spread, Summary, summarise
+from thalweg.report.table import to_csv, to_markdown, to_rich
+
+__all__ = [  # noqa: RUF022  from the runs to the page
+    "Cell",  # one recipe, one seed: what came of it
+    "Status",  # done, failed, interrupted or missing
+    "scores",  # one cell in a few numbers
+    "Scores",
+    "summarise",  # cells -> one summary per recipe
+    "Summary",
+    "Spread",  # mean and standard deviation over seeds
+    "Paired",  # difference to the first recipe, seed by seed
+    "headline",  # a sentence
+    "to_rich",  # a table for the terminal
+    "to_markdown",
+    "to_csv",
+    "figure_png",  # accuracy over rounds
+    "figure_svg",
+    "has_figure",  # is there anything to draw?
+    "write_figure",
+    "page",  # everything as one HTML page
+    "write_page",
+]

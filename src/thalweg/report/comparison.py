@@ -1,0 +1,147 @@
+"""Several recipes, one scenario, the same seeds: run what is missing, then put it side by side."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import tempfile
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from thalweg.core.errors import require
+from thalweg.engine.cells import CellJob, Watch, is_done, run_cells
+from thalweg.engine.folder import RunFolder
+from thalweg.engine.plan import Plan, make_plan
+from thalweg.recipes import Recipe
+from thalweg.report.cells import Cell, Status
+from thalweg.report.summary import Summary, summarise
+from thalweg.scenarios import Scenario
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """The cells of a comparison, recipe by recipe, seed by seed."""
+
+    scenario: str
+    cells: Sequence[Cell]
+
+    def summary(self) -> list[Summary]:
+        """Mean and spread of every recipe over its seeds."""
+        return summarise(self.cells)
+
+
+def compare(
+    recipes: Iterable[Recipe | str],
+    scenario: Scenario | str,
+    *,
+    seeds: int | Iterable[int] = 3,
+    rounds: int | None = None,
+    overrides: Iterable[str] = (),
+    engine: str = "auto",
+    workers: int | None = None,
+    out: str | os.PathLike[str] | None = None,
+    data_dir: str | os.PathLike[str] | None = None,
+    watch: Watch | None = None,
+) -> Comparison:
+    """Run every recipe with every seed; in `out`, if given, finished runs are kept and reused.
+
+    A recipe is an object, a name, or a name with changes: ``"sfedpo,weights=equal"``.
+    """
+    folder = None if out is None else Path(out)
+    where = None if data_dir is None else Path(data_dir)
+    with tempfile.TemporaryDirectory(prefix="thalweg-") as scratch:
+        jobs = comparison_jobs(
+            recipes,
+            scenario,
+            seeds=seeds,
+            rounds=rounds,
+            overrides=overrides,
+            engine=engine,
+            folder=folder or Path(scratch),
+        )
+        failures = run_cells(jobs, workers=workers, data_dir=where, watch=watch)
+        cells = [read_cell(job, failures.get(job.folder)) for job in jobs]
+    return Comparison(jobs[0].plan.scenario.name, cells)
+
+
+def comparison_jobs(
+    recipes: Iterable[Recipe | str],
+    scenario: Scenario | str,
+    *,
+    seeds: int | Iterable[int],
+    rounds: int | None,
+    overrides: Iterable[str],
+    engine: str,
+    folder: Path,
+) -> list[CellJob]:
+    """The cells of a comparison, before anything runs: bad names are refused here."""
+    seeds = list(range(seeds)) if isinstance(seeds, int) else list(seeds)
+    recipes, overrides = list(recipes), list(overrides)
+    require(len(seeds) > 0, "a comparison needs at least one seed.")
+    require(len(recipes) > 0, "a comparison needs at least one recipe.")
+    labels = [recipe if isinstance(recipe, str) else recipe.name for recipe in recipes]
+    require(len(set(labels)) == len(labels), f"recipes must have different names, got {labels}.")
+    jobs = []
+    for label, recipe in zip(labels, recipes, strict=True):
+        name, *changes = _parts(recipe) if isinstance(recipe, str) else (recipe,)
+        for seed in seeds:
+            sets = [*overrides, *map(str, changes)]
+            plan = make_plan(
+                name, scenario, seed=seed, rounds=rounds, engine=engine, overrides=sets
+            )
+            command = _command(plan, name, scenario, sets, rounds, engine)
+            jobs.append(CellJob(label, plan, folder / _safe(label) / f"seed-{seed}", command))
+    return jobs
+
+
+def read_cell(job: CellJob, failure: str | None = None) -> Cell:
+    """What a folder says of a cell. An unfinished run is shown as such; it is never a result."""
+    rows = RunFolder(job.folder).metrics()
+    status: Status = "missing"
+    reason = "not run yet"
+    if failure is not None:
+        status, reason = "failed", failure
+    elif is_done(job):
+        status, reason = "done", ""
+    elif rows:
+        status = "interrupted"
+        reason = f"stopped after round {len(rows)} of {job.plan.scenario.rounds}"
+    return Cell(
+        recipe=job.recipe,
+        scenario=job.plan.scenario.name,
+        seed=job.plan.seed,
+        status=status,
+        reason=reason,
+        rows=rows,
+        command=job.command,
+        seconds=sum(row["seconds"] for row in rows),
+    )
+
+
+def _parts(text: str) -> list[str]:
+    """``"sfedpo,weights=equal,memory.budget=0.3"`` -> the name, then the changes."""
+    return re.split(r",(?=[a-z_.]+=)", text)
+
+
+def _safe(label: str) -> str:
+    return re.sub(r"[^A-Za-z0-9._=+-]", "-", label)
+
+
+def _command(
+    plan: Plan,
+    recipe: Recipe | str,
+    scenario: Scenario | str,
+    sets: Sequence[str],
+    rounds: int | None,
+    engine: str,
+) -> str:
+    """What to type for this cell alone; objects made in Python have no such command."""
+    if not isinstance(recipe, str) or not isinstance(scenario, str):
+        return f"(made in Python) {plan.title}"
+    words = ["thalweg", "run", recipe, "--on", scenario, "--seed", str(plan.seed)]
+    words += [word for each in sets for word in ("--set", each)]
+    words += ["--rounds", str(rounds)] if rounds is not None else []
+    words += ["--engine", engine] if engine != "auto" else []
+    return shlex.join(words)

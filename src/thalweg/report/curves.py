@@ -1,0 +1,96 @@
+"""Accuracy over rounds, recipe by recipe: what the figure draws."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from thalweg.report.cells import Cell, by_recipe, series
+from thalweg.report.summary import spread
+
+MEASURES = {  # what can be drawn, and what it is called
+    "accuracy": "Test accuracy",
+    "worst_state_accuracy": "Test accuracy in the worst latent state",
+    "prequential_accuracy": "Prequential (test-then-train) accuracy",
+}
+
+
+@dataclass(frozen=True)
+class Curve:
+    """One measure of one recipe over the rounds, in per cent."""
+
+    recipe: str
+    place: int  # of the recipe in the comparison, which gives it its colour
+    rounds: list[int]
+    mean: list[float]
+    low: list[float]  # edges of the band; equal to the mean with a single seed
+    high: list[float]
+
+
+@dataclass(frozen=True)
+class Panel:
+    """All curves of one measure."""
+
+    title: str
+    curves: list[Curve]
+
+
+def panels(cells: Sequence[Cell]) -> list[Panel]:
+    """Test accuracy, and that in the worst state, as far as there are any.
+
+    Without a test accuracy in any run, the prequential accuracy instead. Only finished runs are
+    drawn, as only they are in the table.
+    """
+    for measures in (("accuracy", "worst_state_accuracy"), ("prequential_accuracy",)):
+        drawn = [Panel(MEASURES[measure], curves(cells, measure)) for measure in measures]
+        if any(panel.curves for panel in drawn):
+            return [panel for panel in drawn if panel.curves]
+    return []
+
+
+def curves(cells: Sequence[Cell], measure: str) -> list[Curve]:
+    """Mean over the finished seeds, with a band of one sample standard deviation to either side.
+
+    The rule is the same for any number of seeds from two on, and the same as in the table. The band
+    ends at 0 and at 100 per cent. Rounds that some seed did not evaluate are left out, so that
+    each point is a mean over the same seeds.
+
+    >>> def cell(seed, accuracy):
+    ...     rows = [{"round": 1}, {"round": 2, "accuracy": accuracy}]
+    ...     return Cell("sfedpo", "digits-full", seed, "done", "", rows, "thalweg run", 1.0)
+    >>> curves([cell(0, 0.25), cell(1, 0.75)], "accuracy")
+    [Curve(recipe='sfedpo', place=0, rounds=[2], mean=[50.0], low=[14.6...], high=[85.3...])]
+    """
+    drawn = []
+    for place, (recipe, group) in enumerate(by_recipe(cells).items()):
+        seeds = [dict(found) for cell in group if cell.is_done and (found := series(cell, measure))]
+        rounds = sorted(set(seeds[0]).intersection(*seeds[1:])) if seeds else []
+        spreads = [(rnd, spread(seed[rnd] for seed in seeds)) for rnd in rounds]
+        points = [(rnd, s.mean, s.std or 0.0) for rnd, s in spreads if s is not None]
+        if points:
+            drawn.append(
+                Curve(
+                    recipe,
+                    place,
+                    rounds=[rnd for rnd, _, _ in points],
+                    mean=[100 * mean for _, mean, _ in points],
+                    low=[100 * max(mean - std, 0.0) for _, mean, std in points],
+                    high=[100 * min(mean + std, 1.0) for _, mean, std in points],
+                )
+            )
+    return drawn
+
+
+def describe(panels: Sequence[Panel]) -> str:
+    """The figure in words, for those who do not see it.
+
+    >>> curve = Curve("sfedpo", 0, rounds=[5, 10], mean=[40.0, 62.5], low=[0, 0], high=[0, 0])
+    >>> describe([Panel("Test accuracy", [curve])])
+    'Line chart over rounds 5 to 10. Test accuracy at the end: sfedpo 62.50 %.'
+    """
+    rounds = [rnd for panel in panels for curve in panel.curves for rnd in curve.rounds]
+    texts = [f"Line chart over rounds {min(rounds)} to {max(rounds)}."] if rounds else []
+    for panel in panels:
+        ends = ", ".join(f"{curve.recipe} {curve.mean[-1]:.2f} %" for curve in panel.curves)
+        texts.append(f"{panel.title} at the end: {ends}.")
+    return " ".join(texts)

@@ -1,0 +1,75 @@
+"""How numbers are written for people: per cent with two decimals, ``87.31 ± 0.12``."""
+
+from __future__ import annotations
+
+from thalweg.report.summary import Paired, Spread
+
+NONE = "–"  # nothing was measured
+MINUS = "\N{MINUS SIGN}"  # as wide as the plus sign, and never broken off at a line's end
+
+
+def percent(value: float | None) -> str:
+    """A share of one, in per cent.
+
+    >>> percent(0.87314)
+    '87.31'
+    """
+    return NONE if value is None else f"{100 * value:.2f}"
+
+
+def percent_spread(spread: Spread | None) -> str:
+    """Mean and standard deviation in per cent; a single seed has no spread to show.
+
+    >>> percent_spread(Spread(0.87314, 0.00123, 3)), percent_spread(Spread(0.5, None, 1))
+    ('87.31 ± 0.12', '50.00')
+    """
+    if spread is None:
+        return NONE
+    return percent(spread.mean) + ("" if spread.std is None else f" ± {percent(spread.std)}")
+
+
+def amount(spread: Spread | None) -> str:
+    """Megabytes or seconds, with one decimal.
+
+    >>> amount(Spread(12.34, 0.56, 3))
+    '12.3 ± 0.6'
+    """
+    if spread is None:
+        return NONE
+    return f"{spread.mean:.1f}" + ("" if spread.std is None else f" ± {spread.std:.1f}")
+
+
+def points(value: float | None) -> str:
+    """A difference in percentage points, always with its sign.
+
+    >>> points(1.234), points(-0.5), points(-0.001)
+    ('+1.23', '−0.50', '0.00')
+    """
+    if value is None:
+        return NONE
+    if round(value, 2) == 0:
+        return "0.00"
+    return f"{value:+.2f}".replace("-", MINUS)
+
+
+def paired_points(difference: Paired | None) -> str:
+    """The difference to the first recipe, in percentage points.
+
+    >>> paired_points(Paired(-0.0031, 0.001, 0.03, 3))
+    '−0.31 ± 0.10'
+    """
+    if difference is None:
+        return NONE
+    std = "" if difference.std is None else f" ± {percent(difference.std)}"
+    return points(100 * difference.mean) + std
+
+
+def p_value(p: float | None) -> str:
+    """A p-value to three decimals.
+
+    >>> p_value(0.0421), p_value(0.00004), p_value(None)
+    ('0.042', '< 0.001', '–')
+    """
+    if p is None:
+        return NONE
+    return "< 0.001" if p < 0.001 else f"{p:.3f}"

@@ -1,0 +1,174 @@
+"""A comparison in numbers: mean and spread over seeds, and what they say of the differences."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from statistics import fmean, stdev
+from typing import Literal, NamedTuple
+
+from thalweg.core.errors import require
+from thalweg.report.cells import Cell, Scores, by_recipe, scores
+
+FEWEST_FOR_A_TEST = 3  # shared seeds; with two, the t-test has one degree of freedom
+SAME = 1e-9  # differences that vary by less vary by rounding only
+
+Compared = Literal["accuracy", "prequential_accuracy"]
+
+
+class Spread(NamedTuple):
+    """Mean and sample standard deviation over seeds."""
+
+    mean: float
+    std: float | None  # None: a single seed has no spread
+    num_seeds: int
+
+
+class Paired(NamedTuple):
+    """How a recipe differs from the first one, seed by seed."""
+
+    mean: float  # this recipe minus the first, as a share of one
+    std: float | None  # of the differences; None with a single shared seed
+    p_value: float | None  # two-sided paired t-test; None: too few seeds, or nothing varies
+    num_seeds: int  # seeds that both recipes finished
+
+
+@dataclass(frozen=True)
+class Summary:
+    """One recipe over its seeds.
+
+    Accuracies are shares of one; only `published` is in per cent, as papers print it. Only finished
+    runs enter the numbers; the others are listed in `unfinished`.
+    """
+
+    recipe: str
+    scenario: str
+    num_done: int
+    num_asked: int
+    unfinished: tuple[Cell, ...]
+    accuracy: Spread | None
+    state_accuracy: Spread | None
+    worst_state_accuracy: Spread | None
+    prequential_accuracy: Spread | None
+    megabytes: Spread | None
+    seconds: Spread | None
+    compared: Compared  # what `main` and `difference` are about; the same for all recipes
+    difference: Paired | None  # None: this is the first recipe, or no seed is shared with it
+    published: float | None  # the paper's accuracy, in per cent
+
+    @property
+    def main(self) -> Spread | None:
+        """The number recipes are ranked by."""
+        return self.accuracy if self.compared == "accuracy" else self.prequential_accuracy
+
+    @property
+    def points_from_published(self) -> float | None:
+        """Our mean accuracy minus the paper's, in percentage points."""
+        if self.accuracy is None or self.published is None:
+            return None
+        return 100 * self.accuracy.mean - self.published
+
+
+def summarise(cells: Sequence[Cell], published: Mapping[str, float] | None = None) -> list[Summary]:
+    """Summarise a comparison, recipe by recipe in the order given.
+
+    Recipes are compared by their final test accuracy; where no run has one (data without a test
+    part), by their prequential accuracy. `published` holds accuracies in per cent as papers print
+    them; names that are not among the recipes are left aside.
+
+    >>> def cell(recipe, seed, accuracy):
+    ...     rows = [{"round": 1, "accuracy": accuracy}]
+    ...     return Cell(recipe, "digits-full", seed, "done", "", rows, "thalweg run", 1.0)
+    >>> first, second = summarise(
+    ...     [cell("sfedpo", 0, 0.75), cell("sfedpo", 1, 0.5), cell("fedavg", 0, 0.5)],
+    ...     published={"sfedpo": 60.0})
+    >>> first.accuracy.mean, first.points_from_published, second.difference.mean
+    (0.625, 2.5, -0.25)
+    """
+    groups = by_recipe(cells)
+    published = published or {}
+    for recipe, percent in published.items():
+        require(
+            1 < percent <= 100,
+            f"published accuracies are in per cent, such as 86.77; got {percent} for {recipe!r}.",
+        )
+    measured = {
+        recipe: {cell.seed: scores(cell) for cell in group if cell.is_done}
+        for recipe, group in groups.items()
+    }
+    compared: Compared = (
+        "prequential_accuracy"
+        if any(measured.values())
+        and all(s.accuracy is None for seeds in measured.values() for s in seeds.values())
+        else "accuracy"
+    )
+    first = next(iter(groups))
+    return [
+        Summary(
+            recipe=recipe,
+            scenario=group[0].scenario,
+            num_done=len(measured[recipe]),
+            num_asked=len(group),
+            unfinished=tuple(cell for cell in group if not cell.is_done),
+            accuracy=spread(s.accuracy for s in measured[recipe].values()),
+            state_accuracy=spread(s.state_accuracy for s in measured[recipe].values()),
+            worst_state_accuracy=spread(s.worst_state_accuracy for s in measured[recipe].values()),
+            prequential_accuracy=spread(s.prequential_accuracy for s in measured[recipe].values()),
+            megabytes=spread(s.megabytes for s in measured[recipe].values()),
+            seconds=spread(s.seconds for s in measured[recipe].values()),
+            compared=compared,
+            difference=None
+            if recipe == first
+            else paired(_main(measured[recipe], compared), _main(measured[first], compared)),
+            published=published.get(recipe),
+        )
+        for recipe, group in groups.items()
+    ]
+
+
+def spread(values: Iterable[float | None]) -> Spread | None:
+    """Mean and sample standard deviation (n - 1 in the denominator) of what was measured.
+
+    >>> spread([0.25, 0.75, None])
+    Spread(mean=0.5, std=0.3535..., num_seeds=2)
+    >>> spread([None]) is None
+    True
+    """
+    known = [value for value in values if value is not None]
+    if not known:
+        return None
+    return Spread(fmean(known), stdev(known) if len(known) > 1 else None, len(known))
+
+
+def paired(these: Mapping[int, float], those: Mapping[int, float]) -> Paired | None:
+    r"""Compare two recipes on the seeds both have, {seed: value} each.
+
+    .. math::  t = \frac{\bar d}{s_d / \sqrt{n}}, \qquad p = 2\,P(T_{n-1} > |t|)
+
+    At one seed all recipes see the same data arrive at the same clients, so the differences
+    :math:`d` vary less than the accuracies, and a paired test sees more than an unpaired one.
+    There is no p-value with fewer than three shared seeds, nor where the differences are all the
+    same (:math:`s_d = 0`: t is not defined). It is not corrected for the number of recipes.
+
+    Differences 1, 2 and 3: t = 2 / (1 / sqrt 3) = 3.4641, and p = 1 - sqrt(6/7) = 0.0742.
+
+    >>> paired({0: 1.0, 1: 2.0, 2: 3.0, 3: 9.9}, {0: 0.0, 1: 0.0, 2: 0.0})
+    Paired(mean=2.0, std=1.0, p_value=0.0741..., num_seeds=3)
+    """
+    shared = [seed for seed in these if seed in those]
+    difference = spread(these[seed] - those[seed] for seed in shared)
+    if difference is None:
+        return None
+    mean, std, num_seeds = difference
+    if std is None or num_seeds < FEWEST_FOR_A_TEST or std < SAME:
+        return Paired(mean, std, None, num_seeds)
+    from scipy.special import stdtr  # Student's t; scipy.stats would take a second to import
+
+    t = mean / (std / math.sqrt(num_seeds))
+    return Paired(mean, std, float(2 * stdtr(num_seeds - 1, -abs(t))), num_seeds)
+
+
+def _main(seeds: Mapping[int, Scores], compared: Compared) -> dict[int, float]:
+    values = {seed: getattr(s, compared) for seed, s in seeds.items()}
+    return {seed: value for seed, value in values.items() if value is not None}

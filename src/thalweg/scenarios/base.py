@@ -1,0 +1,39 @@
+"""A scenario: the problem that recipes are tried on."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from thalweg.core.config import choice
+from thalweg.core.errors import require
+from thalweg.data import SOURCES, DataSource
+from thalweg.local import Sgd
+from thalweg.nets import NETS, NetSpec
+from thalweg.streams import WORLDS, WorldSpec
+
+
+@dataclass(frozen=True)
+class Scenario:
+    """Data, a world in which they arrive, devices of a certain size, and a net to train."""
+
+    name: str
+    local: Sgd
+    """How clients train, unless the recipe has its own way."""
+    data: DataSource = choice(SOURCES)
+    net: NetSpec = choice(NETS)
+    world: WorldSpec = choice(WORLDS)
+    rounds: int = 100
+    ticks: int = 5
+    """Times per round that data arrives; after each the client trains."""
+    capacity: int = 500
+    """Samples a client can hold."""
+    evaluate_every: int = 5
+    """Rounds between two looks at the test set; the last round is always one."""
+    prequential: int = 32
+    """Arriving samples per tick that are predicted before they are learnt from; 0: none."""
+
+    def __post_init__(self) -> None:
+        for name in ("rounds", "ticks", "capacity", "evaluate_every"):
+            value = getattr(self, name)
+            require(value >= 1, f"{name} must be at least 1, got {value}.")
+        require(self.prequential >= 0, f"prequential must not be negative, got {self.prequential}.")

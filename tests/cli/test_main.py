@@ -1,0 +1,140 @@
+import json
+import subprocess
+import sys
+
+import pytest
+
+
+def thalweg(*words, cwd=None):
+    return subprocess.run(
+        [sys.executable, "-m", "thalweg", *words],
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=cwd,
+    )
+
+
+def test_help_teaches_and_imports_nothing_heavy():
+    code = (
+        "import sys; sys.argv = ['thalweg', '--help']\n"
+        "from thalweg.cli.main import main\n"
+        "try:\n    main()\nexcept SystemExit:\n    pass\n"
+        "heavy = {'torch', 'sklearn', 'scipy', 'matplotlib', 'pyarrow'} & set(sys.modules)\n"
+        "assert not heavy, heavy\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert "thalweg run sfedpo --on digits-partial" in " ".join(done.stdout.split())
+
+
+def test_run_shows_plan_progress_summary_and_how_to_repeat_it(tmp_path):
+    words = [
+        "run",
+        "sfedpo",
+        "--on",
+        "digits-partial",
+        "--rounds",
+        "4",
+        "--set",
+        "memory.budget=0.3",
+    ]
+    done = thalweg(*words, "--seed", "7", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "dds(budget=0.3)   <- budget was 0.5" in done.stdout
+    assert "round 4/4" in done.stdout
+    assert "runs/sfedpo-digits-partial-seed7/" in done.stdout
+    repeat = done.stdout.strip().splitlines()[-1]
+    assert "thalweg run sfedpo --on digits-partial --seed 7 --set memory.budget=0.3" in repeat
+    again = thalweg(*words, "--seed", "7", cwd=tmp_path)
+    assert "runs/sfedpo-digits-partial-seed7-2/" in again.stdout
+
+
+def test_json_is_one_object_per_line(tmp_path):
+    done = thalweg(
+        "run",
+        "fedavg",
+        "--on",
+        "digits-full",
+        "--rounds",
+        "2",
+        "--json",
+        "--out",
+        "x",
+        cwd=tmp_path,
+    )
+    rows = [json.loads(line) for line in done.stdout.splitlines()]
+    assert [row.get("round") for row in rows[:2]] == [1, 2]
+    assert rows[-1]["folder"] == "x"
+    assert rows[-1]["final"]["round"] == 2
+
+
+def test_a_run_folder_can_be_resumed_and_its_plan_run_again(tmp_path):
+    first = ["run", "fedavg", "--on", "digits-full", "--rounds", "2", "--out", "one"]
+    assert thalweg(*first, cwd=tmp_path).returncode == 0
+    assert thalweg("run", "one", "--resume", cwd=tmp_path).returncode == 0
+    done = thalweg("run", "one/plan.toml", "--out", "two", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    one, two = ((tmp_path / name / "model.safetensors").read_bytes() for name in ("one", "two"))
+    assert one == two
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["run", "sfedop", "--on", "digits-full"], "Did you mean 'sfedpo'?"),
+        (["run", "sfedpo", "--on", "digit-full"], "Did you mean 'digits-full'?"),
+        (["run", "sfedpo"], "Say --on SCENARIO"),
+        (["run", "sfedpo", "--on", "digits-full", "--set", "memory.budget=7"], "got 7"),
+        (["run", "sfedpo", "--on", "digits-full", "--rounds", "0"], "rounds must be at least 1"),
+        (
+            ["run", "sfedpo", "--on", "digits-full", "--rounds", "1", "--out", "/dev/null/x"],
+            "cannot write",
+        ),
+        (["run", "sfedpo", "--on", "nowhere.csv", "--rounds", "1"], "nowhere.csv"),
+        (["compare", "sfedpo", "--on", "digits-full", "--seeds", "x"], "number of seeds"),
+        (["show", "ddss"], "Did you mean 'dds'?"),
+    ],
+)
+def test_errors_of_ours_are_one_message_and_exit_code_2(words, said, tmp_path):
+    done = thalweg(*words, cwd=tmp_path)
+    assert done.returncode == 2
+    assert said in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_debug_shows_where_an_error_came_from(tmp_path):
+    done = thalweg("run", "sfedop", "--on", "digits-full", "--debug", cwd=tmp_path)
+    assert "Traceback" in done.stderr
+
+
+def test_list_and_show_know_every_name():
+    listed = json.loads(thalweg("list", "--json").stdout)
+    assert set(listed["recipe"]) == {"fedavg", "fedogd", "sfedpo"}
+    assert "dds" in listed["memory"]
+    shown = thalweg("show", "dds").stdout
+    assert "--set memory=dds" in shown
+    assert "What a state predicted to be impossible gets" in shown
+
+
+def test_compare_ends_with_a_table_a_figure_and_a_page(tmp_path):
+    words = ["compare", "sfedpo", "fedavg", "sfedpo,weights=equal", "--on", "digits-partial"]
+    done = thalweg(*words, "--seeds", "2", "--rounds", "3", "--out", "c", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "sfedpo,weights=equal" in done.stdout
+    for name in ("index.html", "table.md", "table.csv", "accuracy.png"):
+        assert (tmp_path / "c" / name).stat().st_size > 100
+    assert (tmp_path / "c/sfedpo-weights=equal/seed-1/summary.json").exists()
+    assert (
+        "thalweg run sfedpo --on digits-partial --seed 1" in (tmp_path / "c/index.html").read_text()
+    )
+
+
+def test_compare_shows_a_cell_that_failed_and_exits_1(tmp_path):
+    done = thalweg(
+        *["compare", "fedavg", "fedavg,local.lr=1e18", "--on", "digits-partial", "--seeds", "1"],
+        *["--rounds", "9", "--out", "c"],
+        cwd=tmp_path,
+    )
+    assert done.returncode == 1
+    assert "not a finite number" in (tmp_path / "c/table.md").read_text()

@@ -1,0 +1,72 @@
+"""What every rule for weights promises."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from contracts.checkpoint import plain
+from contracts.examples import some_outlook, some_roster, some_updates
+from thalweg.aggregation import Age, Reports, Weights
+from thalweg.core.types import Outlook
+
+OUTLOOKS = (
+    some_outlook(),
+    some_outlook(probs=(0.0, 1.0, 0.0)),
+    some_outlook(heterogeneity=(0.0, 0.0, 0.0)),
+    Outlook(np.ones(1), np.ones(1), np.zeros(1)),  # a world without latent states
+)
+
+
+def check_weights(rule: Weights) -> None:
+    """Ask the rule for one, a few and many clients, in the first round and in a later one."""
+    written = repr(rule)
+    for clients in ([2], [0, 3], [0, 1, 4, 5, 9]):
+        for rnd in (0, 7):
+            _check_cohort(rule, clients, rnd)
+    assert repr(rule) == written, "a rule remembers nothing itself"
+
+
+def _check_cohort(rule: Weights, clients: list[int], rnd: int) -> None:
+    size = len(clients)
+    reports = _reports(rule, size)
+    known = {name: np.full(10, np.nan) for name in reports} if rnd else {}
+    for name in known:
+        known[name][3:6] = reports[name][0]
+    roster = some_roster(
+        clients,
+        10,
+        rnd=rnd,
+        availability=[0.01, 0.2, 0.5, 1.0, 0.5, 0.5, 0.5, 0.5, 0.5, 0.5],
+        times_here=[min(rnd, n) for n in range(10)],
+        known=known,
+    )
+    updates = some_updates(clients, 4, num_samples=[*range(size)], reports=reports)
+    asked = plain([vars(updates), vars(roster)])
+    weights = rule.weigh(updates, roster)
+    assert weights.shape == (size,), "one weight per update"
+    assert weights.dtype == np.float64, "in double precision"
+    assert np.isfinite(weights).all(), "finite"
+    assert (weights >= 0).all(), "not negative"
+    assert 0 < weights.sum() <= 1 + 1e-9, "they sum to one, or less where the step should shrink"
+    assert rule.weigh(updates, roster).tolist() == weights.tolist(), "same question, same answer"
+    assert plain([vars(updates), vars(roster)]) == asked, "what it looks at is untouched"
+
+
+def _reports(rule: Weights, size: int) -> Mapping[str, list[float]]:
+    """What clients of several kinds report, one number per client and name."""
+    if not isinstance(rule, Reports):
+        return {}
+    rows = []
+    for outlook in OUTLOOKS:
+        for share in (0.0, 0.25, 1.0):  # a memory that never changes, that ages, that is all new
+            age = Age(outlook, np.full(len(outlook.probs), share), ticks=5)
+            asked = plain(age)
+            report = dict(rule.report(age))
+            assert all(np.isfinite(value) for value in report.values()), "reports are finite"
+            assert dict(rule.report(age)) == report, "same question, same answer"
+            assert plain(age) == asked, "what it looks at is untouched"
+            rows.append(report)
+    assert len({tuple(row) for row in rows}) == 1, "all clients report the same things"
+    return {name: [rows[k % len(rows)][name] for k in range(size)] for name in rows[0]}

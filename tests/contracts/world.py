@@ -1,0 +1,119 @@
+"""What every world promises."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from contracts.checkpoint import plain, stored
+from thalweg.core.types import Arrival, Floats, Ints
+from thalweg.streams import World, WorldSpec
+
+LABELS = np.arange(1200) % 4
+NUM_CLASSES = 4
+
+
+def check_world(
+    spec: WorldSpec,
+    *,
+    labels: Ints = LABELS,
+    num_classes: int = NUM_CLASSES,
+    group: Ints | None = None,
+    time: Floats | None = None,
+    ticks: int = 3,
+    capacity: int = 20,
+) -> None:
+    """Build the world twice on the same labels and ask both the same questions."""
+
+    def build(seed: int = 5) -> World:
+        return spec.build(
+            labels, num_classes, group=group, time=time, ticks=ticks, capacity=capacity, seed=seed
+        )
+
+    world, again = build(), build()
+    assert world.num_clients >= 1, "somebody lives there"
+    assert world.ticks == ticks, "as many ticks per round as asked for"
+    _check_book(world, num_classes)
+    _check_presence(world, again)
+    some = range(min(world.num_clients, 5))
+    for client in some:
+        _check_stream(world, again, client, len(labels))
+    assert _lives(world, some) == _lives(world, reversed(some)), "the order of clients is nothing"
+    if world.availability.min() < 1:
+        other = build(seed=6)
+        differs = any(world.here(r).tolist() != other.here(r).tolist() for r in range(200))
+        assert differs, "the seed reaches the world"
+
+
+def _check_book(world: World, num_classes: int) -> None:
+    num_states = world.book.num_states
+    assert world.book.histograms.shape == (num_states, num_classes), "a class mix per state"
+    _check_distributions(world.book.histograms, "class mixes")
+    assert world.book.importance.shape == (num_states,), "an importance per state"
+    _check_distributions(world.book.importance, "importances")
+    for client in range(world.num_clients):
+        assert world.truth(client).shape == (num_states,), "a probability per state"
+        _check_distributions(world.truth(client), f"state probabilities of client {client}")
+
+
+def _check_distributions(rows: Floats, what: str) -> None:
+    assert (rows >= 0).all(), f"{what} are not negative"
+    assert abs(rows.sum(axis=-1) - 1).max() < 1e-9, f"{what} sum to one"
+
+
+def _check_presence(world: World, again: World) -> None:
+    availability = world.availability
+    assert availability.shape == (world.num_clients,), "an availability per client"
+    assert availability.min() > 0, "everybody comes some day"
+    assert availability.max() <= 1, "nobody comes more often than always"
+    assert isinstance(world.collects_when_absent, bool)
+    times_here = np.zeros(world.num_clients)
+    for rnd in range(1000):
+        here = world.here(rnd)
+        assert here.dtype == np.int64, "ids are whole numbers"
+        assert (np.diff(here) > 0).all(), "ids ascend, none twice"
+        assert ((here >= 0) & (here < world.num_clients)).all(), "ids are ids of clients"
+        times_here[here] += 1
+        if rnd % 100 == 0:
+            assert (again.here(rnd) == here).all(), "same seed, same clients"
+            assert (world.here(rnd) == here).all(), "same question, same answer"
+    # At most 0.016 standard deviation for each client.
+    assert abs(times_here / 1000 - availability).max() < 0.08, "clients come as often as said"
+
+
+def _check_stream(world: World, again: World, client: int, num_rows: int) -> None:
+    state, start = world.begin(client)
+    _check_arrival(start, world, client, num_rows)
+    assert plain(world.begin(client)) == plain((state, start)), "same question, same answer"
+    assert plain(again.begin(client)) == plain((state, start)), "same seed, same beginning"
+    for lived in range(4):
+        before = plain(state)
+        following, arrivals = world.emit(state, client, lived)
+        assert plain(state) == before, "the old state is untouched"
+        assert len(arrivals) == world.ticks, "one arrival per tick"
+        for arrival in arrivals:
+            _check_arrival(arrival, world, client, num_rows)
+        answer = plain((following, arrivals))
+        assert plain(world.emit(state, client, lived)) == answer, "same question, same answer"
+        restored = stored(state, fresh=world.begin(client)[0])
+        assert plain(again.emit(restored, client, lived)) == answer, "a checkpoint restores it"
+        state = following
+
+
+def _check_arrival(arrival: Arrival, world: World, client: int, num_rows: int) -> None:
+    assert arrival.items.ndim == 1, "rows in order of arrival"
+    assert arrival.items.dtype == np.int64, "rows are whole numbers"
+    assert ((arrival.items >= 0) & (arrival.items < num_rows)).all(), "rows of the data set"
+    assert isinstance(arrival.state, int), "the state is a whole number"
+    assert world.truth(client)[arrival.state] > 0, "only states that the client can reach"
+
+
+def _lives(world: World, clients: Any) -> dict[int, Any]:
+    """The first two rounds of each client."""
+    lives = {}
+    for client in clients:
+        state, start = world.begin(client)
+        state, first = world.emit(state, client, 0)
+        lives[client] = plain((start, first, world.emit(state, client, 1)))
+    return lives

@@ -1,0 +1,79 @@
+import json
+import os
+import signal
+
+import pytest
+
+from thalweg.core.errors import RunError
+from thalweg.engine.cells import CellJob, is_done, run_cells
+from thalweg.engine.plan import make_plan
+
+
+def job(folder, recipe="fedavg", seed=0, overrides=(), rounds=3):
+    plan = make_plan(recipe, "digits-partial", seed=seed, rounds=rounds, overrides=overrides)
+    return CellJob(recipe, plan, folder, f"thalweg run {recipe}")
+
+
+def test_cells_in_two_processes_give_the_bits_of_cells_in_one(tmp_path):
+    for workers in (1, 2):
+        jobs = [job(tmp_path / f"{workers}-{seed}", seed=seed) for seed in range(3)]
+        assert run_cells(jobs, workers=workers) == {}
+        assert all(is_done(each) for each in jobs)
+    for seed in range(3):
+        one, two = (tmp_path / f"{w}-{seed}/model.safetensors" for w in (1, 2))
+        assert one.read_bytes() == two.read_bytes()
+
+
+def test_finished_cells_are_not_run_again(tmp_path):
+    jobs = [job(tmp_path / "a"), job(tmp_path / "b", seed=1)]
+    run_cells(jobs, workers=2)
+    told = []
+    run_cells(jobs, workers=2, watch=told.append)
+    assert told == []
+
+
+def test_a_cell_that_fails_says_why_and_the_others_go_on(tmp_path):
+    bad = job(tmp_path / "bad", overrides=["local.lr=1e18"], rounds=20)
+    good = job(tmp_path / "good")
+    failures = run_cells([bad, good], workers=2)
+    assert list(failures) == [bad.folder]
+    assert "not a finite number" in failures[bad.folder]
+    assert is_done(good)
+    assert not is_done(bad)
+
+
+def test_a_cell_of_another_plan_is_not_taken_for_a_result(tmp_path):
+    run_cells([job(tmp_path / "a")], workers=1)
+    with pytest.raises(RunError, match="seed: 0 -> 1"):
+        run_cells([job(tmp_path / "a", seed=1)], workers=1)
+
+
+def test_a_killed_process_is_reported_and_replaced(tmp_path):
+    jobs = [job(tmp_path / str(seed), seed=seed, rounds=200) for seed in range(3)]
+    killed = []
+
+    def kill_first(news):
+        lock = news.job.folder / ".lock"
+        if not killed and news.row is not None and lock.exists():
+            killed.append(news.job.folder)
+            for process in children():
+                os.kill(process, signal.SIGKILL)
+                break
+
+    failures = run_cells(jobs, workers=2, watch=kill_first)
+    assert len(failures) == 1
+    assert "process died" in next(iter(failures.values()))
+    assert sum(is_done(each) for each in jobs) == 2
+    assert run_cells(jobs, workers=2) == {}
+    assert all(is_done(each) for each in jobs)
+    assert json.loads((jobs[0].folder / "summary.json").read_text())["rounds"] == 200
+
+
+def children():
+    from pathlib import Path
+
+    me = str(os.getpid())
+    for status in Path("/proc").glob("[0-9]*/stat"):
+        fields = status.read_text().rpartition(")")[2].split()
+        if fields[1] == me and b"cell_worker" in (status.parent / "cmdline").read_bytes():
+            yield int(status.parent.name)

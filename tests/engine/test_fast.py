@@ -1,0 +1,82 @@
+"""The fast engine gives the numbers of the reference engine."""
+
+import itertools
+
+import numpy as np
+import pytest
+from thalweg.engine.workers import make_trainer
+
+import thalweg
+from thalweg.core.types import Job
+from thalweg.engine.crowd import Crowd
+from thalweg.engine.fast import FastFederation, stack
+from thalweg.engine.plan import make_plan
+from thalweg.recipes.client import Clients
+
+WORLDS = {
+    "latent states": ("digits-partial", []),
+    "one step per tick": ("digits-full", ["local.passes=none", "local.steps=1"]),
+    "replayed, ragged memories": ("gaussian-mixture", ["world.availability=1.0"]),
+    "a convolutional net": ("digits-full", ["net=cnn", "world.num_clients=6"]),
+    "collecting when absent": ("digits-partial", ["world.absent=collecting"]),
+    "sticky states": ("digits-partial", ["world.stickiness=0.7"]),
+}
+
+
+@pytest.mark.parametrize("world", WORLDS)
+@pytest.mark.parametrize("recipe", ["sfedpo", "fedavg", "fedogd"])
+def test_fast_equals_reference(recipe, world):
+    scenario, overrides = WORLDS[world]
+    fast, slow = (
+        thalweg.run(recipe, scenario, seed=2, rounds=3, engine=engine, overrides=overrides)
+        for engine in ("fast", "reference")
+    )
+    np.testing.assert_allclose(fast.model, slow.model, rtol=2e-3, atol=2e-5)
+    for ours, theirs in zip(fast.metrics, slow.metrics, strict=True):
+        assert ours["cohort"] == theirs["cohort"]
+        assert ours.get("loss", 0) == pytest.approx(theirs.get("loss", 0), rel=1e-3)
+        assert ours.get("prequential_accuracy", 0) == pytest.approx(
+            theirs.get("prequential_accuracy", 0), abs=0.02
+        )
+
+
+@pytest.mark.parametrize("scenario", ["digits-partial", "gaussian-mixture"])
+def test_the_number_of_workers_changes_no_bit(scenario):
+    models = [
+        thalweg.run("sfedpo", scenario, seed=4, rounds=4, workers=workers).model
+        for workers in (1, 2, 3)
+    ]
+    assert np.array_equal(models[0], models[1])
+    assert np.array_equal(models[0], models[2])
+
+
+def test_the_order_of_the_clients_changes_no_bit():
+    plan = make_plan("sfedpo", "digits-partial", seed=4)
+    data = plan.scenario.data.load(None, 4)
+    net = plan.scenario.net.build(data.input_shape, data.num_classes)
+    world = plan.scenario.world.build(
+        data.y, data.num_classes, group=None, time=None, ticks=5, capacity=48, seed=4
+    )
+    model = net.init(np.random.default_rng(0))[None]
+    seen = []
+    for order in itertools.permutations([3, 7, 11]):
+        crowd = Crowd(Clients(plan.recipe, world, data.y, 48, plan.local, 4))
+        trainer = make_trainer(net, plan.recipe.objective, plan.local, data, 1)
+        federation = FastFederation(crowd, data.y, net, trainer, 16)
+        updates = federation.train([Job(client) for client in order], model, 0)
+        assert updates.clients.tolist() == [3, 7, 11]
+        seen.append((updates.deltas.tobytes(), updates.reports["shift_score"].tobytes()))
+        federation.close()
+    assert len(set(seen)) == 1
+
+
+def test_shorter_rounds_are_padded_with_weight_zero():
+    one = [np.array([1, 2], dtype=np.int32), np.array([3], dtype=np.int32)]
+    two = [np.array([4, 5, 6], dtype=np.int32)]
+    task = stack(np.array([0, 0]), [one, two])
+    assert task.items.shape == (2, 2, 3)
+    assert task.live.tolist() == [[True, True], [True, False]]
+    assert task.weights[:, 0].tolist() == [[0.5, 0.5, 0.0], [1.0, 0.0, 0.0]]
+    assert task.weights[0, 1].tolist() == pytest.approx([1 / 3] * 3)
+    assert task.weights[1, 1].sum() == 0
+    assert task.items[0, 1].tolist() == [4, 5, 6]

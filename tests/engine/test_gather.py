@@ -1,0 +1,63 @@
+"""Rows of a data set as the input of a net."""
+
+import numpy as np
+import pytest
+import torch
+
+from thalweg.data.base import Dataset
+from thalweg.engine.gather import Gather
+
+
+@pytest.fixture
+def images():
+    rng = np.random.default_rng(0)
+    x = rng.integers(0, 256, (7, 4, 5, 3), dtype=np.uint8)
+    x.flags.writeable = False  # a file that is mapped read-only will do
+    y = np.arange(7) % 2
+    return Dataset("toy", x, y, x[:3], y[:3], 2, mean=(0.1, 0.2, 0.3), std=(0.5, 0.6, 0.7))
+
+
+def normalised(images, rows):
+    """(..., C, H, W), in double precision."""
+    x = (images.x[rows] / 255 - np.array(images.mean)) / np.array(images.std)
+    return np.moveaxis(x, -1, -3)
+
+
+def test_single_images_are_normalised_and_channels_last(images):
+    rows = np.array([6, 0, 0])
+    x, labels = Gather(images).single("train", rows)
+    assert x.shape == (3, 3, 4, 5)
+    assert x.is_contiguous(memory_format=torch.channels_last)
+    np.testing.assert_allclose(x.numpy(), normalised(images, rows), atol=1e-6)
+    assert labels.tolist() == [0, 0, 0]
+
+
+def test_stacked_images_have_the_batch_innermost(images):
+    rows = np.array([[6, 0, 1], [2, 2, 5]], dtype=np.int32)
+    x, labels = Gather(images).stacked("train", rows)
+    assert x.shape == (2, 3, 3, 4, 5)
+    assert x.movedim(1, -1).is_contiguous()
+    np.testing.assert_allclose(x.numpy(), normalised(images, rows), atol=1e-6)
+    assert labels.tolist() == [[0, 0, 1], [0, 0, 1]]
+
+
+def test_both_ways_give_the_same_bits(images):
+    rows = np.array([3, 1, 4])
+    gather = Gather(images)
+    single, stacked = gather.single("test", rows % 3)[0], gather.stacked("test", rows[None] % 3)[0]
+    assert torch.equal(single, stacked[0])
+
+
+def test_features_are_taken_as_they_are():
+    x = np.arange(8, dtype=np.float32).reshape(4, 2)
+    gather = Gather(Dataset("toy", x, np.array([0, 1, 1, 0]), x[:1], np.zeros(1, dtype=int), 2))
+    assert gather.single("train", np.array([3, 0]))[0].tolist() == [[6, 7], [0, 1]]
+    stacked, labels = gather.stacked("train", np.array([[3], [1]]))
+    assert stacked.tolist() == [[[6, 7]], [[2, 3]]]
+    assert labels.tolist() == [[0], [1]]
+    assert (gather.num_rows("train"), gather.num_rows("test")) == (4, 1)
+
+
+def test_a_row_that_does_not_exist_is_an_error(images):
+    with pytest.raises(IndexError, match="7"):
+        Gather(images).single("train", np.array([7]))

@@ -1,0 +1,131 @@
+from dataclasses import replace
+
+import pytest
+
+from thalweg.core.errors import ConfigError, UnknownName
+from thalweg.engine.plan import (
+    differences,
+    make_plan,
+    plan_from_toml,
+    plan_to_toml,
+    read_plan,
+)
+from thalweg.memory import Dds, Fifo, UniformRatio
+from thalweg.recipes import RECIPES, fedavg
+from thalweg.scenarios import SCENARIOS
+
+
+@pytest.mark.parametrize("recipe", RECIPES)
+@pytest.mark.parametrize("scenario", SCENARIOS)
+def test_every_plan_survives_being_written_as_toml(recipe, scenario):
+    plan = make_plan(recipe, scenario, seed=3)
+    assert plan_from_toml(plan_to_toml(plan), "here") == plan
+
+
+def test_overrides_reach_recipe_and_scenario_by_the_name_of_the_part():
+    plan = make_plan(
+        "sfedpo",
+        "digits-partial",
+        overrides=["memory.budget=0.3", "world.num_clients=7", "rounds=9", "local.lr=0.5"],
+    )
+    assert plan.recipe.memory == Dds(budget=0.3)
+    assert (plan.scenario.world.num_clients, plan.scenario.rounds, plan.local.lr) == (7, 9, 0.5)
+
+
+def test_a_policy_is_replaced_by_naming_its_kind():
+    plan = make_plan("sfedpo", "digits-partial", overrides=["memory=uniform-ratio"])
+    assert plan.recipe.memory == UniformRatio()
+
+
+def test_a_recipe_may_have_a_way_of_training_of_its_own():
+    scenario_way = make_plan("fedavg", "digits-full").local
+    own = replace(scenario_way, lr=0.25)
+    assert make_plan(replace(fedavg(), local=own), "digits-full").local == own
+
+
+@pytest.mark.parametrize(
+    ("assignment", "hint"),
+    [
+        ("memery.budget=1", "Did you mean 'memory'"),
+        ("memory.bugdet=1", "Did you mean 'budget'"),
+        ("memory=fifoo", "Did you mean 'fifo'"),
+        ("memory.budget=2", "budget must lie in (0, 1], got 2"),
+        ("rounds=many", "rounds='many'"),
+        ("rounds", "expected part.field=value"),
+        ("rounds=0", "rounds must be at least 1, got 0"),
+        ("rounds.deep=0", "has no field 'deep'"),
+    ],
+)
+def test_a_wrong_override_says_what_was_expected(assignment, hint):
+    with pytest.raises(ConfigError) as error:
+        make_plan("sfedpo", "digits-partial", overrides=[assignment])
+    assert hint in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("recipe", "scenario", "engine"),
+    [
+        ("sfedop", "digits-full", "auto"),
+        ("sfedpo", "digit-full", "auto"),
+        ("sfedpo", "digits-full", "fats"),
+    ],
+)
+def test_unknown_names_get_a_suggestion(recipe, scenario, engine):
+    with pytest.raises(UnknownName, match="Did you mean"):
+        make_plan(recipe, scenario, engine=engine)
+
+
+def test_differences_name_the_path_and_both_values():
+    old = make_plan("fedavg", "digits-full", seed=1)
+    new = make_plan("fedavg", "digits-full", seed=2, overrides=["memory=fifo"])
+    assert differences(old, new) == [
+        "recipe.memory.budget: 0.5 -> absent",
+        "recipe.memory.kind: uniform-ratio -> fifo",
+        "recipe.memory.stochastic_rounding: False -> absent",
+        "seed: 1 -> 2",
+    ]
+    assert differences(old, old) == []
+
+
+def test_a_seed_must_not_be_negative():
+    with pytest.raises(ConfigError, match="seed must lie in"):
+        make_plan("fedavg", "digits-full", seed=-1)
+
+
+def test_a_plan_that_is_not_there_or_not_toml_is_said_so(tmp_path):
+    with pytest.raises(ConfigError, match="cannot read a plan"):
+        read_plan(tmp_path / "nowhere.toml")
+    (tmp_path / "plan.toml").write_text("= nonsense")
+    with pytest.raises(ConfigError, match="not a TOML file"):
+        read_plan(tmp_path)
+
+
+def test_a_policy_of_the_users_own_needs_no_registration(tmp_path):
+    (tmp_path / "mine.py").write_text(
+        "from dataclasses import dataclass\n"
+        "import numpy as np\n"
+        "@dataclass(frozen=True)\n"
+        "class Oldest:\n"
+        "    spare: int = 0\n"
+        "    def init(self, capacity, held):\n"
+        "        return None\n"
+        "    def keep(self, state, intake, rng):\n"
+        "        room = intake.capacity - self.spare\n"
+        "        return None, np.arange(min(room, intake.held + intake.num_new))\n"
+    )
+    kind = f"{tmp_path / 'mine.py'}:Oldest"
+    plan = make_plan("fedavg", "digits-full", overrides=[f"memory={kind}", "memory.spare=2"])
+    assert plan.recipe.memory.spare == 2
+    assert plan_from_toml(plan_to_toml(plan), "here") == plan
+    assert plan.recipe.memory != Fifo()
+
+
+def test_a_policy_file_that_is_missing_or_lacks_the_class_is_refused(tmp_path):
+    (tmp_path / "empty.py").write_text("")
+    for kind, said in [
+        (f"{tmp_path}/none.py:X", "there is no file"),
+        (f"{tmp_path}/empty.py:X", "no dataclass named 'X'"),
+        ("no.such.package:X", "cannot import"),
+    ]:
+        with pytest.raises(ConfigError, match=said):
+            make_plan("fedavg", "digits-full", overrides=[f"memory={kind}"])

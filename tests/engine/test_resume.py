@@ -1,0 +1,78 @@
+"""Killing a run at any moment and resuming it gives the same bits as leaving it alone."""
+
+import json
+import subprocess
+import sys
+import textwrap
+
+import pytest
+
+KILL_AND_RESUME = """
+    import json, os, random, signal, sys, time
+    from pathlib import Path
+
+    import thalweg.engine.fast, thalweg.engine.reference, thalweg.engine.workers, thalweg.nets.layers
+    from thalweg.engine.loop import run_plan
+    from thalweg.engine.plan import make_plan
+
+    out, engine, absent = Path(sys.argv[1]), sys.argv[2], sys.argv[3]
+    plan = make_plan("sfedpo", "digits-partial", seed=11, rounds=60, engine=engine,
+                     overrides=["forecast=bayesian", f"world.absent={absent}", "capacity=24"])
+    data = plan.scenario.data.load(None, plan.seed)
+    chance = random.Random(5)
+    kills, progress = 0, []
+    while True:
+        child = os.fork()
+        if child == 0:
+            run_plan(plan, out=out, resume=True, data=data, workers=1)
+            os._exit(0)
+        deadline = time.monotonic() + (chance.uniform(0.0, 0.4) if kills < 40 else 1e9)
+        while (ended := os.waitpid(child, os.WNOHANG)) == (0, 0) and time.monotonic() < deadline:
+            time.sleep(0.001)
+        if ended != (0, 0):
+            assert os.waitstatus_to_exitcode(ended[1]) == 0
+            break
+        os.kill(child, signal.SIGKILL)
+        os.waitpid(child, 0)
+        kills += 1
+        metrics = out / "metrics.jsonl"
+        progress.append(metrics.read_text().count("\\n") if metrics.exists() else 0)
+    print(json.dumps({"kills": kills, "progress": progress}))
+"""
+
+
+def metrics_without_times(folder):
+    rows = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
+    return [{name: value for name, value in row.items() if name != "seconds"} for row in rows]
+
+
+@pytest.mark.parametrize(
+    ("engine", "absent"), [("fast", "frozen"), ("fast", "collecting"), ("reference", "frozen")]
+)
+def test_a_run_killed_many_times_ends_with_the_same_bits(tmp_path, engine, absent):
+    from thalweg.engine.loop import run_plan
+    from thalweg.engine.plan import make_plan
+
+    script = tmp_path / "kill.py"
+    script.write_text(textwrap.dedent(KILL_AND_RESUME))
+    killed = subprocess.run(
+        [sys.executable, "-W", "ignore", str(script), str(tmp_path / "killed"), engine, absent],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert killed.returncode == 0, killed.stderr
+    told = json.loads(killed.stdout)
+    assert told["kills"] >= 5, "the machine was too fast: nothing was interrupted"
+    assert len(set(told["progress"])) >= 3, "all kills hit the same round"
+
+    overrides = ["forecast=bayesian", f"world.absent={absent}", "capacity=24"]
+    plan = make_plan(
+        "sfedpo", "digits-partial", seed=11, rounds=60, engine=engine, overrides=overrides
+    )
+    whole = run_plan(plan, out=tmp_path / "whole", workers=1)
+    assert metrics_without_times(tmp_path / "killed") == metrics_without_times(tmp_path / "whole")
+    assert (tmp_path / "killed/model.safetensors").read_bytes() == (
+        tmp_path / "whole/model.safetensors"
+    ).read_bytes()
+    assert len(whole.metrics) == 60

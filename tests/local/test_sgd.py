@@ -1,0 +1,112 @@
+"""Which mini-batches a client draws, and how it descends."""
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from thalweg.core.errors import ConfigError
+from thalweg.local import Sgd
+
+some_memory = st.integers(1, 60)
+some_batch = st.integers(1, 20)
+
+
+def drawn(sgd, held, seed=0):
+    return sgd.batches(held, np.random.default_rng(seed))
+
+
+@given(held=some_memory, batch_size=some_batch, steps=st.integers(1, 5), seed=st.integers(0, 99))
+def test_a_step_sees_different_samples_of_the_memory(held, batch_size, steps, seed):
+    batches = drawn(Sgd(lr=0.1, batch_size=batch_size, steps=steps), held, seed)
+    assert len(batches) == steps
+    for batch in batches:
+        assert len(batch) == min(batch_size, held)
+        assert len(set(batch.tolist())) == len(batch)
+        assert batch.min() >= 0
+        assert batch.max() < held
+
+
+@given(held=some_memory, batch_size=some_batch, passes=st.integers(1, 4), seed=st.integers(0, 99))
+def test_a_pass_sees_every_sample_once(held, batch_size, passes, seed):
+    batches = drawn(Sgd(lr=0.1, batch_size=batch_size, passes=passes), held, seed)
+    per_pass = -(-held // batch_size)
+    assert len(batches) == passes * per_pass
+    for p in range(passes):
+        mine = batches[p * per_pass : (p + 1) * per_pass]
+        assert sorted(np.concatenate(mine).tolist()) == list(range(held))
+        assert all(len(batch) == batch_size for batch in mine[:-1])
+
+
+@given(held=some_memory, batch_size=some_batch, passes=st.floats(0.01, 4))
+def test_part_of_a_pass_sees_that_part_of_the_samples(held, batch_size, passes):
+    batches = drawn(Sgd(lr=0.1, batch_size=batch_size, passes=passes), held)
+    assert sum(len(batch) for batch in batches) == max(1, round(passes * held))
+    assert min(len(batch) for batch in batches) >= 1
+
+
+@pytest.mark.parametrize("sgd", [Sgd(lr=0.1, steps=3), Sgd(lr=0.1, passes=2)])
+def test_an_empty_memory_gives_no_batch(sgd):
+    assert drawn(sgd, 0) == []
+
+
+def test_a_small_memory_is_one_batch_without_any_draw():
+    assert [b.tolist() for b in drawn(Sgd(lr=1, batch_size=4, steps=2), 3)] == [[0, 1, 2]] * 2
+
+
+def test_two_passes_have_two_orders():
+    first, second = drawn(Sgd(lr=0.1, batch_size=50, passes=2), 50)
+    assert first.tolist() != second.tolist()
+
+
+def test_all_samples_are_drawn_equally_often():
+    sgd = Sgd(lr=0.1, batch_size=5, steps=2000)
+    counts = np.bincount(np.concatenate(drawn(sgd, 20)), minlength=20)
+    # Each step takes each of 20 samples with probability 1/4: 500 of 2000, standard deviation 19.
+    assert abs(counts - 500).max() < 5 * 19
+
+
+@pytest.mark.parametrize(("momentum", "weight_decay"), [(0, 0), (0.9, 0), (0, 0.1), (0.9, 0.01)])
+def test_descending_is_torch_optim_sgd_bit_for_bit(momentum, weight_decay):
+    torch.manual_seed(0)
+    sgd = Sgd(lr=0.3, momentum=momentum, weight_decay=weight_decay, steps=1)
+    params = torch.randn(2, 50)
+    theirs = torch.nn.Parameter(params.clone())
+    optimizer = torch.optim.SGD(
+        [theirs], lr=0.3, momentum=momentum, weight_decay=weight_decay, foreach=False
+    )
+    velocity = torch.zeros_like(params)
+    for _ in range(6):
+        gradient = torch.randn(2, 50)
+        theirs.grad = gradient.clone()
+        optimizer.step()
+        sgd.descend(params, gradient, velocity)
+        assert torch.equal(params, theirs)
+
+
+def test_two_steps_by_hand():
+    sgd = Sgd(lr=0.5, momentum=0.5, steps=1)
+    params, velocity = torch.tensor([1.0]), torch.zeros(1)
+    sgd.descend(params, torch.tensor([2.0]), velocity)  # v = 2, w = 1 - 1
+    sgd.descend(params, torch.tensor([2.0]), velocity)  # v = 3, w = 0 - 1.5
+    assert (params.item(), velocity.item()) == (-1.5, 3.0)
+
+
+@pytest.mark.parametrize(
+    ("fields", "words"),
+    [
+        ({"lr": 0, "steps": 1}, "lr must be positive"),
+        ({"lr": float("nan"), "steps": 1}, "lr must be positive"),
+        ({"lr": 1, "momentum": 1.0, "steps": 1}, r"momentum must lie in \[0, 1\), got 1.0"),
+        ({"lr": 1, "weight_decay": -1, "steps": 1}, "weight_decay"),
+        ({"lr": 1, "batch_size": 0, "steps": 1}, "batch_size must be at least 1, got 0"),
+        ({"lr": 1}, "either steps or passes"),
+        ({"lr": 1, "steps": 1, "passes": 1}, "got steps=1, passes=1"),
+        ({"lr": 1, "steps": 0}, "steps must be at least 1"),
+        ({"lr": 1, "passes": 0}, "passes must be positive"),
+    ],
+)
+def test_impossible_values_are_refused(fields, words):
+    with pytest.raises(ConfigError, match=words):
+        Sgd(**fields)

@@ -1,0 +1,27 @@
+"""Small layers, by hand."""
+
+import torch
+
+from thalweg.nets.layers import Dense, Flatten, Relu
+
+
+def test_a_dense_layer_by_hand():
+    layer = Dense("fc", inputs=2, outputs=1)
+    weight, bias = torch.tensor([[2.0, 3.0]]), torch.tensor([1.0])
+    x = torch.tensor([[1.0, 1.0], [0.0, 2.0]])
+    assert layer.apply([weight, bias], x).tolist() == [[6], [7]]
+    stacked = layer.apply_stacked([weight[None], bias[None]], x.T[None])  # (K, F, B)
+    assert stacked.tolist() == [[[6, 7]]]
+    assert layer.multiply_adds((2,)) == 2
+
+
+def test_flattening_keeps_the_order_of_channels_rows_and_columns():
+    image = torch.arange(8.0).view(1, 2, 2, 2)
+    assert Flatten().apply([], image).tolist() == [[0, 1, 2, 3, 4, 5, 6, 7]]
+    assert Flatten().apply_stacked([], image[..., None])[0, :, 0].tolist() == list(range(8))
+    assert Flatten().out_shape((2, 2, 2)) == (8,)
+
+
+def test_relu_by_hand():
+    x = torch.tensor([-1.0, 0.0, 2.0])
+    assert Relu().apply([], x).tolist() == Relu().apply_stacked([], x).tolist() == [0, 0, 2]

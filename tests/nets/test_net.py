@@ -1,0 +1,184 @@
+"""Stacked equals single equals a plain PyTorch module with the same weights."""
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+from torch.nn.functional import cross_entropy
+
+from thalweg.core.errors import ConfigError, ShapeMismatch
+from thalweg.nets import Cnn, LeNet5, Linear, Mlp, Net
+from thalweg.nets.layers import Dense, Flatten, Relu
+
+
+def linear():
+    return nn.Linear(20, 3)
+
+
+def mlp():
+    return nn.Sequential(nn.Flatten(), nn.Linear(48, 7), nn.ReLU(), nn.Linear(7, 3))
+
+
+def lenet5(padding, first, second):
+    return nn.Sequential(
+        *(nn.Conv2d(first, 6, 5, padding=padding[0]), nn.ReLU(), nn.MaxPool2d(2)),
+        *(nn.Conv2d(6, 16, 5, padding=padding[1]), nn.ReLU(), nn.MaxPool2d(2), nn.Flatten()),
+        *(nn.Linear(second, 120), nn.ReLU(), nn.Linear(120, 84), nn.ReLU(), nn.Linear(84, 3)),
+    )
+
+
+def cnn(inputs, features):
+    blocks = []
+    for come, go in ((inputs, 16), (16, 32), (32, 64)):
+        blocks += [nn.Conv2d(come, go, 3, padding=1), nn.ReLU(), nn.MaxPool2d(2)]
+    return nn.Sequential(
+        *blocks, nn.Flatten(), nn.Linear(features, 128), nn.ReLU(), nn.Linear(128, 3)
+    )
+
+
+CASES = {
+    "linear": (Linear(), (20,), linear),
+    "mlp": (Mlp(hidden=(7,)), (3, 4, 4), mlp),
+    "lenet5 28": (LeNet5(), (1, 28, 28), lambda: lenet5((2, 0), 1, 400)),
+    "lenet5 8": (LeNet5(), (1, 8, 8), lambda: lenet5((2, 2), 1, 64)),
+    "lenet5 32 colour": (LeNet5(), (3, 32, 32), lambda: lenet5((0, 0), 3, 400)),
+    "lenet5 odd": (LeNet5(), (1, 15, 19), lambda: lenet5((2, 0), 1, 16 * 1 * 2)),
+    "cnn 8": (Cnn(), (3, 8, 8), lambda: cnn(3, 64)),
+    "cnn odd": (Cnn(), (1, 13, 10), lambda: cnn(1, 64)),
+}
+
+
+@pytest.fixture(params=CASES)
+def case(request):
+    """A net, K = 3 modules of the same architecture, their parameters (K, P), and inputs."""
+    spec, shape, module = CASES[request.param]
+    torch.manual_seed(1)
+    net = spec.build(shape, 3)
+    modules = [module().double() for _ in range(3)]
+    params = torch.stack(
+        [nn.utils.parameters_to_vector(m.parameters()).detach() for m in modules]
+    )
+    return net, modules, params, torch.randn(3, 5, *shape, dtype=torch.float64)
+
+
+def test_the_flat_vector_is_pytorchs_own(case):
+    net, modules, params, _ = case
+    named = net.named_parameters(params[0].numpy())
+    theirs = list(modules[0].parameters())
+    assert len(named) == len(theirs)
+    for ours, piece in zip(named.values(), theirs, strict=True):
+        assert np.array_equal(ours, piece.detach().numpy())
+
+
+def test_single_and_stacked_equal_plain_modules(case):
+    net, modules, params, x = case
+    plain = torch.stack([module(mine) for module, mine in zip(modules, x, strict=True)])
+    single = torch.stack([net.apply(p, mine) for p, mine in zip(params, x, strict=True)])
+    torch.testing.assert_close(single, plain)
+    torch.testing.assert_close(net.apply_stacked(params, x), plain)
+
+
+def test_gradients_of_all_three_are_the_same(case):
+    net, modules, params, x = case
+    labels = torch.tensor([0, 1, 2, 2, 1])
+    params.requires_grad_()
+    for k, module in enumerate(modules):
+        cross_entropy(module(x[k]), labels).backward()
+        plain = nn.utils.parameters_to_vector([p.grad for p in module.parameters()])
+        (single,) = torch.autograd.grad(cross_entropy(net.apply(params[k], x[k]), labels), params)
+        torch.testing.assert_close(single[k], plain)
+        loss = cross_entropy(net.apply_stacked(params, x)[k], labels)
+        (stacked,) = torch.autograd.grad(loss, params)
+        torch.testing.assert_close(stacked[k], plain)
+        assert stacked.count_nonzero() == stacked[k].count_nonzero()  # nobody else is concerned
+
+
+@pytest.mark.parametrize("memory", ["as given", "batch innermost"])
+def test_the_layout_in_memory_does_not_matter(case, memory):
+    net, _, params, x = case
+    if memory == "batch innermost":
+        x = x.movedim(1, -1).contiguous().movedim(-1, 1)
+    torch.testing.assert_close(net.apply_stacked(params, x), net.apply_stacked(params, x.clone()))
+
+
+@pytest.mark.parametrize(
+    ("spec", "shape"), [(LeNet5(), (1, 8, 8)), (Mlp(hidden=(4,)), (6,)), (Cnn(), (1, 8, 8))]
+)
+def test_gradients_equal_finite_differences(spec, shape):
+    rng = np.random.default_rng(5)
+    net = spec.build(shape, 3)
+    params = torch.tensor(np.stack([net.init(rng), net.init(rng)]), dtype=torch.float64)
+    x = torch.tensor(rng.standard_normal((2, 4, *shape)))
+    labels = torch.tensor([0, 1, 2, 0])
+
+    def loss(params):
+        logits = net.apply_stacked(params, x)
+        return cross_entropy(logits[0], labels) + 2 * cross_entropy(logits[1], labels)
+
+    params.requires_grad_()
+    (gradient,) = torch.autograd.grad(loss(params), params)
+    with torch.no_grad():
+        for _ in range(5):
+            direction = torch.tensor(rng.standard_normal(params.shape)) / params.numel() ** 0.5
+            step = 1e-6 * direction
+            slope = (loss(params + step) - loss(params - step)) / 2e-6
+            assert float(slope) == pytest.approx(float((gradient * direction).sum()), rel=1e-5)
+
+
+def test_initial_parameters_follow_the_law_of_pytorch():
+    net = LeNet5().build((1, 28, 28), 10)
+    params = net.init(np.random.default_rng(0))
+    assert params.dtype == np.float32
+    assert np.array_equal(params, net.init(np.random.default_rng(0)))
+    named = net.named_parameters(params)
+    for layer, fan_in in {"conv1": 25, "conv2": 150, "fc1": 400, "fc2": 120, "fc3": 84}.items():
+        weight = named[f"{layer}.weight"]
+        bound = fan_in**-0.5
+        assert abs(weight).max() <= bound
+        assert abs(named[f"{layer}.bias"]).max() <= bound
+        # Uniform on (-b, b) has variance b^2 / 3; the smallest layer has 150 weights.
+        assert weight.var() == pytest.approx(bound**2 / 3, rel=0.25)
+
+
+def test_named_parameters_are_views_that_write_through():
+    net = Linear().build((2,), 2)
+    params = net.init(np.random.default_rng(0))
+    net.named_parameters(params)["fc1.bias"][:] = 7
+    assert params[-2:].tolist() == [7, 7]
+
+
+def test_a_vector_of_another_net_is_refused():
+    net = Linear().build((2,), 2)
+    with pytest.raises(ShapeMismatch, match=r"6 parameters.*\(7,\)"):
+        net.named_parameters(np.zeros(7, dtype=np.float32))
+
+
+def test_layers_that_do_not_fit_are_refused():
+    with pytest.raises(ConfigError, match=r"fc expects vectors of 5 numbers, got shape \(4,\)"):
+        Net((Dense("fc", 5, 2),), (4,))
+
+
+class Noisy:
+    """A layer without a stacked form."""
+
+    shapes: dict = {}  # noqa: RUF012
+    fan_in = 1
+
+    def out_shape(self, shape):
+        return shape
+
+    def multiply_adds(self, shape):
+        return 0
+
+    def apply(self, weights, x):
+        return 2 * x
+
+
+def test_a_layer_may_have_no_stacked_form():
+    net = Net((Flatten(), Noisy(), Relu(), Dense("fc", 4, 2)), (1, 2, 2))
+    assert not net.can_stack
+    params = torch.tensor([1.0, 0, 0, 0, 0, 1, 0, 0, 0, 0])
+    x = torch.tensor([[[[3.0, 4.0], [5.0, 6.0]]]])
+    assert net.apply(params, x).tolist() == [[6, 8]]
+    with pytest.raises(TypeError, match="Noisy"):
+        net.apply_stacked(params[None], x[None])

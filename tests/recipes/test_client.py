@@ -1,0 +1,396 @@
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from contracts.checkpoint import plain, stored
+from contracts.examples import some_outlook
+from thalweg.aggregation import Age, ShiftAware
+from thalweg.core.errors import ConfigError
+from thalweg.core.trees import like, read_tree, write_tree
+from thalweg.core.types import Arrival, Floats, Intake, Ints, Outlook
+from thalweg.forecast import Bayesian
+from thalweg.local import Sgd
+from thalweg.memory import Dds, Fifo, Replace, Reservoir, UniformRatio
+from thalweg.recipes import RECIPES, Recipe, fedavg, sfedpo
+from thalweg.recipes.client import ClientRound, Clients, ClientState
+from thalweg.streams import LatentStates, Replay, StateBook, World
+
+LABELS = np.arange(300_000) % 7
+
+
+@dataclass(frozen=True, eq=False)
+class Script:
+    """A world in which every row arrives once and its number tells where and when.
+
+    Row = 100,000 * client + 10,000 * life + 1,000 * tick + number; life 0 is the beginning, and
+    tick t of every round is in state t.
+    """
+
+    ticks: int = 3
+    start: int = 4
+    per_tick: int = 4
+    collects_when_absent: bool = False
+    num_clients: int = 3
+
+    @property
+    def book(self) -> StateBook:
+        return StateBook(np.full((3, 3), 1 / 3), np.full(3, 1 / 3))
+
+    @property
+    def availability(self) -> Floats:
+        return np.full(self.num_clients, 0.5)
+
+    def here(self, rnd: int) -> Ints:
+        return np.arange(self.num_clients)
+
+    def truth(self, client: int) -> Floats:
+        return some_outlook().probs
+
+    def begin(self, client: int) -> tuple[int, Arrival]:
+        return 0, Arrival(100_000 * client + np.arange(self.start), 0)
+
+    def emit(self, state: int, client: int, lived: int) -> tuple[int, list[Arrival]]:
+        assert state == lived, "the stream goes on where it was"
+        first = 100_000 * client + 10_000 * (lived + 1)
+        return state + 1, [
+            Arrival(first + 1_000 * tick + np.arange(self.per_tick), tick)
+            for tick in range(self.ticks)
+        ]
+
+
+@dataclass(frozen=True)
+class Expects:
+    """A forecast that always says the same."""
+
+    def init(self, truth: Floats, rng: np.random.Generator) -> None:
+        return None
+
+    def outlook(self, state: None, histograms: Floats, importance: Floats) -> Outlook:
+        return some_outlook()
+
+    def observe(self, state: None, states_seen: Ints) -> None:
+        return None
+
+
+@dataclass(frozen=True)
+class Diary:
+    """A memory policy without foresight that keeps the newest and notes what it was shown."""
+
+    shown: list[Intake] = field(default_factory=list)
+
+    def init(self, capacity: int, held: int) -> None:
+        return None
+
+    def keep(self, state: None, intake: Intake, rng: np.random.Generator) -> tuple[None, Ints]:
+        self.shown.append(intake)
+        return Fifo().keep(state, intake, rng)
+
+
+@dataclass(frozen=True)
+class ForesightedDiary(Diary):
+    asked: list[Intake] = field(default_factory=list)
+
+    def renewal(self, state: None, intake: Intake) -> Floats:
+        self.asked.append(intake)
+        return np.full(3, 0.125)
+
+
+@dataclass(frozen=True)
+class ReportsAge:
+    """Weights that report what they are told of a memory."""
+
+    def report(self, age: Age) -> dict[str, float]:
+        renewal = {f"renewal {m}": float(share) for m, share in enumerate(age.renewal)}
+        return {"expected": float(age.outlook.probs[0]), "ticks": age.ticks, **renewal}
+
+    def weigh(self, updates: Any, roster: Any) -> Floats:
+        return np.full(len(updates), 1 / len(updates))
+
+
+def clients(
+    recipe: Recipe, world: World | None = None, *, capacity: int = 4, seed: int = 0
+) -> Clients:
+    sgd = Sgd(lr=0.1, batch_size=3, steps=2)
+    return Clients(recipe, world or Script(), LABELS, capacity, sgd, seed)
+
+
+def recipe(memory: Any, **parts: Any) -> Recipe:
+    return Recipe("mine", memory, **parts)
+
+
+def live(visit: ClientRound, ticks: int = 3) -> list[list[int]]:
+    """Walk through a round; the rows of all mini-batches."""
+    batches = []
+    for _ in range(ticks):
+        visit.observe()
+        batches += [rows.tolist() for rows in visit.batches()]
+    return batches
+
+
+def played(who: Clients, client: int, rounds: list[int]) -> ClientState:
+    """A client that takes part in these rounds."""
+    state = who.newborn(client)
+    for rnd in rounds:
+        visit = who.enter(client, state, rnd)
+        live(visit, who.world.ticks)
+        state = visit.leave()
+    return state
+
+
+def test_a_client_is_born_with_what_its_world_gives_and_fits() -> None:
+    newborn = clients(recipe(Reservoir()), Script(start=9), capacity=4).newborn(2)
+    assert newborn.rows.tolist() == [200_000, 200_001, 200_002, 200_003]
+    assert newborn.rows.dtype == np.int32
+    assert newborn.lived == 0
+    assert newborn.memory == Reservoir().init(4, 4)
+
+
+def test_the_memory_is_asked_once_per_tick_with_what_has_just_arrived() -> None:
+    diary = Diary()
+    who = clients(recipe(diary))
+    live(who.enter(1, who.newborn(1), 0))
+    assert [intake.state for intake in diary.shown] == [0, 1, 2]
+    assert [(intake.held, intake.num_new, intake.capacity) for intake in diary.shown] == [
+        (4, 4, 4)
+    ] * 3
+    first = diary.shown[0]
+    assert first.held_labels.tolist() == LABELS[100_000:100_004].tolist()
+    assert first.new_labels.tolist() == LABELS[110_000:110_004].tolist()
+    assert diary.shown[1].held_labels.tolist() == LABELS[110_000:110_004].tolist()
+
+
+def test_batches_are_drawn_after_the_memory_was_renewed() -> None:
+    who = clients(recipe(Replace()))
+    visit = who.enter(0, who.newborn(0), 0)
+    for tick in range(3):
+        visit.observe()
+        just_arrived = set(range(10_000 + 1_000 * tick, 10_004 + 1_000 * tick))
+        batches = visit.batches()
+        assert len(batches) == 2
+        for rows in batches:
+            assert len(rows) == 3
+            assert set(rows.tolist()) <= just_arrived
+
+
+def test_a_memory_of_five_hundred_renews_268_276_and_167() -> None:
+    world = Script(start=500, per_tick=500)
+    who = clients(recipe(Dds(), forecast=Expects()), world, capacity=500)
+    visit = who.enter(0, who.newborn(0), 0)
+    renewed = []
+    for arrival in visit.arrivals:
+        before = visit.rows
+        visit.observe()
+        assert len(visit.rows) == 500
+        renewed.append(np.count_nonzero(visit.rows != before))
+        assert np.isin(arrival.items, visit.rows).sum() == renewed[-1]
+    assert renewed == [268, 276, 167]
+
+
+def test_a_client_that_is_away_stands_still() -> None:
+    # Its memory and its stream after two rounds are the same, whichever rounds they were.
+    who = clients(recipe(UniformRatio(), forecast=Bayesian()))
+    close, apart = played(who, 1, [0, 1]), played(who, 1, [3, 90])
+    assert plain(close) == plain(apart)
+    assert close.lived == 2
+    assert close.forecast.visits.tolist() == [2, 2, 2]
+
+
+def test_the_visit_of_one_client_changes_nothing_for_another() -> None:
+    who = clients(recipe(UniformRatio()))
+    waiting = who.newborn(1)
+    before = plain(waiting)
+    alone = played(who, 0, [0, 1])
+    assert plain(waiting) == before
+    played(who, 1, [0])
+    assert plain(played(who, 0, [0, 1])) == plain(alone)
+
+
+def test_a_client_that_collects_while_away_has_missed_nothing_but_the_training() -> None:
+    who = clients(recipe(UniformRatio(), forecast=Bayesian()), Script(collects_when_absent=True))
+    always, once = played(who, 1, [0, 1, 2, 3]), played(who, 1, [3])
+    assert plain(always) == plain(once)
+    assert once.lived == 4
+    assert once.forecast.visits.tolist() == [4, 4, 4]
+
+
+def test_a_visit_does_not_change_the_state_it_began_with() -> None:
+    who = clients(recipe(UniformRatio(), forecast=Bayesian()))
+    state = who.newborn(0)
+    before = plain(state)
+    live(who.enter(0, state, 0))
+    assert plain(state) == before
+    again = who.enter(0, state, 0)
+    assert live(again) == live(who.enter(0, state, 0)), "so it can be repeated"
+
+
+def test_batches_belong_to_the_round_and_memories_to_the_life() -> None:
+    who = clients(recipe(UniformRatio()), capacity=50)
+    state = who.newborn(0)
+    early, late = who.enter(0, state, 0), who.enter(0, state, 7)
+    assert live(early) != live(late)
+    assert early.rows.tolist() == late.rows.tolist()
+
+
+def test_another_seed_is_another_life() -> None:
+    one, other = (
+        clients(recipe(UniformRatio()), Script(per_tick=40, start=40), capacity=40, seed=s)
+        for s in (0, 1)
+    )
+    assert played(one, 0, [0]).rows.tolist() != played(other, 0, [0]).rows.tolist()
+
+
+def test_the_forecast_learns_of_a_round_only_when_it_is_over() -> None:
+    who = clients(
+        recipe(UniformRatio(), forecast=Bayesian(), weights=ReportsAge()), Script(ticks=1)
+    )
+    visit = who.enter(0, who.newborn(0), 0)
+    assert visit.reports()["expected"] == pytest.approx(1 / 3)
+    live(visit, ticks=1)
+    assert visit.outlook.probs == pytest.approx([1 / 3] * 3)
+    assert visit.reports()["expected"] == pytest.approx(1 / 3), "no leak of this round's states"
+    following = who.enter(0, visit.leave(), 1)
+    assert following.outlook.probs == pytest.approx([2 / 4, 1 / 4, 1 / 4])
+    assert following.reports()["expected"] == pytest.approx(2 / 4)
+
+
+def test_the_score_is_that_of_the_expected_states_and_ratios() -> None:
+    who = clients(recipe(Dds(), forecast=Expects(), weights=ShiftAware()), Script(ticks=5))
+    visit = who.enter(0, who.newborn(0), 0)
+    before = dict(visit.reports())
+    assert before["shift_score"] == pytest.approx(0.764378, abs=1e-6)
+    visit.observe()
+    assert dict(visit.reports()) == before, "what happens in the round does not matter"
+
+
+def test_weights_that_ask_for_nothing_get_nothing() -> None:
+    who = clients(fedavg())
+    visit = who.enter(0, who.newborn(0), 0)
+    live(visit)
+    assert dict(visit.reports()) == {}
+
+
+def test_a_policy_with_foresight_is_asked_about_the_beginning_of_the_round() -> None:
+    diary = ForesightedDiary()
+    who = clients(recipe(diary, weights=ReportsAge()))
+    visit = who.enter(0, who.newborn(0), 0)
+    live(visit)
+    report = visit.reports()
+    assert [report[f"renewal {m}"] for m in range(3)] == [0.125] * 3
+    assert report["ticks"] == 3
+    (asked,) = diary.asked
+    assert plain(asked) == plain(diary.shown[0])
+
+
+def test_foresight_knows_what_the_policy_remembered_when_the_round_began() -> None:
+    who = clients(recipe(Reservoir(), weights=ReportsAge()))
+    visit = who.enter(0, who.newborn(0), 0)
+    live(visit)
+    assert visit.reports()["renewal 0"] == 4 / 8
+    following = who.enter(0, visit.leave(), 1)
+    live(following)
+    assert following.reports()["renewal 0"] == 4 / 20  # 4 at birth, 3 * 4 in the first round
+
+
+def test_the_renewal_of_a_policy_without_foresight_is_measured() -> None:
+    # Two of the four samples held are new after each tick.
+    who = clients(recipe(Diary(), weights=ReportsAge()), Script(per_tick=2))
+    visit = who.enter(0, who.newborn(0), 0)
+    live(visit)
+    report = visit.reports()
+    assert [report[f"renewal {m}"] for m in range(3)] == [0.5] * 3
+
+
+def test_a_client_with_an_empty_memory_has_nothing_to_learn_from() -> None:
+    world = Replay(num_clients=2, arrivals=3, at_end="silence").build(
+        np.zeros(8, dtype=np.int64), 1, group=None, time=None, ticks=3, capacity=4, seed=0
+    )
+    who = clients(recipe(Replace()), world)
+    assert who.newborn(0).rows.tolist() == []
+    visit = who.enter(0, who.newborn(0), 0)
+    assert [rows.tolist() for rows in visit.batches()] == [], "before anything arrived"
+    live(visit)
+    assert visit.rows.tolist() == [3], "the last row, which nothing has replaced"
+
+
+def test_a_memory_fills_up_as_rows_arrive() -> None:
+    world = Replay(num_clients=2, arrivals=3).build(
+        np.zeros(40, dtype=np.int64), 1, group=None, time=None, ticks=1, capacity=8, seed=0
+    )
+    who = clients(recipe(UniformRatio()), world, capacity=8)
+    held = [len(played(who, 0, list(range(rounds))).rows) for rounds in range(5)]
+    assert held == [0, 3, 6, 8, 8]
+
+
+def test_all_that_a_client_remembers_survives_a_checkpoint(tmp_path: Path) -> None:
+    who = clients(recipe(Reservoir(), forecast=Bayesian()))
+    state = played(who, 1, [0, 1])
+    assert plain(stored(state, fresh=who.newborn(1))) == plain(state)
+    write_tree(tmp_path / "clients", {"1": state})
+    restored = like(who.newborn(1), read_tree(tmp_path / "clients")["1"])
+    here, there = who.enter(1, state, 2), who.enter(1, restored, 2)
+    assert live(here) == live(there)
+    assert plain(here.leave()) == plain(there.leave())
+
+
+def test_the_world_is_the_same_for_every_recipe() -> None:
+    world = LatentStates(num_clients=4).build(
+        LABELS[:3000], 7, group=None, time=None, ticks=3, capacity=20, seed=5
+    )
+    lives = []
+    for make in RECIPES.values():
+        who = clients(make(), world, capacity=20, seed=5)
+        state = who.newborn(2)
+        visit = who.enter(2, state, 0)
+        live(visit)
+        later = who.enter(2, visit.leave(), 4)
+        lives.append(plain([state.rows, visit.arrivals, later.arrivals]))
+    assert len(lives) > 2
+    assert all(life == lives[0] for life in lives)
+
+
+@pytest.mark.parametrize(
+    ("kept", "message"),
+    [
+        (
+            [0, 1, 2, 3, 4],
+            r"at most 4 different positions in \[0, 8\), got 5 from 0 to 4, 5 of them",
+        ),
+        ([0, 8], "got 2 from 0 to 8"),
+        ([-1, 2], "got 2 from -1 to 2"),
+        ([1, 1, 2], "got 3 from 1 to 2, 2 of them different"),
+    ],
+)
+def test_a_policy_that_keeps_what_it_cannot_is_named(kept: list[int], message: str) -> None:
+    @dataclass(frozen=True)
+    class Careless(Diary):
+        def keep(self, state: None, intake: Intake, rng: np.random.Generator) -> tuple[None, Ints]:
+            return None, np.array(kept)
+
+    who = clients(recipe(Careless()))
+    with pytest.raises(ConfigError, match=rf"Careless\.keep must return .*{message}"):
+        who.enter(0, who.newborn(0), 0).observe()
+
+
+def test_a_policy_may_keep_nothing() -> None:
+    @dataclass(frozen=True)
+    class Forgets(Diary):
+        def keep(self, state: None, intake: Intake, rng: np.random.Generator) -> tuple[None, Ints]:
+            return None, np.empty(0, dtype=np.int64)
+
+    who = clients(recipe(Forgets()))
+    visit = who.enter(0, who.newborn(0), 0)
+    assert live(visit) == []
+    assert visit.leave().rows.tolist() == []
+
+
+def test_every_published_recipe_can_be_lived() -> None:
+    for make in RECIPES.values():
+        who = clients(make())
+        state = played(who, 0, [0, 1])
+        assert (state.lived, len(state.rows)) == (2, 4)
+    assert "shift_score" in clients(sfedpo()).enter(0, clients(sfedpo()).newborn(0), 0).reports()

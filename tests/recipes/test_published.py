@@ -1,0 +1,55 @@
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from thalweg.aggregation import Equal, ShiftAware, Step
+from thalweg.core.errors import UnknownName
+from thalweg.forecast import Exact
+from thalweg.memory import Dds, Replace, UniformRatio
+from thalweg.recipes import RECIPES, fedavg, fedogd, recipe_named, sfedpo
+from thalweg.selection import Available
+
+
+@pytest.mark.parametrize("name", RECIPES)
+def test_a_recipe_is_called_what_the_table_calls_it(name: str) -> None:
+    assert recipe_named(name).name == name
+    assert recipe_named(name) == RECIPES[name]()
+
+
+@pytest.mark.parametrize("name", RECIPES)
+def test_a_recipe_says_which_paper_it_is_from(name: str) -> None:
+    assert re.search(r'"[A-Z][^"]{20,}"', RECIPES[name].__doc__ or "", re.DOTALL)
+
+
+def test_a_name_nobody_has_is_told_the_nearest() -> None:
+    with pytest.raises(UnknownName, match=r"unknown recipe 'fedag'.*Did you mean 'fedavg'\?"):
+        recipe_named("fedag")
+
+
+def test_sfedpo_is_dds_and_saw_on_an_exact_forecast() -> None:
+    recipe = sfedpo()
+    assert recipe.memory == Dds(budget=0.5, slope=0.15, offset=0.25)
+    assert recipe.weights == ShiftAware(slope=1.0, offset=0.5)
+    assert recipe.forecast == Exact(proxy="kl")
+    assert recipe.selection == Available()
+    assert recipe.server == Step(lr=1.0), "the update already contains the learning rate"
+
+
+def test_sfedpo_without_its_modules_has_the_same_memory_as_fedavg() -> None:
+    bare = sfedpo(dds=False, saw=False)
+    assert bare.memory == fedavg().memory == UniformRatio(budget=0.5)
+    assert bare.weights == fedavg().weights == Equal()
+    assert sfedpo(dds=False).weights == ShiftAware()
+    assert sfedpo(saw=False).memory == Dds()
+
+
+def test_the_budget_reaches_the_memory() -> None:
+    assert sfedpo(budget=0.2).memory == Dds(budget=0.2)
+    assert sfedpo(budget=0.2, dds=False).memory == UniformRatio(budget=0.2)
+    assert fedavg(budget=0.2).memory == UniformRatio(budget=0.2)
+
+
+def test_fedogd_learns_only_from_what_has_just_arrived() -> None:
+    assert fedogd().memory == Replace()

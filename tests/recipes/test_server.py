@@ -1,0 +1,264 @@
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from contracts.checkpoint import plain, stored
+from contracts.examples import some_roster, some_updates
+from thalweg.aggregation import BySamples, ShiftAware
+from thalweg.core.errors import ConfigError, Diverged, ShapeMismatch
+from thalweg.core.types import Floats, Floats32, Ints, Job, Roster, Updates
+from thalweg.memory import Replace
+from thalweg.recipes import Recipe
+from thalweg.recipes.server import ServerState, admit, new_server, play_round
+from thalweg.selection import Uniform
+
+PLAIN = Recipe("plain", Replace())
+MODEL = np.zeros(3, dtype=np.float32)
+
+
+@dataclass
+class Fake:
+    """Three clients that always send the same: client n moves parameter n by one."""
+
+    here: Sequence[Sequence[int]] = ((0, 1, 2),)  # in each round; then again from the first
+    availability: Sequence[float] = (0.5, 0.5, 0.5)
+    num_steps: Sequence[int] = (1, 1, 1)
+    num_samples: Sequence[int] = (10, 10, 10)
+    models: Sequence[int] = (0, 0, 0)
+    scores: Sequence[float] | None = None
+    orders: list[tuple[list[Job], int]] = field(default_factory=list)
+
+    def roster(self, rnd: int) -> Roster:
+        here = self.here[rnd % len(self.here)]
+        return some_roster(here, 3, rnd=rnd, availability=self.availability, times_here=[0] * 3)
+
+    def train(self, jobs: Sequence[Job], bank: Floats32, rnd: int) -> Updates:
+        self.orders.append((list(jobs), rnd))
+        who = [job.client for job in jobs]
+        updates = some_updates(
+            who,
+            3,
+            deltas=np.eye(3)[who].tolist(),
+            num_steps=[self.num_steps[n] for n in who],
+            num_samples=[self.num_samples[n] for n in who],
+            reports=None if self.scores is None else {"shift_score": [self.scores[n] for n in who]},
+        )
+        return replace(updates, models=np.array(self.models)[who])
+
+
+@dataclass(frozen=True)
+class Notes:
+    """Weights that note which roster they were shown."""
+
+    rosters: list[Roster] = field(default_factory=list)
+
+    def report(self, age: Any) -> dict[str, float]:
+        return {}
+
+    def weigh(self, updates: Updates, roster: Roster) -> Floats:
+        self.rosters.append(roster)
+        return np.full(len(updates), 1 / len(updates))
+
+
+@dataclass(frozen=True)
+class Chooses:
+    ids: tuple[int, ...]
+
+    def choose(self, roster: Roster, rng: np.random.Generator) -> Ints:
+        return np.array(self.ids)
+
+
+@dataclass(frozen=True)
+class CountsSteps:
+    """A server rule with a memory: the number of steps, added to the model."""
+
+    def init(self, num_params: int) -> int:
+        return 0
+
+    def step(
+        self, state: int, model: Floats32, deltas: Floats32, weights: Floats
+    ) -> tuple[int, Floats32]:
+        return state + 1, model + np.float32(state + 1)
+
+
+def play(
+    federation: Fake, recipe: Recipe = PLAIN, rounds: int = 1, seed: int = 0
+) -> tuple[ServerState, Updates | None]:
+    server, updates = new_server(recipe, MODEL, 3), None
+    for _ in range(rounds):
+        server, updates = play_round(server, federation, recipe, seed)
+    return server, updates
+
+
+def test_a_new_server_has_one_model_of_its_own() -> None:
+    model = MODEL.copy()
+    server = new_server(PLAIN, model, num_clients=3)
+    model += 1
+    assert server.bank.tolist() == [[0, 0, 0]]
+    assert server.rnd == 0
+    assert server.times_here.tolist() == [0, 0, 0]
+    assert server.known == {}
+
+
+def test_a_round_moves_the_model_by_the_weighted_mean() -> None:
+    federation = Fake(here=[(0, 2)])
+    server, updates = play(federation)
+    assert server.bank.tolist() == [[0.5, 0.0, 0.5]]
+    assert federation.orders == [([Job(0), Job(2)], 0)]
+    assert updates is not None
+    assert updates.clients.tolist() == [0, 2]
+
+
+def test_a_round_without_anybody_counts_and_leaves_the_model() -> None:
+    federation = Fake(here=[()])
+    server, updates = play(federation, rounds=3)
+    assert updates is None
+    assert server.rnd == 3
+    assert server.bank.tolist() == [[0, 0, 0]]
+    assert federation.orders == []
+
+
+def test_weights_are_normalised_over_the_participants() -> None:
+    recipe = replace(PLAIN, weights=ShiftAware())
+    scores, q = (1.0, 2.0, 3.0), (0.2, 0.25, 0.1)
+    server, _ = play(Fake(availability=q, scores=scores), recipe)
+    assert server.bank[0] == pytest.approx((0.310345, 0.172414, 0.517241), abs=1e-6)
+    server, _ = play(Fake(here=[(0, 2)], availability=q, scores=scores), recipe)
+    assert server.bank[0] == pytest.approx((0.375, 0.0, 0.625), abs=1e-6)
+
+
+def test_the_old_server_is_untouched() -> None:
+    recipe, federation = replace(PLAIN, server=CountsSteps()), Fake(scores=(1, 2, 3))
+    server, _ = play(federation, recipe)
+    before = plain(server)
+    play_round(server, federation, recipe, seed=0)
+    assert plain(server) == before
+
+
+def test_who_was_here_is_counted_whoever_was_chosen() -> None:
+    recipe = replace(PLAIN, selection=Uniform(0.5))
+    server, updates = play(Fake(here=[(0, 1), (0, 2), (0, 1)]), recipe, rounds=3)
+    assert updates is not None
+    assert len(updates) == 1
+    assert server.times_here.tolist() == [3, 2, 1]
+
+
+def test_weights_see_what_was_known_before_the_round() -> None:
+    notes = Notes()
+    recipe = replace(PLAIN, weights=notes)
+    server, _ = play(Fake(here=[(0, 1), (2,)], scores=(1, 2, 3)), recipe, rounds=2)
+    first, second = notes.rosters
+    assert (first.rnd, second.rnd) == (0, 1)
+    assert first.known == {}
+    assert first.times_here.tolist() == [0, 0, 0]
+    assert second.known["shift_score"].tolist() == pytest.approx([1, 2, np.nan], nan_ok=True)
+    assert second.times_here.tolist() == [1, 1, 0]
+    assert server.known["shift_score"].tolist() == [1, 2, 3]
+
+
+def test_the_newest_report_of_a_client_is_the_one_that_is_known() -> None:
+    federation = Fake(scores=(1, 2, 3))
+    server, _ = play(federation)
+    federation.scores, federation.here = (9, 9, 9), [(1,)]
+    server, _ = play_round(server, federation, PLAIN, seed=0)
+    assert server.known["shift_score"].tolist() == [1, 9, 3]
+
+
+def test_a_client_that_made_no_step_has_no_say() -> None:
+    server, updates = play(Fake(num_steps=(1, 0, 1)))
+    assert server.bank.tolist() == [[0.5, 0.0, 0.5]]
+    assert updates is not None
+    assert len(updates) == 3, "but it did take part"
+
+
+def test_if_nobody_made_a_step_the_model_stays() -> None:
+    recipe = replace(PLAIN, weights=BySamples(), server=CountsSteps())
+    server, _ = play(Fake(num_steps=(0, 0, 0), num_samples=(0, 0, 0)), recipe)
+    assert server.bank.tolist() == [[0, 0, 0]]
+    assert server.rules == [0]
+
+
+def test_a_server_rule_remembers_from_round_to_round() -> None:
+    server, _ = play(Fake(), replace(PLAIN, server=CountsSteps()), rounds=3)
+    assert server.rules == [3]
+    assert server.bank.tolist() == [[6, 6, 6]]
+
+
+def test_each_model_of_a_bank_moves_with_its_own_clients() -> None:
+    recipe = replace(PLAIN, server=CountsSteps())
+    server = new_server(recipe, MODEL, 3)._replace(
+        bank=np.array([[0, 0, 0], [5, 5, 5], [9, 9, 9]], dtype=np.float32), rules=[0, 7, 0]
+    )
+    server, _ = play_round(server, Fake(models=(0, 1, 1)), recipe, seed=0)
+    assert server.bank[:, 0].tolist() == [1, 13, 9]
+    assert server.rules == [1, 8, 0]
+
+
+def test_jobs_come_in_ascending_order() -> None:
+    federation = Fake()
+    play(federation, replace(PLAIN, selection=Chooses((2, 0))))
+    assert federation.orders == [([Job(0), Job(2)], 0)]
+
+
+@pytest.mark.parametrize("ids", [(0, 0), (0, 2), (1, 7), (-1,)])
+def test_a_cohort_that_is_not_here_or_not_a_set_is_refused(ids: tuple[int, ...]) -> None:
+    recipe = replace(PLAIN, selection=Chooses(ids))
+    with pytest.raises(ConfigError, match=r"Chooses\.choose must return different clients out of"):
+        play(Fake(here=[(0, 1)]), recipe)
+
+
+def test_nobody_may_be_chosen() -> None:
+    server, updates = play(Fake(), replace(PLAIN, selection=Chooses(())))
+    assert updates is None
+    assert server.times_here.tolist() == [1, 1, 1]
+
+
+def test_who_is_chosen_follows_from_seed_and_round() -> None:
+    recipe = replace(PLAIN, selection=Uniform(0.3))
+
+    def cohorts(seed: int) -> list[int]:
+        federation = Fake()
+        play(federation, recipe, rounds=20, seed=seed)
+        return [jobs[0].client for jobs, _ in federation.orders]
+
+    assert cohorts(0) == cohorts(0)
+    assert cohorts(0) != cohorts(1)
+    assert set(cohorts(0)) == {0, 1, 2}
+
+
+def test_all_that_the_server_remembers_survives_a_checkpoint() -> None:
+    recipe = replace(PLAIN, server=CountsSteps(), weights=ShiftAware(normalise="all"))
+    federation = Fake(here=[(0, 1), (2,)], scores=(1, 2, 3))
+    server, _ = play(federation, recipe)
+    fresh = new_server(recipe, MODEL, 3)
+    restored = ServerState(**stored(server._asdict(), fresh._asdict()))
+    assert plain(restored) == plain(server)
+    here, there = (play_round(state, federation, recipe, 0)[0] for state in (server, restored))
+    assert plain(here) == plain(there)
+
+
+def test_updates_of_another_shape_stop_at_the_door() -> None:
+    with pytest.raises(ShapeMismatch, match=r"round 13: .* shape \(2, 3\), expected \(2, 5\)"):
+        admit(some_updates([4, 7], 3), rnd=12, num_params=5)
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
+def test_updates_that_are_not_finite_stop_at_the_door(bad: float) -> None:
+    updates = some_updates([4, 7, 9], 2, deltas=[[0, 0], [0, bad], [bad, bad]])
+    with pytest.raises(Diverged, match=r"round 13: .* of client 7 \(and 1 more\) is not a finite"):
+        admit(updates, rnd=12, num_params=2)
+
+
+def test_a_loss_that_is_not_finite_stops_at_the_door() -> None:
+    updates = replace(some_updates([4, 7], 2), losses=np.array([np.inf, 1.0]))
+    with pytest.raises(Diverged, match=r"of client 4 is not a finite number\. Try a smaller"):
+        admit(updates, rnd=0, num_params=2)
+
+
+def test_no_loss_without_a_step_is_fine() -> None:
+    admit(some_updates([4, 7], 2, num_steps=[0, 3]), rnd=0, num_params=2)

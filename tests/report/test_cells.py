@@ -1,0 +1,57 @@
+import pytest
+
+from thalweg.core.errors import ConfigError
+from thalweg.report.cells import by_recipe, scores, series
+
+
+def test_scores_are_those_of_the_last_evaluated_round_and_totals_of_the_rest(cell):
+    s = scores(cell(accuracy=0.8))
+    assert (s.accuracy, s.state_accuracy, s.worst_state_accuracy) == (0.8, 0.8, 0.4)
+    assert s.prequential_accuracy == (0.25 + 0.75) / 2  # rounds without one do not count as zero
+    assert s.megabytes == 1 + 2 + 1 + 1
+    assert s.seconds == 2.0
+
+
+def test_what_was_never_measured_has_no_score(cell):
+    s = scores(cell(rows=[{"round": 1, "accuracy": float("nan")}, {"round": 2, "accuracy": None}]))
+    assert s[:4] == (None, None, None, None)
+    assert s.megabytes == 0
+
+
+def test_a_series_holds_only_the_rounds_that_were_measured(cell):
+    assert series(cell(accuracy=0.8), "accuracy") == [(2, 0.4), (4, 0.8)]
+
+
+@pytest.mark.parametrize(
+    "changes, message",
+    [
+        ({"recipe": " "}, "must be a name on one line"),
+        ({"recipe": "two\nlines"}, "must be a name on one line"),
+        ({"status": "finished"}, "status must be one of done, failed, interrupted, missing"),
+        ({"status": "failed", "reason": " "}, "no reason is given"),
+        ({"status": "done", "rows": []}, "has no rounds"),
+        ({"status": "missing"}, "has 4 rounds; is it 'interrupted'"),
+        ({"rows": [{"round": 2}, {"round": 1}]}, "rounds must ascend, got [2, 1]"),
+        ({"rows": [{"round": 2}, {"round": 2}]}, "rounds must ascend"),
+        ({"seconds": -1.0}, "seconds must be finite and not negative"),
+        ({"seconds": float("nan")}, "seconds must be finite and not negative"),
+    ],
+)
+def test_an_impossible_cell_is_refused_where_it_is_made(cell, changes, message):
+    with pytest.raises(ConfigError) as refused:
+        cell(**changes)
+    assert message in str(refused.value)
+
+
+def test_recipes_keep_the_order_in_which_they_were_given(cell):
+    cells = [cell("z", 0), cell("a", 0), cell("z", 1)]
+    assert [(name, len(group)) for name, group in by_recipe(cells).items()] == [("z", 2), ("a", 1)]
+
+
+def test_a_comparison_has_one_scenario_and_one_cell_per_seed(cell):
+    with pytest.raises(ConfigError, match="no cells"):
+        by_recipe([])
+    with pytest.raises(ConfigError, match="one scenario, got digits-full, mnist-full"):
+        by_recipe([cell(), cell(seed=1, scenario="mnist-full")])
+    with pytest.raises(ConfigError, match="two cells with seed 3"):
+        by_recipe([cell(seed=3), cell(seed=3)])

@@ -1,0 +1,141 @@
+import re
+from html.parser import HTMLParser
+
+import pytest
+
+from thalweg.core.errors import ConfigError
+from thalweg.report import page, write_page
+
+EMPTY = {"meta", "link", "br", "img", "hr"}
+
+
+class Outline(HTMLParser):
+    """Tags must nest; collects headings, texts and attributes."""
+
+    def __init__(self, text):
+        super().__init__()
+        self.open, self.headings, self.texts, self.attributes = [], [], [], []
+        self.feed(text)
+        self.close()
+        assert self.open == []
+
+    def handle_starttag(self, tag, attrs):
+        self.attributes += [(tag, *attr) for attr in attrs]
+        if tag not in EMPTY:
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag, attrs):  # <path .../> of the figure
+        self.attributes += [(tag, *attr) for attr in attrs]
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag
+
+    def handle_data(self, data):
+        self.texts.append(data)
+        if self.open and self.open[-1] in ("h1", "h2", "h3"):
+            self.headings.append((self.open[-1], data))
+
+    @property
+    def text(self):
+        return " ".join(" ".join(self.texts).split())
+
+
+def test_the_page_has_all_its_parts_in_order(comparison):
+    outline = Outline(page("My study", comparison, "Ten clients.\nTwo states."))
+    assert outline.headings == [
+        ("h1", "My study"),
+        ("h2", "Results"),
+        ("h2", "Accuracy over rounds"),
+        ("h2", "Paired differences"),
+        ("h2", "Seed by seed"),
+        ("h2", "Commands"),
+        ("h3", "sfedpo"),
+        ("h3", "fedavg"),
+    ]
+    assert "sfedpo reaches 82.00 ± 2.00 % test accuracy" in outline.text
+    assert "Ten clients. Two states." in outline.text
+    assert "−2.00 ± 1.00 0.074" in outline.text
+    assert "# seed 1, done thalweg run fedavg --on digits-full --seed 1" in outline.text
+
+
+def test_every_seed_has_its_row(comparison):
+    text = Outline(page("t", comparison)).text
+    for seed, accuracy in enumerate(("80.00", "82.00", "84.00")):
+        assert f"sfedpo {seed} done 4 {accuracy}" in text
+
+
+def test_unfinished_runs_are_shown_with_their_reasons(unfinished):
+    outline = Outline(page("t", unfinished))
+    assert ("h2", "Runs that did not finish") in outline.headings
+    assert "seed 0: failed , after 2 rounds: the loss is nan in round 3" in outline.text
+    assert "seed 1: interrupted , after 2 rounds: no reason was recorded" in outline.text
+    assert "seed 2: missing : it has not been run" in outline.text
+    assert "for want of a finished run: fedogd." in outline.text
+
+
+def test_a_page_can_be_made_when_nothing_has_finished(unfinished):
+    outline = Outline(page("t", unfinished[1:]))
+    assert "no run has finished yet" in outline.text
+    assert "There is no finished run to draw." in outline.text
+
+
+def test_papers_numbers_stand_beside_ours(comparison):
+    text = Outline(page("t", comparison, published={"sfedpo": 83.0})).text
+    assert "sfedpo 3 of 3 82.00 ± 2.00 83.00 −1.00" in text
+
+
+def test_a_single_recipe_has_no_differences(cell):
+    assert ("h2", "Paired differences") not in Outline(page("t", [cell()])).headings
+
+
+def test_nothing_a_user_typed_becomes_markup(cell):
+    evil = '<img src=x onerror="alert(1)">&\'"'
+    cells = [
+        cell(evil, 0, scenario=evil, command=evil),
+        cell(evil, 1, scenario=evil, status="failed", reason=evil, command=evil),
+        cell("other", 0, scenario=evil),
+    ]
+    text = page(evil, cells, evil)
+    assert "<img" not in text
+    outline = Outline(text)
+    assert not [attr for attr in outline.attributes if attr[1].startswith("on")]
+    assert outline.headings[0] == ("h1", evil)
+    assert ("pre", "aria-label", f"Commands of {evil}") in outline.attributes
+
+
+def test_the_page_asks_the_network_for_nothing(comparison):
+    text = page("t", comparison)
+    outline = Outline(text)
+    assert "<script" not in text
+    assert "@import" not in text
+    assert "url(" not in re.sub(r"url\(#\w+\)", "", text)  # clip paths are in the page itself
+    targets = [attr for attr in outline.attributes if attr[1] in ("src", "href", "xlink:href")]
+    assert all(target.startswith(("#", "data:")) for _, _, target in targets)
+
+
+def test_the_page_can_be_used_without_eyes_or_mouse(comparison):
+    outline = Outline(page("t", comparison))
+    assert ("html", "lang", "en") in outline.attributes
+    assert ("svg", "role", "img") in outline.attributes
+    scrolling = [attr for attr in outline.attributes if attr == ("div", "class", "scroll")]
+    focusable = [attr for attr in outline.attributes if attr == ("div", "tabindex", "0")]
+    assert len(scrolling) == len(focusable) == 4  # three tables and the figure
+
+
+def test_no_two_elements_share_an_id(comparison):
+    ids = [value for _, name, value in Outline(page("t", comparison)).attributes if name == "id"]
+    assert len(ids) == len(set(ids))
+
+
+def test_the_same_cells_give_the_same_page(comparison):
+    assert page("t", comparison) == page("t", comparison)
+
+
+def test_the_page_is_written_whole_or_not_at_all(tmp_path, comparison):
+    file = tmp_path / "out" / "index.html"
+    write_page(file, "t ± ü", comparison)
+    assert file.read_text(encoding="utf-8") == page("t ± ü", comparison)
+    with pytest.raises(ConfigError):
+        write_page(file, "t", [])
+    assert "t ± ü" in file.read_text(encoding="utf-8")
+    assert [path.name for path in file.parent.iterdir()] == ["index.html"]

@@ -1,0 +1,108 @@
+import math
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy.stats import ttest_rel
+
+from thalweg.core.errors import ConfigError
+from thalweg.report.summary import paired, spread, summarise
+
+
+def test_mean_and_sample_standard_deviation_over_seeds(comparison):
+    first, second = summarise(comparison)
+    assert first.accuracy.mean == pytest.approx(0.82)  # of 0.80, 0.82, 0.84
+    assert first.accuracy.std == pytest.approx(0.02)
+    assert second.accuracy.mean == pytest.approx(0.80)  # of 0.79, 0.80, 0.81
+    assert second.accuracy.std == pytest.approx(0.01)
+    assert first.worst_state_accuracy.mean == pytest.approx(0.41)
+    assert first.prequential_accuracy == (0.5, 0.0, 3)
+    assert first.megabytes == (5.0, 0.0, 3)
+    assert first.seconds == (2.0, 0.0, 3)
+    assert (first.num_done, first.num_asked, first.unfinished) == (3, 3, ())
+
+
+def test_differences_are_paired_by_seed(comparison):
+    first, second = summarise(comparison)
+    assert first.difference is None
+    assert second.difference.mean == pytest.approx(-0.02)  # of -0.01, -0.02, -0.03
+    assert second.difference.std == pytest.approx(0.01)
+    assert second.difference.num_seeds == 3
+    # t = -2 / (1 / sqrt 3), and with two degrees of freedom p = 1 - |t| / sqrt(2 + t^2)
+    assert second.difference.p_value == pytest.approx(1 - math.sqrt(6 / 7))
+
+
+def test_only_shared_seeds_enter_the_difference(cell):
+    cells = [cell("a", 0, 0.8), cell("a", 1, 0.6), cell("b", 1, 0.7), cell("b", 2, 0.1)]
+    difference = summarise(cells)[1].difference
+    assert difference.mean == pytest.approx(0.1)
+    assert (difference.std, difference.p_value, difference.num_seeds) == (None, None, 1)
+
+
+def test_without_a_shared_seed_there_is_no_difference(cell):
+    assert summarise([cell("a", 0), cell("b", 1)])[1].difference is None
+
+
+def test_two_shared_seeds_have_a_spread_but_no_test():
+    difference = paired({0: 0.5, 1: 0.75}, {0: 0.25, 1: 0.25})
+    assert difference.mean == 0.375
+    assert difference.std == pytest.approx(0.25 / math.sqrt(2))
+    assert difference.p_value is None
+
+
+def test_differences_that_do_not_vary_have_no_test():
+    # 0.3 - 0.2 and 0.2 - 0.1 differ in the last bit; that is not a spread.
+    assert paired({0: 0.3, 1: 0.2, 2: 0.9}, {0: 0.2, 1: 0.1, 2: 0.8}).p_value is None
+    assert paired({0: 0.3, 1: 0.2, 2: 0.9}, {0: 0.3, 1: 0.2, 2: 0.9}).p_value is None
+
+
+accuracies = st.integers(0, 1000).map(lambda right: right / 1000)
+
+
+@given(st.lists(st.tuples(accuracies, accuracies), min_size=3, max_size=8))
+def test_the_p_value_is_that_of_scipys_paired_t_test(pairs):
+    these, those = dict(enumerate(a for a, _ in pairs)), dict(enumerate(b for _, b in pairs))
+    difference = paired(these, those)
+    if difference.p_value is not None:
+        expected = ttest_rel(list(these.values()), list(those.values())).pvalue
+        assert difference.p_value == pytest.approx(expected, abs=1e-9)
+    reverse = paired(those, these)
+    assert reverse.mean == pytest.approx(-difference.mean)
+    assert reverse.p_value == pytest.approx(difference.p_value)
+
+
+def test_a_single_seed_has_no_spread():
+    assert spread([0.7]) == (0.7, None, 1)
+
+
+def test_unfinished_runs_are_counted_and_kept_out_of_the_numbers(unfinished):
+    done, undone = summarise(unfinished)
+    assert (done.num_done, done.num_asked) == (1, 1)
+    assert (undone.num_done, undone.num_asked) == (0, 3)
+    assert [cell.status for cell in undone.unfinished] == ["failed", "interrupted", "missing"]
+    assert undone.accuracy is undone.seconds is undone.difference is None
+
+
+def test_published_accuracies_are_in_per_cent(comparison):
+    first, second = summarise(comparison, {"sfedpo": 82.50, "not run here": 50.0})
+    assert first.published == 82.50
+    assert first.points_from_published == pytest.approx(-0.5)
+    assert second.published is second.points_from_published is None
+    with pytest.raises(ConfigError, match=r"in per cent, such as 86.77; got 0.825 for 'sfedpo'"):
+        summarise(comparison, {"sfedpo": 0.825})
+
+
+def test_without_a_test_part_recipes_are_compared_by_prequential_accuracy(cell):
+    def streaming(recipe, seed, accuracy):
+        return cell(recipe, seed, rows=[{"round": 1, "prequential_accuracy": accuracy}])
+
+    first, second = summarise([streaming("a", 0, 0.5), streaming("b", 0, 0.75)])
+    assert first.compared == second.compared == "prequential_accuracy"
+    assert second.main.mean == 0.75
+    assert second.difference.mean == 0.25
+
+
+def test_if_nothing_has_finished_the_measure_is_test_accuracy(cell):
+    (only,) = summarise([cell(status="missing", rows=[])])
+    assert only.compared == "accuracy"
+    assert only.main is None

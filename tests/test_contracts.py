@@ -1,0 +1,155 @@
+"""Every policy of every stage keeps the promises of its stage."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pytest
+
+from contracts.forecast import check_forecast
+from contracts.memory import check_memory_policy
+from contracts.selection import check_selection
+from contracts.server_rule import check_server_rule
+from contracts.weights import check_weights
+from contracts.world import LABELS, check_world
+from thalweg import aggregation, forecast, memory, selection, streams
+from thalweg.core.types import Floats, Intake, Ints, Roster, Updates
+
+
+def every(table: Mapping[str, Any], *variants: object) -> pytest.MarkDecorator:
+    """The policies of a table with their defaults, and some variants of them."""
+    return pytest.mark.parametrize(
+        "policy", [*(policy() for policy in table.values()), *variants], ids=repr
+    )
+
+
+@every(
+    streams.WORLDS,
+    streams.LatentStates(access="full", stickiness=0.5, absent="collecting", arrivals=3),
+    streams.LatentStates(state_data="label_prior", importance="frequency", num_clients=1),
+    streams.Replay(at_end="silence", arrivals=50, availability=1.0),
+    streams.Replay(num_clients=3, availability_spread=0.2),
+)
+def test_worlds(policy: Any) -> None:
+    check_world(policy)
+
+
+def test_worlds_on_data_with_clients_and_times_of_their_own() -> None:
+    rng = np.random.default_rng(0)
+    for spec in (streams.LatentStates(), streams.Replay()):
+        check_world(spec, group=rng.integers(0, 4, len(LABELS)), time=rng.normal(size=len(LABELS)))
+
+
+@every(
+    memory.POLICIES,
+    memory.Dds(exact=True),
+    memory.Dds(stochastic_rounding=True, budget=0.9),
+    memory.Dds(budget=1.0, zero_prob_rule="zero"),
+    memory.UniformRatio(budget=0.01),
+    memory.UniformRatio(budget=0.33, stochastic_rounding=True),
+    memory.UniformRatio(budget=1.0),
+)
+def test_memory_policies(policy: Any) -> None:
+    check_memory_policy(policy)
+
+
+@every(selection.RULES, selection.Uniform(0.01), selection.Uniform(1.0))
+def test_selection_rules(policy: Any) -> None:
+    check_selection(policy)
+
+
+@every(
+    forecast.ORACLES,
+    forecast.Exact(proxy="js"),
+    forecast.Exact(proxy="l1"),
+    forecast.Noisy(noise=1.0),
+    forecast.Noisy(noise=0.1, perturb_support_only=True, proxy="l2"),
+    forecast.Bayesian(prior=0.01, proxy="l2_squared"),
+)
+def test_forecasts(policy: Any) -> None:
+    check_forecast(policy)
+
+
+@every(
+    aggregation.WEIGHTS,
+    aggregation.ShiftAware(exact=True, noise=0.01),
+    aggregation.ShiftAware(normalise="all", availability="estimated"),
+    aggregation.ShiftAware(slope=1000.0, offset=-1000.0),
+)
+def test_weights(policy: Any) -> None:
+    check_weights(policy)
+
+
+@every(aggregation.SERVER_RULES, aggregation.Step(lr=0.1))
+def test_server_rules(policy: Any) -> None:
+    check_server_rule(policy)
+
+
+@dataclass(frozen=True)
+class KeepsTooMuch:
+    def init(self, capacity: int, held: int) -> None:
+        return None
+
+    def keep(self, state: None, intake: Intake, rng: np.random.Generator) -> tuple[None, Ints]:
+        return None, np.arange(intake.held + intake.num_new)
+
+
+@dataclass(frozen=True)
+class KeepsTheFirst:
+    """Never fills up: what does not fit at once is lost, and free room stays empty."""
+
+    def init(self, capacity: int, held: int) -> None:
+        return None
+
+    def keep(self, state: None, intake: Intake, rng: np.random.Generator) -> tuple[None, Ints]:
+        return None, np.arange(intake.held)
+
+
+@dataclass(frozen=True)
+class Remembers:
+    """Draws from a generator of its own."""
+
+    rng: Any = np.random.default_rng(0)  # noqa: RUF009  the mistake that the contract is to find
+
+    def init(self, capacity: int, held: int) -> None:
+        return None
+
+    def keep(self, state: None, intake: Intake, rng: np.random.Generator) -> tuple[None, Ints]:
+        return None, self.rng.permutation(intake.held + intake.num_new)[: intake.capacity]
+
+
+@dataclass(frozen=True)
+class Boasts(memory.UniformRatio):
+    """Announces more than it renews."""
+
+    def renewal(self, state: None, intake: Intake) -> Floats:
+        return np.ones(len(intake.outlook.probs))
+
+
+class ChoosesAbsent:
+    def choose(self, roster: Roster, rng: np.random.Generator) -> Ints:
+        return np.arange(roster.num_clients)
+
+
+class Unequal:
+    def weigh(self, updates: Updates, roster: Roster) -> Floats:
+        return np.ones(len(updates))
+
+
+@pytest.mark.parametrize(
+    ("check", "policy", "promise"),
+    [
+        (check_memory_policy, KeepsTooMuch(), "never more than the capacity"),
+        (check_memory_policy, KeepsTheFirst(), "no room stays empty"),
+        (check_memory_policy, Remembers(), "same generator, same choice"),
+        (check_memory_policy, Boasts(), "it does as it says"),
+        (check_selection, ChoosesAbsent(), "only clients that are here"),
+        (check_weights, Unequal(), "they sum to one"),
+    ],
+)
+def test_a_broken_promise_is_noticed_and_named(check: Any, policy: Any, promise: str) -> None:
+    with pytest.raises(AssertionError, match=promise):
+        check(policy)
