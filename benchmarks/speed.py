@@ -72,7 +72,7 @@ def mlp() -> nn.Module:
 
 
 def logistic() -> nn.Module:
-    return nn.Linear(20, 10)
+    return nn.Linear(20, 2)
 
 
 def cnn() -> nn.Module:
@@ -87,7 +87,7 @@ def cnn() -> nn.Module:
 WORKLOADS = [
     Workload("A", "LeNet-5, 28x28x1", 6, 64, (1, 28, 28), 10, LeNet5(), lenet5, 3.0),
     Workload("B", "MLP 784-200-10", 20, 64, (1, 28, 28), 10, Mlp(hidden=(200,)), mlp, 2.7),
-    Workload("C", "logistic regression, d=20", 1000, 16, (20,), 10, Linear(), logistic, 180.0),
+    Workload("C", "logistic regression, d=20", 1000, 16, (20,), 2, Linear(), logistic, 180.0),
     Workload("D", "3-conv CNN, 32x32x3", 6, 64, (3, 32, 32), 10, Cnn(), cnn, 2.2),
 ]
 AGGREGATION_TARGET = 3.5
@@ -107,10 +107,11 @@ def data_for(work: Workload, rng: np.random.Generator) -> Dataset:
 
 def plain_tensors(data: Dataset) -> tuple[torch.Tensor, torch.Tensor]:
     """What the plain loop trains on: floats, normalised beforehand."""
-    x = torch.from_numpy(data.x)
-    if data.is_image:
-        x = ((x.float() / 255 - MEAN) / STD).permute(0, 3, 1, 2).contiguous()
-    return x, torch.from_numpy(data.y)
+    x = data.x
+    if data.is_image:  # as usual: (n, C, H, W), the channels outermost in memory
+        pixels = np.ascontiguousarray(np.moveaxis(x, 3, 1)).reshape(-1, *data.input_shape)
+        x = (pixels.astype(np.float32) / 255 - MEAN) / STD
+    return torch.from_numpy(x), torch.from_numpy(data.y)
 
 
 def plain_round(

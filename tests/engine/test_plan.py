@@ -28,7 +28,7 @@ def test_overrides_reach_recipe_and_scenario_by_the_name_of_the_part():
         "digits-partial",
         overrides=["memory.budget=0.3", "world.num_clients=7", "rounds=9", "local.lr=0.5"],
     )
-    assert plan.recipe.memory == Dds(budget=0.3)
+    assert plan.recipe.memory == Dds(budget=0.3, offset=0.35)
     assert (plan.scenario.world.num_clients, plan.scenario.rounds, plan.local.lr) == (7, 9, 0.5)
 
 

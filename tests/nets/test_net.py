@@ -55,9 +55,7 @@ def case(request):
     torch.manual_seed(1)
     net = spec.build(shape, 3)
     modules = [module().double() for _ in range(3)]
-    params = torch.stack(
-        [nn.utils.parameters_to_vector(m.parameters()).detach() for m in modules]
-    )
+    params = torch.stack([nn.utils.parameters_to_vector(m.parameters()).detach() for m in modules])
     return net, modules, params, torch.randn(3, 5, *shape, dtype=torch.float64)
 
 

@@ -33,11 +33,11 @@ def test_a_way_of_training_goes_along() -> None:
 
 
 def test_a_variant_is_a_replacement_and_can_be_typed() -> None:
-    by_hand = replace(sfedpo(), memory=Dds(budget=0.3), weights=Equal())
+    by_hand = replace(sfedpo(), memory=Dds(budget=0.3, offset=0.35), weights=Equal())
     typed = with_overrides(sfedpo(), ["memory.budget=0.3", "weights=equal"])
     assert typed == by_hand
     assert with_overrides(sfedpo(), ["memory=reservoir"]).memory == Reservoir()
-    assert with_overrides(sfedpo(), ["weights.slope=2"]).weights == ShiftAware(slope=2.0)
+    assert with_overrides(sfedpo(), ["weights.slope=1.5"]).weights == ShiftAware(slope=1.5)
 
 
 def test_a_slip_of_the_pen_is_told_what_it_probably_meant() -> None:

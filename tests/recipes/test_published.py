@@ -30,8 +30,8 @@ def test_a_name_nobody_has_is_told_the_nearest() -> None:
 
 def test_sfedpo_is_dds_and_saw_on_an_exact_forecast() -> None:
     recipe = sfedpo()
-    assert recipe.memory == Dds(budget=0.5, slope=0.15, offset=0.25)
-    assert recipe.weights == ShiftAware(slope=1.0, offset=0.5)
+    assert recipe.memory == Dds(budget=0.5, slope=0.15, offset=0.35)
+    assert recipe.weights == ShiftAware(slope=2.0, offset=0.5)
     assert recipe.forecast == Exact(proxy="kl")
     assert recipe.selection == Available()
     assert recipe.server == Step(lr=1.0), "the update already contains the learning rate"
@@ -41,12 +41,12 @@ def test_sfedpo_without_its_modules_has_the_same_memory_as_fedavg() -> None:
     bare = sfedpo(dds=False, saw=False)
     assert bare.memory == fedavg().memory == UniformRatio(budget=0.5)
     assert bare.weights == fedavg().weights == Equal()
-    assert sfedpo(dds=False).weights == ShiftAware()
-    assert sfedpo(saw=False).memory == Dds()
+    assert sfedpo(dds=False).weights == ShiftAware(slope=2.0)
+    assert sfedpo(saw=False).memory == Dds(offset=0.35)
 
 
 def test_the_budget_reaches_the_memory() -> None:
-    assert sfedpo(budget=0.2).memory == Dds(budget=0.2)
+    assert sfedpo(budget=0.2).memory == Dds(budget=0.2, offset=0.35)
     assert sfedpo(budget=0.2, dds=False).memory == UniformRatio(budget=0.2)
     assert fedavg(budget=0.2).memory == UniformRatio(budget=0.2)
 

@@ -26,9 +26,13 @@ class Gather:
         self._x = {"train": data.x, "test": data.x_test}
         self._y = {"train": data.y, "test": data.y_test}
         self._is_image = data.is_image
-        std = torch.tensor(data.std, dtype=torch.float64)  # (C,)
-        self._scale = (1 / (255 * std)).float()
-        self._shift = (-torch.tensor(data.mean, dtype=torch.float64) / std).float()
+        if data.is_image:
+            # As large as an image: a vector of three channels would be a loop of three.
+            mean, std = (
+                np.broadcast_to(channels, data.x.shape[1:]) for channels in (data.mean, data.std)
+            )
+            self._scale = torch.tensor(1 / (255 * std), dtype=torch.float32)  # (H, W, C)
+            self._shift = torch.tensor(-mean / std, dtype=torch.float32)
 
     def num_rows(self, part: Part) -> int:
         return len(self._y[part])
@@ -50,7 +54,8 @@ class Gather:
         x = torch.from_numpy(np.take(self._x[part], rows, axis=0))
         if self._is_image:
             x = x.permute(0, 4, 2, 3, 1).contiguous().float()  # (K, C, H, W, B)
-            x.mul_(self._scale.view(-1, 1, 1, 1)).add_(self._shift.view(-1, 1, 1, 1))
+            scale, shift = self._scale[0, 0], self._shift[0, 0]  # (C,)
+            x.mul_(scale.view(-1, 1, 1, 1)).add_(shift.view(-1, 1, 1, 1))
         else:
             x = x.transpose(1, 2).contiguous()  # (K, F, B)
         return x.movedim(-1, 1), self._labels(part, rows)

@@ -82,13 +82,15 @@ class StackedTrainer:
     def train_one(self, bank: Floats32, task: StackTask, deltas: Floats32) -> Floats:
         """One task. Writes its rows of `deltas`, returns its losses."""
         with one_thread():
-            stack = self.begin(bank[task.models])
+            stack = self.begin(bank, task.models)
             self.steps(stack, task.items, task.weights, task.live)
             return self.finish(stack, deltas)
 
-    def begin(self, received: Floats32) -> Stack:
-        """K clients at the start of their round, with the parameters (K, P) they received."""
-        start = torch.tensor(received)
+    def begin(self, bank: Floats32, models: Ints) -> Stack:
+        """K clients at the start of their round, each with a model of the bank."""
+        start = torch.empty(len(models), bank.shape[1])
+        assert not len(models) or 0 <= models.min() <= models.max() < len(bank)
+        np.take(bank, models, axis=0, out=start.numpy(), mode="clip")  # "raise" would copy twice
         return Stack(
             start=start,
             params=start.clone(),

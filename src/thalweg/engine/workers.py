@@ -340,10 +340,16 @@ class _Scout(pickle.Pickler):
 
 def _can_import(module: str) -> bool:
     """Would a fresh interpreter with our search path find this module?"""
-    top = module.partition(".")[0]
-    if top == "__main__":
-        return False
-    return any(finder.find_spec(top, None) is not None for finder in sys.meta_path)
+    path: Sequence[str] | None = None
+    names = module.split(".")
+    for depth in range(1, len(names) + 1):
+        name = ".".join(names[:depth])
+        specs = (finder.find_spec(name, path) for finder in sys.meta_path)
+        spec = next((spec for spec in specs if spec is not None), None)
+        if spec is None or name == "__main__":
+            return False
+        path = spec.submodule_search_locations
+    return True
 
 
 def _let_go(

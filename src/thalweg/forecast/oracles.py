@@ -101,7 +101,9 @@ class Bayesian:
 
 def heterogeneity(histograms: Floats, proxy: Proxy) -> Floats:
     """(M,) how far each state's classes are from balanced."""
-    return _heterogeneity(np.asarray(histograms, dtype=np.float64).tobytes(), len(histograms), proxy)
+    return _heterogeneity(
+        np.asarray(histograms, dtype=np.float64).tobytes(), len(histograms), proxy
+    )
 
 
 @lru_cache(maxsize=64)

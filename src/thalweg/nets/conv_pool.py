@@ -1,7 +1,7 @@
 r"""The block of every small image net: convolve, halve by max-pooling, rectify.
 
-One model takes the usual way (with pooling before the rectifier, which gives the same numbers for a
-quarter of the work). K stacked models take another way to the same numbers, about twice as fast per
+One model takes the usual way, but adds the bias and rectifies after pooling, which gives the same
+numbers for a quarter of the work. K stacked models take another way to the same numbers, about twice as fast per
 client for the thin convolutions of LeNet-5, where a library convolution leaves most of the vector
 units idle:
 
@@ -89,9 +89,8 @@ class ConvPool:
 
     def apply(self, weights: Sequence[Tensor], x: Tensor) -> Tensor:
         weight, bias = weights
-        return functional.max_pool2d(
-            functional.conv2d(x, weight, bias, padding=self.padding), 2
-        ).relu()
+        y = functional.max_pool2d(functional.conv2d(x, weight, padding=self.padding), 2)
+        return (y + bias.view(-1, 1, 1)).relu()
 
     def apply_stacked(self, weights: Sequence[Tensor], x: Tensor) -> Tensor:
         weight, bias = weights  # (K, O, I, k, k), (K, O)

@@ -1,0 +1,308 @@
+"""Worker processes: the same bits as without them, and nothing left behind when they go."""
+
+import gc
+import importlib.util
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+
+import numpy as np
+import pytest
+
+from contracts.odd_objectives import Dying, NotToBeUnpacked, Refusing, Sleepy, Surprising
+from thalweg.core.errors import ConfigError
+from thalweg.data.base import Dataset
+from thalweg.engine.gather import Gather
+from thalweg.engine.stacked import PREDICT_BATCH, StackedTrainer, StackTask
+from thalweg.engine.workers import WorkerDied, WorkerPool, can_travel, make_trainer
+from thalweg.local import CrossEntropy, Sgd
+from thalweg.nets import Cnn, LeNet5, Linear, Mlp
+
+SGD = Sgd(lr=0.05, momentum=0.9, weight_decay=0.01, batch_size=8, steps=1)
+
+
+def toy_images(num=600):
+    rng = np.random.default_rng(0)
+    x = rng.integers(0, 256, (num, 12, 12, 1), dtype=np.uint8)
+    y = rng.integers(0, 3, num)
+    return Dataset("toy", x, y, x[: PREDICT_BATCH + 9], y[: PREDICT_BATCH + 9], 3, (0.4,), (0.3,))
+
+
+DATA = toy_images()
+
+
+def some_task(seed, clients=2, steps=3, width=8, models=1):
+    rng = np.random.default_rng(seed)
+    shape = (steps, clients, width)
+    live = rng.random(shape[:2]) < 0.8
+    return StackTask(
+        rng.integers(0, models, clients),
+        rng.integers(0, len(DATA.y), shape).astype(np.int32),
+        np.full(shape, 1 / width, dtype=np.float32),
+        live,
+    )
+
+
+def net_and_bank(spec=None, models=1):
+    net = (spec or Mlp(hidden=(9,))).build(DATA.input_shape, 3)
+    return net, np.stack([net.init(np.random.default_rng(m)) for m in range(models)])
+
+
+def pool_for(net, objective=None, num_workers=1):
+    return WorkerPool(net, objective or CrossEntropy(), SGD, DATA, num_workers)
+
+
+def is_gone(pid):
+    """Has this process ended? A zombie of somebody else's counts as ended."""
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return True
+    try:
+        with open(f"/proc/{pid}/stat") as file:
+            return file.read().rpartition(")")[2].split()[0] == "Z"
+    except OSError:
+        return True
+
+
+def wait_until(condition):
+    for _ in range(600):
+        if condition():
+            return
+        time.sleep(0.05)
+    raise AssertionError("waited for half a minute in vain")
+
+
+@pytest.fixture(scope="module", params=[1, 2, 3])
+def num_workers(request):
+    return request.param
+
+
+@pytest.mark.parametrize("spec", [LeNet5(), Cnn()], ids=repr)
+def test_the_bits_are_those_of_this_process(spec, num_workers):
+    net, bank = net_and_bank(spec, models=2)
+    tasks = [some_task(seed, clients=1 + seed % 3, models=2) for seed in range(5)]
+    here = StackedTrainer(net, CrossEntropy(), SGD, Gather(DATA))
+    pool = pool_for(net, num_workers=num_workers)
+    try:
+        for _ in range(2):
+            ours, theirs = here.train(bank, tasks), pool.train(bank, tasks)
+            assert np.array_equal(ours[0], theirs[0])
+            assert np.array_equal(ours[1], theirs[1], equal_nan=True)
+        rows = np.random.default_rng(0).permutation(len(DATA.y))
+        for part, some in (("train", rows), ("test", None), ("test", rows[:0])):
+            ours, theirs = here.predict(bank[1], part, some), pool.predict(bank[1], part, some)
+            assert np.array_equal(ours[0], theirs[0])
+            assert np.array_equal(ours[1], theirs[1])
+            assert ours[0].dtype == theirs[0].dtype
+            assert ours[1].dtype == theirs[1].dtype
+    finally:
+        pool.close()
+
+
+def test_updates_stay_what_they_are_as_long_as_somebody_holds_them():
+    net, bank = net_and_bank()
+    pool = pool_for(net)
+    try:
+        first, _ = pool.train(bank, [some_task(0, clients=3)])
+        row, kept = first[1], first[1].copy()
+        del first
+        for seed in range(1, 4):  # larger cohorts, a larger bank, smaller cohorts again
+            larger = np.tile(bank, (seed, 1))
+            second, _ = pool.train(larger, [some_task(seed, clients=n) for n in (3, 9 * seed, 2)])
+            assert np.array_equal(row, kept)
+        expected = StackedTrainer(net, CrossEntropy(), SGD, Gather(DATA)).train(
+            larger, [some_task(3, clients=n) for n in (3, 27, 2)]
+        )
+        assert np.array_equal(second, expected[0])
+        before = len(pool._memories)
+        del row, second
+        gc.collect()
+        for seed in range(5):
+            pool.train(bank, [some_task(seed, clients=3)])
+        assert len(pool._memories) <= before  # memory nobody holds is used again
+    finally:
+        pool.close()
+
+
+def test_an_error_in_a_worker_is_raised_here_with_its_message():
+    net, bank = net_and_bank()
+    pool = pool_for(net, Refusing(), num_workers=2)
+    try:
+        for _ in range(2):  # the pool survives it
+            with pytest.raises(ConfigError) as caught:
+                pool.train(bank, [some_task(seed) for seed in range(4)])
+            assert str(caught.value) == "no loss for 2 clients."
+            assert any("in loss" in note for note in caught.value.__notes__)
+        assert len(pool.predict(bank[0], "test")[0]) == len(DATA.y_test)
+    finally:
+        pool.close()
+
+
+def test_an_error_that_cannot_be_sent_still_says_what_it_is():
+    net, bank = net_and_bank()
+    pool = pool_for(net, Surprising())
+    try:
+        with pytest.raises(RuntimeError, match="Unsendable: this and that"):
+            pool.train(bank, [some_task(0)])
+    finally:
+        pool.close()
+
+
+def test_an_objective_that_cannot_be_rebuilt_over_there_is_reported():
+    net, bank = net_and_bank()
+    pool = pool_for(net, NotToBeUnpacked())
+    try:
+        for _ in range(2):
+            with pytest.raises(ImportError, match="not on this side"):
+                pool.train(bank, [some_task(0)])
+    finally:
+        pool.close()
+
+
+def test_a_row_that_does_not_exist_is_an_error_here_too():
+    net, bank = net_and_bank()
+    pool = pool_for(net)
+    try:
+        with pytest.raises(IndexError, match="600"):
+            pool.predict(bank[0], "train", np.array([600]))
+    finally:
+        pool.close()
+
+
+def test_a_worker_that_is_killed_while_it_works_is_reported():
+    net, bank = net_and_bank()
+    pool = pool_for(net, Dying(), num_workers=2)
+    pids = [process.pid for process in pool._processes]
+    with pytest.raises(WorkerDied, match=r"worker \d of 2 was killed by SIGKILL.*--resume"):
+        pool.train(bank, [some_task(seed) for seed in range(4)])
+    assert all(is_gone(pid) for pid in pids)
+    with pytest.raises(WorkerDied, match="closed"):
+        pool.train(bank, [some_task(0)])
+
+
+def test_a_worker_that_was_killed_while_idle_is_reported():
+    net, bank = net_and_bank()
+    pool = pool_for(net)
+    pool.train(bank, [some_task(0)])
+    pool._processes[0].kill()
+    pool._processes[0].wait()
+    with pytest.raises(WorkerDied, match="SIGKILL"):
+        pool.train(bank, [some_task(0)])
+
+
+def test_ctrl_c_is_for_this_process_alone():
+    net, bank = net_and_bank()
+    pool = pool_for(net)
+    try:
+        pool.train(bank, [some_task(0)])
+        pool._processes[0].send_signal(signal.SIGINT)
+        assert np.isfinite(pool.train(bank, [some_task(0)])[0]).all()
+    finally:
+        pool.close()
+
+
+def test_an_interrupt_while_waiting_ends_the_workers():
+    net, bank = net_and_bank()
+    pool = pool_for(net, Sleepy())
+    pids = [process.pid for process in pool._processes]
+    before = signal.signal(signal.SIGALRM, lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
+    try:
+        signal.setitimer(signal.ITIMER_REAL, 0.5)
+        with pytest.raises(KeyboardInterrupt):
+            pool.train(bank, [some_task(0)])
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+    assert all(is_gone(pid) for pid in pids)
+
+
+def test_a_forgotten_pool_ends_its_workers():
+    net, _ = net_and_bank()
+    pool = pool_for(net, num_workers=2)
+    pids = [process.pid for process in pool._processes]
+    del pool
+    gc.collect()
+    assert all(is_gone(pid) for pid in pids)
+
+
+SCRIPT = """
+    # A user's script without a __main__ guard, with a policy of its own.
+    import os, sys, time
+    from dataclasses import dataclass
+    import numpy as np
+    from thalweg.data.base import Dataset
+    from thalweg.engine.workers import WorkerPool, can_travel, make_trainer
+    from thalweg.engine.stacked import StackedTrainer
+    from thalweg.local import CrossEntropy, Sgd
+    from thalweg.nets import Linear
+
+    @dataclass(frozen=True)
+    class Mine(CrossEntropy):
+        pass
+
+    print("imported", flush=True)
+    x, y = np.zeros((4, 2), dtype=np.float32), np.array([0, 1, 0, 1])
+    data = Dataset("toy", x, y, x, y, 2)
+    net, sgd = Linear().build((2,), 2), Sgd(lr=0.1, steps=1)
+    print(can_travel(Mine()), type(make_trainer(net, Mine(), sgd, data, 2)).__name__, flush=True)
+    pool = WorkerPool(net, CrossEntropy(), sgd, data, 2)
+    print(pool.predict(np.zeros(6, dtype=np.float32), "test")[0].tolist(), flush=True)
+    print(*(process.pid for process in pool._processes), flush=True)
+    if sys.argv[1] == "stay":
+        time.sleep(60)
+"""
+
+
+@pytest.mark.parametrize("end", ["leave", "stay"])
+def test_workers_leave_when_their_run_is_gone_however_it_went(tmp_path, end):
+    script = tmp_path / "script.py"
+    script.write_text(textwrap.dedent(SCRIPT))
+    with subprocess.Popen(
+        [sys.executable, str(script), end], stdout=subprocess.PIPE, text=True
+    ) as run:
+        lines = [run.stdout.readline().strip() for _ in range(4)]
+        assert lines[:3] == ["imported", "False StackedTrainer", "[0, 0, 0, 0]"]
+        if end == "stay":
+            run.kill()
+        assert run.wait() == (-signal.SIGKILL if end == "stay" else 0)
+        assert run.stdout.read() == ""  # nobody imported the script a second time
+    wait_until(lambda: all(is_gone(int(pid)) for pid in lines[3].split()))
+
+
+def test_what_another_process_cannot_import_stays_here(tmp_path):
+    file = tmp_path / "mine.py"
+    file.write_text("from thalweg.local import CrossEntropy\nclass Mine(CrossEntropy): pass\n")
+    spec = importlib.util.spec_from_file_location("loaded_by_path", file)
+    module = sys.modules["loaded_by_path"] = importlib.util.module_from_spec(spec)
+    try:
+        spec.loader.exec_module(module)
+        assert can_travel(CrossEntropy(), SGD, net_and_bank(LeNet5())[0])
+        assert can_travel(Refusing())
+        assert not can_travel(module.Mine())
+        assert not can_travel(lambda: None)
+        trainer = make_trainer(net_and_bank()[0], module.Mine(), SGD, DATA, workers=2)
+        assert isinstance(trainer, StackedTrainer)
+    finally:
+        del sys.modules["loaded_by_path"]
+
+
+def test_small_work_is_done_in_this_process():
+    net, _ = net_and_bank(Linear())
+    assert isinstance(make_trainer(net, CrossEntropy(), SGD, DATA), StackedTrainer)
+    assert isinstance(make_trainer(net, CrossEntropy(), SGD, DATA, workers=1), StackedTrainer)
+    pool = make_trainer(net, CrossEntropy(), SGD, DATA, workers=2)
+    assert isinstance(pool, WorkerPool)
+    pool.close()
+
+
+@pytest.mark.parametrize("workers", [0, -1])
+def test_an_impossible_number_of_workers_is_refused(workers):
+    net, _ = net_and_bank(Linear())
+    with pytest.raises(ConfigError, match=f"at least 1, got {workers}"):
+        make_trainer(net, CrossEntropy(), SGD, DATA, workers=workers)
+    with pytest.raises(ConfigError, match="at least one worker"):
+        WorkerPool(net, CrossEntropy(), SGD, DATA, workers)
