@@ -10,7 +10,8 @@ from thalweg.engine.plan import make_plan
 
 
 def job(folder, recipe="fedavg", seed=0, overrides=(), rounds=3):
-    plan = make_plan(recipe, "digits-partial", seed=seed, rounds=rounds, overrides=overrides)
+    small = ["capacity=24", "local.passes=1", *overrides]
+    plan = make_plan(recipe, "digits-partial", seed=seed, rounds=rounds, overrides=small)
     return CellJob(recipe, plan, folder, f"thalweg run {recipe}")
 
 
@@ -49,7 +50,7 @@ def test_a_cell_of_another_plan_is_not_taken_for_a_result(tmp_path):
 
 
 def test_a_killed_process_is_reported_and_replaced(tmp_path):
-    jobs = [job(tmp_path / str(seed), seed=seed, rounds=200) for seed in range(3)]
+    jobs = [job(tmp_path / str(seed), seed=seed, rounds=60) for seed in range(3)]
     killed = []
 
     def kill_first(news):
@@ -66,7 +67,7 @@ def test_a_killed_process_is_reported_and_replaced(tmp_path):
     assert sum(is_done(each) for each in jobs) == 2
     assert run_cells(jobs, workers=2) == {}
     assert all(is_done(each) for each in jobs)
-    assert json.loads((jobs[0].folder / "summary.json").read_text())["rounds"] == 200
+    assert json.loads((jobs[0].folder / "summary.json").read_text())["rounds"] == 60
 
 
 def children():

@@ -17,7 +17,7 @@ KILL_AND_RESUME = """
 
     out, engine, absent = Path(sys.argv[1]), sys.argv[2], sys.argv[3]
     plan = make_plan("sfedpo", "digits-partial", seed=11, rounds=60, engine=engine,
-                     overrides=["forecast=bayesian", f"world.absent={absent}", "capacity=24"])
+                     overrides=["forecast=bayesian", f"world.absent={absent}", "capacity=16", "local.passes=1"])
     data = plan.scenario.data.load(None, plan.seed)
     chance = random.Random(5)
     kills, progress = 0, []
@@ -26,7 +26,7 @@ KILL_AND_RESUME = """
         if child == 0:
             run_plan(plan, out=out, resume=True, data=data, workers=1)
             os._exit(0)
-        deadline = time.monotonic() + (chance.uniform(0.0, 0.4) if kills < 40 else 1e9)
+        deadline = time.monotonic() + (chance.uniform(0.0, 0.5) if kills < 25 else 1e9)
         while (ended := os.waitpid(child, os.WNOHANG)) == (0, 0) and time.monotonic() < deadline:
             time.sleep(0.001)
         if ended != (0, 0):
@@ -66,7 +66,7 @@ def test_a_run_killed_many_times_ends_with_the_same_bits(tmp_path, engine, absen
     assert told["kills"] >= 5, "the machine was too fast: nothing was interrupted"
     assert len(set(told["progress"])) >= 3, "all kills hit the same round"
 
-    overrides = ["forecast=bayesian", f"world.absent={absent}", "capacity=24"]
+    overrides = ["forecast=bayesian", f"world.absent={absent}", "capacity=16", "local.passes=1"]
     plan = make_plan(
         "sfedpo", "digits-partial", seed=11, rounds=60, engine=engine, overrides=overrides
     )

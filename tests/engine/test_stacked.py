@@ -54,9 +54,13 @@ def bank_for(net, num_models=1):
     return np.stack([net.init(np.random.default_rng(m)) for m in range(num_models)])
 
 
-@pytest.mark.parametrize("spec", [Linear(), Mlp(hidden=(5,)), LeNet5(), Cnn()], ids=repr)
-def test_a_round_equals_torch_optim_on_plain_modules(spec):
-    data = toy_images()
+@pytest.mark.parametrize(
+    ("spec", "side"),
+    [(Linear(), 8), (Mlp(hidden=(5,)), 8), (LeNet5(), 8), (Cnn(), 8), (Cnn(), 28)],
+    ids=repr,
+)
+def test_a_round_equals_torch_optim_on_plain_modules(spec, side):
+    data = toy_images(side)
     net = spec.build(data.input_shape, 3)
     batches = some_batches(np.random.default_rng(1), [[6, 6, 4], [6, 6, 6], [2, 6, 1]])
     bank = bank_for(net, 2)

@@ -19,7 +19,7 @@ from typing import Any
 
 from thalweg.core.errors import RunError, ThalwegError
 from thalweg.engine.loop import Progress, run_plan
-from thalweg.engine.machine import cores
+from thalweg.engine.machine import cores, worker_environment
 from thalweg.engine.plan import Plan, differences, plan_to_toml, read_plan
 
 
@@ -182,6 +182,7 @@ def _start() -> subprocess.Popen[str]:
         [sys.executable, "-m", "thalweg.engine.cell_worker"],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
+        env=worker_environment(),
         text=True,
     )
 

@@ -15,6 +15,7 @@ from thalweg.core.types import Floats32, Ints, Job, Roster, Updates
 from thalweg.data import Dataset
 from thalweg.engine.crowd import Crowd, rows_to_test
 from thalweg.engine.gather import Part
+from thalweg.engine.stacked import one_thread
 from thalweg.local import Batch, Objective, Sgd
 from thalweg.nets import Net
 
@@ -33,6 +34,7 @@ class ReferenceFederation:
     def roster(self, rnd: int) -> Roster:
         return self.crowd.roster(rnd)
 
+    @one_thread()
     def train(self, jobs: Sequence[Job], bank: Floats32, rnd: int) -> Updates:
         jobs = sorted(jobs)
         deltas = np.empty((len(jobs), bank.shape[1]), dtype=np.float32)
@@ -87,6 +89,7 @@ class ReferenceFederation:
             },
         )
 
+    @one_thread()
     def predict(self, model: Floats32, part: Part, rows: Ints | None) -> tuple[Ints, Floats32]:
         """Predicted labels and losses of one model on some rows of a part of the data, or all."""
         inputs = self._data.x if part == "train" else self._data.x_test

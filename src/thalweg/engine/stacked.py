@@ -66,7 +66,7 @@ class StackedTrainer:
 
     def __init__(self, net: Net, objective: Objective, sgd: Sgd, gather: Gather) -> None:
         self._net, self._objective, self._sgd, self._gather = net, objective, sgd, gather
-        self._always_stacked = stack_size(net) > 1
+        self._is_stacked = stack_size(net) > 1  # else one model after the other
 
     def train(self, bank: Floats32, tasks: Sequence[StackTask]) -> tuple[Floats32, Floats]:
         counts = [len(task.models) for task in tasks]
@@ -91,12 +91,11 @@ class StackedTrainer:
         start = torch.empty(len(models), bank.shape[1])
         assert not len(models) or 0 <= models.min() <= models.max() < len(bank)
         np.take(bank, models, axis=0, out=start.numpy(), mode="clip")  # "raise" would copy twice
+        has_velocity = self._sgd.momentum > 0
         return Stack(
             start=start,
             params=start.clone(),
-            velocity=torch.zeros_like(start)
-            if self._sgd.momentum
-            else start.new_empty(len(start), 0),
+            velocity=torch.zeros_like(start) if has_velocity else torch.empty(len(start), 0),
             loss_sum=torch.zeros(len(start), dtype=torch.float64),
             num_steps=np.zeros(len(start), dtype=np.int64),
         )
@@ -149,12 +148,13 @@ class StackedTrainer:
 
     def _step(self, stack: Stack, rows: npt.NDArray[np.int32], weights: Floats32) -> None:
         """One gradient step of every client of the stack; rows and weights are (K, B)."""
-        if self._always_stacked or len(rows) > 1:
+        if self._is_stacked:
             model = self._net.apply_stacked
             x, labels = self._gather.stacked("train", rows)
         else:
-            model = self._one_model
-            x, labels = (tensor[None] for tensor in self._gather.single("train", rows[0]))
+            model = self._one_by_one
+            x, labels = self._gather.single("train", rows.ravel())
+            x, labels = x.view(*rows.shape, *x.shape[1:]), labels.view(rows.shape)
         batch = Batch(x, labels, torch.tensor(weights))
         params = stack.params.detach().requires_grad_()  # the same memory
         loss = self._objective.loss(model, params, batch, {"start": stack.start})  # (K,)
@@ -164,11 +164,12 @@ class StackedTrainer:
             stack.loss_sum.add_(loss)
         stack.num_steps[:] += 1
 
-    def _one_model(self, params: Tensor, x: Tensor) -> Tensor:
-        return self._net.apply(params[0], x[0])[None]
+    def _one_by_one(self, params: Tensor, x: Tensor) -> Tensor:
+        """Logits (K, B, C) of K models that do not gain from being stacked; mostly K is 1."""
+        return torch.stack([self._net.apply(*mine) for mine in zip(params, x, strict=True)])
 
     def _logits(self, model: Tensor, part: Part, rows: Ints) -> tuple[Tensor, Tensor]:
-        if self._always_stacked:
+        if self._is_stacked:
             x, labels = self._gather.stacked(part, rows[None])
             return self._net.apply_stacked(model[None], x)[0], labels[0]
         x, labels = self._gather.single(part, rows)

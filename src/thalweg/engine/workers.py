@@ -30,6 +30,7 @@ from thalweg.core.errors import ThalwegError, require
 from thalweg.core.types import Floats, Floats32, Ints
 from thalweg.data.base import Dataset
 from thalweg.engine.gather import Gather, Part
+from thalweg.engine.machine import cores, worker_environment
 from thalweg.engine.shared import Layout, SharedMemory
 from thalweg.engine.stacked import PREDICT_BATCH, StackedTrainer, StackTask, Trainer
 from thalweg.engine.worker_main import (
@@ -57,24 +58,6 @@ main(int(sys.argv[1]))
 
 class WorkerDied(ThalwegError):
     """A worker process ended before its work did."""
-
-
-def worker_environment() -> dict[str, str]:
-    """The environment of a process that computes all the time on one thread.
-
-    glibc gives large blocks back to the kernel after every step and faults them in again at the next;
-    told to keep them, a worker is 1.1 to 1.3 times faster.
-    """
-    keep = str(1 << 30)
-    return {
-        **os.environ,
-        "MALLOC_MMAP_THRESHOLD_": keep,
-        "MALLOC_TRIM_THRESHOLD_": keep,
-        "MALLOC_TOP_PAD_": str(1 << 26),
-        "OMP_NUM_THREADS": "1",
-        "MKL_NUM_THREADS": "1",
-        "OPENBLAS_NUM_THREADS": "1",
-    }
 
 
 def can_travel(*parts: object) -> bool:
@@ -299,7 +282,7 @@ def make_trainer(
     and can be sent to other processes. The choice never changes a bit of the result.
     """
     if workers == "auto":
-        workers = _cores() if _is_worth_a_pool(net, sgd) and _can_share() else 1
+        workers = cores() if _is_worth_a_pool(net, sgd) and _can_share() else 1
     require(workers >= 1, f"workers must be at least 1, got {workers}.")
     if workers == 1 or not _can_share() or not can_travel(net, objective, sgd):
         return StackedTrainer(net, objective, sgd, Gather(data))
@@ -312,12 +295,6 @@ def _is_worth_a_pool(net: Net, sgd: Sgd) -> bool:
         layer.multiply_adds(shape) for layer, shape in zip(net.layers, net.shapes, strict=False)
     )
     return per_sample * sgd.batch_size > 2_000_000
-
-
-def _cores() -> int:
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
 
 
 def _can_share() -> bool:
