@@ -3,6 +3,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Literal
 
 import numpy as np
@@ -70,19 +71,9 @@ class ShiftAware:
         )
 
     def report(self, age: Age) -> Mapping[str, float]:
-        probs, importance, heterogeneity = age.outlook
+        outlook = (np.asarray(part, dtype=np.float64).tobytes() for part in age.outlook)
         renewal = np.maximum(age.renewal, LEAST_RENEWAL)
-        score = theory.heterogeneity_score(
-            probs,
-            renewal,
-            importance,
-            heterogeneity,
-            min(float(probs @ renewal), 1.0),
-            age.ticks,
-            grad_bound=self.grad_bound,
-            noise=self.noise,
-        )
-        return {SCORE: score}
+        return {SCORE: _score(self.grad_bound, self.noise, age.ticks, renewal.tobytes(), *outlook)}
 
     def weigh(self, updates: Updates, roster: Roster) -> Floats:
         scores, availability = updates.reports[SCORE], self._availability(roster)
@@ -103,3 +94,19 @@ class ShiftAware:
         seen = roster.times_here.copy()
         seen[roster.here] += 1
         return (seen + 1) / (roster.rnd + 1 + 2)
+
+
+@lru_cache(maxsize=4096)
+def _score(grad_bound: float, noise: float, ticks: int, *age: bytes) -> float:
+    """The score of one outlook and renewal; a client whose oracle does not learn keeps its own."""
+    renewal, probs, importance, heterogeneity = (np.frombuffer(part) for part in age)
+    return theory.heterogeneity_score(
+        probs,
+        renewal,
+        importance,
+        heterogeneity,
+        min(float(probs @ renewal), 1.0),
+        ticks,
+        grad_bound=grad_bound,
+        noise=noise,
+    )

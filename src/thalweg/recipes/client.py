@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -44,6 +45,16 @@ class Clients:
     capacity: int
     local: Sgd
     seed: int
+
+    @cached_property
+    def reporting(self) -> Reports | None:
+        """The recipe's weights, if they want numbers from the clients."""
+        return self.recipe.weights if isinstance(self.recipe.weights, Reports) else None
+
+    @cached_property
+    def foreseeing(self) -> Foresees | None:
+        """The recipe's memory, if it can say beforehand how much it will renew."""
+        return self.recipe.memory if isinstance(self.recipe.memory, Foresees) else None
 
     def newborn(self, client: int) -> ClientState:
         """A client before its first round. Nobody is born before taking part for the first time."""
@@ -105,11 +116,10 @@ class ClientRound:
 
     def reports(self) -> Mapping[str, float]:
         """The numbers that the recipe's weights want from this client."""
-        weights = self._clients.recipe.weights
-        if not isinstance(weights, Reports):
+        weights = self._clients.reporting
+        if weights is None:
             return {}
-        age = Age(self.outlook, self._renewal(), self._clients.world.ticks)
-        return dict(weights.report(age))
+        return dict(weights.report(Age(self.outlook, self._renewal(), self._clients.world.ticks)))
 
     def leave(self) -> ClientState:
         """What the client remembers; the forecast learns of this round's states only now."""
@@ -136,8 +146,8 @@ class ClientRound:
 
     def _renewal(self) -> Floats:
         """Foreseen if the policy can, else what was measured, the same for every state."""
-        policy = self._clients.recipe.memory
-        if isinstance(policy, Foresees):
+        policy = self._clients.foreseeing
+        if policy is not None:
             first = self._first_intake or self._intake(self.arrivals[0])  # as the round began
             return np.asarray(policy.renewal(self._state.memory, first), dtype=np.float64)
         return np.full(len(self.outlook.probs), np.mean(self._renewed))
