@@ -4,13 +4,13 @@ import itertools
 
 import numpy as np
 import pytest
-from thalweg.engine.workers import make_trainer
 
 import thalweg
 from thalweg.core.types import Job
 from thalweg.engine.crowd import Crowd
 from thalweg.engine.fast import FastFederation, stack
 from thalweg.engine.plan import make_plan
+from thalweg.engine.workers import make_trainer
 from thalweg.recipes.client import Clients
 
 SMALL = ["capacity=24", "local.passes=1"]
