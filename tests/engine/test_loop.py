@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import thalweg
-from thalweg.core.errors import ConfigError, Diverged
+from thalweg.core.errors import ConfigError, DataError, Diverged
 from thalweg.engine.loop import run_plan
 from thalweg.engine.plan import make_plan
 
@@ -107,3 +107,9 @@ def test_a_recipe_made_in_python_runs():
 
     recipe = replace(sfedpo(), name="mine", memory=Reservoir())
     assert len(thalweg.run(recipe, "digits-partial", rounds=3).metrics) == 3
+
+
+def test_a_slip_in_the_data_leaves_no_folder_behind(tmp_path):
+    with pytest.raises(DataError, match=r"nowhere\.csv"):
+        thalweg.run("fedavg", "nowhere.csv", out=tmp_path / "run")
+    assert not (tmp_path / "run").exists()

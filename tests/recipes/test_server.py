@@ -261,4 +261,6 @@ def test_a_loss_that_is_not_finite_stops_at_the_door() -> None:
 
 
 def test_no_loss_without_a_step_is_fine() -> None:
-    admit(some_updates([4, 7], 2, num_steps=[0, 3]), rnd=0, num_params=2)
+    updates = some_updates([4, 7], 2, num_steps=[0, 3])
+    assert np.isnan(updates.losses[0])
+    admit(updates, rnd=0, num_params=2)

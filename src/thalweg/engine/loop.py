@@ -129,13 +129,14 @@ def run_plan(
     """Run a plan, in a folder if `out` is given. `data` spares loading it again."""
     require(workers == "auto" or workers >= 1, f"workers must be at least 1, got {workers}.")
     require(out is not None or not resume, "resume needs the run's folder (out, or --out).")
+    data = data or plan.scenario.data.load(data_dir, plan.seed)
+    net = plan.scenario.net.build(data.input_shape, data.num_classes)
+    # Only now, so that a slip in a name leaves no folder behind.
     folder = None if out is None else RunFolder(out)
     try:
         has_checkpoint = folder is not None and folder.open(
             plan, command=command or f"thalweg run {out}/plan.toml", resume=resume
         )
-        data = data or plan.scenario.data.load(data_dir, plan.seed)
-        net = plan.scenario.net.build(data.input_shape, data.num_classes)
         federation = _federation(plan, data, net, workers)
         try:
             return _play(plan, data, net, federation, folder, has_checkpoint, watch)

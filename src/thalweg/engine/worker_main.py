@@ -140,7 +140,7 @@ def _answer(
 def _portable(error: Exception) -> Exception:
     """The error itself if it survives the journey, else one that says the same."""
     with contextlib.suppress(Exception):
-        copy = pickle.loads(pickle.dumps(error))
+        copy = pickle.loads(pickle.dumps(error))  # bytes of our own making, never received
         if type(copy) is type(error) and str(copy) == str(error):
             return error
     return RuntimeError(f"{type(error).__name__}: {error}")
