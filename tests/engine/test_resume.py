@@ -33,7 +33,7 @@ KILL_AND_RESUME = """
         if child == 0:
             run_plan(plan, out=out, resume=True, data=data, workers=1)
             os._exit(0)
-        deadline = time.monotonic() + (chance.uniform(0.0, whole_s / 5) if kills < 25 else 1e9)
+        deadline = time.monotonic() + (chance.uniform(0.0, whole_s / 8) if kills < 25 else 1e9)
         while (ended := os.waitpid(child, os.WNOHANG)) == (0, 0) and time.monotonic() < deadline:
             time.sleep(0.001)
         if ended != (0, 0):
