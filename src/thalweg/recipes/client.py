@@ -96,7 +96,7 @@ class ClientRound:
         self._first_intake: Intake | None = None
         self._renewed: list[float] = []
         self._memory_rng = rng_for(clients.seed, Draw.MEMORY, state.lived, client)
-        self._batch_rng = rng_for(clients.seed, Draw.BATCH, rnd, client)
+        self._rnd = rnd
 
     def observe(self) -> None:
         """Samples arrive, and the memory policy says which stay."""
@@ -106,8 +106,14 @@ class ClientRound:
         _check_kept(kept, intake, policy)
         self.rows = np.concatenate([self.rows, arrival.items]).take(kept)
         self._first_intake = self._first_intake or intake
-        self._renewed.append(np.count_nonzero(kept >= intake.held) / intake.capacity)
+        if self._clients.foreseeing is None:
+            self._renewed.append(np.count_nonzero(kept >= intake.held) / intake.capacity)
         self._tick += 1
+
+    @cached_property
+    def _batch_rng(self) -> np.random.Generator:
+        """Made when it is needed: who only collects draws no batches."""
+        return rng_for(self._clients.seed, Draw.BATCH, self._rnd, self.client)
 
     def batches(self) -> list[Rows]:
         """Rows of the mini-batches of this tick, drawn from what is now in memory."""

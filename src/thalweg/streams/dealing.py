@@ -15,8 +15,10 @@ def deal(pool: Ints, count: int, rng: np.random.Generator) -> Ints:
     """
     if 4 * count < len(pool):
         return pool[rng.choice(len(pool), count, replace=False)]
-    shuffles = [rng.permutation(pool) for _ in range(-(-count // len(pool)))]
-    return (np.concatenate(shuffles) if len(shuffles) > 1 else shuffles[0])[:count]
+    if count <= len(pool):
+        return pool.take(rng.permutation(len(pool))[:count])
+    times = -(-count // len(pool))
+    return np.concatenate([rng.permutation(pool) for _ in range(times)])[:count]
 
 
 def present(availability: Floats, seed: int, rnd: int) -> Ints:
