@@ -3,20 +3,32 @@ import subprocess
 import sys
 import time
 
+# A test run in the background inherits "ignore Ctrl-C"; a user's terminal does not.
+LISTENING = """
+import signal, sys
+signal.signal(signal.SIGINT, signal.default_int_handler)
+from thalweg.cli.main import main
+main()
+"""
+
 
 def test_ctrl_c_leaves_a_run_that_can_be_resumed(tmp_path):
-    words = [sys.executable, "-m", "thalweg", "run", "fedavg", "--on", "digits-full"]
+    words = ["run", "fedavg", "--on", "digits-full", "--rounds", "100000"]
     running = subprocess.Popen(
-        [*words, "--rounds", "100000", "--out", str(tmp_path / "r")],
+        [sys.executable, "-c", LISTENING, *words, "--out", str(tmp_path / "r")],
         stdout=subprocess.DEVNULL,
         stderr=subprocess.PIPE,
         text=True,
     )
-    while not (tmp_path / "r/checkpoint/server.safetensors").exists():
-        assert running.poll() is None
-        time.sleep(0.05)
-    running.send_signal(signal.SIGINT)
-    _, said = running.communicate(timeout=60)
+    try:
+        while not (tmp_path / "r/checkpoint/server.safetensors").exists():
+            assert running.poll() is None
+            time.sleep(0.05)
+        running.send_signal(signal.SIGINT)
+        _, said = running.communicate(timeout=60)
+    finally:
+        running.kill()
+        running.wait()
     assert running.returncode == 130
     assert f"continue with: thalweg run {tmp_path / 'r'} --resume" in said
     assert "Traceback" not in said
