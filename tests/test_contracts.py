@@ -51,6 +51,9 @@ def test_worlds_on_data_with_clients_and_times_of_their_own() -> None:
     memory.UniformRatio(budget=0.01),
     memory.UniformRatio(budget=0.33, stochastic_rounding=True),
     memory.UniformRatio(budget=1.0),
+    memory.Drsr(mode="match"),
+    memory.Importance(budget=1.0, outlier=1.2),
+    memory.Ode(budget=0.1),
 )
 def test_memory_policies(policy: Any) -> None:
     check_memory_policy(policy)

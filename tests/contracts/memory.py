@@ -7,12 +7,19 @@ from typing import Any
 import numpy as np
 
 from contracts.checkpoint import plain, stored
-from contracts.examples import some_intake
+from contracts.examples import some_intake as plain_intake
+from contracts.looks import some_glance
 from thalweg.core.types import Intake, Ints
 from thalweg.memory import Foresees, MemoryPolicy
 
 # Arrivals of one client: nothing, a few, as many as fit, many more than fit, and quiet again.
 ARRIVALS = (0, 3, 8, 30, 1, 0, 0, 8)
+
+
+def some_intake(capacity: int, held: int, num_new: int, state: int = 0) -> Intake:
+    """An intake for any policy, also for one that looks at the model."""
+    intake = plain_intake(capacity, held, num_new, state=state)
+    return intake._replace(glance=some_glance(held + num_new))
 
 
 def check_memory_policy(policy: MemoryPolicy) -> None:

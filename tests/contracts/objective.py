@@ -7,7 +7,10 @@ from typing import Any
 import numpy as np
 import torch
 
-from thalweg.local import Batch, Objective
+from contracts.checkpoint import plain, stored
+from contracts.looks import FakeLook
+from thalweg.core.talk import Talks
+from thalweg.local import Batch, Objective, Remembers, SaysFromObjective
 from thalweg.nets import LeNet5, Mlp, Net
 
 
@@ -22,28 +25,111 @@ def check_objective(objective: Objective) -> None:
             labels=torch.tensor(rng.integers(0, 3, (3, 4))),
             weights=torch.full((3, 4), 0.25, dtype=torch.float64),
         )
-        loss, slope = value(objective, net, params, start, batch)
-        assert loss.shape == (3,), "one loss per client"
-        assert torch.isfinite(loss).all(), "finite for ordinary numbers"
-        for k in range(3):
-            mine = Batch(*(part[k : k + 1] for part in batch))
-            alone, its_slope = value(objective, net, params[k : k + 1], start[k : k + 1], mine)
-            torch.testing.assert_close(loss[k : k + 1], alone, msg="stacked equals single")
-            torch.testing.assert_close(slope[k : k + 1], its_slope, msg="and so do the slopes")
-        again, same_slope = value(objective, net, params, start, batch)
-        assert torch.equal(loss, again), "a pure function"
-        assert torch.equal(slope, same_slope), "with a pure slope"
-        padded = Batch(
-            x=torch.cat([batch.x, torch.full_like(batch.x[:, :2], 9.0)], 1),
-            labels=torch.cat([batch.labels, torch.zeros(3, 2, dtype=torch.int64)], 1),
-            weights=torch.cat([batch.weights, torch.zeros(3, 2, dtype=torch.float64)], 1),
+        for memo in memos(objective, start):
+            _check_at(objective, net, params, memo, batch)
+
+
+def memos(objective: Objective, start: torch.Tensor) -> list[dict[str, torch.Tensor]]:
+    """What three clients know in their first round, and what they know later."""
+    first: dict[str, torch.Tensor] = {"start": start}
+    later: dict[str, torch.Tensor] = {"start": start}
+    num_clients, num_params = start.shape
+    rng = np.random.default_rng(1)
+    vectors = rng.normal(size=(num_clients, num_params)).astype(np.float32)
+    if isinstance(objective, Remembers):
+        states = [objective.init(num_params)] * num_clients
+        first |= _stacked([objective.memo(state, _single(start[0])) for state in states])
+        later_states = []
+        for k, state in enumerate(states):
+            look = FakeLook(vectors[k].tolist(), fisher=(vectors[k] ** 2).tolist())
+            same = objective.turn(state, look, np.arange(5), changed=False)
+            assert plain(same) == plain(state), "nothing happens while the state stays the same"
+            changed = objective.turn(state, look, np.arange(5), changed=True)
+            assert plain(objective.turn(state, look, np.arange(5), changed=True)) == plain(changed)
+            restored = stored(changed, fresh=objective.init(num_params))
+            assert plain(restored) == plain(changed), "a checkpoint restores what it remembers"
+            later_states.append(restored)
+        later |= _stacked([objective.memo(state, _single(start[0])) for state in later_states])
+    if isinstance(objective, Talks):
+        clients = np.arange(num_clients)
+        notes = objective.begin(num_clients + 2, num_params)
+        first |= _doubles(objective.tell(notes, clients))
+        if isinstance(objective, SaysFromObjective):
+            looks = [FakeLook(row.tolist(), fisher=(row**2).tolist()) for row in vectors]
+            words = [objective.say(look, np.arange(5)) for look in looks]
+            said = {name: np.stack([each[name] for each in words]) for name in words[0]}
+            before = plain(notes)
+            heard = objective.hear(notes, clients, said)
+            assert plain(notes) == before, "what the server knew is untouched"
+            restored = stored(heard, fresh=objective.begin(num_clients + 2, num_params))
+            assert plain(restored) == plain(heard), "a checkpoint restores what the server knows"
+            later |= _doubles(objective.tell(restored, clients))
+    return [first, later]
+
+
+def _single(values: torch.Tensor) -> Any:
+    return values.numpy().astype(np.float32)
+
+
+def _stacked(memos: list[Any]) -> dict[str, torch.Tensor]:
+    return _doubles({name: np.stack([memo[name] for memo in memos]) for name in memos[0]})
+
+
+def _doubles(rows: Any) -> dict[str, torch.Tensor]:
+    return {name: torch.tensor(np.array(matrix, dtype=np.float64)) for name, matrix in rows.items()}
+
+
+def _check_at(
+    objective: Objective,
+    net: Net,
+    params: torch.Tensor,
+    memo: dict[str, torch.Tensor],
+    batch: Batch,
+) -> None:
+    loss, slope = value(objective, net, params, memo, batch)
+    assert loss.shape == (3,), "one loss per client"
+    assert torch.isfinite(loss).all(), "finite for ordinary numbers"
+    for k in range(3):
+        mine = Batch(*(part[k : k + 1] for part in batch))
+        its_memo = {name: rows[k : k + 1] for name, rows in memo.items()}
+        alone, its_slope = value(objective, net, params[k : k + 1], its_memo, mine)
+        torch.testing.assert_close(loss[k : k + 1], alone, msg="stacked equals single")
+        torch.testing.assert_close(slope[k : k + 1], its_slope, msg="and so do the slopes")
+    again, same_slope = value(objective, net, params, memo, batch)
+    assert torch.equal(loss, again), "a pure function"
+    assert torch.equal(slope, same_slope), "with a pure slope"
+    padded = Batch(
+        x=torch.cat([batch.x, torch.full_like(batch.x[:, :2], 9.0)], 1),
+        labels=torch.cat([batch.labels, torch.zeros(3, 2, dtype=torch.int64)], 1),
+        weights=torch.cat([batch.weights, torch.zeros(3, 2, dtype=torch.float64)], 1),
+    )
+    with_padding, padded_slope = value(objective, net, params, memo, padded)
+    torch.testing.assert_close(with_padding, loss, msg="samples of weight zero are not there")
+    torch.testing.assert_close(padded_slope, slope, msg="nor do they pull")
+    _check_slope(objective, net, params, memo, batch, slope)
+
+
+def _check_slope(
+    objective: Objective,
+    net: Net,
+    params: torch.Tensor,
+    memo: dict[str, torch.Tensor],
+    batch: Batch,
+    slope: torch.Tensor,
+) -> None:
+    """The slope is the limit of differences, along some random directions."""
+    rng = np.random.default_rng(2)
+    for _ in range(3):
+        way = torch.tensor(rng.standard_normal(params.shape)) / params.shape[1] ** 0.5
+        ahead, behind = (
+            value(objective, net, params + step * way, memo, batch)[0] for step in (1e-6, -1e-6)
         )
-        with_padding, padded_slope = value(objective, net, params, start, padded)
-        torch.testing.assert_close(with_padding, loss, msg="samples of weight zero are not there")
-        torch.testing.assert_close(padded_slope, slope, msg="nor do they pull")
+        torch.testing.assert_close(
+            (ahead - behind) / 2e-6, (slope * way).sum(1), rtol=1e-5, atol=1e-7
+        )
 
 
-def value(objective: Objective, net: Net, params: Any, start: Any, batch: Batch) -> Any:
+def value(objective: Objective, net: Net, params: Any, memo: Any, batch: Batch) -> Any:
     """Losses (K,) and their slopes (K, P); a stack of one goes the way of the reference engine."""
 
     def one_model(params: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
@@ -51,6 +137,6 @@ def value(objective: Objective, net: Net, params: Any, start: Any, batch: Batch)
 
     params = params.detach().clone().requires_grad_()
     model = net.apply_stacked if len(params) > 1 else one_model
-    loss = objective.loss(model, params, batch, {"start": start})
+    loss = objective.loss(model, params, batch, memo)
     (slope,) = torch.autograd.grad(loss.sum(), params)
     return loss.detach(), slope

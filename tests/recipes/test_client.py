@@ -9,6 +9,7 @@ import pytest
 
 from contracts.checkpoint import plain, stored
 from contracts.examples import some_outlook
+from contracts.looks import FakeLook
 from thalweg.aggregation import Age, ShiftAware
 from thalweg.core.errors import ConfigError
 from thalweg.core.trees import like, read_tree, write_tree
@@ -136,7 +137,7 @@ def played(who: Clients, client: int, rounds: list[int]) -> ClientState:
     """A client that takes part in these rounds."""
     state = who.newborn(client)
     for rnd in rounds:
-        visit = who.enter(client, state, rnd)
+        visit = who.enter(client, state, rnd, FakeLook([], []))
         live(visit, who.world.ticks)
         state = visit.leave()
     return state
@@ -345,9 +346,9 @@ def test_the_world_is_the_same_for_every_recipe() -> None:
     for make in RECIPES.values():
         who = clients(make(), world, capacity=20, seed=5)
         state = who.newborn(2)
-        visit = who.enter(2, state, 0)
+        visit = who.enter(2, state, 0, FakeLook([], []))
         live(visit)
-        later = who.enter(2, visit.leave(), 4)
+        later = who.enter(2, visit.leave(), 4, FakeLook([], []))
         lives.append(plain([state.rows, visit.arrivals, later.arrivals]))
     assert len(lives) > 2
     assert all(life == lives[0] for life in lives)
@@ -394,3 +395,70 @@ def test_every_published_recipe_can_be_lived() -> None:
         state = played(who, 0, [0, 1])
         assert (state.lived, len(state.rows)) == (2, 4)
     assert "shift_score" in clients(sfedpo()).enter(0, clients(sfedpo()).newborn(0), 0).reports()
+
+
+@dataclass(frozen=True)
+class Turns:
+    """An objective that notes every turn: how many rows were held, and whether the state changed."""
+
+    def loss(self, model: Any, params: Any, batch: Any, memo: Any) -> Any:
+        raise NotImplementedError
+
+    def init(self, num_params: int) -> list[Any]:
+        return []
+
+    def turn(self, state: list[Any], look: Any, rows: Ints, changed: bool) -> list[Any]:
+        return [*state, [len(rows), changed]]
+
+    def memo(self, state: list[Any], start: Any) -> dict[str, Any]:
+        return {"turns": np.array([len(state)], dtype=np.float32)}
+
+
+def test_an_objective_is_told_when_the_latent_state_changes_but_never_at_the_first_tick() -> None:
+    who = clients(recipe(Replace(), objective=Turns()))
+    state = played(who, 0, [0, 3])
+    changes = [changed for _, changed in state.objective]
+    assert changes == [False, True, True, True, True, True]  # ticks are in states 0, 1, 2, 0, 1, 2
+    assert state.latent == 2
+
+
+def test_a_turn_sees_what_was_held_before_the_samples_arrived() -> None:
+    who = clients(recipe(Replace(), objective=Turns()), Script(start=1))
+    state = played(who, 0, [0])
+    assert [held for held, _ in state.objective] == [1, 4, 4]
+
+
+def test_while_a_client_is_away_its_objective_sleeps() -> None:
+    who = clients(recipe(Replace(), objective=Turns()), Script(collects_when_absent=True))
+    assert len(played(who, 0, [0, 5]).objective) == 6
+
+
+def test_the_memo_holds_what_the_objective_remembers_and_what_it_was_told() -> None:
+    who = clients(recipe(Replace(), objective=Turns()))
+    told = {"objective": {"word": np.array([7.0], dtype=np.float32)}}
+    visit = who.enter(0, who.newborn(0), 0, FakeLook([], []), told)
+    visit.observe()
+    memo = visit.memo(np.zeros(2, dtype=np.float32))
+    assert {name: value.tolist() for name, value in memo.items()} == {"word": [7.0], "turns": [1.0]}
+
+
+def test_early_stopping_holds_out_a_tenth_and_ends_when_a_tick_gains_too_little() -> None:
+    who = clients(recipe(Replace(), early_stop=0.3), Script(per_tick=20), capacity=20)
+    look = FakeLook([], loss=1.0)
+    visit = who.enter(0, who.newborn(0), 0, look)
+    visit.observe()
+    batches = visit.batches()
+    assert not {row for rows in batches for row in rows.tolist()} & set(visit.rows[::10].tolist())
+    look.loss = 0.6  # by 0.4, and 0.3 / 1 is asked for
+    visit.pause()
+    visit.observe()
+    assert visit.batches()
+    look.loss = 0.5  # by 0.1, and 0.3 / 2 is asked for
+    visit.pause()
+    visit.observe()
+    assert visit.batches() == []
+
+
+def test_only_recipes_that_look_at_their_model_are_attentive() -> None:
+    attentive = {name for name, make in RECIPES.items() if clients(make()).is_attentive}
+    assert attentive == {"fedcurv", "fedewc", "flwf-2t", "is", "ode"}

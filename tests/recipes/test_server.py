@@ -9,12 +9,13 @@ import pytest
 
 from contracts.checkpoint import plain, stored
 from contracts.examples import some_roster, some_updates
-from thalweg.aggregation import BySamples, ShiftAware
+from thalweg.aggregation import Adaptive, Arranged, BySamples, FedDrift, FedExp, ShiftAware
 from thalweg.core.errors import ConfigError, Diverged, ShapeMismatch
-from thalweg.core.types import Floats, Floats32, Ints, Job, Roster, Updates
+from thalweg.core.talk import Told
+from thalweg.core.types import Floats, Floats32, Ints, Job, Roster, Survey, Updates
 from thalweg.memory import Replace
 from thalweg.recipes import Recipe
-from thalweg.recipes.server import ServerState, admit, new_server, play_round
+from thalweg.recipes.server import ServerState, admit, new_server, play_round, serve
 from thalweg.selection import Uniform
 
 PLAIN = Recipe("plain", Replace())
@@ -31,13 +32,22 @@ class Fake:
     num_samples: Sequence[int] = (10, 10, 10)
     models: Sequence[int] = (0, 0, 0)
     scores: Sequence[float] | None = None
+    losses: Sequence[Sequence[float]] = ((0.1,), (0.1,), (0.1,))  # of each client under each model
     orders: list[tuple[list[Job], int]] = field(default_factory=list)
+    surveys: list[tuple[list[int], int, int]] = field(default_factory=list)
 
     def roster(self, rnd: int) -> Roster:
         here = self.here[rnd % len(self.here)]
         return some_roster(here, 3, rnd=rnd, availability=self.availability, times_here=[0] * 3)
 
-    def train(self, jobs: Sequence[Job], bank: Floats32, rnd: int) -> Updates:
+    def survey(self, clients: Ints, bank: Floats32, rnd: int) -> Survey:
+        self.surveys.append((clients.tolist(), len(bank), rnd))
+        losses = np.array([[self.losses[n][m] for m in range(len(bank))] for n in clients])
+        return Survey(losses, 1 - losses, np.full(len(clients), 10))
+
+    def train(
+        self, jobs: Sequence[Job], bank: Floats32, rnd: int, told: Told | None = None
+    ) -> Updates:
         self.orders.append((list(jobs), rnd))
         who = [job.client for job in jobs]
         updates = some_updates(
@@ -189,14 +199,129 @@ def test_a_server_rule_remembers_from_round_to_round() -> None:
     assert server.bank.tolist() == [[6, 6, 6]]
 
 
+@dataclass(frozen=True)
+class Keeps:
+    """A bank that stays as it is; clients train the models it was told."""
+
+    models: tuple[int, ...]
+    mix: tuple[tuple[float, ...], ...] = ((1, 0, 0), (0, 1, 0), (0, 0, 1))
+    is_new: tuple[bool, ...] = (False, False, False)
+    asks: bool = False
+
+    def init(self, num_clients: int) -> int:
+        return 0
+
+    def arrange(self, notes: int, cohort: Ints, survey: Any, num_models: int) -> Arranged:
+        return Arranged(
+            notes + 1, np.array(self.mix), np.array(self.is_new), np.array(self.models)[cohort]
+        )
+
+    def shares(self, notes: int, num_models: int) -> Floats:
+        return np.full(num_models, 1 / num_models)
+
+
 def test_each_model_of_a_bank_moves_with_its_own_clients() -> None:
-    recipe = replace(PLAIN, server=CountsSteps())
+    recipe = replace(PLAIN, server=CountsSteps(), bank=Keeps((0, 1, 1)))
     server = new_server(recipe, MODEL, 3)._replace(
         bank=np.array([[0, 0, 0], [5, 5, 5], [9, 9, 9]], dtype=np.float32), rules=[0, 7, 0]
     )
     server, _ = play_round(server, Fake(models=(0, 1, 1)), recipe, seed=0)
     assert server.bank[:, 0].tolist() == [1, 13, 9]
     assert server.rules == [1, 8, 0]
+    assert server.arrangement == 1
+
+
+def test_models_can_be_mixed_and_begun_anew() -> None:
+    bank = Keeps((0, 0, 1), mix=((0.5, 0.5, 0), (0, 0, 1)), is_new=(False, True))
+    recipe = replace(PLAIN, server=CountsSteps(), bank=bank)
+    server = new_server(recipe, MODEL, 3)._replace(
+        bank=np.array([[0, 0, 0], [4, 4, 4], [9, 9, 9]], dtype=np.float32), rules=[3, 7, 5]
+    )
+    server, _ = play_round(server, Fake(models=(0, 0, 1), num_steps=(0, 0, 0)), recipe, seed=0)
+    assert server.bank.tolist() == [[2, 2, 2], [9, 9, 9]]
+    assert server.rules == [3, 0]
+
+
+def test_an_arrangement_that_does_not_fit_is_refused() -> None:
+    recipe = replace(PLAIN, bank=Keeps((0, 0, 1)))
+    with pytest.raises(ConfigError, match=r"Keeps\.arrange must mix the 1 models"):
+        play(Fake(), recipe)
+
+
+def test_a_bank_that_asks_gets_a_survey_before_the_round() -> None:
+    federation = Fake(losses=((0.1,), (0.1,), (0.1,)))
+    server, updates = play(federation, replace(PLAIN, bank=FedDrift()))
+    assert federation.surveys == [([0, 1, 2], 1, 0)]
+    assert server.arrangement.previous.tolist() == [0.1, 0.1, 0.1]
+    assert updates is not None
+    assert updates.bytes_down == 3 * 3 * 4
+
+
+def test_a_rule_that_paces_sets_the_clients_learning_rate() -> None:
+    federation = Fake()
+    play(federation, replace(PLAIN, server=Adaptive()), rounds=2)
+    assert [job.pace for job in federation.orders[0][0]] == [1.0, 1.0, 1.0]
+    assert [job.pace for job in federation.orders[1][0]] == [1.0, 1.0, 1.0]
+    play(federation, replace(PLAIN, server=Adaptive()), rounds=3)
+    assert federation.orders[-1][0][0].pace == pytest.approx(0.5 * 1.0, abs=0.2)
+
+
+def test_a_rule_that_presents_is_served_by_what_it_presents() -> None:
+    recipe = replace(PLAIN, server=FedExp())
+    server, _ = play(Fake(), recipe)
+    assert serve(server, recipe).models.tolist() == (server.bank / 2).tolist()
+    assert serve(server, recipe).shares.tolist() == [1.0]
+
+
+@dataclass(frozen=True)
+class Chatty:
+    """A memory whose server half sends back the sum of what it has heard, plus one."""
+
+    def init(self, capacity: int, held: int) -> None:
+        return None
+
+    def keep(self, state: Any, intake: Any, rng: Any) -> tuple[Any, Ints]:
+        raise NotImplementedError
+
+    def begin(self, num_clients: int, num_params: int) -> float:
+        return 0.0
+
+    def tell(self, notes: float, clients: Ints) -> dict[str, Floats32]:
+        return {"sum": np.full((len(clients), 1), notes + 1, dtype=np.float32)}
+
+    def hear(self, notes: float, clients: Ints, said: Any) -> float:
+        return notes + float(said["word"].sum())
+
+
+@dataclass
+class Listening(Fake):
+    """Clients that say 2 each, and note what they are told."""
+
+    heard: list[Any] = field(default_factory=list)
+
+    def train(
+        self, jobs: Sequence[Job], bank: Floats32, rnd: int, told: Told | None = None
+    ) -> Updates:
+        assert told is not None
+        self.heard.append(told["memory"]["sum"][:, 0].tolist())
+        words = np.full((len(jobs), 1), 2, dtype=np.float32)
+        return replace(super().train(jobs, bank, rnd), said={"memory.word": words})
+
+
+def test_a_policy_with_two_halves_talks_every_round() -> None:
+    federation = Listening(here=[(0, 1, 2), (1,)])
+    server, updates = play(federation, replace(PLAIN, memory=Chatty()), rounds=2)
+    assert federation.heard == [[1.0, 1.0, 1.0], [7.0]]
+    assert server.talks == {"memory": 8.0}
+    assert updates is not None
+    assert updates.bytes_down == 3 * 4 + 4
+
+
+def test_a_message_that_is_not_finite_is_stopped_at_the_door() -> None:
+    said = {"memory.word": np.array([[1.0], [np.nan]], dtype=np.float32)}
+    updates = replace(some_updates([0, 1], 3), said=said)
+    with pytest.raises(Diverged, match="client 1"):
+        admit(updates, 0, 3)
 
 
 def test_jobs_come_in_ascending_order() -> None:

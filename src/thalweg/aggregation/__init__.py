@@ -1,20 +1,36 @@
 """Stage 5: how much each update counts, and how updates become the model."""
 
-from thalweg.aggregation.base import Age, Reports, ServerRule, Weights
+from thalweg.aggregation.adaptive import Adaptive  # and the clients' pace follows its variance
+from thalweg.aggregation.bank import Arranged, Bank, OneModel
+from thalweg.aggregation.base import Age, Paces, Presents, Reports, ServerRule, Weights
 from thalweg.aggregation.by_samples import BySamples  # in proportion to samples held
 from thalweg.aggregation.equal import Equal  # all the same
+from thalweg.aggregation.feddrift import FedDrift  # a model per concept, opened and merged
+from thalweg.aggregation.fedexp import FedExp  # farther, the more the clients disagree
+from thalweg.aggregation.flash import Flash  # adaptive, faster after a drift
 from thalweg.aggregation.shift_aware import ShiftAware  # less for clients whose data mislead
 from thalweg.aggregation.step import Step  # the weighted mean
 
 WEIGHTS = {"equal": Equal, "by-samples": BySamples, "shift-aware": ShiftAware}
-SERVER_RULES = {"step": Step}
+BANKS = {"one-model": OneModel, "feddrift": FedDrift}
+SERVER_RULES = {"step": Step, "adaptive": Adaptive, "fedexp": FedExp, "flash": Flash}
 
 __all__ = [
+    "BANKS",
     "SERVER_RULES",
     "WEIGHTS",
+    "Adaptive",
     "Age",
+    "Arranged",
+    "Bank",
     "BySamples",
     "Equal",
+    "FedDrift",
+    "FedExp",
+    "Flash",
+    "OneModel",
+    "Paces",
+    "Presents",
     "Reports",
     "ServerRule",
     "ShiftAware",

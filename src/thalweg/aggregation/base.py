@@ -45,3 +45,21 @@ class ServerRule(Protocol):
     ) -> tuple[Any, Floats32]:
         """Model (P,), updates (K, P) and weights (K,) to the next model; K is at least one."""
         ...
+
+
+@runtime_checkable
+class Paces(Protocol):
+    """A server rule that also says how fast the clients shall learn."""
+
+    def pace(self, state: Any) -> float:
+        """What the clients' learning rate is multiplied by in the next round."""
+        ...
+
+
+@runtime_checkable
+class Presents(Protocol):
+    """A server rule whose model in use is not the one it goes on from."""
+
+    def presented(self, state: Any, model: Floats32) -> Floats32:
+        """The model (P,) to evaluate and to deploy."""
+        ...

@@ -4,7 +4,7 @@ Letters for shapes, used all over the project:
 
     N  clients in the world      K  clients (jobs) in a round     M  latent states
     C  classes                   B  samples in a mini-batch       P  parameters of one model
-    A  samples that arrive       S  steps
+    A  samples that arrive       S  steps                         E  numbers in a message
 """
 
 from __future__ import annotations
@@ -36,6 +36,13 @@ class Outlook(NamedTuple):
     heterogeneity: Floats  # (M,) how far each state's labels are from balanced
 
 
+class Glance(NamedTuple):
+    """Samples as the last layer of a model sees them; the gradient of one is error x (feature, 1)."""
+
+    errors: Floats32  # (n, C) predicted probabilities minus the right answer
+    features: Floats32  # (n, F) what goes into the last layer
+
+
 class Intake(NamedTuple):
     """Everything a memory policy may look at when samples arrive at one client."""
 
@@ -46,6 +53,8 @@ class Intake(NamedTuple):
     held_labels: Ints  # (held,)
     new_labels: Ints  # (num_new,)
     outlook: Outlook
+    glance: Glance | None = None  # of held and new samples, for policies that look at the model
+    told: Mapping[str, Floats32] = {}  # what the server's half of the policy has to say
 
 
 @dataclass(frozen=True)
@@ -68,6 +77,7 @@ class Job(NamedTuple):
 
     client: int
     model: int = 0
+    pace: float = 1.0  # what its learning rate is multiplied by
 
 
 @dataclass(frozen=True)
@@ -87,6 +97,10 @@ class Updates:
     num_tested: Ints  # (K,) arriving samples that were predicted before they were learnt from
     num_correct: Ints  # (K,) how many of those predictions were right
     reports: Mapping[str, Floats] = field(default_factory=dict)  # (K,) scalars a rule asked for
+    said: Mapping[str, Floats32] = field(
+        default_factory=dict
+    )  # (K, E) by "stage.name", see `Talks`
+    bytes_down: int = 0  # that the server sent to this cohort
 
     def __len__(self) -> int:
         return len(self.clients)
@@ -98,4 +112,17 @@ class Updates:
         arrays = {
             name: value[rows] for name, value in vars(self).items() if isinstance(value, np.ndarray)
         }
-        return Updates(**arrays, reports={name: x[rows] for name, x in self.reports.items()})
+        return Updates(
+            **arrays,
+            reports={name: x[rows] for name, x in self.reports.items()},
+            said={name: x[rows] for name, x in self.said.items()},
+            bytes_down=self.bytes_down,
+        )
+
+
+class Survey(NamedTuple):
+    """How well every model of the bank does on the newest data of some clients."""
+
+    losses: Floats  # (K, models) mean cross-entropy; nan where a client has no data
+    accuracies: Floats  # (K, models)
+    num_samples: Ints  # (K,) newest samples of each client

@@ -7,15 +7,55 @@ is stacked with what follows from the cohort alone, so the number of workers nev
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
+from typing import NamedTuple
 
 import numpy as np
+import torch
 
-from thalweg.core.types import Floats32, Ints, Job, Roster, Updates
-from thalweg.engine.crowd import Crowd, rows_to_test
+from thalweg.core.talk import Told
+from thalweg.core.types import Floats, Floats32, Ints, Job, Roster, Survey, Updates
+from thalweg.engine.crowd import Crowd, heard_by, rows_to_test, side_by_side, surveyed
 from thalweg.engine.gather import Part
-from thalweg.engine.stacked import StackTask, Trainer, how_to_stack
+from thalweg.engine.look import StackLook
+from thalweg.engine.noise import noise_seeds
+from thalweg.engine.stacked import (
+    Stack,
+    StackedTrainer,
+    StackTask,
+    Trainer,
+    how_to_stack,
+    one_thread,
+)
 from thalweg.nets import Net
-from thalweg.recipes.client import ClientRound, Rows
+from thalweg.recipes.client import ClientRound, Heard, Rows
+
+
+class Cohort(NamedTuple):
+    """The clients of a round, in the order of their ids."""
+
+    jobs: list[Job]
+    heard: list[Heard]
+    rnd: int
+
+    @property
+    def models(self) -> Ints:
+        return np.array([job.model for job in self.jobs])
+
+    @property
+    def paces(self) -> Floats32 | None:
+        """(K,) factors of the learning rates; None if all are one."""
+        paces = np.array([job.pace for job in self.jobs], dtype=np.float32)
+        return None if (paces == 1).all() else paces
+
+
+class WorkDone(NamedTuple):
+    """What came of training, a row per client."""
+
+    deltas: Floats32
+    losses: Floats
+    num_steps: Ints
+    said: dict[str, Floats32]
 
 
 class FastFederation:
@@ -31,31 +71,36 @@ class FastFederation:
     def roster(self, rnd: int) -> Roster:
         return self.crowd.roster(rnd)
 
-    def train(self, jobs: Sequence[Job], bank: Floats32, rnd: int) -> Updates:
-        jobs = sorted(jobs)  # what is stacked with what must not depend on the order of asking
-        visits = [self.crowd.enter(job.client, rnd) for job in jobs]
-        models = np.array([job.model for job in jobs])
-        num_tested, num_correct = self._test_arrivals(visits, models, bank)
-        batches = [self._live(visit) for visit in visits]
-        tasks, done = [], 0
-        for size in how_to_stack(self._net, len(jobs)):
-            part = slice(done, done + size)
-            tasks.append(stack(models[part], batches[part]))
-            done += size
-        deltas, losses = self._trainer.train(bank, tasks)
+    def survey(self, clients: Ints, bank: Floats32, rnd: int) -> Survey:
+        return surveyed(self.crowd, self._labels, self.predict, clients, bank, rnd)
+
+    def train(
+        self, jobs: Sequence[Job], bank: Floats32, rnd: int, told: Told | None = None
+    ) -> Updates:
+        # What is stacked with what must not depend on the order of asking.
+        order = sorted(range(len(jobs)), key=jobs.__getitem__)
+        cohort = Cohort(
+            jobs=[jobs[place] for place in order],
+            heard=[heard_by(told, place) for place in order],
+            rnd=rnd,
+        )
+        work = self._work_ahead if not self.crowd.clients.is_attentive else self._work_together
+        visits, work_done = work(cohort, bank)
+        num_tested, num_correct = self._test_arrivals(visits, cohort.models, bank)
         reports = [visit.reports() for visit in visits]
         for visit in visits:
             self.crowd.leave(visit)
         return Updates(
-            clients=np.array([job.client for job in jobs]),
-            models=models,
-            deltas=deltas,
+            clients=np.array([job.client for job in cohort.jobs]),
+            models=cohort.models,
+            deltas=work_done.deltas,
             num_samples=np.array([len(visit.rows) for visit in visits]),
-            num_steps=np.array([len(mine) for mine in batches]),
-            losses=losses,
+            num_steps=work_done.num_steps,
+            losses=work_done.losses,
             num_tested=num_tested,
             num_correct=num_correct,
             reports={name: np.array([report[name] for report in reports]) for name in reports[0]},
+            said=work_done.said,
         )
 
     def predict(self, model: Floats32, part: Part, rows: Ints | None) -> tuple[Ints, Floats32]:
@@ -63,6 +108,84 @@ class FastFederation:
 
     def close(self) -> None:
         self._trainer.close()
+
+    def _work_ahead(self, cohort: Cohort, bank: Floats32) -> tuple[list[ClientRound], WorkDone]:
+        """Nobody looks at a model in mid-round: draw all mini-batches first, then train in one go."""
+        visits = [
+            self.crowd.enter(job.client, cohort.rnd, None, heard)
+            for job, heard in zip(cohort.jobs, cohort.heard, strict=True)
+        ]
+        batches = [self._live(visit) for visit in visits]
+        paces, noise = cohort.paces, self._noise(cohort)
+        tasks = [
+            stack(
+                cohort.models[part],
+                batches[part],
+                None if paces is None else paces[part],
+                None if noise is None else noise[part],
+            )
+            for part in self._stacks(len(visits))
+        ]
+        deltas, losses = self._trainer.train(bank, tasks)
+        num_steps = np.array([len(mine) for mine in batches])
+        said = side_by_side([visit.say() for visit in visits])
+        return visits, WorkDone(deltas, losses, num_steps, said)
+
+    def _work_together(self, cohort: Cohort, bank: Floats32) -> tuple[list[ClientRound], WorkDone]:
+        """Clients look at their models between ticks: stream, memory and training take turns."""
+        trainer = self._trainer
+        assert isinstance(trainer, StackedTrainer), "attentive recipes train in this process"
+        deltas = np.empty((len(cohort.jobs), bank.shape[1]), dtype=np.float32)
+        losses = np.empty(len(cohort.jobs))
+        num_steps = np.empty(len(cohort.jobs), dtype=np.int64)
+        paces, noise = cohort.paces, self._noise(cohort)
+        visits: list[ClientRound] = []
+        said: list[dict[str, Floats32]] = []
+        for part in self._stacks(len(cohort.jobs)):
+            with one_thread():
+                together = trainer.begin(
+                    bank,
+                    cohort.models[part],
+                    None if paces is None else paces[part],
+                    None if noise is None else noise[part],
+                )
+                mine = [
+                    self.crowd.enter(job.client, cohort.rnd, StackLook(trainer, together, k), heard)
+                    for k, (job, heard) in enumerate(
+                        zip(cohort.jobs[part], cohort.heard[part], strict=True)
+                    )
+                ]
+                for _ in range(self.crowd.clients.world.ticks):
+                    self._tick(trainer, together, mine)
+                said += [visit.say() for visit in mine]
+                losses[part] = trainer.finish(together, deltas[part])
+            num_steps[part] = together.num_steps
+            visits += mine
+        return visits, WorkDone(deltas, losses, num_steps, side_by_side(said))
+
+    def _tick(self, trainer: StackedTrainer, together: Stack, visits: list[ClientRound]) -> None:
+        batches = []
+        for visit in visits:
+            visit.observe()
+            batches.append(visit.batches())
+        memos = [
+            visit.memo(start.numpy()) for visit, start in zip(visits, together.start, strict=True)
+        ]
+        memo = {name: torch.from_numpy(np.stack([m[name] for m in memos])) for name in memos[0]}
+        task = stack(np.zeros(len(visits), dtype=np.int64), batches)
+        trainer.steps(together, task.items, task.weights, task.live, memo)
+        for visit in visits:
+            visit.pause()
+
+    def _stacks(self, num_jobs: int) -> list[slice]:
+        ends = np.cumsum([0, *how_to_stack(self._net, num_jobs)]).tolist()
+        return [slice(first, last) for first, last in pairwise(ends)]
+
+    def _noise(self, cohort: Cohort) -> Ints | None:
+        """Seeds of the clients' dropout."""
+        if not self._net.is_noisy:
+            return None
+        return noise_seeds(self.crowd.clients.seed, cohort.jobs, cohort.rnd)
 
     def _live(self, visit: ClientRound) -> list[Rows]:
         """All mini-batches of a client's round, in order."""
@@ -89,7 +212,12 @@ class FastFederation:
         return np.array([len(part) for part in rows]), correct
 
 
-def stack(models: Ints, batches: Sequence[Sequence[Rows]]) -> StackTask:
+def stack(
+    models: Ints,
+    batches: Sequence[Sequence[Rows]],
+    paces: Floats32 | None = None,
+    noise: Ints | None = None,
+) -> StackTask:
     """Mini-batches of a few clients as one task; shorter ones are padded with weight zero."""
     num_steps = max(len(mine) for mine in batches)
     size = max((len(rows) for mine in batches for rows in mine), default=1)
@@ -101,4 +229,4 @@ def stack(models: Ints, batches: Sequence[Sequence[Rows]]) -> StackTask:
             items[s, k, : len(rows)] = rows
             weights[s, k, : len(rows)] = 1 / len(rows)
             live[s, k] = True
-    return StackTask(models, items, weights, live)
+    return StackTask(models, items, weights, live, paces, noise)

@@ -25,7 +25,7 @@ from thalweg.nets import Net
 from thalweg.recipes import Recipe
 from thalweg.recipes.client import Clients
 from thalweg.recipes.federation import Federation
-from thalweg.recipes.server import ServerState, new_server, play_round
+from thalweg.recipes.server import Served, ServerState, new_server, play_round, serve
 from thalweg.scenarios import Scenario
 
 if TYPE_CHECKING:
@@ -53,7 +53,7 @@ class Result:
     plan: Plan
     metrics: list[Row]  # one per round
     net: Net
-    model: Floats32  # (P,) the final global model
+    model: Floats32  # (P,) the final global model; of a bank, the one that serves most clients
     folder: Path | None
 
     @property
@@ -169,7 +169,7 @@ def _play(
         server, updates = play_round(server, federation, plan.recipe, plan.seed)
         row = _round_row(server, updates)
         if server.rnd % plan.scenario.evaluate_every == 0 or server.rnd == plan.scenario.rounds:
-            row |= _evaluate(server, federation, data)
+            row |= _evaluate(server, plan.recipe, federation, data)
         row["seconds"] = round(time.perf_counter() - started, 6)
         metrics.append(row)
         if folder is not None:
@@ -180,9 +180,11 @@ def _play(
         if watch is not None:
             now = server.rnd - rounds_before
             watch(Progress(plan, row, server.rnd, now, time.perf_counter() - began))
+    served = serve(server, plan.recipe)
     if folder is not None:
-        _finish(folder, plan, net, server.bank[0], metrics)
-    return Result(plan, metrics, net, server.bank[0], None if folder is None else folder.path)
+        _finish(folder, plan, net, served, metrics)
+    model = served.models[int(served.shares.argmax())]
+    return Result(plan, metrics, net, model, None if folder is None else folder.path)
 
 
 def _federation(plan: Plan, data: Dataset, net: Net, workers: int | Literal["auto"]) -> Embedded:
@@ -196,17 +198,21 @@ def _federation(plan: Plan, data: Dataset, net: Net, workers: int | Literal["aut
         capacity=scenario.capacity,
         seed=plan.seed,
     )
-    clients = Clients(plan.recipe, world, data.y, scenario.capacity, plan.local, plan.seed)
+    clients = Clients(
+        plan.recipe, world, data.y, scenario.capacity, plan.local, plan.seed, net.num_params
+    )
     crowd = Crowd(clients)
-    objective = plan.recipe.objective
+    objective, mirror = plan.recipe.objective, plan.recipe.mirror
     if plan.engine == "reference":
         from thalweg.engine.reference import ReferenceFederation
 
-        return ReferenceFederation(crowd, data, net, objective, scenario.prequential)
+        return ReferenceFederation(crowd, data, net, objective, scenario.prequential, mirror)
     from thalweg.engine.fast import FastFederation
     from thalweg.engine.workers import make_trainer
 
-    trainer = make_trainer(net, objective, plan.local, data, workers)
+    if clients.is_attentive:
+        workers = 1  # between ticks clients look at their models, which must be here
+    trainer = make_trainer(net, objective, plan.local, data, workers, mirror)
     return FastFederation(crowd, data.y, net, trainer, scenario.prequential)
 
 
@@ -221,23 +227,37 @@ def _round_row(server: ServerState, updates: Updates | None) -> dict[str, Any]:
         row["loss"] = float(updates.losses[trained].mean())
     if updates.num_tested.sum():
         row["prequential_accuracy"] = float(updates.num_correct.sum() / updates.num_tested.sum())
-    row["bytes_down"] = len(updates) * model_bytes
-    row["bytes_up"] = len(updates) * (model_bytes + 8 * len(updates.reports))
+    row["bytes_down"] = updates.bytes_down
+    said = sum(words.nbytes for words in updates.said.values())
+    row["bytes_up"] = len(updates) * (model_bytes + 8 * len(updates.reports)) + said
+    if len(server.bank) > 1:
+        row["models"] = len(server.bank)
     return row
 
 
-def _evaluate(server: ServerState, federation: Embedded, data: Dataset) -> dict[str, Any]:
+def _evaluate(
+    server: ServerState, recipe: Recipe, federation: Embedded, data: Dataset
+) -> dict[str, Any]:
+    """Test every model that serves somebody; a client counts with the model it uses."""
     if len(data.y_test) == 0:
         return {}
-    predicted, losses = federation.predict(server.bank[0], "test", None)
     book = federation.crowd.clients.world.book
-    scores = held_out_scores(predicted, losses, data.y_test, book.histograms, book.importance)
-    return {
-        "accuracy": scores.accuracy,
-        "test_loss": scores.loss,
-        "state_accuracy": scores.state_accuracy,
-        "worst_state_accuracy": scores.worst_state_accuracy,
-    }
+    served = serve(server, recipe)
+    total: dict[str, float] = {}
+    for model, share in zip(served.models, served.shares, strict=True):
+        if share == 0:
+            continue
+        predicted, losses = federation.predict(model, "test", None)
+        scores = held_out_scores(predicted, losses, data.y_test, book.histograms, book.importance)
+        row = {
+            "accuracy": scores.accuracy,
+            "test_loss": scores.loss,
+            "state_accuracy": scores.state_accuracy,
+            "worst_state_accuracy": scores.worst_state_accuracy,
+        }
+        for name, value in row.items():
+            total[name] = total.get(name, 0.0) + float(share) * value
+    return total
 
 
 def _restore(folder: RunFolder, crowd: Crowd, fresh: ServerState, fingerprint: int) -> ServerState:
@@ -253,7 +273,13 @@ def _restore(folder: RunFolder, crowd: Crowd, fresh: ServerState, fingerprint: i
     return ServerState(**like(fresh._asdict(), tree))
 
 
-def _finish(folder: RunFolder, plan: Plan, net: Net, model: Floats32, metrics: list[Row]) -> None:
+def _finish(folder: RunFolder, plan: Plan, net: Net, served: Served, metrics: list[Row]) -> None:
+    model = served.models[int(served.shares.argmax())]
+    if len(served.models) > 1:
+        save_file(
+            {"models": np.ascontiguousarray(served.models), "shares": served.shares},
+            folder.path / "bank.safetensors",
+        )
     save_file(
         {name: np.ascontiguousarray(value) for name, value in net.named_parameters(model).items()},
         folder.path / "model.safetensors",

@@ -6,17 +6,19 @@ up to the rounding of 32-bit arithmetic.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 import torch
 
-from thalweg.core.types import Floats32, Ints, Job, Roster, Updates
+from thalweg.core.talk import Told
+from thalweg.core.types import Floats32, Glance, Ints, Job, Roster, Survey, Updates
 from thalweg.data import Dataset
-from thalweg.engine.crowd import Crowd, rows_to_test
+from thalweg.engine.crowd import Crowd, heard_by, rows_to_test, side_by_side, surveyed
 from thalweg.engine.gather import Part
+from thalweg.engine.noise import NoisyModel, noise_seeds
 from thalweg.engine.stacked import one_thread
-from thalweg.local import Batch, Objective, Sgd
+from thalweg.local import Batch, Euclidean, Mirror, Model, Objective, Sgd
 from thalweg.nets import Net
 
 
@@ -24,55 +26,67 @@ class ReferenceFederation:
     """Embedded clients, trained one by one in plain loops."""
 
     def __init__(
-        self, crowd: Crowd, data: Dataset, net: Net, objective: Objective, prequential: int
+        self,
+        crowd: Crowd,
+        data: Dataset,
+        net: Net,
+        objective: Objective,
+        prequential: int,
+        mirror: Mirror = Euclidean(),  # noqa: B008  frozen
     ) -> None:
         self.crowd = crowd
-        self._data, self._net, self._objective = data, net, objective
-        self._sgd: Sgd = crowd.clients.local
+        self.data, self.net, self.objective, self.mirror = data, net, objective, mirror
+        self.sgd: Sgd = crowd.clients.local
         self._prequential = prequential
 
     def roster(self, rnd: int) -> Roster:
         return self.crowd.roster(rnd)
 
+    def survey(self, clients: Ints, bank: Floats32, rnd: int) -> Survey:
+        return surveyed(self.crowd, self.data.y, self.predict, clients, bank, rnd)
+
     @one_thread()
-    def train(self, jobs: Sequence[Job], bank: Floats32, rnd: int) -> Updates:
-        jobs = sorted(jobs)
+    def train(
+        self, jobs: Sequence[Job], bank: Floats32, rnd: int, told: Told | None = None
+    ) -> Updates:
+        order = sorted(range(len(jobs)), key=jobs.__getitem__)
         deltas = np.empty((len(jobs), bank.shape[1]), dtype=np.float32)
         columns: dict[str, list[float]] = {}
+        said: list[dict[str, Floats32]] = []
 
         def note(**values: float) -> None:
             for name, value in values.items():
                 columns.setdefault(name, []).append(value)
 
-        for k, job in enumerate(jobs):
-            visit = self.crowd.enter(job.client, rnd)
+        for k, place in enumerate(order):
+            job = jobs[place]
             start = torch.from_numpy(bank[job.model])
+            client = _Training(self, start, noise_seeds(self.crowd.clients.seed, [job], rnd))
+            visit = self.crowd.enter(job.client, rnd, client, heard_by(told, place))
 
             arriving = rows_to_test(visit, self._prequential)
             predicted, _ = self.predict(bank[job.model], "train", arriving)
-            correct = int((predicted == self._data.y[arriving]).sum())
+            correct = int((predicted == self.data.y[arriving]).sum())
 
-            params, velocity, losses = start.clone(), torch.zeros_like(start), []
             for _ in range(self.crowd.clients.world.ticks):
                 visit.observe()  # samples arrive, some are kept
                 for rows in visit.batches():  # and are learnt from
-                    loss, gradient = self._loss_and_gradient(params, start, rows)
-                    gradient = gradient + self._sgd.weight_decay * params
-                    velocity = self._sgd.momentum * velocity + gradient
-                    params = params - self._sgd.lr * velocity
-                    losses.append(loss)
+                    client.step(rows, visit.memo(bank[job.model]), job.pace)
+                visit.pause()
 
-            deltas[k] = (params - start).numpy()
+            deltas[k] = (client.now - start).numpy()
+            said.append(visit.say())
             note(
                 num_samples=len(visit.rows),
-                num_steps=len(losses),
-                loss=float(np.mean(losses)) if losses else float("nan"),
+                num_steps=len(client.seen_losses),
+                loss=float(np.mean(client.seen_losses)) if client.seen_losses else float("nan"),
                 num_tested=len(arriving),
                 num_correct=correct,
             )
             note(**{f"report {name}": value for name, value in visit.reports().items()})
             self.crowd.leave(visit)
 
+        jobs = [jobs[place] for place in order]
         return Updates(
             clients=np.array([job.client for job in jobs]),
             models=np.array([job.model for job in jobs]),
@@ -87,18 +101,19 @@ class ReferenceFederation:
                 for name, values in columns.items()
                 if name.startswith("report ")
             },
+            said=side_by_side(said),
         )
 
     @one_thread()
     def predict(self, model: Floats32, part: Part, rows: Ints | None) -> tuple[Ints, Floats32]:
         """Predicted labels and losses of one model on some rows of a part of the data, or all."""
-        inputs = self._data.x if part == "train" else self._data.x_test
-        labels = self._data.y if part == "train" else self._data.y_test
+        inputs = self.data.x if part == "train" else self.data.x_test
+        labels = self.data.y if part == "train" else self.data.y_test
         rows = np.arange(len(labels)) if rows is None else rows
         if len(rows) == 0:
             return np.empty(0, dtype=np.int64), np.empty(0, dtype=np.float32)
         with torch.inference_mode():
-            logits = self._net.apply(torch.from_numpy(model), self._inputs(inputs[rows]))
+            logits = self.net.apply(torch.from_numpy(model), self.inputs(inputs[rows]))
             losses = torch.nn.functional.cross_entropy(
                 logits, torch.from_numpy(labels[rows]), reduction="none"
             )
@@ -107,26 +122,77 @@ class ReferenceFederation:
     def close(self) -> None:
         """Nothing to let go of."""
 
+    def inputs(self, samples: np.ndarray) -> torch.Tensor:
+        """Samples as the net wants them: normalised images (B, C, H, W), or features (B, F)."""
+        if not self.data.is_image:
+            return torch.from_numpy(samples)
+        x = torch.from_numpy(samples).float() / 255
+        x = (x - torch.tensor(self.data.mean)) / torch.tensor(self.data.std)
+        return x.permute(0, 3, 1, 2)
+
+
+class _Training:
+    """One client in training, and its view of its own model."""
+
+    def __init__(self, federation: ReferenceFederation, start: torch.Tensor, seed: Ints) -> None:
+        self._in, self._start, self._seed = federation, start, seed
+        self.now, self._velocity = start.clone(), torch.zeros_like(start)
+        self.seen_losses: list[float] = []
+
+    def step(self, rows: np.ndarray, memo: Mapping[str, Floats32], pace: float) -> None:
+        sgd, mirror = self._in.sgd, self._in.mirror
+        loss, gradient = self._loss_and_gradient(rows, memo)
+        gradient = gradient + sgd.weight_decay * self.now
+        self._velocity = sgd.momentum * self._velocity + gradient
+        step = sgd.lr * pace * self._velocity
+        self.now = mirror.move(self.now[None], step[None], self._in.net.sizes)[0]
+        self.seen_losses.append(loss)
+
+    def params(self) -> Floats32:
+        values: Floats32 = self.now.numpy().copy()
+        return values
+
+    def losses(self, rows: Ints) -> Floats32:
+        return self._in.predict(self.params(), "train", rows)[1]
+
+    def squared_gradients(self, rows: Ints) -> Floats32:
+        total = torch.zeros_like(self.now, dtype=torch.float64)
+        for row in rows:
+            params = self.now.clone().requires_grad_()
+            x, label = self._in.inputs(self._in.data.x[[row]]), int(self._in.data.y[row])
+            loss = -self._in.net.apply(params, x).log_softmax(1)[0, label]
+            (gradient,) = torch.autograd.grad(loss, params)
+            total += gradient.double() ** 2
+        return (total / max(len(rows), 1)).float().numpy()
+
+    def glance(self, rows: Ints, received: bool) -> Glance:
+        params = self._start if received else self.now
+        with torch.inference_mode():
+            logits, features = self._in.net.with_features(
+                params, self._in.inputs(self._in.data.x[rows])
+            )
+            errors = logits.softmax(1)
+        right = np.eye(errors.shape[1], dtype=np.float32)[self._in.data.y[rows]]
+        return Glance(errors.numpy() - right, features.numpy())
+
     def _loss_and_gradient(
-        self, params: torch.Tensor, start: torch.Tensor, rows: np.ndarray
+        self, rows: np.ndarray, memo: Mapping[str, Floats32]
     ) -> tuple[float, torch.Tensor]:
         batch = Batch(
-            x=self._inputs(self._data.x[rows])[None],
-            labels=torch.from_numpy(self._data.y[rows])[None],
+            x=self._in.inputs(self._in.data.x[rows])[None],
+            labels=torch.from_numpy(self._in.data.y[rows])[None],
             weights=torch.full((1, len(rows)), 1 / len(rows)),
         )
-        params = params[None].clone().requires_grad_()  # (1, P): one client is a stack of one
-        loss = self._objective.loss(self._one_model, params, batch, {"start": start[None]})
+        params = self.now[None].clone().requires_grad_()  # (1, P): one client is a stack of one
+        notes = {name: torch.from_numpy(np.array(value))[None] for name, value in memo.items()}
+        loss = self._in.objective.loss(
+            self._model(), params, batch, {"start": self._start[None], **notes}
+        )
         (gradient,) = torch.autograd.grad(loss.sum(), params)
         return float(loss.detach()), gradient[0]
 
-    def _one_model(self, params: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
-        return self._net.apply(params[0], x[0])[None]
-
-    def _inputs(self, samples: np.ndarray) -> torch.Tensor:
-        """Samples as the net wants them: normalised images (B, C, H, W), or features (B, F)."""
-        if not self._data.is_image:
-            return torch.from_numpy(samples)
-        x = torch.from_numpy(samples).float() / 255
-        x = (x - torch.tensor(self._data.mean)) / torch.tensor(self._data.std)
-        return x.permute(0, 3, 1, 2)
+    def _model(self) -> Model:
+        if self._in.net.is_noisy:
+            steps = np.array([len(self.seen_losses)])
+            return NoisyModel(self._in.net, False, self._seed, steps)
+        return lambda params, x: self._in.net.apply(params[0], x[0])[None]

@@ -6,7 +6,7 @@ it (this process, or some number of workers) never changes a bit.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
@@ -17,13 +17,16 @@ import torch
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 
-from thalweg.core.types import Floats, Floats32, Ints
+from thalweg.core.types import Floats, Floats32, Glance, Ints
 from thalweg.engine.gather import Gather, Part
-from thalweg.local import Batch, Objective, Sgd
+from thalweg.engine.noise import NoisyModel
+from thalweg.local import Batch, Euclidean, Mirror, Model, Objective, Sgd
 from thalweg.nets import Net
 
 # Samples per batch when predicting. Fewer leave the vector units idle, more leave the cache.
 PREDICT_BATCH = 256
+# Samples whose single gradients are computed side by side, times parameters.
+GRADIENT_NUMBERS = 1 << 22
 
 
 class StackTask(NamedTuple):
@@ -33,6 +36,8 @@ class StackTask(NamedTuple):
     items: npt.NDArray[np.int32]  # (S, K, B) rows of the training part; any valid row as padding
     weights: Floats32  # (S, K, B) what each sample counts; 0 for padding
     live: npt.NDArray[np.bool_]  # (S, K) False: this client takes no step here
+    paces: Floats32 | None = None  # (K,) factors of the learning rate; None: all one
+    noise: Ints | None = None  # (K,) seeds of the clients' dropout; None: the net has none
 
 
 class Trainer(Protocol):
@@ -59,13 +64,23 @@ class Stack:
     velocity: Tensor  # (K, P)
     loss_sum: Tensor  # (K,) float64, over the steps taken so far
     num_steps: Ints  # (K,)
+    paces: Tensor | None  # (K, 1)
+    noise: Ints | None  # (K,)
 
 
 class StackedTrainer:
     """Trains in this process, on one thread. `begin`, `steps` as often as you like, `finish`."""
 
-    def __init__(self, net: Net, objective: Objective, sgd: Sgd, gather: Gather) -> None:
+    def __init__(
+        self,
+        net: Net,
+        objective: Objective,
+        sgd: Sgd,
+        gather: Gather,
+        mirror: Mirror = Euclidean(),  # noqa: B008  frozen
+    ) -> None:
         self._net, self._objective, self._sgd, self._gather = net, objective, sgd, gather
+        self._mirror = mirror
         self._is_stacked = stack_size(net) > 1  # else one model after the other
 
     def train(self, bank: Floats32, tasks: Sequence[StackTask]) -> tuple[Floats32, Floats]:
@@ -82,11 +97,17 @@ class StackedTrainer:
     def train_one(self, bank: Floats32, task: StackTask, deltas: Floats32) -> Floats:
         """One task. Writes its rows of `deltas`, returns its losses."""
         with one_thread():
-            stack = self.begin(bank, task.models)
+            stack = self.begin(bank, task.models, task.paces, task.noise)
             self.steps(stack, task.items, task.weights, task.live)
             return self.finish(stack, deltas)
 
-    def begin(self, bank: Floats32, models: Ints) -> Stack:
+    def begin(
+        self,
+        bank: Floats32,
+        models: Ints,
+        paces: Floats32 | None = None,
+        noise: Ints | None = None,
+    ) -> Stack:
         """K clients at the start of their round, each with a model of the bank."""
         start = torch.empty(len(models), bank.shape[1])
         assert not len(models) or 0 <= models.min() <= models.max() < len(bank)
@@ -98,6 +119,8 @@ class StackedTrainer:
             velocity=torch.zeros_like(start) if has_velocity else torch.empty(len(start), 0),
             loss_sum=torch.zeros(len(start), dtype=torch.float64),
             num_steps=np.zeros(len(start), dtype=np.int64),
+            paces=None if paces is None else torch.tensor(paces).view(-1, 1),
+            noise=noise,
         )
 
     def steps(
@@ -106,20 +129,23 @@ class StackedTrainer:
         items: npt.NDArray[np.int32],  # (S, K, B)
         weights: Floats32,  # (S, K, B)
         live: npt.NDArray[np.bool_],  # (S, K)
+        memo: Mapping[str, Tensor] | None = None,  # (K, P) each
     ) -> None:
         """Let every client that is live take its steps; the others are not touched, not even read."""
+        memo = memo or {}
         widths = _widths(weights, live)
         for step, width in enumerate(widths):
             who = np.flatnonzero(live[step])
             if len(who) == len(stack.params):
-                chosen = stack
+                chosen, notes = stack, memo
                 rows, counts = items[step, :, :width], weights[step, :, :width]
             elif len(who):
                 chosen = _some(stack, who)
+                notes = {name: value[torch.from_numpy(who)] for name, value in memo.items()}
                 rows, counts = items[step, who, :width], weights[step, who, :width]
             else:
                 continue
-            self._step(chosen, rows, counts)
+            self._step(chosen, rows, counts, notes)
             if chosen is not stack:
                 _put_back(stack, who, chosen)
 
@@ -143,26 +169,80 @@ class StackedTrainer:
                 losses[mine] = cross_entropy(logits, right, reduction="none").numpy()
         return labels, losses
 
+    def glance(self, params: Floats32, rows: Ints) -> Glance:
+        """Training samples as the last layer of one model sees them."""
+        model = torch.tensor(params)
+        errors, features = [], []
+        with one_thread(), torch.inference_mode():
+            for first in range(0, len(rows), PREDICT_BATCH):
+                x, labels = self._gather.single("train", rows[first : first + PREDICT_BATCH])
+                logits, inner = self._net.with_features(model, x)
+                error = logits.softmax(1)
+                error[torch.arange(len(labels)), labels] -= 1
+                errors.append(error.numpy())
+                features.append(inner.numpy())
+        if not errors:
+            logits, inner = self._net.with_features(model, torch.zeros(1, *self._net.input_shape))
+            return Glance(logits.numpy()[:0], inner.numpy()[:0])
+        return Glance(np.concatenate(errors), np.concatenate(features))
+
+    def squared_gradients(self, params: Floats32, rows: Ints) -> Floats32:
+        """(P,) mean over training samples of the squared gradient of each one's cross-entropy."""
+        total = torch.zeros(len(params), dtype=torch.float64)
+        together = max(1, GRADIENT_NUMBERS // len(params)) if self._is_stacked else 1
+        with one_thread():
+            for first in range(0, len(rows), together):
+                mine = rows[first : first + together]
+                many = torch.tensor(params).expand(len(mine), -1).clone().requires_grad_()
+                model, x, labels = self._inputs(mine[:, None], frozen=True)
+                losses = cross_entropy(model(many, x)[:, 0], labels[:, 0], reduction="sum")
+                (gradients,) = torch.autograd.grad(losses, many)
+                total += gradients.square().sum(0, dtype=torch.float64)
+        return (total / max(len(rows), 1)).float().numpy()
+
     def close(self) -> None:
         """Nothing to let go of."""
 
-    def _step(self, stack: Stack, rows: npt.NDArray[np.int32], weights: Floats32) -> None:
-        """One gradient step of every client of the stack; rows and weights are (K, B)."""
+    def _inputs(
+        self, rows: npt.NDArray[np.integer], stack: Stack | None = None, frozen: bool = False
+    ) -> tuple[Model, Tensor, Tensor]:
+        """The model as a function, inputs (K, B, ...) and labels (K, B) of training rows (K, B)."""
         if self._is_stacked:
-            model = self._net.apply_stacked
+            model: Model = self._net.apply_stacked
             x, labels = self._gather.stacked("train", rows)
         else:
             model = self._one_by_one
             x, labels = self._gather.single("train", rows.ravel())
             x, labels = x.view(*rows.shape, *x.shape[1:]), labels.view(rows.shape)
+        if stack is not None and stack.noise is not None and not frozen:
+            model = NoisyModel(self._net, self._is_stacked, stack.noise, stack.num_steps)
+        return model, x, labels
+
+    def _step(
+        self,
+        stack: Stack,
+        rows: npt.NDArray[np.int32],
+        weights: Floats32,
+        memo: Mapping[str, Tensor],
+    ) -> None:
+        """One gradient step of every client of the stack; rows and weights are (K, B)."""
+        model, x, labels = self._inputs(rows, stack)
         batch = Batch(x, labels, torch.tensor(weights))
         params = stack.params.detach().requires_grad_()  # the same memory
-        loss = self._objective.loss(model, params, batch, {"start": stack.start})  # (K,)
+        loss = self._objective.loss(model, params, batch, {"start": stack.start, **memo})  # (K,)
         (gradient,) = torch.autograd.grad(loss.sum(), params)
         with torch.no_grad():
-            self._sgd.descend(stack.params, gradient, stack.velocity)
+            self._descend(stack, gradient)
             stack.loss_sum.add_(loss)
         stack.num_steps[:] += 1
+
+    def _descend(self, stack: Stack, gradient: Tensor) -> None:
+        if isinstance(self._mirror, Euclidean):
+            self._sgd.descend(stack.params, gradient, stack.velocity, stack.paces)
+            return
+        direction = self._sgd.direction(stack.params, gradient, stack.velocity)
+        lr = self._sgd.lr if stack.paces is None else self._sgd.lr * stack.paces
+        stack.params.copy_(self._mirror.move(stack.params, direction * lr, self._net.sizes))
 
     def _one_by_one(self, params: Tensor, x: Tensor) -> Tensor:
         """Logits (K, B, C) of K models that do not gain from being stacked; mostly K is 1."""
@@ -240,6 +320,8 @@ def _some(stack: Stack, who: Ints) -> Stack:
         velocity=stack.velocity[index],
         loss_sum=stack.loss_sum[index],
         num_steps=stack.num_steps[who],
+        paces=None if stack.paces is None else stack.paces[index],
+        noise=None if stack.noise is None else stack.noise[who],
     )
 
 

@@ -18,7 +18,7 @@ from thalweg.data.base import Dataset
 from thalweg.engine.gather import Gather, Part
 from thalweg.engine.shared import Layout, SharedMemory
 from thalweg.engine.stacked import StackedTrainer, StackTask
-from thalweg.local import Objective, Sgd
+from thalweg.local import Mirror, Objective, Sgd
 from thalweg.nets import Net
 
 
@@ -52,6 +52,7 @@ class Hire(NamedTuple):
     num_classes: int
     mean: tuple[float, ...]
     std: tuple[float, ...]
+    mirror: Mirror
 
 
 class Train(NamedTuple):
@@ -122,7 +123,7 @@ def _trainer(hire: Hire, memories: dict[int, SharedMemory]) -> StackedTrainer:
     data = Dataset(
         name="shared", num_classes=hire.num_classes, mean=hire.mean, std=hire.std, **arrays
     )
-    return StackedTrainer(hire.net, hire.objective, hire.sgd, Gather(data))
+    return StackedTrainer(hire.net, hire.objective, hire.sgd, Gather(data), hire.mirror)
 
 
 def _answer(

@@ -42,7 +42,7 @@ from thalweg.engine.worker_main import (
     Predict,
     Train,
 )
-from thalweg.local import Objective, Sgd
+from thalweg.local import Euclidean, Mirror, Objective, Sgd
 from thalweg.nets import Net
 
 Order = Train | Predict
@@ -85,7 +85,13 @@ class WorkerPool:
     """
 
     def __init__(
-        self, net: Net, objective: Objective, sgd: Sgd, data: Dataset, num_workers: int
+        self,
+        net: Net,
+        objective: Objective,
+        sgd: Sgd,
+        data: Dataset,
+        num_workers: int,
+        mirror: Mirror = Euclidean(),  # noqa: B008  frozen
     ) -> None:
         require(num_workers >= 1, f"a pool needs at least one worker, got {num_workers}.")
         self._num_rows = {"train": len(data.y), "test": len(data.y_test)}
@@ -102,7 +108,7 @@ class WorkerPool:
         try:
             for _ in range(num_workers):
                 self._start()
-            self._hire(net, objective, sgd, data)
+            self._hire(net, objective, sgd, data, mirror)
         except BaseException:
             self.close()
             raise
@@ -164,13 +170,15 @@ class WorkerPool:
         self._processes.append(process)
         self._connections.append(Connection(ours.detach()))
 
-    def _hire(self, net: Net, objective: Objective, sgd: Sgd, data: Dataset) -> None:
+    def _hire(
+        self, net: Net, objective: Objective, sgd: Sgd, data: Dataset, mirror: Mirror
+    ) -> None:
         arrays = {}
         for name in ("x", "y", "x_test", "y_test"):
             memory, layout = SharedMemory.holding(getattr(data, name))
             arrays[name] = Place(self._introduce(memory), layout)
             del self._memories[arrays[name].number]  # theirs alone: we have the original
-        hire = Hire(net, objective, sgd, arrays, data.num_classes, data.mean, data.std)
+        hire = Hire(net, objective, sgd, arrays, data.num_classes, data.mean, data.std, mirror)
         for place in range(len(self._processes)):
             self._send(place, hire)
 
@@ -274,7 +282,12 @@ class WorkerPool:
 
 
 def make_trainer(
-    net: Net, objective: Objective, sgd: Sgd, data: Dataset, workers: int | Literal["auto"] = "auto"
+    net: Net,
+    objective: Objective,
+    sgd: Sgd,
+    data: Dataset,
+    workers: int | Literal["auto"] = "auto",
+    mirror: Mirror = Euclidean(),  # noqa: B008  frozen
 ) -> Trainer:
     """In this process for one worker, else a pool.
 
@@ -284,9 +297,9 @@ def make_trainer(
     if workers == "auto":
         workers = cores() if _is_worth_a_pool(net, sgd) and _can_share() else 1
     require(workers >= 1, f"workers must be at least 1, got {workers}.")
-    if workers == 1 or not _can_share() or not can_travel(net, objective, sgd):
-        return StackedTrainer(net, objective, sgd, Gather(data))
-    return WorkerPool(net, objective, sgd, data, workers)
+    if workers == 1 or not _can_share() or not can_travel(net, objective, sgd, mirror):
+        return StackedTrainer(net, objective, sgd, Gather(data), mirror)
+    return WorkerPool(net, objective, sgd, data, workers, mirror)
 
 
 def _is_worth_a_pool(net: Net, sgd: Sgd) -> bool:

@@ -1,9 +1,51 @@
 """What a client computes from what it kept: an objective, and how it is descended."""
 
-from thalweg.local.base import Batch, Memo, Model, Objective
+from thalweg.local.base import (
+    Batch,
+    Memo,
+    Model,
+    Objective,
+    Remembers,
+    SaysFromObjective,
+    frozen,
+)
 from thalweg.local.cross_entropy import CrossEntropy
+from thalweg.local.curvature import Curvature  # stay where the others' losses are low (FedCurv)
+from thalweg.local.elastic import Elastic  # keep what mattered for the last state (EWC)
+from thalweg.local.mirror import Euclidean, Mirror, PNorm
+from thalweg.local.not_true import NotTrue  # keep what was known of wrong classes (FedNTD)
+from thalweg.local.proximal import Proximal  # stay near the start (FedProx)
 from thalweg.local.sgd import Sgd
+from thalweg.local.two_teachers import TwoTeachers  # keep what two teachers knew (FLwF-2T)
 
-OBJECTIVES: dict[str, type[Objective]] = {"cross_entropy": CrossEntropy}
+OBJECTIVES: dict[str, type[Objective]] = {
+    "cross_entropy": CrossEntropy,
+    "curvature": Curvature,
+    "elastic": Elastic,
+    "not-true": NotTrue,
+    "proximal": Proximal,
+    "two-teachers": TwoTeachers,
+}
+MIRRORS: dict[str, type[Mirror]] = {"euclidean": Euclidean, "p-norm": PNorm}
 
-__all__ = ["OBJECTIVES", "Batch", "CrossEntropy", "Memo", "Model", "Objective", "Sgd"]
+__all__ = [
+    "MIRRORS",
+    "OBJECTIVES",
+    "Batch",
+    "CrossEntropy",
+    "Curvature",
+    "Elastic",
+    "Euclidean",
+    "Memo",
+    "Mirror",
+    "Model",
+    "NotTrue",
+    "Objective",
+    "PNorm",
+    "Proximal",
+    "Remembers",
+    "SaysFromObjective",
+    "Sgd",
+    "TwoTeachers",
+    "frozen",
+]

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, runtime_checkable
+
+from thalweg.core.talk import Look
+from thalweg.core.types import Floats32, Ints
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -20,6 +23,11 @@ class Batch(NamedTuple):
     weights: Tensor  # (K, B) what each sample counts; 1 / size in ordinary training, 0 for padding
 
 
+def frozen(model: Model) -> Model:
+    """The model as a teacher sees it: without dropout."""
+    return getattr(model, "still", model)
+
+
 class Objective(Protocol):
     """What a client minimises. Any object of this shape will do.
 
@@ -30,3 +38,30 @@ class Objective(Protocol):
 
     def loss(self, model: Model, params: Tensor, batch: Batch, memo: Memo) -> Tensor:
         """(K,) each client's loss, differentiable in params (K, P)."""
+
+
+@runtime_checkable
+class Remembers(Protocol):
+    """An objective that keeps something at the client, from tick to tick and from round to round."""
+
+    def init(self, num_params: int) -> Any:
+        """What a client knows before its first round."""
+        ...
+
+    def turn(self, state: Any, look: Look, rows: Ints, changed: bool) -> Any:
+        """Called before samples arrive. `rows` are still the old ones; `changed`: the ones to come
+        are from another latent state than the last that came. Never true at a client's first tick."""
+        ...
+
+    def memo(self, state: Any, start: Floats32) -> Mapping[str, Floats32]:
+        """(P,) vectors that `loss` will find in its memo; always the same names."""
+        ...
+
+
+@runtime_checkable
+class SaysFromObjective(Protocol):
+    """An objective that sends something to its half at the server; see `core.talk.Talks`."""
+
+    def say(self, look: Look, rows: Ints) -> Mapping[str, Floats32]:
+        """Vectors by name, after the last step of a round; `rows` are what is in memory."""
+        ...

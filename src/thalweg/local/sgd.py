@@ -79,13 +79,26 @@ class Sgd:
             todo -= held
         return batches
 
-    def descend(self, params: Tensor, gradient: Tensor, velocity: Tensor) -> None:
-        """One step. Mutates `params` and, with momentum, `velocity`; call it without autograd."""
+    def descend(
+        self, params: Tensor, gradient: Tensor, velocity: Tensor, pace: Tensor | None = None
+    ) -> None:
+        """One step. Mutates `params` and, with momentum, `velocity`; call it without autograd.
+
+        `pace` (K, 1) multiplies each client's learning rate; None: all of them keep it.
+        """
+        direction = self.direction(params, gradient, velocity)
+        if pace is None:
+            params.add_(direction, alpha=-self.lr)
+        else:
+            params.sub_(direction * (self.lr * pace))
+
+    def direction(self, params: Tensor, gradient: Tensor, velocity: Tensor) -> Tensor:
+        """Where to go: the gradient with weight decay and momentum. Mutates `velocity`."""
         if self.weight_decay:
             gradient = gradient.add(params, alpha=self.weight_decay)
         if self.momentum:
             gradient = velocity.mul_(self.momentum).add_(gradient)
-        params.add_(gradient, alpha=-self.lr)
+        return gradient
 
     def _drawn(self, held: int, rng: np.random.Generator) -> Ints:
         if held <= self.batch_size:

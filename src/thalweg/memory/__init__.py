@@ -1,15 +1,21 @@
 """Stage 2: what each client keeps."""
 
-from thalweg.memory.base import Foresees, MemoryPolicy, renew
+from thalweg.memory.base import Foresees, LooksAtModel, MemoryPolicy, SaysFromMemory, renew
 from thalweg.memory.dds import Dds  # more of the states that matter, guided by a forecast
+from thalweg.memory.drsr import Drsr  # the long run of the stream
 from thalweg.memory.fifo import Fifo  # only the recent past
+from thalweg.memory.importance import Importance  # samples with large gradients
+from thalweg.memory.ode import Ode  # samples whose gradient agrees with everybody's
 from thalweg.memory.replace import Replace  # no past
 from thalweg.memory.reservoir import Reservoir  # uniform over all the past
 from thalweg.memory.uniform_ratio import UniformRatio  # a fixed share of new samples at every tick
 
 POLICIES = {
     "dds": Dds,
+    "drsr": Drsr,
     "fifo": Fifo,
+    "importance": Importance,
+    "ode": Ode,
     "replace": Replace,
     "reservoir": Reservoir,
     "uniform-ratio": UniformRatio,
@@ -18,11 +24,16 @@ POLICIES = {
 __all__ = [
     "POLICIES",
     "Dds",
+    "Drsr",
     "Fifo",
     "Foresees",
+    "Importance",
+    "LooksAtModel",
     "MemoryPolicy",
+    "Ode",
     "Replace",
     "Reservoir",
+    "SaysFromMemory",
     "UniformRatio",
     "renew",
 ]

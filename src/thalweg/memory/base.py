@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any, Protocol, runtime_checkable
+from collections.abc import Mapping
+from typing import Any, Literal, Protocol, runtime_checkable
 
 import numpy as np
 
-from thalweg.core.types import Floats, Intake, Ints
+from thalweg.core.types import Floats, Floats32, Intake, Ints
 
 
 class MemoryPolicy(Protocol):
@@ -36,6 +37,25 @@ class Foresees(Protocol):
 
     def renewal(self, state: Any, intake: Intake) -> Floats:
         """(M,) expected fraction of the memory that is new after one tick in each latent state."""
+        ...
+
+
+@runtime_checkable
+class LooksAtModel(Protocol):
+    """A memory policy that wants `Intake.glance`: held and new samples as the model sees them."""
+
+    @property
+    def looks_at(self) -> Literal["current", "received"]:
+        """The model the client is training, as it is now, or the one it received."""
+        ...
+
+
+@runtime_checkable
+class SaysFromMemory(Protocol):
+    """A memory policy that sends something to its half at the server; see `core.talk.Talks`."""
+
+    def say(self, state: Any) -> tuple[Any, Mapping[str, Floats32]]:
+        """What the policy remembers after sending, and vectors by name, at the end of a round."""
         ...
 
 

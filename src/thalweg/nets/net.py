@@ -124,6 +124,21 @@ class Net:
             name: piece.reshape(shape) for (name, shape), piece in zip(named, pieces, strict=True)
         }
 
+    @cached_property
+    def is_noisy(self) -> bool:
+        """Does a layer draw random numbers while it is trained?"""
+        return False
+
+    def with_features(self, params: Tensor, x: Tensor) -> tuple[Tensor, Tensor]:
+        """Logits (B, C) of one model, and what goes into its last layer, (B, F)."""
+        pieces = iter(params.split(self.sizes))  # type: ignore[no-untyped-call]
+        features = x
+        for layer in self.layers:
+            features = x
+            weights = [next(pieces).view(shape) for shape in layer.shapes.values()]
+            x = layer.apply(weights, x)
+        return x, features
+
     def apply(self, params: Tensor, x: Tensor) -> Tensor:
         """Logits (B, C) of one model; params (P,), x (B, *input_shape)."""
         # Splitting once makes the way back one concatenation.

@@ -4,10 +4,29 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from thalweg.aggregation import SERVER_RULES, WEIGHTS, Equal, ServerRule, Step, Weights
+from thalweg.aggregation import (
+    BANKS,
+    SERVER_RULES,
+    WEIGHTS,
+    Bank,
+    Equal,
+    OneModel,
+    ServerRule,
+    Step,
+    Weights,
+)
 from thalweg.core.config import choice
+from thalweg.core.errors import require
 from thalweg.forecast import ORACLES, Exact, Forecast
-from thalweg.local import OBJECTIVES, CrossEntropy, Objective, Sgd
+from thalweg.local import (
+    MIRRORS,
+    OBJECTIVES,
+    CrossEntropy,
+    Euclidean,
+    Mirror,
+    Objective,
+    Sgd,
+)
 from thalweg.memory import POLICIES, MemoryPolicy
 from thalweg.selection import RULES, Available, Selection
 
@@ -28,3 +47,16 @@ class Recipe:
     """How a client trains; none: as the scenario says."""
     weights: Weights = choice(WEIGHTS, default=Equal())
     server: ServerRule = choice(SERVER_RULES, default=Step())
+    bank: Bank = choice(BANKS, default=OneModel())
+    """Which models there are, and who trains which."""
+    mirror: Mirror = choice(MIRRORS, default=Euclidean())
+    """The geometry of a client's steps."""
+    early_stop: float | None = None
+    """A client stops learning for the round once a tick has lowered the loss of a held-out tenth of its
+    memory by less than this, divided by the number of the tick; none: never."""
+
+    def __post_init__(self) -> None:
+        require(
+            self.early_stop is None or self.early_stop > 0,
+            f"early_stop must be positive or none, got {self.early_stop}.",
+        )

@@ -16,13 +16,16 @@ import numpy.typing as npt
 from thalweg.aggregation import Age, Reports
 from thalweg.core.errors import ConfigError
 from thalweg.core.rng import Draw, rng_for
-from thalweg.core.types import Arrival, Floats, Intake, Ints
-from thalweg.local import Sgd
-from thalweg.memory import Foresees
+from thalweg.core.talk import Look, Talks
+from thalweg.core.types import Arrival, Floats, Floats32, Intake, Ints
+from thalweg.local import Remembers, SaysFromObjective, Sgd
+from thalweg.memory import Foresees, LooksAtModel, SaysFromMemory
 from thalweg.recipes.base import Recipe
 from thalweg.streams import World
 
 Rows = npt.NDArray[np.int32]
+Heard = Mapping[str, Mapping[str, Floats32]]  # stage -> name -> what the server told one client
+HELD_OUT = 10  # with early stopping, every tenth sample is held out
 
 
 class ClientState(NamedTuple):
@@ -33,6 +36,8 @@ class ClientState(NamedTuple):
     stream: Any
     memory: Any
     forecast: Any
+    objective: Any = None
+    latent: int = -1  # the latent state the client last trained in; -1: never
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,6 +50,7 @@ class Clients:
     capacity: int
     local: Sgd
     seed: int
+    num_params: int = 0  # of the net; for objectives that remember vectors of that size
 
     @cached_property
     def reporting(self) -> Reports | None:
@@ -55,6 +61,26 @@ class Clients:
     def foreseeing(self) -> Foresees | None:
         """The recipe's memory, if it can say beforehand how much it will renew."""
         return self.recipe.memory if isinstance(self.recipe.memory, Foresees) else None
+
+    @cached_property
+    def remembering(self) -> Remembers | None:
+        """The recipe's objective, if it keeps something at the client."""
+        return self.recipe.objective if isinstance(self.recipe.objective, Remembers) else None
+
+    @cached_property
+    def looking(self) -> LooksAtModel | None:
+        """The recipe's memory, if it looks at the model."""
+        return self.recipe.memory if isinstance(self.recipe.memory, LooksAtModel) else None
+
+    @cached_property
+    def is_attentive(self) -> bool:
+        """Does a client look at its model between ticks? Else its round can be planned ahead."""
+        return (
+            self.looking is not None
+            or self.remembering is not None
+            or isinstance(self.recipe.objective, SaysFromObjective | Talks)
+            or self.recipe.early_stop is not None
+        )
 
     def newborn(self, client: int) -> ClientState:
         """A client before its first round. Nobody is born before taking part for the first time."""
@@ -68,23 +94,48 @@ class Clients:
             forecast=self.recipe.forecast.init(
                 self.world.truth(client), rng_for(self.seed, Draw.FORECAST, 0, client)
             ),
+            objective=self.remembering and self.remembering.init(self.num_params),
         )
 
-    def enter(self, client: int, state: ClientState, rnd: int) -> ClientRound:
-        """The client's part in round `rnd`, after what it collected while it was away."""
+    def enter(
+        self,
+        client: int,
+        state: ClientState,
+        rnd: int,
+        look: Look | None = None,
+        heard: Heard | None = None,
+    ) -> ClientRound:
+        """The client's part in round `rnd`, after what it collected while it was away.
+
+        A memory that looks at the model goes through what came in the meantime with the model it has
+        just received.
+        """
         if self.world.collects_when_absent:
             while state.lived < rnd:
-                away = ClientRound(self, client, state, rnd)
+                away = ClientRound(self, client, state, rnd, look, heard, is_away=True)
                 for _ in range(self.world.ticks):
                     away.observe()
                 state = away.leave()
-        return ClientRound(self, client, state, rnd)
+        return ClientRound(self, client, state, rnd, look, heard)
 
 
 class ClientRound:
-    """One client in one round. Call `observe` and `batches` once per tick, then `leave`."""
+    """One client in one round.
 
-    def __init__(self, clients: Clients, client: int, state: ClientState, rnd: int) -> None:
+    Per tick: `observe`, `batches`, train on them with `memo`, `pause`; then `say` and `leave`. Of an
+    attentive recipe (`Clients.is_attentive`) the client must be able to look at its model meanwhile.
+    """
+
+    def __init__(
+        self,
+        clients: Clients,
+        client: int,
+        state: ClientState,
+        rnd: int,
+        look: Look | None = None,
+        heard: Heard | None = None,
+        is_away: bool = False,
+    ) -> None:
         recipe, world = clients.recipe, clients.world
         book = world.book
         self.client = client
@@ -97,10 +148,16 @@ class ClientRound:
         self._renewed: list[float] = []
         self._memory_rng = rng_for(clients.seed, Draw.MEMORY, state.lived, client)
         self._rnd = rnd
+        self._look, self._heard, self._is_away = look, heard or {}, is_away
+        self._objective, self._latent = state.objective, state.latent
+        self._loss_before: float | None = None  # of the held-out samples of this tick
+        self._has_settled = False
 
     def observe(self) -> None:
         """Samples arrive, and the memory policy says which stay."""
         arrival = self.arrivals[self._tick]
+        if not self._is_away:
+            self._turn(arrival.state)
         policy, intake = self._clients.recipe.memory, self._intake(arrival)
         self._memory, kept = policy.keep(self._memory, intake, self._memory_rng)
         _check_kept(kept, intake, policy)
@@ -117,8 +174,41 @@ class ClientRound:
 
     def batches(self) -> list[Rows]:
         """Rows of the mini-batches of this tick, drawn from what is now in memory."""
-        drawn = self._clients.local.batches(len(self.rows), self._batch_rng)
-        return [self.rows.take(positions).astype(np.int32) for positions in drawn]
+        rows = self.rows
+        if self._clients.recipe.early_stop is not None:
+            if self._has_settled:
+                return []
+            self._loss_before = self._trial()
+            rows = np.delete(rows, np.s_[::HELD_OUT])
+        drawn = self._clients.local.batches(len(rows), self._batch_rng)
+        return [rows.take(positions).astype(np.int32) for positions in drawn]
+
+    def memo(self, start: Floats32) -> Mapping[str, Floats32]:
+        """(P,) vectors for the objective: what it remembers here and what the server told it."""
+        heard = self._heard.get("objective", {})
+        remembering = self._clients.remembering
+        if remembering is None:
+            return heard
+        return {**heard, **remembering.memo(self._objective, start)}
+
+    def pause(self) -> None:
+        """The steps of this tick are done: was it worth while?"""
+        if self._loss_before is not None and not self._has_settled:
+            gain = self._loss_before - self._trial()
+            self._has_settled = gain < (self._clients.recipe.early_stop or 0.0) / self._tick
+            self._loss_before = None
+
+    def say(self) -> dict[str, Floats32]:
+        """Messages to the server's halves of the policies, by "stage.name"; once, at the end."""
+        said: dict[str, Floats32] = {}
+        memory, objective = self._clients.recipe.memory, self._clients.recipe.objective
+        if isinstance(memory, SaysFromMemory):
+            self._memory, words = memory.say(self._memory)
+            said |= {f"memory.{name}": vector for name, vector in words.items()}
+        if isinstance(objective, SaysFromObjective):
+            words = objective.say(self._required_look, self.rows)
+            said |= {f"objective.{name}": vector for name, vector in words.items()}
+        return said
 
     def reports(self) -> Mapping[str, float]:
         """The numbers that the recipe's weights want from this client."""
@@ -136,10 +226,36 @@ class ClientRound:
             stream=self._stream,
             memory=self._memory,
             forecast=self._clients.recipe.forecast.observe(self._state.forecast, seen),
+            objective=self._objective,
+            latent=self._latent,
         )
+
+    @property
+    def _required_look(self) -> Look:
+        assert self._look is not None, "an attentive recipe needs a look at the model"
+        return self._look
+
+    def _turn(self, latent: int) -> None:
+        """Tell the objective that the next samples come, and whether their state is another one."""
+        remembering = self._clients.remembering
+        if remembering is not None:
+            changed = self._latent not in (-1, latent)
+            self._objective = remembering.turn(
+                self._objective, self._required_look, self.rows, changed
+            )
+        self._latent = latent
+
+    def _trial(self) -> float:
+        """Mean loss of the held-out samples now."""
+        losses = self._required_look.losses(self.rows[::HELD_OUT])
+        return float(losses.mean()) if len(losses) else 0.0
 
     def _intake(self, arrival: Arrival) -> Intake:
         labels = self._clients.labels
+        looking, glance = self._clients.looking, None
+        if looking is not None:
+            rows = np.concatenate([self.rows, arrival.items])
+            glance = self._required_look.glance(rows, looking.looks_at == "received")
         return Intake(
             capacity=self._clients.capacity,
             held=len(self.rows),
@@ -148,6 +264,8 @@ class ClientRound:
             held_labels=labels.take(self.rows),
             new_labels=labels.take(arrival.items),
             outlook=self.outlook,
+            glance=glance,
+            told=self._heard.get("memory", {}),
         )
 
     def _renewal(self) -> Floats:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol
 
-from thalweg.core.types import Floats32, Job, Roster, Updates
+from thalweg.core.talk import Told
+from thalweg.core.types import Floats32, Ints, Job, Roster, Survey, Updates
 
 
 class Federation(Protocol):
@@ -15,6 +16,15 @@ class Federation(Protocol):
         """Who is here in a round. The server adds what it remembers of them."""
         ...
 
-    def train(self, jobs: Sequence[Job], bank: Floats32, rnd: int) -> Updates:
-        """Let clients observe, remember and learn; the bank is (models, P). At least one job."""
+    def survey(self, clients: Ints, bank: Floats32, rnd: int) -> Survey:
+        """Let clients try every model of the bank (models, P) on what is about to arrive first."""
+        ...
+
+    def train(
+        self, jobs: Sequence[Job], bank: Floats32, rnd: int, told: Told | None = None
+    ) -> Updates:
+        """Let clients observe, remember and learn; the bank is (models, P). At least one job.
+
+        Messages in `told` have a row per job.
+        """
         ...

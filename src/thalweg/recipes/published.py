@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
 
-from thalweg.aggregation import Equal, ShiftAware
-from thalweg.core.errors import UnknownName
-from thalweg.memory import Dds, Replace, UniformRatio
+from thalweg.aggregation import Adaptive, Equal, FedDrift, FedExp, Flash, ShiftAware
+from thalweg.core.errors import ConfigError, UnknownName
+from thalweg.local import Curvature, Elastic, NotTrue, PNorm, Proximal, TwoTeachers
+from thalweg.memory import Dds, Drsr, Importance, Ode, Replace, UniformRatio
 from thalweg.recipes.base import Recipe
 
 
@@ -23,12 +26,51 @@ def sfedpo(*, budget: float = 0.5, dds: bool = True, saw: bool = True) -> Recipe
     )
 
 
+# --- hosts: a memory of which a fixed share is renewed at every tick; SFedPO can be added ---
+
+
 def fedavg(*, budget: float = 0.5) -> Recipe:
     """FedAvg on a memory of which a fixed share is renewed at every tick.
 
     McMahan et al., "Communication-efficient learning of deep networks from decentralized data", 2017.
     """
     return Recipe(name="fedavg", memory=UniformRatio(budget=budget))
+
+
+def fedprox(*, strength: float = 0.1) -> Recipe:
+    """FedProx: FedAvg, and clients do not stray far from the model they received.
+
+    Li et al., "Federated optimization in heterogeneous networks", 2020.
+    """
+    return replace(fedavg(), name="fedprox", objective=Proximal(strength))
+
+
+def fedcurv(*, strength: float = 0.01) -> Recipe:
+    """FedCurv: FedAvg, and clients spare the parameters that matter to the others.
+
+    Shoham et al., "Overcoming forgetting in federated learning on non-IID data", 2019.
+    """
+    return replace(fedavg(), name="fedcurv", objective=Curvature(strength))
+
+
+def fedntd(*, strength: float = 1.0) -> Recipe:
+    """FedNTD: FedAvg, and clients keep what the global model thinks of the wrong classes.
+
+    Lee et al., "Preservation of the global knowledge by not-true distillation in federated
+    learning", 2022.
+    """
+    return replace(fedavg(), name="fedntd", objective=NotTrue(strength))
+
+
+def fedexp(*, floor: float = 1e-3) -> Recipe:
+    """FedExP: FedAvg whose server goes farther the more the clients disagree.
+
+    Jhunjhunwala et al., "FedExP: Speeding up federated averaging via extrapolation", 2023.
+    """
+    return replace(fedavg(), name="fedexp", server=FedExp(floor))
+
+
+# --- learning only from what has just arrived ---
 
 
 def fedogd() -> Recipe:
@@ -39,15 +81,147 @@ def fedogd() -> Recipe:
     return Recipe(name="fedogd", memory=Replace())
 
 
+def fedomd(*, p: float = 1.99) -> Recipe:
+    """FedOMD: FedOGD in another geometry, that of a p-norm.
+
+    Mitra, Hassani, Pappas, "Online federated learning", 2021.
+    """
+    return replace(fedogd(), name="fedomd", mirror=PNorm(p))
+
+
+def adaptive_fedavg() -> Recipe:
+    """Adaptive-FedAvg: the server sets the clients' learning rate by how much the model moves.
+
+    Canonaco et al., "Adaptive federated learning in presence of concept drift", 2021.
+    """
+    return replace(fedogd(), name="adaptive-fedavg", server=Adaptive())
+
+
+def feddrift() -> Recipe:
+    """FedDrift: a bank of models; who drifts gets a new one, and models that agree are merged.
+
+    Jothimurugesan et al., "Federated learning under distributed concept drift", 2023.
+    """
+    return replace(fedogd(), name="feddrift", bank=FedDrift())
+
+
+def flash() -> Recipe:
+    """Flash: an adaptive server step that speeds up when the updates change.
+
+    Panchal et al., "Flash: Concept drift adaptation in federated learning", 2023.
+    """
+    return replace(fedogd(), name="flash", server=Flash())
+
+
+def fedewc(*, strength: float = 0.1) -> Recipe:
+    """FedEWC: clients spare the parameters that mattered in their previous latent state.
+
+    Kirkpatrick et al., "Overcoming catastrophic forgetting in neural networks", 2017, at the clients.
+    """
+    return replace(fedogd(), name="fedewc", objective=Elastic(strength))
+
+
+def flwf_2t() -> Recipe:
+    """FLwF-2T: clients learn from two teachers, their own past and the global model.
+
+    Usmanova et al., "A distillation-based approach integrating continual learning and federated
+    learning for pervasive services", 2021.
+    """
+    return replace(fedogd(), name="flwf-2t", objective=TwoTeachers())
+
+
+# --- choosing what to keep ---
+
+
+def importance_sampling(*, budget: float = 0.5) -> Recipe:
+    """IS: clients keep the samples with the largest gradients.
+
+    Li et al., "Sample-level data selection for federated learning", 2021, in spirit.
+    """
+    return Recipe(name="is", memory=Importance(budget))
+
+
+def ode(*, budget: float = 0.5) -> Recipe:
+    """ODE: clients keep the samples whose gradient agrees with the whole federation's.
+
+    Gong et al., "ODE: A data selection framework for online federated learning", 2023.
+    """
+    return Recipe(name="ode", memory=Ode(budget))
+
+
+def drsr() -> Recipe:
+    """DRSR: the memory follows the long run of the stream, by a falling share of new samples.
+
+    Wang, Bian, Xu, "Local data caching for federated learning with streaming data", 2024. For the other
+    reading, which matches class histograms: ``memory.mode=match``.
+    """
+    return Recipe(name="drsr", memory=Drsr())
+
+
+def srsr(*, ratio: float = 0.2) -> Recipe:
+    """SRSR: a fixed share of the memory is replaced at every tick.
+
+    Wang, Bian, Xu, "Local data caching for federated learning with streaming data", 2024.
+    """
+    return Recipe(name="srsr", memory=UniformRatio(budget=ratio))
+
+
 RECIPES: dict[str, Callable[[], Recipe]] = {
     "sfedpo": sfedpo,
     "fedavg": fedavg,
+    "fedprox": fedprox,
+    "fedcurv": fedcurv,
+    "fedntd": fedntd,
+    "fedexp": fedexp,
     "fedogd": fedogd,
+    "fedomd": fedomd,
+    "adaptive-fedavg": adaptive_fedavg,
+    "feddrift": feddrift,
+    "flash": flash,
+    "fedewc": fedewc,
+    "flwf-2t": flwf_2t,
+    "is": importance_sampling,
+    "ode": ode,
+    "drsr": drsr,
+    "srsr": srsr,
 }
 
 
 def recipe_named(name: str) -> Recipe:
-    """A published recipe with its defaults."""
-    if name not in RECIPES:
-        raise UnknownName("recipe", name, RECIPES)
-    return RECIPES[name]()
+    """A published recipe with its defaults, or ``host+guest``: what the guest is known for, added.
+
+    Every stage that the guest sets otherwise than plain FedAvg on a plain memory replaces the host's:
+    ``fedprox+sfedpo`` is FedProx's loss with SFedPO's memory, forecast and weights.
+
+    >>> combined = recipe_named("fedprox+sfedpo")
+    >>> type(combined.memory).__name__, type(combined.objective).__name__, type(combined.weights).__name__
+    ('Dds', 'Proximal', 'ShiftAware')
+    """
+    names = name.split("+")
+    for each in names:
+        if each not in RECIPES:
+            raise UnknownName("recipe", each, RECIPES)
+    recipe = RECIPES[names[0]]()
+    chosen_by: dict[str, str] = {}
+    for each in names[1:]:
+        changes = _known_for(RECIPES[each]())
+        for stage in changes:
+            if stage in chosen_by:
+                raise ConfigError(
+                    f"{name}: both {chosen_by[stage]} and {each} bring their own {stage}; "
+                    "a stage has one choice."
+                )
+            chosen_by[stage] = each
+        recipe = replace(recipe, **changes)
+    return replace(recipe, name=name)
+
+
+def _known_for(recipe: Recipe) -> dict[str, Any]:
+    """The stages in which a recipe differs from plain FedAvg, which for FedAvg itself is its memory."""
+    plain = fedavg()
+    changes = {
+        stage: value
+        for stage, value in vars(recipe).items()
+        if stage != "name" and value != getattr(plain, stage)
+    }
+    return changes or {"memory": recipe.memory}

@@ -1,14 +1,17 @@
-"""The server's half of a round: choose, train, weigh, merge."""
+"""The server's half of a round: choose, arrange the bank, train, weigh, merge."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from thalweg.aggregation import Arranged, Paces, Presents
 from thalweg.core.errors import ConfigError, Diverged, ShapeMismatch
 from thalweg.core.rng import Draw, rng_for
+from thalweg.core.talk import Talks, Told
 from thalweg.core.types import Floats, Floats32, Ints, Job, Roster, Updates
 from thalweg.recipes.base import Recipe
 from thalweg.recipes.federation import Federation
@@ -22,6 +25,15 @@ class ServerState(NamedTuple):
     rules: list[Any]  # what the server rule remembers, per model
     times_here: Ints  # (N,)
     known: dict[str, Floats]  # (N,) last report of every client by name; nan: none yet
+    arrangement: Any = None  # what the bank's policy remembers
+    talks: dict[str, Any] = {}  # noqa: RUF012  never written to; what the server's halves of policies know, by stage
+
+
+class Served(NamedTuple):
+    """The models in use, and how many of the clients use each."""
+
+    models: Floats32  # (models, P)
+    shares: Floats  # (models,)
 
 
 def new_server(recipe: Recipe, model: Floats32, num_clients: int) -> ServerState:
@@ -32,6 +44,8 @@ def new_server(recipe: Recipe, model: Floats32, num_clients: int) -> ServerState
         rules=[recipe.server.init(len(model))],
         times_here=np.zeros(num_clients, dtype=np.int64),
         known={},
+        arrangement=recipe.bank.init(num_clients),
+        talks={stage: part.begin(num_clients, len(model)) for stage, part in _talking(recipe)},
     )
 
 
@@ -47,8 +61,15 @@ def play_round(
     server = server._replace(rnd=rnd + 1, times_here=times_here)
     if len(cohort) == 0:
         return server, None
-    updates = federation.train([Job(client) for client in cohort.tolist()], server.bank, rnd)
+    server, models, asked = _arrange(server, federation, recipe, cohort)
+    jobs = [
+        Job(client, model, _pace(recipe, server.rules[model]))
+        for client, model in zip(cohort.tolist(), models.tolist(), strict=True)
+    ]
+    told = {stage: part.tell(server.talks[stage], cohort) for stage, part in _talking(recipe)}
+    updates = federation.train(jobs, server.bank, rnd, told)
     admit(updates, rnd, num_params=server.bank.shape[1])
+    updates = replace(updates, bytes_down=_bytes_down(server.bank, len(jobs), asked, told))
     bank, rules = server.bank.copy(), list(server.rules)
     for model in np.unique(updates.models):
         # A client whose memory was empty has learnt nothing and has no say.
@@ -58,7 +79,21 @@ def play_round(
             rules[model], bank[model] = recipe.server.step(
                 rules[model], bank[model], mine.deltas, weights
             )
-    return server._replace(bank=bank, rules=rules, known=_learn(server, updates)), updates
+    return server._replace(
+        bank=bank, rules=rules, known=_learn(server, updates), talks=_hear(server, recipe, updates)
+    ), updates
+
+
+def serve(server: ServerState, recipe: Recipe) -> Served:
+    """What clients would be given to use now."""
+    models = server.bank
+    if isinstance(recipe.server, Presents):
+        rows = [
+            recipe.server.presented(rule, model)
+            for rule, model in zip(server.rules, server.bank, strict=True)
+        ]
+        models = np.stack(rows)
+    return Served(models, recipe.bank.shares(server.arrangement, len(models)))
 
 
 def admit(updates: Updates, rnd: int, num_params: int) -> None:
@@ -70,6 +105,8 @@ def admit(updates: Updates, rnd: int, num_params: int) -> None:
         )
     finite = np.isfinite(updates.deltas).all(axis=1)
     finite &= np.isfinite(updates.losses) | (updates.num_steps == 0)
+    for message in updates.said.values():
+        finite &= np.isfinite(message).all(axis=1)
     if not finite.all():
         broken = updates.clients[~finite].tolist()
         raise Diverged(
@@ -78,6 +115,75 @@ def admit(updates: Updates, rnd: int, num_params: int) -> None:
             + " is not a finite number. Try a smaller learning rate (--set local.lr=...) or less "
             "momentum; the rounds before this one are kept."
         )
+
+
+def _talking(recipe: Recipe) -> Iterator[tuple[str, Talks]]:
+    """The stages whose policy has a half at the server."""
+    for stage in ("memory", "objective"):
+        part = getattr(recipe, stage)
+        if isinstance(part, Talks):
+            yield stage, part
+
+
+def _arrange(
+    server: ServerState, federation: Federation, recipe: Recipe, cohort: Ints
+) -> tuple[ServerState, Ints, int]:
+    """The bank for this cohort, the model of each client, and how many models were tried before."""
+    num_models = len(server.bank)
+    survey, asked = None, 0
+    if recipe.bank.asks:
+        survey, asked = federation.survey(cohort, server.bank, server.rnd - 1), num_models
+    plan = recipe.bank.arrange(server.arrangement, cohort, survey, num_models)
+    _check(plan, len(cohort), num_models, recipe)
+    bank, rules = server.bank, server.rules
+    if plan.mix.shape != (1, 1) or plan.is_new.any():
+        bank = (plan.mix @ server.bank).astype(np.float32)
+        for row, mix in zip(bank, plan.mix, strict=True):
+            if mix.max() == 1:  # to the bit
+                row[:] = server.bank[mix.argmax()]
+        rules = [
+            recipe.server.init(bank.shape[1]) if new else server.rules[int(mix.argmax())]
+            for new, mix in zip(plan.is_new, plan.mix, strict=True)
+        ]
+    return server._replace(bank=bank, rules=rules, arrangement=plan.notes), plan.models, asked
+
+
+def _check(plan: Arranged, num_jobs: int, num_models: int, recipe: Recipe) -> None:
+    models = plan.models
+    right = plan.mix.ndim == 2 and plan.mix.shape[1] == num_models and len(plan.mix) >= 1
+    right = right and np.allclose(plan.mix.sum(axis=1), 1) and len(plan.is_new) == len(plan.mix)
+    right = (
+        right and models.shape == (num_jobs,) and ((models >= 0) & (models < len(plan.mix))).all()
+    )
+    if not right:
+        raise ConfigError(
+            f"{type(recipe.bank).__name__}.arrange must mix the {num_models} models of the bank with "
+            f"rows that sum to one and give each of {num_jobs} clients one of the mixtures, got a mix "
+            f"of shape {plan.mix.shape} and models {models.tolist()}."
+        )
+
+
+def _pace(recipe: Recipe, rule: Any) -> float:
+    return recipe.server.pace(rule) if isinstance(recipe.server, Paces) else 1.0
+
+
+def _bytes_down(bank: Floats32, num_jobs: int, asked: int, told: Told) -> int:
+    """A model each, the whole bank if it was to be tried, and the messages."""
+    messages = sum(words.nbytes for stage in told.values() for words in stage.values())
+    return int(num_jobs * max(asked, 1) * bank[0].nbytes + messages)
+
+
+def _hear(server: ServerState, recipe: Recipe, updates: Updates) -> dict[str, Any]:
+    talks = dict(server.talks)
+    for stage, part in _talking(recipe):
+        said: Mapping[str, Floats32] = {
+            name.removeprefix(f"{stage}."): words
+            for name, words in updates.said.items()
+            if name.startswith(f"{stage}.")
+        }
+        if said:
+            talks[stage] = part.hear(talks[stage], updates.clients, said)
+    return talks
 
 
 def _cohort(recipe: Recipe, roster: Roster, seed: int) -> Ints:

@@ -1,0 +1,64 @@
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from thalweg.core.errors import require
+from thalweg.core.types import Floats, Floats32
+from thalweg.core.vectors import combine
+
+
+class LastTwo(NamedTuple):
+    """The model before the newest one; empty before the first step."""
+
+    before: Floats32
+
+
+@dataclass(frozen=True)
+class FedExp:
+    r"""FedExP: the more the clients disagree, the longer the server's step.
+
+    .. math::
+        \eta_g = \max\Big(1, \frac{\sum_n p_n \lVert \Delta_n \rVert^2}
+                              {2 (\lVert \sum_n p_n \Delta_n \rVert^2 + \varepsilon)}\Big), \qquad
+        x \leftarrow x + \eta_g \textstyle\sum_n p_n \Delta_n
+
+    With equal weights this is the paper's formula (Jhunjhunwala et al. 2023). What is evaluated is the
+    mean of the last two models, as there.
+
+    Symbols -> here: :math:`\varepsilon` -> floor.
+    """
+
+    floor: float = 1e-3
+
+    def __post_init__(self) -> None:
+        require(0 <= self.floor < math.inf, f"floor must not be negative, got {self.floor}.")
+
+    def init(self, num_params: int) -> LastTwo:
+        return LastTwo(np.empty(0, dtype=np.float32))
+
+    def step(
+        self, state: LastTwo, model: Floats32, deltas: Floats32, weights: Floats
+    ) -> tuple[LastTwo, Floats32]:
+        mean = combine(weights, deltas)
+        return LastTwo(model.copy()), model + np.float32(self.length(deltas, weights, mean)) * mean
+
+    def length(self, deltas: Floats32, weights: Floats, mean: Floats32) -> float:
+        """The server's learning rate for these updates, at least one."""
+        norms = np.array([_squared_norm(delta) for delta in deltas])
+        denominator = 2 * (_squared_norm(mean) + self.floor)
+        if denominator == 0:  # nobody has moved, and no floor
+            return 1.0
+        return max(1.0, float(weights @ norms) / denominator)
+
+    def presented(self, state: LastTwo, model: Floats32) -> Floats32:
+        """The mean of the last two models."""
+        return (state.before + model) / np.float32(2) if len(state.before) else model
+
+
+def _squared_norm(vector: Floats32) -> float:
+    wide = vector.astype(np.float64)
+    return float(wide @ wide)

@@ -1,0 +1,111 @@
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from thalweg.core.errors import require
+from thalweg.core.talk import Look
+from thalweg.core.types import Floats32, Ints
+from thalweg.local.base import Batch, Memo, Model
+from thalweg.local.cross_entropy import CrossEntropy
+from thalweg.local.elastic import some_of
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+
+class Curvatures(NamedTuple):
+    """The newest messages of every client ever heard."""
+
+    who: Ints  # (S,)
+    fisher: Floats32  # (S, P)
+    pulled: Floats32  # (S, P) fisher times parameters
+
+
+@dataclass(frozen=True)
+class Curvature:
+    r"""FedCurv: stay where the other clients' losses are low, to second order.
+
+    .. math::
+        F_j(w) + \lambda \Big[ \sum_i P_i w_i^2 - 2 \sum_i Q_i w_i \Big], \qquad
+        P = \sum_{k \ne j} \Phi_k, \quad Q = \sum_{k \ne j} \Phi_k \circ w_k
+
+    which is :math:`\lambda \sum_{k \ne j} (w - w_k)^\top \mathrm{diag}(\Phi_k) (w - w_k)` up to a constant. Each
+    client sends the diagonal of its empirical Fisher information at its new parameters, and its product with
+    them; the server keeps the newest of everybody. Before anybody has spoken there is no pull.
+
+    Symbols, Shoham et al. 2019 -> here
+        :math:`\lambda`  -> strength
+        P, Q             -> memo["others_fisher"], memo["others_pulled"]
+
+    The strength grows with the number of clients heard, as in the paper; `normalise_by_clients` divides by it.
+    """
+
+    strength: float = 0.01
+    fisher_samples: int = 64
+    normalise_by_clients: bool = False
+
+    def __post_init__(self) -> None:
+        require(
+            0 <= self.strength < math.inf,
+            f"strength must not be negative or infinite, got {self.strength}.",
+        )
+        require(
+            self.fisher_samples >= 1,
+            f"fisher_samples must be at least 1, got {self.fisher_samples}.",
+        )
+
+    # --- at the client ---
+
+    def loss(self, model: Model, params: Tensor, batch: Batch, memo: Memo) -> Tensor:
+        fit = CrossEntropy().loss(model, params, batch, memo)
+        if "others_fisher" not in memo:
+            return fit
+        pull = memo["others_fisher"] * params * params - 2 * memo["others_pulled"] * params
+        return fit + self.strength * pull.sum(1)
+
+    def say(self, look: Look, rows: Ints) -> Mapping[str, Floats32]:
+        params = look.params()
+        if len(rows) == 0:
+            return {"fisher": np.zeros_like(params), "pulled": np.zeros_like(params)}
+        fisher = look.squared_gradients(some_of(rows, self.fisher_samples))
+        return {"fisher": fisher, "pulled": fisher * params}
+
+    # --- at the server ---
+
+    def begin(self, num_clients: int, num_params: int) -> Curvatures:
+        nothing = np.empty((0, num_params), dtype=np.float32)
+        return Curvatures(np.empty(0, dtype=np.int64), nothing, nothing)
+
+    def tell(self, notes: Curvatures, clients: Ints) -> Mapping[str, Floats32]:
+        if not len(notes.who):
+            return {}
+        return {
+            "others_fisher": self._without_own(notes.who, notes.fisher, clients),
+            "others_pulled": self._without_own(notes.who, notes.pulled, clients),
+        }
+
+    def hear(self, notes: Curvatures, clients: Ints, said: Mapping[str, Floats32]) -> Curvatures:
+        stays = ~np.isin(notes.who, clients)
+        who = np.concatenate([notes.who[stays], clients])
+        order = np.argsort(who)
+        return Curvatures(
+            who[order],
+            np.concatenate([notes.fisher[stays], said["fisher"]])[order],
+            np.concatenate([notes.pulled[stays], said["pulled"]])[order],
+        )
+
+    def _without_own(self, who: Ints, messages: Floats32, clients: Ints) -> Floats32:
+        """(K, P) sum over everybody else, for each client."""
+        total = messages.sum(0, dtype=np.float64)
+        rows = np.tile(total, (len(clients), 1))
+        for k, client in enumerate(clients):
+            own = messages[who == client]
+            rows[k] -= own.sum(0, dtype=np.float64)
+            if self.normalise_by_clients:
+                rows[k] /= max(len(who) - len(own), 1)
+        return rows.astype(np.float32)

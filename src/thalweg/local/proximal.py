@@ -1,0 +1,39 @@
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from thalweg.core.errors import require
+from thalweg.local.base import Batch, Memo, Model
+from thalweg.local.cross_entropy import CrossEntropy
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+
+@dataclass(frozen=True)
+class Proximal:
+    r"""FedProx: cross-entropy, and a spring to the model the round began with.
+
+    .. math::  F_k(w) + \tfrac{\mu}{2} \lVert w - x \rVert^2
+
+    Symbols, Li et al. 2020 -> here
+        :math:`\mu`  -> strength
+        x            -> memo["start"]
+
+    Weight decay is a spring to zero and comes on top of it, from `Sgd`.
+    """
+
+    strength: float = 0.1
+
+    def __post_init__(self) -> None:
+        require(
+            0 <= self.strength < math.inf,
+            f"strength must not be negative or infinite, got {self.strength}.",
+        )
+
+    def loss(self, model: Model, params: Tensor, batch: Batch, memo: Memo) -> Tensor:
+        away = params - memo["start"]
+        fit = CrossEntropy().loss(model, params, batch, memo)
+        return fit + self.strength / 2 * (away * away).sum(1)

@@ -1,0 +1,89 @@
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal, NamedTuple
+
+import numpy as np
+
+from thalweg.core.config import check_words
+from thalweg.core.errors import require
+from thalweg.core.talk import Look
+from thalweg.core.types import Floats32, Ints
+from thalweg.local.base import Batch, Memo, Model, frozen
+from thalweg.local.distillation import cross_entropies, distances
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+
+class Past(NamedTuple):
+    """The client's model at the end of the last latent state; empty before the first change."""
+
+    params: Floats32
+
+
+@dataclass(frozen=True)
+class TwoTeachers:
+    r"""FLwF-2T: learning without forgetting what the client knew before, and what the federation knows.
+
+    .. math::
+        \alpha\, \mathrm{CE} + \beta\, \mathrm{dist}(\text{past})
+        + (1 - \alpha - \beta)\, \mathrm{dist}(\text{global}), \qquad
+        \mathrm{dist}(t) = -\textstyle\sum_c \mathrm{softmax}(t/\tau)_c \log \mathrm{softmax}(z/\tau)_c
+
+    The first teacher is the client's model of the moment when the latent state last changed, the second
+    the model it received in this round. Before the first change the received model is both.
+
+    Symbols, Usmanova et al. 2021 -> here
+        :math:`\alpha, \beta, \tau`  -> weight_ce, weight_past, temperature
+
+    The paper's mix is not fully known; ``convex`` is what SFedPO's grid of values fits. ``additive`` is
+    :math:`\mathrm{CE} + \alpha\, \mathrm{dist}(\text{past}) + \beta\, \mathrm{dist}(\text{global})`, as others
+    have it for one teacher.
+    """
+
+    weight_ce: float = 0.3
+    weight_past: float = 0.3
+    temperature: float = 2.0
+    form: Literal["convex", "additive"] = "convex"
+
+    def __post_init__(self) -> None:
+        check_words(self)
+        for name in ("weight_ce", "weight_past"):
+            value = getattr(self, name)
+            require(0 <= value < math.inf, f"{name} must not be negative, got {value}.")
+        require(
+            self.form == "additive" or self.weight_ce + self.weight_past <= 1,
+            "in the convex form weight_ce + weight_past must be at most 1, got "
+            f"{self.weight_ce} + {self.weight_past}.",
+        )
+        require(
+            0 < self.temperature < math.inf,
+            f"temperature must be positive and finite, got {self.temperature}.",
+        )
+
+    def init(self, num_params: int) -> Past:
+        return Past(np.empty(0, dtype=np.float32))
+
+    def turn(self, state: Past, look: Look, rows: Ints, changed: bool) -> Past:
+        return Past(look.params()) if changed else state
+
+    def memo(self, state: Past, start: Floats32) -> dict[str, Floats32]:
+        return {"past": state.params if len(state.params) else start}
+
+    def loss(self, model: Model, params: Tensor, batch: Batch, memo: Memo) -> Tensor:
+        import torch
+
+        student, still = model(params, batch.x), frozen(model)
+        with torch.no_grad():
+            past, everybody = still(memo["past"], batch.x), still(memo["start"], batch.x)
+        fit = cross_entropies(student, batch.labels)
+        to_past = distances(student, past, self.temperature)
+        to_all = distances(student, everybody, self.temperature)
+        a, b = self.weight_ce, self.weight_past
+        if self.form == "convex":
+            mix = a * fit + b * to_past + (1 - a - b) * to_all
+        else:
+            mix = fit + a * to_past + b * to_all
+        return (mix * batch.weights).sum(1)

@@ -1,0 +1,50 @@
+import numpy as np
+import pytest
+
+from thalweg.aggregation import Adaptive
+
+MODELS = ((1, 0), (1, 1), (1.2, 1), (3, -1))
+
+
+@pytest.mark.parametrize(
+    ("decay", "rates"),
+    [
+        ("inverse_round", [0.1, 0.05, 0.024094, 0.1]),
+        ("none", [0.1, 0.1, 0.072281, 0.1]),
+    ],
+)
+def test_the_learning_rates_of_the_sheet(decay, rates):
+    rule = Adaptive(decay=decay)
+    state, found = rule.init(2), []
+    for model in MODELS:
+        state = rule.after(state, np.array(model, dtype=np.float32))
+        found.append(0.1 * rule.pace(state))
+    assert found == pytest.approx(rates, abs=2e-6)
+
+
+def test_the_variances_of_the_sheet():
+    rule = Adaptive()
+    state, found = rule.init(2), []
+    for t, model in enumerate(MODELS, start=1):
+        state = rule.after(state, np.array(model, dtype=np.float32))
+        found.append(state.variance / (1 - 0.5**t))
+    assert found == pytest.approx([0.5, 0.5, 0.257460, 1.988121], abs=2e-6)
+
+
+def test_before_the_first_step_clients_keep_their_learning_rate():
+    assert Adaptive().pace(Adaptive().init(2)) == 1.0
+
+
+def test_a_model_that_never_moves_has_a_ratio_of_one():
+    rule = Adaptive(decay="none")
+    state = rule.init(2)
+    for _ in range(4):
+        state = rule.after(state, np.zeros(2, dtype=np.float32))
+        assert rule.pace(state) == 1.0
+
+
+def test_the_model_itself_moves_as_in_fedavg():
+    deltas = np.array([[1, 0], [0, 1]], dtype=np.float32)
+    rule = Adaptive()
+    _, moved = rule.step(rule.init(2), np.zeros(2, dtype="f4"), deltas, np.array([0.25, 0.75]))
+    assert moved.tolist() == [0.25, 0.75]

@@ -1,0 +1,46 @@
+"""A model that is easy to look at."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from thalweg.core.types import Floats32, Glance, Ints
+
+
+@dataclass
+class FakeLook:
+    """Answers by the numbers it was given, and notes which rows it was asked about."""
+
+    values: Sequence[float] = (0.0, 0.0)
+    fisher: Sequence[float] = (1.0, 1.0)
+    loss: float = 1.0
+    asked: list[list[int]] = field(default_factory=list)
+
+    def __init__(self, params: Sequence[float], fisher: Sequence[float] = (), loss: float = 1.0):
+        self.values, self.fisher, self.loss, self.asked = params, fisher, loss, []
+
+    def params(self) -> Floats32:
+        return np.array(self.values, dtype=np.float32)
+
+    def losses(self, rows: Ints) -> Floats32:
+        return np.full(len(rows), self.loss, dtype=np.float32)
+
+    def squared_gradients(self, rows: Ints) -> Floats32:
+        self.asked.append(rows.tolist())
+        return np.array(self.fisher, dtype=np.float32)
+
+    def glance(self, rows: Ints, received: bool) -> Glance:
+        return some_glance(len(rows))
+
+
+def some_glance(count: int, num_classes: int = 3, num_features: int = 2) -> Glance:
+    """Different gradients for every sample."""
+    rng = np.random.default_rng(count)
+    logits = rng.normal(size=(count, num_classes))
+    errors = np.exp(logits) / np.exp(logits).sum(1, keepdims=True)
+    errors[np.arange(count), np.arange(count) % num_classes] -= 1
+    features = rng.normal(size=(count, num_features))
+    return Glance(errors.astype(np.float32), features.astype(np.float32))

@@ -1,0 +1,43 @@
+import numpy as np
+import pytest
+import torch
+
+from contracts.looks import FakeLook
+from thalweg.core.errors import ConfigError
+from thalweg.local import Batch, TwoTeachers
+
+STUDENT, PAST, GLOBAL = [2.0, 1.0, 0.0], [1.5, 1.0, 0.5], [0.0, 1.0, 2.0]
+BATCH = Batch(torch.zeros(1, 1, 1), torch.tensor([[0]]), torch.ones(1, 1))
+MEMO = {"start": torch.tensor([GLOBAL]), "past": torch.tensor([PAST])}
+
+
+def logits_are_params(params, x):
+    return params[:, None, :]
+
+
+@pytest.mark.parametrize(("form", "loss"), [("convex", 0.987759), ("additive", 1.139048)])
+def test_the_numbers_of_the_sheet(form, loss):
+    found = TwoTeachers(form=form).loss(logits_are_params, torch.tensor([STUDENT]), BATCH, MEMO)
+    assert float(found) == pytest.approx(loss, abs=2e-6)
+
+
+def test_without_a_past_the_received_model_is_both_teachers():
+    objective, start = TwoTeachers(), np.array(GLOBAL, dtype=np.float32)
+    memo = objective.memo(objective.init(3), start)
+    assert memo["past"].tolist() == GLOBAL
+
+
+def test_the_past_is_the_model_of_the_moment_when_the_state_changes():
+    objective, look = TwoTeachers(), FakeLook(params=[1.0, 2.0])
+    state = objective.turn(objective.init(2), look, np.arange(3), changed=False)
+    assert len(state.params) == 0
+    state = objective.turn(state, look, np.arange(3), changed=True)
+    assert state.params.tolist() == [1.0, 2.0]
+    later = objective.turn(state, FakeLook(params=[3.0, 4.0]), np.arange(3), changed=False)
+    assert later.params.tolist() == [1.0, 2.0]
+
+
+def test_weights_above_one_are_no_convex_mix():
+    with pytest.raises(ConfigError, match="at most 1"):
+        TwoTeachers(weight_ce=0.7, weight_past=0.7)
+    TwoTeachers(weight_ce=0.7, weight_past=0.7, form="additive")
