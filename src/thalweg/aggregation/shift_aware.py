@@ -78,7 +78,9 @@ class ShiftAware:
         outlook = (np.asarray(part, dtype=np.float64).tobytes() for part in age.outlook)
         renewal = np.maximum(age.renewal, LEAST_RENEWAL)
         parts = (renewal.tobytes(), *outlook)
-        return {SCORE: _score(self.grad_bound, self.noise, age.ticks, self._embeddings(age), *parts)}
+        return {
+            SCORE: _score(self.grad_bound, self.noise, age.ticks, self._embeddings(age), *parts)
+        }
 
     def weigh(self, updates: Updates, roster: Roster) -> Floats:
         scores, availability = updates.reports[SCORE], self._availability(roster)

@@ -11,8 +11,8 @@ from thalweg.engine.oracle_gap import oracle_gap
 
 
 def gap_command(run: Path, as_json: bool, data_dir: Path | None) -> None:
-    found = oracle_gap(run, data_dir=data_dir)
-    gap, budgets = found.gap, found.gap.effective_budgets
+    gap = oracle_gap(run, data_dir=data_dir)
+    budgets = gap.effective_budgets
     spent = {
         "min": float(budgets.min()),
         "mean": float(budgets.mean()),
@@ -22,9 +22,6 @@ def gap_command(run: Path, as_json: bool, data_dir: Path | None) -> None:
         say_json(
             {
                 "folder": str(run),
-                "rounds": found.rounds,
-                "clients": len(budgets),
-                "clients_seen": found.seen,
                 "gap": gap.gap,
                 "oracle_error": gap.oracle_error,
                 "ideal": gap.ideal,
@@ -34,7 +31,6 @@ def gap_command(run: Path, as_json: bool, data_dir: Path | None) -> None:
         )
         return
     lines = [
-        f"{run}: after {found.rounds} rounds, {found.seen} of {len(budgets)} clients seen",
         f"gap               {gap.gap:.6f}   what the forecasts cost in the bound",
         f"oracle error      {gap.oracle_error:.6f}   L1 distance from the truth, all clients",
         f"ideal             {gap.ideal:.6f}   the bound's term with the true probabilities",

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 
@@ -19,24 +18,16 @@ from thalweg.engine.plan import Plan, read_plan
 from thalweg.forecast import Recognises
 from thalweg.memory import Dds
 from thalweg.recipes import Recipe
-from thalweg.streams import World
-
-
-class RunGap(NamedTuple):
-    """The price of a run's forecasts, and how much of the run they had learnt from."""
-
-    gap: theory.OracleGap
-    rounds: int  # rounds the run had played
-    seen: int  # clients that had taken part; the others believe what they would at first
 
 
 def oracle_gap(
     run: Plan | str | os.PathLike[str], *, data_dir: str | os.PathLike[str] | None = None
-) -> RunGap:
+) -> theory.OracleGap:
     """`theory.oracle_gap` with a run's own truth, predictions, ratios and weights.
 
     `run` is a run's folder, finished or not (its last checkpoint counts, and nothing in the folder
-    is changed), or a plan, for what the clients believe before the first round. Availability is the
+    is changed), or a plan, for what the clients believe before the first round. A client that has not
+    come yet believes what it would at first. Availability is the
     world's own, also where the weights estimate it. Ratios are those of the whole budget: in a world
     where less than a memory arrives per tick (``world.arrivals``) a client may renew less.
     """
@@ -44,16 +35,15 @@ def oracle_gap(
     plan = run if isinstance(run, Plan) else read_plan(Path(run))
     memory, weights = _parts(plan.recipe)
     data = plan.scenario.data.load(None if data_dir is None else Path(data_dir), plan.seed)
-    crowd, rounds = Crowd(clients_of(plan, data)), 0
+    crowd = Crowd(clients_of(plan, data))
     if folder is not None:
         server, states = folder.look()
         check_same_data(folder, server["data"], fingerprint_of(data))
         crowd.restore(states)
-        rounds = int(server["rnd"])
     world = crowd.clients.world
     outlooks = _outlooks(crowd)
     signatures = world.book.signatures
-    gap = theory.oracle_gap(
+    return theory.oracle_gap(
         np.stack([world.truth(client) for client in range(world.num_clients)]),
         np.stack([outlook.probs for outlook in outlooks]),
         outlooks[0].importance,
@@ -70,7 +60,6 @@ def oracle_gap(
         zero_prob_rule=memory.zero_prob_rule,
         gram=signatures @ signatures.T if weights.mismatch == "kme" else None,
     )
-    return RunGap(gap, rounds, len(crowd.states))
 
 
 def _folder(path: Path) -> RunFolder:
@@ -104,9 +93,9 @@ def _parts(recipe: Recipe) -> tuple[Dds, ShiftAware]:
 
 
 def _outlooks(crowd: Crowd) -> list[Outlook]:
-    """What every client expects now; who has not come yet expects what it would at first."""
+    """What every client expects now."""
     clients = crowd.clients
-    world: World = clients.world
+    world = clients.world
     outlooks = []
     for client in range(world.num_clients):
         state = crowd.states.get(client) or clients.newborn(client)

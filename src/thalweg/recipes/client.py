@@ -140,9 +140,7 @@ class ClientRound:
         if weights is None:
             return {}
         ticks = self._clients.world.ticks
-        return dict(
-            weights.report(Age(self.outlook, self._renewal(), ticks, self._embeddings()))
-        )
+        return dict(weights.report(Age(self.outlook, self._renewal(), ticks, self._embeddings())))
 
     def leave(self) -> ClientState:
         """What the client remembers; the forecast learns of this round's states only now."""
