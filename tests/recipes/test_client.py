@@ -398,12 +398,12 @@ def test_every_published_recipe_can_be_lived() -> None:
 
 @dataclass(frozen=True, eq=False)
 class ThreeClasses(Script):
-    """The same, but tick t of every round brings rows of class t alone."""
+    """The same, but begins with class 0, and tick t of every round brings class 2 - t alone."""
 
     @property
     def labels(self) -> Ints:
         rows = np.arange(300_000)
-        return np.where(rows % 100_000 < 10_000, 0, rows % 10_000 // 1_000)
+        return np.where(rows % 100_000 < 10_000, 0, 2 - rows % 10_000 // 1_000)
 
 
 def growing_clients(memory: Any, oracle: Any, **parts: Any) -> Clients:
@@ -414,19 +414,19 @@ def growing_clients(memory: Any, oracle: Any, **parts: Any) -> Clients:
 
 def test_an_oracle_with_states_of_its_own_names_them_to_the_memory() -> None:
     diary = Diary()
-    who = growing_clients(diary, Growing())
+    who = growing_clients(diary, Growing(), ticks=2)
     newborn = who.newborn(0)
     assert newborn.forecast.signatures.tolist() == [[1, 0, 0]], "what it starts with"
     assert newborn.forecast.visits.tolist() == [0]
     visit = who.enter(0, newborn, 0)
-    live(visit)
-    assert [intake.state for intake in diary.shown] == [0, 1, 2]
+    live(visit, ticks=2)
+    assert [intake.state for intake in diary.shown] == [1, 2]
     # Opened in mid-round: the memory sees as many states as it needs, the weights those of before.
-    assert [len(intake.outlook.probs) for intake in diary.shown] == [1, 2, 3]
+    assert [len(intake.outlook.probs) for intake in diary.shown] == [2, 3]
     assert len(visit.outlook.probs) == 1
-    assert visit.leave().forecast.visits.tolist() == [1, 1, 1]
+    assert visit.leave().forecast.visits.tolist() == [0, 1, 1]
     following = who.enter(0, visit.leave(), 1)
-    assert following.outlook.probs.tolist() == pytest.approx([1 / 3] * 3)
+    assert following.outlook.probs.tolist() == pytest.approx([1 / 5, 2 / 5, 2 / 5])
 
 
 def test_a_state_opened_in_the_round_changes_no_report_of_this_round() -> None:
