@@ -71,6 +71,9 @@ def test_selection_rules(policy: Any) -> None:
     forecast.Noisy(noise=1.0),
     forecast.Noisy(noise=0.1, perturb_support_only=True, proxy="l2"),
     forecast.Bayesian(prior=0.01, proxy="l2_squared"),
+    forecast.Growing(patience=2, importance="frequency", prior_strength=5.0),
+    forecast.Growing(max_states=1, distance="l1"),
+    forecast.Growing(max_states=2, distance="l2", new_state_threshold=0.01, proxy="js"),
 )
 def test_forecasts(policy: Any) -> None:
     check_forecast(policy)
@@ -81,6 +84,7 @@ def test_forecasts(policy: Any) -> None:
     aggregation.ShiftAware(exact=True, noise=0.01),
     aggregation.ShiftAware(normalise="all", availability="estimated"),
     aggregation.ShiftAware(slope=1000.0, offset=-1000.0),
+    aggregation.ShiftAware(mismatch="kme"),
 )
 def test_weights(policy: Any) -> None:
     check_weights(policy)

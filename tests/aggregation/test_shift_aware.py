@@ -178,3 +178,46 @@ def test_exact_weights_minimise_the_bound() -> None:
 def test_impossible_values_are_refused_where_the_rule_is_made(bad: dict[str, Any]) -> None:
     with pytest.raises(ConfigError, match=list(bad)[-1]):
         ShiftAware(**bad)
+
+
+def kernel_score(embeddings: Any, mismatch: Any = "kme") -> float:
+    age = Age(some_outlook(CLIENTS[0]), np.full(3, 0.5), 5, embeddings)
+    return ShiftAware(mismatch=mismatch).report(age)[SCORE]
+
+
+def test_states_without_anything_in_common_have_the_ordinary_score() -> None:
+    plain = score(ShiftAware(), CLIENTS[0], [0.5] * 3)
+    assert kernel_score(np.eye(3)) == pytest.approx(plain, abs=1e-12)
+    assert kernel_score(None) == plain, "nothing is known of them"
+    assert kernel_score(np.ones((3, 2)), "identity") == plain, "and by default nobody looks"
+
+
+def test_states_that_are_all_alike_cannot_be_held_in_the_wrong_mixture() -> None:
+    # Uniform ratios: mismatch 0.046667, weighted 2 * 0.19375.
+    plain = score(ShiftAware(), CLIENTS[0], [0.5] * 3)
+    assert kernel_score(np.ones((3, 1))) == pytest.approx(plain - 2 * 0.193750 * 0.0466667)
+
+
+def test_the_kernel_score_is_that_of_the_theory() -> None:
+    histograms = np.array([[0.7, 0.2, 0.1], [1.0, 0.0, 0.0], [0.2, 0.2, 0.6]])
+    outlook = some_outlook(CLIENTS[0])
+    expected = theory.heterogeneity_score(
+        outlook.probs,
+        [0.5] * 3,
+        outlook.importance,
+        outlook.heterogeneity,
+        0.5,
+        5,
+        gram=histograms @ histograms.T,
+    )
+    assert kernel_score(histograms) == pytest.approx(expected, abs=1e-12)
+    # By hand: held - wanted = (1, -0.2, -0.8) / 6 moves the class mix by (0.34, 0.04, -0.38) / 6.
+    away = (0.34**2 + 0.04**2 + 0.38**2) / 36
+    plain = score(ShiftAware(), CLIENTS[0], [0.5] * 3)
+    assert expected == pytest.approx(plain + 2 * 0.193750 * (away - 0.0466667), abs=1e-6)
+
+
+def test_an_unknown_mismatch_is_refused() -> None:
+    wrong: Any = "kmee"
+    with pytest.raises(ConfigError, match="mismatch"):
+        ShiftAware(mismatch=wrong)

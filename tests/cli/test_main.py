@@ -138,3 +138,19 @@ def test_compare_shows_a_cell_that_failed_and_exits_1(tmp_path):
     )
     assert done.returncode == 1
     assert "not a finite number" in (tmp_path / "c/table.md").read_text()
+
+
+def test_gap_says_what_the_forecasts_of_a_run_cost(tmp_path):
+    words = ["run", "sfedpo", "--on", "digits-partial", "--rounds", "1", "--out", "one"]
+    assert thalweg(*words, "--set", "forecast=bayesian", cwd=tmp_path).returncode == 0
+    done = thalweg("gap", "one", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    for word in ("gap", "oracle error", "ideal", "achieved", "effective budget", "min", "mean"):
+        assert word in done.stdout
+    told = json.loads(thalweg("gap", "one", "--json", cwd=tmp_path).stdout)
+    assert told["gap"] == pytest.approx(abs(told["achieved"] - told["ideal"]))
+    assert told["oracle_error"] > 0
+    assert set(told["effective_budget"]) == {"min", "mean", "max"}
+    refused = thalweg("gap", "nowhere", cwd=tmp_path)
+    assert refused.returncode == 2
+    assert "not a run's folder" in refused.stderr

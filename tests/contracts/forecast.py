@@ -8,13 +8,23 @@ import numpy as np
 
 from contracts.checkpoint import plain, stored
 from thalweg.core.types import Floats, Outlook
-from thalweg.forecast import Forecast
+from thalweg.forecast import Forecast, Recognises
 
 TRUTHS = (
     np.array([0.5, 0.3, 0.2]),
     np.array([0.0, 1.0, 0.0]),
     np.array([1.0]),
     np.full(60, 1 / 60),
+)
+BATCHES = (  # samples per class that arrive, tick after tick
+    [0, 0, 0, 0],
+    [8, 0, 0, 0],
+    [8, 0, 0, 0],
+    [2, 2, 2, 2],
+    [0, 0, 9, 0],
+    [0, 0, 0, 0],
+    [0, 0, 9, 0],
+    [1, 7, 0, 0],
 )
 ROUNDS: tuple[list[int], ...] = (
     [],
@@ -27,7 +37,10 @@ def check_forecast(oracle: Forecast) -> None:
     """Let the oracle watch clients of several kinds for a few rounds."""
     written = repr(oracle)
     for truth in TRUTHS:
-        _check_client(oracle, truth)
+        if isinstance(oracle, Recognises):
+            _check_recognising(oracle, oracle, truth)
+        else:
+            _check_client(oracle, truth)
     assert repr(oracle) == written, "an oracle remembers nothing itself"
 
 
@@ -43,7 +56,11 @@ def _check_client(oracle: Forecast, truth: Floats) -> None:
     fresh = oracle.init(truth, np.random.default_rng(4))
     for seen in (*ROUNDS, list(range(num_states))):
         outlook = oracle.outlook(state, histograms, importance)
-        _check_outlook(outlook, importance, num_states)
+        _check_outlook(outlook, num_states)
+        assert outlook.importance.tolist() == importance.tolist(), "importance is passed on"
+        # Only state 0 is skewed.
+        assert (outlook.heterogeneity[1:] <= outlook.heterogeneity[0]).all(), "skewed is worse"
+        assert outlook.heterogeneity[0] > 0, "skewed is bad"
         assert plain(oracle.outlook(state, histograms, importance)) == plain(outlook), (
             "same question, same answer"
         )
@@ -57,14 +74,52 @@ def _check_client(oracle: Forecast, truth: Floats) -> None:
     assert truth.tolist() == given.tolist(), "what it looks at is untouched"
 
 
-def _check_outlook(outlook: Outlook, importance: Floats, num_states: int) -> None:
+def _check_recognising(oracle: Forecast, recognises: Recognises, truth: Floats) -> None:
+    """The same for an oracle with states of its own, which may become more."""
+    histograms = np.full((len(truth), 4), 0.25)
+    importance = np.full(len(truth), 1 / len(truth))
+    fresh: Any = oracle.init(truth, np.random.default_rng(4))
+    state: Any = oracle.init(truth, np.random.default_rng(3))
+    again = oracle.init(truth, np.random.default_rng(3))
+    assert plain(state) == plain(again), "same generator, same oracle"
+    num_states = len(oracle.outlook(state, histograms, importance).probs)
+    for _ in range(3):  # rounds
+        seen = []
+        for batch in BATCHES:
+            histogram, before = np.array(batch), plain(state)
+            following, name = recognises.recognise(state, histogram)
+            answer = plain((following, name))
+            assert plain(state) == before, "the old state is untouched"
+            assert histogram.tolist() == batch, "what it looks at is untouched"
+            restored = stored(state, fresh)
+            assert plain(restored) == before, "a checkpoint restores it"
+            assert plain(recognises.recognise(restored, histogram)) == answer, (
+                "same question, same answer"
+            )
+            outlook = oracle.outlook(following, histograms, importance)
+            assert num_states <= len(outlook.probs) <= num_states + 1, "one state at a time"
+            num_states = len(outlook.probs)
+            assert isinstance(name, int), "a state is a whole number"
+            assert 0 <= name < num_states, "the outlook has the state that was named"
+            _check_outlook(outlook, num_states)
+            assert abs(outlook.importance.sum() - 1) < 1e-9, "importances sum to one"
+            signatures = recognises.signatures(following, histograms)
+            assert signatures.shape == (num_states, 4), "a signature per state"
+            assert abs(signatures.sum(axis=1) - 1).max() < 1e-9, "signatures are shares"
+            state, seen = following, [*seen, name]
+        before = plain(state)
+        following = oracle.observe(state, np.array(seen, dtype=np.int64))
+        assert plain(state) == before, "the old state is untouched"
+        assert plain(oracle.observe(stored(state, fresh), np.array(seen))) == plain(following)
+        state = following
+    nothing = oracle.observe(fresh, np.empty(0, dtype=np.int64))
+    _check_outlook(oracle.outlook(nothing, histograms, importance), 1)
+
+
+def _check_outlook(outlook: Outlook, num_states: int) -> None:
     for part in outlook:
         assert part.shape == (num_states,), "one number per state"
         assert part.dtype == np.float64, "in double precision"
         assert np.isfinite(part).all(), "finite"
         assert (part >= 0).all(), "not negative"
     assert abs(outlook.probs.sum() - 1) < 1e-9, "probabilities sum to one"
-    assert outlook.importance.tolist() == importance.tolist(), "importance is passed on"
-    # Only state 0 is skewed.
-    assert (outlook.heterogeneity[1:] <= outlook.heterogeneity[0]).all(), "skewed is worse"
-    assert outlook.heterogeneity[0] > 0, "skewed is bad"

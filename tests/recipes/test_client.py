@@ -14,7 +14,7 @@ from thalweg.aggregation import Age, ShiftAware
 from thalweg.core.errors import ConfigError
 from thalweg.core.trees import like, read_tree, write_tree
 from thalweg.core.types import Arrival, Floats, Intake, Ints, Outlook
-from thalweg.forecast import Bayesian
+from thalweg.forecast import Bayesian, Growing
 from thalweg.local import Sgd
 from thalweg.memory import Dds, Fifo, Replace, Reservoir, UniformRatio
 from thalweg.recipes import RECIPES, Recipe, fedavg, sfedpo
@@ -462,3 +462,87 @@ def test_early_stopping_holds_out_a_tenth_and_ends_when_a_tick_gains_too_little(
 def test_only_recipes_that_look_at_their_model_are_attentive() -> None:
     attentive = {name for name, make in RECIPES.items() if clients(make()).is_attentive}
     assert attentive == {"fedcurv", "fedewc", "flwf-2t", "is", "ode"}
+
+
+@dataclass(frozen=True, eq=False)
+class ThreeClasses(Script):
+    """The same, but begins with class 0, and tick t of every round brings class 2 - t alone."""
+
+    @property
+    def labels(self) -> Ints:
+        rows = np.arange(300_000)
+        return np.where(rows % 100_000 < 10_000, 0, 2 - rows % 10_000 // 1_000)
+
+
+def growing_clients(memory: Any, oracle: Any, **parts: Any) -> Clients:
+    world = ThreeClasses(**parts)
+    who = recipe(memory, forecast=oracle, weights=ShiftAware(mismatch="kme"))
+    return Clients(who, world, world.labels, 4, Sgd(lr=0.1, batch_size=3, steps=2), seed=0)
+
+
+def test_an_oracle_with_states_of_its_own_names_them_to_the_memory() -> None:
+    diary = Diary()
+    who = growing_clients(diary, Growing(), ticks=2)
+    newborn = who.newborn(0)
+    assert newborn.forecast.signatures.tolist() == [[1, 0, 0]], "what it starts with"
+    assert newborn.forecast.visits.tolist() == [0]
+    visit = who.enter(0, newborn, 0)
+    live(visit, ticks=2)
+    assert [intake.state for intake in diary.shown] == [1, 2]
+    # Opened in mid-round: the memory sees as many states as it needs, the weights those of before.
+    assert [len(intake.outlook.probs) for intake in diary.shown] == [2, 3]
+    assert len(visit.outlook.probs) == 1
+    assert visit.leave().forecast.visits.tolist() == [0, 1, 1]
+    following = who.enter(0, visit.leave(), 1)
+    assert following.outlook.probs.tolist() == pytest.approx([1 / 5, 2 / 5, 2 / 5])
+
+
+def test_a_state_opened_in_the_round_changes_no_report_of_this_round() -> None:
+    for memory in (Dds(), Diary()):  # with and without foresight
+        who = growing_clients(memory, Growing())
+        visit = who.enter(0, who.newborn(0), 0)
+        visit.observe()
+        before = dict(visit.reports())
+        live(visit, 2)
+        assert visit.reports() == before
+        following = who.enter(0, visit.leave(), 1)
+        live(following)
+        assert following.reports() != before, "but that of the next"
+
+
+def test_dds_has_a_ratio_for_a_state_that_was_opened_just_now() -> None:
+    who = growing_clients(Dds(budget=0.5), Growing())
+    visit = who.enter(0, who.newborn(0), 0)
+    live(visit)
+    assert len(visit.rows) == 4
+    assert np.unique(who.labels[visit.rows]).size > 1
+
+
+def test_a_client_with_states_of_its_own_goes_on_from_a_checkpoint(tmp_path: Path) -> None:
+    who = growing_clients(Dds(), Growing())
+    state = played(who, 1, [0, 1])
+    restored = stored(state, fresh=who.newborn(1))
+    assert len(restored.forecast.visits) == 3
+    assert len(who.newborn(1).forecast.visits) == 1
+    assert plain(restored) == plain(state)
+    assert live(who.enter(1, restored, 2)) == live(who.enter(1, state, 2))
+
+
+def test_states_are_found_while_away_as_well() -> None:
+    who = growing_clients(Dds(), Growing(), collects_when_absent=True)
+    assert plain(played(who, 1, [0, 1, 2])) == plain(played(who, 1, [2]))
+
+
+def test_the_weights_are_told_what_the_states_of_the_world_are_like() -> None:
+    told: list[Age] = []
+
+    @dataclass(frozen=True)
+    class Listens(ReportsAge):
+        def report(self, age: Age) -> dict[str, float]:
+            told.append(age)
+            return {}
+
+    who = clients(recipe(Fifo(), weights=Listens()))
+    who.enter(0, who.newborn(0), 0).reports()
+    assert told[0].embeddings is not None
+    assert told[0].embeddings.tolist() == Script().book.histograms.tolist()

@@ -1,4 +1,5 @@
 import math
+from typing import Any
 
 import numpy as np
 import pytest
@@ -8,7 +9,7 @@ from scipy.spatial.distance import jensenshannon
 from scipy.stats import entropy
 
 from thalweg.core.errors import ConfigError, UnknownName
-from thalweg.theory import divergence_from_uniform
+from thalweg.theory import divergence_between, divergence_from_uniform
 
 KINDS = ("kl", "js", "l1", "l2", "l2_squared")
 histograms = st.lists(st.integers(0, 50), min_size=1, max_size=8).filter(any)
@@ -100,3 +101,28 @@ def test_what_is_no_histogram_is_refused(bad):
 def test_an_unknown_distance_is_told_the_nearest():
     with pytest.raises(UnknownName, match="Did you mean 'l2_squared'"):
         divergence_from_uniform([1, 1], "l2_square")
+
+
+@given(st.data())
+def test_distances_between_histograms_are_symmetric_and_bounded(data: st.DataObject) -> None:
+    counts = st.lists(st.integers(0, 50), min_size=4, max_size=4).filter(any)
+    one, other = data.draw(counts), data.draw(counts)
+    for kind, most in (("js", math.log(2)), ("l1", 2.0), ("l2", math.sqrt(2))):
+        there = float(divergence_between(one, other, kind))
+        assert there == pytest.approx(float(divergence_between(other, one, kind)), abs=1e-12)
+        assert 0 <= there <= most + 1e-12
+        assert float(divergence_between(one, one, kind)) == pytest.approx(0.0, abs=1e-12)
+
+
+@pytest.mark.parametrize("kind", ["js", "l1", "l2"])
+def test_the_distance_from_balanced_is_a_distance_between_histograms(kind: Any) -> None:
+    ours = divergence_between([[7, 2, 1], [0, 0, 1]], [1, 1, 1], kind)
+    assert ours == pytest.approx(divergence_from_uniform([[7, 2, 1], [0, 0, 1]], kind), abs=1e-12)
+
+
+def test_histograms_of_different_classes_are_not_compared() -> None:
+    with pytest.raises(ConfigError, match="same classes"):
+        divergence_between([1, 2], [1, 2, 3])
+    wrong: Any = "kl"
+    with pytest.raises(ConfigError, match="divergence"):
+        divergence_between([1, 2], [1, 2], wrong)

@@ -14,6 +14,7 @@ class Age(NamedTuple):
     outlook: Outlook
     renewal: Floats  # (M,) fraction of the memory renewed by one tick in each state
     ticks: int  # ticks per round
+    embeddings: Floats | None = None  # (M, E) what each state is like; none: nothing is known
 
 
 class Weights(Protocol):

@@ -32,6 +32,7 @@ class ShiftAware:
         :math:`a_2, b_2`        -> slope, offset
         G, :math:`L\eta\sigma^2` -> grad_bound, noise
         :math:`q_n`             -> Roster.availability, or estimated from who was seen
+        K of (17)               -> mismatch="kme": products of the rows of Age.embeddings
 
     Differs from the paper: the sum runs over the participants, as in its algorithm, not over all
     clients as in its formula (`normalise`).
@@ -47,6 +48,9 @@ class ShiftAware:
     """all: divide by the sum over every client, which shrinks the step; a client never heard of
     counts as the average of the others."""
     availability: Literal["known", "estimated"] = "known"
+    mismatch: Literal["identity", "kme"] = "identity"
+    """How far a memory is from the goal. identity: states have nothing in common; kme: states with
+    similar embeddings (`Age.embeddings`, class histograms by default) can stand in for each other."""
 
     def __post_init__(self) -> None:
         check_words(self)
@@ -73,7 +77,10 @@ class ShiftAware:
     def report(self, age: Age) -> Mapping[str, float]:
         outlook = (np.asarray(part, dtype=np.float64).tobytes() for part in age.outlook)
         renewal = np.maximum(age.renewal, LEAST_RENEWAL)
-        return {SCORE: _score(self.grad_bound, self.noise, age.ticks, renewal.tobytes(), *outlook)}
+        parts = (renewal.tobytes(), *outlook)
+        return {
+            SCORE: _score(self.grad_bound, self.noise, age.ticks, self._embeddings(age), *parts)
+        }
 
     def weigh(self, updates: Updates, roster: Roster) -> Floats:
         scores, availability = updates.reports[SCORE], self._availability(roster)
@@ -88,6 +95,11 @@ class ShiftAware:
         everyone[np.isnan(everyone)] = np.nanmean(everyone)
         return theory.saw_weights(everyone, availability, self.slope, self.offset)[updates.clients]
 
+    def _embeddings(self, age: Age) -> bytes | None:
+        if self.mismatch == "identity" or age.embeddings is None:
+            return None  # states of which nothing is known have nothing in common
+        return np.asarray(age.embeddings, dtype=np.float64).tobytes()
+
     def _availability(self, roster: Roster) -> Floats:
         if self.availability == "known":
             return roster.availability
@@ -97,7 +109,9 @@ class ShiftAware:
 
 
 @lru_cache(maxsize=4096)
-def _score(grad_bound: float, noise: float, ticks: int, *age: bytes) -> float:
+def _score(
+    grad_bound: float, noise: float, ticks: int, embeddings: bytes | None, *age: bytes
+) -> float:
     """The score of one outlook and renewal; a client whose oracle does not learn keeps its own."""
     renewal, probs, importance, heterogeneity = (np.frombuffer(part) for part in age)
     return theory.heterogeneity_score(
@@ -109,4 +123,12 @@ def _score(grad_bound: float, noise: float, ticks: int, *age: bytes) -> float:
         ticks,
         grad_bound=grad_bound,
         noise=noise,
+        gram=None if embeddings is None else _gram(embeddings, len(probs)),
     )
+
+
+@lru_cache(maxsize=64)
+def _gram(embeddings: bytes, num_states: int) -> Floats:
+    """(M, M) inner products of the states' embeddings."""
+    rows = np.frombuffer(embeddings).reshape(num_states, -1)
+    return rows @ rows.T

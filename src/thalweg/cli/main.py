@@ -133,6 +133,22 @@ def show(
     show_command(name)
 
 
+@app.command()
+def gap(
+    run_folder: Annotated[Path, typer.Argument(help="The folder of a run of sfedpo.")],
+    as_json: Annotated[bool, typer.Option("--json", help="As one JSON object.")] = False,
+    data_dir: DataDir = None,
+    debug: Debug = False,
+) -> None:
+    """Say what the forecasts of a run cost, compared with knowing the truth.
+
+    thalweg gap runs/sfedpo-digits-partial-seed0
+    """
+    from thalweg.cli.gap import gap_command
+
+    gap_command(run_folder, as_json, data_dir)
+
+
 @app.callback(invoke_without_command=True)
 def version(
     show_version: Annotated[

@@ -84,16 +84,23 @@ class RunFolder:
 
     def load(self) -> tuple[Tree, dict[int, Tree]]:
         """The newest server state, and every client's; later leftovers are removed."""
+        server, clients = self.look()
+        rnd = int(server["rnd"])
+        for file in (self.path / "checkpoint").glob("clients-*.safetensors"):
+            if _round_of(file) > rnd:
+                file.unlink()
+        self._truncate_metrics(rnd)
+        return server, clients
+
+    def look(self) -> tuple[Tree, dict[int, Tree]]:
+        """The same without touching anything, also while the run goes on."""
         folder = self.path / "checkpoint"
         server = read_tree(folder / "server.safetensors")
         rnd = int(server["rnd"])
         clients: dict[int, Tree] = {}
         for file in sorted(folder.glob("clients-*.safetensors")):
-            if _round_of(file) > rnd:
-                file.unlink()
-            else:
+            if _round_of(file) <= rnd:
                 clients |= {int(client): tree for client, tree in read_tree(file).items()}
-        self._truncate_metrics(rnd)
         return server, clients
 
     def metrics(self) -> list[dict[str, Any]]:

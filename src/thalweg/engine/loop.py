@@ -158,7 +158,7 @@ def _play(
 ) -> Result:
     world = federation.crowd.clients.world
     server = new_server(plan.recipe, net.init(rng_for(plan.seed, Draw.NET)), world.num_clients)
-    fingerprint = _fingerprint(data)
+    fingerprint = fingerprint_of(data)
     metrics: list[Row] = []
     if folder is not None and has_checkpoint:
         server = _restore(folder, federation.crowd, server, fingerprint)
@@ -187,7 +187,8 @@ def _play(
     return Result(plan, metrics, net, model, None if folder is None else folder.path)
 
 
-def _federation(plan: Plan, data: Dataset, net: Net, workers: int | Literal["auto"]) -> Embedded:
+def clients_of(plan: Plan, data: Dataset, num_params: int) -> Clients:
+    """A plan's world and what its clients do, before anything has happened."""
     scenario = plan.scenario
     world = scenario.world.build(
         data.y,
@@ -198,11 +199,13 @@ def _federation(plan: Plan, data: Dataset, net: Net, workers: int | Literal["aut
         capacity=scenario.capacity,
         seed=plan.seed,
     )
-    clients = Clients(
-        plan.recipe, world, data.y, scenario.capacity, plan.local, plan.seed, net.num_params
-    )
+    return Clients(plan.recipe, world, data.y, scenario.capacity, plan.local, plan.seed, num_params)
+
+
+def _federation(plan: Plan, data: Dataset, net: Net, workers: int | Literal["auto"]) -> Embedded:
+    scenario, objective, mirror = plan.scenario, plan.recipe.objective, plan.recipe.mirror
+    clients = clients_of(plan, data, net.num_params)
     crowd = Crowd(clients)
-    objective, mirror = plan.recipe.objective, plan.recipe.mirror
     if plan.engine == "reference":
         from thalweg.engine.reference import ReferenceFederation
 
@@ -264,13 +267,18 @@ def _restore(folder: RunFolder, crowd: Crowd, fresh: ServerState, fingerprint: i
     from thalweg.core.trees import like
 
     tree, clients = folder.load()
-    if tree.pop("data") != fingerprint:
+    check_same_data(folder, tree.pop("data"), fingerprint)
+    crowd.restore(clients)
+    return ServerState(**like(fresh._asdict(), tree))
+
+
+def check_same_data(folder: RunFolder, then: int, now: int) -> None:
+    """Refuse to combine a run with other data than it was begun on."""
+    if then != now:
         raise RunError(
             f"{folder.path} was begun on other data than are found now; "
             "point --data-dir (or THALWEG_DATA) at the same files, or start a new run."
         )
-    crowd.restore(clients)
-    return ServerState(**like(fresh._asdict(), tree))
 
 
 def _finish(folder: RunFolder, plan: Plan, net: Net, served: Served, metrics: list[Row]) -> None:
@@ -288,6 +296,6 @@ def _finish(folder: RunFolder, plan: Plan, net: Net, served: Served, metrics: li
     folder.write_summary({"title": plan.title, "rounds": len(metrics), "final": metrics[-1]})
 
 
-def _fingerprint(data: Dataset) -> int:
+def fingerprint_of(data: Dataset) -> int:
     """A checksum of the training part, to notice that a run goes on with other data."""
     return zlib.crc32(np.ascontiguousarray(data.x).data, zlib.crc32(data.y.tobytes()))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
@@ -29,4 +29,28 @@ class Forecast(Protocol):
 
     def observe(self, state: Any, states_seen: Ints) -> Any:
         """What the oracle remembers after a round in which the client saw these states."""
+        ...
+
+
+@runtime_checkable
+class Recognises(Protocol):
+    """An oracle that tells states apart by itself, from what arrives.
+
+    For an oracle without these methods a state is what the world says it is. With them the world's
+    states stay hidden: memory and weights see the oracle's own, whose number may grow, and `outlook`
+    describes those.
+    """
+
+    def recognise(self, state: Any, histogram: Ints) -> tuple[Any, int]:
+        """What the oracle remembers next, and which of its states this batch belongs to.
+
+        Asked once per tick, before the memory is, with the batch's samples per class (C,), all zero
+        if nothing arrived. The state it names is one that the next `outlook` has. No visit is
+        counted yet: that is for `observe`, when the round is over.
+        """
+        ...
+
+    def signatures(self, state: Any, histograms: Floats) -> Floats:
+        """(M, C) share of each class in each state of its own; only the width of the world's
+        `histograms` may be looked at."""
         ...

@@ -17,7 +17,8 @@ from thalweg.aggregation import Age, Reports
 from thalweg.core.errors import ConfigError
 from thalweg.core.rng import Draw, rng_for
 from thalweg.core.talk import Look, Talks
-from thalweg.core.types import Arrival, Floats, Floats32, Intake, Ints
+from thalweg.core.types import Arrival, Floats, Floats32, Intake, Ints, Outlook
+from thalweg.forecast import Recognises
 from thalweg.local import Remembers, SaysFromObjective, Sgd
 from thalweg.memory import Foresees, LooksAtModel, SaysFromMemory
 from thalweg.recipes.base import Recipe
@@ -82,18 +83,30 @@ class Clients:
             or self.recipe.early_stop is not None
         )
 
+    @cached_property
+    def recognising(self) -> Recognises | None:
+        """The recipe's oracle, if it tells states apart by itself."""
+        return self.recipe.forecast if isinstance(self.recipe.forecast, Recognises) else None
+
+    def histogram(self, rows: Ints | Rows) -> Ints:
+        """(C,) how many of these rows belong to each class."""
+        return np.bincount(self.labels.take(rows), minlength=self.world.book.histograms.shape[1])
+
     def newborn(self, client: int) -> ClientState:
         """A client before its first round. Nobody is born before taking part for the first time."""
         stream, arrival = self.world.begin(client)
         rows = arrival.items[: self.capacity].astype(np.int32)
+        forecast = self.recipe.forecast.init(
+            self.world.truth(client), rng_for(self.seed, Draw.FORECAST, 0, client)
+        )
+        if self.recognising is not None:
+            forecast, _ = self.recognising.recognise(forecast, self.histogram(rows))
         return ClientState(
             lived=0,
             rows=rows,
             stream=stream,
             memory=self.recipe.memory.init(self.capacity, len(rows)),
-            forecast=self.recipe.forecast.init(
-                self.world.truth(client), rng_for(self.seed, Draw.FORECAST, 0, client)
-            ),
+            forecast=forecast,
             objective=self.remembering and self.remembering.init(self.num_params),
         )
 
@@ -142,6 +155,7 @@ class ClientRound:
         self.outlook = recipe.forecast.outlook(state.forecast, book.histograms, book.importance)
         self.rows = state.rows.astype(np.int64)  # 32 bits to remember, 64 to compute with
         self._clients, self._state, self._memory = clients, state, state.memory
+        self._forecast, self._recognised = state.forecast, list[int]()
         self._stream, self.arrivals = world.emit(state.stream, client, state.lived)
         self._tick = 0
         self._first_intake: Intake | None = None
@@ -156,9 +170,10 @@ class ClientRound:
     def observe(self) -> None:
         """Samples arrive, and the memory policy says which stay."""
         arrival = self.arrivals[self._tick]
+        state, outlook = self._place(arrival)
         if not self._is_away:
-            self._turn(arrival.state)
-        policy, intake = self._clients.recipe.memory, self._intake(arrival)
+            self._turn(state)
+        policy, intake = self._clients.recipe.memory, self._intake(arrival, state, outlook)
         self._memory, kept = policy.keep(self._memory, intake, self._memory_rng)
         _check_kept(kept, intake, policy)
         self.rows = np.concatenate([self.rows, arrival.items]).take(kept)
@@ -215,19 +230,41 @@ class ClientRound:
         weights = self._clients.reporting
         if weights is None:
             return {}
-        return dict(weights.report(Age(self.outlook, self._renewal(), self._clients.world.ticks)))
+        ticks = self._clients.world.ticks
+        return dict(weights.report(Age(self.outlook, self._renewal(), ticks, self._embeddings())))
 
     def leave(self) -> ClientState:
         """What the client remembers; the forecast learns of this round's states only now."""
-        seen = np.array([arrival.state for arrival in self.arrivals], dtype=np.int64)
+        seen = [arrival.state for arrival in self.arrivals]
+        if self._clients.recognising is not None:
+            seen = self._recognised
         return ClientState(
             lived=self._state.lived + 1,
             rows=self.rows.astype(np.int32),
             stream=self._stream,
             memory=self._memory,
-            forecast=self._clients.recipe.forecast.observe(self._state.forecast, seen),
+            forecast=self._clients.recipe.forecast.observe(
+                self._forecast, np.array(seen, dtype=np.int64)
+            ),
             objective=self._objective,
             latent=self._latent,
+        )
+
+    def _place(self, arrival: Arrival) -> tuple[int, Outlook]:
+        """The state an arrival is taken for, and the outlook that has this state in it.
+
+        The world's own name for it, unless the oracle tells states apart by itself. A state opened
+        just now is expected as its prior says; visits count when the round is over.
+        """
+        oracle, book = self._clients.recognising, self._clients.world.book
+        if oracle is None:
+            return arrival.state, self.outlook
+        self._forecast, state = oracle.recognise(
+            self._forecast, self._clients.histogram(arrival.items)
+        )
+        self._recognised.append(state)
+        return state, self._clients.recipe.forecast.outlook(
+            self._forecast, book.histograms, book.importance
         )
 
     @property
@@ -250,7 +287,7 @@ class ClientRound:
         losses = self._required_look.losses(self.rows[::HELD_OUT])
         return float(losses.mean()) if len(losses) else 0.0
 
-    def _intake(self, arrival: Arrival) -> Intake:
+    def _intake(self, arrival: Arrival, state: int, outlook: Outlook) -> Intake:
         labels = self._clients.labels
         looking, glance = self._clients.looking, None
         if looking is not None:
@@ -260,10 +297,10 @@ class ClientRound:
             capacity=self._clients.capacity,
             held=len(self.rows),
             num_new=len(arrival.items),
-            state=arrival.state,
+            state=state,
             held_labels=labels.take(self.rows),
             new_labels=labels.take(arrival.items),
-            outlook=self.outlook,
+            outlook=outlook,
             glance=glance,
             told=self._heard.get("memory", {}),
         )
@@ -272,9 +309,19 @@ class ClientRound:
         """Foreseen if the policy can, else what was measured, the same for every state."""
         policy = self._clients.foreseeing
         if policy is not None:
-            first = self._first_intake or self._intake(self.arrivals[0])  # as the round began
+            first = self._first_intake or self._intake(
+                self.arrivals[0], self.arrivals[0].state, self.outlook
+            )
+            first = first._replace(outlook=self.outlook)  # as the round began
             return np.asarray(policy.renewal(self._state.memory, first), dtype=np.float64)
         return np.full(len(self.outlook.probs), np.mean(self._renewed))
+
+    def _embeddings(self) -> Floats:
+        """(M, E) what the states of the outlook are like, as the round began."""
+        oracle, book = self._clients.recognising, self._clients.world.book
+        if oracle is None:
+            return book.signatures
+        return oracle.signatures(self._state.forecast, book.histograms)
 
 
 def _check_kept(kept: Ints, intake: Intake, policy: object) -> None:

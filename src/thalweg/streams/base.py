@@ -14,6 +14,15 @@ class StateBook:
 
     histograms: Floats  # (M, C) share of each class in each state
     importance: Floats  # (M,) weight of each state in the global objective
+    embeddings: Floats | None = None  # (M, E) mean of some features over each state, if known
+
+    @property
+    def signatures(self) -> Floats:
+        """(M, E) what tells states apart: their embeddings, else their class histograms.
+
+        A histogram is an embedding too: the mean of the samples' one-hot labels.
+        """
+        return self.histograms if self.embeddings is None else self.embeddings
 
     @property
     def num_states(self) -> int:

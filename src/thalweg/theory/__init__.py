@@ -9,7 +9,7 @@ from thalweg.theory.belief import Posterior, perturb, posterior
 from thalweg.theory.bound import SfedpoBound, b_term, sfedpo_bound
 from thalweg.theory.dds import dds_ratios, dds_scores
 from thalweg.theory.dds_exact import dds_objective, dds_ratios_exact
-from thalweg.theory.divergence import divergence_from_uniform
+from thalweg.theory.divergence import divergence_between, divergence_from_uniform
 from thalweg.theory.heterogeneity import (
     heterogeneity_score,
     mixture_variance,
@@ -24,6 +24,7 @@ from thalweg.theory.saw_exact import saw_weights_exact
 __all__ = [  # noqa: RUF022  in the order of the round
     # what is known of the states
     "divergence_from_uniform",  # how far a class histogram is from balanced
+    "divergence_between",  # how far two class histograms are from one another
     "posterior",  # state probabilities learned from counts
     "Posterior",  # their mean and variance
     "perturb",  # state probabilities disturbed by noise

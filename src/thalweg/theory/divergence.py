@@ -1,4 +1,4 @@
-"""How far the classes of a state are from balanced: the proxies for the heterogeneity bound d."""
+"""How far class histograms are from balanced (the proxies for d), and from one another."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from thalweg.core.types import Floats
 from thalweg.theory.inputs import array_of, one_of
 
 Divergence = Literal["kl", "js", "l1", "l2", "l2_squared"]
+Symmetric = Literal["js", "l1", "l2"]
 
 
 def divergence_from_uniform(histogram: npt.ArrayLike, kind: Divergence = "kl") -> Floats:
@@ -53,14 +54,53 @@ def divergence_from_uniform(histogram: npt.ArrayLike, kind: Divergence = "kl") -
         return np.asarray(((h - u) ** 2).sum(axis=-1))
     if kind == "kl":
         return _kl(h, np.full_like(h, u))
-    between = (h + u) / 2
-    return np.asarray((_kl(h, between) + _kl(np.full_like(h, u), between)) / 2)
+    return _js(h, np.full_like(h, u))
+
+
+def divergence_between(
+    histogram: npt.ArrayLike, other: npt.ArrayLike, kind: Symmetric = "js"
+) -> Floats:
+    r"""Distance between two class histograms; it does not matter which comes first.
+
+    .. math::
+        \mathrm{js} = \tfrac12 \mathrm{kl}\big(g \,\|\, \tfrac{g+h}{2}\big)
+                    + \tfrac12 \mathrm{kl}\big(h \,\|\, \tfrac{g+h}{2}\big), \quad
+        \mathrm{l1} = \sum_c |g_c - h_c|, \quad
+        \mathrm{l2} = \sqrt{\textstyle\sum_c (g_c - h_c)^2}
+
+    As in `divergence_from_uniform` the last axis runs over the classes, counts are divided by their
+    sum, and js is in nats: ln 2 if the two have no class in common. A relative entropy is not
+    offered, since it is infinite as soon as one histogram lacks a class of the other.
+
+    >>> divergence_between([[1, 1], [3, 1]], [1, 0], "l1").tolist()
+    [1.0, 0.5]
+    >>> round(float(divergence_between([1, 0], [0, 5])), 6)  # ln 2
+    0.693147
+    """
+    one_of(kind, ("js", "l1", "l2"), "divergence")
+    g, h = _normalised(histogram), _normalised(other)
+    if g.shape[-1] != h.shape[-1]:
+        raise ConfigError(
+            f"both histograms must have the same classes, got {g.shape[-1]} and {h.shape[-1]}."
+        )
+    g, h = np.broadcast_arrays(g, h)
+    if kind == "l1":
+        return np.asarray(np.abs(g - h).sum(axis=-1))
+    if kind == "l2":
+        return np.asarray(np.sqrt(((g - h) ** 2).sum(axis=-1)))
+    return _js(g, h)
+
+
+def _js(g: Floats, h: Floats) -> Floats:
+    between = (g + h) / 2
+    return np.asarray((_kl(g, between) + _kl(h, between)) / 2)
 
 
 def _kl(p: Floats, q: Floats) -> Floats:
-    """Relative entropy in nats along the last axis; 0 ln 0 = 0, and q has no zeros."""
-    inside = p > 0
-    terms = np.where(inside, p * np.log(np.where(inside, p / q, 1.0)), 0.0)
+    """Relative entropy in nats along the last axis; 0 ln 0 = 0. Where p is not zero, nor is q."""
+    inside = (p > 0) & (q > 0)  # half of the smallest number there is would be zero
+    quotient = np.divide(p, q, out=np.ones_like(p), where=inside)
+    terms = np.where(inside, p * np.log(quotient), 0.0)
     return np.asarray(np.maximum(terms.sum(axis=-1), 0.0))  # rounding may leave -1e-17
 
 

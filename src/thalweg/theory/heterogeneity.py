@@ -15,7 +15,7 @@ from thalweg.theory.inputs import (
     positive,
     share,
 )
-from thalweg.theory.mixture import mismatch
+from thalweg.theory.mixture import kernel_mismatch, long_run_mixture, mismatch
 
 
 def retention(budget: float, ticks: int) -> float:
@@ -83,6 +83,7 @@ def heterogeneity_score(
     ticks: int,
     grad_bound: float = 1.0,
     noise: float = 0.0,
+    gram: npt.ArrayLike | None = None,
 ) -> float:
     r"""How much a client's part of the error bound weighs: lower is better.
 
@@ -91,7 +92,8 @@ def heterogeneity_score(
           + 2G\gamma \sum_m \Big(\frac{\pi_m \alpha_m}{\alpha} - w_m\Big)^2
 
     In words: gradient noise, plus how heterogeneous the kept states are, plus how much the mixture
-    in memory jumps about, plus how far it is from the goal.
+    in memory jumps about, plus how far it is from the goal. The last sum is `mismatch`; with the
+    Gram matrix (M, M) of the states' embeddings it is `kernel_mismatch` instead.
 
     Symbols, SFedPO (12) -> here
         :math:`\pi`, :math:`\alpha_m`, w, d  -> probs, ratios, importance, heterogeneity
@@ -110,5 +112,8 @@ def heterogeneity_score(
     gamma = retention(alpha, ticks)
     kept = weighted_heterogeneity(probs, ratios, heterogeneity) / alpha * (1 - gamma)
     jumps = mixture_variance(probs, ratios, alpha) / (alpha * (2 - alpha))  # 1 - (1 - alpha)^2
-    away = mismatch(probs, ratios, importance, alpha)
+    if gram is None:
+        away = mismatch(probs, ratios, importance, alpha)
+    else:
+        away = kernel_mismatch(long_run_mixture(probs, ratios, alpha), importance, gram)
     return at_least_zero(noise, "noise") + kept + 2 * G * gamma * (jumps + away)

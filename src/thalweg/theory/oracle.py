@@ -43,6 +43,7 @@ def oracle_gap(
     grad_bound: float = 1.0,
     noise: float = 0.0,
     zero_prob_rule: ZeroProbRule = "extend",
+    gram: npt.ArrayLike | None = None,
 ) -> OracleGap:
     r"""Theorem 2 as a number: how much the bound suffers when DDS and SAW believe a forecast.
 
@@ -60,6 +61,7 @@ def oracle_gap(
         :math:`\alpha_n`, q         -> budgets (or one for all), availability, (N,)
         T, G, :math:`L\eta\sigma^2` -> ticks, grad_bound, noise
         :math:`\delta_n`            -> OracleGap.errors
+        K of (17)                   -> gram, if the mismatch is that of embeddings
 
     Differs from the paper: (120) prints the mismatch with the true ratios; it must be the predicted
     ones, as in the terms before it.
@@ -92,7 +94,7 @@ def oracle_gap(
         return np.array(
             [
                 heterogeneity_score(
-                    pi, ratio, importance, heterogeneity, a, ticks, grad_bound, noise
+                    pi, ratio, importance, heterogeneity, a, ticks, grad_bound, noise, gram
                 )
                 for pi, ratio, a in zip(probs, renewal, alpha, strict=True)
             ]

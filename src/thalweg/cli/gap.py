@@ -1,0 +1,41 @@
+"""``thalweg gap``"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from rich.console import Console
+
+from thalweg.cli.live import say_json
+from thalweg.engine.oracle_gap import oracle_gap
+
+
+def gap_command(run: Path, as_json: bool, data_dir: Path | None) -> None:
+    gap = oracle_gap(run, data_dir=data_dir)
+    budgets = gap.effective_budgets
+    spent = {
+        "min": float(budgets.min()),
+        "mean": float(budgets.mean()),
+        "max": float(budgets.max()),
+    }
+    if as_json:
+        say_json(
+            {
+                "folder": str(run),
+                "gap": gap.gap,
+                "oracle_error": gap.oracle_error,
+                "ideal": gap.ideal,
+                "achieved": gap.achieved,
+                "effective_budget": spent,
+            }
+        )
+        return
+    lines = [
+        f"gap               {gap.gap:.6f}   what the forecasts cost in the bound",
+        f"oracle error      {gap.oracle_error:.6f}   L1 distance from the truth, all clients",
+        f"ideal             {gap.ideal:.6f}   the bound's term with the true probabilities",
+        f"achieved          {gap.achieved:.6f}   the same with the predicted ones",
+        f"effective budget  {spent['min']:.4f} min, {spent['mean']:.4f} mean, "
+        f"{spent['max']:.4f} max over clients",
+    ]
+    Console().print("\n".join(lines), highlight=False, markup=False, soft_wrap=True)

@@ -1,0 +1,137 @@
+"""An oracle that is not told which states there are, and opens one when a batch fits none."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Literal, NamedTuple
+
+import numpy as np
+
+from thalweg import theory
+from thalweg.core.config import check_words
+from thalweg.core.errors import require
+from thalweg.core.types import Floats, Ints, Outlook
+from thalweg.forecast.oracles import Proxy, heterogeneity
+
+
+class Found(NamedTuple):
+    """The states that one client has found so far, in the order of finding them."""
+
+    signatures: Floats  # (M, C) class shares of the batch that opened each state; (0, 0) at first
+    visits: Ints  # (M,)
+    prior: Floats  # (M,)
+    strange: int  # batches in a row that fitted no state
+
+
+@dataclass(frozen=True)
+class Growing:
+    r"""Learns the states as well: a batch that resembles none of them opens a new one.
+
+    A state's signature is the class mix of the batch that opened it. A batch belongs to the state
+    with the nearest signature; when `patience` batches in a row were further than
+    `new_state_threshold` from all of them, the last one opens a state, with no visits and the mean
+    of the others' priors. Probabilities are then learnt as by `Bayesian`, after each round.
+
+    The first state is opened by what a client starts with, or by its first batch if it starts with
+    nothing; until then it expects one balanced state. A tick without samples counts for the state
+    visited most. The oracle sees neither the world's states nor their importance, so a client's
+    states are its own: state 3 of one client is not state 3 of another.
+
+    Symbols, SFedPO -> here
+        M, new when a batch fits none  -> len(Found.visits), at most max_states
+        :math:`w`                      -> importance, per client
+        prior, counts                  -> Found.prior, Found.visits
+
+    Differs from the paper: it has one paragraph on this and no formula. A signature is never
+    refined, so it is as noisy as one batch: with few samples per tick choose a larger threshold. The
+    expected Jensen-Shannon distance of two batches of A samples out of the same state is about
+    (C - 1) / 4A.
+    """
+
+    new_state_threshold: float = 0.1
+    """Distance from every signature beyond which a batch is strange; js is in nats, below 0.69."""
+    patience: int = 1
+    """Strange batches in a row before a state is opened. Above 1 it takes a stream that stays in a
+    state for a while (``world.stickiness``), and single odd batches no longer count."""
+    max_states: int = 64
+    """With so many states no more are opened, and the nearest one is taken."""
+    distance: Literal["js", "l1", "l2"] = "js"
+    importance: Literal["uniform", "frequency"] = "uniform"
+    """How much a state matters: all the same, or as often as it was visited."""
+    prior: float = 1.0
+    """Pseudo-visits to the first state; a later one gets the mean of what the others have."""
+    prior_strength: float | None = None
+    """Refresh the priors after every round: this many pseudo-visits, shared as the visits are;
+    none: leave them."""
+    proxy: Proxy = "kl"
+
+    def __post_init__(self) -> None:
+        check_words(self)
+        require(
+            0 < self.new_state_threshold < math.inf,
+            f"new_state_threshold must be positive and finite, got {self.new_state_threshold}.",
+        )
+        require(self.patience >= 1, f"patience must be at least 1, got {self.patience}.")
+        require(self.max_states >= 1, f"max_states must be at least 1, got {self.max_states}.")
+        require(0 < self.prior < math.inf, f"prior must be positive and finite, got {self.prior}.")
+        require(
+            self.prior_strength is None or 0 < self.prior_strength < math.inf,
+            f"prior_strength must be positive and finite, got {self.prior_strength}.",
+        )
+
+    def init(self, truth: Floats, rng: np.random.Generator) -> Found:
+        return Found(np.zeros((0, 0)), np.zeros(0, dtype=np.int64), np.zeros(0), 0)
+
+    def recognise(self, state: Found, histogram: Ints) -> tuple[Found, int]:
+        num_states, num_samples = len(state.visits), int(histogram.sum())
+        if num_samples == 0:
+            return state, int(np.argmax(state.visits)) if num_states else 0
+        shares = histogram / num_samples
+        if num_states == 0:
+            return self._opened(state, shares), 0
+        distances = theory.divergence_between(state.signatures, shares, self.distance)  # (M,)
+        nearest = int(np.argmin(distances))
+        if distances[nearest] <= self.new_state_threshold or num_states >= self.max_states:
+            return state._replace(strange=0), nearest
+        if state.strange + 1 < self.patience:
+            return state._replace(strange=state.strange + 1), nearest
+        return self._opened(state, shares), num_states
+
+    def signatures(self, state: Found, histograms: Floats) -> Floats:
+        num_classes = histograms.shape[1]
+        if len(state.visits) == 0:
+            return np.full((1, num_classes), 1 / num_classes)
+        return state.signatures
+
+    def outlook(self, state: Found, histograms: Floats, importance: Floats) -> Outlook:
+        distances = heterogeneity(self.signatures(state, histograms), self.proxy)
+        if len(state.visits) == 0:
+            return Outlook(np.ones(1), np.ones(1), distances)
+        mean, _ = theory.posterior(state.prior, state.visits)
+        return Outlook(mean, self._importance(state.visits), distances)
+
+    def observe(self, state: Found, states_seen: Ints) -> Found:
+        num_states = len(state.visits)
+        if num_states == 0:
+            return state  # nothing has arrived yet, so there is nothing to count
+        visits = state.visits + np.bincount(states_seen, minlength=num_states)
+        if self.prior_strength is None or not visits.any():
+            return state._replace(visits=visits)
+        refreshed = np.where(visits > 0, self.prior_strength * visits / visits.sum(), state.prior)
+        return state._replace(visits=visits, prior=refreshed)
+
+    def _opened(self, state: Found, shares: Floats) -> Found:
+        """One more state, with this signature."""
+        prior = float(state.prior.mean()) if len(state.prior) else self.prior
+        return Found(
+            signatures=np.vstack([state.signatures.reshape(-1, len(shares)), shares]),
+            visits=np.append(state.visits, 0),
+            prior=np.append(state.prior, prior),
+            strange=0,
+        )
+
+    def _importance(self, visits: Ints) -> Floats:
+        if self.importance == "frequency" and visits.any():
+            return np.asarray(visits / visits.sum(), dtype=np.float64)
+        return np.full(len(visits), 1 / len(visits))

@@ -1,0 +1,59 @@
+"""An oracle that finds the states by itself, in whole runs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import thalweg
+from thalweg.engine.crowd import Crowd
+from thalweg.engine.folder import RunFolder
+from thalweg.engine.loop import Progress, clients_of, run_plan
+from thalweg.engine.plan import make_plan
+
+SMALL = ["forecast=growing", "capacity=24", "local.passes=1"]
+
+
+class Stopped(Exception):
+    pass
+
+
+def test_both_engines_give_the_same_numbers_when_states_are_found_on_the_way() -> None:
+    fast, slow = (
+        thalweg.run("sfedpo", "digits-partial", seed=2, rounds=3, engine=engine, overrides=SMALL)
+        for engine in ("fast", "reference")
+    )
+    np.testing.assert_allclose(fast.model, slow.model, rtol=2e-3, atol=2e-5)
+    assert [row["cohort"] for row in fast.metrics] == [row["cohort"] for row in slow.metrics]
+
+
+@pytest.mark.parametrize("variant", [[], ["weights.mismatch=kme", "world.absent=collecting"]])
+def test_a_run_that_was_interrupted_ends_with_the_same_bits(
+    tmp_path: Path, variant: list[str]
+) -> None:
+    plan = make_plan("sfedpo", "digits-partial", seed=3, rounds=4, overrides=[*SMALL, *variant])
+    data = plan.scenario.data.load(None, plan.seed)
+    whole = run_plan(plan, out=tmp_path / "whole", data=data, workers=1)
+
+    def stop(progress: Progress) -> None:
+        if progress.rounds_done == 2:
+            raise Stopped
+
+    with pytest.raises(Stopped):
+        run_plan(plan, out=tmp_path / "parts", data=data, workers=1, watch=stop)
+    run_plan(plan, out=tmp_path / "parts", data=data, workers=1, resume=True)
+    models = [(tmp_path / name / "model.safetensors").read_bytes() for name in ("whole", "parts")]
+    assert models[0] == models[1]
+    crowd = Crowd(clients_of(plan, data))
+    crowd.restore(RunFolder(tmp_path / "parts").look()[1])
+    found = [len(state.forecast.visits) for state in crowd.states.values()]
+    assert max(found) > 1, "more states than a newborn has"
+    assert whole.final["round"] == 4
+
+
+def test_a_world_that_starts_empty_and_falls_silent_can_be_watched_too() -> None:
+    overrides = ["forecast=growing", "world.at_end=silence", "world.availability=1.0"]
+    result = thalweg.run("sfedpo", "gaussian-mixture", seed=1, rounds=3, overrides=overrides)
+    assert np.isfinite(result.model).all()

@@ -1,0 +1,129 @@
+"""What a run's forecasts cost is what the theory says of the run's own numbers."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from thalweg import theory
+from thalweg.core.errors import ConfigError, RunError, ThalwegError
+from thalweg.core.rng import Draw, rng_for
+from thalweg.core.types import Floats
+from thalweg.engine.loop import run_plan
+from thalweg.engine.oracle_gap import oracle_gap
+from thalweg.engine.plan import Plan, make_plan
+from thalweg.forecast import Noisy
+from thalweg.theory import OracleGap
+
+SMALL = ["capacity=16", "local.passes=none", "local.steps=1", "evaluate_every=100"]
+
+
+def plan(*overrides: str, rounds: int = 2, recipe: str = "sfedpo") -> Plan:
+    return make_plan(
+        recipe, "digits-partial", seed=4, rounds=rounds, overrides=[*SMALL, *overrides]
+    )
+
+
+def by_hand(predicted: Floats, gram: Floats | None = None) -> OracleGap:
+    """The same from the world alone; the numbers are those of the recipe."""
+    scenario = plan().scenario
+    data = scenario.data.load(None, 4)
+    world = scenario.world.build(
+        data.y, 10, group=None, time=None, ticks=scenario.ticks, capacity=16, seed=4
+    )
+    return theory.oracle_gap(
+        np.stack([world.truth(n) for n in range(20)]),
+        predicted,
+        np.full(24, 1 / 24),
+        theory.divergence_from_uniform(world.book.histograms, "kl"),
+        0.5,
+        world.availability,
+        5,
+        dds_slope=0.15,
+        dds_offset=0.35,
+        saw_slope=2.0,
+        saw_offset=0.5,
+        gram=None if gram is None else world.book.histograms @ world.book.histograms.T,
+    )
+
+
+def noisy_probs() -> Floats:
+    scenario = plan().scenario
+    data = scenario.data.load(None, 4)
+    world = scenario.world.build(data.y, 10, group=None, time=None, ticks=5, capacity=16, seed=4)
+    return np.stack(
+        [
+            Noisy(noise=0.1).init(world.truth(n), rng_for(4, Draw.FORECAST, 0, n)).probs
+            for n in range(20)
+        ]
+    )
+
+
+def test_who_knows_the_truth_pays_nothing(tmp_path: Path) -> None:
+    run_plan(plan(), out=tmp_path / "run", workers=1)
+    before = sorted(str(file) for file in (tmp_path / "run").rglob("*"))
+    found = oracle_gap(tmp_path / "run")
+    assert found.gap == 0
+    assert found.oracle_error == 0
+    assert found.effective_budgets == pytest.approx([0.5] * 20)
+    assert sorted(str(file) for file in (tmp_path / "run").rglob("*")) == before, "only looked at"
+
+
+def test_noise_costs_what_the_theory_says(tmp_path: Path) -> None:
+    noisy = plan("forecast=noisy", "forecast.noise=0.1")
+    run_plan(noisy, out=tmp_path / "run", workers=1)
+    found, expected = oracle_gap(tmp_path / "run"), by_hand(noisy_probs())
+    assert found.gap > 0
+    for ours, theirs in zip(found, expected, strict=True):
+        assert np.array_equal(ours, theirs)
+    assert oracle_gap(noisy).gap == found.gap, "this oracle never learns: a plan will do"
+
+
+def test_the_kernel_of_the_weights_is_the_kernel_of_the_gap() -> None:
+    found = oracle_gap(plan("forecast=noisy", "forecast.noise=0.1", "weights.mismatch=kme"))
+    assert found.ideal == pytest.approx(by_hand(noisy_probs(), gram=np.eye(1)).ideal, abs=1e-12)
+    assert found.ideal != pytest.approx(by_hand(noisy_probs()).ideal)
+
+
+def test_an_oracle_that_learns_pays_less_and_less(tmp_path: Path) -> None:
+    errors, gaps = [], []
+    for rounds in (0, 4, 40):
+        learning = plan(
+            "forecast=bayesian",
+            "world.availability=1.0",
+            "world.availability_spread=0.0",
+            "capacity=4",
+            rounds=max(rounds, 1),
+        )
+        if rounds:
+            run_plan(learning, out=tmp_path / str(rounds), workers=1)
+        found = oracle_gap(tmp_path / str(rounds) if rounds else learning)
+        errors.append(found.oracle_error)
+        gaps.append(found.gap)
+    assert errors[0] > errors[1] > errors[2]
+    assert gaps[0] > gaps[1] > gaps[2]
+
+
+@pytest.mark.parametrize(
+    ("wrong", "says"),
+    [
+        (["memory=uniform-ratio"], "UniformRatio with ShiftAware"),
+        (["weights=equal"], "Dds with Equal"),
+        (["memory.exact=true"], "memory.exact"),
+        (["weights.exact=true", "weights.noise=0.1"], "weights.exact"),
+        (["forecast=growing"], "Growing predicts states of its own"),
+    ],
+    ids=str,
+)
+def test_a_run_that_the_theorem_does_not_cover_is_refused(wrong: list[str], says: str) -> None:
+    with pytest.raises(ConfigError, match=says):
+        oracle_gap(plan(*wrong))
+
+
+def test_a_folder_without_a_run_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(RunError, match="not a run's folder"):
+        oracle_gap(tmp_path / "nowhere")
+    with pytest.raises(ThalwegError, match="no checkpoint"):
+        oracle_gap(tmp_path)
