@@ -234,6 +234,7 @@ def _evaluate(server: ServerState, federation: Embedded, data: Dataset) -> dict[
     scores = held_out_scores(predicted, losses, data.y_test, book.histograms, book.importance)
     return {
         "accuracy": scores.accuracy,
+        "balanced_accuracy": scores.balanced_accuracy,
         "test_loss": scores.loss,
         "state_accuracy": scores.state_accuracy,
         "worst_state_accuracy": scores.worst_state_accuracy,

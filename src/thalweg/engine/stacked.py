@@ -19,7 +19,7 @@ from torch.nn.functional import cross_entropy
 
 from thalweg.core.types import Floats, Floats32, Ints
 from thalweg.engine.gather import Gather, Part
-from thalweg.local import Batch, Objective, Sgd
+from thalweg.local import Batch, Model, Objective, Sgd
 from thalweg.nets import Net
 
 # Samples per batch when predicting. Fewer leave the vector units idle, more leave the cache.
@@ -149,7 +149,7 @@ class StackedTrainer:
     def _step(self, stack: Stack, rows: npt.NDArray[np.int32], weights: Floats32) -> None:
         """One gradient step of every client of the stack; rows and weights are (K, B)."""
         if self._is_stacked:
-            model = self._net.apply_stacked
+            model: Model = self._net.apply_stacked
             x, labels = self._gather.stacked("train", rows)
         else:
             model = self._one_by_one

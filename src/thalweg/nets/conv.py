@@ -58,8 +58,8 @@ class Conv:
         return height * width * self.outputs * self.fan_in
 
     def apply(self, weights: Sequence[Tensor], x: Tensor) -> Tensor:
-        weight, bias = (*weights, None)[:2]
-        return functional.conv2d(x, weight, bias, self.stride, self.padding)
+        bias = weights[1] if self.bias else None
+        return functional.conv2d(x, weights[0], bias, self.stride, self.padding)
 
     def apply_stacked(self, weights: Sequence[Tensor], x: Tensor) -> Tensor:
         """One convolution with as many groups as there are models."""
@@ -68,4 +68,4 @@ class Conv:
         K = len(x)
         by_sample = x.movedim(-1, 0).flatten(1, 2)  # (B, K I, H, W)
         y = functional.conv2d(by_sample, weight, bias, self.stride, self.padding, groups=K)
-        return y.unflatten(1, (K, self.outputs)).movedim(0, -1)  # (K, O, H', W', B)
+        return y.reshape(len(y), K, self.outputs, *y.shape[2:]).movedim(0, -1)  # (K, O, H', W', B)

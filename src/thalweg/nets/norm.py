@@ -67,7 +67,7 @@ class GroupNorm:
         return functional.group_norm(x, self.groups, weight, bias, self.epsilon)
 
     def apply_stacked(self, weights: Sequence[Tensor], x: Tensor) -> Tensor:
-        grouped = x.unflatten(1, (self.groups, -1))  # (K, G, C / G, ..., B)
+        grouped = x.reshape(len(x), self.groups, -1, *x.shape[2:])  # (K, G, C / G, ..., B)
         over = tuple(range(2, grouped.ndim - 1))
         centred = grouped - grouped.mean(over, keepdim=True)
         variance = centred.square().mean(over, keepdim=True)
