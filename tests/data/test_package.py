@@ -38,7 +38,16 @@ def test_every_public_name_exists() -> None:
 
 
 def test_importing_it_loads_nothing_heavy() -> None:
-    heavy = {"torch", "pyarrow", "sklearn", "scipy", "rich", "platformdirs", "urllib.request"}
+    heavy = {
+        "torch",
+        "pyarrow",
+        "sklearn",
+        "scipy",
+        "rich",
+        "platformdirs",
+        "urllib.request",
+        "PIL",
+    }
     code = f"import sys, thalweg.data; print(sorted({heavy!r} & set(sys.modules)))"
     env = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
     run = subprocess.run(

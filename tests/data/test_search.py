@@ -90,3 +90,16 @@ def test_the_variable_forbids_downloads_unless_it_says_no(
 ) -> None:
     monkeypatch.setenv("THALWEG_OFFLINE", value)
     assert search.is_offline() is offline
+
+
+def test_the_first_folder_that_has_everything_is_taken(tmp_path: Path) -> None:
+    for folder, names in (("a", "x"), ("b", "xy"), ("c", "xy")):
+        (tmp_path / folder).mkdir()
+        for name in names:
+            (tmp_path / folder / name).touch()
+    around = [search.Place(tmp_path / folder, "around", False) for folder in "abc"]
+    assert search.folder_with(["x", "y"], "Letters", around) == tmp_path / "b"
+    assert search.folder_with(["x", "y"], "Letters", around[:1]) is None
+    named = [search.Place(tmp_path / "a", "--data-dir", True)]
+    with pytest.raises(DataError, match=r"only 1 of the 2 parts of Letters; missing: y"):
+        search.folder_with(["x", "y"], "Letters", named)

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from thalweg.core.errors import DataError
-from thalweg.data.split import last_of_each, split_rows, stratified_split
+from thalweg.data.split import last_of_each, split_by_unit, split_rows, stratified_split
 
 rows_of_groups = st.lists(st.tuples(st.integers(0, 4), st.floats(-10, 10)), min_size=1, max_size=60)
 fractions = st.floats(0.01, 0.99)
@@ -67,3 +67,44 @@ def test_an_empty_test_part_is_refused() -> None:
         split_rows(np.array([0, 1]), None, None, 0.2, "toy")
     with pytest.raises(DataError, match="of every client is empty with 2 rows"):
         split_rows(np.array([0, 1]), np.array([0, 1]), np.zeros(2), 0.9, "toy")
+
+
+@settings(deadline=None)
+@given(
+    st.lists(st.tuples(st.integers(0, 3), st.integers(1, 6)), min_size=1, max_size=30), fractions
+)
+def test_no_unit_is_on_both_sides_and_every_class_has_its_share(units, fraction) -> None:
+    """A unit is a class and a number of samples."""
+    labels = np.repeat([label for label, _ in units], [size for _, size in units])
+    unit = np.repeat(np.arange(len(units)), [size for _, size in units])
+    train, test = split_by_unit(labels, unit, fraction)
+    assert sorted([*train, *test]) == list(range(len(labels)))
+    assert set(unit[train]).isdisjoint(unit[test])
+    assert set(labels[train]) == set(labels)  # every class can be learnt
+    for label in set(labels):
+        sizes = [size for mine, size in units if mine == label]
+        if len(sizes) > 1:
+            share = (labels[test] == label).sum()
+            # The nearest of steps that are at most as long as the largest unit.
+            room = sum(sizes) - max(sizes)
+            assert share >= min(fraction * sum(sizes), room) - max(sizes) / 2
+            assert share <= fraction * sum(sizes) + max(sizes) / 2
+
+
+def test_a_class_of_one_unit_is_trained_on() -> None:
+    train, test = split_by_unit(np.zeros(5, dtype=np.int64), np.full(5, 9), 0.5)
+    assert (len(train), len(test)) == (5, 0)
+
+
+def test_units_are_drawn_not_taken_in_order() -> None:
+    labels, unit = np.zeros(1000, dtype=np.int64), np.arange(1000)
+    _, test = split_by_unit(labels, unit, 0.2)
+    assert len(test) == 200
+    assert 400 < test.mean() < 600
+
+
+def test_a_unit_of_two_classes_stays_together() -> None:
+    labels, unit = np.array([0, 1] * 50), np.repeat(np.arange(50), 2)
+    train, test = split_by_unit(labels, unit, 0.5)
+    assert set(unit[train]).isdisjoint(unit[test])
+    assert len(test) == 50

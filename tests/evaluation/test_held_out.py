@@ -35,6 +35,21 @@ def test_accuracy_and_loss_are_plain_means() -> None:
     assert got.loss == pytest.approx(2.5)
 
 
+def test_balanced_accuracy_is_the_mean_recall() -> None:
+    assert scores([[0.5, 0.5]]).balanced_accuracy == pytest.approx((1 / 2 + 3 / 4) / 2)
+
+
+def test_whoever_always_says_the_largest_class_has_one_over_the_number_of_classes() -> None:
+    labels = np.array([0] * 8 + [1, 2])
+    got = scores([[1, 0, 0]], predicted=np.zeros(10, dtype=np.int64), labels=labels)
+    assert got.accuracy == pytest.approx(0.8)
+    assert got.balanced_accuracy == pytest.approx(1 / 3)
+
+
+def test_a_class_that_the_test_set_lacks_does_not_lower_the_balanced_accuracy() -> None:
+    assert scores([[1, 0, 0, 0]]).balanced_accuracy == pytest.approx(0.625)
+
+
 def test_the_accuracy_in_a_state_is_that_of_its_classes() -> None:
     got = scores([[1, 0], [0, 1], [0.5, 0.5]])  # 0.5, 0.75, 0.625
     assert got.state_accuracy == pytest.approx(0.625)
@@ -95,3 +110,4 @@ def test_scores_are_shares_and_the_worst_state_is_no_better_than_the_mean(
     got = scores(histograms.tolist(), predicted=predicted, labels=labels)
     assert 0 <= got.worst_state_accuracy <= got.state_accuracy + 1e-12 <= 1 + 2e-12
     assert 0 <= got.accuracy <= 1
+    assert 0 <= got.balanced_accuracy <= 1

@@ -7,7 +7,7 @@ from torch import nn
 from torch.nn.functional import cross_entropy
 
 from thalweg.core.errors import ConfigError, ShapeMismatch
-from thalweg.nets import Cnn, LeNet5, Linear, Mlp, Net
+from thalweg.nets import AlexNet, Cnn, HamCnn, LeNet5, Linear, Mlp, Net, ResNet10, ResNet18
 from thalweg.nets.layers import Dense, Flatten, Relu
 
 
@@ -36,7 +36,55 @@ def cnn(inputs, features):
     )
 
 
+def alexnet(c, features):
+    """Pooling after the first, the second and the fifth convolution."""
+    pool = nn.MaxPool2d(2)
+    return nn.Sequential(
+        *(nn.Conv2d(3, c[0], 3, padding=1), nn.ReLU(), pool),
+        *(nn.Conv2d(c[0], c[1], 3, padding=1), nn.ReLU(), pool),
+        *(nn.Conv2d(c[1], c[2], 3, padding=1), nn.ReLU()),
+        *(nn.Conv2d(c[2], c[3], 3, padding=1), nn.ReLU()),
+        *(nn.Conv2d(c[3], c[4], 3, padding=1), nn.ReLU(), pool, nn.Flatten()),
+        *(nn.Linear(features, 9), nn.ReLU(), nn.Linear(9, 9), nn.ReLU(), nn.Linear(9, 3)),
+    )
+
+
+class BasicBlock(nn.Module):
+    def __init__(self, come, go, stride):
+        super().__init__()
+        self.conv1 = nn.Conv2d(come, go, 3, stride, padding=1, bias=False)
+        self.norm1 = nn.GroupNorm(2, go)
+        self.conv2 = nn.Conv2d(go, go, 3, padding=1, bias=False)
+        self.norm2 = nn.GroupNorm(2, go)
+        self.around = nn.Sequential()
+        if stride != 1 or come != go:
+            self.around = nn.Sequential(
+                nn.Conv2d(come, go, 1, stride, bias=False), nn.GroupNorm(2, go)
+            )
+
+    def forward(self, x):
+        y = self.norm2(self.conv2(self.norm1(self.conv1(x)).relu()))
+        return (y + self.around(x)).relu()
+
+
+def resnet(blocks):
+    layers, come = [nn.Conv2d(3, 4, 3, padding=1, bias=False), nn.GroupNorm(2, 4), nn.ReLU()], 4
+    for stage in range(4):
+        for number in range(blocks):
+            layers.append(BasicBlock(come, 4 * 2**stage, 2 if stage and not number else 1))
+            come = 4 * 2**stage
+    return nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(32, 3))
+
+
 CASES = {
+    "ham-cnn": (HamCnn((16, 32, 64)), (3, 8, 8), lambda: cnn(3, 64)),
+    "alexnet": (
+        AlexNet((2, 3, 4, 5, 6), hidden=9),
+        (3, 16, 17),
+        lambda: alexnet((2, 3, 4, 5, 6), 24),
+    ),
+    "resnet10": (ResNet10(width=4, groups=2), (3, 9, 8), lambda: resnet(1)),
+    "resnet18": (ResNet18(width=4, groups=2), (3, 8, 8), lambda: resnet(2)),
     "linear": (Linear(), (20,), linear),
     "mlp": (Mlp(hidden=(7,)), (3, 4, 4), mlp),
     "lenet5 28": (LeNet5(), (1, 28, 28), lambda: lenet5((2, 0), 1, 400)),
@@ -123,6 +171,39 @@ def test_gradients_equal_finite_differences(spec, shape):
             assert float(slope) == pytest.approx(float((gradient * direction).sum()), rel=1e-5)
 
 
+def test_features_are_what_the_last_layer_reads(case):
+    net, _, params, x = case
+    logits, features = net.with_features(params[0], x[0])
+    assert torch.equal(logits, net.apply(params[0], x[0]))
+    named = list(net.named_parameters(params[0].numpy()).values())
+    weight, bias = (torch.tensor(piece) for piece in named[-2:])
+    assert features.shape == (5, weight.shape[1])
+    torch.testing.assert_close(features @ weight.T + bias, logits)
+
+
+def test_features_need_a_dense_layer_at_the_end():
+    net = Net((Dense("fc", 2, 2), Relu()), (2,))
+    with pytest.raises(ConfigError, match="Dense layer at the end, got Relu"):
+        net.with_features(torch.zeros(6), torch.zeros(1, 2))
+
+
+def test_parameters_start_with_the_numbers_they_always_started_with():
+    # Every published result depends on them: weight and bias of one layer after the other.
+    net = Mlp(hidden=(3,)).build((4,), 2)
+    rng = np.random.default_rng(7)
+    drawn = [
+        rng.uniform(-(n**-0.5), n**-0.5, size) for n, size in ((4, 12), (4, 3), (3, 6), (3, 2))
+    ]
+    expected = np.concatenate(drawn).astype(np.float32)
+    assert np.array_equal(net.init(np.random.default_rng(7)), expected)
+
+
+def test_gain_widens_the_law_of_initial_parameters():
+    plain, wide = Net((Dense("fc", 4, 3),), (4,)), Net((Dense("fc", 4, 3),), (4,), gain=2.0)
+    one, two = (net.init(np.random.default_rng(0)) for net in (plain, wide))
+    np.testing.assert_allclose(two, 2 * one, rtol=1e-6)
+
+
 def test_initial_parameters_follow_the_law_of_pytorch():
     net = LeNet5().build((1, 28, 28), 10)
     params = net.init(np.random.default_rng(0))
@@ -156,7 +237,7 @@ def test_layers_that_do_not_fit_are_refused():
         Net((Dense("fc", 5, 2),), (4,))
 
 
-class Noisy:
+class OneByOne:
     """A layer without a stacked form."""
 
     shapes: dict = {}  # noqa: RUF012
@@ -173,10 +254,10 @@ class Noisy:
 
 
 def test_a_layer_may_have_no_stacked_form():
-    net = Net((Flatten(), Noisy(), Relu(), Dense("fc", 4, 2)), (1, 2, 2))
+    net = Net((Flatten(), OneByOne(), Relu(), Dense("fc", 4, 2)), (1, 2, 2))
     assert not net.can_stack
     params = torch.tensor([1.0, 0, 0, 0, 0, 1, 0, 0, 0, 0])
     x = torch.tensor([[[[3.0, 4.0], [5.0, 6.0]]]])
     assert net.apply(params, x).tolist() == [[6, 8]]
-    with pytest.raises(TypeError, match="Noisy"):
+    with pytest.raises(TypeError, match="OneByOne"):
         net.apply_stacked(params[None], x[None])

@@ -5,9 +5,21 @@ import sys
 
 import numpy as np
 import pytest
+import torch
 
 from thalweg.core.errors import ConfigError
-from thalweg.nets import NETS, Cnn, LeNet5, Linear, Mlp
+from thalweg.nets import (
+    NETS,
+    AlexNet,
+    Cnn,
+    HamCnn,
+    LeNet5,
+    Linear,
+    Mlp,
+    ResNet10,
+    ResNet18,
+    ResNet34,
+)
 
 # Weights and biases, layer by layer.
 LENET = (6 * 25 + 6) + (16 * 6 * 25 + 16)
@@ -40,6 +52,41 @@ def test_the_number_of_parameters_can_be_counted(spec, shape, num_params):
     assert net.can_stack
 
 
+# conv, then the head.
+ALEXNET = 64 * 28 + 192 * 577 + 384 * 1729 + 256 * 3457 + 256 * 2305
+
+
+@pytest.mark.parametrize(
+    ("spec", "shape", "num_classes", "num_params"),
+    [
+        (AlexNet(), (3, 32, 32), 10, ALEXNET + 2 * 4096 * 4097 + 10 * 4097),
+        (HamCnn(), (3, 28, 28), 7, 32 * 28 + 64 * 289 + 128 * 577 + 128 * 1153 + 7 * 129),
+        (ResNet10(), (3, 32, 32), 10, 4_903_242),
+        (ResNet18(), (3, 32, 32), 10, 11_173_962),
+        (ResNet34(), (3, 32, 32), 10, 21_282_122),
+    ],
+)
+def test_the_large_nets_have_the_published_sizes(spec, shape, num_classes, num_params):
+    assert spec.build(shape, num_classes).num_params == num_params
+
+
+def test_alexnet_is_as_large_as_the_paper_says():
+    assert round(AlexNet().build((3, 32, 32), 10).num_params * 4 / 2**20 - 0.5) == 136  # MiB
+
+
+@pytest.mark.parametrize(
+    "spec", [AlexNet((8, 8, 8, 8, 8), 16), HamCnn((8, 8, 8), 16), ResNet18(8, 4)]
+)
+def test_every_parameter_learns(spec):
+    net = spec.build((3, 16, 16), 4)
+    params = torch.tensor(net.init(np.random.default_rng(2)), requires_grad=True)
+    x = torch.randn(16, 3, 16, 16, generator=torch.Generator().manual_seed(0))
+    (gradient,) = torch.autograd.grad(net.apply(params, x).square().sum(), params)
+    assert torch.isfinite(gradient).all()
+    pieces = net.named_parameters(gradient.numpy())
+    assert [name for name, piece in pieces.items() if not piece.any()] == []
+
+
 @pytest.mark.parametrize("name", NETS)
 def test_every_net_of_the_table_has_defaults_and_builds(name):
     net = NETS[name]().build((1, 12, 17), 3)
@@ -58,6 +105,15 @@ def test_every_net_of_the_table_has_defaults_and_builds(name):
         (lambda: Mlp(hidden=(4, 0)), ["hidden=(4, 0)"]),
         (lambda: Cnn(channels=(1, 2)), ["channels=(1, 2)"]),
         (lambda: Cnn(hidden=0), ["hidden", "0"]),
+        (lambda: HamCnn(dropout=1.0), ["HamCnn", "[0, 1)", "1.0"]),
+        (lambda: HamCnn(channels=(1, 2)), ["HamCnn", "channels=(1, 2)"]),
+        (lambda: AlexNet(channels=(1, 2)), ["five", "(1, 2)"]),
+        (lambda: AlexNet(hidden=0), ["hidden", "0"]),
+        (lambda: AlexNet(dropout=-1.0), ["AlexNet", "-1.0"]),
+        (lambda: AlexNet(gain=0.0), ["gain above 0"]),
+        (lambda: AlexNet().build((3, 7, 32), 10), ["8x8", "7x32"]),
+        (lambda: ResNet18(width=48), ["width=48", "groups=32"]),
+        (lambda: ResNet10().build((20,), 10), ["resnet10", "(20,)"]),
     ],
 )
 def test_the_impossible_is_refused_with_what_was_expected(make, words):

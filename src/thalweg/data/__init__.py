@@ -7,10 +7,14 @@ when something is loaded.
 from __future__ import annotations
 
 from thalweg.data.arrays import Arrays
+from thalweg.data.augment import Augment
 from thalweg.data.base import Dataset, DataSource
+from thalweg.data.cifar10 import Cifar10
+from thalweg.data.cinic10 import Cinic10
 from thalweg.data.digits import Digits
 from thalweg.data.fashion_mnist import FashionMnist
 from thalweg.data.gaussian_mixture import GaussianMixture
+from thalweg.data.ham10000 import Ham10000
 from thalweg.data.mnist import Mnist
 from thalweg.data.synthetic_logistic import SyntheticLogistic
 from thalweg.data.table import Table
@@ -19,6 +23,9 @@ SOURCES: dict[str, type[DataSource]] = {
     "digits": Digits,  # 8 x 8 digits, inside scikit-learn: the offline default
     "fashion-mnist": FashionMnist,  # 28 x 28 clothes, IDX files
     "mnist": Mnist,  # 28 x 28 digits, IDX files
+    "cifar10": Cifar10,  # 32 x 32 photographs, the official pickled batches
+    "cinic10": Cinic10,  # 32 x 32 photographs, folders of PNG files
+    "ham10000": Ham10000,  # 28 x 28 skin lesions, Kaggle's CSV files
     "synthetic-logistic": SyntheticLogistic,  # one logistic concept per client
     "gaussian-mixture": GaussianMixture,  # class blobs that move as time goes by
     "arrays": Arrays,  # your own .npz
@@ -28,11 +35,15 @@ SOURCES: dict[str, type[DataSource]] = {
 __all__ = [
     "SOURCES",
     "Arrays",
+    "Augment",
+    "Cifar10",
+    "Cinic10",
     "DataSource",
     "Dataset",
     "Digits",
     "FashionMnist",
     "GaussianMixture",
+    "Ham10000",
     "Mnist",
     "SyntheticLogistic",
     "Table",

@@ -120,23 +120,14 @@ def download(published: PublishedImages, data_dir: Path | None) -> dict[str, Pat
 def _missing(published: PublishedImages, data_dir: Path | None, why: str) -> DataError:
     names = ", ".join(spellings(stem)[1] for stem in NUM_DIMENSIONS)
     ways = [
-        f"put {names} (gzipped or not) in a folder, and name it with --data-dir FOLDER "
-        f"or {search.DATA_VARIABLE}=FOLDER",
+        search.by_hand(f"{names} (gzipped or not)"),
         f"let it be downloaded from {published.mirrors[0]}: connect to the network, "
         f"leave {search.OFFLINE_VARIABLE} unset, run again",
     ]
     if published.package:
         ways.insert(0, f"on Debian and its relatives: apt install {published.package}")
-    looked = [
-        f"{place.folder} ({place.origin})"
-        for place in search.places(published.folders, data_dir, published.known)
-    ]
-    return DataError(
-        f"{published.title} is not on this machine, and {why}.\nWays to get it:\n"
-        + "".join(f"  - {way}\n" for way in ways)
-        + "Looked in:\n"
-        + "\n".join(f"  - {place}" for place in looked)
-    )
+    places = search.places(published.folders, data_dir, published.known)
+    return search.not_found(published.title, why, ways, places)
 
 
 def _read_part(

@@ -54,6 +54,38 @@ def places(names: Sequence[str], data_dir: Path | None, known: Sequence[Path] = 
     return found
 
 
+def folder_with(wanted: Sequence[str], title: str, candidates: Sequence[Place]) -> Path | None:
+    """The first folder that has all the files (or folders) of a data set; None: no folder has.
+
+    Some of them in a folder that the user named are an error: somebody meant these.
+    """
+    for place in candidates:
+        missing = [name for name in wanted if not (place.folder / name).exists()]
+        if not missing:
+            return place.folder
+        if len(missing) < len(wanted) and place.is_chosen:
+            raise DataError(
+                f"{place.folder} ({place.origin}) holds only {len(wanted) - len(missing)} of the "
+                f"{len(wanted)} parts of {title}; missing: {', '.join(missing)}."
+            )
+    return None
+
+
+def not_found(title: str, why: str, ways: Sequence[str], looked_in: Sequence[Place]) -> DataError:
+    """The error for a data set that is nowhere: one message with the ways to get it."""
+    return DataError(
+        f"{title} is not on this machine, and {why}.\nWays to get it:\n"
+        + "".join(f"  - {way}\n" for way in ways)
+        + "Looked in:\n"
+        + "\n".join(f"  - {place.folder} ({place.origin})" for place in looked_in)
+    )
+
+
+def by_hand(what: str) -> str:
+    """The way that always works."""
+    return f"put {what} in a folder, and name it with --data-dir FOLDER or {DATA_VARIABLE}=FOLDER"
+
+
 def user_file(path: str, data_dir: Path | None) -> Path:
     """The file a user means by `path`: absolute, or in ``--data-dir``, here, or in THALWEG_DATA.
 

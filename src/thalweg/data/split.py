@@ -45,6 +45,33 @@ def stratified_split(labels: Ints, test_fraction: float) -> tuple[Ints, Ints]:
     return last_of_each(labels, shuffled, test_fraction)
 
 
+def split_by_unit(labels: Ints, unit: Ints, test_fraction: float) -> tuple[Ints, Ints]:
+    """Whole units (patients, lesions, writers) for testing, about the same share of every class.
+
+    The pictures of one unit are alike, so that a unit on both sides would be an answer given away. In
+    every class the units are shuffled, and as many of them are for testing as come nearest to the
+    fraction of its samples; at least one remains for training. A unit of several classes counts for
+    the one that most of its samples have.
+
+    >>> train, test = split_by_unit(np.array([0, 0, 0, 0]), np.array([5, 5, 9, 9]), 0.25)
+    >>> len(train), len(test)  # 0 or 2 of 4 are equally near to 1; then there is a test part
+    (2, 2)
+    """
+    _, unit = np.unique(unit, return_inverse=True)  # 0 .. U - 1
+    sizes = np.bincount(unit)  # (U,)
+    counts = np.zeros((len(sizes), int(labels.max()) + 1), dtype=np.int64)
+    np.add.at(counts, (unit, labels), 1)
+    main_class = counts.argmax(axis=1)  # (U,)
+    shuffled = rng_for(SPLIT_SEED, Draw.DATA).permutation(len(sizes))
+    is_test = np.zeros(len(sizes), dtype=bool)
+    for c in np.unique(main_class):
+        mine = shuffled[main_class[shuffled] == c]
+        taken = np.concatenate([[0], np.cumsum(sizes[mine])])[: len(mine)]  # by 0, 1, 2, ... units
+        error = np.abs(taken - test_fraction * sizes[mine].sum())
+        is_test[mine[: len(error) - 1 - error[::-1].argmin()]] = True  # of equals the larger
+    return np.flatnonzero(~is_test[unit]), np.flatnonzero(is_test[unit])
+
+
 def last_of_each(group: Ints, order: Floats, test_fraction: float) -> tuple[Ints, Ints]:
     """Sort every group by `order`; its last rows, rounded to the nearest number, are for testing.
 

@@ -254,6 +254,7 @@ def _evaluate(
         scores = held_out_scores(predicted, losses, data.y_test, book.histograms, book.importance)
         row = {
             "accuracy": scores.accuracy,
+            "balanced_accuracy": scores.balanced_accuracy,
             "test_loss": scores.loss,
             "state_accuracy": scores.state_accuracy,
             "worst_state_accuracy": scores.worst_state_accuracy,

@@ -11,6 +11,7 @@ from thalweg import theory
 from thalweg.aggregation import ShiftAware
 from thalweg.core.errors import ConfigError, RunError
 from thalweg.core.types import Outlook
+from thalweg.data import Dataset
 from thalweg.engine.crowd import Crowd
 from thalweg.engine.folder import RunFolder
 from thalweg.engine.loop import check_same_data, clients_of, fingerprint_of

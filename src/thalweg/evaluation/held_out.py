@@ -14,6 +14,7 @@ class Scores(NamedTuple):
     """Scores of one model on a test set."""
 
     accuracy: float
+    balanced_accuracy: float  # mean recall over the classes that the test set has
     loss: float
     state_accuracy: float  # mean over states, weighted by their importance
     worst_state_accuracy: float
@@ -26,7 +27,10 @@ def held_out_scores(
     histograms: Floats,
     importance: Floats,
 ) -> Scores:
-    r"""Accuracy and loss, and the accuracy in each latent state.
+    r"""Accuracy, balanced accuracy and loss, and the accuracy in each latent state.
+
+    Balanced accuracy is the mean over classes of the share that is recognised, so that a model which
+    always says the largest class has 1/C, however large that class is.
 
     A state differs from the test set in its class mix only, so its accuracy is the accuracy per
     class, :math:`\mathrm{acc}_m = \sum_c h_{m,c}\,\mathrm{acc}_c`, and costs nothing extra. Classes
@@ -38,8 +42,10 @@ def held_out_scores(
     >>> scores = held_out_scores(
     ...     np.array([0, 0, 1, 0]), np.ones(4, dtype=np.float32), np.array([0, 0, 1, 1]),
     ...     np.array([[1.0, 0.0], [0.5, 0.5]]), np.array([0.5, 0.5]))
-    >>> scores.accuracy, scores.state_accuracy, scores.worst_state_accuracy
-    (0.75, 0.875, 0.75)
+    >>> scores.accuracy, scores.balanced_accuracy
+    (0.75, 0.75)
+    >>> scores.state_accuracy, scores.worst_state_accuracy
+    (0.875, 0.75)
     """
     right = predicted == labels
     count = np.bincount(labels, minlength=histograms.shape[1])  # (C,)
@@ -54,6 +60,7 @@ def held_out_scores(
     weight = importance[seen] / importance[seen].sum() if importance[seen].sum() > 0 else None
     return Scores(
         accuracy=float(right.mean()),
+        balanced_accuracy=float(per_class[count > 0].mean()),
         loss=float(losses.mean(dtype=np.float64)),
         state_accuracy=float(np.average(per_state, weights=weight)),
         worst_state_accuracy=float(per_state.min()),

@@ -1,6 +1,34 @@
 """The networks the papers use, as pure functions of a flat parameter vector."""
 
+from thalweg.nets.alexnet import AlexNet
+from thalweg.nets.building import NetSpec
 from thalweg.nets.net import Net
-from thalweg.nets.specs import NETS, Cnn, LeNet5, Linear, Mlp, NetSpec
+from thalweg.nets.resnet import ResNet10, ResNet18, ResNet34
+from thalweg.nets.specs import Cnn, HamCnn, LeNet5, Linear, Mlp
 
-__all__ = ["NETS", "Cnn", "LeNet5", "Linear", "Mlp", "Net", "NetSpec"]
+NETS: dict[str, type[NetSpec]] = {
+    "linear": Linear,
+    "mlp": Mlp,
+    "lenet5": LeNet5,
+    "cnn": Cnn,
+    "ham-cnn": HamCnn,
+    "alexnet": AlexNet,
+    "resnet10": ResNet10,
+    "resnet18": ResNet18,
+    "resnet34": ResNet34,
+}
+
+__all__ = [
+    "NETS",
+    "AlexNet",
+    "Cnn",
+    "HamCnn",
+    "LeNet5",
+    "Linear",
+    "Mlp",
+    "Net",
+    "NetSpec",
+    "ResNet10",
+    "ResNet18",
+    "ResNet34",
+]

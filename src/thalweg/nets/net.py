@@ -5,7 +5,7 @@ Only the layers import torch, so that a `Net` may be named where nothing is comp
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from math import prod, sqrt
@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 import numpy as np
 
-from thalweg.core.errors import ShapeMismatch
-from thalweg.core.types import Floats32
+from thalweg.core.errors import ConfigError, ShapeMismatch
+from thalweg.core.types import Floats, Floats32
 
 if TYPE_CHECKING:
-    from torch import Tensor
+    from torch import Generator, Tensor
 
 Shape = tuple[int, ...]
 
@@ -31,7 +31,10 @@ class Layer(Protocol):
 
     @property
     def fan_in(self) -> int:
-        """Inputs of one unit; parameters start as U(-1/sqrt(fan_in), 1/sqrt(fan_in))."""
+        """Inputs of one unit; parameters start as U(-1/sqrt(fan_in), 1/sqrt(fan_in)).
+
+        Nobody asks a `SelfStartingLayer`.
+        """
 
     def out_shape(self, shape: Shape) -> Shape:
         """Shape of one output for an input of this shape; refuses inputs that do not fit."""
@@ -49,6 +52,45 @@ class StackableLayer(Layer, Protocol):
 
     def apply_stacked(self, weights: Sequence[Tensor], x: Tensor) -> Tensor:
         """K models: x is (K, ..., B), every weight has a leading axis K."""
+
+
+@runtime_checkable
+class NoisyLayer(StackableLayer, Protocol):
+    """A layer that draws random numbers while it is trained; `apply` is what it does afterwards.
+
+    Noise belongs to a client. A layer gets one generator per client, for itself alone, and draws
+    whole samples (B, *shape) from it, so that neither the neighbours in a stack nor samples that are
+    padding change what it draws for the others.
+    """
+
+    def apply_noisy(self, weights: Sequence[Tensor], x: Tensor, noise: Generator) -> Tensor:
+        """One model in training: x is (B, ...)."""
+
+    def apply_stacked_noisy(
+        self, weights: Sequence[Tensor], x: Tensor, noise: Sequence[Generator]
+    ) -> Tensor:
+        """K models in training: x is (K, ..., B), one generator for each."""
+
+
+@runtime_checkable
+class SelfStartingLayer(Layer, Protocol):
+    """A layer whose parameters do not start by the common law, such as a scale that starts at 1."""
+
+    def start(self, rng: np.random.Generator, gain: float) -> Iterator[Floats]:
+        """Its first parameters, one flat array for each of `shapes`."""
+
+
+def first_parameters(
+    layers: Iterable[Layer], rng: np.random.Generator, gain: float
+) -> Iterator[Floats]:
+    """What every parameter starts as, flat, in order. One at a time: nets can be large."""
+    for layer in layers:
+        if isinstance(layer, SelfStartingLayer):
+            yield from layer.start(rng, gain)
+        else:
+            bound = gain / sqrt(layer.fan_in)
+            for shape in layer.shapes.values():
+                yield rng.uniform(-bound, bound, prod(shape))
 
 
 @dataclass(frozen=True)
@@ -70,6 +112,7 @@ class Net:
 
     layers: tuple[Layer, ...]
     input_shape: Shape  # (C, H, W) or (F,)
+    gain: float = 1.0  # parameters start so many times wider than PyTorch's; sqrt(6) is He's law
 
     def __post_init__(self) -> None:
         _ = self.shapes  # layers refuse inputs that do not fit
@@ -100,17 +143,24 @@ class Net:
         """Whether `apply_stacked` exists for this net."""
         return all(isinstance(layer, StackableLayer) for layer in self.layers)
 
-    def init(self, rng: np.random.Generator) -> Floats32:
-        r"""Fresh parameters (P,), by the law PyTorch starts its modules with.
+    @cached_property
+    def is_noisy(self) -> bool:
+        """Whether training draws random numbers inside the net, as dropout does."""
+        return any(isinstance(layer, NoisyLayer) for layer in self.layers)
 
-        .. math::  W, b \sim U(-1/\sqrt{n}, 1/\sqrt{n}), \qquad n = \text{inputs of one unit}
+    def init(self, rng: np.random.Generator) -> Floats32:
+        r"""Fresh parameters (P,), by the law PyTorch starts its modules with if `gain` is 1.
+
+        .. math::  W, b \sim U(-g/\sqrt{n}, g/\sqrt{n}), \qquad n = \text{inputs of one unit}
+
+        Scales of a normalisation start at 1, its shifts at 0.
         """
-        pieces = [
-            rng.uniform(-1 / sqrt(layer.fan_in), 1 / sqrt(layer.fan_in), prod(shape))
-            for layer in self.layers
-            for shape in layer.shapes.values()
-        ]
-        return np.concatenate(pieces).astype(np.float32)
+        params = np.empty(self.num_params, dtype=np.float32)
+        first = 0
+        for piece in first_parameters(self.layers, rng, self.gain):
+            params[first : first + len(piece)] = piece
+            first += len(piece)
+        return params
 
     def named_parameters(self, params: Floats32) -> dict[str, Floats32]:
         """The pieces of a flat vector by name, shaped as in PyTorch; views, not copies."""
@@ -124,42 +174,76 @@ class Net:
             name: piece.reshape(shape) for (name, shape), piece in zip(named, pieces, strict=True)
         }
 
-    @cached_property
-    def is_noisy(self) -> bool:
-        """Does a layer draw random numbers while it is trained?"""
-        return False
+    def apply(self, params: Tensor, x: Tensor, noise: Generator | None = None) -> Tensor:
+        """Logits (B, C) of one model; params (P,), x (B, *input_shape).
 
-    def with_features(self, params: Tensor, x: Tensor) -> tuple[Tensor, Tensor]:
-        """Logits (B, C) of one model, and what goes into its last layer, (B, F)."""
-        pieces = iter(params.split(self.sizes))  # type: ignore[no-untyped-call]
-        features = x
-        for layer in self.layers:
-            features = x
-            weights = [next(pieces).view(shape) for shape in layer.shapes.values()]
-            x = layer.apply(weights, x)
-        return x, features
+        With `noise` the model is in training, and draws from it; without, it is being used.
+        """
+        _, logits = self._forward(params, x, noise)
+        return logits
 
-    def apply(self, params: Tensor, x: Tensor) -> Tensor:
-        """Logits (B, C) of one model; params (P,), x (B, *input_shape)."""
-        # Splitting once makes the way back one concatenation.
-        pieces = iter(params.split(self.sizes))  # type: ignore[no-untyped-call]
-        for layer in self.layers:
-            weights = [next(pieces).view(shape) for shape in layer.shapes.values()]
-            x = layer.apply(weights, x)
-        return x
-
-    def apply_stacked(self, params: Tensor, x: Tensor) -> Tensor:
+    def apply_stacked(
+        self, params: Tensor, x: Tensor, noise: Sequence[Generator] | None = None
+    ) -> Tensor:
         """Logits (K, B, C) of K models, each on its own batch; params (K, P), x (K, B, *input_shape).
 
+        `noise` has one generator per model, or is None as in `apply`; each model draws from its
+        own what it would draw alone.
         Fastest if x lies in memory with the batch innermost, as `engine.gather` makes it.
         """
         K = len(params)
         pieces = iter(params.split(self.sizes, dim=1))  # type: ignore[no-untyped-call]
+        streams = self._streams(noise, K)
         x = x.movedim(1, -1)  # (K, *input_shape, B)
         for layer in self._stackable:
             weights = [next(pieces).view(K, *shape) for shape in layer.shapes.values()]
-            x = layer.apply_stacked(weights, x)
+            if streams is not None and isinstance(layer, NoisyLayer):
+                x = layer.apply_stacked_noisy(weights, x, next(streams))
+            else:
+                x = layer.apply_stacked(weights, x)
         return x.transpose(1, 2)
+
+    def with_features(self, params: Tensor, x: Tensor) -> tuple[Tensor, Tensor]:
+        """Logits (B, C) of one model in use, and the features (B, F) that its last layer reads."""
+        from thalweg.nets.layers import Dense
+
+        if not isinstance(self.layers[-1], Dense):
+            raise ConfigError(
+                "the features of a net are what its last, fully connected layer reads; "
+                f"expected a Dense layer at the end, got {type(self.layers[-1]).__name__}."
+            )
+        features, logits = self._forward(params, x, None)
+        return logits, features
+
+    def _forward(self, params: Tensor, x: Tensor, noise: Generator | None) -> tuple[Tensor, Tensor]:
+        """What the last layer of one model reads, and what it says."""
+        # Splitting once makes the way back one concatenation.
+        pieces = iter(params.split(self.sizes))  # type: ignore[no-untyped-call]
+        streams = self._streams(None if noise is None else [noise], 1)
+        before = x
+        for layer in self.layers:
+            before = x
+            weights = [next(pieces).view(shape) for shape in layer.shapes.values()]
+            if streams is not None and isinstance(layer, NoisyLayer):
+                x = layer.apply_noisy(weights, x, next(streams)[0])
+            else:
+                x = layer.apply(weights, x)
+        return before, x
+
+    def _streams(
+        self, noise: Sequence[Generator] | None, num_models: int
+    ) -> Iterator[tuple[Generator, ...]] | None:
+        """For each noisy layer, a generator of every model; None: nothing is drawn."""
+        if noise is None or not self.is_noisy:
+            return None
+        if len(noise) != num_models:
+            raise ShapeMismatch(
+                f"expected one generator for each of {num_models} models, got {len(noise)}."
+            )
+        from thalweg.nets.dropout import forks
+
+        count = sum(isinstance(layer, NoisyLayer) for layer in self.layers)
+        return zip(*(forks(generator, count) for generator in noise), strict=True)
 
     @cached_property
     def _stackable(self) -> Sequence[StackableLayer]:

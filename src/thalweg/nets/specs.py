@@ -1,4 +1,4 @@
-"""The nets by name: small configurations that become a `Net` once the data are known.
+"""The small nets: configurations that become a `Net` once the data are known.
 
 Nothing here imports torch before `build` is called, so the table can be shown at once.
 """
@@ -7,18 +7,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from itertools import pairwise
-from math import prod
-from typing import Protocol
 
 from thalweg.core.errors import require
+from thalweg.nets.building import check_dropout, convolutional, dense, image_size
 from thalweg.nets.net import Layer, Net, Shape
-
-
-class NetSpec(Protocol):
-    """A net before it knows its data."""
-
-    def build(self, input_shape: Shape, num_classes: int) -> Net:
-        """The net for samples of this shape, (C, H, W) or (F,), and this many classes."""
 
 
 @dataclass(frozen=True)
@@ -26,7 +18,7 @@ class Linear:
     """Multinomial logistic regression on the raw inputs."""
 
     def build(self, input_shape: Shape, num_classes: int) -> Net:
-        return _dense(input_shape, (), num_classes)
+        return dense(input_shape, (), num_classes)
 
 
 @dataclass(frozen=True)
@@ -43,7 +35,7 @@ class Mlp:
         )
 
     def build(self, input_shape: Shape, num_classes: int) -> Net:
-        return _dense(input_shape, self.hidden, num_classes)
+        return dense(input_shape, self.hidden, num_classes)
 
 
 @dataclass(frozen=True)
@@ -62,12 +54,12 @@ class LeNet5:
     """
 
     def build(self, input_shape: Shape, num_classes: int) -> Net:
-        channels, side = _image("lenet5", input_shape, at_least=4)
+        channels, side = image_size("lenet5", input_shape, at_least=4)
         from thalweg.nets.conv_pool import ConvPool
 
         first = ConvPool("conv1", channels, 6, kernel=5, padding=0 if side >= 32 else 2)
         second = ConvPool("conv2", 6, 16, kernel=5, padding=0 if side >= 12 else 2)
-        return _convolutional(input_shape, (first, second), (120, 84), num_classes)
+        return convolutional(input_shape, (first, second), (120, 84), num_classes)
 
 
 @dataclass(frozen=True)
@@ -82,75 +74,51 @@ class Cnn:
     hidden: int = 128  # units between the convolutions and the classes
 
     def __post_init__(self) -> None:
-        require(
-            len(self.channels) == 3 and min(self.channels) >= 1,
-            f"Cnn needs three numbers of channels, each at least 1, got channels={self.channels}.",
-        )
-        require(self.hidden >= 1, f"Cnn needs hidden >= 1, got {self.hidden}.")
+        check_widths("Cnn", self.channels, self.hidden)
 
     def build(self, input_shape: Shape, num_classes: int) -> Net:
-        inputs, _ = _image("cnn", input_shape, at_least=8)
-        from thalweg.nets.conv_pool import ConvPool
-
-        blocks = tuple(
-            ConvPool(f"conv{i}", come, go, kernel=3, padding=1)
-            for i, (come, go) in enumerate(pairwise((inputs, *self.channels)), start=1)
-        )
-        return _convolutional(input_shape, blocks, (self.hidden,), num_classes)
+        blocks = _conv_pools("cnn", input_shape, self.channels)
+        return convolutional(input_shape, blocks, (self.hidden,), num_classes)
 
 
-NETS: dict[str, type[NetSpec]] = {
-    "linear": Linear,
-    "mlp": Mlp,
-    "lenet5": LeNet5,
-    "cnn": Cnn,
-}
+@dataclass(frozen=True)
+class HamCnn:
+    """Three 3x3 convolutions with pooling, one hidden layer, dropout: for 28x28 skin lesions.
+
+    The papers that use HAM10000 say "3 convolutions, 2 fully connected layers, dropout" and leave the
+    widths open.
+
+    >>> HamCnn().build((3, 28, 28), 7).num_params
+    241735
+    """
+
+    channels: tuple[int, int, int] = (32, 64, 128)
+    hidden: int = 128  # units between the convolutions and the classes
+    dropout: float = 0.5  # share of the hidden units that is silent in a training step
+
+    def __post_init__(self) -> None:
+        check_widths("HamCnn", self.channels, self.hidden)
+        check_dropout("HamCnn", self.dropout)
+
+    def build(self, input_shape: Shape, num_classes: int) -> Net:
+        blocks = _conv_pools("ham-cnn", input_shape, self.channels)
+        return convolutional(input_shape, blocks, (self.hidden,), num_classes, self.dropout)
 
 
-def _image(net: str, input_shape: Shape, at_least: int) -> tuple[int, int]:
-    """Channels and shorter side of an image, or a refusal."""
+def check_widths(net: str, channels: tuple[int, ...], hidden: int) -> None:
     require(
-        len(input_shape) == 3,
-        f"the net {net!r} needs images (channels, height, width), but samples have shape {input_shape}. "
-        "For plain features use 'mlp' or 'linear'.",
+        len(channels) == 3 and min(channels) >= 1,
+        f"{net} needs three numbers of channels, each at least 1, got channels={channels}.",
     )
-    channels, height, width = input_shape
-    require(
-        min(height, width) >= at_least,
-        f"the net {net!r} needs images of at least {at_least}x{at_least} pixels, "
-        f"got {height}x{width}. For smaller ones use 'mlp' or 'linear'.",
+    require(hidden >= 1, f"{net} needs hidden >= 1, got {hidden}.")
+
+
+def _conv_pools(net: str, input_shape: Shape, channels: tuple[int, ...]) -> tuple[Layer, ...]:
+    """3x3 convolutions, each of which halves the image."""
+    inputs, _ = image_size(net, input_shape, at_least=8)
+    from thalweg.nets.conv_pool import ConvPool
+
+    return tuple(
+        ConvPool(f"conv{i}", come, go, kernel=3, padding=1)
+        for i, (come, go) in enumerate(pairwise((inputs, *channels)), start=1)
     )
-    return channels, min(height, width)
-
-
-def _dense(input_shape: Shape, hidden: tuple[int, ...], num_classes: int) -> Net:
-    require(
-        len(input_shape) >= 1 and min(input_shape) >= 1,
-        f"a net needs at least one input, but samples have shape {input_shape}.",
-    )
-    from thalweg.nets.layers import Flatten
-
-    first: tuple[Layer, ...] = (Flatten(),) if len(input_shape) > 1 else ()
-    return Net(first + _head(prod(input_shape), hidden, num_classes), tuple(input_shape))
-
-
-def _convolutional(
-    input_shape: Shape, blocks: tuple[Layer, ...], hidden: tuple[int, ...], num_classes: int
-) -> Net:
-    from thalweg.nets.layers import Flatten
-
-    features = (*blocks, Flatten())
-    (width,) = Net(features, tuple(input_shape)).shapes[-1]
-    return Net(features + _head(width, hidden, num_classes), tuple(input_shape))
-
-
-def _head(inputs: int, hidden: tuple[int, ...], num_classes: int) -> tuple[Layer, ...]:
-    """fc1, ReLU, fc2, ReLU, ..., down to the logits."""
-    require(num_classes >= 2, f"a classifier needs at least 2 classes, got {num_classes}.")
-    from thalweg.nets.layers import Dense, Relu
-
-    layers: list[Layer] = []
-    widths = (inputs, *hidden, num_classes)
-    for i, (come, go) in enumerate(pairwise(widths), start=1):
-        layers += [Dense(f"fc{i}", come, go), Relu()]
-    return tuple(layers[:-1])  # no ReLU after the logits

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Literal
@@ -10,15 +11,18 @@ from typing import Literal
 from thalweg.core.errors import UnknownName
 from thalweg.data import (
     Arrays,
+    Cifar10,
+    Cinic10,
     Digits,
     FashionMnist,
     GaussianMixture,
+    Ham10000,
     Mnist,
     SyntheticLogistic,
     Table,
 )
 from thalweg.local import Sgd
-from thalweg.nets import LeNet5, Linear, Mlp
+from thalweg.nets import AlexNet, Cnn, HamCnn, LeNet5, Linear, Mlp
 from thalweg.scenarios.base import Scenario
 from thalweg.streams import LatentStates, Replay
 
@@ -73,6 +77,39 @@ def mnist(access: Access) -> Scenario:
     )
 
 
+def cifar10(access: Access) -> Scenario:
+    """The same world on CIFAR-10, with the 36 million parameters of the paper's AlexNet."""
+    return Scenario(
+        name=f"cifar10-{access}",
+        data=Cifar10(),
+        net=AlexNet(),
+        world=LatentStates(access=access),
+        local=Sgd(lr=0.01, momentum=0.9, weight_decay=1e-4, batch_size=64, passes=1),
+    )
+
+
+def cifar10_cnn(access: Access) -> Scenario:
+    """The same world on CIFAR-10 with a small net, as in the paper's comparison of nets."""
+    return replace(cifar10(access), name=f"cifar10-cnn-{access}", net=Cnn())
+
+
+def cinic10(access: Access) -> Scenario:
+    """The same world on CINIC-10, with AlexNet."""
+    return replace(cifar10(access), name=f"cinic10-{access}", data=Cinic10())
+
+
+def ham10000(access: Access) -> Scenario:
+    """The same world on HAM10000: two thirds of the images are of one class, so look at
+    `balanced_accuracy` too."""
+    return Scenario(
+        name=f"ham10000-{access}",
+        data=Ham10000(),
+        net=HamCnn(),
+        world=LatentStates(access=access),
+        local=Sgd(lr=0.01, momentum=0.9, weight_decay=1e-4, batch_size=64, passes=1),
+    )
+
+
 def synthetic_logistic() -> Scenario:
     """Eleven clients with logistic concepts of their own, replayed."""
     return Scenario(
@@ -119,6 +156,14 @@ SCENARIOS: dict[str, Callable[[], Scenario]] = {
     "fashion-mnist-partial": partial(fashion_mnist, "partial"),
     "mnist-full": partial(mnist, "full"),
     "mnist-partial": partial(mnist, "partial"),
+    "cifar10-full": partial(cifar10, "full"),
+    "cifar10-partial": partial(cifar10, "partial"),
+    "cifar10-cnn-full": partial(cifar10_cnn, "full"),
+    "cifar10-cnn-partial": partial(cifar10_cnn, "partial"),
+    "cinic10-full": partial(cinic10, "full"),
+    "cinic10-partial": partial(cinic10, "partial"),
+    "ham10000-full": partial(ham10000, "full"),
+    "ham10000-partial": partial(ham10000, "partial"),
     "synthetic-logistic": synthetic_logistic,
     "gaussian-mixture": gaussian_mixture,
 }

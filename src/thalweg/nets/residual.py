@@ -1,0 +1,91 @@
+"""Two ways from one place to the next, added."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from torch import Tensor
+
+from thalweg.core.errors import require
+from thalweg.core.types import Floats
+from thalweg.nets.net import NoisyLayer, Shape, StackableLayer, first_parameters
+
+
+@dataclass(frozen=True)
+class Residual:
+    r"""A residual block (He, Zhang, Ren and Sun, 2016): relu(body(x) + around(x)).
+
+    Without layers, `around` is x itself. Parameters lie in the flat vector as the body's, then those
+    of the way around.
+    """
+
+    body: tuple[StackableLayer, ...]
+    around: tuple[StackableLayer, ...] = ()
+
+    def __post_init__(self) -> None:
+        noisy = [type(layer).__name__ for layer in self._layers if isinstance(layer, NoisyLayer)]
+        require(
+            not noisy,
+            f"a residual block hands on no noise, but contains {', '.join(noisy)}; "
+            "put it before or after the block.",
+        )
+
+    @property
+    def _layers(self) -> tuple[StackableLayer, ...]:
+        return self.body + self.around
+
+    @property
+    def shapes(self) -> Mapping[str, Shape]:
+        return {name: shape for layer in self._layers for name, shape in layer.shapes.items()}
+
+    @property
+    def fan_in(self) -> int:
+        return 1
+
+    def start(self, rng: np.random.Generator, gain: float) -> Iterator[Floats]:
+        """Each of its layers by its own law."""
+        return first_parameters(self._layers, rng, gain)
+
+    def out_shape(self, shape: Shape) -> Shape:
+        one, other = _shapes(self.body, shape)[-1], _shapes(self.around, shape)[-1]
+        require(
+            one == other,
+            f"a residual block adds two ways of the same shape, but for an input of shape {shape} "
+            f"they end as {one} and {other}.",
+        )
+        return one
+
+    def multiply_adds(self, shape: Shape) -> int:
+        return sum(
+            layer.multiply_adds(come)
+            for way in (self.body, self.around)
+            for layer, come in zip(way, _shapes(way, shape), strict=False)
+        )
+
+    def apply(self, weights: Sequence[Tensor], x: Tensor) -> Tensor:
+        pieces = iter(weights)
+        body, around = x, x
+        for layer in self.body:
+            body = layer.apply([next(pieces) for _ in layer.shapes], body)
+        for layer in self.around:
+            around = layer.apply([next(pieces) for _ in layer.shapes], around)
+        return (body + around).relu()
+
+    def apply_stacked(self, weights: Sequence[Tensor], x: Tensor) -> Tensor:
+        pieces = iter(weights)
+        body, around = x, x
+        for layer in self.body:
+            body = layer.apply_stacked([next(pieces) for _ in layer.shapes], body)
+        for layer in self.around:
+            around = layer.apply_stacked([next(pieces) for _ in layer.shapes], around)
+        return (body + around).relu()
+
+
+def _shapes(layers: Sequence[StackableLayer], shape: Shape) -> list[Shape]:
+    """Shape of one sample before each layer, and after the last."""
+    shapes = [shape]
+    for layer in layers:
+        shapes.append(layer.out_shape(shapes[-1]))
+    return shapes

@@ -1,0 +1,130 @@
+"""Residual nets of 10, 18 and 34 learnt layers, for small images, with group normalisation."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from thalweg.core.errors import require
+from thalweg.nets.building import head, image_size
+from thalweg.nets.net import Layer, Net, Shape
+
+if TYPE_CHECKING:
+    from thalweg.nets.residual import Residual
+
+
+@dataclass(frozen=True)
+class ResNet10:
+    """One basic block in each of four stages (He, Zhang, Ren and Sun, 2016), for 32x32 images.
+
+    The stem is one 3x3 convolution without pooling. Normalisation is by groups of channels, not by
+    batch: see docs/decisions/0007-group-norm.md.
+
+    >>> ResNet10().build((3, 32, 32), 10).num_params
+    4903242
+    """
+
+    width: int = 64  # channels of the first stage; each stage has twice as many as the one before
+    groups: int = 32  # groups of channels that are normalised together
+
+    def __post_init__(self) -> None:
+        _check(self.width, self.groups)
+
+    def build(self, input_shape: Shape, num_classes: int) -> Net:
+        return _resnet("resnet10", (1, 1, 1, 1), self.width, self.groups, input_shape, num_classes)
+
+
+@dataclass(frozen=True)
+class ResNet18:
+    """Two basic blocks in each stage; otherwise as `ResNet10`.
+
+    >>> ResNet18().build((3, 32, 32), 10).num_params
+    11173962
+    """
+
+    width: int = 64
+    groups: int = 32
+
+    def __post_init__(self) -> None:
+        _check(self.width, self.groups)
+
+    def build(self, input_shape: Shape, num_classes: int) -> Net:
+        return _resnet("resnet18", (2, 2, 2, 2), self.width, self.groups, input_shape, num_classes)
+
+
+@dataclass(frozen=True)
+class ResNet34:
+    """Three, four, six and three basic blocks; otherwise as `ResNet10`.
+
+    >>> ResNet34().build((3, 32, 32), 10).num_params
+    21282122
+    """
+
+    width: int = 64
+    groups: int = 32
+
+    def __post_init__(self) -> None:
+        _check(self.width, self.groups)
+
+    def build(self, input_shape: Shape, num_classes: int) -> Net:
+        return _resnet("resnet34", (3, 4, 6, 3), self.width, self.groups, input_shape, num_classes)
+
+
+def _check(width: int, groups: int) -> None:
+    require(
+        width >= 1 and groups >= 1 and width % groups == 0,
+        f"a residual net needs a width that its groups divide, got width={width}, groups={groups}.",
+    )
+
+
+def _resnet(
+    name: str,
+    blocks: tuple[int, int, int, int],
+    width: int,
+    groups: int,
+    input_shape: Shape,
+    num_classes: int,
+) -> Net:
+    """Stem, four stages, the mean over all pixels, one fully connected layer."""
+    inputs, _ = image_size(name, input_shape, at_least=8)
+    from thalweg.nets.conv import Conv
+    from thalweg.nets.layers import Relu
+    from thalweg.nets.norm import GroupNorm
+    from thalweg.nets.pool import GlobalAvgPool
+
+    layers: list[Layer] = [
+        Conv("stem.conv", inputs, width, kernel=3, padding=1, bias=False),
+        GroupNorm("stem.norm", width, groups),
+        Relu(),
+    ]
+    come = width
+    for stage, count in enumerate(blocks):
+        go = width * 2**stage
+        for number in range(count):
+            stride = 2 if stage > 0 and number == 0 else 1
+            layers.append(_basic_block(f"stage{stage + 1}.{number + 1}", come, go, stride, groups))
+            come = go
+    return Net((*layers, GlobalAvgPool(), *head(come, (), num_classes)), tuple(input_shape))
+
+
+def _basic_block(name: str, come: int, go: int, stride: int, groups: int) -> Residual:
+    """Two 3x3 convolutions; the way around them is a 1x1 convolution where the shape changes."""
+    from thalweg.nets.conv import Conv
+    from thalweg.nets.layers import Relu
+    from thalweg.nets.norm import GroupNorm
+    from thalweg.nets.residual import Residual
+
+    body = (
+        Conv(f"{name}.conv1", come, go, kernel=3, stride=stride, padding=1, bias=False),
+        GroupNorm(f"{name}.norm1", go, groups),
+        Relu(),
+        Conv(f"{name}.conv2", go, go, kernel=3, padding=1, bias=False),
+        GroupNorm(f"{name}.norm2", go, groups),
+    )
+    if stride == 1 and come == go:
+        return Residual(body)
+    around = (
+        Conv(f"{name}.around.conv", come, go, kernel=1, stride=stride, bias=False),
+        GroupNorm(f"{name}.around.norm", go, groups),
+    )
+    return Residual(body, around)

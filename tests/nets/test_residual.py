@@ -1,0 +1,60 @@
+"""A residual block: two ways, added and rectified."""
+
+import numpy as np
+import pytest
+import torch
+
+from nets.ways import assert_both_ways_agree
+from thalweg.core.errors import ConfigError
+from thalweg.nets.conv import Conv
+from thalweg.nets.dropout import Dropout
+from thalweg.nets.layers import Dense, Relu
+from thalweg.nets.net import Net
+from thalweg.nets.norm import GroupNorm
+from thalweg.nets.residual import Residual
+
+DOWN = Residual(
+    (Conv("a", 2, 4, 3, stride=2, padding=1, bias=False), GroupNorm("n", 4, 2), Relu()),
+    (Conv("b", 2, 4, 1, stride=2),),
+)
+
+
+def test_a_block_by_hand():
+    block = Residual((Dense("fc", 2, 2),))
+    weights = [torch.tensor([[0.0, 1.0], [1.0, 0.0]]), torch.tensor([0.0, -9.0])]
+    assert block.apply(weights, torch.tensor([[1.0, 2.0]])).tolist() == [[3, 0]]  # 1 + 2, 2 + 1 - 9
+
+
+@pytest.mark.parametrize("shape", [(2, 4, 4), (2, 5, 3)])
+def test_stacked_equals_single(shape):
+    assert_both_ways_agree(DOWN, shape, batch=3, clients=2)
+    same = Residual((Conv("a", 2, 2, 3, padding=1), GroupNorm("n", 2, 1)))
+    assert_both_ways_agree(same, shape, batch=3, clients=2)
+
+
+def test_parameters_are_those_of_the_body_and_then_those_of_the_way_around():
+    assert list(DOWN.shapes) == ["a.weight", "n.weight", "n.bias", "b.weight", "b.bias"]
+
+
+def test_each_layer_starts_by_its_own_law():
+    net = Net((DOWN,), (2, 4, 4))
+    named = net.named_parameters(net.init(np.random.default_rng(0)))
+    assert named["n.weight"].tolist() == [1] * 4
+    assert named["n.bias"].tolist() == [0] * 4
+    assert 0 < abs(named["a.weight"]).max() <= 18**-0.5
+    assert 18**-0.5 < abs(named["b.weight"]).max() <= 2**-0.5
+
+
+def test_the_work_is_that_of_both_ways():
+    # 2 x 2 outputs: 4 channels of 18 numbers, the norm, and 4 channels of 2 numbers.
+    assert DOWN.multiply_adds((2, 4, 4)) == 4 * 4 * 18 + 2 * 16 + 4 * 4 * 2
+
+
+def test_ways_of_different_shape_are_refused():
+    with pytest.raises(ConfigError, match=r"end as \(4, 2, 2\) and \(2, 4, 4\)"):
+        Residual(DOWN.body).out_shape((2, 4, 4))
+
+
+def test_noise_inside_is_refused_rather_than_forgotten():
+    with pytest.raises(ConfigError, match="contains Dropout"):
+        Residual((Dropout(0.5),))
