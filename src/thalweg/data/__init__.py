@@ -7,7 +7,7 @@ when something is loaded.
 from __future__ import annotations
 
 from thalweg.data.arrays import Arrays
-from thalweg.data.base import Dataset, DataSource
+from thalweg.data.base import Dataset, DataSource, make_sure_of
 from thalweg.data.digits import Digits
 from thalweg.data.fashion_mnist import FashionMnist
 from thalweg.data.gaussian_mixture import GaussianMixture
@@ -36,4 +36,5 @@ __all__ = [
     "Mnist",
     "SyntheticLogistic",
     "Table",
+    "make_sure_of",
 ]

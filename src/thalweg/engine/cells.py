@@ -79,7 +79,7 @@ def is_done(job: CellJob) -> bool:
 def _run_here(
     jobs: Sequence[CellJob], data_dir: Path | None, watch: Watch | None
 ) -> dict[Path, str]:
-    failures = {}
+    failures: dict[Path, str] = {}
     for job in jobs:
 
         def tell(progress: Progress, job: CellJob = job) -> None:

@@ -43,7 +43,17 @@ thead th { font-weight: 500; color: var(--quiet); border-bottom: 1px solid var(-
 tbody td, tbody th { border-bottom: 1px solid var(--faint); }
 th:first-child, td:first-child { text-align: left; padding-left: 0; }
 tbody th { font-weight: 500; min-width: 7.5rem; white-space: normal; }
-td.best { font-weight: 700; }
+td.best, span.best { font-weight: 700; }
+.matrix td { line-height: 1.35; }
+.matrix small { color: var(--quiet); font-size: 0.78rem; }
+.matrix a { color: inherit; text-decoration-color: var(--faint); text-underline-offset: 0.2em; }
+.loud {
+  border: 2px solid var(--warn); border-radius: 6px; padding: 0.6rem 1rem; font-weight: 600;
+  color: var(--warn);
+}
+details { margin: 0.75rem 0; }
+summary { cursor: pointer; font-weight: 500; }
+details h3 { display: none; }
 .name { display: flex; align-items: baseline; }
 .name span { min-width: 0; overflow-wrap: anywhere; }
 .key {
