@@ -60,23 +60,31 @@ def results(summaries: Sequence[Summary], *, level: int = 2) -> str:
 
 
 def left_out(summaries: Sequence[Summary], *, with_scenario: bool = False) -> str:
-    """Every run that is not in the numbers, and why."""
+    """Every run that is not in the numbers, and why; those not run yet together."""
     cells = unfinished(summaries)
     if not cells:
         return ""
-    items = []
+    groups: dict[tuple[str, ...], list[Cell]] = {}
     for cell in cells:
-        reason = " ".join(cell.reason.split()) or _no_reason(cell)
-        ran = f", after {len(cell.rows)} rounds" if cell.rows else ""
-        on = f" on {escape(cell.scenario)}" if with_scenario else ""
-        items.append(
-            f"<li><strong>{escape(cell.recipe)}</strong>{on}, seed {cell.seed}: "
-            f'<span class="unfinished">{cell.status}</span>{ran}: {escape(reason)}</li>\n'
-        )
+        alone = () if cell.status == "missing" else (str(cell.seed),)
+        groups.setdefault((cell.scenario, cell.recipe, *alone), []).append(cell)
+    items = "".join(_left_out_item(group, with_scenario) for group in groups.values())
     return section(
         "Runs that did not finish",
         f"<aside><p>They are in none of the means and not in the figure.</p>\n"
-        f"<ul>\n{''.join(items)}</ul></aside>\n",
+        f"<ul>\n{items}</ul></aside>\n",
+    )
+
+
+def _left_out_item(group: Sequence[Cell], with_scenario: bool) -> str:
+    cell = group[0]
+    reason = " ".join(cell.reason.split()) or _no_reason(cell)
+    ran = f", after {len(cell.rows)} rounds" if cell.rows else ""
+    on = f" on {escape(cell.scenario)}" if with_scenario else ""
+    seeds = f"seed{'' if len(group) == 1 else 's'} {', '.join(str(c.seed) for c in group)}"
+    return (
+        f"<li><strong>{escape(cell.recipe)}</strong>{on}, {seeds}: "
+        f'<span class="unfinished">{cell.status}</span>{ran}: {escape(reason)}</li>\n'
     )
 
 

@@ -8,6 +8,7 @@ from statistics import fmean
 from typing import TYPE_CHECKING, NamedTuple
 
 from thalweg.core.errors import require
+from thalweg.report.cells import Cell
 from thalweg.report.numbers import NONE, percent_spread, points
 from thalweg.report.study import StudyResult
 from thalweg.report.summary import Summary
@@ -144,11 +145,24 @@ def study_rich(result: StudyResult, *, width: int = 80) -> Table:
         table_columns.append(Column(heading, [in_one_line(row[j]) for row in shown.entries]))
     whole = folded(table_columns, set(), result.study.title, width=width)
     whole.add_row(Text(LEGEND, style="dim"))
-    for cell in [c for c in result.cells if c.status == "failed"]:
-        whole.add_row(Text(f"{cell.scenario}: {sentence(cell)}", style="yellow"))
+    for text in _failures(result):
+        whole.add_row(Text(text, style="yellow"))
     if result.scale == "quick":
         whole.add_row(Text(NOT_COMPARABLE, style="bold red"))
     return whole
+
+
+def _failures(result: StudyResult) -> list[str]:
+    """One sentence per place of the table with failures; the page has every one of them."""
+    groups: dict[tuple[str, str], list[Cell]] = {}
+    for cell in result.cells:
+        if cell.status == "failed":
+            groups.setdefault((cell.recipe, cell.scenario), []).append(cell)
+    return [
+        f"{scenario}: {sentence(cells[0])}"
+        + (f" (and {len(cells) - 1} more seeds)" if len(cells) > 1 else "")
+        for (_, scenario), cells in groups.items()
+    ]
 
 
 def study_markdown(result: StudyResult) -> str:

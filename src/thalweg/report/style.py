@@ -23,7 +23,7 @@ body {
   margin: 0; background: var(--paper); color: var(--ink);
   font: 16px/1.55 system-ui, -apple-system, "Segoe UI", Roboto, "Noto Sans", sans-serif;
 }
-main { max-width: 64rem; margin: 0 auto; padding: 3rem 1.5rem 2rem; }
+main { max-width: 70rem; margin: 0 auto; padding: 3rem 1.5rem 2rem; }
 h1 { font-size: 1.9rem; line-height: 1.2; letter-spacing: -0.01em; margin: 0 0 1rem; }
 h2 { font-size: 1.2rem; line-height: 1.3; margin: 3rem 0 0.75rem; }
 h3 { font-size: 1rem; margin: 1.25rem 0 0.4rem; }
