@@ -1,9 +1,5 @@
 import csv
 import io
-import signal
-import subprocess
-import sys
-import time
 from dataclasses import replace
 
 import pytest
@@ -11,7 +7,6 @@ import pytest
 from thalweg.core.errors import ConfigError, DataError, UnknownName
 from thalweg.core.published import Published
 from thalweg.engine.cells import is_done
-from thalweg.engine.folder import RunFolder
 from thalweg.report.study import plan_study, read_study, reproduce, write_study
 from thalweg.report.study_jobs import check_data, jobs_of
 from thalweg.scenarios.studies import Column, Row, Study
@@ -185,42 +180,3 @@ def test_nothing_run_is_a_table_of_missing_cells(tmp_path):
     assert "Not comparable with the paper" in page
     assert "not run yet" in page
     assert "Not comparable" in files["table"].read_text()
-
-
-LISTENING = """
-import signal, sys
-signal.signal(signal.SIGINT, signal.default_int_handler)
-from thalweg.cli.main import main
-main()
-"""
-
-
-def test_an_interrupted_study_says_how_to_go_on_and_does(tmp_path):
-    (tmp_path / "mine.py").write_text(
-        "from thalweg.scenarios.studies import Column, Row, Study\n"
-        "MINE = Study('mine', 'Mine', '', (Row('fedavg'),),\n"
-        "    (Column('digits-full', ('rounds=3000', 'capacity=24')),), (4,), 'fedavg')\n"
-    )
-    words = ["reproduce", "mine.py:MINE", "--workers", "1", "--out", "o"]
-    running = subprocess.Popen(
-        [sys.executable, "-c", LISTENING, *words],
-        cwd=tmp_path,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-    try:
-        while not list(tmp_path.glob("o/*/*/seed-4/checkpoint/server.safetensors")):
-            assert running.poll() is None
-            time.sleep(0.05)
-        running.send_signal(signal.SIGINT)
-        _, said = running.communicate(timeout=60)
-    finally:
-        running.kill()
-        running.wait()
-    assert running.returncode == 130
-    assert "0 of 1 runs are done" in said
-    assert "go on with: thalweg reproduce mine.py:MINE --out o" in said
-    assert "interrupted" in (tmp_path / "o/mine/index.html").read_text()
-    (folder,) = tmp_path.glob("o/*/*/seed-4")
-    assert len(RunFolder(folder).metrics()) >= 1
