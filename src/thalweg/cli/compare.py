@@ -5,17 +5,16 @@ from __future__ import annotations
 import shlex
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from pathlib import Path
 
 import typer
 from rich.console import Console
-from rich.progress import BarColumn, Progress, TextColumn
 
 from thalweg.cli.live import clock, say_json
+from thalweg.cli.live_cells import seeds_named, watching_cells
 from thalweg.cli.plan_view import plan_tree
 from thalweg.core.errors import ConfigError
-from thalweg.engine.cells import CellJob, CellNews, Watch, is_done, run_cells
+from thalweg.engine.cells import is_done, run_cells
 from thalweg.report import (
     Cell,
     has_figure,
@@ -48,7 +47,7 @@ def compare_command(
     jobs = comparison_jobs(
         recipes,
         on,
-        seeds=_seeds(seeds),
+        seeds=seeds_named(seeds),
         rounds=rounds,
         overrides=sets,
         engine=engine,
@@ -65,7 +64,7 @@ def compare_command(
         )
     began = time.perf_counter()
     try:
-        with _watching(missing, console, as_json) as watch:
+        with watching_cells(missing, console, as_json) as watch:
             failures = run_cells(jobs, workers=workers, data_dir=data_dir, watch=watch)
     except KeyboardInterrupt:
         typer.echo("interrupted; the same command goes on where it stopped.", err=True)
@@ -109,67 +108,6 @@ def _json_rows(cells: Sequence[Cell]) -> Iterator[dict[str, object]]:
             "reason": cell.reason,
             "final": final,
         }
-
-
-def _seeds(text: str) -> list[int]:
-    """ "3" means three seeds, 0 to 2; "4,8" means those two."""
-    try:
-        numbers = [int(part) for part in text.split(",")]
-    except ValueError:
-        raise ConfigError(
-            f"--seeds {text}: expected a number of seeds, or a list 4,8,15."
-        ) from None
-    if "," in text:
-        return numbers
-    if numbers[0] < 1:
-        raise ConfigError(f"--seeds {text}: expected at least one seed.")
-    return list(range(numbers[0]))
-
-
-@contextmanager
-def _watching(jobs: Sequence[CellJob], console: Console, as_json: bool) -> Iterator[Watch | None]:
-    """Overall progress in rounds, with the time left; plain lines where there is no terminal."""
-    if as_json or not jobs:
-        yield None
-        return
-    total = sum(job.plan.scenario.rounds for job in jobs)
-    done: dict[Path, int] = {}
-    began = time.perf_counter()
-
-    def note(news: CellNews) -> str:
-        done[news.job.folder] = news.rounds_done
-        finished = sum(done.values())
-        left = (time.perf_counter() - began) / max(finished, 1) * (total - finished)
-        return f"{clock(left)} left"
-
-    if not console.is_terminal:
-
-        def say(news: CellNews) -> None:
-            left = note(news)
-            if news.row is None:
-                print(f"{news.job.recipe}, seed {news.job.plan.seed}: ended; {left}", flush=True)
-
-        yield say
-        return
-    columns = (
-        TextColumn("{task.completed:.0f}/{task.total:.0f} rounds"),
-        BarColumn(),
-        TextColumn("{task.fields[said]}"),
-    )
-    with Progress(*columns, console=console) as progress:
-        task = progress.add_task("", total=total, said="starting")
-
-        def show(news: CellNews) -> None:
-            left = note(news)
-            accuracy = (news.row or {}).get("accuracy")
-            known = "" if accuracy is None else f" {accuracy:.3f}"
-            progress.update(
-                task,
-                completed=sum(done.values()),
-                said=f"{news.job.recipe} seed {news.job.plan.seed}{known}   {left}",
-            )
-
-        yield show
 
 
 def _next_steps(recipes: Sequence[str], on: str) -> str:

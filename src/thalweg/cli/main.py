@@ -112,6 +112,66 @@ def compare(
     compare_command(recipes, on, seeds, sets or [], rounds, out, as_json, engine, workers, data_dir)
 
 
+@app.command()
+def reproduce(
+    study: Annotated[
+        str | None,
+        typer.Argument(help="A study's name, or your own: FILE.py:NAME. None: list them."),
+    ] = None,
+    only: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="WORDS",
+            help="Only rows and columns with these words: [cyan]--only sfedpo,flash,partial[/cyan]. "
+            "May be repeated.",
+        ),
+    ] = None,
+    seeds: Annotated[
+        str | None,
+        typer.Option(help="How many of the study's seeds, or a list: 4,8,15. Else its own."),
+    ] = None,
+    scale: Annotated[
+        str,
+        typer.Option(
+            metavar="quick|paper",
+            help="quick: a tenth of the rounds, one seed; a look, not a result.",
+        ),
+    ] = "paper",
+    data: Annotated[
+        str | None,
+        typer.Option(help="The same study on another data set, such as fashion-mnist or digits."),
+    ] = None,
+    show: Annotated[
+        bool, typer.Option("--show", help="Run nothing; write and show what is there.")
+    ] = False,
+    out: Annotated[
+        Path | None,
+        typer.Option(help="The folder of all runs and pages; else runs/reproduce or -quick."),
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object per run.")] = False,
+    engine: Engine = "auto",
+    workers: Annotated[
+        int | None, typer.Option(help="Runs at the same time; else one per core.")
+    ] = None,
+    data_dir: DataDir = None,
+    debug: Debug = False,
+) -> None:
+    """Fill a table of a paper: recipes x scenarios x seeds, the paper's numbers beside ours.
+
+    thalweg reproduce sfedpo-table-1 --only fashion-mnist
+
+    Runs only what is missing, and runs that several tables have in common once. Stop it whenever you
+    like: the same command goes on. Data that are missing, and names that nobody has, are reported
+    before anything runs. Ends with a page, a Markdown and a CSV table; a run that failed is
+    shown in them with its reason.
+    """
+    from thalweg.cli.reproduce import reproduce_command
+
+    reproduce_command(
+        study, only or [], seeds, scale, data, show, out, as_json, engine, workers, data_dir
+    )
+
+
 @app.command("list")
 def list_(
     as_json: Annotated[bool, typer.Option("--json", help="As one JSON object.")] = False,

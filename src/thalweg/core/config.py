@@ -165,10 +165,16 @@ def class_of(kind: str, table: Table, what: str) -> type[Any]:
     source, colon, name = kind.rpartition(":")
     if not colon:
         raise UnknownName(what, kind, table)
-    found = getattr(_module(source, kind), name, None)
+    found = object_named(kind)
     if not isinstance(found, type) or not dataclasses.is_dataclass(found):
         raise ConfigError(f"{kind}: {source} has no dataclass named {name!r}.")
     return found
+
+
+def object_named(name: str) -> Any:
+    """What ``package.module:NAME`` or ``path/to/file.py:NAME`` holds; None: it has no such name."""
+    source, _, attribute = name.rpartition(":")
+    return getattr(_module(source, name), attribute, None)
 
 
 def _module(source: str, kind: str) -> types.ModuleType:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from thalweg.data.arrays import Arrays
 from thalweg.data.augment import Augment
-from thalweg.data.base import Dataset, DataSource
+from thalweg.data.base import Dataset, DataSource, make_sure_of
 from thalweg.data.cifar10 import Cifar10
 from thalweg.data.cinic10 import Cinic10
 from thalweg.data.digits import Digits
@@ -47,4 +47,5 @@ __all__ = [
     "Mnist",
     "SyntheticLogistic",
     "Table",
+    "make_sure_of",
 ]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
@@ -84,3 +84,20 @@ class DataSource(Protocol):
         run's: it changes what is drawn (synthetic data), never what is read or how it is split.
         """
         ...
+
+
+@runtime_checkable
+class Locatable(Protocol):
+    """A source that can tell quickly whether its data are here."""
+
+    def locate(self, data_dir: Path | None) -> object:
+        """Find the files, or fetch them; `DataError` with the ways to get them if neither works."""
+        ...
+
+
+def make_sure_of(source: DataSource, data_dir: Path | None, seed: int) -> None:
+    """Raise `DataError` if a data set cannot be had; as cheaply as its source allows."""
+    if isinstance(source, Locatable):
+        source.locate(data_dir)
+    else:
+        source.load(data_dir, seed)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from thalweg.data.base import Dataset
 from thalweg.data.download import RemoteFile
-from thalweg.data.idx_images import PublishedImages, load_images
+from thalweg.data.idx_images import PublishedImages, load_images, locate_images
 
 FASHION_MNIST = PublishedImages(
     name="fashion-mnist",
@@ -66,3 +66,7 @@ class FashionMnist:
     def load(self, data_dir: Path | None, seed: int) -> Dataset:
         """Read the files; the same for every seed."""
         return load_images(FASHION_MNIST, data_dir)
+
+    def locate(self, data_dir: Path | None) -> object:
+        """Where the files are, without reading them."""
+        return locate_images(FASHION_MNIST, data_dir)

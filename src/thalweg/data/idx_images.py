@@ -45,7 +45,7 @@ class PublishedImages:
 
 def load_images(published: PublishedImages, data_dir: Path | None) -> Dataset:
     """The whole set from the first place that has it; downloaded if no place has it."""
-    files = find(published, data_dir) or download(published, data_dir)
+    files = locate_images(published, data_dir)
     x, y = _read_part(published, files, "train")
     x_test, y_test = _read_part(published, files, "t10k")
     owner = LABELS_OF.get(hashlib.sha256(y.tobytes()).hexdigest(), published.title)
@@ -66,6 +66,11 @@ def load_images(published: PublishedImages, data_dir: Path | None) -> Dataset:
         std=(published.std,),
         class_names=published.class_names,
     )
+
+
+def locate_images(published: PublishedImages, data_dir: Path | None) -> dict[str, Path]:
+    """The four files by stem, from the first place that has them; downloaded if none has."""
+    return find(published, data_dir) or download(published, data_dir)
 
 
 def find(published: PublishedImages, data_dir: Path | None) -> dict[str, Path] | None:

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from thalweg.core.errors import RunError, ThalwegError
+from thalweg.engine.folder import RunFolder
 from thalweg.engine.loop import Progress, run_plan
 from thalweg.engine.machine import cores, worker_environment
 from thalweg.engine.plan import Plan, differences, plan_to_toml, read_plan
@@ -40,6 +41,7 @@ class CellNews:
     job: CellJob
     rounds_done: int
     row: Mapping[str, Any] | None
+    failure: str | None = None  # why it ended before it was done
 
 
 Watch = Callable[[CellNews], None]
@@ -71,19 +73,22 @@ def is_done(job: CellJob) -> bool:
             f"{job.folder} holds a run with another configuration; choose another --out:\n  "
             + "\n  ".join(changes)
         )
-    return (job.folder / "summary.json").exists()
+    return RunFolder(job.folder).is_finished(job.plan.scenario.rounds)
 
 
 def _run_here(
     jobs: Sequence[CellJob], data_dir: Path | None, watch: Watch | None
 ) -> dict[Path, str]:
-    failures = {}
+    failures: dict[Path, str] = {}
     for job in jobs:
 
         def tell(progress: Progress, job: CellJob = job) -> None:
             if watch is not None:
                 watch(CellNews(job, progress.rounds_done, progress.row))
 
+        with suppress(RunError):  # a folder that cannot be written to fails by itself
+            RunFolder(job.folder).write_failure(None)
+        failure = None
         try:
             run_plan(
                 job.plan,
@@ -94,10 +99,21 @@ def _run_here(
                 command=job.command,
             )
         except ThalwegError as error:
-            failures[job.folder] = str(error)
-        if watch is not None:
-            watch(CellNews(job, job.plan.scenario.rounds, None))
+            failure = str(error)
+        _end_of(job, failure, failures, watch)
     return failures
+
+
+def _end_of(
+    job: CellJob, failure: str | None, failures: dict[Path, str], watch: Watch | None
+) -> None:
+    """Note how a cell ended, also in its folder: a later look must find the reason."""
+    if failure is not None:
+        failures[job.folder] = failure
+        with suppress(RunError):  # a folder that cannot be written to may be what failed
+            RunFolder(job.folder).write_failure(failure)
+    if watch is not None:
+        watch(CellNews(job, job.plan.scenario.rounds, None, failure))
 
 
 def _run_in_workers(
@@ -123,10 +139,7 @@ def _run_in_workers(
                     watch(CellNews(job, said["row"]["round"], said["row"]))
                 continue
             unfinished -= 1
-            if said["event"] == "failed":
-                failures[job.folder] = said["reason"]
-            if watch is not None:
-                watch(CellNews(job, job.plan.scenario.rounds, None))
+            _end_of(job, said.get("reason"), failures, watch)
     return failures
 
 
@@ -149,6 +162,8 @@ def _serve(
             "data_dir": None if data_dir is None else str(data_dir),
             "command": job.command,
         }
+        with suppress(RunError):  # a folder that cannot be written to fails by itself
+            RunFolder(job.folder).write_failure(None)
         for said in _answers(processes[place], order):
             if said is None:
                 code = _end(processes[place])

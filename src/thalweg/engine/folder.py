@@ -118,6 +118,28 @@ class RunFolder:
         with _said_in_one_line(self.path):
             _write_text(self.path / "summary.json", json.dumps(summary, indent=2) + "\n")
 
+    def is_finished(self, rounds: int) -> bool:
+        """Does the folder hold all of a run? A summary is written last, and whole."""
+        try:
+            summary = json.loads((self.path / "summary.json").read_text())
+        except (OSError, ValueError):
+            return False
+        return isinstance(summary, dict) and summary.get("rounds") == rounds
+
+    def failure(self) -> str | None:
+        """Why the run stopped the last time, if it failed."""
+        file = self.path / "failure.txt"
+        return file.read_text().strip() if file.exists() else None
+
+    def write_failure(self, reason: str | None) -> None:
+        """Keep the reason with the run; None: it is running again, or done."""
+        with _said_in_one_line(self.path):
+            if reason is None:
+                (self.path / "failure.txt").unlink(missing_ok=True)
+            else:
+                self.path.mkdir(parents=True, exist_ok=True)
+                _write_text(self.path / "failure.txt", reason + "\n")
+
     def _truncate_metrics(self, rounds: int) -> None:
         rows = self.metrics()[:rounds]
         if len(rows) < rounds:

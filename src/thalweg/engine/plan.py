@@ -56,7 +56,7 @@ def make_plan(
     scenario = scenario_named(scenario) if isinstance(scenario, str) else scenario
     if engine not in ("auto", "fast", "reference"):
         raise UnknownName("engine", engine, ["auto", "fast", "reference"])
-    for_recipe, for_scenario = _sorted_by_owner(recipe, overrides)
+    for_recipe, for_scenario = sorted_by_owner(recipe, overrides)
     recipe = with_overrides(recipe, for_recipe)
     scenario = with_overrides(scenario, for_scenario)
     if rounds is not None:
@@ -64,8 +64,11 @@ def make_plan(
     return Plan(recipe, scenario, seed, "reference" if engine == "reference" else "fast")
 
 
-def _sorted_by_owner(recipe: Recipe, overrides: Iterable[str]) -> tuple[list[str], list[str]]:
-    """Recipe and scenario have no part in common but `local`, which the recipe may leave open."""
+def sorted_by_owner(recipe: Recipe, overrides: Iterable[str]) -> tuple[list[str], list[str]]:
+    """Overrides of the recipe, then those of the scenario.
+
+    Recipe and scenario have no part in common but `local`, which the recipe may leave open.
+    """
     parts_of_recipe = {field.name for field in dataclasses.fields(Recipe)} - {"name"}
     parts_of_scenario = {field.name for field in dataclasses.fields(Scenario)} - {"name"}
     if recipe.local is None:

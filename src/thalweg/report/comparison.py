@@ -6,9 +6,10 @@ import os
 import re
 import shlex
 import tempfile
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from thalweg.core.errors import require
 from thalweg.engine.cells import CellJob, Watch, is_done, run_cells
@@ -85,26 +86,28 @@ def comparison_jobs(
     require(len(set(labels)) == len(labels), f"recipes must have different names, got {labels}.")
     jobs = []
     for label, recipe in zip(labels, recipes, strict=True):
-        name, *changes = _parts(recipe) if isinstance(recipe, str) else (recipe,)
+        name, *changes = recipe_parts(recipe) if isinstance(recipe, str) else (recipe,)
         for seed in seeds:
             sets = [*overrides, *map(str, changes)]
             plan = make_plan(
                 name, scenario, seed=seed, rounds=rounds, engine=engine, overrides=sets
             )
-            command = _command(plan, name, scenario, sets, rounds, engine)
-            jobs.append(CellJob(label, plan, folder / _safe(label) / f"seed-{seed}", command))
+            command = cell_command(plan, name, scenario, sets, rounds, engine)
+            jobs.append(CellJob(label, plan, folder / folder_name(label) / f"seed-{seed}", command))
     return jobs
 
 
 def read_cell(job: CellJob, failure: str | None = None) -> Cell:
     """What a folder says of a cell. An unfinished run is shown as such; it is never a result."""
-    rows = RunFolder(job.folder).metrics()
+    folder = RunFolder(job.folder)
+    rows = folder.metrics()
+    failure = failure or folder.failure()
     status: Status = "missing"
     reason = "not run yet"
-    if failure is not None:
+    if is_done(job):
+        status, reason = _done_or_damaged(job, rows)
+    elif failure is not None:
         status, reason = "failed", failure
-    elif is_done(job):
-        status, reason = "done", ""
     elif rows:
         status = "interrupted"
         reason = f"stopped after round {len(rows)} of {job.plan.scenario.rounds}"
@@ -120,16 +123,27 @@ def read_cell(job: CellJob, failure: str | None = None) -> Cell:
     )
 
 
-def _parts(text: str) -> list[str]:
+def _done_or_damaged(job: CellJob, rows: Sequence[Mapping[str, Any]]) -> tuple[Status, str]:
+    rounds = job.plan.scenario.rounds
+    if len(rows) == rounds:
+        return "done", ""
+    return "failed", (
+        f"{job.folder} is marked as finished, but its metrics.jsonl has {len(rows)} whole lines "
+        f"instead of {rounds}; remove the folder to run this cell again"
+    )
+
+
+def recipe_parts(text: str) -> list[str]:
     """``"sfedpo,weights=equal,memory.budget=0.3"`` -> the name, then the changes."""
     return re.split(r",(?=[a-z_.]+=)", text)
 
 
-def _safe(label: str) -> str:
+def folder_name(label: str) -> str:
+    """A label without the letters that a file system may not like."""
     return re.sub(r"[^A-Za-z0-9._=+-]", "-", label)
 
 
-def _command(
+def cell_command(
     plan: Plan,
     recipe: Recipe | str,
     scenario: Scenario | str,

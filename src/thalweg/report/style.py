@@ -23,7 +23,7 @@ body {
   margin: 0; background: var(--paper); color: var(--ink);
   font: 16px/1.55 system-ui, -apple-system, "Segoe UI", Roboto, "Noto Sans", sans-serif;
 }
-main { max-width: 64rem; margin: 0 auto; padding: 3rem 1.5rem 2rem; }
+main { max-width: 70rem; margin: 0 auto; padding: 3rem 1.5rem 2rem; }
 h1 { font-size: 1.9rem; line-height: 1.2; letter-spacing: -0.01em; margin: 0 0 1rem; }
 h2 { font-size: 1.2rem; line-height: 1.3; margin: 3rem 0 0.75rem; }
 h3 { font-size: 1rem; margin: 1.25rem 0 0.4rem; }
@@ -43,7 +43,17 @@ thead th { font-weight: 500; color: var(--quiet); border-bottom: 1px solid var(-
 tbody td, tbody th { border-bottom: 1px solid var(--faint); }
 th:first-child, td:first-child { text-align: left; padding-left: 0; }
 tbody th { font-weight: 500; min-width: 7.5rem; white-space: normal; }
-td.best { font-weight: 700; }
+td.best, span.best { font-weight: 700; }
+.matrix td { line-height: 1.35; }
+.matrix small { color: var(--quiet); font-size: 0.78rem; }
+.matrix a { color: inherit; text-decoration-color: var(--faint); text-underline-offset: 0.2em; }
+.loud {
+  border: 2px solid var(--warn); border-radius: 6px; padding: 0.6rem 1rem; font-weight: 600;
+  color: var(--warn);
+}
+details { margin: 0.75rem 0; }
+summary { cursor: pointer; font-weight: 500; }
+details h3 { display: none; }
 .name { display: flex; align-items: baseline; }
 .name span { min-width: 0; overflow-wrap: anywhere; }
 .key {

@@ -9,9 +9,11 @@ from statistics import fmean, stdev
 from typing import Literal, NamedTuple
 
 from thalweg.core.errors import require
+from thalweg.core.published import Published
 from thalweg.report.cells import Cell, Scores, by_recipe, scores
 
 FEWEST_FOR_A_TEST = 3  # shared seeds; with two, the t-test has one degree of freedom
+FAR = 2  # of the paper's spreads, beyond which a mean of ours is marked
 SAME = 1e-9  # differences that vary by less vary by rounding only
 
 Compared = Literal["accuracy", "prequential_accuracy"]
@@ -26,9 +28,9 @@ class Spread(NamedTuple):
 
 
 class Paired(NamedTuple):
-    """How a recipe differs from the first one, seed by seed."""
+    """How a recipe differs from another one, mostly the first, seed by seed."""
 
-    mean: float  # this recipe minus the first, as a share of one
+    mean: float  # this recipe minus the other, as a share of one
     std: float | None  # of the differences; None with a single shared seed
     p_value: float | None  # two-sided paired t-test; None: too few seeds, or nothing varies
     num_seeds: int  # seeds that both recipes finished
@@ -54,8 +56,11 @@ class Summary:
     megabytes: Spread | None
     seconds: Spread | None
     compared: Compared  # what `main` and `difference` are about; the same for all recipes
-    difference: Paired | None  # None: this is the first recipe, or no seed is shared with it
+    difference: Paired | None  # None: nothing to pair it with, or no seed is shared
     published: float | None  # the paper's accuracy, in per cent
+    published_spread: float | None = None
+    against: str | None = None  # the recipe that `difference` is to
+    published_difference: float | None = None  # to the same recipe, in percentage points
 
     @property
     def main(self) -> Spread | None:
@@ -69,13 +74,24 @@ class Summary:
             return None
         return 100 * self.accuracy.mean - self.published
 
+    @property
+    def is_far_from_published(self) -> bool:
+        """Is our mean more than two of the paper's spreads away from its mean?"""
+        gap, spread = self.points_from_published, self.published_spread
+        return gap is not None and spread is not None and abs(gap) > FAR * spread
 
-def summarise(cells: Sequence[Cell], published: Mapping[str, float] | None = None) -> list[Summary]:
+
+def summarise(
+    cells: Sequence[Cell],
+    published: Mapping[str, float | Published] | None = None,
+    against: Mapping[str, str | None] | None = None,
+) -> list[Summary]:
     """Summarise a comparison, recipe by recipe in the order given.
 
     Recipes are compared by their final test accuracy; where no run has one (data without a test
     part), by their prequential accuracy. `published` holds accuracies in per cent as papers print
-    them; names that are not among the recipes are left aside.
+    them; names that are not among the recipes are left aside. `against` says with which recipe
+    each is paired; without it, all are paired with the first.
 
     >>> def cell(recipe, seed, accuracy):
     ...     rows = [{"round": 1, "accuracy": accuracy}]
@@ -87,12 +103,7 @@ def summarise(cells: Sequence[Cell], published: Mapping[str, float] | None = Non
     (0.625, 2.5, -0.25)
     """
     groups = by_recipe(cells)
-    published = published or {}
-    for recipe, percent in published.items():
-        require(
-            1 < percent <= 100,
-            f"published accuracies are in per cent, such as 86.77; got {percent} for {recipe!r}.",
-        )
+    printed = _as_printed(published or {})
     measured = {
         recipe: {cell.seed: scores(cell) for cell in group if cell.is_done}
         for recipe, group in groups.items()
@@ -104,6 +115,7 @@ def summarise(cells: Sequence[Cell], published: Mapping[str, float] | None = Non
         else "accuracy"
     )
     first = next(iter(groups))
+    other = {recipe: first for recipe in groups if recipe != first} if against is None else against
     return [
         Summary(
             recipe=recipe,
@@ -118,10 +130,14 @@ def summarise(cells: Sequence[Cell], published: Mapping[str, float] | None = Non
             megabytes=spread(s.megabytes for s in measured[recipe].values()),
             seconds=spread(s.seconds for s in measured[recipe].values()),
             compared=compared,
-            difference=None
-            if recipe == first
-            else paired(_main(measured[recipe], compared), _main(measured[first], compared)),
-            published=published.get(recipe),
+            difference=paired(
+                _main(measured[recipe], compared),
+                _main(measured.get(other.get(recipe) or "", {}), compared),
+            ),
+            published=printed[recipe].mean if recipe in printed else None,
+            published_spread=printed[recipe].spread if recipe in printed else None,
+            against=other.get(recipe),
+            published_difference=_between(printed, recipe, other.get(recipe)),
         )
         for recipe, group in groups.items()
     ]
@@ -167,6 +183,24 @@ def paired(these: Mapping[int, float], those: Mapping[int, float]) -> Paired | N
 
     t = mean / (std / math.sqrt(num_seeds))
     return Paired(mean, std, float(2 * stdtr(num_seeds - 1, -abs(t))), num_seeds)
+
+
+def _as_printed(published: Mapping[str, float | Published]) -> dict[str, Published]:
+    printed = {}
+    for recipe, entry in published.items():
+        number = entry if isinstance(entry, Published) else Published(entry)
+        require(
+            1 < number.mean <= 100,
+            f"published accuracies are in per cent, such as 86.77; got {number.mean} for {recipe!r}.",
+        )
+        printed[recipe] = number
+    return printed
+
+
+def _between(printed: Mapping[str, Published], recipe: str, other: str | None) -> float | None:
+    if other is None or recipe not in printed or other not in printed:
+        return None
+    return printed[recipe].mean - printed[other].mean
 
 
 def _main(seeds: Mapping[int, Scores], compared: Compared) -> dict[int, float]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from thalweg.core.errors import require
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 BETWEEN = 2  # blanks after a column in the terminal; one of them is the box's
 
+MARK = "*"
 LONGEST_IN_HEADING = 16  # letters
 
 
@@ -61,8 +62,8 @@ def columns(summaries: Sequence[Summary], *, differences: bool = True) -> list[C
     ]
     candidates = [
         Column("accuracy", [percent_spread(s.accuracy) for s in summaries]),
-        Column("paper", [NONE if s.published is None else f"{s.published:.2f}" for s in summaries]),
-        Column("vs paper", [points(s.points_from_published) for s in summaries]),
+        Column("paper", [published(s) for s in summaries]),
+        Column("vs paper", [from_published(s) for s in summaries]),
         *(to_first if differences else []),
         Column("mean state", [percent_spread(s.state_accuracy) for s in summaries]),
         Column("worst state", [percent_spread(s.worst_state_accuracy) for s in summaries]),
@@ -75,6 +76,20 @@ def columns(summaries: Sequence[Summary], *, differences: bool = True) -> list[C
         Column("seeds", [f"{s.num_done} of {s.num_asked}" for s in summaries]),
         *(column for column in candidates if set(column.entries) != {NONE}),
     ]
+
+
+def published(summary: Summary) -> str:
+    """The paper's number as it prints it."""
+    if summary.published is None:
+        return NONE
+    spread = summary.published_spread
+    return f"{summary.published:.2f}" + ("" if spread is None else f" ± {spread:.2f}")
+
+
+def from_published(summary: Summary) -> str:
+    """Ours minus the paper's, marked if it is more than two of the paper's spreads."""
+    mark = f" {MARK}" if summary.is_far_from_published else ""
+    return points(summary.points_from_published) + mark
 
 
 def best(summaries: Sequence[Summary]) -> set[int]:
@@ -100,6 +115,8 @@ def legend(summaries: Sequence[Summary], *, differences: bool = True) -> str:
     words = "Accuracies in %. Mean ± standard deviation over finished seeds."
     if any(s.published is not None for s in summaries):
         words += " vs paper: percentage points above the published accuracy."
+    if any(s.is_far_from_published for s in summaries):
+        words += f" {MARK}: more than two of the paper's spreads away."
     if any(s.state_accuracy is not None for s in summaries):
         words += " Mean and worst state: accuracy over the latent states."
     words += " MB sent: up and down."
@@ -107,8 +124,9 @@ def legend(summaries: Sequence[Summary], *, differences: bool = True) -> str:
         return words
     if any(s.difference is not None for s in summaries):
         of = "accuracy" if summaries[0].compared == "accuracy" else "prequential accuracy"
+        others = ", ".join(dict.fromkeys(s.against for s in summaries if s.against))
         words += (
-            f" {_versus(summaries)}: paired difference in {of} to {summaries[0].recipe}, in"
+            f" {_versus(summaries)}: paired difference in {of} to {others}, in"
             " percentage points over shared seeds."
         )
     if any(s.difference is not None and s.difference.p_value is not None for s in summaries):
@@ -122,16 +140,26 @@ def to_rich(summaries: Sequence[Summary], *, width: int = 80) -> Table:
     Columns that do not fit beside the others follow below, each row with its recipe again: nothing
     is cut off.
     """
+    from rich.text import Text
+
+    whole = folded(columns(summaries), best(summaries), summaries[0].scenario, width=width)
+    whole.add_row(Text(legend(summaries), style="dim"))
+    for cell in unfinished(summaries):
+        whole.add_row(Text(sentence(cell), style="yellow"))
+    return whole
+
+
+def folded(shown: Sequence[Column], bold: set[int], title: str, *, width: int) -> Table:
+    """Columns side by side as far as they fit; the first one is repeated before the others."""
     from rich import box
     from rich.table import Table
     from rich.text import Text
 
     # Everything goes in as Text: a recipe named "[red]" is a name, not a colour.
-    names, *others = columns(summaries)
+    names, *others = shown
     names_width = min(_width(names), width // 3)
-    bold = best(summaries)
     whole = Table.grid(expand=False)
-    whole.add_row(Text(summaries[0].scenario, style="italic"))
+    whole.add_row(Text(title, style="italic"))
     for block in _blocks(others, width - names_width - BETWEEN):
         table = Table(box=box.SIMPLE_HEAD, show_edge=False, padding=(0, BETWEEN - 1, 0, 0))
         table.add_column(Text(names.heading), width=names_width, overflow="fold")
@@ -142,9 +170,6 @@ def to_rich(summaries: Sequence[Summary], *, width: int = 80) -> Table:
             table.add_row(*(Text(text, style="bold" if row in bold else "") for text in texts))
         whole.add_row(table)
         whole.add_row("")
-    whole.add_row(Text(legend(summaries), style="dim"))
-    for cell in unfinished(summaries):
-        whole.add_row(Text(_sentence(cell), style="yellow"))
     return whole
 
 
@@ -152,13 +177,13 @@ def to_markdown(summaries: Sequence[Summary]) -> str:
     """The table in Markdown, the best mean in bold, unfinished runs in a list below it."""
     shown, bold = columns(summaries), best(summaries)
     lines = [
-        _markdown_row([_escaped(column.heading) for column in shown]),
-        _markdown_row(["---" if c.heading in ("recipe", "seeds") else "---:" for c in shown]),
+        markdown_row([escaped(column.heading) for column in shown]),
+        markdown_row(["---" if c.heading in ("recipe", "seeds") else "---:" for c in shown]),
     ]
     for row in range(len(summaries)):
-        texts = [_escaped(column.entries[row]) for column in shown]
+        texts = [escaped(column.entries[row]) for column in shown]
         lines.append(
-            _markdown_row(
+            markdown_row(
                 [
                     f"**{text}**"
                     if row in bold and column.heading == main_heading(summaries)
@@ -167,10 +192,10 @@ def to_markdown(summaries: Sequence[Summary]) -> str:
                 ]
             )
         )
-    lines += ["", _escaped(legend(summaries))]
+    lines += ["", escaped(legend(summaries))]
     if left_out := unfinished(summaries):
         lines += ["", "Not finished, and not in the numbers:", ""]
-        lines += [f"- {_escaped(_sentence(cell))}" for cell in left_out]
+        lines += [f"- {escaped(sentence(cell))}" for cell in left_out]
     return "\n".join(lines) + "\n"
 
 
@@ -181,45 +206,60 @@ def to_csv(summaries: Sequence[Summary]) -> str:
     made of them without rounding twice.
     """
     require(len(summaries) > 0, "there is nothing to show: no summaries were given.")
+    return csv_text([record(s) for s in summaries])
+
+
+def csv_text(records: Sequence[Mapping[str, str]]) -> str:
+    """Records with the same fields, under a line with their names."""
     file = io.StringIO()
-    writer: csv.DictWriter[str] | None = None
-    for s in summaries:
-        difference = s.difference
-        record = {
-            "recipe": s.recipe,
-            "scenario": s.scenario,
-            "seeds_done": str(s.num_done),
-            "seeds_asked": str(s.num_asked),
-            **_two_fields("accuracy_percent", s.accuracy, 100),
-            **_two_fields("state_accuracy_percent", s.state_accuracy, 100),
-            **_two_fields("worst_state_accuracy_percent", s.worst_state_accuracy, 100),
-            **_two_fields("prequential_accuracy_percent", s.prequential_accuracy, 100),
-            **_two_fields("megabytes", s.megabytes, 1),
-            **_two_fields("seconds", s.seconds, 1),
-            "compared_by": s.compared,
-            "difference_points_mean": _field(difference and 100 * difference.mean),
-            "difference_points_std": _field(
-                None if difference is None or difference.std is None else 100 * difference.std
-            ),
-            "difference_p_value": ""
-            if difference is None or difference.p_value is None
-            else f"{difference.p_value:.6g}",
-            "difference_seeds": str(difference.num_seeds) if difference else "0",
-            "published_percent": _field(s.published),
-            "points_from_published": _field(s.points_from_published),
-            "unfinished": "; ".join(_short_sentence(cell) for cell in s.unfinished),
-        }
-        if writer is None:
-            writer = csv.DictWriter(file, fieldnames=list(record), lineterminator="\n")
-            writer.writeheader()
-        writer.writerow(record)
+    writer = csv.DictWriter(file, fieldnames=list(records[0]), lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(records)
     return file.getvalue()
 
 
+def record(s: Summary) -> dict[str, str]:
+    """One summary as fields of text."""
+    difference = s.difference
+    return {
+        "recipe": s.recipe,
+        "scenario": s.scenario,
+        "seeds_done": str(s.num_done),
+        "seeds_asked": str(s.num_asked),
+        **_two_fields("accuracy_percent", s.accuracy, 100),
+        **_two_fields("state_accuracy_percent", s.state_accuracy, 100),
+        **_two_fields("worst_state_accuracy_percent", s.worst_state_accuracy, 100),
+        **_two_fields("prequential_accuracy_percent", s.prequential_accuracy, 100),
+        **_two_fields("megabytes", s.megabytes, 1),
+        **_two_fields("seconds", s.seconds, 1),
+        "compared_by": s.compared,
+        "difference_points_mean": _field(difference and 100 * difference.mean),
+        "difference_points_std": _field(
+            None if difference is None or difference.std is None else 100 * difference.std
+        ),
+        "difference_p_value": ""
+        if difference is None or difference.p_value is None
+        else f"{difference.p_value:.6g}",
+        "difference_seeds": str(difference.num_seeds) if difference else "0",
+        "published_percent": _field(s.published),
+        "points_from_published": _field(s.points_from_published),
+        "unfinished": "; ".join(_short_sentence(cell) for cell in s.unfinished),
+        "difference_to": s.against or "",
+        "published_spread": _field(s.published_spread),
+        "published_difference_points": _field(s.published_difference),
+    }
+
+
 def _versus(summaries: Sequence[Summary]) -> str:
-    """The heading of the differences; the first recipe's name, unless it is too long for one."""
+    """The heading of the differences; the other recipe's name, unless it is too long for one."""
     first = summaries[0].recipe
-    return f"vs {first}" if len(first) <= LONGEST_IN_HEADING else "vs first"
+    others = {s.against for s in summaries if s.against} or {first}
+    if len(others) > 1:
+        return "gain"
+    (other,) = others
+    if len(other) <= LONGEST_IN_HEADING:
+        return f"vs {other}"
+    return "vs first" if other == first else "difference"
 
 
 def _blocks(shown: Sequence[Column], width: int) -> list[list[Column]]:
@@ -239,7 +279,8 @@ def _width(column: Column) -> int:
     return max(cell_len(text) for text in [column.heading, *column.entries])
 
 
-def _sentence(cell: Cell) -> str:
+def sentence(cell: Cell) -> str:
+    """What became of a run that is not done, on one line."""
     return f"{cell.recipe}, {_short_sentence(cell)}"
 
 
@@ -248,11 +289,11 @@ def _short_sentence(cell: Cell) -> str:
     return f"seed {cell.seed}: {cell.status}" + (f", {reason}" if reason else "")
 
 
-def _markdown_row(texts: Sequence[str]) -> str:
+def markdown_row(texts: Sequence[str]) -> str:
     return "| " + " | ".join(texts) + " |"
 
 
-def _escaped(text: str) -> str:
+def escaped(text: str) -> str:
     return re.sub(r"([\\`*\[\]<>|])", r"\\\1", text)
 
 

@@ -1,0 +1,195 @@
+"""``thalweg reproduce``"""
+
+from __future__ import annotations
+
+import json
+import shlex
+from collections.abc import Sequence
+from pathlib import Path
+from typing import cast
+
+import typer
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from thalweg.cli.live import clock, say_json
+from thalweg.cli.live_cells import estimate, seeds_named, watching_cells
+from thalweg.core.errors import UnknownName
+from thalweg.engine.cells import is_done
+from thalweg.engine.machine import cores
+from thalweg.report.study import (
+    Effort,
+    StudyPlan,
+    StudyResult,
+    plan_study,
+    read_study,
+    run_study,
+    write_study,
+)
+from thalweg.report.study_jobs import Scale
+from thalweg.report.study_table import study_headline, study_rich
+from thalweg.scenarios.studies import STUDIES
+
+
+def reproduce_command(
+    study: str | None,
+    only: Sequence[str],
+    seeds: str | None,
+    scale: str,
+    data: str | None,
+    show: bool,
+    out: Path | None,
+    as_json: bool,
+    engine: str,
+    workers: int | None,
+    data_dir: Path | None,
+) -> None:
+    console = Console()
+    if study is None:
+        _list(console, as_json)
+        return
+    if scale not in ("quick", "paper"):
+        raise UnknownName("--scale", scale, ["quick", "paper"])
+    words = [word.strip() for each in only for word in each.split(",") if word.strip()]
+    command = _command(study, words, seeds, scale, data, out, engine, data_dir)
+    plan = plan_study(
+        study,
+        only=words,
+        seeds=_seeds(seeds),
+        scale=cast("Scale", scale),
+        data=data,
+        engine=engine,
+        out=out,
+        command=command,
+    )
+    if show:
+        _finish(plan, console, as_json, None)
+        return
+    if not as_json:
+        _announce(plan, console, workers)
+    try:
+        with watching_cells(plan.missing, console, as_json, workers) as watch:
+            effort = run_study(plan, workers=workers, data_dir=data_dir, watch=watch)
+    except KeyboardInterrupt:
+        result = read_study(plan)
+        files = write_study(result)
+        typer.echo(
+            f"interrupted: {_how_far(result)}. What there is: {files['page']}\n"
+            f"go on with: {command}",
+            err=True,
+        )
+        raise SystemExit(130) from None
+    result = _finish(plan, console, as_json, effort)
+    if any(not cell.is_done for cell in result.cells):
+        raise SystemExit(1)
+
+
+def _finish(plan: StudyPlan, console: Console, as_json: bool, effort: Effort | None) -> StudyResult:
+    """Write everything, then say it."""
+    result = read_study(plan)
+    files = write_study(result)
+    if as_json:
+        for cell in result.cells:
+            say_json(
+                {
+                    "study": result.study.name,
+                    "row": cell.recipe,
+                    "column": cell.scenario,
+                    "seed": cell.seed,
+                    "status": cell.status,
+                    "reason": cell.reason,
+                    "final": dict(cell.rows[-1]) if cell.rows else {},
+                }
+            )
+        return result
+    console.print(study_rich(result, width=console.width))
+    console.print(study_headline(result), highlight=False)
+    if effort is not None and effort.rounds:
+        console.print(
+            f"took {clock(effort.wall)}, its cells {clock(effort.seconds)} together: "
+            f"{effort.speedup:.2f} at a time on {effort.workers} workers",
+            highlight=False,
+        )
+    for what, file in files.items():
+        console.print(f"{what:<7}{file}", highlight=False, soft_wrap=True)
+    if effort is None:
+        console.print(f"run     {plan.command}", highlight=False, soft_wrap=True)
+    return result
+
+
+def _announce(plan: StudyPlan, console: Console, workers: int | None) -> None:
+    """What is about to happen, and how long that may take."""
+    study, jobs, missing = plan.study, plan.jobs, plan.missing
+    console.print(Text(study.title, style="bold"))
+    console.print(
+        f"{len(study.rows)} recipes, {len(study.columns)} scenarios, seeds "
+        f"{', '.join(map(str, study.seeds))}: {len(jobs)} runs, {len(jobs) - len(missing)} of them "
+        "already here",
+        highlight=False,
+    )
+    if not missing:
+        return
+    rounds = sum(job.plan.scenario.rounds for job in missing)
+    finished = [job for job in jobs if is_done(job)]
+    left = estimate(missing, finished, workers or cores())
+    known = "how long is known after the first ones" if left is None else f"about {clock(left)}"
+    console.print(f"{rounds} rounds to go: {known}. Ctrl-C is safe at any moment.", highlight=False)
+    if plan.scale == "paper" and left is None:
+        console.print(
+            "A first look in a small part of the time: --scale quick. A part of the table: --only.",
+            highlight=False,
+        )
+
+
+def _list(console: Console, as_json: bool) -> None:
+    if as_json:
+        print(json.dumps({name: study.num_cells for name, study in STUDIES.items()}, indent=2))
+        return
+    table = Table(box=None, padding=(0, 2, 0, 0))
+    table.add_column("study", style="cyan", no_wrap=True)
+    table.add_column("runs", justify="right")
+    table.add_column("what")
+    for name, study in STUDIES.items():
+        table.add_row(name, str(study.num_cells), study.title.partition(": ")[2] or study.title)
+    console.print(table)
+    console.print(
+        "\nthalweg reproduce sfedpo-table-1 --only fashion-mnist --scale quick\n"
+        "thalweg reproduce sfedpo-table-3 --data digits",
+        highlight=False,
+    )
+
+
+def _seeds(text: str | None) -> int | list[int] | None:
+    if text is None:
+        return None
+    seeds = seeds_named(text)
+    return seeds if "," in text else len(seeds)
+
+
+def _how_far(result: StudyResult) -> str:
+    done = sum(cell.is_done for cell in result.cells)
+    rounds = sum(len(cell.rows) for cell in result.cells if not cell.is_done)
+    begun = f", and {rounds} rounds of others" if rounds else ""
+    return f"{done} of {len(result.cells)} runs are done{begun}"
+
+
+def _command(
+    study: str,
+    only: Sequence[str],
+    seeds: str | None,
+    scale: str,
+    data: str | None,
+    out: Path | None,
+    engine: str,
+    data_dir: Path | None,
+) -> str:
+    words = ["thalweg", "reproduce", study]
+    words += ["--only", ",".join(only)] if only else []
+    words += ["--seeds", seeds] if seeds is not None else []
+    words += ["--scale", scale] if scale != "paper" else []
+    words += ["--data", data] if data is not None else []
+    words += ["--out", str(out)] if out is not None else []
+    words += ["--engine", engine] if engine != "auto" else []
+    words += ["--data-dir", str(data_dir)] if data_dir is not None else []
+    return shlex.join(words)

@@ -1,0 +1,160 @@
+"""A study as one HTML page that needs nothing else: the page of a comparison, for many scenarios."""
+
+from __future__ import annotations
+
+from html import escape
+
+from thalweg.report import sections
+from thalweg.report.curves import panels
+from thalweg.report.study import StudyResult
+from thalweg.report.study_table import (
+    LEGEND,
+    NOT_COMPARABLE,
+    Matrix,
+    beside,
+    matrix,
+    ours,
+    study_headline,
+)
+from thalweg.report.summary import Summary
+
+
+def study_page(result: StudyResult) -> str:
+    """Headline, the whole table, what is missing, then every scenario like a comparison."""
+    summaries = result.summaries()
+    parts = [
+        _whole_table(matrix(result), result.study.column_labels),
+        sections.left_out([s for of in summaries.values() for s in of], with_scenario=True),
+        *(_scenario(result, label, of) for label, of in summaries.items()),
+        _time(result),
+        _commands(result),
+    ]
+    return sections.document(
+        result.study.title, study_headline(result), _about(result), "".join(parts)
+    )
+
+
+def _about(result: StudyResult) -> str:
+    about = f'<p class="quiet description">{escape(result.study.description)}</p>\n'
+    if result.part:
+        words = ", ".join(result.part)
+        about += f'<p class="quiet">A part of the study: --only {escape(words)}.</p>\n'
+    if result.scale == "quick":
+        about = f'<p class="loud" role="note">{escape(NOT_COMPARABLE)}</p>\n' + about
+    return about
+
+
+def _whole_table(shown: Matrix, columns: list[str]) -> str:
+    rows = []
+    for i, name in enumerate(shown.names):
+        head = _link(name, columns) if shown.is_turned else escape(name)
+        entries = [
+            _entry(summary, is_best=(i, j) in shown.best)
+            for j, summary in enumerate(shown.entries[i])
+        ]
+        rows.append(sections.table_row(f'<th scope="row">{head}</th>', entries))
+    heads = [
+        f'<th scope="col">{escape(each) if shown.is_turned else _link(each, columns)}</th>'
+        for each in shown.headings
+    ]
+    table = (
+        f'<table class="matrix">\n<thead><tr><th scope="col">{escape(shown.corner)}</th>'
+        f"{''.join(heads)}</tr></thead>\n<tbody>\n{''.join(rows)}</tbody>\n</table>"
+    )
+    content = sections.scrolling("Table: all results", table)
+    return sections.section("All results", f'{content}<p class="quiet">{escape(LEGEND)}</p>\n')
+
+
+def _entry(summary: Summary | None, *, is_best: bool) -> str:
+    if summary is None:
+        return '<td class="quiet">–</td>'
+    kind = "best" if is_best else "unfinished" if summary.main is None else ""
+    lines = [f'<span class="{kind}">{escape(ours(summary))}</span>']
+    if text := beside(summary):
+        lines.append(f"<small>{escape(text)}</small>")
+    return f"<td>{'<br>'.join(lines)}</td>"
+
+
+def _scenario(result: StudyResult, label: str, summaries: list[Summary]) -> str:
+    """What the page of a comparison says, one heading lower."""
+    cells = result.cells_of(label)
+    content = [sections.results(summaries, level=3)]
+    if panels(cells):
+        content.append(sections.figure_section(cells, level=3))
+    content += [
+        sections.differences(summaries, level=3),
+        _folded("Seed by seed", sections.seeds_section(cells, level=3)),
+    ]
+    return sections.section(label, "".join(content), anchor=_anchor(label, result))
+
+
+def _anchor(label: str, result: StudyResult) -> str:
+    return f"scenario-{result.study.column_labels.index(label) + 1}"
+
+
+def _link(label: str, columns: list[str]) -> str:
+    return f'<a href="#scenario-{columns.index(label) + 1}">{escape(label)}</a>'
+
+
+def _time(result: StudyResult) -> str:
+    # A cell that two places share is computed once.
+    cells = {cell.command: cell for cell in result.cells}.values()
+    total = sum(cell.seconds for cell in cells)
+    lines = [f"<p>All rounds that are here took {_hours(total)} of computing, cell by cell.</p>\n"]
+    if result.efforts:
+        rows = [
+            sections.table_row(
+                f'<th scope="row">{number}</th>',
+                [
+                    sections.entry(str(effort.rounds)),
+                    sections.entry(_hours(effort.seconds)),
+                    sections.entry(_hours(effort.wall)),
+                    sections.entry(str(effort.workers)),
+                    sections.entry(f"{effort.speedup:.2f}"),
+                ],
+            )
+            for number, effort in enumerate(result.efforts, start=1)
+        ]
+        heads = ["run", "rounds", "cells' time", "wall time", "workers", "ratio"]
+        lines.append(sections.html_table("Time", heads, rows))
+        lines.append(
+            '<p class="quiet">Each time that this study was started: the seconds of its cells, '
+            "summed, and those on the clock.</p>\n"
+        )
+    return sections.section("Time", "".join(lines))
+
+
+def _commands(result: StudyResult) -> str:
+    parts = [
+        f'<pre tabindex="0" aria-label="The command of this study">{escape(result.command)}</pre>\n',
+        "<p>Any cell by itself:</p>\n",
+    ]
+    for label in result.study.column_labels:
+        lines = [
+            f"# {cell.recipe}, seed {cell.seed}, {cell.status}\n{cell.command.strip()}"
+            for cell in result.cells_of(label)
+        ]
+        text = escape("\n".join(lines))
+        parts.append(
+            _folded(
+                label,
+                f'<pre tabindex="0" aria-label="{escape(f"Commands on {label}")}">{text}</pre>\n',
+            )
+        )
+    return sections.section("Commands", "".join(parts))
+
+
+def _folded(summary: str, content: str) -> str:
+    return f"<details>\n<summary>{escape(summary)}</summary>\n{content}</details>\n"
+
+
+def _hours(seconds: float) -> str:
+    """
+    >>> _hours(3.21), _hours(83), _hours(7384)
+    ('3.2 s', '1 min 23 s', '2 h 3 min')
+    """
+    if seconds < 60:
+        return f"{seconds:.1f} s"
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours} h {minutes} min" if hours else f"{minutes} min {rest} s"

@@ -1,0 +1,209 @@
+"""A study as a table: rows x columns, ours beside the paper's; for people and for programs."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from statistics import fmean
+from typing import TYPE_CHECKING, NamedTuple
+
+from thalweg.core.errors import require
+from thalweg.report.cells import Cell
+from thalweg.report.numbers import NONE, percent_spread, points
+from thalweg.report.study import StudyResult
+from thalweg.report.summary import Summary
+from thalweg.report.table import (
+    MARK,
+    Column,
+    csv_text,
+    escaped,
+    folded,
+    markdown_row,
+    record,
+    sentence,
+    to_markdown,
+    unfinished,
+)
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+MOST_COLUMNS = 8  # a table with more of them than rows is turned
+NOT_COMPARABLE = (
+    "Not comparable with the paper: a quick look with a tenth of the rounds (--scale quick)."
+)
+LEGEND = (
+    "Test accuracy of the final model in %: mean ± standard deviation over finished seeds; in brackets "
+    f"the paper's, and how far ours is above it. {MARK}: more than two of the paper's spreads away."
+)
+
+
+class Matrix(NamedTuple):
+    """The table of a study as it is shown; turned if that is narrower."""
+
+    corner: str
+    headings: list[str]
+    names: list[str]
+    entries: list[list[Summary | None]]  # one list per name; None: the study has no such cell
+    best: set[tuple[int, int]]  # places of the best recipe of each scenario
+    is_turned: bool
+
+
+def matrix(result: StudyResult) -> Matrix:
+    """Recipes x scenarios, or the other way round."""
+    rows, columns = result.study.row_labels, result.study.column_labels
+    found = {(s.recipe, label): s for label, of in result.summaries().items() for s in of}
+    entries = [[found.get((row, column)) for column in columns] for row in rows]
+    best = set()
+    for j in range(len(columns)):
+        means = {i: s.main.mean for i in range(len(rows)) if (s := entries[i][j]) and s.main}
+        if len(means) > 1:
+            best |= {(i, j) for i, mean in means.items() if mean == max(means.values())}
+    if len(columns) > max(MOST_COLUMNS, len(rows)):
+        turned = [list(each) for each in zip(*entries, strict=True)]
+        return Matrix("scenario", rows, columns, turned, {(j, i) for i, j in best}, True)
+    return Matrix("recipe", columns, rows, entries, best, False)
+
+
+def ours(summary: Summary) -> str:
+    """Our number, with what is missing from it: ``86.97 ± 0.21``, ``failed``, ``86.97, 1 of 3``."""
+    states = [cell.status for cell in summary.unfinished]
+    if summary.main is None:
+        return next(
+            (state for state in ("failed", "interrupted", "missing") if state in states), NONE
+        )
+    text = percent_spread(summary.main)
+    if not states:
+        return text
+    failed = ", failed" if "failed" in states else ""
+    return f"{text}, {summary.num_done} of {summary.num_asked}{failed}"
+
+
+def beside(summary: Summary) -> str:
+    """The paper's number and the difference: ``paper 86.77 ± 0.42, +0.20``; empty: it has none."""
+    if summary.published is None:
+        return ""
+    spread = "" if summary.published_spread is None else f" ± {summary.published_spread:.2f}"
+    text = f"paper {summary.published:.2f}{spread}"
+    if summary.points_from_published is None:
+        return text
+    mark = f" {MARK}" if summary.is_far_from_published else ""
+    return f"{text}, {points(summary.points_from_published)}{mark}"
+
+
+def in_one_line(summary: Summary | None) -> str:
+    if summary is None:
+        return NONE
+    return ours(summary) + (f" ({beside(summary)})" if beside(summary) else "")
+
+
+def study_headline(result: StudyResult) -> str:
+    """Who is best how often, how near the paper's numbers are, and what is missing."""
+    by_column = result.summaries()
+    everything = [s for of in by_column.values() for s in of]
+    parts = [_who_is_best(by_column), _how_near(everything)]
+    left_out = unfinished(everything)
+    if left_out:
+        counts = Counter(cell.status for cell in left_out)
+        kinds = ", ".join(f"{count} {status}" for status, count in counts.items())
+        parts.append(f"Of {len(result.cells)} runs, {len(left_out)} are not done: {kinds}.")
+    return " ".join(part for part in parts if part)
+
+
+def _who_is_best(by_column: Mapping[str, Sequence[Summary]]) -> str:
+    winners = []
+    for summaries in by_column.values():
+        ranked = [(s.main.mean, s.recipe) for s in summaries if s.main is not None]
+        if len(ranked) > 1:
+            winners.append(max(ranked)[1])
+    if not winners:
+        return ""
+    (name, wins), *_ = Counter(winners).most_common(1)
+    scenarios = "the one scenario" if len(winners) == 1 else f"{len(winners)} scenarios"
+    return f"{name} has the highest mean in {wins} of {scenarios} with two or more recipes done."
+
+
+def _how_near(summaries: Sequence[Summary]) -> str:
+    gaps = [s.points_from_published for s in summaries if s.points_from_published is not None]
+    if not gaps:
+        return ""
+    text = f"Of {len(gaps)} means with a published number, ours lie {points(fmean(gaps))} points from it on average"
+    spreads = [s for s in summaries if s.points_from_published is not None and s.published_spread]
+    if spreads:
+        near = sum(not s.is_far_from_published for s in spreads)
+        text += f"; {near} of {len(spreads)} within two of the paper's spreads"
+    return f"{text}."
+
+
+def study_rich(result: StudyResult, *, width: int = 80) -> Table:
+    """The table for a terminal; what does not fit beside follows below."""
+    from rich.text import Text
+
+    shown = matrix(result)
+    table_columns = [Column(shown.corner, shown.names)]
+    for j, heading in enumerate(shown.headings):
+        table_columns.append(Column(heading, [in_one_line(row[j]) for row in shown.entries]))
+    whole = folded(table_columns, set(), result.study.title, width=width)
+    whole.add_row(Text(LEGEND, style="dim"))
+    for text in _failures(result):
+        whole.add_row(Text(text, style="yellow"))
+    if result.scale == "quick":
+        whole.add_row(Text(NOT_COMPARABLE, style="bold red"))
+    return whole
+
+
+def _failures(result: StudyResult) -> list[str]:
+    """One sentence per place of the table with failures; the page has every one of them."""
+    groups: dict[tuple[str, str], list[Cell]] = {}
+    for cell in result.cells:
+        if cell.status == "failed":
+            groups.setdefault((cell.recipe, cell.scenario), []).append(cell)
+    return [
+        f"{scenario}: {sentence(cells[0])}"
+        + (f" (and {len(cells) - 1} more seeds)" if len(cells) > 1 else "")
+        for (_, scenario), cells in groups.items()
+    ]
+
+
+def study_markdown(result: StudyResult) -> str:
+    """The whole table, then one per scenario with differences and significance, then what is missing."""
+    shown = matrix(result)
+    lines = [f"# {escaped(result.study.title)}", "", escaped(study_headline(result)), ""]
+    if result.scale == "quick":
+        lines += [f"**{escaped(NOT_COMPARABLE)}**", ""]
+    lines += [escaped(result.study.description), "", f"`{result.command}`", ""]
+    lines += [
+        markdown_row([shown.corner, *map(escaped, shown.headings)]),
+        markdown_row(["---", *("---:" for _ in shown.headings)]),
+    ]
+    for i, name in enumerate(shown.names):
+        texts = [escaped(in_one_line(summary)) for summary in shown.entries[i]]
+        bold = [f"**{t}**" if (i, j) in shown.best else t for j, t in enumerate(texts)]
+        lines.append(markdown_row([escaped(name), *bold]))
+    lines += ["", escaped(LEGEND), ""]
+    for column, summaries in result.summaries().items():
+        lines += [f"## {escaped(column)}", "", to_markdown(summaries)]
+    return "\n".join(lines)
+
+
+def study_csv(result: StudyResult) -> str:
+    """One line per row and column of the study, with the recipe and scenario as they are spelled."""
+    require(len(result.cells) > 0, "there is nothing to show: the study has no cells.")
+    rows = {row.label: row for row in result.study.rows}
+    columns = {column.label: column for column in result.study.columns}
+    return csv_text(
+        [
+            {
+                "study": result.study.name,
+                "scale": result.scale,
+                "row": s.recipe,
+                "column": label,
+                **record(s),
+                "recipe": rows[s.recipe].spelled,
+                "scenario": ",".join([columns[label].scenario, *columns[label].sets]),
+                "far_from_published": str(s.is_far_from_published).lower(),
+            }
+            for label, summaries in result.summaries().items()
+            for s in summaries
+        ]
+    )

@@ -1,0 +1,34 @@
+"""Studies: the papers' tables as recipes x scenarios x seeds, with the published numbers."""
+
+from __future__ import annotations
+
+from thalweg.core.config import object_named
+from thalweg.core.errors import ConfigError, UnknownName
+from thalweg.core.published import Published
+from thalweg.scenarios.studies.base import Column, Row, Study, on_data, restricted
+from thalweg.scenarios.studies.sfedpo import studies
+
+STUDIES: dict[str, Study] = {study.name: study for study in studies()}
+
+__all__ = [
+    "STUDIES",
+    "Column",
+    "Published",
+    "Row",
+    "Study",
+    "on_data",
+    "restricted",
+    "study_named",
+]
+
+
+def study_named(name: str) -> Study:
+    """A study that comes with the package, or one of the user's own: ``mine.py:STUDY``."""
+    if name in STUDIES:
+        return STUDIES[name]
+    if ":" not in name:
+        raise UnknownName("study", name, [*STUDIES, "your own: FILE.py:NAME"])
+    found = object_named(name)
+    if not isinstance(found, Study):
+        raise ConfigError(f"{name}: expected a Study, got {type(found).__name__}.")
+    return found

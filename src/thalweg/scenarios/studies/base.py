@@ -1,0 +1,157 @@
+"""A study: recipes x scenarios x seeds, and the table that a paper made of them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from thalweg.core.errors import UnknownName, require
+from thalweg.core.published import Published
+
+
+@dataclass(frozen=True)
+class Column:
+    """One problem of a table: a scenario, and what is changed in it.
+
+    >>> Column("cifar10-full", ("world.num_clients=10",), "N=10").label
+    'cifar10-full N=10'
+    """
+
+    scenario: str
+    sets: tuple[str, ...] = ()
+    """Changes as ``--set`` takes them."""
+    note: str = ""
+    """What tells this column from others of the same scenario."""
+    rows: tuple[str, ...] = ()
+    """Labels of the rows that have a cell here; none: all of them."""
+
+    @property
+    def label(self) -> str:
+        return f"{self.scenario} {self.note}".strip()
+
+
+@dataclass(frozen=True)
+class Row:
+    """One method of a table: a recipe, spelled with its changes."""
+
+    label: str
+    recipe: str = ""
+    """``"sfedpo,forecast=bayesian"``; empty: the label."""
+    against: str = ""
+    """Label of the row that this one is paired with; empty: the study's reference."""
+
+    @property
+    def spelled(self) -> str:
+        return self.recipe or self.label
+
+
+@dataclass(frozen=True)
+class Study:
+    """A table to fill: every row on every column with every seed."""
+
+    name: str
+    title: str
+    description: str
+    rows: tuple[Row, ...]
+    columns: tuple[Column, ...]
+    seeds: tuple[int, ...]
+    reference: str
+    """Label of the row that the others are paired with, seed by seed."""
+    published: Mapping[tuple[str, str], Published] = field(default_factory=dict)
+    """What the paper has, by (row label, column label)."""
+
+    def __post_init__(self) -> None:
+        require(
+            re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._+-]*", self.name) is not None,
+            f"a study's name becomes a folder: letters, digits, '.', '_', '+', '-'; got {self.name!r}.",
+        )
+        require(len(self.seeds) > 0, f"study {self.name!r} needs at least one seed.")
+        require(len(set(self.seeds)) == len(self.seeds), f"{self.name}: a seed is named twice.")
+        for what, labels in (("row", self.row_labels), ("column", self.column_labels)):
+            require(len(labels) > 0, f"study {self.name!r} needs at least one {what}.")
+            twice = sorted({label for label in labels if labels.count(label) > 1})
+            require(not twice, f"{self.name}: more than one {what} is called {', '.join(twice)}.")
+
+    @property
+    def row_labels(self) -> list[str]:
+        return [row.label for row in self.rows]
+
+    @property
+    def column_labels(self) -> list[str]:
+        return [column.label for column in self.columns]
+
+    def rows_of(self, column: Column) -> list[Row]:
+        """The rows that have a cell in a column."""
+        return [row for row in self.rows if not column.rows or row.label in column.rows]
+
+    def against(self, row: Row) -> str | None:
+        """The row that `row` is paired with; None: it is the one that others are paired with."""
+        label = row.against or self.reference
+        return None if label == row.label else label
+
+    @property
+    def num_cells(self) -> int:
+        return len(self.seeds) * sum(len(self.rows_of(column)) for column in self.columns)
+
+
+def restricted(study: Study, only: Iterable[str]) -> Study:
+    """The part of a study that is asked for.
+
+    A word restricts the rows or the columns, whichever have it in their label; a word that is a
+    label restricts to that one alone. Words for rows and words for columns go together; among
+    themselves they add up.
+
+    >>> study = Study("s", "", "", (Row("is"), Row("ode")), (Column("mnist"), Column("digits")), (0,), "is")
+    >>> part = restricted(study, ["is", "dig"])
+    >>> part.row_labels, part.column_labels
+    (['is'], ['digits'])
+    """
+    rows: set[str] = set()
+    columns: set[str] = set()
+    for word in only:
+        of_rows = _matches(word, study.row_labels)
+        of_columns = _matches(word, study.column_labels)
+        if word in of_rows and word not in of_columns:
+            of_columns = []
+        elif word in of_columns and word not in of_rows:
+            of_rows = []
+        if not of_rows and not of_columns:
+            known = [*study.row_labels, *study.column_labels]
+            raise UnknownName(f"row or column of {study.name}", word, known)
+        rows |= set(of_rows)
+        columns |= set(of_columns)
+    kept = replace(
+        study,
+        rows=tuple(row for row in study.rows if not rows or row.label in rows),
+        columns=tuple(col for col in study.columns if not columns or col.label in columns),
+    )
+    columns_left = tuple(column for column in kept.columns if kept.rows_of(column))
+    require(
+        len(columns_left) > 0,
+        f"nothing of {study.name} is left: its columns {', '.join(kept.column_labels)} have no "
+        f"cells in the rows {', '.join(kept.row_labels)}.",
+    )
+    return replace(kept, columns=columns_left)
+
+
+def on_data(study: Study, data: str) -> Study:
+    """The same study on another data set; the paper's numbers do not come along.
+
+    The scenario ``cifar10-full`` becomes ``digits-full`` for the data set ``digits``.
+    """
+    columns = []
+    for column in study.columns:
+        scenario = re.sub(r"^.*-(full|partial)$", rf"{data}-\1", column.scenario)
+        columns.append(replace(column, scenario=scenario))
+    return replace(
+        study,
+        name=f"{study.name}-{data}",
+        title=f"{study.title}, on {data}",
+        columns=tuple(dict.fromkeys(columns)),
+        published={},
+    )
+
+
+def _matches(word: str, labels: Sequence[str]) -> list[str]:
+    return [word] if word in labels else [label for label in labels if word in label]

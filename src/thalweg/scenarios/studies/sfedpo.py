@@ -1,0 +1,287 @@
+"""The tables of the SFedPO paper, and the sweeps of its Figures 2 and 3, as studies."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from thalweg.core.published import Published
+from thalweg.scenarios.studies import sfedpo_numbers as printed
+from thalweg.scenarios.studies.base import Column, Row, Study, on_data
+
+SEEDS = (4, 5, 6)
+ABOUT_SEEDS = (
+    "Seeds 4, 5 and 6: the tunables of SFedPO that the paper leaves open were chosen on seeds 0 to 3. "
+    "The paper reports 5 trials."
+)
+DATA = ("fashion-mnist", "cifar10", "cinic10", "ham10000")
+ACCESS = ("full", "partial")
+BASELINES = ("fedogd", "flash", "flwf-2t", "drsr")  # of Tables 5 and 6
+HOSTS = ("fedavg", "fedprox", "fedcurv", "fedntd", "fedexp")
+
+
+def table_1() -> Study:
+    numbers = _rows_of(printed.TABLE_1)
+    rows = tuple(
+        Row(label) for label in ("sfedpo", *(name for name in numbers if name != "sfedpo"))
+    )
+    columns = _scenarios(DATA)
+    return Study(
+        name="sfedpo-table-1",
+        title="SFedPO, Table 1: against ten baselines",
+        description=f"Final test accuracy on four data sets, full and partial access. {ABOUT_SEEDS}",
+        rows=rows,
+        columns=columns,
+        seeds=SEEDS,
+        reference="sfedpo",
+        published=_with_spreads(numbers, columns),
+    )
+
+
+def table_2() -> Study:
+    """Every host without SFedPO, then with it."""
+    rows: list[Row] = []
+    for host in HOSTS:
+        # FedAvg with SFedPO's two modules is SFedPO itself: one cell, not two.
+        combined = "sfedpo" if host == "fedavg" else f"{host}+sfedpo"
+        rows += [Row(host, against=host), Row(f"{host}+sfedpo", combined, against=host)]
+    columns = _scenarios(DATA)
+    published = {}
+    for host, entries in _rows_of(printed.TABLE_2).items():
+        for column, entry in zip(columns, entries, strict=True):
+            with_it, gain = _gain(entry)
+            published[f"{host}+sfedpo", column.label] = Published(with_it)
+            published[host, column.label] = Published(round(with_it - gain, 2))
+    return Study(
+        name="sfedpo-table-2",
+        title="SFedPO, Table 2: what it adds to other methods",
+        description=(
+            "Each method with uniform sampling and equal weights, and with SFedPO's sampling and "
+            "weights. The paper prints the second and the gain; its number for the first is the "
+            f"difference of the two. {ABOUT_SEEDS}"
+        ),
+        rows=tuple(rows),
+        columns=columns,
+        seeds=SEEDS,
+        reference="fedavg",
+        published=published,
+    )
+
+
+def table_3() -> Study:
+    numbers = _rows_of(printed.TABLE_3)
+    noisy = [noise for noise in numbers if float(noise) > 0]
+    labels = {noise: f"noise {noise}" for noise in numbers}
+    columns = _scenarios(["cifar10"])
+    return Study(
+        name="sfedpo-table-3",
+        title="SFedPO, Table 3: an oracle that errs",
+        description=(
+            "Uniform noise of this half-width on every predicted state probability, clipped and "
+            "renormalised; and an oracle that learns the probabilities online, which the paper "
+            f"describes but does not measure. {ABOUT_SEEDS}"
+        ),
+        rows=(
+            Row(labels["0.00"], "sfedpo"),
+            *(Row(labels[e], f"sfedpo,forecast=noisy,forecast.noise={e}") for e in noisy),
+            Row("bayesian", "sfedpo,forecast=bayesian"),
+        ),
+        columns=columns,
+        seeds=SEEDS,
+        reference=labels["0.00"],
+        published=_with_spreads({labels[e]: row for e, row in numbers.items()}, columns),
+    )
+
+
+def table_5() -> Study:
+    columns = tuple(
+        Column(f"cifar10-{access}", (f"world.num_clients={number}",), f"N={number}")
+        for access in ACCESS
+        for number in (10, 50, 100)
+    )
+    return Study(
+        name="sfedpo-table-5",
+        title="SFedPO, Table 5: the number of clients",
+        description=f"10, 50 and 100 clients instead of 30. {ABOUT_SEEDS}",
+        rows=_with_baselines(),
+        columns=columns,
+        seeds=SEEDS,
+        reference="sfedpo",
+        published=_with_spreads(_rows_of(printed.TABLE_5), columns),
+    )
+
+
+def table_6() -> Study:
+    """The small CNN comes first: it is the part that a CPU can do."""
+    nets = ("resnet10", "resnet18", "resnet34")
+    printed_order = [
+        column
+        for access in ACCESS
+        for column in (
+            Column(f"cifar10-cnn-{access}"),
+            *(Column(f"cifar10-{access}", (f"net={net}",), net) for net in nets),
+        )
+    ]
+    return Study(
+        name="sfedpo-table-6",
+        title="SFedPO, Table 6: other nets",
+        description=f"A small CNN and three residual nets on CIFAR-10. {ABOUT_SEEDS}",
+        rows=_with_baselines(),
+        columns=tuple(sorted(printed_order, key=lambda column: "-cnn-" not in column.scenario)),
+        seeds=SEEDS,
+        reference="sfedpo",
+        published=_with_spreads(_rows_of(printed.TABLE_6), printed_order),
+    )
+
+
+def table_7() -> Study:
+    columns = _scenarios(["cifar10"])
+    return Study(
+        name="sfedpo-table-7",
+        title="SFedPO, Table 7: how a state's distance from balanced classes is measured",
+        description=(
+            "The proxy of d_m in both modules. The paper prints single numbers here, which for Flash "
+            f"and DRSR are not those of its Table 1. {ABOUT_SEEDS}"
+        ),
+        rows=(
+            Row("kl", "sfedpo"),
+            *(Row(proxy, f"sfedpo,forecast.proxy={proxy}") for proxy in ("l1", "l2", "js")),
+            Row("flash"),
+            Row("drsr"),
+        ),
+        columns=columns,
+        seeds=SEEDS,
+        reference="kl",
+        published=_with_spreads(_rows_of(printed.TABLE_7), columns),
+    )
+
+
+def table_8() -> Study:
+    means, columns, published = ("0.2", "0.4", "0.6", "0.8"), [], {}
+    places = [(access, mean) for access in ACCESS for mean in means]
+    numbers = _rows_of(printed.TABLE_8)
+    for place, (access, mean) in enumerate(places):
+        for spread, entries in numbers.items():
+            sets = (f"world.availability={mean}", f"world.availability_spread={spread}")
+            column = Column(f"cifar10-{access}", sets, f"μ={mean} σ={spread}")
+            columns.append(column)
+            with_it, gain = _gain(entries[place])
+            published["sfedpo", column.label] = Published(with_it)
+            published["uniform", column.label] = Published(round(with_it - gain, 2))
+    return Study(
+        name="sfedpo-table-8",
+        title="SFedPO, Table 8: how often clients are here",
+        description=(
+            "Every client's probability of taking part is drawn from N(μ, σ²). Uniform: equal "
+            "sampling of all states and equal weights; the paper prints SFedPO and its gain over "
+            f"that. {ABOUT_SEEDS}"
+        ),
+        rows=(Row("uniform", "fedavg"), Row("sfedpo")),
+        columns=tuple(columns),
+        seeds=SEEDS,
+        reference="uniform",
+        published=published,
+    )
+
+
+def figure_2() -> Study:
+    """The four sweeps of Figure 2; 5 ticks, 100 rounds, 500 samples and 0.5 are the usual world."""
+    usual = ("sfedpo", *BASELINES)
+    sweeps = [
+        *((f"ticks={ticks}", f"T={ticks}", usual) for ticks in (2, 5, 8, 10)),
+        *((f"rounds={rounds}", f"R={rounds}", usual) for rounds in (50, 100, 150, 200)),
+        *((f"capacity={samples}", f"D={samples}", usual) for samples in (250, 500, 750, 1000)),
+        *(
+            (f"memory.budget={budget}", f"α={budget}", ("sfedpo", "without DDS"))
+            for budget in (0.2, 0.3, 0.4, 0.5, 0.6)
+        ),
+    ]
+    return Study(
+        name="sfedpo-figure-2",
+        title="SFedPO, Figure 2: ticks, rounds, memory and budget",
+        description=(
+            "Sweeps of the ticks per round T, the rounds R, the memory D (against four baselines) and "
+            "the budget α (against uniform sampling), in the partial world. The paper has curves "
+            f"without numbers. {ABOUT_SEEDS}"
+        ),
+        rows=(*_with_baselines(), Row("without DDS", "sfedpo,memory=uniform-ratio")),
+        columns=tuple(
+            Column("cifar10-partial", (change,), note, rows) for change, note, rows in sweeps
+        ),
+        seeds=SEEDS,
+        reference="sfedpo",
+    )
+
+
+def figure_3() -> Study:
+    """One tunable at a time, the others as the recipe has them."""
+    dds = [
+        *((f"a1={value}", f"memory.slope={value}") for value in (0.05, 0.1, 0.15, 0.2, 0.25)),
+        *((f"b1={value}", f"memory.offset={value}") for value in (0.15, 0.2, 0.25, 0.3, 0.35)),
+    ]
+    saw = [
+        *((f"a2={value}", f"weights.slope={value}") for value in (0.5, 1.0, 1.5, 2.0)),
+        *((f"b2={value}", f"weights.offset={value}") for value in (0.0, 0.25, 0.5, 0.75, 1.0)),
+    ]
+    return Study(
+        name="sfedpo-figure-3",
+        title="SFedPO, Figure 3: the four tunables",
+        description=(
+            "a1 and b1 of the sampling (DDS) against sampling uniformly, a2 and b2 of the weights (SAW) "
+            "against equal weights, over the paper's ranges. The paper has curves without numbers. "
+            f"{ABOUT_SEEDS}"
+        ),
+        rows=(
+            Row("without DDS", "sfedpo,memory=uniform-ratio"),
+            *(Row(label, f"sfedpo,{change}") for label, change in dds),
+            Row("without SAW", "sfedpo,weights=equal", against="without SAW"),
+            *(Row(label, f"sfedpo,{change}", against="without SAW") for label, change in saw),
+        ),
+        columns=_scenarios(DATA),
+        seeds=SEEDS,
+        reference="without DDS",
+    )
+
+
+def studies() -> list[Study]:
+    """All of them, in the order of the paper; with those that were moved to smaller data."""
+    third = table_3()
+    small = on_data(third, "fashion-mnist")
+    return [
+        *(table_1(), table_2(), third, small, table_5(), table_6(), table_7(), table_8()),
+        *(figure_2(), figure_3()),
+    ]
+
+
+def _scenarios(data: Sequence[str]) -> tuple[Column, ...]:
+    return tuple(Column(f"{name}-{access}") for name in data for access in ACCESS)
+
+
+def _with_baselines() -> tuple[Row, ...]:
+    return tuple(Row(label) for label in ("sfedpo", *BASELINES))
+
+
+def _rows_of(table: str) -> dict[str, list[str]]:
+    rows = [line.split() for line in table.strip().splitlines()]
+    return {label: entries for label, *entries in rows}
+
+
+def _with_spreads(
+    numbers: dict[str, list[str]], columns: Sequence[Column]
+) -> dict[tuple[str, str], Published]:
+    return {
+        (row, column.label): _published(entry)
+        for row, entries in numbers.items()
+        for column, entry in zip(columns, entries, strict=True)
+    }
+
+
+def _published(entry: str) -> Published:
+    """``"85.04±0.46"``, or ``"67.56"`` where the paper gives no spread."""
+    mean, _, spread = entry.partition("±")
+    return Published(float(mean), float(spread) if spread else None)
+
+
+def _gain(entry: str) -> tuple[float, float]:
+    """``"87.55(+0.29)"`` -> (87.55, 0.29)."""
+    mean, _, gain = entry.rstrip(")").partition("(")
+    return float(mean), float(gain)

@@ -1,0 +1,94 @@
+import json
+import signal
+import subprocess
+import sys
+import time
+
+
+def thalweg(*words, cwd=None):
+    return subprocess.run(
+        [sys.executable, "-m", "thalweg", *words],
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=cwd,
+    )
+
+
+def test_without_a_name_the_studies_are_listed():
+    listed = json.loads(thalweg("reproduce", "--json").stdout)
+    assert listed["sfedpo-table-1"] == 264
+    assert "sfedpo-table-3-fashion-mnist" in thalweg("reproduce").stdout
+
+
+def test_a_study_on_small_data_ends_with_a_table_and_goes_on_where_it_was(tmp_path):
+    words = [
+        "reproduce",
+        "sfedpo-table-7",
+        "--data",
+        "digits",
+        "--only",
+        "kl,l1",
+        "--scale",
+        "quick",
+    ]
+    begun = thalweg(*words, "--show", cwd=tmp_path)
+    assert begun.returncode == 0, begun.stderr
+    assert "missing" in begun.stdout
+    done = thalweg(*words, "--workers", "1", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "4 runs, 0 of them already here" in done.stdout
+    assert "on 1 workers" in done.stdout
+    folder = tmp_path / "runs/reproduce-quick/sfedpo-table-7-digits/only-kl+l1"
+    assert "Not comparable" in (folder / "index.html").read_text()
+    assert "4 of them already here" in " ".join(thalweg(*words, cwd=tmp_path).stdout.split())
+
+
+def test_a_name_nobody_has_is_one_message(tmp_path):
+    done = thalweg("reproduce", "sfedpo-tabel-1", cwd=tmp_path)
+    assert done.returncode == 2
+    assert "Did you mean 'sfedpo-table-1'" in done.stderr
+
+
+LISTENING = """
+import signal, sys
+signal.signal(signal.SIGINT, signal.default_int_handler)
+from thalweg.cli.main import main
+main()
+"""
+
+
+def test_an_interrupted_study_says_how_to_go_on_and_does(tmp_path):
+    (tmp_path / "mine.py").write_text(
+        "from thalweg.scenarios.studies import Column, Row, Study\n"
+        "MINE = Study('mine', 'Mine', '', (Row('fedavg'),),\n"
+        "    (Column('digits-full', ('rounds=80', 'capacity=24')),), (4,), 'fedavg')\n"
+    )
+    words = ["reproduce", "mine.py:MINE", "--workers", "1", "--out", "o"]
+    running = subprocess.Popen(
+        [sys.executable, "-c", LISTENING, *words],
+        cwd=tmp_path,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        while not list(tmp_path.glob("o/*/*/seed-4/checkpoint/server.safetensors")):
+            assert running.poll() is None
+            time.sleep(0.05)
+        running.send_signal(signal.SIGINT)
+        _, said = running.communicate(timeout=60)
+    finally:
+        running.kill()
+        running.wait()
+    assert running.returncode == 130
+    assert "0 of 1 runs are done" in said
+    assert "go on with: thalweg reproduce mine.py:MINE --out o" in said
+    assert "interrupted" in (tmp_path / "o/mine/index.html").read_text()
+    (metrics,) = tmp_path.glob("o/*/*/seed-4/metrics.jsonl")
+    before = metrics.read_text().splitlines()[0]
+    done = thalweg("reproduce", "mine.py:MINE", "--out", "o", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    rows = metrics.read_text().splitlines()
+    assert len(rows) == 80
+    assert rows[0] == before  # with the seconds it took then: it was not run again

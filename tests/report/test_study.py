@@ -1,0 +1,182 @@
+import csv
+import io
+from dataclasses import replace
+
+import pytest
+
+from thalweg.core.errors import ConfigError, DataError, UnknownName
+from thalweg.core.published import Published
+from thalweg.engine.cells import is_done
+from thalweg.report.study import plan_study, read_study, reproduce, write_study
+from thalweg.report.study_jobs import check_data, jobs_of
+from thalweg.scenarios.studies import Column, Row, Study
+
+SMALL = ("rounds=2", "capacity=24", "local.passes=1")
+TINY = Study(
+    name="tiny",
+    title="Tiny: <two> recipes",
+    description="Made up.",
+    rows=(Row("sfedpo"), Row("plain", "fedavg")),
+    columns=(Column("digits-full", SMALL), Column("digits-partial", SMALL)),
+    seeds=(4, 5),
+    reference="plain",
+    published={
+        ("sfedpo", "digits-full"): Published(99.9, 0.01),
+        ("plain", "digits-full"): Published(99.0, 90.0),
+    },
+)
+
+
+def folders(plan, out):
+    return [str(job.folder.relative_to(out)) for job in plan.jobs]
+
+
+def test_all_first_seeds_come_before_second_seeds(tmp_path):
+    plan = plan_study(TINY, out=tmp_path)
+    assert [cell.job.plan.seed for cell in plan.cells] == [4] * 4 + [5] * 4
+
+
+def test_what_changes_nothing_is_not_spelled_so_that_tables_share_cells(tmp_path):
+    sweep = replace(
+        TINY,
+        rows=(Row("usual", "sfedpo,memory.slope=0.15"), Row("other", "sfedpo,memory.slope=0.2")),
+        columns=(Column("digits-full", ("capacity=100", "ticks=5")),),
+        seeds=(4,),
+        published={},
+        reference="usual",
+    )
+    assert folders(plan_study(sweep, out=tmp_path), tmp_path) == [
+        "digits-full/sfedpo/seed-4",
+        "digits-full/sfedpo-memory.slope=0.2/seed-4",
+    ]
+
+
+def test_two_places_with_the_same_plan_are_one_run(tmp_path):
+    twice = replace(TINY, rows=(Row("a", "sfedpo"), Row("b", "sfedpo")), published={})
+    plan = plan_study(replace(twice, reference="a"), out=tmp_path)
+    assert len(plan.cells) == 8
+    assert len(plan.jobs) == 4
+
+
+def test_a_budget_in_a_column_belongs_to_the_recipes_folder(tmp_path):
+    column = Column("digits-full", ("memory.budget=0.2",))
+    rows = (Row("without", "sfedpo,memory=uniform-ratio"),)
+    study = replace(TINY, rows=rows, columns=(column,), seeds=(4,), published={})
+    (job,) = plan_study(study, out=tmp_path).jobs
+    assert job.plan.recipe.memory.budget == 0.2
+    assert job.folder.parent.name == "sfedpo-memory=uniform-ratio-memory.budget=0.2"
+    assert job.command.startswith("thalweg run sfedpo --on digits-full --seed 4")
+
+
+def test_quick_is_a_tenth_of_the_rounds_and_one_seed_in_a_folder_of_its_own():
+    study = replace(
+        TINY, columns=(Column("digits-full"), Column("digits-full", ("rounds=200",), "R"))
+    )
+    plan = plan_study(study, scale="quick")
+    assert [cell.job.plan.scenario.rounds for cell in plan.cells] == [5, 5, 20, 20]
+    assert {cell.job.plan.seed for cell in plan.cells} == {4}
+    assert plan.folder.parts[:2] == ("runs", "reproduce-quick")
+
+
+def test_more_seeds_than_a_study_has_count_on():
+    assert plan_study(TINY, seeds=3).study.seeds == (4, 5, 6)
+    assert plan_study(TINY, seeds=1).study.seeds == (4,)
+    assert plan_study(TINY, seeds=[9, 2]).study.seeds == (9, 2)
+
+
+def test_unknown_names_are_refused_before_anything_runs(tmp_path):
+    with pytest.raises(UnknownName, match="sfedop"):
+        plan_study(replace(TINY, rows=(Row("sfedop"),)), out=tmp_path)
+    with pytest.raises(ConfigError, match="quick or paper"):
+        plan_study(TINY, scale="huge")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_missing_data_are_all_named_before_anything_runs(tmp_path, monkeypatch):
+    monkeypatch.setenv("THALWEG_OFFLINE", "1")
+    monkeypatch.setattr("thalweg.data.idx_images.find", lambda *_: None)
+    columns = (Column("fashion-mnist-full"), Column("mnist-full"), Column("digits-full", SMALL))
+    study = replace(TINY, columns=columns, published={})
+    with pytest.raises(DataError) as caught:
+        reproduce(study, out=tmp_path)
+    said = str(caught.value)
+    assert "For fashion-mnist-full:\nFashion-MNIST is not on this machine" in said
+    assert "For mnist-full:\nMNIST is not on this machine" in said
+    assert "Ways to get it" in said
+    assert list(tmp_path.iterdir()) == []
+    check_data(jobs_of(plan_study(study, only=["digits"], out=tmp_path).cells), None)
+
+
+def test_a_study_is_run_once_read_again_and_written_three_ways(tmp_path):
+    result = reproduce(TINY, workers=1, out=tmp_path)
+    assert all(cell.is_done for cell in result.cells)
+    told = []
+    again = reproduce(TINY, workers=1, out=tmp_path, watch=told.append)
+    assert told == []
+    assert [cell.rows for cell in again.cells] == [cell.rows for cell in result.cells]
+    summaries = result.summaries()["digits-full"]
+    assert summaries[0].is_far_from_published
+    assert not summaries[1].is_far_from_published
+    assert summaries[0].published_difference == pytest.approx(0.9)
+    assert summaries[0].against == "plain"
+    page = (tmp_path / "tiny/index.html").read_text()
+    assert "Tiny: &lt;two&gt; recipes" in page
+    assert "paper 99.90 ± 0.01, −" in page
+    assert page.count("<svg") == 2
+    assert "thalweg run fedavg --on digits-partial --seed 5" in page
+    assert "<script" not in page
+    assert "Not comparable" not in page
+    assert "paper 99.90" in (tmp_path / "tiny/table.md").read_text()
+    records = list(csv.DictReader(io.StringIO((tmp_path / "tiny/table.csv").read_text())))
+    assert [(r["row"], r["column"]) for r in records[:2]] == [
+        ("sfedpo", "digits-full"),
+        ("plain", "digits-full"),
+    ]
+    assert records[0]["far_from_published"] == "true"
+    assert records[0]["difference_to"] == "plain"
+
+
+def test_a_cell_that_diverges_is_shown_with_its_reason_and_the_others_go_on(tmp_path):
+    study = replace(
+        TINY,
+        rows=(*TINY.rows, Row("wild", "fedavg,local.lr=1e18")),
+        columns=(Column("digits-full", ("rounds=8",)),),
+        seeds=(4,),
+        published={},
+    )
+    plan = plan_study(study, out=tmp_path)
+    result = reproduce(study, workers=1, out=tmp_path)
+    assert [cell.status for cell in result.cells] == ["done", "done", "failed"]
+    shown = read_study(plan)  # later, by somebody who only looks
+    assert "not a finite number" in shown.cells[2].reason
+    write_study(shown)
+    for name in ("index.html", "table.md", "table.csv"):
+        assert "not a finite number" in (tmp_path / "tiny" / name).read_text()
+
+
+def test_a_half_written_result_is_not_a_result(tmp_path):
+    plan = plan_study(TINY, only=["plain", "digits-full"], seeds=1, out=tmp_path)
+    reproduce(TINY, only=["plain", "digits-full"], seeds=1, workers=1, out=tmp_path)
+    (job,) = plan.jobs
+    assert is_done(job)
+    summary = job.folder / "summary.json"
+    whole = summary.read_text()
+    summary.write_text(whole[: len(whole) // 2])
+    assert not is_done(job)
+    assert read_study(plan).cells[0].status == "interrupted"
+    summary.write_text(whole)
+    metrics = job.folder / "metrics.jsonl"
+    metrics.write_text(metrics.read_text()[:-9])
+    cell = read_study(plan).cells[0]
+    assert cell.status == "failed"
+    assert "1 whole lines instead of 2" in cell.reason
+
+
+def test_nothing_run_is_a_table_of_missing_cells(tmp_path):
+    result = read_study(plan_study(TINY, scale="quick", out=tmp_path))
+    files = write_study(result)
+    page = files["page"].read_text()
+    assert {cell.status for cell in result.cells} == {"missing"}
+    assert "Not comparable with the paper" in page
+    assert "not run yet" in page
+    assert "Not comparable" in files["table"].read_text()

@@ -1,0 +1,80 @@
+import pytest
+
+from thalweg.core.errors import ConfigError, UnknownName
+from thalweg.scenarios.studies import STUDIES, Column, Row, Study, on_data, restricted, study_named
+
+
+def study(**changes):
+    fields = {
+        "name": "s",
+        "title": "t",
+        "description": "",
+        "rows": (Row("is"), Row("sfedpo"), Row("fedprox+sfedpo", against="is")),
+        "columns": (Column("mnist-full"), Column("digits-full"), Column("digits-full", (), "N=1")),
+        "seeds": (4, 5),
+        "reference": "sfedpo",
+    }
+    return Study(**(fields | changes))
+
+
+def test_a_word_that_is_a_label_means_that_row_alone():
+    part = restricted(study(), ["is"])  # "mnist" has it too, as letters
+    assert part.row_labels == ["is"]
+    assert len(part.columns) == 3
+
+
+def test_words_restrict_rows_and_columns_by_their_letters():
+    part = restricted(study(), ["fedprox", "digits"])
+    assert part.row_labels == ["fedprox+sfedpo"]
+    assert restricted(study(), ["N="]).column_labels == ["digits-full N=1"]
+
+
+def test_a_word_nobody_has_is_refused_with_the_nearest():
+    with pytest.raises(UnknownName, match="Did you mean 'mnist-full'"):
+        restricted(study(), ["mnist-ful1"])
+
+
+def test_rows_and_columns_without_common_cells_are_refused():
+    columns = (Column("mnist-full", rows=("is",)), Column("digits-full"))
+    with pytest.raises(ConfigError, match="nothing of s is left"):
+        restricted(study(columns=columns), ["sfedpo", "mnist"])
+
+
+def test_on_other_data_the_papers_numbers_stay_behind():
+    moved = on_data(STUDIES["sfedpo-table-5"], "digits")
+    assert moved.name == "sfedpo-table-5-digits"
+    assert moved.column_labels[0] == "digits-full N=10"
+    assert moved.published == {}
+    assert len(on_data(STUDIES["sfedpo-table-1"], "digits").columns) == 2
+
+
+def test_a_row_is_paired_with_its_own_partner_or_the_reference():
+    mine = study()
+    assert [mine.against(row) for row in mine.rows] == ["sfedpo", None, "is"]
+    assert mine.num_cells == 18
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"seeds": ()}, "at least one seed"),
+        ({"rows": (Row("a"), Row("a"))}, "more than one row is called a"),
+        ({"name": "../x"}, "becomes a folder"),
+    ],
+)
+def test_a_study_that_makes_no_sense_is_refused(changes, said):
+    with pytest.raises(ConfigError, match=said):
+        study(**changes)
+
+
+def test_a_study_of_your_own_is_named_by_its_file(tmp_path):
+    file = tmp_path / "own_study.py"
+    file.write_text(
+        "from thalweg.scenarios.studies import Column, Row, Study\n"
+        "MINE = Study('mine', '', '', (Row('fedavg'),), (Column('digits-full'),), (0,), 'fedavg')\n"
+    )
+    assert study_named(f"{file}:MINE").name == "mine"
+    with pytest.raises(ConfigError, match="expected a Study"):
+        study_named(f"{file}:NOBODY")
+    with pytest.raises(UnknownName, match="Did you mean 'sfedpo-table-1'"):
+        study_named("sfedpo-tabel-1")

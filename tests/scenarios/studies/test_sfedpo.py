@@ -1,0 +1,51 @@
+import pytest
+
+from thalweg.core.published import Published
+from thalweg.scenarios.studies import STUDIES
+
+
+@pytest.mark.parametrize(
+    ("study", "row", "column", "number"),
+    [
+        ("table-1", "sfedpo", "fashion-mnist-partial", (86.77, 0.42)),
+        ("table-1", "is", "ham10000-partial", (42.99, 3.18)),
+        ("table-1", "fedogd", "fashion-mnist-full", (85.04, 0.46)),
+        ("table-2", "fedexp+sfedpo", "cifar10-partial", (66.57, None)),
+        ("table-2", "fedexp", "cifar10-partial", (58.81, None)),  # 66.57 - 7.76
+        ("table-3", "noise 0.10", "cifar10-partial", (61.90, 0.15)),
+        ("table-5", "flash", "cifar10-partial N=10", (32.69, 3.52)),
+        ("table-6", "sfedpo", "cifar10-cnn-partial", (70.56, 0.71)),
+        ("table-6", "drsr", "cifar10-full resnet34", (57.80, 1.03)),
+        ("table-7", "js", "cifar10-partial", (63.75, None)),
+        ("table-8", "sfedpo", "cifar10-partial μ=0.4 σ=0.01", (66.56, None)),
+        ("table-8", "uniform", "cifar10-full μ=0.8 σ=0.03", (67.23, None)),  # 69.16 - 1.93
+    ],
+)
+def test_the_papers_numbers_stand_where_the_paper_has_them(study, row, column, number):
+    assert STUDIES[f"sfedpo-{study}"].published[row, column] == Published(*number)
+
+
+@pytest.mark.parametrize("study", STUDIES.values(), ids=lambda study: study.name)
+def test_every_label_that_is_referred_to_exists(study):
+    for row, column in study.published:
+        assert row in study.row_labels
+        assert column in study.column_labels
+    assert study.reference in study.row_labels
+    assert {row.against for row in study.rows} <= {"", *study.row_labels}
+    assert {label for column in study.columns for label in column.rows} <= set(study.row_labels)
+
+
+def test_tunables_were_not_chosen_on_the_seeds_that_are_reported():
+    assert all(study.seeds == (4, 5, 6) for study in STUDIES.values())
+    assert all("chosen on seeds 0 to 3" in study.description for study in STUDIES.values())
+
+
+def test_fedavg_with_sfedpo_is_sfedpo():
+    rows = {row.label: row.spelled for row in STUDIES["sfedpo-table-2"].rows}
+    assert rows["fedavg+sfedpo"] == "sfedpo"
+    assert rows["fedprox+sfedpo"] == "fedprox+sfedpo"
+
+
+def test_what_a_cpu_can_do_comes_first_in_table_6():
+    labels = STUDIES["sfedpo-table-6"].column_labels
+    assert labels[:2] == ["cifar10-cnn-full", "cifar10-cnn-partial"]
