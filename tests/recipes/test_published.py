@@ -5,10 +5,19 @@ import re
 import pytest
 
 from thalweg.aggregation import Equal, ShiftAware, Step
-from thalweg.core.errors import UnknownName
+from thalweg.core.errors import ConfigError, UnknownName
 from thalweg.forecast import Exact
 from thalweg.memory import Dds, Replace, UniformRatio
-from thalweg.recipes import RECIPES, fedavg, fedogd, recipe_named, sfedpo
+from thalweg.recipes import (
+    RECIPES,
+    drsr,
+    fedavg,
+    fedntd,
+    fedogd,
+    flash,
+    recipe_named,
+    sfedpo,
+)
 from thalweg.selection import Available
 
 
@@ -53,3 +62,24 @@ def test_the_budget_reaches_the_memory() -> None:
 
 def test_fedogd_learns_only_from_what_has_just_arrived() -> None:
     assert fedogd().memory == Replace()
+
+
+def test_a_guest_brings_what_it_is_known_for() -> None:
+    both = recipe_named("fedntd+sfedpo")
+    assert both.name == "fedntd+sfedpo"
+    assert (both.memory, both.weights) == (sfedpo().memory, sfedpo().weights)
+    assert both.objective == fedntd().objective
+    assert recipe_named("drsr+flash").memory == drsr().memory
+    assert recipe_named("drsr+flash").server == flash().server
+    assert recipe_named("fedprox+fedogd").memory == fedogd().memory
+    assert recipe_named("sfedpo+fedavg").memory == fedavg().memory
+
+
+def test_two_guests_cannot_bring_the_same_stage() -> None:
+    with pytest.raises(ConfigError, match="both sfedpo and ode bring their own memory"):
+        recipe_named("fedavg+sfedpo+ode")
+
+
+def test_an_unknown_guest_is_named() -> None:
+    with pytest.raises(UnknownName, match="'sfedpoo'.*Did you mean 'sfedpo'"):
+        recipe_named("fedprox+sfedpoo")

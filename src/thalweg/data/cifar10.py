@@ -59,6 +59,10 @@ class Cifar10:
             class_names=CLASS_NAMES,
         )
 
+    def locate(self, data_dir: Path | None) -> object:
+        """Where the files are, without reading them."""
+        return find(data_dir) or download(data_dir)
+
 
 def find(data_dir: Path | None) -> Path | None:
     """The folder with the batches, or the archive; None: neither is anywhere.

@@ -38,7 +38,7 @@ class Cinic10:
 
     def load(self, data_dir: Path | None, seed: int) -> Dataset:
         """Read the images; the same for every seed."""
-        parts = ("train", "valid", "test") if self.include_valid else ("train", "test")
+        parts = self._parts
         folder = _find(data_dir, parts)
         read = [_read_part(folder / part) for part in parts]
         return Dataset(
@@ -52,6 +52,14 @@ class Cinic10:
             std=STD,
             class_names=CLASS_NAMES,
         )
+
+    def locate(self, data_dir: Path | None) -> object:
+        """Where the folders are, without reading the images."""
+        return _find(data_dir, self._parts)
+
+    @property
+    def _parts(self) -> tuple[str, ...]:
+        return ("train", "valid", "test") if self.include_valid else ("train", "test")
 
 
 def _find(data_dir: Path | None, parts: tuple[str, ...]) -> Path:

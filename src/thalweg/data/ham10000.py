@@ -72,6 +72,10 @@ class Ham10000:
             class_names=tuple(DIAGNOSES.values()),
         )
 
+    def locate(self, data_dir: Path | None) -> object:
+        """Where the files are, without reading them."""
+        return _find(data_dir)
+
 
 def _find(data_dir: Path | None) -> Path:
     places = search.places(FOLDERS, data_dir)

@@ -1,6 +1,47 @@
 """Published algorithms: one choice per stage, a citation, and how we differ."""
 
 from thalweg.recipes.base import Recipe
-from thalweg.recipes.published import RECIPES, fedavg, fedogd, recipe_named, sfedpo
+from thalweg.recipes.published import (
+    RECIPES,
+    adaptive_fedavg,
+    drsr,
+    fedavg,
+    fedcurv,
+    feddrift,
+    fedewc,
+    fedexp,
+    fedntd,
+    fedogd,
+    fedomd,
+    fedprox,
+    flash,
+    flwf_2t,
+    importance_sampling,
+    ode,
+    recipe_named,
+    sfedpo,
+    srsr,
+)
 
-__all__ = ["RECIPES", "Recipe", "fedavg", "fedogd", "recipe_named", "sfedpo"]
+__all__ = [
+    "RECIPES",
+    "Recipe",
+    "adaptive_fedavg",
+    "drsr",
+    "fedavg",
+    "fedcurv",
+    "feddrift",
+    "fedewc",
+    "fedexp",
+    "fedntd",
+    "fedogd",
+    "fedomd",
+    "fedprox",
+    "flash",
+    "flwf_2t",
+    "importance_sampling",
+    "ode",
+    "recipe_named",
+    "sfedpo",
+    "srsr",
+]

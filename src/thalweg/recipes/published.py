@@ -190,8 +190,9 @@ RECIPES: dict[str, Callable[[], Recipe]] = {
 def recipe_named(name: str) -> Recipe:
     """A published recipe with its defaults, or ``host+guest``: what the guest is known for, added.
 
-    Every stage that the guest sets otherwise than plain FedAvg on a plain memory replaces the host's:
-    ``fedprox+sfedpo`` is FedProx's loss with SFedPO's memory, forecast and weights.
+    Every stage that the guest sets otherwise than FedAvg on a plain memory replaces the host's:
+    ``fedprox+sfedpo`` is FedProx's loss with SFedPO's memory and weights, ``drsr+flash`` DRSR's memory
+    with Flash's server rule. Guests may be several, if they do not bring the same stage.
 
     >>> combined = recipe_named("fedprox+sfedpo")
     >>> type(combined.memory).__name__, type(combined.objective).__name__, type(combined.weights).__name__
@@ -217,11 +218,16 @@ def recipe_named(name: str) -> Recipe:
 
 
 def _known_for(recipe: Recipe) -> dict[str, Any]:
-    """The stages in which a recipe differs from plain FedAvg, which for FedAvg itself is its memory."""
+    """The stages in which a recipe differs from plain FedAvg.
+
+    A memory that is plain itself, renewed by half or replaced whole, counts only if nothing else does.
+    """
     plain = fedavg()
     changes = {
         stage: value
         for stage, value in vars(recipe).items()
-        if stage != "name" and value != getattr(plain, stage)
+        if stage not in ("name", "memory") and value != getattr(plain, stage)
     }
-    return changes or {"memory": recipe.memory}
+    if not changes or recipe.memory not in (fedavg().memory, fedogd().memory):
+        changes["memory"] = recipe.memory
+    return changes

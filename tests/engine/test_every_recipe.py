@@ -1,0 +1,157 @@
+"""Every published recipe, and combinations of them: both engines agree, and interruptions leave no trace."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import thalweg
+from thalweg.recipes import RECIPES
+
+SMALL = ["capacity=24", "local.passes=1", "ticks=3", "world.num_clients=8", "evaluate_every=1"]
+COMBINED = [
+    "fedprox+sfedpo",
+    "fedcurv+sfedpo",
+    "fedntd+sfedpo",
+    "fedexp+sfedpo",
+    "fedewc+flash+drsr",
+    "flwf-2t+ode+adaptive-fedavg",
+    "feddrift+is+fedcurv",
+    "fedomd+feddrift+fedexp",
+]
+ODD = {
+    "a memory that looks, collecting while away": ("ode", ["world.absent=collecting"]),
+    "an objective that remembers, collecting while away": ("fedewc", ["world.absent=collecting"]),
+    "early stopping": ("flash", ["early_stop=0.2"]),
+    "drifting models": ("feddrift", ["bank.drift_threshold=0.05", "bank.merge_threshold=0.02"]),
+    "a convolutional net that looks": ("is", ["net=cnn", "world.num_clients=5"]),
+    "a convolutional net that remembers": ("fedewc", ["net=cnn", "world.num_clients=5"]),
+    "dropout": ("sfedpo", ["net=ham-cnn", "net.channels=[4, 4, 4]", "net.hidden=8"]),
+    "dropout and a teacher": ("fedntd", ["net=ham-cnn", "net.channels=[4, 4, 4]", "net.hidden=8"]),
+    "states found by itself": ("sfedpo", ["forecast=growing"]),
+    "matching histograms": ("drsr", ["memory.mode=match"]),
+}
+
+
+def check_engines_agree(recipe, overrides, rounds=3):
+    fast, slow = (
+        thalweg.run(
+            recipe, "digits-partial", seed=2, rounds=rounds, engine=engine, overrides=overrides
+        )
+        for engine in ("fast", "reference")
+    )
+    np.testing.assert_allclose(fast.model, slow.model, rtol=2e-3, atol=2e-5)
+    for ours, theirs in zip(fast.metrics, slow.metrics, strict=True):
+        assert ours["cohort"] == theirs["cohort"]
+        assert ours.get("models", 1) == theirs.get("models", 1)
+        assert ours.get("loss", 0) == pytest.approx(theirs.get("loss", 0), rel=1e-3)
+        assert (ours["bytes_up"], ours["bytes_down"]) == (theirs["bytes_up"], theirs["bytes_down"])
+
+
+@pytest.mark.parametrize("recipe", [*RECIPES, *COMBINED])
+def test_fast_equals_reference(recipe):
+    check_engines_agree(recipe, SMALL)
+
+
+@pytest.mark.parametrize("case", ODD)
+def test_fast_equals_reference_in_odd_cases(case):
+    recipe, overrides = ODD[case]
+    check_engines_agree(recipe, [*SMALL, *overrides], rounds=4)
+
+
+class Enough(Exception):
+    """The run is interrupted here."""
+
+
+def interrupt_after(rounds):
+    def watch(progress):
+        if progress.rounds_done == rounds:
+            raise Enough
+
+    return watch
+
+
+@pytest.mark.parametrize("recipe", [*RECIPES, *COMBINED])
+def test_an_interrupted_run_ends_with_the_same_bits(recipe, tmp_path: Path):
+    def run(out, **options):
+        return thalweg.run(
+            recipe, "digits-partial", seed=3, rounds=4, overrides=SMALL, out=out, **options
+        )
+
+    whole = run(tmp_path / "whole")
+    with pytest.raises(Enough):
+        run(tmp_path / "cut", watch=interrupt_after(2))
+    resumed = run(tmp_path / "cut", resume=True)
+    assert np.array_equal(whole.model, resumed.model)
+    without_time = [
+        [{name: value for name, value in row.items() if name != "seconds"} for row in each.metrics]
+        for each in (whole, resumed)
+    ]
+    assert without_time[0] == without_time[1]
+
+
+@pytest.mark.parametrize("recipe", ["flash", "adaptive-fedavg", "fedexp", "fedomd", "fedprox"])
+def test_the_number_of_workers_changes_no_bit(recipe):
+    one, two = (
+        thalweg.run(recipe, "digits-partial", seed=4, rounds=2, workers=workers, overrides=SMALL)
+        for workers in (1, 2)
+    )
+    assert np.array_equal(one.model, two.model)
+
+
+def test_dropout_does_not_depend_on_the_workers():
+    overrides = [*SMALL, *ODD["dropout"][1]]
+    one, two = (
+        thalweg.run("fedavg", "digits-partial", seed=4, rounds=2, workers=w, overrides=overrides)
+        for w in (1, 2)
+    )
+    assert np.array_equal(one.model, two.model)
+    still = thalweg.run(
+        "fedavg", "digits-partial", seed=4, rounds=2, overrides=[*overrides, "net.dropout=0"]
+    )
+    assert not np.array_equal(one.model, still.model), "dropout does something"
+
+
+def test_fedogd_is_fedavg_with_a_memory_that_is_replaced_whole():
+    replaced = thalweg.run(
+        "fedavg", "digits-partial", seed=5, rounds=2, overrides=[*SMALL, "memory.budget=1.0"]
+    )
+    fedogd = thalweg.run("fedogd", "digits-partial", seed=5, rounds=2, overrides=SMALL)
+    assert np.array_equal(replaced.model, fedogd.model)
+
+
+def test_fedomd_with_two_is_fedogd():
+    two = thalweg.run(
+        "fedomd", "digits-partial", seed=5, rounds=2, overrides=[*SMALL, "mirror.p=2.0"]
+    )
+    fedogd = thalweg.run("fedogd", "digits-partial", seed=5, rounds=2, overrides=SMALL)
+    np.testing.assert_allclose(two.model, fedogd.model, rtol=1e-5, atol=1e-7)
+
+
+def test_feddrift_that_never_drifts_is_fedogd():
+    calm = thalweg.run(
+        "feddrift",
+        "digits-partial",
+        seed=5,
+        rounds=2,
+        overrides=[*SMALL, "bank.drift_threshold=1000.0"],
+    )
+    fedogd = thalweg.run("fedogd", "digits-partial", seed=5, rounds=2, overrides=SMALL)
+    assert np.array_equal(calm.model, fedogd.model)
+
+
+def test_a_bank_of_several_models_is_kept_whole(tmp_path: Path):
+    result = thalweg.run(
+        "feddrift",
+        "digits-partial",
+        seed=2,
+        rounds=10,
+        overrides=["capacity=24", "local.passes=1", *ODD["drifting models"][1]],
+        out=tmp_path / "run",
+    )
+    from safetensors.numpy import load_file
+
+    bank = load_file(tmp_path / "run" / "bank.safetensors")
+    assert len(bank["models"]) == result.final["models"] > 1
+    assert bank["shares"].sum() == pytest.approx(1.0)
+    assert any(np.array_equal(result.model, model) for model in bank["models"])
