@@ -81,5 +81,5 @@ def test_two_guests_cannot_bring_the_same_stage() -> None:
 
 
 def test_an_unknown_guest_is_named() -> None:
-    with pytest.raises(UnknownName, match="'sfedpoo'.*Did you mean 'sfedpo'"):
+    with pytest.raises(UnknownName, match=r"'sfedpoo'.*Did you mean 'sfedpo'"):
         recipe_named("fedprox+sfedpoo")
