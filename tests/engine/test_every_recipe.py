@@ -90,7 +90,10 @@ def test_an_interrupted_run_ends_with_the_same_bits(recipe, tmp_path: Path):
     assert without_time[0] == without_time[1]
 
 
-@pytest.mark.parametrize("recipe", ["flash", "adaptive-fedavg", "fedexp", "fedomd", "fedprox"])
+@pytest.mark.parametrize(
+    "recipe",
+    ["flash", "adaptive-fedavg", "fedomd", "fedprox", "fedewc", "flwf-2t", "fedcurv", "is", "ode"],
+)
 def test_the_number_of_workers_changes_no_bit(recipe):
     one, two = (
         thalweg.run(recipe, "digits-partial", seed=4, rounds=2, workers=workers, overrides=SMALL)

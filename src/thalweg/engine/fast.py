@@ -25,7 +25,7 @@ from thalweg.engine.stacked import (
     StackTask,
     Trainer,
     how_to_stack,
-    one_thread,
+    in_threads,
 )
 from thalweg.nets import Net
 from thalweg.recipes.client import ClientRound, Heard, Rows
@@ -62,9 +62,15 @@ class FastFederation:
     """Embedded clients, trained in stacks."""
 
     def __init__(
-        self, crowd: Crowd, labels: Ints, net: Net, trainer: Trainer, prequential: int
+        self,
+        crowd: Crowd,
+        labels: Ints,
+        net: Net,
+        trainer: Trainer,
+        prequential: int,
+        num_threads: int = 1,
     ) -> None:
-        self.crowd = crowd
+        self.crowd, self._num_threads = crowd, num_threads
         self._labels, self._net, self._trainer = labels, net, trainer
         self._prequential = prequential
 
@@ -132,36 +138,55 @@ class FastFederation:
         return visits, WorkDone(deltas, losses, num_steps, said)
 
     def _work_together(self, cohort: Cohort, bank: Floats32) -> tuple[list[ClientRound], WorkDone]:
-        """Clients look at their models between ticks: stream, memory and training take turns."""
+        """Clients look at their models between ticks: stream, memory and training take turns.
+
+        Models must be where the memories are, so this is done here, stacks in threads beside each other.
+        """
         trainer = self._trainer
         assert isinstance(trainer, StackedTrainer), "attentive recipes train in this process"
         deltas = np.empty((len(cohort.jobs), bank.shape[1]), dtype=np.float32)
         losses = np.empty(len(cohort.jobs))
         num_steps = np.empty(len(cohort.jobs), dtype=np.int64)
-        paces, noise = cohort.paces, self._noise(cohort)
-        visits: list[ClientRound] = []
-        said: list[dict[str, Floats32]] = []
-        for part in self._stacks(len(cohort.jobs)):
-            with one_thread():
-                together = trainer.begin(
-                    bank,
-                    cohort.models[part],
-                    None if paces is None else paces[part],
-                    None if noise is None else noise[part],
-                )
-                mine = [
-                    self.crowd.enter(job.client, cohort.rnd, StackLook(trainer, together, k), heard)
-                    for k, (job, heard) in enumerate(
-                        zip(cohort.jobs[part], cohort.heard[part], strict=True)
-                    )
-                ]
-                for _ in range(self.crowd.clients.world.ticks):
-                    self._tick(trainer, together, mine)
-                said += [visit.say() for visit in mine]
-                losses[part] = trainer.finish(together, deltas[part])
+        noise = self._noise(cohort)
+
+        def work(part: slice) -> tuple[list[ClientRound], list[dict[str, Floats32]]]:
+            together, visits = self._begin(trainer, cohort, bank, part, noise)
+            for _ in range(self.crowd.clients.world.ticks):
+                self._tick(trainer, together, visits)
+            said = [visit.say() for visit in visits]
+            losses[part] = trainer.finish(together, deltas[part])
             num_steps[part] = together.num_steps
-            visits += mine
-        return visits, WorkDone(deltas, losses, num_steps, side_by_side(said))
+            return visits, said
+
+        done = in_threads(work, self._stacks(len(cohort.jobs)), self._num_threads)
+        said = [words for _, mine in done for words in mine]
+        return [visit for mine, _ in done for visit in mine], WorkDone(
+            deltas, losses, num_steps, side_by_side(said)
+        )
+
+    def _begin(
+        self,
+        trainer: StackedTrainer,
+        cohort: Cohort,
+        bank: Floats32,
+        part: slice,
+        noise: Ints | None,
+    ) -> tuple[Stack, list[ClientRound]]:
+        """Some clients at the start of their round, each with a view of its model."""
+        paces = cohort.paces
+        together = trainer.begin(
+            bank,
+            cohort.models[part],
+            None if paces is None else paces[part],
+            None if noise is None else noise[part],
+        )
+        visits = [
+            self.crowd.enter(job.client, cohort.rnd, StackLook(trainer, together, k), heard)
+            for k, (job, heard) in enumerate(
+                zip(cohort.jobs[part], cohort.heard[part], strict=True)
+            )
+        ]
+        return together, visits
 
     def _tick(self, trainer: StackedTrainer, together: Stack, visits: list[ClientRound]) -> None:
         batches = []

@@ -211,12 +211,13 @@ def _federation(plan: Plan, data: Dataset, net: Net, workers: int | Literal["aut
 
         return ReferenceFederation(crowd, data, net, objective, scenario.prequential, mirror)
     from thalweg.engine.fast import FastFederation
-    from thalweg.engine.workers import make_trainer
+    from thalweg.engine.workers import how_many, make_trainer
 
-    if clients.is_attentive:
-        workers = 1  # between ticks clients look at their models, which must be here
+    num_threads = 1
+    if clients.is_attentive:  # between ticks clients look at their models, which must be here
+        num_threads, workers = how_many(workers, net, plan.local), 1
     trainer = make_trainer(net, objective, plan.local, data, workers, mirror)
-    return FastFederation(crowd, data.y, net, trainer, scenario.prequential)
+    return FastFederation(crowd, data.y, net, trainer, scenario.prequential, num_threads)
 
 
 def _round_row(server: ServerState, updates: Updates | None) -> dict[str, Any]:

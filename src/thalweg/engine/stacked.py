@@ -6,10 +6,11 @@ it (this process, or some number of workers) never changes a bit.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, Protocol, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -22,6 +23,9 @@ from thalweg.engine.gather import Gather, Part
 from thalweg.engine.noise import NoisyModel
 from thalweg.local import Batch, Euclidean, Mirror, Model, Objective, Sgd
 from thalweg.nets import Net
+
+T = TypeVar("T")
+R = TypeVar("R")
 
 # Samples per batch when predicting. Fewer leave the vector units idle, more leave the cache.
 PREDICT_BATCH = 256
@@ -300,6 +304,18 @@ def one_thread() -> Iterator[None]:
         yield
     finally:
         torch.set_num_threads(before)
+
+
+def in_threads(work: Callable[[T], R], parts: Sequence[T], num_threads: int) -> list[R]:
+    """Results in the order of the parts; each is computed on one thread, a few at the same time."""
+    if num_threads <= 1 or len(parts) <= 1:
+        with one_thread():
+            return [work(part) for part in parts]
+    with (
+        one_thread(),
+        ThreadPoolExecutor(num_threads, initializer=torch.set_num_threads, initargs=(1,)) as pool,
+    ):
+        return list(pool.map(work, parts))
 
 
 def _widths(weights: Floats32, live: npt.NDArray[np.bool_]) -> list[int]:

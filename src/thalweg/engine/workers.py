@@ -294,12 +294,20 @@ def make_trainer(
     ``"auto"`` is one worker per core if the work is worth a pool (starting one takes a second or two)
     and can be sent to other processes. The choice never changes a bit of the result.
     """
-    if workers == "auto":
-        workers = cores() if _is_worth_a_pool(net, sgd) and _can_share() else 1
-    require(workers >= 1, f"workers must be at least 1, got {workers}.")
+    if workers == "auto" and not _can_share():
+        workers = 1
+    workers = how_many(workers, net, sgd)
     if workers == 1 or not _can_share() or not can_travel(net, objective, sgd, mirror):
         return StackedTrainer(net, objective, sgd, Gather(data), mirror)
     return WorkerPool(net, objective, sgd, data, workers, mirror)
+
+
+def how_many(workers: int | Literal["auto"], net: Net, sgd: Sgd) -> int:
+    """So many as are asked for; "auto": one per core if there is enough to compute, else one."""
+    if workers == "auto":
+        return cores() if _is_worth_a_pool(net, sgd) else 1
+    require(workers >= 1, f"workers must be at least 1, got {workers}.")
+    return workers
 
 
 def _is_worth_a_pool(net: Net, sgd: Sgd) -> bool:
