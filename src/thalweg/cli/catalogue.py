@@ -16,16 +16,16 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from thalweg.aggregation import SERVER_RULES, WEIGHTS
+from thalweg.aggregation import BANKS, SERVER_RULES, WEIGHTS
 from thalweg.cli.plan_view import plan_tree
 from thalweg.core.errors import UnknownName
 from thalweg.data import SOURCES
 from thalweg.engine.plan import plan_to_toml, read_plan
 from thalweg.forecast import ORACLES
-from thalweg.local import OBJECTIVES
+from thalweg.local import MIRRORS, OBJECTIVES
 from thalweg.memory import POLICIES
 from thalweg.nets import NETS
-from thalweg.recipes import RECIPES, Recipe
+from thalweg.recipes import RECIPES, Recipe, recipe_named
 from thalweg.scenarios import SCENARIOS, Scenario
 from thalweg.selection import RULES
 from thalweg.streams import WORLDS
@@ -40,6 +40,8 @@ PARTS: dict[str, Mapping[str, Any]] = {
     "objective": OBJECTIVES,
     "weights": WEIGHTS,
     "server": SERVER_RULES,
+    "bank": BANKS,
+    "mirror": MIRRORS,
 }
 
 
@@ -69,13 +71,18 @@ def show_command(name: str) -> None:
         return
     if name in RECIPES:
         _show_whole(console, name, RECIPES[name])
+        _point_to_namesakes(console, name)
+        return
+    if "+" in name:
+        _show_whole(console, name, recipe_named(name))
         return
     if name in SCENARIOS:
         _show_whole(console, name, SCENARIOS[name])
         return
     for what, table in PARTS.items():
-        if name in table:
-            _show_policy(console, what, name, table[name])
+        if name in (*table, *(f"{what}={kind}" for kind in table)):
+            kind = name.removeprefix(f"{what}=")
+            _show_policy(console, what, kind, table[kind])
             return
     everything = [*RECIPES, *SCENARIOS, *(kind for table in PARTS.values() for kind in table)]
     raise UnknownName("name", name, everything)
@@ -90,10 +97,20 @@ def doc_of(thing: Any) -> str:
     return inspect.cleandoc(getattr(thing, "func", thing).__doc__ or "")
 
 
-def _show_whole(console: Console, name: str, make: Callable[[], Recipe | Scenario]) -> None:
-    whole = make()
+def _point_to_namesakes(console: Console, name: str) -> None:
+    """A recipe is mostly called like the one policy that makes it what it is."""
+    for what, table in PARTS.items():
+        if name in table:
+            console.print(f"thalweg show {what}={name} explains its {what}.", highlight=False)
+
+
+def _show_whole(
+    console: Console, name: str, make: Callable[[], Recipe | Scenario] | Recipe
+) -> None:
+    whole = make if isinstance(make, Recipe) else make()
     console.print(Text(name, style="bold"))
-    console.print(doc_of(make) + "\n", highlight=False, markup=False)
+    if not isinstance(make, Recipe):
+        console.print(doc_of(make) + "\n", highlight=False, markup=False)
     rows = Table(box=None, show_header=False, padding=(0, 2, 0, 0))
     rows.add_column(style="cyan", no_wrap=True)
     rows.add_column()

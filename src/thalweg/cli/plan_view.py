@@ -12,6 +12,7 @@ from thalweg.core.config import kind_of
 from thalweg.engine.plan import Plan
 
 RECIPE_PARTS = ("memory", "forecast", "selection", "objective", "weights", "server")
+RARE_PARTS = ("bank", "mirror")  # shown where a recipe makes use of them
 SCENARIO_PARTS = ("data", "net", "world")
 SIZES = ("rounds", "ticks", "capacity")
 
@@ -20,16 +21,22 @@ def plan_tree(plan: Plan, default: Plan | None) -> Tree:
     """`default` is the same recipe and scenario without overrides, to mark what was changed."""
     before = default or plan
     tree = Tree(Text(plan.title, style="bold"))
-    for name in (*SCENARIO_PARTS, *RECIPE_PARTS):
+    for name in (*SCENARIO_PARTS, *RECIPE_PARTS, *RARE_PARTS):
         owner, owner_before = (
-            (plan.recipe, before.recipe)
-            if name in RECIPE_PARTS
-            else (plan.scenario, before.scenario)
+            (plan.scenario, before.scenario)
+            if name in SCENARIO_PARTS
+            else (plan.recipe, before.recipe)
         )
-        table = next(f for f in dataclasses.fields(owner) if f.name == name).metadata["table"]
+        field = next(f for f in dataclasses.fields(owner) if f.name == name)
+        table = field.metadata["table"]
         part, part_before = getattr(owner, name), getattr(owner_before, name)
+        if name in RARE_PARTS and part == part_before == field.default:
+            continue
         tree.add(_branch(name, describe(part, table), _changes(part, part_before)))
     tree.add(_branch("local", describe(plan.local), _changes(plan.local, before.local)))
+    if plan.recipe.early_stop is not None or before.recipe.early_stop is not None:
+        changes = _changes(plan.recipe, before.recipe, ("early_stop",))
+        tree.add(_branch("early stop", str(plan.recipe.early_stop), changes))
     sizes = ", ".join(f"{name} {getattr(plan.scenario, name)}" for name in SIZES)
     tree.add(_branch("sizes", sizes, _changes(plan.scenario, before.scenario, SIZES)))
     return tree
