@@ -3,24 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 
 import numpy as np
 
 from thalweg.core.types import Floats32, Glance, Ints
 
 
-@dataclass
 class FakeLook:
     """Answers by the numbers it was given, and notes which rows it was asked about."""
 
-    values: Sequence[float] = (0.0, 0.0)
-    fisher: Sequence[float] = (1.0, 1.0)
-    loss: float = 1.0
-    asked: list[list[int]] = field(default_factory=list)
-
-    def __init__(self, params: Sequence[float], fisher: Sequence[float] = (), loss: float = 1.0):
-        self.values, self.fisher, self.loss, self.asked = params, fisher, loss, []
+    def __init__(
+        self, params: Sequence[float], fisher: Sequence[float] = (), loss: float = 1.0
+    ) -> None:
+        self.values, self.fisher, self.loss = params, fisher, loss
+        self.asked: list[list[int]] = []
 
     def params(self) -> Floats32:
         return np.array(self.values, dtype=np.float32)
