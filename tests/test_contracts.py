@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from contracts.bank import check_bank
 from contracts.forecast import check_forecast
 from contracts.memory import check_memory_policy
 from contracts.selection import check_selection
@@ -16,7 +17,7 @@ from contracts.server_rule import check_server_rule
 from contracts.weights import check_weights
 from contracts.world import LABELS, check_world
 from thalweg import aggregation, forecast, memory, selection, streams
-from thalweg.core.types import Floats, Intake, Ints, Roster, Updates
+from thalweg.core.types import Floats, Intake, Ints, Roster, Survey, Updates
 
 
 def every(table: Mapping[str, Any], *variants: object) -> pytest.MarkDecorator:
@@ -95,6 +96,16 @@ def test_server_rules(policy: Any) -> None:
     check_server_rule(policy)
 
 
+@every(
+    aggregation.BANKS,
+    aggregation.FedDrift(drift_threshold=0.0, merge_threshold=0.0),
+    aggregation.FedDrift(drift_threshold=0.05, merge_threshold=2.0, isolation=0, max_models=2),
+    aggregation.FedDrift(measure="accuracy", drift_threshold=0.1),
+)
+def test_banks(policy: Any) -> None:
+    check_bank(policy)
+
+
 @dataclass(frozen=True)
 class KeepsTooMuch:
     def init(self, capacity: int, held: int) -> None:
@@ -141,6 +152,15 @@ class ChoosesAbsent:
         return np.arange(roster.num_clients)
 
 
+class Merges(aggregation.OneModel):
+    """Adds models up instead of taking their mean."""
+
+    def arrange(
+        self, notes: None, cohort: Ints, survey: Survey | None, num_models: int
+    ) -> aggregation.Arranged:
+        return super().arrange(notes, cohort, survey, num_models)._replace(mix=np.full((1, 1), 2.0))
+
+
 class Unequal:
     def weigh(self, updates: Updates, roster: Roster) -> Floats:
         return np.ones(len(updates))
@@ -155,6 +175,7 @@ class Unequal:
         (check_memory_policy, Boasts(), "it does as it says"),
         (check_selection, ChoosesAbsent(), "only clients that are here"),
         (check_weights, Unequal(), "they sum to one"),
+        (check_bank, Merges(), "rows sum to one"),
     ],
 )
 def test_a_broken_promise_is_noticed_and_named(check: Any, policy: Any, promise: str) -> None:
