@@ -81,3 +81,14 @@ def test_before_anybody_was_seen_the_only_model_serves_all():
 def test_without_a_survey_it_says_so():
     with pytest.raises(ConfigError, match="needs a survey"):
         FedDrift().arrange(FedDrift().init(1), np.array([0]), None, 1)
+
+
+def test_a_model_opened_just_now_is_not_merged_by_what_was_there_before():
+    bank, cohort = FedDrift(drift_threshold=0.1, isolation=0, max_models=2), np.arange(2)
+    plan = bank.arrange(bank.init(2), cohort, survey([[1.0], [1.0]]), 1)
+    plan = bank.arrange(plan.notes, cohort, survey([[2.0], [1.0]]), 1)
+    assert plan.models.tolist() == [1, 0]
+    # Client 0 goes back to model 0, client 1 drifts and gets the place that has become free.
+    plan = bank.arrange(plan.notes, cohort, survey([[0.5, 0.5], [3.0, 3.0]]), 2)
+    assert plan.models.tolist() == [0, 1]
+    assert plan.is_new.tolist() == [False, True]

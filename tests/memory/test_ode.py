@@ -91,3 +91,11 @@ def test_before_the_first_message_the_server_has_nothing_to_tell():
     assert Ode().tell(notes, np.array([0])) == {}
     notes = Ode().hear(notes, np.array([1]), {"gradient": np.array([[3.0, 6.0]], dtype="f4")})
     assert Ode().tell(notes, np.array([0, 2]))["gradient"].tolist() == [[1.0, 2.0]] * 2
+
+
+def test_a_cohort_that_has_seen_nothing_changes_nothing() -> None:
+    silence = {"gradient": np.empty((2, 0), dtype="f4")}
+    notes = Ode().hear(Ode().begin(3, 10), np.array([0, 1]), silence)
+    assert Ode().tell(notes, np.array([0])) == {}
+    notes = Ode().hear(notes, np.array([1]), {"gradient": np.array([[3.0, 6.0]], dtype="f4")})
+    assert Ode().hear(notes, np.array([0, 2]), silence).mean.tolist() == [1.0, 2.0]

@@ -114,11 +114,12 @@ class FedDrift:
         threshold = self.drift_threshold if self.merge_threshold is None else self.merge_threshold
         own = draft.member_of[cohort]
         usable = ~np.isnan(costs).any(axis=1)
-        old = costs.shape[1]  # models opened in this round were not part of the survey
         present = [
             model
-            for model in range(old)
-            if draft.isolated_for[model] == 0 and (usable & (own == model)).any()
+            for model in range(costs.shape[1])
+            if draft.isolated_for[model] == 0
+            and not draft.is_new[model]  # nobody has tried it
+            and (usable & (own == model)).any()
         ]
         if len(present) < 2:
             return

@@ -147,6 +147,8 @@ def exchanges(held: Floats, new: Floats, free: int, allowed: int) -> tuple[Ints,
 
 def corrected(notes: GlobalGradient, clients: Ints, said: Floats32) -> GlobalGradient:
     """The estimate after some clients have spoken; who had not spoken before had said zero."""
+    if said.shape[1] == 0:  # nobody has seen a sample yet
+        return notes
     new = clients[~np.isin(clients, notes.who)]
     who = np.concatenate([notes.who, new])
     last = np.zeros((len(who), said.shape[1]), dtype=np.float32)
