@@ -4,6 +4,8 @@ import sys
 
 import pytest
 
+from thalweg.recipes import RECIPES
+
 
 def thalweg(*words, cwd=None):
     return subprocess.run(
@@ -110,11 +112,29 @@ def test_debug_shows_where_an_error_came_from(tmp_path):
 
 def test_list_and_show_know_every_name():
     listed = json.loads(thalweg("list", "--json").stdout)
-    assert set(listed["recipe"]) == {"fedavg", "fedogd", "sfedpo"}
+    assert set(listed["recipe"]) == set(RECIPES)
     assert "dds" in listed["memory"]
+    assert "feddrift" in listed["bank"]
+    assert "p-norm" in listed["mirror"]
     shown = thalweg("show", "dds").stdout
     assert "--set memory=dds" in shown
     assert "What a state predicted to be impossible gets" in shown
+    assert "thalweg show server=flash" in thalweg("show", "flash").stdout
+    assert "--set server=flash" in thalweg("show", "server=flash").stdout
+    assert "Proximal" in thalweg("show", "fedprox+sfedpo").stdout
+
+
+def test_a_bank_and_another_geometry_are_part_of_the_plan_that_is_shown(tmp_path):
+    words = ["run", "fedomd+feddrift", "--on", "digits-partial", "--rounds", "1", "--out", "r"]
+    done = thalweg(*words, "--set", "early_stop=0.1", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    said = done.stdout + done.stderr
+    for line in (
+        "bank      feddrift",
+        "mirror    p-norm",
+        "stopping  0.1   <- early_stop was None",
+    ):
+        assert line in said
 
 
 def test_compare_ends_with_a_table_a_figure_and_a_page(tmp_path):

@@ -46,7 +46,7 @@ def test_a_run_that_was_interrupted_ends_with_the_same_bits(
     run_plan(plan, out=tmp_path / "parts", data=data, workers=1, resume=True)
     models = [(tmp_path / name / "model.safetensors").read_bytes() for name in ("whole", "parts")]
     assert models[0] == models[1]
-    crowd = Crowd(clients_of(plan, data))
+    crowd = Crowd(clients_of(plan, data, 0))
     crowd.restore(RunFolder(tmp_path / "parts").look()[1])
     found = [len(state.forecast.visits) for state in crowd.states.values()]
     assert max(found) > 1, "more states than a newborn has"

@@ -36,7 +36,7 @@ def plan_tree(plan: Plan, default: Plan | None) -> Tree:
     tree.add(_branch("local", describe(plan.local), _changes(plan.local, before.local)))
     if plan.recipe.early_stop is not None or before.recipe.early_stop is not None:
         changes = _changes(plan.recipe, before.recipe, ("early_stop",))
-        tree.add(_branch("early stop", str(plan.recipe.early_stop), changes))
+        tree.add(_branch("stopping", str(plan.recipe.early_stop), changes))
     sizes = ", ".join(f"{name} {getattr(plan.scenario, name)}" for name in SIZES)
     tree.add(_branch("sizes", sizes, _changes(plan.scenario, before.scenario, SIZES)))
     return tree
