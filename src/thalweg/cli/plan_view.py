@@ -9,6 +9,7 @@ from rich.text import Text
 from rich.tree import Tree
 
 from thalweg.core.config import kind_of
+from thalweg.data import AUGMENTATIONS
 from thalweg.engine.plan import Plan
 
 RECIPE_PARTS = ("memory", "forecast", "selection", "objective", "weights", "server")
@@ -29,6 +30,9 @@ def plan_tree(plan: Plan, default: Plan | None) -> Tree:
         table = next(f for f in dataclasses.fields(owner) if f.name == name).metadata["table"]
         part, part_before = getattr(owner, name), getattr(owner_before, name)
         tree.add(_branch(name, describe(part, table), _changes(part, part_before)))
+    if plan.scenario.augment is not None:
+        changes = "" if before.scenario.augment == plan.scenario.augment else "was none"
+        tree.add(_branch("augment", describe(plan.scenario.augment, AUGMENTATIONS), changes))
     tree.add(_branch("local", describe(plan.local), _changes(plan.local, before.local)))
     sizes = ", ".join(f"{name} {getattr(plan.scenario, name)}" for name in SIZES)
     tree.add(_branch("sizes", sizes, _changes(plan.scenario, before.scenario, SIZES)))

@@ -62,9 +62,16 @@ class FastFederation:
     """Embedded clients, trained in stacks."""
 
     def __init__(
-        self, crowd: Crowd, labels: Ints, net: Net, trainer: Trainer, prequential: int
+        self,
+        crowd: Crowd,
+        labels: Ints,
+        net: Net,
+        trainer: Trainer,
+        prequential: int,
+        augments: bool = False,
     ) -> None:
         self.crowd = crowd
+        self._is_random = net.is_noisy or augments  # is there chance in a step?
         self._labels, self._net, self._trainer = labels, net, trainer
         self._prequential = prequential
 
@@ -182,8 +189,8 @@ class FastFederation:
         return [slice(first, last) for first, last in pairwise(ends)]
 
     def _noise(self, cohort: Cohort) -> Ints | None:
-        """Seeds of the clients' dropout."""
-        if not self._net.is_noisy:
+        """Seeds of the clients' dropout and changed images."""
+        if not self._is_random:
             return None
         return noise_seeds(self.crowd.clients.seed, cohort.jobs, cohort.rnd)
 
