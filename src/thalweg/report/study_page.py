@@ -2,29 +2,34 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from html import escape
 
 from thalweg.report import sections
-from thalweg.report.curves import panels
+from thalweg.report.curves import Panel, panels
+from thalweg.report.figure import panels_svg
 from thalweg.report.study import StudyResult
 from thalweg.report.study_table import (
-    LEGEND,
     NOT_COMPARABLE,
     Matrix,
+    balanced,
     beside,
+    legend,
     matrix,
     ours,
     study_headline,
 )
 from thalweg.report.summary import Summary
+from thalweg.report.sweeps import column_sweeps, row_sweeps
 
 
 def study_page(result: StudyResult) -> str:
     """Headline, the whole table, what is missing, then every scenario like a comparison."""
     summaries = result.summaries()
     parts = [
-        _whole_table(matrix(result), result.study.column_labels),
+        _whole_table(matrix(result), result.study.column_labels, legend(result)),
         sections.left_out([s for of in summaries.values() for s in of], with_scenario=True),
+        _sweeps(column_sweeps(result)),
         *(_scenario(result, label, of) for label, of in summaries.items()),
         _time(result),
         _commands(result),
@@ -44,7 +49,7 @@ def _about(result: StudyResult) -> str:
     return about
 
 
-def _whole_table(shown: Matrix, columns: list[str]) -> str:
+def _whole_table(shown: Matrix, columns: list[str], words: str) -> str:
     rows = []
     for i, name in enumerate(shown.names):
         head = _link(name, columns) if shown.is_turned else escape(name)
@@ -62,7 +67,7 @@ def _whole_table(shown: Matrix, columns: list[str]) -> str:
         f"{''.join(heads)}</tr></thead>\n<tbody>\n{''.join(rows)}</tbody>\n</table>"
     )
     content = sections.scrolling("Table: all results", table)
-    return sections.section("All results", f'{content}<p class="quiet">{escape(LEGEND)}</p>\n')
+    return sections.section("All results", f'{content}<p class="quiet">{escape(words)}</p>\n')
 
 
 def _entry(summary: Summary | None, *, is_best: bool) -> str:
@@ -70,15 +75,18 @@ def _entry(summary: Summary | None, *, is_best: bool) -> str:
         return '<td class="quiet">–</td>'
     kind = "best" if is_best else "unfinished" if summary.main is None else ""
     lines = [f'<span class="{kind}">{escape(ours(summary))}</span>']
-    if text := beside(summary):
-        lines.append(f"<small>{escape(text)}</small>")
+    notes = [note for note in (beside(summary), balanced(summary)) if note]
+    lines += [f"<small>{escape(note)}</small>" for note in notes]
     return f"<td>{'<br>'.join(lines)}</td>"
 
 
 def _scenario(result: StudyResult, label: str, summaries: list[Summary]) -> str:
     """What the page of a comparison says, one heading lower."""
     cells = result.cells_of(label)
-    content = [sections.results(summaries, level=3)]
+    content = [
+        sections.results(summaries, level=3),
+        _sweeps(row_sweeps(summaries), level=3),
+    ]
     if panels(cells):
         content.append(sections.figure_section(cells, level=3))
     content += [
@@ -86,6 +94,22 @@ def _scenario(result: StudyResult, label: str, summaries: list[Summary]) -> str:
         _folded("Seed by seed", sections.seeds_section(cells, level=3)),
     ]
     return sections.section(label, "".join(content), anchor=_anchor(label, result))
+
+
+def _sweeps(drawn: Sequence[Panel], *, level: int = 2) -> str:
+    """Accuracy over what is swept; nothing if nothing is, or too little is done."""
+    if not drawn:
+        return ""
+    caption = (
+        "Lines are means over finished seeds of runs of their own; bands reach one standard deviation "
+        "to either side."
+    )
+    figures = "".join(sections.scrolling(f"Figure: {p.title}", panels_svg([p])) for p in drawn)
+    return sections.section(
+        "Sweeps",
+        f"<figure>\n{figures}<figcaption>{escape(caption)}</figcaption>\n</figure>\n",
+        level=level,
+    )
 
 
 def _anchor(label: str, result: StudyResult) -> str:

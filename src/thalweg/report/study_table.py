@@ -9,21 +9,13 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from thalweg.core.errors import require
 from thalweg.report.cells import Cell
+from thalweg.report.markdown import escaped, markdown_row, to_markdown
 from thalweg.report.numbers import NONE, percent_spread, points
+from thalweg.report.records import csv_text, record
 from thalweg.report.study import StudyResult
 from thalweg.report.summary import Summary
-from thalweg.report.table import (
-    MARK,
-    Column,
-    csv_text,
-    escaped,
-    folded,
-    markdown_row,
-    record,
-    sentence,
-    to_markdown,
-    unfinished,
-)
+from thalweg.report.table import BALANCED, MARK, Column, sentence, unfinished
+from thalweg.report.terminal import folded
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -31,10 +23,6 @@ if TYPE_CHECKING:
 MOST_COLUMNS = 8  # a table with more of them than rows is turned
 NOT_COMPARABLE = (
     "Not comparable with the paper: a quick look with a tenth of the rounds (--scale quick)."
-)
-LEGEND = (
-    "Test accuracy of the final model in %: mean ± standard deviation over finished seeds; in brackets "
-    f"the paper's, and how far ours is above it. {MARK}: more than two of the paper's spreads away."
 )
 
 
@@ -91,10 +79,32 @@ def beside(summary: Summary) -> str:
     return f"{text}, {points(summary.points_from_published)}{mark}"
 
 
+def balanced(summary: Summary) -> str:
+    """``balanced 61.20 ± 0.42``; empty where that says nothing new."""
+    if not summary.is_lopsided:
+        return ""
+    return f"balanced {percent_spread(summary.balanced_accuracy)}"
+
+
 def in_one_line(summary: Summary | None) -> str:
     if summary is None:
         return NONE
-    return ours(summary) + (f" ({beside(summary)})" if beside(summary) else "")
+    notes = [note for note in (beside(summary), balanced(summary)) if note]
+    return ours(summary) + (f" ({'; '.join(notes)})" if notes else "")
+
+
+def legend(result: StudyResult) -> str:
+    """What stands in the table, in as few words as the reader needs."""
+    summaries = [s for of in result.summaries().values() for s in of]
+    words = "Test accuracy of the final model in %: mean ± standard deviation over finished seeds"
+    if any(s.published is not None for s in summaries):
+        words += "; in brackets the paper's, and how far ours is above it"
+    words += "."
+    if any(s.is_far_from_published for s in summaries):
+        words += f" {MARK}: more than two of the paper's spreads away."
+    if any(s.is_lopsided for s in summaries):
+        words += f" {BALANCED} It stands where it differs by more than half a point."
+    return words
 
 
 def study_headline(result: StudyResult) -> str:
@@ -144,7 +154,7 @@ def study_rich(result: StudyResult, *, width: int = 80) -> Table:
     for j, heading in enumerate(shown.headings):
         table_columns.append(Column(heading, [in_one_line(row[j]) for row in shown.entries]))
     whole = folded(table_columns, set(), result.study.title, width=width)
-    whole.add_row(Text(LEGEND, style="dim"))
+    whole.add_row(Text(legend(result), style="dim"))
     for text in _failures(result):
         whole.add_row(Text(text, style="yellow"))
     if result.scale == "quick":
@@ -180,7 +190,7 @@ def study_markdown(result: StudyResult) -> str:
         texts = [escaped(in_one_line(summary)) for summary in shown.entries[i]]
         bold = [f"**{t}**" if (i, j) in shown.best else t for j, t in enumerate(texts)]
         lines.append(markdown_row([escaped(name), *bold]))
-    lines += ["", escaped(LEGEND), ""]
+    lines += ["", escaped(legend(result)), ""]
     for column, summaries in result.summaries().items():
         lines += [f"## {escaped(column)}", "", to_markdown(summaries)]
     return "\n".join(lines)
