@@ -194,10 +194,11 @@ class _Training:
 
     def _samples(self, rows: np.ndarray) -> np.ndarray:
         """What is trained on in this step: the rows, or changed copies of them."""
-        samples, augment = self._in.data.x[rows], self._in.augment
-        if augment is None:
-            return samples
-        return augment.apply(samples, image_rng(int(self._seed[0]), len(self.seen_losses)))
+        samples: np.ndarray = self._in.data.x[rows]
+        if self._in.augment is not None:
+            rng = image_rng(int(self._seed[0]), len(self.seen_losses))
+            samples = self._in.augment.apply(samples, rng)
+        return samples
 
     def _model(self) -> Model:
         if self._in.net.is_noisy:

@@ -33,6 +33,7 @@ INK, FAINT, PAPER = "#1b1f24", "#d8dce1", "#ffffff"
 
 WIDTH_IN = 8.0
 LEFT_IN, TOP_IN, BOTTOM_IN, BETWEEN_IN = 0.5, 0.36, 0.5, 0.55
+MANY = 10  # points of a curve, from which on its beginning may lie outside the frame
 UNDER_IN = 0.3  # for a name under the horizontal axis, between two panels
 TEXT_PT = 9.5
 LINE_PT = 1.35 * TEXT_PT  # distance of two labels
@@ -208,14 +209,15 @@ def _draw_panel(axes: Axes, panel: Panel, height_in: float) -> None:
 
 
 def _range(panel: Panel) -> tuple[float, float]:
-    """What the frame must show: all of a sweep; of rounds, everything but the first tenth.
+    """What the frame must show: all points; of many rounds, all but those of the first tenth.
 
     In the beginning every recipe climbs from chance; with that in the frame, the few points that
     separate them later could not be seen. Lines may therefore enter from below.
     """
     first = min(curve.at[0] for curve in panel.curves)
     last = max(curve.at[-1] for curve in panel.curves)
-    enough = first if panel.is_sweep else first + 0.1 * (last - first)
+    is_long = not panel.is_sweep and max(len(curve.at) for curve in panel.curves) >= MANY
+    enough = first + 0.1 * (last - first) if is_long else first
     edges = [
         edge
         for curve in panel.curves

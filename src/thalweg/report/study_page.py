@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Sequence
 from html import escape
 
@@ -11,6 +12,7 @@ from thalweg.report.figure import panels_svg
 from thalweg.report.study import StudyResult
 from thalweg.report.study_table import (
     NOT_COMPARABLE,
+    QUICK,
     Matrix,
     balanced,
     beside,
@@ -27,7 +29,7 @@ def study_page(result: StudyResult) -> str:
     """Headline, the whole table, what is missing, then every scenario like a comparison."""
     summaries = result.summaries()
     parts = [
-        _whole_table(matrix(result), result.study.column_labels, legend(result)),
+        _whole_table(matrix(result), result.study.column_labels, legend(result, "below it")),
         sections.left_out([s for of in summaries.values() for s in of], with_scenario=True),
         _sweeps(column_sweeps(result)),
         *(_scenario(result, label, of) for label, of in summaries.items()),
@@ -42,10 +44,11 @@ def study_page(result: StudyResult) -> str:
 def _about(result: StudyResult) -> str:
     about = f'<p class="quiet description">{escape(result.study.description)}</p>\n'
     if result.part:
-        words = ", ".join(result.part)
-        about += f'<p class="quiet">A part of the study: --only {escape(words)}.</p>\n'
+        words = shlex.join(["--only", ",".join(result.part)])
+        about += f'<p class="quiet">A part of the study: <code>{escape(words)}</code>.</p>\n'
     if result.scale == "quick":
-        about = f'<p class="loud" role="note">{escape(NOT_COMPARABLE)}</p>\n' + about
+        words = escape(NOT_COMPARABLE).replace(QUICK, f"<code>{QUICK}</code>")
+        about = f'<p class="loud" role="note">{words}</p>\n' + about
     return about
 
 
@@ -59,7 +62,7 @@ def _whole_table(shown: Matrix, columns: list[str], words: str) -> str:
         ]
         rows.append(sections.table_row(f'<th scope="row">{head}</th>', entries))
     heads = [
-        f'<th scope="col">{escape(each) if shown.is_turned else _link(each, columns)}</th>'
+        f'<th scope="col">{escape(each) if shown.is_turned else _link(each, columns, "<br>")}</th>'
         for each in shown.headings
     ]
     table = (
@@ -116,8 +119,10 @@ def _anchor(label: str, result: StudyResult) -> str:
     return f"scenario-{result.study.column_labels.index(label) + 1}"
 
 
-def _link(label: str, columns: list[str]) -> str:
-    return f'<a href="#scenario-{columns.index(label) + 1}">{escape(label)}</a>'
+def _link(label: str, columns: list[str], between: str = " ") -> str:
+    """A column's label, the scenario and what is changed in it, as a link to its section."""
+    text = between.join(escape(part) for part in label.split(" ", 1))
+    return f'<a href="#scenario-{columns.index(label) + 1}">{text}</a>'
 
 
 def _time(result: StudyResult) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from thalweg.report.summary import Summary
 from thalweg.report.table import Column, best, columns, legend, sentence, unfinished
@@ -29,7 +29,14 @@ def to_rich(summaries: Sequence[Summary], *, width: int = 80) -> Table:
     return whole
 
 
-def folded(shown: Sequence[Column], bold: set[int], title: str, *, width: int) -> Table:
+def folded(
+    shown: Sequence[Column],
+    bold: set[int],
+    title: str,
+    *,
+    width: int,
+    justify: Literal["left", "right"] = "right",
+) -> Table:
     """Columns side by side as far as they fit; the first one is repeated before the others."""
     from rich import box
     from rich.table import Table
@@ -44,7 +51,7 @@ def folded(shown: Sequence[Column], bold: set[int], title: str, *, width: int) -
         table = Table(box=box.SIMPLE_HEAD, show_edge=False, padding=(0, BETWEEN - 1, 0, 0))
         table.add_column(Text(names.heading), width=names_width, overflow="fold")
         for column in block:
-            table.add_column(Text(column.heading), justify="right", min_width=_width(column))
+            table.add_column(Text(column.heading), justify=justify, min_width=_width(column))
         for row, name in enumerate(names.entries):
             texts = [name, *(column.entries[row] for column in block)]
             table.add_row(*(Text(text, style="bold" if row in bold else "") for text in texts))
