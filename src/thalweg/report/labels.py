@@ -35,7 +35,7 @@ def short_label(name: str) -> str:
     """A name short enough for the margin; of a long one, both ends, since variants differ there.
 
     >>> short_label("sfedpo,memory=uniform-ratio,weights=equal")
-    'sfedpo,memory=…o,weights=equal'
+    'sfedpo,memory=…,weights=equal'
     """
     if len(name) <= LONGEST_LABEL:
         return name
