@@ -5,7 +5,7 @@ from thalweg.report.curves import curves, describe, panels
 
 def test_a_band_is_one_standard_deviation_to_either_side(comparison):
     first, second = curves(comparison, "accuracy")
-    assert first.rounds == [2, 4]
+    assert first.at == [2, 4]
     assert first.mean == pytest.approx([41, 82])
     assert first.low == pytest.approx([40, 80])
     assert first.high == pytest.approx([42, 84])
@@ -25,7 +25,7 @@ def test_a_band_ends_at_nought_and_at_a_hundred(cell):
 def test_only_rounds_that_every_seed_evaluated_are_drawn(cell):
     more = [{"round": rnd, "accuracy": 0.5} for rnd in (3, 4, 5)]
     (only,) = curves([cell(seed=0, accuracy=0.7), cell(seed=1, rows=more)], "accuracy")
-    assert only.rounds == [4]
+    assert only.at == [4]
     assert only.mean == pytest.approx([60])
 
 

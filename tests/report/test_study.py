@@ -9,6 +9,7 @@ from thalweg.core.published import Published
 from thalweg.engine.cells import is_done
 from thalweg.report.study import plan_study, read_study, reproduce, write_study
 from thalweg.report.study_jobs import check_data, jobs_of
+from thalweg.report.study_table import study_headline
 from thalweg.scenarios.studies import Column, Row, Study
 
 SMALL = ("rounds=2", "capacity=24", "local.passes=1")
@@ -180,3 +181,52 @@ def test_nothing_run_is_a_table_of_missing_cells(tmp_path):
     assert "Not comparable with the paper" in page
     assert "not run yet" in page
     assert "Not comparable" in files["table"].read_text()
+
+
+def test_who_is_best_is_one_or_several_and_never_chosen_by_chance(tmp_path, cell):
+    def headline(*accuracies):
+        plan = plan_study(replace(TINY, seeds=(4,), published={}), out=tmp_path)
+        cells = [
+            cell(c.row.label, 4, accuracy, scenario=c.column.label)
+            for c, accuracy in zip(plan.cells, accuracies, strict=True)
+        ]
+        return study_headline(replace(read_study(plan), cells=cells))
+
+    assert headline(0.5, 0.4, 0.5, 0.4).startswith("sfedpo has the highest mean in 2 of 2 ")
+    assert headline(0.5, 0.4, 0.4, 0.5).startswith(
+        "sfedpo and plain each have the highest mean in 1"
+    )
+
+
+def test_balanced_accuracy_stands_in_the_table_where_it_differs(tmp_path, cell):
+    plan = plan_study(TINY, only=["sfedpo", "full"], seeds=[4], out=tmp_path)
+    rows = [{"round": 1, "accuracy": 0.75, "balanced_accuracy": 0.5}]
+    (name,) = plan.cells
+    result = replace(
+        read_study(plan), cells=[cell("sfedpo", 4, rows=rows, scenario=name.column.label)]
+    )
+    files = write_study(result)
+    assert "<small>balanced 50.00</small>" in files["page"].read_text()
+    assert "; balanced 50.00)" in files["table"].read_text()
+    assert "Balanced: accuracy averaged" in files["table"].read_text()
+
+
+@pytest.mark.parametrize(
+    ("study", "words", "rows", "columns", "runs"),
+    [
+        ("sfedpo-table-8", ["partial"], 2, 16, 96),
+        ("sfedpo-table-8", ["sfedpo", "σ=0.01"], 1, 8, 24),
+        ("sfedpo-table-2", ["fedprox", "full"], 1, 4, 12),
+        ("sfedpo-table-6", ["resnet10", "flash"], 1, 2, 6),
+        ("sfedpo-figure-2", ["without DDS"], 1, 5, 15),
+        ("sfedpo-figure-3", ["a1", "without DDS", "fashion"], 6, 2, 36),
+    ],
+)
+def test_a_part_of_a_study_has_the_cells_that_were_asked_for(
+    study, words, rows, columns, runs, tmp_path
+):
+    result = read_study(plan_study(study, only=words, out=tmp_path))
+    assert len({cell.recipe for cell in result.cells}) == rows
+    assert len({cell.scenario for cell in result.cells}) == columns
+    assert len(result.cells) == runs
+    assert list(tmp_path.iterdir()) == [], "looking writes nothing"

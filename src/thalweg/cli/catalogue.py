@@ -19,7 +19,7 @@ from rich.text import Text
 from thalweg.aggregation import BANKS, SERVER_RULES, WEIGHTS
 from thalweg.cli.plan_view import plan_tree
 from thalweg.core.errors import UnknownName
-from thalweg.data import SOURCES
+from thalweg.data import AUGMENTATIONS, SOURCES
 from thalweg.engine.plan import plan_to_toml, read_plan
 from thalweg.forecast import ORACLES
 from thalweg.local import MIRRORS, OBJECTIVES
@@ -34,6 +34,7 @@ PARTS: dict[str, Mapping[str, Any]] = {
     "data": SOURCES,
     "net": NETS,
     "world": WORLDS,
+    "augment": AUGMENTATIONS,
     "memory": POLICIES,
     "forecast": ORACLES,
     "selection": RULES,

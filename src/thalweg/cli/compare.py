@@ -114,7 +114,7 @@ def _next_steps(recipes: Sequence[str], on: str) -> str:
     first = recipes[0].partition(",")[0]
     variant = shlex.join(["thalweg", "compare", first, f"{first},weights=equal", "--on", on])
     return (
-        "next    thalweg list\n"
-        f"        {shlex.join(['thalweg', 'run', first, '--on', on, '--seed', '7'])}\n"
-        f"        {variant}"
+        "next   thalweg list\n"
+        f"       {shlex.join(['thalweg', 'run', first, '--on', on, '--seed', '7'])}\n"
+        f"       {variant}"
     )

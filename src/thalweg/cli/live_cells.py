@@ -88,7 +88,7 @@ class Tally:
     def sentence(self) -> str:
         left = self.seconds_left()
         failed = f", {self.failed} failed" if self.failed else ""
-        time_left = "" if left is None else f", {clock(left)} left"
+        time_left = "" if left is None or self.ended == len(self.jobs) else f", {clock(left)} left"
         return f"{self.ended} of {len(self.jobs)} runs ended{failed}{time_left}"
 
 
@@ -143,7 +143,7 @@ def watching_cells(
 def _bar(tally: Tally, console: Console) -> Iterator[Watch]:
     columns = (
         TextColumn("{task.completed:.0f}/{task.total:.0f} rounds"),
-        BarColumn(bar_width=24),
+        BarColumn(bar_width=24, complete_style="cyan", finished_style="green"),
         TextColumn("{task.fields[said]}"),
     )
     with Progress(*columns, console=console) as progress:
@@ -157,7 +157,8 @@ def _bar(tally: Tally, console: Console) -> Iterator[Watch]:
             progress.update(task, completed=tally.done, said=tally.sentence() + now)
             if news.failure is not None:
                 reason = " ".join(news.failure.split())
-                progress.console.print(f"{_name(news.job)} failed: {reason}", markup=False)
+                said = f"{_name(news.job)} failed: {reason}"
+                progress.console.print(said, markup=False, highlight=False, style="yellow")
 
         yield show
 

@@ -9,6 +9,7 @@ from rich.text import Text
 from rich.tree import Tree
 
 from thalweg.core.config import kind_of
+from thalweg.data import AUGMENTATIONS
 from thalweg.engine.plan import Plan
 
 RECIPE_PARTS = ("memory", "forecast", "selection", "objective", "weights", "server")
@@ -33,6 +34,9 @@ def plan_tree(plan: Plan, default: Plan | None) -> Tree:
         if name in RARE_PARTS and part == part_before == field.default:
             continue
         tree.add(_branch(name, describe(part, table), _changes(part, part_before)))
+    if plan.scenario.augment is not None:
+        changes = "" if before.scenario.augment == plan.scenario.augment else "was none"
+        tree.add(_branch("augment", describe(plan.scenario.augment, AUGMENTATIONS), changes))
     tree.add(_branch("local", describe(plan.local), _changes(plan.local, before.local)))
     if plan.recipe.early_stop is not None or before.recipe.early_stop is not None:
         changes = _changes(plan.recipe, before.recipe, ("early_stop",))

@@ -108,13 +108,13 @@ def _finish(plan: StudyPlan, console: Console, as_json: bool, effort: Effort | N
     if effort is not None and effort.rounds:
         console.print(
             f"took {clock(effort.wall)}, its cells {clock(effort.seconds)} together: "
-            f"{effort.speedup:.2f} at a time on {effort.workers} workers",
+            f"{effort.speedup:.2f} at a time on {effort.workers} worker{'s' if effort.workers > 1 else ''}",
             highlight=False,
         )
     for what, file in files.items():
         console.print(f"{what:<7}{file}", highlight=False, soft_wrap=True)
     if effort is None:
-        console.print(f"run     {plan.command}", highlight=False, soft_wrap=True)
+        console.print(f"run    {plan.command}", highlight=False, soft_wrap=True)
     return result
 
 
@@ -123,8 +123,9 @@ def _announce(plan: StudyPlan, console: Console, workers: int | None) -> None:
     study, jobs, missing = plan.study, plan.jobs, plan.missing
     console.print(Text(study.title, style="bold"))
     console.print(
-        f"{len(study.rows)} recipes, {len(study.columns)} scenarios, seeds "
-        f"{', '.join(map(str, study.seeds))}: {len(jobs)} runs, {len(jobs) - len(missing)} of them "
+        f"{_count(study.rows, 'recipe')}, {_count(study.columns, 'scenario')}, "
+        f"seed{'s' if len(study.seeds) > 1 else ''} {', '.join(map(str, study.seeds))}: "
+        f"{_count(jobs, 'run')}, {len(jobs) - len(missing)} of them "
         "already here",
         highlight=False,
     )
@@ -140,6 +141,10 @@ def _announce(plan: StudyPlan, console: Console, workers: int | None) -> None:
             "A first look in a small part of the time: --scale quick. A part of the table: --only.",
             highlight=False,
         )
+
+
+def _count(things: Sequence[object], name: str) -> str:
+    return f"{len(things)} {name}{'' if len(things) == 1 else 's'}"
 
 
 def _list(console: Console, as_json: bool) -> None:

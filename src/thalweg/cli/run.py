@@ -13,6 +13,7 @@ from thalweg.cli.plan_view import plan_tree
 from thalweg.core.errors import ConfigError
 from thalweg.engine.loop import Result, run_plan
 from thalweg.engine.plan import Plan, make_plan, read_plan
+from thalweg.report.cells import is_noticeable
 
 
 def run_command(
@@ -100,6 +101,10 @@ def _summary(console: Console, result: Result, out: Path, command: str) -> None:
         lines.append(
             f"accuracy        {final['accuracy']:.4f}   test loss {final['test_loss']:.4f}"
         )
+        if is_noticeable(final["accuracy"], final.get("balanced_accuracy")):
+            lines.append(
+                f"balanced        {final['balanced_accuracy']:.4f}   mean over the classes, rare ones too"
+            )
         lines.append(
             f"latent states   {final['state_accuracy']:.4f} weighted mean, "
             f"{final['worst_state_accuracy']:.4f} worst"

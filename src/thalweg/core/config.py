@@ -107,7 +107,9 @@ def with_overrides(part: T, assignments: Iterable[str], where: str = "") -> T:
         inner = values.get(name, getattr(part, name))
         if not dataclasses.is_dataclass(inner):
             field = rest_of_them[0].partition("=")[0]
-            raise ConfigError(f"--set: {here} is {inner!r} and has no field {field!r}.")
+            table = fields[name].metadata.get("table")
+            hint = f" First choose one, such as --set {here}={next(iter(table))}." if table else ""
+            raise ConfigError(f"--set: {here} is {inner!r} and has no field {field!r}.{hint}")
         values[name] = with_overrides(inner, rest_of_them, here)
     return dataclasses.replace(part, **values)  # type: ignore[type-var]
 

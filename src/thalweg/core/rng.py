@@ -27,6 +27,7 @@ class Draw(enum.IntEnum):
     NET = 9  # initial parameters
     DATA = 10  # synthetic data sets, train/test splits
     LOCAL = 11  # randomness inside a local objective, such as dropout
+    AUGMENT = 12  # how training images are changed; of a client's own seed and its step
 
 
 def rng_for(seed: int, draw: Draw, rnd: int = 0, client: int = 0) -> np.random.Generator:

@@ -7,7 +7,7 @@ when something is loaded.
 from __future__ import annotations
 
 from thalweg.data.arrays import Arrays
-from thalweg.data.augment import Augment
+from thalweg.data.augment import AUGMENTATIONS, Augment, Augmentation
 from thalweg.data.base import Dataset, DataSource, make_sure_of
 from thalweg.data.cifar10 import Cifar10
 from thalweg.data.cinic10 import Cinic10
@@ -33,9 +33,11 @@ SOURCES: dict[str, type[DataSource]] = {
 }
 
 __all__ = [
+    "AUGMENTATIONS",
     "SOURCES",
     "Arrays",
     "Augment",
+    "Augmentation",
     "Cifar10",
     "Cinic10",
     "DataSource",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -12,9 +13,21 @@ from thalweg.core.errors import require
 Images = npt.NDArray[np.uint8]
 
 
+class Augmentation(Protocol):
+    """Changes images while they are trained on: a frozen dataclass, so that it is configuration."""
+
+    def apply(self, images: Images, rng: np.random.Generator) -> Images:
+        """Changed copies of images (B, H, W, C), of the same shape.
+
+        What happens to an image may depend on the generator and its place in the batch, not on how
+        many come after it: those may be padding.
+        """
+        ...
+
+
 @dataclass(frozen=True)
 class Augment:
-    """Pad with black, cut out at a random place, mirror every other image. Nothing does so by itself.
+    """Pad with black, cut out at a random place, mirror half of the images.
 
     >>> image = np.array([[[[1], [2]], [[3], [4]]]], dtype=np.uint8)  # (1, 2, 2, 1)
     >>> Augment(padding=0, flip=False).apply(image, np.random.default_rng(0)) is image
@@ -45,3 +58,8 @@ class Augment:
         columns = np.where(mirrored[:, None] == 1, columns[::-1], columns) + right[:, None]
         changed: Images = padded[np.arange(B)[:, None, None], rows[:, :, None], columns[:, None, :]]
         return changed
+
+
+AUGMENTATIONS: dict[str, type[Augmentation]] = {
+    "standard": Augment,  # shifted and mirrored, as is usual for small photographs
+}

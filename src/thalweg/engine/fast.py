@@ -69,8 +69,10 @@ class FastFederation:
         trainer: Trainer,
         prequential: int,
         num_threads: int = 1,
+        augments: bool = False,
     ) -> None:
         self.crowd, self._num_threads = crowd, num_threads
+        self._is_random = net.is_noisy or augments  # is there chance in a step?
         self._labels, self._net, self._trainer = labels, net, trainer
         self._prequential = prequential
 
@@ -207,8 +209,8 @@ class FastFederation:
         return [slice(first, last) for first, last in pairwise(ends)]
 
     def _noise(self, cohort: Cohort) -> Ints | None:
-        """Seeds of the clients' dropout."""
-        if not self._net.is_noisy:
+        """Seeds of the clients' dropout and changed images."""
+        if not self._is_random:
             return None
         return noise_seeds(self.crowd.clients.seed, cohort.jobs, cohort.rnd)
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from collections.abc import Callable
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -13,6 +14,7 @@ from thalweg.data.base import Dataset
 
 Part = Literal["train", "test"]
 Rows = npt.NDArray[np.integer]
+Change = Callable[[npt.NDArray[Any]], npt.NDArray[Any]]  # of samples, before they are normalised
 
 
 class Gather:
@@ -37,21 +39,23 @@ class Gather:
     def num_rows(self, part: Part) -> int:
         return len(self._y[part])
 
-    def single(self, part: Part, rows: Rows) -> tuple[Tensor, Tensor]:
+    def single(self, part: Part, rows: Rows, change: Change | None = None) -> tuple[Tensor, Tensor]:
         """Inputs (B, *input_shape), images in ``channels_last`` memory, and labels (B,)."""
-        x = torch.from_numpy(np.take(self._x[part], rows, axis=0))
+        x = self._samples(part, rows, change)
         labels = self._labels(part, rows)
         if not self._is_image:
             return x.clone(), labels  # to where torch aligns it: a product may round by the address
         x = x.float().mul_(self._scale).add_(self._shift)  # (B, H, W, C)
         return x.permute(0, 3, 1, 2), labels
 
-    def stacked(self, part: Part, rows: Rows) -> tuple[Tensor, Tensor]:
+    def stacked(
+        self, part: Part, rows: Rows, change: Change | None = None
+    ) -> tuple[Tensor, Tensor]:
         """For rows (K, B): inputs (K, B, *input_shape) and labels (K, B).
 
         In memory the batch is the innermost axis, where `Net.apply_stacked` wants it.
         """
-        x = torch.from_numpy(np.take(self._x[part], rows, axis=0))
+        x = self._samples(part, rows, change)
         if self._is_image:
             x = x.permute(0, 4, 2, 3, 1).contiguous().float()  # (K, C, H, W, B)
             scale, shift = self._scale[0, 0], self._shift[0, 0]  # (C,)
@@ -59,6 +63,10 @@ class Gather:
         else:
             x = x.transpose(1, 2).contiguous()  # (K, F, B)
         return x.movedim(-1, 1), self._labels(part, rows)
+
+    def _samples(self, part: Part, rows: Rows, change: Change | None) -> Tensor:
+        samples = np.take(self._x[part], rows, axis=0)
+        return torch.from_numpy(samples if change is None else change(samples))
 
     def _labels(self, part: Part, rows: Rows) -> Tensor:
         return torch.from_numpy(np.take(self._y[part], rows))

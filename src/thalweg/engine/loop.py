@@ -130,6 +130,11 @@ def run_plan(
     require(workers == "auto" or workers >= 1, f"workers must be at least 1, got {workers}.")
     require(out is not None or not resume, "resume needs the run's folder (out, or --out).")
     data = data or plan.scenario.data.load(data_dir, plan.seed)
+    require(
+        plan.scenario.augment is None or data.is_image,
+        f"augment changes images, but the samples of {data.name} are rows of {data.x.shape[-1]} "
+        "features; leave it out (--set augment=none).",
+    )
     net = plan.scenario.net.build(data.input_shape, data.num_classes)
     # Only now, so that a slip in a name leaves no folder behind.
     folder = None if out is None else RunFolder(out)
@@ -209,15 +214,19 @@ def _federation(plan: Plan, data: Dataset, net: Net, workers: int | Literal["aut
     if plan.engine == "reference":
         from thalweg.engine.reference import ReferenceFederation
 
-        return ReferenceFederation(crowd, data, net, objective, scenario.prequential, mirror)
+        return ReferenceFederation(
+            crowd, data, net, objective, scenario.prequential, mirror, scenario.augment
+        )
     from thalweg.engine.fast import FastFederation
     from thalweg.engine.workers import how_many, make_trainer
 
-    num_threads = 1
+    num_threads, augment = 1, scenario.augment
     if clients.is_attentive:  # between ticks clients look at their models, which must be here
         num_threads, workers = how_many(workers, net, plan.local), 1
-    trainer = make_trainer(net, objective, plan.local, data, workers, mirror)
-    return FastFederation(crowd, data.y, net, trainer, scenario.prequential, num_threads)
+    trainer = make_trainer(net, objective, plan.local, data, workers, mirror, augment)
+    return FastFederation(
+        crowd, data.y, net, trainer, scenario.prequential, num_threads, augment is not None
+    )
 
 
 def _round_row(server: ServerState, updates: Updates | None) -> dict[str, Any]:

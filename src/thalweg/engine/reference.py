@@ -13,10 +13,10 @@ import torch
 
 from thalweg.core.talk import Told
 from thalweg.core.types import Floats32, Glance, Ints, Job, Roster, Survey, Updates
-from thalweg.data import Dataset
+from thalweg.data import Augmentation, Dataset
 from thalweg.engine.crowd import Crowd, heard_by, rows_to_test, side_by_side, surveyed
 from thalweg.engine.gather import Part
-from thalweg.engine.noise import NoisyModel, noise_seeds
+from thalweg.engine.noise import NoisyModel, image_rng, noise_seeds
 from thalweg.engine.stacked import one_thread
 from thalweg.local import Batch, Euclidean, Mirror, Model, Objective, Sgd
 from thalweg.nets import Net
@@ -33,8 +33,9 @@ class ReferenceFederation:
         objective: Objective,
         prequential: int,
         mirror: Mirror = Euclidean(),  # noqa: B008  frozen
+        augment: Augmentation | None = None,
     ) -> None:
-        self.crowd = crowd
+        self.crowd, self.augment = crowd, augment
         self.data, self.net, self.objective, self.mirror = data, net, objective, mirror
         self.sgd: Sgd = crowd.clients.local
         self._prequential = prequential
@@ -179,7 +180,7 @@ class _Training:
         self, rows: np.ndarray, memo: Mapping[str, Floats32]
     ) -> tuple[float, torch.Tensor]:
         batch = Batch(
-            x=self._in.inputs(self._in.data.x[rows])[None],
+            x=self._in.inputs(self._samples(rows))[None],
             labels=torch.from_numpy(self._in.data.y[rows])[None],
             weights=torch.full((1, len(rows)), 1 / len(rows)),
         )
@@ -190,6 +191,14 @@ class _Training:
         )
         (gradient,) = torch.autograd.grad(loss.sum(), params)
         return float(loss.detach()), gradient[0]
+
+    def _samples(self, rows: np.ndarray) -> np.ndarray:
+        """What is trained on in this step: the rows, or changed copies of them."""
+        samples: np.ndarray = self._in.data.x[rows]
+        if self._in.augment is not None:
+            rng = image_rng(int(self._seed[0]), len(self.seen_losses))
+            samples = self._in.augment.apply(samples, rng)
+        return samples
 
     def _model(self) -> Model:
         if self._in.net.is_noisy:

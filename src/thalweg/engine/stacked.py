@@ -19,8 +19,9 @@ from torch import Tensor
 from torch.nn.functional import cross_entropy
 
 from thalweg.core.types import Floats, Floats32, Glance, Ints
-from thalweg.engine.gather import Gather, Part
-from thalweg.engine.noise import NoisyModel
+from thalweg.data.augment import Augmentation
+from thalweg.engine.gather import Change, Gather, Part
+from thalweg.engine.noise import ChangedImages, NoisyModel
 from thalweg.local import Batch, Euclidean, Mirror, Model, Objective, Sgd
 from thalweg.nets import Net
 
@@ -41,7 +42,9 @@ class StackTask(NamedTuple):
     weights: Floats32  # (S, K, B) what each sample counts; 0 for padding
     live: npt.NDArray[np.bool_]  # (S, K) False: this client takes no step here
     paces: Floats32 | None = None  # (K,) factors of the learning rate; None: all one
-    noise: Ints | None = None  # (K,) seeds of the clients' dropout; None: the net has none
+    noise: Ints | None = (
+        None  # (K,) seeds of the clients' dropout and changed images; None: neither
+    )
 
 
 class Trainer(Protocol):
@@ -82,9 +85,10 @@ class StackedTrainer:
         sgd: Sgd,
         gather: Gather,
         mirror: Mirror = Euclidean(),  # noqa: B008  frozen
+        augment: Augmentation | None = None,
     ) -> None:
         self._net, self._objective, self._sgd, self._gather = net, objective, sgd, gather
-        self._mirror = mirror
+        self._mirror, self._augment = mirror, augment
         self._is_stacked = stack_size(net) > 1  # else one model after the other
 
     def train(self, bank: Floats32, tasks: Sequence[StackTask]) -> tuple[Floats32, Floats]:
@@ -198,7 +202,7 @@ class StackedTrainer:
             for first in range(0, len(rows), together):
                 mine = rows[first : first + together]
                 many = torch.tensor(params).expand(len(mine), -1).clone().requires_grad_()
-                model, x, labels = self._inputs(mine[:, None], frozen=True)
+                model, x, labels = self._inputs(mine[:, None])
                 losses = cross_entropy(model(many, x)[:, 0], labels[:, 0], reduction="sum")
                 (gradients,) = torch.autograd.grad(losses, many)
                 total += gradients.square().sum(0, dtype=torch.float64)
@@ -208,18 +212,25 @@ class StackedTrainer:
         """Nothing to let go of."""
 
     def _inputs(
-        self, rows: npt.NDArray[np.integer], stack: Stack | None = None, frozen: bool = False
+        self, rows: npt.NDArray[np.integer], stack: Stack | None = None
     ) -> tuple[Model, Tensor, Tensor]:
-        """The model as a function, inputs (K, B, ...) and labels (K, B) of training rows (K, B)."""
+        """The model as a function, inputs (K, B, ...) and labels (K, B) of training rows (K, B).
+
+        Without a stack nobody trains: no dropout, and images as they are.
+        """
+        noise = None if stack is None else stack.noise
+        change: Change | None = None
+        if self._augment is not None and stack is not None and noise is not None:
+            change = ChangedImages(self._augment, noise, stack.num_steps)
         if self._is_stacked:
             model: Model = self._net.apply_stacked
-            x, labels = self._gather.stacked("train", rows)
+            x, labels = self._gather.stacked("train", rows, change)
         else:
             model = self._one_by_one
-            x, labels = self._gather.single("train", rows.ravel())
+            x, labels = self._gather.single("train", rows.ravel(), change)
             x, labels = x.view(*rows.shape, *x.shape[1:]), labels.view(rows.shape)
-        if stack is not None and stack.noise is not None and not frozen:
-            model = NoisyModel(self._net, self._is_stacked, stack.noise, stack.num_steps)
+        if stack is not None and noise is not None and self._net.is_noisy:
+            model = NoisyModel(self._net, self._is_stacked, noise, stack.num_steps)
         return model, x, labels
 
     def _step(

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 import torch
 
 from thalweg.core.types import Floats, Floats32, Ints
+from thalweg.data.augment import Augmentation
 from thalweg.data.base import Dataset
 from thalweg.engine.gather import Gather, Part
 from thalweg.engine.shared import Layout, SharedMemory
@@ -53,6 +54,7 @@ class Hire(NamedTuple):
     mean: tuple[float, ...]
     std: tuple[float, ...]
     mirror: Mirror
+    augment: Augmentation | None
 
 
 class Train(NamedTuple):
@@ -123,7 +125,9 @@ def _trainer(hire: Hire, memories: dict[int, SharedMemory]) -> StackedTrainer:
     data = Dataset(
         name="shared", num_classes=hire.num_classes, mean=hire.mean, std=hire.std, **arrays
     )
-    return StackedTrainer(hire.net, hire.objective, hire.sgd, Gather(data), hire.mirror)
+    return StackedTrainer(
+        hire.net, hire.objective, hire.sgd, Gather(data), hire.mirror, hire.augment
+    )
 
 
 def _answer(

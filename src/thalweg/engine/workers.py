@@ -28,6 +28,7 @@ import numpy as np
 
 from thalweg.core.errors import ThalwegError, require
 from thalweg.core.types import Floats, Floats32, Ints
+from thalweg.data.augment import Augmentation
 from thalweg.data.base import Dataset
 from thalweg.engine.gather import Gather, Part
 from thalweg.engine.machine import cores, worker_environment
@@ -92,6 +93,7 @@ class WorkerPool:
         data: Dataset,
         num_workers: int,
         mirror: Mirror = Euclidean(),  # noqa: B008  frozen
+        augment: Augmentation | None = None,
     ) -> None:
         require(num_workers >= 1, f"a pool needs at least one worker, got {num_workers}.")
         self._num_rows = {"train": len(data.y), "test": len(data.y_test)}
@@ -108,7 +110,7 @@ class WorkerPool:
         try:
             for _ in range(num_workers):
                 self._start()
-            self._hire(net, objective, sgd, data, mirror)
+            self._hire(net, objective, sgd, data, mirror, augment)
         except BaseException:
             self.close()
             raise
@@ -171,14 +173,22 @@ class WorkerPool:
         self._connections.append(Connection(ours.detach()))
 
     def _hire(
-        self, net: Net, objective: Objective, sgd: Sgd, data: Dataset, mirror: Mirror
+        self,
+        net: Net,
+        objective: Objective,
+        sgd: Sgd,
+        data: Dataset,
+        mirror: Mirror,
+        augment: Augmentation | None,
     ) -> None:
         arrays = {}
         for name in ("x", "y", "x_test", "y_test"):
             memory, layout = SharedMemory.holding(getattr(data, name))
             arrays[name] = Place(self._introduce(memory), layout)
             del self._memories[arrays[name].number]  # theirs alone: we have the original
-        hire = Hire(net, objective, sgd, arrays, data.num_classes, data.mean, data.std, mirror)
+        hire = Hire(
+            net, objective, sgd, arrays, data.num_classes, data.mean, data.std, mirror, augment
+        )
         for place in range(len(self._processes)):
             self._send(place, hire)
 
@@ -288,6 +298,7 @@ def make_trainer(
     data: Dataset,
     workers: int | Literal["auto"] = "auto",
     mirror: Mirror = Euclidean(),  # noqa: B008  frozen
+    augment: Augmentation | None = None,
 ) -> Trainer:
     """In this process for one worker, else a pool.
 
@@ -297,9 +308,9 @@ def make_trainer(
     if workers == "auto" and not _can_share():
         workers = 1
     workers = how_many(workers, net, sgd)
-    if workers == 1 or not _can_share() or not can_travel(net, objective, sgd, mirror):
-        return StackedTrainer(net, objective, sgd, Gather(data), mirror)
-    return WorkerPool(net, objective, sgd, data, workers, mirror)
+    if workers == 1 or not _can_share() or not can_travel(net, objective, sgd, mirror, augment):
+        return StackedTrainer(net, objective, sgd, Gather(data), mirror, augment)
+    return WorkerPool(net, objective, sgd, data, workers, mirror, augment)
 
 
 def how_many(workers: int | Literal["auto"], net: Net, sgd: Sgd) -> int:

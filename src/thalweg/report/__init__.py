@@ -3,9 +3,11 @@
 from thalweg.report.cells import Cell, Scores, Status, scores
 from thalweg.report.figure import figure_png, figure_svg, has_figure, write_figure
 from thalweg.report.headline import headline
+from thalweg.report.markdown import to_markdown
 from thalweg.report.page import page, write_page
+from thalweg.report.records import to_csv
 from thalweg.report.summary import Paired, Spread, Summary, summarise
-from thalweg.report.table import to_csv, to_markdown, to_rich
+from thalweg.report.terminal import to_rich
 
 __all__ = [  # noqa: RUF022  from the runs to the page
     "Cell",  # one recipe, one seed: what came of it

@@ -12,6 +12,7 @@ from typing import Any, Literal, NamedTuple, get_args
 from thalweg.core.errors import require
 
 Status = Literal["done", "failed", "interrupted", "missing"]
+NOTICEABLE = 0.005  # half a point
 
 
 @dataclass(frozen=True)
@@ -75,6 +76,18 @@ class Scores(NamedTuple):
     prequential_accuracy: float | None  # on arriving data before it was learnt from
     megabytes: float  # sent up and down over all rounds, 1 MB = 10^6 bytes
     seconds: float
+    balanced_accuracy: float | None = None  # of the final model, mean over the classes
+
+
+def is_noticeable(accuracy: float | None, balanced: float | None) -> bool:
+    """Are accuracy and balanced accuracy so far apart that both should be shown?
+
+    They are the same where the test set has as many samples of every class.
+
+    >>> is_noticeable(0.75, 0.7451), is_noticeable(0.75, 0.40), is_noticeable(0.75, None)
+    (False, True, False)
+    """
+    return accuracy is not None and balanced is not None and abs(accuracy - balanced) > NOTICEABLE
 
 
 def scores(cell: Cell) -> Scores:
@@ -89,7 +102,7 @@ def scores(cell: Cell) -> Scores:
     ...         {"round": 2, "prequential_accuracy": 0.6, "accuracy": 0.7}]
     >>> scores(Cell("sfedpo", "digits-full", 0, "done", "", rows, "thalweg run sfedpo", 3.0))
     Scores(accuracy=0.7, state_accuracy=None, worst_state_accuracy=None, prequential_accuracy=0.4,
-           megabytes=2.0, seconds=3.0)
+           megabytes=2.0, seconds=3.0, balanced_accuracy=None)
     """
     tested = [value for _, value in series(cell, "prequential_accuracy")]
     num_bytes = sum(row.get("bytes_up", 0) + row.get("bytes_down", 0) for row in cell.rows)
@@ -100,6 +113,7 @@ def scores(cell: Cell) -> Scores:
         prequential_accuracy=fmean(tested) if tested else None,
         megabytes=num_bytes / 1e6,
         seconds=cell.seconds,
+        balanced_accuracy=_last(cell, "balanced_accuracy"),
     )
 
 

@@ -1,4 +1,4 @@
-"""Accuracy over rounds, recipe by recipe: what the figure draws."""
+"""Accuracy over rounds, or over a swept value, recipe by recipe: what the figure draws."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ MEASURES = {  # what can be drawn, and what it is called
 
 @dataclass(frozen=True)
 class Curve:
-    """One measure of one recipe over the rounds, in per cent."""
+    """One measure of one recipe over the rounds, or over the values of a sweep, in per cent."""
 
     recipe: str
     place: int  # of the recipe in the comparison, which gives it its colour
-    rounds: list[int]
+    at: Sequence[float]  # the rounds or values, ascending
     mean: list[float]
     low: list[float]  # edges of the band; equal to the mean with a single seed
     high: list[float]
@@ -33,6 +33,12 @@ class Panel:
 
     title: str
     curves: list[Curve]
+    across: str = "round"  # what the curves run over
+
+    @property
+    def is_sweep(self) -> bool:
+        """Are the points runs of their own, rather than moments of one?"""
+        return self.across != "round"
 
 
 def panels(cells: Sequence[Cell]) -> list[Panel]:
@@ -59,7 +65,7 @@ def curves(cells: Sequence[Cell], measure: str) -> list[Curve]:
     ...     rows = [{"round": 1}, {"round": 2, "accuracy": accuracy}]
     ...     return Cell("sfedpo", "digits-full", seed, "done", "", rows, "thalweg run", 1.0)
     >>> curves([cell(0, 0.25), cell(1, 0.75)], "accuracy")
-    [Curve(recipe='sfedpo', place=0, rounds=[2], mean=[50.0], low=[14.6...], high=[85.3...])]
+    [Curve(recipe='sfedpo', place=0, at=[2], mean=[50.0], low=[14.6...], high=[85.3...])]
     """
     drawn = []
     for place, (recipe, group) in enumerate(by_recipe(cells).items()):
@@ -72,7 +78,7 @@ def curves(cells: Sequence[Cell], measure: str) -> list[Curve]:
                 Curve(
                     recipe,
                     place,
-                    rounds=[rnd for rnd, _, _ in points],
+                    at=[rnd for rnd, _, _ in points],
                     mean=[100 * mean for _, mean, _ in points],
                     low=[100 * max(mean - std, 0.0) for _, mean, std in points],
                     high=[100 * min(mean + std, 1.0) for _, mean, std in points],
@@ -84,13 +90,24 @@ def curves(cells: Sequence[Cell], measure: str) -> list[Curve]:
 def describe(panels: Sequence[Panel]) -> str:
     """The figure in words, for those who do not see it.
 
-    >>> curve = Curve("sfedpo", 0, rounds=[5, 10], mean=[40.0, 62.5], low=[0, 0], high=[0, 0])
+    >>> curve = Curve("sfedpo", 0, at=[5, 10], mean=[40.0, 62.5], low=[0, 0], high=[0, 0])
     >>> describe([Panel("Test accuracy", [curve])])
     'Line chart over rounds 5 to 10. Test accuracy at the end: sfedpo 62.50 %.'
     """
-    rounds = [rnd for panel in panels for curve in panel.curves for rnd in curve.rounds]
+    rounds = [
+        rnd for panel in panels if not panel.is_sweep for curve in panel.curves for rnd in curve.at
+    ]
     texts = [f"Line chart over rounds {min(rounds)} to {max(rounds)}."] if rounds else []
     for panel in panels:
+        if panel.is_sweep:
+            lines = "; ".join(_points(panel.across, curve) for curve in panel.curves)
+            texts.append(f"Line chart. {panel.title}: {lines}.")
+            continue
         ends = ", ".join(f"{curve.recipe} {curve.mean[-1]:.2f} %" for curve in panel.curves)
         texts.append(f"{panel.title} at the end: {ends}.")
     return " ".join(texts)
+
+
+def _points(across: str, curve: Curve) -> str:
+    pairs = zip(curve.at, curve.mean, strict=True)
+    return f"{curve.recipe} " + ", ".join(f"{mean:.2f} % at {across}={at:g}" for at, mean in pairs)

@@ -1,4 +1,4 @@
-"""The figure of a comparison: accuracy over rounds, one line per recipe.
+"""The figure of a comparison: accuracy over rounds (or over a swept value), one line per recipe.
 
 Drawn with matplotlib's objects: pyplot and its list of open figures are never touched. Settings
 hold while a figure is drawn and written, and are put back; do not draw in two threads at once.
@@ -19,6 +19,7 @@ from thalweg.core.errors import require
 from thalweg.report.cells import Cell
 from thalweg.report.curves import Curve, Panel, describe, panels
 from thalweg.report.files import write_whole
+from thalweg.report.labels import short_label, spread_apart
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -32,9 +33,10 @@ INK, FAINT, PAPER = "#1b1f24", "#d8dce1", "#ffffff"
 
 WIDTH_IN = 8.0
 LEFT_IN, TOP_IN, BOTTOM_IN, BETWEEN_IN = 0.5, 0.36, 0.5, 0.55
+MANY = 10  # points of a curve, from which on its beginning may lie outside the frame
+UNDER_IN = 0.3  # for a name under the horizontal axis, between two panels
 TEXT_PT = 9.5
 LINE_PT = 1.35 * TEXT_PT  # distance of two labels
-LONGEST_LABEL = 30  # letters
 
 
 def figure_png(cells: Sequence[Cell], *, dots_per_inch: int = 160) -> bytes:
@@ -55,9 +57,13 @@ def figure_svg(cells: Sequence[Cell]) -> str:
     Its colours are CSS variables with the printed colours as their defaults (``--ink``,
     ``--faint``, ``--series-1`` to ``--series-6``), so that a page can have a dark side.
     """
+    return panels_svg(_something(cells))
+
+
+def panels_svg(drawn: Sequence[Panel]) -> str:
+    """The same of panels that were made before."""
     from matplotlib.backends.backend_svg import FigureCanvasSVG
 
-    drawn = _something(cells)
     with _style():
         figure = _draw(drawn)
         FigureCanvasSVG(figure)
@@ -76,30 +82,6 @@ def has_figure(cells: Sequence[Cell]) -> bool:
 def write_figure(path: str | os.PathLike[str], cells: Sequence[Cell]) -> None:
     """Write the figure as PNG, whole or not at all."""
     write_whole(Path(path), figure_png(cells))
-
-
-def spread_apart(wanted: Sequence[float], gap: float, low: float, high: float) -> list[float]:
-    r"""Move labels as little as possible until no two are closer than `gap`.
-
-    Minimises :math:`\sum_i (y_i - w_i)^2` with :math:`y_{i+1} \ge y_i + g` in the order of the
-    :math:`w_i`. With :math:`z_i = y_i - i g` that is isotonic regression, and the limits clip it.
-    If the labels do not fit between the limits, they share the room evenly.
-
-    >>> spread_apart([5.0, 5.0, 9.0], gap=2.0, low=0.0, high=10.0)
-    [4.0, 6.0, 9.0]
-    """
-    from numpy import arange, argsort, asarray, clip, empty_like
-    from scipy.optimize import isotonic_regression
-
-    w = asarray(wanted, dtype=float)
-    if len(w) > 1:
-        gap = min(gap, (high - low) / (len(w) - 1))
-    order = argsort(w, kind="stable")
-    steps = gap * arange(len(w))
-    z = clip(isotonic_regression(w[order] - steps).x, low, high - steps[-1])
-    y = empty_like(w)
-    y[order] = z + steps
-    return [float(value) for value in y]
 
 
 def _something(cells: Sequence[Cell]) -> list[Panel]:
@@ -143,15 +125,16 @@ def _style() -> Iterator[None]:
 def _draw(drawn: Sequence[Panel]) -> Figure:
     from matplotlib.figure import Figure
 
-    labels = [_label(curve) for panel in drawn for curve in panel.curves]
+    labels = [short_label(curve.recipe) for panel in drawn for curve in panel.curves]
     most = max(len(panel.curves) for panel in drawn)
     right_in = 0.45 + 0.62 * TEXT_PT / 72 * max(map(len, labels))
     panel_in = max(2.3, most * LINE_PT / 72)
-    height_in = TOP_IN + len(drawn) * panel_in + (len(drawn) - 1) * BETWEEN_IN + BOTTOM_IN
+    between_in = BETWEEN_IN + (UNDER_IN if any(panel.is_sweep for panel in drawn) else 0)
+    height_in = TOP_IN + len(drawn) * panel_in + (len(drawn) - 1) * between_in + BOTTOM_IN
     figure = Figure(figsize=(WIDTH_IN, height_in), facecolor=PAPER)
-    rounds = [rnd for panel in drawn for curve in panel.curves for rnd in curve.rounds]
+    rounds = [at for panel in drawn if not panel.is_sweep for c in panel.curves for at in c.at]
     for number, panel in enumerate(drawn):
-        bottom_in = height_in - TOP_IN - (number + 1) * panel_in - number * BETWEEN_IN
+        bottom_in = height_in - TOP_IN - (number + 1) * panel_in - number * between_in
         axes = figure.add_axes(
             (
                 LEFT_IN / WIDTH_IN,
@@ -161,6 +144,9 @@ def _draw(drawn: Sequence[Panel]) -> Figure:
             )
         )
         _draw_panel(axes, panel, panel_in)
+        if panel.is_sweep:
+            axes.set_xlabel(panel.across, parse_math=False)
+            continue
         if min(rounds) < max(rounds):
             axes.set_xlim(min(rounds), max(rounds))
         if number == len(drawn) - 1:
@@ -175,23 +161,37 @@ def _draw_panel(axes: Axes, panel: Panel, height_in: float) -> None:
     axes.set_facecolor("none")
     axes.grid(axis="y", color=FAINT, linewidth=0.8)
     axes.set_axisbelow(True)
-    axes.xaxis.set_major_locator(MaxNLocator(8, integer=True, steps=[1, 2, 5, 10]))
+    if panel.is_sweep:
+        values = sorted({at for curve in panel.curves for at in curve.at})
+        axes.set_xticks(values, [f"{value:g}" for value in values])
+        axes.margins(x=0.02)
+    else:
+        axes.xaxis.set_major_locator(MaxNLocator(8, integer=True, steps=[1, 2, 5, 10]))
     axes.yaxis.set_major_locator(MaxNLocator(5, steps=[1, 2, 5, 10]))
     lowest, highest = _range(panel)
     margin = 0.04 * (highest - lowest) or 1.0
     axes.set_ylim(lowest - margin, highest + margin)
     for curve in reversed(panel.curves):  # the first recipe on top
         colour, dash = _colour(curve), DASHES[curve.place // len(COLOURS) % len(DASHES)]
-        axes.fill_between(curve.rounds, curve.low, curve.high, color=colour, alpha=0.16, lw=0)
-        axes.plot(curve.rounds, curve.mean, color=colour, linewidth=1.8, linestyle=dash)
-        axes.plot(curve.rounds[-1:], curve.mean[-1:], color=colour, marker="o", ms=4, clip_on=False)
+        axes.fill_between(curve.at, curve.low, curve.high, color=colour, alpha=0.16, lw=0)
+        axes.plot(curve.at, curve.mean, color=colour, linewidth=1.8, linestyle=dash)
+        marked = slice(None) if panel.is_sweep else slice(-1, None)
+        axes.plot(
+            curve.at[marked],
+            curve.mean[marked],
+            color=colour,
+            linestyle="none",
+            marker="o",
+            ms=4,
+            clip_on=False,
+        )
     low, high = axes.get_ylim()
     gap = LINE_PT / (72 * height_in) * (high - low)
     places = spread_apart([curve.mean[-1] for curve in panel.curves], gap, low, high)
     for curve, place in zip(panel.curves, places, strict=True):
         axes.annotate(
-            _label(curve),
-            xy=(curve.rounds[-1], curve.mean[-1]),
+            short_label(curve.recipe),
+            xy=(curve.at[-1], curve.mean[-1]),
             xytext=(1.045, place),
             textcoords=("axes fraction", "data"),
             verticalalignment="center",
@@ -209,34 +209,27 @@ def _draw_panel(axes: Axes, panel: Panel, height_in: float) -> None:
 
 
 def _range(panel: Panel) -> tuple[float, float]:
-    """What the frame must show: everything but the first tenth of the rounds.
+    """What the frame must show: all points; of many rounds, all but those of the first tenth.
 
     In the beginning every recipe climbs from chance; with that in the frame, the few points that
     separate them later could not be seen. Lines may therefore enter from below.
     """
-    first = min(curve.rounds[0] for curve in panel.curves)
-    last = max(curve.rounds[-1] for curve in panel.curves)
+    first = min(curve.at[0] for curve in panel.curves)
+    last = max(curve.at[-1] for curve in panel.curves)
+    is_long = not panel.is_sweep and max(len(curve.at) for curve in panel.curves) >= MANY
+    enough = first + 0.1 * (last - first) if is_long else first
     edges = [
         edge
         for curve in panel.curves
-        for rnd, *band in zip(curve.rounds, curve.low, curve.high, strict=True)
+        for at, *band in zip(curve.at, curve.low, curve.high, strict=True)
         for edge in band
-        if rnd >= first + 0.1 * (last - first)
+        if at >= enough
     ]
     return min(edges), max(edges)
 
 
 def _colour(curve: Curve) -> str:
     return COLOURS[curve.place % len(COLOURS)]
-
-
-def _label(curve: Curve) -> str:
-    """A name short enough for the margin; of a long one, both ends, since variants differ there."""
-    name = curve.recipe
-    if len(name) <= LONGEST_LABEL:
-        return name
-    half = (LONGEST_LABEL - 1) // 2
-    return f"{name[:half]}…{name[-half:]}"
 
 
 def _for_a_page(svg: str, description: str) -> str:

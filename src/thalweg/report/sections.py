@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from html import escape
 
 import thalweg
-from thalweg.report.cells import Cell, by_recipe, scores
+from thalweg.report.cells import Cell, by_recipe, is_noticeable, scores
 from thalweg.report.curves import panels
 from thalweg.report.figure import COLOURS, figure_svg
 from thalweg.report.numbers import p_value, paired_points, percent, points
@@ -147,8 +147,9 @@ def differences(summaries: Sequence[Summary], *, level: int = 2) -> str:
 
 def seeds_section(cells: Sequence[Cell], *, level: int = 2) -> str:
     """Every run by itself."""
+    is_lopsided = any(is_noticeable(s.accuracy, s.balanced_accuracy) for s in map(scores, cells))
     heads = ["recipe", "seed", "status", "rounds", "accuracy", "mean state", "worst state"]
-    heads += ["prequential", "MB sent", "time, s"]
+    heads += ["prequential", *(["balanced"] if is_lopsided else []), "MB sent", "time, s"]
     rows = []
     for place, group in enumerate(by_recipe(cells).values()):
         for cell in group:
@@ -158,6 +159,7 @@ def seeds_section(cells: Sequence[Cell], *, level: int = 2) -> str:
                 entry(cell.status, "" if cell.is_done else "unfinished"),
                 entry(str(len(cell.rows))),
                 *(entry(percent(value)) for value in s[:4]),
+                *([entry(percent(s.balanced_accuracy))] if is_lopsided else []),
                 entry(f"{s.megabytes:.1f}"),
                 entry(f"{s.seconds:.1f}"),
             ]

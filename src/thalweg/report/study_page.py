@@ -2,29 +2,36 @@
 
 from __future__ import annotations
 
+import shlex
+from collections.abc import Sequence
 from html import escape
 
 from thalweg.report import sections
-from thalweg.report.curves import panels
+from thalweg.report.curves import Panel, panels
+from thalweg.report.figure import panels_svg
 from thalweg.report.study import StudyResult
 from thalweg.report.study_table import (
-    LEGEND,
     NOT_COMPARABLE,
+    QUICK,
     Matrix,
+    balanced,
     beside,
+    legend,
     matrix,
     ours,
     study_headline,
 )
 from thalweg.report.summary import Summary
+from thalweg.report.sweeps import column_sweeps, row_sweeps
 
 
 def study_page(result: StudyResult) -> str:
     """Headline, the whole table, what is missing, then every scenario like a comparison."""
     summaries = result.summaries()
     parts = [
-        _whole_table(matrix(result), result.study.column_labels),
+        _whole_table(matrix(result), result.study.column_labels, legend(result, "below it")),
         sections.left_out([s for of in summaries.values() for s in of], with_scenario=True),
+        _sweeps(column_sweeps(result)),
         *(_scenario(result, label, of) for label, of in summaries.items()),
         _time(result),
         _commands(result),
@@ -37,14 +44,15 @@ def study_page(result: StudyResult) -> str:
 def _about(result: StudyResult) -> str:
     about = f'<p class="quiet description">{escape(result.study.description)}</p>\n'
     if result.part:
-        words = ", ".join(result.part)
-        about += f'<p class="quiet">A part of the study: --only {escape(words)}.</p>\n'
+        words = shlex.join(["--only", ",".join(result.part)])
+        about += f'<p class="quiet">A part of the study: <code>{escape(words)}</code>.</p>\n'
     if result.scale == "quick":
-        about = f'<p class="loud" role="note">{escape(NOT_COMPARABLE)}</p>\n' + about
+        words = escape(NOT_COMPARABLE).replace(QUICK, f"<code>{QUICK}</code>")
+        about = f'<p class="loud" role="note">{words}</p>\n' + about
     return about
 
 
-def _whole_table(shown: Matrix, columns: list[str]) -> str:
+def _whole_table(shown: Matrix, columns: list[str], words: str) -> str:
     rows = []
     for i, name in enumerate(shown.names):
         head = _link(name, columns) if shown.is_turned else escape(name)
@@ -54,7 +62,7 @@ def _whole_table(shown: Matrix, columns: list[str]) -> str:
         ]
         rows.append(sections.table_row(f'<th scope="row">{head}</th>', entries))
     heads = [
-        f'<th scope="col">{escape(each) if shown.is_turned else _link(each, columns)}</th>'
+        f'<th scope="col">{escape(each) if shown.is_turned else _link(each, columns, "<br>")}</th>'
         for each in shown.headings
     ]
     table = (
@@ -62,7 +70,7 @@ def _whole_table(shown: Matrix, columns: list[str]) -> str:
         f"{''.join(heads)}</tr></thead>\n<tbody>\n{''.join(rows)}</tbody>\n</table>"
     )
     content = sections.scrolling("Table: all results", table)
-    return sections.section("All results", f'{content}<p class="quiet">{escape(LEGEND)}</p>\n')
+    return sections.section("All results", f'{content}<p class="quiet">{escape(words)}</p>\n')
 
 
 def _entry(summary: Summary | None, *, is_best: bool) -> str:
@@ -70,15 +78,18 @@ def _entry(summary: Summary | None, *, is_best: bool) -> str:
         return '<td class="quiet">–</td>'
     kind = "best" if is_best else "unfinished" if summary.main is None else ""
     lines = [f'<span class="{kind}">{escape(ours(summary))}</span>']
-    if text := beside(summary):
-        lines.append(f"<small>{escape(text)}</small>")
+    notes = [note for note in (beside(summary), balanced(summary)) if note]
+    lines += [f"<small>{escape(note)}</small>" for note in notes]
     return f"<td>{'<br>'.join(lines)}</td>"
 
 
 def _scenario(result: StudyResult, label: str, summaries: list[Summary]) -> str:
     """What the page of a comparison says, one heading lower."""
     cells = result.cells_of(label)
-    content = [sections.results(summaries, level=3)]
+    content = [
+        sections.results(summaries, level=3),
+        _sweeps(row_sweeps(summaries), level=3),
+    ]
     if panels(cells):
         content.append(sections.figure_section(cells, level=3))
     content += [
@@ -88,12 +99,30 @@ def _scenario(result: StudyResult, label: str, summaries: list[Summary]) -> str:
     return sections.section(label, "".join(content), anchor=_anchor(label, result))
 
 
+def _sweeps(drawn: Sequence[Panel], *, level: int = 2) -> str:
+    """Accuracy over what is swept; nothing if nothing is, or too little is done."""
+    if not drawn:
+        return ""
+    caption = (
+        "Lines are means over finished seeds of runs of their own; bands reach one standard deviation "
+        "to either side."
+    )
+    figures = "".join(sections.scrolling(f"Figure: {p.title}", panels_svg([p])) for p in drawn)
+    return sections.section(
+        "Sweeps",
+        f"<figure>\n{figures}<figcaption>{escape(caption)}</figcaption>\n</figure>\n",
+        level=level,
+    )
+
+
 def _anchor(label: str, result: StudyResult) -> str:
     return f"scenario-{result.study.column_labels.index(label) + 1}"
 
 
-def _link(label: str, columns: list[str]) -> str:
-    return f'<a href="#scenario-{columns.index(label) + 1}">{escape(label)}</a>'
+def _link(label: str, columns: list[str], between: str = " ") -> str:
+    """A column's label, the scenario and what is changed in it, as a link to its section."""
+    text = between.join(escape(part) for part in label.split(" ", 1))
+    return f'<a href="#scenario-{columns.index(label) + 1}">{text}</a>'
 
 
 def _time(result: StudyResult) -> str:

@@ -9,32 +9,21 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from thalweg.core.errors import require
 from thalweg.report.cells import Cell
+from thalweg.report.markdown import escaped, markdown_row, to_markdown
 from thalweg.report.numbers import NONE, percent_spread, points
+from thalweg.report.records import csv_text, record
 from thalweg.report.study import StudyResult
 from thalweg.report.summary import Summary
-from thalweg.report.table import (
-    MARK,
-    Column,
-    csv_text,
-    escaped,
-    folded,
-    markdown_row,
-    record,
-    sentence,
-    to_markdown,
-    unfinished,
-)
+from thalweg.report.table import BALANCED, MARK, Column, sentence, unfinished
+from thalweg.report.terminal import folded
 
 if TYPE_CHECKING:
     from rich.table import Table
 
 MOST_COLUMNS = 8  # a table with more of them than rows is turned
+QUICK = "--scale quick"
 NOT_COMPARABLE = (
-    "Not comparable with the paper: a quick look with a tenth of the rounds (--scale quick)."
-)
-LEGEND = (
-    "Test accuracy of the final model in %: mean ± standard deviation over finished seeds; in brackets "
-    f"the paper's, and how far ours is above it. {MARK}: more than two of the paper's spreads away."
+    f"Not comparable with the paper: a tenth of the rounds, for a quick look ({QUICK})."
 )
 
 
@@ -91,10 +80,32 @@ def beside(summary: Summary) -> str:
     return f"{text}, {points(summary.points_from_published)}{mark}"
 
 
+def balanced(summary: Summary) -> str:
+    """``balanced 61.20 ± 0.42``; empty where that says nothing new."""
+    if not summary.is_lopsided:
+        return ""
+    return f"balanced {percent_spread(summary.balanced_accuracy)}"
+
+
 def in_one_line(summary: Summary | None) -> str:
     if summary is None:
         return NONE
-    return ours(summary) + (f" ({beside(summary)})" if beside(summary) else "")
+    notes = [note for note in (beside(summary), balanced(summary)) if note]
+    return ours(summary) + (f" ({'; '.join(notes)})" if notes else "")
+
+
+def legend(result: StudyResult, where: str = "in brackets") -> str:
+    """What stands in the table, in as few words as the reader needs."""
+    summaries = [s for of in result.summaries().values() for s in of]
+    words = "Test accuracy of the final model in %: mean ± standard deviation over finished seeds"
+    if any(s.published is not None for s in summaries):
+        words += f"; {where} the paper's, and how far ours is above that"
+    words += "."
+    if any(s.is_far_from_published for s in summaries):
+        words += f" {MARK}: more than two of the paper's spreads away."
+    if any(s.is_lopsided for s in summaries):
+        words += f" {BALANCED} It stands where it differs by more than half a point."
+    return words
 
 
 def study_headline(result: StudyResult) -> str:
@@ -111,16 +122,20 @@ def study_headline(result: StudyResult) -> str:
 
 
 def _who_is_best(by_column: Mapping[str, Sequence[Summary]]) -> str:
-    winners = []
+    wins: Counter[str] = Counter()
+    scenarios = 0
     for summaries in by_column.values():
-        ranked = [(s.main.mean, s.recipe) for s in summaries if s.main is not None]
-        if len(ranked) > 1:
-            winners.append(max(ranked)[1])
-    if not winners:
+        means = {s.recipe: s.main.mean for s in summaries if s.main is not None}
+        if len(means) > 1:
+            scenarios += 1
+            wins.update(name for name, mean in means.items() if mean == max(means.values()))
+    if not wins:
         return ""
-    (name, wins), *_ = Counter(winners).most_common(1)
-    scenarios = "the one scenario" if len(winners) == 1 else f"{len(winners)} scenarios"
-    return f"{name} has the highest mean in {wins} of {scenarios} with two or more recipes done."
+    most = max(wins.values())
+    names = [name for name, count in wins.items() if count == most]
+    who = f"{', '.join(names[:-1])} and {names[-1]} each have" if names[1:] else f"{names[0]} has"
+    where = "the one scenario" if scenarios == 1 else f"{most} of {scenarios} scenarios"
+    return f"{who} the highest mean in {where} with two or more recipes done."
 
 
 def _how_near(summaries: Sequence[Summary]) -> str:
@@ -143,8 +158,8 @@ def study_rich(result: StudyResult, *, width: int = 80) -> Table:
     table_columns = [Column(shown.corner, shown.names)]
     for j, heading in enumerate(shown.headings):
         table_columns.append(Column(heading, [in_one_line(row[j]) for row in shown.entries]))
-    whole = folded(table_columns, set(), result.study.title, width=width)
-    whole.add_row(Text(LEGEND, style="dim"))
+    whole = folded(table_columns, set(), result.study.title, width=width, justify="left")
+    whole.add_row(Text(legend(result), style="dim"))
     for text in _failures(result):
         whole.add_row(Text(text, style="yellow"))
     if result.scale == "quick":
@@ -159,10 +174,13 @@ def _failures(result: StudyResult) -> list[str]:
         if cell.status == "failed":
             groups.setdefault((cell.recipe, cell.scenario), []).append(cell)
     return [
-        f"{scenario}: {sentence(cells[0])}"
-        + (f" (and {len(cells) - 1} more seeds)" if len(cells) > 1 else "")
+        f"{scenario}: {sentence(cells[0])}" + _and_more(len(cells) - 1)
         for (_, scenario), cells in groups.items()
     ]
+
+
+def _and_more(number: int) -> str:
+    return f" (and {number} more seed{'s' if number > 1 else ''})" if number else ""
 
 
 def study_markdown(result: StudyResult) -> str:
@@ -180,7 +198,7 @@ def study_markdown(result: StudyResult) -> str:
         texts = [escaped(in_one_line(summary)) for summary in shown.entries[i]]
         bold = [f"**{t}**" if (i, j) in shown.best else t for j, t in enumerate(texts)]
         lines.append(markdown_row([escaped(name), *bold]))
-    lines += ["", escaped(LEGEND), ""]
+    lines += ["", escaped(legend(result)), ""]
     for column, summaries in result.summaries().items():
         lines += [f"## {escaped(column)}", "", to_markdown(summaries)]
     return "\n".join(lines)

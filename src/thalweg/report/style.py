@@ -44,7 +44,7 @@ tbody td, tbody th { border-bottom: 1px solid var(--faint); }
 th:first-child, td:first-child { text-align: left; padding-left: 0; }
 tbody th { font-weight: 500; min-width: 7.5rem; white-space: normal; }
 td.best, span.best { font-weight: 700; }
-.matrix td { line-height: 1.35; }
+.matrix th, .matrix td { line-height: 1.35; }
 .matrix small { color: var(--quiet); font-size: 0.78rem; }
 .matrix a { color: inherit; text-decoration-color: var(--faint); text-underline-offset: 0.2em; }
 .loud {
@@ -67,6 +67,7 @@ aside ul { margin: 0.25rem 0 0; padding-left: 1.1rem; }
 figure { margin: 0; }
 figure svg { display: block; width: 100%; min-width: 34rem; height: auto; }
 figure svg text { font-family: inherit !important; }
+code { font: 0.9em ui-monospace, "SF Mono", "Cascadia Mono", "DejaVu Sans Mono", monospace; white-space: nowrap; }
 pre {
   margin: 0; padding: 0.75rem 1rem; overflow-x: auto; background: var(--panel); border-radius: 6px;
   font: 0.82rem/1.6 ui-monospace, "SF Mono", "Cascadia Mono", "DejaVu Sans Mono", monospace;

@@ -10,7 +10,7 @@ from typing import Literal, NamedTuple
 
 from thalweg.core.errors import require
 from thalweg.core.published import Published
-from thalweg.report.cells import Cell, Scores, by_recipe, scores
+from thalweg.report.cells import Cell, Scores, by_recipe, is_noticeable, scores
 
 FEWEST_FOR_A_TEST = 3  # shared seeds; with two, the t-test has one degree of freedom
 FAR = 2  # of the paper's spreads, beyond which a mean of ours is marked
@@ -61,11 +61,20 @@ class Summary:
     published_spread: float | None = None
     against: str | None = None  # the recipe that `difference` is to
     published_difference: float | None = None  # to the same recipe, in percentage points
+    balanced_accuracy: Spread | None = (
+        None  # mean over the classes; never what recipes are ranked by
+    )
 
     @property
     def main(self) -> Spread | None:
         """The number recipes are ranked by."""
         return self.accuracy if self.compared == "accuracy" else self.prequential_accuracy
+
+    @property
+    def is_lopsided(self) -> bool:
+        """Do rare classes fare so differently that the balanced accuracy is worth showing?"""
+        balanced = self.balanced_accuracy
+        return is_noticeable(self.accuracy and self.accuracy.mean, balanced and balanced.mean)
 
     @property
     def points_from_published(self) -> float | None:
@@ -138,6 +147,7 @@ def summarise(
             published_spread=printed[recipe].spread if recipe in printed else None,
             against=other.get(recipe),
             published_difference=_between(printed, recipe, other.get(recipe)),
+            balanced_accuracy=spread(s.balanced_accuracy for s in measured[recipe].values()),
         )
         for recipe, group in groups.items()
     ]

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from thalweg.core.config import choice
 from thalweg.core.errors import require
-from thalweg.data import SOURCES, DataSource
+from thalweg.data import AUGMENTATIONS, SOURCES, Augmentation, DataSource
 from thalweg.local import Sgd
 from thalweg.nets import NETS, NetSpec
 from thalweg.streams import WORLDS, WorldSpec
@@ -31,6 +31,8 @@ class Scenario:
     """Rounds between two looks at the test set; the last round is always one."""
     prequential: int = 32
     """Arriving samples per tick that are predicted before they are learnt from; 0: none."""
+    augment: Augmentation | None = choice(AUGMENTATIONS, default=None)
+    """How images are changed in training, and only there; none: not at all."""
 
     def __post_init__(self) -> None:
         for name in ("rounds", "ticks", "capacity", "evaluate_every"):

@@ -1,0 +1,24 @@
+import io
+
+from rich.console import Console
+
+from thalweg.cli.plan_view import plan_tree
+from thalweg.engine.plan import make_plan
+
+
+def shown(*overrides: str) -> str:
+    console = Console(file=io.StringIO(), width=100, color_system=None)
+    before = make_plan("fedavg", "digits-full")
+    console.print(plan_tree(make_plan("fedavg", "digits-full", overrides=overrides), before))
+    return console.file.getvalue()
+
+
+def test_augmentation_is_a_branch_only_if_it_is_on() -> None:
+    assert "augment" not in shown()
+    line = next(
+        line
+        for line in shown("augment=standard", "augment.padding=2").splitlines()
+        if "augment" in line
+    )
+    assert "standard(padding=2)" in line
+    assert "<- was none" in line

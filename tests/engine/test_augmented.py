@@ -1,0 +1,145 @@
+"""Images changed in training: the same ones whatever the engine, the stacks and the workers."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import thalweg
+from thalweg.core.errors import ConfigError
+from thalweg.data import Augment
+from thalweg.engine.loop import run_plan
+from thalweg.engine.noise import ChangedImages, image_rng
+from thalweg.engine.plan import make_plan, plan_from_toml, plan_to_toml
+
+SMALL = ["capacity=24", "local.passes=1", "ticks=3", "world.num_clients=8", "evaluate_every=1"]
+AUGMENTED = [*SMALL, "augment=standard", "augment.padding=1"]
+EVERYBODY = "world.availability=1.0"
+NETS = {
+    "a stacked net": ("sfedpo", []),
+    "a net that is not stacked": ("fedavg", ["net=cnn", "world.num_clients=5"]),
+    "dropout and a teacher": ("fedntd", ["net=ham-cnn", "net.channels=[4, 4, 4]", "net.hidden=8"]),
+    "a memory that looks at the model": ("is", []),
+    "ragged memories": ("flash", ["world.absent=collecting", "local.batch_size=7"]),
+}
+
+
+@pytest.mark.parametrize("case", NETS)
+def test_both_engines_change_the_same_images_in_the_same_way(case):
+    recipe, overrides = NETS[case]
+    fast, slow = (
+        thalweg.run(
+            recipe,
+            "digits-partial",
+            seed=2,
+            rounds=3,
+            engine=engine,
+            overrides=[*AUGMENTED, *overrides],
+        )
+        for engine in ("fast", "reference")
+    )
+    np.testing.assert_allclose(fast.model, slow.model, rtol=2e-3, atol=2e-5)
+    still = thalweg.run(recipe, "digits-partial", seed=2, rounds=3, overrides=[*SMALL, *overrides])
+    assert np.abs(fast.model - still.model).max() > 0.01, "augmentation does something"
+
+
+@pytest.mark.parametrize("case", ["a stacked net", "a net that is not stacked"])
+def test_the_number_of_workers_changes_no_bit(case):
+    recipe, overrides = NETS[case]
+    one, two = (
+        thalweg.run(
+            recipe,
+            "digits-partial",
+            seed=4,
+            rounds=2,
+            workers=workers,
+            overrides=[*AUGMENTED, *overrides],
+        )
+        for workers in (1, 2)
+    )
+    assert np.array_equal(one.model, two.model)
+
+
+@pytest.mark.parametrize("net", [[], ["net=ham-cnn", "net.channels=[4, 4, 4]", "net.hidden=8"]])
+def test_a_change_that_changes_nothing_leaves_every_bit(net):
+    """Off and "nothing" agree: the seeds of dropout are no others because images could change."""
+    nothing = ["augment=standard", "augment.padding=0", "augment.flip=false"]
+    off, on = (
+        thalweg.run("sfedpo", "digits-partial", seed=4, rounds=2, overrides=[*SMALL, *net, *more])
+        for more in ([], nothing)
+    )
+    assert np.array_equal(off.model, on.model)
+
+
+def test_a_run_continues_to_the_same_bits(tmp_path: Path):
+    def go(rounds: int, out: Path | None, resume: bool = False):
+        plan = make_plan("sfedpo", "digits-partial", seed=3, rounds=3, overrides=AUGMENTED)
+        if rounds == 3:
+            return run_plan(plan, out=out, resume=resume, workers=1)
+
+        def stop(progress):
+            if progress.rounds_done == rounds:
+                raise KeyboardInterrupt
+
+        with pytest.raises(KeyboardInterrupt):
+            run_plan(plan, out=out, watch=stop, workers=1)
+        return None
+
+    go(2, tmp_path / "run")
+    assert np.array_equal(go(3, tmp_path / "run", resume=True).model, go(3, None).model)
+
+
+def test_testing_sees_the_images_as_they_are():
+    """The first arrivals are predicted by the first model, before any image is changed."""
+    first = [
+        thalweg.run("sfedpo", "digits-partial", seed=3, rounds=1, overrides=overrides).final[
+            "prequential_accuracy"
+        ]
+        for overrides in ([*SMALL, EVERYBODY], [*AUGMENTED, EVERYBODY])
+    ]
+    assert first[0] == first[1]
+
+
+def test_what_happens_to_an_image_depends_on_its_client_and_step_alone():
+    x = np.random.default_rng(0).integers(0, 256, (3, 5, 6, 6, 1), dtype=np.uint8)
+    seeds, steps = np.array([11, 22, 33]), np.array([0, 4, 4])
+    together = ChangedImages(Augment(padding=2), seeds, steps)(x)
+    for k in range(3):
+        alone = ChangedImages(Augment(padding=2), seeds[[k]], steps[[k]])(x[k, :3])
+        assert np.array_equal(alone, together[k, :3]), "fewer of them, one after the other"
+    later = ChangedImages(Augment(padding=2), seeds, steps + 1)(x)
+    assert not np.array_equal(later, together)
+    assert image_rng(11, 1).random() != image_rng(12, 0).random(), "a step is no other client"
+
+
+def test_features_cannot_be_augmented(tmp_path: Path):
+    with pytest.raises(ConfigError, match=r"changes images, but .* features"):
+        thalweg.run(
+            "fedavg",
+            "gaussian-mixture",
+            rounds=1,
+            overrides=["augment=standard"],
+            out=tmp_path / "run",
+        )
+    assert not (tmp_path / "run").exists()
+
+
+def test_it_is_chosen_by_name_and_written_down():
+    plan = make_plan("fedavg", "digits-full", overrides=["augment=standard", "augment.flip=false"])
+    assert plan.scenario.augment == Augment(padding=4, flip=False)
+    assert plan_from_toml(plan_to_toml(plan), "") == plan
+    off = make_plan(
+        "fedavg",
+        plan.scenario,
+        overrides=["augment=none"],
+    )
+    assert off.scenario.augment is None
+    with pytest.raises(ConfigError, match="augment=standard"):
+        make_plan("fedavg", "digits-full", overrides=["augment.flip=false"])
+
+
+def test_a_plan_from_before_there_was_augmentation_has_none():
+    plan = make_plan("fedavg", "digits-full")
+    old = plan_to_toml(plan).replace('augment = "none"\n', "")
+    assert "augment" not in old
+    assert plan_from_toml(old, "old") == plan
