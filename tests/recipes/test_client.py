@@ -16,7 +16,7 @@ from thalweg.core.trees import like, read_tree, write_tree
 from thalweg.core.types import Arrival, Floats, Intake, Ints, Outlook
 from thalweg.forecast import Bayesian, Growing
 from thalweg.local import Sgd
-from thalweg.memory import Dds, Fifo, Replace, Reservoir, UniformRatio
+from thalweg.memory import Dds, Fifo, Importance, Ode, Replace, Reservoir, UniformRatio
 from thalweg.recipes import RECIPES, Recipe, fedavg, sfedpo
 from thalweg.recipes.client import ClientRound, Clients, ClientState
 from thalweg.streams import LatentStates, Replay, StateBook, World
@@ -546,3 +546,23 @@ def test_the_weights_are_told_what_the_states_of_the_world_are_like() -> None:
     who.enter(0, who.newborn(0), 0).reports()
     assert told[0].embeddings is not None
     assert told[0].embeddings.tolist() == Script().book.histograms.tolist()
+
+
+class NotingLook(FakeLook):
+    """Notes how many samples it was asked to look at."""
+
+    def glance(self, rows: Ints, received: bool) -> Any:
+        self.asked.append([len(rows), int(received)])
+        return super().glance(rows, received)
+
+
+@pytest.mark.parametrize(
+    ("memory", "asked"),
+    [(Ode(), [[8, 1], [4, 1], [4, 1]]), (Importance(), [[8, 0], [8, 0], [8, 0]])],
+)
+def test_samples_are_looked_at_once_if_the_model_stays_the_same(
+    memory: Any, asked: list[list[int]]
+) -> None:
+    who, look = clients(recipe(memory)), NotingLook([])
+    live(who.enter(0, who.newborn(0), 0, look))
+    assert look.asked == asked

@@ -30,8 +30,8 @@ R = TypeVar("R")
 
 # Samples per batch when predicting. Fewer leave the vector units idle, more leave the cache.
 PREDICT_BATCH = 256
-# Samples whose single gradients are computed side by side, times parameters.
-GRADIENT_NUMBERS = 1 << 22
+# Samples whose single gradients are computed side by side, times parameters. More leave the cache.
+GRADIENT_NUMBERS = 1 << 20
 
 
 class StackTask(NamedTuple):
@@ -183,12 +183,18 @@ class StackedTrainer:
         errors, features = [], []
         with one_thread(), torch.inference_mode():
             for first in range(0, len(rows), PREDICT_BATCH):
-                x, labels = self._gather.single("train", rows[first : first + PREDICT_BATCH])
-                logits, inner = self._net.with_features(model, x)
+                mine = rows[first : first + PREDICT_BATCH]
+                if self._is_stacked:
+                    x, labels = self._gather.stacked("train", mine[None])
+                    outer, inner = self._net.with_features_stacked(model[None], x)
+                    logits, features_here, labels = outer[0], inner[0], labels[0]
+                else:
+                    x, labels = self._gather.single("train", mine)
+                    logits, features_here = self._net.with_features(model, x)
                 error = logits.softmax(1)
                 error[torch.arange(len(labels)), labels] -= 1
                 errors.append(error.numpy())
-                features.append(inner.numpy())
+                features.append(features_here.contiguous().numpy())
         if not errors:
             logits, inner = self._net.with_features(model, torch.zeros(1, *self._net.input_shape))
             return Glance(logits.numpy()[:0], inner.numpy()[:0])

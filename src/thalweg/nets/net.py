@@ -191,20 +191,22 @@ class Net:
         own what it would draw alone.
         Fastest if x lies in memory with the batch innermost, as `engine.gather` makes it.
         """
-        K = len(params)
-        pieces = iter(params.split(self.sizes, dim=1))  # type: ignore[no-untyped-call]
-        streams = self._streams(noise, K)
-        x = x.movedim(1, -1)  # (K, *input_shape, B)
-        for layer in self._stackable:
-            weights = [next(pieces).view(K, *shape) for shape in layer.shapes.values()]
-            if streams is not None and isinstance(layer, NoisyLayer):
-                x = layer.apply_stacked_noisy(weights, x, next(streams))
-            else:
-                x = layer.apply_stacked(weights, x)
-        return x.transpose(1, 2)
+        _, logits = self._forward_stacked(params, x, noise)
+        return logits.transpose(1, 2)
 
     def with_features(self, params: Tensor, x: Tensor) -> tuple[Tensor, Tensor]:
         """Logits (B, C) of one model in use, and the features (B, F) that its last layer reads."""
+        self._require_dense_end()
+        features, logits = self._forward(params, x, None)
+        return logits, features
+
+    def with_features_stacked(self, params: Tensor, x: Tensor) -> tuple[Tensor, Tensor]:
+        """The same of K models: logits (K, B, C) and features (K, B, F)."""
+        self._require_dense_end()
+        features, logits = self._forward_stacked(params, x, None)
+        return logits.transpose(1, 2), features.transpose(1, 2)
+
+    def _require_dense_end(self) -> None:
         from thalweg.nets.layers import Dense
 
         if not isinstance(self.layers[-1], Dense):
@@ -212,8 +214,23 @@ class Net:
                 "the features of a net are what its last, fully connected layer reads; "
                 f"expected a Dense layer at the end, got {type(self.layers[-1]).__name__}."
             )
-        features, logits = self._forward(params, x, None)
-        return logits, features
+
+    def _forward_stacked(
+        self, params: Tensor, x: Tensor, noise: Sequence[Generator] | None
+    ) -> tuple[Tensor, Tensor]:
+        """What the last layer of K models reads, (K, ..., B), and what it says, (K, C, B)."""
+        K = len(params)
+        pieces = iter(params.split(self.sizes, dim=1))  # type: ignore[no-untyped-call]
+        streams = self._streams(noise, K)
+        before = x = x.movedim(1, -1)  # (K, *input_shape, B)
+        for layer in self._stackable:
+            before = x
+            weights = [next(pieces).view(K, *shape) for shape in layer.shapes.values()]
+            if streams is not None and isinstance(layer, NoisyLayer):
+                x = layer.apply_stacked_noisy(weights, x, next(streams))
+            else:
+                x = layer.apply_stacked(weights, x)
+        return before, x
 
     def _forward(self, params: Tensor, x: Tensor, noise: Generator | None) -> tuple[Tensor, Tensor]:
         """What the last layer of one model reads, and what it says."""

@@ -17,7 +17,7 @@ from thalweg.aggregation import Age, Reports
 from thalweg.core.errors import ConfigError
 from thalweg.core.rng import Draw, rng_for
 from thalweg.core.talk import Look, Talks
-from thalweg.core.types import Arrival, Floats, Floats32, Intake, Ints, Outlook
+from thalweg.core.types import Arrival, Floats, Floats32, Glance, Intake, Ints, Outlook
 from thalweg.forecast import Recognises
 from thalweg.local import Remembers, SaysFromObjective, Sgd
 from thalweg.memory import Foresees, LooksAtModel, SaysFromMemory
@@ -164,6 +164,7 @@ class ClientRound:
         self._rnd = rnd
         self._look, self._heard, self._is_away = look, heard or {}, is_away
         self._objective, self._latent = state.objective, state.latent
+        self._glance: Glance | None = None  # of what is held, after the last tick
         self._loss_before: float | None = None  # of the held-out samples of this tick
         self._has_settled = False
 
@@ -177,6 +178,8 @@ class ClientRound:
         self._memory, kept = policy.keep(self._memory, intake, self._memory_rng)
         _check_kept(kept, intake, policy)
         self.rows = np.concatenate([self.rows, arrival.items]).take(kept)
+        if intake.glance is not None:
+            self._glance = Glance(*(part[kept] for part in intake.glance))
         self._first_intake = self._first_intake or intake
         if self._clients.foreseeing is None:
             self._renewed.append(np.count_nonzero(kept >= intake.held) / intake.capacity)
@@ -289,10 +292,7 @@ class ClientRound:
 
     def _intake(self, arrival: Arrival, state: int, outlook: Outlook) -> Intake:
         labels = self._clients.labels
-        looking, glance = self._clients.looking, None
-        if looking is not None:
-            rows = np.concatenate([self.rows, arrival.items])
-            glance = self._required_look.glance(rows, looking.looks_at == "received")
+        glance = self._look_at(arrival.items)
         return Intake(
             capacity=self._clients.capacity,
             held=len(self.rows),
@@ -304,6 +304,21 @@ class ClientRound:
             glance=glance,
             told=self._heard.get("memory", {}),
         )
+
+    def _look_at(self, new: Ints) -> Glance | None:
+        """Held and new samples as the model sees them, for a memory that wants to know.
+
+        The received model stays the same all round: what is held was looked at when it came.
+        """
+        looking = self._clients.looking
+        if looking is None:
+            return None
+        look = self._required_look
+        if looking.looks_at == "current" or self._glance is None:
+            rows = np.concatenate([self.rows, new])
+            return look.glance(rows, looking.looks_at == "received")
+        fresh = look.glance(new, received=True)
+        return Glance(*(np.concatenate(both) for both in zip(self._glance, fresh, strict=True)))
 
     def _renewal(self) -> Floats:
         """Foreseen if the policy can, else what was measured, the same for every state."""
