@@ -99,3 +99,11 @@ def test_a_cohort_that_has_seen_nothing_changes_nothing() -> None:
     assert Ode().tell(notes, np.array([0])) == {}
     notes = Ode().hear(notes, np.array([1]), {"gradient": np.array([[3.0, 6.0]], dtype="f4")})
     assert Ode().hear(notes, np.array([0, 2]), silence).mean.tolist() == [1.0, 2.0]
+
+
+def test_the_estimate_can_be_the_mean_of_those_who_have_just_spoken() -> None:
+    policy = Ode(estimate="participants")
+    words = np.array([[1.0, 0.0], [3.0, 6.0]], dtype="f4")
+    notes = policy.hear(policy.begin(30, 10), np.array([4, 9]), {"gradient": words})
+    assert policy.tell(notes, np.array([0]))["gradient"].tolist() == [[2.0, 3.0]]
+    assert policy.hear(notes, np.array([1]), {"gradient": np.empty((1, 0), dtype="f4")}) == notes

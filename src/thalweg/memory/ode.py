@@ -7,6 +7,7 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
+from thalweg.core.config import check_words
 from thalweg.core.errors import require
 from thalweg.core.types import Floats, Floats32, Glance, Intake, Ints
 from thalweg.memory.base import rounded
@@ -51,8 +52,11 @@ class Ode:
 
     budget: float = 0.5
     """Largest share of the memory that one tick may renew."""
+    estimate: Literal["incremental", "participants"] = "incremental"
+    """participants: the mean of those who have just spoken, as the released code does by default."""
 
     def __post_init__(self) -> None:
+        check_words(self)
         require(0 < self.budget <= 1, f"budget must lie in (0, 1], got {self.budget}.")
 
     @property
@@ -94,7 +98,10 @@ class Ode:
     def hear(
         self, notes: GlobalGradient, clients: Ints, said: Mapping[str, Floats32]
     ) -> GlobalGradient:
-        return corrected(notes, clients, said[GRADIENT])
+        words = said[GRADIENT]
+        if self.estimate == "participants" and words.shape[1]:
+            return notes._replace(mean=words.mean(0, dtype=np.float64).astype(np.float32))
+        return corrected(notes, clients, words)
 
 
 def values(glance: Glance, gradient: Floats32 | None) -> Floats:
