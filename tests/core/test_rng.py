@@ -54,6 +54,7 @@ def test_purposes_keep_their_values() -> None:
         "NET": 9,
         "DATA": 10,
         "LOCAL": 11,
+        "AUGMENT": 12,
     }
 
 

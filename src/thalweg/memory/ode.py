@@ -128,7 +128,7 @@ def with_samples(state: LocalGradient, new: Glance) -> LocalGradient:
 def exchanges(held: Floats, new: Floats, free: int, allowed: int) -> tuple[Ints, Ints]:
     """Which held samples go, and which new ones come, one by one in the order of arrival.
 
-    >>> [part.tolist() for part in exchanges(np.array([3.0, 1.0]), np.array([0.5, 2.0, 4.0]), 0, 2)]
+    >>> [part.tolist() for part in exchanges(np.array([3.0, 1.0]), np.array([0.5, 3.5, 4.0]), 0, 2)]
     [[1, 0], [1, 2]]
     """
     heap = [(value, position) for position, value in enumerate(held.tolist())]
