@@ -78,7 +78,7 @@ def test_any_other_bytes_are_refused_in_our_own_words(content: bytes, start: byt
     "content, message",
     [
         (PLAIN + b"x", "expected 24 bytes of data for shape .2, 3, 4., got more than that"),
-        (gzip.compress(PLAIN + b"x"), "expected 24 bytes of data .* got more than that"),
+        (gzip.compress(PLAIN + b"x", mtime=0), "expected 24 bytes of data .* got more than that"),
         (GZIPPED + b"xyz", "expected one gzip stream, got 3 more bytes behind it"),
         (bytes([0, 0, 0x0D, 3]) + PLAIN[4:], r"0x08 \(unsigned byte\), got 0x0d \(float\)"),
         (bytes([0, 0, 0x42, 3]) + PLAIN[4:], r"got 0x42 \(unknown\)"),
