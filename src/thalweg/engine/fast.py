@@ -1,7 +1,8 @@
 """The fast engine: a cohort is a few stacked computations, spread over worker processes.
 
-Streams and memories run here, in the process of the run; only arithmetic goes to the workers. What
-is stacked with what follows from the cohort alone, so the number of workers never changes a bit.
+Streams and memories run here, in the process of the run; only arithmetic goes to the workers. Recipes
+whose clients look at their models between ticks train here too, their stacks in threads. What is
+stacked with what follows from the cohort alone, so the number of workers never changes a bit.
 """
 
 from __future__ import annotations

@@ -68,24 +68,12 @@ def fashion_mnist(access: Access) -> Scenario:
 
 def mnist(access: Access) -> Scenario:
     """The same world on MNIST."""
-    return Scenario(
-        name=f"mnist-{access}",
-        data=Mnist(),
-        net=LeNet5(),
-        world=LatentStates(access=access),
-        local=Sgd(lr=0.01, momentum=0.9, weight_decay=1e-4, batch_size=64, passes=1),
-    )
+    return replace(fashion_mnist(access), name=f"mnist-{access}", data=Mnist())
 
 
 def cifar10(access: Access) -> Scenario:
     """The same world on CIFAR-10, with the 36 million parameters of the paper's AlexNet."""
-    return Scenario(
-        name=f"cifar10-{access}",
-        data=Cifar10(),
-        net=AlexNet(),
-        world=LatentStates(access=access),
-        local=Sgd(lr=0.01, momentum=0.9, weight_decay=1e-4, batch_size=64, passes=1),
-    )
+    return replace(fashion_mnist(access), name=f"cifar10-{access}", data=Cifar10(), net=AlexNet())
 
 
 def cifar10_cnn(access: Access) -> Scenario:
@@ -101,13 +89,7 @@ def cinic10(access: Access) -> Scenario:
 def ham10000(access: Access) -> Scenario:
     """The same world on HAM10000: two thirds of the images are of one class, so look at
     `balanced_accuracy` too."""
-    return Scenario(
-        name=f"ham10000-{access}",
-        data=Ham10000(),
-        net=HamCnn(),
-        world=LatentStates(access=access),
-        local=Sgd(lr=0.01, momentum=0.9, weight_decay=1e-4, batch_size=64, passes=1),
-    )
+    return replace(fashion_mnist(access), name=f"ham10000-{access}", data=Ham10000(), net=HamCnn())
 
 
 def synthetic_logistic() -> Scenario:
