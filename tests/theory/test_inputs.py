@@ -98,3 +98,21 @@ def test_a_distribution_sums_to_one_and_leaves_its_input_alone(raw):
     assert result.sum() == pytest.approx(1, abs=1e-12)
     assert not np.shares_memory(result, given_row)
     assert (given_row == before).all()
+
+
+def test_probabilities_must_sum_to_one_up_to_rounding():
+    rounded = inputs.probabilities([0.3, 0.7 + 5e-7], "goal")
+    assert rounded.sum() == pytest.approx(1, abs=1e-15)
+    with pytest.raises(
+        ConfigError, match=r"goal must sum to one, got \[0.3, 0.6\], whose sum is 0.9"
+    ):
+        inputs.probabilities([0.3, 0.6], "goal")
+    with pytest.raises(ConfigError, match="goal must be non-negative"):
+        inputs.probabilities([1.5, -0.5], "goal")
+
+
+def test_a_mask_is_booleans_and_nothing_else():
+    assert inputs.mask([True, False], "historical", 2).tolist() == [True, False]
+    for bad in ([1, 0], [True], [[True, False]], []):
+        with pytest.raises(ConfigError, match="historical must be 2 booleans"):
+            inputs.mask(bad, "historical", 2)

@@ -1,8 +1,15 @@
 """Bounds and closed forms as plain functions, for planning and for tests. No state, no randomness.
 
-So far those of SFedPO. A client's stream visits latent states with probabilities `probs`; in each
-state it renews a share `ratios` of its memory, on average its `budget`; states have an `importance`
-in the global objective and a `heterogeneity`. All are rows with one entry per state.
+SFedPO: a client's stream visits latent states with probabilities `probs`; in each state it renews a
+share `ratios` of its memory, on average its `budget`; states have an `importance` in the global
+objective and a `heterogeneity`. All are rows with one entry per state.
+
+Data streams (Marfoq, Neglia, Kameni and Vidal): some clients are `historical`, they have all their
+data before the first round; those of the others are fresh and pass by. Clients have `shares` of all
+samples of the run and an `importance` in training. All are rows with one entry per client.
+
+DPCS (Song, Huang, Wu and Lu): clients with different label mixes are drawn so that a `goal` comes
+about.
 """
 
 from thalweg.theory.belief import Posterior, perturb, posterior
@@ -10,16 +17,30 @@ from thalweg.theory.bound import SfedpoBound, b_term, sfedpo_bound
 from thalweg.theory.dds import dds_ratios, dds_scores
 from thalweg.theory.dds_exact import dds_objective, dds_ratios_exact
 from thalweg.theory.divergence import divergence_between, divergence_from_uniform
+from thalweg.theory.dpcs import dpcs_probabilities
 from thalweg.theory.heterogeneity import (
     heterogeneity_score,
     mixture_variance,
     retention,
     weighted_heterogeneity,
 )
+from thalweg.theory.importance import (
+    grid_importance,
+    historical_mass,
+    optimal_importance,
+    psi,
+)
 from thalweg.theory.mixture import kernel_mismatch, long_run_mixture, mismatch, mixture_step
 from thalweg.theory.oracle import OracleGap, oracle_gap
 from thalweg.theory.saw import saw_weights
 from thalweg.theory.saw_exact import saw_weights_exact
+from thalweg.theory.stream_bound import (
+    effective_samples,
+    gradient_variability,
+    importance_ratio,
+    share_distance_bound,
+    target_bias,
+)
 
 __all__ = [  # noqa: RUF022  in the order of the round
     # what is known of the states
@@ -51,4 +72,16 @@ __all__ = [  # noqa: RUF022  in the order of the round
     "SfedpoBound",  # value and violated preconditions
     "oracle_gap",  # what a wrong forecast costs
     "OracleGap",  # the cost, the error, the budgets really spent
+    # data streams: how much static and passing data should count
+    "psi",  # the part of the bound that importance can change
+    "optimal_importance",  # the importance of each client that minimises it
+    "historical_mass",  # the same in closed form, for fresh clients of equal size
+    "grid_importance",  # importance for a given mass of the historical clients
+    "importance_ratio",  # the one constant it depends on, from what can be measured
+    "effective_samples",  # as how many equally important samples they count
+    "target_bias",  # what it costs to train towards other weights than the objective's
+    "share_distance_bound",  # a smooth bound on how far importance is from the shares
+    "gradient_variability",  # how far the gradients of the rounds are from the objective's
+    # whom to draw
+    "dpcs_probabilities",  # of each client, so that the expected label mix is a goal
 ]

@@ -17,6 +17,10 @@ import numpy.typing as npt
 from thalweg.core.errors import ConfigError, UnknownName
 from thalweg.core.types import Floats
 
+Bools = npt.NDArray[np.bool_]
+
+ROUNDED = 1e-6  # what sums to one up to this was rounded, for instance to 32 bits
+
 
 def array_of(values: npt.ArrayLike, name: str) -> Floats:
     """Real numbers of any shape, as float64; the values are not looked at."""
@@ -69,6 +73,31 @@ def distribution(values: npt.ArrayLike, name: str, size: int | None = None) -> F
         raise ConfigError(f"{name} must have a positive entry, got {array.size} zeros.")
     normalised: Floats = array / array.sum()
     return normalised
+
+
+def probabilities(values: npt.ArrayLike, name: str, size: int | None = None) -> Floats:
+    """As `distribution`, where counts would be a mistake: they must sum to one, up to rounding.
+
+    >>> probabilities([1, 1], "goal")
+    Traceback (most recent call last):
+    thalweg.core.errors.ConfigError: goal must sum to one, got [1.0, 1.0], whose sum is 2.
+    """
+    array = nonnegative(values, name, size)
+    total = float(array.sum())
+    if not abs(total - 1) <= ROUNDED:
+        raise ConfigError(f"{name} must sum to one, got {_shown(array)}, whose sum is {total:g}.")
+    normalised: Floats = array / total
+    return normalised
+
+
+def mask(values: npt.ArrayLike, name: str, size: int) -> Bools:
+    """(size,) booleans; numbers are refused, which might be ids."""
+    array = np.asarray(values)
+    if array.dtype != np.bool_ or array.shape != (size,):
+        raise ConfigError(
+            f"{name} must be {size} booleans, got {array.dtype} of shape {array.shape}."
+        )
+    return array
 
 
 def number(value: float, name: str) -> float:

@@ -1,0 +1,175 @@
+"""The point of a convex hull that is nearest to the origin, as a mixture of the hull's corners."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+
+from thalweg.core.errors import ThalwegError
+from thalweg.core.types import Floats
+from thalweg.theory.inputs import Bools
+
+SMALLEST_RIDGE = 1e-9  # below it, which corners have a part cannot be told from rounding
+ENOUGH = 1e-12  # how much the inner point may be improved when the polish takes over
+ALMOST = 1e-11  # how much a polished point may be improved that is preferred to the inner one
+PROMISE = 1e-9  # a result that might be improved by more than this is not handed out
+NOTHING = 1e-9  # of an equal part: a part this small is none
+MOST_STEPS = 60  # towards the inner point; 5 to 30 are usual
+MOST_POLISH = 10  # 1 or 2 are usual
+SAFE = 0.995  # of the way to the nearest bound, how much a step may go
+
+
+def nearest_mixture(corners: Floats, ridge: float) -> Floats:
+    r"""Probabilities a (n,) of the corners, the columns of D (C, n), that minimise
+
+    .. math:: \tfrac12 \|D a\|^2 + \tfrac{\mu}{2} \|a\|^2,
+        \qquad \mu \ge 0 \text{ the ridge}
+
+    An interior method approaches from within, where nothing is degenerate. A step costs
+    :math:`n C^2` operations, and the number of steps hardly depends on n. Then the solution is
+    computed to the last digits from the set of corners that have a part in it. Without a ridge
+    there may be many solutions: a very small one selects that of least norm.
+
+    The result is checked: the slopes towards all corners bound how much it could be improved.
+    """
+    scale = max(1.0, ridge)
+    D = corners / math.sqrt(scale)
+    mu = max(ridge / scale, SMALLEST_RIDGE)
+    if len(D) > D.shape[1]:
+        D = _triangle(D)  # (n, n), with the same inner products
+    a = _polished(D, mu, _inner_point(D, mu))
+    excess = _excess(D, ridge / scale, a)
+    if not excess <= PROMISE:
+        raise ThalwegError(
+            f"a mixture of {a.size} corners was to be optimal to {PROMISE:g}, but might be "
+            f"improved by {excess:.2g}. Use a ridge above {ridge:g}."
+        )
+    return a
+
+
+class _Point(NamedTuple):
+    """Where the interior method is, or by how much it moves."""
+
+    a: Floats  # (n,) the mixture
+    slack: Floats  # (n,) of the bounds a >= 0: slope minus level, finally zero where a is not
+    level: float  # of the slopes where a is not zero
+
+
+def _inner_point(D: Floats, mu: float) -> _Point:
+    """A mixture with all parts positive, for which the products a * slack almost vanish."""
+    n = D.shape[1]
+    a = np.full(n, 1 / n)
+    slope = _slope(D, mu, a)
+    level = float(slope.min() - max(np.ptp(slope), 1e-3))
+    here = _Point(a, slope - level, level)
+    for _ in range(MOST_STEPS):
+        gap = float(here.a @ here.slack)
+        if gap <= ENOUGH:
+            break
+        # Mehrotra's predictor and corrector. The corrector presumes that the whole predicted move
+        # was possible; if it was not, less of it may get further (Colombo and Gondzio).
+        move = _newton(D, mu, here)
+        ahead = move(np.zeros(n))
+        t = min(1.0, _room(here, ahead))
+        reached = _moved(here, ahead, t)
+        centre = gap / n * (float(reached.a @ reached.slack) / gap) ** 3
+        curved = move(centre - ahead.a * ahead.slack)
+        turn = _moved(curved, ahead, -1.0)
+        moves = [_moved(ahead, turn, share) for share in (t**2, (1 + t**2) / 2)] + [curved]
+        room, best = max(((_room(here, each), each) for each in moves), key=lambda it: it[0])
+        here = _moved(here, best, min(1.0, SAFE * room))
+    return here
+
+
+def _newton(D: Floats, mu: float, here: _Point) -> Callable[[Floats], _Point]:
+    """A function that finds the move after which a * slack has given values, to first order.
+
+    The change of a is eliminated by the diagonal w, that of the level by taking corners relative to
+    their w-weighted mean. C equations are left, for the change dy of the point Da.
+    """
+    a, slack, level = here
+    w = 1 / (mu + slack / a)  # (n,)
+    total = float(w.sum())
+    mean = D @ w / total  # (C,)
+    E = D - mean[:, None]
+    M = np.eye(len(D)) + (E * w) @ E.T
+    stray = _slope(D, mu, a) - level - slack  # zero but for rounding
+    short = 1 - float(a.sum())  # likewise
+
+    def move(products: Floats) -> _Point:
+        pull = products / a - slack - stray
+        dy = np.linalg.solve(M, E @ (w * pull) + short * mean)
+        lift = (short - float(w @ pull)) / total
+        da = w * (pull + lift - dy @ E)
+        return _Point(da, (products - slack * da) / a - slack, lift + float(mean @ dy))
+
+    return move
+
+
+def _moved(here: _Point, move: _Point, t: float) -> _Point:
+    return _Point(here.a + t * move.a, here.slack + t * move.slack, here.level + t * move.level)
+
+
+def _room(here: _Point, move: _Point) -> float:
+    """How many times the move can be made before the first part, or slack, is zero."""
+    slowest = min(float((move.a / here.a).min()), float((move.slack / here.slack).min()))
+    return -1 / slowest if slowest < 0 else math.inf
+
+
+def _polished(D: Floats, mu: float, inner: _Point) -> Floats:
+    """The optimum, from the set of corners that seem to have a part in it, put right if need be."""
+    # What comes from within stays if the set does not settle, because rounding decides about some.
+    best = _normalised(np.where(inner.a > NOTHING / inner.a.size, inner.a, 0.0))
+    least = max(_excess(D, mu, best), ALMOST)
+    inside = mu * inner.a > inner.slack
+    inside[np.argmax(inner.a)] = True
+    for _ in range(MOST_POLISH):
+        a = _optimum_without_bounds(D, mu, inside)
+        mix = _normalised(np.maximum(a, 0.0))
+        excess = _excess(D, mu, mix)
+        if excess < least:
+            best, least = mix, excess
+        slope = _slope(D, mu, a)
+        wanted = np.where(inside, a > 0, slope < slope[inside].mean())
+        if (wanted == inside).all():
+            break
+        inside = wanted
+    return best
+
+
+def _optimum_without_bounds(D: Floats, mu: float, inside: Bools) -> Floats:
+    """The optimum among all a that sum to one and are zero outside, of either sign inside."""
+    E = np.compress(inside, D, axis=1)  # (C, k), rows contiguous: their sums lose less
+    mean = E.mean(1)
+    E -= mean[:, None]
+    axes, width, _ = np.linalg.svd(_triangle(E.T).T)
+    noise = 1e-14 * (width[0] + math.sqrt(E.shape[1]) * np.abs(mean).max())
+    axes, width = axes[:, : len(width)][:, width > noise], width[width > noise]
+    tilt = -(mean @ axes) / (width**2 + mu) @ axes.T @ E  # (k,)
+    a = np.zeros(D.shape[1])
+    a[inside] = 1 / tilt.size + tilt - tilt.mean()
+    return a
+
+
+def _triangle(matrix: Floats) -> Floats:
+    """The R of its QR decomposition: as high as wide, and the same as the matrix but for a turn."""
+    return np.asarray(np.linalg.qr(matrix, mode="r"))
+
+
+def _slope(D: Floats, mu: float, a: Floats) -> Floats:
+    slope: Floats = (D @ a) @ D + mu * a
+    return slope
+
+
+def _excess(D: Floats, mu: float, a: Floats) -> float:
+    """At least the distance of the objective from its minimum, by convexity."""
+    slope = _slope(D, mu, a)
+    return float(a @ slope - slope.min())
+
+
+def _normalised(a: Floats) -> Floats:
+    normalised: Floats = a / a.sum()
+    return normalised
