@@ -69,6 +69,8 @@ def test_labels_and_clients_may_be_names_and_are_numbered_in_sorted_order(tmp_pa
     assert data.y.tolist() == [0, 1] * 4
     assert data.group is not None
     assert data.group.tolist() == [1, 0] * 4
+    assert data.group_test is not None
+    assert data.group_test.tolist() == [1, 0]
 
 
 def test_with_a_time_the_end_of_each_history_is_for_testing(tmp_path: Path) -> None:

@@ -33,6 +33,29 @@ def test_features_are_seen_by_a_net_as_they_are() -> None:
     assert dataset().input_shape == (2,)
 
 
+def test_sequences_are_seen_by_a_net_as_so_many_codes_of_so_many_kinds() -> None:
+    codes = np.array([[0, 4], [1, 1], [2, 3]], dtype=np.uint8)
+    data = dataset(x=codes, x_test=codes[:1], num_codes=5)
+    assert data.is_sequence
+    assert not data.is_image
+    assert data.input_shape == (2, 5)
+    assert not dataset().is_sequence
+
+
+def test_it_may_be_known_whose_the_test_samples_are_and_what_family_the_labels_have() -> None:
+    data = dataset(
+        group=np.array([0, 1, 1]),
+        group_test=np.array([2]),  # all of its rows are for testing
+        coarse=np.array([0, 3, 3]),
+        group_names=("a", "b", "c"),
+    )
+    assert data.group_test is not None
+    assert data.coarse is not None
+
+
+CODES = np.zeros((3, 2), dtype=np.uint8)
+
+
 @pytest.mark.parametrize(
     "changes, message",
     [
@@ -46,6 +69,30 @@ def test_features_are_seen_by_a_net_as_they_are() -> None:
         ({"group": np.array([0, -1, 0])}, "groups count from 0, got -1"),
         ({"time": np.array([0.0, np.nan, 1.0])}, "time must be finite"),
         ({"class_names": ("a", "b", "c")}, "3 class names for 2 classes"),
+        ({"group_test": np.array([0])}, "no group for the training samples; expected both"),
+        (
+            {"group": np.zeros(3, dtype=int), "group_test": np.array([0, 0])},
+            "1 test samples but 2 entries in group_test",
+        ),
+        (
+            {"group": np.zeros(3, dtype=int), "group_test": np.array([-2])},
+            "groups count from 0, got -2",
+        ),
+        (
+            {"group": np.array([0, 1, 2]), "group_names": ("a", "b")},
+            "2 group names, but a sample of group 2; expected groups 0 to 1",
+        ),
+        ({"coarse": np.array([0, 0])}, "3 training samples but 2 entries in coarse"),
+        ({"coarse": np.array([0, -1, 0])}, "coarse labels count from 0, got -1"),
+        ({"num_codes": 5}, r"sequences of codes are uint8 of shape \(n, L\), got float32"),
+        (
+            {"x": CODES + 5, "x_test": CODES[:1], "num_codes": 5},
+            "codes in train run up to 5, expected 0 to 4",
+        ),
+        (
+            {"x": CODES, "x_test": CODES[:1] + 7, "num_codes": 5},
+            "codes in test run up to 7, expected 0 to 4",
+        ),
     ],
 )
 def test_parts_that_do_not_fit_together_are_refused(changes: Any, message: str) -> None:

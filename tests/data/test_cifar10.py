@@ -5,6 +5,7 @@ import io
 import os
 import pickle
 import tarfile
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ import pytest
 
 from thalweg.core.errors import DataError
 from thalweg.data import Cifar10, cifar10
+from thalweg.data.cifar import read_batch
 from thalweg.data.download import RemoteFile
 
 NAMES = [*cifar10.TRAIN, cifar10.TEST]
@@ -72,8 +74,8 @@ def test_a_pickle_of_python_2_is_read() -> None:
     array += b"cnumpy\ndtype\n(U\x02u1K\x00K\x01tR(K\x03U\x01|NNNJ\xff\xff\xff\xffJ\xff\xff\xff\xffK\x00tb"
     array += b"\x89" + text(bytes(range(256)) * 12) + b"tb"
     content = b"\x80\x02}(" + text(b"data") + array + text(b"labels") + b"](K\x07eu."
-    x, y = cifar10._read_batch(content, "here")
-    assert y.tolist() == [7]
+    x, y = read_batch(content, "here", "CIFAR-10", {"labels": 10})
+    assert y["labels"].tolist() == [7]
     assert x[0, 0, :3, 0].tolist() == [0, 1, 2]
 
 
@@ -179,8 +181,8 @@ def test_a_download_fills_the_cache_and_happens_once(
     name = "cifar-10-python.tar.gz"
     shelf.files[name] = content
     remote = RemoteFile(name, len(content), hashlib.sha256(content).hexdigest())
-    monkeypatch.setattr(cifar10, "ARCHIVE", remote)
-    monkeypatch.setattr(cifar10, "MIRRORS", (shelf.address,))
+    published = replace(cifar10.CIFAR10, archive=remote, mirrors=(shelf.address,))
+    monkeypatch.setattr(cifar10, "CIFAR10", published)
     monkeypatch.setenv("THALWEG_OFFLINE", "0")
     for _ in range(2):
         assert len(Cifar10().load(None, seed=0).x) == 15
@@ -188,7 +190,8 @@ def test_a_download_fills_the_cache_and_happens_once(
 
 
 def test_a_failed_download_says_why(monkeypatch: pytest.MonkeyPatch, closed_address: str) -> None:
-    monkeypatch.setattr(cifar10, "MIRRORS", (closed_address,))
+    unreachable = replace(cifar10.CIFAR10, mirrors=(closed_address,))
+    monkeypatch.setattr(cifar10, "CIFAR10", unreachable)
     monkeypatch.setenv("THALWEG_OFFLINE", "0")
     with pytest.raises(DataError, match=r"(?s)the download failed.*cannot be reached.*Looked in"):
         Cifar10().load(None, seed=0)

@@ -6,7 +6,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from thalweg.core.errors import DataError
-from thalweg.data.split import last_of_each, split_by_unit, split_rows, stratified_split
+from thalweg.data.split import (
+    last_of_each,
+    split_by_unit,
+    split_each_client,
+    split_rows,
+    stratified_split,
+)
 
 rows_of_groups = st.lists(st.tuples(st.integers(0, 4), st.floats(-10, 10)), min_size=1, max_size=60)
 fractions = st.floats(0.01, 0.99)
@@ -108,3 +114,19 @@ def test_a_unit_of_two_classes_stays_together() -> None:
     train, test = split_by_unit(labels, unit, 0.5)
     assert set(unit[train]).isdisjoint(unit[test])
     assert len(test) == 50
+
+
+def test_every_client_keeps_a_test_part_of_its_own_rows() -> None:
+    group = np.array([3, 0, 3, 0, 3, 0, 3, 0, 0, 1])  # 5, 1, 0 and 4 rows
+    train, test = split_each_client(group, 0.4, "here")
+    assert sorted([*train, *test]) == list(range(10))
+    assert np.bincount(group[test], minlength=4).tolist() == [2, 0, 0, 2]
+    again = split_each_client(group, 0.4, "here")[1]
+    assert test.tolist() == again.tolist()
+
+
+def test_clients_too_small_for_a_test_part_are_an_error() -> None:
+    with pytest.raises(
+        DataError, match=r"here: a test part of 0.1 of every client is empty with 3"
+    ):
+        split_each_client(np.arange(3), 0.1, "here")

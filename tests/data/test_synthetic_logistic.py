@@ -10,6 +10,7 @@ from thalweg.data import SyntheticLogistic
 def test_clients_have_equal_shares_and_points_fill_the_cube() -> None:
     data = SyntheticLogistic(num_clients=4, num_samples=4000, num_features=3).load(None, seed=1)
     assert np.bincount(data.group).tolist() == [1000] * 4
+    assert np.bincount(data.group_test).tolist() == [550] * 4
     assert data.x.dtype == np.float32
     assert abs(data.x).max() <= 1
     # Uniform on [-1, 1]: mean 0, variance 1/3. 12,000 numbers: the mean has deviation 0.0053.
@@ -38,6 +39,12 @@ def test_a_large_spread_gives_every_client_a_concept_of_its_own() -> None:
     slope = np.linalg.lstsq(data.x[mine], data.y[mine] - 0.5, rcond=None)[0]
     right = [((data.x[rows] @ slope > 0) == data.y[rows]).mean() for rows in (mine, other)]
     assert right[0] > 0.9
+    theirs = [
+        ((data.x_test[rows] @ slope > 0) == data.y_test[rows]).mean()
+        for rows in (data.group_test == 0, data.group_test == 1)
+    ]
+    assert theirs[0] > 0.9
+    assert theirs[1] < 0.75
     assert right[1] < 0.75
 
 

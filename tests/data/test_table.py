@@ -48,6 +48,11 @@ def test_labels_and_clients_are_numbered_in_sorted_order(tmp_path: Path) -> None
     assert data.group_names == ("Bonn", "Ulm")
     assert data.group is not None
     assert set(data.group) == {0, 1}
+    plain = load(tmp_path, client="town", standardise=False)
+    # Ages are the numbers of the rows, and the towns take turns: Ulm, Bonn, Ulm, ...
+    assert data.group_test is not None
+    assert data.group_test.tolist() == [1 - int(age) % 2 for age in plain.x_test[:, 0]]
+    assert load(tmp_path).group_test is None
 
 
 def test_features_are_standardised_by_the_training_part(tmp_path: Path) -> None:

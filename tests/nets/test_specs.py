@@ -11,6 +11,7 @@ from thalweg.core.errors import ConfigError
 from thalweg.nets import (
     NETS,
     AlexNet,
+    CharLstm,
     Cnn,
     HamCnn,
     LeNet5,
@@ -64,6 +65,7 @@ ALEXNET = 64 * 28 + 192 * 577 + 384 * 1729 + 256 * 3457 + 256 * 2305
         (ResNet10(), (3, 32, 32), 10, 4_903_242),
         (ResNet18(), (3, 32, 32), 10, 11_173_962),
         (ResNet34(), (3, 32, 32), 10, 21_282_122),
+        (CharLstm(), (80, 97), 97, 97 * 8 + 1024 * 266 + 1024 * 514 + 97 * 257),
     ],
 )
 def test_the_large_nets_have_the_published_sizes(spec, shape, num_classes, num_params):
@@ -89,7 +91,7 @@ def test_every_parameter_learns(spec):
 
 @pytest.mark.parametrize("name", NETS)
 def test_every_net_of_the_table_has_defaults_and_builds(name):
-    net = NETS[name]().build((1, 12, 17), 3)
+    net = NETS[name]().build((12, 17) if name == "char-lstm" else (1, 12, 17), 3)
     assert net.init(np.random.default_rng(0)).shape == (net.num_params,)
 
 
@@ -101,6 +103,11 @@ def test_every_net_of_the_table_has_defaults_and_builds(name):
         (lambda: LeNet5().build((1, 3, 3), 10), ["4x4", "3x3"]),
         (lambda: Linear().build((20,), 1), ["2 classes", "got 1"]),
         (lambda: Linear().build((), 2), ["()"]),
+        (lambda: Mlp().build((80, 97), 97), ["(80, 97)", "sequences", "'char-lstm'"]),
+        (lambda: Cnn().build((80, 97), 97), ["images", "(80, 97)", "'char-lstm'"]),
+        (lambda: CharLstm().build((20,), 2), ["sequences of codes", "(20,)", "'mlp'"]),
+        (lambda: CharLstm().build((3, 32, 32), 2), ["(3, 32, 32)", "'cnn'"]),
+        (lambda: CharLstm(layers=0), ["layers >= 1", "0"]),
         (lambda: Mlp(hidden=()), ["hidden=()", "'linear'"]),
         (lambda: Mlp(hidden=(4, 0)), ["hidden=(4, 0)"]),
         (lambda: Cnn(channels=(1, 2)), ["channels=(1, 2)"]),

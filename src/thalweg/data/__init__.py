@@ -10,12 +10,15 @@ from thalweg.data.arrays import Arrays
 from thalweg.data.augment import AUGMENTATIONS, Augment, Augmentation
 from thalweg.data.base import Dataset, DataSource, make_sure_of
 from thalweg.data.cifar10 import Cifar10
+from thalweg.data.cifar100 import Cifar100
 from thalweg.data.cinic10 import Cinic10
 from thalweg.data.digits import Digits
 from thalweg.data.fashion_mnist import FashionMnist
 from thalweg.data.gaussian_mixture import GaussianMixture
 from thalweg.data.ham10000 import Ham10000
 from thalweg.data.mnist import Mnist
+from thalweg.data.mnist_writers import MnistWriters
+from thalweg.data.shakespeare import Shakespeare
 from thalweg.data.synthetic_logistic import SyntheticLogistic
 from thalweg.data.table import Table
 
@@ -23,9 +26,12 @@ SOURCES: dict[str, type[DataSource]] = {
     "digits": Digits,  # 8 x 8 digits, inside scikit-learn: the offline default
     "fashion-mnist": FashionMnist,  # 28 x 28 clothes, IDX files
     "mnist": Mnist,  # 28 x 28 digits, IDX files
+    "mnist-writers": MnistWriters,  # the same digits, a client for each writer
     "cifar10": Cifar10,  # 32 x 32 photographs, the official pickled batches
+    "cifar100": Cifar100,  # 32 x 32 photographs, fine and coarse labels, official pickles
     "cinic10": Cinic10,  # 32 x 32 photographs, folders of PNG files
     "ham10000": Ham10000,  # 28 x 28 skin lesions, Kaggle's CSV files
+    "shakespeare": Shakespeare,  # next character, a client for each role of each play
     "synthetic-logistic": SyntheticLogistic,  # one logistic concept per client
     "gaussian-mixture": GaussianMixture,  # class blobs that move as time goes by
     "arrays": Arrays,  # your own .npz
@@ -39,6 +45,7 @@ __all__ = [
     "Augment",
     "Augmentation",
     "Cifar10",
+    "Cifar100",
     "Cinic10",
     "DataSource",
     "Dataset",
@@ -47,6 +54,8 @@ __all__ = [
     "GaussianMixture",
     "Ham10000",
     "Mnist",
+    "MnistWriters",
+    "Shakespeare",
     "SyntheticLogistic",
     "Table",
     "make_sure_of",

@@ -2,27 +2,22 @@
 
 from __future__ import annotations
 
-import io
-import zipfile
-import zlib
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from thalweg.core.errors import DataError, UnknownName, require
+from thalweg.core.errors import DataError, require
 from thalweg.core.types import Floats, Ints
 from thalweg.data.base import Dataset
 from thalweg.data.features import feature_parts, first_unusable
+from thalweg.data.npz import Array, read_npz
 from thalweg.data.search import user_file
 from thalweg.data.split import split_rows
 
 REQUIRED = ("x", "y")
 OPTIONAL = ("group", "time", "x_test", "y_test")
-
-Array = npt.NDArray[Any]
 
 
 @dataclass(frozen=True)
@@ -39,7 +34,8 @@ class Arrays:
         when each row of x arrived, numbers or dates, (n,)
 
     Only x and y must be there. Without x_test and y_test a part of x is set apart: with a time the
-    end of every client's history, otherwise the same random part of every class for every run.
+    end of every client's history, otherwise the same random part of every class for every run. Then
+    it is known whose each test row is, if there is a group.
     """
 
     path: str
@@ -62,7 +58,9 @@ class Arrays:
     def load(self, data_dir: Path | None, seed: int) -> Dataset:
         """Read and check the whole file; the same for every seed."""
         file = user_file(self.path, data_dir)
-        arrays = _read(file)
+        arrays = read_npz(file, REQUIRED, OPTIONAL)
+        if ("x_test" in arrays) != ("y_test" in arrays):
+            raise DataError(f"{file}: expected x_test and y_test together, got one of them.")
         has_test = "x_test" in arrays
         x, y = _samples(arrays, "", file)
         n = len(x)
@@ -113,41 +111,8 @@ class Arrays:
             time=None if time is None else time[train],
             class_names=class_names,
             group_names=group_names,
+            group_test=None if group is None or has_test else group[test],
         )
-
-
-def _read(file: Path) -> dict[str, Array]:
-    """Every array of the file, each verified by the checksum of the archive."""
-    try:
-        with zipfile.ZipFile(file) as archive:
-            members = {name.removesuffix(".npy"): name for name in archive.namelist()}
-            for name in members:
-                if name not in REQUIRED + OPTIONAL:
-                    raise UnknownName(f"array in {file.name}:", name, REQUIRED + OPTIONAL)
-            missing = [name for name in REQUIRED if name not in members]
-            if missing:
-                raise DataError(
-                    f"{file}: expected x and y, but {' and '.join(missing)} is missing."
-                )
-            if ("x_test" in members) != ("y_test" in members):
-                raise DataError(f"{file}: expected x_test and y_test together, got one of them.")
-            return {name: _array(archive.read(members[name]), name, file) for name in members}
-    except (OSError, EOFError, zipfile.BadZipFile, zlib.error, NotImplementedError) as error:
-        raise DataError(
-            f"{file} is not a readable .npz file ({error or type(error).__name__}). "
-            "Nothing was loaded; write it again with numpy.savez."
-        ) from error
-    except RuntimeError as error:  # zipfile's way of saying that a password is needed
-        raise DataError(f"{file} cannot be read: {error}.") from error
-
-
-def _array(content: bytes, name: str, file: Path) -> Array:
-    try:
-        return np.lib.format.read_array(io.BytesIO(content), allow_pickle=False)
-    except (ValueError, EOFError, MemoryError, OverflowError) as error:
-        raise DataError(
-            f"{file}: {name} is not an array of numbers or text ({error or 'it is too large'})."
-        ) from error
 
 
 def _samples(arrays: dict[str, Array], suffix: str, file: Path) -> tuple[Array, Array]:

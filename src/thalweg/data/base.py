@@ -19,11 +19,11 @@ class Dataset:
 
     Images are uint8 with the channels last, (n, H, W, C), and are turned into
     ``(x / 255 - mean) / std`` when a batch is gathered; features are float32, (n, F), used as they
-    are.
+    are; sequences are uint8 codes 0 .. num_codes - 1, (n, L), which a net gets as whole numbers.
     """
 
     name: str
-    x: npt.NDArray[np.uint8] | npt.NDArray[np.float32]  # (n, H, W, C) or (n, F)
+    x: npt.NDArray[np.uint8] | npt.NDArray[np.float32]  # (n, H, W, C), (n, F) or (n, L)
     y: Ints  # (n,) labels 0 .. num_classes - 1
     x_test: npt.NDArray[np.uint8] | npt.NDArray[np.float32]
     y_test: Ints
@@ -34,6 +34,9 @@ class Dataset:
     time: Floats | None = None  # (n,) when a training sample arrived
     class_names: tuple[str, ...] = ()  # num_classes names, or none
     group_names: tuple[str, ...] = ()  # one name per group, or none
+    group_test: Ints | None = None  # (n_test,) the client a test sample belongs to, as in group
+    coarse: Ints | None = None  # (n,) label of a training sample among larger classes, from 0
+    num_codes: int = 0  # kinds of characters in sequences; 0: the samples are no sequences
 
     def __post_init__(self) -> None:
         if len(self.x) == 0:
@@ -46,16 +49,16 @@ class Dataset:
                     f"{self.name}: labels in {part} run from {y.min()} to {y.max()}, "
                     f"expected 0 to {self.num_classes - 1}."
                 )
-        for column, part in ((self.group, "group"), (self.time, "time")):
-            if column is not None and len(column) != len(self.y):
-                raise DataError(
-                    f"{self.name}: {len(self.y)} training samples but {len(column)} entries "
-                    f"in {part}; expected one for each."
-                )
-        if self.group is not None and self.group.min() < 0:
-            raise DataError(f"{self.name}: groups count from 0, got {self.group.min()}.")
+            if self.is_sequence:
+                self._check_codes(x, part)
+        for column, name in ((self.group, "group"), (self.time, "time"), (self.coarse, "coarse")):
+            self._check_length(column, name, len(self.y), "training")
+        self._check_length(self.group_test, "group_test", len(self.y_test), "test")
+        self._check_groups()
         if self.time is not None and not np.isfinite(self.time).all():
             raise DataError(f"{self.name}: time must be finite numbers.")
+        if self.coarse is not None and self.coarse.min() < 0:
+            raise DataError(f"{self.name}: coarse labels count from 0, got {self.coarse.min()}.")
         if self.class_names and len(self.class_names) != self.num_classes:
             raise DataError(
                 f"{self.name}: {len(self.class_names)} class names for {self.num_classes} classes."
@@ -66,12 +69,60 @@ class Dataset:
         return self.x.ndim == 4
 
     @property
+    def is_sequence(self) -> bool:
+        return self.num_codes > 0
+
+    @property
     def input_shape(self) -> tuple[int, ...]:
-        """Shape of one sample as a net sees it: (C, H, W) or (F,)."""
+        """Shape of one sample to a net: (C, H, W), (F,), or (L, num_codes) for L codes.
+
+        A sequence is a matrix with one 1 in every row. What is stored, and what the net gets, is
+        where the ones are.
+        """
         if self.is_image:
             height, width, channels = self.x.shape[1:]
             return (channels, height, width)
+        if self.is_sequence:
+            return (self.x.shape[1], self.num_codes)
         return tuple(self.x.shape[1:])
+
+    def _check_length(
+        self, column: Ints | Floats | None, name: str, expected: int, part: str
+    ) -> None:
+        if column is not None and len(column) != expected:
+            raise DataError(
+                f"{self.name}: {expected} {part} samples but {len(column)} entries "
+                f"in {name}; expected one for each."
+            )
+
+    def _check_groups(self) -> None:
+        if self.group is None and self.group_test is not None:
+            raise DataError(
+                f"{self.name}: group_test says whose the test samples are, but there is no group "
+                "for the training samples; expected both."
+            )
+        for group in (self.group, self.group_test):
+            if group is None or not len(group):
+                continue
+            if group.min() < 0:
+                raise DataError(f"{self.name}: groups count from 0, got {group.min()}.")
+            if self.group_names and group.max() >= len(self.group_names):
+                raise DataError(
+                    f"{self.name}: {len(self.group_names)} group names, but a sample of group "
+                    f"{group.max()}; expected groups 0 to {len(self.group_names) - 1}."
+                )
+
+    def _check_codes(self, x: npt.NDArray[np.generic], part: str) -> None:
+        if x.ndim != 2 or x.dtype != np.uint8:
+            raise DataError(
+                f"{self.name}: sequences of codes are uint8 of shape (n, L), "
+                f"got {x.dtype} of shape {x.shape} in {part}."
+            )
+        if x.size and x.max() >= self.num_codes:
+            raise DataError(
+                f"{self.name}: codes in {part} run up to {x.max()}, "
+                f"expected 0 to {self.num_codes - 1}."
+            )
 
 
 class DataSource(Protocol):

@@ -1,4 +1,4 @@
-"""Reads the pickles of CIFAR-10 without trusting them.
+"""Reads the pickles of CIFAR-10 and CIFAR-100 without trusting them.
 
 A pickle is a program: it may name any function of any module and call it. The official batches name
 three things of NumPy to build one array of bytes. Here those names stand for small classes that only
@@ -97,18 +97,18 @@ def read_pickle(content: bytes, where: str) -> dict[str, Any]:
         value = _Unpickler(io.BytesIO(content), encoding="bytes").load()
     except _Refused as error:
         raise DataError(
-            f"{where}: this is not an official batch of CIFAR-10, it asks for {error}. "
+            f"{where}: this is not an official batch of CIFAR, it asks for {error}. "
             "A pickle can run programs; nothing in this one was executed. Get the official files."
         ) from error
     except Exception as error:  # whatever damaged bytes lead to
         raise DataError(
-            f"{where}: expected a pickled batch of CIFAR-10, got something that cannot be read "
+            f"{where}: expected a pickled batch of CIFAR, got something that cannot be read "
             f"({type(error).__name__}: {error}). Nothing was loaded."
         ) from error
     if not isinstance(value, dict):
         raise DataError(
             f"{where}: expected a pickled dictionary, got a {type(value).__name__}. "
-            "This is not an official file of CIFAR-10."
+            "This is not an official file of CIFAR."
         )
     return {as_text(key): item for key, item in value.items()}
 

@@ -25,12 +25,23 @@ def split_rows(
         train, test = last_of_each(group, time, test_fraction)
     else:
         train, test = stratified_split(labels, test_fraction)
-    if len(test) == 0:
-        within = "client" if time is not None else "class"
-        raise DataError(
-            f"{where}: a test part of {test_fraction:g} of every {within} is empty with "
-            f"{len(labels)} rows; bring more rows or a larger test_fraction."
-        )
+    _require_test(
+        test, "client" if time is not None else "class", test_fraction, where, len(labels)
+    )
+    return train, test
+
+
+def split_each_client(group: Ints, test_fraction: float, where: str) -> tuple[Ints, Ints]:
+    """A random fraction of every client's own rows for testing; the same rows each time.
+
+    At least one row of a client remains for training.
+
+    >>> train, test = split_each_client(np.array([0, 1, 0, 1, 0, 0, 2]), 0.25, "here")
+    >>> len(train), len(test)  # of 4, 2 and 1 rows
+    (5, 2)
+    """
+    train, test = stratified_split(group, test_fraction)
+    _require_test(test, "client", test_fraction, where, len(group))
     return train, test
 
 
@@ -88,3 +99,11 @@ def last_of_each(group: Ints, order: Floats, test_fraction: float) -> tuple[Ints
     rank = np.arange(len(group)) - starts[group[rows]]  # (n,) place within the group
     is_test = rank >= (sizes - num_test)[group[rows]]
     return np.sort(rows[~is_test]), np.sort(rows[is_test])
+
+
+def _require_test(test: Ints, within: str, fraction: float, where: str, num_rows: int) -> None:
+    if len(test) == 0:
+        raise DataError(
+            f"{where}: a test part of {fraction:g} of every {within} is empty with "
+            f"{num_rows} rows; bring more rows or a larger test_fraction."
+        )

@@ -68,7 +68,16 @@ class SyntheticLogistic:
         group_test = np.sort(np.arange(self.num_test) % self.num_clients)
         x, y = _labelled(concepts[group], rng)
         x_test, y_test = _labelled(concepts[group_test], rng)
-        return Dataset("synthetic-logistic", x, y, x_test, y_test, num_classes=2, group=group)
+        return Dataset(
+            "synthetic-logistic",
+            x,
+            y,
+            x_test,
+            y_test,
+            num_classes=2,
+            group=group,
+            group_test=group_test,
+        )
 
 
 def _labelled(concept: Floats, rng: np.random.Generator) -> tuple[Floats32, Ints]:

@@ -2,6 +2,7 @@
 
 from thalweg.nets.alexnet import AlexNet
 from thalweg.nets.building import NetSpec
+from thalweg.nets.char_lstm import CharLstm
 from thalweg.nets.net import Net
 from thalweg.nets.resnet import ResNet10, ResNet18, ResNet34
 from thalweg.nets.specs import Cnn, HamCnn, LeNet5, Linear, Mlp
@@ -16,11 +17,13 @@ NETS: dict[str, type[NetSpec]] = {
     "resnet10": ResNet10,
     "resnet18": ResNet18,
     "resnet34": ResNet34,
+    "char-lstm": CharLstm,
 }
 
 __all__ = [
     "NETS",
     "AlexNet",
+    "CharLstm",
     "Cnn",
     "HamCnn",
     "LeNet5",

@@ -14,7 +14,10 @@ class NetSpec(Protocol):
     """A net before it knows its data."""
 
     def build(self, input_shape: Shape, num_classes: int) -> Net:
-        """The net for samples of this shape, (C, H, W) or (F,), and this many classes."""
+        """The net for samples of this shape and this many classes.
+
+        (C, H, W) are images, (F,) features, (L, V) sequences of L codes of V kinds.
+        """
 
 
 def image_size(net: str, input_shape: Shape, at_least: int) -> tuple[int, int]:
@@ -22,7 +25,7 @@ def image_size(net: str, input_shape: Shape, at_least: int) -> tuple[int, int]:
     require(
         len(input_shape) == 3,
         f"the net {net!r} needs images (channels, height, width), but samples have shape {input_shape}. "
-        "For plain features use 'mlp' or 'linear'.",
+        "For plain features use 'mlp' or 'linear', for sequences of codes 'char-lstm'.",
     )
     channels, height, width = input_shape
     require(
@@ -37,6 +40,11 @@ def dense(input_shape: Shape, hidden: tuple[int, ...], num_classes: int) -> Net:
     require(
         len(input_shape) >= 1 and min(input_shape) >= 1,
         f"a net needs at least one input, but samples have shape {input_shape}.",
+    )
+    require(
+        len(input_shape) != 2,
+        f"fully connected nets take numbers, but samples have shape {input_shape}: sequences of codes. "
+        "For these use 'char-lstm'.",
     )
     from thalweg.nets.layers import Flatten
 

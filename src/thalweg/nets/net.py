@@ -111,7 +111,7 @@ class Net:
     """
 
     layers: tuple[Layer, ...]
-    input_shape: Shape  # (C, H, W) or (F,)
+    input_shape: Shape  # (C, H, W), (F,), or (L, V) for L codes of V kinds
     gain: float = 1.0  # parameters start so many times wider than PyTorch's; sqrt(6) is He's law
 
     def __post_init__(self) -> None:
@@ -175,7 +175,7 @@ class Net:
         }
 
     def apply(self, params: Tensor, x: Tensor, noise: Generator | None = None) -> Tensor:
-        """Logits (B, C) of one model; params (P,), x (B, *input_shape).
+        """Logits (B, C) of one model; params (P,), x (B, *input_shape), or whole numbers (B, L).
 
         With `noise` the model is in training, and draws from it; without, it is being used.
         """

@@ -1,0 +1,163 @@
+"""Columns of a Parquet or CSV file: read whole, checked, as arrays."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from thalweg.core.errors import DataError
+from thalweg.core.types import Floats, Ints
+from thalweg.data.features import first_unusable
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+TICKS_PER_SECOND = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
+
+
+def read_table(file: Path) -> pa.Table:
+    """The whole file, every value verified; the suffix says what it is."""
+    import pyarrow as pa
+
+    try:
+        table = _read_parquet(file) if file.suffix.lower() == ".parquet" else _read_csv(file)
+        table.validate(full=True)
+        _ = table.column_names  # decoded here, where a damaged name can be reported
+    except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
+        reason = " ".join(str(error).split())
+        raise DataError(
+            f"{file} is not a readable {file.suffix[1:]} file ({reason}). Nothing was loaded."
+        ) from error
+    return table
+
+
+def _read_parquet(file: Path) -> pa.Table:
+    import pyarrow.parquet as pq
+
+    # Not read_table, which takes folders called a=b for columns.
+    with pq.ParquetFile(file, page_checksum_verification=True) as reader:
+        return reader.read()
+
+
+def _read_csv(file: Path) -> pa.Table:
+    from pyarrow import csv
+
+    # One block, so that the types are inferred from all rows and not from the first megabyte.
+    block = min(max(file.stat().st_size, 1 << 16), 2**31 - 1)
+    # Text may be missing as well; a class that is really called NA is written in quotes.
+    convert = csv.ConvertOptions(strings_can_be_null=True, quoted_strings_can_be_null=False)
+    return csv.read_csv(
+        file, read_options=csv.ReadOptions(block_size=block), convert_options=convert
+    )
+
+
+def is_numeric(kind: pa.DataType) -> bool:
+    import pyarrow as pa
+
+    return bool(
+        pa.types.is_integer(kind)
+        or pa.types.is_floating(kind)
+        or pa.types.is_decimal(kind)
+        or pa.types.is_boolean(kind)
+    )
+
+
+def whole_column(table: pa.Table, name: str, file: Path) -> pa.ChunkedArray[Any]:
+    """A column, without the packing of repeated values and without gaps."""
+    import pyarrow as pa
+
+    column = table.column(name)
+    if isinstance(column.type, pa.DictionaryType):
+        column = column.cast(column.type.value_type)
+    if column.null_count:
+        row = int(np.argmax(column.is_null().to_numpy()))
+        raise DataError(
+            f"{file}: row {row + 1}, column {name!r} is missing; expected a value in every row. "
+            "Fill in or drop such rows first."
+        )
+    return column
+
+
+def numbers(table: pa.Table, name: str, file: Path) -> Floats:
+    """A column as float64, every value finite."""
+    import pyarrow as pa
+
+    column = whole_column(table, name, file)
+    if not is_numeric(column.type):
+        raise DataError(
+            f"{file}: column {name!r} is {column.type}, for example {str(column[0])!r} in row 1; "
+            "expected numbers."
+        )
+    values = column.cast(pa.float64(), safe=False).to_numpy()
+    if (at := first_unusable(values)) is not None:
+        raise DataError(
+            f"{file}: row {at[0] + 1}, column {name!r} is {values[at]}; "
+            "expected a finite number that fits in 32 bits."
+        )
+    return np.asarray(values, dtype=np.float64)
+
+
+def codes(table: pa.Table, name: str, file: Path) -> tuple[Ints, tuple[str, ...]]:
+    """Numbers 0, 1, ... for the distinct values in sorted order, and the values as text."""
+    import pyarrow as pa
+
+    column = whole_column(table, name, file)
+    kind = column.type
+    if pa.types.is_floating(kind) or pa.types.is_decimal(kind):
+        values = numbers(table, name, file)
+        fractional = values != np.floor(values)
+        if fractional.any():
+            row = int(np.argmax(fractional))
+            raise DataError(
+                f"{file}: row {row + 1}, column {name!r} is {values[row]}; expected classes or "
+                "clients, whole numbers or text, not a quantity."
+            )
+        column = pa.chunked_array([values.astype(np.int64)])
+    elif not (pa.types.is_integer(kind) or pa.types.is_boolean(kind) or is_text(kind)):
+        raise DataError(f"{file}: column {name!r} is {kind}; expected whole numbers or text.")
+    packed = column.combine_chunks().dictionary_encode()
+    distinct: list[Any] = packed.dictionary.to_pylist()
+    order = sorted(range(len(distinct)), key=distinct.__getitem__)
+    rank = np.empty(len(distinct), dtype=np.int64)
+    rank[order] = np.arange(len(distinct))
+    coded = rank[packed.indices.to_numpy()]
+    if "" in distinct:
+        row = int(np.argmax(coded == rank[distinct.index("")]))
+        raise DataError(f"{file}: row {row + 1}, column {name!r} is empty; expected a value.")
+    return coded, tuple(str(distinct[i]) for i in order)
+
+
+def is_text(kind: pa.DataType) -> bool:
+    import pyarrow as pa
+
+    return bool(
+        pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind)
+    )
+
+
+def texts(table: pa.Table, name: str, file: Path) -> list[str]:
+    """A column of text."""
+    column = whole_column(table, name, file)
+    if not is_text(column.type):
+        raise DataError(f"{file}: column {name!r} is {column.type}; expected text.")
+    return [str(value) for value in column.to_pylist()]
+
+
+def seconds(table: pa.Table, name: str, file: Path) -> Floats:
+    """A column of moments as float64: seconds since 1970, or numbers as they are."""
+    import pyarrow as pa
+
+    column = whole_column(table, name, file)
+    if pa.types.is_date(column.type):
+        column = column.cast(pa.timestamp("ms"))
+    if isinstance(column.type, pa.TimestampType):
+        ticks = column.cast(pa.int64()).to_numpy()
+        return np.asarray(ticks / TICKS_PER_SECOND[column.type.unit], dtype=np.float64)
+    if not is_numeric(column.type):
+        raise DataError(
+            f"{file}: column {name!r} is {column.type}, for example {str(column[0])!r} in row 1; "
+            "expected moments such as 2026-01-31 12:00:00, or numbers."
+        )
+    return numbers(table, name, file)

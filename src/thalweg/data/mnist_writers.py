@@ -1,0 +1,124 @@
+"""MNIST by the hand that wrote it: every writer is a client."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+
+from thalweg.core.errors import DataError, require
+from thalweg.core.types import Ints
+from thalweg.data import search
+from thalweg.data.base import Dataset
+from thalweg.data.idx_images import load_images, locate_images
+from thalweg.data.mnist import MNIST
+from thalweg.data.npz import Array, read_npz
+from thalweg.data.split import split_each_client
+
+FILE = "mnist_writers.npz"
+
+
+@dataclass(frozen=True)
+class MnistWriters:
+    """All 70,000 images of MNIST, grouped by their NIST writers, who keep a test part of their own.
+
+    The writers are natural clients: people write digits in their own ways. It stands in for FEMNIST,
+    which has letters too and some 3,500 writers. MNIST's own split is by writer, so it cannot show how well
+    a model serves a writer it has trained on; here a fraction of every writer's rows is for testing, the
+    same for every seed, and at least one row remains for training.
+
+    Needs, beside MNIST, ``mnist_writers.npz`` with whole numbers `train` (60,000) and `test` (10,000): the
+    writer of each image, as in QMNIST's labels (Yadav and Bottou, 2019). Clients are numbered by writer.
+    """
+
+    min_samples: int = 20
+    """Writers with fewer images are left out, and so are their images."""
+    test_fraction: float = 0.2
+
+    def __post_init__(self) -> None:
+        require(self.min_samples >= 1, f"min_samples must be at least 1, got {self.min_samples}.")
+        require(
+            0 < self.test_fraction < 1,
+            f"test_fraction must lie in (0, 1), got {self.test_fraction}.",
+        )
+
+    def load(self, data_dir: Path | None, seed: int) -> Dataset:
+        """Read the files; the same for every seed."""
+        file = find_writers(data_dir)
+        images = load_images(MNIST, data_dir)
+        writers = _read_writers(file, len(images.y), len(images.y_test))  # (70000,)
+        kept, group, names = large_groups(writers, self.min_samples)
+        if not names:
+            largest = np.unique(writers, return_counts=True)[1].max()
+            raise DataError(
+                f"{file}: no writer has {self.min_samples} images, the busiest has {largest}; "
+                "expected a smaller min_samples."
+            )
+        x = np.concatenate([images.x, images.x_test])
+        y = np.concatenate([images.y, images.y_test])
+        train, test = split_each_client(group, self.test_fraction, str(file))
+        return replace(
+            images,
+            name="mnist-writers",
+            x=x[kept[train]],
+            y=y[kept[train]],
+            x_test=x[kept[test]],
+            y_test=y[kept[test]],
+            group=group[train],
+            group_test=group[test],
+            group_names=names,
+        )
+
+    def locate(self, data_dir: Path | None) -> object:
+        """Where the files are, without reading them."""
+        return locate_images(MNIST, data_dir), find_writers(data_dir)
+
+
+def large_groups(members: Ints, at_least: int) -> tuple[Ints, Ints, tuple[str, ...]]:
+    """Rows of the groups with enough rows, their groups counted from 0, and what those were called.
+
+    >>> kept, group, names = large_groups(np.array([7, 3, 7, 5, 3]), at_least=2)
+    >>> kept.tolist(), group.tolist(), names
+    ([0, 1, 2, 4], [1, 0, 1, 0], ('3', '7'))
+    """
+    names, codes, sizes = np.unique(members, return_inverse=True, return_counts=True)
+    is_large = sizes >= at_least
+    kept = np.flatnonzero(is_large[codes])
+    group = (np.cumsum(is_large) - 1)[codes[kept]]
+    return kept, group, tuple(str(name) for name in names[is_large])
+
+
+def find_writers(data_dir: Path | None) -> Path:
+    """The file of writers: with the images, or in the folder that holds theirs."""
+    images = locate_images(MNIST, data_dir)["train-images"].parent
+    folders = [images]
+    for name in MNIST.folders:
+        if images.parts[-len(Path(name).parts) :] == Path(name).parts:
+            folders.append(images.parents[len(Path(name).parts) - 1])
+    for folder in folders:
+        if (folder / FILE).is_file():
+            return folder / FILE
+    ways = [
+        f"write {FILE} with numpy.savez: train and test, the writer of each image of MNIST, "
+        "such as the third column of QMNIST's labels",
+        f"put it in {' or '.join(str(folder) for folder in folders)}",
+    ]
+    places = [search.Place(folder, "beside the images of MNIST", True) for folder in folders]
+    raise search.not_found(FILE, "nobody offers it for download", ways, places)
+
+
+def _read_writers(file: Path, num_train: int, num_test: int) -> Ints:
+    """The writer of every image, those of the training part first."""
+    arrays = read_npz(file, required=("train", "test"))
+    for name, n in (("train", num_train), ("test", num_test)):
+        _check(arrays[name], name, n, file)
+    return np.concatenate([arrays["train"], arrays["test"]]).astype(np.int64)
+
+
+def _check(writers: Array, name: str, n: int, file: Path) -> None:
+    if writers.shape != (n,) or writers.dtype.kind not in "iu":
+        raise DataError(
+            f"{file}: expected {name} to be whole numbers of shape ({n},), one writer for each "
+            f"image, got {writers.dtype} of shape {writers.shape}."
+        )

@@ -1,0 +1,182 @@
+"""Shakespeare's plays, role by role: which character comes next?"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from thalweg.core.errors import DataError, require
+from thalweg.core.types import Floats, Ints
+from thalweg.data import search
+from thalweg.data.base import Dataset
+from thalweg.data.columns import read_table, texts
+
+TITLE = "Shakespeare"
+FILE = "speeches.parquet"
+COLUMNS = ("play", "role", "text")
+CHARACTERS = "\n" + "".join(map(chr, range(32, 127)))  # codes 1, 2, ...; 0 is any other character
+NUM_CODES = 1 + len(CHARACTERS)
+
+Codes = npt.NDArray[np.uint8]
+
+
+@dataclass(frozen=True)
+class Shakespeare:
+    """Windows of characters and the character after each; every role of every play is a client.
+
+    The task of LEAF (Caldas et al., 2018). What a role says is one text: its speeches in the order of
+    the play, with a newline between two. A sample is `length` characters of it, the label is the next
+    one, and the next sample begins `stride` characters later.
+
+    The test part is the end of each role's text, and no character of it, read or predicted, is in a
+    training sample too: windows across the border are left out. It has the nearest number of windows to
+    `test_fraction` of them, at least one.
+
+    Characters are codes: 1 for a newline, 2 to 96 for the 95 printable ones of ASCII, 0 for any other;
+    samples are uint8, `length` bytes each. So 97 codes, and as many classes. LEAF counts 80.
+
+    Needs ``speeches.parquet``, text columns play, role and text, a row for each speech. Clients and
+    samples are not those of LEAF's own files.
+    """
+
+    length: int = 80
+    """Characters that are read."""
+    stride: int = 40
+    """Characters from one sample to the next; 1: every character is predicted once (340 MB)."""
+    min_samples: int = 10
+    """Roles with fewer samples in both parts together are left out."""
+    test_fraction: float = 0.2
+
+    def __post_init__(self) -> None:
+        for name in ("length", "stride"):
+            value = getattr(self, name)
+            require(value >= 1, f"{name} must be at least 1, got {value}.")
+        require(
+            self.min_samples >= 2,
+            f"min_samples must be at least 2, to train on one and test on one, "
+            f"got {self.min_samples}.",
+        )
+        require(
+            0 < self.test_fraction < 1,
+            f"test_fraction must lie in (0, 1), got {self.test_fraction}.",
+        )
+
+    def load(self, data_dir: Path | None, seed: int) -> Dataset:
+        """Read the file; the same for every seed."""
+        file = find(data_dir) / FILE
+        train: list[Windows] = []
+        test: list[Windows] = []
+        names = []
+        for name, text in _roles(file).items():
+            mine, held_out = self.split(encode(text))
+            if len(mine.y) > 0 and len(mine.y) + len(held_out.y) >= self.min_samples:
+                names.append(name)
+                train.append(mine)
+                test.append(held_out)
+        if not names:
+            raise DataError(
+                f"{file}: no role has {self.min_samples} samples of {self.length} characters; "
+                "expected longer texts, or a smaller min_samples, length or stride."
+            )
+        return Dataset(
+            name="shakespeare",
+            x=np.concatenate([part.x for part in train]),
+            y=np.concatenate([part.y for part in train]),
+            x_test=np.concatenate([part.x for part in test]),
+            y_test=np.concatenate([part.y for part in test]),
+            num_classes=NUM_CODES,
+            group=_owners(train),
+            time=np.concatenate([part.time for part in train]),
+            class_names=("other", "newline", "space", *CHARACTERS[2:]),
+            group_names=tuple(names),
+            group_test=_owners(test),
+            num_codes=NUM_CODES,
+        )
+
+    def locate(self, data_dir: Path | None) -> object:
+        """Where the file is, without reading it."""
+        return find(data_dir)
+
+    def split(self, codes: Codes) -> tuple[Windows, Windows]:
+        """The samples of one text to train on, and those of its end to test on."""
+        reach = self.length + 1  # what is read, and the label
+        num_windows = max(0, (len(codes) - reach) // self.stride + 1)
+        num_test = max(1, int(num_windows * self.test_fraction + 0.5))
+        border = max(0, len(codes) - (num_test - 1) * self.stride - reach)
+        return (
+            windows(codes[:border], self.length, self.stride),
+            windows(codes[border:], self.length, self.stride),
+        )
+
+
+class Windows(NamedTuple):
+    """Samples of one text."""
+
+    x: Codes  # (n, length)
+    y: Ints  # (n,)
+    time: Floats  # (n,) characters before the label
+
+
+def windows(codes: Codes, length: int, stride: int) -> Windows:
+    """Stretches of a text and the code after each.
+
+    >>> some = windows(encode("the play's"), length=4, stride=3)
+    >>> some.x.shape, [CHARACTERS[code - 1] for code in some.y]
+    ((2, 4), ['p', 'y'])
+    """
+    if len(codes) <= length:
+        return Windows(np.empty((0, length), np.uint8), np.empty(0, np.int64), np.empty(0))
+    reach = np.lib.stride_tricks.sliding_window_view(codes, length + 1)[::stride]
+    time = np.arange(len(reach), dtype=np.float64) * stride + length
+    return Windows(reach[:, :-1].copy(), reach[:, -1].astype(np.int64), time)
+
+
+def encode(text: str) -> Codes:
+    """The code of every character.
+
+    >>> encode("\\n A~é").tolist()
+    [1, 2, 35, 96, 0]
+    """
+    points = np.frombuffer(text.encode("utf-32-le"), dtype="<u4")
+    code: Codes = np.zeros(128, dtype=np.uint8)
+    code[[ord(character) for character in CHARACTERS]] = np.arange(1, NUM_CODES)
+    codes: Codes = code[np.minimum(points, 127)]  # 127 is no character, and stands for all above
+    return codes
+
+
+def find(data_dir: Path | None) -> Path:
+    """The folder with the speeches."""
+    places = search.places(("shakespeare",), data_dir)
+    folder = search.folder_with((FILE,), TITLE, places)
+    if folder is None:
+        ways = [
+            f"write {FILE} from an edition of the plays, which are free: text columns "
+            "play, role and text, a row for each speech, in order",
+            search.by_hand(FILE),
+        ]
+        raise search.not_found(TITLE, f"nobody offers {FILE} for download", ways, places)
+    return folder
+
+
+def _roles(file: Path) -> dict[str, str]:
+    """What each role says in all its speeches, by play and role, in the order of these."""
+    table = read_table(file)
+    if wrong := [name for name in COLUMNS if table.column_names.count(name) != 1]:
+        raise DataError(
+            f"{file}: expected the columns {', '.join(COLUMNS)}, but {' and '.join(wrong)} is "
+            "missing or there twice."
+        )
+    speeches: dict[tuple[str, str], list[str]] = {}
+    rows = zip(*(texts(table, name, file) for name in COLUMNS), strict=True)
+    for play, role, text in rows:
+        # Some editions write the play before the role as well.
+        speeches.setdefault((play, role.removeprefix(f"{play}/")), []).append(text)
+    return {f"{play}/{role}": "\n".join(said) for (play, role), said in sorted(speeches.items())}
+
+
+def _owners(parts: list[Windows]) -> Ints:
+    return np.repeat(np.arange(len(parts)), [len(part.y) for part in parts])
