@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from contracts.checkpoint import plain, stored
-from thalweg.core.types import Arrival, Floats, Ints
-from thalweg.streams import World, WorldSpec
+from thalweg.core.types import Arrival, Floats, Ints, Supply
+from thalweg.streams import Setting, World, WorldSpec
 
 LABELS = np.arange(1200) % 4
 NUM_CLASSES = 4
+ROUNDS = 1000
 
 
 def check_world(
@@ -21,21 +23,22 @@ def check_world(
     num_classes: int = NUM_CLASSES,
     group: Ints | None = None,
     time: Floats | None = None,
+    coarse: Ints | None = None,
     ticks: int = 3,
     capacity: int = 20,
 ) -> None:
-    """Build the world twice on the same labels and ask both the same questions."""
+    """Build the world twice in the same setting and ask both the same questions."""
+    setting = Setting(labels, num_classes, ticks, capacity, ROUNDS, 5, group, time, coarse)
 
     def build(seed: int = 5) -> World:
-        return spec.build(
-            labels, num_classes, group=group, time=time, ticks=ticks, capacity=capacity, seed=seed
-        )
+        return spec.build(replace(setting, seed=seed))
 
     world, again = build(), build()
     assert world.num_clients >= 1, "somebody lives there"
     assert world.ticks == ticks, "as many ticks per round as asked for"
     _check_book(world, num_classes)
     _check_presence(world, again)
+    _check_holdings(world, again, num_classes)
     some = range(min(world.num_clients, 5))
     for client in some:
         _check_stream(world, again, client, len(labels))
@@ -69,7 +72,7 @@ def _check_presence(world: World, again: World) -> None:
     assert availability.max() <= 1, "nobody comes more often than always"
     assert isinstance(world.collects_when_absent, bool)
     times_here = np.zeros(world.num_clients)
-    for rnd in range(1000):
+    for rnd in range(ROUNDS):
         here = world.here(rnd)
         assert here.dtype == np.int64, "ids are whole numbers"
         assert (np.diff(here) > 0).all(), "ids ascend, none twice"
@@ -79,7 +82,27 @@ def _check_presence(world: World, again: World) -> None:
             assert (again.here(rnd) == here).all(), "same seed, same clients"
             assert (world.here(rnd) == here).all(), "same question, same answer"
     # At most 0.016 standard deviation for each client.
-    assert abs(times_here / 1000 - availability).max() < 0.08, "clients come as often as said"
+    assert abs(times_here / ROUNDS - availability).max() < 0.08, "clients come as often as said"
+
+
+def _check_holdings(world: World, again: World, num_classes: int) -> None:
+    clients = range(world.num_clients)
+    assert world.mixes.shape == (world.num_clients, num_classes), "a label mix per client"
+    assert plain(again.mixes) == plain(world.mixes), "same seed, same mixes"
+    supplies = [world.supply(client) for client in clients]
+    assert [again.supply(client) for client in clients] == supplies, "same seed, same supply"
+    has_data = np.array([supply.total > 0 for supply in supplies])
+    _check_distributions(world.mixes[has_data], "label mixes")
+    assert isinstance(world.clients_are_groups, bool)
+    for client, supply in zip(clients, supplies, strict=True):
+        capacity = world.capacity(client)
+        assert isinstance(capacity, int), "a capacity is a whole number"
+        assert capacity >= 1, "everybody can hold something"
+        assert isinstance(supply, Supply)
+        assert 0 <= supply.total < np.inf, "a finite number of samples"
+        assert isinstance(supply.is_historical, bool)
+        expected = ROUNDS * world.availability[client]
+        assert abs(supply.rounds - expected) < 1e-6 * ROUNDS, "here as often as it is available"
 
 
 def _check_stream(world: World, again: World, client: int, num_rows: int) -> None:
@@ -87,6 +110,7 @@ def _check_stream(world: World, again: World, client: int, num_rows: int) -> Non
     _check_arrival(start, world, client, num_rows)
     assert plain(world.begin(client)) == plain((state, start)), "same question, same answer"
     assert plain(again.begin(client)) == plain((state, start)), "same seed, same beginning"
+    is_historical = world.supply(client).is_historical
     for lived in range(4):
         before = plain(state)
         following, arrivals = world.emit(state, client, lived)
@@ -94,6 +118,9 @@ def _check_stream(world: World, again: World, client: int, num_rows: int) -> Non
         assert len(arrivals) == world.ticks, "one arrival per tick"
         for arrival in arrivals:
             _check_arrival(arrival, world, client, num_rows)
+            assert not (is_historical and len(arrival.items)), (
+                "history comes before the first round"
+            )
         answer = plain((following, arrivals))
         assert plain(world.emit(state, client, lived)) == answer, "same question, same answer"
         restored = stored(state, fresh=world.begin(client)[0])

@@ -6,14 +6,14 @@ import numpy as np
 import pytest
 
 from thalweg.core.errors import ConfigError
-from thalweg.streams import LatentStates
+from thalweg.streams import LatentStates, Setting
 from thalweg.streams.latent import LatentWorld, Wanderer
 
 LABELS = np.arange(3000) % 10
 
 
 def built(spec: LatentStates, *, ticks: int = 5, capacity: int = 20, seed: int = 0) -> LatentWorld:
-    return spec.build(LABELS, 10, group=None, time=None, ticks=ticks, capacity=capacity, seed=seed)
+    return spec.build(Setting(LABELS, 10, ticks=ticks, capacity=capacity, rounds=40, seed=seed))
 
 
 def states_visited(world: LatentWorld, client: int, rounds: int) -> list[int]:
@@ -239,6 +239,27 @@ def test_reachable_does_not_matter_where_everything_is() -> None:
 
 def test_too_few_samples_for_the_states_is_one_message() -> None:
     with pytest.raises(ConfigError, match="use fewer states, fewer clusters"):
-        LatentStates(min_state_size=100).build(
-            LABELS, 10, group=None, time=None, ticks=1, capacity=1, seed=0
-        )
+        built(LatentStates(min_state_size=100))
+
+
+def test_the_label_mix_of_a_client_is_that_of_the_states_it_is_in() -> None:
+    world = built(LatentStates())
+    by_hand = sum(p * h for p, h in zip(world.truth(3), world.book.histograms, strict=True))
+    assert world.mixes[3] == pytest.approx(by_hand)
+    assert not world.clients_are_groups
+
+
+@pytest.mark.parametrize(
+    ("absent", "lived"),
+    [("frozen", 8), ("collecting", 40)],  # of 40 rounds, it is here in a fifth
+)
+def test_what_a_client_will_have_had_is_a_memory_and_what_arrives(
+    absent: Any, lived: float
+) -> None:
+    spec = LatentStates(availability=0.2, availability_spread=0.0, absent=absent, arrivals=3)
+    world = built(spec, ticks=5, capacity=20)
+    assert world.capacity(7) == 20
+    total, is_historical, rounds = world.supply(7)
+    assert total == pytest.approx(20 + 5 * 3 * lived)
+    assert not is_historical
+    assert rounds == pytest.approx(8)

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from thalweg.core.errors import ConfigError
-from thalweg.core.types import Floats, Ints
-from thalweg.streams import Replay
+from thalweg.core.types import Floats, Ints, Supply
+from thalweg.streams import Replay, Setting
 from thalweg.streams.replay import Cursor, ReplayWorld
 
 LABELS = np.array([0, 1, 0, 1, 0, 0, 1, 0])
@@ -23,7 +23,9 @@ def built(
     time: Floats | None = TIME,
     ticks: int = 2,
 ) -> ReplayWorld:
-    return spec.build(labels, 2, group=group, time=time, ticks=ticks, capacity=4, seed=0)
+    return spec.build(
+        Setting(labels, 2, ticks=ticks, capacity=4, rounds=10, seed=0, group=group, time=time)
+    )
 
 
 def arriving(world: ReplayWorld, client: int, rounds: int) -> list[list[int]]:
@@ -132,3 +134,30 @@ def test_more_clients_than_rows_are_refused() -> None:
 def test_an_impossible_world_is_refused_where_it_is_made(bad: dict[str, Any]) -> None:
     with pytest.raises(ConfigError, match=next(iter(bad))):
         Replay(**bad)
+
+
+def test_what_a_client_will_have_had_is_what_arrives_while_it_is_here() -> None:
+    # 10 rounds of 2 ticks with 3 samples, half of the time.
+    assert built(Replay(arrivals=3, availability=0.5)).supply(0) == Supply(30.0, False, 5.0)
+    collecting = Replay(arrivals=3, availability=0.5, absent="collecting")
+    assert built(collecting).supply(0) == Supply(60.0, False, 5.0)
+
+
+def test_or_all_its_rows_if_nothing_comes_twice() -> None:
+    assert built(Replay(arrivals=3, at_end="silence")).supply(1) == Supply(4.0, False, 5.0)
+
+
+def test_a_client_without_rows_has_no_supply_and_no_mix() -> None:
+    world = built(Replay(), group=np.array([0, 2, 0, 2, 0, 2, 0, 2]))
+    assert world.supply(1).total == 0
+    # Labels 0 0 0 1 and 1 1 0 0.
+    assert world.mixes.tolist() == [[0.75, 0.25], [0, 0], [0.5, 0.5]]
+
+
+def test_clients_are_groups_where_the_data_have_them() -> None:
+    assert built(Replay()).clients_are_groups
+    assert not built(Replay(num_clients=2), group=None).clients_are_groups
+
+
+def test_everybody_can_hold_what_the_setting_says() -> None:
+    assert [built(Replay()).capacity(client) for client in (0, 1)] == [4, 4]

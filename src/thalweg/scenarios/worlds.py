@@ -24,6 +24,7 @@ from thalweg.data import (
 from thalweg.local import Sgd
 from thalweg.nets import AlexNet, Cnn, HamCnn, LeNet5, Linear, Mlp
 from thalweg.scenarios.base import Scenario
+from thalweg.scenarios.inflows import INFLOWS
 from thalweg.streams import LatentStates, Replay
 
 Access = Literal["full", "partial"]
@@ -148,6 +149,7 @@ SCENARIOS: dict[str, Callable[[], Scenario]] = {
     "ham10000-partial": partial(ham10000, "partial"),
     "synthetic-logistic": synthetic_logistic,
     "gaussian-mixture": gaussian_mixture,
+    **INFLOWS,
 }
 
 

@@ -5,7 +5,22 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from thalweg.core.types import Arrival, Floats, Ints
+from thalweg.core.types import Arrival, Floats, Ints, Supply
+
+
+@dataclass(frozen=True, eq=False)
+class Setting:
+    """What a world is built on: the data set's columns, and the size of the run."""
+
+    labels: Ints  # (n,) of the training samples
+    num_classes: int
+    ticks: int  # times per round that data arrives
+    capacity: int  # samples a client can hold, unless the world says otherwise
+    rounds: int  # of the whole run
+    seed: int
+    group: Ints | None = None  # (n,) the client that each sample belongs to
+    time: Floats | None = None  # (n,) when each sample came
+    coarse: Ints | None = None  # (n,) coarse label of each sample
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,6 +68,24 @@ class World(Protocol):
         """Does data reach a client in rounds in which it does not take part?"""
         ...
 
+    @property
+    def mixes(self) -> Floats:
+        """(N, C) label mix of all data that each client has in the run; zeros: it has none."""
+        ...
+
+    @property
+    def clients_are_groups(self) -> bool:
+        """Is client n group n of the data set?"""
+        ...
+
+    def capacity(self, client: int) -> int:
+        """Samples that the client can hold."""
+        ...
+
+    def supply(self, client: int) -> Supply:
+        """How much data the client has over the whole run."""
+        ...
+
     def here(self, rnd: int) -> Ints:
         """Ids of the clients that can take part in a round, ascending."""
         ...
@@ -71,16 +104,6 @@ class World(Protocol):
 
 
 class WorldSpec(Protocol):
-    """A world's configuration: a frozen dataclass that builds the world on a data set's labels."""
+    """A world's configuration: a frozen dataclass that builds the world in a setting."""
 
-    def build(
-        self,
-        labels: Ints,
-        num_classes: int,
-        *,
-        group: Ints | None,
-        time: Floats | None,
-        ticks: int,
-        capacity: int,
-        seed: int,
-    ) -> World: ...
+    def build(self, setting: Setting) -> World: ...

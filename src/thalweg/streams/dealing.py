@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from thalweg.core.rng import Draw, rng_for
@@ -33,3 +35,20 @@ def draw_availability(
 ) -> Floats:
     """One probability per client from N(mean, spread²), clipped to [0.01, 1]."""
     return np.clip(rng.normal(mean, spread, num_clients), 0.01, 1.0)
+
+
+def moving_rounds(rounds: int, here: float, collects_when_absent: bool) -> float:
+    """Rounds in which a client's stream moves if it takes part whenever it is here."""
+    return float(rounds) if collects_when_absent else here
+
+
+def class_mixes(rows: Sequence[Ints], labels: Ints, num_classes: int) -> Floats:
+    """(N, C) share of each class in the rows of each client; zeros for one that has none.
+
+    >>> rows = [np.array([0, 1, 3]), np.array([], dtype=np.int64)]
+    >>> class_mixes(rows, np.array([0, 0, 1, 1]), 2).round(2).tolist()
+    [[0.67, 0.33], [0.0, 0.0]]
+    """
+    counts = np.stack([np.bincount(labels[mine], minlength=num_classes) for mine in rows])
+    mixes: Floats = counts / np.maximum(counts.sum(axis=1, keepdims=True), 1)
+    return mixes

@@ -11,10 +11,15 @@ import numpy as np
 from thalweg.core.config import check_words
 from thalweg.core.errors import require
 from thalweg.core.rng import Draw, rng_for
-from thalweg.core.types import Arrival, Floats, Ints
-from thalweg.streams.base import StateBook
-from thalweg.streams.dealing import deal, draw_availability, present
-from thalweg.streams.partition import dirichlet_deal, label_prior_pools, stratified_parts
+from thalweg.core.types import Arrival, Floats, Ints, Supply
+from thalweg.streams.base import Setting, StateBook
+from thalweg.streams.dealing import deal, draw_availability, moving_rounds, present
+from thalweg.streams.partition import (
+    dirichlet_deal,
+    imbalanced,
+    label_prior_pools,
+    stratified_parts,
+)
 
 
 @dataclass(frozen=True)
@@ -44,6 +49,9 @@ class LatentStates:
     """Share of clients whose reachable states all lie in the two most skewed clusters (partial)."""
     state_data: Literal["deal", "label_prior"] = "deal"
     min_state_size: int = 10
+    imbalance: float | None = None
+    """Class k keeps this to the power of k of what class 0 keeps, which is as much as the smallest class
+    has; the rest takes no part. None: classes stay as they are."""
     stickiness: float = 0.0
     """Probability of staying in a state at a tick; 0 is the i.i.d. process, else a Markov chain
     with the same stationary law."""
@@ -75,6 +83,10 @@ class LatentStates:
             f"reachable must lie between 1 and the {options} states that a client may choose from "
             f"(confined ones: those of the two most skewed clusters), got {self.reachable}.",
         )
+        require(
+            self.imbalance is None or 0 < self.imbalance <= 1,
+            f"imbalance must lie in (0, 1], or none, got {self.imbalance}.",
+        )
         require(0 <= self.stickiness < 1, f"stickiness must lie in [0, 1), got {self.stickiness}.")
         require(
             self.min_state_size >= 1,
@@ -96,23 +108,14 @@ class LatentStates:
     def num_states(self) -> int:
         return len(self.clusters) * self.states_per_cluster
 
-    def build(
-        self,
-        labels: Ints,
-        num_classes: int,
-        *,
-        group: Ints | None,
-        time: Floats | None,
-        ticks: int,
-        capacity: int,
-        seed: int,
-    ) -> LatentWorld:
+    def build(self, setting: Setting) -> LatentWorld:
         """Deal the samples into states and draw every client's state probabilities.
 
         Client and time columns of the data set play no part in this world.
         """
-        pools = self._pools(labels, rng_for(seed, Draw.PARTITION))
-        rng = rng_for(seed, Draw.WORLD)
+        labels, num_classes = setting.labels, setting.num_classes
+        pools = self._pools(labels, rng_for(setting.seed, Draw.PARTITION))
+        rng = rng_for(setting.seed, Draw.WORLD)
         probs = self._state_probs(rng)
         availability = draw_availability(
             self.num_clients, self.availability, self.availability_spread, rng
@@ -129,20 +132,24 @@ class LatentStates:
             probs=probs,
             availability=availability,
             book=StateBook(counts / counts.sum(axis=1, keepdims=True), importance),
-            ticks=ticks,
-            start_size=capacity,
-            arrival_size=self.arrivals or capacity,
-            seed=seed,
+            ticks=setting.ticks,
+            start_size=setting.capacity,
+            arrival_size=self.arrivals or setting.capacity,
+            rounds=setting.rounds,
+            seed=setting.seed,
         )
 
     def _pools(self, labels: Ints, rng: np.random.Generator) -> list[Ints]:
         fill = dirichlet_deal if self.state_data == "deal" else label_prior_pools
-        parts = stratified_parts(labels, len(self.clusters), rng)
+        rows = np.arange(len(labels))
+        if self.imbalance is not None:
+            rows = np.sort(imbalanced(rows, labels, self.imbalance, rng))
+        parts = stratified_parts(labels[rows], len(self.clusters), rng)
         return [
             pool
             for part, concentration in zip(parts, self.clusters, strict=True)
             for pool in fill(
-                part, labels, self.states_per_cluster, concentration, self.min_state_size, rng
+                rows[part], labels, self.states_per_cluster, concentration, self.min_state_size, rng
             )
         ]
 
@@ -180,6 +187,7 @@ class LatentWorld:
     ticks: int
     start_size: int
     arrival_size: int
+    rounds: int
     seed: int
 
     @property
@@ -189,6 +197,24 @@ class LatentWorld:
     @property
     def collects_when_absent(self) -> bool:
         return self.spec.absent == "collecting"
+
+    @property
+    def mixes(self) -> Floats:
+        mixes: Floats = self.probs @ self.book.histograms
+        return mixes
+
+    @property
+    def clients_are_groups(self) -> bool:
+        return False
+
+    def capacity(self, client: int) -> int:
+        return self.start_size
+
+    def supply(self, client: int) -> Supply:
+        """A memory full at the start, and the same number of samples in every round that it lives."""
+        here = self.rounds * float(self.availability[client])
+        lived = moving_rounds(self.rounds, here, self.collects_when_absent)
+        return Supply(self.start_size + self.ticks * self.arrival_size * lived, False, here)
 
     def here(self, rnd: int) -> Ints:
         return present(self.availability, self.seed, rnd)

@@ -51,10 +51,15 @@ def dirichlet_deal(
         cuts = np.round(np.cumsum(shares)[:-1] * len(mine)).astype(int)
         for m, piece in zip(is_open, np.split(mine, cuts), strict=True):
             states[m].extend(piece.tolist())
-    while (smallest := min(states, key=len)) is not None and len(smallest) < min_size:
-        largest = max(states, key=len)
-        smallest.append(largest.pop(int(rng.integers(len(largest)))))
+    top_up(states, min_size, rng)
     return [np.sort(np.array(state, dtype=np.int64)) for state in states]
+
+
+def top_up(parts: list[list[int]], min_size: int, rng: np.random.Generator) -> None:
+    """Move rows from the largest part to the smallest until all have `min_size`. Changes the lists."""
+    while (smallest := min(parts, key=len)) is not None and len(smallest) < min_size:
+        largest = max(parts, key=len)
+        smallest.append(largest.pop(int(rng.integers(len(largest)))))
 
 
 def label_prior_pools(
@@ -78,3 +83,25 @@ def label_prior_pools(
         drawn = [rng.choice(pool, n) for pool, n in zip(by_class, counts, strict=True)]
         pools.append(np.sort(np.concatenate(drawn)))
     return pools
+
+
+def kept_per_class(sizes: Ints, ratio: float, first: int | None = None) -> Ints:
+    r"""(C,) samples that class k keeps of its (C,) sizes: :math:`\lfloor f \rho^k \rfloor`, if it has them.
+
+    `first` (f) is the size of the smallest class that has any samples, unless given.
+
+    >>> kept_per_class(np.array([90, 50, 80]), 0.5).tolist()
+    [50, 25, 12]
+    """
+    if first is None:
+        first = int(sizes[sizes > 0].min()) if sizes.any() else 0
+    wanted = np.floor(first * ratio ** np.arange(len(sizes)) + 1e-9)  # 1e-9: floor(6400 - 1e-12)
+    kept: Ints = np.minimum(wanted, sizes).astype(np.int64)
+    return kept
+
+
+def imbalanced(rows: Ints, labels: Ints, ratio: float, rng: np.random.Generator) -> Ints:
+    """Rows of which every class keeps fewer than the one before, chosen at random."""
+    keep = kept_per_class(np.bincount(labels[rows]), ratio)
+    kept = [rng.permutation(rows[labels[rows] == c])[:count] for c, count in enumerate(keep)]
+    return np.concatenate([*kept, rows[:0]])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Literal, NamedTuple
 
 import numpy as np
@@ -11,9 +12,9 @@ import numpy as np
 from thalweg.core.config import check_words
 from thalweg.core.errors import require
 from thalweg.core.rng import Draw, rng_for
-from thalweg.core.types import Arrival, Floats, Ints
-from thalweg.streams.base import StateBook
-from thalweg.streams.dealing import draw_availability, present
+from thalweg.core.types import Arrival, Floats, Ints, Supply
+from thalweg.streams.base import Setting, StateBook
+from thalweg.streams.dealing import class_mixes, draw_availability, moving_rounds, present
 
 
 @dataclass(frozen=True)
@@ -50,17 +51,8 @@ class Replay:
             f"availability_spread must lie in [0, inf), got {self.availability_spread}.",
         )
 
-    def build(
-        self,
-        labels: Ints,
-        num_classes: int,
-        *,
-        group: Ints | None,
-        time: Floats | None,
-        ticks: int,
-        capacity: int,
-        seed: int,
-    ) -> ReplayWorld:
+    def build(self, setting: Setting) -> ReplayWorld:
+        labels, group, time = setting.labels, setting.group, setting.time
         in_time = np.arange(len(labels)) if time is None else np.argsort(time, kind="stable")
         if group is None:
             num_clients = self.num_clients or 10
@@ -79,12 +71,13 @@ class Replay:
             by_client = in_time[np.argsort(group[in_time], kind="stable")]
             ends = np.cumsum(np.bincount(group, minlength=num_clients))
             rows = tuple(np.split(by_client, ends[:-1]))
+        rng = rng_for(setting.seed, Draw.WORLD)
         availability = draw_availability(
-            num_clients, self.availability, self.availability_spread, rng_for(seed, Draw.WORLD)
+            num_clients, self.availability, self.availability_spread, rng
         )
-        counts = np.bincount(labels, minlength=num_classes)
+        counts = np.bincount(labels, minlength=setting.num_classes)
         book = StateBook((counts / counts.sum())[None], np.ones(1))
-        return ReplayWorld(self, rows, availability, book, ticks, seed)
+        return ReplayWorld(self, setting, rows, availability, book)
 
 
 class Cursor(NamedTuple):
@@ -98,11 +91,14 @@ class ReplayWorld:
     """A `Replay` world, built."""
 
     spec: Replay
+    setting: Setting
     rows: tuple[Ints, ...]  # N arrays, in order of time
     availability: Floats  # (N,)
     book: StateBook
-    ticks: int
-    seed: int
+
+    @property
+    def ticks(self) -> int:
+        return self.setting.ticks
 
     @property
     def num_clients(self) -> int:
@@ -112,8 +108,28 @@ class ReplayWorld:
     def collects_when_absent(self) -> bool:
         return self.spec.absent == "collecting"
 
+    @cached_property
+    def mixes(self) -> Floats:
+        return class_mixes(self.rows, self.setting.labels, self.setting.num_classes)
+
+    @property
+    def clients_are_groups(self) -> bool:
+        return self.setting.group is not None
+
+    def capacity(self, client: int) -> int:
+        return self.setting.capacity
+
+    def supply(self, client: int) -> Supply:
+        """The same number of samples in every round that it lives, or until its rows are used up."""
+        here = self.setting.rounds * float(self.availability[client])
+        lived = moving_rounds(self.setting.rounds, here, self.collects_when_absent)
+        total, own = lived * self.ticks * self.spec.arrivals, len(self.rows[client])
+        if self.spec.at_end == "silence" or own == 0:
+            total = min(total, own)
+        return Supply(total, False, here)
+
     def here(self, rnd: int) -> Ints:
-        return present(self.availability, self.seed, rnd)
+        return present(self.availability, self.setting.seed, rnd)
 
     def truth(self, client: int) -> Floats:
         return np.ones(1)

@@ -1,0 +1,253 @@
+"""How many samples arrive at a client in each of its rounds."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import NamedTuple, Protocol
+
+import numpy as np
+
+from thalweg.core.errors import require
+from thalweg.core.types import Ints
+
+
+class Flow(NamedTuple):
+    """One client's stream in numbers: all that an arrival process goes by."""
+
+    client: int
+    rows: int  # samples of its own
+    rounds: float  # in which the stream is expected to move
+    pace: float = 1.0  # factor on its rate
+
+
+class ArrivalProcess(Protocol):
+    """How many samples arrive when: a frozen dataclass. What is used up cannot arrive."""
+
+    @property
+    def stay(self) -> int | None:
+        """Consecutive rounds in which a client is here at all; None: in all of them."""
+        ...
+
+    def before(self, flow: Flow) -> int:
+        """Samples that are there before the first round."""
+        ...
+
+    def arriving(self, flow: Flow, rnd: int, rng: np.random.Generator) -> int:
+        """Samples in round `rnd`, counted from the client's first; negative: not yet here."""
+        ...
+
+    def expected(self, flow: Flow, rounds: float) -> float:
+        """Samples expected in the first `rounds` rounds, those of `before` not among them."""
+        ...
+
+    def batch(self, flow: Flow) -> int:
+        """Samples in a round that has some, about; what a memory for one round must hold."""
+        ...
+
+
+@dataclass(frozen=True)
+class AtStart:
+    """Everything is there before the first round, and nothing more comes."""
+
+    @property
+    def stay(self) -> None:
+        return None
+
+    def before(self, flow: Flow) -> int:
+        return flow.rows
+
+    def arriving(self, flow: Flow, rnd: int, rng: np.random.Generator) -> int:
+        return 0
+
+    def expected(self, flow: Flow, rounds: float) -> float:
+        return 0.0
+
+    def batch(self, flow: Flow) -> int:
+        return flow.rows
+
+
+@dataclass(frozen=True)
+class Constant:
+    """The same number in every round; of a fraction, one sample more now and then.
+
+    >>> flow, rng = Flow(client=0, rows=7, rounds=5), np.random.default_rng(0)
+    >>> [Constant().arriving(flow, rnd, rng) for rnd in range(5)]  # 1.4 per round
+    [2, 1, 2, 1, 1]
+    """
+
+    per_round: float | None = None
+    """None: a client's own samples, spread evenly over its part of the run."""
+
+    def __post_init__(self) -> None:
+        _check_rate("per_round", self.per_round)
+
+    @property
+    def stay(self) -> None:
+        return None
+
+    def before(self, flow: Flow) -> int:
+        return 0
+
+    def arriving(self, flow: Flow, rnd: int, rng: np.random.Generator) -> int:
+        if rnd < 0:
+            return 0
+        rate = _rate(self.per_round, flow)
+        return _ceil(rate * (rnd + 1)) - _ceil(rate * rnd)
+
+    def expected(self, flow: Flow, rounds: float) -> float:
+        return _rate(self.per_round, flow) * rounds
+
+    def batch(self, flow: Flow) -> int:
+        return _ceil(_rate(self.per_round, flow))
+
+
+@dataclass(frozen=True)
+class Poisson:
+    """A random number in every round, with the same mean."""
+
+    rate: float | None = None
+    """Mean per round; None: a client's own samples over its part of the run."""
+
+    def __post_init__(self) -> None:
+        _check_rate("rate", self.rate)
+
+    @property
+    def stay(self) -> None:
+        return None
+
+    def before(self, flow: Flow) -> int:
+        return 0
+
+    def arriving(self, flow: Flow, rnd: int, rng: np.random.Generator) -> int:
+        return 0 if rnd < 0 else int(rng.poisson(_rate(self.rate, flow)))
+
+    def expected(self, flow: Flow, rounds: float) -> float:
+        return _rate(self.rate, flow) * rounds
+
+    def batch(self, flow: Flow) -> int:
+        return _ceil(_rate(self.rate, flow))
+
+
+@dataclass(frozen=True)
+class Bursts:
+    """Many samples at once, and nothing in between.
+
+    Either in every `every`-th round, in which clients take turns: the first burst of client n is in
+    its round n mod `every`; or in any round with a `probability`.
+    """
+
+    size: int | None = None
+    """Samples per burst; None: as many as bring all of a client's own samples in its part of the run."""
+    every: int | None = 10
+    probability: float | None = None
+
+    def __post_init__(self) -> None:
+        require(
+            (self.every is None) != (self.probability is None),
+            f"bursts come either every so many rounds or with a probability, one of the two; got "
+            f"every={self.every}, probability={self.probability}.",
+        )
+        require(self.size is None or self.size >= 1, f"size must be at least 1, got {self.size}.")
+        require(
+            self.every is None or self.every >= 1, f"every must be at least 1, got {self.every}."
+        )
+        require(
+            self.probability is None or 0 < self.probability <= 1,
+            f"probability must lie in (0, 1], got {self.probability}.",
+        )
+
+    @property
+    def stay(self) -> None:
+        return None
+
+    def before(self, flow: Flow) -> int:
+        return 0
+
+    def arriving(self, flow: Flow, rnd: int, rng: np.random.Generator) -> int:
+        if self.every is None:
+            is_now = rng.random() < (self.probability or 0.0)
+        else:
+            is_now = rnd % self.every == flow.client % self.every
+        return self.batch(flow) if is_now and rnd >= 0 else 0
+
+    def expected(self, flow: Flow, rounds: float) -> float:
+        if self.every is None:
+            return self.batch(flow) * rounds * (self.probability or 0.0)
+        ahead = rounds - flow.client % self.every
+        return float(self.batch(flow) * max(0, _ceil(ahead / self.every)))
+
+    def batch(self, flow: Flow) -> int:
+        if self.size is not None:
+            return max(1, _ceil(self.size * flow.pace))
+        each = self.probability if self.every is None else 1 / self.every
+        bursts = max(1, math.floor(flow.rounds * (each or 0.0) + 1e-9))  # at least so many
+        return _ceil(flow.rows / bursts * flow.pace)
+
+
+@dataclass(frozen=True)
+class OneShot:
+    """A client is here for a few rounds in a row, in which all its samples arrive, and never again.
+
+    When it comes is spread evenly over the run; the order of the clients is drawn.
+    """
+
+    width: int = 1
+    """Rounds for which a client stays."""
+
+    def __post_init__(self) -> None:
+        require(self.width >= 1, f"width must be at least 1, got {self.width}.")
+
+    @property
+    def stay(self) -> int:
+        return self.width
+
+    def before(self, flow: Flow) -> int:
+        return 0
+
+    def arriving(self, flow: Flow, rnd: int, rng: np.random.Generator) -> int:
+        if not 0 <= rnd < self.width:
+            return 0
+        each = flow.rows / self.width
+        return _ceil(each * (rnd + 1)) - _ceil(each * rnd)
+
+    def expected(self, flow: Flow, rounds: float) -> float:
+        return flow.rows * min(1.0, rounds / self.width)
+
+    def batch(self, flow: Flow) -> int:
+        return _ceil(flow.rows / self.width)
+
+
+ARRIVALS = {
+    "constant": Constant,
+    "poisson": Poisson,
+    "bursts": Bursts,
+    "one-shot": OneShot,
+    "at-start": AtStart,
+}
+
+
+def spread_starts(count: int, stay: int, rounds: int, rng: np.random.Generator) -> Ints:
+    """(count,) first rounds of clients that stay for a while, evenly over the run, in random order.
+
+    >>> sorted(spread_starts(5, 2, 10, np.random.default_rng(0)).tolist())
+    [0, 1, 3, 5, 7]
+    """
+    return rng.permutation(count) * (max(rounds - stay, 0) + 1) // max(count, 1)
+
+
+def _rate(given: float | None, flow: Flow) -> float:
+    each = flow.rows / max(flow.rounds, 1.0) if given is None else given
+    return each * flow.pace
+
+
+def _check_rate(name: str, value: float | None) -> None:
+    require(
+        value is None or 0 < value < math.inf,
+        f"{name} must be positive and finite, or none, got {value}.",
+    )
+
+
+def _ceil(value: float) -> int:
+    """Rounded up, but not by rounding errors."""
+    return math.ceil(value - 1e-9)

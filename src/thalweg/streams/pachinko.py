@@ -1,0 +1,95 @@
+"""Clients that prefer some coarse classes, and within these some fine ones."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from thalweg.core.errors import require
+from thalweg.core.types import Floats, Ints
+from thalweg.streams.base import Setting
+
+
+@dataclass(frozen=True)
+class Pachinko:
+    r"""Two draws per sample: a coarse class, then a fine one inside it, as each client likes them.
+
+    .. math::
+        \theta_n \sim \mathrm{Dir}(\alpha \mathbf{1}) \text{ over coarse classes}, \quad
+        \phi_{n,k} \sim \mathrm{Dir}(\beta \mathbf{1}) \text{ over the fine classes of } k
+
+    Samples are drawn without replacement. A fine class that is used up is struck off and the rest of
+    its coarse class renormalised; so is a coarse class that has none left. Clients get the same number
+    of samples, in random order, so that whoever comes last takes what there is.
+
+    Symbols, Reddi et al. (2021), Appendix F -> here
+        α  concentration over coarse classes                  -> root
+        β  concentration over the fine classes of a coarse one -> branch
+    """
+
+    root: float = 0.1
+    branch: float = 10.0
+
+    def __post_init__(self) -> None:
+        for name in ("root", "branch"):
+            value = getattr(self, name)
+            require(0 < value < math.inf, f"{name} must be positive and finite, got {value}.")
+
+    def deal(
+        self, rows: Ints, setting: Setting, num_clients: int, rng: np.random.Generator
+    ) -> list[Ints]:
+        require(
+            setting.coarse is not None,
+            "partition=pachinko needs data with coarse labels (such as cifar100), and these have "
+            "none; use partition=dirichlet.",
+        )
+        assert setting.coarse is not None  # just required
+        tree = _Tree(rng.permutation(rows), setting.coarse, setting.labels)
+        hands: list[Ints] = [rows[:0]] * num_clients
+        for place, client in enumerate(rng.permutation(num_clients).tolist()):
+            size = len(rows) // num_clients + (place < len(rows) % num_clients)
+            hands[client] = self._hand(tree, size, rng)
+        return hands
+
+    def _hand(self, tree: _Tree, size: int, rng: np.random.Generator) -> Ints:
+        """The rows of one client; takes them off the tree."""
+        if size == 0:
+            return np.empty(0, dtype=np.int64)
+        likes = rng.dirichlet(np.full(len(tree.branches), self.root))
+        left = np.array([sum(map(len, leaves)) for leaves in tree.branches])
+        hand = []
+        for leaves, count in zip(tree.branches, drawn(size, likes, left, rng), strict=True):
+            fine = rng.dirichlet(np.full(len(leaves), self.branch))
+            sizes = np.array([len(leaf) for leaf in leaves])
+            for leaf, taken in enumerate(drawn(count, fine, sizes, rng)):
+                hand.append(leaves[leaf][:taken])
+                leaves[leaf] = leaves[leaf][taken:]
+        return np.concatenate(hand)
+
+
+class _Tree:
+    """Rows that nobody has yet: one list per coarse class, of one array per fine class."""
+
+    def __init__(self, rows: Ints, coarse: Ints, fine: Ints) -> None:
+        self.branches = [
+            [inside[fine[inside] == c] for c in np.unique(fine[inside])]
+            for inside in (rows[coarse[rows] == k] for k in np.unique(coarse[rows]))
+        ]
+
+
+def drawn(count: int, likes: Floats, left: Ints, rng: np.random.Generator) -> Ints:
+    """How often each option is drawn in `count` draws, none more often than is `left` of it.
+
+    The law is that of single draws with probabilities `likes`, renormalised whenever an option is
+    used up: what exceeds an option is drawn again among the others. If only options with
+    probability zero are left, they are drawn as much as there is of them.
+    """
+    taken = np.zeros(len(left), dtype=np.int64)
+    while missing := int(min(count, left.sum()) - taken.sum()):
+        room = left - taken
+        weights = np.where(room > 0, likes, 0.0)
+        weights = weights if weights.sum() > 0 else room.astype(np.float64)
+        taken += np.minimum(rng.multinomial(missing, weights / weights.sum()), room)
+    return taken

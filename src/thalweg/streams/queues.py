@@ -1,0 +1,90 @@
+"""One client's own rows, from which its stream is drawn without replacement."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from thalweg.core.types import Ints
+
+
+class Taken(NamedTuple):
+    """How far a client's stream has come."""
+
+    counts: Ints  # (C,) rows of each class that have come since the rows last began
+    focus: int  # the class that comes first until it is used up; -1: none
+
+
+@dataclass(frozen=True, eq=False)
+class Queues:
+    """A queue of rows for every class. What has come is C numbers, whatever the number of rows."""
+
+    rows: Ints  # class after class, in random order inside each
+    sizes: Ints  # (C,) rows of each class
+
+    @classmethod
+    def of(cls, rows: Ints, labels: Ints, num_classes: int, rng: np.random.Generator) -> Queues:
+        """Queues of a client's rows."""
+        rows = rng.permutation(rows)
+        by_class = rows[np.argsort(labels[rows], kind="stable")]
+        return cls(by_class, np.bincount(labels[rows], minlength=num_classes))
+
+    def begin(self) -> Taken:
+        return Taken(np.zeros(len(self.sizes), dtype=np.int64), -1)
+
+    def turn(self, taken: Taken, rng: np.random.Generator) -> Taken:
+        """Focus on another class, drawn in proportion to what is left of each."""
+        left = self.sizes - taken.counts
+        others = left.copy()
+        if taken.focus >= 0:
+            others[taken.focus] = 0
+        if not others.any():
+            return taken
+        return taken._replace(focus=int(rng.choice(len(left), p=others / others.sum())))
+
+    def take(
+        self, taken: Taken, count: int, starts_again: bool, rng: np.random.Generator
+    ) -> tuple[Taken, Ints]:
+        """The next `count` rows, or all that are left: the focused class first, others at random.
+
+        Drawing the classes of a batch from what is left of each gives the same law as one random order
+        of all rows that was fixed in advance.
+        """
+        parts = [self.rows[:0]]
+        while count > 0 and len(self.rows):
+            left = self.sizes - taken.counts
+            if not left.any():
+                if not starts_again:
+                    break
+                taken = self.begin()._replace(focus=taken.focus)
+                continue
+            taken, lap = self._lap(taken, left, min(count, int(left.sum())), rng)
+            count -= len(lap)
+            parts.append(lap)
+        return taken, np.concatenate(parts)
+
+    def _lap(
+        self, taken: Taken, left: Ints, count: int, rng: np.random.Generator
+    ) -> tuple[Taken, Ints]:
+        """`count` rows, of which there are enough."""
+        first = np.zeros_like(left)
+        if taken.focus >= 0:
+            first[taken.focus] = min(count, left[taken.focus])
+        rest = count - int(first.sum())
+        mixed = rng.multivariate_hypergeometric(left - first, rest) if rest else 0 * first
+        after_first = taken.counts + first
+        rows = np.concatenate(
+            [
+                self._next(taken.counts, first),
+                rng.permutation(self._next(after_first, mixed)),
+            ]
+        )
+        return taken._replace(counts=after_first + mixed), rows
+
+    def _next(self, done: Ints, counts: Ints) -> Ints:
+        """The next rows of every queue."""
+        begins = np.cumsum(self.sizes) - self.sizes + done
+        pieces = [self.rows[begins[c] : begins[c] + counts[c]] for c in np.flatnonzero(counts)]
+        return np.concatenate([self.rows[:0], *pieces])

@@ -1,0 +1,162 @@
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from thalweg.core.errors import ConfigError
+from thalweg.streams import ARRIVALS, ArrivalProcess, AtStart, Bursts, Constant, OneShot, Poisson
+from thalweg.streams.arrivals import Flow, spread_starts
+
+
+def counts(process: ArrivalProcess, flow: Flow, rounds: int) -> list[int]:
+    return [process.arriving(flow, rnd, np.random.default_rng(rnd)) for rnd in range(rounds)]
+
+
+def flow(rows: int = 20, rounds: float = 10, *, client: int = 0, pace: float = 1.0) -> Flow:
+    return Flow(client, rows, rounds, pace)
+
+
+def test_all_at_the_start_is_there_before_anything_happens() -> None:
+    assert AtStart().before(flow()) == 20
+    assert counts(AtStart(), flow(), 3) == [0, 0, 0]
+    assert AtStart().expected(flow(), 10) == 0
+    assert AtStart().batch(flow()) == 20
+
+
+def test_nothing_else_is_there_before() -> None:
+    for kind, process in ARRIVALS.items():
+        assert process().before(flow()) == (20 if kind == "at-start" else 0)
+
+
+def test_a_constant_number_arrives_in_every_round() -> None:
+    assert counts(Constant(3), flow(), 4) == [3, 3, 3, 3]
+    assert Constant(3).expected(flow(), 7) == 21
+    assert Constant(3).batch(flow()) == 3
+
+
+def test_a_fraction_brings_one_more_now_and_then_beginning_with_the_first_round() -> None:
+    assert counts(Constant(0.25), flow(), 8) == [1, 0, 0, 0, 1, 0, 0, 0]
+    assert Constant(0.25).batch(flow()) == 1
+
+
+@given(rows=st.integers(0, 500), rounds=st.integers(1, 300))
+def test_own_samples_spread_evenly_have_all_come_at_the_end(rows: int, rounds: int) -> None:
+    mine = flow(rows, rounds)
+    arrived = counts(Constant(), mine, rounds)
+    assert sum(arrived) == rows
+    assert max(arrived) - min(arrived) <= 1
+    assert max(arrived) == Constant().batch(mine)
+    assert Constant().expected(mine, rounds) == pytest.approx(rows)
+
+
+def test_a_client_of_twice_the_pace_gets_twice_as_much() -> None:
+    assert counts(Constant(3), flow(pace=2.0), 2) == [6, 6]
+    assert counts(Constant(), flow(pace=2.0), 2) == [4, 4]
+    assert Poisson(3).expected(flow(pace=2.0), 5) == 30
+    assert Bursts(3).batch(flow(pace=2.0)) == 6
+
+
+def test_poisson_arrivals_have_the_mean_and_the_variance_of_their_rate() -> None:
+    arrived = np.array(counts(Poisson(4.0), flow(), 4000))
+    assert abs(arrived.mean() - 4) < 5 * 2 / 63  # standard deviation 2 / sqrt(4000)
+    assert abs(arrived.var() - 4) < 5 * 6 / 63
+    assert Poisson().expected(flow(), 10) == 20
+    assert Poisson().batch(flow(rows=21)) == 3
+
+
+def test_the_same_generator_brings_the_same_number() -> None:
+    assert counts(Poisson(4.0), flow(), 20) == counts(Poisson(4.0), flow(), 20)
+
+
+def test_bursts_come_in_turns() -> None:
+    assert counts(Bursts(5, every=3), flow(client=0), 7) == [5, 0, 0, 5, 0, 0, 5]
+    assert counts(Bursts(5, every=3), flow(client=4), 7) == [0, 5, 0, 0, 5, 0, 0]
+    assert Bursts(5, every=3).expected(flow(client=0), 7) == 15
+    assert Bursts(5, every=3).expected(flow(client=4), 7) == 10
+
+
+@given(
+    rows=st.integers(0, 100),
+    rounds=st.integers(1, 60),
+    every=st.integers(1, 20),
+    client=st.integers(0, 50),
+)
+def test_bursts_of_no_given_size_bring_everything(
+    rows: int, rounds: int, every: int, client: int
+) -> None:
+    arrived = counts(Bursts(every=every), flow(rows, rounds, client=client), rounds)
+    assert sum(arrived) >= rows or rounds < every, "if there is one burst at least"
+    assert sum(arrived) == Bursts(every=every).expected(flow(rows, rounds, client=client), rounds)
+
+
+def test_bursts_may_come_by_chance() -> None:
+    process = Bursts(5, every=None, probability=0.25)
+    arrived = np.array(counts(process, flow(), 4000))
+    assert set(arrived.tolist()) == {0, 5}
+    assert abs((arrived > 0).mean() - 0.25) < 5 * 0.007
+    assert process.expected(flow(), 12) == 15
+    # 10 rounds and a quarter: two bursts at least are to bring 20 samples.
+    assert Bursts(every=None, probability=0.25).batch(flow()) == 10
+
+
+def test_a_one_shot_client_gets_everything_while_it_stays() -> None:
+    assert counts(OneShot(), flow(7), 3) == [7, 0, 0]
+    assert counts(OneShot(width=2), flow(7), 3) == [4, 3, 0]
+    assert OneShot(width=2).arriving(flow(7), -1, np.random.default_rng(0)) == 0
+    assert OneShot(width=2).batch(flow(7)) == 4
+    assert OneShot(width=2).expected(flow(8), 1) == 4
+    assert OneShot(width=2).expected(flow(8), 100) == 8
+
+
+def test_nothing_arrives_before_a_client_is_here() -> None:
+    for process in ARRIVALS.values():
+        for rnd in range(-20, 0):
+            assert process().arriving(flow(), rnd, np.random.default_rng(0)) == 0
+
+
+def test_only_one_shot_clients_leave() -> None:
+    stays = {kind: process().stay for kind, process in ARRIVALS.items()}
+    assert stays.pop("one-shot") == 1
+    assert set(stays.values()) == {None}
+
+
+@given(count=st.integers(0, 60), stay=st.integers(1, 20), rounds=st.integers(1, 40))
+def test_stays_are_spread_over_the_run_and_end_with_it(count: int, stay: int, rounds: int) -> None:
+    starts = spread_starts(count, stay, rounds, np.random.default_rng(0))
+    options = max(rounds - stay, 0) + 1
+    assert ((starts >= 0) & (starts < options)).all()
+    each = np.bincount(starts, minlength=options)
+    assert each.max(initial=0) <= -(-count // options)
+
+
+def test_the_order_in_which_clients_come_is_drawn() -> None:
+    starts = spread_starts(50, 1, 50, np.random.default_rng(0))
+    assert sorted(starts.tolist()) == list(range(50))
+    assert starts.tolist() != list(range(50))
+
+
+@pytest.mark.parametrize(
+    ("make", "word"),
+    [
+        (lambda: Constant(0), "per_round"),
+        (lambda: Constant(float("inf")), "per_round"),
+        (lambda: Poisson(-1.0), "rate"),
+        (lambda: Poisson(float("nan")), "rate"),
+        (lambda: Bursts(0), "size"),
+        (lambda: Bursts(every=0), "every"),
+        (lambda: Bursts(every=None), "either every so many rounds or with a probability"),
+        (lambda: Bursts(probability=0.5), "either every so many rounds or with a probability"),
+        (lambda: Bursts(every=None, probability=1.5), "probability"),
+        (lambda: OneShot(0), "width"),
+    ],
+)
+def test_an_impossible_process_is_refused_where_it_is_made(
+    make: Callable[[], Any], word: str
+) -> None:
+    with pytest.raises(ConfigError, match=word):
+        make()

@@ -1,0 +1,54 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from thalweg.core.config import from_dict, to_dict, with_overrides
+from thalweg.core.errors import ConfigError
+from thalweg.streams import Bursts, Dirichlet, Groups, Inflow, OneShot, Pachinko
+
+
+def test_all_of_it_can_be_written_to_a_file_and_read_again() -> None:
+    spec = Inflow(
+        num_clients=7,
+        partition=Dirichlet(0.1, imbalance=0.8),
+        arrivals=Bursts(5, every=None, probability=0.25),
+        historical=0.5,
+        historical_data=0.2,
+    )
+    assert from_dict(Inflow, to_dict(spec)) == spec
+
+
+def test_partitions_and_arrivals_are_chosen_by_name() -> None:
+    spec = with_overrides(
+        Inflow(), ["partition=pachinko", "partition.root=0.3", "arrivals=one-shot"]
+    )
+    assert spec == Inflow(partition=Pachinko(root=0.3), arrivals=OneShot())
+    assert with_overrides(Inflow(), ["partition=groups"]).partition == Groups()
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [
+        {"num_clients": 0},
+        {"samples": 0},
+        {"historical": -0.1},
+        {"historical": 1.1},
+        {"historical": float("nan")},
+        {"historical_data": 1.5},
+        {"label_change": 2.0},
+        {"rate_spread": -1.0},
+        {"availability_spread": float("inf")},
+        {"capacity_spread": float("nan")},
+        {"capacity_of": "own", "capacity_spread": 0.5},
+        {"availability": 0.0},
+        {"absent": "away"},
+        {"at_end": "stop"},
+        {"capacity_of": "ones"},
+    ],
+    ids=str,
+)
+def test_an_impossible_world_is_refused_where_it_is_made(bad: dict[str, Any]) -> None:
+    with pytest.raises(ConfigError, match=list(bad)[-1]):
+        Inflow(**bad)
