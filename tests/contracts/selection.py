@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
+from contracts.checkpoint import plain, stored
 from contracts.examples import some_roster
+from contracts.labelled_view import some_view
+from thalweg.core.talk import Asks, Remarks, Tallies
 from thalweg.core.types import Roster
 from thalweg.selection import Selection
 
@@ -17,25 +22,104 @@ ROSTERS = (
     some_roster(range(6), 6, known=REPORTED),
     some_roster(range(0, 1000, 2), 1000, rnd=99),
 )
+NUM_CLASSES = 3
+SEEDS = range(20)
 
 
 def check_selection(rule: Selection) -> None:
     """Ask the rule in rounds with nobody, somebody and everybody, before and after reports."""
     written = repr(rule)
-    for roster in ROSTERS:
+    for roster in (*ROSTERS, *(random_roster(seed) for seed in SEEDS)):
         _check_choice(rule, roster)
+    if isinstance(rule, Tallies):
+        _check_tally(rule)
+    if isinstance(rule, Asks):
+        _check_questions(rule)
     assert repr(rule) == written, "a rule remembers nothing itself"
 
 
+def random_roster(seed: int) -> Roster:
+    """Some are here, and of each table some rows, all or none are known."""
+    rng = np.random.default_rng(seed)
+    num_clients = int(rng.integers(1, 15))
+    here = np.flatnonzero(rng.random(num_clients) < rng.choice([0.0, 0.5, 1.0]))
+    counts = rng.poisson(2.0, (num_clients, NUM_CLASSES)) * rng.integers(0, 2, (num_clients, 1))
+    tables: dict[str, Any] = {
+        "label_counts": counts,
+        "label_mix": counts / np.maximum(counts.sum(1, keepdims=True), 1),
+        "epsilon_spent": rng.random((num_clients, 1)),
+        "candidate_loss": rng.integers(-1, 3, (num_clients, 1)),
+        "loss": rng.integers(0, 3, num_clients),
+        "num_samples": rng.poisson(2.0, num_clients) * rng.integers(0, 100, num_clients),
+    }
+    known = {}
+    for name, table in tables.items():
+        if rng.random() < 0.8:
+            known[name] = table.astype(np.float64)
+            known[name][rng.random(num_clients) < rng.choice([0.0, 0.3, 1.0])] = np.nan
+    return some_roster(here.tolist(), num_clients, known=known)
+
+
 def _check_choice(rule: Selection, roster: Roster) -> None:
-    here, times_here = roster.here.copy(), roster.times_here.copy()
-    for seed in range(20):
+    before = plain(vars(roster))
+    here = set(roster.here.tolist())
+    for seed in SEEDS:
         chosen = rule.choose(roster, np.random.default_rng(seed))
         assert chosen.ndim == 1, "ids of clients"
         assert chosen.dtype == np.int64, "ids are whole numbers"
-        assert set(chosen.tolist()) <= set(here.tolist()), "only clients that are here"
+        assert set(chosen.tolist()) <= here, "only clients that are here"
         assert len(set(chosen.tolist())) == len(chosen), "nobody twice"
         again = rule.choose(roster, np.random.default_rng(seed))
         assert chosen.tolist() == again.tolist(), "same generator, same choice"
-    assert roster.here.tolist() == here.tolist(), "what it looks at is untouched"
-    assert roster.times_here.tolist() == times_here.tolist(), "what it looks at is untouched"
+        if isinstance(rule, Remarks):
+            _check_remark(rule, roster, chosen)
+    assert plain(vars(roster)) == before, "what it looks at is untouched"
+
+
+def _check_remark(rule: Remarks, roster: Roster, chosen: Any) -> None:
+    for value in rule.remark(roster, chosen).values():
+        assert np.isfinite(value).all(), "remarks are numbers"
+        assert isinstance(value, (float, list)), "and can be written as JSON"
+
+
+def _check_tally(rule: Tallies) -> None:
+    first = rule.begin_tally(NUM_CLASSES)
+    written = plain(first)
+    tally = first
+    for labels in ([0, 2], [], [1] * 5, [2]):
+        tally = rule.count(tally, np.array(labels, dtype=np.int64))
+        restored = stored(tally, rule.begin_tally(NUM_CLASSES))
+        assert plain(restored) == plain(tally), "a checkpoint restores it"
+    assert plain(first) == written, "a tally is a value"
+
+
+def _check_questions(rule: Any) -> None:
+    assert isinstance(rule.shows_models, bool), "it says whether models are sent along"
+    for roster in (*ROSTERS, *(random_roster(seed) for seed in SEEDS)):
+        asked = rule.whom(roster, np.random.default_rng(0))
+        assert asked.dtype == np.int64, "ids are whole numbers"
+        assert set(asked.tolist()) <= set(roster.here.tolist()), "only clients that are here"
+        assert len(set(asked.tolist())) == len(asked), "nobody twice"
+        again = rule.whom(roster, np.random.default_rng(0))
+        assert asked.tolist() == again.tolist(), "same generator, same question"
+    for labels in ([], [1], [0, 1, 2, 2] * 40):
+        _check_answer(rule, labels)
+
+
+def _check_answer(rule: Any, labels: list[int]) -> None:
+    def ask() -> tuple[Any, Any]:
+        tally = rule.begin_tally(NUM_CLASSES) if isinstance(rule, Tallies) else None
+        view = some_view(labels, num_classes=NUM_CLASSES, tally=tally)
+        written = plain((view.held, tally))
+        answer = rule.answer(view)
+        assert plain((view.held, tally)) == written, "asking changes nothing"
+        return plain(answer[0]), {name: plain(value) for name, value in answer[1].items()}
+
+    assert ask() == ask(), "same generator, same answer"
+    tally = rule.begin_tally(NUM_CLASSES) if isinstance(rule, Tallies) else None
+    after, said = rule.answer(some_view(labels, num_classes=NUM_CLASSES, tally=tally))
+    assert plain(stored(after, tally)) == plain(after), "a checkpoint restores it"
+    for vector in said.values():
+        assert vector.ndim == 1, "vectors by name"
+        assert vector.dtype == np.float64, "of numbers"
+        assert np.isfinite(vector).all(), "that are numbers"

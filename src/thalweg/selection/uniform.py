@@ -6,6 +6,7 @@ import numpy as np
 
 from thalweg.core.errors import require
 from thalweg.core.types import Ints, Roster
+from thalweg.selection.base import cohort_size
 
 
 @dataclass(frozen=True)
@@ -18,7 +19,5 @@ class Uniform:
         require(0 < self.fraction <= 1, f"fraction must lie in (0, 1], got {self.fraction}.")
 
     def choose(self, roster: Roster, rng: np.random.Generator) -> Ints:
-        if len(roster.here) == 0:
-            return roster.here
-        size = max(1, round(self.fraction * len(roster.here)))
+        size = cohort_size(self.fraction, len(roster.here))
         return np.sort(rng.choice(roster.here, size, replace=False))

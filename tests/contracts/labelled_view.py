@@ -1,0 +1,73 @@
+"""A client with labels and losses of one's own choice, to be asked."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from contracts.looks import FakeLook
+from thalweg.core.types import Floats32, Ints, Supply
+
+
+class LossByRow(FakeLook):
+    """A model whose loss on each row of the data set is given."""
+
+    def __init__(self, losses: Sequence[float]) -> None:
+        super().__init__([0.0])
+        self.of_rows = np.array(losses, dtype=np.float32)
+
+    def losses(self, rows: Ints) -> Floats32:
+        self.asked.append(rows.tolist())
+        return self.of_rows[rows]
+
+
+@dataclass
+class LabelledView:
+    """A client that holds the whole of a small data set."""
+
+    all_labels: Ints
+    model: LossByRow
+    num_classes: int
+    tally: Any
+    rng: np.random.Generator
+    num_models: int = 1
+    lr: float = 0.1
+
+    @property
+    def held(self) -> Ints:
+        return np.arange(len(self.all_labels))
+
+    @property
+    def newest(self) -> Ints:
+        return self.held
+
+    @property
+    def supply(self) -> Supply:
+        return Supply(float(len(self.all_labels)), False, 10.0)
+
+    def labels(self, rows: Ints) -> Ints:
+        return self.all_labels[rows]
+
+    def look(self, model: int = 0) -> LossByRow:
+        return self.model
+
+
+def some_view(
+    labels: Sequence[int],
+    *,
+    losses: Sequence[float] | None = None,
+    num_classes: int = 3,
+    tally: Any = None,
+    seed: int = 0,
+) -> LabelledView:
+    """A client whose memory holds samples of these labels, on which the model has these losses."""
+    return LabelledView(
+        all_labels=np.array(labels, dtype=np.int64),
+        model=LossByRow([1.0] * len(labels) if losses is None else losses),
+        num_classes=num_classes,
+        tally=tally,
+        rng=np.random.default_rng(seed),
+    )

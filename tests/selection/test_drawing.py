@@ -1,0 +1,150 @@
+from __future__ import annotations
+
+import itertools
+from collections import Counter
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from thalweg.core.errors import ConfigError, UnknownName
+from thalweg.core.types import Floats, Ints
+from thalweg.selection.drawing import (
+    DRAWS,
+    capped_inclusion,
+    completed,
+    inclusion_probabilities,
+    mixed,
+    num_positive,
+    successive,
+    successive_inclusion,
+    systematic,
+)
+
+PROBS = np.array([0.5, 0.3, 0.2])
+
+
+def by_enumeration(probs: list[float], size: int) -> dict[tuple[int, ...], float]:
+    """The probability of every set, drawing one by one and renormalising."""
+    chances: dict[tuple[int, ...], float] = {}
+    for order in itertools.permutations(range(len(probs)), size):
+        chance, left = 1.0, 1.0
+        for thing in order:
+            chance *= probs[thing] / left
+            left -= probs[thing]
+        chances[tuple(sorted(order))] = chances.get(tuple(sorted(order)), 0.0) + chance
+    return chances
+
+
+def included(chances: dict[tuple[int, ...], float], num: int) -> list[float]:
+    return [sum(p for drawn, p in chances.items() if i in drawn) for i in range(num)]
+
+
+def weights(low: float = 0.0) -> st.SearchStrategy[list[float]]:
+    return st.lists(st.floats(low, 1.0), min_size=2, max_size=8).filter(lambda w: sum(w) > 0.1)
+
+
+def test_successive_inclusion_is_not_size_times_probability() -> None:
+    expected = [0.839286, 0.675000, 0.485714]
+    assert included(by_enumeration([0.5, 0.3, 0.2], 2), 3) == pytest.approx(expected, abs=1e-6)
+    assert successive_inclusion(PROBS, 2) == pytest.approx(expected, abs=1e-6)
+
+
+@given(w=st.lists(st.floats(0.01, 1.0), min_size=2, max_size=6), data=st.data())
+def test_successive_inclusion_is_what_enumeration_says(w: list[float], data: st.DataObject) -> None:
+    probs = np.array(w) / sum(w)
+    size = data.draw(st.integers(1, len(w)))
+    exact = included(by_enumeration(probs.tolist(), size), len(w))
+    assert successive_inclusion(probs, size) == pytest.approx(exact, abs=1e-8)
+
+
+def test_successive_draws_every_set_as_often_as_it_should() -> None:
+    rng, probs = np.random.default_rng(0), np.array([0.4, 0.3, 0.2, 0.1])
+    times = Counter(tuple(successive(probs, 2, rng).tolist()) for _ in range(20_000))
+    for drawn, chance in by_enumeration([0.4, 0.3, 0.2, 0.1], 2).items():
+        spread = (20_000 * chance * (1 - chance)) ** 0.5
+        assert abs(times[drawn] - 20_000 * chance) < 5 * spread, drawn
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 4])
+def test_systematic_includes_each_exactly_as_often_as_announced(size: int) -> None:
+    rng, probs = np.random.default_rng(size), np.array([0.45, 0.05, 0.0, 0.2, 0.17, 0.13])
+    times = np.zeros(6)
+    for _ in range(10_000):
+        times[systematic(probs, size, rng)] += 1
+    inclusion = capped_inclusion(probs, size)
+    spread = np.sqrt(10_000 * inclusion * (1 - inclusion))
+    assert (abs(times - 10_000 * inclusion) <= 5 * spread).all()
+
+
+def test_the_mean_over_a_systematic_draw_is_the_mixture() -> None:
+    # pi = 2 a, so the mean of r over the drawn is sum of a_i r_i on average: here 0.3.
+    rng, probs, r = np.random.default_rng(1), np.array([0.1, 0.4, 0.3, 0.2]), np.arange(4) / 5
+    means = [r[systematic(probs, 2, rng)].mean() for _ in range(10_000)]
+    assert np.mean(means) == pytest.approx(probs @ r, abs=5 * 0.2 / 100)
+
+
+@given(w=weights(), data=st.data())
+def test_capped_inclusion_sums_to_the_size_and_never_exceeds_one(
+    w: list[float], data: st.DataObject
+) -> None:
+    probs = np.array(w) / sum(w)
+    size = data.draw(st.integers(1, num_positive(probs)))
+    inclusion = capped_inclusion(probs, size)
+    assert inclusion.sum() == pytest.approx(size)
+    assert inclusion.min() >= 0
+    assert inclusion.max() <= 1
+    is_open = (inclusion > 0) & (inclusion < 1)
+    ratios = inclusion[is_open] / probs[is_open]
+    assert np.allclose(ratios, ratios[:1]), "those below one stay in proportion"
+
+
+def test_what_is_cut_off_goes_to_the_others_and_may_cap_them_in_turn() -> None:
+    # 3 x 0.5 is cut to 1; the other two places go 7:2:1, 1.4 is cut to 1; the last one goes 2:1.
+    probs = np.array([0.5, 0.35, 0.1, 0.05])
+    assert capped_inclusion(probs, 3) == pytest.approx([1, 1, 2 / 3, 1 / 3])
+
+
+@pytest.mark.parametrize("draw", [*DRAWS.values()], ids=[*DRAWS])
+@given(w=weights(), data=st.data())
+def test_a_draw_is_different_things_of_positive_probability(
+    draw: Callable[[Floats, int, np.random.Generator], Ints], w: list[float], data: st.DataObject
+) -> None:
+    probs = np.array(w) / sum(w)
+    size = data.draw(st.integers(1, num_positive(probs)))
+    drawn = draw(probs, size, np.random.default_rng(data.draw(st.integers(0, 100))))
+    assert len(drawn) == len(set(drawn.tolist())) == size
+    assert drawn.tolist() == sorted(drawn.tolist())
+    assert (probs[drawn] > 0).all()
+
+
+@pytest.mark.parametrize("draw", [*DRAWS.values()], ids=[*DRAWS])
+def test_too_few_positive_probabilities_are_refused(
+    draw: Callable[[Floats, int, np.random.Generator], Ints],
+) -> None:
+    with pytest.raises(ConfigError, match="cannot draw 3 different ones: 2 of 4 probabilities"):
+        draw(np.array([0.6, 0.4, 0.0, 1e-15]), 3, np.random.default_rng(0))
+
+
+def test_the_worked_example_of_mixing() -> None:
+    probs = mixed(np.array([0.6, 0.4, 0, 0, 0]), 0.05)
+    assert probs == pytest.approx([0.58, 0.39, 0.01, 0.01, 0.01])
+
+
+def test_completing_takes_all_that_are_positive_and_the_rest_uniformly() -> None:
+    rng, times = np.random.default_rng(0), np.zeros(5)
+    for _ in range(3000):
+        drawn = completed(np.array([0.6, 0.0, 0.4, 0.0, 1e-15]), 3, rng)
+        assert len(set(drawn.tolist())) == 3
+        times[drawn] += 1
+    assert times[[0, 2]].tolist() == [3000, 3000]
+    assert abs(times[[1, 3, 4]] - 1000).max() < 5 * 26
+
+
+def test_inclusion_by_the_name_of_the_draw() -> None:
+    assert inclusion_probabilities(PROBS, 2, "systematic").tolist() == [1.0, 0.6, 0.4]
+    assert inclusion_probabilities(PROBS, 2)[1] == pytest.approx(0.675)
+    with pytest.raises(UnknownName, match="Did you mean 'successive'"):
+        inclusion_probabilities(PROBS, 2, "sucessive")
