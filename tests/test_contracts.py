@@ -10,14 +10,16 @@ import numpy as np
 import pytest
 
 from contracts.bank import check_bank
+from contracts.emphasis import check_emphasis
 from contracts.forecast import check_forecast
 from contracts.memory import check_memory_policy
 from contracts.selection import check_selection
 from contracts.server_rule import check_server_rule
 from contracts.weights import check_weights
 from contracts.world import LABELS, check_world
-from thalweg import aggregation, forecast, memory, selection, streams
-from thalweg.core.types import Floats, Intake, Ints, Roster, Survey, Updates
+from thalweg import aggregation, emphasis, forecast, memory, selection, streams
+from thalweg.core.talk import View
+from thalweg.core.types import Answers, Floats, Intake, Ints, Roster, Updates
 
 
 def every(table: Mapping[str, Any], *variants: object) -> pytest.MarkDecorator:
@@ -33,6 +35,17 @@ def every(table: Mapping[str, Any], *variants: object) -> pytest.MarkDecorator:
     streams.LatentStates(state_data="label_prior", importance="frequency", num_clients=1),
     streams.Replay(at_end="silence", arrivals=50, availability=1.0),
     streams.Replay(num_clients=3, availability_spread=0.2),
+    streams.Inflow(historical=0.5, historical_data=0.2, capacity_of="own"),
+    streams.Inflow(historical=0.2, arrivals=streams.OneShot(), partition=streams.Even()),
+    streams.Inflow(arrivals=streams.OneShot(width=3), absent="collecting", availability=0.5),
+    streams.Inflow(arrivals=streams.Poisson(2.5), at_end="restart", rate_spread=0.5),
+    streams.Inflow(arrivals=streams.Bursts(50), label_change=0.5, capacity_spread=1.0),
+    streams.Inflow(
+        arrivals=streams.Bursts(every=None, probability=0.3), availability_spread=0.2, samples=300
+    ),
+    streams.Inflow(arrivals=streams.AtStart(), partition=streams.Dirichlet(0.1, 0.8, min_size=1)),
+    streams.Inflow(num_clients=1, arrivals=streams.Constant(0.3), availability=0.3),
+    streams.Inflow(num_clients=1200, partition=streams.Dirichlet(0.01)),
 )
 def test_worlds(policy: Any) -> None:
     check_world(policy)
@@ -40,8 +53,27 @@ def test_worlds(policy: Any) -> None:
 
 def test_worlds_on_data_with_clients_and_times_of_their_own() -> None:
     rng = np.random.default_rng(0)
-    for spec in (streams.LatentStates(), streams.Replay()):
+    natural = streams.Inflow(partition=streams.Groups(), historical=0.5, historical_data=0.2)
+    for spec in (streams.LatentStates(), streams.Replay(), natural):
         check_world(spec, group=rng.integers(0, 4, len(LABELS)), time=rng.normal(size=len(LABELS)))
+
+
+def test_a_world_on_data_with_coarse_labels() -> None:
+    spec = streams.Inflow(historical=0.5, partition=streams.Pachinko(), num_clients=7)
+    check_world(spec, coarse=LABELS // 2)
+
+
+@every(
+    emphasis.EMPHASES,
+    emphasis.InverseStay(power=0.0),
+    emphasis.OldAndNew(strategy="uniform"),
+    emphasis.OldAndNew(strategy="historical"),
+    emphasis.OldAndNew(strategy="fresh"),
+    emphasis.OldAndNew(strategy="mass", mass=0.3),
+    emphasis.OldAndNew(ratio=0.5, fresh_clients="all"),
+)
+def test_emphases(policy: Any) -> None:
+    check_emphasis(policy)
 
 
 @every(
@@ -60,7 +92,20 @@ def test_memory_policies(policy: Any) -> None:
     check_memory_policy(policy)
 
 
-@every(selection.RULES, selection.Uniform(0.01), selection.Uniform(1.0))
+@every(
+    selection.RULES,
+    selection.Uniform(0.01),
+    selection.Uniform(1.0),
+    selection.Dpcs(participation=1.0, goal="mean", counter=selection.Cumulative()),
+    selection.Dpcs(goal="pooled_counts", norm="l1", fill="uniform_fill", ridge=0.0),
+    selection.Dpcs(goal=(0.5, 0.5, 0.0), draw="systematic", counter=selection.Window(4)),
+    selection.Dpcs(
+        counter=selection.Decay(0.5),
+        privacy=selection.Disclosure(epsilon=1.0, min_change=0.1, min_count=2),
+    ),
+    selection.PowerOfChoice(form="cpow-d", candidates=1, batch=2),
+    selection.PowerOfChoice(form="rpow-d", candidates=1000),
+)
 def test_selection_rules(policy: Any) -> None:
     check_selection(policy)
 
@@ -152,13 +197,27 @@ class ChoosesAbsent:
         return np.arange(roster.num_clients)
 
 
+class AsksForTheMoon(selection.Available):
+    """Its clients answer with what is no number."""
+
+    shows_models = False
+
+    def whom(self, roster: Roster, rng: np.random.Generator) -> Ints:
+        return roster.here
+
+    def answer(self, view: View) -> tuple[None, Mapping[str, Floats]]:
+        return None, {"loss": np.array([np.nan])}
+
+
 class Merges(aggregation.OneModel):
     """Adds models up instead of taking their mean."""
 
     def arrange(
-        self, notes: None, cohort: Ints, survey: Survey | None, num_models: int
+        self, notes: None, cohort: Ints, answers: Answers, num_models: int
     ) -> aggregation.Arranged:
-        return super().arrange(notes, cohort, survey, num_models)._replace(mix=np.full((1, 1), 2.0))
+        return (
+            super().arrange(notes, cohort, answers, num_models)._replace(mix=np.full((1, 1), 2.0))
+        )
 
 
 class Unequal:
@@ -174,6 +233,7 @@ class Unequal:
         (check_memory_policy, Remembers(), "same generator, same choice"),
         (check_memory_policy, Boasts(), "it does as it says"),
         (check_selection, ChoosesAbsent(), "only clients that are here"),
+        (check_selection, AsksForTheMoon(), "that are numbers"),
         (check_weights, Unequal(), "they sum to one"),
         (check_bank, Merges(), "rows sum to one"),
     ],

@@ -16,6 +16,7 @@ LAYERS = (
         "nets",
         "streams",
         "memory",
+        "emphasis",
         "selection",
         "local",
         "aggregation",

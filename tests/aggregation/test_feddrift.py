@@ -1,17 +1,17 @@
 import numpy as np
 import pytest
 
+from contracts.looks import FakeLook
+from contracts.views import SomeView
 from thalweg.aggregation import FedDrift
-from thalweg.aggregation.feddrift import agglomerate, distances
-from thalweg.core.errors import ConfigError
-from thalweg.core.types import Survey
+from thalweg.aggregation.feddrift import COSTS, SAMPLES, agglomerate, distances
 
 L = np.array([[0.2, 1.0, 0.5], [0.9, 0.3, 0.8], [0.4, 0.7, 0.25]])
 
 
 def survey(losses):
-    losses = np.array(losses, dtype=np.float64)
-    return Survey(losses, 1 - losses, np.full(len(losses), 10))
+    costs = np.array(losses, dtype=np.float64)
+    return {COSTS: costs, SAMPLES: np.full((len(costs), 1), 10.0)}
 
 
 def test_the_distances_and_the_merging_of_the_sheet():
@@ -60,11 +60,19 @@ def test_there_is_a_limit_to_the_number_of_models():
     assert plan.models.tolist() == [0, 1, 0]
 
 
-def test_accuracies_can_be_the_measure():
-    bank, cohort = FedDrift(measure="accuracy", drift_threshold=0.1), np.array([0, 1])
-    plan = bank.arrange(bank.init(2), cohort, survey([[0.2], [0.2]]), 1)  # accuracy 0.8
-    plan = bank.arrange(plan.notes, cohort, survey([[0.25], [0.35]]), 1)
-    assert plan.models.tolist() == [0, 1]
+@pytest.mark.parametrize(("measure", "costs"), [("loss", [0.5, 2.0]), ("accuracy", [0.0, 1.0])])
+def test_clients_answer_what_every_model_costs_them(measure, costs):
+    class View(SomeView):
+        def look(self, model=0):
+            return FakeLook([], loss=[0.5, 2.0][model])
+
+    _, answer = FedDrift(measure=measure).answer(View(num_models=2))
+    assert answer[COSTS].tolist() == costs
+    assert answer[SAMPLES].tolist() == [10]
+
+
+def test_a_client_without_data_has_nothing_to_say():
+    assert FedDrift().answer(SomeView(has_data=False)) == (None, {})
 
 
 def test_a_client_without_data_stays_where_it_is():
@@ -78,9 +86,9 @@ def test_before_anybody_was_seen_the_only_model_serves_all():
     assert bank.shares(bank.init(2), 1).tolist() == [1.0]
 
 
-def test_without_a_survey_it_says_so():
-    with pytest.raises(ConfigError, match="needs a survey"):
-        FedDrift().arrange(FedDrift().init(1), np.array([0]), None, 1)
+def test_if_nobody_has_anything_to_say_everybody_stays_where_they_are():
+    plan = FedDrift().arrange(FedDrift().init(1), np.array([0]), {}, 1)
+    assert plan.models.tolist() == [0]
 
 
 def test_a_model_opened_just_now_is_not_merged_by_what_was_there_before():

@@ -5,21 +5,27 @@ from __future__ import annotations
 import numpy as np
 
 from contracts.checkpoint import plain, stored
+from contracts.views import SomeView
 from thalweg.aggregation import Bank
-from thalweg.core.types import Floats, Ints, Survey
+from thalweg.core.talk import Asks
+from thalweg.core.types import Answers, Floats, Ints
+from thalweg.engine.survey import tabled
 
 NUM_CLIENTS = 6
 COHORTS = ([0, 1, 2], [3], [0, 5], [1, 2, 3, 4], [0, 1, 2, 3, 4, 5], [2])
 
 
-def some_survey(cohort: Ints, num_models: int, rnd: int) -> Survey:
-    """Losses that jump about; the last client of a large cohort has no data."""
-    rng = np.random.default_rng(rnd)
-    losses = rng.uniform(0.1, 3.0, size=(len(cohort), num_models))
-    sizes = np.full(len(cohort), 10)
-    if len(cohort) > 3:
-        losses[-1], sizes[-1] = np.nan, 0
-    return Survey(losses, 1 - losses / 4, sizes)
+def some_answers(bank: Bank, cohort: Ints, num_models: int, rnd: int) -> Answers:
+    """What clients say whose losses jump about; the last one of a large cohort has no data."""
+    if not isinstance(bank, Asks):
+        return {}
+    words = []
+    for k in range(len(cohort)):
+        has_data = len(cohort) <= 3 or k < len(cohort) - 1
+        view = SomeView(seed=100 * rnd + k, num_models=num_models, has_data=has_data)
+        words.append(bank.answer(view)[1])
+        assert bank.answer(view)[1].keys() == words[-1].keys(), "same question, same answer"
+    return tabled(words, type(bank).__name__)
 
 
 def check_bank(bank: Bank) -> None:
@@ -29,10 +35,10 @@ def check_bank(bank: Bank) -> None:
     _check_shares(bank.shares(notes, num_models), num_models)
     for rnd, who in enumerate(COHORTS):
         cohort = np.array(who)
-        survey = some_survey(cohort, num_models, rnd) if bank.asks else None
-        asked = plain([notes, cohort, survey])
-        plan = bank.arrange(notes, cohort, survey, num_models)
-        assert plain([notes, cohort, survey]) == asked, "what it looks at is untouched"
+        answers = some_answers(bank, cohort, num_models, rnd)
+        asked = plain([notes, cohort, answers])
+        plan = bank.arrange(notes, cohort, answers, num_models)
+        assert plain([notes, cohort, answers]) == asked, "what it looks at is untouched"
         assert plan.mix.ndim == 2, "each new model as a mean of old ones"
         assert plan.mix.shape[1] == num_models, "of those that there are"
         assert len(plan.mix) >= 1, "never without a model"
@@ -42,7 +48,7 @@ def check_bank(bank: Bank) -> None:
         assert plan.models.shape == (len(cohort),), "a model for every client"
         assert ((plan.models >= 0) & (plan.models < len(plan.mix))).all(), "that there is"
         restored = stored(notes, fresh=bank.init(NUM_CLIENTS))
-        again = bank.arrange(restored, cohort, survey, num_models)
+        again = bank.arrange(restored, cohort, answers, num_models)
         assert plain(list(again)) == plain(list(plan)), "a checkpoint restores what it knows"
         notes, num_models = plan.notes, len(plan.mix)
         _check_shares(bank.shares(notes, num_models), num_models)

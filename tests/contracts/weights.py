@@ -61,7 +61,8 @@ def _reports(rule: Weights, size: int) -> Mapping[str, list[float]]:
     rows = []
     for outlook in OUTLOOKS:
         for share in (0.0, 0.25, 1.0):  # a memory that never changes, that ages, that is all new
-            age = Age(outlook, np.full(len(outlook.probs), share), ticks=5)
+            renewal = np.full(len(outlook.probs), share)
+            age = Age(outlook, renewal, ticks=5, total_weight=1 + share)
             assert np.isfinite([*rule.report(age).values()]).all(), "nothing is known of states"
             age = age._replace(embeddings=np.eye(5)[: len(outlook.probs)])
             asked = plain(age)

@@ -55,6 +55,10 @@ def test_purposes_keep_their_values() -> None:
         "DATA": 10,
         "LOCAL": 11,
         "AUGMENT": 12,
+        "WHOM": 13,
+        "SELECTION_ANSWER": 14,
+        "BANK_ANSWER": 15,
+        "EMPHASIS_ANSWER": 16,
     }
 
 

@@ -3,7 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from thalweg.engine.crowd import Crowd, heard_by, side_by_side, surveyed
+from thalweg.engine.crowd import Crowd, heard_by, side_by_side
 from thalweg.engine.loop import clients_of
 from thalweg.engine.plan import make_plan
 
@@ -17,7 +17,7 @@ def crowd(*overrides: str) -> tuple[Crowd, np.ndarray]:
 @pytest.mark.parametrize("absent", ["frozen", "collecting"])
 def test_the_newest_samples_are_those_of_the_first_tick_to_come(absent: str) -> None:
     everybody, _ = crowd(f"world.absent={absent}")
-    before = everybody.newest(3, 2).tolist()
+    before = everybody.newest(3, everybody.standing(3, 2)).tolist()
     visit = everybody.enter(3, 2)
     assert before == visit.arrivals[0].items.tolist()
     assert everybody.states == {}, "looking changes nothing"
@@ -34,25 +34,9 @@ def test_without_arrivals_the_newest_samples_are_the_held_ones() -> None:
         for _ in range(plan.scenario.ticks):
             visit.observe()
         everybody.leave(visit)
-    assert everybody.newest(0, 2).tolist() == everybody.states[0].rows.tolist()
-    assert len(everybody.newest(0, 2)) > 0
-
-
-def test_a_survey_tries_every_model_on_every_clients_newest_samples() -> None:
-    everybody, labels = crowd()
-
-    def predict(params, part, rows):
-        """Model m says class m, and its loss is m wherever it looks."""
-        assert part == "train"
-        return np.full(len(rows), params[0]), np.full(len(rows), params[0], dtype=np.float32)
-
-    bank = np.array([[0.0], [7.0]], dtype=np.float32)
-    found = surveyed(everybody, labels, predict, np.array([2, 5]), bank, 0)
-    assert found.losses.tolist() == [[0.0, 7.0], [0.0, 7.0]]
-    assert found.num_samples.tolist() == [8, 8]
-    for k, client in enumerate((2, 5)):
-        mine = labels[everybody.newest(client, 0)]
-        assert found.accuracies[k].tolist() == [(mine == 0).mean(), (mine == 7).mean()]
+    state = everybody.standing(0, 2)
+    assert everybody.newest(0, state).tolist() == everybody.states[0].rows.tolist()
+    assert len(state.rows) > 0
 
 
 def test_a_client_hears_its_own_row_of_every_message() -> None:

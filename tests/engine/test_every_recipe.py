@@ -9,6 +9,14 @@ import thalweg
 from thalweg.recipes import RECIPES
 
 SMALL = ["capacity=24", "local.passes=1", "ticks=3", "world.num_clients=8", "evaluate_every=1"]
+# Recipes about stored data need a world that has some.
+STORED = ["world.samples=110", "ticks=2", "evaluate_every=1"]
+
+
+def world_for(recipe):
+    return ("streams-synthetic", STORED) if "stream-" in recipe else ("digits-partial", SMALL)
+
+
 COMBINED = [
     "fedprox+sfedpo",
     "fedcurv+sfedpo",
@@ -18,6 +26,10 @@ COMBINED = [
     "flwf-2t+ode+adaptive-fedavg",
     "feddrift+is+fedcurv",
     "fedomd+feddrift+fedexp",
+    "sfedpo+dpcs",
+    "feddrift+powd",
+    "fedntd+stream-ours+dpcs",
+    "fedewc+stream-uniform+flash",
 ]
 ODD = {
     "a memory that looks, collecting while away": ("ode", ["world.absent=collecting"]),
@@ -30,14 +42,21 @@ ODD = {
     "dropout and a teacher": ("fedntd", ["net=ham-cnn", "net.channels=[4, 4, 4]", "net.hidden=8"]),
     "states found by itself": ("sfedpo", ["forecast=growing"]),
     "matching histograms": ("drsr", ["memory.mode=match"]),
+    "samples that count less with age": ("fedavg", ["emphasis=inverse-stay", "weights=by-weight"]),
+    "weighted samples held out": ("flash", ["emphasis=inverse-stay", "early_stop=0.2"]),
+    "labels counted while away": (
+        "dpcs",
+        ["world.absent=collecting", "selection.counter=window", "selection.counter.size=30"],
+    ),
+    "noisy reports": ("dpcs", ["selection.privacy.epsilon=0.5", "selection.draw=systematic"]),
+    "candidates try a batch": ("powd", ["selection.form=cpow-d"]),
+    "candidates are judged by their last loss": ("powd", ["selection.form=rpow-d"]),
 }
 
 
-def check_engines_agree(recipe, overrides, rounds=3):
+def check_engines_agree(recipe, overrides, rounds=3, scenario="digits-partial"):
     fast, slow = (
-        thalweg.run(
-            recipe, "digits-partial", seed=2, rounds=rounds, engine=engine, overrides=overrides
-        )
+        thalweg.run(recipe, scenario, seed=2, rounds=rounds, engine=engine, overrides=overrides)
         for engine in ("fast", "reference")
     )
     np.testing.assert_allclose(fast.model, slow.model, rtol=2e-3, atol=2e-5)
@@ -50,7 +69,8 @@ def check_engines_agree(recipe, overrides, rounds=3):
 
 @pytest.mark.parametrize("recipe", [*RECIPES, *COMBINED])
 def test_fast_equals_reference(recipe):
-    check_engines_agree(recipe, SMALL)
+    scenario, overrides = world_for(recipe)
+    check_engines_agree(recipe, overrides, scenario=scenario)
 
 
 @pytest.mark.parametrize("case", ODD)
@@ -73,9 +93,11 @@ def interrupt_after(rounds):
 
 @pytest.mark.parametrize("recipe", [*RECIPES, *COMBINED])
 def test_an_interrupted_run_ends_with_the_same_bits(recipe, tmp_path: Path):
+    scenario, overrides = world_for(recipe)
+
     def run(out, **options):
         return thalweg.run(
-            recipe, "digits-partial", seed=3, rounds=4, overrides=SMALL, out=out, **options
+            recipe, scenario, seed=3, rounds=4, overrides=overrides, out=out, **options
         )
 
     whole = run(tmp_path / "whole")

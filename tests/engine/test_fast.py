@@ -11,7 +11,8 @@ from thalweg.engine.crowd import Crowd
 from thalweg.engine.fast import FastFederation, stack
 from thalweg.engine.plan import make_plan
 from thalweg.engine.workers import make_trainer
-from thalweg.recipes.client import Clients
+from thalweg.recipes.client import Clients, MiniBatch
+from thalweg.streams import Setting
 
 SMALL = ["capacity=24", "local.passes=1"]
 ONE_STEP = ["capacity=24", "local.passes=none", "local.steps=1"]
@@ -57,12 +58,12 @@ def test_the_order_of_the_clients_changes_no_bit():
     data = plan.scenario.data.load(None, 4)
     net = plan.scenario.net.build(data.input_shape, data.num_classes)
     world = plan.scenario.world.build(
-        data.y, data.num_classes, group=None, time=None, ticks=5, capacity=48, seed=4
+        Setting(data.y, data.num_classes, ticks=5, capacity=48, rounds=9, seed=4)
     )
     model = net.init(np.random.default_rng(0))[None]
     seen = []
     for order in itertools.permutations([3, 7, 11]):
-        crowd = Crowd(Clients(plan.recipe, world, data.y, 48, plan.local, 4))
+        crowd = Crowd(Clients(plan.recipe, world, data.y, plan.local, 4))
         trainer = make_trainer(net, plan.recipe.objective, plan.local, data, 1)
         federation = FastFederation(crowd, data.y, net, trainer, 16)
         updates = federation.train([Job(client) for client in order], model, 0)
@@ -73,8 +74,8 @@ def test_the_order_of_the_clients_changes_no_bit():
 
 
 def test_shorter_rounds_are_padded_with_weight_zero():
-    one = [np.array([1, 2], dtype=np.int32), np.array([3], dtype=np.int32)]
-    two = [np.array([4, 5, 6], dtype=np.int32)]
+    one = [MiniBatch(np.array([1, 2], dtype=np.int32)), MiniBatch(np.array([3], dtype=np.int32))]
+    two = [MiniBatch(np.array([4, 5, 6], dtype=np.int32))]
     task = stack(np.array([0, 0]), [one, two])
     assert task.items.shape == (2, 2, 3)
     assert task.live.tolist() == [[True, True], [True, False]]

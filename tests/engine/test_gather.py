@@ -58,6 +58,18 @@ def test_features_are_taken_as_they_are():
     assert (gather.num_rows("train"), gather.num_rows("test")) == (4, 1)
 
 
+def test_codes_of_sequences_become_whole_numbers():
+    x = np.array([[0, 4, 2], [3, 3, 1]], dtype=np.uint8)
+    gather = Gather(Dataset("toy", x, np.array([0, 1]), x[:1], np.zeros(1, int), 2, num_codes=5))
+    codes, labels = gather.single("train", np.array([1, 0, 1]))
+    assert codes.dtype == torch.int64
+    assert codes.tolist() == [[3, 3, 1], [0, 4, 2], [3, 3, 1]]
+    assert labels.tolist() == [1, 0, 1]
+    stacked, _ = gather.stacked("test", np.array([[0, 0]]))
+    assert stacked.dtype == torch.int64
+    assert stacked.tolist() == [[[0, 4, 2], [0, 4, 2]]]
+
+
 def test_a_row_that_does_not_exist_is_an_error(images):
     with pytest.raises(IndexError, match="7"):
         Gather(images).single("train", np.array([7]))

@@ -15,6 +15,7 @@ from thalweg.engine.loop import run_plan
 from thalweg.engine.oracle_gap import oracle_gap
 from thalweg.engine.plan import Plan, make_plan
 from thalweg.forecast import Noisy
+from thalweg.streams import Setting
 from thalweg.theory import OracleGap
 
 SMALL = ["capacity=16", "local.passes=none", "local.steps=1", "evaluate_every=100"]
@@ -31,7 +32,7 @@ def by_hand(predicted: Floats, gram: Floats | None = None) -> OracleGap:
     scenario = plan().scenario
     data = scenario.data.load(None, 4)
     world = scenario.world.build(
-        data.y, 10, group=None, time=None, ticks=scenario.ticks, capacity=16, seed=4
+        Setting(data.y, 10, ticks=scenario.ticks, capacity=16, rounds=9, seed=4)
     )
     return theory.oracle_gap(
         np.stack([world.truth(n) for n in range(20)]),
@@ -52,7 +53,7 @@ def by_hand(predicted: Floats, gram: Floats | None = None) -> OracleGap:
 def noisy_probs() -> Floats:
     scenario = plan().scenario
     data = scenario.data.load(None, 4)
-    world = scenario.world.build(data.y, 10, group=None, time=None, ticks=5, capacity=16, seed=4)
+    world = scenario.world.build(Setting(data.y, 10, ticks=5, capacity=16, rounds=9, seed=4))
     return np.stack(
         [
             Noisy(noise=0.1).init(world.truth(n), rng_for(4, Draw.FORECAST, 0, n)).probs

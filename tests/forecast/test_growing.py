@@ -10,7 +10,7 @@ from contracts.checkpoint import plain, stored
 from thalweg.core.errors import ConfigError
 from thalweg.forecast import Growing, Recognises
 from thalweg.forecast.growing import Found
-from thalweg.streams import LatentStates
+from thalweg.streams import LatentStates, Setting
 
 WORLD = np.full((5, 3), 1 / 3)  # class shares of the world's states, which the oracle cannot see
 IMPORTANCE = np.full(5, 1 / 5)
@@ -144,7 +144,7 @@ def test_a_checkpoint_restores_more_states_than_a_newborn_has() -> None:
 def test_it_finds_as_many_states_as_a_world_of_distinct_ones_has() -> None:
     labels = np.repeat(np.arange(6), 200)
     spec = LatentStates(num_clients=4, clusters=(1.0,), states_per_cluster=6, access="full")
-    world = spec.build(labels, 6, group=None, time=None, ticks=10, capacity=40, seed=1)
+    world = spec.build(Setting(labels, 6, ticks=10, capacity=40, rounds=30, seed=1))
     # State m is three quarters class m and one quarter the class after it.
     pools = tuple(
         np.concatenate([200 * m + np.arange(150), 200 * ((m + 1) % 6) + np.arange(50)])

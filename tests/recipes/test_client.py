@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -10,16 +10,18 @@ import pytest
 from contracts.checkpoint import plain, stored
 from contracts.examples import some_outlook
 from contracts.looks import FakeLook
-from thalweg.aggregation import Age, ShiftAware
+from thalweg.aggregation import Age, ByWeight, ShiftAware
 from thalweg.core.errors import ConfigError
 from thalweg.core.trees import like, read_tree, write_tree
-from thalweg.core.types import Arrival, Floats, Intake, Ints, Outlook
+from thalweg.core.types import Arrival, Floats, Holding, Intake, Ints, Outlook, Supply
+from thalweg.emphasis import InverseStay
 from thalweg.forecast import Bayesian, Growing
 from thalweg.local import Sgd
 from thalweg.memory import Dds, Fifo, Importance, Ode, Replace, Reservoir, UniformRatio
 from thalweg.recipes import RECIPES, Recipe, fedavg, sfedpo
 from thalweg.recipes.client import ClientRound, Clients, ClientState
-from thalweg.streams import LatentStates, Replay, StateBook, World
+from thalweg.selection import Available
+from thalweg.streams import LatentStates, Replay, Setting, StateBook, World
 
 LABELS = np.arange(300_000) % 7
 
@@ -37,6 +39,7 @@ class Script:
     per_tick: int = 4
     collects_when_absent: bool = False
     num_clients: int = 3
+    holds: int = 4
 
     @property
     def book(self) -> StateBook:
@@ -45,6 +48,20 @@ class Script:
     @property
     def availability(self) -> Floats:
         return np.full(self.num_clients, 0.5)
+
+    @property
+    def mixes(self) -> Floats:
+        return np.full((self.num_clients, 3), 1 / 3)
+
+    @property
+    def clients_are_groups(self) -> bool:
+        return False
+
+    def capacity(self, client: int) -> int:
+        return self.holds
+
+    def supply(self, client: int) -> Supply:
+        return Supply(self.start + 10 * self.ticks * self.per_tick, False, 5.0)
 
     def here(self, rnd: int) -> Ints:
         return np.arange(self.num_clients)
@@ -117,7 +134,10 @@ def clients(
     recipe: Recipe, world: World | None = None, *, capacity: int = 4, seed: int = 0
 ) -> Clients:
     sgd = Sgd(lr=0.1, batch_size=3, steps=2)
-    return Clients(recipe, world or Script(), LABELS, capacity, sgd, seed)
+    world = Script() if world is None else world
+    if isinstance(world, Script):
+        world = replace(world, holds=capacity)
+    return Clients(recipe, world, LABELS, sgd, seed)
 
 
 def recipe(memory: Any, **parts: Any) -> Recipe:
@@ -129,7 +149,7 @@ def live(visit: ClientRound, ticks: int = 3) -> list[list[int]]:
     batches = []
     for _ in range(ticks):
         visit.observe()
-        batches += [rows.tolist() for rows in visit.batches()]
+        batches += [batch.rows.tolist() for batch in visit.batches()]
     return batches
 
 
@@ -173,8 +193,9 @@ def test_batches_are_drawn_after_the_memory_was_renewed() -> None:
         just_arrived = set(range(10_000 + 1_000 * tick, 10_004 + 1_000 * tick))
         batches = visit.batches()
         assert len(batches) == 2
-        for rows in batches:
+        for rows, weights in batches:
             assert len(rows) == 3
+            assert weights is None
             assert set(rows.tolist()) <= just_arrived
 
 
@@ -308,21 +329,21 @@ def test_the_renewal_of_a_policy_without_foresight_is_measured() -> None:
 
 def test_a_client_with_an_empty_memory_has_nothing_to_learn_from() -> None:
     world = Replay(num_clients=2, arrivals=3, at_end="silence").build(
-        np.zeros(8, dtype=np.int64), 1, group=None, time=None, ticks=3, capacity=4, seed=0
+        Setting(np.zeros(8, dtype=np.int64), 1, ticks=3, capacity=4, rounds=9, seed=0)
     )
     who = clients(recipe(Replace()), world)
     assert who.newborn(0).rows.tolist() == []
     visit = who.enter(0, who.newborn(0), 0)
-    assert [rows.tolist() for rows in visit.batches()] == [], "before anything arrived"
+    assert [batch.rows.tolist() for batch in visit.batches()] == [], "before anything arrived"
     live(visit)
     assert visit.rows.tolist() == [3], "the last row, which nothing has replaced"
 
 
 def test_a_memory_fills_up_as_rows_arrive() -> None:
     world = Replay(num_clients=2, arrivals=3).build(
-        np.zeros(40, dtype=np.int64), 1, group=None, time=None, ticks=1, capacity=8, seed=0
+        Setting(np.zeros(40, dtype=np.int64), 1, ticks=1, capacity=8, rounds=9, seed=0)
     )
-    who = clients(recipe(UniformRatio()), world, capacity=8)
+    who = clients(recipe(UniformRatio()), world)
     held = [len(played(who, 0, list(range(rounds))).rows) for rounds in range(5)]
     assert held == [0, 3, 6, 8, 8]
 
@@ -340,11 +361,11 @@ def test_all_that_a_client_remembers_survives_a_checkpoint(tmp_path: Path) -> No
 
 def test_the_world_is_the_same_for_every_recipe() -> None:
     world = LatentStates(num_clients=4).build(
-        LABELS[:3000], 7, group=None, time=None, ticks=3, capacity=20, seed=5
+        Setting(LABELS[:3000], 7, ticks=3, capacity=20, rounds=9, seed=5)
     )
     lives = []
     for make in RECIPES.values():
-        who = clients(make(), world, capacity=20, seed=5)
+        who = clients(make(), world, seed=5)
         state = who.newborn(2)
         visit = who.enter(2, state, 0, FakeLook([], []))
         live(visit)
@@ -448,7 +469,9 @@ def test_early_stopping_holds_out_a_tenth_and_ends_when_a_tick_gains_too_little(
     visit = who.enter(0, who.newborn(0), 0, look)
     visit.observe()
     batches = visit.batches()
-    assert not {row for rows in batches for row in rows.tolist()} & set(visit.rows[::10].tolist())
+    assert not {row for batch in batches for row in batch.rows.tolist()} & set(
+        visit.rows[::10].tolist()
+    )
     look.loss = 0.6  # by 0.4, and 0.3 / 1 is asked for
     visit.pause()
     visit.observe()
@@ -477,7 +500,7 @@ class ThreeClasses(Script):
 def growing_clients(memory: Any, oracle: Any, **parts: Any) -> Clients:
     world = ThreeClasses(**parts)
     who = recipe(memory, forecast=oracle, weights=ShiftAware(mismatch="kme"))
-    return Clients(who, world, world.labels, 4, Sgd(lr=0.1, batch_size=3, steps=2), seed=0)
+    return Clients(who, world, world.labels, Sgd(lr=0.1, batch_size=3, steps=2), seed=0)
 
 
 def test_an_oracle_with_states_of_its_own_names_them_to_the_memory() -> None:
@@ -566,3 +589,122 @@ def test_samples_are_looked_at_once_if_the_model_stays_the_same(
     who, look = clients(recipe(memory)), NotingLook([])
     live(who.enter(0, who.newborn(0), 0, look))
     assert look.asked == asked
+
+
+def test_without_an_emphasis_nobody_notes_when_samples_came() -> None:
+    who = clients(recipe(Fifo()))
+    assert played(who, 0, [0, 1]).since is None
+
+
+def test_stays_are_counted_in_rounds_from_the_one_in_which_a_sample_came() -> None:
+    seen = Emphatic()
+    who = clients(recipe(Fifo(), emphasis=seen), Script(ticks=1, per_tick=2), capacity=4)
+    state = who.newborn(0)
+    for rnd in (0, 3):
+        visit = who.enter(0, state, rnd)
+        live(visit, 1)
+        state = visit.leave()
+    # Born with four; two came in round 0, two in round 3.
+    assert [holding.stays.tolist() for holding in seen.shown] == [[1, 1, 1, 1], [4, 4, 1, 1]]
+    assert state.since is not None
+    assert state.since.tolist() == [0, 0, 3, 3]
+
+
+def test_what_came_while_away_has_stayed_since_then() -> None:
+    seen = Emphatic()
+    world = Script(ticks=1, per_tick=2, collects_when_absent=True)
+    who = clients(recipe(Fifo(), emphasis=seen), world, capacity=4)
+    live(who.enter(0, who.newborn(0), 2), 1)
+    assert seen.shown[-1].stays.tolist() == [2, 2, 1, 1]
+
+
+@dataclass(frozen=True)
+class Emphatic:
+    """Sample number j counts j + 1, times what was assigned; notes what it was shown."""
+
+    shown: list[Holding] = field(default_factory=list)
+
+    def weigh(self, holding: Holding) -> Floats:
+        self.shown.append(holding)
+        return holding.assigned * (1.0 + np.arange(len(holding.stays)))
+
+
+def test_the_weights_of_a_mini_batch_are_unbiased() -> None:
+    """Over all mini-batches of a pass, each sample has the weight that it has in the memory."""
+    who = clients(recipe(Replace(), emphasis=Emphatic()), Script(ticks=1, per_tick=4))
+    totals = np.zeros(4)
+    for seed in range(1000):
+        visit = replace(who, seed=seed).enter(0, who.newborn(0), 0)
+        visit.observe()
+        for rows, weights in visit.batches():
+            assert weights is not None
+            np.add.at(totals, rows - visit.rows.min(), weights)
+    np.testing.assert_allclose(totals / 2000, [0.1, 0.2, 0.3, 0.4], atol=0.02)
+
+
+def test_a_batch_of_the_whole_memory_has_the_samples_own_weights() -> None:
+    who = clients(recipe(Replace(), emphasis=Emphatic()), Script(ticks=1, per_tick=3), capacity=3)
+    visit = who.enter(0, who.newborn(0), 0)
+    visit.observe()
+    weights = visit.batches()[0].weights
+    assert weights is not None
+    np.testing.assert_allclose(weights, [1 / 6, 2 / 6, 3 / 6], rtol=1e-6)
+
+
+def test_a_client_whose_samples_count_nothing_does_not_train() -> None:
+    who = clients(recipe(Replace(), emphasis=Emphatic(), weights=ByWeight()))
+    visit = who.enter(0, who.newborn(0), 0, heard={"emphasis": {"assigned": np.zeros(1, "f4")}})
+    assert live(visit) == []
+    assert visit.reports() == {"total_weight": 0.0}
+
+
+def test_the_total_weight_is_reported() -> None:
+    who = clients(recipe(Replace(), emphasis=Emphatic(), weights=ByWeight()))
+    visit = who.enter(0, who.newborn(0), 0, heard={"emphasis": {"assigned": np.full(1, 2, "f4")}})
+    live(visit)
+    assert visit.reports() == {"total_weight": 2 * (1 + 2 + 3 + 4)}
+    plain_ones = clients(recipe(Replace(), weights=ByWeight()))
+    visit = plain_ones.enter(0, plain_ones.newborn(0), 0)
+    live(visit)
+    assert visit.reports() == {"total_weight": 4.0}, "all count one"
+
+
+@dataclass(frozen=True)
+class Broken:
+    weights: tuple[float, ...]
+
+    def weigh(self, holding: Holding) -> Floats:
+        return np.array(self.weights)
+
+
+@pytest.mark.parametrize("weights", [(1.0, 1.0), (1.0, 1.0, 1.0, -1.0), (1.0, 1.0, 1.0, np.nan)])
+def test_an_emphasis_that_is_wrong_is_told_so(weights: tuple[float, ...]) -> None:
+    who = clients(recipe(Replace(), emphasis=Broken(weights)))
+    visit = who.enter(0, who.newborn(0), 0)
+    visit.observe()
+    with pytest.raises(ConfigError, match=r"Broken\.weigh must return 4 finite weights"):
+        visit.batches()
+
+
+def test_when_samples_came_survives_a_checkpoint() -> None:
+    who = clients(recipe(Fifo(), emphasis=InverseStay()))
+    state = played(who, 0, [0, 2])
+    restored = stored(state, fresh=who.newborn(0))
+    assert plain(restored) == plain(state)
+
+
+@dataclass(frozen=True)
+class Counting(Available):
+    def begin_tally(self, num_classes: int) -> Ints:
+        return np.zeros(num_classes, dtype=np.int64)
+
+    def count(self, tally: Ints, labels: Ints) -> Ints:
+        return tally + np.bincount(labels % len(tally), minlength=len(tally))
+
+
+def test_a_selection_that_tallies_sees_every_label_that_arrives() -> None:
+    who = clients(recipe(Fifo(), selection=Counting()))
+    assert who.newborn(0).tally.sum() == 4, "what it starts with counts too"
+    state = played(who, 0, [0, 1])
+    assert state.tally.sum() == 4 + 2 * 3 * 4
+    assert plain(stored(state, fresh=who.newborn(0))) == plain(state)

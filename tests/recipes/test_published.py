@@ -7,18 +7,20 @@ import pytest
 from thalweg.aggregation import Equal, ShiftAware, Step
 from thalweg.core.errors import ConfigError, UnknownName
 from thalweg.forecast import Exact
-from thalweg.memory import Dds, Replace, UniformRatio
+from thalweg.memory import Dds, Fifo, Replace, UniformRatio
 from thalweg.recipes import (
     RECIPES,
+    dpcs,
     drsr,
     fedavg,
     fedntd,
     fedogd,
     flash,
+    powd,
     recipe_named,
     sfedpo,
 )
-from thalweg.selection import Available
+from thalweg.selection import Available, Dpcs, PowerOfChoice
 
 
 @pytest.mark.parametrize("name", RECIPES)
@@ -62,6 +64,16 @@ def test_the_budget_reaches_the_memory() -> None:
 
 def test_fedogd_learns_only_from_what_has_just_arrived() -> None:
     assert fedogd().memory == Replace()
+
+
+def test_recipes_that_choose_clients_keep_the_newest_samples_and_take_the_plain_mean() -> None:
+    for recipe, rule in ((dpcs(), Dpcs(0.3)), (powd(), PowerOfChoice(0.3))):
+        assert recipe.selection == rule
+        assert recipe.memory == Fifo()
+        assert recipe.weights == Equal()
+    assert dpcs(participation=0.5).selection == Dpcs(0.5)
+    guest = recipe_named("sfedpo+dpcs")
+    assert (guest.selection, guest.memory) == (Dpcs(), sfedpo().memory)
 
 
 def test_a_guest_brings_what_it_is_known_for() -> None:

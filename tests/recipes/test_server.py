@@ -10,9 +10,10 @@ import pytest
 from contracts.checkpoint import plain, stored
 from contracts.examples import some_roster, some_updates
 from thalweg.aggregation import Adaptive, Arranged, BySamples, FedDrift, FedExp, ShiftAware
+from thalweg.aggregation.feddrift import COSTS, SAMPLES
 from thalweg.core.errors import ConfigError, Diverged, ShapeMismatch
 from thalweg.core.talk import Told
-from thalweg.core.types import Floats, Floats32, Ints, Job, Roster, Survey, Updates
+from thalweg.core.types import Answers, Floats, Floats32, Ints, Job, Roster, Updates
 from thalweg.memory import Replace
 from thalweg.recipes import Recipe
 from thalweg.recipes.server import ServerState, admit, new_server, play_round, serve
@@ -34,16 +35,16 @@ class Fake:
     scores: Sequence[float] | None = None
     losses: Sequence[Sequence[float]] = ((0.1,), (0.1,), (0.1,))  # of each client under each model
     orders: list[tuple[list[Job], int]] = field(default_factory=list)
-    surveys: list[tuple[list[int], int, int]] = field(default_factory=list)
+    surveys: list[tuple[list[int], str, int]] = field(default_factory=list)
 
     def roster(self, rnd: int) -> Roster:
         here = self.here[rnd % len(self.here)]
         return some_roster(here, 3, rnd=rnd, availability=self.availability, times_here=[0] * 3)
 
-    def survey(self, clients: Ints, bank: Floats32, rnd: int) -> Survey:
-        self.surveys.append((clients.tolist(), len(bank), rnd))
+    def survey(self, clients: Ints, stage: str, bank: Floats32, rnd: int) -> Answers:
+        self.surveys.append((clients.tolist(), stage, rnd))
         losses = np.array([[self.losses[n][m] for m in range(len(bank))] for n in clients])
-        return Survey(losses, 1 - losses, np.full(len(clients), 10))
+        return {COSTS: losses, SAMPLES: np.full((len(clients), 1), 10.0)}
 
     def train(
         self, jobs: Sequence[Job], bank: Floats32, rnd: int, told: Told | None = None
@@ -206,12 +207,11 @@ class Keeps:
     models: tuple[int, ...]
     mix: tuple[tuple[float, ...], ...] = ((1, 0, 0), (0, 1, 0), (0, 0, 1))
     is_new: tuple[bool, ...] = (False, False, False)
-    asks: bool = False
 
     def init(self, num_clients: int) -> int:
         return 0
 
-    def arrange(self, notes: int, cohort: Ints, survey: Any, num_models: int) -> Arranged:
+    def arrange(self, notes: int, cohort: Ints, answers: Answers, num_models: int) -> Arranged:
         return Arranged(
             notes + 1, np.array(self.mix), np.array(self.is_new), np.array(self.models)[cohort]
         )
@@ -251,7 +251,7 @@ def test_an_arrangement_that_does_not_fit_is_refused() -> None:
 def test_a_bank_that_asks_gets_a_survey_before_the_round() -> None:
     federation = Fake(losses=((0.1,), (0.1,), (0.1,)))
     server, updates = play(federation, replace(PLAIN, bank=FedDrift()))
-    assert federation.surveys == [([0, 1, 2], 1, 0)]
+    assert federation.surveys == [([0, 1, 2], "bank", 0)]
     assert server.arrangement.previous.tolist() == [0.1, 0.1, 0.1]
     assert updates is not None
     assert updates.bytes_down == 3 * 3 * 4

@@ -4,6 +4,7 @@ from thalweg.aggregation.adaptive import Adaptive  # and the clients' pace follo
 from thalweg.aggregation.bank import Arranged, Bank, OneModel
 from thalweg.aggregation.base import Age, Paces, Presents, Reports, ServerRule, Weights
 from thalweg.aggregation.by_samples import BySamples  # in proportion to samples held
+from thalweg.aggregation.by_weight import ByWeight  # of the samples held, as the emphasis says
 from thalweg.aggregation.equal import Equal  # all the same
 from thalweg.aggregation.feddrift import FedDrift  # a model per concept, opened and merged
 from thalweg.aggregation.fedexp import FedExp  # farther, the more the clients disagree
@@ -11,7 +12,12 @@ from thalweg.aggregation.flash import Flash  # adaptive, faster after a drift
 from thalweg.aggregation.shift_aware import ShiftAware  # less for clients whose data mislead
 from thalweg.aggregation.step import Step  # the weighted mean
 
-WEIGHTS = {"equal": Equal, "by-samples": BySamples, "shift-aware": ShiftAware}
+WEIGHTS = {
+    "equal": Equal,
+    "by-samples": BySamples,
+    "by-weight": ByWeight,
+    "shift-aware": ShiftAware,
+}
 BANKS = {"one-model": OneModel, "feddrift": FedDrift}
 SERVER_RULES = {"step": Step, "adaptive": Adaptive, "fedexp": FedExp, "flash": Flash}
 
@@ -24,6 +30,7 @@ __all__ = [
     "Arranged",
     "Bank",
     "BySamples",
+    "ByWeight",
     "Equal",
     "FedDrift",
     "FedExp",

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from thalweg.core.types import Floats, Ints, Survey
+from thalweg.core.types import Answers, Floats, Ints
 
 
 class Arranged(NamedTuple):
@@ -21,19 +21,17 @@ class Arranged(NamedTuple):
 
 
 class Bank(Protocol):
-    """Opens, merges and closes models, and gives each client one. Any object of this shape will do."""
+    """Opens, merges and closes models, and gives each client one. Any object of this shape will do.
 
-    @property
-    def asks(self) -> bool:
-        """Shall clients try all models on their newest data before they train?"""
-        ...
+    One that wants to know something of the chosen clients first is also a `core.talk.Asks`.
+    """
 
     def init(self, num_clients: int) -> Any:
         """What is known before the first round, with one model."""
         ...
 
-    def arrange(self, notes: Any, cohort: Ints, survey: Survey | None, num_models: int) -> Arranged:
-        """The bank for a cohort (K,) about to train."""
+    def arrange(self, notes: Any, cohort: Ints, answers: Answers, num_models: int) -> Arranged:
+        """The bank for a cohort (K,) about to train; answers have a row for each of them."""
         ...
 
     def shares(self, notes: Any, num_models: int) -> Floats:
@@ -45,16 +43,10 @@ class Bank(Protocol):
 class OneModel:
     """One global model for everybody."""
 
-    @property
-    def asks(self) -> bool:
-        return False
-
     def init(self, num_clients: int) -> None:
         return None
 
-    def arrange(
-        self, notes: None, cohort: Ints, survey: Survey | None, num_models: int
-    ) -> Arranged:
+    def arrange(self, notes: None, cohort: Ints, answers: Answers, num_models: int) -> Arranged:
         return Arranged(None, np.eye(1), np.array([False]), np.zeros(len(cohort), dtype=np.int64))
 
     def shares(self, notes: None, num_models: int) -> Floats:

@@ -15,6 +15,7 @@ class Age(NamedTuple):
     renewal: Floats  # (M,) fraction of the memory renewed by one tick in each state
     ticks: int  # ticks per round
     embeddings: Floats | None = None  # (M, E) what each state is like; none: nothing is known
+    total_weight: float = 0.0  # of the samples in memory; their number unless somebody weighs them
 
 
 class Weights(Protocol):

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
@@ -8,8 +9,12 @@ import numpy as np
 
 from thalweg.aggregation.bank import Arranged
 from thalweg.core.config import check_words
-from thalweg.core.errors import ConfigError, require
-from thalweg.core.types import Floats, Ints, Survey
+from thalweg.core.errors import require
+from thalweg.core.talk import View
+from thalweg.core.types import Answers, Floats, Ints, Roster
+
+COSTS = "model_costs"
+SAMPLES = "newest_samples"
 
 
 class Clusters(NamedTuple):
@@ -62,8 +67,23 @@ class FedDrift:
         require(self.max_models >= 1, f"max_models must be at least 1, got {self.max_models}.")
 
     @property
-    def asks(self) -> bool:
+    def shows_models(self) -> bool:
         return True
+
+    def whom(self, roster: Roster, rng: np.random.Generator) -> Ints:
+        return roster.here
+
+    def answer(self, view: View) -> tuple[None, Mapping[str, Floats]]:
+        """What every model costs on the newest data, and how many samples those are."""
+        rows = view.newest
+        if len(rows) == 0:
+            return None, {}
+        looks = [view.look(model) for model in range(view.num_models)]
+        if self.measure == "loss":
+            costs = [float(look.losses(rows).mean(dtype=np.float64)) for look in looks]
+        else:
+            costs = [1 - float(look.right(rows).mean()) for look in looks]
+        return None, {COSTS: np.array(costs), SAMPLES: np.array([float(len(rows))])}
 
     def init(self, num_clients: int) -> Clusters:
         return Clusters(
@@ -74,14 +94,10 @@ class FedDrift:
             rnd=0,
         )
 
-    def arrange(
-        self, notes: Clusters, cohort: Ints, survey: Survey | None, num_models: int
-    ) -> Arranged:
-        if survey is None:
-            raise ConfigError(
-                "FedDrift needs a survey of the cohort; its federation must offer one."
-            )
-        costs = survey.losses if self.measure == "loss" else 1 - survey.accuracies  # (K, models)
+    def arrange(self, notes: Clusters, cohort: Ints, answers: Answers, num_models: int) -> Arranged:
+        nobody_spoke = np.full((len(cohort), num_models), np.nan)
+        costs = answers.get(COSTS, nobody_spoke)  # (K, models)
+        sizes = np.nan_to_num(answers.get(SAMPLES, nobody_spoke)[:, 0])  # (K,)
         draft = _Draft(notes, num_models)
         for k, client in enumerate(cohort.tolist()):
             if not np.isnan(costs[k]).any():
@@ -89,7 +105,7 @@ class FedDrift:
         members = draft.member_of[cohort]
         members[members < 0] = 0  # never seen, and nothing to judge by
         draft.member_of[cohort] = members
-        self._merge(draft, cohort, costs, survey.num_samples)
+        self._merge(draft, cohort, costs, sizes)
         draft.last_used[draft.member_of[cohort]] = notes.rnd + 1
         return draft.finish(cohort)
 
@@ -109,7 +125,7 @@ class FedDrift:
         draft.member_of[client] = best if place is None else place
         draft.previous[client] = costs[best]
 
-    def _merge(self, draft: _Draft, cohort: Ints, costs: Floats, sizes: Ints) -> None:
+    def _merge(self, draft: _Draft, cohort: Ints, costs: Floats, sizes: Floats) -> None:
         """Complete linkage among the models that are not isolated and have data in this cohort."""
         threshold = self.drift_threshold if self.merge_threshold is None else self.merge_threshold
         own = draft.member_of[cohort]

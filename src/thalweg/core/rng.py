@@ -28,6 +28,10 @@ class Draw(enum.IntEnum):
     DATA = 10  # synthetic data sets, train/test splits
     LOCAL = 11  # randomness inside a local objective, such as dropout
     AUGMENT = 12  # how training images are changed; of a client's own seed and its step
+    WHOM = 13  # who is asked before a selection
+    SELECTION_ANSWER = 14  # a client's answers to questions: of the selection,
+    BANK_ANSWER = 15  # of the bank,
+    EMPHASIS_ANSWER = 16  # of the emphasis
 
 
 def rng_for(seed: int, draw: Draw, rnd: int = 0, client: int = 0) -> np.random.Generator:

@@ -1,11 +1,15 @@
-"""What a policy may ask for beyond the ordinary round: a look at the model, and a talk with the server."""
+"""What a policy may ask for beyond the ordinary round: a look at the model, a question to the clients
+before they train, a talk between client and server."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any, Protocol, runtime_checkable
 
-from thalweg.core.types import Floats32, Glance, Ints
+import numpy as np
+import numpy.typing as npt
+
+from thalweg.core.types import Floats, Floats32, Glance, Ints, Roster, Supply
 
 
 class Look(Protocol):
@@ -20,6 +24,18 @@ class Look(Protocol):
 
     def losses(self, rows: Ints) -> Floats32:
         """(n,) cross-entropy of every sample now."""
+        ...
+
+    def right(self, rows: Ints) -> npt.NDArray[np.bool_]:
+        """(n,) is the model's first guess of every sample the right one, now?"""
+        ...
+
+    def gradient(self, rows: Ints) -> Floats32:
+        """(P,) of the mean cross-entropy of some samples, now."""
+        ...
+
+    def at(self, params: Floats32) -> Look:
+        """The same samples through other parameters (P,), which nobody trains."""
         ...
 
     def squared_gradients(self, rows: Ints) -> Floats32:
@@ -57,3 +73,89 @@ class Talks(Protocol):
     def hear(self, notes: Any, clients: Ints, said: Mapping[str, Floats32]) -> Any:
         """What the server's half knows after the clients' messages (K, E)."""
         ...
+
+
+class View(Protocol):
+    """One client, as a question sees it. Asking changes nothing but the tally."""
+
+    @property
+    def held(self) -> Ints:
+        """Rows of the data set in memory now."""
+        ...
+
+    @property
+    def newest(self) -> Ints:
+        """Rows that arrive first in this round; what is held if none do."""
+        ...
+
+    @property
+    def supply(self) -> Supply: ...
+
+    @property
+    def num_classes(self) -> int: ...
+
+    @property
+    def num_models(self) -> int:
+        """Models in the bank."""
+        ...
+
+    @property
+    def lr(self) -> float:
+        """The learning rate with which clients train."""
+        ...
+
+    @property
+    def rng(self) -> np.random.Generator:
+        """This client's, for this round and the stage that asks."""
+        ...
+
+    @property
+    def tally(self) -> Any:
+        """What the policy keeps at the client, see `Tallies`; None if it keeps none."""
+        ...
+
+    def labels(self, rows: Ints) -> Ints: ...
+
+    def look(self, model: int = 0) -> Look:
+        """A model of the bank, through this client's samples."""
+        ...
+
+
+@runtime_checkable
+class Asks(Protocol):
+    """A policy that asks clients something before they train, and answers it at the client.
+
+    An emphasis asks first, then the selection, then the bank, which asks the chosen clients only.
+    The server keeps the newest answers to the first two in `Roster.known`, as (N, E).
+    """
+
+    @property
+    def shows_models(self) -> bool:
+        """Must the bank be sent along with the question?"""
+        ...
+
+    def whom(self, roster: Roster, rng: np.random.Generator) -> Ints:
+        """At the server: some of ``roster.here``, none twice; possibly nobody."""
+        ...
+
+    def answer(self, view: View) -> tuple[Any, Mapping[str, Floats]]:
+        """At the client: its tally afterwards, and vectors by name; none: nothing to say this time."""
+        ...
+
+
+@runtime_checkable
+class Tallies(Protocol):
+    """A policy that keeps a tally at every client: numbers about the labels that arrive."""
+
+    def begin_tally(self, num_classes: int) -> Any: ...
+
+    def count(self, tally: Any, labels: Ints) -> Any:
+        """The tally after labels (A,) have arrived."""
+        ...
+
+
+@runtime_checkable
+class Remarks(Protocol):
+    """A policy that has something to say about a round, for the metrics."""
+
+    def remark(self, roster: Roster, cohort: Ints) -> Mapping[str, float | list[float]]: ...

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -57,6 +57,31 @@ class Intake(NamedTuple):
     told: Mapping[str, Floats32] = {}  # what the server's half of the policy has to say
 
 
+class Holding(NamedTuple):
+    """What an emphasis may look at: the memory of one client, after samples have arrived."""
+
+    stays: Ints  # (held,) rounds in which each sample has been in memory, this one included
+    labels: Ints  # (held,)
+    assigned: float = 1.0  # what the server's half of the emphasis gave this client
+
+
+class Supply(NamedTuple):
+    """What is known beforehand of the samples that a client will have had by the end of the run."""
+
+    total: float  # samples, those that it starts with included
+    is_historical: bool  # it has all of them before the first round
+    rounds: float  # in which it is expected to be here
+
+
+@dataclass(frozen=True, eq=False)
+class Supplies:
+    """The supply of every client, as arrays (N,)."""
+
+    total: Floats
+    is_historical: npt.NDArray[np.bool_]
+    rounds: Floats
+
+
 @dataclass(frozen=True)
 class Roster:
     """Who is here in this round, and what the server knows of everybody."""
@@ -65,7 +90,13 @@ class Roster:
     here: Ints  # ids of the clients that can take part, ascending
     availability: Floats  # (N,) probability of being here in a round
     times_here: Ints  # (N,) earlier rounds in which each client was here
-    known: Mapping[str, Floats] = field(default_factory=dict)  # (N,) last reports; nan: none yet
+    known: Mapping[str, Floats] = field(default_factory=dict)
+    """Last reports (N,) and last answers (N, E) by name; nan: none yet."""
+    supplies: Supplies | None = None
+    """What clients will have had by the end of the run, if anybody can say."""
+    asked: Ints | None = None
+    """Who was asked in this round by the stage that reads this; none: not known. Answers of earlier rounds
+    stay in `known` beside theirs."""
 
     @property
     def num_clients(self) -> int:
@@ -100,7 +131,9 @@ class Updates:
     said: Mapping[str, Floats32] = field(
         default_factory=dict
     )  # (K, E) by "stage.name", see `Talks`
-    bytes_down: int = 0  # that the server sent to this cohort
+    bytes_down: int = 0  # that the server sent in this round
+    bytes_answered: int = 0  # that clients sent in answer to questions
+    remarks: Mapping[str, Any] = field(default_factory=dict)  # of policies, for the metrics
 
     def __len__(self) -> int:
         return len(self.clients)
@@ -117,12 +150,9 @@ class Updates:
             reports={name: x[rows] for name, x in self.reports.items()},
             said={name: x[rows] for name, x in self.said.items()},
             bytes_down=self.bytes_down,
+            bytes_answered=self.bytes_answered,
+            remarks=self.remarks,
         )
 
 
-class Survey(NamedTuple):
-    """How well every model of the bank does on the newest data of some clients."""
-
-    losses: Floats  # (K, models) mean cross-entropy; nan where a client has no data
-    accuracies: Floats  # (K, models)
-    num_samples: Ints  # (K,) newest samples of each client
+Answers = Mapping[str, Floats]  # name -> (K, E); rows of nan: this client had nothing to say

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Literal
+from functools import cached_property
 
 import numpy as np
 
 from thalweg.core.talk import Look, Told
 from thalweg.core.trees import Tree, like
-from thalweg.core.types import Floats32, Ints, Roster, Survey
+from thalweg.core.types import Floats32, Ints, Roster, Supplies
 from thalweg.recipes.client import ClientRound, Clients, ClientState, Heard
 
 
@@ -24,7 +23,25 @@ class Crowd:
     def roster(self, rnd: int) -> Roster:
         world = self.clients.world
         nobody = np.zeros(world.num_clients, dtype=np.int64)
-        return Roster(rnd, world.here(rnd), world.availability, nobody)
+        return Roster(rnd, world.here(rnd), world.availability, nobody, supplies=self._supplies)
+
+    @cached_property
+    def _supplies(self) -> Supplies:
+        world = self.clients.world
+        supplies = [world.supply(client) for client in range(world.num_clients)]
+        total, is_historical, rounds = zip(*supplies, strict=True)
+        return Supplies(np.array(total, float), np.array(is_historical), np.array(rounds, float))
+
+    def standing(self, client: int, rnd: int, look: Look | None = None) -> ClientState:
+        """The client as it is before round `rnd`; changes nothing."""
+        state = self.states.get(client) or self.clients.newborn(client)
+        return self.clients.caught_up(client, state, rnd, look)
+
+    def keep(self, client: int, state: ClientState) -> None:
+        """Remember a client's state, if it is another one than before."""
+        if self.states.get(client) is not state:
+            self.states[client] = state
+            self.changed.add(client)
 
     def enter(
         self, client: int, rnd: int, look: Look | None = None, heard: Heard | None = None
@@ -34,16 +51,9 @@ class Crowd:
             state = self.clients.newborn(client)
         return self.clients.enter(client, state, rnd, look, heard)
 
-    def newest(self, client: int, rnd: int) -> Ints:
-        """Rows that arrive first in round `rnd`, or what is in memory if none do; changes nothing."""
-        world = self.clients.world
-        state = self.states.get(client) or self.clients.newborn(client)
-        stream, lived = state.stream, state.lived
-        if world.collects_when_absent:
-            while lived < rnd:
-                stream, _ = world.emit(stream, client, lived)
-                lived += 1
-        _, arrivals = world.emit(stream, client, lived)
+    def newest(self, client: int, state: ClientState) -> Ints:
+        """Rows that arrive first in a client's next round, or what is in memory if none do."""
+        _, arrivals = self.clients.world.emit(state.stream, client, state.lived)
         if arrivals and len(arrivals[0].items):
             return arrivals[0].items
         return state.rows.astype(np.int64)
@@ -64,27 +74,6 @@ def rows_to_test(visit: ClientRound, per_tick: int) -> Ints:
     """Rows that arrive in this round and are predicted before anybody learns from them."""
     arrived = [arrival.items[:per_tick] for arrival in visit.arrivals]
     return np.concatenate(arrived) if arrived else np.empty(0, dtype=np.int64)
-
-
-Predicts = Callable[[Floats32, Literal["train"], Ints], tuple[Ints, Floats32]]
-
-
-def surveyed(
-    crowd: Crowd, labels: Ints, predict: Predicts, clients: Ints, bank: Floats32, rnd: int
-) -> Survey:
-    """Every model of the bank on the newest data of some clients."""
-    rows = [crowd.newest(client, rnd) for client in clients.tolist()]
-    sizes = np.array([len(mine) for mine in rows], dtype=np.int64)
-    losses, accuracies = np.full((2, len(clients), len(bank)), np.nan)
-    asked = np.concatenate(rows)
-    owner = np.repeat(np.arange(len(clients)), sizes)
-    has_data = sizes > 0
-    for model, params in enumerate(bank):
-        predicted, each = predict(params, "train", asked)
-        for table, values in ((losses, each), (accuracies, predicted == labels[asked])):
-            sums = np.bincount(owner, weights=values, minlength=len(clients))
-            table[has_data, model] = sums[has_data] / sizes[has_data]
-    return Survey(losses, accuracies, sizes)
 
 
 def heard_by(told: Told | None, row: int) -> Heard:

@@ -15,10 +15,10 @@ import numpy as np
 import torch
 
 from thalweg.core.talk import Told
-from thalweg.core.types import Floats, Floats32, Ints, Job, Roster, Survey, Updates
-from thalweg.engine.crowd import Crowd, heard_by, rows_to_test, side_by_side, surveyed
+from thalweg.core.types import Answers, Floats, Floats32, Ints, Job, Roster, Updates
+from thalweg.engine.crowd import Crowd, heard_by, rows_to_test, side_by_side
 from thalweg.engine.gather import Part
-from thalweg.engine.look import StackLook
+from thalweg.engine.look import StackLook, StillLook
 from thalweg.engine.noise import noise_seeds
 from thalweg.engine.stacked import (
     Stack,
@@ -28,8 +28,10 @@ from thalweg.engine.stacked import (
     how_to_stack,
     in_threads,
 )
+from thalweg.engine.survey import surveyed
 from thalweg.nets import Net
-from thalweg.recipes.client import ClientRound, Heard, Rows
+from thalweg.recipes.client import ClientRound, Heard, MiniBatch
+from thalweg.recipes.federation import AskingStage
 
 
 class Cohort(NamedTuple):
@@ -71,8 +73,10 @@ class FastFederation:
         prequential: int,
         num_threads: int = 1,
         augments: bool = False,
+        here: StackedTrainer | None = None,
     ) -> None:
         self.crowd, self._num_threads = crowd, num_threads
+        self._here = here or (trainer if isinstance(trainer, StackedTrainer) else None)
         self._is_random = net.is_noisy or augments  # is there chance in a step?
         self._labels, self._net, self._trainer = labels, net, trainer
         self._prequential = prequential
@@ -80,8 +84,12 @@ class FastFederation:
     def roster(self, rnd: int) -> Roster:
         return self.crowd.roster(rnd)
 
-    def survey(self, clients: Ints, bank: Floats32, rnd: int) -> Survey:
-        return surveyed(self.crowd, self._labels, self.predict, clients, bank, rnd)
+    def survey(self, clients: Ints, stage: AskingStage, bank: Floats32, rnd: int) -> Answers:
+        here = self._here
+        assert here is not None, "questions are answered in this process"
+        return surveyed(
+            self.crowd, clients, stage, bank, rnd, lambda params: StillLook(here, params)
+        )
 
     def train(
         self, jobs: Sequence[Job], bank: Floats32, rnd: int, told: Told | None = None
@@ -215,9 +223,9 @@ class FastFederation:
             return None
         return noise_seeds(self.crowd.clients.seed, cohort.jobs, cohort.rnd)
 
-    def _live(self, visit: ClientRound) -> list[Rows]:
+    def _live(self, visit: ClientRound) -> list[MiniBatch]:
         """All mini-batches of a client's round, in order."""
-        batches = []
+        batches: list[MiniBatch] = []
         for _ in range(self.crowd.clients.world.ticks):
             visit.observe()
             batches += visit.batches()
@@ -242,19 +250,19 @@ class FastFederation:
 
 def stack(
     models: Ints,
-    batches: Sequence[Sequence[Rows]],
+    batches: Sequence[Sequence[MiniBatch]],
     paces: Floats32 | None = None,
     noise: Ints | None = None,
 ) -> StackTask:
     """Mini-batches of a few clients as one task; shorter ones are padded with weight zero."""
     num_steps = max(len(mine) for mine in batches)
-    size = max((len(rows) for mine in batches for rows in mine), default=1)
+    size = max((len(batch.rows) for mine in batches for batch in mine), default=1)
     items = np.zeros((num_steps, len(batches), size), dtype=np.int32)  # (S, K, B)
     weights = np.zeros((num_steps, len(batches), size), dtype=np.float32)
     live = np.zeros((num_steps, len(batches)), dtype=bool)
     for k, mine in enumerate(batches):
-        for s, rows in enumerate(mine):
+        for s, (rows, counts) in enumerate(mine):
             items[s, k, : len(rows)] = rows
-            weights[s, k, : len(rows)] = 1 / len(rows)
+            weights[s, k, : len(rows)] = 1 / len(rows) if counts is None else counts
             live[s, k] = True
     return StackTask(models, items, weights, live, paces, noise)

@@ -10,6 +10,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from thalweg.core.types import Ints
 from thalweg.data.base import Dataset
 
 Part = Literal["train", "test"]
@@ -21,13 +22,13 @@ class Gather:
     """The samples of a data set, ready to be taken by row. Copies nothing until it is asked.
 
     Images stay uint8 and become ``(x / 255 - mean) / std`` when they are taken, as one
-    multiplication and one addition per pixel.
+    multiplication and one addition per pixel. Codes of sequences become int64.
     """
 
     def __init__(self, data: Dataset) -> None:
         self._x = {"train": data.x, "test": data.x_test}
         self._y = {"train": data.y, "test": data.y_test}
-        self._is_image = data.is_image
+        self._is_image, self._is_sequence = data.is_image, data.is_sequence
         if data.is_image:
             # As large as an image: a vector of three channels would be a loop of three.
             mean, std = (
@@ -40,7 +41,10 @@ class Gather:
         return len(self._y[part])
 
     def single(self, part: Part, rows: Rows, change: Change | None = None) -> tuple[Tensor, Tensor]:
-        """Inputs (B, *input_shape), images in ``channels_last`` memory, and labels (B,)."""
+        """Inputs (B, *input_shape), or codes (B, L), and labels (B,).
+
+        Images are in ``channels_last`` memory.
+        """
         x = self._samples(part, rows, change)
         labels = self._labels(part, rows)
         if not self._is_image:
@@ -51,7 +55,7 @@ class Gather:
     def stacked(
         self, part: Part, rows: Rows, change: Change | None = None
     ) -> tuple[Tensor, Tensor]:
-        """For rows (K, B): inputs (K, B, *input_shape) and labels (K, B).
+        """For rows (K, B): inputs (K, B, *input_shape), or codes (K, B, L), and labels (K, B).
 
         In memory the batch is the innermost axis, where `Net.apply_stacked` wants it.
         """
@@ -66,7 +70,11 @@ class Gather:
 
     def _samples(self, part: Part, rows: Rows, change: Change | None) -> Tensor:
         samples = np.take(self._x[part], rows, axis=0)
-        return torch.from_numpy(samples if change is None else change(samples))
+        x = torch.from_numpy(samples if change is None else change(samples))
+        return x.long() if self._is_sequence else x
+
+    def labels(self, part: Part, rows: Rows) -> Ints:
+        return np.take(self._y[part], rows)
 
     def _labels(self, part: Part, rows: Rows) -> Tensor:
-        return torch.from_numpy(np.take(self._y[part], rows))
+        return torch.from_numpy(self.labels(part, rows))

@@ -1,26 +1,54 @@
-"""One client's view of its model, while it is trained in a stack with others."""
+"""Views of a model through a client's samples, computed by a trainer of this process."""
 
 from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
 
 from thalweg.core.types import Floats32, Glance, Ints
 from thalweg.engine.stacked import Stack, StackedTrainer
 
 
-class StackLook:
-    """The view of the client in row `k` of a stack."""
+class StillLook:
+    """A model that nobody trains."""
 
-    def __init__(self, trainer: StackedTrainer, stack: Stack, k: int) -> None:
-        self._trainer, self._stack, self._k = trainer, stack, k
+    def __init__(self, trainer: StackedTrainer, params: Floats32) -> None:
+        self._trainer, self._params = trainer, params
 
     def params(self) -> Floats32:
-        values: Floats32 = self._stack.params[self._k].numpy().copy()
-        return values
+        return self._params.copy()
 
     def losses(self, rows: Ints) -> Floats32:
         return self._trainer.predict(self.params(), "train", rows)[1]
 
+    def right(self, rows: Ints) -> npt.NDArray[np.bool_]:
+        guesses = self._trainer.predict(self.params(), "train", rows)[0]
+        right: npt.NDArray[np.bool_] = guesses == self._trainer.labels(rows)
+        return right
+
+    def gradient(self, rows: Ints) -> Floats32:
+        return self._trainer.gradient(self.params(), rows)
+
     def squared_gradients(self, rows: Ints) -> Floats32:
         return self._trainer.squared_gradients(self.params(), rows)
+
+    def glance(self, rows: Ints, received: bool) -> Glance:
+        return self._trainer.glance(self.params(), rows)
+
+    def at(self, params: Floats32) -> StillLook:
+        return StillLook(self._trainer, params)
+
+
+class StackLook(StillLook):
+    """The view of the client in row `k` of a stack, while it is trained with others."""
+
+    def __init__(self, trainer: StackedTrainer, stack: Stack, k: int) -> None:
+        super().__init__(trainer, stack.start[k].numpy())
+        self._stack, self._k = stack, k
+
+    def params(self) -> Floats32:
+        values: Floats32 = self._stack.params[self._k].numpy().copy()
+        return values
 
     def glance(self, rows: Ints, received: bool) -> Glance:
         params = self._stack.start[self._k].numpy() if received else self.params()

@@ -20,13 +20,14 @@ from thalweg.data import Dataset
 from thalweg.engine.crowd import Crowd
 from thalweg.engine.folder import RunFolder
 from thalweg.engine.plan import Plan, make_plan
-from thalweg.evaluation import held_out_scores
+from thalweg.engine.scored import scored
 from thalweg.nets import Net
 from thalweg.recipes import Recipe
 from thalweg.recipes.client import Clients
 from thalweg.recipes.federation import Federation
 from thalweg.recipes.server import Served, ServerState, new_server, play_round, serve
 from thalweg.scenarios import Scenario
+from thalweg.streams import Setting
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -174,7 +175,7 @@ def _play(
         server, updates = play_round(server, federation, plan.recipe, plan.seed)
         row = _round_row(server, updates)
         if server.rnd % plan.scenario.evaluate_every == 0 or server.rnd == plan.scenario.rounds:
-            row |= _evaluate(server, plan.recipe, federation, data)
+            row |= _evaluate(server, plan.recipe, federation, data, plan.scenario.validation)
         row["seconds"] = round(time.perf_counter() - started, 6)
         metrics.append(row)
         if folder is not None:
@@ -195,16 +196,19 @@ def _play(
 def clients_of(plan: Plan, data: Dataset, num_params: int) -> Clients:
     """A plan's world and what its clients do, before anything has happened."""
     scenario = plan.scenario
-    world = scenario.world.build(
-        data.y,
-        data.num_classes,
-        group=data.group,
-        time=data.time,
+    setting = Setting(
+        labels=data.y,
+        num_classes=data.num_classes,
         ticks=scenario.ticks,
         capacity=scenario.capacity,
+        rounds=scenario.rounds,
         seed=plan.seed,
+        group=data.group,
+        time=data.time,
+        coarse=data.coarse,
     )
-    return Clients(plan.recipe, world, data.y, scenario.capacity, plan.local, plan.seed, num_params)
+    world = scenario.world.build(setting)
+    return Clients(plan.recipe, world, data.y, plan.local, plan.seed, num_params)
 
 
 def _federation(plan: Plan, data: Dataset, net: Net, workers: int | Literal["auto"]) -> Embedded:
@@ -218,14 +222,17 @@ def _federation(plan: Plan, data: Dataset, net: Net, workers: int | Literal["aut
             crowd, data, net, objective, scenario.prequential, mirror, scenario.augment
         )
     from thalweg.engine.fast import FastFederation
+    from thalweg.engine.gather import Gather
+    from thalweg.engine.stacked import StackedTrainer
     from thalweg.engine.workers import how_many, make_trainer
 
     num_threads, augment = 1, scenario.augment
     if clients.is_attentive:  # between ticks clients look at their models, which must be here
         num_threads, workers = how_many(workers, net, plan.local), 1
     trainer = make_trainer(net, objective, plan.local, data, workers, mirror, augment)
+    here = StackedTrainer(net, objective, plan.local, Gather(data), mirror, augment)
     return FastFederation(
-        crowd, data.y, net, trainer, scenario.prequential, num_threads, augment is not None
+        crowd, data.y, net, trainer, scenario.prequential, num_threads, augment is not None, here
     )
 
 
@@ -242,33 +249,32 @@ def _round_row(server: ServerState, updates: Updates | None) -> dict[str, Any]:
         row["prequential_accuracy"] = float(updates.num_correct.sum() / updates.num_tested.sum())
     row["bytes_down"] = updates.bytes_down
     said = sum(words.nbytes for words in updates.said.values())
-    row["bytes_up"] = len(updates) * (model_bytes + 8 * len(updates.reports)) + said
+    row["bytes_up"] = (
+        len(updates) * (model_bytes + 8 * len(updates.reports)) + said + updates.bytes_answered
+    )
     if len(server.bank) > 1:
         row["models"] = len(server.bank)
-    return row
+    return row | dict(updates.remarks)
 
 
 def _evaluate(
-    server: ServerState, recipe: Recipe, federation: Embedded, data: Dataset
+    server: ServerState,
+    recipe: Recipe,
+    federation: Embedded,
+    data: Dataset,
+    validation: float,
 ) -> dict[str, Any]:
     """Test every model that serves somebody; a client counts with the model it uses."""
     if len(data.y_test) == 0:
         return {}
-    book = federation.crowd.clients.world.book
+    world = federation.crowd.clients.world
     served = serve(server, recipe)
     total: dict[str, float] = {}
     for model, share in zip(served.models, served.shares, strict=True):
         if share == 0:
             continue
         predicted, losses = federation.predict(model, "test", None)
-        scores = held_out_scores(predicted, losses, data.y_test, book.histograms, book.importance)
-        row = {
-            "accuracy": scores.accuracy,
-            "balanced_accuracy": scores.balanced_accuracy,
-            "test_loss": scores.loss,
-            "state_accuracy": scores.state_accuracy,
-            "worst_state_accuracy": scores.worst_state_accuracy,
-        }
+        row = scored(predicted, losses, data, world, validation)
         for name, value in row.items():
             total[name] = total.get(name, 0.0) + float(share) * value
     return total

@@ -12,14 +12,17 @@ import numpy as np
 import torch
 
 from thalweg.core.talk import Told
-from thalweg.core.types import Floats32, Glance, Ints, Job, Roster, Survey, Updates
+from thalweg.core.types import Answers, Floats32, Glance, Ints, Job, Roster, Updates
 from thalweg.data import Augmentation, Dataset
-from thalweg.engine.crowd import Crowd, heard_by, rows_to_test, side_by_side, surveyed
+from thalweg.engine.crowd import Crowd, heard_by, rows_to_test, side_by_side
 from thalweg.engine.gather import Part
 from thalweg.engine.noise import NoisyModel, image_rng, noise_seeds
 from thalweg.engine.stacked import one_thread
+from thalweg.engine.survey import surveyed
 from thalweg.local import Batch, Euclidean, Mirror, Model, Objective, Sgd
 from thalweg.nets import Net
+from thalweg.recipes.client import MiniBatch
+from thalweg.recipes.federation import AskingStage
 
 
 class ReferenceFederation:
@@ -43,8 +46,12 @@ class ReferenceFederation:
     def roster(self, rnd: int) -> Roster:
         return self.crowd.roster(rnd)
 
-    def survey(self, clients: Ints, bank: Floats32, rnd: int) -> Survey:
-        return surveyed(self.crowd, self.data.y, self.predict, clients, bank, rnd)
+    @one_thread()
+    def survey(self, clients: Ints, stage: AskingStage, bank: Floats32, rnd: int) -> Answers:
+        def look_at(params: Floats32) -> _Training:
+            return _Training(self, torch.from_numpy(params))
+
+        return surveyed(self.crowd, clients, stage, bank, rnd, look_at)
 
     @one_thread()
     def train(
@@ -71,8 +78,8 @@ class ReferenceFederation:
 
             for _ in range(self.crowd.clients.world.ticks):
                 visit.observe()  # samples arrive, some are kept
-                for rows in visit.batches():  # and are learnt from
-                    client.step(rows, visit.memo(bank[job.model]), job.pace)
+                for batch in visit.batches():  # and are learnt from
+                    client.step(batch, visit.memo(bank[job.model]), job.pace)
                 visit.pause()
 
             deltas[k] = (client.now - start).numpy()
@@ -124,7 +131,12 @@ class ReferenceFederation:
         """Nothing to let go of."""
 
     def inputs(self, samples: np.ndarray) -> torch.Tensor:
-        """Samples as the net wants them: normalised images (B, C, H, W), or features (B, F)."""
+        """Samples as the net wants them.
+
+        Normalised images (B, C, H, W), features (B, F), or codes (B, L) as whole numbers.
+        """
+        if self.data.is_sequence:
+            return torch.from_numpy(samples).long()
         if not self.data.is_image:
             return torch.from_numpy(samples)
         x = torch.from_numpy(samples).float() / 255
@@ -135,14 +147,17 @@ class ReferenceFederation:
 class _Training:
     """One client in training, and its view of its own model."""
 
-    def __init__(self, federation: ReferenceFederation, start: torch.Tensor, seed: Ints) -> None:
-        self._in, self._start, self._seed = federation, start, seed
+    def __init__(
+        self, federation: ReferenceFederation, start: torch.Tensor, seed: Ints | None = None
+    ) -> None:
+        self._in, self._start = federation, start
+        self._seed = np.zeros(1, dtype=np.int64) if seed is None else seed
         self.now, self._velocity = start.clone(), torch.zeros_like(start)
         self.seen_losses: list[float] = []
 
-    def step(self, rows: np.ndarray, memo: Mapping[str, Floats32], pace: float) -> None:
+    def step(self, batch: MiniBatch, memo: Mapping[str, Floats32], pace: float) -> None:
         sgd, mirror = self._in.sgd, self._in.mirror
-        loss, gradient = self._loss_and_gradient(rows, memo)
+        loss, gradient = self._loss_and_gradient(batch, memo)
         gradient = gradient + sgd.weight_decay * self.now
         self._velocity = sgd.momentum * self._velocity + gradient
         step = sgd.lr * pace * self._velocity
@@ -155,6 +170,22 @@ class _Training:
 
     def losses(self, rows: Ints) -> Floats32:
         return self._in.predict(self.params(), "train", rows)[1]
+
+    def right(self, rows: Ints) -> np.ndarray:
+        right: np.ndarray = (
+            self._in.predict(self.params(), "train", rows)[0] == self._in.data.y[rows]
+        )
+        return right
+
+    def gradient(self, rows: Ints) -> Floats32:
+        params = self.now.clone().requires_grad_()
+        logits = self._in.net.apply(params, self._in.inputs(self._in.data.x[rows]))
+        labels = torch.from_numpy(self._in.data.y[rows])
+        loss = torch.nn.functional.cross_entropy(logits, labels, reduction="sum") / len(rows)
+        return torch.autograd.grad(loss, params)[0].numpy()
+
+    def at(self, params: Floats32) -> _Training:
+        return _Training(self._in, torch.from_numpy(params))
 
     def squared_gradients(self, rows: Ints) -> Floats32:
         total = torch.zeros_like(self.now, dtype=torch.float64)
@@ -177,12 +208,15 @@ class _Training:
         return Glance(errors.numpy() - right, features.numpy())
 
     def _loss_and_gradient(
-        self, rows: np.ndarray, memo: Mapping[str, Floats32]
+        self, drawn: MiniBatch, memo: Mapping[str, Floats32]
     ) -> tuple[float, torch.Tensor]:
+        rows, weights = drawn
         batch = Batch(
             x=self._in.inputs(self._samples(rows))[None],
             labels=torch.from_numpy(self._in.data.y[rows])[None],
-            weights=torch.full((1, len(rows)), 1 / len(rows)),
+            weights=torch.full((1, len(rows)), 1 / len(rows))
+            if weights is None
+            else torch.from_numpy(weights)[None],
         )
         params = self.now[None].clone().requires_grad_()  # (1, P): one client is a stack of one
         notes = {name: torch.from_numpy(np.array(value))[None] for name, value in memo.items()}

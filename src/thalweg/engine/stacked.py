@@ -196,9 +196,30 @@ class StackedTrainer:
                 errors.append(error.numpy())
                 features.append(features_here.contiguous().numpy())
         if not errors:
-            logits, inner = self._net.with_features(model, torch.zeros(1, *self._net.input_shape))
+            x, _ = self._gather.single("train", np.zeros(1, dtype=np.int64))  # any, for the shapes
+            logits, inner = self._net.with_features(model, x)
             return Glance(logits.numpy()[:0], inner.numpy()[:0])
         return Glance(np.concatenate(errors), np.concatenate(features))
+
+    def labels(self, rows: Ints) -> Ints:
+        """The right answers of training samples."""
+        return self._gather.labels("train", rows)
+
+    def gradient(self, params: Floats32, rows: Ints, weights: Floats | None = None) -> Floats32:
+        """(P,) of the cross-entropy of some training samples, weighted; none: of its mean."""
+        total = torch.zeros(len(params), dtype=torch.float64)
+        shares = torch.tensor(
+            np.full(len(rows), 1 / max(len(rows), 1)) if weights is None else weights
+        )
+        with one_thread():
+            for first in range(0, len(rows), PREDICT_BATCH):
+                mine = slice(first, first + PREDICT_BATCH)
+                one = torch.tensor(params)[None].requires_grad_()
+                model, x, labels = self._inputs(rows[None, mine])
+                losses = cross_entropy(model(one, x)[0], labels[0], reduction="none")
+                (gradient,) = torch.autograd.grad((losses * shares[mine].float()).sum(), one)
+                total += gradient[0]
+        return total.float().numpy()
 
     def squared_gradients(self, params: Floats32, rows: Ints) -> Floats32:
         """(P,) mean over training samples of the squared gradient of each one's cross-entropy."""

@@ -53,6 +53,7 @@ class Hire(NamedTuple):
     num_classes: int
     mean: tuple[float, ...]
     std: tuple[float, ...]
+    num_codes: int
     mirror: Mirror
     augment: Augmentation | None
 
@@ -123,7 +124,12 @@ def _trainer(hire: Hire, memories: dict[int, SharedMemory]) -> StackedTrainer:
         name: memories[number].array(layout) for name, (number, layout) in hire.arrays.items()
     }
     data = Dataset(
-        name="shared", num_classes=hire.num_classes, mean=hire.mean, std=hire.std, **arrays
+        name="shared",
+        num_classes=hire.num_classes,
+        mean=hire.mean,
+        std=hire.std,
+        num_codes=hire.num_codes,
+        **arrays,
     )
     return StackedTrainer(
         hire.net, hire.objective, hire.sgd, Gather(data), hire.mirror, hire.augment

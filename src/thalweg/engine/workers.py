@@ -187,7 +187,16 @@ class WorkerPool:
             arrays[name] = Place(self._introduce(memory), layout)
             del self._memories[arrays[name].number]  # theirs alone: we have the original
         hire = Hire(
-            net, objective, sgd, arrays, data.num_classes, data.mean, data.std, mirror, augment
+            net,
+            objective,
+            sgd,
+            arrays,
+            data.num_classes,
+            data.mean,
+            data.std,
+            data.num_codes,
+            mirror,
+            augment,
         )
         for place in range(len(self._processes)):
             self._send(place, hire)

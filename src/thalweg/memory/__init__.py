@@ -5,6 +5,7 @@ from thalweg.memory.dds import Dds  # more of the states that matter, guided by 
 from thalweg.memory.drsr import Drsr  # the long run of the stream
 from thalweg.memory.fifo import Fifo  # only the recent past
 from thalweg.memory.importance import Importance  # samples with large gradients
+from thalweg.memory.never import Never  # what came first
 from thalweg.memory.ode import Ode  # samples whose gradient agrees with everybody's
 from thalweg.memory.replace import Replace  # no past
 from thalweg.memory.reservoir import Reservoir  # uniform over all the past
@@ -15,6 +16,7 @@ POLICIES = {
     "drsr": Drsr,
     "fifo": Fifo,
     "importance": Importance,
+    "never": Never,
     "ode": Ode,
     "replace": Replace,
     "reservoir": Reservoir,
@@ -30,6 +32,7 @@ __all__ = [
     "Importance",
     "LooksAtModel",
     "MemoryPolicy",
+    "Never",
     "Ode",
     "Replace",
     "Reservoir",

@@ -17,6 +17,7 @@ from thalweg.aggregation import (
 )
 from thalweg.core.config import choice
 from thalweg.core.errors import require
+from thalweg.emphasis import EMPHASES, Emphasis
 from thalweg.forecast import ORACLES, Exact, Forecast
 from thalweg.local import (
     MIRRORS,
@@ -41,6 +42,8 @@ class Recipe:
     name: str
     memory: MemoryPolicy = choice(POLICIES)
     forecast: Forecast = choice(ORACLES, default=Exact())
+    emphasis: Emphasis | None = choice(EMPHASES, default=None)
+    """How much each kept sample counts; none: all the same."""
     selection: Selection = choice(RULES, default=Available())
     objective: Objective = choice(OBJECTIVES, default=CrossEntropy())
     local: Sgd | None = field(default=None)

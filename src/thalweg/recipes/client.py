@@ -16,8 +16,9 @@ import numpy.typing as npt
 from thalweg.aggregation import Age, Reports
 from thalweg.core.errors import ConfigError
 from thalweg.core.rng import Draw, rng_for
-from thalweg.core.talk import Look, Talks
-from thalweg.core.types import Arrival, Floats, Floats32, Glance, Intake, Ints, Outlook
+from thalweg.core.talk import Look, Talks, Tallies
+from thalweg.core.types import Arrival, Floats, Floats32, Glance, Holding, Intake, Ints, Outlook
+from thalweg.emphasis import Emphasis
 from thalweg.forecast import Recognises
 from thalweg.local import Remembers, SaysFromObjective, Sgd
 from thalweg.memory import Foresees, LooksAtModel, SaysFromMemory
@@ -27,6 +28,13 @@ from thalweg.streams import World
 Rows = npt.NDArray[np.int32]
 Heard = Mapping[str, Mapping[str, Floats32]]  # stage -> name -> what the server told one client
 HELD_OUT = 10  # with early stopping, every tenth sample is held out
+
+
+class MiniBatch(NamedTuple):
+    """What one step learns from."""
+
+    rows: Rows  # (B,) of the data set
+    weights: Floats32 | None = None  # (B,) what each counts; none: 1 / B
 
 
 class ClientState(NamedTuple):
@@ -39,6 +47,10 @@ class ClientState(NamedTuple):
     forecast: Any
     objective: Any = None
     latent: int = -1  # the latent state the client last trained in; -1: never
+    since: Rows | None = (
+        None  # (held,) the round in which each row came; none: nobody wants to know
+    )
+    tally: Any = None  # what the selection keeps here
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,7 +60,6 @@ class Clients:
     recipe: Recipe
     world: World
     labels: Ints  # labels of the data set's training part
-    capacity: int
     local: Sgd
     seed: int
     num_params: int = 0  # of the net; for objectives that remember vectors of that size
@@ -74,6 +85,11 @@ class Clients:
         return self.recipe.memory if isinstance(self.recipe.memory, LooksAtModel) else None
 
     @cached_property
+    def tallying(self) -> Tallies | None:
+        """The recipe's selection, if it counts the labels that arrive."""
+        return self.recipe.selection if isinstance(self.recipe.selection, Tallies) else None
+
+    @cached_property
     def is_attentive(self) -> bool:
         """Does a client look at its model between ticks? Else its round can be planned ahead."""
         return (
@@ -88,26 +104,49 @@ class Clients:
         """The recipe's oracle, if it tells states apart by itself."""
         return self.recipe.forecast if isinstance(self.recipe.forecast, Recognises) else None
 
+    @property
+    def num_classes(self) -> int:
+        return int(self.world.book.histograms.shape[1])
+
     def histogram(self, rows: Ints | Rows) -> Ints:
         """(C,) how many of these rows belong to each class."""
-        return np.bincount(self.labels.take(rows), minlength=self.world.book.histograms.shape[1])
+        return np.bincount(self.labels.take(rows), minlength=self.num_classes)
+
+    def sample_weights(
+        self, rows: Ints, since: Rows | None, rnd: int, assigned: float = 1.0
+    ) -> Floats:
+        """(held,) how much each held sample counts in a round, as the emphasis says."""
+        emphasis = self.recipe.emphasis
+        if emphasis is None or since is None:
+            return np.ones(len(rows))
+        stays = rnd - since.astype(np.int64) + 1
+        weights = emphasis.weigh(Holding(stays, self.labels.take(rows), assigned))
+        _check_weights(weights, len(rows), emphasis)
+        return weights
 
     def newborn(self, client: int) -> ClientState:
         """A client before its first round. Nobody is born before taking part for the first time."""
         stream, arrival = self.world.begin(client)
-        rows = arrival.items[: self.capacity].astype(np.int32)
+        capacity = self.world.capacity(client)
+        rows = arrival.items[:capacity].astype(np.int32)
         forecast = self.recipe.forecast.init(
             self.world.truth(client), rng_for(self.seed, Draw.FORECAST, 0, client)
         )
         if self.recognising is not None:
             forecast, _ = self.recognising.recognise(forecast, self.histogram(rows))
+        tally = None
+        if self.tallying is not None:
+            tally = self.tallying.begin_tally(self.num_classes)
+            tally = self.tallying.count(tally, self.labels.take(arrival.items))
         return ClientState(
             lived=0,
             rows=rows,
             stream=stream,
-            memory=self.recipe.memory.init(self.capacity, len(rows)),
+            memory=self.recipe.memory.init(capacity, len(rows)),
             forecast=forecast,
             objective=self.remembering and self.remembering.init(self.num_params),
+            since=None if self.recipe.emphasis is None else np.zeros(len(rows), dtype=np.int32),
+            tally=tally,
         )
 
     def enter(
@@ -118,7 +157,19 @@ class Clients:
         look: Look | None = None,
         heard: Heard | None = None,
     ) -> ClientRound:
-        """The client's part in round `rnd`, after what it collected while it was away.
+        """The client's part in round `rnd`, after what it collected while it was away."""
+        state = self.caught_up(client, state, rnd, look, heard)
+        return ClientRound(self, client, state, rnd, look, heard)
+
+    def caught_up(
+        self,
+        client: int,
+        state: ClientState,
+        rnd: int,
+        look: Look | None = None,
+        heard: Heard | None = None,
+    ) -> ClientState:
+        """The client as it is before round `rnd`: if it collects when it is away, with all that came.
 
         A memory that looks at the model goes through what came in the meantime with the model it has
         just received.
@@ -129,7 +180,7 @@ class Clients:
                 for _ in range(self.world.ticks):
                     away.observe()
                 state = away.leave()
-        return ClientRound(self, client, state, rnd, look, heard)
+        return state
 
 
 class ClientRound:
@@ -164,6 +215,8 @@ class ClientRound:
         self._rnd = rnd
         self._look, self._heard, self._is_away = look, heard or {}, is_away
         self._objective, self._latent = state.objective, state.latent
+        self._since, self._tally = state.since, state.tally
+        self._total: float | None = None  # of the samples' weights
         self._glance: Glance | None = None  # of what is held, after the last tick
         self._loss_before: float | None = None  # of the held-out samples of this tick
         self._has_settled = False
@@ -178,6 +231,7 @@ class ClientRound:
         self._memory, kept = policy.keep(self._memory, intake, self._memory_rng)
         _check_kept(kept, intake, policy)
         self.rows = np.concatenate([self.rows, arrival.items]).take(kept)
+        self._note(arrival.items, kept)
         if intake.glance is not None:
             self._glance = Glance(*(part[kept] for part in intake.glance))
         self._first_intake = self._first_intake or intake
@@ -190,16 +244,25 @@ class ClientRound:
         """Made when it is needed: who only collects draws no batches."""
         return rng_for(self._clients.seed, Draw.BATCH, self._rnd, self.client)
 
-    def batches(self) -> list[Rows]:
-        """Rows of the mini-batches of this tick, drawn from what is now in memory."""
-        rows = self.rows
+    def batches(self) -> list[MiniBatch]:
+        """The mini-batches of this tick, drawn from what is now in memory.
+
+        None if the samples count nothing: such a client does not train.
+        """
+        rows, weights = self.rows, self._weights()
+        if weights is not None and not weights.any():
+            return []
         if self._clients.recipe.early_stop is not None:
             if self._has_settled:
                 return []
             self._loss_before = self._trial()
             rows = np.delete(rows, np.s_[::HELD_OUT])
+            weights = None if weights is None else np.delete(weights, np.s_[::HELD_OUT])
         drawn = self._clients.local.batches(len(rows), self._batch_rng)
-        return [rows.take(positions).astype(np.int32) for positions in drawn]
+        return [
+            MiniBatch(rows.take(places).astype(np.int32), _unbiased(weights, places))
+            for places in drawn
+        ]
 
     def memo(self, start: Floats32) -> Mapping[str, Floats32]:
         """(P,) vectors for the objective: what it remembers here and what the server told it."""
@@ -234,7 +297,8 @@ class ClientRound:
         if weights is None:
             return {}
         ticks = self._clients.world.ticks
-        return dict(weights.report(Age(self.outlook, self._renewal(), ticks, self._embeddings())))
+        age = Age(self.outlook, self._renewal(), ticks, self._embeddings(), self._total_weight())
+        return dict(weights.report(age))
 
     def leave(self) -> ClientState:
         """What the client remembers; the forecast learns of this round's states only now."""
@@ -251,7 +315,34 @@ class ClientRound:
             ),
             objective=self._objective,
             latent=self._latent,
+            since=self._since,
+            tally=self._tally,
         )
+
+    def _note(self, new: Ints, kept: Ints) -> None:
+        """Write down when the kept samples came, and count the labels of the new ones."""
+        if self._since is not None:
+            now = self._state.lived if self._is_away else self._rnd
+            came = np.full(len(new), now, dtype=np.int32)
+            self._since = np.concatenate([self._since, came]).take(kept)
+        tallying = self._clients.tallying
+        if tallying is not None and len(new):
+            self._tally = tallying.count(self._tally, self._clients.labels.take(new))
+
+    def _weights(self) -> Floats | None:
+        """(held,) how much each sample counts now; none: all the same."""
+        if self._since is None:
+            return None
+        assigned = self._heard.get("emphasis", {}).get("assigned")
+        weights = self._clients.sample_weights(
+            self.rows, self._since, self._rnd, 1.0 if assigned is None else float(assigned[0])
+        )
+        self._total = float(weights.sum())
+        return weights
+
+    def _total_weight(self) -> float:
+        """What the memory counts as a whole, after the last tick."""
+        return float(len(self.rows)) if self._total is None else self._total
 
     def _place(self, arrival: Arrival) -> tuple[int, Outlook]:
         """The state an arrival is taken for, and the outlook that has this state in it.
@@ -294,7 +385,7 @@ class ClientRound:
         labels = self._clients.labels
         glance = self._look_at(arrival.items)
         return Intake(
-            capacity=self._clients.capacity,
+            capacity=self._clients.world.capacity(self.client),
             held=len(self.rows),
             num_new=len(arrival.items),
             state=state,
@@ -352,4 +443,21 @@ def _check_kept(kept: Ints, intake: Intake, policy: object) -> None:
             f"{type(policy).__name__}.keep must return at most {intake.capacity} different "
             f"positions in [0, {total}), got {len(kept)} from {np.min(kept)} to {np.max(kept)}, "
             f"{len(np.unique(kept))} of them different."
+        )
+
+
+def _unbiased(weights: Floats | None, places: Ints) -> Floats32 | None:
+    """(B,) weights of a mini-batch whose gradient is that of the weighted mean, on average."""
+    if weights is None:
+        return None
+    scale = len(weights) / (len(places) * weights.sum()) if weights.any() else 0.0
+    return (weights.take(places) * scale).astype(np.float32)
+
+
+def _check_weights(weights: Floats, held: int, emphasis: Emphasis) -> None:
+    """An emphasis of the user's own may be wrong."""
+    if weights.shape != (held,) or not np.isfinite(weights).all() or (weights < 0).any():
+        raise ConfigError(
+            f"{type(emphasis).__name__}.weigh must return {held} finite weights of at least 0, got "
+            f"shape {weights.shape} from {weights.min(initial=0)} to {weights.max(initial=0)}."
         )

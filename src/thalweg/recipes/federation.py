@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Protocol
+from typing import Literal, Protocol
 
 from thalweg.core.talk import Told
-from thalweg.core.types import Floats32, Ints, Job, Roster, Survey, Updates
+from thalweg.core.types import Answers, Floats32, Ints, Job, Roster, Updates
+
+AskingStage = Literal["emphasis", "selection", "bank"]
 
 
 class Federation(Protocol):
@@ -16,8 +18,11 @@ class Federation(Protocol):
         """Who is here in a round. The server adds what it remembers of them."""
         ...
 
-    def survey(self, clients: Ints, bank: Floats32, rnd: int) -> Survey:
-        """Let clients try every model of the bank (models, P) on what is about to arrive first."""
+    def survey(self, clients: Ints, stage: AskingStage, bank: Floats32, rnd: int) -> Answers:
+        """What clients answer to the question of a stage's policy (`core.talk.Asks`), a row for each.
+
+        The bank is (models, P). Nobody trains. At least one client.
+        """
         ...
 
     def train(

@@ -6,11 +6,13 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from thalweg.aggregation import Adaptive, Equal, FedDrift, FedExp, Flash, ShiftAware
+from thalweg.aggregation import Adaptive, ByWeight, Equal, FedDrift, FedExp, Flash, ShiftAware
 from thalweg.core.errors import ConfigError, UnknownName
+from thalweg.emphasis import OldAndNew
 from thalweg.local import Curvature, Elastic, NotTrue, PNorm, Proximal, TwoTeachers
-from thalweg.memory import Dds, Drsr, Importance, Ode, Replace, UniformRatio
+from thalweg.memory import Dds, Drsr, Fifo, Importance, Ode, Replace, UniformRatio
 from thalweg.recipes.base import Recipe
+from thalweg.selection import Dpcs, PowerOfChoice
 
 
 def sfedpo(*, budget: float = 0.5, dds: bool = True, saw: bool = True) -> Recipe:
@@ -166,6 +168,63 @@ def srsr(*, ratio: float = 0.2) -> Recipe:
     return Recipe(name="srsr", memory=UniformRatio(budget=ratio))
 
 
+# --- stored data against data that streams in ---
+
+
+def stream_ours(*, ratio: float | None = None) -> Recipe:
+    """The data-streams method: what stored and what streaming data count minimises a bound.
+
+    Marfoq, Neglia, Kameni, Vidal, "Federated learning for data streams", 2023.
+    """
+    return Recipe(
+        name="stream-ours", memory=Fifo(), emphasis=OldAndNew(ratio=ratio), weights=ByWeight()
+    )
+
+
+def stream_uniform() -> Recipe:
+    """Every sample of the whole run counts the same, however short its stay.
+
+    A baseline of Marfoq et al., "Federated learning for data streams", 2023.
+    """
+    return replace(stream_ours(), name="stream-uniform", emphasis=OldAndNew("uniform"))
+
+
+def stream_historical() -> Recipe:
+    """Only clients with stored data train.
+
+    A baseline of Marfoq et al., "Federated learning for data streams", 2023.
+    """
+    return replace(stream_ours(), name="stream-historical", emphasis=OldAndNew("historical"))
+
+
+def stream_fresh() -> Recipe:
+    """Only clients whose data stream in train.
+
+    A baseline of Marfoq et al., "Federated learning for data streams", 2023.
+    """
+    return replace(stream_ours(), name="stream-fresh", emphasis=OldAndNew("fresh"))
+
+
+# --- choosing who takes part ---
+
+
+def dpcs(*, participation: float = 0.3) -> Recipe:
+    """DPCS: clients are drawn so that their labels together are balanced.
+
+    Song, Huang, Wu, Lu, "A data-aware probabilistic client sampling scheme in streaming federated
+    learning".
+    """
+    return Recipe(name="dpcs", memory=Fifo(), selection=Dpcs(participation))
+
+
+def powd(*, participation: float = 0.3) -> Recipe:
+    """Power-of-choice: of some random candidates, those on whose data the model does worst.
+
+    Cho, Wang, Joshi, "Towards understanding biased client selection in federated learning", 2022.
+    """
+    return Recipe(name="powd", memory=Fifo(), selection=PowerOfChoice(participation))
+
+
 RECIPES: dict[str, Callable[[], Recipe]] = {
     "sfedpo": sfedpo,
     "fedavg": fedavg,
@@ -184,6 +243,12 @@ RECIPES: dict[str, Callable[[], Recipe]] = {
     "ode": ode,
     "drsr": drsr,
     "srsr": srsr,
+    "stream-ours": stream_ours,
+    "stream-uniform": stream_uniform,
+    "stream-historical": stream_historical,
+    "stream-fresh": stream_fresh,
+    "dpcs": dpcs,
+    "powd": powd,
 }
 
 
@@ -220,14 +285,15 @@ def recipe_named(name: str) -> Recipe:
 def _known_for(recipe: Recipe) -> dict[str, Any]:
     """The stages in which a recipe differs from plain FedAvg.
 
-    A memory that is plain itself, renewed by half or replaced whole, counts only if nothing else does.
+    A memory that is plain itself, renewed by half, replaced whole or of the newest samples, counts only if
+    nothing else does.
     """
-    plain = fedavg()
+    plain, plain_memories = fedavg(), (fedavg().memory, fedogd().memory, Fifo())
     changes = {
         stage: value
         for stage, value in vars(recipe).items()
         if stage not in ("name", "memory") and value != getattr(plain, stage)
     }
-    if not changes or recipe.memory not in (fedavg().memory, fedogd().memory):
+    if not changes or recipe.memory not in plain_memories:
         changes["memory"] = recipe.memory
     return changes

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -11,10 +11,12 @@ import numpy as np
 from thalweg.aggregation import Arranged, Paces, Presents
 from thalweg.core.errors import ConfigError, Diverged, ShapeMismatch
 from thalweg.core.rng import Draw, rng_for
-from thalweg.core.talk import Talks, Told
+from thalweg.core.talk import Remarks, Talks, Told
 from thalweg.core.types import Floats, Floats32, Ints, Job, Roster, Updates
+from thalweg.emphasis import Assigns
 from thalweg.recipes.base import Recipe
 from thalweg.recipes.federation import Federation
+from thalweg.recipes.inquiry import Inquiry
 
 
 class ServerState(NamedTuple):
@@ -24,7 +26,7 @@ class ServerState(NamedTuple):
     bank: Floats32  # (models, P)
     rules: list[Any]  # what the server rule remembers, per model
     times_here: Ints  # (N,)
-    known: dict[str, Floats]  # (N,) last report of every client by name; nan: none yet
+    known: dict[str, Floats]  # (N,) last reports and (N, E) last answers by name; nan: none yet
     arrangement: Any = None  # what the bank's policy remembers
     talks: dict[str, Any] = {}  # noqa: RUF012  never written to; what the server's halves of policies know, by stage
 
@@ -55,21 +57,29 @@ def play_round(
     """One round. Without a cohort the model stays as it is and the round counts all the same."""
     rnd = server.rnd
     roster = replace(federation.roster(rnd), times_here=server.times_here, known=server.known)
+    inquiry = Inquiry(federation, server.bank, rnd, seed)
+    roster = inquiry.remembered("emphasis", recipe.emphasis, roster)
+    roster = inquiry.remembered("selection", recipe.selection, roster)
     cohort = _cohort(recipe, roster, seed)
     times_here = server.times_here.copy()
     times_here[roster.here] += 1
-    server = server._replace(rnd=rnd + 1, times_here=times_here)
+    server = server._replace(rnd=rnd + 1, times_here=times_here, known=dict(roster.known))
     if len(cohort) == 0:
         return server, None
-    server, models, asked = _arrange(server, federation, recipe, cohort)
+    server, models = _arrange(server, recipe, cohort, inquiry, roster)
     jobs = [
         Job(client, model, _pace(recipe, server.rules[model]))
         for client, model in zip(cohort.tolist(), models.tolist(), strict=True)
     ]
-    told = {stage: part.tell(server.talks[stage], cohort) for stage, part in _talking(recipe)}
+    told = _tell(server, recipe, roster, cohort)
     updates = federation.train(jobs, server.bank, rnd, told)
     admit(updates, rnd, num_params=server.bank.shape[1])
-    updates = replace(updates, bytes_down=_bytes_down(server.bank, len(jobs), asked, told))
+    updates = replace(
+        updates,
+        bytes_down=inquiry.bytes_down + _bytes_down(server.bank, jobs, told, inquiry.shown),
+        bytes_answered=inquiry.bytes_up,
+        remarks=_remarks(recipe, roster, cohort),
+    )
     bank, rules = server.bank.copy(), list(server.rules)
     for model in np.unique(updates.models):
         # A client whose memory was empty has learnt nothing and has no say.
@@ -126,14 +136,12 @@ def _talking(recipe: Recipe) -> Iterator[tuple[str, Talks]]:
 
 
 def _arrange(
-    server: ServerState, federation: Federation, recipe: Recipe, cohort: Ints
-) -> tuple[ServerState, Ints, int]:
-    """The bank for this cohort, the model of each client, and how many models were tried before."""
+    server: ServerState, recipe: Recipe, cohort: Ints, inquiry: Inquiry, roster: Roster
+) -> tuple[ServerState, Ints]:
+    """The bank for this cohort, and the model of each client."""
     num_models = len(server.bank)
-    survey, asked = None, 0
-    if recipe.bank.asks:
-        survey, asked = federation.survey(cohort, server.bank, server.rnd - 1), num_models
-    plan = recipe.bank.arrange(server.arrangement, cohort, survey, num_models)
+    answers = inquiry.answers("bank", recipe.bank, replace(roster, here=cohort))
+    plan = recipe.bank.arrange(server.arrangement, cohort, answers, num_models)
     _check(plan, len(cohort), num_models, recipe)
     bank, rules = server.bank, server.rules
     if plan.mix.shape != (1, 1) or plan.is_new.any():
@@ -145,7 +153,7 @@ def _arrange(
             recipe.server.init(bank.shape[1]) if new else server.rules[int(mix.argmax())]
             for new, mix in zip(plan.is_new, plan.mix, strict=True)
         ]
-    return server._replace(bank=bank, rules=rules, arrangement=plan.notes), plan.models, asked
+    return server._replace(bank=bank, rules=rules, arrangement=plan.notes), plan.models
 
 
 def _check(plan: Arranged, num_jobs: int, num_models: int, recipe: Recipe) -> None:
@@ -167,10 +175,30 @@ def _pace(recipe: Recipe, rule: Any) -> float:
     return recipe.server.pace(rule) if isinstance(recipe.server, Paces) else 1.0
 
 
-def _bytes_down(bank: Floats32, num_jobs: int, asked: int, told: Told) -> int:
-    """A model each, the whole bank if it was to be tried, and the messages."""
+def _tell(server: ServerState, recipe: Recipe, roster: Roster, cohort: Ints) -> Told:
+    """What the server's halves of the policies have to say to the cohort."""
+    told = {stage: dict(part.tell(server.talks[stage], cohort)) for stage, part in _talking(recipe)}
+    emphasis: object = recipe.emphasis
+    if isinstance(emphasis, Assigns):
+        assigned = emphasis.assign(roster, server.bank.shape[1])[cohort]
+        told["emphasis"] = {"assigned": assigned[:, None].astype(np.float32)}
+    return told
+
+
+def _remarks(recipe: Recipe, roster: Roster, cohort: Ints) -> dict[str, Any]:
+    """What the policies have to say about this round."""
+    remarks: dict[str, Any] = {}
+    parts: tuple[object, ...] = (recipe.selection, recipe.emphasis)
+    for part in parts:
+        if isinstance(part, Remarks):
+            remarks |= part.remark(roster, cohort)
+    return remarks
+
+
+def _bytes_down(bank: Floats32, jobs: Sequence[Job], told: Told, shown: set[int]) -> int:
+    """A model each, but for clients that were sent the bank with a question, and the messages."""
     messages = sum(words.nbytes for stage in told.values() for words in stage.values())
-    return int(num_jobs * max(asked, 1) * bank[0].nbytes + messages)
+    return int(sum(job.client not in shown for job in jobs) * bank[0].nbytes + messages)
 
 
 def _hear(server: ServerState, recipe: Recipe, updates: Updates) -> dict[str, Any]:
@@ -200,7 +228,9 @@ def _cohort(recipe: Recipe, roster: Roster, seed: int) -> Ints:
 def _learn(server: ServerState, updates: Updates) -> dict[str, Floats]:
     """Remember the newest report of every client that sent one."""
     known = dict(server.known)
-    for name, values in updates.reports.items():
+    reports = {**updates.reports, "loss": updates.losses, "num_samples": updates.num_samples}
+    for name, values in reports.items():
         known[name] = known.get(name, np.full(len(server.times_here), np.nan)).copy()
-        known[name][updates.clients] = values
+        said = ~np.isnan(values)
+        known[name][updates.clients[said]] = values[said]
     return known

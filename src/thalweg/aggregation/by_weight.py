@@ -1,0 +1,44 @@
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+from thalweg.aggregation.base import Age
+from thalweg.core.config import check_words
+from thalweg.core.types import Floats, Roster, Updates
+
+TOTAL = "total_weight"
+
+
+@dataclass(frozen=True)
+class ByWeight:
+    r"""An update counts by the total weight of the samples its client holds.
+
+    .. math::  p_m = W_m \big/ \textstyle\sum_{m' \in S} W_{m'}, \qquad W_m = \sum_{j} \lambda_j
+
+    One number beside each update. Without an emphasis every sample weighs one, and this is `BySamples`.
+    If all the weights are zero, the model stays as it is.
+
+    Differs from Marfoq et al. (2023), where the sum runs over all clients (`normalise`).
+    """
+
+    normalise: Literal["participants", "all"] = "participants"
+    """all: divide by the sum over every client that was ever heard of, which shrinks the step."""
+
+    def __post_init__(self) -> None:
+        check_words(self)
+
+    def report(self, age: Age) -> Mapping[str, float]:
+        return {TOTAL: age.total_weight}
+
+    def weigh(self, updates: Updates, roster: Roster) -> Floats:
+        mine = updates.reports[TOTAL]
+        everyone = mine
+        if self.normalise == "all":
+            everyone = roster.known.get(TOTAL, np.full(roster.num_clients, np.nan)).copy()
+            everyone[updates.clients] = mine
+        total = np.nansum(everyone)
+        return mine / total if total > 0 else np.zeros(len(mine))

@@ -1,0 +1,34 @@
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import inf
+
+from thalweg.core.errors import require
+from thalweg.core.types import Floats, Holding
+
+
+@dataclass(frozen=True)
+class InverseStay:
+    r"""A sample counts less the longer it has been in memory.
+
+    .. math::  \lambda_j = \tau_j^{-\kappa}
+
+    With :math:`\kappa = 1` and weights by total weight, a client that has held 100 samples for ten rounds
+    counts as much as one that has just received ten: nearly the Uniform strategy of Marfoq et al. (2023),
+    without anybody having to know how long a sample will stay.
+
+    Symbols, Marfoq et al. 2023 -> here
+        :math:`\lambda_j`  sample weight          -> the result
+        :math:`\tau_j`     rounds in memory       -> Holding.stays
+
+    Differs from the paper: there :math:`\tau_j` is the whole stay, known beforehand; here the stay so far.
+    """
+
+    power: float = 1.0
+
+    def __post_init__(self) -> None:
+        require(0 <= self.power < inf, f"power must not be negative or infinite, got {self.power}.")
+
+    def weigh(self, holding: Holding) -> Floats:
+        weights: Floats = holding.stays.astype(float) ** -self.power
+        return weights

@@ -1,0 +1,118 @@
+"""What the data-streams theory says about one run, with the run's own weights and gradients."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from thalweg import theory
+from thalweg.aggregation import ByWeight
+from thalweg.core.errors import ConfigError, require
+from thalweg.core.rng import Draw, rng_for
+from thalweg.core.types import Floats, Floats32, Ints, Updates
+from thalweg.engine.crowd import Crowd
+from thalweg.engine.gather import Gather
+from thalweg.engine.loop import _federation
+from thalweg.engine.plan import Plan, read_plan
+from thalweg.engine.stacked import StackedTrainer
+from thalweg.recipes.server import new_server, play_round
+
+
+@dataclass(frozen=True)
+class StreamNumbers:
+    """How the samples of a run were used, and how well its gradients stood for all of them."""
+
+    rounds: int  # that were looked at
+    num_samples: int  # different samples that counted
+    effective_samples: float  # as many equally weighted samples would be as good
+    historical_mass: float  # share of the clients with stored data in the objective
+    gradient_variability: float
+
+
+class _Round(NamedTuple):
+    model: Floats32  # before the round
+    total: float  # weight of all memories
+    rows: Ints  # in all memories
+    weights: Floats  # of these rows, as shares of `total`
+    historical: float  # share of the clients with stored data
+
+
+def stream_numbers(
+    run: Plan | str | os.PathLike[str],
+    *,
+    rounds: int | None = None,
+    data_dir: str | os.PathLike[str] | None = None,
+) -> StreamNumbers:
+    r"""Play a run again and measure it; `run` is a plan, or a run's folder, which is not touched.
+
+    .. math::  \sum_t q^{(t)} \Big\lVert \nabla L_S(\theta^{(t)}) -
+               \sum_m p_m^{(t)} \nabla L_{\text{memory}_m}(\theta^{(t)}) \Big\rVert^2
+
+    with :math:`L_S` the loss of all samples that counted in these rounds, each with the weight that it had in
+    the whole. Zero if every round is like the whole. Costs a pass over all samples per round.
+    """
+    plan = run if isinstance(run, Plan) else read_plan(Path(run))
+    if not isinstance(plan.recipe.weights, ByWeight):
+        raise ConfigError(
+            "the data-streams theory is about clients that count by the weight of their samples "
+            f"(weights=by-weight); this run has {type(plan.recipe.weights).__name__}."
+        )
+    require(rounds is None or rounds >= 1, f"rounds must be at least 1, got {rounds}.")
+    data = plan.scenario.data.load(None if data_dir is None else Path(data_dir), plan.seed)
+    net = plan.scenario.net.build(data.input_shape, data.num_classes)
+    federation = _federation(plan, data, net, workers=1)
+    server = new_server(
+        plan.recipe,
+        net.init(rng_for(plan.seed, Draw.NET)),
+        federation.crowd.clients.world.num_clients,
+    )
+    played: list[_Round] = []
+    try:
+        for _ in range(min(rounds or plan.scenario.rounds, plan.scenario.rounds)):
+            model = server.bank[0].copy()
+            server, updates = play_round(server, federation, plan.recipe, plan.seed)
+            if updates is not None and updates.reports["total_weight"].sum() > 0:
+                played.append(_seen(federation.crowd, updates, model, server.rnd - 1))
+    finally:
+        federation.close()
+    require(len(played) > 0, "in these rounds nobody had a sample that counted.")
+    trainer = StackedTrainer(net, plan.recipe.objective, plan.local, Gather(data))
+    return _measured(played, trainer, len(data.y))
+
+
+def _seen(crowd: Crowd, updates: Updates, model: Floats32, rnd: int) -> _Round:
+    """What was in the memories of a round, and what it counted."""
+    totals = updates.reports["total_weight"]
+    rows, weights, stored = [], [], 0.0
+    for client, total in zip(updates.clients.tolist(), totals.tolist(), strict=True):
+        state = crowd.states[client]
+        mine = crowd.clients.sample_weights(state.rows.astype(np.int64), state.since, rnd)
+        rows.append(state.rows.astype(np.int64))
+        weights.append(total * mine / mine.sum() if total else np.zeros(len(mine)))
+        stored += total * crowd.clients.world.supply(client).is_historical
+    whole = float(totals.sum())
+    return _Round(
+        model, whole, np.concatenate(rows), np.concatenate(weights) / whole, stored / whole
+    )
+
+
+def _measured(played: list[_Round], trainer: StackedTrainer, num_rows: int) -> StreamNumbers:
+    totals = np.array([each.total for each in played])
+    q = totals / totals.sum()  # (T,)
+    importance = np.zeros(num_rows)  # of every sample in the whole
+    for share, each in zip(q, played, strict=True):
+        np.add.at(importance, each.rows, share * each.weights)
+    used = np.flatnonzero(importance)
+    whole = [trainer.gradient(each.model, used, importance[used]) for each in played]
+    parts = [trainer.gradient(each.model, each.rows, each.weights) for each in played]
+    return StreamNumbers(
+        rounds=len(played),
+        num_samples=len(used),
+        effective_samples=theory.effective_samples(importance[used]),
+        historical_mass=float(q @ [each.historical for each in played]),
+        gradient_variability=theory.gradient_variability(q, np.array(whole), np.array(parts)),
+    )

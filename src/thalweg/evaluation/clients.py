@@ -1,0 +1,48 @@
+"""How good a model is where it is used: at every client, on data like its own."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from thalweg.core.types import Floats, Ints
+
+Bools = npt.NDArray[np.bool_]
+
+
+def accuracies_by_mix(right: Bools, labels: Ints, mixes: Floats) -> Floats:
+    r"""(N,) accuracy at clients whose data differ in their class mix only.
+
+    :math:`\mathrm{acc}_n = \sum_c m_{n,c}\,\mathrm{acc}_c` with the accuracy per class of the whole
+    test set: what a client's own test set would say on average, without dividing the samples among the
+    clients. Classes that the test set lacks are left out; nan for a client that has no other.
+
+    Shapes: right, labels (n,); mixes (N, C).
+
+    >>> right, labels = np.array([True, False, True]), np.array([0, 0, 1])
+    >>> accuracies_by_mix(right, labels, np.array([[1.0, 0.0], [0.5, 0.5]])).tolist()
+    [0.5, 0.75]
+    """
+    num_classes = mixes.shape[1]
+    count = np.bincount(labels, minlength=num_classes)  # (C,)
+    hits = np.bincount(labels, weights=right, minlength=num_classes)
+    per_class = np.divide(hits, count, out=np.zeros(num_classes), where=count > 0)
+    mix = mixes * (count > 0)
+    mass = mix.sum(axis=1)  # (N,)
+    found: Floats = np.divide(
+        mix @ per_class, mass, out=np.full(len(mixes), np.nan), where=mass > 0
+    )
+    return found
+
+
+def accuracies_by_owner(right: Bools, owner: Ints, num_clients: int) -> Floats:
+    """(N,) accuracy on the test samples (n,) that belong to each client; nan: it has none.
+
+    >>> right = np.array([True, False, True])
+    >>> accuracies_by_owner(right, np.array([0, 0, 2]), 3).tolist()
+    [0.5, nan, 1.0]
+    """
+    count = np.bincount(owner, minlength=num_clients)
+    hits = np.bincount(owner, weights=right, minlength=num_clients)
+    found: Floats = np.divide(hits, count, out=np.full(num_clients, np.nan), where=count > 0)
+    return found

@@ -1,0 +1,43 @@
+"""A client that is easy to ask."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from contracts.looks import FakeLook
+from thalweg.core.types import Ints, Supply
+
+
+@dataclass
+class SomeView:
+    """Samples 0 .. 9, of class row % 3; the loss of model m is drawn from the seed."""
+
+    seed: int = 0
+    num_models: int = 1
+    has_data: bool = True
+    num_classes: int = 3
+    lr: float = 0.1
+    tally: Any = None
+    supply: Supply = field(default_factory=lambda: Supply(10.0, True, 5.0))
+
+    @property
+    def held(self) -> Ints:
+        return np.arange(10 if self.has_data else 0)
+
+    @property
+    def newest(self) -> Ints:
+        return self.held
+
+    @property
+    def rng(self) -> np.random.Generator:
+        return np.random.default_rng(self.seed)
+
+    def labels(self, rows: Ints) -> Ints:
+        return rows % self.num_classes
+
+    def look(self, model: int = 0) -> FakeLook:
+        losses = self.rng.uniform(0.1, 3.0, self.num_models)
+        return FakeLook([1.0, 2.0], loss=float(losses[model]))

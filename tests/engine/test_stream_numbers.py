@@ -1,0 +1,55 @@
+"""The data-streams theory, with a run's own weights and gradients."""
+
+import numpy as np
+import pytest
+
+import thalweg
+from thalweg.core.errors import ConfigError
+from thalweg.engine.plan import make_plan
+from thalweg.engine.stream_numbers import stream_numbers
+
+SMALL = ["rounds=4", "world.samples=110"]
+
+
+def numbers(recipe, *overrides, scenario="streams-synthetic", **options):
+    plan = make_plan(recipe, scenario, seed=1, overrides=[*SMALL, *overrides])
+    return stream_numbers(plan, **options)
+
+
+def test_only_stored_data_in_full_memories_are_the_same_in_every_round():
+    found = numbers("stream-historical")
+    assert found.historical_mass == pytest.approx(1)
+    assert found.gradient_variability == pytest.approx(0, abs=1e-10)
+    assert found.num_samples == 22, "a fifth of 110"
+
+
+def test_a_stream_is_never_like_the_whole():
+    found = numbers("stream-fresh")
+    assert found.historical_mass == 0
+    assert found.gradient_variability > 1e-4
+    assert found.num_samples == 88
+
+
+def test_uniform_weights_make_the_most_of_the_samples():
+    uniform, lopsided = (
+        numbers("stream-uniform"),
+        numbers("stream-ours", "emphasis.strategy=mass", "emphasis.mass=0.9"),
+    )
+    assert uniform.effective_samples == pytest.approx(110, rel=0.02)
+    assert lopsided.effective_samples < uniform.effective_samples
+    assert lopsided.historical_mass == pytest.approx(0.9, abs=0.01)
+
+
+def test_a_run_folder_is_played_again_and_not_touched(tmp_path):
+    out = tmp_path / "run"
+    thalweg.run("stream-ours", "streams-synthetic", seed=1, overrides=SMALL, out=out)
+    before = {path: path.stat().st_mtime_ns for path in out.rglob("*")}
+    found = stream_numbers(out, rounds=2)
+    assert found.rounds == 2
+    assert np.isfinite(found.gradient_variability)
+    assert {path: path.stat().st_mtime_ns for path in out.rglob("*")} == before
+
+
+def test_other_weights_are_refused():
+    with pytest.raises(ConfigError, match="weights=by-weight"):
+        numbers("stream-ours", "weights=equal")
