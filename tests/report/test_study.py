@@ -7,9 +7,10 @@ import pytest
 from thalweg.core.errors import ConfigError, DataError, UnknownName
 from thalweg.core.published import Published
 from thalweg.engine.cells import is_done
-from thalweg.report.study import plan_study, read_study, reproduce, write_study
+from thalweg.report.cells import Cell
+from thalweg.report.study import best_cells, plan_study, read_study, reproduce, write_study
 from thalweg.report.study_jobs import check_data, jobs_of
-from thalweg.report.study_table import study_headline
+from thalweg.report.study_table import study_headline, study_markdown
 from thalweg.scenarios.studies import Column, Row, Study
 
 SMALL = ("rounds=2", "capacity=24", "local.passes=1")
@@ -230,3 +231,64 @@ def test_a_part_of_a_study_has_the_cells_that_were_asked_for(
     assert len({cell.scenario for cell in result.cells}) == columns
     assert len(result.cells) == runs
     assert list(tmp_path.iterdir()) == [], "looking writes nothing"
+
+
+def cell(recipe, seed, validated, accuracy, status="done"):
+    rows = [{"round": 1, "accuracy": accuracy, "validation_accuracy": validated}]
+    reason = "" if status == "done" else "stopped"
+    return Cell(recipe, "digits-full", seed, status, reason, rows, "thalweg run", 1.0)
+
+
+BEST = replace(
+    TINY,
+    rows=(Row("a", "fedavg"), Row("b", "sfedpo"), Row("best", best_of=("a", "b"))),
+    columns=(Column("digits-full"),),
+    reference="a",
+    published={},
+)
+
+
+def test_the_best_of_some_rows_is_chosen_by_validation_seed_by_seed():
+    cells = [
+        cell("a", 4, validated=0.9, accuracy=0.1),
+        cell("b", 4, validated=0.8, accuracy=0.7),
+        cell("a", 5, validated=0.1, accuracy=0.9),
+        cell("b", 5, validated=0.2, accuracy=0.3),
+    ]
+    best = best_cells(BEST, cells)
+    assert [(each.recipe, each.seed) for each in best] == [("best", 4), ("best", 5)]
+    assert [each.rows[-1]["accuracy"] for each in best] == [0.1, 0.3], "not by test accuracy"
+
+
+def test_the_best_is_not_known_before_all_have_finished():
+    cells = [cell("a", 4, 0.9, 0.1), cell("b", 4, 0.1, 0.2, status="interrupted")]
+    (best,) = best_cells(BEST, cells)
+    assert best.status == "interrupted"
+    assert best.reason == "b is among those to choose from: stopped"
+
+
+def test_a_row_that_is_the_best_of_others_has_no_runs_of_its_own(tmp_path):
+    plan = plan_study(BEST, out=tmp_path)
+    assert len(plan.jobs) == 4 == BEST.num_cells
+    assert {each.status for each in read_study(plan).cells} == {"missing"}, "nothing has run"
+
+
+def test_a_column_can_look_at_an_earlier_round_of_the_same_runs(tmp_path):
+    sets = (*SMALL, "evaluate_every=1")
+    columns = (Column("digits-full", sets), Column("digits-full", sets, "half", until=1))
+    study = replace(TINY, columns=columns, seeds=(4,), published={})
+    result = reproduce(study, out=tmp_path)
+    assert len(plan_study(study, out=tmp_path).jobs) == 2
+    ends = {(each.recipe, each.scenario): each.rows[-1]["round"] for each in result.cells}
+    assert ends["plain", "digits-full"] == 2
+    assert ends["plain", "digits-full half"] == 1
+
+
+def test_a_study_may_be_about_the_accuracy_at_the_clients(tmp_path):
+    study = replace(TINY, metric="client_accuracy", spread="bound", seeds=(4,), published={})
+    result = reproduce(study, out=tmp_path, only=["digits-full"])
+    row = result.cells[0].rows[-1]
+    assert row["accuracy"] == row["client_accuracy"]
+    text = study_markdown(result)
+    assert "at the clients, averaged over them" in text
+    assert "95 % bound of the mean" in text

@@ -12,7 +12,7 @@ from pathlib import Path
 from thalweg.core.errors import require
 from thalweg.engine.cells import CellJob, CellNews, Watch, run_cells
 from thalweg.engine.machine import cores
-from thalweg.report.cells import Cell
+from thalweg.report.cells import Cell, series
 from thalweg.report.comparison import folder_name, read_cell
 from thalweg.report.files import write_whole
 from thalweg.report.study_jobs import (
@@ -187,13 +187,60 @@ def run_study(
 
 def read_study(plan: StudyPlan) -> StudyResult:
     """What the folders say, finished or not; nothing is run."""
-    cells = [
-        replace(read_cell(cell.job), recipe=cell.row.label, scenario=cell.column.label)
-        for cell in plan.cells
-    ]
+    cells = [_as_shown(plan.study, cell) for cell in plan.cells]
     return StudyResult(
-        plan.study, cells, plan.scale, plan.folder, plan.command, plan.part, _efforts(plan.folder)
+        plan.study,
+        [*cells, *best_cells(plan.study, cells)],
+        plan.scale,
+        plan.folder,
+        plan.command,
+        plan.part,
+        _efforts(plan.folder),
     )
+
+
+def _as_shown(study: Study, place: StudyCell) -> Cell:
+    """A run as the table sees it: until the column's round, measured as the study measures."""
+    cell, until = read_cell(place.job), place.column.until
+    rows = [row for row in cell.rows if until is None or row["round"] <= until]
+    if study.metric != "accuracy":
+        rows = [{**row, "accuracy": row.get(study.metric)} for row in rows]
+    if until is not None and rows and rows[-1]["round"] == until:  # more rounds change nothing
+        cell = replace(cell, status="done", reason="")
+    return replace(cell, rows=rows, recipe=place.row.label, scenario=place.column.label)
+
+
+def best_cells(study: Study, cells: Sequence[Cell]) -> list[Cell]:
+    """For every row that is the best of others: per column and seed, the run that validates best.
+
+    If some of them have not finished, the best is not known yet.
+    """
+    best = []
+    for row in study.rows:
+        for column in study.columns:
+            for seed in study.seeds if row.best_of else ():
+                place = (column.label, seed)
+                mine = [
+                    cell
+                    for cell in cells
+                    if (cell.scenario, cell.seed) == place and cell.recipe in row.best_of
+                ]
+                if mine:
+                    best.append(replace(_best(mine, study.metric), recipe=row.label))
+    return best
+
+
+def _best(cells: Sequence[Cell], metric: str) -> Cell:
+    for cell in cells:
+        if not cell.is_done:
+            why = f"{cell.recipe} is among those to choose from: {cell.reason or cell.status}"
+            return replace(cell, reason=why)
+
+    def validated(cell: Cell) -> float:
+        values = series(cell, f"validation_{metric}")
+        return values[-1][1] if values else float("-inf")
+
+    return max(cells, key=validated)
 
 
 def write_study(result: StudyResult) -> dict[str, Path]:

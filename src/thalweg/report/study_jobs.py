@@ -53,6 +53,7 @@ def study_cells(
         (row, column, _job(row, column, folder, scale, engine))
         for column in study.columns
         for row in study.rows_of(column)
+        if not row.best_of
     ]
     return [
         StudyCell(row, column, _with_seed(job, seed))

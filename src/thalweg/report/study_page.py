@@ -57,7 +57,7 @@ def _whole_table(shown: Matrix, columns: list[str], words: str) -> str:
     for i, name in enumerate(shown.names):
         head = _link(name, columns) if shown.is_turned else escape(name)
         entries = [
-            _entry(summary, is_best=(i, j) in shown.best)
+            _entry(summary, is_best=(i, j) in shown.best, is_bound=shown.is_bound)
             for j, summary in enumerate(shown.entries[i])
         ]
         rows.append(sections.table_row(f'<th scope="row">{head}</th>', entries))
@@ -73,11 +73,11 @@ def _whole_table(shown: Matrix, columns: list[str], words: str) -> str:
     return sections.section("All results", f'{content}<p class="quiet">{escape(words)}</p>\n')
 
 
-def _entry(summary: Summary | None, *, is_best: bool) -> str:
+def _entry(summary: Summary | None, *, is_best: bool, is_bound: bool) -> str:
     if summary is None:
         return '<td class="quiet">–</td>'
     kind = "best" if is_best else "unfinished" if summary.main is None else ""
-    lines = [f'<span class="{kind}">{escape(ours(summary))}</span>']
+    lines = [f'<span class="{kind}">{escape(ours(summary, is_bound))}</span>']
     notes = [note for note in (beside(summary), balanced(summary)) if note]
     lines += [f"<small>{escape(note)}</small>" for note in notes]
     return f"<td>{'<br>'.join(lines)}</td>"

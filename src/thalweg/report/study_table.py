@@ -13,7 +13,7 @@ from thalweg.report.markdown import escaped, markdown_row, to_markdown
 from thalweg.report.numbers import NONE, percent_spread, points
 from thalweg.report.records import csv_text, record
 from thalweg.report.study import StudyResult
-from thalweg.report.summary import Summary
+from thalweg.report.summary import Summary, bound_95
 from thalweg.report.table import BALANCED, MARK, Column, sentence, unfinished
 from thalweg.report.terminal import folded
 
@@ -36,11 +36,13 @@ class Matrix(NamedTuple):
     entries: list[list[Summary | None]]  # one list per name; None: the study has no such cell
     best: set[tuple[int, int]]  # places of the best recipe of each scenario
     is_turned: bool
+    is_bound: bool  # does a 95 % bound stand after the ±?
 
 
 def matrix(result: StudyResult) -> Matrix:
     """Recipes x scenarios, or the other way round."""
     rows, columns = result.study.row_labels, result.study.column_labels
+    is_bound = result.study.spread == "bound"
     found = {(s.recipe, label): s for label, of in result.summaries().items() for s in of}
     entries = [[found.get((row, column)) for column in columns] for row in rows]
     best = set()
@@ -50,18 +52,19 @@ def matrix(result: StudyResult) -> Matrix:
             best |= {(i, j) for i, mean in means.items() if mean == max(means.values())}
     if len(columns) > max(MOST_COLUMNS, len(rows)):
         turned = [list(each) for each in zip(*entries, strict=True)]
-        return Matrix("scenario", rows, columns, turned, {(j, i) for i, j in best}, True)
-    return Matrix("recipe", columns, rows, entries, best, False)
+        turned_best = {(j, i) for i, j in best}
+        return Matrix("scenario", rows, columns, turned, turned_best, True, is_bound)
+    return Matrix("recipe", columns, rows, entries, best, False, is_bound)
 
 
-def ours(summary: Summary) -> str:
+def ours(summary: Summary, is_bound: bool = False) -> str:
     """Our number, with what is missing from it: ``86.97 ± 0.21``, ``failed``, ``86.97, 1 of 3``."""
     states = [cell.status for cell in summary.unfinished]
     if summary.main is None:
         return next(
             (state for state in ("failed", "interrupted", "missing") if state in states), NONE
         )
-    text = percent_spread(summary.main)
+    text = percent_spread(bound_95(summary.main) if is_bound else summary.main)
     if not states:
         return text
     failed = ", failed" if "failed" in states else ""
@@ -87,17 +90,22 @@ def balanced(summary: Summary) -> str:
     return f"balanced {percent_spread(summary.balanced_accuracy)}"
 
 
-def in_one_line(summary: Summary | None) -> str:
+def in_one_line(summary: Summary | None, is_bound: bool = False) -> str:
     if summary is None:
         return NONE
     notes = [note for note in (beside(summary), balanced(summary)) if note]
-    return ours(summary) + (f" ({'; '.join(notes)})" if notes else "")
+    return ours(summary, is_bound) + (f" ({'; '.join(notes)})" if notes else "")
 
 
 def legend(result: StudyResult, where: str = "in brackets") -> str:
     """What stands in the table, in as few words as the reader needs."""
     summaries = [s for of in result.summaries().values() for s in of]
-    words = "Test accuracy of the final model in %: mean ± standard deviation over finished seeds"
+    of = {
+        "accuracy": "Test accuracy of the final model in %",
+        "client_accuracy": "Test accuracy of the final model at the clients, averaged over them, in %",
+    }[result.study.metric]
+    after = "95 % bound of the mean" if result.study.spread == "bound" else "standard deviation"
+    words = f"{of}: mean ± {after} over finished seeds"
     if any(s.published is not None for s in summaries):
         words += f"; {where} the paper's, and how far ours is above that"
     words += "."
@@ -157,7 +165,8 @@ def study_rich(result: StudyResult, *, width: int = 80) -> Table:
     shown = matrix(result)
     table_columns = [Column(shown.corner, shown.names)]
     for j, heading in enumerate(shown.headings):
-        table_columns.append(Column(heading, [in_one_line(row[j]) for row in shown.entries]))
+        texts = [in_one_line(row[j], shown.is_bound) for row in shown.entries]
+        table_columns.append(Column(heading, texts))
     whole = folded(table_columns, set(), result.study.title, width=width, justify="left")
     whole.add_row(Text(legend(result), style="dim"))
     for text in _failures(result):
@@ -195,7 +204,7 @@ def study_markdown(result: StudyResult) -> str:
         markdown_row(["---", *("---:" for _ in shown.headings)]),
     ]
     for i, name in enumerate(shown.names):
-        texts = [escaped(in_one_line(summary)) for summary in shown.entries[i]]
+        texts = [escaped(in_one_line(summary, shown.is_bound)) for summary in shown.entries[i]]
         bold = [f"**{t}**" if (i, j) in shown.best else t for j, t in enumerate(texts)]
         lines.append(markdown_row([escaped(name), *bold]))
     lines += ["", escaped(legend(result)), ""]

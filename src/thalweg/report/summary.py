@@ -167,6 +167,22 @@ def spread(values: Iterable[float | None]) -> Spread | None:
     return Spread(fmean(known), stdev(known) if len(known) > 1 else None, len(known))
 
 
+def bound_95(spread: Spread | None) -> Spread | None:
+    r"""The same mean with half the width of its 95 % confidence interval, :math:`t_{n-1}\,s/\sqrt n`.
+
+    Three seeds: t = 4.3027, so that a deviation of 1 becomes 2.4841.
+
+    >>> bound_95(Spread(0.5, 1.0, 3))
+    Spread(mean=0.5, std=2.484..., num_seeds=3)
+    """
+    if spread is None or spread.std is None:
+        return spread
+    from scipy.special import stdtrit
+
+    t = float(stdtrit(spread.num_seeds - 1, 0.975))
+    return spread._replace(std=t * spread.std / math.sqrt(spread.num_seeds))
+
+
 def paired(these: Mapping[int, float], those: Mapping[int, float]) -> Paired | None:
     r"""Compare two recipes on the seeds both have, {seed: value} each.
 

@@ -29,6 +29,8 @@ class Scenario:
     """Samples a client can hold."""
     evaluate_every: int = 5
     """Rounds between two looks at the test set; the last round is always one."""
+    validation: float = 0.0
+    """Share of the test samples that is set aside for choosing among runs, and not tested on."""
     prequential: int = 32
     """Arriving samples per tick that are predicted before they are learnt from; 0: none."""
     augment: Augmentation | None = choice(AUGMENTATIONS, default=None)
@@ -38,4 +40,5 @@ class Scenario:
         for name in ("rounds", "ticks", "capacity", "evaluate_every"):
             value = getattr(self, name)
             require(value >= 1, f"{name} must be at least 1, got {value}.")
+        require(0 <= self.validation < 1, f"validation must lie in [0, 1), got {self.validation}.")
         require(self.prequential >= 0, f"prequential must not be negative, got {self.prequential}.")

@@ -23,6 +23,14 @@ def test_a_word_that_is_a_label_means_that_row_alone():
     assert len(part.columns) == 3
 
 
+def test_who_is_the_best_of_some_brings_them_along():
+    rows = (Row("is"), Row("sfedpo"), Row("best", best_of=("is", "sfedpo")))
+    assert restricted(study(rows=rows), ["best"]).row_labels == ["is", "sfedpo", "best"]
+    assert restricted(study(rows=rows), ["sfedpo"]).row_labels == ["sfedpo"]
+    with pytest.raises(ConfigError, match="best of"):
+        study(rows=(Row("sfedpo"), Row("best", best_of=("ode",))))
+
+
 def test_words_restrict_rows_and_columns_by_their_letters():
     part = restricted(study(), ["fedprox", "digits"])
     assert part.row_labels == ["fedprox+sfedpo"]

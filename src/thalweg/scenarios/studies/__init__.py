@@ -5,10 +5,12 @@ from __future__ import annotations
 from thalweg.core.config import object_named
 from thalweg.core.errors import ConfigError, UnknownName
 from thalweg.core.published import Published
+from thalweg.scenarios.studies import dpcs, sfedpo, streams
 from thalweg.scenarios.studies.base import Column, Row, Study, on_data, restricted
-from thalweg.scenarios.studies.sfedpo import studies
 
-STUDIES: dict[str, Study] = {study.name: study for study in studies()}
+STUDIES: dict[str, Study] = {
+    study.name: study for paper in (sfedpo, streams, dpcs) for study in paper.studies()
+}
 
 __all__ = [
     "STUDIES",

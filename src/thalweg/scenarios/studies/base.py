@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Literal
 
 from thalweg.core.errors import UnknownName, require
 from thalweg.core.published import Published
@@ -25,6 +26,8 @@ class Column:
     """What tells this column from others of the same scenario."""
     rows: tuple[str, ...] = ()
     """Labels of the rows that have a cell here; none: all of them."""
+    until: int | None = None
+    """Look at runs as they were after this round; none: at their end."""
 
     @property
     def label(self) -> str:
@@ -40,6 +43,8 @@ class Row:
     """``"sfedpo,forecast=bayesian"``; empty: the label."""
     against: str = ""
     """Label of the row that this one is paired with; empty: the study's reference."""
+    best_of: tuple[str, ...] = ()
+    """No runs of its own: per seed, that of these rows which does best on the validation part."""
 
     @property
     def spelled(self) -> str:
@@ -60,6 +65,10 @@ class Study:
     """Label of the row that the others are paired with, seed by seed."""
     published: Mapping[tuple[str, str], Published] = field(default_factory=dict)
     """What the paper has, by (row label, column label)."""
+    metric: Literal["accuracy", "client_accuracy"] = "accuracy"
+    """What the table shows: accuracy on the test set, or its mean over the clients."""
+    spread: Literal["deviation", "bound"] = "deviation"
+    """What stands after the ±: the standard deviation over seeds, or the 95 % bound of the mean."""
 
     def __post_init__(self) -> None:
         require(
@@ -72,6 +81,12 @@ class Study:
             require(len(labels) > 0, f"study {self.name!r} needs at least one {what}.")
             twice = sorted({label for label in labels if labels.count(label) > 1})
             require(not twice, f"{self.name}: more than one {what} is called {', '.join(twice)}.")
+        for row in self.rows:
+            strange = [label for label in row.best_of if label not in self.row_labels]
+            require(
+                not strange,
+                f"{self.name}: {row.label} is the best of {strange}, which do not exist.",
+            )
 
     @property
     def row_labels(self) -> list[str]:
@@ -92,7 +107,8 @@ class Study:
 
     @property
     def num_cells(self) -> int:
-        return len(self.seeds) * sum(len(self.rows_of(column)) for column in self.columns)
+        runs = [row for col in self.columns for row in self.rows_of(col) if not row.best_of]
+        return len(self.seeds) * len(runs)
 
 
 def restricted(study: Study, only: Iterable[str]) -> Study:
@@ -121,9 +137,15 @@ def restricted(study: Study, only: Iterable[str]) -> Study:
             raise UnknownName(f"row or column of {study.name}", word, known)
         rows |= set(of_rows)
         columns |= set(of_columns)
+    for row in study.rows:  # who is asked for the best of some needs those
+        rows |= set(row.best_of) if row.label in rows else set()
     kept = replace(
         study,
-        rows=tuple(row for row in study.rows if not rows or row.label in rows),
+        rows=tuple(
+            row
+            for row in study.rows
+            if not rows or (row.label in rows and set(row.best_of) <= rows)
+        ),
         columns=tuple(col for col in study.columns if not columns or col.label in columns),
     )
     columns_left = tuple(column for column in kept.columns if kept.rows_of(column))

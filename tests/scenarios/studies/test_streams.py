@@ -1,0 +1,50 @@
+import pytest
+
+from thalweg.engine.plan import make_plan
+from thalweg.report.comparison import recipe_parts
+from thalweg.report.study import plan_study
+from thalweg.scenarios.studies import STUDIES
+
+
+def test_every_strategy_of_the_paper_has_its_number_in_every_column():
+    study = STUDIES["streams-cifar10-table"]
+    assert study.column_labels == [
+        "streams-cifar10 5%",
+        "streams-cifar10 20%",
+        "streams-cifar10 50%",
+    ]
+    assert study.published["ours", "streams-cifar10 20%"].mean == 66.9
+    assert study.published["historical", "streams-cifar10 50%"].spread == 5.60
+    assert study.published["optimal", "streams-cifar10 5%"].mean == 63.7
+
+
+def test_the_optimum_is_chosen_from_the_papers_grid_of_historical_mass():
+    rows = {row.label: row for row in STUDIES["streams-synthetic-table"].rows}
+    assert rows["optimal"].best_of == ("fresh", "historical", "mass 0.2", "mass 0.5", "mass 0.8")
+
+
+@pytest.mark.parametrize("name", ["streams-synthetic-table", "streams-cifar10-table"])
+def test_the_plans_are_what_the_labels_say(name, tmp_path):
+    plan = plan_study(STUDIES[name], out=tmp_path)
+    for cell in plan.cells:
+        scenario, emphasis = cell.job.plan.scenario, cell.job.plan.recipe.emphasis
+        assert f"{scenario.world.historical_data:.0%}" in cell.column.label
+        assert scenario.validation == 0.5
+        if cell.row.label.startswith("mass"):
+            assert emphasis.strategy == "mass"
+            assert cell.row.label == f"mass {emphasis.mass}"
+
+
+def test_natural_clients_have_shares_of_clients():
+    study = STUDIES["streams-writers-table"]
+    assert study.columns[0].sets[0] == "world.historical=0.05"
+
+
+def test_every_row_of_every_study_can_be_spelled():
+    for study in STUDIES.values():
+        for row in study.rows:
+            if not row.best_of:
+                name, *changes = recipe_parts(row.spelled)
+                make_plan(
+                    name, study.columns[0].scenario, overrides=[*changes, *study.columns[0].sets]
+                )
