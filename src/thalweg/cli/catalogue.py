@@ -20,6 +20,7 @@ from thalweg.aggregation import BANKS, SERVER_RULES, WEIGHTS
 from thalweg.cli.plan_view import plan_tree
 from thalweg.core.errors import UnknownName
 from thalweg.data import AUGMENTATIONS, SOURCES
+from thalweg.emphasis import EMPHASES
 from thalweg.engine.plan import plan_to_toml, read_plan
 from thalweg.forecast import ORACLES
 from thalweg.local import MIRRORS, OBJECTIVES
@@ -28,14 +29,17 @@ from thalweg.nets import NETS
 from thalweg.recipes import RECIPES, Recipe, recipe_named
 from thalweg.scenarios import SCENARIOS, Scenario
 from thalweg.selection import RULES
-from thalweg.streams import WORLDS
+from thalweg.streams import ARRIVALS, PARTITIONS, WORLDS
 
 PARTS: dict[str, Mapping[str, Any]] = {
     "data": SOURCES,
     "net": NETS,
     "world": WORLDS,
+    "world.partition": PARTITIONS,
+    "world.arrivals": ARRIVALS,
     "augment": AUGMENTATIONS,
     "memory": POLICIES,
+    "emphasis": EMPHASES,
     "forecast": ORACLES,
     "selection": RULES,
     "objective": OBJECTIVES,

@@ -209,6 +209,25 @@ def gap(
     gap_command(run_folder, as_json, data_dir)
 
 
+@app.command()
+def variability(
+    run_folder: Annotated[Path, typer.Argument(help="The folder of a run, or its plan.toml.")],
+    rounds: Annotated[int | None, typer.Option(help="Only the first rounds.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="As one JSON object.")] = False,
+    data_dir: DataDir = None,
+    debug: Debug = False,
+) -> None:
+    """Say how many samples a run was worth, and how unlike the whole its rounds were.
+
+    The run is played again, which gives the same bits; its folder is not touched.
+
+    thalweg variability runs/stream-ours-streams-synthetic-seed0
+    """
+    from thalweg.cli.variability import variability_command
+
+    variability_command(run_folder, rounds, as_json, data_dir)
+
+
 @app.callback(invoke_without_command=True)
 def version(
     show_version: Annotated[

@@ -18,7 +18,7 @@ Memo = Mapping[str, "Tensor"]  # at least "start": the parameters the round bega
 class Batch(NamedTuple):
     """One mini-batch of each of K clients. Shorter ones are padded with weight zero."""
 
-    x: Tensor  # (K, B, *input_shape)
+    x: Tensor  # (K, B, *input_shape), or whole numbers (K, B, L)
     labels: Tensor  # (K, B) int64
     weights: Tensor  # (K, B) what each sample counts; 1 / size in ordinary training, 0 for padding
 
