@@ -13,7 +13,7 @@ from thalweg.data import AUGMENTATIONS
 from thalweg.engine.plan import Plan
 
 RECIPE_PARTS = ("memory", "forecast", "selection", "objective", "weights", "server")
-RARE_PARTS = ("bank", "mirror")  # shown where a recipe makes use of them
+RARE_PARTS = ("emphasis", "bank", "mirror")  # shown where a recipe makes use of them
 SCENARIO_PARTS = ("data", "net", "world")
 SIZES = ("rounds", "ticks", "capacity")
 
@@ -48,6 +48,8 @@ def plan_tree(plan: Plan, default: Plan | None) -> Tree:
 
 def describe(part: Any, table: dict[str, Any] | None = None) -> str:
     """A policy by its kind and the fields that are not at their default."""
+    if part is None:
+        return "none"
     changed = [
         f"{field.name}={_short(getattr(part, field.name))}"
         for field in dataclasses.fields(part)
@@ -64,7 +66,9 @@ def _short(value: Any) -> str:
 def _changes(part: Any, before: Any, names: tuple[str, ...] | None = None) -> str:
     """What of a part is not as the recipe or the scenario has it."""
     if type(part) is not type(before):
-        return f"was {type(before).__name__}"
+        return f"was {'none' if before is None else type(before).__name__}"
+    if part is None:
+        return ""
     names = names or tuple(field.name for field in dataclasses.fields(part))
     return ", ".join(
         f"{name} was {_short(getattr(before, name))}"

@@ -109,6 +109,11 @@ def _summary(console: Console, result: Result, out: Path, command: str) -> None:
             f"latent states   {final['state_accuracy']:.4f} weighted mean, "
             f"{final['worst_state_accuracy']:.4f} worst"
         )
+        if "client_accuracy" in final:
+            lines.append(
+                f"clients         {final['client_accuracy']:.4f} mean, "
+                f"{final['worst_client_accuracy']:.4f} worst, on data like their own"
+            )
     if tested:
         mean = sum(tested) / len(tested)
         lines.append(f"test-then-train {mean:.4f}   mean over all rounds, on data as it arrived")

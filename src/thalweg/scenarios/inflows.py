@@ -61,14 +61,15 @@ def streams_cifar10() -> Scenario:
     A fresh client's memory is what arrives in a round. The paper's shares are
     ``--set world.historical_data=0.05``, 0.2 (here) and 0.5. Its net has 3.35 million parameters (two
     convolutions, two dense layers); LeNet-5 has 62 thousand and is meant for a CPU. Rounds and local work are
-    not given there.
+    not given there; of three settings tried with uniform importance on seed 9 this one was best after 60 rounds
+    (lr 0.03 and 0.1 without momentum were behind).
     """
     return Scenario(
         name="streams-cifar10",
         data=Cifar10(),
         net=LeNet5(),
         world=_HALF_HISTORICAL,
-        local=Sgd(lr=0.03, batch_size=32, steps=5),
+        local=Sgd(lr=0.1, momentum=0.9, batch_size=32, steps=5),
         ticks=1,
     )
 
