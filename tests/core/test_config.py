@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
+import numpy as np
 import pytest
 import tomli_w
 from hypothesis import given
@@ -12,6 +13,7 @@ from hypothesis import strategies as st
 
 from thalweg.core.config import (
     build,
+    check_ranges,
     check_words,
     choice,
     class_of,
@@ -290,3 +292,35 @@ def test_a_file_that_fails_to_load_fails_again_the_next_time(tmp_path: Path) -> 
 def test_a_word_that_a_field_does_not_know_is_refused_in_python_too() -> None:
     with pytest.raises(UnknownName, match=r"unknown shape 'linaer'.*Did you mean 'linear'\?"):
         Decay(shape="linaer")  # type: ignore[arg-type]
+
+
+@dataclass(frozen=True)
+class Ranged:
+    share: float = 0.5
+    size: int = 1
+    rate: float | None = None
+
+    def __post_init__(self) -> None:
+        check_ranges(self, share="[0, 1)", size="[1, inf)", rate="[0, inf) or none")
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({"share": 1.0}, r"share must lie in \[0, 1\), got 1.0"),
+        ({"share": float("nan")}, "share must lie in"),
+        ({"share": "half"}, "share must lie in .* got half"),
+        ({"share": None}, "share must lie in"),
+        ({"size": 0}, "size must be at least 1, got 0"),
+        ({"size": float("inf")}, "size must be at least 1, got inf"),
+        ({"rate": -1.0}, r"rate must lie in \[0, inf\), or none, got -1.0"),
+    ],
+)
+def test_numbers_outside_their_interval_are_refused(values: dict[str, Any], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        Ranged(**values)
+
+
+def test_numbers_inside_their_interval_are_taken() -> None:
+    assert Ranged(share=0, size=7, rate=None) == Ranged(0, 7)
+    assert Ranged(rate=np.float64(0.0)).rate == 0

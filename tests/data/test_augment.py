@@ -69,5 +69,5 @@ def test_no_images_stay_no_images() -> None:
 
 
 def test_negative_padding_is_refused() -> None:
-    with pytest.raises(ConfigError, match="padding must not be negative, got -1"):
+    with pytest.raises(ConfigError, match="padding must not be negative or infinite, got -1"):
         Augment(padding=-1)

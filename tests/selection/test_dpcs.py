@@ -280,7 +280,7 @@ def test_other_slips_are_refused() -> None:
         Dpcs(participation=0.0)
     with pytest.raises(ConfigError, match="mix must lie in"):
         Dpcs(mix=0.0)
-    with pytest.raises(ConfigError, match="ridge must be none, or non-negative"):
+    with pytest.raises(ConfigError, match=r"ridge must lie in \[0, inf\), or none"):
         Dpcs(ridge=-1.0)
     with pytest.raises(ConfigError, match="a ridge goes with norm l2 only"):
         Dpcs(norm="l1", ridge=0.1)

@@ -143,7 +143,7 @@ def test_slips_are_refused() -> None:
         PowerOfChoice(participation=1.2)
     with pytest.raises(ConfigError, match="candidates must be at least 1, or none"):
         PowerOfChoice(candidates=0)
-    with pytest.raises(ConfigError, match="batch must be at least 1 sample"):
+    with pytest.raises(ConfigError, match="batch must be at least 1"):
         PowerOfChoice(batch=0)
     with pytest.raises(UnknownName, match="Did you mean 'pow-d'"):
         PowerOfChoice(form="powd")  # type: ignore[arg-type]

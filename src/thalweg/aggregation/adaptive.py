@@ -1,12 +1,11 @@
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
 import numpy as np
 
-from thalweg.core.config import check_words
+from thalweg.core.config import check_ranges, check_words
 from thalweg.core.errors import require
 from thalweg.core.types import Floats, Floats32
 from thalweg.core.vectors import combine
@@ -52,7 +51,7 @@ class Adaptive:
 
     def __post_init__(self) -> None:
         check_words(self)
-        require(0 < self.lr < math.inf, f"lr must be positive and finite, got {self.lr}.")
+        check_ranges(self, lr="(0, inf)")
         for name in ("beta_mean", "beta_var", "beta_ratio"):
             value = getattr(self, name)
             require(0 <= value < 1, f"{name} must lie in [0, 1), got {value}.")

@@ -8,8 +8,7 @@ from typing import Literal, NamedTuple
 import numpy as np
 
 from thalweg.aggregation.bank import Arranged
-from thalweg.core.config import check_words
-from thalweg.core.errors import require
+from thalweg.core.config import check_ranges, check_words
 from thalweg.core.talk import View
 from thalweg.core.types import Answers, Floats, Ints, Roster
 
@@ -57,14 +56,13 @@ class FedDrift:
 
     def __post_init__(self) -> None:
         check_words(self)
-        for name in ("drift_threshold", "merge_threshold"):
-            value = getattr(self, name)
-            require(
-                value is None or 0 <= value < math.inf,
-                f"{name} must not be negative or infinite, got {value}.",
-            )
-        require(self.isolation >= 0, f"isolation must be at least 0, got {self.isolation}.")
-        require(self.max_models >= 1, f"max_models must be at least 1, got {self.max_models}.")
+        check_ranges(
+            self,
+            drift_threshold="[0, inf)",
+            merge_threshold="[0, inf) or none",
+            isolation="[0, inf)",
+            max_models="[1, inf)",
+        )
 
     @property
     def shows_models(self) -> bool:

@@ -1,12 +1,11 @@
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
 
-from thalweg.core.errors import require
+from thalweg.core.config import check_ranges
 from thalweg.core.types import Floats, Floats32
 from thalweg.core.vectors import combine
 
@@ -35,7 +34,7 @@ class FedExp:
     floor: float = 1e-3
 
     def __post_init__(self) -> None:
-        require(0 <= self.floor < math.inf, f"floor must not be negative, got {self.floor}.")
+        check_ranges(self, floor="[0, inf)")
 
     def init(self, num_params: int) -> LastTwo:
         return LastTwo(np.empty(0, dtype=np.float32))

@@ -1,11 +1,11 @@
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
 
+from thalweg.core.config import check_ranges
 from thalweg.core.errors import require
 from thalweg.core.types import Floats, Floats32
 from thalweg.core.vectors import combine
@@ -48,14 +48,10 @@ class Flash:
     """The paper's denominator, which may be negative."""
 
     def __post_init__(self) -> None:
-        require(0 < self.lr < math.inf, f"lr must be positive and finite, got {self.lr}.")
+        check_ranges(self, lr="(0, inf)", adaptivity_floor="(0, inf)")
         for name in ("beta_mean", "beta_var"):
             value = getattr(self, name)
             require(0 <= value < 1, f"{name} must lie in [0, 1), got {value}.")
-        require(
-            0 < self.adaptivity_floor < math.inf,
-            f"adaptivity_floor must be positive and finite, got {self.adaptivity_floor}.",
-        )
 
     def init(self, num_params: int) -> Moments:
         zero = np.zeros(num_params, dtype=np.float32)

@@ -10,7 +10,7 @@ import numpy as np
 
 from thalweg import theory
 from thalweg.aggregation.base import Age
-from thalweg.core.config import check_words
+from thalweg.core.config import check_ranges, check_words
 from thalweg.core.errors import require
 from thalweg.core.types import Floats, Roster, Updates
 
@@ -54,17 +54,8 @@ class ShiftAware:
 
     def __post_init__(self) -> None:
         check_words(self)
-        require(
-            0 <= self.slope < math.inf, f"slope must not be negative or infinite, got {self.slope}."
-        )
+        check_ranges(self, slope="[0, inf)", grad_bound="(0, inf)", noise="[0, inf)")
         require(math.isfinite(self.offset), f"offset must be a finite number, got {self.offset}.")
-        require(
-            0 < self.grad_bound < math.inf,
-            f"grad_bound must be positive and finite, got {self.grad_bound}.",
-        )
-        require(
-            0 <= self.noise < math.inf, f"noise must not be negative or infinite, got {self.noise}."
-        )
         require(
             not self.exact or self.noise > 0,
             "exact weights need a positive noise: without it one client would get all the weight.",

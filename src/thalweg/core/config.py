@@ -11,6 +11,7 @@ import dataclasses
 import hashlib
 import importlib
 import importlib.util
+import numbers
 import sys
 import tomllib
 import types
@@ -148,6 +149,48 @@ def check_words(part: Any) -> None:
         value, words = getattr(part, name), typing.get_args(hint)
         if typing.get_origin(hint) is Literal and value not in words:
             raise UnknownName(name, str(value), words)
+
+
+def check_ranges(part: Any, **ranges: str) -> None:
+    """Refuse numbers outside of their interval; for ``__post_init__``.
+
+    An interval is written as in mathematics, with "or none" behind it if the number may be left out.
+    Nothing that is not a number lies in any of them.
+
+    >>> @dataclasses.dataclass(frozen=True)
+    ... class Step:
+    ...     lr: float
+    ...     decay: float | None = None
+    ...     def __post_init__(self) -> None:
+    ...         check_ranges(self, lr="(0, inf)", decay="[0, 1) or none")
+    >>> Step(0.1, decay=1.0)
+    Traceback (most recent call last):
+    thalweg.core.errors.ConfigError: decay must lie in [0, 1), or none, got 1.0.
+    >>> Step(-0.1)
+    Traceback (most recent call last):
+    thalweg.core.errors.ConfigError: lr must be positive and finite, got -0.1.
+    """
+    for name, text in ranges.items():
+        value, interval = getattr(part, name), text.removesuffix(" or none")
+        if value is None and interval != text:
+            continue
+        low, high = (float(end) for end in interval[1:-1].split(","))
+        is_number = isinstance(value, numbers.Real)
+        above = is_number and (value >= low if interval[0] == "[" else value > low)
+        below = is_number and (value <= high if interval[-1] == "]" else value < high)
+        if not (above and below):
+            raise ConfigError(f"{name} must {_in_words(text)}, got {value}.")
+
+
+def _in_words(text: str) -> str:
+    interval, also = text.removesuffix(" or none"), ", or none" if "none" in text else ""
+    if text == "[0, inf)":
+        return "not be negative or infinite"
+    if interval == "(0, inf)":
+        return f"be positive and finite{also}"
+    if interval.startswith("[") and interval.endswith(", inf)") and interval != "[0, inf)":
+        return f"be at least {interval[1:].removesuffix(', inf)')}{also}"
+    return f"lie in {interval}{also}"
 
 
 def kind_of(part: Any, table: Table) -> str:

@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
+from thalweg.core.config import check_ranges
 from thalweg.core.errors import DataError, require
 from thalweg.core.types import Floats, Ints
 from thalweg.data.base import Dataset
@@ -50,10 +51,7 @@ class Arrays:
             self.path.lower().endswith(".npz"),
             f"expected a path ending in .npz, got {self.path!r}.",
         )
-        require(
-            0 < self.test_fraction < 1,
-            f"test_fraction must lie in (0, 1), got {self.test_fraction}.",
-        )
+        check_ranges(self, test_fraction="(0, 1)")
 
     def load(self, data_dir: Path | None, seed: int) -> Dataset:
         """Read and check the whole file; the same for every seed."""

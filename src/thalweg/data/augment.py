@@ -8,7 +8,7 @@ from typing import Protocol
 import numpy as np
 import numpy.typing as npt
 
-from thalweg.core.errors import require
+from thalweg.core.config import check_ranges
 
 Images = npt.NDArray[np.uint8]
 
@@ -38,7 +38,7 @@ class Augment:
     flip: bool = True  # mirror left and right with probability 1/2
 
     def __post_init__(self) -> None:
-        require(self.padding >= 0, f"padding must not be negative, got {self.padding}.")
+        check_ranges(self, padding="[0, inf)")
 
     def apply(self, images: Images, rng: np.random.Generator) -> Images:
         """Changed copies of images (B, H, W, C).

@@ -8,7 +8,7 @@ from typing import Literal
 
 import numpy as np
 
-from thalweg.core.config import check_words
+from thalweg.core.config import check_ranges, check_words
 from thalweg.core.errors import require
 from thalweg.core.rng import Draw, rng_for
 from thalweg.core.types import Floats, Floats32, Ints
@@ -55,7 +55,7 @@ class GaussianMixture:
         for name, least in (("num_samples", 1), ("num_classes", 2), ("num_features", 2)):
             value = getattr(self, name)
             require(value >= least, f"{name} must be at least {least}, got {value}.")
-        require(self.num_test >= 1, f"num_test must be at least 1, got {self.num_test}.")
+        check_ranges(self, num_test="[1, inf)")
         for name in ("radius", "noise"):
             value = getattr(self, name)
             require(0 < value < np.inf, f"{name} must be positive and finite, got {value}.")

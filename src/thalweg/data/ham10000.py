@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
-from thalweg.core.errors import DataError, require
+from thalweg.core.config import check_ranges
+from thalweg.core.errors import DataError
 from thalweg.core.types import Ints
 from thalweg.data import search
 from thalweg.data.base import Dataset
@@ -48,10 +49,7 @@ class Ham10000:
     test_fraction: float = 0.2
 
     def __post_init__(self) -> None:
-        require(
-            0 < self.test_fraction < 1,
-            f"test_fraction must lie in (0, 1), got {self.test_fraction}.",
-        )
+        check_ranges(self, test_fraction="(0, 1)")
 
     def load(self, data_dir: Path | None, seed: int) -> Dataset:
         """Read both files; the same for every seed."""

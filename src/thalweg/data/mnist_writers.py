@@ -7,7 +7,8 @@ from pathlib import Path
 
 import numpy as np
 
-from thalweg.core.errors import DataError, require
+from thalweg.core.config import check_ranges
+from thalweg.core.errors import DataError
 from thalweg.core.types import Ints
 from thalweg.data import search
 from thalweg.data.base import Dataset
@@ -37,11 +38,7 @@ class MnistWriters:
     test_fraction: float = 0.2
 
     def __post_init__(self) -> None:
-        require(self.min_samples >= 1, f"min_samples must be at least 1, got {self.min_samples}.")
-        require(
-            0 < self.test_fraction < 1,
-            f"test_fraction must lie in (0, 1), got {self.test_fraction}.",
-        )
+        check_ranges(self, min_samples="[1, inf)", test_fraction="(0, 1)")
 
     def load(self, data_dir: Path | None, seed: int) -> Dataset:
         """Read the files; the same for every seed."""

@@ -9,6 +9,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from thalweg.core.config import check_ranges
 from thalweg.core.errors import DataError, require
 from thalweg.core.types import Floats, Ints
 from thalweg.data import search
@@ -60,10 +61,7 @@ class Shakespeare:
             f"min_samples must be at least 2, to train on one and test on one, "
             f"got {self.min_samples}.",
         )
-        require(
-            0 < self.test_fraction < 1,
-            f"test_fraction must lie in (0, 1), got {self.test_fraction}.",
-        )
+        check_ranges(self, test_fraction="(0, 1)")
 
     def load(self, data_dir: Path | None, seed: int) -> Dataset:
         """Read the file; the same for every seed."""

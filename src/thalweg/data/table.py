@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from thalweg.core.config import check_ranges
 from thalweg.core.errors import ConfigError, DataError, UnknownName, require
 from thalweg.core.types import Ints
 from thalweg.data.base import Dataset
@@ -49,10 +50,7 @@ class Table:
             self.path.lower().endswith(SUFFIXES),
             f"expected a path ending in {' or '.join(SUFFIXES)}, got {self.path!r}.",
         )
-        require(
-            0 < self.test_fraction < 1,
-            f"test_fraction must lie in (0, 1), got {self.test_fraction}.",
-        )
+        check_ranges(self, test_fraction="(0, 1)")
         parts = [name for name in (self.label, self.client, self.time) if name is not None]
         require(
             len(set(parts)) == len(parts),

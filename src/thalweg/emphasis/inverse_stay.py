@@ -1,9 +1,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import inf
 
-from thalweg.core.errors import require
+from thalweg.core.config import check_ranges
 from thalweg.core.types import Floats, Holding
 
 
@@ -27,7 +26,7 @@ class InverseStay:
     power: float = 1.0
 
     def __post_init__(self) -> None:
-        require(0 <= self.power < inf, f"power must not be negative or infinite, got {self.power}.")
+        check_ranges(self, power="[0, inf)")
 
     def weigh(self, holding: Holding) -> Floats:
         weights: Floats = holding.stays.astype(float) ** -self.power

@@ -2,14 +2,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from math import inf
 from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
 
 from thalweg import theory
-from thalweg.core.config import check_words
+from thalweg.core.config import check_ranges, check_words
 from thalweg.core.errors import ConfigError, require
 from thalweg.core.talk import View
 from thalweg.core.types import Floats, Holding, Ints, Roster, Supplies
@@ -64,23 +63,18 @@ class OldAndNew:
 
     def __post_init__(self) -> None:
         check_words(self)
-        require(
-            self.ratio is None or 0 < self.ratio < inf,
-            f"ratio must be positive and finite, or none, got {self.ratio}.",
+        check_ranges(
+            self,
+            ratio="(0, inf) or none",
+            mass="[0, 1] or none",
+            fraction="(0, 1]",
+            steps="[1, inf)",
+            lr="(0, inf) or none",
         )
         require(
             (self.mass is not None) == (self.strategy == "mass"),
             f"a mass goes with strategy=mass and only with it, got strategy={self.strategy}, "
             f"mass={self.mass}.",
-        )
-        require(
-            self.mass is None or 0 <= self.mass <= 1, f"mass must lie in [0, 1], got {self.mass}."
-        )
-        require(0 < self.fraction <= 1, f"fraction must lie in (0, 1], got {self.fraction}.")
-        require(self.steps >= 1, f"steps must be at least 1, got {self.steps}.")
-        require(
-            self.lr is None or 0 < self.lr < inf,
-            f"lr must be positive and finite, or none, got {self.lr}.",
         )
 
     # --- at the client ---

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
 import numpy as np
 
 from thalweg import theory
-from thalweg.core.config import check_words
-from thalweg.core.errors import require
+from thalweg.core.config import check_ranges, check_words
 from thalweg.core.types import Floats, Ints, Outlook
 from thalweg.forecast.oracles import Proxy, heterogeneity
 
@@ -68,16 +66,13 @@ class Growing:
 
     def __post_init__(self) -> None:
         check_words(self)
-        require(
-            0 < self.new_state_threshold < math.inf,
-            f"new_state_threshold must be positive and finite, got {self.new_state_threshold}.",
-        )
-        require(self.patience >= 1, f"patience must be at least 1, got {self.patience}.")
-        require(self.max_states >= 1, f"max_states must be at least 1, got {self.max_states}.")
-        require(0 < self.prior < math.inf, f"prior must be positive and finite, got {self.prior}.")
-        require(
-            self.prior_strength is None or 0 < self.prior_strength < math.inf,
-            f"prior_strength must be positive and finite, got {self.prior_strength}.",
+        check_ranges(
+            self,
+            new_state_threshold="(0, inf)",
+            patience="[1, inf)",
+            max_states="[1, inf)",
+            prior="(0, inf)",
+            prior_strength="(0, inf) or none",
         )
 
     def init(self, truth: Floats, rng: np.random.Generator) -> Found:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Literal, NamedTuple
@@ -10,8 +9,7 @@ from typing import Literal, NamedTuple
 import numpy as np
 
 from thalweg import theory
-from thalweg.core.config import check_words
-from thalweg.core.errors import require
+from thalweg.core.config import check_ranges, check_words
 from thalweg.core.types import Floats, Ints, Outlook
 
 Proxy = Literal["kl", "js", "l1", "l2", "l2_squared"]
@@ -55,7 +53,7 @@ class Noisy:
 
     def __post_init__(self) -> None:
         check_words(self)
-        require(0 <= self.noise <= 1, f"noise must lie in [0, 1], got {self.noise}.")
+        check_ranges(self, noise="[0, 1]")
 
     def init(self, truth: Floats, rng: np.random.Generator) -> Told:
         error = rng.uniform(-self.noise, self.noise, len(truth))
@@ -86,7 +84,7 @@ class Bayesian:
 
     def __post_init__(self) -> None:
         check_words(self)
-        require(0 < self.prior < math.inf, f"prior must be positive and finite, got {self.prior}.")
+        check_ranges(self, prior="(0, inf)")
 
     def init(self, truth: Floats, rng: np.random.Generator) -> Counts:
         return Counts(np.zeros(len(truth), dtype=np.int64))

@@ -1,13 +1,12 @@
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from thalweg.core.errors import require
+from thalweg.core.config import check_ranges
 from thalweg.core.talk import Look
 from thalweg.core.types import Floats32, Ints
 from thalweg.local.base import Batch, Memo, Model
@@ -50,14 +49,7 @@ class Curvature:
     normalise_by_clients: bool = False
 
     def __post_init__(self) -> None:
-        require(
-            0 <= self.strength < math.inf,
-            f"strength must not be negative or infinite, got {self.strength}.",
-        )
-        require(
-            self.fisher_samples >= 1,
-            f"fisher_samples must be at least 1, got {self.fisher_samples}.",
-        )
+        check_ranges(self, strength="[0, inf)", fisher_samples="[1, inf)")
 
     # --- at the client ---
 

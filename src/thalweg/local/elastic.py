@@ -1,12 +1,11 @@
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from thalweg.core.errors import require
+from thalweg.core.config import check_ranges
 from thalweg.core.talk import Look
 from thalweg.core.types import Floats32, Ints
 from thalweg.local.base import Batch, Memo, Model
@@ -46,15 +45,7 @@ class Elastic:
     """Share of the old importance that stays (online EWC): :math:`\\Phi \\leftarrow` keep :math:`\\Phi +` new."""
 
     def __post_init__(self) -> None:
-        require(
-            0 <= self.strength < math.inf,
-            f"strength must not be negative or infinite, got {self.strength}.",
-        )
-        require(
-            self.fisher_samples >= 1,
-            f"fisher_samples must be at least 1, got {self.fisher_samples}.",
-        )
-        require(0 <= self.keep <= 1, f"keep must lie in [0, 1], got {self.keep}.")
+        check_ranges(self, strength="[0, inf)", fisher_samples="[1, inf)", keep="[0, 1]")
 
     def init(self, num_params: int) -> Anchor:
         nothing = np.zeros(num_params, dtype=np.float32)

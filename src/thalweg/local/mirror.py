@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
-from thalweg.core.errors import require
+from thalweg.core.config import check_ranges
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -51,7 +51,7 @@ class PNorm:
     p: float = 1.99
 
     def __post_init__(self) -> None:
-        require(1 < self.p <= 16, f"p must lie in (1, 16], got {self.p}.")
+        check_ranges(self, p="(1, 16]")
 
     def move(self, params: Tensor, step: Tensor, sizes: Sequence[int]) -> Tensor:
         import torch

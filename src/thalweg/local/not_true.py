@@ -1,10 +1,9 @@
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from thalweg.core.errors import require
+from thalweg.core.config import check_ranges
 from thalweg.local.base import Batch, Memo, Model, frozen
 from thalweg.local.distillation import cross_entropies, not_true_divergences
 
@@ -30,14 +29,7 @@ class NotTrue:
     temperature: float = 1.0
 
     def __post_init__(self) -> None:
-        require(
-            0 <= self.strength < math.inf,
-            f"strength must not be negative or infinite, got {self.strength}.",
-        )
-        require(
-            0 < self.temperature < math.inf,
-            f"temperature must be positive and finite, got {self.temperature}.",
-        )
+        check_ranges(self, strength="[0, inf)", temperature="(0, inf)")
 
     def loss(self, model: Model, params: Tensor, batch: Batch, memo: Memo) -> Tensor:
         import torch

@@ -1,10 +1,9 @@
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from thalweg.core.errors import require
+from thalweg.core.config import check_ranges
 from thalweg.local.base import Batch, Memo, Model
 from thalweg.local.cross_entropy import CrossEntropy
 
@@ -28,10 +27,7 @@ class Proximal:
     strength: float = 0.1
 
     def __post_init__(self) -> None:
-        require(
-            0 <= self.strength < math.inf,
-            f"strength must not be negative or infinite, got {self.strength}.",
-        )
+        check_ranges(self, strength="[0, inf)")
 
     def loss(self, model: Model, params: Tensor, batch: Batch, memo: Memo) -> Tensor:
         away = params - memo["start"]

@@ -1,11 +1,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import inf
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from thalweg.core.config import check_ranges
 from thalweg.core.errors import require
 from thalweg.core.types import Ints
 
@@ -41,24 +41,19 @@ class Sgd:
     passes: float | None = None  # per tick
 
     def __post_init__(self) -> None:
-        require(0 < self.lr < inf, f"lr must be positive and finite, got {self.lr}.")
-        require(0 <= self.momentum < 1, f"momentum must lie in [0, 1), got {self.momentum}.")
-        require(
-            0 <= self.weight_decay < inf,
-            f"weight_decay must be at least 0 and finite, got {self.weight_decay}.",
+        check_ranges(
+            self,
+            lr="(0, inf)",
+            momentum="[0, 1)",
+            weight_decay="[0, inf)",
+            batch_size="[1, inf)",
+            steps="[1, inf) or none",
+            passes="(0, inf) or none",
         )
-        require(self.batch_size >= 1, f"batch_size must be at least 1, got {self.batch_size}.")
         require(
             (self.steps is None) != (self.passes is None),
             f"work per tick is either steps or passes over the memory, one of the two; "
             f"got steps={self.steps}, passes={self.passes}.",
-        )
-        require(
-            self.steps is None or self.steps >= 1, f"steps must be at least 1, got {self.steps}."
-        )
-        require(
-            self.passes is None or 0 < self.passes < inf,
-            f"passes must be positive and finite, got {self.passes}.",
         )
 
     def batches(self, held: int, rng: np.random.Generator) -> list[Ints]:

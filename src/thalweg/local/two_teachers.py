@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import numpy as np
 
-from thalweg.core.config import check_words
+from thalweg.core.config import check_ranges, check_words
 from thalweg.core.errors import require
 from thalweg.core.talk import Look
 from thalweg.core.types import Floats32, Ints
@@ -58,10 +58,7 @@ class TwoTeachers:
             "in the convex form weight_ce + weight_past must be at most 1, got "
             f"{self.weight_ce} + {self.weight_past}.",
         )
-        require(
-            0 < self.temperature < math.inf,
-            f"temperature must be positive and finite, got {self.temperature}.",
-        )
+        check_ranges(self, temperature="(0, inf)")
 
     def init(self, num_params: int) -> Past:
         return Past(np.empty(0, dtype=np.float32))

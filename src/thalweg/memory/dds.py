@@ -8,7 +8,7 @@ from typing import Literal
 import numpy as np
 
 from thalweg import theory
-from thalweg.core.config import check_words
+from thalweg.core.config import check_ranges, check_words
 from thalweg.core.errors import require
 from thalweg.core.types import Floats, Intake, Ints
 from thalweg.memory.base import renew, rounded
@@ -48,14 +48,9 @@ class Dds:
 
     def __post_init__(self) -> None:
         check_words(self)
-        require(0 < self.budget <= 1, f"budget must lie in (0, 1], got {self.budget}.")
-        require(self.ticks >= 1, f"ticks must be at least 1, got {self.ticks}.")
+        check_ranges(self, budget="(0, 1]", ticks="[1, inf)", grad_bound="(0, inf)")
         require(math.isfinite(self.slope), f"slope must be a finite number, got {self.slope}.")
         require(math.isfinite(self.offset), f"offset must be a finite number, got {self.offset}.")
-        require(
-            0 < self.grad_bound < math.inf,
-            f"grad_bound must be positive and finite, got {self.grad_bound}.",
-        )
 
     def init(self, capacity: int, held: int) -> None:
         return None

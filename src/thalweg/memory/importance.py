@@ -5,7 +5,8 @@ from typing import Literal
 
 import numpy as np
 
-from thalweg.core.errors import ConfigError, require
+from thalweg.core.config import check_ranges
+from thalweg.core.errors import ConfigError
 from thalweg.core.types import Floats, Glance, Intake, Ints
 from thalweg.memory.base import rounded
 
@@ -31,11 +32,7 @@ class Importance:
     outlier: float | None = None
 
     def __post_init__(self) -> None:
-        require(0 < self.budget <= 1, f"budget must lie in (0, 1], got {self.budget}.")
-        require(
-            self.outlier is None or self.outlier > 0,
-            f"outlier must be positive or none, got {self.outlier}.",
-        )
+        check_ranges(self, budget="(0, 1]", outlier="(0, inf) or none")
 
     @property
     def looks_at(self) -> Literal["current"]:

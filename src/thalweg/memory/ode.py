@@ -7,8 +7,7 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
-from thalweg.core.config import check_words
-from thalweg.core.errors import require
+from thalweg.core.config import check_ranges, check_words
 from thalweg.core.types import Floats, Floats32, Glance, Intake, Ints
 from thalweg.memory.base import rounded
 from thalweg.memory.importance import filled, glance_of
@@ -57,7 +56,7 @@ class Ode:
 
     def __post_init__(self) -> None:
         check_words(self)
-        require(0 < self.budget <= 1, f"budget must lie in (0, 1], got {self.budget}.")
+        check_ranges(self, budget="(0, 1]")
 
     @property
     def looks_at(self) -> Literal["received"]:

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from thalweg.core.errors import require
+from thalweg.core.config import check_ranges
 from thalweg.core.types import Floats, Intake, Ints
 from thalweg.memory.base import renew, rounded
 
@@ -22,7 +22,7 @@ class UniformRatio:
     """Round the number of renewed samples at random, so that its mean is exact."""
 
     def __post_init__(self) -> None:
-        require(0 < self.budget <= 1, f"budget must lie in (0, 1], got {self.budget}.")
+        check_ranges(self, budget="(0, 1]")
 
     def init(self, capacity: int, held: int) -> None:
         return None

@@ -15,8 +15,7 @@ from thalweg.aggregation import (
     Step,
     Weights,
 )
-from thalweg.core.config import choice
-from thalweg.core.errors import require
+from thalweg.core.config import check_ranges, choice
 from thalweg.emphasis import EMPHASES, Emphasis
 from thalweg.forecast import ORACLES, Exact, Forecast
 from thalweg.local import (
@@ -59,7 +58,4 @@ class Recipe:
     memory by less than this, divided by the number of the tick; none: never."""
 
     def __post_init__(self) -> None:
-        require(
-            self.early_stop is None or self.early_stop > 0,
-            f"early_stop must be positive or none, got {self.early_stop}.",
-        )
+        check_ranges(self, early_stop="(0, inf) or none")

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from thalweg.core.config import choice
-from thalweg.core.errors import require
+from thalweg.core.config import check_ranges, choice
 from thalweg.data import AUGMENTATIONS, SOURCES, Augmentation, DataSource
 from thalweg.local import Sgd
 from thalweg.nets import NETS, NetSpec
@@ -37,8 +36,12 @@ class Scenario:
     """How images are changed in training, and only there; none: not at all."""
 
     def __post_init__(self) -> None:
-        for name in ("rounds", "ticks", "capacity", "evaluate_every"):
-            value = getattr(self, name)
-            require(value >= 1, f"{name} must be at least 1, got {value}.")
-        require(0 <= self.validation < 1, f"validation must lie in [0, 1), got {self.validation}.")
-        require(self.prequential >= 0, f"prequential must not be negative, got {self.prequential}.")
+        check_ranges(
+            self,
+            rounds="[1, inf)",
+            ticks="[1, inf)",
+            capacity="[1, inf)",
+            evaluate_every="[1, inf)",
+            validation="[0, 1)",
+            prequential="[0, inf)",
+        )

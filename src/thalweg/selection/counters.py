@@ -12,6 +12,7 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 import numpy.typing as npt
 
+from thalweg.core.config import check_ranges
 from thalweg.core.errors import require
 from thalweg.core.talk import View
 from thalweg.core.types import Floats, Ints
@@ -147,7 +148,7 @@ class Decay:
     rate: float = 0.9
 
     def __post_init__(self) -> None:
-        require(0 < self.rate <= 1, f"rate must lie in (0, 1], got {self.rate}.")
+        check_ranges(self, rate="(0, 1]")
 
     @property
     def span(self) -> None:

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
 import numpy as np
 
-from thalweg.core.config import check_words
-from thalweg.core.errors import require
+from thalweg.core.config import check_ranges, check_words
 from thalweg.core.types import Floats
 
 
@@ -58,15 +56,12 @@ class Disclosure:
 
     def __post_init__(self) -> None:
         check_words(self)
-        require(
-            self.epsilon is None or 0 < self.epsilon < math.inf,
-            f"epsilon must be positive and finite, or none for no noise, got {self.epsilon}.",
+        check_ranges(
+            self,
+            epsilon="(0, inf) or none",
+            min_change="[0, 2) or none",  # an L1 distance
+            min_count="[0, inf)",
         )
-        require(
-            self.min_change is None or 0 <= self.min_change < 2,
-            f"min_change is an L1 distance in [0, 2), or none, got {self.min_change}.",
-        )
-        require(self.min_count >= 0, f"min_count must be at least 0, got {self.min_count}.")
 
     @property
     def scale(self) -> float:

@@ -8,7 +8,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 
 from thalweg import theory
-from thalweg.core.config import check_words, choice
+from thalweg.core.config import check_ranges, check_words, choice
 from thalweg.core.errors import ConfigError, UnknownName, require
 from thalweg.core.talk import View
 from thalweg.core.types import Floats, Ints, Roster
@@ -78,16 +78,10 @@ class Dpcs:
 
     def __post_init__(self) -> None:
         check_words(self)
-        share, ridge = self.participation, self.ridge
-        require(0 < share <= 1, f"participation must lie in (0, 1], got {share}.")
-        require(0 < self.mix <= 1, f"mix must lie in (0, 1], got {self.mix}.")
+        check_ranges(self, participation="(0, 1]", ridge="[0, inf) or none", mix="(0, 1]")
         require(
-            ridge is None or 0 <= ridge < math.inf,
-            f"ridge must be none, or non-negative and finite, got {ridge}.",
-        )
-        require(
-            self.norm == "l2" or not ridge,
-            f"a ridge goes with norm l2 only, got {ridge} with norm {self.norm}; leave it out.",
+            self.norm == "l2" or not self.ridge,
+            f"a ridge goes with norm l2 only, got {self.ridge} with norm {self.norm}; leave it out.",
         )
         _check_goal(self.goal)
 

@@ -6,8 +6,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from thalweg.core.config import check_words
-from thalweg.core.errors import require
+from thalweg.core.config import check_ranges, check_words
 from thalweg.core.talk import View
 from thalweg.core.types import Floats, Ints, Roster
 from thalweg.selection.base import cohort_size, last_known
@@ -46,13 +45,7 @@ class PowerOfChoice:
 
     def __post_init__(self) -> None:
         check_words(self)
-        share, wanted = self.participation, self.candidates
-        require(0 < share <= 1, f"participation must lie in (0, 1], got {share}.")
-        require(
-            wanted is None or wanted >= 1,
-            f"candidates must be at least 1, or none for twice the cohort, got {wanted}.",
-        )
-        require(self.batch >= 1, f"batch must be at least 1 sample, got {self.batch}.")
+        check_ranges(self, participation="(0, 1]", candidates="[1, inf) or none", batch="[1, inf)")
 
     @property
     def shows_models(self) -> bool:

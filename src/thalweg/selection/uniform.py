@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from thalweg.core.errors import require
+from thalweg.core.config import check_ranges
 from thalweg.core.types import Ints, Roster
 from thalweg.selection.base import cohort_size
 
@@ -16,7 +16,7 @@ class Uniform:
     fraction: float = 0.3
 
     def __post_init__(self) -> None:
-        require(0 < self.fraction <= 1, f"fraction must lie in (0, 1], got {self.fraction}.")
+        check_ranges(self, fraction="(0, 1]")
 
     def choose(self, roster: Roster, rng: np.random.Generator) -> Ints:
         size = cohort_size(self.fraction, len(roster.here))

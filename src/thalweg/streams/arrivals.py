@@ -8,6 +8,7 @@ from typing import NamedTuple, Protocol
 
 import numpy as np
 
+from thalweg.core.config import check_ranges
 from thalweg.core.errors import require
 from thalweg.core.types import Ints
 
@@ -148,13 +149,8 @@ class Bursts:
             f"bursts come either every so many rounds or with a probability, one of the two; got "
             f"every={self.every}, probability={self.probability}.",
         )
-        require(self.size is None or self.size >= 1, f"size must be at least 1, got {self.size}.")
-        require(
-            self.every is None or self.every >= 1, f"every must be at least 1, got {self.every}."
-        )
-        require(
-            self.probability is None or 0 < self.probability <= 1,
-            f"probability must lie in (0, 1], got {self.probability}.",
+        check_ranges(
+            self, size="[1, inf) or none", every="[1, inf) or none", probability="(0, 1] or none"
         )
 
     @property
@@ -196,7 +192,7 @@ class OneShot:
     """Rounds for which a client stays."""
 
     def __post_init__(self) -> None:
-        require(self.width >= 1, f"width must be at least 1, got {self.width}.")
+        check_ranges(self, width="[1, inf)")
 
     @property
     def stay(self) -> int:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
 
-from thalweg.core.config import check_words, choice
+from thalweg.core.config import check_ranges, check_words, choice
 from thalweg.core.errors import require
 from thalweg.core.rng import Draw, rng_for
 from thalweg.core.types import Floats
@@ -74,17 +73,17 @@ class Inflow:
 
     def __post_init__(self) -> None:
         check_words(self)
-        for name in ("num_clients", "samples"):
-            value = getattr(self, name)
-            require(value is None or value >= 1, f"{name} must be at least 1, got {value}.")
-        for name in ("historical", "historical_data", "label_change"):
-            value = getattr(self, name)
-            require(value is None or 0 <= value <= 1, f"{name} must lie in [0, 1], got {value}.")
-        for name in ("rate_spread", "capacity_spread", "availability_spread"):
-            value = getattr(self, name)
-            require(0 <= value < math.inf, f"{name} must lie in [0, inf), got {value}.")
-        require(
-            0 < self.availability <= 1, f"availability must lie in (0, 1], got {self.availability}."
+        check_ranges(
+            self,
+            num_clients="[1, inf) or none",
+            historical="[0, 1]",
+            historical_data="[0, 1] or none",
+            samples="[1, inf) or none",
+            rate_spread="[0, inf)",
+            capacity_spread="[0, inf)",
+            label_change="[0, 1]",
+            availability="(0, 1]",
+            availability_spread="[0, inf)",
         )
         require(
             self.capacity_of == "scenario" or self.capacity_spread == 0,

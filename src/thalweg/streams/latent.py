@@ -8,7 +8,7 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
-from thalweg.core.config import check_words
+from thalweg.core.config import check_ranges, check_words
 from thalweg.core.errors import require
 from thalweg.core.rng import Draw, rng_for
 from thalweg.core.types import Arrival, Floats, Ints, Supply
@@ -65,16 +65,22 @@ class LatentStates:
 
     def __post_init__(self) -> None:
         check_words(self)
-        require(self.num_clients >= 1, f"num_clients must be at least 1, got {self.num_clients}.")
+        check_ranges(
+            self,
+            num_clients="[1, inf)",
+            states_per_cluster="[1, inf)",
+            confined="[0, 1]",
+            imbalance="(0, 1] or none",
+            stickiness="[0, 1)",
+            min_state_size="[1, inf)",
+            availability="(0, 1]",
+            availability_spread="[0, inf)",
+            arrivals="[1, inf) or none",
+        )
         require(
             len(self.clusters) >= 1 and all(0 < a < math.inf for a in self.clusters),
             f"clusters must be positive, finite Dirichlet parameters, got {self.clusters}.",
         )
-        require(
-            self.states_per_cluster >= 1,
-            f"states_per_cluster must be at least 1, got {self.states_per_cluster}.",
-        )
-        require(0 <= self.confined <= 1, f"confined must lie in [0, 1], got {self.confined}.")
         options = self.states_per_cluster * (
             min(2, len(self.clusters)) if self.confined > 0 else len(self.clusters)
         )
@@ -82,26 +88,6 @@ class LatentStates:
             self.access == "full" or 1 <= self.reachable <= options,
             f"reachable must lie between 1 and the {options} states that a client may choose from "
             f"(confined ones: those of the two most skewed clusters), got {self.reachable}.",
-        )
-        require(
-            self.imbalance is None or 0 < self.imbalance <= 1,
-            f"imbalance must lie in (0, 1], or none, got {self.imbalance}.",
-        )
-        require(0 <= self.stickiness < 1, f"stickiness must lie in [0, 1), got {self.stickiness}.")
-        require(
-            self.min_state_size >= 1,
-            f"min_state_size must be at least 1, got {self.min_state_size}.",
-        )
-        require(
-            0 < self.availability <= 1, f"availability must lie in (0, 1], got {self.availability}."
-        )
-        require(
-            0 <= self.availability_spread < math.inf,
-            f"availability_spread must lie in [0, inf), got {self.availability_spread}.",
-        )
-        require(
-            self.arrivals is None or self.arrivals >= 1,
-            f"arrivals must be at least 1 per tick, got {self.arrivals}.",
         )
 
     @property

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Literal, NamedTuple
 
 import numpy as np
 
-from thalweg.core.config import check_words
+from thalweg.core.config import check_ranges, check_words
 from thalweg.core.errors import require
 from thalweg.core.rng import Draw, rng_for
 from thalweg.core.types import Arrival, Floats, Ints, Supply
@@ -38,17 +37,12 @@ class Replay:
 
     def __post_init__(self) -> None:
         check_words(self)
-        require(
-            self.num_clients is None or self.num_clients >= 1,
-            f"num_clients must be at least 1, got {self.num_clients}.",
-        )
-        require(self.arrivals >= 1, f"arrivals must be at least 1 per tick, got {self.arrivals}.")
-        require(
-            0 < self.availability <= 1, f"availability must lie in (0, 1], got {self.availability}."
-        )
-        require(
-            0 <= self.availability_spread < math.inf,
-            f"availability_spread must lie in [0, inf), got {self.availability_spread}.",
+        check_ranges(
+            self,
+            num_clients="[1, inf) or none",
+            arrivals="[1, inf)",
+            availability="(0, 1]",
+            availability_spread="[0, inf)",
         )
 
     def build(self, setting: Setting) -> ReplayWorld:

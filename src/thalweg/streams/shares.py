@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
 
+from thalweg.core.config import check_ranges
 from thalweg.core.errors import require
 from thalweg.core.types import Ints
 from thalweg.streams.base import Setting
@@ -73,15 +73,9 @@ class Dirichlet:
     """Samples that every client has at least."""
 
     def __post_init__(self) -> None:
-        require(
-            0 < self.concentration < math.inf,
-            f"concentration must be positive and finite, got {self.concentration}.",
+        check_ranges(
+            self, concentration="(0, inf)", imbalance="(0, 1] or none", min_size="[0, inf)"
         )
-        require(
-            self.imbalance is None or 0 < self.imbalance <= 1,
-            f"imbalance must lie in (0, 1], or none, got {self.imbalance}.",
-        )
-        require(self.min_size >= 0, f"min_size must not be negative, got {self.min_size}.")
 
     def deal(
         self, rows: Ints, setting: Setting, num_clients: int, rng: np.random.Generator
