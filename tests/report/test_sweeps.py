@@ -23,7 +23,9 @@ def result_of(study: Study, accuracy, cell) -> StudyResult:
                 names = {"recipe": row.label, "scenario": column.label, "seed": seed}
                 gone = {"status": "missing", "rows": [], "seconds": 0.0}
                 cells.append(cell(**names, **(gone if value is None else {"accuracy": value})))
-    return StudyResult(study, cells, "paper", Path(), "thalweg reproduce s")
+    return StudyResult(
+        study=study, scale="paper", folder=Path(), command="thalweg reproduce s", cells=cells
+    )
 
 
 @pytest.fixture

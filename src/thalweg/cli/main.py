@@ -44,6 +44,9 @@ DataDir = Annotated[
     Path | None, typer.Option(help="Where data sets are; THALWEG_DATA and the cache come after it.")
 ]
 Engine = Annotated[str, typer.Option(help="fast, reference (slow, the specification), or auto.")]
+RunsAtOnce = Annotated[
+    int | None, typer.Option("--workers", help="Runs at the same time; else one per core.")
+]
 Debug = Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")]
 
 
@@ -96,9 +99,7 @@ def compare(
     out: Annotated[Path | None, typer.Option(help="The folder; else one under runs/.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object per recipe.")] = False,
     engine: Engine = "auto",
-    workers: Annotated[
-        int | None, typer.Option(help="Runs at the same time; else one per core.")
-    ] = None,
+    workers: RunsAtOnce = None,
     data_dir: DataDir = None,
     debug: Debug = False,
 ) -> None:
@@ -150,9 +151,7 @@ def reproduce(
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object per run.")] = False,
     engine: Engine = "auto",
-    workers: Annotated[
-        int | None, typer.Option(help="Runs at the same time; else one per core.")
-    ] = None,
+    workers: RunsAtOnce = None,
     data_dir: DataDir = None,
     debug: Debug = False,
 ) -> None:

@@ -9,6 +9,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from thalweg.core.errors import require
+from thalweg.nets.layers import check_channels
 from thalweg.nets.net import Shape
 
 
@@ -38,11 +39,7 @@ class Conv:
         return self.inputs * self.kernel**2
 
     def out_shape(self, shape: Shape) -> Shape:
-        require(
-            len(shape) == 3 and shape[0] == self.inputs,
-            f"{self.name} expects images (channels, height, width) with {self.inputs} channels, "
-            f"got shape {shape}.",
-        )
+        check_channels(self.name, shape, self.inputs)
         require(
             min(shape[1:]) + 2 * self.padding >= self.kernel,
             f"{self.name}: an image of {shape[1]}x{shape[2]} pixels is too small for a "

@@ -31,6 +31,7 @@ from torch.autograd.function import once_differentiable
 from torch.nn import functional
 
 from thalweg.core.errors import require
+from thalweg.nets.layers import check_channels
 from thalweg.nets.net import Shape
 
 POSITIONS = (
@@ -70,11 +71,7 @@ class ConvPool:
         return self.inputs * self.kernel**2
 
     def out_shape(self, shape: Shape) -> Shape:
-        require(
-            len(shape) == 3 and shape[0] == self.inputs,
-            f"{self.name} expects images (channels, height, width) with {self.inputs} channels, "
-            f"got shape {shape}.",
-        )
+        check_channels(self.name, shape, self.inputs)
         height, width = (self._pooled(side) for side in shape[1:])
         require(
             min(height, width) >= 1,

@@ -23,6 +23,15 @@ from thalweg.core.errors import require
 from thalweg.nets.net import Shape
 
 
+def check_channels(name: str, shape: Shape, channels: int) -> None:
+    """Refuse anything but images with so many channels."""
+    require(
+        len(shape) == 3 and shape[0] == channels,
+        f"{name} expects images (channels, height, width) with {channels} channels, "
+        f"got shape {shape}.",
+    )
+
+
 class WithoutParameters:
     """The half of the protocol that is the same for every layer with nothing to learn."""
 

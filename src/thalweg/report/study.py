@@ -45,16 +45,22 @@ class Effort:
         return self.seconds / self.wall if self.wall > 0 else 0.0
 
 
-@dataclass(frozen=True)
-class StudyResult:
-    """What there is of a study. Cells carry the labels of their row and column."""
+@dataclass(frozen=True, kw_only=True)
+class AskedStudy:
+    """A study as it is asked for, and where everything goes."""
 
     study: Study
-    cells: Sequence[Cell]
     scale: Scale
     folder: Path  # of its tables and its page
     command: str  # that goes on with it
     part: tuple[str, ...] = ()  # the words of --only
+
+
+@dataclass(frozen=True, kw_only=True)
+class StudyResult(AskedStudy):
+    """What there is of a study. Cells carry the labels of their row and column."""
+
+    cells: Sequence[Cell]
     efforts: tuple[Effort, ...] = ()
 
     def cells_of(self, column: str) -> list[Cell]:
@@ -76,16 +82,11 @@ class StudyResult:
         }
 
 
-@dataclass(frozen=True)
-class StudyPlan:
-    """A study as it is asked for: its cells, and where everything goes."""
+@dataclass(frozen=True, kw_only=True)
+class StudyPlan(AskedStudy):
+    """The cells of a study, before anything runs."""
 
-    study: Study
     cells: Sequence[StudyCell]
-    scale: Scale
-    folder: Path  # of its tables and its page
-    command: str
-    part: tuple[str, ...] = ()
 
     @property
     def jobs(self) -> list[CellJob]:
@@ -119,7 +120,12 @@ def plan_study(
         folder = folder / f"only-{folder_name('+'.join(part))}"
     cells = study_cells(whole, root, scale=scale, engine=engine)
     return StudyPlan(
-        whole, cells, scale, folder, command or f"thalweg reproduce {study.name}", part
+        study=whole,
+        scale=scale,
+        folder=folder,
+        command=command or f"thalweg reproduce {study.name}",
+        part=part,
+        cells=cells,
     )
 
 
@@ -189,13 +195,13 @@ def read_study(plan: StudyPlan) -> StudyResult:
     """What the folders say, finished or not; nothing is run."""
     cells = [_as_shown(plan.study, cell) for cell in plan.cells]
     return StudyResult(
-        plan.study,
-        [*cells, *best_cells(plan.study, cells)],
-        plan.scale,
-        plan.folder,
-        plan.command,
-        plan.part,
-        _efforts(plan.folder),
+        study=plan.study,
+        scale=plan.scale,
+        folder=plan.folder,
+        command=plan.command,
+        part=plan.part,
+        cells=[*cells, *best_cells(plan.study, cells)],
+        efforts=_efforts(plan.folder),
     )
 
 

@@ -30,6 +30,11 @@ class ArrivalProcess(Protocol):
         """Consecutive rounds in which a client is here at all; None: in all of them."""
         ...
 
+    @property
+    def is_at_start(self) -> bool:
+        """Is everything there before the first round?"""
+        ...
+
     def before(self, flow: Flow) -> int:
         """Samples that are there before the first round."""
         ...
@@ -47,13 +52,28 @@ class ArrivalProcess(Protocol):
         ...
 
 
+class Streaming:
+    """The half of the protocol that is the same for clients who are always here and start with nothing."""
+
+    @property
+    def stay(self) -> int | None:
+        return None
+
+    @property
+    def is_at_start(self) -> bool:
+        return False
+
+    def before(self, flow: Flow) -> int:
+        return 0
+
+
 @dataclass(frozen=True)
-class AtStart:
+class AtStart(Streaming):
     """Everything is there before the first round, and nothing more comes."""
 
     @property
-    def stay(self) -> None:
-        return None
+    def is_at_start(self) -> bool:
+        return True
 
     def before(self, flow: Flow) -> int:
         return flow.rows
@@ -69,7 +89,7 @@ class AtStart:
 
 
 @dataclass(frozen=True)
-class Constant:
+class Constant(Streaming):
     """The same number in every round; of a fraction, one sample more now and then.
 
     >>> flow, rng = Flow(client=0, rows=7, rounds=5), np.random.default_rng(0)
@@ -82,13 +102,6 @@ class Constant:
 
     def __post_init__(self) -> None:
         _check_rate("per_round", self.per_round)
-
-    @property
-    def stay(self) -> None:
-        return None
-
-    def before(self, flow: Flow) -> int:
-        return 0
 
     def arriving(self, flow: Flow, rnd: int, rng: np.random.Generator) -> int:
         if rnd < 0:
@@ -104,7 +117,7 @@ class Constant:
 
 
 @dataclass(frozen=True)
-class Poisson:
+class Poisson(Streaming):
     """A random number in every round, with the same mean."""
 
     rate: float | None = None
@@ -112,13 +125,6 @@ class Poisson:
 
     def __post_init__(self) -> None:
         _check_rate("rate", self.rate)
-
-    @property
-    def stay(self) -> None:
-        return None
-
-    def before(self, flow: Flow) -> int:
-        return 0
 
     def arriving(self, flow: Flow, rnd: int, rng: np.random.Generator) -> int:
         return 0 if rnd < 0 else int(rng.poisson(_rate(self.rate, flow)))
@@ -131,7 +137,7 @@ class Poisson:
 
 
 @dataclass(frozen=True)
-class Bursts:
+class Bursts(Streaming):
     """Many samples at once, and nothing in between.
 
     Either in every `every`-th round, in which clients take turns: the first burst of client n is in
@@ -152,13 +158,6 @@ class Bursts:
         check_ranges(
             self, size="[1, inf) or none", every="[1, inf) or none", probability="(0, 1] or none"
         )
-
-    @property
-    def stay(self) -> None:
-        return None
-
-    def before(self, flow: Flow) -> int:
-        return 0
 
     def arriving(self, flow: Flow, rnd: int, rng: np.random.Generator) -> int:
         if self.every is None:
@@ -182,7 +181,7 @@ class Bursts:
 
 
 @dataclass(frozen=True)
-class OneShot:
+class OneShot(Streaming):
     """A client is here for a few rounds in a row, in which all its samples arrive, and never again.
 
     When it comes is spread evenly over the run; the order of the clients is drawn.
@@ -197,9 +196,6 @@ class OneShot:
     @property
     def stay(self) -> int:
         return self.width
-
-    def before(self, flow: Flow) -> int:
-        return 0
 
     def arriving(self, flow: Flow, rnd: int, rng: np.random.Generator) -> int:
         if not 0 <= rnd < self.width:

@@ -53,7 +53,7 @@ def deal(
     rng: np.random.Generator,
 ) -> Holdings:
     """Rows for every client; `num_clients` None: as many as the data have, else 20."""
-    if isinstance(partition, Groups):
+    if partition.is_natural:
         return _natural(setting, num_clients, history, rng)
     num_rows, num_clients = len(setting.labels), num_clients or 20
     require(

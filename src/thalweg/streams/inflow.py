@@ -11,7 +11,7 @@ from thalweg.core.config import check_ranges, check_words, choice
 from thalweg.core.errors import require
 from thalweg.core.rng import Draw, rng_for
 from thalweg.core.types import Floats
-from thalweg.streams.arrivals import ARRIVALS, ArrivalProcess, AtStart, Constant, spread_starts
+from thalweg.streams.arrivals import ARRIVALS, ArrivalProcess, Constant, spread_starts
 from thalweg.streams.base import Setting
 from thalweg.streams.dealing import draw_availability
 from thalweg.streams.history import History, deal
@@ -109,7 +109,7 @@ class Inflow:
             spec=self,
             setting=setting,
             queues=queues,
-            is_historical=is_historical | isinstance(self.arrivals, AtStart),
+            is_historical=is_historical | self.arrivals.is_at_start,
             presence=presence,
             starts=starts,
             paces=paces,

@@ -15,7 +15,6 @@ from thalweg.streams.arrivals import ArrivalProcess, AtStart, Flow
 from thalweg.streams.base import Setting, StateBook
 from thalweg.streams.dealing import moving_rounds, present
 from thalweg.streams.queues import Queues, Taken
-from thalweg.streams.shares import Groups
 
 if TYPE_CHECKING:
     from thalweg.streams.inflow import Inflow
@@ -48,7 +47,7 @@ class InflowWorld:
 
     @property
     def clients_are_groups(self) -> bool:
-        return isinstance(self.spec.partition, Groups)
+        return self.spec.partition.is_natural
 
     @cached_property
     def book(self) -> StateBook:

@@ -10,10 +10,11 @@ import numpy as np
 from thalweg.core.errors import require
 from thalweg.core.types import Floats, Ints
 from thalweg.streams.base import Setting
+from thalweg.streams.partition import Dealt
 
 
 @dataclass(frozen=True)
-class Pachinko:
+class Pachinko(Dealt):
     r"""Two draws per sample: a coarse class, then a fine one inside it, as each client likes them.
 
     .. math::

@@ -8,6 +8,14 @@ from thalweg.core.errors import require
 from thalweg.core.types import Ints
 
 
+class Dealt:
+    """The clients of a partition that are made up."""
+
+    @property
+    def is_natural(self) -> bool:
+        return False
+
+
 def stratified_parts(labels: Ints, num_parts: int, rng: np.random.Generator) -> list[Ints]:
     """Split all rows into parts of equal size with the same class mix (as far as whole rows allow).
 

@@ -12,11 +12,16 @@ from thalweg.core.errors import require
 from thalweg.core.types import Ints
 from thalweg.streams.base import Setting
 from thalweg.streams.pachinko import Pachinko
-from thalweg.streams.partition import imbalanced, top_up
+from thalweg.streams.partition import Dealt, imbalanced, top_up
 
 
 class Partition(Protocol):
     """A way to deal samples to clients: a frozen dataclass. No row goes to two clients."""
+
+    @property
+    def is_natural(self) -> bool:
+        """Are the clients those of the data set?"""
+        ...
 
     def deal(
         self, rows: Ints, setting: Setting, num_clients: int, rng: np.random.Generator
@@ -26,7 +31,7 @@ class Partition(Protocol):
 
 
 @dataclass(frozen=True)
-class Even:
+class Even(Dealt):
     """Everybody gets the same number of samples, drawn at random (i.i.d.).
 
     The first clients have one more if the samples do not divide evenly.
@@ -42,6 +47,10 @@ class Even:
 class Groups:
     """The data set's own clients: writers, speakers, devices."""
 
+    @property
+    def is_natural(self) -> bool:
+        return True
+
     def deal(
         self, rows: Ints, setting: Setting, num_clients: int, rng: np.random.Generator
     ) -> list[Ints]:
@@ -51,7 +60,7 @@ class Groups:
 
 
 @dataclass(frozen=True)
-class Dirichlet:
+class Dirichlet(Dealt):
     r"""Every class is dealt over the clients by a draw of its own.
 
     .. math::  s_c \sim \mathrm{Dir}(a \mathbf{1}_N)
