@@ -35,7 +35,10 @@ def covering_array(factors: Mapping[str, Sequence[str]]) -> list[dict[str, str]]
         }
         _widen(rows, sizes[column], missing)
         _lengthen(rows, missing)
-    filled = [[max(value, 0) for value in row] for row in rows]
+    filled = [
+        [number % size if value == OPEN else value for value, size in zip(row, sizes, strict=True)]
+        for number, row in enumerate(rows)
+    ]
     return [{name: factors[name][row[names.index(name)]] for name in factors} for row in filled]
 
 

@@ -286,6 +286,7 @@ def _restore(folder: RunFolder, crowd: Crowd, fresh: ServerState, fingerprint: i
     tree, clients = folder.load()
     check_same_data(folder, tree.pop("data"), fingerprint)
     crowd.restore(clients)
+    fresh = fresh._replace(rules=fresh.rules * len(tree["rules"]))  # one for each model by now
     return ServerState(**like(fresh._asdict(), tree))
 
 
