@@ -51,7 +51,9 @@ def test_the_same_factors_give_the_same_rows() -> None:
         [12, 8, 7, 6, 6, 5, 5, 4, 2, 2, 2, 2],
     ],
 )
-def test_there_are_hardly_more_rows_than_the_two_largest_factors_have_pairs(sizes: list[int]) -> None:
+def test_there_are_hardly_more_rows_than_the_two_largest_factors_have_pairs(
+    sizes: list[int],
+) -> None:
     least = largest_product(sizes)
     assert least <= len(covering_array(factors_of(sizes))) <= 1.34 * least
 

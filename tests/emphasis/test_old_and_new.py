@@ -165,7 +165,12 @@ def test_a_share_for_clients_that_are_not_there_is_refused(policy, total, histor
 
 def test_strategies_that_fix_no_share_and_extreme_masses_fit_any_world():
     streaming = roster([5, 5], [False, False], here=(0, 1)).supplies
-    for policy in (OldAndNew(), OldAndNew("uniform"), OldAndNew("mass", mass=0.0), OldAndNew("fresh")):
+    for policy in (
+        OldAndNew(),
+        OldAndNew("uniform"),
+        OldAndNew("mass", mass=0.0),
+        OldAndNew("fresh"),
+    ):
         policy.check_fits(streaming, 10)
     both = roster([5, 5], [True, False], here=(0, 1)).supplies
     for policy in (OldAndNew("historical"), OldAndNew("fresh"), OldAndNew("mass", mass=0.3)):

@@ -122,7 +122,9 @@ def named(row: dict[str, str]) -> str:
 
 
 def plan_of(row: dict[str, str], engine: str = "fast") -> Plan:
-    overrides = [word for name, value in row.items() if name != "scenario" for word in value.split()]
+    overrides = [
+        word for name, value in row.items() if name != "scenario" for word in value.split()
+    ]
     return make_plan(
         fedavg(),
         SCENARIOS[row["scenario"]],
@@ -162,5 +164,5 @@ def test_every_stage_of_a_recipe_is_a_factor_and_every_world_has_a_scenario() ->
 
 
 def test_there_are_hardly_more_rows_than_memories_times_objectives() -> None:
-    two_largest = sorted((len(values) for values in FACTORS.values()))[-2:]
+    two_largest = sorted(len(values) for values in FACTORS.values())[-2:]
     assert len(ROWS) <= 1.2 * two_largest[0] * two_largest[1]

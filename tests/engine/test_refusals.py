@@ -25,7 +25,9 @@ OLD, NEW = "emphasis.strategy=historical", "emphasis.strategy=fresh"
 STORED = ["world.historical=1.0", "world.historical_data=none"]  # and nothing streams in
 REFUSALS = [
     Refusal("sfedpo+drsr+is", "sfedpo+drsr+is", "digits-full", [], "a stage has one choice"),
-    Refusal(OLD, "stream-historical", "digits-full", [], "gives 1 of the run to clients with stored"),
+    Refusal(
+        OLD, "stream-historical", "digits-full", [], "gives 1 of the run to clients with stored"
+    ),
     Refusal(OLD, "sfedpo+stream-historical", "synthetic-logistic", [], "ours or uniform"),
     Refusal(NEW, "stream-fresh", "streams-synthetic", STORED, "gives 1 .* with streaming data"),
     Refusal(
@@ -35,10 +37,14 @@ REFUSALS = [
         ["emphasis=old-and-new", "emphasis.strategy=mass", "emphasis.mass=0.3"],
         "gives 0.3 of the run to clients with stored data, but this world has none",
     ),
-    Refusal("selection.goal", "dpcs", "digits-full", ["selection.goal=[0.5, 0.5]"], "one share per"),
+    Refusal(
+        "selection.goal", "dpcs", "digits-full", ["selection.goal=[0.5, 0.5]"], "one share per"
+    ),
     Refusal("net=cnn", "fedavg", "synthetic-logistic", ["net=cnn"], "use 'mlp' or 'linear'"),
     Refusal("net=char-lstm", "fedavg", "digits-full", ["net=char-lstm"], "For images use 'cnn'"),
-    Refusal("augment=standard", "fedavg", "synthetic-logistic", ["augment=standard"], "leave it out"),
+    Refusal(
+        "augment=standard", "fedavg", "synthetic-logistic", ["augment=standard"], "leave it out"
+    ),
     Refusal(
         "world.partition=groups",
         "fedavg",
