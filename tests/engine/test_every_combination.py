@@ -6,7 +6,6 @@ choices of two factors meet in some row; how a policy is set up here is in `TUNE
 
 from __future__ import annotations
 
-from collections import Counter
 from dataclasses import fields
 from functools import cache
 from pathlib import Path
@@ -159,8 +158,13 @@ def test_a_combination_runs_resumes_and_is_the_same_on_both_engines(
 def test_every_stage_of_a_recipe_is_a_factor_and_every_world_has_a_scenario() -> None:
     assert {"memory", "emphasis", "selection", "objective", "weights", "server"} < STAGES.keys()
     assert {"bank", "mirror", "forecast"} < STAGES.keys()
-    there = Counter(type(scenario.world) for scenario in SCENARIOS.values())
-    assert set(there) == set(WORLDS.values())
+    assert {type(scenario.world) for scenario in SCENARIOS.values()} == set(WORLDS.values())
+
+
+def test_what_is_set_up_here_belongs_to_policies_that_exist() -> None:
+    there = {f"{stage}={kind}" for stage, kinds in STAGES.items() for kind in kinds}
+    assert TUNED.keys() <= there
+    assert {each.split()[0] for variants in VARIANTS.values() for each in variants} <= there
 
 
 def test_there_are_hardly_more_rows_than_memories_times_objectives() -> None:
