@@ -140,3 +140,38 @@ def test_a_federation_that_cannot_say_what_clients_will_have_is_refused():
 def test_a_run_without_any_sample_is_refused():
     with pytest.raises(ConfigError, match="no client will ever have a sample"):
         OldAndNew("uniform").assign(roster([0, 0], [True, False], here=(0,)), 21)
+
+
+def test_without_fresh_clients_size_decides_whatever_the_ratio():
+    stored = roster([10, 30], [True, True], here=(0, 1))
+    np.testing.assert_allclose(10 * OldAndNew(ratio=0.5).assign(stored, 21), [0.25, 0.75])
+
+
+@pytest.mark.parametrize(
+    ("policy", "total", "historical"),
+    [
+        (OldAndNew("historical"), [5, 5], [False, False]),
+        (OldAndNew("historical"), [0, 5], [True, False]),  # stored, but nothing
+        (OldAndNew("fresh"), [5, 5], [True, True]),
+        (OldAndNew("mass", mass=0.3), [5, 5], [True, True]),
+        (OldAndNew("mass", mass=0.3), [5, 5], [False, False]),
+    ],
+)
+def test_a_share_for_clients_that_are_not_there_is_refused(policy, total, historical):
+    supplies = roster(total, historical, here=(0, 1)).supplies
+    with pytest.raises(ConfigError, match=r"of the run to clients with .* none.*ours or uniform"):
+        policy.check_fits(supplies, 10)
+
+
+def test_strategies_that_fix_no_share_and_extreme_masses_fit_any_world():
+    streaming = roster([5, 5], [False, False], here=(0, 1)).supplies
+    for policy in (
+        OldAndNew(),
+        OldAndNew("uniform"),
+        OldAndNew("mass", mass=0.0),
+        OldAndNew("fresh"),
+    ):
+        policy.check_fits(streaming, 10)
+    both = roster([5, 5], [True, False], here=(0, 1)).supplies
+    for policy in (OldAndNew("historical"), OldAndNew("fresh"), OldAndNew("mass", mass=0.3)):
+        policy.check_fits(both, 10)

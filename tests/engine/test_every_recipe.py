@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import thalweg
+from contracts.runs import Enough, check_engines_agree, check_same_bits, interrupt_after
 from thalweg.recipes import RECIPES
 
 SMALL = ["capacity=24", "local.passes=1", "ticks=3", "world.num_clients=8", "evaluate_every=1"]
@@ -54,41 +55,24 @@ ODD = {
 }
 
 
-def check_engines_agree(recipe, overrides, rounds=3, scenario="digits-partial"):
+def check_on_both_engines(recipe, overrides, rounds=3, scenario="digits-partial"):
     fast, slow = (
         thalweg.run(recipe, scenario, seed=2, rounds=rounds, engine=engine, overrides=overrides)
         for engine in ("fast", "reference")
     )
-    np.testing.assert_allclose(fast.model, slow.model, rtol=2e-3, atol=2e-5)
-    for ours, theirs in zip(fast.metrics, slow.metrics, strict=True):
-        assert ours["cohort"] == theirs["cohort"]
-        assert ours.get("models", 1) == theirs.get("models", 1)
-        assert ours.get("loss", 0) == pytest.approx(theirs.get("loss", 0), rel=1e-3)
-        assert (ours["bytes_up"], ours["bytes_down"]) == (theirs["bytes_up"], theirs["bytes_down"])
+    check_engines_agree(fast, slow)
 
 
 @pytest.mark.parametrize("recipe", [*RECIPES, *COMBINED])
 def test_fast_equals_reference(recipe):
     scenario, overrides = world_for(recipe)
-    check_engines_agree(recipe, overrides, scenario=scenario)
+    check_on_both_engines(recipe, overrides, scenario=scenario)
 
 
 @pytest.mark.parametrize("case", ODD)
 def test_fast_equals_reference_in_odd_cases(case):
     recipe, overrides = ODD[case]
-    check_engines_agree(recipe, [*SMALL, *overrides], rounds=4)
-
-
-class Enough(Exception):
-    """The run is interrupted here."""
-
-
-def interrupt_after(rounds):
-    def watch(progress):
-        if progress.rounds_done == rounds:
-            raise Enough
-
-    return watch
+    check_on_both_engines(recipe, [*SMALL, *overrides], rounds=4)
 
 
 @pytest.mark.parametrize("recipe", [*RECIPES, *COMBINED])
@@ -104,12 +88,7 @@ def test_an_interrupted_run_ends_with_the_same_bits(recipe, tmp_path: Path):
     with pytest.raises(Enough):
         run(tmp_path / "cut", watch=interrupt_after(2))
     resumed = run(tmp_path / "cut", resume=True)
-    assert np.array_equal(whole.model, resumed.model)
-    without_time = [
-        [{name: value for name, value in row.items() if name != "seconds"} for row in each.metrics]
-        for each in (whole, resumed)
-    ]
-    assert without_time[0] == without_time[1]
+    check_same_bits(whole, resumed)
 
 
 @pytest.mark.parametrize(

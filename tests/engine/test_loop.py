@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 import thalweg
+from contracts.runs import Enough, check_same_bits, interrupt_after
 from thalweg.core.errors import ConfigError, DataError, Diverged
 from thalweg.engine.loop import run_plan
 from thalweg.engine.plan import make_plan
@@ -113,3 +114,22 @@ def test_a_slip_in_the_data_leaves_no_folder_behind(tmp_path):
     with pytest.raises(DataError, match=r"nowhere\.csv"):
         thalweg.run("fedavg", "nowhere.csv", out=tmp_path / "run")
     assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize("server", ["step", "fedexp", "adaptive", "flash"])
+def test_every_model_of_a_bank_keeps_its_server_rule_when_the_run_is_resumed(server, tmp_path):
+    plan = make_plan(
+        "feddrift",
+        "digits-partial",
+        seed=2,
+        rounds=5,
+        overrides=[
+            *("capacity=16", "local.passes=1", "ticks=2", "world.availability=0.6"),
+            *("bank.drift_threshold=0.0", "bank.merge_threshold=0.001", f"server={server}"),
+        ],
+    )
+    whole = run_plan(plan, workers=1)
+    assert whole.metrics[3]["models"] > 2
+    with pytest.raises(Enough):
+        run_plan(plan, workers=1, out=tmp_path, watch=interrupt_after(4))
+    check_same_bits(whole, run_plan(plan, workers=1, out=tmp_path, resume=True))

@@ -1,4 +1,4 @@
-from dataclasses import replace
+from dataclasses import MISSING, fields, replace
 
 import pytest
 
@@ -11,8 +11,8 @@ from thalweg.engine.plan import (
     read_plan,
 )
 from thalweg.memory import Dds, Fifo, UniformRatio
-from thalweg.recipes import RECIPES, fedavg
-from thalweg.scenarios import SCENARIOS
+from thalweg.recipes import RECIPES, Recipe, fedavg
+from thalweg.scenarios import SCENARIOS, Scenario
 
 
 @pytest.mark.parametrize("recipe", RECIPES)
@@ -129,3 +129,28 @@ def test_a_policy_file_that_is_missing_or_lacks_the_class_is_refused(tmp_path):
     ]:
         with pytest.raises(ConfigError, match=said):
             make_plan("fedavg", "digits-full", overrides=[f"memory={kind}"])
+
+
+def choices_of(part, name=""):
+    """All that can be typed for the stages of a part, and for choices inside what was chosen."""
+    for field in fields(part):
+        for kind, policy in field.metadata.get("table", {}).items():
+            here = f"{name}{field.name}"
+            yield [f"{here}={kind}"], policy
+            for inner, chosen in choices_of(policy, f"{here}."):
+                yield [f"{here}={kind}", *inner], chosen
+
+
+@pytest.mark.parametrize("recipe", ["fedavg", "stream-ours+dpcs+flash"])
+@pytest.mark.parametrize("owner", [Recipe, Scenario])
+def test_every_kind_of_every_stage_can_be_typed_and_written_down(recipe, owner):
+    typed = 0
+    for overrides, policy in choices_of(owner):
+        if any(f.default is f.default_factory is MISSING for f in fields(policy)):
+            with pytest.raises(ConfigError, match="needs path"):  # of the user's own data
+                make_plan(recipe, "digits-partial", overrides=overrides)
+            continue
+        plan = make_plan(recipe, "digits-partial", overrides=overrides)
+        assert plan_from_toml(plan_to_toml(plan), "here") == plan
+        typed += 1
+    assert typed >= 30

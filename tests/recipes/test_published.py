@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
+from itertools import combinations
 
 import pytest
 
@@ -95,3 +97,39 @@ def test_two_guests_cannot_bring_the_same_stage() -> None:
 def test_an_unknown_guest_is_named() -> None:
     with pytest.raises(UnknownName, match=r"'sfedpoo'.*Did you mean 'sfedpo'"):
         recipe_named("fedprox+sfedpoo")
+
+
+@pytest.mark.parametrize("host", RECIPES)
+def test_any_host_takes_any_guest_and_gets_what_it_is_known_for(host: str) -> None:
+    for guest in RECIPES:
+        both, alone, plain = recipe_named(f"{host}+{guest}"), RECIPES[guest](), fedavg()
+        assert both.name == f"{host}+{guest}"
+        for stage in vars(both).keys() - {"name"}:
+            theirs = getattr(alone, stage)
+            if stage != "memory" and theirs != getattr(plain, stage):
+                assert getattr(both, stage) == theirs, "the guest is known for it"
+            else:
+                assert getattr(both, stage) in (getattr(RECIPES[host](), stage), theirs)
+
+
+def refusal_of(name: str) -> str | None:
+    """Why a combination cannot be had; none: it can."""
+    try:
+        recipe_named(name)
+    except ConfigError as error:
+        return str(error)
+    return None
+
+
+@pytest.mark.parametrize("host", RECIPES)
+def test_any_two_guests_either_bring_different_stages_or_are_refused_by_name(host: str) -> None:
+    for one, other in combinations(RECIPES, 2):
+        refusal = refusal_of(f"{host}+{one}+{other}")
+        if refusal is None:
+            both, turned = (
+                recipe_named(f"{host}+{one}+{other}"),
+                recipe_named(f"{host}+{other}+{one}"),
+            )
+            assert replace(turned, name=both.name) == both
+        else:
+            assert re.search(rf"both {one} and {other} bring their own \w+; a stage has", refusal)

@@ -11,7 +11,7 @@ from contracts.labelled_view import some_view
 from thalweg.core.config import from_dict, to_dict, with_overrides
 from thalweg.core.errors import ConfigError, UnknownName
 from thalweg.core.talk import Asks, Remarks, Tallies
-from thalweg.core.types import Roster
+from thalweg.core.types import Roster, Supplies
 from thalweg.selection import Cumulative, Disclosure, Dpcs, Window
 
 THREE = [[1, 0, 0], [0, 1, 0], [0.2, 0.3, 0.5]]
@@ -269,6 +269,10 @@ def test_a_goal_that_is_no_distribution_is_refused(goal: Any) -> None:
 def test_a_goal_for_another_number_of_classes_is_refused_before_the_first_round() -> None:
     with pytest.raises(ConfigError, match="goal has 2 entries, but the data has 3 classes"):
         Dpcs(goal=(0.5, 0.5)).begin_tally(3)
+    nothing = Supplies(np.zeros(2), np.zeros(2, dtype=bool), np.zeros(2))
+    Dpcs(goal=(0.5, 0.5)).check_fits(nothing, num_classes=2)
+    with pytest.raises(ConfigError, match="goal has 2 entries, but the data has 3 classes"):
+        Dpcs(goal=(0.5, 0.5)).check_fits(nothing, num_classes=3)
     with pytest.raises(ConfigError, match="goal has 2 entries, but the data has 3 classes"):
         Dpcs(goal=(0.5, 0.5)).choose(heard(THREE), np.random.default_rng(0))
 

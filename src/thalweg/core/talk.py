@@ -9,7 +9,7 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 import numpy.typing as npt
 
-from thalweg.core.types import Floats, Floats32, Glance, Ints, Roster, Supply
+from thalweg.core.types import Floats, Floats32, Glance, Ints, Roster, Supplies, Supply
 
 
 class Look(Protocol):
@@ -159,3 +159,12 @@ class Remarks(Protocol):
     """A policy that has something to say about a round, for the metrics."""
 
     def remark(self, roster: Roster, cohort: Ints) -> Mapping[str, float | list[float]]: ...
+
+
+@runtime_checkable
+class Particular(Protocol):
+    """A policy that makes no sense in some worlds, and says so before anything runs."""
+
+    def check_fits(self, supplies: Supplies, num_classes: int) -> None:
+        """Raise a `ConfigError` that says what to change, if it cannot work with such clients."""
+        ...

@@ -77,6 +77,25 @@ class OldAndNew:
             f"mass={self.mass}.",
         )
 
+    def check_fits(self, supplies: Supplies, num_classes: int) -> None:
+        """Whoever is to have a share of the run must be there."""
+        has_data = supplies.total > 0
+        for kind, share, there in (
+            ("stored", self._stored, has_data & supplies.is_historical),
+            ("streaming", 1 - self._stored, has_data & ~supplies.is_historical),
+        ):
+            require(
+                self.strategy in ("ours", "uniform") or share == 0 or bool(there.any()),
+                f"strategy={self.strategy} gives {share:g} of the run to clients with {kind} data, but "
+                "this world has none (world=inflow with world.historical between 0 and 1 has both). "
+                "Set emphasis.strategy to ours or uniform, which go with any world.",
+            )
+
+    @property
+    def _stored(self) -> float:
+        """Share of the stored data, for strategies that fix it."""
+        return {"historical": 1.0, "fresh": 0.0}.get(self.strategy, self.mass or 0.0)
+
     # --- at the client ---
 
     def weigh(self, holding: Holding) -> Floats:
@@ -129,12 +148,10 @@ class OldAndNew:
             return theory.grid_importance(shares, historical, self.mass or 0.0)
         if self.strategy != "ours":
             return theory.grid_importance(shares, historical, self.strategy)
-        ratio = self.ratio or self._estimate(roster, num_params)
-        if ratio is None:  # nobody with stored data could be asked yet
+        ratio, fresh = self.ratio or self._estimate(roster, num_params), self._fresh_at_once(roster)
+        if ratio is None or fresh == 0:  # nobody could be asked yet, or nothing streams in
             return shares
-        return theory.optimal_importance(
-            shares, historical, ratio, fresh_at_once=self._fresh_at_once(roster)
-        )
+        return theory.optimal_importance(shares, historical, ratio, fresh_at_once=fresh)
 
     def _estimate(self, roster: Roster, num_params: int) -> float | None:
         bounds = roster.known.get(BOUNDS)

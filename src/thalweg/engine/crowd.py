@@ -10,6 +10,7 @@ from thalweg.core.talk import Look, Told
 from thalweg.core.trees import Tree, like
 from thalweg.core.types import Floats32, Ints, Roster, Supplies
 from thalweg.recipes.client import ClientRound, Clients, ClientState, Heard
+from thalweg.streams import supplies_of
 
 
 class Crowd:
@@ -27,10 +28,7 @@ class Crowd:
 
     @cached_property
     def _supplies(self) -> Supplies:
-        world = self.clients.world
-        supplies = [world.supply(client) for client in range(world.num_clients)]
-        total, is_historical, rounds = zip(*supplies, strict=True)
-        return Supplies(np.array(total, float), np.array(is_historical), np.array(rounds, float))
+        return supplies_of(self.clients.world)
 
     def standing(self, client: int, rnd: int, look: Look | None = None) -> ClientState:
         """The client as it is before round `rnd`; changes nothing."""

@@ -25,6 +25,7 @@ from thalweg.nets import Net
 from thalweg.recipes import Recipe
 from thalweg.recipes.client import Clients
 from thalweg.recipes.federation import Federation
+from thalweg.recipes.fitting import check_fits
 from thalweg.recipes.server import Served, ServerState, new_server, play_round, serve
 from thalweg.scenarios import Scenario
 from thalweg.streams import Setting
@@ -137,13 +138,14 @@ def run_plan(
         "features; leave it out (--set augment=none).",
     )
     net = plan.scenario.net.build(data.input_shape, data.num_classes)
-    # Only now, so that a slip in a name leaves no folder behind.
+    clients = clients_of(plan, data, net.num_params)
+    # Only now, so that a slip in a name, or what makes no sense, leaves no folder behind.
     folder = None if out is None else RunFolder(out)
     try:
         has_checkpoint = folder is not None and folder.open(
             plan, command=command or f"thalweg run {out}/plan.toml", resume=resume
         )
-        federation = _federation(plan, data, net, workers)
+        federation = _federation(plan, data, net, workers, clients)
         try:
             return _play(plan, data, net, federation, folder, has_checkpoint, watch)
         finally:
@@ -194,7 +196,10 @@ def _play(
 
 
 def clients_of(plan: Plan, data: Dataset, num_params: int) -> Clients:
-    """A plan's world and what its clients do, before anything has happened."""
+    """A plan's world and what its clients do, before anything has happened.
+
+    Refuses a recipe that makes no sense in this world.
+    """
     scenario = plan.scenario
     setting = Setting(
         labels=data.y,
@@ -208,12 +213,19 @@ def clients_of(plan: Plan, data: Dataset, num_params: int) -> Clients:
         coarse=data.coarse,
     )
     world = scenario.world.build(setting)
+    check_fits(plan.recipe, world)
     return Clients(plan.recipe, world, data.y, plan.local, plan.seed, num_params)
 
 
-def _federation(plan: Plan, data: Dataset, net: Net, workers: int | Literal["auto"]) -> Embedded:
+def _federation(
+    plan: Plan,
+    data: Dataset,
+    net: Net,
+    workers: int | Literal["auto"],
+    clients: Clients | None = None,
+) -> Embedded:
     scenario, objective, mirror = plan.scenario, plan.recipe.objective, plan.recipe.mirror
-    clients = clients_of(plan, data, net.num_params)
+    clients = clients_of(plan, data, net.num_params) if clients is None else clients
     crowd = Crowd(clients)
     if plan.engine == "reference":
         from thalweg.engine.reference import ReferenceFederation
@@ -286,6 +298,7 @@ def _restore(folder: RunFolder, crowd: Crowd, fresh: ServerState, fingerprint: i
     tree, clients = folder.load()
     check_same_data(folder, tree.pop("data"), fingerprint)
     crowd.restore(clients)
+    fresh = fresh._replace(rules=fresh.rules * len(tree["rules"]))  # one for each model by now
     return ServerState(**like(fresh._asdict(), tree))
 
 

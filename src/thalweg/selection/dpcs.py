@@ -11,7 +11,7 @@ from thalweg import theory
 from thalweg.core.config import check_ranges, check_words, choice
 from thalweg.core.errors import ConfigError, UnknownName, require
 from thalweg.core.talk import View
-from thalweg.core.types import Floats, Ints, Roster
+from thalweg.core.types import Floats, Ints, Roster, Supplies
 from thalweg.selection.base import cohort_size, last_known
 from thalweg.selection.counters import COUNTERS, Cache, Counter
 from thalweg.selection.disclosure import Disclosure, Ledger, frequencies
@@ -84,6 +84,9 @@ class Dpcs:
             f"a ridge goes with norm l2 only, got {self.ridge} with norm {self.norm}; leave it out.",
         )
         _check_goal(self.goal)
+
+    def check_fits(self, supplies: Supplies, num_classes: int) -> None:
+        self._check_classes(num_classes)
 
     # --- at the client ---
 

@@ -5,7 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from thalweg.core.types import Arrival, Floats, Ints, Supply
+import numpy as np
+
+from thalweg.core.types import Arrival, Floats, Ints, Supplies, Supply
 
 
 @dataclass(frozen=True, eq=False)
@@ -101,6 +103,13 @@ class World(Protocol):
     def emit(self, state: Any, client: int, lived: int) -> tuple[Any, list[Arrival]]:
         """One arrival per tick of the client's round number `lived`, counted by the client."""
         ...
+
+
+def supplies_of(world: World) -> Supplies:
+    """What every client will have had by the end of the run."""
+    supplies = [world.supply(client) for client in range(world.num_clients)]
+    total, is_historical, rounds = zip(*supplies, strict=True)
+    return Supplies(np.array(total, float), np.array(is_historical), np.array(rounds, float))
 
 
 class WorldSpec(Protocol):

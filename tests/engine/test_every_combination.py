@@ -1,0 +1,172 @@
+"""Any choice of any stage with any other, on small worlds: it runs, resumes and is the same on both engines.
+
+The stages and their policies are read from the package, so what is added to a table is covered. Any two
+choices of two factors meet in some row; how a policy is set up here is in `TUNED` and `VARIANTS`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import fields
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+from contracts.runs import Enough, check_engines_agree, check_same_bits, interrupt_after
+from covering import covering_array
+from thalweg.data import Augment, Dataset, DataSource, Digits, GaussianMixture, SyntheticLogistic
+from thalweg.engine.loop import Result, run_plan
+from thalweg.engine.plan import Plan, make_plan
+from thalweg.local import Sgd
+from thalweg.nets import HamCnn, Linear, Mlp
+from thalweg.recipes import Recipe, fedavg
+from thalweg.scenarios import Scenario
+from thalweg.streams import WORLDS, Groups, Inflow, LatentStates, Replay
+
+SGD = Sgd(lr=0.05, batch_size=6, passes=1)
+SCENARIOS = {
+    "latent": Scenario(
+        name="latent",
+        data=Digits(),
+        net=Mlp(hidden=(6,)),
+        world=LatentStates(
+            num_clients=6,
+            clusters=(0.1, 10.0),
+            states_per_cluster=3,
+            reachable=3,
+            availability=0.9,
+            arrivals=5,  # seldom the same sample twice: rounding would choose between copies
+        ),
+        local=SGD,
+    ),
+    "inflow": Scenario(  # six of eleven have their samples from the start
+        name="inflow",
+        data=SyntheticLogistic(num_samples=220, num_test=44, num_features=5),
+        net=Linear(),
+        world=Inflow(
+            partition=Groups(),
+            historical=6 / 11,
+            historical_data=0.5,
+            capacity_of="own",
+            availability=0.9,
+        ),
+        local=SGD,
+    ),
+    "replay": Scenario(  # rows are used up in the second round
+        name="replay",
+        data=GaussianMixture(num_samples=110, num_test=40),
+        net=Linear(),
+        world=Replay(num_clients=6, arrivals=5, availability=0.9, at_end="silence"),
+        local=SGD,
+    ),
+    "images": Scenario(  # by a convolutional net with dropout, on images that are changed
+        name="images",
+        data=Digits(),
+        net=HamCnn(channels=(2, 2, 2), hidden=4),
+        world=Inflow(num_clients=4, historical=0.5, samples=80, availability=0.9),
+        augment=Augment(padding=1),
+        local=SGD,
+    ),
+}
+TINY = ["capacity=12", "ticks=2", "evaluate_every=1"]
+
+# With their defaults these would do nothing in three rounds among five clients.
+TUNED = {
+    "bank=feddrift": "bank.drift_threshold=0.0 bank.merge_threshold=0.001",
+    "selection=uniform": "selection.fraction=0.6",
+    "selection=dpcs": "selection.participation=0.6",
+    "selection=power-of-choice": "selection.participation=0.6",
+    "objective=elastic": "objective.strength=1.0 objective.fisher_samples=4",
+    "objective=curvature": "objective.fisher_samples=4",
+    "mirror=p-norm": "mirror.p=1.7",
+    "server=flash": "server.lr=0.001",
+}
+# Policies that have two ways of doing it.
+VARIANTS = {
+    "memory": ["memory=drsr memory.mode=match"],
+    "emphasis": ["emphasis=old-and-new emphasis.ratio=0.5"],
+    "selection": [
+        "selection=dpcs selection.participation=0.6 selection.counter=window selection.counter.size=9"
+        " selection.privacy.epsilon=1.0 selection.goal=pooled_counts",
+        "selection=power-of-choice selection.participation=0.6 selection.form=rpow-d",
+    ],
+    "weights": ["weights=shift-aware weights.normalise=all weights.mismatch=kme"],
+}
+
+
+def choices(stage: str, kinds: list[str]) -> list[str]:
+    """What can be typed after ``--set`` for one stage."""
+    plain = [f"{stage}={kind}" for kind in kinds]
+    return [f"{each} {TUNED.get(each, '')}".strip() for each in plain] + VARIANTS.get(stage, [])
+
+
+STAGES = {
+    field.name: [*(["none"] if field.default is None else []), *field.metadata["table"]]
+    for field in fields(Recipe)
+    if "table" in field.metadata
+}
+FACTORS = {
+    **{stage: choices(stage, kinds) for stage, kinds in STAGES.items()},
+    "scenario": list(SCENARIOS),
+    "absent": ["world.absent=frozen", "world.absent=collecting"],
+    "early_stop": ["early_stop=none", "early_stop=0.2"],
+    "prequential": ["prequential=0", "prequential=3"],
+    "local": ["local.momentum=0.9", "local.passes=none local.steps=2"],
+}
+ROWS = covering_array(FACTORS)
+
+
+def named(row: dict[str, str]) -> str:
+    return "-".join(value.split()[0].partition("=")[2] or value for value in row.values())
+
+
+def plan_of(row: dict[str, str], engine: str = "fast") -> Plan:
+    overrides = [
+        word for name, value in row.items() if name != "scenario" for word in value.split()
+    ]
+    return make_plan(
+        fedavg(),
+        SCENARIOS[row["scenario"]],
+        seed=2,
+        rounds=3,
+        engine=engine,
+        overrides=[*TINY, *overrides],
+    )
+
+
+@cache
+def data_of(source: DataSource) -> Dataset:
+    return source.load(None, 2)
+
+
+def play(plan: Plan, **options: object) -> Result:
+    return run_plan(plan, workers=1, data=data_of(plan.scenario.data), **options)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("row", ROWS, ids=named)
+def test_a_combination_runs_resumes_and_is_the_same_on_both_engines(
+    row: dict[str, str], tmp_path: Path
+) -> None:
+    plan = plan_of(row)
+    whole = play(plan, out=tmp_path / "whole")
+    with pytest.raises(Enough):
+        play(plan, out=tmp_path / "cut", watch=interrupt_after(2))
+    check_same_bits(whole, play(plan, out=tmp_path / "cut", resume=True))
+    check_engines_agree(whole, play(plan_of(row, "reference")))
+
+
+def test_every_stage_of_a_recipe_is_a_factor_and_every_world_has_a_scenario() -> None:
+    assert {"memory", "emphasis", "selection", "objective", "weights", "server"} < STAGES.keys()
+    assert {"bank", "mirror", "forecast"} < STAGES.keys()
+    assert {type(scenario.world) for scenario in SCENARIOS.values()} == set(WORLDS.values())
+
+
+def test_what_is_set_up_here_belongs_to_policies_that_exist() -> None:
+    there = {f"{stage}={kind}" for stage, kinds in STAGES.items() for kind in kinds}
+    assert TUNED.keys() <= there
+    assert {each.split()[0] for variants in VARIANTS.values() for each in variants} <= there
+
+
+def test_there_are_hardly_more_rows_than_memories_times_objectives() -> None:
+    two_largest = sorted(len(values) for values in FACTORS.values())[-2:]
+    assert len(ROWS) <= 1.2 * two_largest[0] * two_largest[1]

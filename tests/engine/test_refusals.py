@@ -1,0 +1,91 @@
+"""What makes no sense is refused with a reason before anything runs, and docs/how-to-combine.md lists it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+import thalweg
+from thalweg.core.errors import ConfigError
+
+DOCS = Path(__file__).parents[2] / "docs" / "how-to-combine.md"
+
+
+class Refusal(NamedTuple):
+    documented: str  # how the page calls it
+    recipe: str
+    scenario: str
+    overrides: list[str]
+    reason: str
+
+
+OLD, NEW = "emphasis.strategy=historical", "emphasis.strategy=fresh"
+STORED = ["world.historical=1.0", "world.historical_data=none"]  # and nothing streams in
+REFUSALS = [
+    Refusal("sfedpo+drsr+is", "sfedpo+drsr+is", "digits-full", [], "a stage has one choice"),
+    Refusal(
+        OLD, "stream-historical", "digits-full", [], "gives 1 of the run to clients with stored"
+    ),
+    Refusal(OLD, "sfedpo+stream-historical", "synthetic-logistic", [], "ours or uniform"),
+    Refusal(NEW, "stream-fresh", "streams-synthetic", STORED, "gives 1 .* with streaming data"),
+    Refusal(
+        "emphasis.strategy=mass",
+        "fedavg",
+        "digits-full",
+        ["emphasis=old-and-new", "emphasis.strategy=mass", "emphasis.mass=0.3"],
+        "gives 0.3 of the run to clients with stored data, but this world has none",
+    ),
+    Refusal(
+        "selection.goal", "dpcs", "digits-full", ["selection.goal=[0.5, 0.5]"], "one share per"
+    ),
+    Refusal("net=cnn", "fedavg", "synthetic-logistic", ["net=cnn"], "use 'mlp' or 'linear'"),
+    Refusal("net=char-lstm", "fedavg", "digits-full", ["net=char-lstm"], "For images use 'cnn'"),
+    Refusal(
+        "augment=standard", "fedavg", "synthetic-logistic", ["augment=standard"], "leave it out"
+    ),
+    Refusal(
+        "world.partition=groups",
+        "fedavg",
+        "digits-full",
+        ["world=inflow", "world.partition=groups"],
+        "use partition=dirichlet",
+    ),
+    Refusal(
+        "world.partition=pachinko",
+        "fedavg",
+        "digits-full",
+        ["world=inflow", "world.partition=pachinko"],
+        "use partition=dirichlet",
+    ),
+    Refusal(
+        "world.num_clients", "fedavg", "synthetic-logistic", ["world.num_clients=3"], "leave it out"
+    ),
+    Refusal(
+        "world.historical_data",
+        "fedavg",
+        "digits-full",
+        ["world=inflow", "world.historical_data=0.2"],
+        "makes 0 of 20 clients historical",
+    ),
+]
+
+
+@pytest.mark.parametrize("case", REFUSALS, ids=lambda case: f"{case.documented}-{case.recipe}")
+def test_a_refusal_has_a_reason_comes_before_the_run_and_is_documented(
+    case: Refusal, tmp_path: Path
+) -> None:
+    with pytest.raises(ConfigError, match=case.reason):
+        thalweg.run(
+            case.recipe, case.scenario, rounds=1, overrides=case.overrides, out=tmp_path / "run"
+        )
+    assert not (tmp_path / "run").exists()
+    assert f"`{case.documented}`" in DOCS.read_text()
+
+
+def test_the_page_lists_no_more_than_is_tested() -> None:
+    listed = DOCS.read_text().partition("## What is refused")[2].partition("\n## ")[0]
+    first_cells = [row.split("|")[1] for row in listed.splitlines() if row.startswith("| `")]
+    named = [name for cell in first_cells for name in cell.split("`")[1::2]]
+    assert sorted(set(named)) == sorted({case.documented for case in REFUSALS})

@@ -1,0 +1,64 @@
+"""The rows behind the test of every combination."""
+
+from __future__ import annotations
+
+from itertools import combinations, product
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from covering import covering_array
+
+
+def factors_of(sizes: list[int]) -> dict[str, list[str]]:
+    return {f"f{i}": [f"v{value}" for value in range(size)] for i, size in enumerate(sizes)}
+
+
+def largest_product(sizes: list[int]) -> int:
+    """No covering array can be shorter: the two largest factors alone have so many pairs."""
+    return max((a * b for a, b in combinations(sizes, 2)), default=0)
+
+
+@given(st.lists(st.integers(1, 7), min_size=2, max_size=8))
+def test_any_two_values_of_two_factors_meet_in_some_row(sizes: list[int]) -> None:
+    factors = factors_of(sizes)
+    rows = covering_array(factors)
+    for one, other in combinations(factors, 2):
+        met = {(row[one], row[other]) for row in rows}
+        assert met == set(product(factors[one], factors[other]))
+
+
+@given(st.lists(st.integers(1, 7), min_size=2, max_size=8))
+def test_a_row_has_one_value_of_every_factor_in_their_order(sizes: list[int]) -> None:
+    factors = factors_of(sizes)
+    for row in covering_array(factors):
+        assert list(row) == list(factors)
+        assert all(value in factors[name] for name, value in row.items())
+
+
+def test_the_same_factors_give_the_same_rows() -> None:
+    factors = factors_of([4, 3, 5, 2])
+    assert covering_array(factors) == covering_array(factors)
+
+
+@pytest.mark.parametrize(
+    "sizes",
+    [
+        [2, 2, 2],
+        [3, 3, 3, 3],
+        [9, 6, 4, 4, 4, 4, 3, 3, 2, 2, 2, 2, 2],
+        [12, 8, 7, 6, 6, 5, 5, 4, 2, 2, 2, 2],
+    ],
+)
+def test_there_are_hardly_more_rows_than_the_two_largest_factors_have_pairs(
+    sizes: list[int],
+) -> None:
+    least = largest_product(sizes)
+    assert least <= len(covering_array(factors_of(sizes))) <= 1.34 * least
+
+
+def test_a_long_array_is_as_short_as_can_be() -> None:
+    """One factor dominates: its pairs leave room for everybody else's."""
+    sizes = [20, 5, 2, 2, 2]
+    assert len(covering_array(factors_of(sizes))) == 100
