@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import subprocess
+import sys
 import tomllib
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -264,6 +266,55 @@ def test_a_policy_out_of_a_file_survives_a_toml_file(tmp_path: Path) -> None:
     assert plain["memory"] == {"kind": kind, "share": 0.75}
     again = from_dict(Method, tomllib.loads(tomli_w.dumps(plain)))
     assert again == method, "the file is loaded once, so the classes are one"
+
+
+SCRIPT = """
+import sys, tomllib
+from dataclasses import dataclass
+
+import tomli_w
+
+from thalweg.core.config import build, kind_of, to_dict
+
+print("begins")
+
+
+@dataclass(frozen=True)
+class Mine:
+    share: float = 0.5
+
+
+plain = tomllib.loads(tomli_w.dumps(to_dict(Mine(0.75), {})))
+print(plain["kind"], build({}, plain, "memory") == Mine(0.75))
+"""
+
+
+def test_a_policy_out_of_a_script_is_named_by_its_file_and_the_script_runs_once(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "elsewhere").mkdir()
+    file = tmp_path / "inside/script.py"
+    file.parent.mkdir()
+    file.write_text(SCRIPT)
+    for folder, kind in (
+        (tmp_path, "inside/script.py:Mine"),
+        (tmp_path / "inside", "script.py:Mine"),
+        (tmp_path / "elsewhere", f"{file}:Mine"),
+    ):
+        done = subprocess.run(
+            [sys.executable, str(file)], cwd=folder, capture_output=True, text=True, check=True
+        )
+        assert done.stdout.splitlines() == ["begins", f"{kind} True"]
+
+
+def test_a_policy_out_of_a_module_that_runs_as_a_script_is_named_by_the_module(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "modular.py").write_text(SCRIPT.replace(" == Mine(0.75)", ".share"))
+    done = subprocess.run(
+        [sys.executable, "-m", "modular"], cwd=tmp_path, capture_output=True, text=True, check=True
+    )
+    assert "modular:Mine 0.75" in done.stdout
 
 
 def test_a_policy_that_is_not_there_says_where_it_was_looked_for(tmp_path: Path) -> None:

@@ -156,8 +156,7 @@ def kind_of(part: Any, table: Table) -> str:
         if type(part) is cls:
             return kind
     cls = type(part)
-    origin = getattr(sys.modules.get(cls.__module__), "__thalweg_file__", None)
-    return f"{origin or cls.__module__}:{cls.__qualname__}"
+    return f"{_source_of(cls.__module__)}:{cls.__qualname__}"
 
 
 def class_of(kind: str, table: Table, what: str) -> type[Any]:
@@ -179,6 +178,20 @@ def object_named(name: str) -> Any:
     return getattr(_module(source, name), attribute, None)
 
 
+def _source_of(module: str) -> str:
+    """How a module is named in a plan: the file it was loaded from, if it was one of the user's own.
+
+    A script is a file, too, so that its runs can be resumed by others than itself.
+    """
+    found = sys.modules.get(module)
+    if module == "__main__" and (spec := getattr(found, "__spec__", None)) is not None:
+        return str(spec.name)  # python -m package.module
+    if module == "__main__" and (script := getattr(found, "__file__", None)) is not None:
+        file, here = Path(script).resolve(), Path.cwd()
+        return str(file.relative_to(here) if file.is_relative_to(here) else file)
+    return str(getattr(found, "__thalweg_file__", module))
+
+
 def _module(source: str, kind: str) -> types.ModuleType:
     if not source.endswith(".py"):
         try:
@@ -188,6 +201,9 @@ def _module(source: str, kind: str) -> types.ModuleType:
     path = Path(source).resolve()
     if not path.is_file():
         raise ConfigError(f"{kind}: there is no file {source}.")
+    main = sys.modules["__main__"]
+    if (script := getattr(main, "__file__", None)) is not None and Path(script).resolve() == path:
+        return main  # the script that is running; loading it again would run it again
     name = f"thalweg_user_{path.stem}_{hashlib.sha256(str(path).encode()).hexdigest()[:8]}"
     if name not in sys.modules:
         spec = importlib.util.spec_from_file_location(name, path)
