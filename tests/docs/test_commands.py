@@ -16,7 +16,7 @@ from docs.pages import PAGES, ROOT, blocks, commands, spans
 from thalweg.cli.catalogue import PARTS
 from thalweg.cli.main import app
 from thalweg.core.errors import ThalwegError
-from thalweg.engine.plan import make_plan
+from thalweg.engine.plan import make_plan, plan_to_toml
 from thalweg.recipes import RECIPES
 from thalweg.scenarios import SCENARIOS
 
@@ -29,7 +29,7 @@ BEGINNINGS = (
     "thalweg.cli.gap.gap_command",
     "thalweg.cli.variability.variability_command",
 )
-PLACEHOLDERS = {"NAME": "dds", "RUN_FOLDER": "runs/some"}
+PLACEHOLDERS = {"NAME": "dds", "FOLDER": "runs/some", "RUN_FOLDER": "runs/some"}
 SAID_IN = {
     **{str(page.relative_to(ROOT)): commands(page) for page in PAGES},
     "thalweg --help": re.findall(
@@ -77,6 +77,9 @@ def place(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     study = doctest.DocTestParser().get_examples(blocks(ROOT / "docs/reproduce.md", "python")[0])
     own = "".join(example.source for example in study)
     (tmp_path / "mine.py").write_text(f"{balanced}\n\nMyMemory = Balanced\n\n{own}")
+    (tmp_path / "runs/some").mkdir(parents=True)
+    plan = make_plan("sfedpo", "digits-partial")
+    (tmp_path / "runs/some/plan.toml").write_text(plan_to_toml(plan))
     monkeypatch.chdir(tmp_path)
     for beginning in BEGINNINGS:
         monkeypatch.setattr(beginning, stop)
@@ -89,7 +92,7 @@ def test_a_command_can_be_planned(where: str, command: str) -> None:
     if len(words) == 1 and words != ["list"]:  # only mentioned
         assert words[0] in KNOWN or words[0].startswith("--")
         return
-    if words[0] == "run" and "--on" not in words:  # on whatever you like
+    if words[0] == "run" and not {"--on", "--resume"} & set(words):  # on whatever you like
         words += ["--on", "digits-partial"]
     try:
         done = CliRunner().invoke(app, words, catch_exceptions=False)
