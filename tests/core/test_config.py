@@ -5,7 +5,7 @@ import sys
 import tomllib
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, Protocol
 
 import pytest
 import tomli_w
@@ -328,6 +328,39 @@ def test_a_policy_that_is_not_there_says_where_it_was_looked_for(tmp_path: Path)
     ):
         with pytest.raises(ConfigError, match=message):
             build(TABLE, kind, "memory")
+
+
+class Keeps(Protocol):
+    def keep(self, number: int) -> int: ...
+
+
+@dataclass(frozen=True)
+class Keeper:
+    memory: Keeps = choice({})
+    spare: Keeps | None = choice({}, default=None)
+
+
+def test_a_policy_without_a_method_it_must_have_is_refused_before_the_run(tmp_path: Path) -> None:
+    file = tmp_path / "own.py"
+    file.write_text(
+        "from dataclasses import dataclass\n"
+        "@dataclass(frozen=True)\n"
+        "class Whole:\n"
+        "    def keep(self, number): return number\n"
+        "@dataclass(frozen=True)\n"
+        "class Half:\n"
+        "    def kepe(self, number): return number\n"
+    )
+    keeper = from_dict(Keeper, {"memory": f"{file}:Whole"})
+    assert keeper.memory.keep(3) == 3
+    for part in ("memory", "spare"):
+        with pytest.raises(ConfigError, match=f"{part}=Half: it has no keep, as every Keeps does"):
+            with_overrides(keeper, [f"{part}={file}:Half"])
+
+
+def test_a_file_without_the_name_of_a_class_is_asked_for_it() -> None:
+    with pytest.raises(ConfigError, match=r"which class of that file\? Say own.py:CLASS"):
+        build(TABLE, "own.py", "memory")
 
 
 def test_a_file_that_fails_to_load_fails_again_the_next_time(tmp_path: Path) -> None:

@@ -164,6 +164,8 @@ def class_of(kind: str, table: Table, what: str) -> type[Any]:
     if kind in table:
         return typing.cast("type[Any]", table[kind])
     source, colon, name = kind.rpartition(":")
+    if kind.endswith(".py"):
+        raise ConfigError(f"{what}={kind}: which class of that file? Say {kind}:CLASS.")
     if not colon:
         raise UnknownName(what, kind, table)
     found = object_named(kind)
@@ -225,7 +227,9 @@ def _value(field: dataclasses.Field[Any], hint: Any, value: Any, where: str) -> 
     if isinstance(value, str) and value == "none" and type(None) in typing.get_args(hint):
         return None
     if table is not None:
-        return build(table, value, where)
+        part = build(table, value, where)
+        _check_shape(part, hint, where)
+        return part
     nested = [t for t in (hint, *typing.get_args(hint)) if dataclasses.is_dataclass(t)]
     if nested and isinstance(value, Mapping):
         return from_dict(typing.cast("type[Any]", nested[0]), value, where)
@@ -233,6 +237,19 @@ def _value(field: dataclasses.Field[Any], hint: Any, value: Any, where: str) -> 
         return msgspec.convert(value, hint)
     except msgspec.ValidationError as error:
         raise ConfigError(f"{where}={value!r}: {error}.") from error
+
+
+def _check_shape(part: Any, hint: Any, where: str) -> None:
+    """A policy of the user's own may lack a method; that is better said before the run than in it."""
+    for protocol in (hint, *typing.get_args(hint)):
+        if getattr(protocol, "_is_protocol", False):
+            promised = [name for name in vars(protocol) if not name.startswith("_")]
+            missing = [name for name in promised if not hasattr(part, name)]
+            if missing:
+                raise ConfigError(
+                    f"{where}={type(part).__name__}: it has no {' and no '.join(missing)}, as every "
+                    f"{protocol.__name__} does; see {protocol.__module__}."
+                )
 
 
 def build(table: Table, value: Any, where: str) -> Any:
