@@ -38,6 +38,9 @@ format: $(READY)  ## let ruff tidy up
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
+docs: $(READY)  ## the API reference, made of docstrings, in build/reference
+	$(BIN)/python docs/make_reference.py
+
 bench: $(READY)  ## speed against a plain PyTorch loop, as ratios
 	$(BIN)/python benchmarks/speed.py
 
@@ -47,4 +50,4 @@ lock: $(READY)  ## write requirements/constraints.txt anew from what is installe
 clean:  ## remove the virtual environment and caches (never runs/)
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis build dist
 
-.PHONY: help setup demo test test-slow test-deps lint format bench lock clean
+.PHONY: help setup demo test test-slow test-deps lint format docs bench lock clean

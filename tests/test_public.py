@@ -59,11 +59,27 @@ def test_every_module_that_offers_something_says_what_it_is() -> None:
     assert silent == []
 
 
-@pytest.mark.parametrize("name", ["thalweg", "thalweg.recipes", "thalweg.cli.main"])
-def test_torch_is_not_imported_before_something_is_to_be_computed(name: str) -> None:
-    # It takes seconds, and whoever only asks for help should not wait for it.
-    code = f"import sys, {name}; print([x for x in ('torch', 'sklearn', 'matplotlib') if "
-    assert python(code + "x in sys.modules])") == "[]"
+HEAVY = ("torch", "sklearn", "scipy", "matplotlib", "pyarrow", "PIL")  # seconds, all of them
+LISTED = f"[name for name in {HEAVY} if name in sys.modules]"
+
+
+@pytest.mark.parametrize(
+    "name", ["thalweg.engine.loop", "thalweg.report", "thalweg.cli.reproduce", "thalweg.cli.main"]
+)
+def test_nothing_heavy_is_imported_before_something_is_to_be_computed(name: str) -> None:
+    # Whoever asks for help, or mistypes a name, should not wait for it.
+    assert python(f"import sys, {name}; print({LISTED})") == "[]"
+
+
+def test_a_plan_is_made_without_anything_heavy() -> None:
+    plan = "make_plan('sfedpo+dpcs', 'digits-partial', overrides=['memory.budget=0.3'])"
+    code = f"import sys; from thalweg.engine.plan import make_plan; {plan}; print({LISTED})"
+    assert python(code) == "[]"
+
+
+def test_a_run_waits_for_torch_alone() -> None:
+    run = "thalweg.run('sfedpo', 'digits-partial', rounds=1, workers=1)"
+    assert python(f"import sys, thalweg; {run}; print({LISTED})") == "['torch']"
 
 
 def test_what_runs_things_is_found_when_asked_for() -> None:

@@ -1,9 +1,11 @@
 from __future__ import annotations
 
+import subprocess
+import sys
 import tomllib
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, Protocol
 
 import numpy as np
 import pytest
@@ -268,6 +270,55 @@ def test_a_policy_out_of_a_file_survives_a_toml_file(tmp_path: Path) -> None:
     assert again == method, "the file is loaded once, so the classes are one"
 
 
+SCRIPT = """
+import sys, tomllib
+from dataclasses import dataclass
+
+import tomli_w
+
+from thalweg.core.config import build, kind_of, to_dict
+
+print("begins")
+
+
+@dataclass(frozen=True)
+class Mine:
+    share: float = 0.5
+
+
+plain = tomllib.loads(tomli_w.dumps(to_dict(Mine(0.75), {})))
+print(plain["kind"], build({}, plain, "memory") == Mine(0.75))
+"""
+
+
+def test_a_policy_out_of_a_script_is_named_by_its_file_and_the_script_runs_once(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "elsewhere").mkdir()
+    file = tmp_path / "inside/script.py"
+    file.parent.mkdir()
+    file.write_text(SCRIPT)
+    for folder, kind in (
+        (tmp_path, "inside/script.py:Mine"),
+        (tmp_path / "inside", "script.py:Mine"),
+        (tmp_path / "elsewhere", f"{file}:Mine"),
+    ):
+        done = subprocess.run(
+            [sys.executable, str(file)], cwd=folder, capture_output=True, text=True, check=True
+        )
+        assert done.stdout.splitlines() == ["begins", f"{kind} True"]
+
+
+def test_a_policy_out_of_a_module_that_runs_as_a_script_is_named_by_the_module(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "modular.py").write_text(SCRIPT.replace(" == Mine(0.75)", ".share"))
+    done = subprocess.run(
+        [sys.executable, "-m", "modular"], cwd=tmp_path, capture_output=True, text=True, check=True
+    )
+    assert "modular:Mine 0.75" in done.stdout
+
+
 def test_a_policy_that_is_not_there_says_where_it_was_looked_for(tmp_path: Path) -> None:
     file = tmp_path / "own.py"
     file.write_text("class Plain: ...\n")
@@ -279,6 +330,39 @@ def test_a_policy_that_is_not_there_says_where_it_was_looked_for(tmp_path: Path)
     ):
         with pytest.raises(ConfigError, match=message):
             build(TABLE, kind, "memory")
+
+
+class Keeps(Protocol):
+    def keep(self, number: int) -> int: ...
+
+
+@dataclass(frozen=True)
+class Keeper:
+    memory: Keeps = choice({})
+    spare: Keeps | None = choice({}, default=None)
+
+
+def test_a_policy_without_a_method_it_must_have_is_refused_before_the_run(tmp_path: Path) -> None:
+    file = tmp_path / "own.py"
+    file.write_text(
+        "from dataclasses import dataclass\n"
+        "@dataclass(frozen=True)\n"
+        "class Whole:\n"
+        "    def keep(self, number): return number\n"
+        "@dataclass(frozen=True)\n"
+        "class Half:\n"
+        "    def kepe(self, number): return number\n"
+    )
+    keeper = from_dict(Keeper, {"memory": f"{file}:Whole"})
+    assert keeper.memory.keep(3) == 3
+    for part in ("memory", "spare"):
+        with pytest.raises(ConfigError, match=f"{part}=Half: it has no keep, as every Keeps does"):
+            with_overrides(keeper, [f"{part}={file}:Half"])
+
+
+def test_a_file_without_the_name_of_a_class_is_asked_for_it() -> None:
+    with pytest.raises(ConfigError, match=r"which class of that file\? Say own.py:CLASS"):
+        build(TABLE, "own.py", "memory")
 
 
 def test_a_file_that_fails_to_load_fails_again_the_next_time(tmp_path: Path) -> None:

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from sklearn.datasets import load_digits
 
-from thalweg.data import Digits
+from thalweg.data import Digits, digits
 
 
 def test_every_digit_is_in_exactly_one_part() -> None:
@@ -32,3 +32,19 @@ def test_mean_and_deviation_are_those_of_the_training_pixels() -> None:
     pixels = data.x / 255
     assert data.mean == pytest.approx((pixels.mean(),), abs=5e-5)
     assert data.std == pytest.approx((pixels.std(),), abs=5e-5)
+
+
+def test_what_is_read_from_the_file_is_what_scikit_learn_gives(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    quick = Digits().load(None, seed=0)
+    monkeypatch.setattr(digits, "_file", lambda: None)
+    asked = Digits().load(None, seed=0)
+    for part in ("x", "y", "x_test", "y_test"):
+        ours, theirs = getattr(quick, part), getattr(asked, part)
+        assert ours.dtype == theirs.dtype
+        np.testing.assert_array_equal(ours, theirs)
+
+
+def test_the_file_is_there_so_that_nobody_waits_for_an_import() -> None:
+    assert digits._file() is not None

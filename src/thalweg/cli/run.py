@@ -13,7 +13,6 @@ from thalweg.cli.plan_view import plan_tree
 from thalweg.core.errors import ConfigError
 from thalweg.engine.loop import Result, run_plan
 from thalweg.engine.plan import Plan, make_plan, read_plan
-from thalweg.report.cells import is_noticeable
 
 
 def run_command(
@@ -90,6 +89,8 @@ def _folder(plan: Plan, resume: bool) -> Path:
 
 
 def _summary(console: Console, result: Result, out: Path, command: str) -> None:
+    from thalweg.report.cells import is_noticeable  # tables and figures can wait until now
+
     final = result.final
     seconds = sum(row["seconds"] for row in result.metrics)
     megabytes = sum(row["bytes_up"] + row["bytes_down"] for row in result.metrics) / 1e6

@@ -199,8 +199,7 @@ def kind_of(part: Any, table: Table) -> str:
         if type(part) is cls:
             return kind
     cls = type(part)
-    origin = getattr(sys.modules.get(cls.__module__), "__thalweg_file__", None)
-    return f"{origin or cls.__module__}:{cls.__qualname__}"
+    return f"{_source_of(cls.__module__)}:{cls.__qualname__}"
 
 
 def class_of(kind: str, table: Table, what: str) -> type[Any]:
@@ -208,6 +207,8 @@ def class_of(kind: str, table: Table, what: str) -> type[Any]:
     if kind in table:
         return typing.cast("type[Any]", table[kind])
     source, colon, name = kind.rpartition(":")
+    if kind.endswith(".py"):
+        raise ConfigError(f"{what}={kind}: which class of that file? Say {kind}:CLASS.")
     if not colon:
         raise UnknownName(what, kind, table)
     found = object_named(kind)
@@ -222,6 +223,20 @@ def object_named(name: str) -> Any:
     return getattr(_module(source, name), attribute, None)
 
 
+def _source_of(module: str) -> str:
+    """How a module is named in a plan: the file it was loaded from, if it was one of the user's own.
+
+    A script is a file, too, so that its runs can be resumed by others than itself.
+    """
+    found = sys.modules.get(module)
+    if module == "__main__" and (spec := getattr(found, "__spec__", None)) is not None:
+        return str(spec.name)  # python -m package.module
+    if module == "__main__" and (script := getattr(found, "__file__", None)) is not None:
+        file, here = Path(script).resolve(), Path.cwd()
+        return str(file.relative_to(here) if file.is_relative_to(here) else file)
+    return str(getattr(found, "__thalweg_file__", module))
+
+
 def _module(source: str, kind: str) -> types.ModuleType:
     if not source.endswith(".py"):
         try:
@@ -231,6 +246,9 @@ def _module(source: str, kind: str) -> types.ModuleType:
     path = Path(source).resolve()
     if not path.is_file():
         raise ConfigError(f"{kind}: there is no file {source}.")
+    main = sys.modules["__main__"]
+    if (script := getattr(main, "__file__", None)) is not None and Path(script).resolve() == path:
+        return main  # the script that is running; loading it again would run it again
     name = f"thalweg_user_{path.stem}_{hashlib.sha256(str(path).encode()).hexdigest()[:8]}"
     if name not in sys.modules:
         spec = importlib.util.spec_from_file_location(name, path)
@@ -252,7 +270,9 @@ def _value(field: dataclasses.Field[Any], hint: Any, value: Any, where: str) -> 
     if isinstance(value, str) and value == "none" and type(None) in typing.get_args(hint):
         return None
     if table is not None:
-        return build(table, value, where)
+        part = build(table, value, where)
+        _check_shape(part, hint, where)
+        return part
     nested = [t for t in (hint, *typing.get_args(hint)) if dataclasses.is_dataclass(t)]
     if nested and isinstance(value, Mapping):
         return from_dict(typing.cast("type[Any]", nested[0]), value, where)
@@ -260,6 +280,19 @@ def _value(field: dataclasses.Field[Any], hint: Any, value: Any, where: str) -> 
         return msgspec.convert(value, hint)
     except msgspec.ValidationError as error:
         raise ConfigError(f"{where}={value!r}: {error}.") from error
+
+
+def _check_shape(part: Any, hint: Any, where: str) -> None:
+    """A policy of the user's own may lack a method; that is better said before the run than in it."""
+    for protocol in (hint, *typing.get_args(hint)):
+        if getattr(protocol, "_is_protocol", False):
+            promised = [name for name in vars(protocol) if not name.startswith("_")]
+            missing = [name for name in promised if not hasattr(part, name)]
+            if missing:
+                raise ConfigError(
+                    f"{where}={type(part).__name__}: it has no {' and no '.join(missing)}, as every "
+                    f"{protocol.__name__} does; see {protocol.__module__}."
+                )
 
 
 def build(table: Table, value: Any, where: str) -> Any:

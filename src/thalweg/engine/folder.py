@@ -15,7 +15,6 @@ import sys
 from collections.abc import Mapping
 from contextlib import contextmanager
 from datetime import UTC, datetime
-from importlib import metadata
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
@@ -182,6 +181,8 @@ class RunFolder:
 
 def environment() -> dict[str, Any]:
     """What a run was made with."""
+    from importlib import metadata
+
     packages = ("numpy", "scipy", "scikit-learn", "torch", "safetensors")
     return {
         "thalweg": __version__,

@@ -1,6 +1,6 @@
 """Stage 3: who takes part this round."""
 
-from thalweg.selection.base import Selection, cohort_size
+from thalweg.selection.base import Selection, cohort_size, last_known
 from thalweg.selection.counters import COUNTERS, Cache, Counter, Cumulative, Decay, Window
 from thalweg.selection.disclosure import Disclosure, Ledger
 from thalweg.selection.dpcs import Dpcs  # whose labels together are as they should be
@@ -33,6 +33,7 @@ __all__ = [
     "Window",
     "cohort_size",
     "inclusion_probabilities",
+    "last_known",
     "successive",
     "systematic",
 ]

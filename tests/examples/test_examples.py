@@ -1,0 +1,202 @@
+"""The stranger's test: what the examples say is true, and a class in a file is all that is needed."""
+
+from __future__ import annotations
+
+import ast
+import json
+import runpy
+import shlex
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from safetensors.numpy import load_file
+from typer.testing import CliRunner
+
+from contracts.emphasis import check_emphasis
+from contracts.memory import check_memory_policy
+from contracts.objective import check_objective
+from contracts.selection import check_selection
+from contracts.server_rule import check_server_rule
+from thalweg.cli.main import app
+from thalweg.core.config import object_named
+from thalweg.engine.loop import Progress, run_plan
+from thalweg.engine.plan import read_plan
+
+ROOT = Path(__file__).parents[2]
+EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
+MOST_LINES = 25
+CONTRACTS: dict[str, Callable[[Any], None]] = {
+    "memory": check_memory_policy,
+    "selection": check_selection,
+    "objective": check_objective,
+    "server": check_server_rule,
+    "emphasis": check_emphasis,
+}
+# Smaller problems than the examples have: what is tested is not how well they learn.
+SMALL = {
+    "digits-full": ["capacity=24", "local.passes=1", "ticks=3", "world.num_clients=8"],
+    "digits-partial": ["capacity=24", "local.passes=1", "ticks=3", "world.num_clients=8"],
+    "sensors.csv": ["capacity=24", "world.availability=1"],
+}
+
+each_example = pytest.mark.parametrize("file", EXAMPLES, ids=lambda file: file.stem)
+
+
+def code_lines(source: str) -> int:
+    """Lines that are neither blank nor comment nor docstring."""
+    tree = ast.parse(source)
+    told = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef):
+            first = node.body[0]
+            if isinstance(first, ast.Expr) and isinstance(first.value, ast.Constant):
+                told |= set(range(first.lineno, (first.end_lineno or first.lineno) + 1))
+    lines = enumerate(source.splitlines(), start=1)
+    return sum(
+        number not in told and bool(line.strip()) and not line.strip().startswith("#")
+        for number, line in lines
+    )
+
+
+def doc_of(file: Path) -> str:
+    return ast.get_docstring(ast.parse(file.read_text())) or ""
+
+
+def command_of(file: Path) -> list[str]:
+    """The words after `thalweg` of the command that an example gives."""
+    (line,) = [line for line in doc_of(file).splitlines() if line.strip().startswith("thalweg ")]
+    return shlex.split(line)[1:]
+
+
+def own_policies(file: Path) -> dict[str, str]:
+    """Stage and ``path:Class`` of what an example brings, as its command has it."""
+    words = [word for word in command_of(file) if f"={file.relative_to(ROOT)}:" in word]
+    return dict(word.split("=", 1) for word in words)
+
+
+def thalweg(*words: str) -> None:
+    done = CliRunner().invoke(app, list(words), catch_exceptions=False)
+    assert done.exit_code == 0, done.output
+
+
+def run_small(file: Path, out: Path, engine: str) -> None:
+    """The example's command on a smaller problem, from the root of the repository."""
+    words = command_of(file)
+    changes = [word for change in SMALL[words[3]] for word in ("--set", change)]
+    thalweg(*words, *changes, "--rounds", "3", "--engine", engine, "--out", str(out))
+
+
+def rows_of(folder: Path) -> list[dict[str, Any]]:
+    rows = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
+    return [{name: value for name, value in row.items() if name != "seconds"} for row in rows]
+
+
+class Enough(Exception):
+    """The run is interrupted here."""
+
+
+def stop_after_two(progress: Progress) -> None:
+    if progress.rounds_done == 2:
+        raise Enough
+
+
+@pytest.fixture
+def place(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    """A folder from which examples/ and a table can be reached as the commands say."""
+    (tmp_path / "examples").symlink_to(ROOT / "examples", target_is_directory=True)
+    object_named(f"{ROOT}/examples/06_own_data.py:write_table")(tmp_path / "sensors.csv")
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def test_examples_are_numbered_and_listed() -> None:
+    numbers = [int(file.name[:2]) for file in EXAMPLES]
+    assert numbers == list(range(1, len(EXAMPLES) + 1))
+    listed = (ROOT / "examples/README.md").read_text()
+    assert [file.name for file in EXAMPLES if f"]({file.name})" not in listed] == []
+
+
+@each_example
+def test_an_example_is_short(file: Path) -> None:
+    assert code_lines(file.read_text()) <= MOST_LINES
+
+
+def test_only_lines_of_code_are_counted() -> None:
+    assert code_lines('"""Title.\n\nMore.\n"""\n\nimport x  # why\n\n# note\ny = """a\nb"""\n') == 3
+
+
+@each_example
+def test_an_example_knows_neither_engines_nor_private_names(file: Path) -> None:
+    for node in ast.walk(ast.parse(file.read_text())):
+        if isinstance(node, ast.ImportFrom):
+            assert node.module is not None
+            assert not node.module.startswith(("thalweg.engine", "thalweg.cli"))
+            assert not any(alias.name.startswith("_") for alias in node.names)
+        if isinstance(node, ast.Attribute):
+            assert not node.attr.startswith("_")
+
+
+@each_example
+def test_an_example_brings_at_most_one_policy_and_says_how_to_use_it(file: Path) -> None:
+    classes = [n.name for n in ast.parse(file.read_text()).body if isinstance(n, ast.ClassDef)]
+    named = [kind.rpartition(":")[2] for kind in own_policies(file).values()]
+    assert named == classes
+    assert len(classes) <= 1
+
+
+@each_example
+def test_an_example_ends_with_the_line_it_promises(
+    file: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "argv", [str(file)])
+    runpy.run_path(str(file), run_name="__main__")
+    last = capsys.readouterr().out.splitlines()[-1]
+    assert last in [line.strip() for line in doc_of(file).splitlines()]
+
+
+@each_example
+def test_what_an_example_brings_keeps_the_promises_of_its_stage(file: Path) -> None:
+    for stage, kind in own_policies(file).items():
+        CONTRACTS[stage](object_named(str(ROOT / kind))())
+
+
+@each_example
+def test_an_example_runs_from_the_command_line_on_both_engines(file: Path, place: Path) -> None:
+    run_small(file, place / "fast", "fast")
+    run_small(file, place / "slow", "reference")
+    fast, slow = (load_file(place / name / "model.safetensors") for name in ("fast", "slow"))
+    for name in slow:
+        np.testing.assert_allclose(fast[name], slow[name], rtol=2e-3, atol=2e-5)
+    for ours, theirs in zip(rows_of(place / "fast"), rows_of(place / "slow"), strict=True):
+        assert ours["cohort"] == theirs["cohort"]
+
+
+@each_example
+def test_an_interrupted_example_is_resumed_to_the_same_bits(file: Path, place: Path) -> None:
+    run_small(file, place / "whole", "fast")
+    with pytest.raises(Enough):
+        run_plan(read_plan(place / "whole"), out=place / "cut", watch=stop_after_two)
+    assert len(rows_of(place / "cut")) == 2
+    thalweg("run", "cut", "--resume")
+    whole, cut = ((place / name / "model.safetensors").read_bytes() for name in ("whole", "cut"))
+    assert cut == whole
+    assert rows_of(place / "cut") == rows_of(place / "whole")
+
+
+def test_what_a_script_began_the_command_line_can_go_on_with(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    source = (ROOT / "examples/02_own_memory.py").read_text()
+    script = source.replace("seed=7, rounds=5)", 'seed=7, rounds=2, out="r", resume=True)')
+    assert script != source
+    Path("mine.py").write_text(script)
+    for _ in range(2):  # the second time there is nothing left to do
+        subprocess.run([sys.executable, "mine.py"], check=True)
+    assert read_plan(Path("r")).recipe.memory == object_named("mine.py:Cooling")()
+    thalweg("run", "r", "--resume")
