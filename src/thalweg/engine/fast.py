@@ -16,9 +16,10 @@ import torch
 
 from thalweg.core.talk import Told
 from thalweg.core.types import Answers, Floats, Floats32, Ints, Job, Roster, Updates
-from thalweg.engine.crowd import Crowd, heard_by, rows_to_test, side_by_side
+from thalweg.engine.crowd import Crowd
 from thalweg.engine.gather import Part
 from thalweg.engine.look import StackLook, StillLook
+from thalweg.engine.node import rows_to_test
 from thalweg.engine.noise import noise_seeds
 from thalweg.engine.stacked import (
     Stack,
@@ -32,6 +33,8 @@ from thalweg.engine.survey import surveyed
 from thalweg.nets import Net
 from thalweg.recipes.client import ClientRound, Heard, MiniBatch
 from thalweg.recipes.federation import AskingStage
+from thalweg.recipes.messages import heard_by
+from thalweg.recipes.tables import side_by_side
 
 
 class Cohort(NamedTuple):
