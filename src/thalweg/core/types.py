@@ -144,7 +144,7 @@ class Updates:
 
     def take(self, rows: Ints) -> Updates:
         """Some rows, in the order given."""
-        arrays = {
+        arrays: dict[str, Any] = {
             name: value[rows] for name, value in vars(self).items() if isinstance(value, np.ndarray)
         }
         return replace(

@@ -19,7 +19,6 @@ from thalweg.core.types import Answers, Floats, Floats32, Ints, Job, Roster, Upd
 from thalweg.engine.crowd import Crowd
 from thalweg.engine.gather import Part
 from thalweg.engine.look import StackLook, StillLook
-from thalweg.engine.node import rows_to_test
 from thalweg.engine.noise import noise_seeds
 from thalweg.engine.stacked import (
     Stack,
@@ -238,7 +237,7 @@ class FastFederation:
         self, visits: list[ClientRound], models: Ints, bank: Floats32
     ) -> tuple[Ints, Ints]:
         """Test, then train: how many arriving samples the received models get right."""
-        rows = [rows_to_test(visit, self._prequential) for visit in visits]
+        rows = [visit.rows_to_test(self._prequential) for visit in visits]
         correct = np.zeros(len(visits), dtype=np.int64)
         for model in np.unique(models):
             mine = np.flatnonzero(models == model)

@@ -6,13 +6,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from thalweg.core.types import Ints
 from thalweg.engine.noise import noise_seed
 from thalweg.engine.single import SingleTrainer
 from thalweg.engine.stacked import one_thread
-from thalweg.engine.survey import answered
-from thalweg.recipes.client import ClientRound, Clients, ClientState
+from thalweg.recipes.client import Clients, ClientState
 from thalweg.recipes.messages import Answer, Hello, Order, Question, Reply
+from thalweg.recipes.view import answered
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,7 +39,7 @@ class Node:
         training = self.trainer.begin(order.params, noise)
         visit = self.clients.enter(self.client, state, order.rnd, training, order.told)
 
-        arriving = rows_to_test(visit, self.prequential)
+        arriving = visit.rows_to_test(self.prequential)
         predicted, _ = self.trainer.predict(order.params, "train", arriving)
 
         for _ in range(self.clients.world.ticks):
@@ -71,9 +70,3 @@ class Node:
         state, words = answered(self.clients, state, question, self.trainer.begin)
         vectors = {name: np.asarray(vector, dtype=np.float64) for name, vector in words.items()}
         return state, Answer(question.rnd, self.client, question.stage, vectors)
-
-
-def rows_to_test(visit: ClientRound, per_tick: int) -> Ints:
-    """Rows that arrive in this round and are predicted before anybody learns from them."""
-    arrived = [arrival.items[:per_tick] for arrival in visit.arrivals]
-    return np.concatenate(arrived) if arrived else np.empty(0, dtype=np.int64)

@@ -228,6 +228,11 @@ class ClientRound:
         self._loss_before: float | None = None  # of the held-out samples of this tick
         self._has_settled = False
 
+    def rows_to_test(self, per_tick: int) -> Ints:
+        """Rows that arrive in this round and are predicted before anybody learns from them."""
+        arrived = [arrival.items[:per_tick] for arrival in self.arrivals]
+        return np.concatenate(arrived) if arrived else np.empty(0, dtype=np.int64)
+
     def observe(self) -> None:
         """Samples arrive, and the memory policy says which stay."""
         arrival = self.arrivals[self._tick]

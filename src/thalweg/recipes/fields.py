@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Collection
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -15,6 +15,8 @@ from thalweg.core.errors import BadMessage, Diverged, ShapeMismatch
 LARGEST = 1 << 62  # of whole numbers; they become int64
 MOST_NAMES = 64
 NAME = re.compile(r"[A-Za-z0-9_.-]{1,64}")
+
+W = TypeVar("W", bound=str)
 
 
 class Fields:
@@ -55,11 +57,12 @@ class Fields:
             raise self._wrong(name, "true or false", value)
         return value
 
-    def word(self, name: str, known: Collection[str]) -> str:
+    def word(self, name: str, known: Collection[W]) -> W:
         value = self._take(name)
-        if type(value) is not str or value not in known:
-            raise self._wrong(name, f"one of {', '.join(known) or 'nothing'}", value)
-        return value
+        for word in known if type(value) is str else ():
+            if word == value:
+                return word
+        raise self._wrong(name, f"one of {', '.join(known) or 'nothing'}", value)
 
     def array(
         self,

@@ -200,7 +200,13 @@ def _pace(recipe: Recipe, rule: Any) -> float:
 
 def _tell(server: ServerState, recipe: Recipe, roster: Roster, cohort: Ints) -> Told:
     """What the server's halves of the policies have to say to the cohort."""
-    told = {stage: dict(part.tell(server.talks[stage], cohort)) for stage, part in talking(recipe)}
+    told = {
+        stage: {
+            name: np.asarray(words, dtype=np.float32)
+            for name, words in part.tell(server.talks[stage], cohort).items()
+        }
+        for stage, part in talking(recipe)
+    }
     emphasis: object = recipe.emphasis
     if isinstance(emphasis, Assigns):
         assigned = emphasis.assign(roster, server.bank.shape[1])[cohort]

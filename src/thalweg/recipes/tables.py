@@ -97,7 +97,9 @@ def of_one_length(words: Sequence[Mapping[str, Floats]]) -> list[dict[str, Float
     [1, 0, 1]
     """
     names = {name for mine in words for name in mine}
-    usual = {name: _most_frequent(len(mine[name]) for mine in words if name in mine) for name in names}
+    usual = {
+        name: _most_frequent(len(mine[name]) for mine in words if name in mine) for name in names
+    }
     return [
         {name: vector for name, vector in mine.items() if len(vector) == usual[name]}
         for mine in words

@@ -9,6 +9,7 @@ who may send it, and to whom, is the network's business.
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, TypeVar, get_args
@@ -16,7 +17,7 @@ from typing import Any, TypeVar, get_args
 import numpy as np
 
 from thalweg.aggregation import Reports
-from thalweg.core.errors import BadMessage, ShapeMismatch
+from thalweg.core.errors import BadMessage, Diverged, ShapeMismatch
 from thalweg.core.talk import Asks
 from thalweg.core.trees import tree_from_bytes, tree_to_bytes
 from thalweg.core.types import Floats32, Supply
@@ -59,7 +60,9 @@ class Terms:
     def saying_stages(self) -> set[str]:
         """Whose half at the client may have something to say."""
         says = {"memory": SaysFromMemory, "objective": SaysFromObjective}
-        return {stage for stage, form in says.items() if isinstance(getattr(self.recipe, stage), form)}
+        return {
+            stage for stage, form in says.items() if isinstance(getattr(self.recipe, stage), form)
+        }
 
     @cached_property
     def asking(self) -> dict[AskingStage, Asks]:
@@ -73,33 +76,42 @@ class Terms:
 
 
 def to_bytes(message: Message, terms: Terms) -> bytes:
-    """A message, checked and packed."""
+    """A message, checked and packed. If a client's numbers are not finite, the server shall know of it."""
     plain = dict(vars(message))
     if isinstance(message, Hello):
         plain |= plain.pop("supply")._asdict()
+    plain = {k: v.item() if isinstance(v, np.generic) else v for k, v in plain.items()}
     kind = type(message).__name__
-    _read(kind, plain, terms)
+    with suppress(*[Diverged] if isinstance(message, Reply | Answer) else []):
+        _read(kind, plain, terms)
     payload = tree_to_bytes({"thalweg": FORMAT, "kind": kind, "fields": plain})
     _check_size(payload, terms)
     return payload
 
 
-def from_bytes(payload: bytes, terms: Terms, *expected: type[T]) -> T:
-    """A message of one of the expected kinds, unpacked and checked."""
+def from_bytes(payload: bytes, terms: Terms, kind: type[T]) -> T:
+    """A message of a certain kind, unpacked and checked."""
+    message: T = _unpacked(payload, terms, kind.__name__)
+    return message
+
+
+def errand_from(payload: bytes, terms: Terms) -> Order | Question:
+    """What a client may be sent."""
+    message: Order | Question = _unpacked(payload, terms, "Order", "Question")
+    return message
+
+
+def _unpacked(payload: bytes, terms: Terms, *kinds: str) -> Any:
     _check_size(payload, terms)
     tree = tree_from_bytes(payload, LONGEST_OUTLINE)
     if not isinstance(tree, dict) or tree.keys() != {"thalweg", "kind", "fields"}:
         raise BadMessage("this is not a message: expected thalweg, kind and fields.")
-    version, kind, kinds = tree["thalweg"], tree["kind"], [cls.__name__ for cls in expected]
-    if version != FORMAT:
+    head = Fields("the message", {name: tree[name] for name in ("thalweg", "kind")})
+    if (version := head.whole("thalweg")) != FORMAT:
         raise BadMessage(
-            f"this message has format {version!r}, expected {FORMAT}. Do both sides run the same "
-            "version?"
+            f"this message has format {version}, expected {FORMAT}. Do both sides run the same version?"
         )
-    if kind not in kinds:
-        raise BadMessage(f"expected a message of kind {' or '.join(kinds)}, got {kind!r}.")
-    message: T = _read(kind, tree["fields"], terms)
-    return message
+    return _read(head.word("kind", kinds), tree["fields"], terms)
 
 
 def _read(kind: str, plain: Any, terms: Terms) -> Any:
