@@ -84,7 +84,11 @@ class BytesFederation(Correspondence):
     def state(self, client: int) -> ClientState:
         """What a client remembers now."""
         node = self.nodes[client]
-        return node.restored(self.stored[client]).client if client in self.stored else node.node.newborn()
+        return (
+            node.restored(self.stored[client]).client
+            if client in self.stored
+            else node.node.newborn()
+        )
 
     def _who_is_here(self, rnd: int) -> Roster:
         never = np.zeros(self.world.num_clients, dtype=np.int64)
@@ -94,7 +98,11 @@ class BytesFederation(Correspondence):
     def _carry(self, letters: Iterable[Letter]) -> Iterator[Letter]:
         late, self._late = self._late, []
         letters = list(letters)
-        back = [letter for place in self._rng.permutation(len(letters)) for letter in self._sent(*letters[place])]
+        back = [
+            letter
+            for place in self._rng.permutation(len(letters))
+            for letter in self._sent(*letters[place])
+        ]
         back += late
         for place in self._rng.permutation(len(back)):
             yield back[place]
@@ -132,7 +140,9 @@ def _node(plan: Plan, data: Dataset, world: World, client: int) -> RemoteNode:
 
 
 def _supplies(hellos: list[bytes], terms: Terms) -> Supplies:
-    came = sorted((from_bytes(hello, terms, Hello) for hello in hellos), key=lambda hello: hello.client)
+    came = sorted(
+        (from_bytes(hello, terms, Hello) for hello in hellos), key=lambda hello: hello.client
+    )
     total, is_historical, rounds = zip(*(hello.supply for hello in came), strict=True)
     return Supplies(np.array(total, float), np.array(is_historical), np.array(rounds, float))
 

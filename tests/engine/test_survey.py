@@ -55,7 +55,10 @@ class Everything(Available):
 
 
 def federation(
-    engine: str, *overrides: str, recipe: str = "fedogd", policy: Any = Everything()  # noqa: B008
+    engine: str,
+    *overrides: str,
+    recipe: str = "fedogd",
+    policy: Any = Everything(),  # noqa: B008
 ) -> Any:
     plan = make_plan(
         recipe, "digits-partial", seed=1, engine=engine, overrides=["capacity=8", *overrides]
