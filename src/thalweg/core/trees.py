@@ -146,9 +146,9 @@ def _rebuild(outline: Any, tensors: dict[str, Array], used: dict[str, int]) -> T
         ((tag, inner),) = outline.items()
         if tag == "$":
             return _array(inner, tensors, used)
-        if tag == "{":
+        if tag == "{" and isinstance(inner, dict):
             return {key: _rebuild(part, tensors, used) for key, part in inner.items()}
-        raise ValueError(f"unknown tag {tag!r}")
+        raise ValueError("neither an array nor values by name")
     return outline
 
 
