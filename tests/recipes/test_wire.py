@@ -82,7 +82,7 @@ def same(a: Any, b: Any) -> bool:
 
 
 def _plain(message: Message) -> dict[str, Any]:
-    return {name: value for name, value in vars(message).items()}
+    return dict(vars(message))
 
 
 def there_and_back(message: Any) -> Any:
@@ -104,9 +104,9 @@ def test_a_client_that_took_no_step_has_no_loss() -> None:
 def test_a_question_that_shows_no_models_carries_none() -> None:
     question = Question(7, 4, "selection", np.empty((0, P), dtype=np.float32))
     assert there_and_back(question).bank.shape == (0, P)
-    with pytest.raises(ShapeMismatch, match="2 models came with .* Dpcs, which shows none"):
+    with pytest.raises(ShapeMismatch, match=r"2 models came with .* Dpcs, which shows none"):
         to_bytes(replace(question, bank=np.zeros((2, P), dtype=np.float32)), TERMS)
-    with pytest.raises(ShapeMismatch, match="0 models came with .* FedDrift, which shows them"):
+    with pytest.raises(ShapeMismatch, match=r"0 models came with .* FedDrift, which shows them"):
         to_bytes(replace(question, stage="bank"), TERMS)
 
 
@@ -261,7 +261,7 @@ def test_only_the_kinds_that_are_expected_come_in() -> None:
 
 def test_a_message_of_another_version_is_named_as_such() -> None:
     tree = tree_from_bytes(to_bytes(ORDER, TERMS))
-    with pytest.raises(BadMessage, match="has format 2, expected 1. Do both sides run the same"):
+    with pytest.raises(BadMessage, match=r"has format 2, expected 1\. Do both sides run the same"):
         from_bytes(tree_to_bytes({**tree, "thalweg": 2}), TERMS, Order)
 
 

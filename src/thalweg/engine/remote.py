@@ -50,13 +50,15 @@ class RemoteNode:
     def restored(self, payload: bytes) -> NodeState:
         """The state that `stored` was given, to the bit."""
         try:
-            state: NodeState = like(self.newborn(), tree_from_bytes(payload))
+            state = like(self.newborn(), tree_from_bytes(payload))
+            if isinstance(state, NodeState) and isinstance(state.client, ClientState):
+                return state
+            reason = "it has not the form of a state."
         except (BadMessage, TypeError) as error:
-            raise RunError(
-                f"the stored state of client {self.node.client} is damaged, or of another recipe: "
-                f"{error}"
-            ) from error
-        return state
+            reason = str(error)
+        raise RunError(
+            f"the stored state of client {self.node.client} is damaged, or of another recipe: {reason}"
+        )
 
     def _check_is_for_us(self, message: Order | Question, state: NodeState) -> None:
         if message.client != self.node.client:
