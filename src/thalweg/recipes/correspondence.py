@@ -60,7 +60,7 @@ class Correspondence:
             raise ConfigError("over a network a client can train one model per round, not several.")
         replies = self._exchange(orders, reply_to)
         alike = of_one_form([replies[client] for client in orders if client in replies])
-        for client in replies.keys() - {reply.client for reply in alike}:
+        for client in sorted(replies.keys() - {reply.client for reply in alike}):
             self._refusing.append(f"client {client}: its reply has not the form of the others'.")
         self.refused, self._refusing = self._refusing, []
         remarks = {"refused": len(self.refused)} if self.refused else {}
