@@ -11,8 +11,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from thalweg.core.errors import RunError
-from thalweg.core.trees import Tree, like, read_tree, write_tree
+from thalweg.core.errors import BadMessage, RunError
+from thalweg.core.trees import (
+    Tree,
+    like,
+    read_tree,
+    tree_from_bytes,
+    tree_to_bytes,
+    write_tree,
+)
 
 
 class Inner(NamedTuple):
@@ -70,6 +77,7 @@ def test_every_tree_comes_back_bit_by_bit(
     tree: Tree, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     assert same(there_and_back(tree, tmp_path_factory.getbasetemp()), tree)
+    assert same(tree_from_bytes(tree_to_bytes(tree)), tree)
 
 
 @pytest.mark.parametrize(
@@ -179,3 +187,33 @@ def test_what_a_checkpoint_cannot_hold_is_refused_by_name(
     with pytest.raises(RunError, match=f"wants to remember a {named}, which"):
         write_tree(tmp_path / "tree", ["fine", {"deep": tree}])
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_file_and_a_message_are_the_same_bytes(tmp_path: Path) -> None:
+    tree = {"model": np.arange(3.0), "rounds": [1, 2]}
+    write_tree(tmp_path / "tree", tree)
+    assert (tmp_path / "tree").read_bytes() == tree_to_bytes(tree)
+
+
+@given(payload=st.binary(max_size=100), share=st.floats(0, 1, exclude_max=True))
+def test_other_bytes_are_one_message(payload: bytes, share: float) -> None:
+    ours = tree_to_bytes({"model": np.arange(3.0)})
+    for damaged in (payload, ours[: int(share * len(ours))]):
+        with pytest.raises(BadMessage, match="bytes are not a tree of ours, or are damaged"):
+            tree_from_bytes(damaged)
+
+
+def test_an_outline_may_be_too_long() -> None:
+    payload = tree_to_bytes({"words": ["long"] * 100})
+    assert tree_from_bytes(payload, longest_outline=2000)["words"][99] == "long"
+    with pytest.raises(BadMessage, match=r"the outline has \d+ bytes, at most 200 are allowed"):
+        tree_from_bytes(payload, longest_outline=200)
+
+
+def test_a_file_whose_arrays_are_elsewhere_is_damaged(tmp_path: Path) -> None:
+    from safetensors.numpy import save_file
+
+    outline = '{"$": ["float64", 0, 4]}'
+    save_file({"float64": np.zeros(3)}, tmp_path / "tree", metadata={"outline": outline})
+    with pytest.raises(RunError, match=r"shape \[4\] has only 3 numbers"):
+        read_tree(tmp_path / "tree")

@@ -30,3 +30,11 @@ def test_no_row_of_the_updates() -> None:
 
 def test_a_roster_knows_how_many_clients_there_are() -> None:
     assert some_roster(here=[1, 4], num_clients=6).num_clients == 6
+
+
+def test_rows_of_the_updates_in_another_order() -> None:
+    updates = some_updates([4, 7, 9], num_params=2, reports={"score": [0.1, 0.2, 0.3]})
+    other = updates.take(np.array([2, 0]))
+    assert other.clients.tolist() == [9, 4]
+    assert other.deltas.tolist() == updates.deltas[[2, 0]].tolist()
+    assert other.reports["score"].tolist() == [0.3, 0.1]

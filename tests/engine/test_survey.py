@@ -12,10 +12,9 @@ import pytest
 from thalweg.core.errors import ConfigError
 from thalweg.core.rng import Draw, rng_for
 from thalweg.core.talk import View
-from thalweg.core.types import Floats, Ints, Roster
+from thalweg.core.types import Floats, Ints, Job, Roster
 from thalweg.engine.loop import _federation
 from thalweg.engine.plan import make_plan
-from thalweg.engine.survey import tabled
 from thalweg.selection import Available
 
 CLIENTS = np.array([2, 5])
@@ -55,11 +54,16 @@ class Everything(Available):
         return tally, words
 
 
-def federation(engine: str, *overrides: str, recipe: str = "fedogd") -> Any:
+def federation(
+    engine: str,
+    *overrides: str,
+    recipe: str = "fedogd",
+    policy: Any = Everything(),  # noqa: B008
+) -> Any:
     plan = make_plan(
         recipe, "digits-partial", seed=1, engine=engine, overrides=["capacity=8", *overrides]
     )
-    plan = replace(plan, recipe=replace(plan.recipe, selection=Everything()))
+    plan = replace(plan, recipe=replace(plan.recipe, selection=policy))
     data = plan.scenario.data.load(None, 1)
     net = plan.scenario.net.build(data.input_shape, data.num_classes)
     return _federation(plan, data, net, workers=1), net, data
@@ -82,7 +86,8 @@ def test_both_engines_give_the_same_answers() -> None:
 @pytest.mark.parametrize("absent", ["frozen", "collecting"])
 def test_a_client_answers_about_what_it_has_before_the_round(absent: str) -> None:
     place, words, data = survey("fast", f"world.absent={absent}", rnd=2)
-    state = place.crowd.standing(2, 2)
+    clients = place.crowd.clients
+    state = clients.caught_up(2, clients.newborn(2), 2)
     assert words["held"][0].tolist() == state.rows.tolist()
     assert words["labels"][0].tolist() == data.y[state.rows].tolist()
     visit = place.crowd.enter(2, 2)
@@ -93,7 +98,7 @@ def test_a_client_answers_about_what_it_has_before_the_round(absent: str) -> Non
 
 def test_asking_changes_the_tally_and_nothing_else() -> None:
     place, _, _ = survey("fast")
-    asked, never = place.crowd.standing(2, 0), place.crowd.clients.newborn(2)
+    asked, never = place.crowd.state(2), place.crowd.clients.newborn(2)
     assert asked.tally[-1] == never.tally[-1] + 1
     for one, other in zip(asked._replace(tally=None), never._replace(tally=None), strict=True):
         np.testing.assert_array_equal(one, other)
@@ -118,6 +123,39 @@ def test_a_stage_that_asks_nothing_cannot_be_answered() -> None:
         place.survey(CLIENTS, "bank", np.zeros((1, net.num_params), dtype=np.float32), 0)
 
 
-def test_vectors_of_different_lengths_are_refused() -> None:
-    with pytest.raises(ConfigError, match=r"Rule\.answer must give vectors of one length"):
-        tabled([{"a": np.ones(2)}, {"a": np.ones(3)}], "Rule")
+@dataclass(frozen=True)
+class Peeks(Everything):
+    """Looks at a model that it does not want to be sent."""
+
+    shows_models: bool = False
+
+
+@pytest.mark.parametrize("engine", ["fast", "reference"])
+def test_a_model_that_is_not_sent_cannot_be_looked_at(engine: str) -> None:
+    place, net, _ = federation(engine, policy=Peeks())
+    bank = np.zeros((2, net.num_params), dtype=np.float32)
+    with pytest.raises(ConfigError, match=r"Peeks\.answer looks at a model, but none came"):
+        place.survey(CLIENTS, "selection", bank, 0)
+
+
+@dataclass(frozen=True)
+class CountsHeld(Everything):
+    shows_models: bool = False
+
+    def answer(self, view: View) -> tuple[Any, Mapping[str, Floats]]:
+        return view.tally, {"held": view.held.astype(float), "tally": view.tally}
+
+
+@pytest.mark.parametrize(("recipe", "seen"), [("fedogd", 8 + 2 * 5 * 8), ("ode", 8)])
+def test_without_a_model_a_memory_that_looks_at_it_lets_what_came_wait(
+    recipe: str, seen: int
+) -> None:
+    place, net, _ = federation(
+        "reference", "world.absent=collecting", recipe=recipe, policy=CountsHeld()
+    )
+    bank = np.zeros((1, net.num_params), dtype=np.float32)
+    words = place.survey(CLIENTS, "selection", bank, 2)
+    assert words["tally"][0].sum() == seen
+    place.train([Job(2)], bank, 2)
+    assert place.crowd.state(2).lived == 3
+    assert place.crowd.state(2).tally.sum() == 8 + 3 * 5 * 8

@@ -389,3 +389,84 @@ def test_no_loss_without_a_step_is_fine() -> None:
     updates = some_updates([4, 7], 2, num_steps=[0, 3])
     assert np.isnan(updates.losses[0])
     admit(updates, rnd=0, num_params=2)
+
+
+def test_a_report_that_is_not_finite_stops_at_the_door() -> None:
+    updates = some_updates([4, 7], 2, reports={"score": [1.0, np.nan]})
+    with pytest.raises(Diverged, match=r"a report or the update of client 7 is not a finite"):
+        admit(updates, rnd=0, num_params=2)
+    idle = some_updates([4, 7], 2, reports={"score": [1.0, np.nan]}, num_steps=[3, 0])
+    admit(idle, rnd=0, num_params=2)
+
+
+@dataclass
+class Unruly(Fake):
+    """Of all that is sent, these rows arrive, in this order; client 9 was never asked."""
+
+    arriving: Sequence[int] = ()
+
+    def train(
+        self, jobs: Sequence[Job], bank: Floats32, rnd: int, told: Told | None = None
+    ) -> Updates:
+        updates = super().train(jobs, bank, rnd, told)
+        updates = updates.take(np.array([min(n, 2) for n in self.arriving], dtype=np.int64))
+        return replace(updates, clients=np.array(self.arriving, dtype=np.int64))
+
+
+def test_whoever_is_not_heard_has_no_say() -> None:
+    server, updates = play(Unruly(arriving=(0, 2)), replace(PLAIN, weights=BySamples()))
+    assert server.bank.tolist() == [[0.5, 0.0, 0.5]]
+    assert updates is not None
+    assert updates.clients.tolist() == [0, 2]
+    assert updates.remarks == {"missing": 1}
+    assert server.known["num_samples"].tolist() == pytest.approx([10, np.nan, 10], nan_ok=True)
+    assert updates.bytes_down == 3 * 3 * 4, "all three were sent a model"
+
+
+def test_the_order_in_which_replies_come_changes_no_bit() -> None:
+    expected, _ = play(Fake(scores=(1, 2, 3)), replace(PLAIN, weights=ShiftAware()))
+    server, updates = play(
+        Unruly(arriving=(2, 0, 1), scores=(1, 2, 3)), replace(PLAIN, weights=ShiftAware())
+    )
+    assert updates is not None
+    assert updates.clients.tolist() == [0, 1, 2]
+    assert updates.remarks == {}
+    assert plain(server) == plain(expected)
+
+
+def test_what_was_not_asked_for_or_comes_twice_is_left_out() -> None:
+    server, updates = play(Unruly(arriving=(9, 1, 0, 1, 0, 2)))
+    assert updates is not None
+    assert updates.clients.tolist() == [0, 1, 2]
+    assert updates.remarks == {"refused": 3}
+    assert server.bank == pytest.approx(np.full((1, 3), 1 / 3))
+
+
+def test_another_model_than_the_one_that_was_sent_is_left_out() -> None:
+    _, updates = play(Fake(models=(0, 3, 0)))
+    assert updates is not None
+    assert updates.clients.tolist() == [0, 2]
+    assert updates.remarks == {"missing": 1, "refused": 1}
+
+
+def test_a_round_in_which_nobody_is_heard_counts_and_leaves_the_model() -> None:
+    recipe = replace(PLAIN, server=CountsSteps(), weights=ShiftAware())
+    server, updates = play(Unruly(arriving=(), scores=(1, 2, 3)), recipe, rounds=2)
+    assert server.bank.tolist() == [[0, 0, 0]]
+    assert server.rules == [0]
+    assert server.rnd == 2
+    assert updates is not None
+    assert len(updates) == 0
+    assert updates.remarks == {"missing": 3}
+
+
+def test_a_server_half_hears_only_those_who_were_heard() -> None:
+    @dataclass
+    class Whispering(Listening):
+        def train(
+            self, jobs: Sequence[Job], bank: Floats32, rnd: int, told: Told | None = None
+        ) -> Updates:
+            return super().train(jobs, bank, rnd, told).take(np.array([1]))
+
+    server, _ = play(Whispering(), replace(PLAIN, memory=Chatty()))
+    assert server.talks == {"memory": 2.0}

@@ -31,7 +31,7 @@ class Reports(Protocol):
     """A rule that needs a few numbers from each client, computed there, beside the update."""
 
     def report(self, age: Age) -> Mapping[str, float]:
-        """Scalars by name; the server finds them in ``Updates.reports`` and ``Roster.known``."""
+        """Finite scalars by name; the server finds them in ``Updates.reports`` and ``Roster.known``."""
         ...
 
 

@@ -6,7 +6,8 @@ ThalwegError
 ├── DataError       a data set is missing, truncated or not what it says  (before the run)
 ├── RunError        the run folder cannot be used: unwritable, full, or of another configuration
 ├── Diverged        a loss or an update is not finite                     (the run can be resumed)
-└── ShapeMismatch   an update does not fit the model
+└── BadMessage      what came from outside is not a message of ours, or says what cannot be
+    └── ShapeMismatch an update does not fit the model
 """
 
 from __future__ import annotations
@@ -45,7 +46,11 @@ class Diverged(ThalwegError):
     """A loss or an update stopped being a finite number."""
 
 
-class ShapeMismatch(ThalwegError):
+class BadMessage(ThalwegError):
+    """What came from outside is damaged, unknown, or not what was agreed; nothing was changed."""
+
+
+class ShapeMismatch(BadMessage):
     """An update does not fit the model it is meant for."""
 
 

@@ -96,7 +96,7 @@ class View(Protocol):
 
     @property
     def num_models(self) -> int:
-        """Models in the bank."""
+        """Models that came with the question; 0 if the policy does not show them."""
         ...
 
     @property
@@ -131,7 +131,7 @@ class Asks(Protocol):
 
     @property
     def shows_models(self) -> bool:
-        """Must the bank be sent along with the question?"""
+        """Must the bank be sent along with the question? Else there is no model to look at."""
         ...
 
     def whom(self, roster: Roster, rng: np.random.Generator) -> Ints:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import math
 import os
 from pathlib import Path
 from typing import Any
@@ -16,20 +17,45 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 from safetensors import SafetensorError, safe_open
-from safetensors.numpy import save
+from safetensors.numpy import load, save
 
-from thalweg.core.errors import RunError
+from thalweg.core.errors import BadMessage, RunError
 
 Tree = Any  # see the module's first paragraph; recursive aliases only obscure it
 Array = npt.NDArray[Any]
+# What can go wrong with bytes that somebody else wrote, or damaged.
+WRONG = (SafetensorError, KeyError, TypeError, ValueError, OverflowError, RecursionError)
+
+
+def tree_to_bytes(tree: Tree) -> bytes:
+    """A tree as a safetensors file; `tree_from_bytes` is the inverse."""
+    chunks: dict[str, list[Array]] = {}
+    outline = _outline(tree, chunks, {})
+    tensors = {dtype: np.concatenate(parts) for dtype, parts in chunks.items()}
+    return save(tensors, metadata={"outline": json.dumps(outline, separators=(",", ":"))})
+
+
+def tree_from_bytes(payload: bytes, longest_outline: int | None = None) -> Tree:
+    """Read what `tree_to_bytes` made. Tuples come back as lists; see `like` to restore types.
+
+    Bytes of others may be anything. Arrays never take more memory than the bytes they came in, whatever
+    shape they claim; `longest_outline` limits the rest, which costs some fifty times its length.
+
+    >>> tree_from_bytes(tree_to_bytes({"rounds": 3, "model": np.zeros(2)}))
+    {'rounds': 3, 'model': array([0., 0.])}
+    """
+    try:
+        outline = _outline_of(payload, longest_outline)
+        return _rebuilt(outline, load(payload))
+    except WRONG as error:
+        raise BadMessage(
+            f"{len(payload)} bytes are not a tree of ours, or are damaged: {error}."
+        ) from error
 
 
 def write_tree(path: Path, tree: Tree) -> None:
     """Write a tree under a temporary name and rename it: a reader sees all of it or none of it."""
-    chunks: dict[str, list[Array]] = {}
-    outline = _outline(tree, chunks, {})
-    tensors = {dtype: np.concatenate(parts) for dtype, parts in chunks.items()}
-    payload = save(tensors, metadata={"outline": json.dumps(outline, separators=(",", ":"))})
+    payload = tree_to_bytes(tree)
     unfinished = path.with_name(path.name + ".part")
     try:
         unfinished.write_bytes(payload)
@@ -46,9 +72,9 @@ def read_tree(path: Path) -> Tree:
         with safe_open(path, framework="numpy") as file:
             outline = json.loads((file.metadata() or {})["outline"])
             tensors = {dtype: file.get_tensor(dtype) for dtype in file.keys()}  # noqa: SIM118
-    except (OSError, SafetensorError, KeyError, json.JSONDecodeError) as error:
+        return _rebuilt(outline, tensors)
+    except (OSError, *WRONG) as error:
         raise RunError(f"{path} is not a checkpoint of ours, or is damaged: {error}.") from error
-    return _rebuild(outline, tensors)
 
 
 def like(example: Tree, tree: Tree) -> Tree:
@@ -94,13 +120,47 @@ def _outline(tree: Tree, chunks: dict[str, list[Array]], filled: dict[str, int])
     )
 
 
-def _rebuild(outline: Any, tensors: dict[str, Array]) -> Tree:
+def _outline_of(payload: bytes, longest: int | None) -> Any:
+    """The outline alone; its length is looked at before anything is read."""
+    length = int.from_bytes(payload[:8], "little")
+    if length > len(payload) - 8:
+        raise ValueError(f"cut off: the outline should have {length} bytes")
+    if longest is not None and length > longest:
+        raise ValueError(f"the outline has {length} bytes, at most {longest} are allowed")
+    return json.loads(json.loads(payload[8 : 8 + length])["__metadata__"]["outline"])
+
+
+def _rebuilt(outline: Any, tensors: dict[str, Array]) -> Tree:
+    """The tree; every number of the tensors is used exactly once, in order, as it was written."""
+    used: dict[str, int] = {}
+    tree = _rebuild(outline, tensors, used)
+    if used != {dtype: tensor.size for dtype, tensor in tensors.items()}:
+        raise ValueError("some numbers belong to no array")
+    return tree
+
+
+def _rebuild(outline: Any, tensors: dict[str, Array], used: dict[str, int]) -> Tree:
     if isinstance(outline, list):
-        return [_rebuild(part, tensors) for part in outline]
+        return [_rebuild(part, tensors, used) for part in outline]
     if isinstance(outline, dict):
-        if "$" in outline:
-            dtype, start, *shape = outline["$"]
-            flat = tensors[dtype][start : start + int(np.prod(shape, dtype=np.int64))]
-            return flat.reshape(shape).copy()
-        return {key: _rebuild(part, tensors) for key, part in outline["{"].items()}
+        ((tag, inner),) = outline.items()
+        if tag == "$":
+            return _array(inner, tensors, used)
+        if tag == "{" and isinstance(inner, dict):
+            return {key: _rebuild(part, tensors, used) for key, part in inner.items()}
+        raise ValueError("neither an array nor values by name")
     return outline
+
+
+def _array(place: Any, tensors: dict[str, Array], used: dict[str, int]) -> Array:
+    dtype, *numbers = place
+    if not all(type(number) is int and number >= 0 for number in numbers) or len(numbers) > 33:
+        raise ValueError("an array's place and shape are not whole numbers")
+    start, *shape = numbers
+    flat, size = tensors[dtype], math.prod(shape)
+    if (flat.ndim, flat.dtype.name, used.get(dtype, 0)) != (1, dtype, start):
+        raise ValueError(f"a {dtype} array is not where it should be")
+    if size > len(flat) - start:
+        raise ValueError(f"an array of shape {shape} has only {len(flat) - start} numbers")
+    used[dtype] = start + size
+    return flat[start : start + size].reshape(shape).copy()

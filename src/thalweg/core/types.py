@@ -10,7 +10,7 @@ Letters for shapes, used all over the project:
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -140,18 +140,18 @@ class Updates:
 
     def only(self, rows: npt.NDArray[np.bool_]) -> Updates:
         """The rows of a mask (K,). Copies the big matrix only if some row is left out."""
-        if rows.all():
-            return self
-        arrays = {
+        return self if rows.all() else self.take(np.flatnonzero(rows))
+
+    def take(self, rows: Ints) -> Updates:
+        """Some rows, in the order given."""
+        arrays: dict[str, Any] = {
             name: value[rows] for name, value in vars(self).items() if isinstance(value, np.ndarray)
         }
-        return Updates(
+        return replace(
+            self,
             **arrays,
             reports={name: x[rows] for name, x in self.reports.items()},
             said={name: x[rows] for name, x in self.said.items()},
-            bytes_down=self.bytes_down,
-            bytes_answered=self.bytes_answered,
-            remarks=self.remarks,
         )
 
 

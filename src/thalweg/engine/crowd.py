@@ -6,9 +6,9 @@ from functools import cached_property
 
 import numpy as np
 
-from thalweg.core.talk import Look, Told
+from thalweg.core.talk import Look
 from thalweg.core.trees import Tree, like
-from thalweg.core.types import Floats32, Ints, Roster, Supplies
+from thalweg.core.types import Roster, Supplies
 from thalweg.recipes.client import ClientRound, Clients, ClientState, Heard
 from thalweg.streams import supplies_of
 
@@ -30,10 +30,10 @@ class Crowd:
     def _supplies(self) -> Supplies:
         return supplies_of(self.clients.world)
 
-    def standing(self, client: int, rnd: int, look: Look | None = None) -> ClientState:
-        """The client as it is before round `rnd`; changes nothing."""
-        state = self.states.get(client) or self.clients.newborn(client)
-        return self.clients.caught_up(client, state, rnd, look)
+    def state(self, client: int) -> ClientState:
+        """What a client remembers; of one that never took part, what it is born with."""
+        state = self.states.get(client)
+        return self.clients.newborn(client) if state is None else state
 
     def keep(self, client: int, state: ClientState) -> None:
         """Remember a client's state, if it is another one than before."""
@@ -44,21 +44,10 @@ class Crowd:
     def enter(
         self, client: int, rnd: int, look: Look | None = None, heard: Heard | None = None
     ) -> ClientRound:
-        state = self.states.get(client)
-        if state is None:
-            state = self.clients.newborn(client)
-        return self.clients.enter(client, state, rnd, look, heard)
-
-    def newest(self, client: int, state: ClientState) -> Ints:
-        """Rows that arrive first in a client's next round, or what is in memory if none do."""
-        _, arrivals = self.clients.world.emit(state.stream, client, state.lived)
-        if arrivals and len(arrivals[0].items):
-            return arrivals[0].items
-        return state.rows.astype(np.int64)
+        return self.clients.enter(client, self.state(client), rnd, look, heard)
 
     def leave(self, visit: ClientRound) -> None:
-        self.states[visit.client] = visit.leave()
-        self.changed.add(visit.client)
+        self.keep(visit.client, visit.leave())
 
     def restore(self, trees: dict[int, Tree]) -> None:
         """Take states from a checkpoint; a newborn shows which types they had."""
@@ -66,30 +55,3 @@ class Crowd:
             client: like(self.clients.newborn(client), tree) for client, tree in trees.items()
         }
         self.changed = set()
-
-
-def rows_to_test(visit: ClientRound, per_tick: int) -> Ints:
-    """Rows that arrive in this round and are predicted before anybody learns from them."""
-    arrived = [arrival.items[:per_tick] for arrival in visit.arrivals]
-    return np.concatenate(arrived) if arrived else np.empty(0, dtype=np.int64)
-
-
-def heard_by(told: Told | None, row: int) -> Heard:
-    """What one client is told: its row of every message."""
-    return {
-        stage: {name: words[row] for name, words in messages.items()}
-        for stage, messages in (told or {}).items()
-    }
-
-
-def side_by_side(said: list[dict[str, Floats32]]) -> dict[str, Floats32]:
-    """Messages of all clients as matrices (K, E); an empty one counts as zeros."""
-    matrices = {}
-    for name in said[0]:
-        length = max(len(words[name]) for words in said)
-        rows = [
-            words[name] if len(words[name]) else np.zeros(length, dtype=np.float32)
-            for words in said
-        ]
-        matrices[name] = np.stack(rows).astype(np.float32)
-    return matrices

@@ -16,7 +16,7 @@ import torch
 
 from thalweg.core.talk import Told
 from thalweg.core.types import Answers, Floats, Floats32, Ints, Job, Roster, Updates
-from thalweg.engine.crowd import Crowd, heard_by, rows_to_test, side_by_side
+from thalweg.engine.crowd import Crowd
 from thalweg.engine.gather import Part
 from thalweg.engine.look import StackLook, StillLook
 from thalweg.engine.noise import noise_seeds
@@ -32,6 +32,8 @@ from thalweg.engine.survey import surveyed
 from thalweg.nets import Net
 from thalweg.recipes.client import ClientRound, Heard, MiniBatch
 from thalweg.recipes.federation import AskingStage
+from thalweg.recipes.messages import heard_by
+from thalweg.recipes.tables import side_by_side
 
 
 class Cohort(NamedTuple):
@@ -235,7 +237,7 @@ class FastFederation:
         self, visits: list[ClientRound], models: Ints, bank: Floats32
     ) -> tuple[Ints, Ints]:
         """Test, then train: how many arriving samples the received models get right."""
-        rows = [rows_to_test(visit, self._prequential) for visit in visits]
+        rows = [visit.rows_to_test(self._prequential) for visit in visits]
         correct = np.zeros(len(visits), dtype=np.int64)
         for model in np.unique(models):
             mine = np.flatnonzero(models == model)

@@ -15,12 +15,14 @@ from thalweg.data.augment import Augmentation, Images
 from thalweg.nets import Net
 
 
+def noise_seed(seed: int, rnd: int, client: int) -> int:
+    """Where a client's dropout and augmentation start in a round."""
+    return int(rng_for(seed, Draw.LOCAL, rnd, client).integers(2**62))
+
+
 def noise_seeds(seed: int, jobs: Sequence[Job], rnd: int) -> Ints:
-    """(K,) where each client's dropout and augmentation start in a round."""
-    return np.array(
-        [rng_for(seed, Draw.LOCAL, rnd, job.client).integers(2**62) for job in jobs],
-        dtype=np.int64,
-    )
+    """(K,) the same for some clients."""
+    return np.array([noise_seed(seed, rnd, job.client) for job in jobs], dtype=np.int64)
 
 
 class NoisyModel:

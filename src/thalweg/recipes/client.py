@@ -149,6 +149,13 @@ class Clients:
             tally=tally,
         )
 
+    def newest(self, client: int, state: ClientState) -> Ints:
+        """Rows that arrive first in the client's next round, or what is in memory if none do."""
+        _, arrivals = self.world.emit(state.stream, client, state.lived)
+        if arrivals and len(arrivals[0].items):
+            return arrivals[0].items
+        return state.rows.astype(np.int64)
+
     def enter(
         self,
         client: int,
@@ -172,9 +179,9 @@ class Clients:
         """The client as it is before round `rnd`: if it collects when it is away, with all that came.
 
         A memory that looks at the model goes through what came in the meantime with the model it has
-        just received.
+        just received; until it receives one, that waits.
         """
-        if self.world.collects_when_absent:
+        if self.world.collects_when_absent and (self.looking is None or look is not None):
             while state.lived < rnd:
                 away = ClientRound(self, client, state, rnd, look, heard, is_away=True)
                 for _ in range(self.world.ticks):
@@ -220,6 +227,11 @@ class ClientRound:
         self._glance: Glance | None = None  # of what is held, after the last tick
         self._loss_before: float | None = None  # of the held-out samples of this tick
         self._has_settled = False
+
+    def rows_to_test(self, per_tick: int) -> Ints:
+        """Rows that arrive in this round and are predicted before anybody learns from them."""
+        arrived = [arrival.items[:per_tick] for arrival in self.arrivals]
+        return np.concatenate(arrived) if arrived else np.empty(0, dtype=np.int64)
 
     def observe(self) -> None:
         """Samples arrive, and the memory policy says which stay."""

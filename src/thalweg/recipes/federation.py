@@ -21,7 +21,8 @@ class Federation(Protocol):
     def survey(self, clients: Ints, stage: AskingStage, bank: Floats32, rnd: int) -> Answers:
         """What clients answer to the question of a stage's policy (`core.talk.Asks`), a row for each.
 
-        The bank is (models, P). Nobody trains. At least one client.
+        The bank is (models, P). Nobody trains. At least one client. A row of nan: this client had nothing to
+        say, or was not heard in time.
         """
         ...
 
@@ -30,6 +31,8 @@ class Federation(Protocol):
     ) -> Updates:
         """Let clients observe, remember and learn; the bank is (models, P). At least one job.
 
-        Messages in `told` have a row per job.
+        Messages in `told` have a row per job. The result has a row for every job whose client was heard in
+        time, so there may be fewer rows than jobs, or none; who was not heard has no say in this round. The
+        server leaves out rows that it did not ask for and second rows of the same job.
         """
         ...

@@ -47,14 +47,17 @@ def new_server(recipe: Recipe, model: Floats32, num_clients: int) -> ServerState
         times_here=np.zeros(num_clients, dtype=np.int64),
         known={},
         arrangement=recipe.bank.init(num_clients),
-        talks={stage: part.begin(num_clients, len(model)) for stage, part in _talking(recipe)},
+        talks={stage: part.begin(num_clients, len(model)) for stage, part in talking(recipe)},
     )
 
 
 def play_round(
     server: ServerState, federation: Federation, recipe: Recipe, seed: int
 ) -> tuple[ServerState, Updates | None]:
-    """One round. Without a cohort the model stays as it is and the round counts all the same."""
+    """One round. Without a cohort the model stays as it is and the round counts all the same.
+
+    The same if nobody of the cohort was heard in time: then the updates have no rows.
+    """
     rnd = server.rnd
     roster = replace(federation.roster(rnd), times_here=server.times_here, known=server.known)
     inquiry = Inquiry(federation, server.bank, rnd, seed)
@@ -72,13 +75,13 @@ def play_round(
         for client, model in zip(cohort.tolist(), models.tolist(), strict=True)
     ]
     told = _tell(server, recipe, roster, cohort)
-    updates = federation.train(jobs, server.bank, rnd, told)
+    updates = asked_for(federation.train(jobs, server.bank, rnd, told), jobs)
     admit(updates, rnd, num_params=server.bank.shape[1])
     updates = replace(
         updates,
         bytes_down=inquiry.bytes_down + _bytes_down(server.bank, jobs, told, inquiry.shown),
         bytes_answered=inquiry.bytes_up,
-        remarks=_remarks(recipe, roster, cohort),
+        remarks={**updates.remarks, **_remarks(recipe, roster, cohort)},
     )
     bank, rules = server.bank.copy(), list(server.rules)
     for model in np.unique(updates.models):
@@ -106,6 +109,25 @@ def serve(server: ServerState, recipe: Recipe) -> Served:
     return Served(models, recipe.bank.shares(server.arrangement, len(models)))
 
 
+def asked_for(updates: Updates, jobs: Sequence[Job]) -> Updates:
+    """One row per job at most, ascending by client, whatever came and in which order.
+
+    The first row of a job counts. The metrics say how many clients are missing and how many rows were
+    refused, if any.
+    """
+    rows: dict[tuple[int, int], int] = {}
+    for row, job in enumerate(zip(updates.clients.tolist(), updates.models.tolist(), strict=True)):
+        rows.setdefault(job, row)
+    wanted = sorted(job[:2] for job in jobs)
+    order = np.array([rows[job] for job in wanted if job in rows], dtype=np.int64)
+    refused = updates.remarks.get("refused", 0) + len(updates) - len(order)
+    counts = {"missing": len(jobs) - len(order), "refused": refused}
+    remarks = {**updates.remarks, **{name: count for name, count in counts.items() if count}}
+    if not np.array_equal(order, np.arange(len(updates))):
+        updates = updates.take(order)  # copies the big matrix
+    return replace(updates, remarks=remarks)
+
+
 def admit(updates: Updates, rnd: int, num_params: int) -> None:
     """Check updates once, at the server's door; every rule behind it may trust them."""
     if updates.deltas.shape != (len(updates), num_params):
@@ -114,20 +136,21 @@ def admit(updates: Updates, rnd: int, num_params: int) -> None:
             f"{(len(updates), num_params)}: one row per client, one column per parameter."
         )
     finite = np.isfinite(updates.deltas).all(axis=1)
-    finite &= np.isfinite(updates.losses) | (updates.num_steps == 0)
+    for values in (updates.losses, *updates.reports.values()):
+        finite &= np.isfinite(values) | (updates.num_steps == 0)
     for message in updates.said.values():
         finite &= np.isfinite(message).all(axis=1)
     if not finite.all():
         broken = updates.clients[~finite].tolist()
         raise Diverged(
-            f"round {rnd + 1}: the loss or the update of client {broken[0]}"
+            f"round {rnd + 1}: the loss, a report or the update of client {broken[0]}"
             + (f" (and {len(broken) - 1} more)" if len(broken) > 1 else "")
             + " is not a finite number. Try a smaller learning rate (--set local.lr=...) or less "
             "momentum; the rounds before this one are kept."
         )
 
 
-def _talking(recipe: Recipe) -> Iterator[tuple[str, Talks]]:
+def talking(recipe: Recipe) -> Iterator[tuple[str, Talks]]:
     """The stages whose policy has a half at the server."""
     for stage in ("memory", "objective"):
         part = getattr(recipe, stage)
@@ -177,7 +200,13 @@ def _pace(recipe: Recipe, rule: Any) -> float:
 
 def _tell(server: ServerState, recipe: Recipe, roster: Roster, cohort: Ints) -> Told:
     """What the server's halves of the policies have to say to the cohort."""
-    told = {stage: dict(part.tell(server.talks[stage], cohort)) for stage, part in _talking(recipe)}
+    told = {
+        stage: {
+            name: np.asarray(words, dtype=np.float32)
+            for name, words in part.tell(server.talks[stage], cohort).items()
+        }
+        for stage, part in talking(recipe)
+    }
     emphasis: object = recipe.emphasis
     if isinstance(emphasis, Assigns):
         assigned = emphasis.assign(roster, server.bank.shape[1])[cohort]
@@ -203,7 +232,7 @@ def _bytes_down(bank: Floats32, jobs: Sequence[Job], told: Told, shown: set[int]
 
 def _hear(server: ServerState, recipe: Recipe, updates: Updates) -> dict[str, Any]:
     talks = dict(server.talks)
-    for stage, part in _talking(recipe):
+    for stage, part in talking(recipe):
         said: Mapping[str, Floats32] = {
             name.removeprefix(f"{stage}."): words
             for name, words in updates.said.items()

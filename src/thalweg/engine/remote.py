@@ -1,0 +1,73 @@
+"""A client at the other end of a network: bytes come in, bytes go out, and what it remembers is bytes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from thalweg.core.errors import BadMessage, RunError
+from thalweg.core.trees import like, tree_from_bytes, tree_to_bytes
+from thalweg.engine.node import Node
+from thalweg.recipes.client import ClientState
+from thalweg.recipes.messages import Order, Question
+from thalweg.recipes.wire import Terms, errand_from, to_bytes
+
+
+class NodeState(NamedTuple):
+    """All that a device must keep between messages."""
+
+    trained: int  # the last round it took part in; -1: none yet
+    client: ClientState
+
+
+@dataclass(frozen=True, eq=False)
+class RemoteNode:
+    """A node behind bytes. A message that is refused, by an exception, has changed nothing."""
+
+    node: Node
+    terms: Terms
+
+    def newborn(self) -> NodeState:
+        return NodeState(-1, self.node.newborn())
+
+    def hello(self) -> bytes:
+        """What it says when it joins."""
+        return to_bytes(self.node.hello(), self.terms)
+
+    def handle(self, state: NodeState, payload: bytes) -> tuple[NodeState, bytes]:
+        """Carry out an order or answer a question. Keep the new state before the bytes are sent."""
+        message = errand_from(payload, self.terms)
+        self._check_is_for_us(message, state)
+        if isinstance(message, Order):
+            client, reply = self.node.train(state.client, message)
+            return NodeState(message.rnd, client), to_bytes(reply, self.terms)
+        client, answer = self.node.answer(state.client, message)
+        return state._replace(client=client), to_bytes(answer, self.terms)
+
+    def stored(self, state: NodeState) -> bytes:
+        return tree_to_bytes(state)
+
+    def restored(self, payload: bytes) -> NodeState:
+        """The state that `stored` was given, to the bit."""
+        try:
+            state = like(self.newborn(), tree_from_bytes(payload))
+            if isinstance(state, NodeState) and isinstance(state.client, ClientState):
+                return state
+            reason = "it has not the form of a state."
+        except (BadMessage, TypeError) as error:
+            reason = str(error)
+        raise RunError(
+            f"the stored state of client {self.node.client} is damaged, or of another recipe: {reason}"
+        )
+
+    def _check_is_for_us(self, message: Order | Question, state: NodeState) -> None:
+        if message.client != self.node.client:
+            raise BadMessage(
+                f"this is client {self.node.client}, but the message is for {message.client}."
+            )
+        # A second delivery would move the stream twice, and an old one back in time.
+        if message.rnd <= state.trained:
+            raise BadMessage(
+                f"round {message.rnd + 1} is over for client {self.node.client}, which has taken part "
+                f"in round {state.trained + 1}; the message came twice, or too late."
+            )

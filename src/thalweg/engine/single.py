@@ -1,0 +1,178 @@
+"""One client trained at a time, in plain loops, close to the papers' pseudocode.
+
+What is computed depends on the parameters, the rows and the seed alone: one thread, and everything that is
+multiplied lies where torch puts it, because the last bits of a product may depend on the address.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from thalweg.core.types import Floats32, Glance, Ints
+from thalweg.data import Augmentation, Dataset
+from thalweg.engine.gather import Part
+from thalweg.engine.noise import NoisyModel, image_rng
+from thalweg.local import Batch, Euclidean, Mirror, Model, Objective, Sgd
+from thalweg.nets import Net
+from thalweg.recipes.client import MiniBatch
+
+Samples = npt.NDArray[Any]
+
+
+class SingleTrainer:
+    """Does the arithmetic of one client after the other."""
+
+    def __init__(
+        self,
+        net: Net,
+        objective: Objective,
+        sgd: Sgd,
+        data: Dataset,
+        mirror: Mirror = Euclidean(),  # noqa: B008  frozen
+        augment: Augmentation | None = None,
+    ) -> None:
+        self.net, self.objective, self.sgd, self.data = net, objective, sgd, data
+        self.mirror, self.augment = mirror, augment
+
+    def begin(self, params: Floats32, noise: int = 0) -> Training:
+        """A client that has just received parameters (P,); `noise` seeds its dropout and images."""
+        return Training(self, torch.tensor(params), noise)
+
+    def predict(self, model: Floats32, part: Part, rows: Ints | None) -> tuple[Ints, Floats32]:
+        """Predicted labels and losses of one model on some rows of a part of the data, or all."""
+        inputs = self.data.x if part == "train" else self.data.x_test
+        labels = self.data.y if part == "train" else self.data.y_test
+        rows = np.arange(len(labels)) if rows is None else rows
+        if len(rows) == 0:
+            return np.empty(0, dtype=np.int64), np.empty(0, dtype=np.float32)
+        with torch.inference_mode():
+            logits = self.net.apply(torch.tensor(model), self.inputs(inputs[rows]))
+            losses = torch.nn.functional.cross_entropy(
+                logits, torch.from_numpy(labels[rows]), reduction="none"
+            )
+        return logits.argmax(dim=1).numpy(), losses.numpy()
+
+    def inputs(self, samples: Samples) -> Tensor:
+        """Samples as the net wants them.
+
+        Normalised images (B, C, H, W), features (B, F), or codes (B, L) as whole numbers.
+        """
+        if self.data.is_sequence:
+            return torch.from_numpy(samples).long()
+        if not self.data.is_image:
+            return torch.tensor(samples)
+        x = torch.from_numpy(samples).float() / 255
+        x = (x - torch.tensor(self.data.mean)) / torch.tensor(self.data.std)
+        return x.permute(0, 3, 1, 2)
+
+
+class Training:
+    """One client in training, and its view of its own model (`core.talk.Look`)."""
+
+    def __init__(self, trainer: SingleTrainer, start: Tensor, noise: int) -> None:
+        self._trainer, self._data = trainer, trainer.data
+        self._start, self._noise = start, noise
+        self._now, self._velocity = start.clone(), torch.zeros_like(start)
+        self.seen_losses: list[float] = []
+
+    @property
+    def delta(self) -> Floats32:
+        """(P,) how far it has come."""
+        delta: Floats32 = (self._now - self._start).numpy()
+        return delta
+
+    def step(self, batch: MiniBatch, memo: Mapping[str, Floats32], pace: float) -> None:
+        sgd, mirror = self._trainer.sgd, self._trainer.mirror
+        loss, gradient = self._loss_and_gradient(batch, memo)
+        gradient = gradient + sgd.weight_decay * self._now
+        self._velocity = sgd.momentum * self._velocity + gradient
+        step = sgd.lr * pace * self._velocity
+        self._now = mirror.move(self._now[None], step[None], self._trainer.net.sizes)[0]
+        self.seen_losses.append(loss)
+
+    # --- what a policy may look at ---
+
+    def params(self) -> Floats32:
+        values: Floats32 = self._now.numpy().copy()
+        return values
+
+    def losses(self, rows: Ints) -> Floats32:
+        return self._trainer.predict(self.params(), "train", rows)[1]
+
+    def right(self, rows: Ints) -> npt.NDArray[np.bool_]:
+        guesses = self._trainer.predict(self.params(), "train", rows)[0]
+        right: npt.NDArray[np.bool_] = guesses == self._data.y[rows]
+        return right
+
+    def gradient(self, rows: Ints) -> Floats32:
+        params = self._now.clone().requires_grad_()
+        logits = self._trainer.net.apply(params, self._trainer.inputs(self._data.x[rows]))
+        labels = torch.from_numpy(self._data.y[rows])
+        loss = torch.nn.functional.cross_entropy(logits, labels, reduction="sum") / len(rows)
+        return torch.autograd.grad(loss, params)[0].numpy()
+
+    def at(self, params: Floats32) -> Training:
+        return self._trainer.begin(params)
+
+    def squared_gradients(self, rows: Ints) -> Floats32:
+        total = torch.zeros_like(self._now, dtype=torch.float64)
+        for row in rows:
+            params = self._now.clone().requires_grad_()
+            x, label = self._trainer.inputs(self._data.x[[row]]), int(self._data.y[row])
+            loss = -self._trainer.net.apply(params, x).log_softmax(1)[0, label]
+            (gradient,) = torch.autograd.grad(loss, params)
+            total += gradient.double() ** 2
+        return (total / max(len(rows), 1)).float().numpy()
+
+    def glance(self, rows: Ints, received: bool) -> Glance:
+        params = self._start if received else self._now
+        with torch.inference_mode():
+            logits, features = self._trainer.net.with_features(
+                params, self._trainer.inputs(self._data.x[rows])
+            )
+            errors = logits.softmax(1)
+        right = np.eye(errors.shape[1], dtype=np.float32)[self._data.y[rows]]
+        return Glance(errors.numpy() - right, features.numpy())
+
+    # --- one step ---
+
+    def _loss_and_gradient(
+        self, drawn: MiniBatch, memo: Mapping[str, Floats32]
+    ) -> tuple[float, Tensor]:
+        rows, weights = drawn
+        batch = Batch(
+            x=self._trainer.inputs(self._samples(rows))[None],
+            labels=torch.from_numpy(self._data.y[rows])[None],
+            weights=torch.full((1, len(rows)), 1 / len(rows))
+            if weights is None
+            else torch.from_numpy(weights)[None],
+        )
+        params = self._now[None].clone().requires_grad_()  # (1, P): one client is a stack of one
+        notes = {name: torch.tensor(value)[None] for name, value in memo.items()}
+        loss = self._trainer.objective.loss(
+            self._model(), params, batch, {"start": self._start[None], **notes}
+        )
+        (gradient,) = torch.autograd.grad(loss.sum(), params)
+        return float(loss.detach()), gradient[0]
+
+    def _samples(self, rows: npt.NDArray[np.integer[Any]]) -> Samples:
+        """What is trained on in this step: the rows, or changed copies of them."""
+        samples: Samples = self._data.x[rows]
+        if self._trainer.augment is not None:
+            samples = self._trainer.augment.apply(
+                samples, image_rng(self._noise, len(self.seen_losses))
+            )
+        return samples
+
+    def _model(self) -> Model:
+        net = self._trainer.net
+        if net.is_noisy:
+            seeds, steps = np.array([self._noise]), np.array([len(self.seen_losses)])
+            return NoisyModel(net, False, seeds, steps)
+        return lambda params, x: net.apply(params[0], x[0])[None]

@@ -1,0 +1,117 @@
+"""The fields of a message that came from outside, taken out one by one and checked."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Collection
+from typing import Any, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+
+from thalweg.core.errors import BadMessage, Diverged, ShapeMismatch
+
+LARGEST = 1 << 62  # of whole numbers; they become int64
+MOST_NAMES = 64
+NAME = re.compile(r"[A-Za-z0-9_.-]{1,64}")
+
+W = TypeVar("W", bound=str)
+
+
+class Fields:
+    """What is left of a message. Every method takes a field away; `end` says that none is left over."""
+
+    def __init__(self, where: str, plain: Any) -> None:
+        self._where = where
+        if not isinstance(plain, dict) or len(plain) > MOST_NAMES:
+            raise self._wrong("this", f"at most {MOST_NAMES} values by name", plain)
+        for name in plain:
+            if not NAME.fullmatch(name):
+                raise self._wrong("a name", "at most 64 letters, digits and _.-", name)
+        self._left: dict[str, Any] = dict(plain)
+
+    def whole(self, name: str, most: int = LARGEST) -> int:
+        """A number that counts something."""
+        value = self._take(name)
+        if type(value) is not int or not 0 <= value <= most:
+            raise self._wrong(name, f"a whole number from 0 to {most}", value)
+        return value
+
+    def number(self, name: str, least: float = -math.inf, may_be_nan: bool = False) -> float:
+        """A finite number of at least `least`, or nan if that may be."""
+        value = self._take(name)
+        if type(value) not in (int, float):
+            raise self._wrong(name, "a number", value)
+        if math.isnan(value) and may_be_nan:
+            return math.nan
+        if not math.isfinite(value):
+            raise self._diverged(name)
+        if value < least:
+            raise self._wrong(name, f"a number of at least {least}", value)
+        return float(value)
+
+    def yes_or_no(self, name: str) -> bool:
+        value = self._take(name)
+        if type(value) is not bool:
+            raise self._wrong(name, "true or false", value)
+        return value
+
+    def word(self, name: str, known: Collection[W]) -> W:
+        value = self._take(name)
+        for word in known if type(value) is str else ():
+            if word == value:
+                return word
+        raise self._wrong(name, f"one of {', '.join(known) or 'nothing'}", value)
+
+    def array(
+        self,
+        name: str,
+        dtype: type[np.floating[Any]],
+        shape: tuple[int | None, ...],
+        may_be_nan: bool = False,
+    ) -> npt.NDArray[Any]:
+        """Finite numbers, or nan if that may be, of a certain shape; None: any number of them."""
+        value = self._take(name)
+        if not isinstance(value, np.ndarray) or value.dtype != dtype:
+            raise self._wrong(name, f"an array of {np.dtype(dtype).name}", value)
+        fits = (want in (None, size) for want, size in zip(shape, value.shape, strict=False))
+        if len(shape) != value.ndim or not all(fits):
+            expected = tuple("any" if size is None else size for size in shape)
+            raise ShapeMismatch(
+                f"{self._where}: {name} has shape {value.shape}, expected {expected}. Do both sides "
+                "run the same recipe and net?"
+            )
+        if not np.isfinite(value).all() and (not may_be_nan or np.isinf(value).any()):
+            raise self._diverged(name)
+        return value
+
+    def group(self, name: str, known: Callable[[str], bool] = lambda name: True) -> Fields:
+        """Fields inside a field, all of them under names that are known."""
+        inside = Fields(f"{self._where}.{name}", self._take(name))
+        for each in inside.names():
+            if not known(each):
+                raise BadMessage(f"{inside._where}: nobody knows {each!r} in this recipe.")
+        return inside
+
+    def names(self) -> list[str]:
+        """Of the fields that are left."""
+        return list(self._left)
+
+    def end(self) -> None:
+        if self._left:
+            raise BadMessage(f"{self._where}: nobody knows the field {min(self._left)!r}.")
+
+    def _take(self, name: str) -> Any:
+        if name not in self._left:
+            raise BadMessage(f"{self._where}: the field {name!r} is missing.")
+        return self._left.pop(name)
+
+    def _diverged(self, name: str) -> Diverged:
+        return Diverged(
+            f"{self._where}: {name} is not finite. Try a smaller learning rate, or less momentum."
+        )
+
+    def _wrong(self, name: str, expected: str, came: Any) -> BadMessage:
+        what = f"an array of {came.dtype}" if isinstance(came, np.ndarray) else repr(came)[:80]
+        return BadMessage(f"{self._where}: {name} must be {expected}, got {what}.")

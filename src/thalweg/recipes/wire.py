@@ -1,0 +1,237 @@
+"""Messages as bytes. Whatever arrives is checked before anybody uses it.
+
+The form is that of checkpoints (`core.trees`): plain values and arrays, no code, nothing pickled. Both sides
+hold the same `Terms`, and a message that does not keep to them is refused, where it is sent and where it
+arrives, with a `BadMessage` that says what was expected and what came. A message is not secret and not signed:
+who may send it, and to whom, is the network's business.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, TypeVar, get_args
+
+import numpy as np
+
+from thalweg.aggregation import Reports
+from thalweg.core.errors import BadMessage, Diverged, ShapeMismatch
+from thalweg.core.talk import Asks
+from thalweg.core.trees import tree_from_bytes, tree_to_bytes
+from thalweg.core.types import Floats32, Supply
+from thalweg.emphasis import Assigns
+from thalweg.local import SaysFromObjective
+from thalweg.memory import SaysFromMemory
+from thalweg.recipes.base import Recipe
+from thalweg.recipes.federation import AskingStage
+from thalweg.recipes.fields import Fields
+from thalweg.recipes.messages import Answer, Hello, Message, Order, Question, Reply
+from thalweg.recipes.server import talking
+
+FORMAT = 1  # a message of another number is of another version of this file
+LONGEST_OUTLINE = 1 << 20  # bytes for all that is not an array
+
+T = TypeVar("T", bound=Message)
+
+
+@dataclass(frozen=True)
+class Terms:
+    """What both sides know beforehand."""
+
+    recipe: Recipe
+    num_params: int  # P
+    most_models: int = 32
+    """No message weighs more than so many models, and a megabyte."""
+
+    @property
+    def most_bytes(self) -> int:
+        return self.most_models * self.num_params * 4 + LONGEST_OUTLINE
+
+    @cached_property
+    def told_stages(self) -> set[str]:
+        """Whose half at the server may tell clients something."""
+        emphasis: object = self.recipe.emphasis
+        assigning = {"emphasis"} if isinstance(emphasis, Assigns) else set()
+        return {stage for stage, _ in talking(self.recipe)} | assigning
+
+    @cached_property
+    def saying_stages(self) -> set[str]:
+        """Whose half at the client may have something to say."""
+        says = {"memory": SaysFromMemory, "objective": SaysFromObjective}
+        return {
+            stage for stage, form in says.items() if isinstance(getattr(self.recipe, stage), form)
+        }
+
+    @cached_property
+    def asking(self) -> dict[AskingStage, Asks]:
+        """The policies that may ask clients something, by stage."""
+        stages = ((stage, getattr(self.recipe, stage)) for stage in get_args(AskingStage))
+        return {stage: policy for stage, policy in stages if isinstance(policy, Asks)}
+
+    @property
+    def wants_reports(self) -> bool:
+        return isinstance(self.recipe.weights, Reports)
+
+
+def to_bytes(message: Message, terms: Terms) -> bytes:
+    """A message, checked and packed. If a client's numbers are not finite, the server shall know of it."""
+    plain = dict(vars(message))
+    if isinstance(message, Hello):
+        plain |= plain.pop("supply")._asdict()
+    plain = {k: v.item() if isinstance(v, np.generic) else v for k, v in plain.items()}
+    kind = type(message).__name__
+    with suppress(*[Diverged] if isinstance(message, Reply | Answer) else []):
+        _read(kind, plain, terms)
+    payload = tree_to_bytes({"thalweg": FORMAT, "kind": kind, "fields": plain})
+    _check_size(payload, terms)
+    return payload
+
+
+def from_bytes(payload: bytes, terms: Terms, kind: type[T]) -> T:
+    """A message of a certain kind, unpacked and checked."""
+    message: T = _unpacked(payload, terms, kind.__name__)
+    return message
+
+
+def errand_from(payload: bytes, terms: Terms) -> Order | Question:
+    """What a client may be sent."""
+    message: Order | Question = _unpacked(payload, terms, "Order", "Question")
+    return message
+
+
+def _unpacked(payload: bytes, terms: Terms, *kinds: str) -> Any:
+    _check_size(payload, terms)
+    tree = tree_from_bytes(payload, LONGEST_OUTLINE)
+    if not isinstance(tree, dict) or tree.keys() != {"thalweg", "kind", "fields"}:
+        raise BadMessage("this is not a message: expected thalweg, kind and fields.")
+    head = Fields("the message", {name: tree[name] for name in ("thalweg", "kind")})
+    if (version := head.whole("thalweg")) != FORMAT:
+        raise BadMessage(
+            f"this message has format {version}, expected {FORMAT}. Do both sides run the same version?"
+        )
+    return _read(head.word("kind", kinds), tree["fields"], terms)
+
+
+def _read(kind: str, plain: Any, terms: Terms) -> Any:
+    fields = Fields(kind, plain)
+    message = READERS[kind](fields, terms)
+    fields.end()
+    return message
+
+
+def reply_to(order: Order, payload: bytes, terms: Terms) -> Reply:
+    """The reply to this very order; one to an earlier order comes too late."""
+    reply = from_bytes(payload, terms, Reply)
+    _check_same(("rnd", "client", "model"), reply, order)
+    return reply
+
+
+def answer_to(question: Question, payload: bytes, terms: Terms) -> Answer:
+    """The answer to this very question."""
+    answer = from_bytes(payload, terms, Answer)
+    _check_same(("rnd", "client", "stage"), answer, question)
+    return answer
+
+
+def _check_same(names: tuple[str, ...], came: Message, asked: Message) -> None:
+    for name in names:
+        if getattr(came, name) != getattr(asked, name):
+            raise BadMessage(
+                f"{type(came).__name__} of client {came.client}: {name} is {getattr(came, name)!r}, "
+                f"asked was {getattr(asked, name)!r}; it came too late, or from somebody else."
+            )
+
+
+def _check_size(payload: bytes, terms: Terms) -> None:
+    if len(payload) > terms.most_bytes:
+        raise BadMessage(
+            f"a message of {len(payload)} bytes is too long: at most {terms.most_bytes}, that is "
+            f"{terms.most_models} models of {terms.num_params} parameters and a megabyte."
+        )
+
+
+# --- one reader per kind: takes every field out and checks it ---
+
+
+def _hello(fields: Fields, terms: Terms) -> Hello:
+    supply = Supply(
+        total=fields.number("total", least=0),
+        is_historical=fields.yes_or_no("is_historical"),
+        rounds=fields.number("rounds", least=0),
+    )
+    return Hello(client=fields.whole("client"), supply=supply)
+
+
+def _order(fields: Fields, terms: Terms) -> Order:
+    stages = fields.group("told", known=terms.told_stages.__contains__)
+    return Order(
+        rnd=fields.whole("rnd"),
+        client=fields.whole("client"),
+        model=fields.whole("model"),
+        pace=fields.number("pace", least=0),
+        params=fields.array("params", np.float32, (terms.num_params,)),
+        told={stage: _told(stage, stages.group(stage)) for stage in stages.names()},
+    )
+
+
+def _told(stage: str, words: Fields) -> dict[str, Floats32]:
+    """What one stage tells: vectors of any length, but for an emphasis, which assigns one number."""
+    names, length = (["assigned"], 1) if stage == "emphasis" else (words.names(), None)
+    told = {name: words.array(name, np.float32, (length,)) for name in names}
+    words.end()
+    return told
+
+
+def _reply(fields: Fields, terms: Terms) -> Reply:
+    num_steps, num_tested = fields.whole("num_steps"), fields.whole("num_tested")
+    idle = num_steps == 0  # then there is no loss, and perhaps nothing to report
+    reports = fields.group("reports", known=lambda _: terms.wants_reports)
+    said = fields.group("said", known=lambda name: name.partition(".")[0] in terms.saying_stages)
+    return Reply(
+        rnd=fields.whole("rnd"),
+        client=fields.whole("client"),
+        model=fields.whole("model"),
+        delta=fields.array("delta", np.float32, (terms.num_params,)),
+        num_samples=fields.whole("num_samples"),
+        num_steps=num_steps,
+        loss=fields.number("loss", may_be_nan=idle),
+        num_tested=num_tested,
+        num_correct=fields.whole("num_correct", most=num_tested),
+        reports={name: reports.number(name, may_be_nan=idle) for name in reports.names()},
+        said={name: said.array(name, np.float32, (None,)) for name in said.names()},
+    )
+
+
+def _question(fields: Fields, terms: Terms) -> Question:
+    stage = fields.word("stage", terms.asking)
+    bank = fields.array("bank", np.float32, (None, terms.num_params))
+    if (len(bank) > 0) != terms.asking[stage].shows_models:
+        raise ShapeMismatch(
+            f"Question: {len(bank)} models came with the question of the {stage} "
+            f"{type(terms.asking[stage]).__name__}, which shows "
+            f"{'them' if terms.asking[stage].shows_models else 'none'}."
+        )
+    return Question(fields.whole("rnd"), fields.whole("client"), stage, bank)
+
+
+def _answer(fields: Fields, terms: Terms) -> Answer:
+    words = fields.group("words")
+    return Answer(
+        rnd=fields.whole("rnd"),
+        client=fields.whole("client"),
+        stage=fields.word("stage", terms.asking),
+        words={
+            name: words.array(name, np.float64, (None,), may_be_nan=True) for name in words.names()
+        },
+    )
+
+
+READERS: dict[str, Callable[[Fields, Terms], Any]] = {
+    "Hello": _hello,
+    "Order": _order,
+    "Reply": _reply,
+    "Question": _question,
+    "Answer": _answer,
+}

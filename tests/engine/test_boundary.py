@@ -1,0 +1,211 @@
+"""Every recipe gives the same bits if its clients are reached through bytes alone."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, cast
+
+import numpy as np
+import pytest
+
+from contracts.checkpoint import plain
+from engine.bytes_federation import BytesFederation, Fate, arrives, load
+from engine.test_every_recipe import COMBINED, ODD, SMALL, world_for
+from thalweg.core.errors import Diverged
+from thalweg.core.rng import Draw, rng_for
+from thalweg.core.talk import Told
+from thalweg.core.types import Answers, Floats32, Ints, Job, Updates
+from thalweg.engine.loop import _federation
+from thalweg.engine.plan import Plan, make_plan
+from thalweg.recipes import RECIPES
+from thalweg.recipes.federation import AskingStage
+from thalweg.recipes.messages import Order, Question
+from thalweg.recipes.server import ServerState, new_server, play_round
+
+MANY = ["world.availability=0.6"]  # several clients in most rounds
+
+
+def plan_of(recipe: str, overrides: Sequence[str] = (), scenario: str = "digits-partial") -> Plan:
+    return make_plan(recipe, scenario, seed=2, engine="reference", overrides=overrides)
+
+
+def bytes_federation(plan: Plan, fate: Fate = arrives) -> BytesFederation:
+    return BytesFederation(plan, load(plan.scenario.data, plan.seed), fate)
+
+
+def reference(plan: Plan) -> Any:
+    data = load(plan.scenario.data, plan.seed)
+    net = plan.scenario.net.build(data.input_shape, data.num_classes)
+    return _federation(plan, data, net, workers=1)
+
+
+def play(plan: Plan, federation: Any, rounds: int = 3) -> tuple[ServerState, list[Updates | None]]:
+    data = load(plan.scenario.data, plan.seed)
+    net = plan.scenario.net.build(data.input_shape, data.num_classes)
+    num_clients = len(federation.roster(0).availability)
+    server = new_server(plan.recipe, net.init(rng_for(plan.seed, Draw.NET)), num_clients)
+    history = []
+    for _ in range(rounds):
+        server, updates = play_round(server, federation, plan.recipe, plan.seed)
+        history.append(updates)
+    return server, history
+
+
+def check_same(plan: Plan, ours: Any, theirs: Any, rounds: int = 3) -> list[Updates | None]:
+    """Models, all that the server remembers, every update and every metric: to the bit."""
+    server, history = play(plan, ours, rounds)
+    expected, expected_history = play(plan, theirs, rounds)
+    assert plain(server) == plain(expected)
+    for updates, others in zip(history, expected_history, strict=True):
+        assert plain(updates and vars(updates)) == plain(others and vars(others))
+    return history
+
+
+def check_crosses(plan: Plan, rounds: int = 3) -> None:
+    ours, theirs = bytes_federation(plan), reference(plan)
+    history = check_same(plan, ours, theirs, rounds)
+    assert any(updates is not None and len(updates) > 1 for updates in history)
+    for client, state in theirs.crowd.states.items():
+        assert plain(ours.state(client)) == plain(state), (
+            f"client {client} remembers something else"
+        )
+    assert ours.refused == []
+
+
+@pytest.mark.parametrize("recipe", [*RECIPES, *COMBINED])
+def test_every_recipe_crosses_the_boundary(recipe: str) -> None:
+    scenario, overrides = world_for(recipe)
+    more = MANY if scenario == "digits-partial" else []
+    check_crosses(plan_of(recipe, [*overrides, *more], scenario))
+
+
+@pytest.mark.parametrize("case", ODD)
+def test_odd_cases_cross_the_boundary(case: str) -> None:
+    recipe, overrides = ODD[case]
+    check_crosses(plan_of(recipe, [*SMALL, *MANY, *overrides]), rounds=4)
+
+
+# --- not everything arrives ---
+
+
+class WithoutReply:
+    """The reference engine, where one client is not heard in one round, whatever it did."""
+
+    def __init__(self, plan: Plan, rnd: int, client: int) -> None:
+        self._inner, self._when, self._who = reference(plan), rnd, client
+        self.roster = self._inner.roster
+
+    def survey(self, clients: Ints, stage: AskingStage, bank: Floats32, rnd: int) -> Answers:
+        return cast(Answers, self._inner.survey(clients, stage, bank, rnd))
+
+    def train(
+        self, jobs: Sequence[Job], bank: Floats32, rnd: int, told: Told | None = None
+    ) -> Updates:
+        updates: Updates = self._inner.train(jobs, bank, rnd, told)
+        return updates.only((updates.clients != self._who) | (rnd != self._when))
+
+
+def fate_of(rnd: int, client: int, what: str, kind: type = Order) -> Fate:
+    """One message has this fate, all others arrive."""
+
+    def fate(message: Order | Question) -> str:
+        is_it = isinstance(message, kind) and (message.rnd, message.client) == (rnd, client)
+        return what if is_it else "arrives"
+
+    return fate
+
+
+def somebody_in_round(plan: Plan, rnd: int) -> int:
+    _, history = play(plan, reference(plan), rnd + 1)
+    updates = history[rnd]
+    assert updates is not None
+    assert len(updates) > 1
+    return int(updates.clients[-1])
+
+
+@pytest.mark.parametrize("recipe", [*RECIPES, "sfedpo+dpcs", "feddrift+is+fedcurv"])
+def test_who_is_not_heard_has_no_say_and_the_run_goes_on(recipe: str) -> None:
+    scenario, overrides = world_for(recipe)
+    more = MANY if scenario == "digits-partial" else []
+    plan = plan_of(recipe, [*overrides, *more], scenario)
+    victim = somebody_in_round(plan, 1)
+    expected, _ = play(plan, WithoutReply(plan, 1, victim))
+    for fate in ("dropped", "late"):
+        ours = bytes_federation(plan, fate_of(1, victim, fate))
+        server, history = play(plan, ours)
+        assert plain(server) == plain(expected), fate
+        assert [u.remarks.get("missing") for u in history if u is not None][1] == 1
+
+
+@pytest.mark.parametrize("fate", ["twice", "damaged", "stolen"])
+def test_what_cannot_be_used_is_refused_and_counted(fate: str) -> None:
+    plan = plan_of("sfedpo", [*SMALL, *MANY])
+    victim = somebody_in_round(plan, 1)
+    heard = reference(plan) if fate == "twice" else WithoutReply(plan, 1, victim)
+    expected, _ = play(plan, heard)
+    server, history = play(plan, bytes_federation(plan, fate_of(1, victim, fate)))
+    assert plain(server) == plain(expected)
+    remarks = [{} if updates is None else updates.remarks for updates in history]
+    assert remarks[1].get("refused") == 1
+    assert remarks[2].get("refused") is None
+
+
+def test_a_client_that_never_got_its_order_has_not_moved() -> None:
+    plan = plan_of("fedavg", [*SMALL, *MANY])
+    victim = somebody_in_round(plan, 0)
+    ours = bytes_federation(plan, lambda message: "lost" if message.client == victim else "arrives")
+    play(plan, ours, rounds=1)
+    assert plain(ours.state(victim)) == plain(ours.nodes[victim].node.newborn())
+    dropped = bytes_federation(plan, fate_of(0, victim, "dropped"))
+    play(plan, dropped, rounds=1)
+    assert dropped.state(victim).lived == 1, "this one trained, but was not heard"
+
+
+@pytest.mark.parametrize(
+    "recipe", ["sfedpo", "fedcurv", "ode", "feddrift", "dpcs", "powd", "flash"]
+)
+def test_a_round_in_which_nobody_is_heard_changes_no_model(recipe: str) -> None:
+    plan = plan_of(recipe, [*SMALL, *MANY])
+    before, _ = play(plan, bytes_federation(plan), rounds=1)
+    ours = bytes_federation(plan, lambda message: "dropped" if message.rnd == 1 else "arrives")
+    server, history = play(plan, ours, rounds=2)
+    assert server.bank.tobytes() == before.bank.tobytes()
+    assert plain(server.talks) == plain(before.talks)
+    assert server.rnd == 2
+    updates = history[1]
+    assert updates is not None
+    assert len(updates) == 0
+    assert updates.remarks["missing"] >= 1
+    assert updates.bytes_down > 0, "orders were sent all the same"
+    _, updates = play_round(server, ours, plan.recipe, plan.seed)
+    assert updates is not None
+    assert len(updates) >= 1, "the next round is like any other"
+
+
+class WithoutAnswer(WithoutReply):
+    """The same for an answer: the row of one client is nan."""
+
+    def survey(self, clients: Ints, stage: AskingStage, bank: Floats32, rnd: int) -> Answers:
+        answers = super().survey(clients, stage, bank, rnd)
+        silent = (clients == self._who) & (rnd == self._when)
+        return {name: np.where(silent[:, None], np.nan, rows) for name, rows in answers.items()}
+
+    def train(
+        self, jobs: Sequence[Job], bank: Floats32, rnd: int, told: Told | None = None
+    ) -> Updates:
+        return cast(Updates, self._inner.train(jobs, bank, rnd, told))
+
+
+@pytest.mark.parametrize("recipe", ["dpcs", "powd", "feddrift"])
+def test_a_question_that_is_not_answered_is_a_row_of_nan(recipe: str) -> None:
+    plan = plan_of(recipe, [*SMALL, *MANY])
+    victim = somebody_in_round(plan, 1)
+    expected, _ = play(plan, WithoutAnswer(plan, 1, victim))
+    ours = bytes_federation(plan, fate_of(1, victim, "dropped", Question))
+    assert plain(play(plan, ours)[0]) == plain(expected)
+
+
+def test_if_everybody_diverges_the_run_stops() -> None:
+    plan = plan_of("fedogd", [*SMALL, *MANY, "local.lr=1e30"])
+    with pytest.raises(Diverged, match=r"Reply: (loss|delta) is not finite\. Try a smaller"):
+        play(plan, bytes_federation(plan))

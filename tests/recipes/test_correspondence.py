@@ -1,0 +1,150 @@
+"""The server's side of a network, with clients that are a few lines each."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from contracts.examples import some_roster
+from thalweg.aggregation import FedDrift
+from thalweg.core.errors import ConfigError, Diverged
+from thalweg.core.types import Job, Updates
+from thalweg.memory import Fifo
+from thalweg.recipes import Recipe
+from thalweg.recipes.correspondence import Correspondence, Letter
+from thalweg.recipes.messages import Answer, Message, Order, Question, Reply
+from thalweg.recipes.wire import Terms, errand_from, to_bytes
+from thalweg.selection import Dpcs
+
+TERMS = Terms(Recipe(name="plain", memory=Fifo(), selection=Dpcs(), bank=FedDrift()), num_params=2)
+BANK = np.array([[1, 2], [3, 4]], dtype=np.float32)
+Client = Callable[[Any], list[tuple[int, Message | bytes]]]
+
+
+def reply(order: Order, **changes: Any) -> Reply:
+    delta = order.params * 10 + order.client
+    plain = Reply(order.rnd, order.client, order.model, delta, 5, 1, 0.5, 0, 0)
+    return replace(plain, **changes)
+
+
+def network(client: Client) -> Correspondence:
+    """Every client answers a letter like this."""
+
+    def post(letters: Iterable[Letter]) -> Iterator[Letter]:
+        for _, payload in letters:
+            for sender, message in client(errand_from(payload, TERMS)):
+                yield sender, message if isinstance(message, bytes) else to_bytes(message, TERMS)
+
+    return Correspondence(TERMS, post, lambda rnd: some_roster([0, 1, 2], 3, rnd=rnd))
+
+
+def train(federation: Correspondence) -> Updates:
+    return federation.train([Job(2, 1), Job(0), Job(1)], BANK, 4)
+
+
+def test_everybody_gets_its_own_model_and_a_row() -> None:
+    federation = network(lambda order: [(order.client, reply(order))])
+    updates = train(federation)
+    assert updates.clients.tolist() == [0, 1, 2]
+    assert updates.models.tolist() == [0, 0, 1]
+    assert updates.deltas.tolist() == [[10, 20], [11, 21], [32, 42]]
+    assert updates.remarks == {}
+    assert federation.roster(4).here.tolist() == [0, 1, 2]
+
+
+@pytest.mark.parametrize(
+    ("odd", "why"),
+    [
+        (lambda order: [(1, b"nonsense")], "client 1: 8 bytes are not a tree of ours"),
+        (
+            lambda order: [(1, reply(order, rnd=3))],
+            "client 1: .*rnd is 3, asked was 4; it came too",
+        ),
+        (lambda order: [(2, reply(order))], "client 2: "),
+        (lambda order: [(9, reply(order))], "client 9: nobody asked"),
+        (lambda order: [(1, reply(order, client=0))], "client 1: .*client is 0, asked was 1"),
+        (
+            lambda order: [(1, reply(order, loss=float("nan")))],
+            "client 1: Reply: loss is not finite",
+        ),
+    ],
+)
+def test_a_reply_that_cannot_be_used_counts_as_not_heard(odd: Client, why: str) -> None:
+    federation = network(
+        lambda order: odd(order) if order.client == 1 else [(order.client, reply(order))]
+    )
+    updates = train(federation)
+    assert updates.clients.tolist() == [0, 2]
+    assert updates.remarks == {"refused": 1}
+    (refused,) = federation.refused
+    assert re.match(why, refused)
+
+
+def test_the_first_of_two_replies_counts() -> None:
+    federation = network(
+        lambda order: [
+            (order.client, reply(order)),
+            (order.client, reply(order, delta=np.zeros(2, dtype=np.float32))),
+        ]
+    )
+    updates = train(federation)
+    assert updates.deltas[0].tolist() == [10, 20]
+    assert updates.remarks == {"refused": 3}
+
+
+def test_nobody_may_be_heard_at_all() -> None:
+    assert len(train(network(lambda order: []))) == 0
+
+
+def test_one_client_that_diverged_is_left_out_but_all_of_them_stop_the_run() -> None:
+    broken = np.array([np.inf, 0], dtype=np.float32)
+    with pytest.raises(Diverged, match="Reply: delta is not finite"):
+        train(network(lambda order: [(order.client, reply(order, delta=broken))]))
+
+
+def test_refusals_are_counted_anew_in_every_round() -> None:
+    federation = network(lambda order: [(order.client, reply(order)), (7, b"")])
+    assert train(federation).remarks == {"refused": 3}
+    assert train(federation).remarks == {"refused": 3}
+
+
+def test_two_models_for_one_client_are_refused() -> None:
+    federation = network(lambda order: [])
+    with pytest.raises(ConfigError, match="one model per round"):
+        federation.train([Job(0, 0), Job(0, 1)], BANK, 0)
+
+
+def test_answers_become_a_table_and_silence_is_nan() -> None:
+    asked: list[Question] = []
+
+    def client(question: Question) -> list[tuple[int, Message | bytes]]:
+        asked.append(question)
+        words = {"word": np.array([question.client, 0.5])}
+        odd = {"word": np.array([7.0])}
+        answer = Answer(question.rnd, question.client, question.stage, words)
+        return {
+            0: [(0, answer)],
+            1: [],
+            2: [(2, replace(answer, words=odd))],
+            3: [(3, replace(answer, words={}))],
+            4: [(4, answer), (0, answer), (4, b"")],
+        }[question.client]
+
+    federation = network(client)
+    tables = federation.survey(np.array([0, 1, 2, 3, 4]), "bank", BANK, 6)
+    assert tables["word"][[0, 4]].tolist() == [[0, 0.5], [4, 0.5]]
+    assert np.isnan(tables["word"][1:4]).all()
+    assert asked[0].bank.tolist() == BANK.tolist()
+    assert train(network(lambda order: [])).remarks == {}
+
+
+def test_models_are_only_sent_to_policies_that_show_them() -> None:
+    asked: list[Question] = []
+    federation = network(lambda question: asked.append(question) or [])  # type: ignore[func-returns-value]
+    assert federation.survey(np.array([0, 1]), "selection", BANK, 6) == {}
+    assert [question.bank.shape for question in asked] == [(0, 2), (0, 2)]

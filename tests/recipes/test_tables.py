@@ -1,0 +1,99 @@
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+
+from thalweg.core.errors import ConfigError
+from thalweg.recipes.messages import Reply
+from thalweg.recipes.tables import of_one_form, of_one_length, side_by_side, tabled, updates_of
+
+
+def reply(
+    client: int,
+    reports: dict[str, float] | None = None,
+    said: dict[str, Sequence[float]] | None = None,
+) -> Reply:
+    return Reply(
+        rnd=1,
+        client=client,
+        model=client % 2,
+        delta=np.full(2, client, dtype=np.float32),
+        num_samples=10 + client,
+        num_steps=3,
+        loss=0.5 * client,
+        num_tested=8,
+        num_correct=client,
+        reports=reports or {},
+        said={name: np.array(x, dtype=np.float32) for name, x in (said or {}).items()},
+    )
+
+
+def test_replies_become_a_row_each() -> None:
+    score = {"score": 0.25}
+    said = {"memory.word": [1.0, 2.0]}
+    updates = updates_of([reply(1, score, said), reply(4, score, said)], num_params=2)
+    assert updates.clients.tolist() == [1, 4]
+    assert updates.models.tolist() == [1, 0]
+    assert updates.deltas.tolist() == [[1, 1], [4, 4]]
+    assert updates.deltas.dtype == np.float32
+    assert updates.num_samples.tolist() == [11, 14]
+    assert updates.losses.tolist() == [0.5, 2.0]
+    assert (updates.num_tested.tolist(), updates.num_correct.tolist()) == ([8, 8], [1, 4])
+    assert updates.reports["score"].tolist() == [0.25, 0.25]
+    assert updates.said["memory.word"].tolist() == [[1, 2], [1, 2]]
+
+
+def test_no_replies_are_updates_without_rows() -> None:
+    updates = updates_of([], num_params=5)
+    assert len(updates) == 0
+    assert updates.deltas.shape == (0, 5)
+    assert updates.reports == updates.said == {}
+
+
+def test_what_clients_say_becomes_one_matrix_and_silence_counts_as_zeros() -> None:
+    words: list[dict[str, Any]] = [
+        {"w": np.array([1, 2], dtype="f4")},
+        {"w": np.empty(0, dtype="f4")},
+    ]
+    assert side_by_side(words)["w"].tolist() == [[1.0, 2.0], [0.0, 0.0]]
+    assert side_by_side([{}, {}]) == side_by_side([]) == {}
+
+
+def test_vectors_of_different_lengths_are_refused() -> None:
+    with pytest.raises(ConfigError, match=r"Rule\.answer must give vectors of one length"):
+        tabled([{"a": np.ones(2)}, {"a": np.ones(3)}], "Rule")
+
+
+def kept(replies: list[Reply]) -> list[int]:
+    return [each.client for each in of_one_form(replies)]
+
+
+def test_replies_that_report_other_things_than_most_are_left_out() -> None:
+    a, b = {"score": 1.0}, {"other": 1.0}
+    assert kept([reply(0, a), reply(1, b), reply(2, a), reply(3)]) == [0, 2]
+    assert kept([reply(0, b), reply(1, a)]) == [0], "of two forms the first"
+    assert kept([]) == []
+
+
+def test_replies_that_say_more_or_less_than_most_are_left_out() -> None:
+    two, three = {"memory.word": [1, 2]}, {"memory.word": [1, 2, 3]}
+    nothing: dict[str, Sequence[float]] = {"memory.word": []}
+    replies = [reply(0, said=three), reply(1, said=two), reply(2, said=nothing), reply(3, said=two)]
+    assert kept(replies) == [1, 2, 3], "an empty message has any length"
+    assert updates_of(of_one_form(replies), 2).said["memory.word"].tolist() == [
+        [1, 2],
+        [0, 0],
+        [1, 2],
+    ]
+    assert kept([reply(0, said=nothing), reply(1, said=nothing)]) == [0, 1]
+
+
+def test_answers_of_another_length_than_most_are_silence() -> None:
+    words = [{"a": np.ones(2), "b": np.ones(1)}, {"a": np.ones(3)}, {"a": np.zeros(2)}, {}]
+    tables = tabled(of_one_length(words), "Rule")
+    assert tables["a"][[0, 2]].tolist() == [[1, 1], [0, 0]]
+    assert np.isnan(tables["a"][[1, 3]]).all()
+    assert tables["b"][0].tolist() == [1]

@@ -1,0 +1,406 @@
+"""Bytes from outside may be anything; what comes out is a message that fits, or an error of ours."""
+
+from __future__ import annotations
+
+import json
+import tracemalloc
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+from safetensors.numpy import save
+
+from thalweg.aggregation import FedDrift, ShiftAware
+from thalweg.core.errors import BadMessage, Diverged, ShapeMismatch, ThalwegError
+from thalweg.core.trees import tree_from_bytes, tree_to_bytes
+from thalweg.core.types import Supply
+from thalweg.emphasis import OldAndNew
+from thalweg.local import Curvature
+from thalweg.memory import Fifo, Ode
+from thalweg.recipes import Recipe
+from thalweg.recipes.messages import Answer, Hello, Message, Order, Question, Reply
+from thalweg.recipes.wire import Terms, answer_to, errand_from, from_bytes, reply_to, to_bytes
+from thalweg.selection import Dpcs
+
+P = 3
+TALKATIVE = Recipe(
+    name="everything at once",
+    memory=Ode(),
+    emphasis=OldAndNew(),
+    selection=Dpcs(),
+    objective=Curvature(),
+    weights=ShiftAware(),
+    bank=FedDrift(),
+)
+TERMS = Terms(TALKATIVE, P)
+SILENT = Terms(Recipe(name="plain", memory=Fifo()), P)
+
+
+def f4(*values: float) -> Any:
+    return np.array(values, dtype=np.float32)
+
+
+HELLO = Hello(4, Supply(total=120.5, is_historical=True, rounds=10.0))
+ORDER = Order(
+    rnd=7,
+    client=4,
+    model=1,
+    pace=0.5,
+    params=f4(1, 2, 3),
+    told={
+        "memory": {"gradient": f4(0.5, 0.25)},
+        "objective": {"others_fisher": f4(1, 1, 1), "others_pulled": f4(2, 2, 2)},
+        "emphasis": {"assigned": f4(0.125)},
+    },
+)
+REPLY = Reply(
+    rnd=7,
+    client=4,
+    model=1,
+    delta=f4(-1, 0, 1),
+    num_samples=24,
+    num_steps=6,
+    loss=0.1,
+    num_tested=10,
+    num_correct=9,
+    reports={"shift_score": 0.3},
+    said={"memory.gradient": f4(), "objective.fisher": f4(1, 2, 3)},
+)
+QUESTION = Question(7, 4, "bank", np.arange(6, dtype=np.float32).reshape(2, 3))
+ANSWER = Answer(7, 4, "bank", {"model_costs": np.array([0.5, np.nan]), "samples": np.array([8.0])})
+MESSAGES = [HELLO, ORDER, REPLY, QUESTION, ANSWER]
+NAMES = [type(message).__name__ for message in MESSAGES]
+
+
+def same(a: Any, b: Any) -> bool:
+    """Equal in every field and every bit."""
+    return bool(tree_to_bytes(_plain(a)) == tree_to_bytes(_plain(b)))
+
+
+def _plain(message: Message) -> dict[str, Any]:
+    return dict(vars(message))
+
+
+def there_and_back(message: Any) -> Any:
+    return from_bytes(to_bytes(message, TERMS), TERMS, type(message))
+
+
+@pytest.mark.parametrize("message", MESSAGES, ids=NAMES)
+def test_every_message_comes_back_bit_by_bit(message: Message) -> None:
+    back = there_and_back(message)
+    assert type(back) is type(message)
+    assert same(back, message)
+
+
+def test_a_client_that_took_no_step_has_no_loss() -> None:
+    idle = replace(REPLY, num_steps=0, loss=float("nan"), reports={"shift_score": float("nan")})
+    assert same(there_and_back(idle), idle)
+
+
+def test_a_question_that_shows_no_models_carries_none() -> None:
+    question = Question(7, 4, "selection", np.empty((0, P), dtype=np.float32))
+    assert there_and_back(question).bank.shape == (0, P)
+    with pytest.raises(ShapeMismatch, match=r"2 models came with .* Dpcs, which shows none"):
+        to_bytes(replace(question, bank=np.zeros((2, P), dtype=np.float32)), TERMS)
+    with pytest.raises(ShapeMismatch, match=r"0 models came with .* FedDrift, which shows them"):
+        to_bytes(replace(question, stage="bank"), TERMS)
+
+
+def test_what_arrives_is_ours_to_change() -> None:
+    order = there_and_back(ORDER)
+    order.params[0] = 9
+    assert ORDER.params[0] == 1
+
+
+# --- refused, each with its reason ---
+
+WRONG: dict[str, tuple[Message, type[ThalwegError], str]] = {
+    "model of another size": (
+        replace(ORDER, params=f4(1, 2)),
+        ShapeMismatch,
+        r"Order: params has shape \(2,\), expected \(3,\)\. Do both sides run the same",
+    ),
+    "update of another size": (
+        replace(REPLY, delta=np.zeros((1, 3), dtype=np.float32)),
+        ShapeMismatch,
+        r"Reply: delta has shape \(1, 3\), expected \(3,\)",
+    ),
+    "other numbers": (
+        replace(REPLY, delta=np.zeros(3)),
+        BadMessage,
+        "Reply: delta must be an array of float32, got an array of float64",
+    ),
+    "bank of another size": (
+        replace(QUESTION, bank=np.zeros((2, 4), dtype=np.float32)),
+        ShapeMismatch,
+        r"bank has shape \(2, 4\), expected \('any', 3\)",
+    ),
+    "a model that diverged": (
+        replace(ORDER, params=f4(1, np.inf, 0)),
+        Diverged,
+        "Order: params is not finite",
+    ),
+    "an endless pace": (replace(ORDER, pace=float("inf")), Diverged, "pace is not finite"),
+    "a negative pace": (
+        replace(ORDER, pace=-0.5),
+        BadMessage,
+        "Order: pace must be a number of at least 0, got -0.5",
+    ),
+    "a negative round": (
+        replace(ORDER, rnd=-1),
+        BadMessage,
+        "Order: rnd must be a whole number from 0 to .*, got -1",
+    ),
+    "more right than tested": (
+        replace(REPLY, num_correct=11),
+        BadMessage,
+        "num_correct must be a whole number from 0 to 10, got 11",
+    ),
+    "words of a stage that is silent": (
+        replace(REPLY, said={"weights.word": f4(1)}),
+        BadMessage,
+        r"Reply\.said: nobody knows 'weights.word' in this recipe",
+    ),
+    "a stage that tells nothing": (
+        replace(ORDER, told={"bank": {"word": f4(1)}}),
+        BadMessage,
+        r"Order\.told: nobody knows 'bank' in this recipe",
+    ),
+    "an emphasis of two numbers": (
+        replace(ORDER, told={"emphasis": {"assigned": f4(1, 2)}}),
+        ShapeMismatch,
+        r"Order\.told\.emphasis: assigned has shape \(2,\), expected \(1,\)",
+    ),
+    "an emphasis with another name": (
+        replace(ORDER, told={"emphasis": {"assigned": f4(1), "more": f4(1)}}),
+        BadMessage,
+        "nobody knows the field 'more'",
+    ),
+    "a matrix of words": (
+        replace(REPLY, said={"memory.gradient": np.zeros((2, 2), dtype=np.float32)}),
+        ShapeMismatch,
+        r"memory\.gradient has shape \(2, 2\), expected \('any',\)",
+    ),
+    "a strange name": (
+        replace(ANSWER, words={"a b": np.ones(1)}),
+        BadMessage,
+        "a name must be at most 64 letters, digits and _.-, got 'a b'",
+    ),
+    "too many names": (
+        replace(ANSWER, words={f"w{n}": np.ones(1) for n in range(65)}),
+        BadMessage,
+        "must be at most 64 values by name",
+    ),
+    "a stage that does not exist": (
+        replace(ANSWER, stage="memory"),  # type: ignore[arg-type]
+        BadMessage,
+        "stage must be one of emphasis, selection, bank, got 'memory'",
+    ),
+    "more than agreed": (
+        replace(ANSWER, words={"long": np.zeros(200_000)}),
+        BadMessage,
+        "a message of 16.* bytes is too long: at most .*, that is 32 models of 3 parameters",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", WRONG)
+def test_what_does_not_keep_to_the_terms_is_refused_before_it_is_sent(case: str) -> None:
+    message, error, text = WRONG[case]
+    with pytest.raises(error, match=text):
+        to_bytes(message, TERMS)
+
+
+def unchecked(message: Message) -> bytes:
+    """The bytes of somebody who does not check what is sent."""
+    fields = {"thalweg": 1, "kind": type(message).__name__, "fields": vars(message)}
+    return tree_to_bytes(fields)
+
+
+@pytest.mark.parametrize("case", WRONG)
+def test_what_does_not_keep_to_the_terms_is_refused_where_it_arrives(case: str) -> None:
+    message, error, text = WRONG[case]
+    with pytest.raises(error, match=text):
+        from_bytes(unchecked(message), TERMS, type(message))
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf])
+def test_a_client_that_diverged_may_say_so_and_the_server_judges(bad: float) -> None:
+    for broken in (
+        replace(REPLY, delta=f4(0, bad, 0)),
+        replace(REPLY, loss=bad),
+        replace(REPLY, reports={"shift_score": bad}),
+        replace(REPLY, said={"memory.gradient": f4(bad)}),
+    ):
+        with pytest.raises(Diverged, match=r"is not finite\. Try a smaller learning rate"):
+            from_bytes(to_bytes(broken, TERMS), TERMS, Reply)
+
+
+def test_a_recipe_that_says_nothing_gets_nothing() -> None:
+    quiet = replace(REPLY, reports={}, said={})
+    assert same(from_bytes(to_bytes(quiet, SILENT), SILENT, Reply), quiet)
+    for loud in (replace(quiet, reports={"score": 1.0}), replace(quiet, said=REPLY.said)):
+        with pytest.raises(BadMessage, match="nobody knows"):
+            to_bytes(loud, SILENT)
+    with pytest.raises(BadMessage, match="one of nothing, got 'bank'"):
+        to_bytes(QUESTION, SILENT)
+
+
+def test_only_the_kinds_that_are_expected_come_in() -> None:
+    with pytest.raises(BadMessage, match="kind must be one of Reply, got 'Order'"):
+        from_bytes(to_bytes(ORDER, TERMS), TERMS, Reply)
+    with pytest.raises(BadMessage, match="kind must be one of Order, Question, got 'Reply'"):
+        errand_from(to_bytes(REPLY, TERMS), TERMS)
+    assert isinstance(errand_from(to_bytes(ORDER, TERMS), TERMS), Order)
+    assert isinstance(errand_from(to_bytes(QUESTION, TERMS), TERMS), Question)
+
+
+def test_a_message_of_another_version_is_named_as_such() -> None:
+    tree = tree_from_bytes(to_bytes(ORDER, TERMS))
+    with pytest.raises(BadMessage, match=r"has format 2, expected 1\. Do both sides run the same"):
+        from_bytes(tree_to_bytes({**tree, "thalweg": 2}), TERMS, Order)
+
+
+@pytest.mark.parametrize("change", [{"rnd": 6}, {"client": 5}, {"model": 0}])
+def test_a_reply_must_be_to_this_very_order(change: dict[str, int]) -> None:
+    assert same(reply_to(ORDER, to_bytes(REPLY, TERMS), TERMS), REPLY)
+    (name,) = change
+    with pytest.raises(BadMessage, match=f"{name} is .*, asked was .*; it came too late, or from"):
+        reply_to(ORDER, to_bytes(replace(REPLY, **change), TERMS), TERMS)
+
+
+def test_an_answer_must_be_to_this_very_question() -> None:
+    assert same(answer_to(QUESTION, to_bytes(ANSWER, TERMS), TERMS), ANSWER)
+    for other in (replace(ANSWER, rnd=8), replace(ANSWER, stage="selection")):
+        with pytest.raises(BadMessage, match="it came too late"):
+            answer_to(QUESTION, to_bytes(other, TERMS), TERMS)
+
+
+# --- anything at all ---
+
+
+def read_or_refuse(payload: bytes) -> None:
+    """No error but ours, and what comes in fits."""
+    for kind in (Hello, Order, Reply, Question, Answer):
+        try:
+            message = from_bytes(payload, TERMS, kind)
+        except (BadMessage, Diverged):
+            continue
+        assert type(message) is kind
+        to_bytes(message, TERMS)
+
+
+@given(payload=st.binary(max_size=300))
+def test_noise_is_refused(payload: bytes) -> None:
+    read_or_refuse(payload)
+    read_or_refuse(len(payload).to_bytes(8, "little") + payload)
+
+
+@given(message=st.sampled_from(MESSAGES), share=st.floats(0, 1, exclude_max=True))
+def test_a_message_that_was_cut_off_is_refused(message: Message, share: float) -> None:
+    payload = to_bytes(message, TERMS)
+    with pytest.raises(BadMessage, match="not a tree of ours, or are damaged"):
+        from_bytes(payload[: int(share * len(payload))], TERMS, type(message))
+
+
+@settings(max_examples=400)
+@given(
+    message=st.sampled_from(MESSAGES),
+    flips=st.lists(st.tuples(st.integers(0, 1 << 20), st.integers(1, 255)), min_size=1, max_size=4),
+)
+def test_flipped_bytes_are_refused_or_harmless(
+    message: Message, flips: list[tuple[int, int]]
+) -> None:
+    payload = bytearray(to_bytes(message, TERMS))
+    for place, bits in flips:
+        payload[place % len(payload)] ^= bits
+    read_or_refuse(bytes(payload))
+
+
+arrays = hnp.arrays(
+    dtype=st.sampled_from([np.bool_, np.uint8, np.int64, np.float16, np.float32, np.float64]),
+    shape=hnp.array_shapes(min_dims=0, max_dims=3, min_side=0, max_side=4),
+)
+leaves = st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5) | arrays
+values = st.recursive(
+    leaves,
+    lambda inner: (
+        st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=6), inner, max_size=3)
+    ),
+    max_leaves=5,
+)
+
+
+@settings(max_examples=300)
+@given(message=st.sampled_from(MESSAGES), data=st.data())
+def test_fields_of_any_other_kind_are_refused_or_fit(message: Message, data: st.DataObject) -> None:
+    tree = tree_from_bytes(to_bytes(message, TERMS))
+    inside = data.draw(st.sampled_from([tree, tree["fields"]]))
+    name = data.draw(st.sampled_from([*inside, "more"]))
+    if data.draw(st.booleans()):
+        inside.pop(name, None)
+    else:
+        inside[name] = data.draw(values)
+    read_or_refuse(tree_to_bytes(tree))
+
+
+@pytest.mark.parametrize("kind", NAMES)
+def test_every_field_is_needed_and_no_other(kind: str) -> None:
+    message = MESSAGES[NAMES.index(kind)]
+    tree = tree_from_bytes(to_bytes(message, TERMS))
+    for name in tree["fields"]:
+        fields = {other: value for other, value in tree["fields"].items() if other != name}
+        with pytest.raises(BadMessage, match=f"{kind}: the field '{name}' is missing"):
+            from_bytes(tree_to_bytes({**tree, "fields": fields}), TERMS, type(message))
+    more = {**tree["fields"], "extra": 1}
+    with pytest.raises(BadMessage, match=f"{kind}: nobody knows the field 'extra'"):
+        from_bytes(tree_to_bytes({**tree, "fields": more}), TERMS, type(message))
+
+
+def forged(outline: Any, **tensors: Any) -> bytes:
+    """A safetensors file whose outline says what it likes."""
+    text = outline if isinstance(outline, str) else json.dumps(outline)
+    return bytes(save(tensors, metadata={"outline": text}))
+
+
+MANY = np.zeros(1000, dtype=np.float32)
+BOMBS = {
+    "a huge shape": forged({"$": ["float32", 0, 10**9, 10**9]}, float32=MANY),
+    "a huge shape of nothing": forged({"$": ["float32", 0, 0, 10**30]}, float32=MANY[:0]),
+    "a negative shape": forged({"$": ["float32", 0, -1, -1000]}, float32=MANY),
+    "a shape that is a text": forged({"$": ["float32", 0, "a", 10**9]}, float32=MANY),
+    "a shape that is a list": forged({"$": ["float32", 0, [1], 10**9]}, float32=MANY),
+    "the same numbers many times": forged([{"$": ["float32", 0, 1000]}] * 1000, float32=MANY),
+    "numbers from the middle": forged({"$": ["float32", 500, 500]}, float32=MANY),
+    "numbers left over": forged({"$": ["float32", 0, 500]}, float32=MANY),
+    "another type than it says": forged({"$": ["float64", 0, 1000]}, float64=MANY),
+    "a tensor that nobody has": forged({"$": ["int8", 0, 1]}, float32=MANY),
+    "a table of tensors": forged({"$": ["float32", 0, 1000]}, float32=MANY.reshape(10, 100)),
+    "no outline": save({"float32": MANY}),
+    "an unknown tag": forged({"!": 1}),
+    "two tags": forged({"{": {}, "$": []}),
+    "no dict where one should be": forged({"{": 3}),
+    "no list where one should be": forged({"$": 3}),
+    "a deep hole": forged("[" * 100_000 + "]" * 100_000),
+    "an endless number": forged("1" * 100_000),
+    "an outline that is too long": forged([0] * 1_000_000),
+    "a header that is longer than the message": (1 << 60).to_bytes(8, "little") + b"{}",
+}
+
+
+@pytest.mark.parametrize("case", BOMBS)
+def test_claims_that_bytes_cannot_keep_cost_nothing(case: str) -> None:
+    payload = BOMBS[case]
+    terms = replace(TERMS, num_params=1_000_000)
+    tracemalloc.start()
+    try:
+        with pytest.raises(BadMessage):
+            from_bytes(payload, terms, Order)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert peak < 20 * len(payload) + (1 << 20)
