@@ -22,9 +22,8 @@ import numpy as np
 from thalweg.core.types import Job
 from thalweg.engine.crowd import Crowd
 from thalweg.engine.folder import RunFolder
-from thalweg.engine.loop import Progress, run_plan
+from thalweg.engine.loop import Progress, clients_of, run_plan
 from thalweg.engine.plan import Plan, make_plan
-from thalweg.recipes.client import Clients
 
 
 def resident_mb() -> float:
@@ -42,16 +41,7 @@ def idle_round_ms(plan: Plan, cohort: int, rounds: int) -> float:
     """Median time of everything in a round but arithmetic: 100 clients live and are checkpointed."""
     scenario = plan.scenario
     data = scenario.data.load(None, plan.seed)
-    world = scenario.world.build(
-        data.y,
-        data.num_classes,
-        group=None,
-        time=None,
-        ticks=scenario.ticks,
-        capacity=scenario.capacity,
-        seed=plan.seed,
-    )
-    crowd = Crowd(Clients(plan.recipe, world, data.y, scenario.capacity, plan.local, plan.seed))
+    crowd = Crowd(clients_of(plan, data, num_params=1))
     times = []
     with tempfile.TemporaryDirectory() as scratch:
         folder = RunFolder(Path(scratch))
@@ -61,7 +51,7 @@ def idle_round_ms(plan: Plan, cohort: int, rounds: int) -> float:
             here = crowd.roster(rnd).here[:cohort]
             for job in map(Job, here.tolist()):
                 visit = crowd.enter(job.client, rnd)
-                for _ in range(world.ticks):
+                for _ in range(scenario.ticks):
                     visit.observe()
                 visit.reports()
                 crowd.leave(visit)

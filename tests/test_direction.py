@@ -25,7 +25,7 @@ LAYERS = (
     },
     {"recipes", "scenarios"},
     {"engine"},
-    {"report"},
+    {"analysis", "report"},
     {"cli"},
 )
 DEPTH = {name: depth for depth, names in enumerate(LAYERS) for name in names}

@@ -15,7 +15,7 @@ from thalweg.core.errors import Diverged
 from thalweg.core.rng import Draw, rng_for
 from thalweg.core.talk import Told
 from thalweg.core.types import Answers, Floats32, Ints, Job, Updates
-from thalweg.engine.loop import _federation
+from thalweg.engine.loop import federation_of
 from thalweg.engine.plan import Plan, make_plan
 from thalweg.recipes import RECIPES
 from thalweg.recipes.federation import AskingStage
@@ -36,7 +36,7 @@ def bytes_federation(plan: Plan, fate: Fate = arrives) -> BytesFederation:
 def reference(plan: Plan) -> Any:
     data = load(plan.scenario.data, plan.seed)
     net = plan.scenario.net.build(data.input_shape, data.num_classes)
-    return _federation(plan, data, net, workers=1)
+    return federation_of(plan, data, net, workers=1)
 
 
 def play(plan: Plan, federation: Any, rounds: int = 3) -> tuple[ServerState, list[Updates | None]]:

@@ -13,7 +13,7 @@ from thalweg.core.errors import ConfigError
 from thalweg.core.rng import Draw, rng_for
 from thalweg.core.talk import View
 from thalweg.core.types import Floats, Ints, Job, Roster
-from thalweg.engine.loop import _federation
+from thalweg.engine.loop import federation_of
 from thalweg.engine.plan import make_plan
 from thalweg.selection import Available
 
@@ -66,7 +66,7 @@ def federation(
     plan = replace(plan, recipe=replace(plan.recipe, selection=policy))
     data = plan.scenario.data.load(None, 1)
     net = plan.scenario.net.build(data.input_shape, data.num_classes)
-    return _federation(plan, data, net, workers=1), net, data
+    return federation_of(plan, data, net, workers=1), net, data
 
 
 def survey(engine: str, *overrides: str, rnd: int = 0) -> tuple[Any, Any, Any]:

@@ -6,8 +6,8 @@ from pathlib import Path
 
 from rich.console import Console
 
+from thalweg.analysis.oracle_gap import oracle_gap
 from thalweg.cli.live import say_json
-from thalweg.engine.oracle_gap import oracle_gap
 
 
 def gap_command(run: Path, as_json: bool, data_dir: Path | None) -> None:

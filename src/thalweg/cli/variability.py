@@ -7,8 +7,8 @@ from pathlib import Path
 
 from rich.console import Console
 
+from thalweg.analysis.stream_numbers import stream_numbers
 from thalweg.cli.live import say_json
-from thalweg.engine.stream_numbers import stream_numbers
 
 
 def variability_command(

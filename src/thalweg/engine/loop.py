@@ -145,7 +145,7 @@ def run_plan(
         has_checkpoint = folder is not None and folder.open(
             plan, command=command or f"thalweg run {out}/plan.toml", resume=resume
         )
-        federation = _federation(plan, data, net, workers, clients)
+        federation = federation_of(plan, data, net, workers, clients)
         try:
             return _play(plan, data, net, federation, folder, has_checkpoint, watch)
         finally:
@@ -217,13 +217,14 @@ def clients_of(plan: Plan, data: Dataset, num_params: int) -> Clients:
     return Clients(plan.recipe, world, data.y, plan.local, plan.seed, num_params)
 
 
-def _federation(
+def federation_of(
     plan: Plan,
     data: Dataset,
     net: Net,
     workers: int | Literal["auto"],
     clients: Clients | None = None,
 ) -> Embedded:
+    """The clients of a plan in this process, on the engine that it names."""
     scenario, objective, mirror = plan.scenario, plan.recipe.objective, plan.recipe.mirror
     clients = clients_of(plan, data, net.num_params) if clients is None else clients
     crowd = Crowd(clients)

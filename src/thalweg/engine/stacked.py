@@ -279,7 +279,7 @@ class StackedTrainer:
         stack.num_steps[:] += 1
 
     def _descend(self, stack: Stack, gradient: Tensor) -> None:
-        if isinstance(self._mirror, Euclidean):
+        if self._mirror.is_ordinary:
             self._sgd.descend(stack.params, gradient, stack.velocity, stack.paces)
             return
         direction = self._sgd.direction(stack.params, gradient, stack.velocity)

@@ -15,6 +15,11 @@ if TYPE_CHECKING:
 class Mirror(Protocol):
     """A geometry for gradient steps. Any object of this shape will do."""
 
+    @property
+    def is_ordinary(self) -> bool:
+        """Is a step a subtraction? Then an engine may do it in place."""
+        ...
+
     def move(self, params: Tensor, step: Tensor, sizes: Sequence[int]) -> Tensor:
         """Parameters (K, P) after a step (K, P), the learning rate times a direction.
 
@@ -26,6 +31,10 @@ class Mirror(Protocol):
 @dataclass(frozen=True)
 class Euclidean:
     r"""The ordinary geometry: :math:`y \leftarrow y - \eta g`."""
+
+    @property
+    def is_ordinary(self) -> bool:
+        return True
 
     def move(self, params: Tensor, step: Tensor, sizes: Sequence[int]) -> Tensor:
         return params - step
@@ -52,6 +61,10 @@ class PNorm:
 
     def __post_init__(self) -> None:
         check_ranges(self, p="(1, 16]")
+
+    @property
+    def is_ordinary(self) -> bool:
+        return False
 
     def move(self, params: Tensor, step: Tensor, sizes: Sequence[int]) -> Tensor:
         import torch

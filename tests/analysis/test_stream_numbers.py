@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 import thalweg
+from thalweg.analysis.stream_numbers import stream_numbers
 from thalweg.core.errors import ConfigError
 from thalweg.engine.plan import make_plan
-from thalweg.engine.stream_numbers import stream_numbers
 
 SMALL = ["rounds=4", "world.samples=110"]
 

@@ -16,7 +16,7 @@ from thalweg.core.rng import Draw, rng_for
 from thalweg.core.types import Floats, Floats32, Ints, Updates
 from thalweg.engine.crowd import Crowd
 from thalweg.engine.gather import Gather
-from thalweg.engine.loop import _federation
+from thalweg.engine.loop import federation_of
 from thalweg.engine.plan import Plan, read_plan
 from thalweg.engine.stacked import StackedTrainer
 from thalweg.recipes.server import new_server, play_round
@@ -64,7 +64,7 @@ def stream_numbers(
     require(rounds is None or rounds >= 1, f"rounds must be at least 1, got {rounds}.")
     data = plan.scenario.data.load(None if data_dir is None else Path(data_dir), plan.seed)
     net = plan.scenario.net.build(data.input_shape, data.num_classes)
-    federation = _federation(plan, data, net, workers=1)
+    federation = federation_of(plan, data, net, workers=1)
     server = new_server(
         plan.recipe,
         net.init(rng_for(plan.seed, Draw.NET)),

@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 
 from thalweg import theory
+from thalweg.analysis.oracle_gap import oracle_gap
 from thalweg.core.errors import ConfigError, RunError, ThalwegError
 from thalweg.core.rng import Draw, rng_for
 from thalweg.core.types import Floats
 from thalweg.engine.loop import run_plan
-from thalweg.engine.oracle_gap import oracle_gap
 from thalweg.engine.plan import Plan, make_plan
 from thalweg.forecast import Noisy
 from thalweg.streams import Setting
