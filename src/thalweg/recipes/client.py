@@ -13,16 +13,15 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from thalweg.aggregation import Age, Reports
-from thalweg.core.errors import ConfigError
+from thalweg.aggregation import Age
 from thalweg.core.rng import Draw, rng_for
-from thalweg.core.talk import Look, Talks, Tallies
+from thalweg.core.talk import Look
 from thalweg.core.types import Arrival, Floats, Floats32, Glance, Holding, Intake, Ints, Outlook
-from thalweg.emphasis import Emphasis
-from thalweg.forecast import Recognises
-from thalweg.local import Remembers, SaysFromObjective, Sgd
-from thalweg.memory import Foresees, LooksAtModel, SaysFromMemory
+from thalweg.local import SaysFromObjective, Sgd
+from thalweg.memory import SaysFromMemory
+from thalweg.recipes.abilities import Abilities
 from thalweg.recipes.base import Recipe
+from thalweg.recipes.checks import check_kept, check_weights
 from thalweg.streams import World
 
 Rows = npt.NDArray[np.int32]
@@ -54,7 +53,7 @@ class ClientState(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False)
-class Clients:
+class Clients(Abilities):
     """A recipe in a world: what any client of it does."""
 
     recipe: Recipe
@@ -63,46 +62,6 @@ class Clients:
     local: Sgd
     seed: int
     num_params: int = 0  # of the net; for objectives that remember vectors of that size
-
-    @cached_property
-    def reporting(self) -> Reports | None:
-        """The recipe's weights, if they want numbers from the clients."""
-        return self.recipe.weights if isinstance(self.recipe.weights, Reports) else None
-
-    @cached_property
-    def foreseeing(self) -> Foresees | None:
-        """The recipe's memory, if it can say beforehand how much it will renew."""
-        return self.recipe.memory if isinstance(self.recipe.memory, Foresees) else None
-
-    @cached_property
-    def remembering(self) -> Remembers | None:
-        """The recipe's objective, if it keeps something at the client."""
-        return self.recipe.objective if isinstance(self.recipe.objective, Remembers) else None
-
-    @cached_property
-    def looking(self) -> LooksAtModel | None:
-        """The recipe's memory, if it looks at the model."""
-        return self.recipe.memory if isinstance(self.recipe.memory, LooksAtModel) else None
-
-    @cached_property
-    def tallying(self) -> Tallies | None:
-        """The recipe's selection, if it counts the labels that arrive."""
-        return self.recipe.selection if isinstance(self.recipe.selection, Tallies) else None
-
-    @cached_property
-    def is_attentive(self) -> bool:
-        """Does a client look at its model between ticks? Else its round can be planned ahead."""
-        return (
-            self.looking is not None
-            or self.remembering is not None
-            or isinstance(self.recipe.objective, SaysFromObjective | Talks)
-            or self.recipe.early_stop is not None
-        )
-
-    @cached_property
-    def recognising(self) -> Recognises | None:
-        """The recipe's oracle, if it tells states apart by itself."""
-        return self.recipe.forecast if isinstance(self.recipe.forecast, Recognises) else None
 
     @property
     def num_classes(self) -> int:
@@ -121,7 +80,7 @@ class Clients:
             return np.ones(len(rows))
         stays = rnd - since.astype(np.int64) + 1
         weights = emphasis.weigh(Holding(stays, self.labels.take(rows), assigned))
-        _check_weights(weights, len(rows), emphasis)
+        check_weights(weights, len(rows), emphasis)
         return weights
 
     def newborn(self, client: int) -> ClientState:
@@ -241,7 +200,7 @@ class ClientRound:
             self._turn(state)
         policy, intake = self._clients.recipe.memory, self._intake(arrival, state, outlook)
         self._memory, kept = policy.keep(self._memory, intake, self._memory_rng)
-        _check_kept(kept, intake, policy)
+        check_kept(kept, intake, policy)
         self.rows = np.concatenate([self.rows, arrival.items]).take(kept)
         self._note(arrival.items, kept)
         if intake.glance is not None:
@@ -442,34 +401,9 @@ class ClientRound:
         return oracle.signatures(self._state.forecast, book.histograms)
 
 
-def _check_kept(kept: Ints, intake: Intake, policy: object) -> None:
-    """A policy of the user's own may be wrong; one count of every position finds out."""
-    total = intake.held + intake.num_new
-    try:
-        uses = np.bincount(kept, minlength=total)  # refuses negative positions and fractions
-        right = len(kept) <= intake.capacity and len(uses) == total and uses.max(initial=0) <= 1
-    except (TypeError, ValueError):
-        right = False
-    if not right:
-        raise ConfigError(
-            f"{type(policy).__name__}.keep must return at most {intake.capacity} different "
-            f"positions in [0, {total}), got {len(kept)} from {np.min(kept)} to {np.max(kept)}, "
-            f"{len(np.unique(kept))} of them different."
-        )
-
-
 def _unbiased(weights: Floats | None, places: Ints) -> Floats32 | None:
     """(B,) weights of a mini-batch whose gradient is that of the weighted mean, on average."""
     if weights is None:
         return None
     scale = len(weights) / (len(places) * weights.sum()) if weights.any() else 0.0
     return (weights.take(places) * scale).astype(np.float32)
-
-
-def _check_weights(weights: Floats, held: int, emphasis: Emphasis) -> None:
-    """An emphasis of the user's own may be wrong."""
-    if weights.shape != (held,) or not np.isfinite(weights).all() or (weights < 0).any():
-        raise ConfigError(
-            f"{type(emphasis).__name__}.weigh must return {held} finite weights of at least 0, got "
-            f"shape {weights.shape} from {weights.min(initial=0)} to {weights.max(initial=0)}."
-        )

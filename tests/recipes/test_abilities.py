@@ -1,0 +1,32 @@
+from dataclasses import replace
+
+import pytest
+
+from thalweg.recipes import RECIPES, recipe_named
+from thalweg.recipes.abilities import Abilities
+
+ATTENTIVE = {"fedcurv", "fedewc", "flwf-2t", "is", "ode"}
+
+
+def abilities(recipe):
+    found = Abilities()
+    found.recipe = recipe
+    return found
+
+
+@pytest.mark.parametrize("name", RECIPES)
+def test_only_these_recipes_look_at_their_model_between_ticks(name):
+    assert abilities(recipe_named(name)).is_attentive == (name in ATTENTIVE)
+
+
+def test_early_stopping_looks_too():
+    assert abilities(replace(recipe_named("flash"), early_stop=0.1)).is_attentive
+
+
+def test_a_policy_is_asked_for_what_it_has():
+    sfedpo, dpcs = abilities(recipe_named("sfedpo")), abilities(recipe_named("dpcs"))
+    assert sfedpo.reporting is sfedpo.recipe.weights
+    assert sfedpo.foreseeing is sfedpo.recipe.memory
+    assert (sfedpo.tallying, sfedpo.looking, sfedpo.recognising) == (None, None, None)
+    assert dpcs.tallying is dpcs.recipe.selection
+    assert dpcs.reporting is None
