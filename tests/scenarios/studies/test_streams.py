@@ -13,7 +13,7 @@ def test_every_strategy_of_the_paper_has_its_number_in_every_column():
         "streams-cifar10 20%",
         "streams-cifar10 50%",
     ]
-    assert study.published["ours", "streams-cifar10 20%"].mean == 66.9
+    assert study.published["stream-ours", "streams-cifar10 20%"].mean == 66.9
     assert study.published["historical", "streams-cifar10 50%"].spread == 5.60
     assert study.published["optimal", "streams-cifar10 5%"].mean == 63.7
 
