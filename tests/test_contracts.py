@@ -136,7 +136,7 @@ def test_weights(policy: Any) -> None:
     check_weights(policy)
 
 
-@every(aggregation.SERVER_RULES, aggregation.Step(lr=0.1))
+@every(aggregation.SERVER_RULES, aggregation.Step(radius=100.0), aggregation.Step(lr=0.1))
 def test_server_rules(policy: Any) -> None:
     check_server_rule(policy)
 

@@ -46,3 +46,15 @@ def test_a_whole_step_is_the_weighted_mean_of_the_clients_models(size: int, seed
 def test_an_impossible_step_is_refused(lr: float) -> None:
     with pytest.raises(ValueError, match="lr must be positive and finite"):
         Step(lr)
+
+
+def test_with_a_radius_the_model_stays_in_its_ball() -> None:
+    nothing = np.zeros((1, 2), dtype=np.float32)
+    long = np.array([3.0, 4.0], dtype=np.float32)
+    _, put_back = Step(radius=2.5).step(None, long, nothing, np.ones(1))
+    assert put_back.tolist() == pytest.approx([1.5, 2.0])
+    assert put_back.dtype == np.float32
+    _, inside = Step(radius=5.0).step(None, long, nothing, np.ones(1))
+    assert inside.tolist() == [3.0, 4.0]
+    with pytest.raises(ValueError, match="radius must be positive and finite, or none"):
+        Step(radius=0.0)
