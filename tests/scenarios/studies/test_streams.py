@@ -44,7 +44,6 @@ def test_every_row_of_every_study_can_be_spelled():
     for study in STUDIES.values():
         for row in study.rows:
             if not row.best_of:
-                name, *changes = recipe_parts(row.spelled)
-                make_plan(
-                    name, study.columns[0].scenario, overrides=[*changes, *study.columns[0].sets]
-                )
+                (name, *changes), column = recipe_parts(row.spelled), study.columns[0]
+                plan = make_plan(name, column.scenario, overrides=[*changes, *column.sets])
+                assert (plan.recipe.name, plan.scenario.name) == (name, column.scenario)
