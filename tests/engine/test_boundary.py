@@ -20,7 +20,8 @@ from thalweg.engine.plan import Plan, make_plan
 from thalweg.recipes import RECIPES
 from thalweg.recipes.federation import AskingStage
 from thalweg.recipes.messages import Order, Question
-from thalweg.recipes.server import ServerState, new_server, play_round
+from thalweg.recipes.server import play_round
+from thalweg.recipes.state import ServerState, new_server
 
 MANY = ["world.availability=0.6"]  # several clients in most rounds
 

@@ -16,7 +16,9 @@ from thalweg.core.talk import Told
 from thalweg.core.types import Answers, Floats, Floats32, Ints, Job, Roster, Updates
 from thalweg.memory import Replace
 from thalweg.recipes import Recipe
-from thalweg.recipes.server import ServerState, admit, new_server, play_round, serve
+from thalweg.recipes.door import admit
+from thalweg.recipes.server import play_round
+from thalweg.recipes.state import ServerState, new_server, serve
 from thalweg.selection import Uniform
 
 PLAIN = Recipe("plain", Replace())

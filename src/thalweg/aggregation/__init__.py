@@ -9,6 +9,7 @@ from thalweg.aggregation.equal import Equal  # all the same
 from thalweg.aggregation.feddrift import FedDrift  # a model per concept, opened and merged
 from thalweg.aggregation.fedexp import FedExp  # farther, the more the clients disagree
 from thalweg.aggregation.flash import Flash  # adaptive, faster after a drift
+from thalweg.aggregation.opening import Opening, Previous, Rehearse
 from thalweg.aggregation.shift_aware import ShiftAware  # less for clients whose data mislead
 from thalweg.aggregation.step import Step  # the weighted mean
 
@@ -19,10 +20,12 @@ WEIGHTS = {
     "shift-aware": ShiftAware,
 }
 BANKS = {"one-model": OneModel, "feddrift": FedDrift}
+OPENINGS = {"previous": Previous}
 SERVER_RULES = {"step": Step, "adaptive": Adaptive, "fedexp": FedExp, "flash": Flash}
 
 __all__ = [
     "BANKS",
+    "OPENINGS",
     "SERVER_RULES",
     "WEIGHTS",
     "Adaptive",
@@ -36,8 +39,11 @@ __all__ = [
     "FedExp",
     "Flash",
     "OneModel",
+    "Opening",
     "Paces",
     "Presents",
+    "Previous",
+    "Rehearse",
     "Reports",
     "ServerRule",
     "ShiftAware",

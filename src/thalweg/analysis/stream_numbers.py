@@ -19,7 +19,8 @@ from thalweg.engine.gather import Gather
 from thalweg.engine.loop import federation_of
 from thalweg.engine.plan import Plan, read_plan
 from thalweg.engine.stacked import StackedTrainer
-from thalweg.recipes.server import new_server, play_round
+from thalweg.recipes.server import play_round
+from thalweg.recipes.state import new_server
 
 
 @dataclass(frozen=True)

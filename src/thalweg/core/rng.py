@@ -32,10 +32,15 @@ class Draw(enum.IntEnum):
     SELECTION_ANSWER = 14  # a client's answers to questions: of the selection,
     BANK_ANSWER = 15  # of the bank,
     EMPHASIS_ANSWER = 16  # of the emphasis
+    SESSIONS = 17  # who joins and leaves when
+    REHEARSAL = 18  # who rehearses
+    FAULTS = 19  # whose reply is lost, or late
 
 
-def rng_for(seed: int, draw: Draw, rnd: int = 0, client: int = 0) -> np.random.Generator:
-    """The one generator for this purpose, in this round, at this client.
+def rng_for(
+    seed: int, draw: Draw, rnd: int = 0, client: int = 0, take: int = 0
+) -> np.random.Generator:
+    """The one generator for this purpose, in this round, at this client; `take` counts repetitions.
 
     Philox is counter-based: the key says (seed, purpose) and the counter says (client, round), so
     that no two purposes, rounds or clients ever read the same stretch of numbers, and building a
@@ -47,5 +52,5 @@ def rng_for(seed: int, draw: Draw, rnd: int = 0, client: int = 0) -> np.random.G
     False
     """
     key = np.array([seed, draw], dtype=np.uint64)
-    counter = np.array([0, client, rnd, 0], dtype=np.uint64)  # the first word counts the blocks
+    counter = np.array([0, client, rnd, take], dtype=np.uint64)  # the first word counts the blocks
     return np.random.Generator(np.random.Philox(key=key, counter=counter))

@@ -155,6 +155,18 @@ class Tallies(Protocol):
 
 
 @runtime_checkable
+class Sessional(Protocol):
+    """A policy whose half at the server (`Talks`) takes notice of sessions."""
+
+    def new_session(self, notes: Any, last: Floats32, members: Ints) -> Any:
+        """What the server's half knows as a session of some clients begins.
+
+        `last` (P,) is the model with which the session before ended; of no elements if there was none.
+        """
+        ...
+
+
+@runtime_checkable
 class Remarks(Protocol):
     """A policy that has something to say about a round, for the metrics."""
 

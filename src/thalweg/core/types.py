@@ -82,6 +82,24 @@ class Supplies:
     rounds: Floats
 
 
+class Session(NamedTuple):
+    """A stretch of rounds with one set of clients."""
+
+    number: int  # counted from 0; -1: nobody has come yet
+    age: int  # rounds of it that are over
+    members: (
+        Ints  # (n,) ids ascending, also of those who are away in this round; empty: nobody is here
+    )
+
+
+class Piece(NamedTuple):
+    """One tensor of a model, as a stretch of its flat vector of parameters."""
+
+    name: str
+    start: int
+    stop: int
+
+
 @dataclass(frozen=True)
 class Roster:
     """Who is here in this round, and what the server knows of everybody."""
@@ -97,6 +115,8 @@ class Roster:
     asked: Ints | None = None
     """Who was asked in this round by the stage that reads this; none: not known. Answers of earlier rounds
     stay in `known` beside theirs."""
+    session: Session | None = None
+    """Whose turn it is; none: there is one session for ever, and everybody belongs to it."""
 
     @property
     def num_clients(self) -> int:
@@ -109,6 +129,11 @@ class Job(NamedTuple):
     client: int
     model: int = 0
     pace: float = 1.0  # what its learning rate is multiplied by
+    session: int = 0  # number of the session
+    age: int = 0  # rounds of the session that are over
+    rehearsal: int = (
+        0  # 0: for good; else the number of a rehearsal, after which nobody remembers anything
+    )
 
 
 @dataclass(frozen=True)

@@ -10,21 +10,26 @@ from thalweg.core.talk import Look
 from thalweg.core.trees import Tree, like
 from thalweg.core.types import Roster, Supplies
 from thalweg.recipes.client import ClientRound, Clients, ClientState, Heard
-from thalweg.streams import supplies_of
+from thalweg.streams import Timetable, supplies_of
 
 
 class Crowd:
     """The clients' states. Nobody costs anything before taking part for the first time."""
 
-    def __init__(self, clients: Clients) -> None:
-        self.clients = clients
+    def __init__(self, clients: Clients, timetable: Timetable | None = None) -> None:
+        self.clients, self.timetable = clients, timetable
         self.states: dict[int, ClientState] = {}
         self.changed: set[int] = set()  # since the last checkpoint
 
     def roster(self, rnd: int) -> Roster:
         world = self.clients.world
         nobody = np.zeros(world.num_clients, dtype=np.int64)
-        return Roster(rnd, world.here(rnd), world.availability, nobody, supplies=self._supplies)
+        here, availability, session = world.here(rnd), world.availability, None
+        if self.timetable is not None:
+            session = self.timetable.session(rnd)
+            here = np.intersect1d(here, session.members, assume_unique=True)
+            availability = availability * self.timetable.attendance
+        return Roster(rnd, here, availability, nobody, supplies=self._supplies, session=session)
 
     @cached_property
     def _supplies(self) -> Supplies:

@@ -26,7 +26,9 @@ from thalweg.recipes import Recipe
 from thalweg.recipes.client import Clients
 from thalweg.recipes.federation import Federation
 from thalweg.recipes.fitting import check_fits
-from thalweg.recipes.server import Served, ServerState, new_server, play_round, serve
+from thalweg.recipes.server import play_round
+from thalweg.recipes.state import Served, ServerState, new_server, serve
+from thalweg.recipes.talks import bytes_up
 from thalweg.scenarios import Scenario
 from thalweg.streams import Setting
 
@@ -165,7 +167,8 @@ def _play(
     watch: Watch | None,
 ) -> Result:
     world = federation.crowd.clients.world
-    server = new_server(plan.recipe, net.init(rng_for(plan.seed, Draw.NET)), world.num_clients)
+    start = net.init(rng_for(plan.seed, Draw.NET))
+    server = new_server(plan.recipe, start, world.num_clients, net.pieces)
     fingerprint = fingerprint_of(data)
     metrics: list[Row] = []
     if folder is not None and has_checkpoint:
@@ -254,17 +257,13 @@ def _round_row(server: ServerState, updates: Updates | None) -> dict[str, Any]:
     row: dict[str, Any] = {"round": server.rnd, "cohort": 0 if updates is None else len(updates)}
     if updates is None:
         return row | {"bytes_down": 0, "bytes_up": 0}
-    model_bytes = 4 * server.bank.shape[1]
     trained = updates.num_steps > 0
     if trained.any():
         row["loss"] = float(updates.losses[trained].mean())
     if updates.num_tested.sum():
         row["prequential_accuracy"] = float(updates.num_correct.sum() / updates.num_tested.sum())
     row["bytes_down"] = updates.bytes_down
-    said = sum(words.nbytes for words in updates.said.values())
-    row["bytes_up"] = (
-        len(updates) * (model_bytes + 8 * len(updates.reports)) + said + updates.bytes_answered
-    )
+    row["bytes_up"] = bytes_up(updates)
     if len(server.bank) > 1:
         row["models"] = len(server.bank)
     return row | dict(updates.remarks)

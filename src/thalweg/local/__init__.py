@@ -2,11 +2,14 @@
 
 from thalweg.local.base import (
     Batch,
+    Concludes,
     Memo,
     Model,
     Objective,
+    PerSession,
     Remembers,
     SaysFromObjective,
+    Work,
     frozen,
 )
 from thalweg.local.cross_entropy import CrossEntropy
@@ -32,6 +35,7 @@ __all__ = [
     "MIRRORS",
     "OBJECTIVES",
     "Batch",
+    "Concludes",
     "CrossEntropy",
     "Curvature",
     "Elastic",
@@ -42,10 +46,12 @@ __all__ = [
     "NotTrue",
     "Objective",
     "PNorm",
+    "PerSession",
     "Proximal",
     "Remembers",
     "SaysFromObjective",
     "Sgd",
     "TwoTeachers",
+    "Work",
     "frozen",
 ]

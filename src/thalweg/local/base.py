@@ -58,6 +58,35 @@ class Remembers(Protocol):
         ...
 
 
+class Work(NamedTuple):
+    """What a client's round came to."""
+
+    start: Floats32  # (P,) the parameters it received
+    params: Floats32  # (P,) those it has now
+    num_steps: int
+    lr: float  # with which it went, paces included
+    momentum: float
+
+
+@runtime_checkable
+class Concludes(Protocol):
+    """An objective that remembers (`Remembers`) and wants to know what came of a round."""
+
+    def conclude(
+        self, state: Any, told: Mapping[str, Floats32], work: Work
+    ) -> tuple[Any, Mapping[str, Floats32]]:
+        """What the client keeps after its last step, and vectors for the half at the server (`Talks`), by name."""
+        ...
+
+
+@runtime_checkable
+class PerSession(Protocol):
+    """An objective that remembers (`Remembers`) within a session only, unless `per_session` is false."""
+
+    @property
+    def per_session(self) -> bool: ...
+
+
 @runtime_checkable
 class SaysFromObjective(Protocol):
     """An objective that sends something to its half at the server; see `core.talk.Talks`."""

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Protocol, runtime_checkable
 import numpy as np
 
 from thalweg.core.errors import ConfigError, ShapeMismatch
-from thalweg.core.types import Floats, Floats32
+from thalweg.core.types import Floats, Floats32, Piece
 
 if TYPE_CHECKING:
     from torch import Generator, Tensor
@@ -173,6 +173,16 @@ class Net:
         return {
             name: piece.reshape(shape) for (name, shape), piece in zip(named, pieces, strict=True)
         }
+
+    @property
+    def pieces(self) -> list[Piece]:
+        """Where each named tensor is in the flat vector."""
+        ends = np.cumsum(self.sizes).tolist()
+        names = (name for layer in self.layers for name in layer.shapes)
+        return [
+            Piece(name, end - size, end)
+            for name, size, end in zip(names, self.sizes, ends, strict=True)
+        ]
 
     def apply(self, params: Tensor, x: Tensor, noise: Generator | None = None) -> Tensor:
         """Logits (B, C) of one model; params (P,), x (B, *input_shape), or whole numbers (B, L).

@@ -6,16 +6,20 @@ from dataclasses import dataclass, field
 
 from thalweg.aggregation import (
     BANKS,
+    OPENINGS,
     SERVER_RULES,
     WEIGHTS,
     Bank,
     Equal,
     OneModel,
+    Opening,
+    Previous,
     ServerRule,
     Step,
     Weights,
 )
 from thalweg.core.config import check_ranges, choice
+from thalweg.core.errors import require
 from thalweg.emphasis import EMPHASES, Emphasis
 from thalweg.forecast import ORACLES, Exact, Forecast
 from thalweg.local import (
@@ -51,6 +55,8 @@ class Recipe:
     server: ServerRule = choice(SERVER_RULES, default=Step())
     bank: Bank = choice(BANKS, default=OneModel())
     """Which models there are, and who trains which."""
+    opening: Opening = choice(OPENINGS, default=Previous())
+    """With which model a session of other clients begins."""
     mirror: Mirror = choice(MIRRORS, default=Euclidean())
     """The geometry of a client's steps."""
     early_stop: float | None = None
@@ -59,3 +65,8 @@ class Recipe:
 
     def __post_init__(self) -> None:
         check_ranges(self, early_stop="(0, inf) or none")
+        require(
+            isinstance(self.bank, OneModel) or isinstance(self.opening, Previous),
+            f"opening={type(self.opening).__name__} says with which model a session begins, but the bank "
+            f"{type(self.bank).__name__} has several and goes on with those it has; use opening=previous.",
+        )

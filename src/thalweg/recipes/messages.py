@@ -32,6 +32,9 @@ class Order:
     model: int  # which model of the bank this is; the client only repeats it
     pace: float
     params: Floats32  # (P,)
+    session: int = 0
+    age: int = 0  # rounds of the session that are over
+    rehearsal: int = 0  # 0: for good; else the client remembers nothing of it
     told: Heard = field(default_factory=dict)
 
 
@@ -80,7 +83,7 @@ def orders_for(
 ) -> list[Order]:
     """One order per job, ascending by client: what comes of them must not depend on the order of asking."""
     orders = [
-        Order(rnd, job.client, job.model, job.pace, bank[job.model], heard_by(told, place))
+        Order(rnd, *job[:3], bank[job.model], *job[3:], told=heard_by(told, place))
         for place, job in enumerate(jobs)
     ]
     return sorted(orders, key=lambda order: (order.client, order.model))

@@ -28,7 +28,7 @@ from thalweg.recipes.base import Recipe
 from thalweg.recipes.federation import AskingStage
 from thalweg.recipes.fields import Fields
 from thalweg.recipes.messages import Answer, Hello, Message, Order, Question, Reply
-from thalweg.recipes.server import talking
+from thalweg.recipes.talks import talking
 
 FORMAT = 1  # a message of another number is of another version of this file
 LONGEST_OUTLINE = 1 << 20  # bytes for all that is not an array
@@ -172,6 +172,9 @@ def _order(fields: Fields, terms: Terms) -> Order:
         model=fields.whole("model"),
         pace=fields.number("pace", least=0),
         params=fields.array("params", np.float32, (terms.num_params,)),
+        session=fields.whole("session"),
+        age=fields.whole("age"),
+        rehearsal=fields.whole("rehearsal"),
         told={stage: _told(stage, stages.group(stage)) for stage in stages.names()},
     )
 

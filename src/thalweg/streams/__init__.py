@@ -14,6 +14,7 @@ from thalweg.streams.inflow import Inflow  # historical clients, and fresh ones 
 from thalweg.streams.latent import LatentStates  # clients that wander among latent states
 from thalweg.streams.pachinko import Pachinko
 from thalweg.streams.replay import Replay  # a data set in its own order, by its own clients
+from thalweg.streams.sessions import Schedule, Timetable
 from thalweg.streams.shares import (  # which samples of an `Inflow` are whose
     PARTITIONS,
     Dirichlet,
@@ -42,8 +43,10 @@ __all__ = [
     "Partition",
     "Poisson",
     "Replay",
+    "Schedule",
     "Setting",
     "StateBook",
+    "Timetable",
     "World",
     "WorldSpec",
     "supplies_of",

@@ -1,0 +1,40 @@
+"""What model a session begins with."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from thalweg.core.types import Floats32, Piece
+
+
+class Rehearse(Protocol):
+    """A round of the session's clients that changes nothing: neither clients nor server remember it."""
+
+    def __call__(self, model: Floats32, pace: float = 1.0) -> Floats32:
+        """The model (P,) that comes of one round from `model`; `pace` multiplies the learning rate."""
+        ...
+
+
+class Opening(Protocol):
+    """Says with which model a session begins. Any object of this shape will do."""
+
+    def init(self, model: Floats32, pieces: Sequence[Piece]) -> Any:
+        """What is known before the first session: the model as it was drawn, and the tensors it is made of."""
+        ...
+
+    def open(self, notes: Any, last: Floats32, rehearse: Rehearse) -> tuple[Any, Floats32]:
+        """A session begins. `last` is the model with which the session before ended, or was drawn."""
+        ...
+
+
+@dataclass(frozen=True)
+class Previous:
+    """Go on from the last model, whoever it was trained by."""
+
+    def init(self, model: Floats32, pieces: Sequence[Piece]) -> None:
+        return None
+
+    def open(self, notes: None, last: Floats32, rehearse: Rehearse) -> tuple[None, Floats32]:
+        return None, last
