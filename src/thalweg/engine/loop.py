@@ -20,7 +20,8 @@ from thalweg.data import Dataset
 from thalweg.engine.crowd import Crowd
 from thalweg.engine.folder import RunFolder
 from thalweg.engine.plan import Plan, make_plan
-from thalweg.engine.scored import scored
+from thalweg.engine.scored import scored, turnout_of
+from thalweg.evaluation import Turnout, transitions
 from thalweg.nets import Net
 from thalweg.recipes import Recipe
 from thalweg.recipes.client import Clients
@@ -178,9 +179,12 @@ def _play(
     while server.rnd < plan.scenario.rounds:
         started = time.perf_counter()
         server, updates = play_round(server, federation, plan.recipe, plan.seed)
-        row = _round_row(server, updates)
-        if server.rnd % plan.scenario.evaluate_every == 0 or server.rnd == plan.scenario.rounds:
-            row |= _evaluate(server, plan.recipe, federation, data, plan.scenario.validation)
+        turnout = turnout_of(federation.crowd.timetable, server.rnd - 1)
+        row = _round_row(server, updates, turnout)
+        if _is_evaluated(plan.scenario, server.rnd, turnout):
+            row |= _evaluate(
+                server, plan.recipe, federation, data, plan.scenario.validation, turnout
+            )
         row["seconds"] = round(time.perf_counter() - started, 6)
         metrics.append(row)
         if folder is not None:
@@ -252,9 +256,23 @@ def federation_of(
     )
 
 
-def _round_row(server: ServerState, updates: Updates | None) -> dict[str, Any]:
+def _is_evaluated(scenario: Scenario, rounds_done: int, turnout: Turnout | None) -> bool:
+    """Without sessions there is one for ever."""
+    since = rounds_done if turnout is None else turnout.session_round
+    return (
+        rounds_done % scenario.evaluate_every == 0
+        or rounds_done == scenario.rounds
+        or since <= scenario.evaluate_first
+    )
+
+
+def _round_row(
+    server: ServerState, updates: Updates | None, turnout: Turnout | None
+) -> dict[str, Any]:
     """What every round says about itself."""
     row: dict[str, Any] = {"round": server.rnd, "cohort": 0 if updates is None else len(updates)}
+    if turnout is not None:
+        row |= {"session": turnout.session, "session_round": turnout.session_round}
     if updates is None:
         return row | {"bytes_down": 0, "bytes_up": 0}
     trained = updates.num_steps > 0
@@ -275,6 +293,7 @@ def _evaluate(
     federation: Embedded,
     data: Dataset,
     validation: float,
+    turnout: Turnout | None,
 ) -> dict[str, Any]:
     """Test every model that serves somebody; a client counts with the model it uses."""
     if len(data.y_test) == 0:
@@ -286,7 +305,7 @@ def _evaluate(
         if share == 0:
             continue
         predicted, losses = federation.predict(model, "test", None)
-        row = scored(predicted, losses, data, world, validation)
+        row = scored(predicted, losses, data, world, validation, turnout)
         for name, value in row.items():
             total[name] = total.get(name, 0.0) + float(share) * value
     return total
@@ -323,7 +342,10 @@ def _finish(folder: RunFolder, plan: Plan, net: Net, served: Served, metrics: li
         folder.path / "model.safetensors",
         metadata={"net": plan.scenario.name},
     )
-    folder.write_summary({"title": plan.title, "rounds": len(metrics), "final": metrics[-1]})
+    summary = {"title": plan.title, "rounds": len(metrics), "final": metrics[-1]}
+    if found := transitions(metrics):
+        summary["transitions"] = [transition._asdict() for transition in found]
+    folder.write_summary(summary)
 
 
 def fingerprint_of(data: Dataset) -> int:

@@ -28,6 +28,8 @@ class Scenario:
     """Samples a client can hold."""
     evaluate_every: int = 5
     """Rounds between two looks at the test set; the last round is always one."""
+    evaluate_first: int = 0
+    """The first so many rounds of every session are evaluated too."""
     validation: float = 0.0
     """Share of the test samples that is set aside for choosing among runs, and not tested on."""
     prequential: int = 32
@@ -42,6 +44,7 @@ class Scenario:
             ticks="[1, inf)",
             capacity="[1, inf)",
             evaluate_every="[1, inf)",
+            evaluate_first="[0, inf)",
             validation="[0, 1)",
             prequential="[0, inf)",
         )

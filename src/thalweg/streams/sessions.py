@@ -37,6 +37,14 @@ class Timetable:
         age = rnd - int(self._starts[place]) if place >= 0 else 0
         return Session(place, age, self.members(rnd))
 
+    def before(self, rnd: int) -> Ints:
+        """Members of the session before that of a round, in its last round; nobody, if there was none."""
+        first = rnd - self.session(rnd).age
+        for earlier in self._changes[self._changes < first][::-1]:
+            if len(members := self.members(int(earlier))):
+                return members
+        return np.empty(0, dtype=np.int64)
+
     @cached_property
     def attendance(self) -> Floats:
         """(N,) share of the run's rounds in which each client is a member."""
