@@ -70,7 +70,9 @@ def test_short_articles_end_in_padding(tmp_path: Path) -> None:
 def test_the_published_files_hold_the_same(tmp_path: Path, layout: str, header: str) -> None:
     write_parquet(tmp_path / "one" / "ag_news")
     write_csv(tmp_path / "two" / layout, header)
-    one, two = (AgNews().load(tmp_path / name, seed=seed) for seed, name in enumerate(("one", "two")))
+    one, two = (
+        AgNews().load(tmp_path / name, seed=seed) for seed, name in enumerate(("one", "two"))
+    )
     for name in ("x", "y", "x_test", "y_test"):
         np.testing.assert_array_equal(getattr(one, name), getattr(two, name))
     assert one.num_codes == two.num_codes
@@ -109,7 +111,9 @@ def test_other_labels_are_refused_with_their_row(tmp_path: Path, label: int) -> 
 def test_files_of_something_else_are_refused(tmp_path: Path) -> None:
     write_parquet(tmp_path)
     pq.write_table(pa.table({"text": ["a"], "class": [1]}), tmp_path / "train.parquet")
-    with pytest.raises(DataError, match="expected the columns text and label, but label is missing"):
+    with pytest.raises(
+        DataError, match="expected the columns text and label, but label is missing"
+    ):
         AgNews().load(tmp_path, seed=0)
     pq.write_table(pa.table({"text": [1], "label": [1]}), tmp_path / "train.parquet")
     with pytest.raises(DataError, match="'text' is int64; expected text"):
@@ -123,7 +127,9 @@ def test_files_of_something_else_are_refused(tmp_path: Path) -> None:
 def test_tables_of_another_shape_are_refused(tmp_path: Path, content: str) -> None:
     write_csv(tmp_path)
     (tmp_path / "test.csv").write_bytes(content.encode("latin-1"))
-    with pytest.raises(DataError, match=r"test.csv: expected a CSV file with the columns class, ti"):
+    with pytest.raises(
+        DataError, match=r"test.csv: expected a CSV file with the columns class, ti"
+    ):
         AgNews().load(tmp_path, seed=0)
 
 

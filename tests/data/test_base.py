@@ -91,7 +91,10 @@ CODES = np.zeros((3, 2), dtype=np.uint8)
         ),
         ({"coarse": np.array([0, 0])}, "3 training samples but 2 entries in coarse"),
         ({"coarse": np.array([0, -1, 0])}, "coarse labels count from 0, got -1"),
-        ({"num_codes": 5}, r"sequences of codes are uint8 or uint16 of shape \(n, L\), got float32"),
+        (
+            {"num_codes": 5},
+            r"sequences of codes are uint8 or uint16 of shape \(n, L\), got float32",
+        ),
         (
             {"x": CODES + 5, "x_test": CODES[:1], "num_codes": 5},
             "codes in train run up to 5, expected 0 to 4",

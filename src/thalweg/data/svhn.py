@@ -102,12 +102,16 @@ def _read_mat(file: Path) -> dict[str, npt.NDArray[Any]]:
 
     try:
         found = loadmat(file, variable_names=["X", "y"])
-    except Exception as error:  # a damaged file ends in errors of all kinds, from zlib's to KeyError
+    except (
+        Exception
+    ) as error:  # a damaged file ends in errors of all kinds, from zlib's to KeyError
         reason = " ".join(str(error).split()) or type(error).__name__
         raise DataError(
             f"{file} is not a readable MATLAB file of version 5 ({reason}). Nothing was loaded; "
             f"get it again from {HOME}."
         ) from error
     if missing := [name for name in ("X", "y") if not isinstance(found.get(name), np.ndarray)]:
-        raise DataError(f"{file}: expected the arrays X and y, but {' and '.join(missing)} is missing.")
+        raise DataError(
+            f"{file}: expected the arrays X and y, but {' and '.join(missing)} is missing."
+        )
     return {"X": found["X"], "y": found["y"]}

@@ -24,7 +24,7 @@ def load_parameters(path: Path, net: Net) -> Floats32:
     params = np.empty(net.num_params, dtype=np.float32)
     wanted = net.named_parameters(params)
     try:
-        with safe_open(path, framework="numpy") as file:  # type: ignore[no-untyped-call]
+        with safe_open(path, framework="numpy") as file:
             found = {name: file.get_slice(name) for name in file.keys()}  # noqa: SIM118
             shapes = {name: tuple(piece.get_shape()) for name, piece in found.items()}
             _check_architecture(path, {name: each.shape for name, each in wanted.items()}, shapes)
