@@ -16,7 +16,7 @@ from thalweg.core.trees import like, read_tree, write_tree
 from thalweg.core.types import Arrival, Floats, Holding, Intake, Ints, Outlook, Supply
 from thalweg.emphasis import InverseStay
 from thalweg.forecast import Bayesian, Growing
-from thalweg.local import Sgd
+from thalweg.local import Settles, Sgd
 from thalweg.memory import Dds, Fifo, Importance, Ode, Replace, Reservoir, UniformRatio
 from thalweg.recipes import RECIPES, Recipe, fedavg, sfedpo
 from thalweg.recipes.client import ClientRound, Clients, ClientState
@@ -464,7 +464,7 @@ def test_the_memo_holds_what_the_objective_remembers_and_what_it_was_told() -> N
 
 
 def test_early_stopping_holds_out_a_tenth_and_ends_when_a_tick_gains_too_little() -> None:
-    who = clients(recipe(Replace(), early_stop=0.3), Script(per_tick=20), capacity=20)
+    who = clients(recipe(Replace(), stopping=Settles(gain=0.3)), Script(per_tick=20), capacity=20)
     look = FakeLook([], loss=1.0)
     visit = who.enter(0, who.newborn(0), 0, look)
     visit.observe()
@@ -480,6 +480,21 @@ def test_early_stopping_holds_out_a_tenth_and_ends_when_a_tick_gains_too_little(
     visit.pause()
     visit.observe()
     assert visit.batches() == []
+
+
+class HoldsOutWhatIsNotThere(Settles):
+    def held_out(self, num_rows: int) -> Ints:
+        return np.array([num_rows])
+
+
+def test_a_stopping_that_holds_out_what_is_not_there_is_told_so() -> None:
+    who = clients(recipe(Replace(), stopping=HoldsOutWhatIsNotThere()))
+    visit = who.enter(0, who.newborn(0), 0, FakeLook([], loss=1.0))
+    visit.observe()
+    with pytest.raises(
+        ConfigError, match=r"held_out must return .* in \[0, 4\), ascending, got \[4\]"
+    ):
+        visit.batches()
 
 
 def test_only_recipes_that_look_at_their_model_are_attentive() -> None:

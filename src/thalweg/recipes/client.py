@@ -21,12 +21,11 @@ from thalweg.local import SaysFromObjective, Sgd
 from thalweg.memory import SaysFromMemory
 from thalweg.recipes.abilities import Abilities
 from thalweg.recipes.base import Recipe
-from thalweg.recipes.checks import check_kept, check_weights
+from thalweg.recipes.checks import check_held_out, check_kept, check_weights
 from thalweg.streams import World
 
 Rows = npt.NDArray[np.int32]
 Heard = Mapping[str, Mapping[str, Floats32]]  # stage -> name -> what the server told one client
-HELD_OUT = 10  # with early stopping, every tenth sample is held out
 
 
 class MiniBatch(NamedTuple):
@@ -184,7 +183,8 @@ class ClientRound:
         self._since, self._tally = state.since, state.tally
         self._total: float | None = None  # of the samples' weights
         self._glance: Glance | None = None  # of what is held, after the last tick
-        self._loss_before: float | None = None  # of the held-out samples of this tick
+        self._on_trial = self.rows[:0]  # held out in this tick
+        self._loss_before: float | None = None  # theirs, before its steps
         self._has_settled = False
 
     def rows_to_test(self, per_tick: int) -> Ints:
@@ -223,12 +223,16 @@ class ClientRound:
         rows, weights = self.rows, self._weights()
         if weights is not None and not weights.any():
             return []
-        if self._clients.recipe.early_stop is not None:
+        stopping = self._clients.recipe.stopping
+        if stopping is not None:
             if self._has_settled:
                 return []
+            aside = stopping.held_out(len(rows))
+            check_held_out(aside, len(rows), stopping)
+            self._on_trial = rows[aside]
             self._loss_before = self._trial()
-            rows = np.delete(rows, np.s_[::HELD_OUT])
-            weights = None if weights is None else np.delete(weights, np.s_[::HELD_OUT])
+            rows = np.delete(rows, aside)
+            weights = None if weights is None else np.delete(weights, aside)
         drawn = self._clients.local.batches(len(rows), self._batch_rng)
         return [
             MiniBatch(rows.take(places).astype(np.int32), _unbiased(weights, places))
@@ -245,9 +249,9 @@ class ClientRound:
 
     def pause(self) -> None:
         """The steps of this tick are done: was it worth while?"""
-        if self._loss_before is not None and not self._has_settled:
-            gain = self._loss_before - self._trial()
-            self._has_settled = gain < (self._clients.recipe.early_stop or 0.0) / self._tick
+        stopping = self._clients.recipe.stopping
+        if stopping is not None and self._loss_before is not None:
+            self._has_settled = stopping.has_settled(self._loss_before, self._trial(), self._tick)
             self._loss_before = None
 
     def say(self) -> dict[str, Floats32]:
@@ -349,7 +353,7 @@ class ClientRound:
 
     def _trial(self) -> float:
         """Mean loss of the held-out samples now."""
-        losses = self._required_look.losses(self.rows[::HELD_OUT])
+        losses = self._required_look.losses(self._on_trial)
         return float(losses.mean()) if len(losses) else 0.0
 
     def _intake(self, arrival: Arrival, state: int, outlook: Outlook) -> Intake:
