@@ -11,7 +11,8 @@ from thalweg.engine.crowd import Crowd
 from thalweg.engine.fast import FastFederation, stack
 from thalweg.engine.plan import make_plan
 from thalweg.engine.workers import make_trainer
-from thalweg.recipes.client import Clients, MiniBatch
+from thalweg.recipes.client import Clients
+from thalweg.recipes.learning import MiniBatch
 from thalweg.streams import Setting
 
 SMALL = ["capacity=24", "local.passes=1"]

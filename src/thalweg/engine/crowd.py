@@ -9,7 +9,8 @@ import numpy as np
 from thalweg.core.talk import Look
 from thalweg.core.trees import Tree, like
 from thalweg.core.types import Roster, Supplies
-from thalweg.recipes.client import ClientRound, Clients, ClientState, Heard
+from thalweg.recipes.client import Clients, ClientState, Heard
+from thalweg.recipes.visit import ClientRound, enter
 from thalweg.streams import supplies_of
 
 
@@ -44,7 +45,7 @@ class Crowd:
     def enter(
         self, client: int, rnd: int, look: Look | None = None, heard: Heard | None = None
     ) -> ClientRound:
-        return self.clients.enter(client, self.state(client), rnd, look, heard)
+        return enter(self.clients, client, self.state(client), rnd, look, heard)
 
     def leave(self, visit: ClientRound) -> None:
         self.keep(visit.client, visit.leave())

@@ -30,10 +30,12 @@ from thalweg.engine.stacked import (
 )
 from thalweg.engine.survey import surveyed
 from thalweg.nets import Net
-from thalweg.recipes.client import ClientRound, Heard, MiniBatch
+from thalweg.recipes.client import Heard
 from thalweg.recipes.federation import AskingStage
+from thalweg.recipes.learning import MiniBatch
 from thalweg.recipes.messages import heard_by
 from thalweg.recipes.tables import side_by_side
+from thalweg.recipes.visit import ClientRound
 
 
 class Cohort(NamedTuple):

@@ -12,6 +12,7 @@ from thalweg.engine.stacked import one_thread
 from thalweg.recipes.client import Clients, ClientState
 from thalweg.recipes.messages import Answer, Hello, Order, Question, Reply
 from thalweg.recipes.view import answered
+from thalweg.recipes.visit import enter
 
 
 @dataclass(frozen=True, eq=False)
@@ -37,7 +38,7 @@ class Node:
         """Take part in a round: observe, remember, learn."""
         noise = noise_seed(self.clients.seed, order.rnd, self.client)
         training = self.trainer.begin(order.params, noise)
-        visit = self.clients.enter(self.client, state, order.rnd, training, order.told)
+        visit = enter(self.clients, self.client, state, order.rnd, training, order.told)
 
         arriving = visit.rows_to_test(self.prequential)
         predicted, _ = self.trainer.predict(order.params, "train", arriving)

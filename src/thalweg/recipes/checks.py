@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from thalweg.core.errors import ConfigError
+from thalweg.core.talk import Look
 from thalweg.core.types import Floats, Intake, Ints
 from thalweg.emphasis import Emphasis
 from thalweg.local import Stopping
@@ -43,3 +44,9 @@ def check_held_out(aside: Ints, num_rows: int, stopping: Stopping) -> None:
             f"{type(stopping).__name__}.held_out must return different positions in [0, {num_rows}), "
             f"ascending, got {aside.tolist()}."
         )
+
+
+def required(look: Look | None) -> Look:
+    """A view of the model, where a recipe cannot do without."""
+    assert look is not None, "an attentive recipe needs a look at the model"
+    return look
