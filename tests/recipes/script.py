@@ -1,4 +1,4 @@
-"""A world that tells where and when every row arrived, and policies that note what they are shown."""
+"""A stream that tells where and when every row arrived, and policies that note what they are shown."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from thalweg.memory import Fifo
 from thalweg.recipes import Recipe
 from thalweg.recipes.client import Clients, ClientState
 from thalweg.recipes.visit import ClientRound, enter
-from thalweg.streams import StateBook, World
+from thalweg.streams import StateBook, Stream
 
 LABELS = np.arange(300_000) % 7
 
 
 @dataclass(frozen=True, eq=False)
 class Script:
-    """A world in which every row arrives once and its number tells where and when.
+    """A stream in which every row arrives once and its number tells where and when.
 
     Row = 100,000 * client + 10,000 * life + 1,000 * tick + number; life 0 is the beginning, and
     tick t of every round is in state t.
@@ -33,33 +33,17 @@ class Script:
     start: int = 4
     per_tick: int = 4
     collects_when_absent: bool = False
-    num_clients: int = 3
     holds: int = 4
 
     @property
     def book(self) -> StateBook:
         return StateBook(np.full((3, 3), 1 / 3), np.full(3, 1 / 3))
 
-    @property
-    def availability(self) -> Floats:
-        return np.full(self.num_clients, 0.5)
-
-    @property
-    def mixes(self) -> Floats:
-        return np.full((self.num_clients, 3), 1 / 3)
-
-    @property
-    def clients_are_groups(self) -> bool:
-        return False
-
     def capacity(self, client: int) -> int:
         return self.holds
 
     def supply(self, client: int) -> Supply:
         return Supply(self.start + 10 * self.ticks * self.per_tick, False, 5.0)
-
-    def here(self, rnd: int) -> Ints:
-        return np.arange(self.num_clients)
 
     def truth(self, client: int) -> Floats:
         return some_outlook().probs
@@ -137,13 +121,13 @@ class Emphatic:
 
 
 def clients(
-    recipe: Recipe, world: World | None = None, *, capacity: int = 4, seed: int = 0
+    recipe: Recipe, stream: Stream | None = None, *, capacity: int = 4, seed: int = 0
 ) -> Clients:
     sgd = Sgd(lr=0.1, batch_size=3, steps=2)
-    world = Script() if world is None else world
-    if isinstance(world, Script):
-        world = replace(world, holds=capacity)
-    return Clients(recipe, world, LABELS, sgd, seed)
+    stream = Script() if stream is None else stream
+    if isinstance(stream, Script):
+        stream = replace(stream, holds=capacity)
+    return Clients(recipe, stream, LABELS, sgd, seed)
 
 
 def recipe(memory: Any, **parts: Any) -> Recipe:
@@ -164,6 +148,6 @@ def played(who: Clients, client: int, rounds: list[int]) -> ClientState:
     state = who.newborn(client)
     for rnd in rounds:
         visit = enter(who, client, state, rnd, FakeLook([], []))
-        live(visit, who.world.ticks)
+        live(visit, who.stream.ticks)
         state = visit.leave()
     return state

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from thalweg.engine.loop import clients_of
+from thalweg.engine.loop import crowd_of
 from thalweg.engine.plan import make_plan
 from thalweg.recipes.client import Clients
 from thalweg.recipes.keeping import caught_up
@@ -13,7 +13,7 @@ from thalweg.recipes.visit import enter
 
 def clients(scenario: str, *overrides: str) -> Clients:
     plan = make_plan("fedogd", scenario, seed=1, overrides=overrides)
-    return clients_of(plan, plan.scenario.data.load(None, 1), 10)
+    return crowd_of(plan, plan.scenario.data.load(None, 1), 10).clients
 
 
 @pytest.mark.parametrize("absent", ["frozen", "collecting"])
@@ -29,7 +29,7 @@ def test_without_arrivals_the_newest_samples_are_the_held_ones() -> None:
     state = them.newborn(0)
     for rnd in range(2):
         visit = enter(them, 0, state, rnd)
-        for _ in range(them.world.ticks):
+        for _ in range(them.stream.ticks):
             visit.observe()
         state = visit.leave()
     assert them.newest(0, state).tolist() == state.rows.tolist()

@@ -11,25 +11,25 @@ from thalweg.core.trees import Tree, like
 from thalweg.core.types import Roster, Supplies
 from thalweg.recipes.client import Clients, ClientState, Heard
 from thalweg.recipes.visit import ClientRound, enter
-from thalweg.streams import supplies_of
+from thalweg.streams import World, supplies_of
 
 
 class Crowd:
     """The clients' states. Nobody costs anything before taking part for the first time."""
 
-    def __init__(self, clients: Clients) -> None:
-        self.clients = clients
+    def __init__(self, clients: Clients, world: World) -> None:
+        self.clients, self.world = clients, world
         self.states: dict[int, ClientState] = {}
         self.changed: set[int] = set()  # since the last checkpoint
 
     def roster(self, rnd: int) -> Roster:
-        world = self.clients.world
+        world = self.world
         nobody = np.zeros(world.num_clients, dtype=np.int64)
         return Roster(rnd, world.here(rnd), world.availability, nobody, supplies=self._supplies)
 
     @cached_property
     def _supplies(self) -> Supplies:
-        return supplies_of(self.clients.world)
+        return supplies_of(self.world)
 
     def state(self, client: int) -> ClientState:
         """What a client remembers; of one that never took part, what it is born with."""

@@ -166,7 +166,7 @@ class FastFederation:
 
         def work(part: slice) -> tuple[list[ClientRound], list[dict[str, Floats32]]]:
             together, visits = self._begin(trainer, cohort, bank, part, noise)
-            for _ in range(self.crowd.clients.world.ticks):
+            for _ in range(self.crowd.clients.stream.ticks):
                 self._tick(trainer, together, visits)
             said = [visit.say() for visit in visits]
             losses[part] = trainer.finish(together, deltas[part])
@@ -230,7 +230,7 @@ class FastFederation:
     def _live(self, visit: ClientRound) -> list[MiniBatch]:
         """All mini-batches of a client's round, in order."""
         batches: list[MiniBatch] = []
-        for _ in range(self.crowd.clients.world.ticks):
+        for _ in range(self.crowd.clients.stream.ticks):
             visit.observe()
             batches += visit.batches()
         return batches

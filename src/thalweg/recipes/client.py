@@ -15,7 +15,7 @@ from thalweg.local import Sgd
 from thalweg.recipes.abilities import Abilities
 from thalweg.recipes.base import Recipe
 from thalweg.recipes.checks import check_weights
-from thalweg.streams import World
+from thalweg.streams import Stream
 
 Rows = npt.NDArray[np.int32]
 Heard = Mapping[str, Mapping[str, Floats32]]  # stage -> name -> what the server told one client
@@ -39,13 +39,13 @@ class ClientState(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Clients(Abilities):
-    """A recipe in a world: what is the same for all clients of it.
+    """A recipe and a stream: what is the same for all clients of it.
 
     What one of them does in a round is in `visit.ClientRound`.
     """
 
     recipe: Recipe
-    world: World
+    stream: Stream
     labels: Ints  # labels of the data set's training part
     local: Sgd
     seed: int
@@ -53,7 +53,7 @@ class Clients(Abilities):
 
     @property
     def num_classes(self) -> int:
-        return int(self.world.book.histograms.shape[1])
+        return int(self.stream.book.histograms.shape[1])
 
     def histogram(self, rows: Ints | Rows) -> Ints:
         """(C,) how many of these rows belong to each class."""
@@ -73,11 +73,11 @@ class Clients(Abilities):
 
     def newborn(self, client: int) -> ClientState:
         """A client before its first round. Nobody is born before taking part for the first time."""
-        stream, arrival = self.world.begin(client)
-        capacity = self.world.capacity(client)
+        stream, arrival = self.stream.begin(client)
+        capacity = self.stream.capacity(client)
         rows = arrival.items[:capacity].astype(np.int32)
         forecast = self.recipe.forecast.init(
-            self.world.truth(client), rng_for(self.seed, Draw.FORECAST, 0, client)
+            self.stream.truth(client), rng_for(self.seed, Draw.FORECAST, 0, client)
         )
         if self.recognising is not None:
             forecast, _ = self.recognising.recognise(forecast, self.histogram(rows))
@@ -98,7 +98,7 @@ class Clients(Abilities):
 
     def newest(self, client: int, state: ClientState) -> Ints:
         """Rows that arrive first in the client's next round, or what is in memory if none do."""
-        _, arrivals = self.world.emit(state.stream, client, state.lived)
+        _, arrivals = self.stream.emit(state.stream, client, state.lived)
         if arrivals and len(arrivals[0].items):
             return arrivals[0].items
         return state.rows.astype(np.int64)

@@ -27,10 +27,10 @@ def caught_up(
     A memory that looks at the model goes through what came in the meantime with the model it has just
     received; until it receives one, that waits.
     """
-    if clients.world.collects_when_absent and (clients.looking is None or look is not None):
+    if clients.stream.collects_when_absent and (clients.looking is None or look is not None):
         while state.lived < rnd:
             away = Keeping(clients, client, state, state.lived, look, heard)
-            for _ in range(clients.world.ticks):
+            for _ in range(clients.stream.ticks):
                 away.meet()
                 away.take_in()
             state = away.leave()
@@ -52,7 +52,7 @@ class Keeping:
         look: Look | None = None,
         heard: Heard | None = None,
     ) -> None:
-        book = clients.world.book
+        book = clients.stream.book
         self.outlook = clients.recipe.forecast.outlook(
             state.forecast, book.histograms, book.importance
         )  # as the round begins
@@ -60,7 +60,7 @@ class Keeping:
         self.since = state.since
         self.tick = 0  # how many are over
         self._clients, self._client, self._state, self._rnd = clients, client, state, rnd
-        self._stream, self.arrivals = clients.world.emit(state.stream, client, state.lived)
+        self._stream, self.arrivals = clients.stream.emit(state.stream, client, state.lived)
         self._memory, self._forecast, self._tally = state.memory, state.forecast, state.tally
         self._rng = rng_for(clients.seed, Draw.MEMORY, state.lived, client)
         self._look, self._told = look, (heard or {}).get("memory", {})
@@ -79,7 +79,7 @@ class Keeping:
         arrival, oracle = self.arrivals[self.tick], self._clients.recognising
         self._met = arrival.state
         if oracle is not None:
-            histogram, book = self._clients.histogram(arrival.items), self._clients.world.book
+            histogram, book = self._clients.histogram(arrival.items), self._clients.stream.book
             self._forecast, self._met = oracle.recognise(self._forecast, histogram)
             self._recognised.append(self._met)
             self._outlook_now = self._clients.recipe.forecast.outlook(
@@ -141,7 +141,7 @@ class Keeping:
 
     def signatures(self) -> Floats:
         """(M, E) what the states of the outlook are like, as the round began."""
-        oracle, book = self._clients.recognising, self._clients.world.book
+        oracle, book = self._clients.recognising, self._clients.stream.book
         if oracle is None:
             return book.signatures
         return oracle.signatures(self._state.forecast, book.histograms)
@@ -149,7 +149,7 @@ class Keeping:
     def _intake(self, arrival: Arrival, state: int, outlook: Outlook) -> Intake:
         labels = self._clients.labels
         return Intake(
-            capacity=self._clients.world.capacity(self._client),
+            capacity=self._clients.stream.capacity(self._client),
             held=len(self.rows),
             num_new=len(arrival.items),
             state=state,

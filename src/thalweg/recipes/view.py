@@ -64,7 +64,7 @@ class _ClientView:
 
     @property
     def supply(self) -> Supply:
-        return self._clients.world.supply(self._client)
+        return self._clients.stream.supply(self._client)
 
     def labels(self, rows: Ints) -> Ints:
         return self._clients.labels.take(rows)

@@ -104,7 +104,7 @@ class ClientRound:
         age = Age(
             self.outlook,
             self._keeping.renewal(),
-            self._clients.world.ticks,
+            self._clients.stream.ticks,
             self._keeping.signatures(),
             self._learning.total_weight(len(self.rows)),
         )
