@@ -14,13 +14,13 @@ import numpy as np
 from safetensors.numpy import save_file
 
 from thalweg.core.errors import RunError, require
-from thalweg.core.rng import Draw, rng_for
 from thalweg.core.types import Floats32, Ints, Updates
 from thalweg.data import Dataset
 from thalweg.engine.crowd import Crowd
 from thalweg.engine.folder import RunFolder
 from thalweg.engine.plan import Plan, make_plan
 from thalweg.engine.scored import scored, turnout_of
+from thalweg.engine.start import first_model
 from thalweg.evaluation import Turnout, transitions
 from thalweg.nets import Net
 from thalweg.recipes import Recipe
@@ -141,16 +141,17 @@ def run_plan(
         "features; leave it out (--set augment=none).",
     )
     net = plan.scenario.net.build(data.input_shape, data.num_classes)
-    clients = clients_of(plan, data, net.num_params)
+    start = first_model(plan, net, data_dir)
+    crowd = crowd_of(plan, data, net.num_params)
     # Only now, so that a slip in a name, or what makes no sense, leaves no folder behind.
     folder = None if out is None else RunFolder(out)
     try:
         has_checkpoint = folder is not None and folder.open(
             plan, command=command or f"thalweg run {out}/plan.toml", resume=resume
         )
-        federation = federation_of(plan, data, net, workers, clients)
+        federation = federation_of(plan, data, net, workers, crowd)
         try:
-            return _play(plan, data, net, federation, folder, has_checkpoint, watch)
+            return _play(plan, data, net, start, federation, folder, has_checkpoint, watch)
         finally:
             federation.close()
     finally:
@@ -162,13 +163,13 @@ def _play(
     plan: Plan,
     data: Dataset,
     net: Net,
+    start: Floats32,
     federation: Embedded,
     folder: RunFolder | None,
     has_checkpoint: bool,
     watch: Watch | None,
 ) -> Result:
-    world = federation.crowd.clients.world
-    start = net.init(rng_for(plan.seed, Draw.NET))
+    world = federation.crowd.world
     server = new_server(plan.recipe, start, world.num_clients, net.pieces)
     fingerprint = fingerprint_of(data)
     metrics: list[Row] = []
@@ -202,8 +203,8 @@ def _play(
     return Result(plan, metrics, net, model, None if folder is None else folder.path)
 
 
-def clients_of(plan: Plan, data: Dataset, num_params: int) -> Clients:
-    """A plan's world and what its clients do, before anything has happened.
+def crowd_of(plan: Plan, data: Dataset, num_params: int) -> Crowd:
+    """A plan's world and its clients, before anything has happened.
 
     Refuses a recipe that makes no sense in this world.
     """
@@ -221,7 +222,8 @@ def clients_of(plan: Plan, data: Dataset, num_params: int) -> Clients:
     )
     world = scenario.world.build(setting)
     check_fits(plan.recipe, world)
-    return Clients(plan.recipe, world, data.y, plan.local, plan.seed, num_params)
+    clients = Clients(plan.recipe, world, data.y, plan.local, plan.seed, num_params)
+    return Crowd(clients, world)
 
 
 def federation_of(
@@ -229,12 +231,11 @@ def federation_of(
     data: Dataset,
     net: Net,
     workers: int | Literal["auto"],
-    clients: Clients | None = None,
+    crowd: Crowd | None = None,
 ) -> Embedded:
     """The clients of a plan in this process, on the engine that it names."""
     scenario, objective, mirror = plan.scenario, plan.recipe.objective, plan.recipe.mirror
-    clients = clients_of(plan, data, net.num_params) if clients is None else clients
-    crowd = Crowd(clients)
+    crowd = crowd_of(plan, data, net.num_params) if crowd is None else crowd
     if plan.engine == "reference":
         from thalweg.engine.reference import ReferenceFederation
 
@@ -247,7 +248,7 @@ def federation_of(
     from thalweg.engine.workers import how_many, make_trainer
 
     num_threads, augment = 1, scenario.augment
-    if clients.is_attentive:  # between ticks clients look at their models, which must be here
+    if crowd.clients.is_attentive:  # between ticks clients look at their models, which must be here
         num_threads, workers = how_many(workers, net, plan.local), 1
     trainer = make_trainer(net, objective, plan.local, data, workers, mirror, augment)
     here = StackedTrainer(net, objective, plan.local, Gather(data), mirror, augment)
@@ -298,7 +299,7 @@ def _evaluate(
     """Test every model that serves somebody; a client counts with the model it uses."""
     if len(data.y_test) == 0:
         return {}
-    world = federation.crowd.clients.world
+    world = federation.crowd.world
     served = serve(server, recipe)
     total: dict[str, float] = {}
     for model, share in zip(served.models, served.shares, strict=True):

@@ -20,7 +20,7 @@ from thalweg.engine.gather import Part
 from thalweg.engine.noise import NoisyModel, image_rng
 from thalweg.local import Batch, Euclidean, Mirror, Model, Objective, Sgd
 from thalweg.nets import Net
-from thalweg.recipes.client import MiniBatch
+from thalweg.recipes.learning import MiniBatch
 
 Samples = npt.NDArray[Any]
 

@@ -1,4 +1,4 @@
-"""What a client computes from what it kept: an objective, and how it is descended."""
+"""What a client computes from what it kept: an objective, how it is descended, and for how long."""
 
 from thalweg.local.base import (
     Batch,
@@ -19,6 +19,7 @@ from thalweg.local.mirror import Euclidean, Mirror, PNorm
 from thalweg.local.not_true import NotTrue  # keep what was known of wrong classes (FedNTD)
 from thalweg.local.proximal import Proximal  # stay near the start (FedProx)
 from thalweg.local.sgd import Sgd
+from thalweg.local.stopping import Settles, Stopping  # learn no more once it gains little (Flash)
 from thalweg.local.two_teachers import TwoTeachers  # keep what two teachers knew (FLwF-2T)
 
 OBJECTIVES: dict[str, type[Objective]] = {
@@ -30,10 +31,12 @@ OBJECTIVES: dict[str, type[Objective]] = {
     "two-teachers": TwoTeachers,
 }
 MIRRORS: dict[str, type[Mirror]] = {"euclidean": Euclidean, "p-norm": PNorm}
+STOPPINGS: dict[str, type[Stopping]] = {"settles": Settles}
 
 __all__ = [
     "MIRRORS",
     "OBJECTIVES",
+    "STOPPINGS",
     "Batch",
     "Concludes",
     "CrossEntropy",
@@ -50,7 +53,9 @@ __all__ = [
     "Proximal",
     "Remembers",
     "SaysFromObjective",
+    "Settles",
     "Sgd",
+    "Stopping",
     "TwoTeachers",
     "Work",
     "frozen",
