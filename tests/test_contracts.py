@@ -15,9 +15,10 @@ from contracts.forecast import check_forecast
 from contracts.memory import check_memory_policy
 from contracts.selection import check_selection
 from contracts.server_rule import check_server_rule
+from contracts.stopping import check_stopping
 from contracts.weights import check_weights
 from contracts.world import LABELS, check_world
-from thalweg import aggregation, emphasis, forecast, memory, selection, streams
+from thalweg import aggregation, emphasis, forecast, local, memory, selection, streams
 from thalweg.core.talk import View
 from thalweg.core.types import Answers, Floats, Intake, Ints, Roster, Updates
 
@@ -125,6 +126,11 @@ def test_forecasts(policy: Any) -> None:
     check_forecast(policy)
 
 
+@every(local.STOPPINGS, local.Settles(gain=0.5))
+def test_stoppings(policy: Any) -> None:
+    check_stopping(policy)
+
+
 @every(
     aggregation.WEIGHTS,
     aggregation.ShiftAware(exact=True, noise=0.01),
@@ -220,6 +226,13 @@ class Merges(aggregation.OneModel):
         )
 
 
+class LearnsNothing(local.Settles):
+    """Holds everything out."""
+
+    def held_out(self, num_rows: int) -> Ints:
+        return np.arange(num_rows)
+
+
 class Unequal:
     def weigh(self, updates: Updates, roster: Roster) -> Floats:
         return np.ones(len(updates))
@@ -234,6 +247,7 @@ class Unequal:
         (check_memory_policy, Boasts(), "it does as it says"),
         (check_selection, ChoosesAbsent(), "only clients that are here"),
         (check_selection, AsksForTheMoon(), "that are numbers"),
+        (check_stopping, LearnsNothing(), "something is left to learn from"),
         (check_weights, Unequal(), "they sum to one"),
         (check_bank, Merges(), "rows sum to one"),
     ],

@@ -10,7 +10,7 @@ import numpy as np
 
 from thalweg.core.types import Arrival, Floats, Roster, Supplies, Supply
 from thalweg.data import Dataset
-from thalweg.engine.loop import clients_of
+from thalweg.engine.loop import crowd_of
 from thalweg.engine.node import Node
 from thalweg.engine.plan import Plan, plan_from_toml, plan_to_toml
 from thalweg.engine.remote import RemoteNode
@@ -29,7 +29,7 @@ def arrives(message: Order | Question) -> str:
 
 
 class OwnStream:
-    """A world of which only one client's stream, and what is common knowledge, can be read."""
+    """What a device has: its own stream, and what is common knowledge."""
 
     def __init__(self, world: World, client: int) -> None:
         self._world, self._own = world, client
@@ -72,8 +72,7 @@ class BytesFederation(Correspondence):
 
     def __init__(self, plan: Plan, data: Dataset, fate: Fate = arrives) -> None:
         net = plan.scenario.net.build(data.input_shape, data.num_classes)
-        clients = clients_of(plan, data, net.num_params)
-        self.world, self.fate = clients.world, fate
+        self.world, self.fate = crowd_of(plan, data, net.num_params).world, fate
         super().__init__(Terms(plan.recipe, net.num_params), self._carry, self._who_is_here)
         self.nodes = [_node(plan, data, self.world, n) for n in range(self.world.num_clients)]
         self.stored: dict[int, bytes] = {}  # all that clients remember
@@ -131,7 +130,7 @@ def _node(plan: Plan, data: Dataset, world: World, client: int) -> RemoteNode:
     """A device: it knows the plan as text, its own stream, and its data."""
     plan = plan_from_toml(plan_to_toml(plan), "the plan")
     net = plan.scenario.net.build(data.input_shape, data.num_classes)
-    stream: Any = OwnStream(world, client)
+    stream = OwnStream(world, client)
     clients = Clients(plan.recipe, stream, data.y, plan.local, plan.seed, net.num_params)
     recipe, augment = plan.recipe, plan.scenario.augment
     trainer = SingleTrainer(net, recipe.objective, plan.local, data, recipe.mirror, augment)

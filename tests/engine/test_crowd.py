@@ -3,14 +3,14 @@ from __future__ import annotations
 import numpy as np
 
 from thalweg.engine.crowd import Crowd
-from thalweg.engine.loop import clients_of
+from thalweg.engine.loop import crowd_of
 from thalweg.engine.plan import make_plan
 
 
 def crowd() -> Crowd:
     plan = make_plan("fedogd", "digits-partial", seed=1, overrides=["capacity=8"])
     data = plan.scenario.data.load(None, 1)
-    return Crowd(clients_of(plan, data, 10))
+    return crowd_of(plan, data, 10)
 
 
 def test_a_client_that_never_took_part_is_as_it_is_born() -> None:

@@ -80,6 +80,7 @@ TUNED = {
     "objective=curvature": "objective.fisher_samples=4",
     "mirror=p-norm": "mirror.p=1.7",
     "server=flash": "server.lr=0.001",
+    "stopping=settles": "stopping.gain=0.2",
 }
 # Policies that have two ways of doing it.
 VARIANTS = {
@@ -109,7 +110,6 @@ FACTORS = {
     **{stage: choices(stage, kinds) for stage, kinds in STAGES.items()},
     "scenario": list(SCENARIOS),
     "absent": ["world.absent=frozen", "world.absent=collecting"],
-    "early_stop": ["early_stop=none", "early_stop=0.2"],
     "prequential": ["prequential=0", "prequential=3"],
     "local": ["local.momentum=0.9", "local.passes=none local.steps=2"],
 }
@@ -157,7 +157,7 @@ def test_a_combination_runs_resumes_and_is_the_same_on_both_engines(
 
 def test_every_stage_of_a_recipe_is_a_factor_and_every_world_has_a_scenario() -> None:
     assert {"memory", "emphasis", "selection", "objective", "weights", "server"} < STAGES.keys()
-    assert {"bank", "mirror", "forecast"} < STAGES.keys()
+    assert {"bank", "mirror", "forecast", "stopping"} < STAGES.keys()
     assert {type(scenario.world) for scenario in SCENARIOS.values()} == set(WORLDS.values())
 
 

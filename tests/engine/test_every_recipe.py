@@ -35,7 +35,7 @@ COMBINED = [
 ODD = {
     "a memory that looks, collecting while away": ("ode", ["world.absent=collecting"]),
     "an objective that remembers, collecting while away": ("fedewc", ["world.absent=collecting"]),
-    "early stopping": ("flash", ["early_stop=0.2"]),
+    "early stopping": ("flash", ["stopping=settles", "stopping.gain=0.2"]),
     "drifting models": ("feddrift", ["bank.drift_threshold=0.05", "bank.merge_threshold=0.02"]),
     "a convolutional net that looks": ("is", ["net=cnn", "world.num_clients=5"]),
     "a convolutional net that remembers": ("fedewc", ["net=cnn", "world.num_clients=5"]),
@@ -44,7 +44,10 @@ ODD = {
     "states found by itself": ("sfedpo", ["forecast=growing"]),
     "matching histograms": ("drsr", ["memory.mode=match"]),
     "samples that count less with age": ("fedavg", ["emphasis=inverse-stay", "weights=by-weight"]),
-    "weighted samples held out": ("flash", ["emphasis=inverse-stay", "early_stop=0.2"]),
+    "weighted samples held out": (
+        "flash",
+        ["emphasis=inverse-stay", "stopping=settles", "stopping.gain=0.2"],
+    ),
     "labels counted while away": (
         "dpcs",
         ["world.absent=collecting", "selection.counter=window", "selection.counter.size=30"],

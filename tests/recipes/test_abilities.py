@@ -2,6 +2,7 @@ from dataclasses import replace
 
 import pytest
 
+from thalweg.local import Settles
 from thalweg.recipes import RECIPES, recipe_named
 from thalweg.recipes.abilities import Abilities
 
@@ -20,7 +21,7 @@ def test_only_these_recipes_look_at_their_model_between_ticks(name):
 
 
 def test_early_stopping_looks_too():
-    assert abilities(replace(recipe_named("flash"), early_stop=0.1)).is_attentive
+    assert abilities(replace(recipe_named("flash"), stopping=Settles())).is_attentive
 
 
 def test_a_policy_is_asked_for_what_it_has():

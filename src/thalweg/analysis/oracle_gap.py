@@ -14,7 +14,7 @@ from thalweg.core.types import Outlook
 from thalweg.data import Dataset
 from thalweg.engine.crowd import Crowd
 from thalweg.engine.folder import RunFolder
-from thalweg.engine.loop import check_same_data, clients_of, fingerprint_of
+from thalweg.engine.loop import check_same_data, crowd_of, fingerprint_of
 from thalweg.engine.plan import Plan, read_plan
 from thalweg.forecast import Recognises
 from thalweg.memory import Dds
@@ -36,12 +36,12 @@ def oracle_gap(
     plan = run if isinstance(run, Plan) else read_plan(Path(run))
     memory, weights = _parts(plan.recipe)
     data = plan.scenario.data.load(None if data_dir is None else Path(data_dir), plan.seed)
-    crowd = Crowd(clients_of(plan, data, _num_params(plan, data)))
+    crowd = crowd_of(plan, data, _num_params(plan, data))
     if folder is not None:
         server, states = folder.look()
         check_same_data(folder, server["data"], fingerprint_of(data))
         crowd.restore(states)
-    world = crowd.clients.world
+    world = crowd.world
     outlooks = _outlooks(crowd)
     signatures = world.book.signatures
     return theory.oracle_gap(
@@ -95,8 +95,7 @@ def _parts(recipe: Recipe) -> tuple[Dds, ShiftAware]:
 
 def _outlooks(crowd: Crowd) -> list[Outlook]:
     """What every client expects now."""
-    clients = crowd.clients
-    world = clients.world
+    clients, world = crowd.clients, crowd.world
     outlooks = []
     for client in range(world.num_clients):
         state = crowd.states.get(client) or clients.newborn(client)

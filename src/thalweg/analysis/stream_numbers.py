@@ -69,7 +69,7 @@ def stream_numbers(
     server = new_server(
         plan.recipe,
         net.init(rng_for(plan.seed, Draw.NET)),
-        federation.crowd.clients.world.num_clients,
+        federation.crowd.world.num_clients,
     )
     played: list[_Round] = []
     try:
@@ -94,7 +94,7 @@ def _seen(crowd: Crowd, updates: Updates, model: Floats32, rnd: int) -> _Round:
         mine = crowd.clients.sample_weights(state.rows.astype(np.int64), state.since, rnd)
         rows.append(state.rows.astype(np.int64))
         weights.append(total * mine / mine.sum() if total else np.zeros(len(mine)))
-        stored += total * crowd.clients.world.supply(client).is_historical
+        stored += total * crowd.world.supply(client).is_historical
     whole = float(totals.sum())
     return _Round(
         model, whole, np.concatenate(rows), np.concatenate(weights) / whole, stored / whole

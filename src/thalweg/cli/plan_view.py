@@ -13,7 +13,7 @@ from thalweg.data import AUGMENTATIONS
 from thalweg.engine.plan import Plan
 
 RECIPE_PARTS = ("memory", "forecast", "selection", "objective", "weights", "server")
-RARE_PARTS = ("emphasis", "bank", "mirror")  # shown where a recipe makes use of them
+RARE_PARTS = ("emphasis", "bank", "mirror", "stopping")  # shown where a recipe makes use of them
 SCENARIO_PARTS = ("data", "net", "world")
 SIZES = ("rounds", "ticks", "capacity")
 
@@ -38,9 +38,6 @@ def plan_tree(plan: Plan, default: Plan | None) -> Tree:
         changes = "" if before.scenario.augment == plan.scenario.augment else "was none"
         tree.add(_branch("augment", describe(plan.scenario.augment, AUGMENTATIONS), changes))
     tree.add(_branch("local", describe(plan.local), _changes(plan.local, before.local)))
-    if plan.recipe.early_stop is not None or before.recipe.early_stop is not None:
-        changes = _changes(plan.recipe, before.recipe, ("early_stop",))
-        tree.add(_branch("stopping", str(plan.recipe.early_stop), changes))
     sizes = ", ".join(f"{name} {getattr(plan.scenario, name)}" for name in SIZES)
     tree.add(_branch("sizes", sizes, _changes(plan.scenario, before.scenario, SIZES)))
     return tree

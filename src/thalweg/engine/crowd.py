@@ -9,20 +9,21 @@ import numpy as np
 from thalweg.core.talk import Look
 from thalweg.core.trees import Tree, like
 from thalweg.core.types import Roster, Supplies
-from thalweg.recipes.client import ClientRound, Clients, ClientState, Heard
-from thalweg.streams import Timetable, supplies_of
+from thalweg.recipes.client import Clients, ClientState, Heard
+from thalweg.recipes.visit import ClientRound, enter
+from thalweg.streams import Timetable, World, supplies_of
 
 
 class Crowd:
     """The clients' states. Nobody costs anything before taking part for the first time."""
 
-    def __init__(self, clients: Clients, timetable: Timetable | None = None) -> None:
-        self.clients, self.timetable = clients, timetable
+    def __init__(self, clients: Clients, world: World, timetable: Timetable | None = None) -> None:
+        self.clients, self.world, self.timetable = clients, world, timetable
         self.states: dict[int, ClientState] = {}
         self.changed: set[int] = set()  # since the last checkpoint
 
     def roster(self, rnd: int) -> Roster:
-        world = self.clients.world
+        world = self.world
         nobody = np.zeros(world.num_clients, dtype=np.int64)
         here, availability, session = world.here(rnd), world.availability, None
         if self.timetable is not None:
@@ -33,7 +34,7 @@ class Crowd:
 
     @cached_property
     def _supplies(self) -> Supplies:
-        return supplies_of(self.clients.world)
+        return supplies_of(self.world)
 
     def state(self, client: int) -> ClientState:
         """What a client remembers; of one that never took part, what it is born with."""
@@ -49,7 +50,7 @@ class Crowd:
     def enter(
         self, client: int, rnd: int, look: Look | None = None, heard: Heard | None = None
     ) -> ClientRound:
-        return self.clients.enter(client, self.state(client), rnd, look, heard)
+        return enter(self.clients, client, self.state(client), rnd, look, heard)
 
     def leave(self, visit: ClientRound) -> None:
         self.keep(visit.client, visit.leave())

@@ -30,10 +30,12 @@ from thalweg.engine.stacked import (
 )
 from thalweg.engine.survey import surveyed
 from thalweg.nets import Net
-from thalweg.recipes.client import ClientRound, Heard, MiniBatch
+from thalweg.recipes.client import Heard
 from thalweg.recipes.federation import AskingStage
+from thalweg.recipes.learning import MiniBatch
 from thalweg.recipes.messages import heard_by
 from thalweg.recipes.tables import side_by_side
+from thalweg.recipes.visit import ClientRound
 
 
 class Cohort(NamedTuple):
@@ -164,7 +166,7 @@ class FastFederation:
 
         def work(part: slice) -> tuple[list[ClientRound], list[dict[str, Floats32]]]:
             together, visits = self._begin(trainer, cohort, bank, part, noise)
-            for _ in range(self.crowd.clients.world.ticks):
+            for _ in range(self.crowd.clients.stream.ticks):
                 self._tick(trainer, together, visits)
             said = [visit.say() for visit in visits]
             losses[part] = trainer.finish(together, deltas[part])
@@ -228,7 +230,7 @@ class FastFederation:
     def _live(self, visit: ClientRound) -> list[MiniBatch]:
         """All mini-batches of a client's round, in order."""
         batches: list[MiniBatch] = []
-        for _ in range(self.crowd.clients.world.ticks):
+        for _ in range(self.crowd.clients.stream.ticks):
             visit.observe()
             batches += visit.batches()
         return batches

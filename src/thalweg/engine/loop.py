@@ -140,14 +140,14 @@ def run_plan(
         "features; leave it out (--set augment=none).",
     )
     net = plan.scenario.net.build(data.input_shape, data.num_classes)
-    clients = clients_of(plan, data, net.num_params)
+    crowd = crowd_of(plan, data, net.num_params)
     # Only now, so that a slip in a name, or what makes no sense, leaves no folder behind.
     folder = None if out is None else RunFolder(out)
     try:
         has_checkpoint = folder is not None and folder.open(
             plan, command=command or f"thalweg run {out}/plan.toml", resume=resume
         )
-        federation = federation_of(plan, data, net, workers, clients)
+        federation = federation_of(plan, data, net, workers, crowd)
         try:
             return _play(plan, data, net, federation, folder, has_checkpoint, watch)
         finally:
@@ -166,7 +166,7 @@ def _play(
     has_checkpoint: bool,
     watch: Watch | None,
 ) -> Result:
-    world = federation.crowd.clients.world
+    world = federation.crowd.world
     start = net.init(rng_for(plan.seed, Draw.NET))
     server = new_server(plan.recipe, start, world.num_clients, net.pieces)
     fingerprint = fingerprint_of(data)
@@ -198,8 +198,8 @@ def _play(
     return Result(plan, metrics, net, model, None if folder is None else folder.path)
 
 
-def clients_of(plan: Plan, data: Dataset, num_params: int) -> Clients:
-    """A plan's world and what its clients do, before anything has happened.
+def crowd_of(plan: Plan, data: Dataset, num_params: int) -> Crowd:
+    """A plan's world and its clients, before anything has happened.
 
     Refuses a recipe that makes no sense in this world.
     """
@@ -217,7 +217,8 @@ def clients_of(plan: Plan, data: Dataset, num_params: int) -> Clients:
     )
     world = scenario.world.build(setting)
     check_fits(plan.recipe, world)
-    return Clients(plan.recipe, world, data.y, plan.local, plan.seed, num_params)
+    clients = Clients(plan.recipe, world, data.y, plan.local, plan.seed, num_params)
+    return Crowd(clients, world)
 
 
 def federation_of(
@@ -225,12 +226,11 @@ def federation_of(
     data: Dataset,
     net: Net,
     workers: int | Literal["auto"],
-    clients: Clients | None = None,
+    crowd: Crowd | None = None,
 ) -> Embedded:
     """The clients of a plan in this process, on the engine that it names."""
     scenario, objective, mirror = plan.scenario, plan.recipe.objective, plan.recipe.mirror
-    clients = clients_of(plan, data, net.num_params) if clients is None else clients
-    crowd = Crowd(clients)
+    crowd = crowd_of(plan, data, net.num_params) if crowd is None else crowd
     if plan.engine == "reference":
         from thalweg.engine.reference import ReferenceFederation
 
@@ -243,7 +243,7 @@ def federation_of(
     from thalweg.engine.workers import how_many, make_trainer
 
     num_threads, augment = 1, scenario.augment
-    if clients.is_attentive:  # between ticks clients look at their models, which must be here
+    if crowd.clients.is_attentive:  # between ticks clients look at their models, which must be here
         num_threads, workers = how_many(workers, net, plan.local), 1
     trainer = make_trainer(net, objective, plan.local, data, workers, mirror, augment)
     here = StackedTrainer(net, objective, plan.local, Gather(data), mirror, augment)
@@ -279,7 +279,7 @@ def _evaluate(
     """Test every model that serves somebody; a client counts with the model it uses."""
     if len(data.y_test) == 0:
         return {}
-    world = federation.crowd.clients.world
+    world = federation.crowd.world
     served = serve(server, recipe)
     total: dict[str, float] = {}
     for model, share in zip(served.models, served.shares, strict=True):

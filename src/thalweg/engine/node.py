@@ -12,6 +12,7 @@ from thalweg.engine.stacked import one_thread
 from thalweg.recipes.client import Clients, ClientState
 from thalweg.recipes.messages import Answer, Hello, Order, Question, Reply
 from thalweg.recipes.view import answered
+from thalweg.recipes.visit import enter
 
 
 @dataclass(frozen=True, eq=False)
@@ -21,7 +22,7 @@ class Node:
     The reference engine plays all clients by this class, one after the other; on a network each device has one.
     """
 
-    clients: Clients  # what any client of the recipe does; of the world only this client's stream is read
+    clients: Clients  # what any client of the recipe is, and this one's stream
     client: int
     trainer: SingleTrainer
     prequential: int  # arriving samples per tick that are predicted before they are learnt from
@@ -30,19 +31,19 @@ class Node:
         return self.clients.newborn(self.client)
 
     def hello(self) -> Hello:
-        return Hello(self.client, self.clients.world.supply(self.client))
+        return Hello(self.client, self.clients.stream.supply(self.client))
 
     @one_thread()
     def train(self, state: ClientState, order: Order) -> tuple[ClientState, Reply]:
         """Take part in a round: observe, remember, learn."""
         noise = noise_seed(self.clients.seed, order.rnd, self.client)
         training = self.trainer.begin(order.params, noise)
-        visit = self.clients.enter(self.client, state, order.rnd, training, order.told)
+        visit = enter(self.clients, self.client, state, order.rnd, training, order.told)
 
         arriving = visit.rows_to_test(self.prequential)
         predicted, _ = self.trainer.predict(order.params, "train", arriving)
 
-        for _ in range(self.clients.world.ticks):
+        for _ in range(self.clients.stream.ticks):
             visit.observe()  # samples arrive, some are kept
             for batch in visit.batches():  # and are learnt from
                 training.step(batch, visit.memo(order.params), order.pace)

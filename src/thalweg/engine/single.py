@@ -21,7 +21,7 @@ from thalweg.engine.models import NetModel
 from thalweg.engine.noise import image_rng
 from thalweg.local import Batch, Euclidean, Mirror, Model, Objective, Sgd
 from thalweg.nets import Net
-from thalweg.recipes.client import MiniBatch
+from thalweg.recipes.learning import MiniBatch
 
 Samples = npt.NDArray[Any]
 

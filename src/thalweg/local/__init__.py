@@ -1,4 +1,4 @@
-"""What a client computes from what it kept: an objective, and how it is descended."""
+"""What a client computes from what it kept: an objective, how it is descended, and for how long."""
 
 from thalweg.local.base import (
     Batch,
@@ -25,6 +25,7 @@ from thalweg.local.not_true import NotTrue  # keep what was known of wrong class
 from thalweg.local.proximal import Proximal  # stay near the start (FedProx)
 from thalweg.local.scaffold import Scaffold  # correct every step by the others' (SCAFFOLD)
 from thalweg.local.sgd import Sgd
+from thalweg.local.stopping import Settles, Stopping  # learn no more once it gains little (Flash)
 from thalweg.local.two_teachers import TwoTeachers  # keep what two teachers knew (FLwF-2T)
 
 OBJECTIVES: dict[str, type[Objective]] = {
@@ -39,11 +40,13 @@ OBJECTIVES: dict[str, type[Objective]] = {
     "two-teachers": TwoTeachers,
 }
 MIRRORS: dict[str, type[Mirror]] = {"euclidean": Euclidean, "p-norm": PNorm}
+STOPPINGS: dict[str, type[Stopping]] = {"settles": Settles}
 
 __all__ = [
     "DECAYS",
     "MIRRORS",
     "OBJECTIVES",
+    "STOPPINGS",
     "Batch",
     "Concludes",
     "Continuous",
@@ -66,7 +69,9 @@ __all__ = [
     "Remembers",
     "SaysFromObjective",
     "Scaffold",
+    "Settles",
     "Sgd",
+    "Stopping",
     "TwoTeachers",
     "Work",
     "frozen",

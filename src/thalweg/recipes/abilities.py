@@ -49,7 +49,7 @@ class Abilities:
             self.looking is not None
             or self.remembering is not None
             or isinstance(self.recipe.objective, SaysFromObjective | Talks)
-            or self.recipe.early_stop is not None
+            or self.recipe.stopping is not None
         )
 
     @cached_property

@@ -9,7 +9,7 @@ from thalweg.streams.arrivals import (  # how many samples of an `Inflow` come w
     OneShot,
     Poisson,
 )
-from thalweg.streams.base import Setting, StateBook, World, WorldSpec, supplies_of
+from thalweg.streams.base import Setting, StateBook, Stream, World, WorldSpec, supplies_of
 from thalweg.streams.inflow import Inflow  # historical clients, and fresh ones who receive samples
 from thalweg.streams.latent import LatentStates  # clients that wander among latent states
 from thalweg.streams.pachinko import Pachinko
@@ -46,6 +46,7 @@ __all__ = [
     "Schedule",
     "Setting",
     "StateBook",
+    "Stream",
     "Timetable",
     "World",
     "WorldSpec",
