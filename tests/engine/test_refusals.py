@@ -42,6 +42,7 @@ REFUSALS = [
     ),
     Refusal("net=cnn", "fedavg", "synthetic-logistic", ["net=cnn"], "use 'mlp' or 'linear'"),
     Refusal("net=char-lstm", "fedavg", "digits-full", ["net=char-lstm"], "For images use 'cnn'"),
+    Refusal("net=fast-text", "fedavg", "digits-full", ["net=fast-text"], "For images use 'cnn'"),
     Refusal(
         "augment=standard", "fedavg", "synthetic-logistic", ["augment=standard"], "leave it out"
     ),

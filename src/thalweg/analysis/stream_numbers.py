@@ -12,13 +12,13 @@ import numpy as np
 from thalweg import theory
 from thalweg.aggregation import ByWeight
 from thalweg.core.errors import ConfigError, require
-from thalweg.core.rng import Draw, rng_for
 from thalweg.core.types import Floats, Floats32, Ints, Updates
 from thalweg.engine.crowd import Crowd
 from thalweg.engine.gather import Gather
 from thalweg.engine.loop import federation_of
 from thalweg.engine.plan import Plan, read_plan
 from thalweg.engine.stacked import StackedTrainer
+from thalweg.engine.start import first_model
 from thalweg.recipes.server import play_round
 from thalweg.recipes.state import new_server
 
@@ -63,12 +63,13 @@ def stream_numbers(
             f"(weights=by-weight); this run has {type(plan.recipe.weights).__name__}."
         )
     require(rounds is None or rounds >= 1, f"rounds must be at least 1, got {rounds}.")
-    data = plan.scenario.data.load(None if data_dir is None else Path(data_dir), plan.seed)
+    folder = None if data_dir is None else Path(data_dir)
+    data = plan.scenario.data.load(folder, plan.seed)
     net = plan.scenario.net.build(data.input_shape, data.num_classes)
     federation = federation_of(plan, data, net, workers=1)
     server = new_server(
         plan.recipe,
-        net.init(rng_for(plan.seed, Draw.NET)),
+        first_model(plan, net, folder),
         federation.crowd.world.num_clients,
     )
     played: list[_Round] = []

@@ -14,13 +14,13 @@ import numpy as np
 from safetensors.numpy import save_file
 
 from thalweg.core.errors import RunError, require
-from thalweg.core.rng import Draw, rng_for
 from thalweg.core.types import Floats32, Ints, Updates
 from thalweg.data import Dataset
 from thalweg.engine.crowd import Crowd
 from thalweg.engine.folder import RunFolder
 from thalweg.engine.plan import Plan, make_plan
 from thalweg.engine.scored import scored
+from thalweg.engine.start import first_model
 from thalweg.nets import Net
 from thalweg.recipes import Recipe
 from thalweg.recipes.client import Clients
@@ -140,6 +140,7 @@ def run_plan(
         "features; leave it out (--set augment=none).",
     )
     net = plan.scenario.net.build(data.input_shape, data.num_classes)
+    start = first_model(plan, net, data_dir)
     crowd = crowd_of(plan, data, net.num_params)
     # Only now, so that a slip in a name, or what makes no sense, leaves no folder behind.
     folder = None if out is None else RunFolder(out)
@@ -149,7 +150,7 @@ def run_plan(
         )
         federation = federation_of(plan, data, net, workers, crowd)
         try:
-            return _play(plan, data, net, federation, folder, has_checkpoint, watch)
+            return _play(plan, data, net, start, federation, folder, has_checkpoint, watch)
         finally:
             federation.close()
     finally:
@@ -161,13 +162,13 @@ def _play(
     plan: Plan,
     data: Dataset,
     net: Net,
+    start: Floats32,
     federation: Embedded,
     folder: RunFolder | None,
     has_checkpoint: bool,
     watch: Watch | None,
 ) -> Result:
     world = federation.crowd.world
-    start = net.init(rng_for(plan.seed, Draw.NET))
     server = new_server(plan.recipe, start, world.num_clients, net.pieces)
     fingerprint = fingerprint_of(data)
     metrics: list[Row] = []

@@ -34,6 +34,8 @@ class Scenario:
     """Arriving samples per tick that are predicted before they are learnt from; 0: none."""
     augment: Augmentation | None = choice(AUGMENTATIONS, default=None)
     """How images are changed in training, and only there; none: not at all."""
+    start_from: str | None = None
+    """A file of parameters to start from, as a run leaves it (model.safetensors); none: at random."""
 
     def __post_init__(self) -> None:
         check_ranges(
