@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from itertools import repeat
 
 import torch
 from torch import Generator, Tensor
@@ -23,25 +24,27 @@ class NetModel:
 
     def __call__(self, params: Tensor, x: Tensor) -> Tensor:
         """Logits (K, B, C)."""
-        noise = self._noise()
         if self._is_stacked:
-            return self._net.apply_stacked(params, x, noise)
-        alone = zip(params, x, noise or [None] * len(params), strict=True)
-        return torch.stack([self._net.apply(*mine) for mine in alone])
+            return self._net.apply_stacked(params, x, self._noise())
+        return torch.stack([self._net.apply(*mine) for mine in self._one_by_one(params, x)])
 
     def with_features(self, params: Tensor, x: Tensor) -> tuple[Tensor, Tensor]:
         """Logits (K, B, C), and what the last layer reads (K, B, F)."""
-        noise = self._noise()
         if self._is_stacked:
-            return self._net.with_features_stacked(params, x, noise)
-        alone = zip(params, x, noise or [None] * len(params), strict=True)
-        logits, features = zip(*(self._net.with_features(*mine) for mine in alone), strict=True)
+            return self._net.with_features_stacked(params, x, self._noise())
+        alone = (self._net.with_features(*mine) for mine in self._one_by_one(params, x))
+        logits, features = zip(*alone, strict=True)
         return torch.stack(logits), torch.stack(features)
 
     @property
     def still(self) -> NetModel:
         """Without dropout: as a teacher."""
         return NetModel(self._net, self._is_stacked)
+
+    def _one_by_one(
+        self, params: Tensor, x: Tensor
+    ) -> Iterator[tuple[Tensor, Tensor, Generator | None]]:
+        return zip(params, x, self._noise() or repeat(None, len(params)), strict=True)
 
     def _noise(self) -> list[Generator] | None:
         if self._seeds is None:

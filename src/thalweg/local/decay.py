@@ -44,7 +44,7 @@ class Polynomial:
 
     def factor(self, age: int) -> float:
         left = max(0.0, 1 - age / self.rounds)
-        return (1 - self.floor) * left**self.power + self.floor
+        return float((1 - self.floor) * left**self.power + self.floor)
 
 
 DECAYS: dict[str, type[Decay]] = {"polynomial": Polynomial}
