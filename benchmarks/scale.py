@@ -49,7 +49,7 @@ def idle_round_ms(plan: Plan, cohort: int, rounds: int) -> float:
             started = time.perf_counter()
             here = crowd.roster(rnd).here[:cohort]
             for job in map(Job, here.tolist()):
-                visit = crowd.enter(job.client, rnd)
+                visit = crowd.enter(job, rnd)
                 for _ in range(scenario.ticks):
                     visit.observe()
                 visit.reports()

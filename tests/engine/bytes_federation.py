@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
 from functools import lru_cache
 from typing import Any
 
@@ -72,7 +73,8 @@ class BytesFederation(Correspondence):
 
     def __init__(self, plan: Plan, data: Dataset, fate: Fate = arrives) -> None:
         net = plan.scenario.net.build(data.input_shape, data.num_classes)
-        self.world, self.fate = crowd_of(plan, data, net.num_params).world, fate
+        self.crowd, self.fate = crowd_of(plan, data, net.num_params), fate
+        self.world = self.crowd.world
         super().__init__(Terms(plan.recipe, net.num_params), self._carry, self._who_is_here)
         self.nodes = [_node(plan, data, self.world, n) for n in range(self.world.num_clients)]
         self.stored: dict[int, bytes] = {}  # all that clients remember
@@ -90,9 +92,7 @@ class BytesFederation(Correspondence):
         )
 
     def _who_is_here(self, rnd: int) -> Roster:
-        never = np.zeros(self.world.num_clients, dtype=np.int64)
-        here, availability = self.world.here(rnd), self.world.availability
-        return Roster(rnd, here, availability, never, supplies=self._supplies)
+        return replace(self.crowd.roster(rnd), supplies=self._supplies)
 
     def _carry(self, letters: Iterable[Letter]) -> Iterator[Letter]:
         late, self._late = self._late, []

@@ -91,6 +91,7 @@ VARIANTS = {
         " selection.privacy.epsilon=1.0 selection.goal=pooled_counts",
         "selection=power-of-choice selection.participation=0.6 selection.form=rpow-d",
     ],
+    "objective": ["objective=scaffold objective.variant=as_released"],
     "weights": ["weights=shift-aware weights.normalise=all weights.mismatch=kme"],
 }
 
@@ -111,7 +112,10 @@ FACTORS = {
     "scenario": list(SCENARIOS),
     "absent": ["world.absent=frozen", "world.absent=collecting"],
     "prequential": ["prequential=0", "prequential=3"],
-    "local": ["local.momentum=0.9", "local.passes=none local.steps=2"],
+    "local": [
+        "local.momentum=0.9",
+        "local.passes=none local.steps=2 local.decay=polynomial local.decay.rounds=2",
+    ],
 }
 ROWS = covering_array(FACTORS)
 

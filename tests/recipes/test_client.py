@@ -65,7 +65,8 @@ def test_the_world_is_the_same_for_every_recipe() -> None:
 
 def test_only_recipes_that_look_at_their_model_are_attentive() -> None:
     attentive = {name for name, make in RECIPES.items() if clients(make()).is_attentive}
-    assert attentive == {"fedcurv", "fedewc", "flwf-2t", "is", "ode"}
+    by_session = {"scaffold", "scaffold-released", "moon", "continuous"}
+    assert attentive == {"fedcurv", "fedewc", "flwf-2t", "is", "ode"} | by_session
 
 
 @dataclass(frozen=True)

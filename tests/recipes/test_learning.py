@@ -11,8 +11,9 @@ from recipes.script import Emphatic, Script, clients, live, played, recipe
 from thalweg.aggregation import ByWeight
 from thalweg.core.errors import ConfigError
 from thalweg.core.types import Ints
-from thalweg.local import Settles
+from thalweg.local import Settles, Work
 from thalweg.memory import Fifo, Replace, UniformRatio
+from thalweg.recipes.client import Clients, ClientState
 from thalweg.recipes.visit import enter
 from thalweg.streams import Replay, Setting
 
@@ -179,3 +180,84 @@ def test_a_client_whose_samples_count_nothing_does_not_train() -> None:
     visit = enter(who, 0, who.newborn(0), 0, heard={"emphasis": {"assigned": np.zeros(1, "f4")}})
     assert live(visit) == []
     assert visit.reports() == {"total_weight": 0.0}
+
+
+@dataclass(frozen=True)
+class Concluding(Turns):
+    """An objective that writes down what came of every round."""
+
+    per_session: bool = True
+
+    def init(self, num_params: int) -> Any:
+        return []
+
+    def turn(self, state: Any, look: Any, rows: Ints, changed: bool) -> Any:
+        return state
+
+    def memo(self, state: Any, start: Any) -> Any:
+        return {"before": np.array(state, dtype=np.float32)}
+
+    def conclude(self, state: Any, told: Any, work: Work) -> Any:
+        word = float(told["number"][0])
+        return [*state, word], {"count": np.array([len(state) + 1.0], dtype=np.float32)}
+
+
+def concluded(
+    who: Clients, state: ClientState, rnd: int, **when: int
+) -> tuple[ClientState, Any, Any]:
+    told = {"objective": {"number": np.array([rnd], dtype=np.float32)}}
+    visit = enter(who, 0, state, rnd, FakeLook([0.0]), told, **when)
+    live(visit)
+    before = visit.memo(np.zeros(1, dtype=np.float32))["before"].tolist()
+    visit.conclude(Work(np.zeros(1, "f4"), np.ones(1, "f4"), 3, 0.1, 0.9))
+    return visit.leave(), before, visit.say()
+
+
+def test_an_objective_that_concludes_is_told_and_says_what_came_of_the_round() -> None:
+    who = clients(replace(recipe(Fifo()), objective=Concluding()))
+    state, _, said = concluded(who, who.newborn(0), 4)
+    assert state.objective == [4.0]
+    assert {name: words.tolist() for name, words in said.items()} == {"objective.count": [1.0]}
+
+
+def test_what_it_knows_lasts_for_a_session() -> None:
+    who = clients(replace(recipe(Fifo()), objective=Concluding()))
+    state = who.newborn(0)
+    knew = []
+    for rnd, session in enumerate([0, 0, 1, 1, 3]):
+        state, before, _ = concluded(who, state, rnd, session=session)
+        assert state.session == session
+        knew.append(before)
+    assert knew == [[], [0.0], [], [2.0], []]
+
+
+def test_it_may_last_longer() -> None:
+    who = clients(replace(recipe(Fifo()), objective=Concluding(per_session=False)))
+    state = who.newborn(0)
+    for rnd, session in enumerate([0, 1, 1]):
+        state, _, _ = concluded(who, state, rnd, session=session)
+    assert state.objective == [0.0, 1.0, 2.0]
+
+
+def test_a_rehearsal_begins_anew_and_draws_batches_of_its_own_from_the_same_memory() -> None:
+    who = clients(replace(recipe(UniformRatio()), objective=Concluding()), capacity=50)
+    state, _, _ = concluded(who, who.newborn(0), 0)
+    _, before, _ = concluded(who, state, 1, rehearsal=1)
+    assert before == []
+    told = {"objective": {"number": np.zeros(1, dtype=np.float32)}}
+    visits = [
+        enter(who, 0, state, 1, FakeLook([0.0]), told, rehearsal=rehearsal)
+        for rehearsal in (0, 1, 2, 1)
+    ]
+    drawn = [live(visit) for visit in visits]
+    assert drawn[0] != drawn[1]
+    assert drawn[1] != drawn[2]
+    assert drawn[1] == drawn[3]
+    assert all(visit.rows.tolist() == visits[0].rows.tolist() for visit in visits)
+
+
+def test_an_objective_that_lasts_enters_a_rehearsal_with_what_it_knows() -> None:
+    who = clients(replace(recipe(Fifo()), objective=Concluding(per_session=False)))
+    state, _, _ = concluded(who, who.newborn(0), 0)
+    _, before, _ = concluded(who, state, 1, rehearsal=1)
+    assert before == [0.0]

@@ -6,6 +6,7 @@ from thalweg.aggregation.base import Age, Paces, Presents, Reports, ServerRule, 
 from thalweg.aggregation.by_samples import BySamples  # in proportion to samples held
 from thalweg.aggregation.by_weight import ByWeight  # of the samples held, as the emphasis says
 from thalweg.aggregation.equal import Equal  # all the same
+from thalweg.aggregation.fedacg import FedAcg  # with momentum, and clients look ahead
 from thalweg.aggregation.feddrift import FedDrift  # a model per concept, opened and merged
 from thalweg.aggregation.fedexp import FedExp  # farther, the more the clients disagree
 from thalweg.aggregation.flash import Flash  # adaptive, faster after a drift
@@ -21,7 +22,13 @@ WEIGHTS = {
 }
 BANKS = {"one-model": OneModel, "feddrift": FedDrift}
 OPENINGS = {"previous": Previous}
-SERVER_RULES = {"step": Step, "adaptive": Adaptive, "fedexp": FedExp, "flash": Flash}
+SERVER_RULES = {
+    "step": Step,
+    "adaptive": Adaptive,
+    "fedacg": FedAcg,
+    "fedexp": FedExp,
+    "flash": Flash,
+}
 
 __all__ = [
     "BANKS",
@@ -35,6 +42,7 @@ __all__ = [
     "BySamples",
     "ByWeight",
     "Equal",
+    "FedAcg",
     "FedDrift",
     "FedExp",
     "Flash",

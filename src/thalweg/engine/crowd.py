@@ -8,7 +8,7 @@ import numpy as np
 
 from thalweg.core.talk import Look
 from thalweg.core.trees import Tree, like
-from thalweg.core.types import Roster, Supplies
+from thalweg.core.types import Job, Roster, Supplies
 from thalweg.recipes.client import Clients, ClientState, Heard
 from thalweg.recipes.visit import ClientRound, enter
 from thalweg.streams import Timetable, World, supplies_of
@@ -48,9 +48,10 @@ class Crowd:
             self.changed.add(client)
 
     def enter(
-        self, client: int, rnd: int, look: Look | None = None, heard: Heard | None = None
+        self, job: Job, rnd: int, look: Look | None = None, heard: Heard | None = None
     ) -> ClientRound:
-        return enter(self.clients, client, self.state(client), rnd, look, heard)
+        state, when = self.state(job.client), (job.session, job.rehearsal)
+        return enter(self.clients, job.client, state, rnd, look, heard, *when)
 
     def leave(self, visit: ClientRound) -> None:
         self.keep(visit.client, visit.leave())

@@ -9,6 +9,7 @@ import numpy as np
 from thalweg.engine.noise import noise_seed
 from thalweg.engine.single import SingleTrainer
 from thalweg.engine.stacked import one_thread
+from thalweg.local import Work
 from thalweg.recipes.client import Clients, ClientState
 from thalweg.recipes.messages import Answer, Hello, Order, Question, Reply
 from thalweg.recipes.view import answered
@@ -35,10 +36,13 @@ class Node:
 
     @one_thread()
     def train(self, state: ClientState, order: Order) -> tuple[ClientState, Reply]:
-        """Take part in a round: observe, remember, learn."""
-        noise = noise_seed(self.clients.seed, order.rnd, self.client)
+        """Take part in a round: observe, remember, learn. A rehearsal leaves the state as it was."""
+        rnd, local = order.rnd, self.clients.local
+        noise = noise_seed(self.clients.seed, rnd, self.client, order.rehearsal)
         training = self.trainer.begin(order.params, noise)
-        visit = enter(self.clients, self.client, state, order.rnd, training, order.told)
+        when = {"session": order.session, "rehearsal": order.rehearsal}
+        visit = enter(self.clients, self.client, state, rnd, training, order.told, **when)
+        pace = order.pace * local.pace(order.age)
 
         arriving = visit.rows_to_test(self.prequential)
         predicted, _ = self.trainer.predict(order.params, "train", arriving)
@@ -46,12 +50,14 @@ class Node:
         for _ in range(self.clients.stream.ticks):
             visit.observe()  # samples arrive, some are kept
             for batch in visit.batches():  # and are learnt from
-                training.step(batch, visit.memo(order.params), order.pace)
+                training.step(batch, visit.memo(order.params), pace)
             visit.pause()
 
-        losses, said = training.seen_losses, visit.say()
+        losses, now = training.seen_losses, training.params()
+        visit.conclude(Work(order.params, now, len(losses), local.lr * pace, local.momentum))
+        said = visit.say()
         reply = Reply(
-            rnd=order.rnd,
+            rnd=rnd,
             client=self.client,
             model=order.model,
             delta=training.delta,
@@ -60,10 +66,11 @@ class Node:
             loss=float(np.mean(losses)) if losses else float("nan"),
             num_tested=len(arriving),
             num_correct=int((predicted == self.clients.labels[arriving]).sum()),
+            rehearsal=order.rehearsal,
             reports={name: float(value) for name, value in visit.reports().items()},
             said={name: np.asarray(words, dtype=np.float32) for name, words in said.items()},
         )
-        return visit.leave(), reply
+        return state if order.rehearsal else visit.leave(), reply
 
     @one_thread()
     def answer(self, state: ClientState, question: Question) -> tuple[ClientState, Answer]:

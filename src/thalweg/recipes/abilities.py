@@ -7,7 +7,7 @@ from functools import cached_property
 from thalweg.aggregation import Reports
 from thalweg.core.talk import Talks, Tallies
 from thalweg.forecast import Recognises
-from thalweg.local import Remembers, SaysFromObjective
+from thalweg.local import Concludes, PerSession, Remembers, SaysFromObjective
 from thalweg.memory import Foresees, LooksAtModel
 from thalweg.recipes.base import Recipe
 
@@ -31,6 +31,18 @@ class Abilities:
     def remembering(self) -> Remembers | None:
         """The recipe's objective, if it keeps something at the client."""
         return self.recipe.objective if isinstance(self.recipe.objective, Remembers) else None
+
+    @cached_property
+    def concluding(self) -> Concludes | None:
+        """The recipe's objective, if it keeps something and wants to know what came of a round."""
+        objective: object = self.remembering
+        return objective if isinstance(objective, Concludes) else None
+
+    @cached_property
+    def forgets(self) -> bool:
+        """Does the recipe's objective begin anew with every session?"""
+        objective: object = self.remembering
+        return isinstance(objective, PerSession) and objective.per_session
 
     @cached_property
     def looking(self) -> LooksAtModel | None:

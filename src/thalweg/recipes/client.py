@@ -35,6 +35,7 @@ class ClientState(NamedTuple):
         None  # (held,) the round in which each row came; none: nobody wants to know
     )
     tally: Any = None  # what the selection keeps here
+    session: int = 0  # in which it last trained
 
 
 @dataclass(frozen=True, eq=False)
@@ -91,10 +92,14 @@ class Clients(Abilities):
             stream=stream,
             memory=self.recipe.memory.init(capacity, len(rows)),
             forecast=forecast,
-            objective=self.remembering and self.remembering.init(self.num_params),
+            objective=self.first_objective(),
             since=None if self.recipe.emphasis is None else np.zeros(len(rows), dtype=np.int32),
             tally=tally,
         )
+
+    def first_objective(self) -> Any:
+        """What the objective knows at a client at first; none if it keeps nothing."""
+        return self.remembering and self.remembering.init(self.num_params)
 
     def newest(self, client: int, state: ClientState) -> Ints:
         """Rows that arrive first in the client's next round, or what is in memory if none do."""

@@ -11,7 +11,7 @@ import numpy as np
 from thalweg.core.rng import Draw, rng_for
 from thalweg.core.talk import Look
 from thalweg.core.types import Floats, Floats32, Ints
-from thalweg.local import SaysFromObjective
+from thalweg.local import SaysFromObjective, Work
 from thalweg.recipes.checks import check_held_out, required
 from thalweg.recipes.client import Clients, ClientState, Heard, Rows
 
@@ -26,7 +26,11 @@ class MiniBatch(NamedTuple):
 class Learning:
     """A client's samples on their way to the steps. The steps themselves are an engine's.
 
-    Per tick: `turn` before samples arrive, `batches`, `memo`, and `pause` when the steps are done.
+    Per tick: `turn` before samples arrive, `batches`, `memo`, and `pause` when the steps are done. At the end
+    `conclude`, then `say`.
+
+    An objective that goes by sessions knows nothing at the first step of another session, nor in a rehearsal, which
+    has mini-batches of its own.
     """
 
     def __init__(
@@ -37,10 +41,15 @@ class Learning:
         rnd: int,
         look: Look | None = None,
         heard: Heard | None = None,
+        session: int = 0,
+        rehearsal: int = 0,
     ) -> None:
         self._clients, self._client, self._rnd = clients, client, rnd
+        self._session, self._rehearsal = session, rehearsal
         self._look, self._heard = look, heard or {}
         self._objective, self._latent = state.objective, state.latent
+        if clients.forgets and (rehearsal or session != state.session):
+            self._objective = clients.first_objective()
         self._total: float | None = None  # of the samples' weights
         self._on_trial = np.empty(0, dtype=np.int64)  # rows held out in this tick
         self._loss_before: float | None = None  # theirs, before its steps
@@ -88,6 +97,15 @@ class Learning:
             self._has_settled = stopping.has_settled(self._loss_before, self._trial(), tick)
             self._loss_before = None
 
+    def conclude(self, work: Work) -> Mapping[str, Floats32]:
+        """The round is over: what the objective makes of it, and has to say about it."""
+        concluding = self._clients.concluding
+        if concluding is None:
+            return {}
+        heard = self._heard.get("objective", {})
+        self._objective, said = concluding.conclude(self._objective, heard, work)
+        return said
+
     def say(self, rows: Ints) -> Mapping[str, Floats32]:
         """The objective's messages to its half at the server; once, at the end."""
         objective = self._clients.recipe.objective
@@ -97,7 +115,7 @@ class Learning:
 
     def leave(self, state: ClientState) -> ClientState:
         """The client with what it remembers of learning."""
-        return state._replace(objective=self._objective, latent=self._latent)
+        return state._replace(objective=self._objective, latent=self._latent, session=self._session)
 
     def total_weight(self, num_rows: int) -> float:
         """What a memory of so many samples counts as a whole, after the last tick."""
@@ -106,7 +124,9 @@ class Learning:
     @cached_property
     def _rng(self) -> np.random.Generator:
         """Made when it is needed: who does not train draws no batches."""
-        return rng_for(self._clients.seed, Draw.BATCH, self._rnd, self._client)
+        return rng_for(
+            self._clients.seed, Draw.BATCH, self._rnd, self._client, take=self._rehearsal
+        )
 
     def _weigh(self, rows: Ints, since: Rows | None) -> Floats | None:
         """(held,) how much each sample counts now; none: all the same."""

@@ -12,6 +12,7 @@ import numpy as np
 from thalweg.aggregation import Age
 from thalweg.core.talk import Look
 from thalweg.core.types import Arrival, Floats32, Ints, Outlook
+from thalweg.local import Work
 from thalweg.recipes.client import Clients, ClientState, Heard
 from thalweg.recipes.keeping import Keeping, caught_up
 from thalweg.recipes.learning import Learning, MiniBatch
@@ -24,16 +25,21 @@ def enter(
     rnd: int,
     look: Look | None = None,
     heard: Heard | None = None,
+    session: int = 0,
+    rehearsal: int = 0,
 ) -> ClientRound:
-    """A client's part in round `rnd`, after what it collected while it was away."""
+    """A client's part in round `rnd`, after what it collected while it was away.
+
+    Of a rehearsal, if that is not 0, nobody must keep what `leave` returns.
+    """
     state = caught_up(clients, client, state, rnd, look, heard)
-    return ClientRound(clients, client, state, rnd, look, heard)
+    return ClientRound(clients, client, state, rnd, look, heard, session, rehearsal)
 
 
 class ClientRound:
     """One client in one round: what it keeps, and what it learns from that.
 
-    Per tick: `observe`, `batches`, train on them with `memo`, `pause`; then `say` and `leave`. Of an
+    Per tick: `observe`, `batches`, train on them with `memo`, `pause`; then `conclude`, `say` and `leave`. Of an
     attentive recipe (`Clients.is_attentive`) the client must be able to look at its model meanwhile.
     """
 
@@ -45,10 +51,13 @@ class ClientRound:
         rnd: int,
         look: Look | None = None,
         heard: Heard | None = None,
+        session: int = 0,
+        rehearsal: int = 0,
     ) -> None:
         self.client, self._clients = client, clients
         self._keeping = Keeping(clients, client, state, rnd, look, heard)
-        self._learning = Learning(clients, client, state, rnd, look, heard)
+        self._learning = Learning(clients, client, state, rnd, look, heard, session, rehearsal)
+        self._concluded: Mapping[str, Floats32] = {}
 
     @property
     def rows(self) -> Ints:
@@ -88,9 +97,14 @@ class ClientRound:
         """The steps of this tick are done."""
         self._learning.pause(self._keeping.tick)
 
+    def conclude(self, work: Work) -> None:
+        """All steps are done."""
+        self._concluded = self._learning.conclude(work)
+
     def say(self) -> dict[str, Floats32]:
         """Messages to the server's halves of the policies, by "stage.name"; once, at the end."""
-        kept, learnt = self._keeping.say(), self._learning.say(self.rows)
+        kept = self._keeping.say()
+        learnt = {**self._concluded, **self._learning.say(self.rows)}
         return {
             **{f"memory.{name}": vector for name, vector in kept.items()},
             **{f"objective.{name}": vector for name, vector in learnt.items()},

@@ -22,7 +22,7 @@ from thalweg.core.talk import Asks
 from thalweg.core.trees import tree_from_bytes, tree_to_bytes
 from thalweg.core.types import Floats32, Supply
 from thalweg.emphasis import Assigns
-from thalweg.local import SaysFromObjective
+from thalweg.local import Concludes, SaysFromObjective
 from thalweg.memory import SaysFromMemory
 from thalweg.recipes.base import Recipe
 from thalweg.recipes.federation import AskingStage
@@ -59,7 +59,7 @@ class Terms:
     @cached_property
     def saying_stages(self) -> set[str]:
         """Whose half at the client may have something to say."""
-        says = {"memory": SaysFromMemory, "objective": SaysFromObjective}
+        says = {"memory": SaysFromMemory, "objective": SaysFromObjective | Concludes}
         return {
             stage for stage, form in says.items() if isinstance(getattr(self.recipe, stage), form)
         }
@@ -124,7 +124,7 @@ def _read(kind: str, plain: Any, terms: Terms) -> Any:
 def reply_to(order: Order, payload: bytes, terms: Terms) -> Reply:
     """The reply to this very order; one to an earlier order comes too late."""
     reply = from_bytes(payload, terms, Reply)
-    _check_same(("rnd", "client", "model"), reply, order)
+    _check_same(("rnd", "client", "model", "rehearsal"), reply, order)
     return reply
 
 
@@ -202,6 +202,7 @@ def _reply(fields: Fields, terms: Terms) -> Reply:
         loss=fields.number("loss", may_be_nan=idle),
         num_tested=num_tested,
         num_correct=fields.whole("num_correct", most=num_tested),
+        rehearsal=fields.whole("rehearsal"),
         reports={name: reports.number(name, may_be_nan=idle) for name in reports.names()},
         said={name: said.array(name, np.float32, (None,)) for name in said.names()},
     )
