@@ -4,6 +4,7 @@ from thalweg.recipes.base import Recipe
 from thalweg.recipes.published import (
     RECIPES,
     adaptive_fedavg,
+    average_start,
     dpcs,
     drsr,
     fedavg,
@@ -23,12 +24,14 @@ from thalweg.recipes.published import (
     recipe_named,
     sfedpo,
     srsr,
+    warmstart,
 )
 
 __all__ = [
     "RECIPES",
     "Recipe",
     "adaptive_fedavg",
+    "average_start",
     "dpcs",
     "drsr",
     "fedavg",
@@ -48,4 +51,5 @@ __all__ = [
     "recipe_named",
     "sfedpo",
     "srsr",
+    "warmstart",
 ]

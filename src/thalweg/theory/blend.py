@@ -100,10 +100,12 @@ def softmin(distances: npt.ArrayLike, scale: float) -> Floats:
     [0.5, 0.0, 0.5]
     """
     d = nonnegative(distances, "distances")
-    R = math.inf if scale == math.inf else at_least_zero(scale, "scale")
     farther = d - d.min()
-    with np.errstate(over="ignore", under="ignore"):  # far away is a weight of zero
-        terms = np.exp(-R * farther) if R < math.inf else (farther == 0).astype(np.float64)
+    if scale == math.inf:
+        terms = (farther == 0).astype(np.float64)
+    else:
+        with np.errstate(over="ignore", under="ignore"):  # far away is a weight of zero
+            terms = np.exp(-at_least_zero(scale, "scale") * farther)
     weights: Floats = terms / terms.sum()
     return weights
 
@@ -121,7 +123,9 @@ def _directions(tensors: Group, whole: bool, name: str) -> list[_Direction]:
 
 def _direction(tensors: Group, name: str) -> _Direction:
     square = _square(tensors)
-    if not TINY < square < math.inf:  # zeros, or too small or too large to be squared, or no numbers
+    if (
+        not TINY < square < math.inf
+    ):  # zeros, or too small or too large to be squared, or no numbers
         largest = _largest(tensors, name)
         if largest == 0:
             return _Direction(tensors, 0.0)
@@ -144,9 +148,8 @@ def _apart(a: Group, b: Group, name: str) -> float:
     largest = max(_largest(a, "current"), _largest(b, name))
     if largest == 0:
         return 0.0
-    return largest * math.sqrt(
-        _square_apart(*([x / np.float64(largest) for x in each] for each in (a, b)), 1.0, 1.0)
-    )
+    a, b = ([tensor / np.float64(largest) for tensor in tensors] for tensors in (a, b))
+    return largest * math.sqrt(_square_apart(a, b, 1.0, 1.0))
 
 
 def _square(tensors: Group) -> float:
@@ -191,9 +194,11 @@ def _tensors(values: Tensors, name: str) -> Group:
     return tensors
 
 
-def _flat(values: npt.ArrayLike, name: str) -> npt.NDArray[Any]:
-    is_floats = isinstance(values, np.ndarray) and values.dtype in (np.float32, np.float64)
-    return (values if is_floats else array_of(values, name)).reshape(-1)  # type: ignore[union-attr]
+def _flat(values: Any, name: str) -> npt.NDArray[Any]:
+    if not (isinstance(values, np.ndarray) and values.dtype in (np.float32, np.float64)):
+        values = array_of(values, name)
+    flat: npt.NDArray[Any] = values.reshape(-1)
+    return flat
 
 
 def _is_number(value: object) -> bool:
