@@ -16,7 +16,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from thalweg.aggregation import BANKS, SERVER_RULES, WEIGHTS
+from thalweg.aggregation import BANKS, OPENINGS, SERVER_RULES, WEIGHTS
 from thalweg.cli.plan_view import plan_tree
 from thalweg.core.errors import UnknownName
 from thalweg.data import AUGMENTATIONS, SOURCES
@@ -46,6 +46,7 @@ PARTS: dict[str, Mapping[str, Any]] = {
     "weights": WEIGHTS,
     "server": SERVER_RULES,
     "bank": BANKS,
+    "opening": OPENINGS,
     "mirror": MIRRORS,
     "stopping": STOPPINGS,
 }
