@@ -10,7 +10,8 @@ import numpy as np
 
 from thalweg.core.types import Arrival, Floats, Roster, Supplies, Supply
 from thalweg.data import Dataset
-from thalweg.engine.loop import clients_of
+from thalweg.engine.crowd import roster_of
+from thalweg.engine.loop import crowd_of
 from thalweg.engine.node import Node
 from thalweg.engine.plan import Plan, plan_from_toml, plan_to_toml
 from thalweg.engine.remote import RemoteNode
@@ -72,8 +73,8 @@ class BytesFederation(Correspondence):
 
     def __init__(self, plan: Plan, data: Dataset, fate: Fate = arrives) -> None:
         net = plan.scenario.net.build(data.input_shape, data.num_classes)
-        clients = clients_of(plan, data, net.num_params)
-        self.world, self.fate = clients.world, fate
+        crowd = crowd_of(plan, data, net.num_params)
+        self.world, self.timetable, self.fate = crowd.clients.world, crowd.timetable, fate
         super().__init__(Terms(plan.recipe, net.num_params), self._carry, self._who_is_here)
         self.nodes = [_node(plan, data, self.world, n) for n in range(self.world.num_clients)]
         self.stored: dict[int, bytes] = {}  # all that clients remember
@@ -91,9 +92,7 @@ class BytesFederation(Correspondence):
         )
 
     def _who_is_here(self, rnd: int) -> Roster:
-        never = np.zeros(self.world.num_clients, dtype=np.int64)
-        here, availability = self.world.here(rnd), self.world.availability
-        return Roster(rnd, here, availability, never, supplies=self._supplies)
+        return roster_of(self.world, self.timetable, rnd, self._supplies)
 
     def _carry(self, letters: Iterable[Letter]) -> Iterator[Letter]:
         late, self._late = self._late, []

@@ -30,7 +30,7 @@ from thalweg.recipes.server import play_round
 from thalweg.recipes.state import Served, ServerState, new_server, serve
 from thalweg.recipes.talks import bytes_up
 from thalweg.scenarios import Scenario
-from thalweg.streams import Setting
+from thalweg.streams import Setting, Timetable
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -140,14 +140,14 @@ def run_plan(
         "features; leave it out (--set augment=none).",
     )
     net = plan.scenario.net.build(data.input_shape, data.num_classes)
-    clients = clients_of(plan, data, net.num_params)
+    crowd = crowd_of(plan, data, net.num_params)
     # Only now, so that a slip in a name, or what makes no sense, leaves no folder behind.
     folder = None if out is None else RunFolder(out)
     try:
         has_checkpoint = folder is not None and folder.open(
             plan, command=command or f"thalweg run {out}/plan.toml", resume=resume
         )
-        federation = federation_of(plan, data, net, workers, clients)
+        federation = federation_of(plan, data, net, workers, crowd)
         try:
             return _play(plan, data, net, federation, folder, has_checkpoint, watch)
         finally:
@@ -169,7 +169,7 @@ def _play(
     world = federation.crowd.clients.world
     start = net.init(rng_for(plan.seed, Draw.NET))
     server = new_server(plan.recipe, start, world.num_clients, net.pieces)
-    fingerprint = fingerprint_of(data)
+    fingerprint = fingerprint_of(data, federation.crowd.timetable)
     metrics: list[Row] = []
     if folder is not None and has_checkpoint:
         server = _restore(folder, federation.crowd, server, fingerprint)
@@ -220,17 +220,36 @@ def clients_of(plan: Plan, data: Dataset, num_params: int) -> Clients:
     return Clients(plan.recipe, world, data.y, plan.local, plan.seed, num_params)
 
 
+def crowd_of(plan: Plan, data: Dataset, num_params: int) -> Crowd:
+    """All clients of a plan, and when they are members, before anything has happened."""
+    clients = clients_of(plan, data, num_params)
+    return Crowd(clients, timetable_of(plan, clients.world.num_clients))
+
+
+def timetable_of(plan: Plan, num_clients: int) -> Timetable | None:
+    """When clients are members; none: always."""
+    scenario = plan.scenario
+    if scenario.sessions is None:
+        return None
+    timetable = scenario.sessions.timetable(num_clients, scenario.rounds, plan.seed)
+    require(
+        timetable.num_clients == num_clients,
+        f"{type(scenario.sessions).__name__}.timetable must be for {num_clients} clients, got one for "
+        f"{timetable.num_clients}.",
+    )
+    return timetable
+
+
 def federation_of(
     plan: Plan,
     data: Dataset,
     net: Net,
     workers: int | Literal["auto"],
-    clients: Clients | None = None,
+    crowd: Crowd | None = None,
 ) -> Embedded:
     """The clients of a plan in this process, on the engine that it names."""
     scenario, objective, mirror = plan.scenario, plan.recipe.objective, plan.recipe.mirror
-    clients = clients_of(plan, data, net.num_params) if clients is None else clients
-    crowd = Crowd(clients)
+    crowd = crowd_of(plan, data, net.num_params) if crowd is None else crowd
     if plan.engine == "reference":
         from thalweg.engine.reference import ReferenceFederation
 
@@ -243,7 +262,7 @@ def federation_of(
     from thalweg.engine.workers import how_many, make_trainer
 
     num_threads, augment = 1, scenario.augment
-    if clients.is_attentive:  # between ticks clients look at their models, which must be here
+    if crowd.clients.is_attentive:  # between ticks clients look at their models, which must be here
         num_threads, workers = how_many(workers, net, plan.local), 1
     trainer = make_trainer(net, objective, plan.local, data, workers, mirror, augment)
     here = StackedTrainer(net, objective, plan.local, Gather(data), mirror, augment)
@@ -306,7 +325,7 @@ def check_same_data(folder: RunFolder, then: int, now: int) -> None:
     """Refuse to combine a run with other data than it was begun on."""
     if then != now:
         raise RunError(
-            f"{folder.path} was begun on other data than are found now; "
+            f"{folder.path} was begun on other data (or another trace of sessions) than are found now; "
             "point --data-dir (or THALWEG_DATA) at the same files, or start a new run."
         )
 
@@ -326,6 +345,7 @@ def _finish(folder: RunFolder, plan: Plan, net: Net, served: Served, metrics: li
     folder.write_summary({"title": plan.title, "rounds": len(metrics), "final": metrics[-1]})
 
 
-def fingerprint_of(data: Dataset) -> int:
-    """A checksum of the training part, to notice that a run goes on with other data."""
-    return zlib.crc32(np.ascontiguousarray(data.x).data, zlib.crc32(data.y.tobytes()))
+def fingerprint_of(data: Dataset, timetable: Timetable | None = None) -> int:
+    """A checksum of the training part and of who is a member when, to notice that a run goes on with others."""
+    start = zlib.crc32(data.y.tobytes(), 0 if timetable is None else timetable.checksum)
+    return zlib.crc32(np.ascontiguousarray(data.x).data, start)
