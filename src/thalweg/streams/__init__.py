@@ -15,18 +15,18 @@ from thalweg.streams.latent import LatentStates  # clients that wander among lat
 from thalweg.streams.layouts import (  # partitions for groups that take turns
     Distinct,
     Half,
-    Overlap,
     PartialOverlap,
     TwoShard,
 )
+from thalweg.streams.overlap import Overlap  # the same, with labels in common
 from thalweg.streams.pachinko import Pachinko
 from thalweg.streams.replay import Replay  # a data set in its own order, by its own clients
-from thalweg.streams.schedules import (
+from thalweg.streams.schedules import (  # who is a member when
     SCHEDULES,
     Alternating,
     RandomChurn,
     Recurring,
-)  # who is a member when
+)
 from thalweg.streams.sessions import Schedule, Timetable, attended
 from thalweg.streams.shares import (  # which samples of an `Inflow` are whose
     PARTITIONS,

@@ -11,7 +11,8 @@ from thalweg.core.config import check_ranges
 from thalweg.core.errors import require
 from thalweg.core.types import Ints
 from thalweg.streams.base import Setting
-from thalweg.streams.layouts import Distinct, Half, Overlap, PartialOverlap, TwoShard
+from thalweg.streams.layouts import Distinct, Half, PartialOverlap, TwoShard
+from thalweg.streams.overlap import Overlap
 from thalweg.streams.pachinko import Pachinko
 from thalweg.streams.partition import Dealt, imbalanced, top_up
 
