@@ -29,7 +29,7 @@ from thalweg.nets import NETS
 from thalweg.recipes import RECIPES, Recipe, recipe_named
 from thalweg.scenarios import SCENARIOS, Scenario
 from thalweg.selection import RULES
-from thalweg.streams import ARRIVALS, PARTITIONS, WORLDS
+from thalweg.streams import ARRIVALS, PARTITIONS, SCHEDULES, WORLDS
 
 PARTS: dict[str, Mapping[str, Any]] = {
     "data": SOURCES,
@@ -37,6 +37,7 @@ PARTS: dict[str, Mapping[str, Any]] = {
     "world": WORLDS,
     "world.partition": PARTITIONS,
     "world.arrivals": ARRIVALS,
+    "sessions": SCHEDULES,
     "augment": AUGMENTATIONS,
     "memory": POLICIES,
     "emphasis": EMPHASES,

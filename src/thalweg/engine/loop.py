@@ -31,7 +31,7 @@ from thalweg.recipes.server import play_round
 from thalweg.recipes.state import Served, ServerState, new_server, serve
 from thalweg.recipes.talks import bytes_up
 from thalweg.scenarios import Scenario
-from thalweg.streams import Setting
+from thalweg.streams import Setting, Timetable
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -171,7 +171,7 @@ def _play(
 ) -> Result:
     world = federation.crowd.world
     server = new_server(plan.recipe, start, world.num_clients, net.pieces)
-    fingerprint = fingerprint_of(data)
+    fingerprint = fingerprint_of(data, federation.crowd.timetable)
     metrics: list[Row] = []
     if folder is not None and has_checkpoint:
         server = _restore(folder, federation.crowd, server, fingerprint)
@@ -223,7 +223,21 @@ def crowd_of(plan: Plan, data: Dataset, num_params: int) -> Crowd:
     world = scenario.world.build(setting)
     check_fits(plan.recipe, world)
     clients = Clients(plan.recipe, world, data.y, plan.local, plan.seed, num_params)
-    return Crowd(clients, world)
+    return Crowd(clients, world, timetable_of(plan, world.num_clients))
+
+
+def timetable_of(plan: Plan, num_clients: int) -> Timetable | None:
+    """When clients are members; none: always."""
+    scenario = plan.scenario
+    if scenario.sessions is None:
+        return None
+    timetable = scenario.sessions.timetable(num_clients, scenario.rounds, plan.seed)
+    require(
+        timetable.num_clients == num_clients,
+        f"{type(scenario.sessions).__name__}.timetable must be for {num_clients} clients, got one for "
+        f"{timetable.num_clients}.",
+    )
+    return timetable
 
 
 def federation_of(
@@ -326,7 +340,7 @@ def check_same_data(folder: RunFolder, then: int, now: int) -> None:
     """Refuse to combine a run with other data than it was begun on."""
     if then != now:
         raise RunError(
-            f"{folder.path} was begun on other data than are found now; "
+            f"{folder.path} was begun on other data (or another trace of sessions) than are found now; "
             "point --data-dir (or THALWEG_DATA) at the same files, or start a new run."
         )
 
@@ -349,6 +363,7 @@ def _finish(folder: RunFolder, plan: Plan, net: Net, served: Served, metrics: li
     folder.write_summary(summary)
 
 
-def fingerprint_of(data: Dataset) -> int:
-    """A checksum of the training part, to notice that a run goes on with other data."""
-    return zlib.crc32(np.ascontiguousarray(data.x).data, zlib.crc32(data.y.tobytes()))
+def fingerprint_of(data: Dataset, timetable: Timetable | None = None) -> int:
+    """A checksum of the training part and of who is a member when, to notice that a run goes on with others."""
+    start = zlib.crc32(data.y.tobytes(), 0 if timetable is None else timetable.checksum)
+    return zlib.crc32(np.ascontiguousarray(data.x).data, start)

@@ -8,7 +8,7 @@ from thalweg.core.config import check_ranges, choice
 from thalweg.data import AUGMENTATIONS, SOURCES, Augmentation, DataSource
 from thalweg.local import Sgd
 from thalweg.nets import NETS, NetSpec
-from thalweg.streams import WORLDS, WorldSpec
+from thalweg.streams import SCHEDULES, WORLDS, Schedule, WorldSpec
 
 
 @dataclass(frozen=True)
@@ -38,6 +38,8 @@ class Scenario:
     """How images are changed in training, and only there; none: not at all."""
     start_from: str | None = None
     """A file of parameters to start from, as a run leaves it (model.safetensors); none: at random."""
+    sessions: Schedule | None = choice(SCHEDULES, default=None)
+    """Who belongs to the federation when; none: everybody, all the time."""
 
     def __post_init__(self) -> None:
         check_ranges(
