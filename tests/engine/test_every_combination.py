@@ -108,6 +108,11 @@ STAGES = {
 FACTORS = {
     **{stage: choices(stage, kinds) for stage, kinds in STAGES.items()},
     "scenario": list(SCENARIOS),
+    "sessions": [
+        "sessions=none",
+        "sessions=alternating sessions.length=1",
+        "sessions=random-churn sessions.join=0.6 sessions.leave=0.3 sessions.tolerance=0.2",
+    ],
     "absent": ["world.absent=frozen", "world.absent=collecting"],
     "early_stop": ["early_stop=none", "early_stop=0.2"],
     "prequential": ["prequential=0", "prequential=3"],
