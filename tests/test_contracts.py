@@ -49,6 +49,11 @@ def every(table: Mapping[str, Any], *variants: object) -> pytest.MarkDecorator:
     streams.Inflow(arrivals=streams.AtStart(), partition=streams.Dirichlet(0.1, 0.8, min_size=1)),
     streams.Inflow(num_clients=1, arrivals=streams.Constant(0.3), availability=0.3),
     streams.Inflow(num_clients=1200, partition=streams.Dirichlet(0.01)),
+    streams.Inflow(num_clients=8, partition=streams.Overlap(0.6), historical=1.0),
+    streams.Inflow(num_clients=8, partition=streams.PartialOverlap(), availability=0.7),
+    streams.Inflow(num_clients=4, partition=streams.TwoShard(), arrivals=streams.AtStart()),
+    streams.Inflow(num_clients=2, partition=streams.Distinct(), arrivals=streams.Poisson(3.0)),
+    streams.Inflow(num_clients=6, partition=streams.Half(), capacity_of="own"),
 )
 def test_worlds(policy: Any) -> None:
     check_world(policy)

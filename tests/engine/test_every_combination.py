@@ -114,6 +114,11 @@ EACH["bank"] += [each for each in EACH.pop("opening") if each != "opening=previo
 FACTORS = {
     **EACH,
     "scenario": list(SCENARIOS),
+    "sessions": [
+        "sessions=none",
+        "sessions=alternating sessions.length=1",
+        "sessions=random-churn sessions.join=0.6 sessions.leave=0.3 sessions.tolerance=0.2",
+    ],
     "absent": ["world.absent=frozen", "world.absent=collecting"],
     "prequential": ["prequential=0", "prequential=3"],
     "local": [
