@@ -11,6 +11,13 @@ from thalweg.aggregation.fedexp import FedExp  # farther, the more the clients d
 from thalweg.aggregation.flash import Flash  # adaptive, faster after a drift
 from thalweg.aggregation.opening import Opening, Previous, Rehearse
 from thalweg.aggregation.shift_aware import ShiftAware  # less for clients whose data mislead
+from thalweg.aggregation.staleness import (  # what updates count that come late
+    Constant,
+    Hinge,
+    Polynomial,
+    Refuse,
+    Staleness,
+)
 from thalweg.aggregation.step import Step  # the weighted mean
 
 WEIGHTS = {
@@ -21,12 +28,14 @@ WEIGHTS = {
 }
 BANKS = {"one-model": OneModel, "feddrift": FedDrift}
 OPENINGS = {"previous": Previous}
+STALENESS = {"refuse": Refuse, "polynomial": Polynomial, "hinge": Hinge, "constant": Constant}
 SERVER_RULES = {"step": Step, "adaptive": Adaptive, "fedexp": FedExp, "flash": Flash}
 
 __all__ = [
     "BANKS",
     "OPENINGS",
     "SERVER_RULES",
+    "STALENESS",
     "WEIGHTS",
     "Adaptive",
     "Age",
@@ -34,19 +43,24 @@ __all__ = [
     "Bank",
     "BySamples",
     "ByWeight",
+    "Constant",
     "Equal",
     "FedDrift",
     "FedExp",
     "Flash",
+    "Hinge",
     "OneModel",
     "Opening",
     "Paces",
+    "Polynomial",
     "Presents",
     "Previous",
+    "Refuse",
     "Rehearse",
     "Reports",
     "ServerRule",
     "ShiftAware",
+    "Staleness",
     "Step",
     "Weights",
 ]

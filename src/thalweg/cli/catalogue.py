@@ -16,7 +16,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from thalweg.aggregation import BANKS, SERVER_RULES, WEIGHTS
+from thalweg.aggregation import BANKS, SERVER_RULES, STALENESS, WEIGHTS
 from thalweg.cli.plan_view import plan_tree
 from thalweg.core.errors import UnknownName
 from thalweg.data import AUGMENTATIONS, SOURCES
@@ -29,7 +29,7 @@ from thalweg.nets import NETS
 from thalweg.recipes import RECIPES, Recipe, recipe_named
 from thalweg.scenarios import SCENARIOS, Scenario
 from thalweg.selection import RULES
-from thalweg.streams import ARRIVALS, PARTITIONS, WORLDS
+from thalweg.streams import ARRIVALS, FAULTS, PARTITIONS, WORLDS
 
 PARTS: dict[str, Mapping[str, Any]] = {
     "data": SOURCES,
@@ -38,12 +38,14 @@ PARTS: dict[str, Mapping[str, Any]] = {
     "world.partition": PARTITIONS,
     "world.arrivals": ARRIVALS,
     "augment": AUGMENTATIONS,
+    "faults": FAULTS,
     "memory": POLICIES,
     "emphasis": EMPHASES,
     "forecast": ORACLES,
     "selection": RULES,
     "objective": OBJECTIVES,
     "weights": WEIGHTS,
+    "staleness": STALENESS,
     "server": SERVER_RULES,
     "bank": BANKS,
     "mirror": MIRRORS,

@@ -9,12 +9,12 @@ from rich.text import Text
 from rich.tree import Tree
 
 from thalweg.core.config import kind_of
-from thalweg.data import AUGMENTATIONS
 from thalweg.engine.plan import Plan
 
 RECIPE_PARTS = ("memory", "forecast", "selection", "objective", "weights", "server")
-RARE_PARTS = ("emphasis", "bank", "mirror")  # shown where a recipe makes use of them
+RARE_PARTS = ("emphasis", "staleness", "bank", "mirror")  # shown where a recipe makes use of them
 SCENARIO_PARTS = ("data", "net", "world")
+RARE_SCENARIO_PARTS = ("augment", "faults")
 SIZES = ("rounds", "ticks", "capacity")
 
 
@@ -22,21 +22,18 @@ def plan_tree(plan: Plan, default: Plan | None) -> Tree:
     """`default` is the same recipe and scenario without overrides, to mark what was changed."""
     before = default or plan
     tree = Tree(Text(plan.title, style="bold"))
-    for name in (*SCENARIO_PARTS, *RECIPE_PARTS, *RARE_PARTS):
+    for name in (*SCENARIO_PARTS, *RECIPE_PARTS, *RARE_PARTS, *RARE_SCENARIO_PARTS):
         owner, owner_before = (
             (plan.scenario, before.scenario)
-            if name in SCENARIO_PARTS
+            if name in (*SCENARIO_PARTS, *RARE_SCENARIO_PARTS)
             else (plan.recipe, before.recipe)
         )
         field = next(f for f in dataclasses.fields(owner) if f.name == name)
         table = field.metadata["table"]
         part, part_before = getattr(owner, name), getattr(owner_before, name)
-        if name in RARE_PARTS and part == part_before == field.default:
+        if name in (*RARE_PARTS, *RARE_SCENARIO_PARTS) and part == part_before == field.default:
             continue
         tree.add(_branch(name, describe(part, table), _changes(part, part_before)))
-    if plan.scenario.augment is not None:
-        changes = "" if before.scenario.augment == plan.scenario.augment else "was none"
-        tree.add(_branch("augment", describe(plan.scenario.augment, AUGMENTATIONS), changes))
     tree.add(_branch("local", describe(plan.local), _changes(plan.local, before.local)))
     if plan.recipe.early_stop is not None or before.recipe.early_stop is not None:
         changes = _changes(plan.recipe, before.recipe, ("early_stop",))

@@ -59,6 +59,7 @@ class Node:
             loss=float(np.mean(losses)) if losses else float("nan"),
             num_tested=len(arriving),
             num_correct=int((predicted == self.clients.labels[arriving]).sum()),
+            rehearsal=order.rehearsal,
             reports={name: float(value) for name, value in visit.reports().items()},
             said={name: np.asarray(words, dtype=np.float32) for name, words in said.items()},
         )

@@ -8,7 +8,7 @@ from thalweg.core.config import check_ranges, choice
 from thalweg.data import AUGMENTATIONS, SOURCES, Augmentation, DataSource
 from thalweg.local import Sgd
 from thalweg.nets import NETS, NetSpec
-from thalweg.streams import WORLDS, WorldSpec
+from thalweg.streams import FAULTS, WORLDS, Faults, WorldSpec
 
 
 @dataclass(frozen=True)
@@ -34,6 +34,8 @@ class Scenario:
     """Arriving samples per tick that are predicted before they are learnt from; 0: none."""
     augment: Augmentation | None = choice(AUGMENTATIONS, default=None)
     """How images are changed in training, and only there; none: not at all."""
+    faults: Faults | None = choice(FAULTS, default=None)
+    """Which replies of clients are lost, or late; none: all come in time."""
 
     def __post_init__(self) -> None:
         check_ranges(

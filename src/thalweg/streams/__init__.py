@@ -10,6 +10,7 @@ from thalweg.streams.arrivals import (  # how many samples of an `Inflow` come w
     Poisson,
 )
 from thalweg.streams.base import Setting, StateBook, World, WorldSpec, supplies_of
+from thalweg.streams.faults import LOST, Faults, Unreliable  # replies that are lost, or late
 from thalweg.streams.inflow import Inflow  # historical clients, and fresh ones who receive samples
 from thalweg.streams.latent import LatentStates  # clients that wander among latent states
 from thalweg.streams.pachinko import Pachinko
@@ -24,9 +25,12 @@ from thalweg.streams.shares import (  # which samples of an `Inflow` are whose
 )
 
 WORLDS = {"latent-states": LatentStates, "replay": Replay, "inflow": Inflow}
+FAULTS = {"unreliable": Unreliable}
 
 __all__ = [
     "ARRIVALS",
+    "FAULTS",
+    "LOST",
     "PARTITIONS",
     "WORLDS",
     "ArrivalProcess",
@@ -35,6 +39,7 @@ __all__ = [
     "Constant",
     "Dirichlet",
     "Even",
+    "Faults",
     "Groups",
     "Inflow",
     "LatentStates",
@@ -47,6 +52,7 @@ __all__ = [
     "Setting",
     "StateBook",
     "Timetable",
+    "Unreliable",
     "World",
     "WorldSpec",
     "supplies_of",
