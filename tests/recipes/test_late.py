@@ -221,7 +221,7 @@ def test_orders_of_a_model_that_was_begun_anew_are_closed() -> None:
             return plan._replace(is_new=np.array([notes == 1]))
 
     bank = Restarts((0, 0, 0), mix=((1.0,),))
-    server, history = play(Slow(LATE), recipe_with(Constant(), bank=bank))
+    _, history = play(Slow(LATE), recipe_with(Constant(), bank=bank))
     assert history[1].remarks == {"missing": 1, "refused": 1}
 
 

@@ -55,7 +55,7 @@ class Correspondence:
         self._open: dict[int, dict[int, Order]] = {}  # by client and round; what is left of them
         for client, rnd in awaited.tolist():
             self._keep_open(Order(rnd, client, 0, 1.0, np.empty(0, dtype=np.float32)))
-        self._late: dict[tuple[int, int], Reply] = {}  # by client and round, until they are used
+        self._belated: dict[tuple[int, int], Reply] = {}  # by client and round, until they are used
         self.refused: list[str] = []  # in the last round, and why
         self._refusing: list[str] = []  # in this round
 
@@ -77,7 +77,7 @@ class Correspondence:
         replies = [heard[client] for client in orders if client in heard]
         is_rehearsal = jobs[0].rehearsal > 0
         if not is_rehearsal:
-            replies += [self._late.pop(key) for key in sorted(self._late)]
+            replies += [self._belated.pop(key) for key in sorted(self._belated)]
         alike = of_one_form(replies)
         for reply in replies:
             if reply not in alike:
@@ -126,11 +126,11 @@ class Correspondence:
         """Is it the reply to an open order of an earlier round? Then it is kept for the next replies."""
         order = self._open.get(sender, {}).get(message.rnd)
         key = (sender, message.rnd)
-        if order is None or key in self._late or rnd - message.rnd > self._patience:
+        if order is None or key in self._belated or rnd - message.rnd > self._patience:
             return False
         check_fits(message, order)
         if isinstance(message, Reply):
-            self._late[key] = message
+            self._belated[key] = message
         return True
 
     def _keep_open(self, order: Order) -> None:

@@ -26,8 +26,8 @@ def asked_for(
     """One row per job of this round and per awaited order at most, whatever came and in which order.
 
     Ascending by client, then by the round each was trained in. `awaited` (n, 2) are the open orders of earlier
-    rounds, by client and round, all of the bank's only model. The first row of a job or an order counts. The metrics
-    say how many clients are missing, how many rows were refused, and how many are late and by how much, if any.
+    rounds, by client and round, all of the bank's only model. The first row of a job or an order counts. The
+    metrics say how many clients are missing, how many rows were refused, how many are late and by how much, if any.
     """
     trained_in = updates.trained_in
     wanted = {(job.client, rnd, job.model) for job in jobs}
@@ -79,8 +79,8 @@ def awaited_after(
 ) -> Ints:
     """The orders (n, 2) that are open after round `rnd`: its own that nobody answered, and older ones.
 
-    An older one is closed by any newer reply of the same client, so that of each client the server hears things in the
-    order in which they happened: the newest report is the one that is known, and so are the newest words.
+    An older one is closed by any newer reply of the same client, so that the server hears each client's things in
+    the order in which they happened: the newest report is the one that is known, and so are the newest words.
     """
     if longest_wait(rule) == 0:
         return NO_ORDERS
