@@ -17,10 +17,12 @@ from contracts.runs import Enough, check_engines_agree, check_same_bits, interru
 from thalweg.core.talk import Told
 from thalweg.core.types import Answers, Floats32, Ints, Job, Roster, Updates
 from thalweg.engine.folder import RunFolder
-from thalweg.engine.loop import federation_of, run_plan
+from thalweg.engine.loop import _round_row, federation_of, run_plan
 from thalweg.engine.plan import make_plan
 from thalweg.engine.unreliable import UnreliableFederation
+from thalweg.recipes import recipe_named
 from thalweg.recipes.federation import AskingStage
+from thalweg.recipes.state import new_server
 from thalweg.streams import LOST, Unreliable
 
 BANK = np.zeros((1, 2), dtype=np.float32)
@@ -258,6 +260,21 @@ def test_a_run_without_faults_is_that_of_a_reliable_federation_to_the_bit() -> N
     check_same_bits(
         reliable, thalweg.run("fedavg", "digits-partial", seed=1, rounds=2, overrides=calm)
     )
+
+
+def test_loss_and_test_then_train_accuracy_are_of_this_rounds_updates_alone() -> None:
+    server = new_server(recipe_named("fedavg"), BANK[0], 4)._replace(rnd=6)
+    came = replace(
+        some_updates([0, 1, 2], 2),
+        losses=np.array([1.0, 2.0, 9.0]),
+        num_correct=np.array([2, 4, 8]),
+        trained_in=np.array([5, 5, 3]),
+    )
+    row = _round_row(server, came)
+    assert (row["cohort"], row["loss"], row["prequential_accuracy"]) == (3, 1.5, 6 / 16)
+    row = _round_row(server, came.only(np.array([False, False, True])))
+    assert row["cohort"] == 1
+    assert not {"loss", "prequential_accuracy"} & row.keys()
 
 
 def test_who_is_not_heard_has_moved_on_all_the_same() -> None:

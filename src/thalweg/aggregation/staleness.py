@@ -93,7 +93,7 @@ class Polynomial:
         check_ranges(self, power="[0, inf)", most="[1, inf) or none")
 
     def factor(self, staleness: Ints) -> Floats:
-        factors: Floats = (1.0 + staleness) ** -self.power
+        factors: Floats = np.power(1.0 + staleness, -self.power)
         return factors
 
 
