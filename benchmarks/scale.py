@@ -20,9 +20,8 @@ from pathlib import Path
 import numpy as np
 
 from thalweg.core.types import Job
-from thalweg.engine.crowd import Crowd
 from thalweg.engine.folder import RunFolder
-from thalweg.engine.loop import Progress, clients_of, run_plan
+from thalweg.engine.loop import Progress, crowd_of, run_plan
 from thalweg.engine.plan import Plan, make_plan
 
 
@@ -41,7 +40,7 @@ def idle_round_ms(plan: Plan, cohort: int, rounds: int) -> float:
     """Median time of everything in a round but arithmetic: 100 clients live and are checkpointed."""
     scenario = plan.scenario
     data = scenario.data.load(None, plan.seed)
-    crowd = Crowd(clients_of(plan, data, num_params=1))
+    crowd = crowd_of(plan, data, num_params=1)
     times = []
     with tempfile.TemporaryDirectory() as scratch:
         folder = RunFolder(Path(scratch))
@@ -50,7 +49,7 @@ def idle_round_ms(plan: Plan, cohort: int, rounds: int) -> float:
             started = time.perf_counter()
             here = crowd.roster(rnd).here[:cohort]
             for job in map(Job, here.tolist()):
-                visit = crowd.enter(job.client, rnd)
+                visit = crowd.enter(job, rnd)
                 for _ in range(scenario.ticks):
                     visit.observe()
                 visit.reports()

@@ -116,6 +116,7 @@ def test_list_and_show_know_every_name():
     assert "dds" in listed["memory"]
     assert "feddrift" in listed["bank"]
     assert "p-norm" in listed["mirror"]
+    assert "settles" in listed["stopping"]
     shown = thalweg("show", "dds").stdout
     assert "--set memory=dds" in shown
     assert "What a state predicted to be impossible gets" in shown
@@ -126,13 +127,14 @@ def test_list_and_show_know_every_name():
 
 def test_a_bank_and_another_geometry_are_part_of_the_plan_that_is_shown(tmp_path):
     words = ["run", "fedomd+feddrift", "--on", "digits-partial", "--rounds", "1", "--out", "r"]
-    done = thalweg(*words, "--set", "early_stop=0.1", cwd=tmp_path)
+    stopping = ["--set", "stopping=settles", "--set", "stopping.gain=0.1"]
+    done = thalweg(*words, *stopping, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     said = done.stdout + done.stderr
     for line in (
         "bank      feddrift",
         "mirror    p-norm",
-        "stopping  0.1   <- early_stop was None",
+        "stopping  settles(gain=0.1)   <- was none",
     ):
         assert line in said
 

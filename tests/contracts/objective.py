@@ -9,8 +9,10 @@ import torch
 
 from contracts.checkpoint import plain, stored
 from contracts.looks import FakeLook
-from thalweg.core.talk import Talks
-from thalweg.local import Batch, Objective, Remembers, SaysFromObjective
+from thalweg.core.talk import Sessional, Talks
+from thalweg.core.types import Floats32
+from thalweg.engine.models import NetModel
+from thalweg.local import Batch, Concludes, Objective, Remembers, SaysFromObjective, Work
 from thalweg.nets import LeNet5, Mlp, Net
 
 
@@ -48,23 +50,68 @@ def memos(objective: Objective, start: torch.Tensor) -> list[dict[str, torch.Ten
             assert plain(objective.turn(state, look, np.arange(5), changed=True)) == plain(changed)
             restored = stored(changed, fresh=objective.init(num_params))
             assert plain(restored) == plain(changed), "a checkpoint restores what it remembers"
-            later_states.append(restored)
+            later_states.append(_concluded(objective, restored, vectors[k]))
         later |= _stacked([objective.memo(state, _single(start[0])) for state in later_states])
     if isinstance(objective, Talks):
         clients = np.arange(num_clients)
         notes = objective.begin(num_clients + 2, num_params)
         first |= _doubles(objective.tell(notes, clients))
-        if isinstance(objective, SaysFromObjective):
-            looks = [FakeLook(row.tolist(), fisher=(row**2).tolist()) for row in vectors]
-            words = [objective.say(look, np.arange(5)) for look in looks]
+        before = plain(notes)
+        heard = notes
+        if isinstance(objective, Sessional):
+            heard = objective.new_session(heard, vectors[0], clients)
+        if words := _words(objective, vectors):
             said = {name: np.stack([each[name] for each in words]) for name in words[0]}
-            before = plain(notes)
-            heard = objective.hear(notes, clients, said)
-            assert plain(notes) == before, "what the server knew is untouched"
-            restored = stored(heard, fresh=objective.begin(num_clients + 2, num_params))
-            assert plain(restored) == plain(heard), "a checkpoint restores what the server knows"
-            later |= _doubles(objective.tell(restored, clients))
+            heard = objective.hear(heard, clients, said)
+        assert plain(notes) == before, "what the server knew is untouched"
+        restored = stored(heard, fresh=objective.begin(num_clients + 2, num_params))
+        assert plain(restored) == plain(heard), "a checkpoint restores what the server knows"
+        later |= _doubles(objective.tell(restored, clients))
     return [first, later]
+
+
+def _concluded(objective: Objective, state: Any, vector: Floats32) -> Any:
+    """What a client keeps after a round, if the objective wants to know of it."""
+    if not isinstance(objective, Concludes):
+        return state
+    before = plain(state)
+    after, said = objective.conclude(state, _told(objective, len(vector)), _work(vector))
+    again, same = objective.conclude(state, _told(objective, len(vector)), _work(vector))
+    assert plain(state) == before, "what the client knew is untouched"
+    assert plain([after, dict(said)]) == plain([again, dict(same)]), "same work, same conclusion"
+    assert isinstance(objective, Remembers)
+    idle, nothing = objective.conclude(
+        state, _told(objective, len(vector)), _work(vector)._replace(num_steps=0)
+    )
+    assert plain(idle) == before, "who took no step learns nothing"
+    assert said.keys() == nothing.keys(), "always the same names"
+    restored = stored(after, fresh=objective.init(len(vector)))
+    assert plain(restored) == plain(after), "a checkpoint restores what it concluded"
+    return restored
+
+
+def _words(objective: Objective, vectors: Floats32) -> list[dict[str, Floats32]]:
+    """What each client says after a round; nothing, if the objective has nothing to say."""
+    words: list[dict[str, Floats32]] = [{} for _ in vectors]
+    for row, mine in zip(vectors, words, strict=True):
+        if isinstance(objective, Concludes) and isinstance(objective, Remembers):
+            state = objective.init(len(row))
+            mine |= objective.conclude(state, _told(objective, len(row)), _work(row))[1]
+        if isinstance(objective, SaysFromObjective):
+            look = FakeLook(row.tolist(), fisher=(row**2).tolist())
+            mine |= objective.say(look, np.arange(5))
+    return words if words[0] else []
+
+
+def _told(objective: Objective, num_params: int) -> dict[str, Floats32]:
+    if not isinstance(objective, Talks):
+        return {}
+    told = objective.tell(objective.begin(5, num_params), np.arange(1))
+    return {name: rows[0] for name, rows in told.items()}
+
+
+def _work(vector: Floats32) -> Work:
+    return Work(np.zeros_like(vector), vector, num_steps=3, lr=0.1, momentum=0.5)
 
 
 def _single(values: torch.Tensor) -> Any:
@@ -131,12 +178,8 @@ def _check_slope(
 
 def value(objective: Objective, net: Net, params: Any, memo: Any, batch: Batch) -> Any:
     """Losses (K,) and their slopes (K, P); a stack of one goes the way of the reference engine."""
-
-    def one_model(params: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
-        return net.apply(params[0], x[0])[None]
-
     params = params.detach().clone().requires_grad_()
-    model = net.apply_stacked if len(params) > 1 else one_model
+    model = NetModel(net, is_stacked=len(params) > 1)
     loss = objective.loss(model, params, batch, memo)
     (slope,) = torch.autograd.grad(loss.sum(), params)
     return loss.detach(), slope

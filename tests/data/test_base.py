@@ -42,6 +42,13 @@ def test_sequences_are_seen_by_a_net_as_so_many_codes_of_so_many_kinds() -> None
     assert not dataset().is_sequence
 
 
+def test_codes_may_need_two_bytes() -> None:
+    codes = np.array([[0, 40_000], [1, 1], [2, 3]], dtype=np.uint16)
+    assert dataset(x=codes, x_test=codes[:1], num_codes=40_001).input_shape == (2, 40_001)
+    with pytest.raises(DataError, match="up to 40000, expected 0 to 39999"):
+        dataset(x=codes, x_test=codes[1:2], num_codes=40_000)
+
+
 def test_it_may_be_known_whose_the_test_samples_are_and_what_family_the_labels_have() -> None:
     data = dataset(
         group=np.array([0, 1, 1]),
@@ -84,7 +91,10 @@ CODES = np.zeros((3, 2), dtype=np.uint8)
         ),
         ({"coarse": np.array([0, 0])}, "3 training samples but 2 entries in coarse"),
         ({"coarse": np.array([0, -1, 0])}, "coarse labels count from 0, got -1"),
-        ({"num_codes": 5}, r"sequences of codes are uint8 of shape \(n, L\), got float32"),
+        (
+            {"num_codes": 5},
+            r"sequences of codes are uint8 or uint16 of shape \(n, L\), got float32",
+        ),
         (
             {"x": CODES + 5, "x_test": CODES[:1], "num_codes": 5},
             "codes in train run up to 5, expected 0 to 4",

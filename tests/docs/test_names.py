@@ -32,6 +32,7 @@ YOURS = {
     "tests/memory/test_balanced.py",
 }
 SUFFIXES = (
+    ".mat",
     *(".csv", ".parquet", ".npz", ".json", ".jsonl", ".toml", ".html", ".png", ".txt", ".gz"),
     ".safetensors",
 )

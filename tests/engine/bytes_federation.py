@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
 from functools import lru_cache
 from typing import Any
 
@@ -10,7 +11,7 @@ import numpy as np
 
 from thalweg.core.types import Arrival, Floats, Roster, Supplies, Supply
 from thalweg.data import Dataset
-from thalweg.engine.loop import clients_of
+from thalweg.engine.loop import crowd_of
 from thalweg.engine.node import Node
 from thalweg.engine.plan import Plan, plan_from_toml, plan_to_toml
 from thalweg.engine.remote import RemoteNode
@@ -29,7 +30,7 @@ def arrives(message: Order | Question) -> str:
 
 
 class OwnStream:
-    """A world of which only one client's stream, and what is common knowledge, can be read."""
+    """What a device has: its own stream, and what is common knowledge."""
 
     def __init__(self, world: World, client: int) -> None:
         self._world, self._own = world, client
@@ -72,8 +73,8 @@ class BytesFederation(Correspondence):
 
     def __init__(self, plan: Plan, data: Dataset, fate: Fate = arrives) -> None:
         net = plan.scenario.net.build(data.input_shape, data.num_classes)
-        clients = clients_of(plan, data, net.num_params)
-        self.world, self.fate = clients.world, fate
+        self.crowd, self.fate = crowd_of(plan, data, net.num_params), fate
+        self.world = self.crowd.world
         super().__init__(Terms(plan.recipe, net.num_params), self._carry, self._who_is_here)
         self.nodes = [_node(plan, data, self.world, n) for n in range(self.world.num_clients)]
         self.stored: dict[int, bytes] = {}  # all that clients remember
@@ -91,9 +92,7 @@ class BytesFederation(Correspondence):
         )
 
     def _who_is_here(self, rnd: int) -> Roster:
-        never = np.zeros(self.world.num_clients, dtype=np.int64)
-        here, availability = self.world.here(rnd), self.world.availability
-        return Roster(rnd, here, availability, never, supplies=self._supplies)
+        return replace(self.crowd.roster(rnd), supplies=self._supplies)
 
     def _carry(self, letters: Iterable[Letter]) -> Iterator[Letter]:
         late, self._late = self._late, []
@@ -131,7 +130,7 @@ def _node(plan: Plan, data: Dataset, world: World, client: int) -> RemoteNode:
     """A device: it knows the plan as text, its own stream, and its data."""
     plan = plan_from_toml(plan_to_toml(plan), "the plan")
     net = plan.scenario.net.build(data.input_shape, data.num_classes)
-    stream: Any = OwnStream(world, client)
+    stream = OwnStream(world, client)
     clients = Clients(plan.recipe, stream, data.y, plan.local, plan.seed, net.num_params)
     recipe, augment = plan.recipe, plan.scenario.augment
     trainer = SingleTrainer(net, recipe.objective, plan.local, data, recipe.mirror, augment)

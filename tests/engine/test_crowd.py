@@ -9,7 +9,7 @@ import pytest
 from thalweg.core.rng import Draw, rng_for
 from thalweg.core.types import Floats32, Job, Updates
 from thalweg.engine.crowd import Crowd
-from thalweg.engine.loop import clients_of
+from thalweg.engine.loop import crowd_of
 from thalweg.engine.plan import make_plan
 from thalweg.engine.reference import ReferenceFederation
 from thalweg.recipes.server import play_round
@@ -20,7 +20,7 @@ from thalweg.streams import Timetable
 def crowd() -> Crowd:
     plan = make_plan("fedogd", "digits-partial", seed=1, overrides=["capacity=8"])
     data = plan.scenario.data.load(None, 1)
-    return Crowd(clients_of(plan, data, 10))
+    return crowd_of(plan, data, 10)
 
 
 def test_a_client_that_never_took_part_is_as_it_is_born() -> None:
@@ -37,7 +37,7 @@ def test_only_clients_whose_state_is_another_one_have_changed() -> None:
     everybody.changed.clear()
     everybody.keep(3, everybody.state(3))
     assert everybody.changed == set()
-    visit = everybody.enter(3, 0)
+    visit = everybody.enter(Job(3), 0)
     everybody.leave(visit)
     assert everybody.changed == {3}
     assert everybody.state(3).lived == 1
@@ -54,7 +54,8 @@ def joining(tolerance: float) -> tuple[list[ServerState], list[Updates], list[li
     net = plan.scenario.net.build(data.input_shape, data.num_classes)
     first, after = np.array([0, 0, 0, 1]), np.array([3, 3, 3, 3])
     timetable = Timetable(4, 3, np.arange(4), first, after, tolerance)
-    everybody = Crowd(clients_of(plan, data, net.num_params), timetable)
+    usual = crowd_of(plan, data, net.num_params)
+    everybody = Crowd(usual.clients, usual.world, timetable)
     federation = ReferenceFederation(everybody, data, net, plan.recipe.objective, 0)
     asked: list[list[Job]] = []
     train = federation.train

@@ -31,20 +31,40 @@ COMBINED = [
     "feddrift+powd",
     "fedntd+stream-ours+dpcs",
     "fedewc+stream-uniform+flash",
+    "scaffold+sfedpo+flash",
+    "fedacg+moon+drsr",
+    "fedacg+continuous+dpcs",
+    "feddrift+scaffold",
 ]
 ODD = {
     "a memory that looks, collecting while away": ("ode", ["world.absent=collecting"]),
     "an objective that remembers, collecting while away": ("fedewc", ["world.absent=collecting"]),
-    "early stopping": ("flash", ["early_stop=0.2"]),
+    "early stopping": ("flash", ["stopping=settles", "stopping.gain=0.2"]),
     "drifting models": ("feddrift", ["bank.drift_threshold=0.05", "bank.merge_threshold=0.02"]),
     "a convolutional net that looks": ("is", ["net=cnn", "world.num_clients=5"]),
     "a convolutional net that remembers": ("fedewc", ["net=cnn", "world.num_clients=5"]),
     "dropout": ("sfedpo", ["net=ham-cnn", "net.channels=[4, 4, 4]", "net.hidden=8"]),
     "dropout and a teacher": ("fedntd", ["net=ham-cnn", "net.channels=[4, 4, 4]", "net.hidden=8"]),
+    "a decaying learning rate": ("fedavg", ["local.decay=polynomial", "local.decay.rounds=2"]),
+    "a decaying learning rate and a pace": (
+        "adaptive-fedavg",
+        ["local.decay=polynomial", "local.decay.rounds=3", "local.decay.floor=0.1"],
+    ),
+    "variates and a decaying learning rate": (
+        "scaffold",
+        ["local.decay=polynomial", "local.decay.rounds=3", "local.decay.floor=0.1"],
+    ),
+    "variates, collecting while away": ("scaffold", ["world.absent=collecting"]),
+    "features and dropout": ("moon", ["net=ham-cnn", "net.channels=[4, 4, 4]", "net.hidden=8"]),
+    "features of a net that is not stacked": ("moon", ["net=cnn", "world.num_clients=5"]),
+    "features of a projection head": ("moon", ["net.projection=6"]),
     "states found by itself": ("sfedpo", ["forecast=growing"]),
     "matching histograms": ("drsr", ["memory.mode=match"]),
     "samples that count less with age": ("fedavg", ["emphasis=inverse-stay", "weights=by-weight"]),
-    "weighted samples held out": ("flash", ["emphasis=inverse-stay", "early_stop=0.2"]),
+    "weighted samples held out": (
+        "flash",
+        ["emphasis=inverse-stay", "stopping=settles", "stopping.gain=0.2"],
+    ),
     "labels counted while away": (
         "dpcs",
         ["world.absent=collecting", "selection.counter=window", "selection.counter.size=30"],
@@ -93,7 +113,20 @@ def test_an_interrupted_run_ends_with_the_same_bits(recipe, tmp_path: Path):
 
 @pytest.mark.parametrize(
     "recipe",
-    ["flash", "adaptive-fedavg", "fedomd", "fedprox", "fedewc", "flwf-2t", "fedcurv", "is", "ode"],
+    [
+        "flash",
+        "adaptive-fedavg",
+        "fedomd",
+        "fedprox",
+        "fedewc",
+        "flwf-2t",
+        "fedcurv",
+        "is",
+        "ode",
+        "fedacg",
+        "scaffold",
+        "moon",
+    ],
 )
 def test_the_number_of_workers_changes_no_bit(recipe):
     one, two = (

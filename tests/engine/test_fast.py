@@ -11,7 +11,8 @@ from thalweg.engine.crowd import Crowd
 from thalweg.engine.fast import FastFederation, stack
 from thalweg.engine.plan import make_plan
 from thalweg.engine.workers import make_trainer
-from thalweg.recipes.client import Clients, MiniBatch
+from thalweg.recipes.client import Clients
+from thalweg.recipes.learning import MiniBatch
 from thalweg.streams import Setting
 
 SMALL = ["capacity=24", "local.passes=1"]
@@ -63,7 +64,7 @@ def test_the_order_of_the_clients_changes_no_bit():
     model = net.init(np.random.default_rng(0))[None]
     seen = []
     for order in itertools.permutations([3, 7, 11]):
-        crowd = Crowd(Clients(plan.recipe, world, data.y, plan.local, 4))
+        crowd = Crowd(Clients(plan.recipe, world, data.y, plan.local, 4), world)
         trainer = make_trainer(net, plan.recipe.objective, plan.local, data, 1)
         federation = FastFederation(crowd, data.y, net, trainer, 16)
         updates = federation.train([Job(client) for client in order], model, 0)

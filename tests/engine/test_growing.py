@@ -8,9 +8,8 @@ import numpy as np
 import pytest
 
 import thalweg
-from thalweg.engine.crowd import Crowd
 from thalweg.engine.folder import RunFolder
-from thalweg.engine.loop import Progress, clients_of, run_plan
+from thalweg.engine.loop import Progress, crowd_of, run_plan
 from thalweg.engine.plan import make_plan
 
 SMALL = ["forecast=growing", "capacity=24", "local.passes=1"]
@@ -46,7 +45,7 @@ def test_a_run_that_was_interrupted_ends_with_the_same_bits(
     run_plan(plan, out=tmp_path / "parts", data=data, workers=1, resume=True)
     models = [(tmp_path / name / "model.safetensors").read_bytes() for name in ("whole", "parts")]
     assert models[0] == models[1]
-    crowd = Crowd(clients_of(plan, data, 0))
+    crowd = crowd_of(plan, data, 0)
     crowd.restore(RunFolder(tmp_path / "parts").look()[1])
     found = [len(state.forecast.visits) for state in crowd.states.values()]
     assert max(found) > 1, "more states than a newborn has"

@@ -73,4 +73,4 @@ def test_it_says_what_it_expects_to_have_when_it_joins() -> None:
     client, _ = node()
     hello = client.hello()
     assert hello.client == 3
-    assert hello.supply == client.clients.world.supply(3)
+    assert hello.supply == client.clients.stream.supply(3)

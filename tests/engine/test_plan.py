@@ -10,6 +10,7 @@ from thalweg.engine.plan import (
     plan_to_toml,
     read_plan,
 )
+from thalweg.local import Settles
 from thalweg.memory import Dds, Fifo, UniformRatio
 from thalweg.recipes import RECIPES, Recipe, fedavg
 from thalweg.scenarios import SCENARIOS, Scenario
@@ -154,3 +155,23 @@ def test_every_kind_of_every_stage_can_be_typed_and_written_down(recipe, owner):
         assert plan_from_toml(plan_to_toml(plan), "here") == plan
         typed += 1
     assert typed >= 30
+
+
+@pytest.mark.parametrize(
+    ("old", "stopping"), [('"none"', None), ("0.125", Settles(gain=0.125)), ("1", Settles(gain=1))]
+)
+def test_a_plan_from_before_stopping_was_a_choice_is_the_same_plan(old, stopping):
+    now = make_plan(replace(fedavg(), stopping=stopping), "digits-full")
+    written = plan_to_toml(make_plan("fedavg", "digits-full"))
+    before = written.replace('stopping = "none"', f"early_stop = {old}")
+    assert "early_stop" in before
+    read = plan_from_toml(before, "old")
+    assert read == now
+    assert differences(read, now) == []
+
+
+def test_a_plan_that_stops_in_the_old_words_and_in_the_new_is_refused():
+    written = plan_to_toml(make_plan("fedavg", "digits-full"))
+    both = written.replace('stopping = "none"', 'stopping = "none"\nearly_stop = 0.5')
+    with pytest.raises(ConfigError, match="early_stop"):
+        plan_from_toml(both, "both")

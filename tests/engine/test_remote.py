@@ -77,3 +77,26 @@ def test_a_state_that_is_damaged_or_of_another_recipe_is_one_message() -> None:
         node.restored(stored[:-5])
     with pytest.raises(RunError, match="the stored state of client 3 is damaged, or of another"):
         node.restored(order(node, 0))
+
+
+def test_a_rehearsal_leaves_no_trace_and_the_round_is_not_over() -> None:
+    node = remote("scaffold")
+    params = np.zeros(node.terms.num_params, dtype=np.float32)
+    told = {"objective": {"common": params}}
+    state, _ = node.handle(
+        node.newborn(), to_bytes(Order(3, 3, 0, 1.0, params, told=told), node.terms)
+    )
+    rehearsal = Order(4, 3, 0, 0.5, params, session=1, rehearsal=2, told=told)
+    after, payload = node.handle(state, to_bytes(rehearsal, node.terms))
+    assert plain(after) == plain(state)
+    assert node.stored(after) == node.stored(state)
+    reply = from_bytes(payload, node.terms, Reply)
+    assert (reply.rehearsal, reply.num_steps > 0) == (2, True)
+    again, same = node.handle(after, to_bytes(rehearsal, node.terms))
+    assert same == payload, "it may come twice"
+    state, _ = node.handle(
+        again, to_bytes(Order(4, 3, 0, 1.0, params, session=1, told=told), node.terms)
+    )
+    assert (state.trained, state.client.lived, state.client.session) == (4, 2, 1)
+    with pytest.raises(BadMessage, match="round 5 is over"):
+        node.handle(state, to_bytes(rehearsal, node.terms))

@@ -1,4 +1,4 @@
-"""Text: a recurrent net on made-up speeches gives the same numbers on both engines."""
+"""Text: nets on made-up speeches and articles give the same numbers on both engines."""
 
 from pathlib import Path
 
@@ -8,6 +8,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import thalweg
+from contracts.runs import check_engines_agree
 
 TEXT = [
     "data=shakespeare",
@@ -27,6 +28,41 @@ def speeches(tmp_path_factory) -> Path:
     table = {"play": ["p"] * 12, "role": [f"role {i % 4}" for i in range(12)], "text": texts}
     pq.write_table(pa.table(table), folder / "speeches.parquet")
     return folder.parent
+
+
+ARTICLES = [
+    *("data=ag-news", "data.length=7", "data.min_count=1", "net=fast-text", "net.width=6"),
+    *("world=replay", "world.num_clients=4", "capacity=12", "ticks=1"),
+    *("local.batch_size=5", "local.lr=0.5", "evaluate_every=1"),
+]
+
+
+@pytest.fixture(scope="module")
+def articles(tmp_path_factory) -> Path:
+    """More than 256 kinds of words, four of which say what an article is about."""
+    folder = tmp_path_factory.mktemp("news") / "ag_news"
+    folder.mkdir()
+    rng = np.random.default_rng(1)
+    for part, n in (("train", 120), ("test", 30)):
+        labels = rng.integers(0, 4, n)
+        lengths = rng.integers(2, 9, n)
+        others = [" ".join(f"w{i}" for i in rng.integers(0, 500, size)) for size in lengths]
+        texts = [f"section{label} {words}" for label, words in zip(labels, others, strict=True)]
+        table = pa.table({"text": texts, "label": labels.astype(np.int8)})
+        pq.write_table(table, folder / f"{part}.parquet")
+    return folder.parent
+
+
+def read_articles(folder: Path, recipe: str, rounds: int = 3, **options):
+    return thalweg.run(
+        recipe,
+        "synthetic-logistic",
+        seed=2,
+        rounds=rounds,
+        overrides=[*ARTICLES, *options.pop("more", [])],
+        data_dir=folder,
+        **options,
+    )
 
 
 def play(folder: Path, recipe: str, *, engine: str = "fast", workers: int = 1):
@@ -61,3 +97,27 @@ def test_something_is_learnt(speeches: Path):
 def test_the_number_of_workers_changes_no_bit(speeches: Path):
     one, two = (play(speeches, "fedavg", workers=workers) for workers in (1, 2))
     assert np.array_equal(one.model, two.model)
+
+
+@pytest.mark.parametrize("projection", ["none", "3"])
+@pytest.mark.parametrize("recipe", ["fedavg", "is", "fedcurv", "fedntd"])
+def test_articles_give_the_same_on_both_engines(articles: Path, recipe: str, projection: str):
+    more = [f"net.projection={projection}"]
+    fast, slow = (
+        read_articles(articles, recipe, engine=engine, more=more)
+        for engine in ("fast", "reference")
+    )
+    assert fast.net.can_stack
+    assert fast.net.input_shape[1] > 256
+    check_engines_agree(fast, slow)
+
+
+def test_codes_of_two_bytes_reach_every_worker(articles: Path):
+    one, two = (read_articles(articles, "fedavg", workers=workers) for workers in (1, 2))
+    assert np.array_equal(one.model, two.model)
+
+
+def test_words_that_name_the_section_are_learnt_and_padding_is_not(articles: Path):
+    result = read_articles(articles, "fedavg", rounds=10)
+    assert result.metrics[-1]["loss"] < result.metrics[0]["loss"]
+    assert not result.net.named_parameters(result.model)["embedding.weight"][0].any()

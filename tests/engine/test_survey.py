@@ -15,6 +15,7 @@ from thalweg.core.talk import View
 from thalweg.core.types import Floats, Ints, Job, Roster
 from thalweg.engine.loop import federation_of
 from thalweg.engine.plan import make_plan
+from thalweg.recipes.keeping import caught_up
 from thalweg.selection import Available
 
 CLIENTS = np.array([2, 5])
@@ -87,10 +88,10 @@ def test_both_engines_give_the_same_answers() -> None:
 def test_a_client_answers_about_what_it_has_before_the_round(absent: str) -> None:
     place, words, data = survey("fast", f"world.absent={absent}", rnd=2)
     clients = place.crowd.clients
-    state = clients.caught_up(2, clients.newborn(2), 2)
+    state = caught_up(clients, 2, clients.newborn(2), 2)
     assert words["held"][0].tolist() == state.rows.tolist()
     assert words["labels"][0].tolist() == data.y[state.rows].tolist()
-    visit = place.crowd.enter(2, 2)
+    visit = place.crowd.enter(Job(2), 2)
     assert words["newest"][0].tolist() == visit.arrivals[0].items.tolist()
     seen = 8 + (2 * 5 * 8 if absent == "collecting" else 0)  # two rounds of five ticks
     assert words["tally"][0].sum() == seen

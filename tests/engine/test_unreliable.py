@@ -270,9 +270,9 @@ def test_loss_and_test_then_train_accuracy_are_of_this_rounds_updates_alone() ->
         num_correct=np.array([2, 4, 8]),
         trained_in=np.array([5, 5, 3]),
     )
-    row = _round_row(server, came)
+    row = _round_row(server, came, None)
     assert (row["cohort"], row["loss"], row["prequential_accuracy"]) == (3, 1.5, 6 / 16)
-    row = _round_row(server, came.only(np.array([False, False, True])))
+    row = _round_row(server, came.only(np.array([False, False, True])), None)
     assert row["cohort"] == 1
     assert not {"loss", "prequential_accuracy"} & row.keys()
 

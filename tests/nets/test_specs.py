@@ -13,6 +13,7 @@ from thalweg.nets import (
     AlexNet,
     CharLstm,
     Cnn,
+    FastText,
     HamCnn,
     LeNet5,
     Linear,
@@ -65,6 +66,7 @@ ALEXNET = 64 * 28 + 192 * 577 + 384 * 1729 + 256 * 3457 + 256 * 2305
         (ResNet10(), (3, 32, 32), 10, 4_903_242),
         (ResNet18(), (3, 32, 32), 10, 11_173_962),
         (ResNet34(), (3, 32, 32), 10, 21_282_122),
+        (FastText(), (64, 30_002), 4, 30_002 * 300 + 4 * 301),
         (CharLstm(), (80, 97), 97, 97 * 8 + 1024 * 266 + 1024 * 514 + 97 * 257),
     ],
 )
@@ -91,7 +93,8 @@ def test_every_parameter_learns(spec):
 
 @pytest.mark.parametrize("name", NETS)
 def test_every_net_of_the_table_has_defaults_and_builds(name):
-    net = NETS[name]().build((12, 17) if name == "char-lstm" else (1, 12, 17), 3)
+    reads_text = name in ("char-lstm", "fast-text")
+    net = NETS[name]().build((12, 17) if reads_text else (1, 12, 17), 3)
     assert net.init(np.random.default_rng(0)).shape == (net.num_params,)
 
 
@@ -103,11 +106,17 @@ def test_every_net_of_the_table_has_defaults_and_builds(name):
         (lambda: LeNet5().build((1, 3, 3), 10), ["4x4", "3x3"]),
         (lambda: Linear().build((20,), 1), ["2 classes", "got 1"]),
         (lambda: Linear().build((), 2), ["()"]),
-        (lambda: Mlp().build((80, 97), 97), ["(80, 97)", "sequences", "'char-lstm'"]),
+        (
+            lambda: Mlp().build((80, 97), 97),
+            ["(80, 97)", "sequences", "'fast-text' or 'char-lstm'"],
+        ),
         (lambda: Cnn().build((80, 97), 97), ["images", "(80, 97)", "'char-lstm'"]),
         (lambda: CharLstm().build((20,), 2), ["sequences of codes", "(20,)", "'mlp'"]),
         (lambda: CharLstm().build((3, 32, 32), 2), ["(3, 32, 32)", "'cnn'"]),
         (lambda: CharLstm(layers=0), ["layers >= 1", "0"]),
+        (lambda: FastText().build((20,), 2), ["sequences of codes", "(20,)", "'mlp'"]),
+        (lambda: FastText().build((3, 32, 32), 2), ["(3, 32, 32)", "'cnn'"]),
+        (lambda: FastText(width=0), ["width >= 1", "0"]),
         (lambda: Mlp(hidden=()), ["hidden=()", "'linear'"]),
         (lambda: Mlp(hidden=(4, 0)), ["hidden=(4, 0)"]),
         (lambda: Cnn(channels=(1, 2)), ["channels=(1, 2)"]),

@@ -2,10 +2,12 @@ from dataclasses import replace
 
 import pytest
 
+from thalweg.local import Moon, Settles
 from thalweg.recipes import RECIPES, recipe_named
 from thalweg.recipes.abilities import Abilities
 
 ATTENTIVE = {"fedcurv", "fedewc", "flwf-2t", "is", "ode"}
+ATTENTIVE |= {"scaffold", "scaffold-released", "moon", "continuous"}
 
 
 def abilities(recipe):
@@ -20,7 +22,19 @@ def test_only_these_recipes_look_at_their_model_between_ticks(name):
 
 
 def test_early_stopping_looks_too():
-    assert abilities(replace(recipe_named("flash"), early_stop=0.1)).is_attentive
+    assert abilities(replace(recipe_named("flash"), stopping=Settles())).is_attentive
+
+
+def test_some_objectives_want_to_know_what_came_of_a_round_and_forget_with_the_session():
+    for name in ("scaffold", "moon"):
+        found = abilities(recipe_named(name))
+        assert found.concluding is found.recipe.objective
+        assert found.forgets
+    lasting = abilities(replace(recipe_named("moon"), objective=Moon(per_session=False)))
+    assert not lasting.forgets
+    for name in ("fedavg", "fedewc", "continuous"):
+        found = abilities(recipe_named(name))
+        assert (found.concluding, found.forgets) == (None, False)
 
 
 def test_a_policy_is_asked_for_what_it_has():

@@ -1,11 +1,14 @@
 """Stage 5: how much each update counts, and how updates become the model."""
 
 from thalweg.aggregation.adaptive import Adaptive  # and the clients' pace follows its variance
+from thalweg.aggregation.anew import Anew  # sessions begin with the model as it was drawn
+from thalweg.aggregation.average_start import Average  # with the mean of past sessions
 from thalweg.aggregation.bank import Arranged, Bank, OneModel
 from thalweg.aggregation.base import Age, Paces, Presents, Reports, ServerRule, Weights
 from thalweg.aggregation.by_samples import BySamples  # in proportion to samples held
 from thalweg.aggregation.by_weight import ByWeight  # of the samples held, as the emphasis says
 from thalweg.aggregation.equal import Equal  # all the same
+from thalweg.aggregation.fedacg import FedAcg  # with momentum, and clients look ahead
 from thalweg.aggregation.feddrift import FedDrift  # a model per concept, opened and merged
 from thalweg.aggregation.fedexp import FedExp  # farther, the more the clients disagree
 from thalweg.aggregation.flash import Flash  # adaptive, faster after a drift
@@ -19,6 +22,7 @@ from thalweg.aggregation.staleness import (  # what updates count that come late
     Staleness,
 )
 from thalweg.aggregation.step import Step  # the weighted mean
+from thalweg.aggregation.warm_start import WarmStart  # with the mean of those that are alike
 
 WEIGHTS = {
     "equal": Equal,
@@ -27,9 +31,15 @@ WEIGHTS = {
     "shift-aware": ShiftAware,
 }
 BANKS = {"one-model": OneModel, "feddrift": FedDrift}
-OPENINGS = {"previous": Previous}
+OPENINGS = {"previous": Previous, "average": Average, "warm-start": WarmStart, "anew": Anew}
 STALENESS = {"refuse": Refuse, "polynomial": Polynomial, "hinge": Hinge, "constant": Constant}
-SERVER_RULES = {"step": Step, "adaptive": Adaptive, "fedexp": FedExp, "flash": Flash}
+SERVER_RULES = {
+    "step": Step,
+    "adaptive": Adaptive,
+    "fedacg": FedAcg,
+    "fedexp": FedExp,
+    "flash": Flash,
+}
 
 __all__ = [
     "BANKS",
@@ -39,12 +49,15 @@ __all__ = [
     "WEIGHTS",
     "Adaptive",
     "Age",
+    "Anew",
     "Arranged",
+    "Average",
     "Bank",
     "BySamples",
     "ByWeight",
     "Constant",
     "Equal",
+    "FedAcg",
     "FedDrift",
     "FedExp",
     "Flash",
@@ -62,5 +75,6 @@ __all__ = [
     "ShiftAware",
     "Staleness",
     "Step",
+    "WarmStart",
     "Weights",
 ]

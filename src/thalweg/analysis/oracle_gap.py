@@ -14,7 +14,7 @@ from thalweg.core.types import Outlook
 from thalweg.data import Dataset
 from thalweg.engine.crowd import Crowd
 from thalweg.engine.folder import RunFolder
-from thalweg.engine.loop import check_same_data, clients_of, fingerprint_of
+from thalweg.engine.loop import check_same_data, crowd_of, fingerprint_of
 from thalweg.engine.plan import Plan, read_plan
 from thalweg.forecast import Recognises
 from thalweg.memory import Dds
@@ -28,29 +28,30 @@ def oracle_gap(
 
     `run` is a run's folder, finished or not (its last checkpoint counts, and nothing in the folder
     is changed), or a plan, for what the clients believe before the first round. A client that has not
-    come yet believes what it would at first. Availability is the
-    world's own, also where the weights estimate it. Ratios are those of the whole budget: in a world
+    come yet believes what it would at first. Availability is the world's own, over all sessions, also
+    where the weights estimate it. Ratios are those of the whole budget: in a world
     where less than a memory arrives per tick (``world.arrivals``) a client may renew less.
     """
     folder = None if isinstance(run, Plan) else _folder(Path(run))
     plan = run if isinstance(run, Plan) else read_plan(Path(run))
     memory, weights = _parts(plan.recipe)
     data = plan.scenario.data.load(None if data_dir is None else Path(data_dir), plan.seed)
-    crowd = Crowd(clients_of(plan, data, _num_params(plan, data)))
+    crowd = crowd_of(plan, data, _num_params(plan, data))
     if folder is not None:
         server, states = folder.look()
-        check_same_data(folder, server["data"], fingerprint_of(data))
+        check_same_data(folder, server["data"], fingerprint_of(data, crowd.timetable))
         crowd.restore(states)
-    world = crowd.clients.world
+    world = crowd.world
+    who = np.flatnonzero(crowd.availability)  # the others are members of no session
     outlooks = _outlooks(crowd)
     signatures = world.book.signatures
     return theory.oracle_gap(
-        np.stack([world.truth(client) for client in range(world.num_clients)]),
-        np.stack([outlook.probs for outlook in outlooks]),
+        np.stack([world.truth(client) for client in who.tolist()]),
+        np.stack([outlooks[client].probs for client in who.tolist()]),
         outlooks[0].importance,
         outlooks[0].heterogeneity,
         memory.budget,
-        world.availability,
+        crowd.availability[who],
         world.ticks,
         dds_slope=memory.slope,
         dds_offset=memory.offset,
@@ -95,8 +96,7 @@ def _parts(recipe: Recipe) -> tuple[Dds, ShiftAware]:
 
 def _outlooks(crowd: Crowd) -> list[Outlook]:
     """What every client expects now."""
-    clients = crowd.clients
-    world = clients.world
+    clients, world = crowd.clients, crowd.world
     outlooks = []
     for client in range(world.num_clients):
         state = crowd.states.get(client) or clients.newborn(client)

@@ -12,13 +12,13 @@ import numpy as np
 from thalweg import theory
 from thalweg.aggregation import ByWeight
 from thalweg.core.errors import ConfigError, require
-from thalweg.core.rng import Draw, rng_for
 from thalweg.core.types import Floats, Floats32, Ints, Updates
 from thalweg.engine.crowd import Crowd
 from thalweg.engine.gather import Gather
 from thalweg.engine.loop import federation_of
 from thalweg.engine.plan import Plan, read_plan
 from thalweg.engine.stacked import StackedTrainer
+from thalweg.engine.start import first_model
 from thalweg.recipes.server import play_round
 from thalweg.recipes.state import new_server
 
@@ -63,13 +63,14 @@ def stream_numbers(
             f"(weights=by-weight); this run has {type(plan.recipe.weights).__name__}."
         )
     require(rounds is None or rounds >= 1, f"rounds must be at least 1, got {rounds}.")
-    data = plan.scenario.data.load(None if data_dir is None else Path(data_dir), plan.seed)
+    folder = None if data_dir is None else Path(data_dir)
+    data = plan.scenario.data.load(folder, plan.seed)
     net = plan.scenario.net.build(data.input_shape, data.num_classes)
     federation = federation_of(plan, data, net, workers=1)
     server = new_server(
         plan.recipe,
-        net.init(rng_for(plan.seed, Draw.NET)),
-        federation.crowd.clients.world.num_clients,
+        first_model(plan, net, folder),
+        federation.crowd.world.num_clients,
     )
     played: list[_Round] = []
     try:
@@ -94,7 +95,7 @@ def _seen(crowd: Crowd, updates: Updates, model: Floats32, rnd: int) -> _Round:
         mine = crowd.clients.sample_weights(state.rows.astype(np.int64), state.since, rnd)
         rows.append(state.rows.astype(np.int64))
         weights.append(total * mine / mine.sum() if total else np.zeros(len(mine)))
-        stored += total * crowd.clients.world.supply(client).is_historical
+        stored += total * crowd.world.supply(client).is_historical
     whole = float(totals.sum())
     return _Round(
         model, whole, np.concatenate(rows), np.concatenate(weights) / whole, stored / whole

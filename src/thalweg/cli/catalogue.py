@@ -16,20 +16,20 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from thalweg.aggregation import BANKS, SERVER_RULES, STALENESS, WEIGHTS
+from thalweg.aggregation import BANKS, OPENINGS, SERVER_RULES, STALENESS, WEIGHTS
 from thalweg.cli.plan_view import plan_tree
 from thalweg.core.errors import UnknownName
 from thalweg.data import AUGMENTATIONS, SOURCES
 from thalweg.emphasis import EMPHASES
 from thalweg.engine.plan import plan_to_toml, read_plan
 from thalweg.forecast import ORACLES
-from thalweg.local import MIRRORS, OBJECTIVES
+from thalweg.local import MIRRORS, OBJECTIVES, STOPPINGS
 from thalweg.memory import POLICIES
 from thalweg.nets import NETS
 from thalweg.recipes import RECIPES, Recipe, recipe_named
 from thalweg.scenarios import SCENARIOS, Scenario
 from thalweg.selection import RULES
-from thalweg.streams import ARRIVALS, FAULTS, PARTITIONS, WORLDS
+from thalweg.streams import ARRIVALS, FAULTS, PARTITIONS, SCHEDULES, WORLDS
 
 PARTS: dict[str, Mapping[str, Any]] = {
     "data": SOURCES,
@@ -37,6 +37,7 @@ PARTS: dict[str, Mapping[str, Any]] = {
     "world": WORLDS,
     "world.partition": PARTITIONS,
     "world.arrivals": ARRIVALS,
+    "sessions": SCHEDULES,
     "augment": AUGMENTATIONS,
     "faults": FAULTS,
     "memory": POLICIES,
@@ -48,7 +49,9 @@ PARTS: dict[str, Mapping[str, Any]] = {
     "staleness": STALENESS,
     "server": SERVER_RULES,
     "bank": BANKS,
+    "opening": OPENINGS,
     "mirror": MIRRORS,
+    "stopping": STOPPINGS,
 }
 
 

@@ -22,6 +22,8 @@ from thalweg.report import (
     to_csv,
     to_markdown,
     to_rich,
+    transition_markdown,
+    transition_rich,
     write_figure,
     write_page,
 )
@@ -77,6 +79,8 @@ def compare_command(
             say_json(row)
     else:
         console.print(to_rich(summaries, width=console.width))
+        if (began_anew := transition_rich(cells, width=console.width)) is not None:
+            console.print(began_anew)
         console.print(f"took {clock(time.perf_counter() - began)}", highlight=False)
         for what, file in files.items():
             console.print(f"{what:<7}{file}", highlight=False, soft_wrap=True)
@@ -88,7 +92,7 @@ def compare_command(
 def _write(folder: Path, on: str, cells: Sequence[Cell]) -> dict[str, Path]:
     summaries = summarise(cells)
     files = {"page": folder / "index.html", "table": folder / "table.md"}
-    (folder / "table.md").write_text(to_markdown(summaries))
+    (folder / "table.md").write_text(to_markdown(summaries) + transition_markdown(cells))
     (folder / "table.csv").write_text(to_csv(summaries))
     write_page(files["page"], f"Comparison on {on}", cells)
     if has_figure(cells):

@@ -12,9 +12,10 @@ from thalweg.core.config import kind_of
 from thalweg.engine.plan import Plan
 
 RECIPE_PARTS = ("memory", "forecast", "selection", "objective", "weights", "server")
-RARE_PARTS = ("emphasis", "staleness", "bank", "mirror")  # shown where a recipe makes use of them
+# shown where a recipe makes use of them
+RARE_PARTS = ("emphasis", "staleness", "bank", "mirror", "stopping")
 SCENARIO_PARTS = ("data", "net", "world")
-RARE_SCENARIO_PARTS = ("augment", "faults")
+RARE_SCENARIO_PARTS = ("sessions", "augment", "faults")
 SIZES = ("rounds", "ticks", "capacity")
 
 
@@ -35,9 +36,6 @@ def plan_tree(plan: Plan, default: Plan | None) -> Tree:
             continue
         tree.add(_branch(name, describe(part, table), _changes(part, part_before)))
     tree.add(_branch("local", describe(plan.local), _changes(plan.local, before.local)))
-    if plan.recipe.early_stop is not None or before.recipe.early_stop is not None:
-        changes = _changes(plan.recipe, before.recipe, ("early_stop",))
-        tree.add(_branch("stopping", str(plan.recipe.early_stop), changes))
     sizes = ", ".join(f"{name} {getattr(plan.scenario, name)}" for name in SIZES)
     tree.add(_branch("sizes", sizes, _changes(plan.scenario, before.scenario, SIZES)))
     return tree

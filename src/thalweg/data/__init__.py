@@ -6,6 +6,7 @@ when something is loaded.
 
 from __future__ import annotations
 
+from thalweg.data.ag_news import AgNews
 from thalweg.data.arrays import Arrays
 from thalweg.data.augment import AUGMENTATIONS, Augment, Augmentation
 from thalweg.data.base import Dataset, DataSource, make_sure_of
@@ -19,8 +20,10 @@ from thalweg.data.ham10000 import Ham10000
 from thalweg.data.mnist import Mnist
 from thalweg.data.mnist_writers import MnistWriters
 from thalweg.data.shakespeare import Shakespeare
+from thalweg.data.svhn import Svhn
 from thalweg.data.synthetic_logistic import SyntheticLogistic
 from thalweg.data.table import Table
+from thalweg.data.tiny_imagenet import TinyImagenet
 
 SOURCES: dict[str, type[DataSource]] = {
     "digits": Digits,  # 8 x 8 digits, inside scikit-learn: the offline default
@@ -30,8 +33,11 @@ SOURCES: dict[str, type[DataSource]] = {
     "cifar10": Cifar10,  # 32 x 32 photographs, the official pickled batches
     "cifar100": Cifar100,  # 32 x 32 photographs, fine and coarse labels, official pickles
     "cinic10": Cinic10,  # 32 x 32 photographs, folders of PNG files
+    "svhn": Svhn,  # 32 x 32 digits of house numbers, MATLAB files
+    "tiny-imagenet": TinyImagenet,  # 64 x 64 photographs in 200 classes, folders of JPEG files
     "ham10000": Ham10000,  # 28 x 28 skin lesions, Kaggle's CSV files
     "shakespeare": Shakespeare,  # next character, a client for each role of each play
+    "ag-news": AgNews,  # 64 words of a news article, Parquet or CSV files
     "synthetic-logistic": SyntheticLogistic,  # one logistic concept per client
     "gaussian-mixture": GaussianMixture,  # class blobs that move as time goes by
     "arrays": Arrays,  # your own .npz
@@ -41,6 +47,7 @@ SOURCES: dict[str, type[DataSource]] = {
 __all__ = [
     "AUGMENTATIONS",
     "SOURCES",
+    "AgNews",
     "Arrays",
     "Augment",
     "Augmentation",
@@ -56,7 +63,9 @@ __all__ = [
     "Mnist",
     "MnistWriters",
     "Shakespeare",
+    "Svhn",
     "SyntheticLogistic",
     "Table",
+    "TinyImagenet",
     "make_sure_of",
 ]

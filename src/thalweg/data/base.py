@@ -12,6 +12,8 @@ import numpy.typing as npt
 from thalweg.core.errors import DataError
 from thalweg.core.types import Floats, Ints
 
+Samples = npt.NDArray[np.uint8] | npt.NDArray[np.uint16] | npt.NDArray[np.float32]
+
 
 @dataclass(frozen=True, eq=False)
 class Dataset:
@@ -19,13 +21,14 @@ class Dataset:
 
     Images are uint8 with the channels last, (n, H, W, C), and are turned into
     ``(x / 255 - mean) / std`` when a batch is gathered; features are float32, (n, F), used as they
-    are; sequences are uint8 codes 0 .. num_codes - 1, (n, L), which a net gets as whole numbers.
+    are; sequences are codes 0 .. num_codes - 1, uint8 or uint16, (n, L), which a net gets as whole
+    numbers.
     """
 
     name: str
-    x: npt.NDArray[np.uint8] | npt.NDArray[np.float32]  # (n, H, W, C), (n, F) or (n, L)
+    x: Samples  # (n, H, W, C), (n, F) or (n, L)
     y: Ints  # (n,) labels 0 .. num_classes - 1
-    x_test: npt.NDArray[np.uint8] | npt.NDArray[np.float32]
+    x_test: Samples
     y_test: Ints
     num_classes: int
     mean: tuple[float, ...] = ()  # per channel; images only
@@ -36,7 +39,7 @@ class Dataset:
     group_names: tuple[str, ...] = ()  # one name per group, or none
     group_test: Ints | None = None  # (n_test,) the client a test sample belongs to, as in group
     coarse: Ints | None = None  # (n,) label of a training sample among larger classes, from 0
-    num_codes: int = 0  # kinds of characters in sequences; 0: the samples are no sequences
+    num_codes: int = 0  # kinds of characters or words in sequences; 0: these are no sequences
 
     def __post_init__(self) -> None:
         if len(self.x) == 0:
@@ -113,9 +116,9 @@ class Dataset:
                 )
 
     def _check_codes(self, x: npt.NDArray[np.generic], part: str) -> None:
-        if x.ndim != 2 or x.dtype != np.uint8:
+        if x.ndim != 2 or x.dtype not in (np.uint8, np.uint16):
             raise DataError(
-                f"{self.name}: sequences of codes are uint8 of shape (n, L), "
+                f"{self.name}: sequences of codes are uint8 or uint16 of shape (n, L), "
                 f"got {x.dtype} of shape {x.shape} in {part}."
             )
         if x.size and x.max() >= self.num_codes:

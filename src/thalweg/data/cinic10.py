@@ -2,27 +2,22 @@
 
 from __future__ import annotations
 
-import hashlib
-import os
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-import numpy.typing as npt
 
-from thalweg.core.errors import DataError
 from thalweg.core.types import Ints
 from thalweg.data import search
 from thalweg.data.base import Dataset
 from thalweg.data.cifar10 import CLASS_NAMES
+from thalweg.data.image_files import Images, Kind, listed, read_images
 
 TITLE = "CINIC-10"
 FOLDERS = ("cinic10", "CINIC-10", "cinic-10", "CINIC10")
 HOME = "https://datashare.ed.ac.uk/handle/10283/3192"
 MEAN, STD = (0.4789, 0.4723, 0.4305), (0.2421, 0.2383, 0.2587)  # as its authors publish them
-
-Images = npt.NDArray[np.uint8]
+KIND = Kind(FOLDERS[0], "PNG", ".png", side=32)
 
 
 @dataclass(frozen=True)
@@ -74,69 +69,6 @@ def _find(data_dir: Path | None, parts: tuple[str, ...]) -> Path:
 
 def _read_part(folder: Path) -> tuple[Images, Ints]:
     """Images (n, 32, 32, 3) and labels (n,) of one part, class by class, by file name."""
-    files, counts, key = _listing(folder)
-    y = np.repeat(np.arange(10), counts)
-    cached = search.cache_folder() / FOLDERS[0] / f"{folder.name}-{key}.npy"
-    x = _from_cache(cached, len(files))
-    if x is None:
-        x = _decoded(files, folder)
-        _to_cache(cached, x)
-    return x, y
-
-
-def _listing(folder: Path) -> tuple[list[str], list[int], str]:
-    """The files of a part, how many each class has, and a key that changes when a file does."""
-    digest, files, counts = hashlib.sha256(), [], []
-    for name in CLASS_NAMES:
-        with os.scandir(folder / name) as entries:
-            mine = sorted((e.name, e.path, e.stat()) for e in entries if e.name.endswith(".png"))
-        if not mine:
-            raise DataError(f"{folder / name}: expected images (*.png), got none.")
-        for file, _, stat in mine:
-            digest.update(f"{name}/{file} {stat.st_size} {stat.st_mtime_ns}\n".encode())
-        files += [path for _, path, _ in mine]
-        counts.append(len(mine))
-    return files, counts, digest.hexdigest()[:16]
-
-
-def _decoded(files: list[str], folder: Path) -> Images:
-    from PIL import Image, UnidentifiedImageError
-    from rich.console import Console
-
-    if len(files) > 1000:
-        message = f"decoding {len(files):,} images of {folder}, once"
-        Console(stderr=True).print(message, soft_wrap=True, highlight=False)
-    x = np.empty((len(files), 32, 32, 3), dtype=np.uint8)
-    for i, file in enumerate(files):
-        try:
-            with Image.open(file, formats=["PNG"]) as image:
-                if image.size != (32, 32):  # before anything is decoded
-                    raise ValueError(f"{image.size[0]} x {image.size[1]} pixels")
-                x[i] = np.asarray(image.convert("RGB"))
-        except (UnidentifiedImageError, OSError, SyntaxError, ValueError) as error:
-            raise DataError(
-                f"{file}: expected a PNG image of 32 x 32 pixels, got {error}. Nothing was loaded."
-            ) from error
-    return x
-
-
-def _from_cache(file: Path, num_images: int) -> Images | None:
-    """What was decoded before, if it is there and whole."""
-    try:
-        x = np.load(file, allow_pickle=False)
-    except (OSError, ValueError, EOFError):
-        return None
-    is_whole = x.shape == (num_images, 32, 32, 3) and x.dtype == np.uint8
-    return x if is_whole else None
-
-
-def _to_cache(file: Path, x: Images) -> None:
-    """Keep it, whole or not at all; a cache that cannot be written only costs time."""
-    part = file.with_name(f".{file.stem}.{os.getpid()}.part.npy")
-    try:
-        file.parent.mkdir(parents=True, exist_ok=True)
-        np.save(part, x)
-        os.replace(part, file)
-    except OSError:
-        with suppress(OSError):
-            part.unlink()
+    classes = [listed(folder / name, KIND) for name in CLASS_NAMES]
+    x = read_images([file for files in classes for file in files], folder, KIND)
+    return x, np.repeat(np.arange(10), [len(files) for files in classes])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -51,6 +52,32 @@ def _read_csv(file: Path) -> pa.Table:
     return csv.read_csv(
         file, read_options=csv.ReadOptions(block_size=block), convert_options=convert
     )
+
+
+def read_rows(file: Path, columns: Sequence[str]) -> list[tuple[str, ...]]:
+    """All rows of a CSV file as text; `columns` names what the file itself need not name.
+
+    A value in quotes may contain commas and line breaks; two quotes in it are one.
+    """
+    import pyarrow as pa
+    from pyarrow import csv
+
+    block = min(max(file.stat().st_size, 1 << 16), 2**31 - 1)
+    types = pa.schema([(name, pa.string()) for name in columns])
+    try:
+        table = csv.read_csv(
+            file,
+            read_options=csv.ReadOptions(column_names=list(columns), block_size=block),
+            parse_options=csv.ParseOptions(newlines_in_values=True),
+            convert_options=csv.ConvertOptions(column_types=types, strings_can_be_null=False),
+        )
+    except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
+        reason = " ".join(str(error).split())
+        raise DataError(
+            f"{file}: expected a CSV file with the columns {', '.join(columns)} ({reason}). "
+            "Nothing was loaded."
+        ) from error
+    return list(zip(*(table[name].to_pylist() for name in columns), strict=True))
 
 
 def is_numeric(kind: pa.DataType) -> bool:

@@ -29,11 +29,14 @@ from thalweg.engine.stacked import (
     in_threads,
 )
 from thalweg.engine.survey import surveyed
+from thalweg.local import Work
 from thalweg.nets import Net
-from thalweg.recipes.client import ClientRound, Heard, MiniBatch
+from thalweg.recipes.client import Heard
 from thalweg.recipes.federation import AskingStage
+from thalweg.recipes.learning import MiniBatch
 from thalweg.recipes.messages import heard_by
 from thalweg.recipes.tables import side_by_side
+from thalweg.recipes.visit import ClientRound
 
 
 class Cohort(NamedTuple):
@@ -49,7 +52,7 @@ class Cohort(NamedTuple):
 
     @property
     def paces(self) -> Floats32 | None:
-        """(K,) factors of the learning rates; None if all are one."""
+        """(K,) factors of the learning rates, decay included; None if all are one."""
         paces = np.array([job.pace for job in self.jobs], dtype=np.float32)
         return None if (paces == 1).all() else paces
 
@@ -99,7 +102,7 @@ class FastFederation:
         # What is stacked with what must not depend on the order of asking.
         order = sorted(range(len(jobs)), key=jobs.__getitem__)
         cohort = Cohort(
-            jobs=[jobs[place] for place in order],
+            jobs=[self._paced(jobs[place]) for place in order],
             heard=[heard_by(told, place) for place in order],
             rnd=rnd,
         )
@@ -107,8 +110,9 @@ class FastFederation:
         visits, work_done = work(cohort, bank)
         num_tested, num_correct = self._test_arrivals(visits, cohort.models, bank)
         reports = [visit.reports() for visit in visits]
-        for visit in visits:
-            self.crowd.leave(visit)
+        for visit, job in zip(visits, cohort.jobs, strict=True):
+            if not job.rehearsal:
+                self.crowd.leave(visit)
         return Updates(
             clients=np.array([job.client for job in cohort.jobs]),
             models=cohort.models,
@@ -131,7 +135,7 @@ class FastFederation:
     def _work_ahead(self, cohort: Cohort, bank: Floats32) -> tuple[list[ClientRound], WorkDone]:
         """Nobody looks at a model in mid-round: draw all mini-batches first, then train in one go."""
         visits = [
-            self.crowd.enter(job.client, cohort.rnd, None, heard)
+            self.crowd.enter(job, cohort.rnd, None, heard)
             for job, heard in zip(cohort.jobs, cohort.heard, strict=True)
         ]
         batches = [self._live(visit) for visit in visits]
@@ -164,8 +168,9 @@ class FastFederation:
 
         def work(part: slice) -> tuple[list[ClientRound], list[dict[str, Floats32]]]:
             together, visits = self._begin(trainer, cohort, bank, part, noise)
-            for _ in range(self.crowd.clients.world.ticks):
+            for _ in range(self.crowd.clients.stream.ticks):
                 self._tick(trainer, together, visits)
+            self._conclude(together, visits, cohort.jobs[part])
             said = [visit.say() for visit in visits]
             losses[part] = trainer.finish(together, deltas[part])
             num_steps[part] = together.num_steps
@@ -194,7 +199,7 @@ class FastFederation:
             None if noise is None else noise[part],
         )
         visits = [
-            self.crowd.enter(job.client, cohort.rnd, StackLook(trainer, together, k), heard)
+            self.crowd.enter(job, cohort.rnd, StackLook(trainer, together, k), heard)
             for k, (job, heard) in enumerate(
                 zip(cohort.jobs[part], cohort.heard[part], strict=True)
             )
@@ -215,6 +220,19 @@ class FastFederation:
         for visit in visits:
             visit.pause()
 
+    def _conclude(self, together: Stack, visits: list[ClientRound], jobs: list[Job]) -> None:
+        """Tell objectives that want to know what came of the round."""
+        local, steps = self.crowd.clients.local, together.num_steps.tolist()
+        if self.crowd.clients.concluding is None:
+            return
+        for k, (visit, job) in enumerate(zip(visits, jobs, strict=True)):
+            start, params = together.start[k].numpy(), together.params[k].numpy().copy()
+            visit.conclude(Work(start, params, steps[k], local.lr * job.pace, local.momentum))
+
+    def _paced(self, job: Job) -> Job:
+        """The learning rate falls while a session lasts, if it does."""
+        return job._replace(pace=job.pace * self.crowd.clients.local.pace(job.age))
+
     def _stacks(self, num_jobs: int) -> list[slice]:
         ends = np.cumsum([0, *how_to_stack(self._net, num_jobs)]).tolist()
         return [slice(first, last) for first, last in pairwise(ends)]
@@ -228,7 +246,7 @@ class FastFederation:
     def _live(self, visit: ClientRound) -> list[MiniBatch]:
         """All mini-batches of a client's round, in order."""
         batches: list[MiniBatch] = []
-        for _ in range(self.crowd.clients.world.ticks):
+        for _ in range(self.crowd.clients.stream.ticks):
             visit.observe()
             batches += visit.batches()
         return batches

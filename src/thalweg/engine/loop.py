@@ -14,14 +14,15 @@ import numpy as np
 from safetensors.numpy import save_file
 
 from thalweg.core.errors import RunError, require
-from thalweg.core.rng import Draw, rng_for
 from thalweg.core.types import Floats32, Ints, Updates
 from thalweg.data import Dataset
 from thalweg.engine.crowd import Crowd
 from thalweg.engine.folder import RunFolder
 from thalweg.engine.plan import Plan, make_plan
-from thalweg.engine.scored import scored
+from thalweg.engine.scored import scored, turnout_of
+from thalweg.engine.start import first_model
 from thalweg.engine.unreliable import UnreliableFederation
+from thalweg.evaluation import Turnout, transitions
 from thalweg.nets import Net
 from thalweg.recipes import Recipe
 from thalweg.recipes.client import Clients
@@ -31,7 +32,7 @@ from thalweg.recipes.server import play_round
 from thalweg.recipes.state import Served, ServerState, new_server, serve
 from thalweg.recipes.talks import bytes_up
 from thalweg.scenarios import Scenario
-from thalweg.streams import Setting
+from thalweg.streams import Setting, Timetable
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -141,16 +142,17 @@ def run_plan(
         "features; leave it out (--set augment=none).",
     )
     net = plan.scenario.net.build(data.input_shape, data.num_classes)
-    clients = clients_of(plan, data, net.num_params)
+    start = first_model(plan, net, data_dir)
+    crowd = crowd_of(plan, data, net.num_params)
     # Only now, so that a slip in a name, or what makes no sense, leaves no folder behind.
     folder = None if out is None else RunFolder(out)
     try:
         has_checkpoint = folder is not None and folder.open(
             plan, command=command or f"thalweg run {out}/plan.toml", resume=resume
         )
-        federation = federation_of(plan, data, net, workers, clients)
+        federation = federation_of(plan, data, net, workers, crowd)
         try:
-            return _play(plan, data, net, federation, folder, has_checkpoint, watch)
+            return _play(plan, data, net, start, federation, folder, has_checkpoint, watch)
         finally:
             federation.close()
     finally:
@@ -162,15 +164,15 @@ def _play(
     plan: Plan,
     data: Dataset,
     net: Net,
+    start: Floats32,
     federation: Embedded,
     folder: RunFolder | None,
     has_checkpoint: bool,
     watch: Watch | None,
 ) -> Result:
-    world = federation.crowd.clients.world
-    start = net.init(rng_for(plan.seed, Draw.NET))
+    world = federation.crowd.world
     server = new_server(plan.recipe, start, world.num_clients, net.pieces)
-    fingerprint = fingerprint_of(data)
+    fingerprint = fingerprint_of(data, federation.crowd.timetable)
     metrics: list[Row] = []
     if folder is not None and has_checkpoint:
         server = _restore(folder, federation, server, fingerprint)
@@ -179,9 +181,12 @@ def _play(
     while server.rnd < plan.scenario.rounds:
         started = time.perf_counter()
         server, updates = play_round(server, federation, plan.recipe, plan.seed)
-        row = _round_row(server, updates)
-        if server.rnd % plan.scenario.evaluate_every == 0 or server.rnd == plan.scenario.rounds:
-            row |= _evaluate(server, plan.recipe, federation, data, plan.scenario.validation)
+        turnout = turnout_of(federation.crowd.timetable, server.rnd - 1)
+        row = _round_row(server, updates, turnout)
+        if _is_evaluated(plan.scenario, server.rnd, turnout):
+            row |= _evaluate(
+                server, plan.recipe, federation, data, plan.scenario.validation, turnout
+            )
         row["seconds"] = round(time.perf_counter() - started, 6)
         metrics.append(row)
         if folder is not None:
@@ -201,8 +206,8 @@ def _play(
     return Result(plan, metrics, net, model, None if folder is None else folder.path)
 
 
-def clients_of(plan: Plan, data: Dataset, num_params: int) -> Clients:
-    """A plan's world and what its clients do, before anything has happened.
+def crowd_of(plan: Plan, data: Dataset, num_params: int) -> Crowd:
+    """A plan's world and its clients, before anything has happened.
 
     Refuses a recipe that makes no sense in this world.
     """
@@ -220,7 +225,22 @@ def clients_of(plan: Plan, data: Dataset, num_params: int) -> Clients:
     )
     world = scenario.world.build(setting)
     check_fits(plan.recipe, world)
-    return Clients(plan.recipe, world, data.y, plan.local, plan.seed, num_params)
+    clients = Clients(plan.recipe, world, data.y, plan.local, plan.seed, num_params)
+    return Crowd(clients, world, timetable_of(plan, world.num_clients))
+
+
+def timetable_of(plan: Plan, num_clients: int) -> Timetable | None:
+    """When clients are members; none: always."""
+    scenario = plan.scenario
+    if scenario.sessions is None:
+        return None
+    timetable = scenario.sessions.timetable(num_clients, scenario.rounds, plan.seed)
+    require(
+        timetable.num_clients == num_clients,
+        f"{type(scenario.sessions).__name__}.timetable must be for {num_clients} clients, got one for "
+        f"{timetable.num_clients}.",
+    )
+    return timetable
 
 
 def federation_of(
@@ -228,10 +248,10 @@ def federation_of(
     data: Dataset,
     net: Net,
     workers: int | Literal["auto"],
-    clients: Clients | None = None,
+    crowd: Crowd | None = None,
 ) -> Embedded:
     """The clients of a plan in this process, on the engine that it names, as reliable as its scenario says."""
-    federation, faults = _reliable(plan, data, net, workers, clients), plan.scenario.faults
+    federation, faults = _reliable(plan, data, net, workers, crowd), plan.scenario.faults
     return federation if faults is None else UnreliableFederation(federation, faults, plan.seed)
 
 
@@ -240,12 +260,11 @@ def _reliable(
     data: Dataset,
     net: Net,
     workers: int | Literal["auto"],
-    clients: Clients | None,
+    crowd: Crowd | None,
 ) -> Embedded:
     """Clients whose replies all come in time."""
     scenario, objective, mirror = plan.scenario, plan.recipe.objective, plan.recipe.mirror
-    clients = clients_of(plan, data, net.num_params) if clients is None else clients
-    crowd = Crowd(clients)
+    crowd = crowd_of(plan, data, net.num_params) if crowd is None else crowd
     if plan.engine == "reference":
         from thalweg.engine.reference import ReferenceFederation
 
@@ -258,7 +277,7 @@ def _reliable(
     from thalweg.engine.workers import how_many, make_trainer
 
     num_threads, augment = 1, scenario.augment
-    if clients.is_attentive:  # between ticks clients look at their models, which must be here
+    if crowd.clients.is_attentive:  # between ticks clients look at their models, which must be here
         num_threads, workers = how_many(workers, net, plan.local), 1
     trainer = make_trainer(net, objective, plan.local, data, workers, mirror, augment)
     here = StackedTrainer(net, objective, plan.local, Gather(data), mirror, augment)
@@ -267,9 +286,23 @@ def _reliable(
     )
 
 
-def _round_row(server: ServerState, updates: Updates | None) -> dict[str, Any]:
+def _is_evaluated(scenario: Scenario, rounds_done: int, turnout: Turnout | None) -> bool:
+    """Without sessions there is one for ever."""
+    since = rounds_done if turnout is None else turnout.session_round
+    return (
+        rounds_done % scenario.evaluate_every == 0
+        or rounds_done == scenario.rounds
+        or since <= scenario.evaluate_first
+    )
+
+
+def _round_row(
+    server: ServerState, updates: Updates | None, turnout: Turnout | None
+) -> dict[str, Any]:
     """What every round says about itself."""
     row: dict[str, Any] = {"round": server.rnd, "cohort": 0 if updates is None else len(updates)}
+    if turnout is not None:
+        row |= {"session": turnout.session, "session_round": turnout.session_round}
     if updates is None:
         return row | {"bytes_down": 0, "bytes_up": 0}
     in_time = updates.staleness(server.rnd - 1) == 0  # late ones speak of an older model
@@ -291,18 +324,19 @@ def _evaluate(
     federation: Embedded,
     data: Dataset,
     validation: float,
+    turnout: Turnout | None,
 ) -> dict[str, Any]:
     """Test every model that serves somebody; a client counts with the model it uses."""
     if len(data.y_test) == 0:
         return {}
-    world = federation.crowd.clients.world
+    world = federation.crowd.world
     served = serve(server, recipe)
     total: dict[str, float] = {}
     for model, share in zip(served.models, served.shares, strict=True):
         if share == 0:
             continue
         predicted, losses = federation.predict(model, "test", None)
-        row = scored(predicted, losses, data, world, validation)
+        row = scored(predicted, losses, data, world, validation, turnout)
         for name, value in row.items():
             total[name] = total.get(name, 0.0) + float(share) * value
     return total
@@ -327,7 +361,7 @@ def check_same_data(folder: RunFolder, then: int, now: int) -> None:
     """Refuse to combine a run with other data than it was begun on."""
     if then != now:
         raise RunError(
-            f"{folder.path} was begun on other data than are found now; "
+            f"{folder.path} was begun on other data (or another trace of sessions) than are found now; "
             "point --data-dir (or THALWEG_DATA) at the same files, or start a new run."
         )
 
@@ -344,9 +378,13 @@ def _finish(folder: RunFolder, plan: Plan, net: Net, served: Served, metrics: li
         folder.path / "model.safetensors",
         metadata={"net": plan.scenario.name},
     )
-    folder.write_summary({"title": plan.title, "rounds": len(metrics), "final": metrics[-1]})
+    summary = {"title": plan.title, "rounds": len(metrics), "final": metrics[-1]}
+    if found := transitions(metrics):
+        summary["transitions"] = [transition._asdict() for transition in found]
+    folder.write_summary(summary)
 
 
-def fingerprint_of(data: Dataset) -> int:
-    """A checksum of the training part, to notice that a run goes on with other data."""
-    return zlib.crc32(np.ascontiguousarray(data.x).data, zlib.crc32(data.y.tobytes()))
+def fingerprint_of(data: Dataset, timetable: Timetable | None = None) -> int:
+    """A checksum of the training part and of who is a member when, to notice that a run goes on with others."""
+    start = zlib.crc32(data.y.tobytes(), 0 if timetable is None else timetable.checksum)
+    return zlib.crc32(np.ascontiguousarray(data.x).data, start)

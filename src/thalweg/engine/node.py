@@ -9,9 +9,11 @@ import numpy as np
 from thalweg.engine.noise import noise_seed
 from thalweg.engine.single import SingleTrainer
 from thalweg.engine.stacked import one_thread
+from thalweg.local import Work
 from thalweg.recipes.client import Clients, ClientState
 from thalweg.recipes.messages import Answer, Hello, Order, Question, Reply
 from thalweg.recipes.view import answered
+from thalweg.recipes.visit import enter
 
 
 @dataclass(frozen=True, eq=False)
@@ -21,7 +23,7 @@ class Node:
     The reference engine plays all clients by this class, one after the other; on a network each device has one.
     """
 
-    clients: Clients  # what any client of the recipe does; of the world only this client's stream is read
+    clients: Clients  # what any client of the recipe is, and this one's stream
     client: int
     trainer: SingleTrainer
     prequential: int  # arriving samples per tick that are predicted before they are learnt from
@@ -30,27 +32,32 @@ class Node:
         return self.clients.newborn(self.client)
 
     def hello(self) -> Hello:
-        return Hello(self.client, self.clients.world.supply(self.client))
+        return Hello(self.client, self.clients.stream.supply(self.client))
 
     @one_thread()
     def train(self, state: ClientState, order: Order) -> tuple[ClientState, Reply]:
-        """Take part in a round: observe, remember, learn."""
-        noise = noise_seed(self.clients.seed, order.rnd, self.client)
+        """Take part in a round: observe, remember, learn. A rehearsal leaves the state as it was."""
+        rnd, local = order.rnd, self.clients.local
+        noise = noise_seed(self.clients.seed, rnd, self.client, order.rehearsal)
         training = self.trainer.begin(order.params, noise)
-        visit = self.clients.enter(self.client, state, order.rnd, training, order.told)
+        when = {"session": order.session, "rehearsal": order.rehearsal}
+        visit = enter(self.clients, self.client, state, rnd, training, order.told, **when)
+        pace = order.pace * local.pace(order.age)
 
         arriving = visit.rows_to_test(self.prequential)
         predicted, _ = self.trainer.predict(order.params, "train", arriving)
 
-        for _ in range(self.clients.world.ticks):
+        for _ in range(self.clients.stream.ticks):
             visit.observe()  # samples arrive, some are kept
             for batch in visit.batches():  # and are learnt from
-                training.step(batch, visit.memo(order.params), order.pace)
+                training.step(batch, visit.memo(order.params), pace)
             visit.pause()
 
-        losses, said = training.seen_losses, visit.say()
+        losses, now = training.seen_losses, training.params()
+        visit.conclude(Work(order.params, now, len(losses), local.lr * pace, local.momentum))
+        said = visit.say()
         reply = Reply(
-            rnd=order.rnd,
+            rnd=rnd,
             client=self.client,
             model=order.model,
             delta=training.delta,
@@ -63,7 +70,7 @@ class Node:
             reports={name: float(value) for name, value in visit.reports().items()},
             said={name: np.asarray(words, dtype=np.float32) for name, words in said.items()},
         )
-        return visit.leave(), reply
+        return state if order.rehearsal else visit.leave(), reply
 
     @one_thread()
     def answer(self, state: ClientState, question: Question) -> tuple[ClientState, Answer]:

@@ -6,43 +6,21 @@ import math
 from collections.abc import Sequence
 
 import numpy as np
-import torch
-from torch import Tensor
 
 from thalweg.core.rng import Draw, rng_for
 from thalweg.core.types import Ints, Job
 from thalweg.data.augment import Augmentation, Images
-from thalweg.nets import Net
 
 
-def noise_seed(seed: int, rnd: int, client: int) -> int:
+def noise_seed(seed: int, rnd: int, client: int, rehearsal: int = 0) -> int:
     """Where a client's dropout and augmentation start in a round."""
-    return int(rng_for(seed, Draw.LOCAL, rnd, client).integers(2**62))
+    return int(rng_for(seed, Draw.LOCAL, rnd, client, take=rehearsal).integers(2**62))
 
 
 def noise_seeds(seed: int, jobs: Sequence[Job], rnd: int) -> Ints:
     """(K,) the same for some clients."""
-    return np.array([noise_seed(seed, rnd, job.client) for job in jobs], dtype=np.int64)
-
-
-class NoisyModel:
-    """A net in training: each client draws from a generator of its own, new for every step."""
-
-    def __init__(self, net: Net, is_stacked: bool, seeds: Ints, num_steps: Ints) -> None:
-        self._net, self._is_stacked = net, is_stacked
-        self._seeds = [int(seed) + int(step) for seed, step in zip(seeds, num_steps, strict=True)]
-
-    def __call__(self, params: Tensor, x: Tensor) -> Tensor:
-        noise = [torch.Generator().manual_seed(seed) for seed in self._seeds]
-        if self._is_stacked:
-            return self._net.apply_stacked(params, x, noise)
-        return torch.stack([self._net.apply(*mine) for mine in zip(params, x, noise, strict=True)])
-
-    def still(self, params: Tensor, x: Tensor) -> Tensor:
-        """Without dropout: as a teacher."""
-        if self._is_stacked:
-            return self._net.apply_stacked(params, x)
-        return torch.stack([self._net.apply(*mine) for mine in zip(params, x, strict=True)])
+    seeds = [noise_seed(seed, rnd, job.client, job.rehearsal) for job in jobs]
+    return np.array(seeds, dtype=np.int64)
 
 
 class ChangedImages:

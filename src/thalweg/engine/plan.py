@@ -94,9 +94,23 @@ def plan_to_toml(plan: Plan) -> str:
 
 def plan_from_toml(text: str, where: str) -> Plan:
     try:
-        return from_dict(Plan, tomllib.loads(text))
+        return from_dict(Plan, _in_todays_words(tomllib.loads(text)))
     except tomllib.TOMLDecodeError as error:
         raise ConfigError(f"{where} is not a TOML file: {error}.") from error
+
+
+def _in_todays_words(plain: dict[str, Any]) -> dict[str, Any]:
+    """A plan as older folders have it, as it would be written now.
+
+    Before `stopping` was a choice, a recipe had one number, the gain of what is now "settles".
+    """
+    recipe = plain.get("recipe")
+    if not isinstance(recipe, dict) or "early_stop" not in recipe or "stopping" in recipe:
+        return plain
+    recipe = dict(recipe)
+    gain = recipe.pop("early_stop")
+    stopping = gain if gain == "none" else {"kind": "settles", "gain": gain}
+    return {**plain, "recipe": {**recipe, "stopping": stopping}}
 
 
 def read_plan(path: Path) -> Plan:

@@ -54,7 +54,8 @@ class ReferenceFederation:
         for order in orders_for(jobs, bank, rnd, told):
             node = Node(self.crowd.clients, order.client, self._trainer, self._prequential)
             state, reply = node.train(self.crowd.state(order.client), order)
-            self.crowd.keep(order.client, state)
+            if not order.rehearsal:
+                self.crowd.keep(order.client, state)
             replies.append(reply)
         return updates_of(replies, bank.shape[1])
 

@@ -40,7 +40,8 @@ class RemoteNode:
         self._check_is_for_us(message, state)
         if isinstance(message, Order):
             client, reply = self.node.train(state.client, message)
-            return NodeState(message.rnd, client), to_bytes(reply, self.terms)
+            trained = state.trained if message.rehearsal else message.rnd
+            return NodeState(trained, client), to_bytes(reply, self.terms)
         client, answer = self.node.answer(state.client, message)
         return state._replace(client=client), to_bytes(answer, self.terms)
 

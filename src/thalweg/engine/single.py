@@ -17,10 +17,11 @@ from torch import Tensor
 from thalweg.core.types import Floats32, Glance, Ints
 from thalweg.data import Augmentation, Dataset
 from thalweg.engine.gather import Part
-from thalweg.engine.noise import NoisyModel, image_rng
+from thalweg.engine.models import NetModel
+from thalweg.engine.noise import image_rng
 from thalweg.local import Batch, Euclidean, Mirror, Model, Objective, Sgd
 from thalweg.nets import Net
-from thalweg.recipes.client import MiniBatch
+from thalweg.recipes.learning import MiniBatch
 
 Samples = npt.NDArray[Any]
 
@@ -171,8 +172,4 @@ class Training:
         return samples
 
     def _model(self) -> Model:
-        net = self._trainer.net
-        if net.is_noisy:
-            seeds, steps = np.array([self._noise]), np.array([len(self.seen_losses)])
-            return NoisyModel(net, False, seeds, steps)
-        return lambda params, x: net.apply(params[0], x[0])[None]
+        return NetModel(self._trainer.net, False, [self._noise + len(self.seen_losses)])

@@ -21,7 +21,8 @@ from torch.nn.functional import cross_entropy
 from thalweg.core.types import Floats, Floats32, Glance, Ints
 from thalweg.data.augment import Augmentation
 from thalweg.engine.gather import Change, Gather, Part
-from thalweg.engine.noise import ChangedImages, NoisyModel
+from thalweg.engine.models import NetModel, step_seeds
+from thalweg.engine.noise import ChangedImages
 from thalweg.local import Batch, Euclidean, Mirror, Model, Objective, Sgd
 from thalweg.nets import Net
 
@@ -249,16 +250,12 @@ class StackedTrainer:
         change: Change | None = None
         if self._augment is not None and stack is not None and noise is not None:
             change = ChangedImages(self._augment, noise, stack.num_steps)
+        seeds = None if stack is None or noise is None else step_seeds(noise, stack.num_steps)
+        model = NetModel(self._net, self._is_stacked, seeds)
         if self._is_stacked:
-            model: Model = self._net.apply_stacked
-            x, labels = self._gather.stacked("train", rows, change)
-        else:
-            model = self._one_by_one
-            x, labels = self._gather.single("train", rows.ravel(), change)
-            x, labels = x.view(*rows.shape, *x.shape[1:]), labels.view(rows.shape)
-        if stack is not None and noise is not None and self._net.is_noisy:
-            model = NoisyModel(self._net, self._is_stacked, noise, stack.num_steps)
-        return model, x, labels
+            return model, *self._gather.stacked("train", rows, change)
+        x, labels = self._gather.single("train", rows.ravel(), change)
+        return model, x.view(*rows.shape, *x.shape[1:]), labels.view(rows.shape)
 
     def _step(
         self,
@@ -285,10 +282,6 @@ class StackedTrainer:
         direction = self._sgd.direction(stack.params, gradient, stack.velocity)
         lr = self._sgd.lr if stack.paces is None else self._sgd.lr * stack.paces
         stack.params.copy_(self._mirror.move(stack.params, direction * lr, self._net.sizes))
-
-    def _one_by_one(self, params: Tensor, x: Tensor) -> Tensor:
-        """Logits (K, B, C) of K models that do not gain from being stacked; mostly K is 1."""
-        return torch.stack([self._net.apply(*mine) for mine in zip(params, x, strict=True)])
 
     def _logits(self, model: Tensor, part: Part, rows: Ints) -> tuple[Tensor, Tensor]:
         if self._is_stacked:

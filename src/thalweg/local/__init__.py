@@ -1,8 +1,9 @@
-"""What a client computes from what it kept: an objective, and how it is descended."""
+"""What a client computes from what it kept: an objective, how it is descended, and for how long."""
 
 from thalweg.local.base import (
     Batch,
     Concludes,
+    Features,
     Memo,
     Model,
     Objective,
@@ -11,47 +12,68 @@ from thalweg.local.base import (
     SaysFromObjective,
     Work,
     frozen,
+    with_features,
 )
+from thalweg.local.continuous import Continuous  # learn from the last session's model
+from thalweg.local.contrastive import Moon  # features like the received model's (MOON)
 from thalweg.local.cross_entropy import CrossEntropy
 from thalweg.local.curvature import Curvature  # stay where the others' losses are low (FedCurv)
+from thalweg.local.decay import DECAYS, Decay, Polynomial
 from thalweg.local.elastic import Elastic  # keep what mattered for the last state (EWC)
 from thalweg.local.mirror import Euclidean, Mirror, PNorm
 from thalweg.local.not_true import NotTrue  # keep what was known of wrong classes (FedNTD)
 from thalweg.local.proximal import Proximal  # stay near the start (FedProx)
+from thalweg.local.scaffold import Scaffold  # correct every step by the others' (SCAFFOLD)
 from thalweg.local.sgd import Sgd
+from thalweg.local.stopping import Settles, Stopping  # learn no more once it gains little (Flash)
 from thalweg.local.two_teachers import TwoTeachers  # keep what two teachers knew (FLwF-2T)
 
 OBJECTIVES: dict[str, type[Objective]] = {
+    "continuous": Continuous,
     "cross_entropy": CrossEntropy,
     "curvature": Curvature,
     "elastic": Elastic,
+    "moon": Moon,
     "not-true": NotTrue,
     "proximal": Proximal,
+    "scaffold": Scaffold,
     "two-teachers": TwoTeachers,
 }
 MIRRORS: dict[str, type[Mirror]] = {"euclidean": Euclidean, "p-norm": PNorm}
+STOPPINGS: dict[str, type[Stopping]] = {"settles": Settles}
 
 __all__ = [
+    "DECAYS",
     "MIRRORS",
     "OBJECTIVES",
+    "STOPPINGS",
     "Batch",
     "Concludes",
+    "Continuous",
     "CrossEntropy",
     "Curvature",
+    "Decay",
     "Elastic",
     "Euclidean",
+    "Features",
     "Memo",
     "Mirror",
     "Model",
+    "Moon",
     "NotTrue",
     "Objective",
     "PNorm",
     "PerSession",
+    "Polynomial",
     "Proximal",
     "Remembers",
     "SaysFromObjective",
+    "Scaffold",
+    "Settles",
     "Sgd",
+    "Stopping",
     "TwoTeachers",
     "Work",
     "frozen",
+    "with_features",
 ]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, runtime_checkable
 
+from thalweg.core.errors import ConfigError
 from thalweg.core.talk import Look
 from thalweg.core.types import Floats32, Ints
 
@@ -12,6 +13,9 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 Model = Callable[["Tensor", "Tensor"], "Tensor"]  # params (K, P), x (K, B, ...) -> logits (K, B, C)
+Features = Callable[  # the same -> logits (K, B, C), and what the last layer reads (K, B, F)
+    ["Tensor", "Tensor"], tuple["Tensor", "Tensor"]
+]
 Memo = Mapping[str, "Tensor"]  # at least "start": the parameters the round began with, (K, P)
 
 
@@ -26,6 +30,17 @@ class Batch(NamedTuple):
 def frozen(model: Model) -> Model:
     """The model as a teacher sees it: without dropout."""
     return getattr(model, "still", model)
+
+
+def with_features(model: Model) -> Features:
+    """The model with what its last layer reads; every model that an engine trains can say that."""
+    found: Features | None = getattr(model, "with_features", None)
+    if found is None:
+        raise ConfigError(
+            f"this objective looks at features, which are what the last layer of a net reads; the model "
+            f"{model!r} has no method with_features. Give it one, as engine.models.NetModel has."
+        )
+    return found
 
 
 class Objective(Protocol):

@@ -5,9 +5,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from thalweg.core.config import check_ranges
+from thalweg.core.config import check_ranges, choice
 from thalweg.core.errors import require
 from thalweg.core.types import Ints
+from thalweg.local.decay import DECAYS, Decay
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -39,6 +40,8 @@ class Sgd:
     batch_size: int = 64
     steps: int | None = None  # per tick; exactly one of `steps` and `passes`
     passes: float | None = None  # per tick
+    decay: Decay | None = choice(DECAYS, default=None)
+    """How the learning rate falls while a session lasts; none: it does not."""
 
     def __post_init__(self) -> None:
         check_ranges(
@@ -55,6 +58,10 @@ class Sgd:
             f"work per tick is either steps or passes over the memory, one of the two; "
             f"got steps={self.steps}, passes={self.passes}.",
         )
+
+    def pace(self, age: int) -> float:
+        """What the learning rate is multiplied by after `age` rounds of a session."""
+        return 1.0 if self.decay is None else self.decay.factor(age)
 
     def batches(self, held: int, rng: np.random.Generator) -> list[Ints]:
         """The mini-batches of one tick, as positions in a memory that holds `held` samples."""

@@ -3,6 +3,8 @@
 from thalweg.nets.alexnet import AlexNet
 from thalweg.nets.building import NetSpec
 from thalweg.nets.char_lstm import CharLstm
+from thalweg.nets.fast_text import FastText
+from thalweg.nets.given import load_parameters
 from thalweg.nets.net import Net
 from thalweg.nets.resnet import ResNet10, ResNet18, ResNet34
 from thalweg.nets.specs import Cnn, HamCnn, LeNet5, Linear, Mlp
@@ -18,6 +20,7 @@ NETS: dict[str, type[NetSpec]] = {
     "resnet18": ResNet18,
     "resnet34": ResNet34,
     "char-lstm": CharLstm,
+    "fast-text": FastText,
 }
 
 __all__ = [
@@ -25,6 +28,7 @@ __all__ = [
     "AlexNet",
     "CharLstm",
     "Cnn",
+    "FastText",
     "HamCnn",
     "LeNet5",
     "Linear",
@@ -34,4 +38,5 @@ __all__ = [
     "ResNet10",
     "ResNet18",
     "ResNet34",
+    "load_parameters",
 ]

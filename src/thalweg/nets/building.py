@@ -25,7 +25,8 @@ def image_size(net: str, input_shape: Shape, at_least: int) -> tuple[int, int]:
     require(
         len(input_shape) == 3,
         f"the net {net!r} needs images (channels, height, width), but samples have shape {input_shape}. "
-        "For plain features use 'mlp' or 'linear', for sequences of codes 'char-lstm'.",
+        "For plain features use 'mlp' or 'linear', for sequences of codes 'fast-text' or "
+        "'char-lstm'.",
     )
     channels, height, width = input_shape
     require(
@@ -36,7 +37,9 @@ def image_size(net: str, input_shape: Shape, at_least: int) -> tuple[int, int]:
     return channels, min(height, width)
 
 
-def dense(input_shape: Shape, hidden: tuple[int, ...], num_classes: int) -> Net:
+def dense(
+    input_shape: Shape, hidden: tuple[int, ...], num_classes: int, projection: int | None = None
+) -> Net:
     require(
         len(input_shape) >= 1 and min(input_shape) >= 1,
         f"a net needs at least one input, but samples have shape {input_shape}.",
@@ -44,12 +47,13 @@ def dense(input_shape: Shape, hidden: tuple[int, ...], num_classes: int) -> Net:
     require(
         len(input_shape) != 2,
         f"fully connected nets take numbers, but samples have shape {input_shape}: sequences of codes. "
-        "For these use 'char-lstm'.",
+        "For these use 'fast-text' or 'char-lstm'.",
     )
     from thalweg.nets.layers import Flatten
 
     first: tuple[Layer, ...] = (Flatten(),) if len(input_shape) > 1 else ()
-    return Net(first + head(prod(input_shape), hidden, num_classes), tuple(input_shape))
+    last = head(prod(input_shape), hidden, num_classes, projection=projection)
+    return Net(first + last, tuple(input_shape))
 
 
 def convolutional(
@@ -59,18 +63,28 @@ def convolutional(
     num_classes: int,
     dropout: float = 0.0,
     gain: float = 1.0,
+    projection: int | None = None,
 ) -> Net:
     from thalweg.nets.layers import Flatten
 
     features = (*blocks, Flatten())
     (width,) = Net(features, tuple(input_shape)).shapes[-1]
-    return Net(features + head(width, hidden, num_classes, dropout), tuple(input_shape), gain)
+    last = head(width, hidden, num_classes, dropout, projection)
+    return Net(features + last, tuple(input_shape), gain)
 
 
 def head(
-    inputs: int, hidden: tuple[int, ...], num_classes: int, dropout: float = 0.0
+    inputs: int,
+    hidden: tuple[int, ...],
+    num_classes: int,
+    dropout: float = 0.0,
+    projection: int | None = None,
 ) -> tuple[Layer, ...]:
-    """fc1, ReLU, dropout if there is any, fc2, ReLU, ..., down to the logits."""
+    """fc1, ReLU, dropout if there is any, fc2, ReLU, ..., down to the logits.
+
+    With `projection`, the head of Li, He and Song (2021, MOON) comes before the last layer: a layer as
+    wide as what it reads, ReLU, and one that leaves `projection` numbers, which are the features.
+    """
     require(num_classes >= 2, f"a classifier needs at least 2 classes, got {num_classes}.")
     from thalweg.nets.dropout import Dropout
     from thalweg.nets.layers import Dense, Relu
@@ -80,8 +94,20 @@ def head(
     widths = (inputs, *hidden)
     for i, (come, go) in enumerate(pairwise(widths), start=1):
         layers += [Dense(f"fc{i}", come, go), *after]
-    return (*layers, Dense(f"fc{len(widths)}", widths[-1], num_classes))
+    width = widths[-1]
+    if projection is not None:
+        layers += [Dense("projection1", width, width), Relu()]
+        layers += [Dense("projection2", width, projection)]
+        width = projection
+    return (*layers, Dense(f"fc{len(widths)}", width, num_classes))
 
 
 def check_dropout(net: str, rate: float) -> None:
     require(0 <= rate < 1, f"{net} needs a dropout rate in [0, 1), got {rate}.")
+
+
+def check_projection(net: str, projection: int | None) -> None:
+    require(
+        projection is None or projection >= 1,
+        f"{net} needs a projection of at least 1 number, or none, got {projection}.",
+    )

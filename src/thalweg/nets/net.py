@@ -204,16 +204,20 @@ class Net:
         _, logits = self._forward_stacked(params, x, noise)
         return logits.transpose(1, 2)
 
-    def with_features(self, params: Tensor, x: Tensor) -> tuple[Tensor, Tensor]:
-        """Logits (B, C) of one model in use, and the features (B, F) that its last layer reads."""
+    def with_features(
+        self, params: Tensor, x: Tensor, noise: Generator | None = None
+    ) -> tuple[Tensor, Tensor]:
+        """Logits (B, C) of one model, as in `apply`, and the features (B, F) that its last layer reads."""
         self._require_dense_end()
-        features, logits = self._forward(params, x, None)
+        features, logits = self._forward(params, x, noise)
         return logits, features
 
-    def with_features_stacked(self, params: Tensor, x: Tensor) -> tuple[Tensor, Tensor]:
-        """The same of K models: logits (K, B, C) and features (K, B, F)."""
+    def with_features_stacked(
+        self, params: Tensor, x: Tensor, noise: Sequence[Generator] | None = None
+    ) -> tuple[Tensor, Tensor]:
+        """The same of K models, as in `apply_stacked`: logits (K, B, C) and features (K, B, F)."""
         self._require_dense_end()
-        features, logits = self._forward_stacked(params, x, None)
+        features, logits = self._forward_stacked(params, x, noise)
         return logits.transpose(1, 2), features.transpose(1, 2)
 
     def _require_dense_end(self) -> None:

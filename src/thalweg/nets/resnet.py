@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from thalweg.core.errors import require
-from thalweg.nets.building import head, image_size
+from thalweg.nets.building import check_projection, head, image_size
 from thalweg.nets.net import Layer, Net, Shape
 
 if TYPE_CHECKING:
@@ -26,12 +26,14 @@ class ResNet10:
 
     width: int = 64  # channels of the first stage; each stage has twice as many as the one before
     groups: int = 32  # groups of channels that are normalised together
+    projection: int | None = None
+    """Numbers of a projection head before the last layer, which are then the features; none: no head."""
 
     def __post_init__(self) -> None:
-        _check(self.width, self.groups)
+        _check(self)
 
     def build(self, input_shape: Shape, num_classes: int) -> Net:
-        return _resnet("resnet10", (1, 1, 1, 1), self.width, self.groups, input_shape, num_classes)
+        return _resnet(self, "resnet10", (1, 1, 1, 1), input_shape, num_classes)
 
 
 @dataclass(frozen=True)
@@ -44,12 +46,13 @@ class ResNet18:
 
     width: int = 64
     groups: int = 32
+    projection: int | None = None
 
     def __post_init__(self) -> None:
-        _check(self.width, self.groups)
+        _check(self)
 
     def build(self, input_shape: Shape, num_classes: int) -> Net:
-        return _resnet("resnet18", (2, 2, 2, 2), self.width, self.groups, input_shape, num_classes)
+        return _resnet(self, "resnet18", (2, 2, 2, 2), input_shape, num_classes)
 
 
 @dataclass(frozen=True)
@@ -62,31 +65,34 @@ class ResNet34:
 
     width: int = 64
     groups: int = 32
+    projection: int | None = None
 
     def __post_init__(self) -> None:
-        _check(self.width, self.groups)
+        _check(self)
 
     def build(self, input_shape: Shape, num_classes: int) -> Net:
-        return _resnet("resnet34", (3, 4, 6, 3), self.width, self.groups, input_shape, num_classes)
+        return _resnet(self, "resnet34", (3, 4, 6, 3), input_shape, num_classes)
 
 
-def _check(width: int, groups: int) -> None:
+def _check(spec: ResNet10 | ResNet18 | ResNet34) -> None:
+    width, groups = spec.width, spec.groups
     require(
         width >= 1 and groups >= 1 and width % groups == 0,
         f"a residual net needs a width that its groups divide, got width={width}, groups={groups}.",
     )
+    check_projection("a residual net", spec.projection)
 
 
 def _resnet(
+    spec: ResNet10 | ResNet18 | ResNet34,
     name: str,
     blocks: tuple[int, int, int, int],
-    width: int,
-    groups: int,
     input_shape: Shape,
     num_classes: int,
 ) -> Net:
     """Stem, four stages, the mean over all pixels, one fully connected layer."""
     inputs, _ = image_size(name, input_shape, at_least=8)
+    width, groups = spec.width, spec.groups
     from thalweg.nets.conv import Conv
     from thalweg.nets.layers import Relu
     from thalweg.nets.norm import GroupNorm
@@ -104,7 +110,8 @@ def _resnet(
             stride = 2 if stage > 0 and number == 0 else 1
             layers.append(_basic_block(f"stage{stage + 1}.{number + 1}", come, go, stride, groups))
             come = go
-    return Net((*layers, GlobalAvgPool(), *head(come, (), num_classes)), tuple(input_shape))
+    last = head(come, (), num_classes, projection=spec.projection)
+    return Net((*layers, GlobalAvgPool(), *last), tuple(input_shape))
 
 
 def _basic_block(name: str, come: int, go: int, stride: int, groups: int) -> Residual:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from thalweg.core.errors import require
-from thalweg.nets.building import check_dropout, convolutional, dense, image_size
+from thalweg.nets.building import check_dropout, check_projection, convolutional, dense, image_size
 from thalweg.nets.net import Layer, Net, Shape
 
 
@@ -26,6 +26,8 @@ class Mlp:
     """Fully connected layers with ReLU between them."""
 
     hidden: tuple[int, ...] = (200,)  # units of each hidden layer
+    projection: int | None = None
+    """Numbers of a projection head before the last layer, which are then the features; none: no head."""
 
     def __post_init__(self) -> None:
         require(
@@ -33,9 +35,10 @@ class Mlp:
             f"Mlp needs at least one hidden layer of at least one unit, got hidden={self.hidden}. "
             "Without hidden layers it is the net 'linear'.",
         )
+        check_projection("Mlp", self.projection)
 
     def build(self, input_shape: Shape, num_classes: int) -> Net:
-        return dense(input_shape, self.hidden, num_classes)
+        return dense(input_shape, self.hidden, num_classes, self.projection)
 
 
 @dataclass(frozen=True)
@@ -53,13 +56,22 @@ class LeNet5:
     61706
     """
 
+    projection: int | None = None
+    """Numbers of a projection head before the last layer, which are then the features; none: no head."""
+
+    def __post_init__(self) -> None:
+        check_projection("LeNet5", self.projection)
+
     def build(self, input_shape: Shape, num_classes: int) -> Net:
         channels, side = image_size("lenet5", input_shape, at_least=4)
         from thalweg.nets.conv_pool import ConvPool
 
         first = ConvPool("conv1", channels, 6, kernel=5, padding=0 if side >= 32 else 2)
         second = ConvPool("conv2", 6, 16, kernel=5, padding=0 if side >= 12 else 2)
-        return convolutional(input_shape, (first, second), (120, 84), num_classes)
+        blocks = (first, second)
+        return convolutional(
+            input_shape, blocks, (120, 84), num_classes, projection=self.projection
+        )
 
 
 @dataclass(frozen=True)
@@ -72,13 +84,18 @@ class Cnn:
 
     channels: tuple[int, int, int] = (16, 32, 64)
     hidden: int = 128  # units between the convolutions and the classes
+    projection: int | None = None
+    """Numbers of a projection head before the last layer, which are then the features; none: no head."""
 
     def __post_init__(self) -> None:
         check_widths("Cnn", self.channels, self.hidden)
+        check_projection("Cnn", self.projection)
 
     def build(self, input_shape: Shape, num_classes: int) -> Net:
         blocks = _conv_pools("cnn", input_shape, self.channels)
-        return convolutional(input_shape, blocks, (self.hidden,), num_classes)
+        return convolutional(
+            input_shape, blocks, (self.hidden,), num_classes, projection=self.projection
+        )
 
 
 @dataclass(frozen=True)

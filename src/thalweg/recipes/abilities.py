@@ -7,7 +7,7 @@ from functools import cached_property
 from thalweg.aggregation import Reports
 from thalweg.core.talk import Talks, Tallies
 from thalweg.forecast import Recognises
-from thalweg.local import Remembers, SaysFromObjective
+from thalweg.local import Concludes, PerSession, Remembers, SaysFromObjective
 from thalweg.memory import Foresees, LooksAtModel
 from thalweg.recipes.base import Recipe
 
@@ -33,6 +33,18 @@ class Abilities:
         return self.recipe.objective if isinstance(self.recipe.objective, Remembers) else None
 
     @cached_property
+    def concluding(self) -> Concludes | None:
+        """The recipe's objective, if it keeps something and wants to know what came of a round."""
+        objective: object = self.remembering
+        return objective if isinstance(objective, Concludes) else None
+
+    @cached_property
+    def forgets(self) -> bool:
+        """Does the recipe's objective begin anew with every session?"""
+        objective: object = self.remembering
+        return isinstance(objective, PerSession) and objective.per_session
+
+    @cached_property
     def looking(self) -> LooksAtModel | None:
         """The recipe's memory, if it looks at the model."""
         return self.recipe.memory if isinstance(self.recipe.memory, LooksAtModel) else None
@@ -49,7 +61,7 @@ class Abilities:
             self.looking is not None
             or self.remembering is not None
             or isinstance(self.recipe.objective, SaysFromObjective | Talks)
-            or self.recipe.early_stop is not None
+            or self.recipe.stopping is not None
         )
 
     @cached_property

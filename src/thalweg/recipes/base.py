@@ -21,18 +21,20 @@ from thalweg.aggregation import (
     Step,
     Weights,
 )
-from thalweg.core.config import check_ranges, choice
+from thalweg.core.config import choice
 from thalweg.core.errors import require
 from thalweg.emphasis import EMPHASES, Emphasis
 from thalweg.forecast import ORACLES, Exact, Forecast
 from thalweg.local import (
     MIRRORS,
     OBJECTIVES,
+    STOPPINGS,
     CrossEntropy,
     Euclidean,
     Mirror,
     Objective,
     Sgd,
+    Stopping,
 )
 from thalweg.memory import POLICIES, MemoryPolicy
 from thalweg.selection import RULES, Available, Selection
@@ -64,12 +66,10 @@ class Recipe:
     """With which model a session of other clients begins."""
     mirror: Mirror = choice(MIRRORS, default=Euclidean())
     """The geometry of a client's steps."""
-    early_stop: float | None = None
-    """A client stops learning for the round once a tick has lowered the loss of a held-out tenth of its
-    memory by less than this, divided by the number of the tick; none: never."""
+    stopping: Stopping | None = choice(STOPPINGS, default=None)
+    """When a client has learnt enough for a round; none: at its end."""
 
     def __post_init__(self) -> None:
-        check_ranges(self, early_stop="(0, inf) or none")
         require(
             isinstance(self.bank, OneModel) or isinstance(self.opening, Previous),
             f"opening={type(self.opening).__name__} says with which model a session begins, but the bank "

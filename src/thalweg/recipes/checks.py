@@ -5,8 +5,10 @@ from __future__ import annotations
 import numpy as np
 
 from thalweg.core.errors import ConfigError
+from thalweg.core.talk import Look
 from thalweg.core.types import Floats, Intake, Ints
 from thalweg.emphasis import Emphasis
+from thalweg.local import Stopping
 
 
 def check_kept(kept: Ints, intake: Intake, policy: object) -> None:
@@ -32,3 +34,19 @@ def check_weights(weights: Floats, held: int, emphasis: Emphasis) -> None:
             f"{type(emphasis).__name__}.weigh must return {held} finite weights of at least 0, got "
             f"shape {weights.shape} from {weights.min(initial=0)} to {weights.max(initial=0)}."
         )
+
+
+def check_held_out(aside: Ints, num_rows: int, stopping: Stopping) -> None:
+    """A stopping of the user's own may be wrong."""
+    right = aside.ndim == 1 and np.isin(aside, np.arange(num_rows)).all()
+    if not right or (np.diff(aside) <= 0).any():
+        raise ConfigError(
+            f"{type(stopping).__name__}.held_out must return different positions in [0, {num_rows}), "
+            f"ascending, got {aside.tolist()}."
+        )
+
+
+def required(look: Look | None) -> Look:
+    """A view of the model, where a recipe cannot do without."""
+    assert look is not None, "an attentive recipe needs a look at the model"
+    return look

@@ -6,10 +6,32 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from thalweg.aggregation import Adaptive, ByWeight, Equal, FedDrift, FedExp, Flash, ShiftAware
+from thalweg.aggregation import (
+    Adaptive,
+    Average,
+    ByWeight,
+    Equal,
+    FedAcg,
+    FedDrift,
+    FedExp,
+    Flash,
+    ShiftAware,
+    Step,
+    WarmStart,
+)
 from thalweg.core.errors import ConfigError, UnknownName
 from thalweg.emphasis import OldAndNew
-from thalweg.local import Curvature, Elastic, NotTrue, PNorm, Proximal, TwoTeachers
+from thalweg.local import (
+    Continuous,
+    Curvature,
+    Elastic,
+    Moon,
+    NotTrue,
+    PNorm,
+    Proximal,
+    Scaffold,
+    TwoTeachers,
+)
 from thalweg.memory import Dds, Drsr, Fifo, Importance, Ode, Replace, UniformRatio
 from thalweg.recipes.base import Recipe
 from thalweg.selection import Dpcs, PowerOfChoice
@@ -70,6 +92,50 @@ def fedexp(*, floor: float = 1e-3) -> Recipe:
     Jhunjhunwala et al., "FedExP: Speeding up federated averaging via extrapolation", 2023.
     """
     return replace(fedavg(), name="fedexp", server=FedExp(floor))
+
+
+def scaffold() -> Recipe:
+    """SCAFFOLD: FedAvg, and every step is corrected by how a client's gradient differs from all others'.
+
+    Karimireddy et al., "SCAFFOLD: Stochastic controlled averaging for federated learning", 2020.
+    """
+    return replace(fedavg(), name="scaffold", objective=Scaffold())
+
+
+def scaffold_released(*, server_lr: float = 0.03) -> Recipe:
+    """What the code of a study calls SCAFFOLD: steps are not corrected, and the server's is short.
+
+    Chang et al., "Federated learning with dynamic client arrival and departure", 2025; for reproducing its tables.
+    Its server multiplies the mean update by the clients' learning rate, which `server_lr` must repeat.
+    """
+    objective = Scaffold("as_released")
+    return replace(
+        fedavg(), name="scaffold-released", objective=objective, server=Step(lr=server_lr)
+    )
+
+
+def fedacg(*, momentum: float = 0.85, strength: float = 0.01) -> Recipe:
+    """FedACG: the server has momentum, and clients start from where it leads, on a spring.
+
+    Kim, Kim, Han, "Communication-efficient federated learning with accelerated client gradient", 2024.
+    """
+    return replace(fedavg(), name="fedacg", objective=Proximal(strength), server=FedAcg(momentum))
+
+
+def moon(*, strength: float = 1.0, temperature: float = 1.0) -> Recipe:
+    """MOON: FedAvg, and a client's features are drawn to the received model's, away from its own last one's.
+
+    Li, He, Song, "Model-contrastive federated learning", 2021.
+    """
+    return replace(fedavg(), name="moon", objective=Moon(strength, temperature))
+
+
+def continuous(*, strength: float = 1.0) -> Recipe:
+    """Continuous: the last model of the session before teaches the clients of this one.
+
+    A baseline of Chang et al., "Federated learning with dynamic client arrival and departure", 2025.
+    """
+    return replace(fedavg(), name="continuous", objective=Continuous(strength))
 
 
 # --- learning only from what has just arrived ---
@@ -225,6 +291,27 @@ def powd(*, participation: float = 0.3) -> Recipe:
     return Recipe(name="powd", memory=Fifo(), selection=PowerOfChoice(participation))
 
 
+# --- beginning a session of other clients ---
+
+
+def warmstart(*, scale: float = 10.0) -> Recipe:
+    """Warm start: a session begins with a mean of past sessions' models, by how alike their clients are.
+
+    Chang et al., "Federated learning with dynamic client arrival and departure: Convergence and
+    rapid adaptation via initial model construction", 2025.
+    """
+    return replace(fedavg(), name="warmstart", opening=WarmStart(scale=scale))
+
+
+def average_start() -> Recipe:
+    """Average: a session begins with the plain mean of past sessions' models.
+
+    A baseline of Chang et al., "Federated learning with dynamic client arrival and departure: Convergence and
+    rapid adaptation via initial model construction", 2025.
+    """
+    return replace(fedavg(), name="average-start", opening=Average())
+
+
 RECIPES: dict[str, Callable[[], Recipe]] = {
     "sfedpo": sfedpo,
     "fedavg": fedavg,
@@ -232,6 +319,11 @@ RECIPES: dict[str, Callable[[], Recipe]] = {
     "fedcurv": fedcurv,
     "fedntd": fedntd,
     "fedexp": fedexp,
+    "scaffold": scaffold,
+    "scaffold-released": scaffold_released,
+    "fedacg": fedacg,
+    "moon": moon,
+    "continuous": continuous,
     "fedogd": fedogd,
     "fedomd": fedomd,
     "adaptive-fedavg": adaptive_fedavg,
@@ -249,6 +341,8 @@ RECIPES: dict[str, Callable[[], Recipe]] = {
     "stream-fresh": stream_fresh,
     "dpcs": dpcs,
     "powd": powd,
+    "warmstart": warmstart,
+    "average-start": average_start,
 }
 
 

@@ -13,6 +13,7 @@ from thalweg.core.rng import Draw, rng_for
 from thalweg.core.talk import Asks, Look
 from thalweg.core.types import Floats, Floats32, Ints, Supply
 from thalweg.recipes.client import Clients, ClientState
+from thalweg.recipes.keeping import caught_up
 from thalweg.recipes.messages import Question
 
 LookAt = Callable[[Floats32], Look]  # parameters (P,) that nobody trains
@@ -30,7 +31,7 @@ def answered(
     """One client's state afterwards, and what it says."""
     client, bank = question.client, question.bank
     look = look_at(bank[0]) if len(bank) else None
-    state = clients.caught_up(client, state, question.rnd, look)
+    state = caught_up(clients, client, state, question.rnd, look)
     policy: Asks = getattr(clients.recipe, question.stage)
     tally, words = policy.answer(_ClientView(clients, state, question, look_at))
     if question.stage == "selection" and tally is not state.tally:
@@ -63,7 +64,7 @@ class _ClientView:
 
     @property
     def supply(self) -> Supply:
-        return self._clients.world.supply(self._client)
+        return self._clients.stream.supply(self._client)
 
     def labels(self, rows: Ints) -> Ints:
         return self._clients.labels.take(rows)

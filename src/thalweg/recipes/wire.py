@@ -22,7 +22,7 @@ from thalweg.core.talk import Asks
 from thalweg.core.trees import tree_from_bytes, tree_to_bytes
 from thalweg.core.types import Floats32, Supply
 from thalweg.emphasis import Assigns
-from thalweg.local import SaysFromObjective
+from thalweg.local import Concludes, SaysFromObjective
 from thalweg.memory import SaysFromMemory
 from thalweg.recipes.base import Recipe
 from thalweg.recipes.federation import AskingStage
@@ -59,7 +59,7 @@ class Terms:
     @cached_property
     def saying_stages(self) -> set[str]:
         """Whose half at the client may have something to say."""
-        says = {"memory": SaysFromMemory, "objective": SaysFromObjective}
+        says = {"memory": SaysFromMemory, "objective": SaysFromObjective | Concludes}
         return {
             stage for stage, form in says.items() if isinstance(getattr(self.recipe, stage), form)
         }

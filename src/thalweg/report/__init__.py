@@ -8,6 +8,7 @@ from thalweg.report.page import page, write_page
 from thalweg.report.records import to_csv
 from thalweg.report.summary import Paired, Spread, Summary, summarise
 from thalweg.report.terminal import to_rich
+from thalweg.report.transitions import transition_lines, transition_markdown, transition_rich
 
 __all__ = [  # noqa: RUF022  from the runs to the page
     "Cell",  # one recipe, one seed: what came of it
@@ -22,6 +23,9 @@ __all__ = [  # noqa: RUF022  from the runs to the page
     "to_rich",  # a table for the terminal
     "to_markdown",
     "to_csv",
+    "transition_lines",  # how sessions began: of one run,
+    "transition_rich",  # and of a comparison
+    "transition_markdown",
     "figure_png",  # accuracy over rounds
     "figure_svg",
     "has_figure",  # is there anything to draw?

@@ -8,7 +8,7 @@ from thalweg.core.config import check_ranges, choice
 from thalweg.data import AUGMENTATIONS, SOURCES, Augmentation, DataSource
 from thalweg.local import Sgd
 from thalweg.nets import NETS, NetSpec
-from thalweg.streams import FAULTS, WORLDS, Faults, WorldSpec
+from thalweg.streams import FAULTS, SCHEDULES, WORLDS, Faults, Schedule, WorldSpec
 
 
 @dataclass(frozen=True)
@@ -28,12 +28,18 @@ class Scenario:
     """Samples a client can hold."""
     evaluate_every: int = 5
     """Rounds between two looks at the test set; the last round is always one."""
+    evaluate_first: int = 0
+    """The first so many rounds of every session are evaluated too."""
     validation: float = 0.0
     """Share of the test samples that is set aside for choosing among runs, and not tested on."""
     prequential: int = 32
     """Arriving samples per tick that are predicted before they are learnt from; 0: none."""
     augment: Augmentation | None = choice(AUGMENTATIONS, default=None)
     """How images are changed in training, and only there; none: not at all."""
+    start_from: str | None = None
+    """A file of parameters to start from, as a run leaves it (model.safetensors); none: at random."""
+    sessions: Schedule | None = choice(SCHEDULES, default=None)
+    """Who belongs to the federation when; none: everybody, all the time."""
     faults: Faults | None = choice(FAULTS, default=None)
     """Which replies of clients are lost, or late; none: all come in time."""
 
@@ -44,6 +50,7 @@ class Scenario:
             ticks="[1, inf)",
             capacity="[1, inf)",
             evaluate_every="[1, inf)",
+            evaluate_first="[0, inf)",
             validation="[0, 1)",
             prequential="[0, inf)",
         )

@@ -1,4 +1,4 @@
-"""What every world offers: who is here, and what arrives there."""
+"""What a client reads, its stream, and what every world offers beside that: who is here."""
 
 from __future__ import annotations
 
@@ -46,11 +46,13 @@ class StateBook:
         return len(self.importance)
 
 
-class World(Protocol):
-    """Streams of all clients. Pure: the same question always has the same answer."""
+class Stream(Protocol):
+    """What arrives at a client, and what it knows of the world. Pure: the same question always has the
+    same answer.
 
-    @property
-    def num_clients(self) -> int: ...
+    All that the client's half of a round reads. In a simulation one object has the streams of all
+    clients; a device on a network has its own, and is asked for no other client.
+    """
 
     @property
     def ticks(self) -> int:
@@ -61,23 +63,8 @@ class World(Protocol):
     def book(self) -> StateBook: ...
 
     @property
-    def availability(self) -> Floats:
-        """(N,) probability that each client is here in a round."""
-        ...
-
-    @property
     def collects_when_absent(self) -> bool:
         """Does data reach a client in rounds in which it does not take part?"""
-        ...
-
-    @property
-    def mixes(self) -> Floats:
-        """(N, C) label mix of all data that each client has in the run; zeros: it has none."""
-        ...
-
-    @property
-    def clients_are_groups(self) -> bool:
-        """Is client n group n of the data set?"""
         ...
 
     def capacity(self, client: int) -> int:
@@ -86,10 +73,6 @@ class World(Protocol):
 
     def supply(self, client: int) -> Supply:
         """How much data the client has over the whole run."""
-        ...
-
-    def here(self, rnd: int) -> Ints:
-        """Ids of the clients that can take part in a round, ascending."""
         ...
 
     def truth(self, client: int) -> Floats:
@@ -102,6 +85,32 @@ class World(Protocol):
 
     def emit(self, state: Any, client: int, lived: int) -> tuple[Any, list[Arrival]]:
         """One arrival per tick of the client's round number `lived`, counted by the client."""
+        ...
+
+
+class World(Stream, Protocol):
+    """Streams of all clients, and who is here. For simulations: nobody on a network has one."""
+
+    @property
+    def num_clients(self) -> int: ...
+
+    @property
+    def availability(self) -> Floats:
+        """(N,) probability that each client is here in a round."""
+        ...
+
+    @property
+    def mixes(self) -> Floats:
+        """(N, C) label mix of all data that each client has in the run; zeros: it has none."""
+        ...
+
+    @property
+    def clients_are_groups(self) -> bool:
+        """Is client n group n of the data set?"""
+        ...
+
+    def here(self, rnd: int) -> Ints:
+        """Ids of the clients that can take part in a round, ascending."""
         ...
 
 

@@ -1,0 +1,137 @@
+"""AG News: which of four sections is this article from?"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from thalweg.core.config import check_ranges
+from thalweg.core.errors import DataError
+from thalweg.core.types import Ints
+from thalweg.data import search, words
+from thalweg.data.base import Dataset
+from thalweg.data.columns import numbers, read_rows, read_table, texts
+
+TITLE = "AG News"
+FOLDERS = ("ag_news", "ag-news", "agnews", "AG_NEWS", "ag_news_csv")
+PARQUET, CSV = ("train.parquet", "test.parquet"), ("train.csv", "test.csv")
+CLASS_NAMES = ("World", "Sports", "Business", "Sci/Tech")
+
+
+@dataclass(frozen=True)
+class AgNews:
+    """Title and beginning of news articles in four sections (Zhang, Zhao and LeCun, 2015).
+
+    A sample is the first `length` words and signs of an article, as codes: 0 is padding behind a short
+    one, 1 any word without a code, then the words of the training part, the most frequent first. Nothing
+    is downloaded for that. Words are in lower case; every sign that is neither letter nor digit counts
+    as a word. Samples are uint16, two bytes for each word.
+
+    Needs ``train.parquet`` and ``test.parquet`` (columns text and label, 0 to 3), or the published
+    ``train.csv`` and ``test.csv`` (class 1 to 4, title, description; with or without a header). The
+    published training part has 120,000 articles, and 7,600 are for testing; fewer are read as well.
+    """
+
+    length: int = 64
+    """Words that are read of each article."""
+    vocabulary: int = 30_000
+    """Words with a code of their own; smaller ones are quicker to train, and have the same codes."""
+    min_count: int = 2
+    """Words that occur less often in the training part have no code."""
+
+    def __post_init__(self) -> None:
+        check_ranges(
+            self,
+            length="[1, inf)",
+            vocabulary=f"[1, {words.MOST_WORDS}]",
+            min_count="[1, inf)",
+        )
+
+    def load(self, data_dir: Path | None, seed: int) -> Dataset:
+        """Read both files; the same for every seed."""
+        train, test = (_read(file) for file in _find(data_dir))
+        codes = words.count_codes(train.texts, self.vocabulary, self.min_count)
+        return Dataset(
+            name="ag-news",
+            x=words.encode(train.texts, codes, self.length),
+            y=train.labels,
+            x_test=words.encode(test.texts, codes, self.length),
+            y_test=test.labels,
+            num_classes=len(CLASS_NAMES),
+            class_names=CLASS_NAMES,
+            num_codes=words.UNKNOWN + 1 + len(codes),
+        )
+
+    def locate(self, data_dir: Path | None) -> object:
+        """Where the files are, without reading them."""
+        return _find(data_dir)
+
+
+class Articles(NamedTuple):
+    """One part of the data."""
+
+    texts: list[list[str]]  # words
+    labels: Ints  # (n,) 0 .. 3
+
+
+def _find(data_dir: Path | None) -> tuple[Path, Path]:
+    """The files of the training and of the test part."""
+    places = search.places(FOLDERS, data_dir)
+    for place in places:
+        for train, test in (PARQUET, CSV):
+            if folder := search.folder_with((train, test), TITLE, [place]):
+                return folder / train, folder / test
+    ways = [
+        f"get the published archive ag_news_csv, with {' and '.join(CSV)}, and unpack it",
+        f"write {' and '.join(PARQUET)} from any copy: columns text, and label from 0 "
+        f"({', '.join(CLASS_NAMES)})",
+        search.by_hand("both files"),
+    ]
+    raise search.not_found(TITLE, "is not downloaded by itself", ways, places)
+
+
+def _read(file: Path) -> Articles:
+    articles, labels = _parquet(file) if file.suffix == ".parquet" else _csv(file)
+    if not articles:
+        raise DataError(f"{file}: expected articles, got none.")
+    return Articles([words.split(text) for text in articles], labels)
+
+
+def _parquet(file: Path) -> tuple[list[str], Ints]:
+    table = read_table(file)
+    if wrong := [name for name in ("text", "label") if table.column_names.count(name) != 1]:
+        raise DataError(
+            f"{file}: expected the columns text and label, but {' and '.join(wrong)} is missing or "
+            "there twice."
+        )
+    values = numbers(table, "label", file)
+    outside = ~np.isin(values, range(len(CLASS_NAMES)))
+    if outside.any():
+        row = int(outside.argmax())
+        raise DataError(
+            f"{file}: row {row + 1}, label is {values[row]:g}; expected 0 to 3 "
+            f"({', '.join(CLASS_NAMES)})."
+        )
+    return texts(table, "text", file), values.astype(np.int64)
+
+
+def _csv(file: Path) -> tuple[list[str], Ints]:
+    """Title and description are one text, with a space between, as other copies have it."""
+    rows = read_rows(file, ("class", "title", "description"))
+    known = {str(number + 1): number for number in range(len(CLASS_NAMES))}
+    has_header = bool(rows) and not rows[0][0].strip().isdecimal()
+    articles, labels = [], []
+    for number, (kind, title, description) in enumerate(rows, start=1):
+        if number == 1 and has_header:
+            continue
+        if kind.strip() not in known:
+            raise DataError(
+                f"{file}: row {number}, class is {kind!r}; expected 1 to 4 "
+                f"({', '.join(CLASS_NAMES)})."
+            )
+        articles.append(f"{title} {description}")
+        labels.append(known[kind.strip()])
+    return articles, np.array(labels, dtype=np.int64)

@@ -1,0 +1,108 @@
+"""Images in files of their own: decoded once, then kept in the user's cache as one array."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from thalweg.core.errors import DataError
+from thalweg.data import search
+
+Images = npt.NDArray[np.uint8]
+
+
+class Kind(NamedTuple):
+    """What all images of a data set have in common."""
+
+    name: str  # of the folder in the cache
+    format: str  # as Pillow calls it
+    suffix: str
+    side: int  # pixels
+
+
+class ImageFile(NamedTuple):
+    """One image, and what changes when it does."""
+
+    name: str
+    path: str
+    size: int
+    changed: int
+
+
+def listed(folder: Path, kind: Kind) -> list[ImageFile]:
+    """The images of a folder, by name; at least one."""
+    with os.scandir(folder) as entries:
+        files = sorted(
+            ImageFile(entry.name, entry.path, entry.stat().st_size, entry.stat().st_mtime_ns)
+            for entry in entries
+            if entry.name.endswith(kind.suffix)
+        )
+    if not files:
+        raise DataError(f"{folder}: expected images (*{kind.suffix}), got none.")
+    return files
+
+
+def read_images(files: Sequence[ImageFile], folder: Path, kind: Kind) -> Images:
+    """Images (n, side, side, 3) of files somewhere in a folder, in the order of the files."""
+    digest = hashlib.sha256()
+    for file in files:
+        path = Path(file.path).relative_to(folder).as_posix()
+        digest.update(f"{path} {file.size} {file.changed}\n".encode())
+    cached = search.cache_folder() / kind.name / f"{folder.name}-{digest.hexdigest()[:16]}.npy"
+    x = _from_cache(cached, (len(files), kind.side, kind.side, 3))
+    if x is None:
+        x = _decoded(files, folder, kind)
+        _to_cache(cached, x)
+    return x
+
+
+def _decoded(files: Sequence[ImageFile], folder: Path, kind: Kind) -> Images:
+    from PIL import Image, UnidentifiedImageError
+    from rich.console import Console
+
+    if len(files) > 1000:
+        message = f"decoding {len(files):,} images of {folder}, once"
+        Console(stderr=True).print(message, soft_wrap=True, highlight=False)
+    side = kind.side
+    x = np.empty((len(files), side, side, 3), dtype=np.uint8)
+    for i, file in enumerate(files):
+        try:
+            with Image.open(file.path, formats=[kind.format]) as image:
+                if image.size != (side, side):  # before anything is decoded
+                    raise ValueError(f"{image.size[0]} x {image.size[1]} pixels")
+                x[i] = np.asarray(image.convert("RGB"))
+        except (UnidentifiedImageError, OSError, SyntaxError, ValueError) as error:
+            raise DataError(
+                f"{file.path}: expected a {kind.format} image of {side} x {side} pixels, "
+                f"got {error}. Nothing was loaded."
+            ) from error
+    return x
+
+
+def _from_cache(file: Path, shape: tuple[int, ...]) -> Images | None:
+    """What was decoded before, if it is there and whole."""
+    try:
+        x = np.load(file, allow_pickle=False)
+    except (OSError, ValueError, EOFError):
+        return None
+    is_whole = x.shape == shape and x.dtype == np.uint8
+    return x if is_whole else None
+
+
+def _to_cache(file: Path, x: Images) -> None:
+    """Keep it, whole or not at all; a cache that cannot be written only costs time."""
+    part = file.with_name(f".{file.stem}.{os.getpid()}.part.npy")
+    try:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        np.save(part, x)
+        os.replace(part, file)
+    except OSError:
+        with suppress(OSError):
+            part.unlink()

@@ -1,0 +1,18 @@
+"""The model that a run begins with."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from thalweg.core.rng import Draw, rng_for
+from thalweg.core.types import Floats32
+from thalweg.data.search import user_file
+from thalweg.engine.plan import Plan
+from thalweg.nets import Net, load_parameters
+
+
+def first_model(plan: Plan, net: Net, data_dir: Path | None) -> Floats32:
+    """(P,) from the file that the scenario names, or drawn by the run's seed."""
+    if plan.scenario.start_from is None:
+        return net.init(rng_for(plan.seed, Draw.NET))
+    return load_parameters(user_file(plan.scenario.start_from, data_dir), net)

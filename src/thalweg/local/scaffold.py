@@ -1,0 +1,128 @@
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal, NamedTuple
+
+import numpy as np
+
+from thalweg.core.config import check_words
+from thalweg.core.talk import Look
+from thalweg.core.types import Floats32, Ints
+from thalweg.local.base import Batch, Memo, Model, Work
+from thalweg.local.cross_entropy import CrossEntropy
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+
+class OwnVariate(NamedTuple):
+    """What a client takes for its own gradient."""
+
+    values: Floats32  # (P,) zero before its first round in a session
+
+
+class CommonVariate(NamedTuple):
+    """What the server takes for everybody's gradient."""
+
+    values: Floats32  # (P,) zero as a session begins
+    num_members: int  # clients that it is a mean over, whether they have taken part yet or not
+
+
+@dataclass(frozen=True)
+class Scaffold:
+    r"""SCAFFOLD: every step is corrected by how a client's gradient differs from everybody's.
+
+    .. math::
+        y \leftarrow y - \eta (g - c_i + c), \qquad
+        c_i^+ = c_i - c + \frac{x - y}{K \eta}, \qquad
+        c \leftarrow c + \frac{|S|}{N} \operatorname{mean}_{i \in S} (c_i^+ - c_i)
+
+    The correction is the gradient of :math:`\langle c - c_i, y - x \rangle`, which is added to the
+    cross-entropy.
+
+    Symbols, Karimireddy et al. 2020 -> here
+        x, y           -> memo["start"], params
+        :math:`c_i`    -> memo["own"], kept at the client
+        c              -> memo["common"], told by the server
+        K              -> `steps_worth(num_steps, momentum)`
+        S, N           -> the clients heard in a round, members of the session (all clients without sessions)
+
+    Both variates are zero as a session begins. A client that takes part for the first time in mid-session starts
+    at zero, as those before it did. One that took no step keeps what it has and says that nothing changed. The
+    message of a client that was not heard is lost: c then lacks what that client has, until it is heard again.
+
+    ``as_released`` is what the code of the study of clients that come and go does: the steps are not corrected,
+    and K is the number of steps whatever the momentum, so that the variates are kept but do nothing. Its server
+    also multiplies the mean update by the clients' learning rate: ``--set server.lr=0.03``.
+    """
+
+    variant: Literal["true", "as_released"] = "true"
+
+    def __post_init__(self) -> None:
+        check_words(self)
+
+    # --- at the client ---
+
+    @property
+    def per_session(self) -> bool:
+        return True
+
+    def init(self, num_params: int) -> OwnVariate:
+        return OwnVariate(np.zeros(num_params, dtype=np.float32))
+
+    def turn(self, state: OwnVariate, look: Look, rows: Ints, changed: bool) -> OwnVariate:
+        return state
+
+    def memo(self, state: OwnVariate, start: Floats32) -> dict[str, Floats32]:
+        return {"own": state.values}
+
+    def loss(self, model: Model, params: Tensor, batch: Batch, memo: Memo) -> Tensor:
+        fit = CrossEntropy().loss(model, params, batch, memo)
+        if self.variant == "as_released":
+            return fit
+        correction = memo["common"] - memo["own"]
+        return fit + (correction * (params - memo["start"])).sum(1)
+
+    def conclude(
+        self, state: OwnVariate, told: Mapping[str, Floats32], work: Work
+    ) -> tuple[OwnVariate, dict[str, Floats32]]:
+        momentum = work.momentum if self.variant == "true" else 0.0
+        travelled = steps_worth(work.num_steps, momentum) * work.lr
+        if travelled == 0:  # no step, or steps of no length
+            return state, {"change": np.zeros_like(state.values)}
+        slope = (work.start.astype(np.float64) - work.params) / travelled
+        change = (slope - told["common"]).astype(np.float32)
+        return OwnVariate(state.values + change), {"change": change}
+
+    # --- at the server ---
+
+    def begin(self, num_clients: int, num_params: int) -> CommonVariate:
+        return CommonVariate(np.zeros(num_params, dtype=np.float32), num_clients)
+
+    def new_session(self, notes: CommonVariate, last: Floats32, members: Ints) -> CommonVariate:
+        return CommonVariate(np.zeros_like(notes.values), len(members))
+
+    def tell(self, notes: CommonVariate, clients: Ints) -> dict[str, Floats32]:
+        return {"common": np.broadcast_to(notes.values, (len(clients), len(notes.values)))}
+
+    def hear(
+        self, notes: CommonVariate, clients: Ints, said: Mapping[str, Floats32]
+    ) -> CommonVariate:
+        change = said["change"].sum(0, dtype=np.float64) / max(notes.num_members, 1)
+        return notes._replace(values=(notes.values + change).astype(np.float32))
+
+
+def steps_worth(num_steps: int, momentum: float) -> float:
+    r"""How many plain steps of a constant gradient lead as far as `num_steps` with momentum.
+
+    .. math::  \Big( K - \rho \frac{1 - \rho^K}{1 - \rho} \Big) \Big/ (1 - \rho)
+
+    The velocity starts at zero. With it the mean gradient of a round is still
+    :math:`(x - y) / (K' \eta)` if gradients hardly change.
+
+    >>> round(steps_worth(5, 0.9), 4), steps_worth(5, 0.0)
+    (13.1441, 5.0)
+    """
+    slow = 1 - momentum
+    return (num_steps - momentum * (1 - momentum**num_steps) / slow) / slow

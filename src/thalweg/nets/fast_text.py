@@ -1,0 +1,44 @@
+"""The net that tells what a text is about."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from thalweg.core.errors import require
+from thalweg.nets.building import check_projection, head
+from thalweg.nets.net import Net, Shape
+
+
+@dataclass(frozen=True)
+class FastText:
+    """The mean of the vectors of a text's words, and one linear layer (Joulin et al., 2017).
+
+    Reads sequences in which code 0 is padding, such as those of `AgNews`. Words alone: the original
+    also has vectors for pairs of neighbours. Nearly all parameters are the words' vectors:
+
+    >>> FastText().build((64, 30_002), num_classes=4).num_params
+    9001804
+
+    For quick simulations take fewer words (``data.vocabulary``) or a smaller `width`; below two million
+    parameters clients are also trained in stacks.
+    """
+
+    width: int = 300  # numbers that stand for a word
+    projection: int | None = None
+    """Numbers of a projection head before the linear layer; none: no such head."""
+
+    def __post_init__(self) -> None:
+        require(self.width >= 1, f"FastText needs width >= 1, got {self.width}.")
+        check_projection("FastText", self.projection)
+
+    def build(self, input_shape: Shape, num_classes: int) -> Net:
+        require(
+            len(input_shape) == 2,
+            f"the net 'fast-text' needs sequences of codes, but samples have shape {input_shape}. "
+            "For images use 'cnn', for plain features 'mlp'.",
+        )
+        from thalweg.nets.word_mean import WordMean
+
+        first = WordMean("embedding", input_shape[1], self.width)
+        last = head(self.width, (), num_classes, projection=self.projection)
+        return Net((first, *last), tuple(input_shape))

@@ -1,0 +1,163 @@
+"""What a client learns from, in one round: mini-batches of what it holds, and what its objective knows."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cached_property
+from typing import NamedTuple
+
+import numpy as np
+
+from thalweg.core.rng import Draw, rng_for
+from thalweg.core.talk import Look
+from thalweg.core.types import Floats, Floats32, Ints
+from thalweg.local import SaysFromObjective, Work
+from thalweg.recipes.checks import check_held_out, required
+from thalweg.recipes.client import Clients, ClientState, Heard, Rows
+
+
+class MiniBatch(NamedTuple):
+    """What one step learns from."""
+
+    rows: Rows  # (B,) of the data set
+    weights: Floats32 | None = None  # (B,) what each counts; none: 1 / B
+
+
+class Learning:
+    """A client's samples on their way to the steps. The steps themselves are an engine's.
+
+    Per tick: `turn` before samples arrive, `batches`, `memo`, and `pause` when the steps are done. At the end
+    `conclude`, then `say`.
+
+    An objective that goes by sessions knows nothing at the first step of another session, nor in a rehearsal, which
+    has mini-batches of its own.
+    """
+
+    def __init__(
+        self,
+        clients: Clients,
+        client: int,
+        state: ClientState,
+        rnd: int,
+        look: Look | None = None,
+        heard: Heard | None = None,
+        session: int = 0,
+        rehearsal: int = 0,
+    ) -> None:
+        self._clients, self._client, self._rnd = clients, client, rnd
+        self._session, self._rehearsal = session, rehearsal
+        self._look, self._heard = look, heard or {}
+        self._objective, self._latent = state.objective, state.latent
+        if clients.forgets and (rehearsal or session != state.session):
+            self._objective = clients.first_objective()
+        self._total: float | None = None  # of the samples' weights
+        self._on_trial = np.empty(0, dtype=np.int64)  # rows held out in this tick
+        self._loss_before: float | None = None  # theirs, before its steps
+        self._has_settled = False
+
+    def turn(self, latent: int, rows: Ints) -> None:
+        """Tell the objective that the next samples come, and whether their state is another one."""
+        remembering = self._clients.remembering
+        if remembering is not None:
+            changed = self._latent not in (-1, latent)
+            look = required(self._look)
+            self._objective = remembering.turn(self._objective, look, rows, changed)
+        self._latent = latent
+
+    def batches(self, rows: Ints, since: Rows | None) -> list[MiniBatch]:
+        """The mini-batches of this tick, drawn from what is now in memory.
+
+        None if the samples count nothing, or if the client has learnt enough for this round.
+        """
+        weights = self._weigh(rows, since)
+        if self._has_settled or (weights is not None and not weights.any()):
+            return []
+        if self._clients.recipe.stopping is not None:
+            aside = self._hold_out(rows)
+            rows = np.delete(rows, aside)
+            weights = None if weights is None else np.delete(weights, aside)
+        drawn = self._clients.local.batches(len(rows), self._rng)
+        return [
+            MiniBatch(rows.take(places).astype(np.int32), _unbiased(weights, places))
+            for places in drawn
+        ]
+
+    def memo(self, start: Floats32) -> Mapping[str, Floats32]:
+        """(P,) vectors for the objective: what it remembers here and what the server told it."""
+        heard = self._heard.get("objective", {})
+        remembering = self._clients.remembering
+        if remembering is None:
+            return heard
+        return {**heard, **remembering.memo(self._objective, start)}
+
+    def pause(self, tick: int) -> None:
+        """The steps of this tick are done: was it worth while?"""
+        stopping = self._clients.recipe.stopping
+        if stopping is not None and self._loss_before is not None:
+            self._has_settled = stopping.has_settled(self._loss_before, self._trial(), tick)
+            self._loss_before = None
+
+    def conclude(self, work: Work) -> Mapping[str, Floats32]:
+        """The round is over: what the objective makes of it, and has to say about it."""
+        concluding = self._clients.concluding
+        if concluding is None:
+            return {}
+        heard = self._heard.get("objective", {})
+        self._objective, said = concluding.conclude(self._objective, heard, work)
+        return said
+
+    def say(self, rows: Ints) -> Mapping[str, Floats32]:
+        """The objective's messages to its half at the server; once, at the end."""
+        objective = self._clients.recipe.objective
+        if not isinstance(objective, SaysFromObjective):
+            return {}
+        return objective.say(required(self._look), rows)
+
+    def leave(self, state: ClientState) -> ClientState:
+        """The client with what it remembers of learning."""
+        return state._replace(objective=self._objective, latent=self._latent, session=self._session)
+
+    def total_weight(self, num_rows: int) -> float:
+        """What a memory of so many samples counts as a whole, after the last tick."""
+        return float(num_rows) if self._total is None else self._total
+
+    @cached_property
+    def _rng(self) -> np.random.Generator:
+        """Made when it is needed: who does not train draws no batches."""
+        return rng_for(
+            self._clients.seed, Draw.BATCH, self._rnd, self._client, take=self._rehearsal
+        )
+
+    def _weigh(self, rows: Ints, since: Rows | None) -> Floats | None:
+        """(held,) how much each sample counts now; none: all the same."""
+        if since is None:
+            return None
+        assigned = self._heard.get("emphasis", {}).get("assigned")
+        weights = self._clients.sample_weights(
+            rows, since, self._rnd, 1.0 if assigned is None else float(assigned[0])
+        )
+        self._total = float(weights.sum())
+        return weights
+
+    def _hold_out(self, rows: Ints) -> Ints:
+        """Positions that are not learnt from in this tick, but tried before and after its steps."""
+        stopping = self._clients.recipe.stopping
+        assert stopping is not None
+        aside = stopping.held_out(len(rows))
+        check_held_out(aside, len(rows), stopping)
+        self._on_trial = rows[aside]
+        self._loss_before = self._trial()
+        return aside
+
+    def _trial(self) -> float:
+        """Mean loss of the held-out samples now."""
+        losses = required(self._look).losses(self._on_trial)
+        return float(losses.mean()) if len(losses) else 0.0
+
+
+def _unbiased(weights: Floats | None, places: Ints) -> Floats32 | None:
+    """(B,) weights of a mini-batch whose gradient is that of the weighted mean, on average."""
+    if weights is None:
+        return None
+    scale = len(weights) / (len(places) * weights.sum()) if weights.any() else 0.0
+    return (weights.take(places) * scale).astype(np.float32)

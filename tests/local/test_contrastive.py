@@ -1,0 +1,122 @@
+import math
+
+import numpy as np
+import pytest
+import torch
+
+from contracts.looks import FakeLook
+from contracts.objective import value
+from thalweg.core.errors import ConfigError
+from thalweg.engine.models import NetModel
+from thalweg.local import Batch, CrossEntropy, Moon, PerSession, Work
+from thalweg.local.contrastive import OwnLast, contrasts
+from thalweg.nets import HamCnn, Mlp, ResNet18
+
+BATCH = Batch(torch.zeros(1, 1, 1), torch.tensor([[0]]), torch.ones(1, 1))
+
+
+class FeaturesAreParams:
+    """Two logits that are always equal, and features that are the parameters."""
+
+    def with_features(self, params, x):
+        return torch.zeros(1, 1, 2) + 0 * params.sum(), params[:, None, :]
+
+
+@pytest.mark.parametrize(("temperature", "contrast"), [(1.0, 0.344378), (0.5, 0.156160)])
+def test_the_numbers_of_the_sheet(temperature, contrast):
+    memo = {"start": torch.tensor([[2.0, 1.0, 2.0]]), "previous": torch.tensor([[2.0, -1.0, 0.0]])}
+    objective = Moon(strength=1.0, temperature=temperature)
+    loss = objective.loss(FeaturesAreParams(), torch.tensor([[1.0, 2.0, 2.0]]), BATCH, memo)
+    assert float(loss) == pytest.approx(math.log(2) + contrast, abs=1e-6)
+    doubled = Moon(2.0, temperature).loss(
+        FeaturesAreParams(), torch.tensor([[1.0, 2.0, 2.0]]), BATCH, memo
+    )
+    assert float(doubled) == pytest.approx(math.log(2) + 2 * contrast, abs=1e-6)
+
+
+def test_neither_the_received_nor_the_last_model_is_pulled():
+    start, previous = (torch.rand(1, 3, requires_grad=True) for _ in range(2))
+    params = torch.rand(1, 3, requires_grad=True)
+    memo = {"start": start, "previous": previous}
+    Moon().loss(FeaturesAreParams(), params, BATCH, memo).sum().backward()
+    assert start.grad is None
+    assert previous.grad is None
+    assert params.grad is not None
+
+
+def test_before_a_client_has_a_model_of_its_own_only_its_errors_pull():
+    objective = Moon()
+    start = np.array([1.0, 2.0], dtype=np.float32)
+    assert objective.memo(objective.init(2), start)["previous"] is start
+    net = Mlp(hidden=(5,)).build((4,), 3)
+    rng = np.random.default_rng(0)
+    begun = torch.tensor(net.init(rng), dtype=torch.float64)[None]
+    params = begun + 0.1
+    batch = Batch(
+        torch.tensor(rng.normal(size=(1, 6, 4))),
+        torch.tensor(rng.integers(0, 3, (1, 6))),
+        torch.full((1, 6), 1 / 6, dtype=torch.float64),
+    )
+    memo = {"start": begun, "previous": begun}
+    loss, slope = value(objective, net, params, memo, batch)
+    plain, its_slope = value(CrossEntropy(), net, params, memo, batch)
+    torch.testing.assert_close(loss, plain + math.log(2))
+    torch.testing.assert_close(slope, its_slope)
+
+
+def test_a_round_with_steps_leaves_the_clients_own_last_model():
+    objective, state = Moon(), OwnLast(np.array([7.0], dtype=np.float32))
+    work = Work(np.zeros(1, "f4"), np.array([3.0], dtype=np.float32), 2, 0.1, 0.9)
+    after, said = objective.conclude(state, {}, work)
+    assert (after.params.tolist(), said) == ([3.0], {})
+    assert objective.memo(after, np.zeros(1, "f4"))["previous"].tolist() == [3.0]
+    idle, _ = objective.conclude(state, {}, work._replace(num_steps=0))
+    assert idle is state, "a round without a step is no round of its own"
+    assert objective.turn(state, FakeLook([1.0]), np.arange(3), changed=True) is state
+
+
+def test_it_forgets_with_the_session_unless_it_is_told_not_to():
+    assert isinstance(Moon(), PerSession)
+    assert Moon().per_session
+    assert not Moon(per_session=False).per_session
+
+
+def test_features_without_a_length_neither_break_it_nor_pull():
+    z = torch.zeros(1, 1, 3, dtype=torch.float64)
+    other = torch.ones(1, 1, 3, dtype=torch.float64)
+    assert float(contrasts(z, other, -other, 1.0)) == pytest.approx(math.log(2))
+    assert torch.isfinite(contrasts(other, z, z, 0.01)).all()
+
+
+@pytest.mark.parametrize(
+    "net",
+    [
+        HamCnn(channels=(2, 2, 2), hidden=4).build((1, 8, 8), 3),
+        ResNet18().build((3, 8, 8), 3),
+    ],
+    ids=["dropout", "residual"],
+)
+def test_it_goes_with_any_net_whose_end_is_dense(net):
+    rng = np.random.default_rng(0)
+    begun = torch.tensor(net.init(rng))[None]
+    params = (begun + 0.01).requires_grad_()
+    batch = Batch(
+        torch.tensor(rng.normal(size=(1, 2, *net.input_shape)).astype(np.float32)),
+        torch.tensor([[0, 2]]),
+        torch.full((1, 2), 0.5),
+    )
+    model = NetModel(net, False, [3])
+    loss = Moon().loss(model, params, batch, {"start": begun, "previous": begun - 0.01})
+    (slope,) = torch.autograd.grad(loss.sum(), params)
+    assert torch.isfinite(slope).all()
+
+
+def test_a_model_that_gives_no_features_is_refused():
+    memo = {"start": torch.zeros(1, 2), "previous": torch.zeros(1, 2)}
+    with pytest.raises(ConfigError, match="has no method with_features"):
+        Moon().loss(lambda params, x: params[:, None], torch.zeros(1, 2), BATCH, memo)
+
+
+def test_bad_tunables_are_refused():
+    with pytest.raises(ConfigError, match="temperature must be positive"):
+        Moon(temperature=0.0)
