@@ -18,6 +18,7 @@ from thalweg.engine.cells import is_done, run_cells
 from thalweg.report import (
     Cell,
     has_figure,
+    judged,
     summarise,
     to_csv,
     to_markdown,
@@ -72,8 +73,9 @@ def compare_command(
         typer.echo("interrupted; the same command goes on where it stopped.", err=True)
         raise SystemExit(130) from None
     cells = [read_cell(job, failures.get(job.folder)) for job in jobs]
-    files = _write(folder, on, cells)
-    summaries = summarise(cells)
+    seen = [judged(cell) for cell in cells]
+    files = _write(folder, on, seen)
+    summaries = summarise(seen)
     if as_json:
         for row in _json_rows(cells):
             say_json(row)

@@ -1,6 +1,6 @@
 """What a user sees of a comparison: numbers, tables, a figure, one self-contained page."""
 
-from thalweg.report.cells import Cell, Scores, Status, scores
+from thalweg.report.cells import Cell, Scores, Status, judged, scores
 from thalweg.report.figure import figure_png, figure_svg, has_figure, write_figure
 from thalweg.report.headline import headline
 from thalweg.report.markdown import to_markdown
@@ -13,6 +13,7 @@ from thalweg.report.transitions import transition_lines, transition_markdown, tr
 __all__ = [  # noqa: RUF022  from the runs to the page
     "Cell",  # one recipe, one seed: what came of it
     "Status",  # done, failed, interrupted or missing
+    "judged",  # a cell as recipes are compared by it
     "scores",  # one cell in a few numbers
     "Scores",
     "summarise",  # cells -> one summary per recipe

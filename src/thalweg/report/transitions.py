@@ -23,10 +23,11 @@ TITLE = "Transitions"
 MOST_SESSIONS = 8  # that have a column of their own; the mean is over all of them
 MOST_LINES = 8  # transitions that a single run prints
 WORDS = (
-    "Accuracy over the first ten rounds of each session, from the second one (number 1) on, in %: the test samples "
-    "are those with a label that some member has. back: transitions after which accuracy was at least what the "
-    "session before had ended with, on its own labels; after: in which round of the session, on average over those. "
-    "stayers, newcomers: at members who were, and were not, members before. rounds: of these sessions, and rehearsals."
+    "Accuracy over the first ten rounds of each session, from the second one (number 1) on, in %: the test "
+    "samples are those with a label that some member has, here and wherever accuracy is shown. back: transitions "
+    "after which accuracy was at least what the session before had ended with, on its own labels; after: in which "
+    "round of the session, on average over those. stayers, newcomers: at members who were, and were not, members "
+    "before. rounds: of these sessions, and rehearsals."
 )
 
 
@@ -41,13 +42,15 @@ def transition_columns(cells: Sequence[Cell]) -> list[Column]:
     sessions = sorted({t.session for seeds in groups.values() for seed in seeds for t in seed})
     if not sessions:
         return []
+    both = [_averaged(groups, name, f"{name}_accuracy") for name in ("stayers", "newcomers")]
+    if set(both[0].entries) == {NONE}:  # everybody is new in every session
+        both = []
     shown = [
         *(_of_session(groups, session) for session in sessions[:MOST_SESSIONS]),
         _averaged(groups, "mean of all", "transition_accuracy"),
         Column("back", [_back(seeds) for seeds in groups.values()]),
         Column("after", [_after(seeds) for seeds in groups.values()]),
-        _averaged(groups, "stayers", "stayers_accuracy"),
-        _averaged(groups, "newcomers", "newcomers_accuracy"),
+        *both,
         Column("rounds", [_rounds(seeds) for seeds in groups.values()]),
     ]
     return [

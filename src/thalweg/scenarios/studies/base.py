@@ -139,7 +139,7 @@ class Study:
 
     @property
     def num_cells(self) -> int:
-        """Runs; columns that look at the same run at different times have it in common, rows with one recipe too."""
+        """Runs; columns that look at one run at different times have it in common, rows with one recipe too."""
         runs = {
             (row.spelled, column.scenario, column.sets)
             for column in self.columns
