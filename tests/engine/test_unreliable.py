@@ -225,6 +225,12 @@ SHAKY = [
         ("fedavg", "staleness=refuse", {"refused"}),
         ("feddrift", "staleness=constant bank.drift_threshold=0.0", {"models", "refused"}),
         ("powd", "staleness=polynomial staleness.most=1 faults.delay=3.0", {"refused"}),
+        ("scaffold", "staleness=polynomial", {"late"}),
+        (
+            "scaffold+warmstart",
+            "staleness=constant sessions=alternating sessions.length=2",
+            {"refused", "rehearsals"},  # late ones of the session before
+        ),
     ],
 )
 def test_a_run_is_the_same_after_an_interruption_and_on_both_engines(

@@ -16,9 +16,7 @@ class Turnout(NamedTuple):
     session: int  # its number, counted from 0
     session_round: int  # counted from 1
     members: Ints  # (n,) ids; at least one
-    before: Ints | None = (
-        None  # members of the session before, as it ended; none: this is the first
-    )
+    before: Ints | None = None  # members of the session before, as it ended; none: this is the first
 
 
 def labels_of(members: Ints, mixes: Floats) -> Bools:
