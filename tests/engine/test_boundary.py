@@ -183,6 +183,7 @@ class Belated(WithoutReply):
         ("powd", "staleness=constant staleness.share=0.5"),  # it comes with the answers
         ("dpcs", "staleness=polynomial staleness.most=1"),
         ("flash", "staleness=polynomial"),
+        ("scaffold", "staleness=polynomial"),
         ("stream-ours", "staleness=polynomial"),
     ],
 )

@@ -225,6 +225,12 @@ SHAKY = [
         ("fedavg", "staleness=refuse", {"refused"}),
         ("feddrift", "staleness=constant bank.drift_threshold=0.0", {"models", "refused"}),
         ("powd", "staleness=polynomial staleness.most=1 faults.delay=3.0", {"refused"}),
+        ("scaffold", "staleness=polynomial", {"late"}),
+        (
+            "scaffold+warmstart",
+            "staleness=constant sessions=alternating sessions.length=2",
+            {"refused", "rehearsals"},  # late ones of the session before
+        ),
     ],
 )
 def test_a_run_is_the_same_after_an_interruption_and_on_both_engines(
@@ -272,7 +278,7 @@ def test_loss_and_test_then_train_accuracy_are_of_this_rounds_updates_alone() ->
     )
     row = _round_row(server, came, None)
     assert (row["cohort"], row["loss"], row["prequential_accuracy"]) == (3, 1.5, 6 / 16)
-    row = _round_row(server, came.only(np.array([False, False, True])))
+    row = _round_row(server, came.only(np.array([False, False, True])), None)
     assert row["cohort"] == 1
     assert not {"loss", "prequential_accuracy"} & row.keys()
 
