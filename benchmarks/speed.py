@@ -1,7 +1,8 @@
 """How fast is the arithmetic, against a plain PyTorch loop? Ratios, in one run, on this machine.
 
-    python benchmarks/speed.py            about two minutes
-    python benchmarks/speed.py --quick    a few seconds, coarse
+    python benchmarks/speed.py                 about two minutes
+    python benchmarks/speed.py --quick         a few seconds, coarse
+    python benchmarks/speed.py --objectives    A and B for every objective; a few minutes
 
 The plain loop is what one would write without us: for each client a deep copy of the module,
 `torch.optim.SGD`, as many threads as there are cores, no DataLoader (which would cost it another
@@ -22,7 +23,7 @@ import os
 import statistics
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -162,16 +163,21 @@ def take_turns(
     return tuple(statistics.median(column) for column in zip(*times, strict=True))  # type: ignore[return-value]
 
 
-def training(work: Workload, repeats: int) -> tuple[float, float, float]:
-    """Plain and our time for one round, and the relative difference of the updates."""
-    rng = np.random.default_rng(0)
-    data = data_for(work, rng)
-    rows = np.stack(
+def batches_for(work: Workload, data: Dataset, rng: np.random.Generator) -> np.ndarray:
+    """(K, S, B) rows of every client's mini-batches."""
+    return np.stack(
         [
             [rng.choice(len(data.y), work.batch, replace=False) for _ in range(work.steps)]
             for _ in range(work.clients)
         ]
-    )  # (K, S, B)
+    )
+
+
+def training(work: Workload, repeats: int) -> tuple[float, float, float]:
+    """Plain and our time for one round, and the relative difference of the updates."""
+    rng = np.random.default_rng(0)
+    data = data_for(work, rng)
+    rows = batches_for(work, data, rng)
     sgd = Sgd(lr=0.01, momentum=0.9, batch_size=work.batch, steps=work.steps)
     net = work.spec.build(work.input_shape, work.num_classes)
     torch.manual_seed(0)
@@ -230,20 +236,38 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--quick", action="store_true", help="few repeats: seconds, and coarse")
     parser.add_argument("--only", default="ABCD+", help="some of A, B, C, D and + (aggregation)")
+    parser.add_argument("--objectives", action="store_true", help="A and B for every objective")
     options = parser.parse_args(arguments)
     repeats = 3 if options.quick else 21
 
     print(f"{CORES} cores, torch {torch.__version__}, medians of {repeats} turns, ms per round")
     print(f"{'workload':58s} {'plain':>8s} {'ours':>8s} {'ratio':>7s} {'target':>7s} {'apart':>8s}")
+    chosen = [work for work in WORKLOADS if work.name in options.only]
+    if options.objectives:
+        small = [work for work in chosen if work.name in "AB"]
+        return 1 if any([*every_objective(small, repeats)]) else 0
     wrong = False
-    for work in WORKLOADS:
-        if work.name in options.only:
-            what = f"{work.name}  {work.what}, {work.clients} x {work.steps} x {work.batch}"
-            wrong |= report(what, *training(work, repeats), work.target)
+    for work in chosen:
+        what = f"{work.name}  {work.what}, {work.clients} x {work.steps} x {work.batch}"
+        wrong |= report(what, *training(work, repeats), work.target)
     if "+" in options.only:
         what = "+  aggregation of 100 updates of 1 M parameters"
         wrong |= report(what, *aggregation(repeats), AGGREGATION_TARGET)
     return 1 if wrong else 0
+
+
+def every_objective(works: Sequence[Workload], repeats: int) -> Iterator[bool]:
+    """A line for each objective on each net; were the two sides different?"""
+    import objectives
+
+    for work in works:
+        for name in objectives.OBJECTIVES:
+            if name not in objectives.PLAIN:
+                print(f"{work.name}  {name}: write its plain loss in benchmarks/objectives.py")
+                yield True
+                continue
+            what = f"{work.name}  {work.what}, {name}"
+            yield report(what, *objectives.training(work, name, repeats), work.target)
 
 
 def report(what: str, plain: float, ours: float, apart: float, target: float) -> bool:

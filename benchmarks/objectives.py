@@ -1,0 +1,241 @@
+"""The same ratios for every objective: stacked clients against a plain loop of that objective.
+
+    python benchmarks/speed.py --objectives
+
+The plain loop is that of `speed.py` with the loss one would write by hand on modules; here the objective of
+the package is computed as the fast engine does it, in worker processes, or in threads of one process if its
+clients look at their models between ticks. What an objective remembers or was told (an anchor, the others'
+curvature, a teacher of the past) is made beforehand, for both sides: what is timed is the steps.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import torch
+from speed import CORES, Workload, batches_for, data_for, flat, plain_tensors, take_turns, tasks_for
+from torch import Tensor, nn
+from torch.nn import functional
+
+from thalweg.core.talk import Talks
+from thalweg.core.types import Floats32, Ints
+from thalweg.data.base import Dataset
+from thalweg.engine.gather import Gather
+from thalweg.engine.look import StillLook
+from thalweg.engine.stacked import StackedTrainer, StackTask, in_threads
+from thalweg.engine.workers import WorkerPool
+from thalweg.local import OBJECTIVES, Objective, Remembers, SaysFromObjective, Sgd
+from thalweg.nets import Net
+
+Memo = Mapping[str, Floats32]  # name -> (K, P)
+Parts = Mapping[str, list[Tensor]]  # name -> the parameters of one client, shaped as its module's
+PlainLoss = Callable[[Any, nn.Module, Tensor, Tensor, Parts, Mapping[str, nn.Module]], Tensor]
+
+
+# --- as one would write them ---
+
+
+def plain_cross_entropy(
+    _: Any, client: nn.Module, x: Tensor, y: Tensor, parts: Parts, teachers: Any
+) -> Tensor:
+    return functional.cross_entropy(client(x), y)
+
+
+def plain_proximal(
+    own: Any, client: nn.Module, x: Tensor, y: Tensor, parts: Parts, teachers: Any
+) -> Tensor:
+    pull = sum(
+        ((p - p0) ** 2).sum() for p, p0 in zip(client.parameters(), parts["start"], strict=True)
+    )
+    return functional.cross_entropy(client(x), y) + own.strength / 2 * pull
+
+
+def plain_elastic(
+    own: Any, client: nn.Module, x: Tensor, y: Tensor, parts: Parts, teachers: Any
+) -> Tensor:
+    threes = zip(client.parameters(), parts["anchor"], parts["fisher"], strict=True)
+    pull = sum((fisher * (p - anchor) ** 2).sum() for p, anchor, fisher in threes)
+    return functional.cross_entropy(client(x), y) + own.strength / 2 * pull
+
+
+def plain_curvature(
+    own: Any, client: nn.Module, x: Tensor, y: Tensor, parts: Parts, teachers: Any
+) -> Tensor:
+    threes = zip(client.parameters(), parts["others_fisher"], parts["others_pulled"], strict=True)
+    pull = sum((fisher * p * p - 2 * pulled * p).sum() for p, fisher, pulled in threes)
+    return functional.cross_entropy(client(x), y) + own.strength * pull
+
+
+def plain_not_true(
+    own: Any, client: nn.Module, x: Tensor, y: Tensor, parts: Parts, teachers: Any
+) -> Tensor:
+    logits, tau = client(x), own.temperature
+    with torch.no_grad():
+        theirs = teachers["start"](x)
+    wrong = functional.one_hot(y, logits.shape[1]) == 0
+    ours, theirs = (each[wrong].view(len(y), -1) / tau for each in (logits, theirs))
+    forgotten = functional.kl_div(
+        ours.log_softmax(1), theirs.log_softmax(1), reduction="batchmean", log_target=True
+    )
+    return functional.cross_entropy(logits, y) + own.strength * tau**2 * forgotten
+
+
+def plain_two_teachers(
+    own: Any, client: nn.Module, x: Tensor, y: Tensor, parts: Parts, teachers: Any
+) -> Tensor:
+    logits, tau, a, b = client(x), own.temperature, own.weight_ce, own.weight_past
+    with torch.no_grad():
+        past, everybody = teachers["past"](x), teachers["start"](x)
+    to_past = functional.cross_entropy(logits / tau, (past / tau).softmax(1))
+    to_all = functional.cross_entropy(logits / tau, (everybody / tau).softmax(1))
+    return a * functional.cross_entropy(logits, y) + b * to_past + (1 - a - b) * to_all
+
+
+PLAIN: dict[str, PlainLoss] = {
+    "cross_entropy": plain_cross_entropy,
+    "curvature": plain_curvature,
+    "elastic": plain_elastic,
+    "not-true": plain_not_true,
+    "proximal": plain_proximal,
+    "two-teachers": plain_two_teachers,
+}
+TEACHERS = {"not-true": ["start"], "two-teachers": ["past", "start"]}
+
+
+def plain_round(
+    name: str,
+    objective: Objective,
+    model: nn.Module,
+    sgd: Sgd,
+    data: tuple[Tensor, Tensor],
+    batches: Tensor,
+    memo: Memo,
+) -> list[nn.Module]:
+    """One client after the other; batches (K, S, B)."""
+    (x, y), loss, trained = data, PLAIN[name], []
+    for k, mine in enumerate(batches):
+        client = copy.deepcopy(model)
+        parts = {what: _as_parts(torch.from_numpy(rows[k]), model) for what, rows in memo.items()}
+        teachers = {what: _module(parts[what], model) for what in TEACHERS.get(name, [])}
+        optimizer = torch.optim.SGD(client.parameters(), lr=sgd.lr, momentum=sgd.momentum)
+        for rows in mine:
+            optimizer.zero_grad()
+            loss(objective, client, x[rows], y[rows], parts, teachers).backward()
+            optimizer.step()
+        trained.append(client)
+    return trained
+
+
+def _as_parts(vector: Tensor, model: nn.Module) -> list[Tensor]:
+    shapes = [p.shape for p in model.parameters()]
+    pieces = vector.split([shape.numel() for shape in shapes])
+    return [piece.view(shape) for piece, shape in zip(pieces, shapes, strict=True)]
+
+
+def _module(parts: Iterable[Tensor], model: nn.Module) -> nn.Module:
+    teacher = copy.deepcopy(model)
+    with torch.no_grad():
+        for p, part in zip(teacher.parameters(), parts, strict=True):
+            p.copy_(part)
+    return teacher
+
+
+# --- as the fast engine does it ---
+
+
+def memo_of(objective: Objective, trainer: StackedTrainer, start: Floats32, rows: Ints) -> Memo:
+    """What K clients know in a later round; rows (K, n) are what they hold."""
+    rng, num_params = np.random.default_rng(1), start.shape[1]
+    looks = [
+        StillLook(
+            trainer, params + 0.01 * rng.standard_normal(num_params, dtype=np.float32)
+        )  # where each had been
+        for params in start
+    ]
+    memo: dict[str, Floats32] = {}
+    if isinstance(objective, Remembers):
+        newborn = objective.init(num_params)
+        mine = [
+            objective.memo(objective.turn(newborn, look, held, changed=True), params)
+            for look, held, params in zip(looks, rows, start, strict=True)
+        ]
+        memo |= {name: np.stack([each[name] for each in mine]) for name in mine[0]}
+    if isinstance(objective, Talks) and isinstance(objective, SaysFromObjective):
+        clients = np.arange(len(start))
+        words = [objective.say(look, held) for look, held in zip(looks, rows, strict=True)]
+        said = {name: np.stack([each[name] for each in words]) for name in words[0]}
+        notes = objective.hear(objective.begin(len(start), num_params), clients, said)
+        memo |= objective.tell(notes, clients)
+    return memo
+
+
+@contextmanager
+def fast_round(
+    objective: Objective,
+    net: Net,
+    sgd: Sgd,
+    data: Dataset,
+    tasks: list[StackTask],
+    bank: Floats32,
+    memo: Memo,
+) -> Iterator[Callable[[], Floats32]]:
+    """A function that trains all clients and returns their updates (K, P)."""
+    if not memo:
+        pool = WorkerPool(net, objective, sgd, data, CORES)
+        try:
+            yield lambda: pool.train(bank, tasks)[0]
+        finally:
+            pool.close()
+        return
+    trainer = StackedTrainer(net, objective, sgd, Gather(data))
+    ends = np.cumsum([0, *(len(task.models) for task in tasks)]).tolist()
+    parts = [slice(first, last) for first, last in pairwise(ends)]
+
+    def train() -> Floats32:
+        deltas = np.empty((ends[-1], bank.shape[1]), dtype=np.float32)
+
+        def work(job: tuple[StackTask, slice]) -> None:
+            task, part = job
+            stack = trainer.begin(bank, task.models)
+            notes = {name: torch.from_numpy(rows[part]) for name, rows in memo.items()}
+            for step in range(len(task.items)):  # a tick each, as samples may arrive in between
+                now = slice(step, step + 1)
+                trainer.steps(stack, task.items[now], task.weights[now], task.live[now], notes)
+            trainer.finish(stack, deltas[part])
+
+        in_threads(work, list(zip(tasks, parts, strict=True)), CORES)
+        return deltas
+
+    yield train
+
+
+def training(work: Workload, name: str, repeats: int) -> tuple[float, float, float]:
+    """Plain and our time for the steps of one round, and the relative difference of the updates."""
+    rng = np.random.default_rng(0)
+    data = data_for(work, rng)
+    rows = batches_for(work, data, rng)  # (K, S, B)
+    sgd = Sgd(lr=0.01, momentum=0.9, batch_size=work.batch, steps=work.steps)
+    net = work.spec.build(work.input_shape, work.num_classes)
+    objective = OBJECTIVES[name]()
+    torch.manual_seed(0)
+    model = work.module()
+    bank = flat(model)[None]
+    start = np.repeat(bank, work.clients, axis=0)
+    trainer = StackedTrainer(net, objective, sgd, Gather(data))
+    memo = memo_of(objective, trainer, start, rows[:, 0])
+    tensors, batches = plain_tensors(data), torch.from_numpy(rows)
+
+    def plain() -> list[nn.Module]:
+        known = {"start": start, **memo}
+        return plain_round(name, objective, model, sgd, tensors, batches, known)
+
+    with fast_round(objective, net, sgd, data, tasks_for(net, rows), bank, memo) as ours:
+        theirs = np.stack([flat(client) for client in plain()]) - bank
+        apart = np.linalg.norm(ours() - theirs, axis=1) / np.linalg.norm(theirs, axis=1)
+        difference = np.inf if apart.max() > 1e-2 else float(np.median(apart))
+        return *take_turns(plain, ours, repeats), difference
