@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -13,6 +14,7 @@ from contracts.bank import check_bank
 from contracts.emphasis import check_emphasis
 from contracts.forecast import check_forecast
 from contracts.memory import check_memory_policy
+from contracts.opening import check_opening
 from contracts.selection import check_selection
 from contracts.server_rule import check_server_rule
 from contracts.stopping import check_stopping
@@ -20,7 +22,7 @@ from contracts.weights import check_weights
 from contracts.world import LABELS, check_world
 from thalweg import aggregation, emphasis, forecast, local, memory, selection, streams
 from thalweg.core.talk import View
-from thalweg.core.types import Answers, Floats, Intake, Ints, Roster, Updates
+from thalweg.core.types import Answers, Floats, Floats32, Intake, Ints, Roster, Updates
 
 
 def every(table: Mapping[str, Any], *variants: object) -> pytest.MarkDecorator:
@@ -47,6 +49,11 @@ def every(table: Mapping[str, Any], *variants: object) -> pytest.MarkDecorator:
     streams.Inflow(arrivals=streams.AtStart(), partition=streams.Dirichlet(0.1, 0.8, min_size=1)),
     streams.Inflow(num_clients=1, arrivals=streams.Constant(0.3), availability=0.3),
     streams.Inflow(num_clients=1200, partition=streams.Dirichlet(0.01)),
+    streams.Inflow(num_clients=8, partition=streams.Overlap(0.6), historical=1.0),
+    streams.Inflow(num_clients=8, partition=streams.PartialOverlap(), availability=0.7),
+    streams.Inflow(num_clients=4, partition=streams.TwoShard(), arrivals=streams.AtStart()),
+    streams.Inflow(num_clients=2, partition=streams.Distinct(), arrivals=streams.Poisson(3.0)),
+    streams.Inflow(num_clients=6, partition=streams.Half(), capacity_of="own"),
 )
 def test_worlds(policy: Any) -> None:
     check_world(policy)
@@ -157,6 +164,21 @@ def test_banks(policy: Any) -> None:
     check_bank(policy)
 
 
+@every(
+    aggregation.OPENINGS,
+    aggregation.Anew(session=2),
+    aggregation.Average(pilot_sessions=0, first_start="random"),
+    aggregation.Average(pilot_sessions=3),
+    aggregation.WarmStart(pilot_sessions=0, rehearsals=3, scale=0.0),
+    aggregation.WarmStart(pilot_sessions=3, first_start="random", scale=math.inf),
+    aggregation.WarmStart(first_start="latest", distance="raw", history=2),
+    aggregation.WarmStart(distance="global_unit", history=1, keep="diverse"),
+    aggregation.WarmStart(distance="inner_product", history=3, keep="diverse"),
+)
+def test_openings(policy: Any) -> None:
+    check_opening(policy)
+
+
 @dataclass(frozen=True)
 class KeepsTooMuch:
     def init(self, capacity: int, held: int) -> None:
@@ -233,6 +255,17 @@ class LearnsNothing(local.Settles):
         return np.arange(num_rows)
 
 
+class Hoards:
+    """Adds up in a vector of its own, and forgets that the checkpoint before has it, too."""
+
+    def init(self, model: Floats32, pieces: Any) -> Floats32:
+        return np.zeros_like(model)
+
+    def open(self, notes: Floats32, last: Floats32, rehearse: Any) -> tuple[Floats32, Floats32]:
+        notes += last
+        return notes, notes.copy()
+
+
 class Unequal:
     def weigh(self, updates: Updates, roster: Roster) -> Floats:
         return np.ones(len(updates))
@@ -250,6 +283,7 @@ class Unequal:
         (check_stopping, LearnsNothing(), "something is left to learn from"),
         (check_weights, Unequal(), "they sum to one"),
         (check_bank, Merges(), "rows sum to one"),
+        (check_opening, Hoards(), "what it looks at is untouched"),
     ],
 )
 def test_a_broken_promise_is_noticed_and_named(check: Any, policy: Any, promise: str) -> None:

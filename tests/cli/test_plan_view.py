@@ -13,6 +13,14 @@ def shown(*overrides: str) -> str:
     return console.file.getvalue()
 
 
+def test_sessions_are_a_branch_only_if_there_are_some() -> None:
+    assert "sessions" not in shown()
+    overrides = ("sessions=alternating", "sessions.length=5")
+    line = next(line for line in shown(*overrides).splitlines() if "sessions" in line)
+    assert "alternating(length=5)" in line
+    assert "<- was none" in line
+
+
 def test_augmentation_is_a_branch_only_if_it_is_on() -> None:
     assert "augment" not in shown()
     line = next(

@@ -86,6 +86,23 @@ def test_odd_cases_cross_the_boundary(case: str) -> None:
     check_crosses(plan_of(recipe, [*SMALL, *MANY, *overrides]), rounds=4)
 
 
+@pytest.mark.parametrize("recipe", ["sfedpo", "powd", "fedcurv", "stream-ours"])
+@pytest.mark.parametrize(
+    "sessions",
+    [
+        ["sessions=alternating", "sessions.length=2"],
+        ["sessions=random-churn", "sessions.join=0.5", "sessions.leave=0.5"],
+    ],
+    ids=str,
+)
+def test_sessions_cross_the_boundary(recipe: str, sessions: list[str]) -> None:
+    scenario, overrides = world_for(recipe)
+    more = [*(MANY if scenario == "digits-partial" else []), *sessions]
+    if recipe == "powd":  # else it takes a single one
+        more.append("selection.participation=0.8")
+    check_crosses(plan_of(recipe, [*overrides, *more], scenario), rounds=5)
+
+
 # --- not everything arrives ---
 
 

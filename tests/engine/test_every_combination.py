@@ -72,6 +72,7 @@ TINY = ["capacity=12", "ticks=2", "evaluate_every=1"]
 
 # With their defaults these would do nothing in three rounds among five clients.
 TUNED = {
+    "opening=warm-start": "opening.pilot_sessions=0",
     "bank=feddrift": "bank.drift_threshold=0.0 bank.merge_threshold=0.001",
     "selection=uniform": "selection.fraction=0.6",
     "selection=dpcs": "selection.participation=0.6",
@@ -107,9 +108,17 @@ STAGES = {
     for field in fields(Recipe)
     if "table" in field.metadata
 }
+EACH = {stage: choices(stage, kinds) for stage, kinds in STAGES.items()}
+# A bank of several models leaves nothing to an opening: the two stages are one factor.
+EACH["bank"] += [each for each in EACH.pop("opening") if each != "opening=previous"]
 FACTORS = {
-    **{stage: choices(stage, kinds) for stage, kinds in STAGES.items()},
+    **EACH,
     "scenario": list(SCENARIOS),
+    "sessions": [
+        "sessions=none",
+        "sessions=alternating sessions.length=1",
+        "sessions=random-churn sessions.join=0.6 sessions.leave=0.3 sessions.tolerance=0.2",
+    ],
     "absent": ["world.absent=frozen", "world.absent=collecting"],
     "prequential": ["prequential=0", "prequential=3"],
     "local": [
@@ -162,6 +171,7 @@ def test_a_combination_runs_resumes_and_is_the_same_on_both_engines(
 def test_every_stage_of_a_recipe_is_a_factor_and_every_world_has_a_scenario() -> None:
     assert {"memory", "emphasis", "selection", "objective", "weights", "server"} < STAGES.keys()
     assert {"bank", "mirror", "forecast", "stopping"} < STAGES.keys()
+
     assert {type(scenario.world) for scenario in SCENARIOS.values()} == set(WORLDS.values())
 
 

@@ -15,9 +15,9 @@ KILL_AND_RESUME = """
     from thalweg.engine.loop import run_plan
     from thalweg.engine.plan import make_plan
 
-    out, engine, absent = Path(sys.argv[1]), sys.argv[2], sys.argv[3]
+    out, engine, overrides = Path(sys.argv[1]), sys.argv[2], sys.argv[3:]
     plan = make_plan("sfedpo", "digits-partial", seed=11, rounds=60, engine=engine,
-                     overrides=["forecast=bayesian", f"world.absent={absent}", "capacity=16", "local.passes=1"])
+                     overrides=["forecast=bayesian", "capacity=16", "local.passes=1", *overrides])
     data = plan.scenario.data.load(None, plan.seed)
     started = time.monotonic()
     child = os.fork()
@@ -53,14 +53,24 @@ def metrics_without_times(folder):
     return [{name: value for name, value in row.items() if name != "seconds"} for row in rows]
 
 
+CHURN = ("sessions=random-churn", "sessions.join=0.2", "sessions.leave=0.2")
+
+
 @pytest.mark.parametrize(
-    ("engine", "absent"), [("fast", "frozen"), ("fast", "collecting"), ("reference", "frozen")]
+    ("engine", "overrides"),
+    [
+        ("fast", ("world.absent=frozen",)),
+        ("fast", ("world.absent=collecting",)),
+        ("reference", ("world.absent=frozen",)),
+        ("fast", CHURN),
+    ],
+    ids=str,
 )
-def test_a_run_killed_many_times_ends_with_the_same_bits(tmp_path, engine, absent):
+def test_a_run_killed_many_times_ends_with_the_same_bits(tmp_path, engine, overrides):
     script = tmp_path / "kill.py"
     script.write_text(textwrap.dedent(KILL_AND_RESUME))
     killed = subprocess.run(
-        [sys.executable, "-W", "ignore", str(script), str(tmp_path / "killed"), engine, absent],
+        [sys.executable, "-W", "ignore", str(script), str(tmp_path / "killed"), engine, *overrides],
         capture_output=True,
         text=True,
         check=False,

@@ -8,8 +8,8 @@ import pytest
 
 import thalweg
 from thalweg.data import Digits
-from thalweg.engine.scored import scored
-from thalweg.streams import StateBook
+from thalweg.engine.scored import scored, turnout_of
+from thalweg.streams import StateBook, Timetable
 
 DATA = Digits().load(None, 0)
 LOSSES = np.ones(len(DATA.y_test), dtype=np.float32)
@@ -57,3 +57,51 @@ def test_what_is_for_choosing_is_not_tested_on():
 def test_a_run_reports_them():
     result = thalweg.run("fedavg", "digits-full", rounds=1, overrides=["validation=0.5"])
     assert {"client_accuracy", "validation_accuracy"} <= result.final.keys()
+
+
+def timetable(*stays, rounds=12):
+    """Stays are (client, first round, round after the last)."""
+    clients, first, after = np.array(stays).T
+    return Timetable(4, rounds, clients, first, after)
+
+
+def test_a_round_knows_who_is_a_member_and_who_was_in_the_session_before():
+    shifts = timetable((0, 0, 4), (1, 0, 8), (2, 4, 8))
+    first, second = turnout_of(shifts, 3), turnout_of(shifts, 5)
+    assert (first.session, first.session_round, first.before) == (0, 4, None)
+    assert first.members.tolist() == [0, 1]
+    assert (second.session, second.session_round) == (1, 2)
+    assert (second.members.tolist(), second.before.tolist()) == ([1, 2], [0, 1])
+
+
+def test_the_session_before_a_pause_is_still_the_one_before():
+    shifts = timetable((0, 0, 2), (1, 1, 2), (1, 6, 8))
+    assert turnout_of(shifts, 4) is None, "nobody is a member"
+    assert turnout_of(shifts, 6).before.tolist() == [0, 1]
+
+
+def test_without_sessions_nobody_asks_who_came():
+    assert turnout_of(None, 3) is None
+
+
+def test_the_labels_of_a_session_are_those_of_its_members():
+    turnout = turnout_of(timetable((0, 0, 2), (1, 2, 4)), 3)
+    only_ones = np.where(DATA.y_test == 1, 1, (DATA.y_test + 1) % 10)
+    mixes = [np.eye(10)[0], (np.eye(10)[1] + np.eye(10)[2]) / 2]
+    row = scored(only_ones, LOSSES, DATA, world(mixes), turnout=turnout)
+    count = np.bincount(DATA.y_test)
+    assert row["session_accuracy"] == pytest.approx(count[1] / (count[1] + count[2]))
+    assert row["newcomers_accuracy"] == pytest.approx(0.5)
+    assert "stayers_accuracy" not in row
+
+
+def test_sessions_are_not_tested_on_what_is_for_choosing():
+    from thalweg.data.split import stratified_split
+
+    _, for_choice = stratified_split(DATA.y_test, 0.4)
+    predicted = DATA.y_test.copy()
+    predicted[for_choice] = (predicted[for_choice] + 1) % 10
+    turnout = turnout_of(timetable((0, 0, 2)), 0)
+    mixes = [np.full(10, 0.1)]
+    row = scored(predicted, LOSSES, DATA, world(mixes), validation=0.4, turnout=turnout)
+    assert row["session_accuracy"] == 1

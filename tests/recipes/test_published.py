@@ -6,7 +6,7 @@ from itertools import combinations
 
 import pytest
 
-from thalweg.aggregation import Equal, FedAcg, ShiftAware, Step
+from thalweg.aggregation import Average, Equal, FedAcg, ShiftAware, Step, WarmStart
 from thalweg.core.errors import ConfigError, UnknownName
 from thalweg.forecast import Exact
 from thalweg.local import Continuous, Moon, Proximal, Scaffold
@@ -19,6 +19,7 @@ from thalweg.recipes import (
     fedavg,
     fedntd,
     fedogd,
+    fedprox,
     flash,
     moon,
     powd,
@@ -26,6 +27,7 @@ from thalweg.recipes import (
     scaffold,
     scaffold_released,
     sfedpo,
+    warmstart,
 )
 from thalweg.selection import Available, Dpcs, PowerOfChoice
 
@@ -124,9 +126,31 @@ def test_an_unknown_guest_is_named() -> None:
         recipe_named("fedprox+sfedpoo")
 
 
+def test_an_opening_is_all_that_a_warm_start_brings() -> None:
+    both = recipe_named("fedprox+warmstart")
+    assert both == replace(fedprox(), name="fedprox+warmstart", opening=WarmStart(scale=10.0))
+    average = recipe_named("sfedpo+average-start")
+    assert average == replace(sfedpo(), name="sfedpo+average-start", opening=Average())
+    assert warmstart(scale=800.0).opening == WarmStart(scale=800.0)
+
+
+SEVERAL_MODELS, OPENS = {"feddrift"}, {"warmstart", "average-start"}
+
+
+def cannot_be(*names: str) -> bool:
+    """A bank of several models goes on with those it has, whatever an opening says."""
+    return bool(SEVERAL_MODELS & {*names}) and bool(OPENS & {*names})
+
+
+@pytest.mark.parametrize("name", ["feddrift+warmstart", "average-start+feddrift"])
+def test_an_opening_beside_a_bank_of_several_models_is_refused(name: str) -> None:
+    with pytest.raises(ConfigError, match=r"FedDrift has several .* use opening=previous"):
+        recipe_named(name)
+
+
 @pytest.mark.parametrize("host", RECIPES)
 def test_any_host_takes_any_guest_and_gets_what_it_is_known_for(host: str) -> None:
-    for guest in RECIPES:
+    for guest in (guest for guest in RECIPES if not cannot_be(host, guest)):
         both, alone, plain = recipe_named(f"{host}+{guest}"), RECIPES[guest](), fedavg()
         assert both.name == f"{host}+{guest}"
         for stage in vars(both).keys() - {"name"}:
@@ -150,7 +174,9 @@ def refusal_of(name: str) -> str | None:
 def test_any_two_guests_either_bring_different_stages_or_are_refused_by_name(host: str) -> None:
     for one, other in combinations(RECIPES, 2):
         refusal = refusal_of(f"{host}+{one}+{other}")
-        if refusal is None:
+        if cannot_be(host, one, other):
+            assert refusal is not None
+        elif refusal is None:
             both, turned = (
                 recipe_named(f"{host}+{one}+{other}"),
                 recipe_named(f"{host}+{other}+{one}"),

@@ -284,6 +284,16 @@ def test_a_column_can_look_at_an_earlier_round_of_the_same_runs(tmp_path):
     assert ends["plain", "digits-full half"] == 1
 
 
+def test_a_quick_look_may_be_made_short_in_another_way(tmp_path):
+    columns = (Column("digits-full", ("rounds=50", "capacity=9")),)
+    study = replace(TINY, columns=columns, quick=("rounds=7", "ticks=2"), published={})
+    (job,) = plan_study(study, only=["plain"], scale="quick", out=tmp_path).jobs
+    scenario = job.plan.scenario
+    assert (scenario.rounds, scenario.ticks, scenario.capacity) == (7, 2, 9)
+    (job, *_) = plan_study(study, out=tmp_path).jobs
+    assert job.plan.scenario.rounds == 50
+
+
 def test_a_study_may_be_about_the_accuracy_at_the_clients(tmp_path):
     study = replace(TINY, metric="client_accuracy", spread="bound", seeds=(4,), published={})
     result = reproduce(study, out=tmp_path, only=["digits-full"])

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from thalweg.core.errors import ConfigError
-from thalweg.streams import Even, Groups, Partition, Setting
+from thalweg.streams import Even, Groups, Half, Partition, Setting
 from thalweg.streams.history import History, Holdings, deal, thinned
 
 LABELS = np.arange(120) % 3
@@ -114,6 +114,10 @@ def test_thinning_takes_the_same_share_of_everybody(have: list[int], part: float
     [
         ({"num_clients": 121}, "120 rows cannot be shared among 121 clients"),
         ({"samples": 121}, "has 120 samples, so samples=121"),
+        (
+            {"partition": Half(), "data": 0.2},
+            "historical_data=0.2 deals .* apart, but Half deals labels to groups",
+        ),
         ({"samples": 121, "partition": Groups()}, "has 120 samples, so samples=121"),
         ({"clients": 0.0, "data": 0.2}, "historical=0.0 makes 0 of 20 clients historical"),
         ({"clients": 1.0, "data": 0.2}, "historical=1.0 makes 20 of 20 clients historical"),

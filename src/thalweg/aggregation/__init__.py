@@ -1,6 +1,8 @@
 """Stage 5: how much each update counts, and how updates become the model."""
 
 from thalweg.aggregation.adaptive import Adaptive  # and the clients' pace follows its variance
+from thalweg.aggregation.anew import Anew  # sessions begin with the model as it was drawn
+from thalweg.aggregation.average_start import Average  # with the mean of past sessions
 from thalweg.aggregation.bank import Arranged, Bank, OneModel
 from thalweg.aggregation.base import Age, Paces, Presents, Reports, ServerRule, Weights
 from thalweg.aggregation.by_samples import BySamples  # in proportion to samples held
@@ -13,6 +15,7 @@ from thalweg.aggregation.flash import Flash  # adaptive, faster after a drift
 from thalweg.aggregation.opening import Opening, Previous, Rehearse
 from thalweg.aggregation.shift_aware import ShiftAware  # less for clients whose data mislead
 from thalweg.aggregation.step import Step  # the weighted mean
+from thalweg.aggregation.warm_start import WarmStart  # with the mean of those that are alike
 
 WEIGHTS = {
     "equal": Equal,
@@ -21,7 +24,7 @@ WEIGHTS = {
     "shift-aware": ShiftAware,
 }
 BANKS = {"one-model": OneModel, "feddrift": FedDrift}
-OPENINGS = {"previous": Previous}
+OPENINGS = {"previous": Previous, "average": Average, "warm-start": WarmStart, "anew": Anew}
 SERVER_RULES = {
     "step": Step,
     "adaptive": Adaptive,
@@ -37,7 +40,9 @@ __all__ = [
     "WEIGHTS",
     "Adaptive",
     "Age",
+    "Anew",
     "Arranged",
+    "Average",
     "Bank",
     "BySamples",
     "ByWeight",
@@ -56,5 +61,6 @@ __all__ = [
     "ServerRule",
     "ShiftAware",
     "Step",
+    "WarmStart",
     "Weights",
 ]

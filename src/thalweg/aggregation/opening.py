@@ -6,6 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+import numpy.typing as npt
+
+from thalweg.core.errors import ConfigError
 from thalweg.core.types import Floats32, Piece
 
 
@@ -38,3 +41,12 @@ class Previous:
 
     def open(self, notes: None, last: Floats32, rehearse: Rehearse) -> tuple[None, Floats32]:
         return None, last
+
+
+def check_same_net(last: Floats32, stored: npt.NDArray[Any]) -> None:
+    """Refuse to mix models of different architectures."""
+    if last.shape != stored.shape:
+        raise ConfigError(
+            f"the models of past sessions have {len(stored)} parameters, but the one that was just trained has "
+            f"{len(last)}; models of another architecture cannot be mixed. Start a new run."
+        )

@@ -28,8 +28,8 @@ def oracle_gap(
 
     `run` is a run's folder, finished or not (its last checkpoint counts, and nothing in the folder
     is changed), or a plan, for what the clients believe before the first round. A client that has not
-    come yet believes what it would at first. Availability is the
-    world's own, also where the weights estimate it. Ratios are those of the whole budget: in a world
+    come yet believes what it would at first. Availability is the world's own, over all sessions, also
+    where the weights estimate it. Ratios are those of the whole budget: in a world
     where less than a memory arrives per tick (``world.arrivals``) a client may renew less.
     """
     folder = None if isinstance(run, Plan) else _folder(Path(run))
@@ -39,18 +39,19 @@ def oracle_gap(
     crowd = crowd_of(plan, data, _num_params(plan, data))
     if folder is not None:
         server, states = folder.look()
-        check_same_data(folder, server["data"], fingerprint_of(data))
+        check_same_data(folder, server["data"], fingerprint_of(data, crowd.timetable))
         crowd.restore(states)
     world = crowd.world
+    who = np.flatnonzero(crowd.availability)  # the others are members of no session
     outlooks = _outlooks(crowd)
     signatures = world.book.signatures
     return theory.oracle_gap(
-        np.stack([world.truth(client) for client in range(world.num_clients)]),
-        np.stack([outlook.probs for outlook in outlooks]),
+        np.stack([world.truth(client) for client in who.tolist()]),
+        np.stack([outlooks[client].probs for client in who.tolist()]),
         outlooks[0].importance,
         outlooks[0].heterogeneity,
         memory.budget,
-        world.availability,
+        crowd.availability[who],
         world.ticks,
         dds_slope=memory.slope,
         dds_offset=memory.offset,

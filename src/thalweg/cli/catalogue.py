@@ -16,7 +16,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from thalweg.aggregation import BANKS, SERVER_RULES, WEIGHTS
+from thalweg.aggregation import BANKS, OPENINGS, SERVER_RULES, WEIGHTS
 from thalweg.cli.plan_view import plan_tree
 from thalweg.core.errors import UnknownName
 from thalweg.data import AUGMENTATIONS, SOURCES
@@ -29,7 +29,7 @@ from thalweg.nets import NETS
 from thalweg.recipes import RECIPES, Recipe, recipe_named
 from thalweg.scenarios import SCENARIOS, Scenario
 from thalweg.selection import RULES
-from thalweg.streams import ARRIVALS, PARTITIONS, WORLDS
+from thalweg.streams import ARRIVALS, PARTITIONS, SCHEDULES, WORLDS
 
 PARTS: dict[str, Mapping[str, Any]] = {
     "data": SOURCES,
@@ -37,6 +37,7 @@ PARTS: dict[str, Mapping[str, Any]] = {
     "world": WORLDS,
     "world.partition": PARTITIONS,
     "world.arrivals": ARRIVALS,
+    "sessions": SCHEDULES,
     "augment": AUGMENTATIONS,
     "memory": POLICIES,
     "emphasis": EMPHASES,
@@ -47,6 +48,7 @@ PARTS: dict[str, Mapping[str, Any]] = {
     "weights": WEIGHTS,
     "server": SERVER_RULES,
     "bank": BANKS,
+    "opening": OPENINGS,
     "mirror": MIRRORS,
     "stopping": STOPPINGS,
 }

@@ -18,10 +18,13 @@ from thalweg.engine.cells import is_done, run_cells
 from thalweg.report import (
     Cell,
     has_figure,
+    judged,
     summarise,
     to_csv,
     to_markdown,
     to_rich,
+    transition_markdown,
+    transition_rich,
     write_figure,
     write_page,
 )
@@ -70,13 +73,16 @@ def compare_command(
         typer.echo("interrupted; the same command goes on where it stopped.", err=True)
         raise SystemExit(130) from None
     cells = [read_cell(job, failures.get(job.folder)) for job in jobs]
-    files = _write(folder, on, cells)
-    summaries = summarise(cells)
+    seen = [judged(cell) for cell in cells]
+    files = _write(folder, on, seen)
+    summaries = summarise(seen)
     if as_json:
         for row in _json_rows(cells):
             say_json(row)
     else:
         console.print(to_rich(summaries, width=console.width))
+        if (began_anew := transition_rich(cells, width=console.width)) is not None:
+            console.print(began_anew)
         console.print(f"took {clock(time.perf_counter() - began)}", highlight=False)
         for what, file in files.items():
             console.print(f"{what:<7}{file}", highlight=False, soft_wrap=True)
@@ -88,7 +94,7 @@ def compare_command(
 def _write(folder: Path, on: str, cells: Sequence[Cell]) -> dict[str, Path]:
     summaries = summarise(cells)
     files = {"page": folder / "index.html", "table": folder / "table.md"}
-    (folder / "table.md").write_text(to_markdown(summaries))
+    (folder / "table.md").write_text(to_markdown(summaries) + transition_markdown(cells))
     (folder / "table.csv").write_text(to_csv(summaries))
     write_page(files["page"], f"Comparison on {on}", cells)
     if has_figure(cells):

@@ -11,6 +11,7 @@ from rich.tree import Tree
 from thalweg.core.config import kind_of
 from thalweg.data import AUGMENTATIONS
 from thalweg.engine.plan import Plan
+from thalweg.streams import SCHEDULES
 
 RECIPE_PARTS = ("memory", "forecast", "selection", "objective", "weights", "server")
 RARE_PARTS = ("emphasis", "bank", "mirror", "stopping")  # shown where a recipe makes use of them
@@ -34,9 +35,10 @@ def plan_tree(plan: Plan, default: Plan | None) -> Tree:
         if name in RARE_PARTS and part == part_before == field.default:
             continue
         tree.add(_branch(name, describe(part, table), _changes(part, part_before)))
-    if plan.scenario.augment is not None:
-        changes = "" if before.scenario.augment == plan.scenario.augment else "was none"
-        tree.add(_branch("augment", describe(plan.scenario.augment, AUGMENTATIONS), changes))
+    for name, table in (("sessions", SCHEDULES), ("augment", AUGMENTATIONS)):
+        part, part_before = getattr(plan.scenario, name), getattr(before.scenario, name)
+        if part is not None or part_before is not None:
+            tree.add(_branch(name, describe(part, table), _changes(part, part_before)))
     tree.add(_branch("local", describe(plan.local), _changes(plan.local, before.local)))
     sizes = ", ".join(f"{name} {getattr(plan.scenario, name)}" for name in SIZES)
     tree.add(_branch("sizes", sizes, _changes(plan.scenario, before.scenario, SIZES)))

@@ -89,7 +89,9 @@ def _folder(plan: Plan, resume: bool) -> Path:
 
 
 def _summary(console: Console, result: Result, out: Path, command: str) -> None:
+    from thalweg.evaluation import transitions
     from thalweg.report.cells import is_noticeable  # tables and figures can wait until now
+    from thalweg.report.transitions import transition_lines
 
     final = result.final
     seconds = sum(row["seconds"] for row in result.metrics)
@@ -118,5 +120,7 @@ def _summary(console: Console, result: Result, out: Path, command: str) -> None:
     if tested:
         mean = sum(tested) / len(tested)
         lines.append(f"test-then-train {mean:.4f}   mean over all rounds, on data as it arrived")
+    for place, line in enumerate(transition_lines(transitions(result.metrics))):
+        lines.append(f"{'' if place else 'transitions':<16}{line}")
     lines += [f"results         {out}/", f"repeat          {command}"]
     console.print("\n".join(lines), highlight=False, soft_wrap=True)

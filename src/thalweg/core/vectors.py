@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Any, TypeVar
+
 import numpy as np
+import numpy.typing as npt
 
 from thalweg.core.types import Floats, Floats32
 
+T = TypeVar("T", bound=np.generic)
 BLOCK = (
     1 << 16
 )  # parameters per block: 100 rows of it are 26 MB, enough for every core to have several
@@ -34,3 +39,42 @@ def combine(weights: Floats, deltas: Floats32) -> Floats32:
         torch.bmm(row.expand(len(blocks), 1, K), blocks, out=total[:whole].view(-1, 1, BLOCK))
     torch.mv(matrix[:, whole:].T, row, out=total[whole:])
     return total.numpy()
+
+
+def blend(weights: Floats, models: Sequence[Floats32]) -> Floats32:
+    """The weighted mean of models that lie apart: weights (Z,), models (P,) each -> (P,).
+
+    Summed in double precision, so that a model blended with copies of itself is itself to the bit.
+
+    >>> blend(np.array([0.25, 0.75]), [np.zeros(2, dtype=np.float32), np.ones(2, dtype=np.float32)])
+    array([0.75, 0.75], dtype=float32)
+    """
+    result = np.empty(len(models[0]), dtype=np.float32)
+    for start in range(0, len(result), BLOCK):
+        block = result[start : start + BLOCK]
+        total, part = np.zeros(len(block)), np.empty(len(block))
+        for weight, model in zip(weights.tolist(), models, strict=True):
+            if weight:
+                part[...] = model[start : start + BLOCK]
+                part *= weight
+                total += part
+        block[...] = total
+    return result
+
+
+def frozen(values: npt.NDArray[T]) -> npt.NDArray[T]:
+    """A copy that nobody can write to: what is stored for long, and what a checkpoint writes only once.
+
+    >>> frozen(np.zeros(2))[0] = 1.0
+    Traceback (most recent call last):
+    ValueError: assignment destination is read-only
+    """
+    kept = np.array(values, order="C")
+    kept.flags.writeable = False
+    return kept
+
+
+def is_frozen(values: npt.NDArray[Any]) -> bool:
+    """Will these numbers stay as they are? Views of others do not count: who owns them may write."""
+    flags = values.flags
+    return not flags.writeable and flags.owndata and flags.c_contiguous

@@ -8,10 +8,10 @@ import numpy as np
 
 from thalweg.core.talk import Look
 from thalweg.core.trees import Tree, like
-from thalweg.core.types import Job, Roster, Supplies
+from thalweg.core.types import Floats, Job, Roster, Supplies
 from thalweg.recipes.client import Clients, ClientState, Heard
 from thalweg.recipes.visit import ClientRound, enter
-from thalweg.streams import Timetable, World, supplies_of
+from thalweg.streams import Timetable, World, attended, supplies_of
 
 
 class Crowd:
@@ -23,14 +23,12 @@ class Crowd:
         self.changed: set[int] = set()  # since the last checkpoint
 
     def roster(self, rnd: int) -> Roster:
-        world = self.world
-        nobody = np.zeros(world.num_clients, dtype=np.int64)
-        here, availability, session = world.here(rnd), world.availability, None
-        if self.timetable is not None:
-            session = self.timetable.session(rnd)
-            here = np.intersect1d(here, session.members, assume_unique=True)
-            availability = availability * self.timetable.attendance
-        return Roster(rnd, here, availability, nobody, supplies=self._supplies, session=session)
+        return roster_of(self.world, self.timetable, rnd, self._supplies)
+
+    @cached_property
+    def availability(self) -> Floats:
+        """(N,) probability that each client is here in a round of the run."""
+        return availability_of(self.world, self.timetable)
 
     @cached_property
     def _supplies(self) -> Supplies:
@@ -62,3 +60,24 @@ class Crowd:
             client: like(self.clients.newborn(client), tree) for client, tree in trees.items()
         }
         self.changed = set()
+
+
+def roster_of(world: World, timetable: Timetable | None, rnd: int, supplies: Supplies) -> Roster:
+    """Who is here in a round: of the session's members those whom the world has there.
+
+    `supplies` are those of the world, which knows nothing of sessions.
+    """
+    nobody, here = np.zeros(world.num_clients, dtype=np.int64), world.here(rnd)
+    availability, session = availability_of(world, timetable), None
+    if timetable is not None:
+        session = timetable.session(rnd)
+        here = np.intersect1d(here, session.members, assume_unique=True)
+        supplies = attended(supplies, timetable.attendance, world.collects_when_absent)
+    return Roster(rnd, here, availability, nobody, supplies=supplies, session=session)
+
+
+def availability_of(world: World, timetable: Timetable | None) -> Floats:
+    """(N,) the world's, in the share of the run in which each client is a member."""
+    if timetable is None:
+        return world.availability
+    return world.availability * timetable.attendance

@@ -19,8 +19,9 @@ from thalweg.data import Dataset
 from thalweg.engine.crowd import Crowd
 from thalweg.engine.folder import RunFolder
 from thalweg.engine.plan import Plan, make_plan
-from thalweg.engine.scored import scored
+from thalweg.engine.scored import scored, turnout_of
 from thalweg.engine.start import first_model
+from thalweg.evaluation import Turnout, transitions
 from thalweg.nets import Net
 from thalweg.recipes import Recipe
 from thalweg.recipes.client import Clients
@@ -30,7 +31,7 @@ from thalweg.recipes.server import play_round
 from thalweg.recipes.state import Served, ServerState, new_server, serve
 from thalweg.recipes.talks import bytes_up
 from thalweg.scenarios import Scenario
-from thalweg.streams import Setting
+from thalweg.streams import Setting, Timetable
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -170,7 +171,7 @@ def _play(
 ) -> Result:
     world = federation.crowd.world
     server = new_server(plan.recipe, start, world.num_clients, net.pieces)
-    fingerprint = fingerprint_of(data)
+    fingerprint = fingerprint_of(data, federation.crowd.timetable)
     metrics: list[Row] = []
     if folder is not None and has_checkpoint:
         server = _restore(folder, federation.crowd, server, fingerprint)
@@ -179,9 +180,12 @@ def _play(
     while server.rnd < plan.scenario.rounds:
         started = time.perf_counter()
         server, updates = play_round(server, federation, plan.recipe, plan.seed)
-        row = _round_row(server, updates)
-        if server.rnd % plan.scenario.evaluate_every == 0 or server.rnd == plan.scenario.rounds:
-            row |= _evaluate(server, plan.recipe, federation, data, plan.scenario.validation)
+        turnout = turnout_of(federation.crowd.timetable, server.rnd - 1)
+        row = _round_row(server, updates, turnout)
+        if _is_evaluated(plan.scenario, server.rnd, turnout):
+            row |= _evaluate(
+                server, plan.recipe, federation, data, plan.scenario.validation, turnout
+            )
         row["seconds"] = round(time.perf_counter() - started, 6)
         metrics.append(row)
         if folder is not None:
@@ -219,7 +223,21 @@ def crowd_of(plan: Plan, data: Dataset, num_params: int) -> Crowd:
     world = scenario.world.build(setting)
     check_fits(plan.recipe, world)
     clients = Clients(plan.recipe, world, data.y, plan.local, plan.seed, num_params)
-    return Crowd(clients, world)
+    return Crowd(clients, world, timetable_of(plan, world.num_clients))
+
+
+def timetable_of(plan: Plan, num_clients: int) -> Timetable | None:
+    """When clients are members; none: always."""
+    scenario = plan.scenario
+    if scenario.sessions is None:
+        return None
+    timetable = scenario.sessions.timetable(num_clients, scenario.rounds, plan.seed)
+    require(
+        timetable.num_clients == num_clients,
+        f"{type(scenario.sessions).__name__}.timetable must be for {num_clients} clients, got one for "
+        f"{timetable.num_clients}.",
+    )
+    return timetable
 
 
 def federation_of(
@@ -253,9 +271,23 @@ def federation_of(
     )
 
 
-def _round_row(server: ServerState, updates: Updates | None) -> dict[str, Any]:
+def _is_evaluated(scenario: Scenario, rounds_done: int, turnout: Turnout | None) -> bool:
+    """Without sessions there is one for ever."""
+    since = rounds_done if turnout is None else turnout.session_round
+    return (
+        rounds_done % scenario.evaluate_every == 0
+        or rounds_done == scenario.rounds
+        or since <= scenario.evaluate_first
+    )
+
+
+def _round_row(
+    server: ServerState, updates: Updates | None, turnout: Turnout | None
+) -> dict[str, Any]:
     """What every round says about itself."""
     row: dict[str, Any] = {"round": server.rnd, "cohort": 0 if updates is None else len(updates)}
+    if turnout is not None:
+        row |= {"session": turnout.session, "session_round": turnout.session_round}
     if updates is None:
         return row | {"bytes_down": 0, "bytes_up": 0}
     trained = updates.num_steps > 0
@@ -276,6 +308,7 @@ def _evaluate(
     federation: Embedded,
     data: Dataset,
     validation: float,
+    turnout: Turnout | None,
 ) -> dict[str, Any]:
     """Test every model that serves somebody; a client counts with the model it uses."""
     if len(data.y_test) == 0:
@@ -287,7 +320,7 @@ def _evaluate(
         if share == 0:
             continue
         predicted, losses = federation.predict(model, "test", None)
-        row = scored(predicted, losses, data, world, validation)
+        row = scored(predicted, losses, data, world, validation, turnout)
         for name, value in row.items():
             total[name] = total.get(name, 0.0) + float(share) * value
     return total
@@ -307,7 +340,7 @@ def check_same_data(folder: RunFolder, then: int, now: int) -> None:
     """Refuse to combine a run with other data than it was begun on."""
     if then != now:
         raise RunError(
-            f"{folder.path} was begun on other data than are found now; "
+            f"{folder.path} was begun on other data (or another trace of sessions) than are found now; "
             "point --data-dir (or THALWEG_DATA) at the same files, or start a new run."
         )
 
@@ -324,9 +357,13 @@ def _finish(folder: RunFolder, plan: Plan, net: Net, served: Served, metrics: li
         folder.path / "model.safetensors",
         metadata={"net": plan.scenario.name},
     )
-    folder.write_summary({"title": plan.title, "rounds": len(metrics), "final": metrics[-1]})
+    summary = {"title": plan.title, "rounds": len(metrics), "final": metrics[-1]}
+    if found := transitions(metrics):
+        summary["transitions"] = [transition._asdict() for transition in found]
+    folder.write_summary(summary)
 
 
-def fingerprint_of(data: Dataset) -> int:
-    """A checksum of the training part, to notice that a run goes on with other data."""
-    return zlib.crc32(np.ascontiguousarray(data.x).data, zlib.crc32(data.y.tobytes()))
+def fingerprint_of(data: Dataset, timetable: Timetable | None = None) -> int:
+    """A checksum of the training part and of who is a member when, to notice that a run goes on with others."""
+    start = zlib.crc32(data.y.tobytes(), 0 if timetable is None else timetable.checksum)
+    return zlib.crc32(np.ascontiguousarray(data.x).data, start)

@@ -2,5 +2,16 @@
 
 from thalweg.evaluation.clients import accuracies_by_mix, accuracies_by_owner
 from thalweg.evaluation.held_out import Scores, held_out_scores
+from thalweg.evaluation.sessions import Turnout, session_scores
+from thalweg.evaluation.transitions import Transition, transitions
 
-__all__ = ["Scores", "accuracies_by_mix", "accuracies_by_owner", "held_out_scores"]
+__all__ = [
+    "Scores",
+    "Transition",
+    "Turnout",
+    "accuracies_by_mix",
+    "accuracies_by_owner",
+    "held_out_scores",
+    "session_scores",
+    "transitions",
+]

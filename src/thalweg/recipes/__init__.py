@@ -4,6 +4,7 @@ from thalweg.recipes.base import Recipe
 from thalweg.recipes.published import (
     RECIPES,
     adaptive_fedavg,
+    average_start,
     continuous,
     dpcs,
     drsr,
@@ -28,12 +29,14 @@ from thalweg.recipes.published import (
     scaffold_released,
     sfedpo,
     srsr,
+    warmstart,
 )
 
 __all__ = [
     "RECIPES",
     "Recipe",
     "adaptive_fedavg",
+    "average_start",
     "continuous",
     "dpcs",
     "drsr",
@@ -58,4 +61,5 @@ __all__ = [
     "scaffold_released",
     "sfedpo",
     "srsr",
+    "warmstart",
 ]

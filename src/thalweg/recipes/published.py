@@ -8,6 +8,7 @@ from typing import Any
 
 from thalweg.aggregation import (
     Adaptive,
+    Average,
     ByWeight,
     Equal,
     FedAcg,
@@ -16,6 +17,7 @@ from thalweg.aggregation import (
     Flash,
     ShiftAware,
     Step,
+    WarmStart,
 )
 from thalweg.core.errors import ConfigError, UnknownName
 from thalweg.emphasis import OldAndNew
@@ -289,6 +291,27 @@ def powd(*, participation: float = 0.3) -> Recipe:
     return Recipe(name="powd", memory=Fifo(), selection=PowerOfChoice(participation))
 
 
+# --- beginning a session of other clients ---
+
+
+def warmstart(*, scale: float = 10.0) -> Recipe:
+    """Warm start: a session begins with a mean of past sessions' models, by how alike their clients are.
+
+    Chang et al., "Federated learning with dynamic client arrival and departure: Convergence and
+    rapid adaptation via initial model construction", 2025.
+    """
+    return replace(fedavg(), name="warmstart", opening=WarmStart(scale=scale))
+
+
+def average_start() -> Recipe:
+    """Average: a session begins with the plain mean of past sessions' models.
+
+    A baseline of Chang et al., "Federated learning with dynamic client arrival and departure: Convergence and
+    rapid adaptation via initial model construction", 2025.
+    """
+    return replace(fedavg(), name="average-start", opening=Average())
+
+
 RECIPES: dict[str, Callable[[], Recipe]] = {
     "sfedpo": sfedpo,
     "fedavg": fedavg,
@@ -318,6 +341,8 @@ RECIPES: dict[str, Callable[[], Recipe]] = {
     "stream-fresh": stream_fresh,
     "dpcs": dpcs,
     "powd": powd,
+    "warmstart": warmstart,
+    "average-start": average_start,
 }
 
 

@@ -1,6 +1,6 @@
 """What a user sees of a comparison: numbers, tables, a figure, one self-contained page."""
 
-from thalweg.report.cells import Cell, Scores, Status, scores
+from thalweg.report.cells import Cell, Scores, Status, judged, scores
 from thalweg.report.figure import figure_png, figure_svg, has_figure, write_figure
 from thalweg.report.headline import headline
 from thalweg.report.markdown import to_markdown
@@ -8,10 +8,12 @@ from thalweg.report.page import page, write_page
 from thalweg.report.records import to_csv
 from thalweg.report.summary import Paired, Spread, Summary, summarise
 from thalweg.report.terminal import to_rich
+from thalweg.report.transitions import transition_lines, transition_markdown, transition_rich
 
 __all__ = [  # noqa: RUF022  from the runs to the page
     "Cell",  # one recipe, one seed: what came of it
     "Status",  # done, failed, interrupted or missing
+    "judged",  # a cell as recipes are compared by it
     "scores",  # one cell in a few numbers
     "Scores",
     "summarise",  # cells -> one summary per recipe
@@ -22,6 +24,9 @@ __all__ = [  # noqa: RUF022  from the runs to the page
     "to_rich",  # a table for the terminal
     "to_markdown",
     "to_csv",
+    "transition_lines",  # how sessions began: of one run,
+    "transition_rich",  # and of a comparison
+    "transition_markdown",
     "figure_png",  # accuracy over rounds
     "figure_svg",
     "has_figure",  # is there anything to draw?

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from statistics import fmean
 from typing import Any, Literal, NamedTuple, get_args
@@ -124,6 +124,22 @@ def series(cell: Cell, measure: str) -> list[tuple[int, float]]:
         for row in cell.rows
         if row.get(measure) is not None and math.isfinite(row[measure])
     ]
+
+
+def judged(cell: Cell) -> Cell:
+    """A run as recipes are compared by it: with sessions, accuracy is that on the labels of the members.
+
+    Who has left does not count any more. Runs without sessions stay as they are.
+
+    >>> rows = [{"round": 1, "session": 0, "accuracy": 0.4, "session_accuracy": 0.8}, {"round": 2, "session": 0}]
+    >>> cell = Cell("sfedpo", "churn-digits", 0, "done", "", rows, "thalweg run sfedpo", 3.0)
+    >>> [row.get("accuracy") for row in judged(cell).rows]
+    [0.8, None]
+    """
+    if not any("session" in row for row in cell.rows):
+        return cell
+    rows = [{**row, "accuracy": row.get("session_accuracy")} for row in cell.rows]
+    return replace(cell, rows=rows)
 
 
 def by_recipe(cells: Sequence[Cell]) -> dict[str, list[Cell]]:

@@ -16,7 +16,7 @@ from thalweg.engine.cells import CellJob, Watch, is_done, run_cells
 from thalweg.engine.folder import RunFolder
 from thalweg.engine.plan import Plan, make_plan
 from thalweg.recipes import Recipe
-from thalweg.report.cells import Cell, Status
+from thalweg.report.cells import Cell, Status, judged
 from thalweg.report.summary import Summary, summarise
 from thalweg.scenarios import Scenario
 
@@ -30,7 +30,7 @@ class Comparison:
 
     def summary(self) -> list[Summary]:
         """Mean and spread of every recipe over its seeds."""
-        return summarise(self.cells)
+        return summarise([judged(cell) for cell in self.cells])
 
 
 def compare(

@@ -12,6 +12,7 @@ from thalweg.report.cells import Cell
 from thalweg.report.files import write_whole
 from thalweg.report.headline import headline
 from thalweg.report.summary import summarise
+from thalweg.report.transitions import transition_section
 
 
 def write_page(
@@ -32,7 +33,7 @@ def page(
     scenario_description: str | None = None,
     published: Mapping[str, float] | None = None,
 ) -> str:
-    """The page of a comparison: headline, table, figure, differences, seeds, failures, commands.
+    """The page of a comparison: headline, table, transitions, figure, differences, seeds, failures, commands.
 
     `published` holds the accuracies of the paper, in per cent. The same cells give the same page.
     """
@@ -40,6 +41,7 @@ def page(
     parts = [
         sections.results(summaries),
         sections.left_out(summaries),
+        transition_section(cells),
         sections.figure_section(cells),
         sections.differences(summaries),
         sections.seeds_section(cells),

@@ -13,8 +13,9 @@ from thalweg.core.errors import require
 from thalweg.engine.cells import CellJob, CellNews, Watch, run_cells
 from thalweg.engine.machine import cores
 from thalweg.report.cells import Cell, series
-from thalweg.report.comparison import folder_name, read_cell
+from thalweg.report.comparison import folder_name
 from thalweg.report.files import write_whole
+from thalweg.report.shown import as_shown
 from thalweg.report.study_jobs import (
     Scale,
     StudyCell,
@@ -193,7 +194,7 @@ def run_study(
 
 def read_study(plan: StudyPlan) -> StudyResult:
     """What the folders say, finished or not; nothing is run."""
-    cells = [_as_shown(plan.study, cell) for cell in plan.cells]
+    cells = [as_shown(plan.study, cell) for cell in plan.cells]
     return StudyResult(
         study=plan.study,
         scale=plan.scale,
@@ -203,17 +204,6 @@ def read_study(plan: StudyPlan) -> StudyResult:
         cells=[*cells, *best_cells(plan.study, cells)],
         efforts=_efforts(plan.folder),
     )
-
-
-def _as_shown(study: Study, place: StudyCell) -> Cell:
-    """A run as the table sees it: until the column's round, measured as the study measures."""
-    cell, until = read_cell(place.job), place.column.until
-    rows = [row for row in cell.rows if until is None or row["round"] <= until]
-    if study.metric != "accuracy":
-        rows = [{**row, "accuracy": row.get(study.metric)} for row in rows]
-    if until is not None and rows and rows[-1]["round"] == until:  # more rounds change nothing
-        cell = replace(cell, status="done", reason="")
-    return replace(cell, rows=rows, recipe=place.row.label, scenario=place.column.label)
 
 
 def best_cells(study: Study, cells: Sequence[Cell]) -> list[Cell]:
@@ -232,7 +222,8 @@ def best_cells(study: Study, cells: Sequence[Cell]) -> list[Cell]:
                     if (cell.scenario, cell.seed) == place and cell.recipe in row.best_of
                 ]
                 if mine:
-                    best.append(replace(_best(mine, study.metric), recipe=row.label))
+                    found = _best(mine, study.metric_of(column))
+                    best.append(replace(found, recipe=row.label))
     return best
 
 

@@ -50,7 +50,7 @@ def study_cells(
     changes nothing, so that the tables share the cells they have in common.
     """
     places = [
-        (row, column, _job(row, column, folder, scale, engine))
+        (row, column, _job(row, column, folder, scale, engine, study.quick))
         for column in study.columns
         for row in study.rows_of(column)
         if not row.best_of
@@ -90,14 +90,18 @@ def check_data(jobs: Sequence[CellJob], data_dir: Path | None) -> None:
         )
 
 
-def _job(row: Row, column: Column, folder: Path, scale: Scale, engine: str) -> CellJob:
+def _job(
+    row: Row, column: Column, folder: Path, scale: Scale, engine: str, quick: Sequence[str] = ()
+) -> CellJob:
     """The cell of seed 0; `_with_seed` gives the others."""
     name, *changes = recipe_parts(row.spelled)
     sets = [*changes, *column.sets]
     plan = make_plan(name, column.scenario, engine=engine, overrides=sets)
     if scale == "quick":
         rounds = max(FEWEST_ROUNDS, plan.scenario.rounds // QUICK_SHARE)
-        sets = [each for each in sets if not each.startswith("rounds=")] + [f"rounds={rounds}"]
+        short = list(quick) or [f"rounds={rounds}"]
+        changed = {each.partition("=")[0] for each in short}
+        sets = [each for each in sets if each.partition("=")[0] not in changed] + short
         plan = make_plan(name, column.scenario, engine=engine, overrides=sets)
     sets = _essential(plan, name, column.scenario, sets, engine)
     for_recipe, for_scenario = sorted_by_owner(plan.recipe, sets)

@@ -25,6 +25,16 @@ QUICK = "--scale quick"
 NOT_COMPARABLE = (
     f"Not comparable with the paper: a tenth of the rounds, for a quick look ({QUICK})."
 )
+MEASURED = {
+    "accuracy": "Test accuracy of the final model",
+    "client_accuracy": "Test accuracy of the final model at the clients, averaged over them",
+    "session_accuracy": "Test accuracy on the labels of a session's members",
+    "stayers_accuracy": "Test accuracy at members of the session before, averaged over them",
+    "newcomers_accuracy": "Test accuracy at members who have just come, averaged over them",
+    "transition_accuracy": (
+        "Test accuracy on the labels of a session's members, averaged over its first ten rounds"
+    ),
+}
 
 
 class Matrix(NamedTuple):
@@ -100,10 +110,8 @@ def in_one_line(summary: Summary | None, is_bound: bool = False) -> str:
 def legend(result: StudyResult, where: str = "in brackets") -> str:
     """What stands in the table, in as few words as the reader needs."""
     summaries = [s for of in result.summaries().values() for s in of]
-    of = {
-        "accuracy": "Test accuracy of the final model in %",
-        "client_accuracy": "Test accuracy of the final model at the clients, averaged over them, in %",
-    }[result.study.metric]
+    metrics = dict.fromkeys(map(result.study.metric_of, result.study.columns))
+    of = "; ".join(MEASURED[metric] for metric in metrics) + ", in %"
     after = "95 % bound of the mean" if result.study.spread == "bound" else "standard deviation"
     words = f"{of}: mean ± {after} over finished seeds"
     if any(s.published is not None for s in summaries):

@@ -8,7 +8,7 @@ from thalweg.core.config import check_ranges, choice
 from thalweg.data import AUGMENTATIONS, SOURCES, Augmentation, DataSource
 from thalweg.local import Sgd
 from thalweg.nets import NETS, NetSpec
-from thalweg.streams import WORLDS, WorldSpec
+from thalweg.streams import SCHEDULES, WORLDS, Schedule, WorldSpec
 
 
 @dataclass(frozen=True)
@@ -28,6 +28,8 @@ class Scenario:
     """Samples a client can hold."""
     evaluate_every: int = 5
     """Rounds between two looks at the test set; the last round is always one."""
+    evaluate_first: int = 0
+    """The first so many rounds of every session are evaluated too."""
     validation: float = 0.0
     """Share of the test samples that is set aside for choosing among runs, and not tested on."""
     prequential: int = 32
@@ -36,6 +38,8 @@ class Scenario:
     """How images are changed in training, and only there; none: not at all."""
     start_from: str | None = None
     """A file of parameters to start from, as a run leaves it (model.safetensors); none: at random."""
+    sessions: Schedule | None = choice(SCHEDULES, default=None)
+    """Who belongs to the federation when; none: everybody, all the time."""
 
     def __post_init__(self) -> None:
         check_ranges(
@@ -44,6 +48,7 @@ class Scenario:
             ticks="[1, inf)",
             capacity="[1, inf)",
             evaluate_every="[1, inf)",
+            evaluate_first="[0, inf)",
             validation="[0, 1)",
             prequential="[0, inf)",
         )

@@ -24,6 +24,7 @@ from thalweg.data import (
 from thalweg.local import Sgd
 from thalweg.nets import AlexNet, Cnn, HamCnn, LeNet5, Linear, Mlp
 from thalweg.scenarios.base import Scenario
+from thalweg.scenarios.churn import CHURN
 from thalweg.scenarios.inflows import INFLOWS
 from thalweg.streams import LatentStates, Replay
 
@@ -150,6 +151,7 @@ SCENARIOS: dict[str, Callable[[], Scenario]] = {
     "synthetic-logistic": synthetic_logistic,
     "gaussian-mixture": gaussian_mixture,
     **INFLOWS,
+    **CHURN,
 }
 
 

@@ -12,9 +12,22 @@ from thalweg.streams.arrivals import (  # how many samples of an `Inflow` come w
 from thalweg.streams.base import Setting, StateBook, Stream, World, WorldSpec, supplies_of
 from thalweg.streams.inflow import Inflow  # historical clients, and fresh ones who receive samples
 from thalweg.streams.latent import LatentStates  # clients that wander among latent states
+from thalweg.streams.layouts import (  # partitions for groups that take turns
+    Distinct,
+    Half,
+    PartialOverlap,
+    TwoShard,
+)
+from thalweg.streams.overlap import Overlap  # the same, with labels in common
 from thalweg.streams.pachinko import Pachinko
 from thalweg.streams.replay import Replay  # a data set in its own order, by its own clients
-from thalweg.streams.sessions import Schedule, Timetable
+from thalweg.streams.schedules import (  # who is a member when
+    SCHEDULES,
+    Alternating,
+    RandomChurn,
+    Recurring,
+)
+from thalweg.streams.sessions import Schedule, Timetable, attended
 from thalweg.streams.shares import (  # which samples of an `Inflow` are whose
     PARTITIONS,
     Dirichlet,
@@ -22,33 +35,45 @@ from thalweg.streams.shares import (  # which samples of an `Inflow` are whose
     Groups,
     Partition,
 )
+from thalweg.streams.trace import Trace  # the same from a file
 
 WORLDS = {"latent-states": LatentStates, "replay": Replay, "inflow": Inflow}
 
 __all__ = [
     "ARRIVALS",
     "PARTITIONS",
+    "SCHEDULES",
     "WORLDS",
+    "Alternating",
     "ArrivalProcess",
     "AtStart",
     "Bursts",
     "Constant",
     "Dirichlet",
+    "Distinct",
     "Even",
     "Groups",
+    "Half",
     "Inflow",
     "LatentStates",
     "OneShot",
+    "Overlap",
     "Pachinko",
+    "PartialOverlap",
     "Partition",
     "Poisson",
+    "RandomChurn",
+    "Recurring",
     "Replay",
     "Schedule",
     "Setting",
     "StateBook",
     "Stream",
     "Timetable",
+    "Trace",
+    "TwoShard",
     "World",
     "WorldSpec",
+    "attended",
     "supplies_of",
 ]

@@ -12,13 +12,14 @@ import numpy.typing as npt
 from thalweg.core.errors import require
 from thalweg.core.types import Ints
 from thalweg.streams.base import Setting
+from thalweg.streams.layouts import ByLabels
 from thalweg.streams.shares import Groups, Partition, groups_of
 
 
 class Holdings(NamedTuple):
     """The rows of every client."""
 
-    rows: list[Ints]  # N arrays, disjoint
+    rows: list[Ints]  # N arrays, disjoint unless the partition shares samples
     is_historical: npt.NDArray[np.bool_]  # (N,)
 
 
@@ -59,6 +60,11 @@ def deal(
     require(
         num_clients <= num_rows,
         f"{num_rows} rows cannot be shared among {num_clients} clients.",
+    )
+    require(
+        history.data is None or not isinstance(partition, ByLabels),
+        f"historical_data={history.data} deals samples to historical and fresh clients apart, but "
+        f"{type(partition).__name__} deals labels to groups of all clients; leave it out.",
     )
     number, total = history.number(num_clients), history.samples or num_rows
     _check_total(total, num_rows)

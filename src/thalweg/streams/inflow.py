@@ -24,11 +24,12 @@ from thalweg.streams.shares import PARTITIONS, Dirichlet, Partition
 class Inflow:
     """Historical clients, who have all their samples from the start, and fresh ones, who receive them.
 
-    Every sample belongs to at most one client. A fresh client's samples arrive as its arrival process
-    says, in random order, each of them once; a round's arrivals are spread over its ticks. Times of
-    the data set play no part (`Replay` goes by them), and there is exactly one latent state. How the
-    samples are dealt, and their rates, depend on the length of the run: another number of rounds is
-    another world.
+    Every sample belongs to at most one client, except with partition=overlap, whose two groups of
+    clients both have the samples of the labels that they share. A fresh client's samples arrive as its
+    arrival process says, in random order, each of them once; a round's arrivals are spread over its
+    ticks. Times of the data set play no part (`Replay` goes by them), and there is exactly one latent
+    state. How the samples are dealt, and their rates, depend on the length of the run: another number of
+    rounds is another world.
 
     Symbols, Marfoq et al. (2023) -> here
         M        clients                                   -> num_clients

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import zlib
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Protocol
 
 import numpy as np
+import numpy.typing as npt
 
-from thalweg.core.types import Floats, Ints, Session
+from thalweg.core.config import check_ranges
+from thalweg.core.errors import ConfigError, require
+from thalweg.core.types import Floats, Ints, Session, Supplies
 
 
 @dataclass(frozen=True, eq=False)
@@ -17,7 +21,17 @@ class Timetable:
 
     A session is a stretch of rounds with the same members; it ends with the first arrival or departure, or, with a
     `tolerance`, when more than that share of all who were or are members differ from those it began with. While
-    nobody is a member there is no session; when somebody comes, a new one begins.
+    nobody is a member there is no session; when somebody comes, a new one begins, also if the same clients were
+    here before.
+
+    Stays of one client must not overlap; those that touch become one. They are kept in the order of `first`.
+
+    >>> clients, first, after = np.array([[0, 0, 4], [0, 5, 9], [1, 2, 5]]).T
+    >>> table = Timetable(2, 10, clients, first, after)
+    >>> [table.members(rnd).tolist() for rnd in (0, 2, 4, 5, 9)]
+    [[0], [0, 1], [1], [0], []]
+    >>> [(table.session(rnd).number, table.session(rnd).age) for rnd in (0, 1, 2, 4, 5, 9)]
+    [(0, 0), (0, 1), (1, 0), (2, 0), (3, 0), (3, 4)]
     """
 
     num_clients: int
@@ -27,15 +41,47 @@ class Timetable:
     after: Ints  # (stays,)
     tolerance: float = 0.0
 
+    def __post_init__(self) -> None:
+        check_ranges(self, num_clients="[1, inf)", rounds="[1, inf)", tolerance="[0, 1]")
+        stays = (self.clients, self.first, self.after)
+        clients, first, after = (np.asarray(column, dtype=np.int64) for column in stays)
+        require(
+            clients.ndim == 1 and clients.shape == first.shape == after.shape,
+            f"every stay has a client and two rounds, got shapes {clients.shape}, {first.shape}, {after.shape}.",
+        )
+        _check(clients, first, after, self.num_clients)
+        tidied = _tidied(clients, first, after, self.rounds)
+        for name, column in zip(("clients", "first", "after"), tidied, strict=True):
+            object.__setattr__(self, name, column)
+
     def members(self, rnd: int) -> Ints:
         """Ids, ascending."""
-        return np.unique(self.clients[(self.first <= rnd) & (rnd < self.after)])
+        begun = int(np.searchsorted(self.first, rnd, side="right"))
+        is_member = np.zeros(self.num_clients, dtype=np.bool_)
+        is_member[self.clients[:begun][self.after[:begun] > rnd]] = True
+        return np.flatnonzero(is_member)
 
     def session(self, rnd: int) -> Session:
-        """The session that a round belongs to, or the last one if nobody is here."""
-        place = int(np.searchsorted(self._starts, rnd, side="right")) - 1
-        age = rnd - int(self._starts[place]) if place >= 0 else 0
-        return Session(place, age, self.members(rnd))
+        """The session that a round belongs to; if nobody is a member the last one, which is over, or number -1."""
+        number = int(np.searchsorted(self.starts, rnd, side="right")) - 1
+        age = 0
+        if number >= 0:
+            age = min(rnd, int(self._ends[number])) - int(self.starts[number])
+        return Session(number, age, self.members(rnd))
+
+    @cached_property
+    def starts(self) -> Ints:
+        """(sessions,) the first round of every session of the run, ascending."""
+        counts = self._counts
+        changes = np.flatnonzero(self._changed)
+        if self.tolerance == 0:
+            return changes[counts[changes] > 0]
+        return self._starts_beyond_tolerance(changes)
+
+    def before(self, rnd: int) -> Ints:
+        """Members of the session before that of a round, in its last round; nobody, if there was none."""
+        number = self.session(rnd).number
+        return self.members(int(self._ends[number - 1]) - 1 if number > 0 else -1)
 
     @cached_property
     def attendance(self) -> Floats:
@@ -43,29 +89,102 @@ class Timetable:
         rounds = np.minimum(self.after, self.rounds) - np.minimum(self.first, self.rounds)
         return np.bincount(self.clients, rounds, self.num_clients) / self.rounds
 
-    @cached_property
-    def _starts(self) -> Ints:
-        """(sessions,) their first rounds, ascending."""
-        starts: list[int] = []
-        then: Ints = np.empty(0, dtype=np.int64)
-        for rnd in self._changes:
-            now = self.members(int(rnd))
-            differing = len(np.setxor1d(then, now)) / max(len(np.union1d(then, now)), 1)
-            if len(now) == 0:
-                then = now
-            elif differing > self.tolerance or len(then) == 0:
-                starts.append(int(rnd))
-                then = now
-        return np.array(starts, dtype=np.int64)
+    @property
+    def checksum(self) -> int:
+        """Of everything, to notice that a run goes on with another timetable."""
+        total = zlib.crc32(repr((self.num_clients, self.rounds, self.tolerance)).encode())
+        for column in (self.clients, self.first, self.after):
+            total = zlib.crc32(column.tobytes(), total)
+        return total
 
     @cached_property
-    def _changes(self) -> Ints:
-        """Rounds in which somebody comes or goes."""
-        changes = np.unique(np.concatenate([self.first, self.after]))
-        return changes[changes < self.rounds]
+    def _ends(self) -> Ints:
+        """(sessions,) the round after the last one of each, which may lie beyond the run."""
+        empty = np.flatnonzero(self._changed & (self._counts == 0))
+        ends = np.append(np.sort(np.concatenate([self.starts, empty])), np.iinfo(np.int64).max)
+        return ends[np.searchsorted(ends, self.starts, side="right")]
+
+    @cached_property
+    def _counts(self) -> Ints:
+        """(rounds,) how many are members."""
+        change = self._per_round(self.first) - self._per_round(self.after)
+        return np.cumsum(change)[: self.rounds]
+
+    @cached_property
+    def _changed(self) -> npt.NDArray[np.bool_]:
+        """(rounds,) does somebody come or go? Stays of one client do not touch, so that nothing cancels out."""
+        comings_and_goings = self._per_round(self.first) + self._per_round(self.after)
+        changed: npt.NDArray[np.bool_] = comings_and_goings[: self.rounds] > 0
+        return changed
+
+    def _per_round(self, when: Ints) -> Ints:
+        return np.bincount(np.minimum(when, self.rounds), minlength=self.rounds + 1)
+
+    def _starts_beyond_tolerance(self, changes: Ints) -> Ints:
+        """Go through the changes; `differing` clients are in just one of the sets now and then."""
+        starts: list[int] = []
+        leaving = np.argsort(self.after, kind="stable")
+        comes = np.split(self.clients, np.searchsorted(self.first, [*changes, self.rounds]))[1:-1]
+        goes = np.split(
+            self.clients[leaving],
+            np.searchsorted(self.after[leaving], [*changes, self.rounds]),
+        )[1:-1]
+        now = np.zeros(self.num_clients, dtype=np.bool_)
+        then, count_then, differing = now.copy(), 0, 0
+        for rnd, come, go in zip(changes.tolist(), comes, goes, strict=True):
+            now[come], now[go] = True, False
+            differing += int(np.where(then[come], -1, 1).sum() + np.where(then[go], 1, -1).sum())
+            count = int(self._counts[rnd])
+            either = (count + count_then + differing) // 2
+            if count and (count_then == 0 or differing > self.tolerance * either):
+                starts.append(rnd)
+            elif count:
+                continue
+            then, count_then, differing = now.copy(), count, 0
+        return np.array(starts, dtype=np.int64)
 
 
 class Schedule(Protocol):
     """A timetable's configuration: a frozen dataclass that makes it for so many clients and rounds."""
 
     def timetable(self, num_clients: int, rounds: int, seed: int) -> Timetable: ...
+
+
+def attended(supplies: Supplies, attendance: Floats, collects_when_absent: bool) -> Supplies:
+    """What clients will have had if they are members for a share (N,) of the run only.
+
+    What would stream in while they are away does not come, unless they collect it.
+    """
+    stays_whole = supplies.is_historical | collects_when_absent
+    share = np.where(stays_whole, np.sign(attendance), attendance)
+    return Supplies(supplies.total * share, supplies.is_historical, supplies.rounds * attendance)
+
+
+def _check(clients: Ints, first: Ints, after: Ints, num_clients: int) -> None:
+    if len(clients) == 0:
+        return
+    require(
+        bool(clients.min() >= 0 and clients.max() < num_clients),
+        f"stays are of clients 0 .. {num_clients - 1}, got {clients.min()} to {clients.max()}.",
+    )
+    require(
+        bool(first.min() >= 0 and (after > first).all()),
+        "a stay begins in round 0 or later and lasts for a round at least.",
+    )
+
+
+def _tidied(clients: Ints, first: Ints, after: Ints, rounds: int) -> tuple[Ints, Ints, Ints]:
+    """Stays of the run, joined where those of one client touch, in the order in which they begin."""
+    begun = first < rounds
+    clients, first, after = clients[begun], first[begun], after[begun]
+    order = np.argsort(clients * rounds + first, kind="stable")  # most schedules have it so
+    clients, first, after = clients[order], first[order], after[order]
+    is_same = clients[1:] == clients[:-1]
+    overlaps = is_same & (first[1:] < after[:-1])
+    for client in clients[1:][overlaps][:1]:
+        raise ConfigError(f"stays of client {client} overlap; it cannot come before it has left.")
+    touches = is_same & (first[1:] == after[:-1])
+    begins, ends = np.append(True, ~touches)[: len(first)], np.append(~touches, True)[: len(first)]
+    clients, first, after = clients[begins], first[begins], after[ends]
+    order = np.argsort(first, kind="stable")
+    return clients[order], first[order], after[order]

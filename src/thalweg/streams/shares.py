@@ -11,12 +11,17 @@ from thalweg.core.config import check_ranges
 from thalweg.core.errors import require
 from thalweg.core.types import Ints
 from thalweg.streams.base import Setting
+from thalweg.streams.layouts import Distinct, Half, PartialOverlap, TwoShard
+from thalweg.streams.overlap import Overlap
 from thalweg.streams.pachinko import Pachinko
 from thalweg.streams.partition import Dealt, imbalanced, top_up
 
 
 class Partition(Protocol):
-    """A way to deal samples to clients: a frozen dataclass. No row goes to two clients."""
+    """A way to deal samples to clients: a frozen dataclass. No client has a row twice.
+
+    No row goes to two clients either, unless the partition says so, as `Overlap` does.
+    """
 
     @property
     def is_natural(self) -> bool:
@@ -26,7 +31,7 @@ class Partition(Protocol):
     def deal(
         self, rows: Ints, setting: Setting, num_clients: int, rng: np.random.Generator
     ) -> list[Ints]:
-        """One array of rows per client, any of which may be empty; together at most all `rows`."""
+        """One array of rows per client, any of which may be empty, out of `rows`."""
         ...
 
 
@@ -108,7 +113,17 @@ class Dirichlet(Dealt):
         return [np.array(hand, dtype=np.int64) for hand in hands]
 
 
-PARTITIONS = {"dirichlet": Dirichlet, "pachinko": Pachinko, "groups": Groups, "even": Even}
+PARTITIONS = {
+    "dirichlet": Dirichlet,
+    "pachinko": Pachinko,
+    "groups": Groups,
+    "even": Even,
+    "overlap": Overlap,
+    "two-shard": TwoShard,
+    "half": Half,
+    "partial-overlap": PartialOverlap,
+    "distinct": Distinct,
+}
 
 
 def groups_of(setting: Setting) -> Ints:

@@ -10,9 +10,13 @@ samples of the run and an `importance` in training. All are rows with one entry 
 
 DPCS (Song, Huang, Wu and Lu): clients with different label mixes are drawn so that a `goal` comes
 about.
+
+Clients that come and go (Chang et al.): a session begins with a mean of the models of past ones, by
+how much its fingerprint resembles theirs.
 """
 
 from thalweg.theory.belief import Posterior, perturb, posterior
+from thalweg.theory.blend import blend_distances, blend_weights, softmin
 from thalweg.theory.bound import SfedpoBound, b_term, sfedpo_bound
 from thalweg.theory.dds import dds_ratios, dds_scores
 from thalweg.theory.dds_exact import dds_objective, dds_ratios_exact
@@ -34,6 +38,7 @@ from thalweg.theory.mixture import kernel_mismatch, long_run_mixture, mismatch, 
 from thalweg.theory.oracle import OracleGap, oracle_gap
 from thalweg.theory.saw import saw_weights
 from thalweg.theory.saw_exact import saw_weights_exact
+from thalweg.theory.session_bound import session_lr_bound
 from thalweg.theory.stream_bound import (
     effective_samples,
     gradient_variability,
@@ -84,4 +89,9 @@ __all__ = [  # noqa: RUF022  in the order of the round
     "gradient_variability",  # how far the gradients of the rounds are from the objective's
     # whom to draw
     "dpcs_probabilities",  # of each client, so that the expected label mix is a goal
+    # with which model a session of other clients begins
+    "blend_weights",  # what the model of each past session counts
+    "blend_distances",  # how far a session is from past ones
+    "softmin",  # distances as weights
+    "session_lr_bound",  # the theorem's condition on the learning rate; a diagnostic
 ]

@@ -59,7 +59,32 @@ def test_on_other_data_the_papers_numbers_stay_behind():
 def test_a_row_is_paired_with_its_own_partner_or_the_reference():
     mine = study()
     assert [mine.against(row) for row in mine.rows] == ["sfedpo", None, "is"]
-    assert mine.num_cells == 18
+    assert mine.num_cells == 12
+
+
+def test_columns_that_look_at_the_same_runs_are_counted_once():
+    twice = (Column("mnist-full"), Column("mnist-full", note="early", until=3))
+    assert study(columns=twice).num_cells == study(columns=twice[:1]).num_cells == 6
+    other = (*twice, Column("mnist-full", ("capacity=9",), "small"))
+    assert study(columns=other).num_cells == 12
+
+
+def test_a_column_may_show_something_else_than_the_study():
+    mine = study(
+        columns=(
+            Column("mnist-full"),
+            Column("mnist-full", (), "T1", metric="transition_accuracy", session=1),
+        )
+    )
+    assert [mine.metric_of(column) for column in mine.columns] == [
+        "accuracy",
+        "transition_accuracy",
+    ]
+
+
+def test_a_study_of_clients_that_come_and_go_moves_to_other_data():
+    moved = on_data(study(columns=(Column("churn-mnist"),)), "digits")
+    assert moved.column_labels == ["churn-digits"]
 
 
 @pytest.mark.parametrize(
@@ -68,6 +93,14 @@ def test_a_row_is_paired_with_its_own_partner_or_the_reference():
         ({"seeds": ()}, "at least one seed"),
         ({"rows": (Row("a"), Row("a"))}, "more than one row is called a"),
         ({"name": "../x"}, "becomes a folder"),
+        ({"metric": "transition_accuracy"}, "but not of which; give it a session"),
+        (
+            {
+                "rows": (Row("is"), Row("best", best_of=("is",))),
+                "metric": "session_accuracy",
+            },
+            "chosen by validation, which session_accuracy",
+        ),
     ],
 )
 def test_a_study_that_makes_no_sense_is_refused(changes, said):

@@ -6,7 +6,7 @@ from thalweg.core.config import object_named
 from thalweg.core.errors import ConfigError, UnknownName
 from thalweg.core.published import Published
 from thalweg.scenarios.studies import dpcs, sfedpo, streams
-from thalweg.scenarios.studies.base import Column, Row, Study, on_data, restricted
+from thalweg.scenarios.studies.base import Column, Metric, Row, Study, on_data, restricted
 
 STUDIES: dict[str, Study] = {
     study.name: study for paper in (sfedpo, streams, dpcs) for study in paper.studies()
@@ -15,6 +15,7 @@ STUDIES: dict[str, Study] = {
 __all__ = [
     "STUDIES",
     "Column",
+    "Metric",
     "Published",
     "Row",
     "Study",

@@ -10,6 +10,15 @@ from typing import Literal
 from thalweg.core.errors import UnknownName, require
 from thalweg.core.published import Published
 
+Metric = Literal[
+    "accuracy",  # on the test set
+    "client_accuracy",  # its mean over the clients
+    "session_accuracy",  # on the labels of those who are members
+    "stayers_accuracy",  # at members of the session before, too
+    "newcomers_accuracy",  # at the others
+    "transition_accuracy",  # session accuracy, averaged over the first ten rounds of a session
+]
+
 
 @dataclass(frozen=True)
 class Column:
@@ -28,6 +37,11 @@ class Column:
     """Labels of the rows that have a cell here; none: all of them."""
     until: int | None = None
     """Look at runs as they were after this round; none: at their end."""
+    session: int | None = None
+    """Look at runs as they were at the end of the session with this number (the first one has number 0), or, for
+    the accuracy of a transition, in its first ten rounds; none: at their end."""
+    metric: Metric | None = None
+    """What this column shows; none: what the study shows."""
 
     @property
     def label(self) -> str:
@@ -65,10 +79,12 @@ class Study:
     """Label of the row that the others are paired with, seed by seed."""
     published: Mapping[tuple[str, str], Published] = field(default_factory=dict)
     """What the paper has, by (row label, column label)."""
-    metric: Literal["accuracy", "client_accuracy"] = "accuracy"
-    """What the table shows: accuracy on the test set, or its mean over the clients."""
+    metric: Metric = "accuracy"
+    """What the table shows, unless a column shows something else."""
     spread: Literal["deviation", "bound"] = "deviation"
     """What stands after the ±: the standard deviation over seeds, or the 95 % bound of the mean."""
+    quick: tuple[str, ...] = ()
+    """Changes that make its runs short, for a quick look; none: a tenth of the rounds."""
 
     def __post_init__(self) -> None:
         require(
@@ -87,6 +103,18 @@ class Study:
                 not strange,
                 f"{self.name}: {row.label} is the best of {strange}, which do not exist.",
             )
+        for column in self.columns:
+            require(
+                self.metric_of(column) != "transition_accuracy" or column.session is not None,
+                f"{self.name}: {column.label} shows the accuracy of a transition, but not of which; give "
+                "it a session.",
+            )
+            require(
+                self.metric_of(column) in ("accuracy", "client_accuracy")
+                or not any(row.best_of for row in self.rows_of(column)),
+                f"{self.name}: the best of some rows is chosen by validation, which {self.metric_of(column)} "
+                f"of {column.label} does not have.",
+            )
 
     @property
     def row_labels(self) -> list[str]:
@@ -100,6 +128,10 @@ class Study:
         """The rows that have a cell in a column."""
         return [row for row in self.rows if not column.rows or row.label in column.rows]
 
+    def metric_of(self, column: Column) -> Metric:
+        """What a column shows."""
+        return column.metric or self.metric
+
     def against(self, row: Row) -> str | None:
         """The row that `row` is paired with; None: it is the one that others are paired with."""
         label = row.against or self.reference
@@ -107,7 +139,13 @@ class Study:
 
     @property
     def num_cells(self) -> int:
-        runs = [row for col in self.columns for row in self.rows_of(col) if not row.best_of]
+        """Runs; columns that look at one run at different times have it in common, rows with one recipe too."""
+        runs = {
+            (row.spelled, column.scenario, column.sets)
+            for column in self.columns
+            for row in self.rows_of(column)
+            if not row.best_of
+        }
         return len(self.seeds) * len(runs)
 
 
@@ -160,11 +198,13 @@ def restricted(study: Study, only: Iterable[str]) -> Study:
 def on_data(study: Study, data: str) -> Study:
     """The same study on another data set; the paper's numbers do not come along.
 
-    The scenario ``cifar10-full`` becomes ``digits-full`` for the data set ``digits``.
+    The scenario ``cifar10-full`` becomes ``digits-full`` for the data set ``digits``, ``churn-mnist`` becomes
+    ``churn-digits``.
     """
     columns = []
     for column in study.columns:
         scenario = re.sub(r"^.*-(full|partial)$", rf"{data}-\1", column.scenario)
+        scenario = re.sub(r"^churn-.*$", f"churn-{data}", scenario)
         columns.append(replace(column, scenario=scenario))
     return replace(
         study,

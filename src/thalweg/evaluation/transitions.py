@@ -1,0 +1,112 @@
+"""From one session to the next: how far accuracy falls, when it is back, and what that cost."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import pairwise
+from statistics import fmean
+from typing import Any, NamedTuple
+
+FIRST_ROUNDS = 10  # of a session, over which the papers' tables average
+
+Row = Mapping[str, Any]  # what a round says about itself
+
+
+class Transition(NamedTuple):
+    """The beginning of a session, from the second one on. Accuracies are shares of one; None: never measured."""
+
+    session: int  # number of the one that begins
+    rounds: int  # that it has in this run
+    counted_rounds: int  # with rehearsals, which take as long as rounds
+    accuracy_before: (
+        float | None
+    )  # the last one of the session before, on the labels of its members
+    transition_accuracy: (
+        float | None
+    )  # mean over the first ten rounds, on the labels of the members
+    rounds_averaged: int  # that were evaluated among those ten; fewer in a shorter session
+    rounds_to_recover: int | None  # until accuracy is what it was before, or more; None: never
+    stayers_accuracy: float | None  # means over the same rounds
+    newcomers_accuracy: float | None
+
+
+def transitions(rows: Iterable[Row]) -> list[Transition]:
+    """What the metrics of a run, one row per round, say of every session from the second one on.
+
+    Before and after a transition accuracy is measured on other labels: a session whose labels are harder may
+    never recover. Only evaluated rounds are looked at.
+
+    >>> rows = [{"session": 0, "session_round": 1, "session_accuracy": 0.75},
+    ...         {"session": 1, "session_round": 1, "session_accuracy": 0.25, "rehearsals": 1},
+    ...         {"session": 1, "session_round": 2, "session_accuracy": 0.75}]
+    >>> (found,) = transitions(rows)
+    >>> found.transition_accuracy, found.accuracy_before, found.rounds_to_recover, found.counted_rounds
+    (0.5, 0.75, 2, 3)
+    """
+    sessions = by_session(rows)
+    return [
+        _transition(number, sessions[earlier], sessions[number])
+        for earlier, number in pairwise(sorted(sessions))
+    ]
+
+
+def by_session(rows: Iterable[Row]) -> dict[int, list[Row]]:
+    """The rounds of every session; rounds of none are left out."""
+    sessions: dict[int, list[Row]] = {}
+    for row in rows:
+        if "session" in row:
+            sessions.setdefault(row["session"], []).append(row)
+    return sessions
+
+
+def until_transition(rows: Sequence[Row], session: int) -> list[Row]:
+    """A run until the tenth round of a session, in which ``transition_accuracy`` is the mean so far.
+
+    >>> rows = [{"session": 0}, *({"session": 1, "session_accuracy": a} for a in (0.25, 0.75))]
+    >>> [row.get("transition_accuracy") for row in until_transition(rows, 1)]
+    [None, 0.25, 0.5]
+    """
+    shown: list[Row] = []
+    measured: list[float] = []
+    rounds = 0
+    for row in rows:
+        if row.get("session") == session:
+            rounds += 1
+            if "session_accuracy" in row:
+                measured.append(row["session_accuracy"])
+                row = {**row, "transition_accuracy": fmean(measured)}
+        shown.append(row)
+        if rounds == FIRST_ROUNDS:
+            break
+    return shown
+
+
+def _transition(number: int, before: Sequence[Row], now: Sequence[Row]) -> Transition:
+    first = [row for row in now if row["session_round"] <= FIRST_ROUNDS]
+    earlier = _measured(before, "session_accuracy")
+    target = earlier[-1] if earlier else None
+    back = (
+        row["session_round"]
+        for row in now
+        if target is not None and row.get("session_accuracy", -1.0) >= target
+    )
+    return Transition(
+        session=number,
+        rounds=len(now),
+        counted_rounds=len(now) + sum(row.get("rehearsals", 0) for row in now),
+        accuracy_before=target,
+        transition_accuracy=_mean(first, "session_accuracy"),
+        rounds_averaged=len(_measured(first, "session_accuracy")),
+        rounds_to_recover=next(back, None),
+        stayers_accuracy=_mean(first, "stayers_accuracy"),
+        newcomers_accuracy=_mean(first, "newcomers_accuracy"),
+    )
+
+
+def _measured(rows: Iterable[Row], measure: str) -> list[float]:
+    return [row[measure] for row in rows if measure in row]
+
+
+def _mean(rows: Iterable[Row], measure: str) -> float | None:
+    values = _measured(rows, measure)
+    return fmean(values) if values else None

@@ -1,0 +1,53 @@
+"""A run as one place of a study's table sees it: until when, and what is measured."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from thalweg.report.cells import Cell
+from thalweg.report.comparison import read_cell
+from thalweg.report.study_jobs import StudyCell
+from thalweg.scenarios.studies import Column, Metric, Study
+
+Rows = Sequence[Mapping[str, Any]]
+
+
+def as_shown(study: Study, place: StudyCell) -> Cell:
+    """Its rows end where the column looks, and their accuracy is what the column shows."""
+    cell, column, metric = read_cell(place.job), place.column, study.metric_of(place.column)
+    rows = rows_seen(cell.rows, column, metric)
+    if metric != "accuracy" or column.session is not None:
+        rows = [{**row, "accuracy": _value(row, column, metric)} for row in rows]
+    is_at_the_moment = column.until is not None and _has(rows, "round", column.until)
+    if len(rows) < len(cell.rows) or is_at_the_moment:  # more rounds change nothing
+        cell = replace(cell, status="done", reason="")
+    if cell.is_done and column.session is not None and not _has(rows, "session", column.session):
+        reason = f"its {len(cell.rows)} rounds have no session {column.session}"
+        cell = replace(cell, status="failed", reason=reason)
+    return replace(cell, rows=rows, recipe=place.row.label, scenario=column.label)
+
+
+def rows_seen(rows: Rows, column: Column, metric: Metric) -> Rows:
+    """The rounds until the moment at which a column looks at a run."""
+    if column.until is not None:
+        rows = [row for row in rows if row["round"] <= column.until]
+    if column.session is None:
+        return rows
+    if metric == "transition_accuracy":
+        from thalweg.evaluation.transitions import until_transition
+
+        return until_transition(rows, column.session)
+    later = (place for place, row in enumerate(rows) if row.get("session", 0) > column.session)
+    return rows[: next(later, len(rows))]
+
+
+def _value(row: Mapping[str, Any], column: Column, metric: Metric) -> float | None:
+    """What a round says of the metric; of another session, nothing."""
+    is_other = column.session is not None and row.get("session") != column.session
+    return None if is_other else row.get(metric)
+
+
+def _has(rows: Rows, name: str, value: int) -> bool:
+    return any(row.get(name) == value for row in rows)

@@ -1,0 +1,88 @@
+"""Two groups of clients that share some labels, with Dirichlet mixes inside each."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from thalweg.core.config import check_ranges
+from thalweg.core.types import Floats, Ints
+from thalweg.streams.base import Setting
+from thalweg.streams.layouts import ByLabels, check_enough, half_of, label_pools, overlapping
+
+
+@dataclass(frozen=True)
+class Overlap(ByLabels):
+    r"""Two groups of clients, each with its own labels and some that both have; Dirichlet mixes inside.
+
+    Every client of a group gets the same number of samples (the first ones one more if they must) and draws a mix
+    of its group's labels from :math:`\mathrm{Dir}(a\mathbf{1})`. One client after the other, sample by sample,
+    draws a label from its mix and takes the next sample of it; if there is none left it tries again, three times
+    per label and five times more, and then takes any label that is left. So the last clients of a group get what
+    the others left over.
+
+    Samples of labels that both groups have are dealt twice: **a sample may belong to a client of either group**.
+    Labels that the formula leaves over belong to nobody.
+
+    Symbols, Chang et al. and their code -> here
+        o  share of a group's labels that the other one has too  -> overlap
+        α  concentration of the mixes                            -> concentration
+    """
+
+    overlap: float = 0.0
+    concentration: float = 0.3
+
+    def __post_init__(self) -> None:
+        check_ranges(self, overlap="[0, 1)", concentration="(0, inf)")
+
+    def deal(
+        self, rows: Ints, setting: Setting, num_clients: int, rng: np.random.Generator
+    ) -> list[Ints]:
+        pools = label_pools(rows, setting, rng)
+        size = half_of(num_clients, self)
+        hands: list[Ints] = []
+        for mine in overlapping(len(pools), self.overlap):
+            group = [rng.permutation(pools[label]) for label in mine]
+            check_enough(group, size, self)
+            hands += self._hands(group, size, rng)
+        return hands
+
+    def _hands(self, pools: list[Ints], size: int, rng: np.random.Generator) -> list[Ints]:
+        """The samples of every client of one group."""
+        begins = np.cumsum([0, *(len(pool) for pool in pools)])
+        rows, left = np.concatenate(pools), np.diff(begins)
+        mixes = rng.dirichlet(np.full(len(pools), self.concentration), size)
+        hands = []
+        for client, mix in enumerate(mixes):
+            quota = len(rows) // size + (client < len(rows) % size)
+            counts = drawn_with_retries(quota, mix, left, rng)
+            nexts = begins[1:] - left  # of every pool, the first that nobody has yet
+            spans = zip(nexts, nexts + counts, strict=True)
+            hands.append(np.concatenate([rows[start:stop] for start, stop in spans]))
+            left = left - counts
+        return hands
+
+
+def drawn_with_retries(count: int, mix: Floats, left: Ints, rng: np.random.Generator) -> Ints:
+    """(C,) how often each label is drawn in `count` draws, none more often than is `left` of it.
+
+    Each draw follows `mix`; if there is none left of its label it is repeated, 3 C + 5 times in all, and then any
+    label that is left is as likely as another. Draws are made together as long as no label is used up.
+    """
+    taken = np.zeros_like(left)
+    while missing := int(min(count, left.sum()) - taken.sum()):
+        room = left - taken
+        is_left = room > 0
+        within = mix[is_left].sum()
+        luckless = max(1 - within, 0.0) ** (3 * len(mix) + 5)
+        chances = np.where(is_left, luckless / is_left.sum(), 0.0)
+        if within > 0:
+            chances += np.where(is_left, mix, 0.0) / within * (1 - luckless)
+        drawn = rng.choice(len(mix), missing, p=chances / chances.sum())
+        beyond = [
+            np.flatnonzero(drawn == label)[room[label] :] for label in np.flatnonzero(is_left)
+        ]
+        first_beyond = min([missing, *(int(places[0]) for places in beyond if len(places))])
+        taken += np.bincount(drawn[:first_beyond], minlength=len(mix))
+    return taken

@@ -1,0 +1,212 @@
+"""Schedules: who is a member of the federation in which rounds."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from thalweg.core.config import check_ranges
+from thalweg.core.errors import require
+from thalweg.core.rng import Draw, uniforms_for
+from thalweg.core.types import Floats, Ints
+from thalweg.streams.sessions import Timetable
+from thalweg.streams.trace import Trace
+
+NOBODY = "-"
+AT_ONCE = 4096  # clients whose stays are drawn together, for the sake of memory
+
+
+@dataclass(frozen=True)
+class Alternating:
+    """Groups of clients take turns: the first group, the second, ..., and the first again.
+
+    Groups are blocks of ids, as equal as can be; the first ones have one client more if they must.
+
+    Symbols, Chang et al. -> here
+        s, S  session                 -> counted as they come; as many as the rounds allow
+        T     rounds per session      -> length; other ones for the first sessions, such as pilots: lengths
+    """
+
+    groups: int = 2
+    length: int = 50
+    """Rounds that a session lasts."""
+    lengths: tuple[int, ...] | None = None
+    """Rounds that the first sessions last; those after them last `length`."""
+
+    def __post_init__(self) -> None:
+        check_ranges(self, groups="[2, inf)", length="[1, inf)")
+        require(
+            self.lengths is None or all(length >= 1 for length in self.lengths),
+            f"every one of lengths must be at least 1, got {self.lengths}.",
+        )
+
+    def timetable(self, num_clients: int, rounds: int, seed: int) -> Timetable:
+        starts = _starts(self.lengths or (), self.length, rounds)
+        turns = [{number % self.groups} for number in range(len(starts))]
+        return _by_turns(turns, starts, self.groups, num_clients, rounds)
+
+
+@dataclass(frozen=True)
+class Recurring:
+    """A pattern of named groups, again and again: ``ABAC`` is A, then B, then A, then C.
+
+    Each letter is a session; with spaces in the pattern each word is one, of all the groups that it names
+    (``A AB B``: A is joined by B and then leaves). A dash is a time without anybody. Groups are blocks of ids in
+    the order of the alphabet, as equal as can be; letters that are left out are groups that never come.
+    """
+
+    pattern: str = "ABAC"
+    length: int = 50
+    """Rounds that a session lasts."""
+    groups: int | None = None
+    """Blocks that the clients are cut into; none: as many as the last letter says."""
+    tolerance: float = 0.0
+    """Share of all old and new members that must differ before a new session begins."""
+
+    def __post_init__(self) -> None:
+        check_ranges(self, length="[1, inf)", groups="[1, inf) or none", tolerance="[0, 1]")
+        letters = set(self.pattern) - {" ", NOBODY}
+        require(
+            bool(letters) and all("A" <= letter <= "Z" for letter in letters),
+            f"a pattern is made of letters A to Z and dashes, such as ABAC or 'A AB B', got {self.pattern!r}.",
+        )
+        require(
+            self.groups is None or self.groups >= self._named,
+            f"pattern={self.pattern} names {self._named} groups, but groups={self.groups}.",
+        )
+
+    @property
+    def _named(self) -> int:
+        return max(map(_place, self.pattern)) + 1
+
+    def timetable(self, num_clients: int, rounds: int, seed: int) -> Timetable:
+        words = self.pattern.split() if " " in self.pattern else list(self.pattern)
+        once = [{_place(letter) for letter in word if letter != NOBODY} for word in words]
+        starts = _starts((), self.length, rounds)
+        turns = [once[number % len(once)] for number in range(len(starts))]
+        groups = self.groups or self._named
+        return _by_turns(turns, starts, groups, num_clients, rounds, self.tolerance)
+
+
+@dataclass(frozen=True)
+class RandomChurn:
+    r"""Every client comes and goes by itself, with the same probabilities in every round.
+
+    Stays and absences last geometrically distributed numbers of rounds, :math:`1/\text{leave}` and
+    :math:`1/\text{join}` in the mean. What a client does depends on the seed and its id alone: neither on the
+    number of clients nor on the length of the run.
+    """
+
+    join: float = 0.02
+    """Probability that a client who is away comes back in the next round; 0: never."""
+    leave: float = 0.02
+    """Probability that a member leaves after a round; 0: never."""
+    present: float | None = None
+    """Probability of being a member in the first round; none: what it tends to, join / (join + leave)."""
+    tolerance: float = 0.0
+    """Share of all old and new members that must differ before a new session begins."""
+
+    def __post_init__(self) -> None:
+        check_ranges(
+            self, join="[0, 1]", leave="[0, 1]", present="[0, 1] or none", tolerance="[0, 1]"
+        )
+        require(
+            self.present is not None or self.join + self.leave > 0,
+            "if nobody joins or leaves (join=0, leave=0), say how many are there (present).",
+        )
+
+    def timetable(self, num_clients: int, rounds: int, seed: int) -> Timetable:
+        ids = np.arange(num_clients)
+        parts = [
+            self._stays(ids[some : some + AT_ONCE], rounds, seed)
+            for some in range(0, num_clients, AT_ONCE)
+        ]
+        clients, first, after = np.concatenate(parts, axis=1)
+        return Timetable(num_clients, rounds, clients, first, after, self.tolerance)
+
+    def _stays(self, clients: Ints, rounds: int, seed: int) -> Ints:
+        """(3, stays) of some clients; whoever needs more numbers than most begins again with twice as many."""
+        both = self.join + self.leave
+        changes = 2 * rounds * self.join * self.leave / both if both else 0.0  # in the mean
+        count = 3 + math.ceil(changes + 3 * math.sqrt(changes))
+        found: list[Ints] = []
+        while len(clients):
+            uniform = uniforms_for(seed, Draw.SESSIONS, 0, clients.tolist(), count)
+            is_there, ends = self._changes(uniform)
+            is_done = ends[:, -1] >= rounds
+            found.append(_stretches(clients[is_done], is_there[is_done], ends[is_done], rounds))
+            clients, count = clients[~is_done], 2 * count
+        return np.concatenate(found, axis=1)
+
+    def _changes(self, uniform: Floats) -> tuple[Ints, Floats]:
+        """(n,) is each client there at first, (n, k) rounds in which that changes; of uniforms (n, 1 + k)."""
+        share = self.join / (self.join + self.leave) if self.present is None else self.present
+        is_there = (uniform[:, 0] < share).astype(np.int64)
+        stretch = np.arange(uniform.shape[1] - 1)[None]
+        chance = np.where((stretch + is_there[:, None]) % 2 == 1, self.leave, self.join)
+        with np.errstate(divide="ignore"):  # a chance of 0 or 1: for ever, or one round
+            lengths = np.floor(np.log1p(-uniform[:, 1:]) / np.log1p(-chance)) + 1
+        lengths = np.where(chance > 0, lengths, np.inf)
+        return is_there, np.cumsum(lengths, axis=1)
+
+
+SCHEDULES = {
+    "alternating": Alternating,
+    "recurring": Recurring,
+    "random-churn": RandomChurn,
+    "trace": Trace,
+}
+
+
+def _stretches(clients: Ints, is_there: Ints, ends: Floats, rounds: int) -> Ints:
+    """(3, stays) of the stretches (n, k), each up to its end, those in which a client is there in the run."""
+    until = np.minimum(ends, rounds).astype(np.int64)
+    since = np.concatenate([np.zeros_like(until[:, :1]), until[:, :-1]], axis=1)
+    turn = (np.arange(until.shape[1])[None] + is_there[:, None]) % 2 == 1
+    place, stretch = np.nonzero(turn & (since < rounds))
+    return np.stack([clients[place], since[place, stretch], until[place, stretch]])
+
+
+def _starts(first: Sequence[int], length: int, rounds: int) -> list[int]:
+    """First rounds of all sessions of a run."""
+    starts, start, number = [], 0, 0
+    while start < rounds:
+        starts.append(start)
+        start += first[number] if number < len(first) else length
+        number += 1
+    return starts
+
+
+def _by_turns(
+    turns: Sequence[Iterable[int]],
+    starts: Sequence[int],
+    groups: int,
+    num_clients: int,
+    rounds: int,
+    tolerance: float = 0.0,
+) -> Timetable:
+    """Each turn of some of the groups lasts until the next one starts."""
+    require(
+        groups <= num_clients,
+        f"{num_clients} clients cannot be cut into {groups} groups of one client or more.",
+    )
+    blocks = np.array_split(np.arange(num_clients), groups)
+    spans = list(zip(turns, starts, [*starts[1:], rounds], strict=True))
+    stays = [(blocks[group], start, stop) for turn, start, stop in spans for group in turn]
+    sizes = [len(block) for block, _, _ in stays]
+    return Timetable(
+        num_clients,
+        rounds,
+        np.concatenate([np.empty(0, dtype=np.int64), *(block for block, _, _ in stays)]),
+        np.repeat(np.array([start for _, start, _ in stays], dtype=np.int64), sizes),
+        np.repeat(np.array([stop for _, _, stop in stays], dtype=np.int64), sizes),
+        tolerance,
+    )
+
+
+def _place(letter: str) -> int:
+    """Of a letter in the alphabet; others come before it."""
+    return ord(letter) - ord("A")

@@ -1,0 +1,120 @@
+"""Who joins and leaves when, from a file."""
+
+from __future__ import annotations
+
+import csv
+import itertools
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from thalweg.core.config import check_ranges
+from thalweg.core.errors import DataError, require
+from thalweg.streams.sessions import Timetable
+
+COLUMNS = ("client", "join", "leave")
+LAST_ROUND = 2**53  # more than anybody plays
+
+
+@dataclass(frozen=True)
+class Trace:
+    """Stays from a CSV file with the columns ``client``, ``join`` and ``leave``.
+
+    One line per stay: the client's number, counted from 0, the first round in which it is a member, and the first
+    one in which it is not any more; empty: it stays for ever. A client may come back as often as it likes. Other
+    columns are not read, and rounds after the run's last one play no part.
+    """
+
+    path: str = ""
+    """Absolute, or below the current folder."""
+    tolerance: float = 0.0
+    """Share of all old and new members that must differ before a new session begins."""
+
+    def __post_init__(self) -> None:
+        check_ranges(self, tolerance="[0, 1]")
+
+    def timetable(self, num_clients: int, rounds: int, seed: int) -> Timetable:
+        require(self.path != "", "a trace needs a file, such as --set sessions.path=stays.csv.")
+        stays = read_stays(Path(self.path), num_clients)
+        now = [stay for stay in stays if stay.join < rounds]
+        if not now:
+            raise DataError(
+                f"{self.path}: none of its {len(stays)} stays begins in the {rounds} rounds of the run, so that "
+                "nobody would ever train. Are join and leave rounds, counted from 0?"
+            )
+        clients, first, after = np.array(
+            [(stay.client, stay.join, min(stay.leave, rounds)) for stay in now], dtype=np.int64
+        ).T
+        return Timetable(num_clients, rounds, clients, first, after, self.tolerance)
+
+
+class Stay(NamedTuple):
+    """One line of a trace."""
+
+    client: int
+    join: int
+    leave: int
+    line: int
+
+
+def read_stays(file: Path, num_clients: int) -> list[Stay]:
+    """All stays of a trace, checked, in the order of clients and time."""
+    try:
+        with file.open(newline="", encoding="utf-8-sig") as lines:
+            stays = sorted(_lines(file, csv.DictReader(lines, strict=True), num_clients))
+    except OSError as error:
+        raise DataError(f"cannot read the trace {file}: {error.strerror}.") from error
+    except (csv.Error, UnicodeDecodeError) as error:
+        raise DataError(f"{file} is not a readable CSV file ({error}).") from error
+    for one, other in itertools.pairwise(stays):
+        if one.client == other.client and other.join < one.leave:
+            raise DataError(
+                f"{file}: lines {one.line} and {other.line} overlap: client {one.client} comes in round "
+                f"{other.join}, but {_until(one)}. Join the two, or correct one of them."
+            )
+    return stays
+
+
+def _lines(file: Path, reader: csv.DictReader[str], num_clients: int) -> Iterator[Stay]:
+    header = reader.fieldnames or ()
+    if not set(COLUMNS) <= set(header):
+        raise DataError(
+            f"{file}: expected the columns {', '.join(COLUMNS)} in the first line, got "
+            f"{', '.join(header) or 'nothing'}."
+        )
+    for row in reader:
+        line = f"{file}: line {reader.line_num}"
+        if None in row or None in row.values():
+            raise DataError(f"{line} does not have as many cells as the first one.")
+        client, join = (_whole(row[name], name, line) for name in ("client", "join"))
+        leave = _whole(row["leave"], "leave", line) if row["leave"].strip() else LAST_ROUND
+        if client >= num_clients:
+            raise DataError(
+                f"{line}: there is no client {client}; the world has {num_clients}, 0 to {num_clients - 1}."
+            )
+        if leave <= join:
+            raise DataError(
+                f"{line}: client {client} joins in round {join} and leaves in round {leave}; a stay lasts for a "
+                "round at least, and leave is the first round without it."
+            )
+        yield Stay(client, join, leave, reader.line_num)
+
+
+def _whole(text: str, name: str, line: str) -> int:
+    """A whole number that is not negative; Python's own idea of one is wider than ours."""
+    text = text.strip()
+    if not (text.isascii() and text.isdigit() and len(text) <= 15):
+        hint = " (empty: it stays for ever)" if name == "leave" else ""
+        raise DataError(
+            f"{line}: {name} is {text!r}; expected a whole number from 0 on{hint}, such as 12."
+        )
+    return int(text)
+
+
+def _until(stay: Stay) -> str:
+    if stay.leave == LAST_ROUND:
+        return f"it has been there since round {stay.join}, for ever"
+    return f"it has been there since round {stay.join} and leaves in round {stay.leave}"

@@ -1,0 +1,249 @@
+"""How much a session that begins resembles those that are over, and what the model of each is worth to it."""
+
+from __future__ import annotations
+
+import math
+import numbers
+from collections.abc import Iterator, Sequence
+from typing import Any, Literal, get_args
+
+import numpy as np
+import numpy.typing as npt
+
+from thalweg.core.errors import ConfigError
+from thalweg.core.types import Floats
+from thalweg.theory.inputs import array_of, at_least_zero, nonnegative, one_of
+
+Distance = Literal["per_tensor_unit", "global_unit", "raw", "inner_product"]
+Tensors = npt.ArrayLike | Sequence[npt.ArrayLike]
+Group = list[npt.NDArray[Any]]  # flat tensors that are compared as one vector
+
+BLOCK = 1 << 15  # numbers at a time: several rows of them stay in the fastest memory
+TINY = 1e-290  # a sum of squares below this has lost digits
+NEAR = 1e-3  # what a product of directions may lack to one and have digits left
+
+
+def blend_weights(
+    current: Tensors,
+    past: Sequence[Tensors],
+    scale: float,
+    distance: Distance = "per_tensor_unit",
+) -> Floats:
+    r"""(Z,) what the model of each past session counts in the first model of a new one.
+
+    .. math::
+        a_z = \frac{e^{-R\, d_z}}{\sum_{z'} e^{-R\, d_{z'}}}, \qquad
+        x = \sum_z a_z\, w_z^{last}
+
+    They sum to one. A scale of 0 is the plain average, ``math.inf`` the nearest session; sessions
+    that are equally near share.
+
+    Symbols, clients that come and go (5), (6) -> here
+        :math:`G_s`   what rehearsals of the new session do to the pilot model  -> current
+        :math:`G_z`   the same of past sessions                                 -> past
+        :math:`R`     sharpness                                                 -> scale
+        :math:`d_z`   how far they are apart                                    -> see `blend_distances`
+
+    >>> blend_weights([3, 3.5], [[3, 4], [0, 1]], scale=1, distance="raw").round(6)
+    array([0.967864, 0.032136])
+    """
+    return softmin(blend_distances(current, past, distance), scale)
+
+
+def blend_distances(
+    current: Tensors, past: Sequence[Tensors], distance: Distance = "per_tensor_unit"
+) -> Floats:
+    r"""(Z,) how far the fingerprint of a session is from those of past ones.
+
+    A fingerprint is one vector, or a sequence of tensors of any shape. With u and v for the two tensors, each
+    divided by its length:
+
+    - ``"per_tensor_unit"``, the mean over tensors of :math:`\lVert u - v \rVert`, from 0 to 2; one vector is one
+      tensor;
+    - ``"global_unit"``, the same of all tensors as one vector;
+    - ``"raw"``, :math:`\lVert G_s - G_z \rVert` of all tensors as one vector;
+    - ``"inner_product"``, the mean over tensors of :math:`1 - \langle u, v \rangle`, from 0 to 2.
+
+    A tensor of zeros has no direction: it is at distance 0 from another one of zeros, and 1 from any other.
+
+    Differs from the paper: its text has "raw"; its numbers, and its scale of 10, were made with
+    "per_tensor_unit" (the released ``two_norm``). "inner_product" is the other similarity of that code; its
+    softmax of products is our softmin of what they lack to one. The code divides zeros by zero.
+
+    >>> blend_distances([3, 3.5], [[3, 4], [0, 1]], "raw").round(6)
+    array([0.5     , 3.905125])
+    >>> blend_distances([[3, 3.5], [0.9, 0.1, 0]], [[[3, 4], [1, 0, 0]], [[0, 1], [0, 1, 0]]]).round(6)
+    array([0.087857, 1.013868])
+    """
+    one_of(distance, get_args(Distance), "distance")
+    mine = _tensors(current, "current")
+    theirs = [_tensors(each, f"past[{z}]") for z, each in enumerate(past)]
+    _check_alike(mine, theirs)
+    with np.errstate(over="ignore", invalid="ignore"):  # looked at where it happens
+        return _distances(mine, theirs, distance)
+
+
+def softmin(distances: npt.ArrayLike, scale: float) -> Floats:
+    r"""(Z,) weights that sum to one: the nearer, the more.
+
+    .. math::  a_z \propto e^{-R\, (d_z - \min d)}
+
+    Subtracting the smallest distance changes nothing but that the largest term is 1, whatever the scale.
+
+    >>> softmin([0.0, 2.0, 0.0], scale=1000).tolist()
+    [0.5, 0.0, 0.5]
+    """
+    d = nonnegative(distances, "distances")
+    farther = d - d.min()
+    if scale == math.inf:
+        terms = (farther == 0).astype(np.float64)
+    else:
+        with np.errstate(over="ignore", under="ignore"):  # far away is a weight of zero
+            terms = np.exp(-at_least_zero(scale, "scale") * farther)
+    weights: Floats = terms / terms.sum()
+    return weights
+
+
+def _distances(mine: Group, theirs: list[Group], distance: Distance) -> Floats:
+    if distance == "raw":
+        return np.array([_apart(mine, each, f"past[{z}]") for z, each in enumerate(theirs)])
+    as_groups = _one if distance == "global_unit" else _each
+    own = [_unit(group, "current") for group in as_groups(mine)]
+    distances = []
+    for z, each in enumerate(theirs):
+        pairs = zip(own, as_groups(each), strict=True)
+        turns = [
+            _turn(unit, group, f"past[{z}]", distance == "inner_product") for unit, group in pairs
+        ]
+        distances.append(np.mean(turns))
+    return np.array(distances)
+
+
+def _one(tensors: Group) -> list[Group]:
+    """All of them as one vector."""
+    return [tensors]
+
+
+def _each(tensors: Group) -> list[Group]:
+    return [[tensor] for tensor in tensors]
+
+
+def _unit(tensors: Group, name: str) -> Group | None:
+    """Of length one; none: they are zeros and have no direction."""
+    tensors, length = _sized(tensors, _square(tensors), name)
+    return None if length == 0 else [tensor / np.float64(length) for tensor in tensors]
+
+
+def _sized(tensors: Group, square: float, name: str) -> tuple[Group, float]:
+    """The tensors and their length, both scaled if they are too small or too large to be squared."""
+    if not TINY < square < math.inf:  # or zeros, or no numbers at all
+        largest = _largest(tensors, name)
+        if largest == 0:
+            return tensors, 0.0
+        tensors = [tensor / np.float64(largest) for tensor in tensors]
+        square = _square(tensors)
+    return tensors, math.sqrt(square)
+
+
+def _turn(unit: Group | None, tensors: Group, name: str, as_product: bool) -> float:
+    r"""How far a direction is from another one: :math:`\lVert u - v \rVert^2 = 2 - 2 \langle u, v \rangle`."""
+    square, product = _square_and_product(tensors, tensors if unit is None else unit)
+    scaled, length = _sized(tensors, square, name)
+    if unit is None or length == 0:
+        return 0.0 if unit is None and length == 0 else 1.0
+    if scaled is not tensors:
+        product = _square_and_product(scaled, unit)[1]
+    lacking = 1 - product / length
+    if lacking < NEAR:  # the difference of two numbers that are nearly the same
+        lacking = _square_apart(unit, scaled, 1 / length) / 2
+    return lacking if as_product else math.sqrt(2 * lacking)
+
+
+def _apart(a: Group, b: Group, name: str) -> float:
+    square = _square_apart(a, b)
+    if TINY < square < math.inf:
+        return math.sqrt(square)
+    largest = max(_largest(a, "current"), _largest(b, name))
+    if largest == 0:
+        return 0.0
+    a, b = ([tensor / np.float64(largest) for tensor in tensors] for tensors in (a, b))
+    return largest * math.sqrt(_square_apart(a, b))
+
+
+# Sums over tensors, in double precision and block by block. Not by products of matrices, whose last bits depend on
+# the number of cores; and with casts by assignment, since arithmetic between two precisions takes twice as long.
+
+
+def _square(tensors: Group) -> float:
+    return sum((float(np.square(block, out=block).sum()) for block in _blocks(tensors)), 0.0)
+
+
+def _square_and_product(a: Group, b: Group) -> tuple[float, float]:
+    """Of a with itself, and with b."""
+    square = product = 0.0
+    for left, right in zip(_blocks(a), _blocks(b), strict=True):
+        right *= left
+        product += float(right.sum())
+        square += float(np.square(left, out=left).sum())
+    return square, product
+
+
+def _square_apart(a: Group, b: Group, times: float = 1.0) -> float:
+    """Of a minus so many times b."""
+    total = 0.0
+    for left, right in zip(_blocks(a), _blocks(b), strict=True):
+        right *= times
+        left -= right
+        total += float(np.square(left, out=left).sum())
+    return total
+
+
+def _blocks(tensors: Group) -> Iterator[Floats]:
+    """Copies of their numbers, to be written to before the next one is asked for."""
+    room = np.empty(BLOCK)
+    for tensor in tensors:
+        for start in range(0, tensor.size, BLOCK):
+            block = room[: min(BLOCK, tensor.size - start)]
+            block[...] = tensor[start : start + BLOCK]
+            yield block
+
+
+def _largest(tensors: Group, name: str) -> float:
+    largest = float(np.max([np.abs(tensor).max(initial=0.0) for tensor in tensors]))
+    if not largest < math.inf:
+        raise ConfigError(f"{name} must be finite, got an infinite or missing number.")
+    return largest
+
+
+def _tensors(values: Tensors, name: str) -> Group:
+    """Flat tensors, without copying what is in floating point already; one vector is one tensor."""
+    if isinstance(values, (list, tuple)) and not any(map(_is_number, values)):
+        tensors = [_flat(tensor, name) for tensor in values]
+    else:
+        tensors = [_flat(values, name)]
+    if not any(tensor.size for tensor in tensors):
+        raise ConfigError(f"{name} must be a vector or tensors with numbers in them, got nothing.")
+    return tensors
+
+
+def _flat(values: Any, name: str) -> npt.NDArray[Any]:
+    if not (isinstance(values, np.ndarray) and values.dtype in (np.float32, np.float64)):
+        values = array_of(values, name)
+    flat: npt.NDArray[Any] = values.reshape(-1)
+    return flat
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, numbers.Real) or (isinstance(value, np.ndarray) and value.ndim == 0)
+
+
+def _check_alike(mine: Group, theirs: list[Group]) -> None:
+    if not theirs:
+        raise ConfigError("past must have at least one session: there is nothing to blend.")
+    sizes = [tensor.size for tensor in mine]
+    for z, tensors in enumerate(theirs):
+        if (found := [tensor.size for tensor in tensors]) != sizes:
+            raise ConfigError(
+                f"past[{z}] must have tensors of {sizes} numbers like current, got {found}. "
+                "Is it of another architecture?"
+            )

@@ -1,0 +1,53 @@
+import numpy as np
+import pytest
+
+from thalweg.evaluation import Turnout, accuracies_by_mix, session_scores
+from thalweg.evaluation.sessions import labels_of
+
+# Labels 0, 0, 1, 1, 2, 2, 3, 3; the model knows 0 and half of 1 and 2.
+LABELS = np.repeat([0, 1, 2, 3], 2)
+RIGHT = np.array([1, 1, 1, 0, 1, 0, 0, 0], dtype=bool)
+MIXES = np.array([[1.0, 0, 0, 0], [0, 1.0, 0, 0], [0.5, 0, 0.5, 0], [0, 0, 0, 0]])
+AT_CLIENTS = accuracies_by_mix(RIGHT, LABELS, MIXES)  # 1, 0.5, 0.75, nan
+
+
+def scores(members, before=None, session=1):
+    return session_scores(
+        RIGHT, LABELS, MIXES, AT_CLIENTS, Turnout(session, 1, np.array(members), before)
+    )
+
+
+def test_only_test_samples_with_a_label_of_some_member_count():
+    assert scores([1])["session_accuracy"] == 0.5
+    assert scores([0, 1])["session_accuracy"] == 0.75
+    assert scores([0, 1, 2])["session_accuracy"] == pytest.approx(4 / 6)
+
+
+def test_a_rare_label_of_a_member_counts_like_any_other():
+    mixes = np.array([[1.0 - 1e-9, 0, 0, 1e-9]])
+    assert labels_of(np.array([0]), mixes).tolist() == [True, False, False, True]
+
+
+def test_who_stayed_is_told_from_who_came():
+    found = scores([0, 1, 2], before=np.array([0, 2]))
+    assert found["stayers_accuracy"] == pytest.approx((1 + 0.75) / 2)
+    assert found["newcomers_accuracy"] == 0.5
+
+
+def test_without_stayers_or_newcomers_there_is_no_such_number():
+    assert "stayers_accuracy" not in scores([0, 1], before=np.array([2]))
+    assert "newcomers_accuracy" not in scores([0, 1], before=np.array([0, 1, 2]))
+
+
+def test_in_the_first_session_nobody_has_stayed_or_come():
+    assert scores([0, 1], session=0).keys() == {"session_accuracy"}
+
+
+def test_members_without_data_have_no_labels_and_no_accuracy():
+    assert scores([3], before=np.array([3])) == {}
+
+
+def test_labels_without_a_test_sample_have_no_accuracy():
+    nothing = np.array([], dtype=bool), np.array([], dtype=np.int64)
+    turnout = Turnout(0, 1, np.array([0]))
+    assert session_scores(*nothing, MIXES, np.full(4, np.nan), turnout) == {}

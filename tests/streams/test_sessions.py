@@ -1,0 +1,191 @@
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from thalweg.core.errors import ConfigError
+from thalweg.core.types import Supplies
+from thalweg.streams import Timetable, attended
+
+Bools = npt.NDArray[np.bool_]
+
+
+def timetable(
+    *stays: tuple[int, int, int], num_clients: int = 4, rounds: int = 12, **more: Any
+) -> Timetable:
+    """Of (client, first, after)."""
+    columns = np.array(stays, dtype=np.int64).reshape(-1, 3).T
+    return Timetable(num_clients, rounds, *columns, **more)
+
+
+def of_presence(presence: Bools, tolerance: float = 0.0) -> Timetable:
+    """Of a table (rounds, N) that says who is there, each round of it a stay of its own."""
+    rounds, num_clients = presence.shape
+    first, clients = np.nonzero(presence)
+    return Timetable(num_clients, rounds, clients, first, first + 1, tolerance)
+
+
+def sessions(table: Timetable) -> list[tuple[int, int]]:
+    found = [table.session(rnd) for rnd in range(table.rounds)]
+    return [(session.number, session.age) for session in found]
+
+
+presences = st.integers(1, 5).flatmap(
+    lambda num_clients: st.lists(
+        st.lists(st.booleans(), min_size=num_clients, max_size=num_clients), min_size=1, max_size=20
+    ).map(np.array)
+)
+tolerances = st.sampled_from((0.0, 0.2, 1 / 3, 0.5, 0.75, 1.0))
+
+
+def plainly(presence: Bools, tolerance: float) -> list[tuple[int, int]]:
+    """Number and age of the session of every round, straight from the definition."""
+    number, age, then, found = -1, 0, frozenset[int](), []
+    for row in presence:
+        now = frozenset(np.flatnonzero(row).tolist())
+        is_new = bool(now) and (not then or len(now ^ then) / len(now | then) > tolerance)
+        if is_new:
+            number, age, then = number + 1, 0, now
+        elif not now:
+            then = now
+        found.append((number, age))
+        age += bool(now)
+    return found
+
+
+@settings(max_examples=200, deadline=None)
+@given(presence=presences, tolerance=tolerances)
+def test_sessions_are_those_of_the_definition(presence: Bools, tolerance: float) -> None:
+    table = of_presence(presence, tolerance)
+    for rnd, row in enumerate(presence):
+        assert table.members(rnd).tolist() == np.flatnonzero(row).tolist()
+        assert table.session(rnd).members.tolist() == np.flatnonzero(row).tolist()
+    assert sessions(table) == plainly(presence, tolerance)
+    assert table.attendance.tolist() == presence.mean(axis=0).tolist()
+
+
+@settings(max_examples=100, deadline=None)
+@given(presence=presences, tolerance=tolerances)
+def test_what_all_sessions_have_in_common(presence: Bools, tolerance: float) -> None:
+    table = of_presence(presence, tolerance)
+    before = None
+    for rnd in range(len(presence)):
+        session = table.session(rnd)
+        assert session.members.dtype == np.int64
+        assert (np.diff(session.members) > 0).all(), "ids ascend, none twice"
+        if before is not None and session.number == before.number:
+            assert session.age in (before.age, before.age + 1)
+        elif len(session.members):
+            assert session.age == 0, "the first round of a session has nothing behind it"
+            assert session.number == (-1 if before is None else before.number) + 1
+        before = session
+    starts = table.starts.tolist()
+    assert sorted(set(starts)) == starts
+    for one, other in itertools.pairwise(starts):
+        then, now = set(table.members(one).tolist()), set(table.members(other).tolist())
+        was_empty = not presence[one:other].any(axis=1).all()
+        assert was_empty or len(then ^ now) / len(then | now) > tolerance
+
+
+def test_a_session_may_last_for_one_round() -> None:
+    table = timetable((0, 0, 1), (1, 1, 2), (0, 2, 3), rounds=3)
+    assert sessions(table) == [(0, 0), (1, 0), (2, 0)]
+
+
+def test_while_nobody_is_a_member_no_session_begins_and_the_last_one_is_over() -> None:
+    table = timetable((0, 2, 4), (1, 7, 9), rounds=10)
+    first, second = [(0, 0), (0, 1)], [(1, 0), (1, 1)]
+    assert sessions(table) == [(-1, 0)] * 2 + first + [(0, 2)] * 3 + second + [(1, 2)]
+    assert len(table.session(5).members) == 0
+    assert table.starts.tolist() == [2, 7]
+
+
+def test_a_set_that_returns_is_a_new_session() -> None:
+    table = timetable((0, 0, 3), (1, 3, 6), (0, 6, 9), rounds=9)
+    assert table.starts.tolist() == [0, 3, 6]
+    assert timetable((0, 0, 3), (0, 5, 9), rounds=9).starts.tolist() == [0, 5], "after a pause, too"
+
+
+def test_one_goes_and_another_comes_in_the_same_round() -> None:
+    table = timetable((0, 0, 3), (1, 0, 12), (2, 3, 12))
+    assert table.starts.tolist() == [0, 3]
+    assert table.members(3).tolist() == [1, 2]
+
+
+def test_stays_that_touch_are_one_and_their_order_is_nothing() -> None:
+    table = timetable((0, 4, 8), (1, 0, 12), (0, 0, 4))
+    assert table.starts.tolist() == [0, 8]
+    assert len(table.clients) == 2
+    other = timetable((1, 0, 12), (0, 0, 8))
+    assert table.checksum == other.checksum
+    assert table.checksum != timetable((1, 0, 12), (0, 0, 9)).checksum
+    assert table.checksum != timetable((1, 0, 12), (0, 0, 8), tolerance=0.1).checksum
+
+
+def test_with_a_tolerance_a_session_goes_on_until_too_many_differ_from_those_it_began_with() -> (
+    None
+):
+    four = (
+        (0, 0, 12),
+        (1, 0, 3),
+        (2, 0, 6),
+        (3, 0, 9),
+    )  # three, then two, then one of four are left
+    assert timetable(*four).starts.tolist() == [0, 3, 6, 9]
+    assert timetable(*four, tolerance=0.25).starts.tolist() == [0, 6, 9]  # two of four, one of two
+    assert timetable(*four, tolerance=0.5).starts.tolist() == [0, 9]
+    assert timetable(*four, tolerance=0.5).session(8).members.tolist() == [0, 3]
+    assert timetable(*four, tolerance=1.0).starts.tolist() == [0]
+
+
+def test_attendance_is_the_share_of_the_run() -> None:
+    table = timetable((0, 0, 3), (0, 9, 99), (1, 2, 5), (2, 50, 60))
+    assert table.attendance.tolist() == [0.5, 0.25, 0.0, 0.0]
+
+
+def test_a_timetable_without_stays_is_nobody_for_ever() -> None:
+    table = timetable()
+    assert len(table.starts) == 0
+    assert sessions(table) == [(-1, 0)] * 12
+    assert table.attendance.tolist() == [0.0] * 4
+
+
+@pytest.mark.parametrize(
+    ("stays", "message"),
+    [
+        ([(4, 0, 3)], r"clients 0 \.\. 3, got 4 to 4"),
+        ([(-1, 0, 3)], r"clients 0 \.\. 3, got -1"),
+        ([(0, -2, 3)], "round 0 or later"),
+        ([(0, 3, 3)], "lasts for a round at least"),
+        ([(0, 5, 3)], "lasts for a round at least"),
+        ([(1, 0, 3), (0, 2, 6), (0, 0, 3)], "stays of client 0 overlap"),
+        ([(0, 2, 6), (0, 2, 6)], "stays of client 0 overlap"),
+    ],
+)
+def test_stays_that_cannot_be_are_refused(stays: Any, message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        timetable(*stays)
+
+
+def test_a_tolerance_is_a_share_and_columns_have_one_length() -> None:
+    with pytest.raises(ConfigError, match="tolerance must lie in"):
+        timetable(tolerance=1.5)
+    with pytest.raises(ConfigError, match="every stay has a client and two rounds"):
+        Timetable(2, 5, np.array([0, 1]), np.array([0]), np.array([3]))
+
+
+def test_who_is_a_member_for_half_of_the_run_has_half_of_what_streams_in() -> None:
+    world = Supplies(
+        np.array([10.0, 40.0, 40.0]), np.array([True, False, False]), np.array([8.0] * 3)
+    )
+    half = np.array([0.5, 0.5, 0.0])
+    frozen, collecting = (attended(world, half, collects) for collects in (False, True))
+    assert frozen.total.tolist() == [10, 20, 0]
+    assert collecting.total.tolist() == [10, 40, 0], "but nobody hears of one that never comes"
+    assert frozen.rounds.tolist() == collecting.rounds.tolist() == [4, 4, 0]
