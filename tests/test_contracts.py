@@ -17,6 +17,7 @@ from contracts.memory import check_memory_policy
 from contracts.opening import check_opening
 from contracts.selection import check_selection
 from contracts.server_rule import check_server_rule
+from contracts.staleness import check_staleness
 from contracts.stopping import check_stopping
 from contracts.weights import check_weights
 from contracts.world import LABELS, check_world
@@ -144,9 +145,20 @@ def test_stoppings(policy: Any) -> None:
     aggregation.ShiftAware(normalise="all", availability="estimated"),
     aggregation.ShiftAware(slope=1000.0, offset=-1000.0),
     aggregation.ShiftAware(mismatch="kme"),
+    aggregation.ByWeight(normalise="all"),
 )
 def test_weights(policy: Any) -> None:
     check_weights(policy)
+
+
+@every(
+    aggregation.STALENESS,
+    aggregation.Polynomial(power=3.0, most=1),
+    aggregation.Hinge(after=0, slope=0.0, most=20),
+    aggregation.Constant(share=0.0),
+)
+def test_rules_for_late_updates(policy: Any) -> None:
+    check_staleness(policy)
 
 
 @every(aggregation.SERVER_RULES, aggregation.Step(radius=100.0), aggregation.Step(lr=0.1))
@@ -271,6 +283,15 @@ class Unequal:
         return np.ones(len(updates))
 
 
+class Rewards:
+    """Counts what is late more."""
+
+    most = None
+
+    def factor(self, staleness: Ints) -> Floats:
+        return 1 - 1 / (1.0 + staleness)
+
+
 @pytest.mark.parametrize(
     ("check", "policy", "promise"),
     [
@@ -284,6 +305,7 @@ class Unequal:
         (check_weights, Unequal(), "they sum to one"),
         (check_bank, Merges(), "rows sum to one"),
         (check_opening, Hoards(), "what it looks at is untouched"),
+        (check_staleness, Rewards(), "what is not late counts in full"),
     ],
 )
 def test_a_broken_promise_is_noticed_and_named(check: Any, policy: Any, promise: str) -> None:

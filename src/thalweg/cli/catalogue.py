@@ -16,7 +16,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from thalweg.aggregation import BANKS, OPENINGS, SERVER_RULES, WEIGHTS
+from thalweg.aggregation import BANKS, OPENINGS, SERVER_RULES, STALENESS, WEIGHTS
 from thalweg.cli.plan_view import plan_tree
 from thalweg.core.errors import UnknownName
 from thalweg.data import AUGMENTATIONS, SOURCES
@@ -29,7 +29,7 @@ from thalweg.nets import NETS
 from thalweg.recipes import RECIPES, Recipe, recipe_named
 from thalweg.scenarios import SCENARIOS, Scenario
 from thalweg.selection import RULES
-from thalweg.streams import ARRIVALS, PARTITIONS, SCHEDULES, WORLDS
+from thalweg.streams import ARRIVALS, FAULTS, PARTITIONS, SCHEDULES, WORLDS
 
 PARTS: dict[str, Mapping[str, Any]] = {
     "data": SOURCES,
@@ -39,6 +39,7 @@ PARTS: dict[str, Mapping[str, Any]] = {
     "world.arrivals": ARRIVALS,
     "sessions": SCHEDULES,
     "augment": AUGMENTATIONS,
+    "faults": FAULTS,
     "memory": POLICIES,
     "emphasis": EMPHASES,
     "forecast": ORACLES,
@@ -46,6 +47,7 @@ PARTS: dict[str, Mapping[str, Any]] = {
     "objective": OBJECTIVES,
     "local.decay": DECAYS,
     "weights": WEIGHTS,
+    "staleness": STALENESS,
     "server": SERVER_RULES,
     "bank": BANKS,
     "opening": OPENINGS,
