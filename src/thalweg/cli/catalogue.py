@@ -23,7 +23,7 @@ from thalweg.data import AUGMENTATIONS, SOURCES
 from thalweg.emphasis import EMPHASES
 from thalweg.engine.plan import plan_to_toml, read_plan
 from thalweg.forecast import ORACLES
-from thalweg.local import MIRRORS, OBJECTIVES, STOPPINGS
+from thalweg.local import DECAYS, MIRRORS, OBJECTIVES, STOPPINGS
 from thalweg.memory import POLICIES
 from thalweg.nets import NETS
 from thalweg.recipes import RECIPES, Recipe, recipe_named
@@ -45,6 +45,7 @@ PARTS: dict[str, Mapping[str, Any]] = {
     "forecast": ORACLES,
     "selection": RULES,
     "objective": OBJECTIVES,
+    "local.decay": DECAYS,
     "weights": WEIGHTS,
     "staleness": STALENESS,
     "server": SERVER_RULES,
