@@ -22,3 +22,9 @@ def test_augmentation_is_a_branch_only_if_it_is_on() -> None:
     )
     assert "standard(padding=2)" in line
     assert "<- was none" in line
+
+
+def test_an_opening_is_a_branch_only_if_it_is_another_than_to_go_on() -> None:
+    assert "opening" not in shown()
+    line = next(line for line in shown("opening=warm-start").splitlines() if "opening" in line)
+    assert line.endswith("opening   warm-start   <- was Previous")

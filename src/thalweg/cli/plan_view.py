@@ -13,7 +13,7 @@ from thalweg.data import AUGMENTATIONS
 from thalweg.engine.plan import Plan
 
 RECIPE_PARTS = ("memory", "forecast", "selection", "objective", "weights", "server")
-RARE_PARTS = ("emphasis", "bank", "mirror")  # shown where a recipe makes use of them
+RARE_PARTS = ("emphasis", "bank", "opening", "mirror")  # shown where a recipe makes use of them
 SCENARIO_PARTS = ("data", "net", "world")
 SIZES = ("rounds", "ticks", "capacity")
 
