@@ -17,6 +17,7 @@ from contracts.memory import check_memory_policy
 from contracts.opening import check_opening
 from contracts.selection import check_selection
 from contracts.server_rule import check_server_rule
+from contracts.staleness import check_staleness
 from contracts.stopping import check_stopping
 from contracts.weights import check_weights
 from contracts.world import LABELS, check_world
@@ -49,6 +50,11 @@ def every(table: Mapping[str, Any], *variants: object) -> pytest.MarkDecorator:
     streams.Inflow(arrivals=streams.AtStart(), partition=streams.Dirichlet(0.1, 0.8, min_size=1)),
     streams.Inflow(num_clients=1, arrivals=streams.Constant(0.3), availability=0.3),
     streams.Inflow(num_clients=1200, partition=streams.Dirichlet(0.01)),
+    streams.Inflow(num_clients=8, partition=streams.Overlap(0.6), historical=1.0),
+    streams.Inflow(num_clients=8, partition=streams.PartialOverlap(), availability=0.7),
+    streams.Inflow(num_clients=4, partition=streams.TwoShard(), arrivals=streams.AtStart()),
+    streams.Inflow(num_clients=2, partition=streams.Distinct(), arrivals=streams.Poisson(3.0)),
+    streams.Inflow(num_clients=6, partition=streams.Half(), capacity_of="own"),
 )
 def test_worlds(policy: Any) -> None:
     check_world(policy)
@@ -139,9 +145,20 @@ def test_stoppings(policy: Any) -> None:
     aggregation.ShiftAware(normalise="all", availability="estimated"),
     aggregation.ShiftAware(slope=1000.0, offset=-1000.0),
     aggregation.ShiftAware(mismatch="kme"),
+    aggregation.ByWeight(normalise="all"),
 )
 def test_weights(policy: Any) -> None:
     check_weights(policy)
+
+
+@every(
+    aggregation.STALENESS,
+    aggregation.Polynomial(power=3.0, most=1),
+    aggregation.Hinge(after=0, slope=0.0, most=20),
+    aggregation.Constant(share=0.0),
+)
+def test_rules_for_late_updates(policy: Any) -> None:
+    check_staleness(policy)
 
 
 @every(aggregation.SERVER_RULES, aggregation.Step(radius=100.0), aggregation.Step(lr=0.1))
@@ -248,10 +265,14 @@ class LearnsNothing(local.Settles):
 
     def held_out(self, num_rows: int) -> Ints:
         return np.arange(num_rows)
+
+
 class Hoards:
     """Adds up in a vector of its own, and forgets that the checkpoint before has it, too."""
+
     def init(self, model: Floats32, pieces: Any) -> Floats32:
         return np.zeros_like(model)
+
     def open(self, notes: Floats32, last: Floats32, rehearse: Any) -> tuple[Floats32, Floats32]:
         notes += last
         return notes, notes.copy()
@@ -260,6 +281,15 @@ class Hoards:
 class Unequal:
     def weigh(self, updates: Updates, roster: Roster) -> Floats:
         return np.ones(len(updates))
+
+
+class Rewards:
+    """Counts what is late more."""
+
+    most = None
+
+    def factor(self, staleness: Ints) -> Floats:
+        return 1 - 1 / (1.0 + staleness)
 
 
 @pytest.mark.parametrize(
@@ -275,6 +305,7 @@ class Unequal:
         (check_weights, Unequal(), "they sum to one"),
         (check_bank, Merges(), "rows sum to one"),
         (check_opening, Hoards(), "what it looks at is untouched"),
+        (check_staleness, Rewards(), "what is not late counts in full"),
     ],
 )
 def test_a_broken_promise_is_noticed_and_named(check: Any, policy: Any, promise: str) -> None:

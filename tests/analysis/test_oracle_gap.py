@@ -128,3 +128,10 @@ def test_a_folder_without_a_run_is_refused(tmp_path: Path) -> None:
         oracle_gap(tmp_path / "nowhere")
     with pytest.raises(ThalwegError, match="no checkpoint"):
         oracle_gap(tmp_path)
+
+
+def test_clients_of_no_session_do_not_count() -> None:
+    quarter = ("sessions=recurring", "sessions.pattern=A", "sessions.groups=4")
+    some, all_of_them = oracle_gap(plan(*quarter)), oracle_gap(plan())
+    assert len(some.errors) == 5
+    assert len(all_of_them.errors) == 20

@@ -13,6 +13,14 @@ def shown(*overrides: str) -> str:
     return console.file.getvalue()
 
 
+def test_sessions_are_a_branch_only_if_there_are_some() -> None:
+    assert "sessions" not in shown()
+    overrides = ("sessions=alternating", "sessions.length=5")
+    line = next(line for line in shown(*overrides).splitlines() if "sessions" in line)
+    assert "alternating(length=5)" in line
+    assert "<- was none" in line
+
+
 def test_augmentation_is_a_branch_only_if_it_is_on() -> None:
     assert "augment" not in shown()
     line = next(
@@ -22,3 +30,15 @@ def test_augmentation_is_a_branch_only_if_it_is_on() -> None:
     )
     assert "standard(padding=2)" in line
     assert "<- was none" in line
+
+
+def test_faults_and_rules_for_late_updates_are_branches_where_they_matter() -> None:
+    assert "faults" not in shown()
+    assert "staleness" not in shown()
+    text = shown("faults=unreliable", "faults.lost=0.3", "staleness=polynomial")
+    (faults,) = [line for line in text.splitlines() if "faults" in line]
+    assert "unreliable(lost=0.3)" in faults
+    assert "<- was none" in faults
+    (staleness,) = [line for line in text.splitlines() if "staleness" in line]
+    assert "polynomial" in staleness
+    assert "<- was Refuse" in staleness

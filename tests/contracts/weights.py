@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 import numpy as np
 
@@ -22,7 +23,8 @@ OUTLOOKS = (
 def check_weights(rule: Weights) -> None:
     """Ask the rule for one, a few and many clients, in the first round and in a later one."""
     written = repr(rule)
-    for clients in ([2], [0, 3], [0, 1, 4, 5, 9]):
+    # The last ones: a client may have a late update beside that of this round.
+    for clients in ([2], [0, 3], [0, 1, 4, 5, 9], [3, 3], [0, 2, 2, 2, 5, 5]):
         for rnd in (0, 7):
             _check_cohort(rule, clients, rnd)
     assert repr(rule) == written, "a rule remembers nothing itself"
@@ -35,7 +37,7 @@ def _check_cohort(rule: Weights, clients: list[int], rnd: int) -> None:
     for name in known:
         known[name][3:6] = reports[name][0]
     roster = some_roster(
-        clients,
+        sorted({*clients}),
         10,
         rnd=rnd,
         availability=[0.01, 0.2, 0.5, 1.0, 0.5, 0.5, 0.5, 0.5, 0.5, 0.5],
@@ -43,6 +45,8 @@ def _check_cohort(rule: Weights, clients: list[int], rnd: int) -> None:
         known=known,
     )
     updates = some_updates(clients, 4, num_samples=[*range(size)], reports=reports)
+    if rnd:
+        updates = replace(updates, trained_in=rnd - (~updates.is_newest).astype(np.int64))
     asked = plain([vars(updates), vars(roster)])
     weights = rule.weigh(updates, roster)
     assert weights.shape == (size,), "one weight per update"

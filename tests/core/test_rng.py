@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from thalweg.core.rng import Draw, rng_for
+from thalweg.core.rng import Draw, rng_for, uniforms_for
 
 words = st.integers(0, 2**63 - 1)
 
@@ -59,6 +59,9 @@ def test_purposes_keep_their_values() -> None:
         "SELECTION_ANSWER": 14,
         "BANK_ANSWER": 15,
         "EMPHASIS_ANSWER": 16,
+        "SESSIONS": 17,
+        "REHEARSAL": 18,
+        "FAULTS": 19,
     }
 
 
@@ -80,6 +83,18 @@ def test_any_seed_round_and_client_will_do(seed: int, rnd: int, client: int) -> 
     numbers = [rng_for(seed, Draw.LOCAL, rnd, client).random() for _ in range(2)]
     assert numbers[0] == numbers[1]
     assert 0 <= numbers[0] < 1
+
+
+@settings(max_examples=25)
+@given(seed=words, rnd=words, clients=st.lists(words, max_size=4), count=st.integers(0, 9))
+def test_numbers_of_many_clients_are_those_of_each_of_them(
+    seed: int, rnd: int, clients: list[int], count: int
+) -> None:
+    together = uniforms_for(seed, Draw.SESSIONS, rnd, clients, count)
+    assert together.shape == (len(clients), count)
+    for client, row in zip(clients, together, strict=True):
+        alone = rng_for(seed, Draw.SESSIONS, rnd, client).random(count)
+        assert row.tolist() == alone.tolist()
 
 
 def test_a_negative_seed_is_refused_not_wrapped_around() -> None:

@@ -217,3 +217,38 @@ def test_a_file_whose_arrays_are_elsewhere_is_damaged(tmp_path: Path) -> None:
     save_file({"float64": np.zeros(3)}, tmp_path / "tree", metadata={"outline": outline})
     with pytest.raises(RunError, match=r"shape \[4\] has only 3 numbers"):
         read_tree(tmp_path / "tree")
+
+
+def test_an_array_may_be_kept_elsewhere(tmp_path: Path) -> None:
+    kept: dict[str, Any] = {}
+
+    def elsewhere(array: Any) -> str | None:
+        if array.size < 3:
+            return None
+        kept["long"] = array
+        return "long"
+
+    tree = {"short": np.arange(2), "long": np.arange(3.0), "@": 1}
+    write_tree(tmp_path / "tree", tree, elsewhere)
+    assert same(read_tree(tmp_path / "tree", kept.__getitem__), tree)
+    with pytest.raises(RunError, match="there is nowhere else"):
+        read_tree(tmp_path / "tree")
+    with pytest.raises(RunError, match="not a checkpoint of ours, or is damaged"):
+        read_tree(tmp_path / "tree", {}.__getitem__)
+    with pytest.raises(RunError, match=r"should be float64 of shape \[3\], but is int64"):
+        read_tree(tmp_path / "tree", lambda name: np.arange(3))
+
+
+def test_a_message_cannot_refer_to_what_is_not_in_it() -> None:
+    payload = tree_to_bytes([np.arange(3)], lambda array: "secret")
+    with pytest.raises(BadMessage, match="there is nowhere else"):
+        tree_from_bytes(payload)
+
+
+@pytest.mark.parametrize("outline", ['{"@": [1, "float64", 3]}', '{"@": []}', '{"@": "name"}'])
+def test_a_reference_that_is_none_is_damage(tmp_path: Path, outline: str) -> None:
+    from safetensors.numpy import save_file
+
+    save_file({}, tmp_path / "tree", metadata={"outline": outline})
+    with pytest.raises(RunError, match="not a checkpoint of ours"):
+        read_tree(tmp_path / "tree", lambda name: np.zeros(3))

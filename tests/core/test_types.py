@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
 from contracts.examples import some_roster, some_updates
@@ -38,3 +40,16 @@ def test_rows_of_the_updates_in_another_order() -> None:
     assert other.clients.tolist() == [9, 4]
     assert other.deltas.tolist() == updates.deltas[[2, 0]].tolist()
     assert other.reports["score"].tolist() == [0.3, 0.1]
+
+
+def test_without_rounds_nothing_is_stale() -> None:
+    updates = some_updates([4, 7, 9], num_params=2)
+    assert updates.staleness(5).tolist() == [0, 0, 0]
+    assert updates.is_newest.tolist() == [True, True, True]
+
+
+def test_staleness_is_counted_in_rounds_and_goes_with_the_rows() -> None:
+    updates = replace(some_updates([4, 4, 9], num_params=2), trained_in=np.array([2, 5, 4]))
+    assert updates.staleness(5).tolist() == [3, 0, 1]
+    assert updates.is_newest.tolist() == [False, True, True]
+    assert updates.take(np.array([2, 0])).staleness(6).tolist() == [2, 4]

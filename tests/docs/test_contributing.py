@@ -17,6 +17,7 @@ from contracts.bank import check_bank
 from contracts.emphasis import check_emphasis
 from contracts.memory import check_memory_policy
 from contracts.objective import check_objective
+from contracts.opening import check_opening
 from contracts.selection import check_selection
 from docs.pages import ROOT, blocks, commands
 from thalweg.cli.main import app
@@ -28,6 +29,7 @@ CONTRACTS: dict[str, Callable[[Any], None]] = {
     "memory": check_memory_policy,
     "objective": check_objective,
     "bank": check_bank,
+    "opening": check_opening,
     "selection": check_selection,
     "emphasis": check_emphasis,
 }
@@ -37,6 +39,7 @@ STAGES = {
     "Homesick": "objective",
     "Scarce": "memory",
     "TwoHalves": "bank",
+    "Halfway": "opening",
     "Hoarders": "selection",
     "RareFirst": "emphasis",
 }

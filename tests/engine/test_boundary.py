@@ -19,9 +19,10 @@ from thalweg.engine.loop import federation_of
 from thalweg.engine.plan import Plan, make_plan
 from thalweg.recipes import RECIPES
 from thalweg.recipes.federation import AskingStage
-from thalweg.recipes.messages import Order, Question
+from thalweg.recipes.messages import Order, Question, Reply
 from thalweg.recipes.server import play_round
 from thalweg.recipes.state import ServerState, new_server
+from thalweg.recipes.tables import replies_of, updates_of
 
 MANY = ["world.availability=0.6"]  # several clients in most rounds
 
@@ -153,6 +154,50 @@ def test_who_is_not_heard_has_no_say_and_the_run_goes_on(recipe: str) -> None:
         server, history = play(plan, ours)
         assert plain(server) == plain(expected), fate
         assert [u.remarks.get("missing") for u in history if u is not None][1] == 1
+
+
+class Belated(WithoutReply):
+    """The same, and what was not heard then comes with the replies of the next round."""
+
+    def __init__(self, plan: Plan, rnd: int, client: int) -> None:
+        super().__init__(plan, rnd, client)
+        self._late: list[Reply] = []
+
+    def train(
+        self, jobs: Sequence[Job], bank: Floats32, rnd: int, told: Told | None = None
+    ) -> Updates:
+        late, self._late = self._late, []
+        replies = replies_of(self._inner.train(jobs, bank, rnd, told), rnd)
+        if rnd == self._when:
+            self._late = [reply for reply in replies if reply.client == self._who]
+            replies = [reply for reply in replies if reply.client != self._who]
+        return updates_of([*replies, *late], bank.shape[1], rnd)
+
+
+@pytest.mark.parametrize(
+    ("recipe", "staleness"),
+    [
+        ("sfedpo", "staleness=polynomial"),
+        ("fedcurv", "staleness=constant"),
+        ("ode", "staleness=hinge staleness.after=0"),
+        ("powd", "staleness=constant staleness.share=0.5"),  # it comes with the answers
+        ("dpcs", "staleness=polynomial staleness.most=1"),
+        ("flash", "staleness=polynomial"),
+        ("scaffold", "staleness=polynomial"),
+        ("stream-ours", "staleness=polynomial"),
+    ],
+)
+def test_who_is_heard_late_counts_less_over_bytes_too(recipe: str, staleness: str) -> None:
+    scenario, overrides = world_for(recipe)
+    more = MANY if scenario == "digits-partial" else []
+    plan = plan_of(recipe, [*overrides, *more, *staleness.split()], scenario)
+    victim = somebody_in_round(plan, 1)
+    ours = bytes_federation(plan, fate_of(1, victim, "late"))
+    history = check_same(plan, ours, Belated(plan, 1, victim))
+    remarks = [{} if updates is None else updates.remarks for updates in history]
+    assert remarks[1]["missing"] == 1
+    assert (remarks[2]["late"], remarks[2]["mean_staleness"]) == (1, 1.0)
+    assert "refused" not in remarks[2]
 
 
 @pytest.mark.parametrize("fate", ["twice", "damaged", "stolen"])

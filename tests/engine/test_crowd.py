@@ -1,11 +1,20 @@
 from __future__ import annotations
 
-import numpy as np
+from collections.abc import Sequence
+from typing import Any
 
-from thalweg.core.types import Job
+import numpy as np
+import pytest
+
+from thalweg.core.rng import Draw, rng_for
+from thalweg.core.types import Floats32, Job, Updates
 from thalweg.engine.crowd import Crowd
 from thalweg.engine.loop import crowd_of
 from thalweg.engine.plan import make_plan
+from thalweg.engine.reference import ReferenceFederation
+from thalweg.recipes.server import play_round
+from thalweg.recipes.state import ServerState, new_server
+from thalweg.streams import Timetable
 
 
 def crowd() -> Crowd:
@@ -32,3 +41,51 @@ def test_only_clients_whose_state_is_another_one_have_changed() -> None:
     everybody.leave(visit)
     assert everybody.changed == {3}
     assert everybody.state(3).lived == 1
+
+
+# --- who joins in the middle of a session ---
+
+
+def joining(tolerance: float) -> tuple[list[ServerState], list[Updates], list[list[Job]]]:
+    """Clients 0 to 2 are here from the start, client 3 from the second round on."""
+    small = ["capacity=8", "ticks=1", "world.num_clients=4", "world.availability=1.0"]
+    plan = make_plan("fedavg", "digits-partial", seed=1, overrides=small)
+    data = plan.scenario.data.load(None, 1)
+    net = plan.scenario.net.build(data.input_shape, data.num_classes)
+    first, after = np.array([0, 0, 0, 1]), np.array([3, 3, 3, 3])
+    timetable = Timetable(4, 3, np.arange(4), first, after, tolerance)
+    here = crowd_of(plan, data, net.num_params)
+    everybody = Crowd(here.clients, here.world, timetable)
+    federation = ReferenceFederation(everybody, data, net, plan.recipe.objective, 0)
+    asked: list[list[Job]] = []
+    train = federation.train
+
+    def noting(jobs: Sequence[Job], bank: Floats32, *rest: Any) -> Updates:
+        asked.append(list(jobs))
+        assert bank.tobytes() == servers[-1].bank.tobytes(), "the model as it is now"
+        return train(jobs, bank, *rest)
+
+    federation.train = noting  # type: ignore[method-assign, assignment]
+    servers = [new_server(plan.recipe, net.init(rng_for(1, Draw.NET)), 4)]
+    history: list[Updates] = []
+    for _ in range(2):
+        server, updates = play_round(servers[-1], federation, plan.recipe, seed=1)
+        assert updates is not None
+        servers.append(server)
+        history.append(updates)
+    return servers, history, asked
+
+
+@pytest.mark.parametrize(("tolerance", "sessions"), [(0.5, [-1, 0, 0]), (0.0, [-1, 0, 1])])
+def test_who_joins_in_mid_session_gets_the_present_model_and_counts(
+    tolerance: float, sessions: list[int]
+) -> None:
+    servers, history, asked = joining(tolerance)
+    assert [server.session for server in servers] == sessions
+    assert [updates.clients.tolist() for updates in history] == [[0, 1, 2], [0, 1, 2, 3]]
+    is_same_session = sessions[-1] == 0
+    assert {(job.session, job.age) for job in asked[1]} == {(0, 1) if is_same_session else (1, 0)}
+    moved = servers[2].bank[0] - servers[1].bank[0]
+    np.testing.assert_allclose(moved, history[1].deltas.mean(0), atol=1e-6)
+    assert np.abs(history[1].deltas[3]).max() > 0, "the newcomer has learnt something"
+    assert servers[2].times_here.tolist() == [2, 2, 2, 1]

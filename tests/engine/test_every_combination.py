@@ -1,7 +1,8 @@
 """Any choice of any stage with any other, on small worlds: it runs, resumes and is the same on both engines.
 
 The stages and their policies are read from the package, so what is added to a table is covered. Any two
-choices of two factors meet in some row; how a policy is set up here is in `TUNED` and `VARIANTS`.
+choices of two factors meet in some row, replies that are lost or late among them; how a policy is set up here is
+in `TUNED` and `VARIANTS`.
 """
 
 from __future__ import annotations
@@ -114,7 +115,13 @@ EACH["bank"] += [each for each in EACH.pop("opening") if each != "opening=previo
 FACTORS = {
     **EACH,
     "scenario": list(SCENARIOS),
+    "sessions": [
+        "sessions=none",
+        "sessions=alternating sessions.length=1",
+        "sessions=random-churn sessions.join=0.6 sessions.leave=0.3 sessions.tolerance=0.2",
+    ],
     "absent": ["world.absent=frozen", "world.absent=collecting"],
+    "faults": ["faults=none", "faults=unreliable faults.lost=0.2 faults.late=0.4 faults.delay=1.0"],
     "prequential": ["prequential=0", "prequential=3"],
     "local": [
         "local.momentum=0.9",

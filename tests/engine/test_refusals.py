@@ -70,6 +70,30 @@ REFUSALS = [
         ["world=inflow", "world.historical_data=0.2"],
         "makes 0 of 20 clients historical",
     ),
+    *(
+        Refusal(
+            f"world.partition={kind}",
+            "fedavg",
+            "digits-full",
+            ["world=inflow", f"world.partition={kind}", "world.num_clients=7"],
+            reason,
+        )
+        for kind, reason in {
+            "overlap": "must be even, got 7",
+            "half": "must be even, got 7",
+            "partial-overlap": "must be even, got 7",
+            "two-shard": "10 labels are not a multiple of num_clients=7",
+            "distinct": "10 labels are not a multiple of num_clients=7",
+        }.items()
+    ),
+    Refusal(
+        "sessions.groups",
+        "fedavg",
+        "digits-full",
+        ["sessions=alternating", "sessions.groups=21"],
+        "20 clients cannot be cut into 21 groups",
+    ),
+    Refusal("sessions=trace", "fedavg", "digits-full", ["sessions=trace"], "needs a file"),
 ]
 
 

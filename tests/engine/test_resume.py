@@ -62,7 +62,7 @@ CHURN = ("sessions=random-churn", "sessions.join=0.2", "sessions.leave=0.2")
         ("fast", ("world.absent=frozen",)),
         ("fast", ("world.absent=collecting",)),
         ("reference", ("world.absent=frozen",)),
-        ("fast", ("world.availability=0.6", *CHURN)),
+        ("fast", CHURN),
     ],
     ids=str,
 )

@@ -75,10 +75,10 @@ def test_a_round_with_steps_leaves_the_clients_own_last_model():
     assert objective.turn(state, FakeLook([1.0]), np.arange(3), changed=True) is state
 
 
-def test_it_forgets_with_the_session_unless_it_is_told_not_to():
+def test_it_forgets_with_the_session_only_if_it_is_told_to():
     assert isinstance(Moon(), PerSession)
-    assert Moon().per_session
-    assert not Moon(per_session=False).per_session
+    assert not Moon().per_session
+    assert Moon(per_session=True).per_session
 
 
 def test_features_without_a_length_neither_break_it_nor_pull():

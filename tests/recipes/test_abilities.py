@@ -26,12 +26,11 @@ def test_early_stopping_looks_too():
 
 
 def test_some_objectives_want_to_know_what_came_of_a_round_and_forget_with_the_session():
-    for name in ("scaffold", "moon"):
+    for name, forgets in (("scaffold", True), ("moon", False)):
         found = abilities(recipe_named(name))
         assert found.concluding is found.recipe.objective
-        assert found.forgets
-    lasting = abilities(replace(recipe_named("moon"), objective=Moon(per_session=False)))
-    assert not lasting.forgets
+        assert found.forgets == forgets
+    assert abilities(replace(recipe_named("moon"), objective=Moon(per_session=True))).forgets
     for name in ("fedavg", "fedewc", "continuous"):
         found = abilities(recipe_named(name))
         assert (found.concluding, found.forgets) == (None, False)

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from contracts.examples import some_roster
-from thalweg.aggregation import FedDrift
+from thalweg.aggregation import Constant, FedDrift
 from thalweg.core.errors import ConfigError, Diverged
 from thalweg.core.types import Job, Updates
 from thalweg.memory import Fifo
@@ -148,3 +148,150 @@ def test_models_are_only_sent_to_policies_that_show_them() -> None:
     federation = network(lambda question: asked.append(question) or [])  # type: ignore[func-returns-value]
     assert federation.survey(np.array([0, 1]), "selection", BANK, 6) == {}
     assert [question.bank.shape for question in asked] == [(0, 2), (0, 2)]
+
+
+# --- replies to orders of earlier rounds ---
+
+PATIENT = Terms(replace(TERMS.recipe, staleness=Constant(most=2)), num_params=2)
+
+
+class Network:
+    """Clients that answer at once, but for some, whose replies are put in the next letters by the test."""
+
+    def __init__(self, terms: Terms = PATIENT, **options: Any) -> None:
+        self.terms, self.slow, self.extra = terms, set[int](), list[Letter]()
+        roster = some_roster([0, 1, 2], 3)
+        self.federation = Correspondence(terms, self.post, lambda rnd: roster, **options)
+
+    def post(self, letters: Iterable[Letter]) -> Iterator[Letter]:
+        extra, self.extra = self.extra, []
+        yield from extra
+        for client, payload in letters:
+            message = errand_from(payload, self.terms)
+            if isinstance(message, Order) and client not in self.slow:
+                yield client, to_bytes(reply(message), self.terms)
+
+    def play(self, rnd: int, slow: Iterable[int] = (), rehearsal: int = 0) -> Updates:
+        self.slow = set(slow)
+        jobs = [Job(client, rehearsal=rehearsal) for client in range(3)]
+        return self.federation.train(jobs, BANK[:1], rnd)
+
+    def comes(self, sender: int, rnd: int, **changes: Any) -> None:
+        """This letter comes first when the next ones are sent."""
+        order = Order(rnd, sender, 0, 1.0, BANK[0])
+        self.extra.append((sender, to_bytes(reply(order, **changes), self.terms)))
+
+
+def who_and_when(updates: Updates, rnd: int) -> list[tuple[int, int]]:
+    rounds = rnd - updates.staleness(rnd)
+    return list(zip(updates.clients.tolist(), rounds.tolist(), strict=True))
+
+
+def test_a_late_reply_is_handed_on_with_its_round() -> None:
+    network = Network()
+    assert who_and_when(network.play(4, slow=[1]), 4) == [(0, 4), (2, 4)]
+    network.comes(1, rnd=4)
+    updates = network.play(5)
+    assert who_and_when(updates, 5) == [(0, 5), (1, 5), (2, 5), (1, 4)]
+    assert updates.remarks == {}
+
+
+@pytest.mark.parametrize(
+    ("rnd", "when", "why"),
+    [
+        (6, {}, None),
+        (7, {}, "client 1: .*rnd is 4, asked was 7; it came too late"),  # two rounds at most
+        (6, {"rnd": 3}, "client 1: .*rnd is 3, asked was 6; it came too late"),  # never asked
+        (6, {"model": 1}, "client 1: .*model is 1, asked was 0"),
+        (6, {"client": 2}, "client 1: .*client is 2, asked was 1"),
+        (6, {"rehearsal": 1}, "client 1: .*rehearsal is 1, asked was 0"),
+    ],
+)
+def test_only_the_reply_to_an_open_order_is_handed_on(
+    rnd: int, when: dict[str, int], why: str | None
+) -> None:
+    network = Network()
+    network.play(4, slow=[1])
+    network.play(5, slow=[1])
+    network.comes(1, **{"rnd": 4, **when})
+    updates = network.play(rnd, slow=[1])
+    if why is None:
+        assert who_and_when(updates, rnd) == [(0, rnd), (2, rnd), (1, 4)]
+    else:
+        assert who_and_when(updates, rnd) == [(0, rnd), (2, rnd)]
+        assert re.match(why, network.federation.refused[0])
+
+
+def test_a_recipe_that_refuses_is_handed_no_late_reply() -> None:
+    network = Network(TERMS)
+    network.play(4, slow=[1])
+    network.comes(1, rnd=4)
+    assert who_and_when(network.play(5, slow=[1]), 5) == [(0, 5), (2, 5)]
+    assert network.federation.refused == [
+        "client 1: Reply of client 1: rnd is 4, asked was 5; it came too late, or from somebody else."
+    ]
+
+
+def test_a_late_reply_counts_once() -> None:
+    network = Network()
+    network.play(4, slow=[1])
+    for _ in range(2):
+        network.comes(1, rnd=4)
+    assert who_and_when(network.play(5, slow=[1]), 5) == [(0, 5), (2, 5), (1, 4)]
+    assert len(network.federation.refused) == 1
+    network.comes(1, rnd=4)
+    assert who_and_when(network.play(6, slow=[1]), 6) == [(0, 6), (2, 6)]
+    assert len(network.federation.refused) == 1
+
+
+def test_a_newer_reply_closes_older_orders() -> None:
+    network = Network()
+    network.play(4, slow=[1])
+    network.play(5)
+    network.comes(1, rnd=4)
+    assert who_and_when(network.play(6), 6) == [(0, 6), (1, 6), (2, 6)]
+    assert len(network.federation.refused) == 1
+
+
+def test_a_late_reply_that_comes_with_answers_waits_for_the_replies() -> None:
+    network = Network()
+    network.play(4, slow=[1])
+    network.comes(1, rnd=4)
+    assert network.federation.survey(np.array([0, 2]), "selection", BANK[:1], 5) == {}
+    updates = network.play(5, slow=[1])
+    assert who_and_when(updates, 5) == [(0, 5), (2, 5), (1, 4)]
+    assert updates.remarks == {}
+
+
+def test_a_late_reply_that_comes_with_a_rehearsal_waits_for_the_replies() -> None:
+    network = Network()
+    network.play(4, slow=[1])
+    network.comes(1, rnd=4)
+    network.slow = {0, 1, 2}
+    assert len(network.play(5, slow=[0, 1, 2], rehearsal=1)) == 0
+    assert who_and_when(network.play(5, slow=[0, 1, 2]), 5) == [(1, 4)]
+
+
+def test_a_late_reply_to_a_rehearsal_is_not_taken_for_one_that_counts() -> None:
+    network = Network()
+    network.play(5, slow=[1], rehearsal=1)
+    network.comes(1, rnd=5, rehearsal=1)
+    assert who_and_when(network.play(5, slow=[1]), 5) == [(0, 5), (2, 5)]
+    assert re.match("client 1: .*rehearsal is 1, asked was 0", network.federation.refused[0])
+
+
+def test_orders_that_were_open_before_a_restart_are_still_open() -> None:
+    network = Network(awaited=np.array([[1, 4]]))
+    network.comes(1, rnd=4)
+    assert who_and_when(network.play(5, slow=[1]), 5) == [(0, 5), (2, 5), (1, 4)]
+
+
+def test_so_many_orders_are_remembered_as_can_be_answered_and_no_models() -> None:
+    network = Network()
+    for rnd in range(20):
+        network.play(rnd, slow=[0, 1, 2])
+    still = network.federation._open
+    assert [sorted(still[client]) for client in range(3)] == [[18, 19]] * 3
+    assert all(len(order.params) == 0 for orders in still.values() for order in orders.values())
+    network.play(20)
+    assert network.federation._open == {}

@@ -6,21 +6,26 @@ from itertools import combinations
 
 import pytest
 
-from thalweg.aggregation import Average, Equal, ShiftAware, Step, WarmStart
+from thalweg.aggregation import Average, Equal, FedAcg, ShiftAware, Step, WarmStart
 from thalweg.core.errors import ConfigError, UnknownName
 from thalweg.forecast import Exact
+from thalweg.local import Continuous, Moon, Proximal, Scaffold
 from thalweg.memory import Dds, Fifo, Replace, UniformRatio
 from thalweg.recipes import (
     RECIPES,
     dpcs,
     drsr,
+    fedacg,
     fedavg,
     fedntd,
     fedogd,
     fedprox,
     flash,
+    moon,
     powd,
     recipe_named,
+    scaffold,
+    scaffold_released,
     sfedpo,
     warmstart,
 )
@@ -89,6 +94,26 @@ def test_a_guest_brings_what_it_is_known_for() -> None:
     assert recipe_named("drsr+flash").server == flash().server
     assert recipe_named("fedprox+fedogd").memory == fedogd().memory
     assert recipe_named("sfedpo+fedavg").memory == fedavg().memory
+
+
+def test_hosts_of_the_study_of_clients_that_come_and_go_are_fedavg_but_for_what_they_are_known_for() -> (
+    None
+):
+    plain = fedavg()
+    assert scaffold() == replace(plain, name="scaffold", objective=Scaffold("true"))
+    released = scaffold_released(server_lr=0.01)
+    assert (released.objective, released.server) == (Scaffold("as_released"), Step(lr=0.01))
+    assert (fedacg().objective, fedacg().server) == (Proximal(0.01), FedAcg(0.85))
+    many = fedacg(momentum=0.5, strength=0.1)
+    assert (many.objective, many.server) == (Proximal(0.1), FedAcg(0.5))
+    assert moon(temperature=0.5).objective == Moon(1.0, 0.5)
+    assert moon() == replace(plain, name="moon", objective=Moon())
+
+
+def test_continuous_as_a_guest_brings_its_objective_alone() -> None:
+    both = recipe_named("fedacg+continuous")
+    assert both == replace(fedacg(), name="fedacg+continuous", objective=Continuous(1.0))
+    assert recipe_named("sfedpo+continuous").memory == sfedpo().memory
 
 
 def test_two_guests_cannot_bring_the_same_stage() -> None:

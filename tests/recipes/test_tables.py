@@ -1,14 +1,23 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
 
+from contracts.checkpoint import plain
 from thalweg.core.errors import ConfigError
 from thalweg.recipes.messages import Reply
-from thalweg.recipes.tables import of_one_form, of_one_length, side_by_side, tabled, updates_of
+from thalweg.recipes.tables import (
+    of_one_form,
+    of_one_length,
+    replies_of,
+    side_by_side,
+    tabled,
+    updates_of,
+)
 
 
 def reply(
@@ -29,6 +38,24 @@ def reply(
         reports=reports or {},
         said={name: np.array(x, dtype=np.float32) for name, x in (said or {}).items()},
     )
+
+
+def test_rows_become_replies_again() -> None:
+    replies = [reply(n, {"score": 0.25 * n}, {"memory.word": [1.0, n]}) for n in (1, 4)]
+    updates = updates_of(replies, num_params=2)
+    assert plain(vars(updates_of(replies_of(updates, 1), 2))) == plain(vars(updates))
+    assert [plain(vars(each)) for each in replies_of(updates, 1)] == [
+        plain(vars(each)) for each in replies
+    ]
+
+
+def test_replies_of_an_earlier_round_are_marked_as_such() -> None:
+    replies = [replace(reply(1), rnd=3), reply(4)]
+    updates = updates_of(replies, 2, rnd=3)
+    assert updates.trained_in is not None
+    assert updates.trained_in.tolist() == [3, 1]
+    assert updates_of(replies[:1], 2, rnd=3).trained_in is None
+    assert updates_of(replies, 2).trained_in is None, "nobody wants to know"
 
 
 def test_replies_become_a_row_each() -> None:

@@ -23,7 +23,7 @@ from thalweg.local import Curvature
 from thalweg.memory import Fifo, Ode
 from thalweg.recipes import Recipe
 from thalweg.recipes.messages import Answer, Hello, Message, Order, Question, Reply
-from thalweg.recipes.wire import Terms, answer_to, errand_from, from_bytes, reply_to, to_bytes
+from thalweg.recipes.wire import Terms, check_fits, errand_from, from_bytes, news_from, to_bytes
 from thalweg.selection import Dpcs
 
 P = 3
@@ -271,17 +271,24 @@ def test_a_message_of_another_version_is_named_as_such() -> None:
 
 @pytest.mark.parametrize("change", [{"rnd": 6}, {"client": 5}, {"model": 0}, {"rehearsal": 0}])
 def test_a_reply_must_be_to_this_very_order(change: dict[str, int]) -> None:
-    assert same(reply_to(ORDER, to_bytes(REPLY, TERMS), TERMS), REPLY)
+    check_fits(news_from(to_bytes(REPLY, TERMS), TERMS), ORDER)
     (name,) = change
     with pytest.raises(BadMessage, match=f"{name} is .*, asked was .*; it came too late, or from"):
-        reply_to(ORDER, to_bytes(replace(REPLY, **change), TERMS), TERMS)
+        check_fits(news_from(to_bytes(replace(REPLY, **change), TERMS), TERMS), ORDER)
 
 
 def test_an_answer_must_be_to_this_very_question() -> None:
-    assert same(answer_to(QUESTION, to_bytes(ANSWER, TERMS), TERMS), ANSWER)
+    check_fits(news_from(to_bytes(ANSWER, TERMS), TERMS), QUESTION)
     for other in (replace(ANSWER, rnd=8), replace(ANSWER, stage="selection")):
         with pytest.raises(BadMessage, match="it came too late"):
-            answer_to(QUESTION, to_bytes(other, TERMS), TERMS)
+            check_fits(other, QUESTION)
+
+
+def test_a_reply_answers_no_question_and_an_answer_no_order() -> None:
+    with pytest.raises(BadMessage, match="Reply of client 4: it does not answer Question"):
+        check_fits(REPLY, QUESTION)
+    with pytest.raises(BadMessage, match="Answer of client 4: it does not answer Order"):
+        check_fits(ANSWER, ORDER)
 
 
 # --- anything at all ---

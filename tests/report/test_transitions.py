@@ -1,6 +1,11 @@
 from thalweg.evaluation import Transition
 from thalweg.report import page, transition_markdown, transition_rich
-from thalweg.report.transitions import MOST_LINES, MOST_SESSIONS, transition_columns, transition_lines
+from thalweg.report.transitions import (
+    MOST_LINES,
+    MOST_SESSIONS,
+    transition_columns,
+    transition_lines,
+)
 
 ONE = Transition(1, 50, 51, 0.9, 0.42, 10, 12, None, 0.4)
 

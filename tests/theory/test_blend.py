@@ -109,6 +109,32 @@ def test_numbers_that_cannot_be_squared_have_a_direction_and_a_length(size):
     assert raw[1] == pytest.approx(2**0.5 * size, rel=1e-9, abs=5e-324)
 
 
+def test_directions_that_nearly_agree_are_told_apart():
+    for angle in (
+        1e-12,
+        1e-9,
+        1e-6,
+        1e-3,
+        0.044,
+        0.045,
+        0.1,
+    ):  # about where products have digits left
+        past = [[math.cos(angle), math.sin(angle)]]
+        (found,) = blend_distances([1.0, 0.0], past, "global_unit")
+        assert found == pytest.approx(2 * math.sin(angle / 2), rel=1e-9)
+        (lacking,) = blend_distances([1.0, 0.0], past, "inner_product")
+        assert lacking == pytest.approx(2 * math.sin(angle / 2) ** 2, rel=1e-9)
+
+
+@pytest.mark.parametrize("distance", DISTANCES)
+def test_a_number_that_is_none_is_found_in_any_tensor(distance):
+    for bad in (math.nan, math.inf, -math.inf):
+        with pytest.raises(ConfigError, match=r"past\[1\] must be finite"):
+            blend_distances([[1, 2], [3]], [[[1, 2], [3]], [[1, 2], [bad]]], distance)
+        with pytest.raises(ConfigError, match="current must be finite"):
+            blend_distances([[1, 2], [bad]], [[[1, 2], [3]]], distance)
+
+
 def test_one_vector_is_one_tensor_and_tensors_may_have_any_shape():
     together = blend_distances(NOW, PAST, "per_tensor_unit")
     assert together.tolist() == blend_distances(NOW, PAST, "global_unit").tolist()

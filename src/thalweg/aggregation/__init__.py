@@ -14,6 +14,13 @@ from thalweg.aggregation.fedexp import FedExp  # farther, the more the clients d
 from thalweg.aggregation.flash import Flash  # adaptive, faster after a drift
 from thalweg.aggregation.opening import Opening, Previous, Rehearse
 from thalweg.aggregation.shift_aware import ShiftAware  # less for clients whose data mislead
+from thalweg.aggregation.staleness import (  # what updates count that come late
+    Constant,
+    Hinge,
+    Polynomial,
+    Refuse,
+    Staleness,
+)
 from thalweg.aggregation.step import Step  # the weighted mean
 from thalweg.aggregation.warm_start import WarmStart  # with the mean of those that are alike
 
@@ -32,11 +39,13 @@ SERVER_RULES = {
     "fedexp": FedExp,
     "flash": Flash,
 }
+STALENESS = {"refuse": Refuse, "polynomial": Polynomial, "hinge": Hinge, "constant": Constant}
 
 __all__ = [
     "BANKS",
     "OPENINGS",
     "SERVER_RULES",
+    "STALENESS",
     "WEIGHTS",
     "Adaptive",
     "Age",
@@ -46,20 +55,25 @@ __all__ = [
     "Bank",
     "BySamples",
     "ByWeight",
+    "Constant",
     "Equal",
     "FedAcg",
     "FedDrift",
     "FedExp",
     "Flash",
+    "Hinge",
     "OneModel",
     "Opening",
     "Paces",
+    "Polynomial",
     "Presents",
     "Previous",
+    "Refuse",
     "Rehearse",
     "Reports",
     "ServerRule",
     "ShiftAware",
+    "Staleness",
     "Step",
     "WarmStart",
     "Weights",

@@ -39,6 +39,7 @@ class ByWeight:
         everyone = mine
         if self.normalise == "all":
             everyone = roster.known.get(TOTAL, np.full(roster.num_clients, np.nan)).copy()
-            everyone[updates.clients] = mine
+            everyone[updates.clients] = 0.0
+            np.add.at(everyone, updates.clients, mine)  # twice, if a client has a late update, too
         total = np.nansum(everyone)
         return mine / total if total > 0 else np.zeros(len(mine))

@@ -81,10 +81,15 @@ class ShiftAware:
             return theory.saw_weights(
                 scores, availability[updates.clients], self.slope, self.offset
             )
-        everyone = roster.known.get(SCORE, np.full(roster.num_clients, np.nan)).copy()
-        everyone[updates.clients] = scores
+        # One place per client, and one more for every late update of a client that has a newer one.
+        places, extra = updates.clients.copy(), ~updates.is_newest
+        places[extra] = roster.num_clients + np.arange(extra.sum())
+        everyone = roster.known.get(SCORE, np.full(roster.num_clients, np.nan))
+        everyone = np.append(everyone, scores[extra])
+        everyone[places] = scores
         everyone[np.isnan(everyone)] = np.nanmean(everyone)
-        return theory.saw_weights(everyone, availability, self.slope, self.offset)[updates.clients]
+        availability = np.append(availability, availability[updates.clients[extra]])
+        return theory.saw_weights(everyone, availability, self.slope, self.offset)[places]
 
     def _embeddings(self, age: Age) -> bytes | None:
         if self.mismatch == "identity" or age.embeddings is None:

@@ -16,20 +16,20 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from thalweg.aggregation import BANKS, OPENINGS, SERVER_RULES, WEIGHTS
+from thalweg.aggregation import BANKS, OPENINGS, SERVER_RULES, STALENESS, WEIGHTS
 from thalweg.cli.plan_view import plan_tree
 from thalweg.core.errors import UnknownName
 from thalweg.data import AUGMENTATIONS, SOURCES
 from thalweg.emphasis import EMPHASES
 from thalweg.engine.plan import plan_to_toml, read_plan
 from thalweg.forecast import ORACLES
-from thalweg.local import MIRRORS, OBJECTIVES, STOPPINGS
+from thalweg.local import DECAYS, MIRRORS, OBJECTIVES, STOPPINGS
 from thalweg.memory import POLICIES
 from thalweg.nets import NETS
 from thalweg.recipes import RECIPES, Recipe, recipe_named
 from thalweg.scenarios import SCENARIOS, Scenario
 from thalweg.selection import RULES
-from thalweg.streams import ARRIVALS, PARTITIONS, SCHEDULES, WORLDS
+from thalweg.streams import ARRIVALS, FAULTS, PARTITIONS, SCHEDULES, WORLDS
 
 PARTS: dict[str, Mapping[str, Any]] = {
     "data": SOURCES,
@@ -39,12 +39,15 @@ PARTS: dict[str, Mapping[str, Any]] = {
     "world.arrivals": ARRIVALS,
     "sessions": SCHEDULES,
     "augment": AUGMENTATIONS,
+    "faults": FAULTS,
     "memory": POLICIES,
     "emphasis": EMPHASES,
     "forecast": ORACLES,
     "selection": RULES,
     "objective": OBJECTIVES,
+    "local.decay": DECAYS,
     "weights": WEIGHTS,
+    "staleness": STALENESS,
     "server": SERVER_RULES,
     "bank": BANKS,
     "opening": OPENINGS,

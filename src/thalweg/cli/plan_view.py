@@ -9,13 +9,13 @@ from rich.text import Text
 from rich.tree import Tree
 
 from thalweg.core.config import kind_of
-from thalweg.data import AUGMENTATIONS
 from thalweg.engine.plan import Plan
-from thalweg.streams import SCHEDULES
 
 RECIPE_PARTS = ("memory", "forecast", "selection", "objective", "weights", "server")
-RARE_PARTS = ("emphasis", "bank", "mirror", "stopping")  # shown where a recipe makes use of them
+# The rare ones are shown where somebody makes use of them.
+RARE_PARTS = ("emphasis", "staleness", "bank", "opening", "mirror", "stopping")
 SCENARIO_PARTS = ("data", "net", "world")
+RARE_SCENARIO_PARTS = ("sessions", "augment", "faults")
 SIZES = ("rounds", "ticks", "capacity")
 
 
@@ -23,22 +23,18 @@ def plan_tree(plan: Plan, default: Plan | None) -> Tree:
     """`default` is the same recipe and scenario without overrides, to mark what was changed."""
     before = default or plan
     tree = Tree(Text(plan.title, style="bold"))
-    for name in (*SCENARIO_PARTS, *RECIPE_PARTS, *RARE_PARTS):
+    for name in (*SCENARIO_PARTS, *RECIPE_PARTS, *RARE_PARTS, *RARE_SCENARIO_PARTS):
         owner, owner_before = (
             (plan.scenario, before.scenario)
-            if name in SCENARIO_PARTS
+            if name in (*SCENARIO_PARTS, *RARE_SCENARIO_PARTS)
             else (plan.recipe, before.recipe)
         )
         field = next(f for f in dataclasses.fields(owner) if f.name == name)
         table = field.metadata["table"]
         part, part_before = getattr(owner, name), getattr(owner_before, name)
-        if name in RARE_PARTS and part == part_before == field.default:
+        if name in (*RARE_PARTS, *RARE_SCENARIO_PARTS) and part == part_before == field.default:
             continue
         tree.add(_branch(name, describe(part, table), _changes(part, part_before)))
-    for name, table in (("sessions", SCHEDULES), ("augment", AUGMENTATIONS)):
-        part, part_before = getattr(plan.scenario, name), getattr(before.scenario, name)
-        if part is not None or part_before is not None:
-            tree.add(_branch(name, describe(part, table), _changes(part, part_before)))
     tree.add(_branch("local", describe(plan.local), _changes(plan.local, before.local)))
     sizes = ", ".join(f"{name} {getattr(plan.scenario, name)}" for name in SIZES)
     tree.add(_branch("sizes", sizes, _changes(plan.scenario, before.scenario, SIZES)))

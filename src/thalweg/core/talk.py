@@ -71,7 +71,10 @@ class Talks(Protocol):
         ...
 
     def hear(self, notes: Any, clients: Ints, said: Mapping[str, Floats32]) -> Any:
-        """What the server's half knows after the clients' messages (K, E)."""
+        """What the server's half knows after the clients' messages (K, E); no client comes twice.
+
+        A client whose words come late may be heard twice in a round, what it said first before what it said last.
+        """
         ...
 
 

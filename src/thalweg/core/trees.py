@@ -3,6 +3,9 @@
 A *tree* is None, a bool, a number, a string, a NumPy array, or a list, tuple, NamedTuple or
 string-keyed dict of trees. That is all a policy may remember, so a checkpoint is one tree, and
 reading one back never runs foreign code: there is no pickle anywhere.
+
+An array may also be kept elsewhere, so that the tree only has its name: whoever writes the tree says which
+ones and where (`Elsewhere`), and whoever reads it must know where that is (`Fetch`).
 """
 
 from __future__ import annotations
@@ -11,6 +14,7 @@ import contextlib
 import json
 import math
 import os
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -23,15 +27,17 @@ from thalweg.core.errors import BadMessage, RunError
 
 Tree = Any  # see the module's first paragraph; recursive aliases only obscure it
 Array = npt.NDArray[Any]
+Elsewhere = Callable[[Array], str | None]  # the name of an array that is kept elsewhere; none: here
+Fetch = Callable[[str], Array]  # what is kept elsewhere under a name
 # What can go wrong with bytes that somebody else wrote, or damaged.
 WRONG = (SafetensorError, KeyError, TypeError, ValueError, OverflowError, RecursionError)
 
 
-def tree_to_bytes(tree: Tree) -> bytes:
-    """A tree as a safetensors file; `tree_from_bytes` is the inverse."""
-    chunks: dict[str, list[Array]] = {}
-    outline = _outline(tree, chunks, {})
-    tensors = {dtype: np.concatenate(parts) for dtype, parts in chunks.items()}
+def tree_to_bytes(tree: Tree, elsewhere: Elsewhere | None = None) -> bytes:
+    """A tree as a safetensors file; `tree_from_bytes` is the inverse if nothing is kept elsewhere."""
+    packing = _Packing(elsewhere)
+    outline = packing.outline(tree)
+    tensors = {dtype: np.concatenate(parts) for dtype, parts in packing.chunks.items()}
     return save(tensors, metadata={"outline": json.dumps(outline, separators=(",", ":"))})
 
 
@@ -46,16 +52,16 @@ def tree_from_bytes(payload: bytes, longest_outline: int | None = None) -> Tree:
     """
     try:
         outline = _outline_of(payload, longest_outline)
-        return _rebuilt(outline, load(payload))
+        return _rebuilt(outline, load(payload), _nowhere)
     except WRONG as error:
         raise BadMessage(
             f"{len(payload)} bytes are not a tree of ours, or are damaged: {error}."
         ) from error
 
 
-def write_tree(path: Path, tree: Tree) -> None:
+def write_tree(path: Path, tree: Tree, elsewhere: Elsewhere | None = None) -> None:
     """Write a tree under a temporary name and rename it: a reader sees all of it or none of it."""
-    payload = tree_to_bytes(tree)
+    payload = tree_to_bytes(tree, elsewhere)
     unfinished = path.with_name(path.name + ".part")
     try:
         unfinished.write_bytes(payload)
@@ -66,13 +72,13 @@ def write_tree(path: Path, tree: Tree) -> None:
         raise RunError(f"cannot write {path}: {error.strerror}.") from error
 
 
-def read_tree(path: Path) -> Tree:
+def read_tree(path: Path, fetch: Fetch | None = None) -> Tree:
     """Read what `write_tree` wrote. Tuples come back as lists; see `like` to restore types."""
     try:
         with safe_open(path, framework="numpy") as file:
             outline = json.loads((file.metadata() or {})["outline"])
             tensors = {dtype: file.get_tensor(dtype) for dtype in file.keys()}  # noqa: SIM118
-        return _rebuilt(outline, tensors)
+        return _rebuilt(outline, tensors, fetch or _nowhere)
     except (OSError, *WRONG) as error:
         raise RunError(f"{path} is not a checkpoint of ours, or is damaged: {error}.") from error
 
@@ -97,27 +103,40 @@ def like(example: Tree, tree: Tree) -> Tree:
     return tree
 
 
-def _outline(tree: Tree, chunks: dict[str, list[Array]], filled: dict[str, int]) -> Any:
-    """The tree as JSON, with each array replaced by its place in one flat tensor per dtype."""
-    if isinstance(tree, np.generic):
-        tree = tree.item()
-    if isinstance(tree, np.ndarray) and tree.dtype.kind in "biuf":
-        dtype = tree.dtype.name
-        start = filled.get(dtype, 0)
-        chunks.setdefault(dtype, []).append(np.ascontiguousarray(tree).reshape(-1))
-        filled[dtype] = start + tree.size
-        return {"$": [dtype, start, *tree.shape]}
-    if isinstance(tree, (list, tuple)):
-        return [_outline(part, chunks, filled) for part in tree]
-    if isinstance(tree, dict) and all(isinstance(key, str) for key in tree):
-        return {"{": {key: _outline(part, chunks, filled) for key, part in tree.items()}}
-    if tree is None or isinstance(tree, (bool, int, float, str)):
-        return tree
-    what = f"{tree.dtype} array" if isinstance(tree, np.ndarray) else type(tree).__name__
-    raise RunError(
-        f"a policy wants to remember a {what}, which a checkpoint cannot hold; states are made of "
-        "numbers, strings, NumPy arrays of numbers, tuples, lists and dicts with strings as keys."
-    )
+class _Packing:
+    """Makes JSON of a tree, with each array replaced by its place in one flat tensor per dtype, or by its name."""
+
+    def __init__(self, elsewhere: Elsewhere | None) -> None:
+        self.chunks: dict[str, list[Array]] = {}
+        self._filled: dict[str, int] = {}
+        self._elsewhere = elsewhere
+
+    def outline(self, tree: Tree) -> Any:
+        if isinstance(tree, np.generic):
+            tree = tree.item()
+        if isinstance(tree, np.ndarray) and tree.dtype.kind in "biuf":
+            return self._place(tree)
+        if isinstance(tree, (list, tuple)):
+            return [self.outline(part) for part in tree]
+        if isinstance(tree, dict) and all(isinstance(key, str) for key in tree):
+            return {"{": {key: self.outline(part) for key, part in tree.items()}}
+        if tree is None or isinstance(tree, (bool, int, float, str)):
+            return tree
+        what = f"{tree.dtype} array" if isinstance(tree, np.ndarray) else type(tree).__name__
+        raise RunError(
+            f"a policy wants to remember a {what}, which a checkpoint cannot hold; states are made of "
+            "numbers, strings, NumPy arrays of numbers, tuples, lists and dicts with strings as keys."
+        )
+
+    def _place(self, array: Array) -> Any:
+        dtype = array.dtype.name
+        name = None if self._elsewhere is None else self._elsewhere(array)
+        if name is not None:
+            return {"@": [name, dtype, *array.shape]}
+        start = self._filled.get(dtype, 0)
+        self.chunks.setdefault(dtype, []).append(np.ascontiguousarray(array).reshape(-1))
+        self._filled[dtype] = start + array.size
+        return {"$": [dtype, start, *array.shape]}
 
 
 def _outline_of(payload: bytes, longest: int | None) -> Any:
@@ -130,26 +149,45 @@ def _outline_of(payload: bytes, longest: int | None) -> Any:
     return json.loads(json.loads(payload[8 : 8 + length])["__metadata__"]["outline"])
 
 
-def _rebuilt(outline: Any, tensors: dict[str, Array]) -> Tree:
+def _rebuilt(outline: Any, tensors: dict[str, Array], fetch: Fetch) -> Tree:
     """The tree; every number of the tensors is used exactly once, in order, as it was written."""
     used: dict[str, int] = {}
-    tree = _rebuild(outline, tensors, used)
+    tree = _rebuild(outline, tensors, used, fetch)
     if used != {dtype: tensor.size for dtype, tensor in tensors.items()}:
         raise ValueError("some numbers belong to no array")
     return tree
 
 
-def _rebuild(outline: Any, tensors: dict[str, Array], used: dict[str, int]) -> Tree:
+def _rebuild(outline: Any, tensors: dict[str, Array], used: dict[str, int], fetch: Fetch) -> Tree:
     if isinstance(outline, list):
-        return [_rebuild(part, tensors, used) for part in outline]
+        return [_rebuild(part, tensors, used, fetch) for part in outline]
     if isinstance(outline, dict):
         ((tag, inner),) = outline.items()
         if tag == "$":
             return _array(inner, tensors, used)
+        if tag == "@":
+            return _fetched(inner, fetch)
         if tag == "{" and isinstance(inner, dict):
-            return {key: _rebuild(part, tensors, used) for key, part in inner.items()}
+            return {key: _rebuild(part, tensors, used, fetch) for key, part in inner.items()}
         raise ValueError("neither an array nor values by name")
     return outline
+
+
+def _fetched(place: Any, fetch: Fetch) -> Array:
+    name, dtype, *shape = place
+    if not isinstance(name, str):
+        raise ValueError("the name of an array is not a word")
+    array = fetch(name)
+    if (array.dtype.name, list(array.shape)) != (dtype, shape):
+        raise ValueError(
+            f"the array {name} should be {dtype} of shape {shape}, but is {array.dtype.name} of shape "
+            f"{list(array.shape)}"
+        )
+    return array
+
+
+def _nowhere(name: str) -> Array:
+    raise ValueError("an array is said to be kept elsewhere, but there is nowhere else")
 
 
 def _array(place: Any, tensors: dict[str, Array], used: dict[str, int]) -> Array:

@@ -144,7 +144,7 @@ class Updates:
     the weighted mean one matrix-vector product at the speed of memory.
     """
 
-    clients: Ints  # (K,) ascending
+    clients: Ints  # (K,) ascending; of one client, what was trained first comes first
     models: Ints  # (K,) which model of the bank each one trained
     deltas: Floats32  # (K, P) trained minus received parameters
     num_samples: Ints  # (K,) samples in memory at the end of the round
@@ -156,12 +156,25 @@ class Updates:
     said: Mapping[str, Floats32] = field(
         default_factory=dict
     )  # (K, E) by "stage.name", see `Talks`
+    trained_in: Ints | None = None
+    """(K,) the round whose model each was trained from; none: all of them this round's."""
     bytes_down: int = 0  # that the server sent in this round
     bytes_answered: int = 0  # that clients sent in answer to questions
     remarks: Mapping[str, Any] = field(default_factory=dict)  # of policies, for the metrics
 
     def __len__(self) -> int:
         return len(self.clients)
+
+    def staleness(self, rnd: int) -> Ints:
+        """(K,) rounds by which the model that each was trained from is older than that of round `rnd`."""
+        if self.trained_in is None:
+            return np.zeros(len(self), dtype=np.int64)
+        return rnd - self.trained_in
+
+    @property
+    def is_newest(self) -> npt.NDArray[np.bool_]:
+        """(K,) is it the last row of its client? A late one may stand before it."""
+        return np.append(self.clients[1:] != self.clients[:-1], True)[: len(self)]
 
     def only(self, rows: npt.NDArray[np.bool_]) -> Updates:
         """The rows of a mask (K,). Copies the big matrix only if some row is left out."""

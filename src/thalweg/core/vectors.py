@@ -51,11 +51,14 @@ def blend(weights: Floats, models: Sequence[Floats32]) -> Floats32:
     """
     result = np.empty(len(models[0]), dtype=np.float32)
     for start in range(0, len(result), BLOCK):
-        total = np.zeros(len(result[start : start + BLOCK]))
+        block = result[start : start + BLOCK]
+        total, part = np.zeros(len(block)), np.empty(len(block))
         for weight, model in zip(weights.tolist(), models, strict=True):
             if weight:
-                total += np.multiply(model[start : start + BLOCK], weight, dtype=np.float64)
-        result[start : start + BLOCK] = total
+                part[...] = model[start : start + BLOCK]
+                part *= weight
+                total += part
+        block[...] = total
     return result
 
 

@@ -3,7 +3,8 @@
 Written so that a process may be killed at any moment. Per round, in this order: one line is appended
 to ``metrics.jsonl``; the states of the clients that changed go to a file of their own; the server's
 state replaces the previous one by renaming. The server's file decides which round was the last:
-whatever is newer than that is dropped when the run goes on.
+whatever is newer than that is dropped when the run goes on. Large arrays of the server's that will
+not change any more are written once, beside it (`engine/blobs.py`).
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from typing import IO, TYPE_CHECKING, Any
 from thalweg import __version__
 from thalweg.core.errors import RunError
 from thalweg.core.trees import Tree, read_tree, write_tree
+from thalweg.engine.blobs import Blobs
 from thalweg.engine.plan import Plan, differences, plan_from_toml, plan_to_toml
 
 if TYPE_CHECKING:
@@ -39,6 +41,7 @@ class RunFolder:
 
     def __init__(self, path: Path) -> None:
         self.path = path
+        self._blobs = Blobs(path / "checkpoint" / "blobs")
         self._lock: IO[str] | None = None
 
     def open(self, plan: Plan, *, command: str, resume: bool) -> bool:
@@ -75,7 +78,7 @@ class RunFolder:
             folder / f"clients-{rnd:08d}-{kind}.safetensors",
             {str(client): clients[client] for client in sorted(chosen)},
         )
-        write_tree(folder / "server.safetensors", server)
+        self._blobs.write(folder / "server.safetensors", server)
         if everyone:
             for old in folder.glob("clients-*.safetensors"):
                 if _round_of(old) < rnd:
@@ -88,13 +91,14 @@ class RunFolder:
         for file in (self.path / "checkpoint").glob("clients-*.safetensors"):
             if _round_of(file) > rnd:
                 file.unlink()
+        self._blobs.tidy()
         self._truncate_metrics(rnd)
         return server, clients
 
     def look(self) -> tuple[Tree, dict[int, Tree]]:
         """The same without touching anything, also while the run goes on."""
         folder = self.path / "checkpoint"
-        server = read_tree(folder / "server.safetensors")
+        server = self._blobs.read(folder / "server.safetensors")
         rnd = int(server["rnd"])
         clients: dict[int, Tree] = {}
         for file in sorted(folder.glob("clients-*.safetensors")):

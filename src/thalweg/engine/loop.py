@@ -21,6 +21,7 @@ from thalweg.engine.folder import RunFolder
 from thalweg.engine.plan import Plan, make_plan
 from thalweg.engine.scored import scored, turnout_of
 from thalweg.engine.start import first_model
+from thalweg.engine.unreliable import UnreliableFederation
 from thalweg.evaluation import Turnout, transitions
 from thalweg.nets import Net
 from thalweg.recipes import Recipe
@@ -174,7 +175,7 @@ def _play(
     fingerprint = fingerprint_of(data, federation.crowd.timetable)
     metrics: list[Row] = []
     if folder is not None and has_checkpoint:
-        server = _restore(folder, federation.crowd, server, fingerprint)
+        server = _restore(folder, federation, server, fingerprint)
         metrics = list(folder.metrics())
     began, rounds_before = time.perf_counter(), server.rnd
     while server.rnd < plan.scenario.rounds:
@@ -191,6 +192,8 @@ def _play(
         if folder is not None:
             folder.append_metrics(row)
             tree = {**server._asdict(), "data": fingerprint}
+            if isinstance(federation, UnreliableFederation):
+                tree["pending"] = federation.pending()
             folder.save(server.rnd, tree, federation.crowd.states, federation.crowd.changed)
             federation.crowd.changed.clear()
         if watch is not None:
@@ -247,7 +250,19 @@ def federation_of(
     workers: int | Literal["auto"],
     crowd: Crowd | None = None,
 ) -> Embedded:
-    """The clients of a plan in this process, on the engine that it names."""
+    """The clients of a plan in this process, on the engine that it names, as reliable as its scenario says."""
+    federation, faults = _reliable(plan, data, net, workers, crowd), plan.scenario.faults
+    return federation if faults is None else UnreliableFederation(federation, faults, plan.seed)
+
+
+def _reliable(
+    plan: Plan,
+    data: Dataset,
+    net: Net,
+    workers: int | Literal["auto"],
+    crowd: Crowd | None,
+) -> Embedded:
+    """Clients whose replies all come in time."""
     scenario, objective, mirror = plan.scenario, plan.recipe.objective, plan.recipe.mirror
     crowd = crowd_of(plan, data, net.num_params) if crowd is None else crowd
     if plan.engine == "reference":
@@ -290,11 +305,12 @@ def _round_row(
         row |= {"session": turnout.session, "session_round": turnout.session_round}
     if updates is None:
         return row | {"bytes_down": 0, "bytes_up": 0}
-    trained = updates.num_steps > 0
+    in_time = updates.staleness(server.rnd - 1) == 0  # late ones speak of an older model
+    trained = in_time & (updates.num_steps > 0)
     if trained.any():
         row["loss"] = float(updates.losses[trained].mean())
-    if updates.num_tested.sum():
-        row["prequential_accuracy"] = float(updates.num_correct.sum() / updates.num_tested.sum())
+    if num_tested := int(updates.num_tested[in_time].sum()):
+        row["prequential_accuracy"] = float(updates.num_correct[in_time].sum() / num_tested)
     row["bytes_down"] = updates.bytes_down
     row["bytes_up"] = bytes_up(updates)
     if len(server.bank) > 1:
@@ -326,12 +342,17 @@ def _evaluate(
     return total
 
 
-def _restore(folder: RunFolder, crowd: Crowd, fresh: ServerState, fingerprint: int) -> ServerState:
+def _restore(
+    folder: RunFolder, federation: Embedded, fresh: ServerState, fingerprint: int
+) -> ServerState:
     from thalweg.core.trees import like
 
     tree, clients = folder.load()
     check_same_data(folder, tree.pop("data"), fingerprint)
-    crowd.restore(clients)
+    federation.crowd.restore(clients)
+    pending = tree.pop("pending", {})
+    if isinstance(federation, UnreliableFederation):
+        federation.restore(pending)
     fresh = fresh._replace(rules=fresh.rules * len(tree["rules"]))  # one for each model by now
     return ServerState(**like(fresh._asdict(), tree))
 

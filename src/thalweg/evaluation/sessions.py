@@ -16,7 +16,7 @@ class Turnout(NamedTuple):
     session: int  # its number, counted from 0
     session_round: int  # counted from 1
     members: Ints  # (n,) ids; at least one
-    before: Ints | None = None  # members of the session before, as it ended; none: this is the first
+    before: Ints | None = None  # members of the session before, as it ended; none: the first
 
 
 def labels_of(members: Ints, mixes: Floats) -> Bools:
@@ -25,8 +25,7 @@ def labels_of(members: Ints, mixes: Floats) -> Bools:
     >>> labels_of(np.array([0, 2]), np.array([[1.0, 0, 0], [0, 1.0, 0], [0.5, 0, 0.5]])).tolist()
     [True, False, True]
     """
-    found: Bools = (mixes[members] > 0).any(axis=0)
-    return found
+    return np.asarray((mixes[members] > 0).any(axis=0))
 
 
 def session_scores(

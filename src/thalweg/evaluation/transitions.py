@@ -18,8 +18,12 @@ class Transition(NamedTuple):
     session: int  # number of the one that begins
     rounds: int  # that it has in this run
     counted_rounds: int  # with rehearsals, which take as long as rounds
-    accuracy_before: float | None  # the last one of the session before, on the labels of its members
-    transition_accuracy: float | None  # mean over the first ten rounds, on the labels of the members
+    accuracy_before: (
+        float | None
+    )  # the last one of the session before, on the labels of its members
+    transition_accuracy: (
+        float | None
+    )  # mean over the first ten rounds, on the labels of the members
     rounds_averaged: int  # that were evaluated among those ten; fewer in a shorter session
     rounds_to_recover: int | None  # until accuracy is what it was before, or more; None: never
     stayers_accuracy: float | None  # means over the same rounds

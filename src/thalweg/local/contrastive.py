@@ -37,14 +37,13 @@ class Moon:
         :math:`z, z_g, z_p`      -> features of params, memo["start"], memo["previous"];
                                     the last two without dropout
 
-    Before a client's first round, in every session unless ``per_session`` is false, the received model stands in
-    for its last one, and the term is log 2 whatever the client does. A round without a step leaves the last model
-    as it was.
+    In a client's first round the received model stands in for its last one, and the term is log 2 whatever the
+    client does. A round without a step leaves the last model as it was.
     """
 
     strength: float = 1.0
     temperature: float = 1.0
-    per_session: bool = True
+    per_session: bool = False
     """Is a client's last model of an earlier session forgotten?"""
 
     def __post_init__(self) -> None:

@@ -8,13 +8,16 @@ from thalweg.aggregation import (
     BANKS,
     OPENINGS,
     SERVER_RULES,
+    STALENESS,
     WEIGHTS,
     Bank,
     Equal,
     OneModel,
     Opening,
     Previous,
+    Refuse,
     ServerRule,
+    Staleness,
     Step,
     Weights,
 )
@@ -54,6 +57,8 @@ class Recipe:
     local: Sgd | None = field(default=None)
     """How a client trains; none: as the scenario says."""
     weights: Weights = choice(WEIGHTS, default=Equal())
+    staleness: Staleness = choice(STALENESS, default=Refuse())
+    """What updates count that come after their round was closed."""
     server: ServerRule = choice(SERVER_RULES, default=Step())
     bank: Bank = choice(BANKS, default=OneModel())
     """Which models there are, and who trains which."""

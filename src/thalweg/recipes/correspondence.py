@@ -6,16 +6,18 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Protocol, TypeVar
 
+import numpy as np
+
 from thalweg.core.errors import BadMessage, ConfigError, Diverged
 from thalweg.core.talk import Told
 from thalweg.core.types import Answers, Floats32, Ints, Job, Roster, Updates
+from thalweg.recipes.door import NO_ORDERS, longest_wait
 from thalweg.recipes.federation import AskingStage
-from thalweg.recipes.messages import Order, Question, orders_for
+from thalweg.recipes.messages import Answer, Order, Question, Reply, orders_for
 from thalweg.recipes.tables import of_one_form, of_one_length, tabled, updates_of
-from thalweg.recipes.wire import Terms, answer_to, reply_to, to_bytes
+from thalweg.recipes.wire import Terms, check_fits, news_from, to_bytes
 
-Asked = TypeVar("Asked", Order, Question)
-Came = TypeVar("Came")
+Came = TypeVar("Came", Reply, Answer)
 Letter = tuple[int, bytes]  # to a client, or from one
 
 
@@ -34,13 +36,26 @@ class Post(Protocol):
 class Correspondence:
     """A `Federation` of clients at the other end of a network.
 
-    What cannot be used is refused and the round goes on without it: whose message is damaged, late or of
-    another form than the others' counts as not heard. Only if there is nothing but numbers that are not
-    finite does the run stop, as it would with clients in this process.
+    What cannot be used is refused and the round goes on without it: whose message is damaged, or of another
+    form than the others', counts as not heard. A reply to an order of an earlier round is handed on with the
+    replies of the next one, if the recipe's rule of staleness wants it. Only if there is nothing but numbers that
+    are not finite does the run stop, as it would with clients in this process.
     """
 
-    def __init__(self, terms: Terms, post: Post, roster: Callable[[int], Roster]) -> None:
+    def __init__(
+        self,
+        terms: Terms,
+        post: Post,
+        roster: Callable[[int], Roster],
+        awaited: Ints = NO_ORDERS,
+    ) -> None:
+        """`awaited` are the open orders of a run that goes on, `ServerState.awaited`."""
         self._terms, self._post, self.roster = terms, post, roster
+        self._patience = longest_wait(terms.recipe.staleness)
+        self._open: dict[int, dict[int, Order]] = {}  # by client and round; what is left of them
+        for client, rnd in awaited.tolist():
+            self._keep_open(Order(rnd, client, 0, 1.0, np.empty(0, dtype=np.float32)))
+        self._belated: dict[tuple[int, int], Reply] = {}  # by client and round, until they are used
         self.refused: list[str] = []  # in the last round, and why
         self._refusing: list[str] = []  # in this round
 
@@ -48,7 +63,7 @@ class Correspondence:
         policy = self._terms.asking[stage]
         shown = bank if policy.shows_models else bank[:0]
         questions = {client: Question(rnd, client, stage, shown) for client in clients.tolist()}
-        answers = self._exchange(questions, answer_to)
+        answers = self._exchange(questions, Answer, rnd)
         words = [answers[client].words if client in answers else {} for client in questions]
         return tabled(of_one_length(words), type(policy).__name__)
 
@@ -58,30 +73,86 @@ class Correspondence:
         orders = {order.client: order for order in orders_for(jobs, bank, rnd, told)}
         if len(orders) < len(jobs):
             raise ConfigError("over a network a client can train one model per round, not several.")
-        replies = self._exchange(orders, reply_to)
-        alike = of_one_form([replies[client] for client in orders if client in replies])
-        for client in sorted(replies.keys() - {reply.client for reply in alike}):
-            self._refusing.append(f"client {client}: its reply has not the form of the others'.")
+        heard = self._exchange(orders, Reply, rnd)
+        replies = [heard[client] for client in orders if client in heard]
+        is_rehearsal = jobs[0].rehearsal > 0
+        if not is_rehearsal:
+            replies += [self._belated.pop(key) for key in sorted(self._belated)]
+        alike = of_one_form(replies)
+        for reply in replies:
+            if reply not in alike:
+                self._refusing.append(
+                    f"client {reply.client}: its reply has not the form of the others'."
+                )
+        if not is_rehearsal:
+            self._close(replies, rnd)
+            for client in orders.keys() - heard.keys():
+                self._keep_open(orders[client])
         self.refused, self._refusing = self._refusing, []
         remarks = {"refused": len(self.refused)} if self.refused else {}
-        return replace(updates_of(alike, bank.shape[1]), remarks=remarks)
+        return replace(updates_of(alike, bank.shape[1], rnd), remarks=remarks)
 
     def _exchange(
-        self, asked: Mapping[int, Asked], read: Callable[[Asked, bytes, Terms], Came]
+        self, asked: Mapping[int, Order | Question], kind: type[Came], rnd: int
     ) -> dict[int, Came]:
-        """What was heard in time, by client."""
+        """What was heard in time, by client; late replies are put aside."""
         # One at a time: a cohort's models together may be larger than the memory.
         letters = ((client, to_bytes(message, self._terms)) for client, message in asked.items())
         came: dict[int, Came] = {}
         diverged: Diverged | None = None
         for sender, payload in self._post(letters):
+            is_awaited = sender in asked and sender not in came
             try:
-                if sender not in asked or sender in came:
+                if not is_awaited and sender not in self._open:
                     raise BadMessage("nobody asked, or it has answered already.")
-                came[sender] = read(asked[sender], payload, self._terms)
+                message = news_from(payload, self._terms)
+                if self._put_aside(sender, message, rnd):
+                    continue
+                if not is_awaited:
+                    raise BadMessage("nobody asked, or it has answered already.")
+                check_fits(message, asked[sender])
+                assert isinstance(message, kind)
+                came[sender] = message
             except (BadMessage, Diverged) as error:
                 self._refusing.append(f"client {sender}: {error}")
                 diverged = error if isinstance(error, Diverged) else diverged
         if diverged is not None and not came:
             raise diverged
         return came
+
+    # --- orders that nobody has answered yet ---
+
+    def _put_aside(self, sender: int, message: Reply | Answer, rnd: int) -> bool:
+        """Is it the reply to an open order of an earlier round? Then it is kept for the next replies."""
+        order = self._open.get(sender, {}).get(message.rnd)
+        key = (sender, message.rnd)
+        if order is None or key in self._belated or rnd - message.rnd > self._patience:
+            return False
+        check_fits(message, order)
+        if isinstance(message, Reply):
+            self._belated[key] = message
+        return True
+
+    def _keep_open(self, order: Order) -> None:
+        if self._patience:
+            nothing = np.empty(0, dtype=np.float32)  # of the model only the number is needed
+            self._open.setdefault(order.client, {})[order.rnd] = replace(
+                order, params=nothing, told={}
+            )
+
+    def _close(self, replies: Iterable[Reply], rnd: int) -> None:
+        """Forget orders that are answered, that a newer reply has overtaken, or that are too old."""
+        newest: dict[int, int] = {}
+        for reply in replies:
+            newest[reply.client] = max(newest.get(reply.client, -1), reply.rnd)
+        self._open = {
+            client: still
+            for client, orders in self._open.items()
+            if (
+                still := {
+                    then: order
+                    for then, order in orders.items()
+                    if then > newest.get(client, -1) and rnd - then < self._patience
+                }
+            )
+        }

@@ -1,33 +1,97 @@
-"""The server's door: what clients send is put in order and checked once."""
+"""The server's door: what clients send is put in order and checked once.
+
+The server waits for replies that did not come in time if the recipe's rule of staleness wants them. It remembers
+its open orders as rows (client, round), for a while, and lets in one reply to each.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
+from thalweg.aggregation import Staleness
 from thalweg.core.errors import Diverged, ShapeMismatch
-from thalweg.core.types import Job, Updates
+from thalweg.core.types import Ints, Job, Updates
+
+LONGEST_WAIT = 64  # rounds that an order stays open at most, so that a long run remembers no more
+NO_ORDERS: Ints = np.empty((0, 2), dtype=np.int64)
 
 
-def asked_for(updates: Updates, jobs: Sequence[Job]) -> Updates:
-    """One row per job at most, ascending by client, whatever came and in which order.
+def asked_for(
+    updates: Updates, jobs: Sequence[Job], rnd: int, awaited: Ints = NO_ORDERS
+) -> Updates:
+    """One row per job of this round and per awaited order at most, whatever came and in which order.
 
-    The first row of a job counts. The metrics say how many clients are missing and how many rows were
-    refused, if any.
+    Ascending by client, then by the round each was trained in. `awaited` (n, 2) are the open orders of earlier
+    rounds, by client and round, all of the bank's only model. The first row of a job or an order counts. The
+    metrics say how many clients are missing, how many rows were refused, how many are late and by how much, if any.
     """
-    rows: dict[tuple[int, int], int] = {}
-    for row, job in enumerate(zip(updates.clients.tolist(), updates.models.tolist(), strict=True)):
-        rows.setdefault(job, row)
-    wanted = sorted(job[:2] for job in jobs)
-    order = np.array([rows[job] for job in wanted if job in rows], dtype=np.int64)
-    refused = updates.remarks.get("refused", 0) + len(updates) - len(order)
-    counts = {"missing": len(jobs) - len(order), "refused": refused}
-    remarks = {**updates.remarks, **{name: count for name, count in counts.items() if count}}
+    trained_in = updates.trained_in
+    wanted = {(job.client, rnd, job.model) for job in jobs}
+    if trained_in is None:
+        trained_in = np.full(len(updates), rnd)
+    else:
+        wanted |= {(client, then, 0) for client, then in awaited.tolist()}
+    rows: dict[tuple[int, int, int], int] = {}
+    columns = (updates.clients.tolist(), trained_in.tolist(), updates.models.tolist())
+    for row, key in enumerate(zip(*columns, strict=True)):
+        if key in wanted:
+            rows.setdefault(key, row)
+    order = np.array([rows[key] for key in sorted(rows)], dtype=np.int64)
+    trained_in = trained_in[order]
+    remarks = {**updates.remarks, **_remarks(updates, len(jobs), rnd - trained_in)}
     if not np.array_equal(order, np.arange(len(updates))):
         updates = updates.take(order)  # copies the big matrix
-    return replace(updates, remarks=remarks)
+    is_late = bool((trained_in < rnd).any())
+    return replace(updates, remarks=remarks, trained_in=trained_in if is_late else None)
+
+
+def _remarks(came: Updates, num_jobs: int, staleness: Ints) -> dict[str, Any]:
+    """What the metrics say about rows that came, given the staleness of those that were let in."""
+    late = staleness[staleness > 0]
+    counts = {
+        "missing": num_jobs - (len(staleness) - len(late)),
+        "refused": came.remarks.get("refused", 0) + len(came) - len(staleness),
+        "late": len(late),
+        "mean_staleness": float(late.mean()) if len(late) else 0,
+    }
+    return {name: count for name, count in counts.items() if count}
+
+
+# --- orders that nobody has answered yet ---
+
+
+def longest_wait(rule: Staleness) -> int:
+    """Rounds that the server waits for the reply to an order; 0: not beyond its own."""
+    return LONGEST_WAIT if rule.most is None else min(rule.most, LONGEST_WAIT)
+
+
+def still_open(awaited: Ints, rnd: int, rule: Staleness) -> Ints:
+    """The orders (n, 2) whose replies are let in in round `rnd`: none that is too old by then."""
+    return awaited[rnd - awaited[:, 1] <= longest_wait(rule)]
+
+
+def awaited_after(
+    awaited: Ints, jobs: Sequence[Job], heard: Updates, rnd: int, rule: Staleness
+) -> Ints:
+    """The orders (n, 2) that are open after round `rnd`: its own that nobody answered, and older ones.
+
+    An older one is closed by any newer reply of the same client, so that the server hears each client's things in
+    the order in which they happened: the newest report is the one that is known, and so are the newest words.
+    """
+    if longest_wait(rule) == 0:
+        return NO_ORDERS
+    asked = np.array([(job.client, rnd) for job in jobs], dtype=np.int64).reshape(-1, 2)
+    orders = np.concatenate([awaited, asked])
+    newest = np.full(orders[:, 0].max(initial=-1) + 1, -1)
+    newest[heard.clients] = rnd - heard.staleness(rnd)  # rows ascend, so that the last one stays
+    return still_open(orders[orders[:, 1] > newest[orders[:, 0]]], rnd + 1, rule)
+
+
+# --- what is in them ---
 
 
 def admit(updates: Updates, rnd: int, num_params: int) -> None:

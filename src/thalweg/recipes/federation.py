@@ -32,7 +32,8 @@ class Federation(Protocol):
         """Let clients observe, remember and learn; the bank is (models, P). At least one job.
 
         Messages in `told` have a row per job. The result has a row for every job whose client was heard in
-        time, so there may be fewer rows than jobs, or none; who was not heard has no say in this round. The
-        server leaves out rows that it did not ask for and second rows of the same job.
+        time, so there may be fewer rows than jobs, or none; who was not heard has no say in this round. Rows of
+        earlier rounds may be among them (`Updates.trained_in`). The server leaves out rows that it did not ask
+        for, second rows of the same job, and late ones that the recipe does not want.
         """
         ...

@@ -51,7 +51,7 @@ class Reply:
     loss: float  # nan without a step
     num_tested: int
     num_correct: int
-    rehearsal: int = 0  # of the order
+    rehearsal: int = 0  # of the order; the client only repeats it
     reports: Mapping[str, float] = field(default_factory=dict)
     said: Mapping[str, Floats32] = field(default_factory=dict)  # (E,) by "stage.name"
 

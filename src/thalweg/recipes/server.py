@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -12,7 +13,7 @@ from thalweg.core.errors import ConfigError
 from thalweg.core.rng import Draw, rng_for
 from thalweg.core.types import Floats, Ints, Job, Roster, Session, Updates
 from thalweg.recipes.base import Recipe
-from thalweg.recipes.door import admit, asked_for
+from thalweg.recipes.door import NO_ORDERS, admit, asked_for, awaited_after, still_open
 from thalweg.recipes.federation import Federation
 from thalweg.recipes.inquiry import Inquiry
 from thalweg.recipes.sessions import Rehearsals, begin_session, begins
@@ -48,7 +49,8 @@ def play_round(
         for client, model in zip(cohort.tolist(), models.tolist(), strict=True)
     ]
     told = tell(server.talks, recipe, roster, cohort, server.bank.shape[1])
-    updates = asked_for(federation.train(jobs, server.bank, rnd, told), jobs)
+    came = federation.train(jobs, server.bank, rnd, told)
+    updates = asked_for(came, jobs, rnd, still_open(server.awaited, rnd, recipe.staleness))
     admit(updates, rnd, num_params=server.bank.shape[1])
     updates = replace(
         updates,
@@ -63,7 +65,7 @@ def play_round(
         # A client whose memory was empty has learnt nothing and has no say.
         mine = updates.only((updates.models == model) & (updates.num_steps > 0))
         if len(mine):
-            weights = recipe.weights.weigh(mine, roster)
+            weights = _weigh(recipe, mine, roster)
             rules[model], bank[model] = recipe.server.step(
                 rules[model], bank[model], mine.deltas, weights
             )
@@ -71,6 +73,7 @@ def play_round(
         bank=bank,
         rules=rules,
         known=_learn(server, updates),
+        awaited=_awaited(server, recipe, jobs, updates, rnd),
         talks=hear(server.talks, recipe, updates),
     ), updates
 
@@ -93,6 +96,8 @@ def _arrange(
             recipe.server.init(bank.shape[1]) if new else server.rules[int(mix.argmax())]
             for new, mix in zip(plan.is_new, plan.mix, strict=True)
         ]
+        # A late update may have been trained from a model that is now another one, or in another place.
+        server = server._replace(awaited=NO_ORDERS)
     return server._replace(bank=bank, rules=rules, arrangement=plan.notes), plan.models
 
 
@@ -111,6 +116,23 @@ def _check(plan: Arranged, num_jobs: int, num_models: int, recipe: Recipe) -> No
         )
 
 
+def _weigh(recipe: Recipe, updates: Updates, roster: Roster) -> Floats:
+    """(K,) what each update counts: as the recipe's weights say, and late ones less."""
+    weights = recipe.weights.weigh(updates, roster)
+    if updates.trained_in is None:
+        return weights
+    return weights * recipe.staleness.factor(updates.staleness(roster.rnd))
+
+
+def _awaited(
+    server: ServerState, recipe: Recipe, jobs: Sequence[Job], heard: Updates, rnd: int
+) -> Ints:
+    """Orders that stay open; none if there are several models, whose places in the bank may change."""
+    if len(server.bank) > 1:
+        return NO_ORDERS
+    return awaited_after(server.awaited, jobs, heard, rnd, recipe.staleness)
+
+
 def _pace(recipe: Recipe, rule: Any) -> float:
     return recipe.server.pace(rule) if isinstance(recipe.server, Paces) else 1.0
 
@@ -127,7 +149,7 @@ def _cohort(recipe: Recipe, roster: Roster, seed: int) -> Ints:
 
 
 def _learn(server: ServerState, updates: Updates) -> dict[str, Floats]:
-    """Remember the newest report of every client that sent one."""
+    """Remember the newest report of every client that sent one: of rows of one client the last, which stays."""
     known = dict(server.known)
     reports = {**updates.reports, "loss": updates.losses, "num_samples": updates.num_samples}
     for name, values in reports.items():

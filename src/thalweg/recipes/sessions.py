@@ -11,7 +11,7 @@ from thalweg.core.rng import Draw, rng_for
 from thalweg.core.talk import Sessional
 from thalweg.core.types import Floats32, Job, Roster, Session, Updates
 from thalweg.recipes.base import Recipe
-from thalweg.recipes.door import admit, asked_for
+from thalweg.recipes.door import NO_ORDERS, admit, asked_for
 from thalweg.recipes.federation import Federation
 from thalweg.recipes.state import ServerState, presented, serve
 from thalweg.recipes.talks import bytes_down, bytes_up, talking, tell
@@ -46,6 +46,7 @@ def begin_session(
         bank=bank,
         rules=[recipe.server.init(bank.shape[1]) for _ in bank],
         opening=opening,
+        awaited=NO_ORDERS,  # what was trained for other clients' model comes too late
         talks=talks,
     )
 
@@ -71,7 +72,9 @@ class Rehearsals:
         told = tell(talks, recipe, roster, cohort, len(model))
         number = 0 if roster.session is None else roster.session.number
         jobs = [Job(client, 0, pace, number, rehearsal=self.count) for client in cohort.tolist()]
-        updates = asked_for(self._federation.train(jobs, model[None], roster.rnd, told), jobs)
+        updates = asked_for(
+            self._federation.train(jobs, model[None], roster.rnd, told), jobs, roster.rnd
+        )
         admit(updates, roster.rnd, num_params=len(model))
         self._count(replace(updates, bytes_down=bytes_down(model[None], jobs, told, set())))
         heard = updates.only(updates.num_steps > 0)

@@ -10,6 +10,7 @@ import numpy as np
 from thalweg.aggregation import Presents
 from thalweg.core.types import Floats, Floats32, Ints, Piece
 from thalweg.recipes.base import Recipe
+from thalweg.recipes.door import NO_ORDERS
 from thalweg.recipes.talks import talking
 
 
@@ -24,6 +25,7 @@ class ServerState(NamedTuple):
     arrangement: Any = None  # what the bank's policy remembers
     session: int = -1  # number of the session; -1: none has begun, or there are none
     opening: Any = None  # what the opening of sessions remembers
+    awaited: Ints = NO_ORDERS  # (n, 2) client and round of orders that nobody has answered yet
     talks: dict[str, Any] = {}  # noqa: RUF012  never written to; what the server's halves of policies know, by stage
 
 

@@ -15,12 +15,16 @@ from thalweg.recipes.messages import Reply
 T = TypeVar("T", bound=Hashable)
 
 
-def updates_of(replies: Sequence[Reply], num_params: int) -> Updates:
-    """Replies of one form, in their order; without replies a struct without rows."""
+def updates_of(replies: Sequence[Reply], num_params: int, rnd: int | None = None) -> Updates:
+    """Replies of one form, in their order; without replies a struct without rows.
+
+    Some may be late, if the round in which they came is given.
+    """
 
     def column(name: str) -> Ints:
         return np.array([getattr(reply, name) for reply in replies], dtype=np.int64)
 
+    some_late = rnd is not None and any(reply.rnd != rnd for reply in replies)
     deltas = np.empty((len(replies), num_params), dtype=np.float32)
     for row, reply in zip(deltas, replies, strict=True):
         row[:] = reply.delta
@@ -38,7 +42,28 @@ def updates_of(replies: Sequence[Reply], num_params: int) -> Updates:
             for name in (replies[0].reports if replies else ())
         },
         said=side_by_side([reply.said for reply in replies]),
+        trained_in=column("rnd") if some_late else None,
     )
+
+
+def replies_of(updates: Updates, rnd: int) -> list[Reply]:
+    """The rows of a round as replies; `updates_of` is the inverse. Their vectors are views."""
+    return [
+        Reply(
+            rnd=rnd,
+            client=int(updates.clients[k]),
+            model=int(updates.models[k]),
+            delta=updates.deltas[k],
+            num_samples=int(updates.num_samples[k]),
+            num_steps=int(updates.num_steps[k]),
+            loss=float(updates.losses[k]),
+            num_tested=int(updates.num_tested[k]),
+            num_correct=int(updates.num_correct[k]),
+            reports={name: float(values[k]) for name, values in updates.reports.items()},
+            said={name: words[k] for name, words in updates.said.items()},
+        )
+        for k in range(len(updates))
+    ]
 
 
 def side_by_side(said: Sequence[Mapping[str, Floats32]]) -> dict[str, Floats32]:

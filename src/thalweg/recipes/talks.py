@@ -63,14 +63,35 @@ def bytes_up(updates: Updates) -> int:
 
 
 def hear(talks: Mapping[str, Any], recipe: Recipe, updates: Updates) -> dict[str, Any]:
-    """What the server's halves know after the clients' messages."""
+    """What the server's halves know after the clients' messages.
+
+    Late words count in full: they are about the client, not about the model. Of a client that has sent several rows
+    they are heard one after the other, the newest last.
+    """
     talks = dict(talks)
-    for stage, part in talking(recipe):
-        said: Mapping[str, Floats32] = {
-            name.removeprefix(f"{stage}."): words
-            for name, words in updates.said.items()
-            if name.startswith(f"{stage}.")
-        }
-        if said:
-            talks[stage] = part.hear(talks[stage], updates.clients, said)
+    for rows in _in_turn(updates.clients):
+        for stage, part in talking(recipe):
+            said: Mapping[str, Floats32] = {
+                name.removeprefix(f"{stage}."): words[rows]
+                for name, words in updates.said.items()
+                if name.startswith(f"{stage}.")
+            }
+            if said:
+                talks[stage] = part.hear(talks[stage], updates.clients[rows], said)
     return talks
+
+
+def _in_turn(clients: Ints) -> list[Ints | slice]:
+    """Rows in groups without any client twice, each client's last row in the last group; mostly one group.
+
+    >>> [rows.tolist() for rows in _in_turn(np.array([0, 3, 3, 3, 5, 5]))]
+    [[1], [2, 4], [0, 3, 5]]
+    """
+    groups: list[Ints | slice] = []
+    rows = np.arange(len(clients))
+    while len(rows):
+        is_last = np.append(clients[rows][1:] != clients[rows][:-1], True)
+        # A slice copies nothing, and messages may be as large as the models.
+        groups.insert(0, slice(None) if is_last.all() and not groups else rows[is_last])
+        rows = rows[~is_last]
+    return groups

@@ -101,6 +101,12 @@ def errand_from(payload: bytes, terms: Terms) -> Order | Question:
     return message
 
 
+def news_from(payload: bytes, terms: Terms) -> Reply | Answer:
+    """What a client may send when it has been asked something."""
+    message: Reply | Answer = _unpacked(payload, terms, "Reply", "Answer")
+    return message
+
+
 def _unpacked(payload: bytes, terms: Terms, *kinds: str) -> Any:
     _check_size(payload, terms)
     tree = tree_from_bytes(payload, LONGEST_OUTLINE)
@@ -121,22 +127,14 @@ def _read(kind: str, plain: Any, terms: Terms) -> Any:
     return message
 
 
-def reply_to(order: Order, payload: bytes, terms: Terms) -> Reply:
-    """The reply to this very order; one to an earlier order comes too late."""
-    reply = from_bytes(payload, terms, Reply)
-    _check_same(("rnd", "client", "model", "rehearsal"), reply, order)
-    return reply
-
-
-def answer_to(question: Question, payload: bytes, terms: Terms) -> Answer:
-    """The answer to this very question."""
-    answer = from_bytes(payload, terms, Answer)
-    _check_same(("rnd", "client", "stage"), answer, question)
-    return answer
-
-
-def _check_same(names: tuple[str, ...], came: Message, asked: Message) -> None:
-    for name in names:
+def check_fits(came: Reply | Answer, asked: Order | Question) -> None:
+    """Refuse what is not the reply to this very order, or the answer to this very question."""
+    if isinstance(came, Reply) != isinstance(asked, Order):
+        raise BadMessage(
+            f"{type(came).__name__} of client {came.client}: it does not answer {type(asked).__name__}."
+        )
+    names = ("model", "rehearsal") if isinstance(asked, Order) else ("stage",)
+    for name in ("rnd", "client", *names):
         if getattr(came, name) != getattr(asked, name):
             raise BadMessage(
                 f"{type(came).__name__} of client {came.client}: {name} is {getattr(came, name)!r}, "

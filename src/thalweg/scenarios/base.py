@@ -8,7 +8,7 @@ from thalweg.core.config import check_ranges, choice
 from thalweg.data import AUGMENTATIONS, SOURCES, Augmentation, DataSource
 from thalweg.local import Sgd
 from thalweg.nets import NETS, NetSpec
-from thalweg.streams import SCHEDULES, WORLDS, Schedule, WorldSpec
+from thalweg.streams import FAULTS, SCHEDULES, WORLDS, Faults, Schedule, WorldSpec
 
 
 @dataclass(frozen=True)
@@ -40,6 +40,8 @@ class Scenario:
     """A file of parameters to start from, as a run leaves it (model.safetensors); none: at random."""
     sessions: Schedule | None = choice(SCHEDULES, default=None)
     """Who belongs to the federation when; none: everybody, all the time."""
+    faults: Faults | None = choice(FAULTS, default=None)
+    """Which replies of clients are lost, or late; none: all come in time."""
 
     def __post_init__(self) -> None:
         check_ranges(

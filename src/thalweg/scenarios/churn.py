@@ -34,9 +34,7 @@ def _taking_turns(
         name=name,
         data=data,
         net=net,
-        world=Inflow(
-            num_clients=2 * each, partition=Overlap(), historical=1.0, capacity_of="own"
-        ),
+        world=Inflow(num_clients=2 * each, partition=Overlap(), historical=1.0, capacity_of="own"),
         local=Sgd(
             lr=lr,
             momentum=0.9,
@@ -94,9 +92,7 @@ def churn_svhn() -> Scenario:
 def churn_digits() -> Scenario:
     """The same world on scikit-learn's digits, with groups of 6 and sessions of 10 rounds: for demonstrations."""
     net = Mlp(hidden=(32,))
-    return _taking_turns(
-        "churn-digits", Digits(), net, each=6, length=10, lr=0.02, batch_size=16
-    )
+    return _taking_turns("churn-digits", Digits(), net, each=6, length=10, lr=0.02, batch_size=16)
 
 
 CHURN: dict[str, Callable[[], Scenario]] = {

@@ -10,6 +10,7 @@ from thalweg.streams.arrivals import (  # how many samples of an `Inflow` come w
     Poisson,
 )
 from thalweg.streams.base import Setting, StateBook, Stream, World, WorldSpec, supplies_of
+from thalweg.streams.faults import LOST, Faults, Unreliable  # replies that are lost, or late
 from thalweg.streams.inflow import Inflow  # historical clients, and fresh ones who receive samples
 from thalweg.streams.latent import LatentStates  # clients that wander among latent states
 from thalweg.streams.layouts import (  # partitions for groups that take turns
@@ -38,9 +39,12 @@ from thalweg.streams.shares import (  # which samples of an `Inflow` are whose
 from thalweg.streams.trace import Trace  # the same from a file
 
 WORLDS = {"latent-states": LatentStates, "replay": Replay, "inflow": Inflow}
+FAULTS = {"unreliable": Unreliable}
 
 __all__ = [
     "ARRIVALS",
+    "FAULTS",
+    "LOST",
     "PARTITIONS",
     "SCHEDULES",
     "WORLDS",
@@ -52,6 +56,7 @@ __all__ = [
     "Dirichlet",
     "Distinct",
     "Even",
+    "Faults",
     "Groups",
     "Half",
     "Inflow",
@@ -72,6 +77,7 @@ __all__ = [
     "Timetable",
     "Trace",
     "TwoShard",
+    "Unreliable",
     "World",
     "WorldSpec",
     "attended",

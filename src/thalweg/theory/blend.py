@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 import numbers
-from collections.abc import Sequence
-from typing import Any, Literal, NamedTuple, get_args
+from collections.abc import Iterator, Sequence
+from typing import Any, Literal, get_args
 
 import numpy as np
 import numpy.typing as npt
@@ -20,6 +20,7 @@ Group = list[npt.NDArray[Any]]  # flat tensors that are compared as one vector
 
 BLOCK = 1 << 15  # numbers at a time: several rows of them stay in the fastest memory
 TINY = 1e-290  # a sum of squares below this has lost digits
+NEAR = 1e-3  # what a product of directions may lack to one and have digits left
 
 
 def blend_weights(
@@ -78,15 +79,8 @@ def blend_distances(
     mine = _tensors(current, "current")
     theirs = [_tensors(each, f"past[{z}]") for z, each in enumerate(past)]
     _check_alike(mine, theirs)
-    if distance == "raw":
-        return np.array([_apart(mine, each, f"past[{z}]") for z, each in enumerate(theirs)])
-    whole = distance == "global_unit"
-    own = _directions(mine, whole, "current")
-    distances = []
-    for z, each in enumerate(theirs):
-        pairs = zip(own, _directions(each, whole, f"past[{z}]"), strict=True)
-        distances.append(np.mean([_turn(a, b, distance == "inner_product") for a, b in pairs]))
-    return np.array(distances)
+    with np.errstate(over="ignore", invalid="ignore"):  # looked at where it happens
+        return _distances(mine, theirs, distance)
 
 
 def softmin(distances: npt.ArrayLike, scale: float) -> Floats:
@@ -110,74 +104,112 @@ def softmin(distances: npt.ArrayLike, scale: float) -> Floats:
     return weights
 
 
-class _Direction(NamedTuple):
-    tensors: Group
-    length: float  # of all of them as one vector; zero: no direction
+def _distances(mine: Group, theirs: list[Group], distance: Distance) -> Floats:
+    if distance == "raw":
+        return np.array([_apart(mine, each, f"past[{z}]") for z, each in enumerate(theirs)])
+    as_groups = _one if distance == "global_unit" else _each
+    own = [_unit(group, "current") for group in as_groups(mine)]
+    distances = []
+    for z, each in enumerate(theirs):
+        pairs = zip(own, as_groups(each), strict=True)
+        turns = [
+            _turn(unit, group, f"past[{z}]", distance == "inner_product") for unit, group in pairs
+        ]
+        distances.append(np.mean(turns))
+    return np.array(distances)
 
 
-def _directions(tensors: Group, whole: bool, name: str) -> list[_Direction]:
-    """Of all tensors as one vector, or of each."""
-    groups = [tensors] if whole else [[tensor] for tensor in tensors]
-    return [_direction(group, name) for group in groups]
+def _one(tensors: Group) -> list[Group]:
+    """All of them as one vector."""
+    return [tensors]
 
 
-def _direction(tensors: Group, name: str) -> _Direction:
-    square = _square(tensors)
-    if (
-        not TINY < square < math.inf
-    ):  # zeros, or too small or too large to be squared, or no numbers
+def _each(tensors: Group) -> list[Group]:
+    return [[tensor] for tensor in tensors]
+
+
+def _unit(tensors: Group, name: str) -> Group | None:
+    """Of length one; none: they are zeros and have no direction."""
+    tensors, length = _sized(tensors, _square(tensors), name)
+    return None if length == 0 else [tensor / np.float64(length) for tensor in tensors]
+
+
+def _sized(tensors: Group, square: float, name: str) -> tuple[Group, float]:
+    """The tensors and their length, both scaled if they are too small or too large to be squared."""
+    if not TINY < square < math.inf:  # or zeros, or no numbers at all
         largest = _largest(tensors, name)
         if largest == 0:
-            return _Direction(tensors, 0.0)
+            return tensors, 0.0
         tensors = [tensor / np.float64(largest) for tensor in tensors]
         square = _square(tensors)
-    return _Direction(tensors, math.sqrt(square))
+    return tensors, math.sqrt(square)
 
 
-def _turn(a: _Direction, b: _Direction, as_product: bool) -> float:
-    if a.length == 0 or b.length == 0:
-        return 0.0 if a.length == b.length else 1.0
-    square = _square_apart(a.tensors, b.tensors, 1 / a.length, 1 / b.length)
-    return square / 2 if as_product else math.sqrt(square)  # |u - v|^2 = 2 - 2 <u, v>
+def _turn(unit: Group | None, tensors: Group, name: str, as_product: bool) -> float:
+    r"""How far a direction is from another one: :math:`\lVert u - v \rVert^2 = 2 - 2 \langle u, v \rangle`."""
+    square, product = _square_and_product(tensors, tensors if unit is None else unit)
+    scaled, length = _sized(tensors, square, name)
+    if unit is None or length == 0:
+        return 0.0 if unit is None and length == 0 else 1.0
+    if scaled is not tensors:
+        product = _square_and_product(scaled, unit)[1]
+    lacking = 1 - product / length
+    if lacking < NEAR:  # the difference of two numbers that are nearly the same
+        lacking = _square_apart(unit, scaled, 1 / length) / 2
+    return lacking if as_product else math.sqrt(2 * lacking)
 
 
 def _apart(a: Group, b: Group, name: str) -> float:
-    square = _square_apart(a, b, 1.0, 1.0)
+    square = _square_apart(a, b)
     if TINY < square < math.inf:
         return math.sqrt(square)
     largest = max(_largest(a, "current"), _largest(b, name))
     if largest == 0:
         return 0.0
     a, b = ([tensor / np.float64(largest) for tensor in tensors] for tensors in (a, b))
-    return largest * math.sqrt(_square_apart(a, b, 1.0, 1.0))
+    return largest * math.sqrt(_square_apart(a, b))
+
+
+# Sums over tensors, in double precision and block by block. Not by products of matrices, whose last bits depend on
+# the number of cores; and with casts by assignment, since arithmetic between two precisions takes twice as long.
 
 
 def _square(tensors: Group) -> float:
-    """The sum of squares. Not a product of matrices: its last bits would depend on the number of cores."""
+    return sum((float(np.square(block, out=block).sum()) for block in _blocks(tensors)), 0.0)
+
+
+def _square_and_product(a: Group, b: Group) -> tuple[float, float]:
+    """Of a with itself, and with b."""
+    square = product = 0.0
+    for left, right in zip(_blocks(a), _blocks(b), strict=True):
+        right *= left
+        product += float(right.sum())
+        square += float(np.square(left, out=left).sum())
+    return square, product
+
+
+def _square_apart(a: Group, b: Group, times: float = 1.0) -> float:
+    """Of a minus so many times b."""
     total = 0.0
+    for left, right in zip(_blocks(a), _blocks(b), strict=True):
+        right *= times
+        left -= right
+        total += float(np.square(left, out=left).sum())
+    return total
+
+
+def _blocks(tensors: Group) -> Iterator[Floats]:
+    """Copies of their numbers, to be written to before the next one is asked for."""
+    room = np.empty(BLOCK)
     for tensor in tensors:
         for start in range(0, tensor.size, BLOCK):
-            block = tensor[start : start + BLOCK]
-            with np.errstate(over="ignore"):
-                total += float(np.square(block, dtype=np.float64).sum())
-    return total
-
-
-def _square_apart(a: Group, b: Group, per_a: float, per_b: float) -> float:
-    """The sum of squares of a times a number minus b times another, in double precision."""
-    total = 0.0
-    for left, right in zip(a, b, strict=True):
-        for start in range(0, left.size, BLOCK):
-            block = slice(start, start + BLOCK)
-            with np.errstate(over="ignore", invalid="ignore"):
-                away = np.multiply(left[block], per_a, dtype=np.float64)
-                away -= np.multiply(right[block], per_b, dtype=np.float64)
-                total += float(np.square(away, out=away).sum())
-    return total
+            block = room[: min(BLOCK, tensor.size - start)]
+            block[...] = tensor[start : start + BLOCK]
+            yield block
 
 
 def _largest(tensors: Group, name: str) -> float:
-    largest = max(float(np.abs(tensor).max(initial=0.0)) for tensor in tensors)
+    largest = float(np.max([np.abs(tensor).max(initial=0.0) for tensor in tensors]))
     if not largest < math.inf:
         raise ConfigError(f"{name} must be finite, got an infinite or missing number.")
     return largest

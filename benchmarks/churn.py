@@ -1,0 +1,128 @@
+"""2,000 rounds in which 1,000 clients come and go: memory, checkpoints and time do not grow, kills do not matter.
+
+    python benchmarks/churn.py [--clients 1000] [--rounds 2000] [--cohort 20] [--kills 20]
+
+First a run in one go, with a line at every tenth of it: memory of the process, size of the checkpoint, milliseconds
+per round. Then the same run, killed at random moments and resumed; metrics and model must be the same, to the bit.
+What we hold ourselves to: memory and checkpoint at the end at most 5 % above those at the second line, when nearly
+everybody has come once. The metrics are left out of that: a line per round is the result.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import random
+import signal
+import tempfile
+import time
+from pathlib import Path
+
+from thalweg.engine.loop import Progress, run_plan
+from thalweg.engine.plan import Plan, make_plan
+
+
+def resident_mb() -> float:
+    """Of this process, now (Linux)."""
+    status = Path("/proc/self/status").read_text()
+    return next(int(line.split()[1]) for line in status.splitlines() if "VmRSS" in line) / 1024
+
+
+def checkpoint_mb(folder: Path) -> float:
+    return sum(file.stat().st_size for file in (folder / "checkpoint").iterdir()) / 1e6
+
+
+def plan_of(clients: int, rounds: int, cohort: int) -> Plan:
+    return make_plan(
+        "fedavg",
+        "digits-partial",
+        rounds=rounds,
+        overrides=[
+            f"world.num_clients={clients}",
+            "world.availability=1.0",
+            "world.availability_spread=0",
+            "sessions=random-churn",
+            "selection=uniform",
+            f"selection.fraction={2 * cohort / clients}",  # half of them are members
+            "ticks=1",
+            "capacity=20",
+            "local.passes=1",
+            f"evaluate_every={rounds}",
+        ],
+    )
+
+
+def in_one_go(plan: Plan, folder: Path) -> list[tuple[float, float]]:
+    """Memory and checkpoint at every tenth of the run."""
+    found: list[tuple[float, float]] = []
+    every = max(plan.scenario.rounds // 10, 1)
+    began = [time.perf_counter()]
+
+    def watch(progress: Progress) -> None:
+        if progress.rounds_done % every == 0:
+            each = 1000 * (time.perf_counter() - began[0]) / every
+            began[0] = time.perf_counter()
+            found.append((resident_mb(), checkpoint_mb(folder)))
+            memory, checkpoint = found[-1]
+            print(f"round {progress.rounds_done:>6}   {memory:8.1f} MB in memory", end="")
+            print(f"   {checkpoint:7.3f} MB of checkpoint   {each:7.1f} ms per round", flush=True)
+
+    run_plan(plan, out=folder, workers=1, watch=watch)
+    return found
+
+
+def killed(plan: Plan, folder: Path, kills: int, seconds: float) -> int:
+    """The same run in processes that are killed after a random part of the time it takes; how many were."""
+    chance, done = random.Random(0), 0
+    while True:
+        child = os.fork()
+        if child == 0:
+            run_plan(plan, out=folder, workers=1, resume=True)
+            os._exit(0)
+        wait = chance.uniform(0, 2 * seconds / (kills + 1)) if done < kills else float("inf")
+        deadline = time.monotonic() + wait
+        while (ended := os.waitpid(child, os.WNOHANG)) == (0, 0) and time.monotonic() < deadline:
+            time.sleep(0.01)
+        if ended != (0, 0):
+            assert os.waitstatus_to_exitcode(ended[1]) == 0
+            return done
+        os.kill(child, signal.SIGKILL)
+        os.waitpid(child, 0)
+        done += 1
+
+
+def results(folder: Path) -> tuple[list[dict[str, object]], bytes]:
+    lines = (folder / "metrics.jsonl").read_text().splitlines()
+    rows = [{k: v for k, v in json.loads(line).items() if k != "seconds"} for line in lines]
+    return rows, (folder / "model.safetensors").read_bytes()
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--clients", type=int, default=1000)
+    parser.add_argument("--rounds", type=int, default=2000)
+    parser.add_argument("--cohort", type=int, default=20)
+    parser.add_argument("--kills", type=int, default=20)
+    args = parser.parse_args()
+    plan = plan_of(args.clients, args.rounds, args.cohort)
+    with tempfile.TemporaryDirectory() as scratch:
+        whole, cut = Path(scratch) / "whole", Path(scratch) / "cut"
+        began = time.perf_counter()
+        child = os.fork()  # so that what is killed later does not inherit its threads
+        if child == 0:
+            found = in_one_go(plan, whole)
+            for what, then, now in zip(("memory", "checkpoint"), found[1], found[-1], strict=True):
+                print(
+                    f"{what:<11}{now / then - 1:+7.1%} since the second line   (limit +5 %)",
+                    flush=True,
+                )
+            os._exit(0)
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+        kills = killed(plan, cut, args.kills, time.perf_counter() - began)
+        same = results(whole) == results(cut)
+        print(f"killed {kills} times: {'the same bits' if same else 'NOT THE SAME'}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,162 @@
+"""What warm start adds to a session: wall time against the same session without it, and what is stored.
+
+    python benchmarks/warm_start.py [--quick] [--stored 50] [--rounds 50] [--hidden 1000 925] [--repeats 3]
+
+Plays a session of T rounds (5 steps of 64 samples at each of 10 clients, a checkpoint after every round) with 50
+past sessions of a model of a million parameters in store, and the same session without an opening, in turns. The
+limits we hold ourselves to: the ratio of the two is at most (T + V)/T + 2 %, V being the rehearsals, and what is
+stored, in memory and on disk, is at most a model and two for every session after the pilot, W + 2W(S - P).
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+import tempfile
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+
+from thalweg.aggregation import WarmStart
+from thalweg.aggregation.warm_start import Archive
+from thalweg.core.types import Floats32
+from thalweg.core.vectors import frozen
+from thalweg.data import Dataset
+from thalweg.engine.folder import RunFolder
+from thalweg.engine.loop import federation_of
+from thalweg.engine.plan import Plan, make_plan
+from thalweg.nets import Net
+from thalweg.recipes.server import play_round
+from thalweg.recipes.state import ServerState, new_server
+from thalweg.streams import Timetable
+
+CLIENTS = 10
+
+
+def plan_of(hidden: list[int], rounds: int) -> Plan:
+    overrides = [
+        f"net.hidden={hidden}",
+        f"world.num_clients={CLIENTS}",
+        *("world.availability=1", "world.availability_spread=0", "capacity=64", "ticks=1"),
+        *("local.passes=none", "local.steps=5", "local.batch_size=64"),
+    ]
+    return make_plan("warmstart", "digits-full", rounds=1 + rounds, overrides=overrides)
+
+
+def timetable(rounds: int) -> Timetable:
+    """A session of one client and one round, to warm up, and then the one that is measured."""
+    clients = np.concatenate([[0], np.arange(CLIENTS)])
+    first = np.concatenate([[0], np.ones(CLIENTS, dtype=np.int64)])
+    after = np.concatenate([[1], np.full(CLIENTS, 1 + rounds)])
+    return Timetable(CLIENTS, 1 + rounds, clients, first, after)
+
+
+def full_archive(opening: WarmStart, model: Floats32, net: Net, stored: int) -> Archive:
+    """As if so many sessions after the pilot were over, when the next one begins."""
+    rng = np.random.default_rng(0)
+
+    def vectors(number: int) -> list[Floats32]:
+        return [frozen(rng.standard_normal(len(model), dtype=np.float32)) for _ in range(number)]
+
+    return opening.init(model, net.pieces)._replace(
+        sessions=opening.pilot_sessions + stored,
+        pilot=frozen(model),
+        models=vectors(stored - 1),  # the last one comes when the next session begins
+        fingerprints=vectors(stored),
+    )
+
+
+def session_s(plan: Plan, data: Dataset, net: Net, stored: int, out: Path) -> float:
+    """Seconds of a session, checkpoints included, and the folder with what it leaves."""
+    recipe, opening = plan.recipe, plan.recipe.opening
+    federation = federation_of(plan, data, net, "auto")
+    federation.crowd.timetable = timetable(plan.scenario.rounds - 1)
+    folder = RunFolder(out)
+    try:
+        folder.open(plan, command="", resume=False)
+        start = net.init(np.random.default_rng(1))
+        server = new_server(recipe, start, CLIENTS, net.pieces)
+        server, _ = play_round(server, federation, recipe, plan.seed)
+        if isinstance(opening, WarmStart):
+            server = server._replace(opening=full_archive(opening, start, net, stored))
+        _save(folder, server, federation.crowd.states)  # what was stored before is on disk before
+        began = time.perf_counter()
+        while server.rnd < plan.scenario.rounds:
+            server, _ = play_round(server, federation, recipe, plan.seed)
+            _save(folder, server, federation.crowd.states)
+        return time.perf_counter() - began
+    finally:
+        federation.close()
+        folder.close()
+
+
+def _save(folder: RunFolder, server: ServerState, clients: dict[int, object]) -> None:
+    folder.save(server.rnd, server._asdict(), clients, set(clients))
+
+
+def opening_ms(opening: WarmStart, net: Net, stored: int, repeats: int) -> float:
+    """Of comparing and blending alone, without rehearsals."""
+    model = net.init(np.random.default_rng(1))
+    notes, times = full_archive(opening, model, net, stored), []
+    moved = model + np.random.default_rng(2).standard_normal(len(model), dtype=np.float32)
+    for _ in range(repeats):
+        began = time.perf_counter()
+        opening.open(notes, model, lambda model, pace=1.0: moved)
+        times.append(1000 * (time.perf_counter() - began))
+    return statistics.median(times)
+
+
+def stored_bytes(out: Path) -> tuple[int, int, int]:
+    """In memory, on disk, and in the file that is written every round."""
+    server, _ = RunFolder(out).look()
+    fields = dict(zip(Archive._fields, server["opening"], strict=True))
+    vectors = [fields["pilot"], *fields["models"], *fields["fingerprints"]]
+    blobs = (out / "checkpoint" / "blobs").glob("*")
+    every_round = (out / "checkpoint" / "server.safetensors").stat().st_size
+    return sum(each.nbytes for each in vectors), sum(b.stat().st_size for b in blobs), every_round
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--quick", action="store_true", help="a small net, few sessions")
+    parser.add_argument("--stored", type=int, default=None)
+    parser.add_argument("--rounds", type=int, default=None)
+    parser.add_argument("--hidden", type=int, nargs="+", default=None)
+    parser.add_argument("--repeats", type=int, default=None)
+    args = parser.parse_args()
+    small = args.quick
+    stored, rounds = args.stored or (5 if small else 50), args.rounds or (4 if small else 50)
+    hidden, repeats = (
+        args.hidden or ([256] if small else [1000, 925]),
+        args.repeats or (1 if small else 3),
+    )
+    warm = plan_of(hidden, rounds)
+    cold = replace(warm, recipe=make_plan("fedavg", "digits-full").recipe)
+    opening = warm.recipe.opening
+    assert isinstance(opening, WarmStart)
+    data = warm.scenario.data.load(None, warm.seed)
+    net = warm.scenario.net.build(data.input_shape, data.num_classes)
+    V, W = opening.rehearsals, 4 * net.num_params
+    print(f"{net.num_params} parameters, {stored} stored sessions, T = {rounds}, V = {V}")
+    ratios = []
+    with tempfile.TemporaryDirectory() as scratch:
+        for turn in range(repeats):
+            out = Path(scratch) / f"warm-{turn}"
+            without = session_s(cold, data, net, stored, Path(scratch) / f"cold-{turn}")
+            with_it = session_s(warm, data, net, stored, out)
+            ratios.append(with_it / without)
+            print(f"session  {without:8.2f} s without, {with_it:8.2f} s with: {ratios[-1]:.4f}")
+        in_memory, on_disk, every_round = stored_bytes(out)
+    limit = (rounds + V) / rounds + 0.02
+    allowed = W + 2 * W * (stored + 1)  # with the session that was just played
+    print(f"wall time      {statistics.median(ratios):.4f}   (limit {limit:.4f})")
+    print(f"opening        {opening_ms(opening, net, stored, 5):.0f} ms apart from rehearsals")
+    print(f"in memory      {in_memory / 1e6:.2f} MB   (limit {allowed / 1e6:.2f} MB)")
+    print(f"on disk        {on_disk / 1e6:.2f} MB   (limit {allowed / 1e6:.2f} MB)")
+    print(f"every round    {every_round / 1e6:.2f} MB   (a model has {W / 1e6:.2f} MB)")
+
+
+if __name__ == "__main__":
+    main()

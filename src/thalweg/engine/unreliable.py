@@ -1,0 +1,105 @@
+"""Clients of this process, not all of whose replies come in time."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, NamedTuple, get_args
+
+import numpy as np
+
+from thalweg.core.talk import Told
+from thalweg.core.trees import Tree
+from thalweg.core.types import Answers, Floats32, Ints, Job, Roster, Updates
+from thalweg.recipes.federation import AskingStage
+from thalweg.recipes.messages import Reply
+from thalweg.recipes.tables import replies_of, updates_of
+from thalweg.streams import Faults
+
+if TYPE_CHECKING:
+    from thalweg.engine.gather import Part
+    from thalweg.engine.loop import Embedded
+
+
+class Pending(NamedTuple):
+    """A reply on its way."""
+
+    due: int  # the round with whose replies it comes, or with those of the next in which anybody trains
+    reply: Reply
+
+
+class UnreliableFederation:
+    """An embedded federation between whose clients and the server things go wrong.
+
+    Everybody who is asked trains, and remembers it. Then some replies are lost, and some come with those of a later
+    round. Until then their client is not here: it is still sending. A reply that is on its way comes even if its
+    client has gone by then; whether it is of any use is for the server to say. Of a rehearsal, what is not there
+    in time is lost.
+    """
+
+    def __init__(self, inner: Embedded, faults: Faults, seed: int) -> None:
+        self._inner, self._faults, self._seed = inner, faults, seed
+        self._pending: dict[int, Pending] = {}  # at most one per client
+        self.crowd = inner.crowd
+
+    def roster(self, rnd: int) -> Roster:
+        roster = self._inner.roster(rnd)
+        sending = [client for client, parcel in self._pending.items() if parcel.due >= rnd]
+        here = np.setdiff1d(roster.here, np.array(sending, dtype=np.int64), assume_unique=True)
+        return replace(roster, here=here)
+
+    def survey(self, clients: Ints, stage: AskingStage, bank: Floats32, rnd: int) -> Answers:
+        answers = self._inner.survey(clients, stage, bank, rnd)
+        question = get_args(AskingStage).index(stage)
+        silent = self._faults.silences(clients, rnd, self._seed, question)
+        if silent.all():
+            return {}
+        return {name: np.where(silent[:, None], np.nan, rows) for name, rows in answers.items()}
+
+    def train(
+        self, jobs: Sequence[Job], bank: Floats32, rnd: int, told: Told | None = None
+    ) -> Updates:
+        updates, rehearsal = self._inner.train(jobs, bank, rnd, told), jobs[0].rehearsal
+        delays = self._faults.delays(updates.clients, rnd, self._seed, rehearsal)
+        if rehearsal:
+            return updates.only(delays == 0)
+        arriving = sorted(client for client, parcel in self._pending.items() if parcel.due <= rnd)
+        arrived = [self._pending.pop(client).reply for client in arriving]
+        if not arrived and not delays.any():
+            return updates
+        replies = list(zip(replies_of(updates, rnd), delays.tolist(), strict=True))
+        self._pending |= {
+            reply.client: Pending(rnd + delay, _copied(reply))
+            for reply, delay in replies
+            if delay > 0
+        }
+        in_time = [reply for reply, delay in replies if delay == 0]
+        return updates_of([*in_time, *arrived], bank.shape[1], rnd)
+
+    def predict(self, model: Floats32, part: Part, rows: Ints | None) -> tuple[Ints, Floats32]:
+        return self._inner.predict(model, part, rows)
+
+    def close(self) -> None:
+        self._inner.close()
+
+    # --- what a checkpoint must hold ---
+
+    def pending(self) -> Tree:
+        """Replies on their way, as plain values; see `restore`."""
+        return {
+            str(client): {"due": parcel.due, "reply": dict(vars(parcel.reply))}
+            for client, parcel in self._pending.items()
+        }
+
+    def restore(self, pending: dict[str, Any]) -> None:
+        """Take replies on their way from a checkpoint."""
+        self._pending = {
+            int(client): Pending(parcel["due"], Reply(**parcel["reply"]))
+            for client, parcel in pending.items()
+        }
+
+
+def _copied(reply: Reply) -> Reply:
+    """With vectors of its own: a row would keep the whole matrix of its round in memory."""
+    said = {name: words.copy() for name, words in reply.said.items()}
+    return replace(reply, delta=reply.delta.copy(), said=said)

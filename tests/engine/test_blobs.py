@@ -1,0 +1,325 @@
+"""Large arrays that will not change are written once, and a kill at any moment leaves a whole checkpoint."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from contracts.checkpoint import plain
+from thalweg.core.errors import RunError
+from thalweg.core.trees import Array, Tree, read_tree, write_tree
+from thalweg.core.vectors import frozen, is_frozen
+from thalweg.engine.blobs import SMALLEST, Blobs, digest
+from thalweg.engine.folder import RunFolder
+from thalweg.engine.plan import make_plan
+
+NUMBERS = SMALLEST // 4  # of four bytes
+
+
+def large(value: float, numbers: int = NUMBERS) -> Array:
+    return frozen(np.full(numbers, value, dtype=np.float32))
+
+
+def files(folder: Path) -> set[str]:
+    return {file.name for file in (folder / "blobs").glob("*")}
+
+
+class Place:
+    """A folder with one tree, and arrays beside it."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder, self.file = folder, folder / "server.safetensors"
+        self.blobs = Blobs(folder / "blobs")
+
+    def write(self, tree: Tree) -> None:
+        self.blobs.write(self.file, tree)
+
+    def read(self) -> Tree:
+        return Blobs(self.folder / "blobs").read(self.file)
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Place:
+    return Place(tmp_path)
+
+
+def test_a_large_frozen_array_has_a_file_of_its_own(place: Place) -> None:
+    tree = {"model": large(1), "shape": frozen(np.zeros((NUMBERS, 2))), "rnd": 3}
+    place.write(tree)
+    assert files(place.folder) == {
+        f"{digest(tree[name])}.safetensors" for name in ("model", "shape")
+    }
+    assert place.file.stat().st_size < 1000
+    assert plain(place.read()) == plain(tree)
+
+
+def test_what_is_small_or_may_change_stays_in_the_tree(place: Place) -> None:
+    whole = large(1)
+    tree = [large(1, NUMBERS - 1), np.zeros(NUMBERS), whole[:-1], whole.astype(">f4")]
+    tree[3].flags.writeable = False
+    place.write(tree)
+    assert files(place.folder) == set()
+    assert not (place.folder / "blobs").exists(), "most runs have no need of it"
+    assert [part.tolist() for part in place.read()] == [part.tolist() for part in tree]
+
+
+def test_an_array_that_is_still_there_is_not_written_again(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    written: list[str] = []
+    replace = os.replace
+
+    def noted(source: Any, target: Any) -> None:
+        written.append(Path(target).name)
+        replace(source, target)
+
+    monkeypatch.setattr(os, "replace", noted)
+    models = [large(n) for n in range(3)]
+    for rnd in range(5):
+        place.write({"rnd": rnd, "models": models})
+    assert len(written) == 3 + 5
+    assert written.count("server.safetensors") == 5
+    models.append(large(3))
+    place.write({"rnd": 5, "models": models})
+    assert len(written) == 8 + 2
+
+
+def test_after_reading_nothing_is_written_again(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place.write([large(1), large(2)])
+    again = Place(place.folder)
+    tree = again.blobs.read(again.file)
+    assert all(map(is_frozen, tree))
+    before = {
+        file: (place.folder / "blobs" / file).stat().st_mtime_ns for file in files(place.folder)
+    }
+    again.write(tree)
+    after = {
+        file: (place.folder / "blobs" / file).stat().st_mtime_ns for file in files(place.folder)
+    }
+    assert before == after
+
+
+def test_what_is_dropped_is_removed_and_not_kept_in_memory(place: Place) -> None:
+    models = [large(n) for n in range(4)]
+    place.write(models)
+    place.write(models[2:])
+    assert files(place.folder) == {f"{digest(model)}.safetensors" for model in models[2:]}
+    place.write([])
+    assert files(place.folder) == set()
+    assert place.blobs._there == {}
+
+
+def test_the_same_array_twice_is_one_file_and_one_object(place: Place) -> None:
+    model = large(1)
+    place.write([model, model, large(1)])
+    assert len(files(place.folder)) == 1
+    a, b, c = place.read()
+    assert a is b is c
+
+
+def test_leftovers_of_an_interruption_are_removed(place: Place) -> None:
+    place.write([large(1)])
+    (place.folder / "blobs" / "0123.safetensors.part").write_bytes(b"half")
+    (place.folder / "blobs" / f"{'0' * 32}.safetensors").write_bytes(b"of a round that was lost")
+    again = Place(place.folder)
+    again.write(again.blobs.read(again.file))
+    assert len(files(place.folder)) == 1
+
+
+def test_a_tree_of_before_there_were_such_files_is_read(place: Place) -> None:
+    tree = {"rnd": 4, "bank": np.ones((1, NUMBERS), dtype=np.float32)}
+    write_tree(place.file, tree)
+    assert plain(place.read()) == plain(tree)
+    place.write(place.read())
+    assert plain(place.read()) == plain(tree)
+
+
+# Damage and forgery
+
+
+def test_an_array_that_is_missing_damaged_or_another_one_is_named(place: Place) -> None:
+    one, other = large(1), large(2)
+    place.write([one])
+    (file,) = (place.folder / "blobs").iterdir()
+    write_tree(file, other)
+    with pytest.raises(RunError, match=f"{digest(one)}.safetensors is damaged"):
+        place.read()
+    write_tree(file, {"no": "array"})
+    with pytest.raises(RunError, match=f"{digest(one)}.safetensors is damaged"):
+        place.read()
+    file.write_bytes(b"nothing of ours")
+    with pytest.raises(RunError, match=f"{digest(one)}.safetensors is not a checkpoint of ours"):
+        place.read()
+    file.unlink()
+    with pytest.raises(RunError, match=f"{digest(one)}.safetensors is not a checkpoint of ours"):
+        place.read()
+
+
+@pytest.mark.parametrize("name", ["../../secret", "", "A" * 32, "0" * 31, "0" * 33, "/" + "0" * 31])
+def test_a_name_that_could_lead_elsewhere_is_refused(place: Place, name: str) -> None:
+    write_tree(place.file, large(1), lambda array: name)
+    with pytest.raises(RunError, match="is not the name of an array"):
+        place.read()
+
+
+def test_the_tree_and_the_array_must_agree_on_type_and_shape(place: Place) -> None:
+    array = large(1)
+    place.write([array])
+    write_tree(place.file, np.zeros((2, 2)), lambda _: digest(array))
+    with pytest.raises(
+        RunError, match=r"should be float64 of shape \[2, 2\], but is float32 of shape"
+    ):
+        place.read()
+
+
+def test_a_full_disk_leaves_the_old_tree(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    place.write([large(1)])
+
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "replace", full)
+    with pytest.raises(RunError, match="No space left on device"):
+        place.write([large(2)])
+    monkeypatch.undo()
+    assert plain(place.read()) == plain([large(1)])
+    place.write([large(2)])
+    assert plain(place.read()) == plain([large(2)])
+
+
+# Reading while somebody writes
+
+
+def test_a_reader_that_was_overtaken_reads_again(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place.write([large(1)])
+    looking, fetched = Place(place.folder).blobs, Blobs._fetched
+    overtaken = []
+
+    def late(self: Blobs, name: str) -> Array:
+        if self is looking and not overtaken:
+            overtaken.append(name)
+            place.write([large(2)])
+        return fetched(self, name)
+
+    monkeypatch.setattr(Blobs, "_fetched", late)
+    assert plain(looking.read(place.file)) == plain([large(2)])
+    assert len(overtaken) == 1
+
+
+# Kills
+
+
+class Killed(BaseException):
+    """What no handler of errors catches."""
+
+
+class Killer:
+    """Ends the process before or after its n-th change of the disk; a process that is dead changes nothing."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, after: int, half: bool) -> None:
+        self.left, self.half, self.dead = after, half, False
+        for owner, name in ((os, "replace"), (Path, "unlink"), (Path, "mkdir")):
+            monkeypatch.setattr(owner, name, self._wrapped(getattr(owner, name)))
+        monkeypatch.setattr(Path, "write_bytes", self._wrapped(Path.write_bytes, partly=True))
+
+    def _wrapped(self, change: Callable[..., Any], partly: bool = False) -> Callable[..., Any]:
+        def changing(*args: Any, **options: Any) -> Any:
+            if self.dead:
+                raise Killed
+            if self.left == 0:
+                self.dead = True
+                if partly and self.half:
+                    change(args[0], args[1][: len(args[1]) // 2])
+                raise Killed
+            self.left -= 1
+            return change(*args, **options)
+
+        return changing
+
+
+PLAN = make_plan("fedavg", "digits-partial", rounds=6)
+A, B, C, D = (large(n) for n in range(4))
+HISTORY = [[A], [A, B], [A, B], [B, C], [C, D], [D]]  # what is stored after each round
+
+
+def state_after(rnd: int, stored: list[Array]) -> Tree:
+    """All that the server has after a round: what changes, and what is stored."""
+    bank = np.full((1, NUMBERS), rnd, dtype=np.float32)
+    return {"rnd": rnd, "bank": bank, "stored": stored}
+
+
+def play(path: Path) -> None:
+    """Begin the run or go on with it, as far as it comes; stored arrays come from the checkpoint."""
+    folder = RunFolder(path)
+    try:
+        done, at_hand = 0, {}
+        if folder.open(PLAN, command="", resume=True):
+            server, clients = folder.load()
+            done = server["rnd"]
+            at_hand = {digest(array): array for array in server["stored"]}
+            assert plain(server) == plain(state_after(done, HISTORY[done - 1]))
+            assert clients == {0: [done]}
+        for rnd in range(done + 1, len(HISTORY) + 1):
+            folder.append_metrics({"round": rnd})
+            stored = [at_hand.get(digest(array), array) for array in HISTORY[rnd - 1]]
+            folder.save(rnd, state_after(rnd, stored), {0: [rnd]}, {0})
+    finally:
+        folder.close()
+
+
+@pytest.mark.parametrize("half", [False, True], ids=["nothing", "half"])
+def test_a_kill_between_any_two_changes_of_the_disk_leaves_a_whole_checkpoint(
+    tmp_path: Path, half: bool
+) -> None:
+    kills = 0
+    while True:
+        path = tmp_path / str(kills)
+        with pytest.MonkeyPatch.context() as monkeypatch:
+            killer = Killer(monkeypatch, after=kills, half=half)
+            with suppress(Killed):
+                play(path)
+        if (path / "checkpoint" / "server.safetensors").exists():
+            server, _ = RunFolder(path).look()
+            rnd = server["rnd"]
+            assert plain(server) == plain(state_after(rnd, HISTORY[rnd - 1]))
+        if not killer.dead:
+            break
+        play(path)
+        server, clients = RunFolder(path).look()
+        assert plain(server) == plain(state_after(6, [D]))
+        assert clients == {0: [6]}
+        assert files(path / "checkpoint") == {f"{digest(D)}.safetensors"}, "no leftovers"
+        kills += 1
+    assert kills > 6 * 4 + 4 * 2, "every round changes the disk several times"
+
+
+def test_a_looker_sees_what_is_stored_while_the_run_goes_on(tmp_path: Path) -> None:
+    folder = RunFolder(tmp_path)
+    folder.open(PLAN, command="", resume=False)
+    for rnd, stored in enumerate(HISTORY, 1):
+        folder.append_metrics({"round": rnd})
+        folder.save(rnd, state_after(rnd, stored), {}, set())
+        assert plain(RunFolder(tmp_path).look()[0]) == plain(state_after(rnd, stored))
+    folder.close()
+
+
+def test_a_checkpoint_of_many_sessions_stays_small(tmp_path: Path) -> None:
+    place, stored = Place(tmp_path), [large(n) for n in range(20)]
+    place.write({"rnd": 1, "stored": stored})
+    assert place.file.stat().st_size < 4096
+    assert sum(file.stat().st_size for file in (tmp_path / "blobs").iterdir()) < 20 * (
+        SMALLEST + 400
+    )
+    assert (
+        read_tree(tmp_path / "blobs" / f"{digest(stored[0])}.safetensors").tolist() == [0] * NUMBERS
+    )

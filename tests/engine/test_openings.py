@@ -1,0 +1,98 @@
+"""Runs of sessions that begin with stored models: resumed to the same bits, and cheap to checkpoint."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from contracts.runs import Enough, check_same_bits, interrupt_after
+from thalweg.engine import loop
+from thalweg.engine.crowd import Crowd
+from thalweg.engine.folder import RunFolder
+from thalweg.engine.loop import Progress, Result, run_plan
+from thalweg.engine.plan import Plan, make_plan
+from thalweg.recipes.client import Clients
+from thalweg.streams import Timetable
+
+ROUNDS, LENGTH = 10, 2
+SMALL = ["capacity=16", "local.passes=1", "ticks=2", "world.num_clients=6", "evaluate_every=5"]
+LARGE = ["net.hidden=[256]", "world.availability=1", "world.availability_spread=0"]  # 77 kB a model
+
+
+def alternating() -> Timetable:
+    """The first three clients, then the others, and so on."""
+    first = np.repeat(np.arange(0, ROUNDS, LENGTH), 3)
+    clients = np.tile(np.arange(6), ROUNDS // LENGTH)[: len(first)]
+    return Timetable(6, ROUNDS, clients, first, first + LENGTH)
+
+
+@pytest.fixture(autouse=True)
+def in_sessions(monkeypatch: pytest.MonkeyPatch) -> None:
+    def crowd(clients: Clients) -> Crowd:
+        return Crowd(clients, alternating())
+
+    monkeypatch.setattr(loop, "Crowd", crowd)
+
+
+def plan_of(recipe: str, *overrides: str) -> Plan:
+    return make_plan(
+        recipe, "digits-partial", seed=3, rounds=ROUNDS, overrides=[*SMALL, *LARGE, *overrides]
+    )
+
+
+def play(plan: Plan, **options: Any) -> Result:
+    return run_plan(plan, workers=1, **options)
+
+
+PLANS = {
+    "warm start": plan_of("fedavg+warmstart", "opening.scale=3"),
+    "three are kept": plan_of("fedprox+warmstart", "opening.history=3", "opening.keep=diverse"),
+    "average": plan_of("fedexp+average-start"),
+    "anew": plan_of("fedavg", "opening=anew"),
+}
+
+
+@pytest.mark.parametrize("case", PLANS)
+def test_a_run_of_sessions_is_resumed_to_the_same_bits(case: str, tmp_path: Path) -> None:
+    whole = play(PLANS[case], out=tmp_path / "whole")
+    out = tmp_path / "cut"
+    for rounds in (1, 2, 3, 5, 6, 9):  # in the middle and at the end of sessions
+        with pytest.raises(Enough):
+            play(PLANS[case], out=out, resume=True, watch=interrupt_after(rounds))
+    check_same_bits(whole, play(PLANS[case], out=out, resume=True))
+    kept = {
+        file.name: file.read_bytes() for file in (tmp_path / "whole/checkpoint/blobs").iterdir()
+    }
+    assert kept == {file.name: file.read_bytes() for file in (out / "checkpoint/blobs").iterdir()}
+
+
+def test_only_the_server_s_file_is_written_in_the_middle_of_a_session(tmp_path: Path) -> None:
+    written: list[set[Path]] = []
+    stamps: dict[Path, int] = {}
+
+    def watch(progress: Progress) -> None:
+        blobs = tmp_path / "checkpoint" / "blobs"
+        now = {file: file.stat().st_mtime_ns for file in blobs.glob("*")}
+        written.append({file for file in now if stamps.get(file) != now[file]})
+        stamps.clear()
+        stamps.update(now)
+
+    play(PLANS["warm start"], out=tmp_path, watch=watch)
+    # Pilot and first fingerprint; then, with every session, the model of the last one and a fingerprint.
+    assert [len(files) for files in written] == [0, 0, 2, 0, 2, 0, 2, 0, 2, 0]
+    server = (tmp_path / "checkpoint/server.safetensors").stat().st_size
+    assert server < 1.2 * 4 * 19_210, "one model, the one in use"
+
+
+def test_a_run_of_sessions_can_be_looked_at_while_it_goes_on(tmp_path: Path) -> None:
+    seen: list[int] = []
+
+    def watch(progress: Progress) -> None:
+        server, _ = RunFolder(tmp_path).look()
+        seen.append(len(server["opening"][5]))  # models of past sessions
+
+    play(PLANS["warm start"], out=tmp_path, watch=watch)
+    assert seen == [0, 0, 0, 0, 1, 1, 2, 2, 3, 3]

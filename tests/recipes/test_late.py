@@ -1,0 +1,316 @@
+"""The server's half of a round, when updates of earlier rounds come with those of this one."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from contracts.checkpoint import plain, stored
+from contracts.examples import some_roster, some_updates
+from recipes.test_server import Chatty, CountsSteps, Keeps
+from thalweg.aggregation import (
+    BySamples,
+    ByWeight,
+    Constant,
+    FedExp,
+    Hinge,
+    Polynomial,
+    Refuse,
+    ShiftAware,
+    Staleness,
+)
+from thalweg.core.talk import Told
+from thalweg.core.types import Answers, Floats32, Ints, Job, Roster, Session, Updates
+from thalweg.local import Curvature
+from thalweg.memory import Replace
+from thalweg.memory.ode import Ode
+from thalweg.recipes import Recipe
+from thalweg.recipes.server import play_round
+from thalweg.recipes.state import ServerState, new_server
+from thalweg.recipes.talks import hear
+
+MODEL = np.zeros(3, dtype=np.float32)
+Row = tuple[int, int]  # client, and the round in which it trained
+
+
+@dataclass
+class Slow:
+    """Three clients, always asked. In each round these rows come; client n moves parameter n by one."""
+
+    script: Sequence[Sequence[Row]]
+    sessions: Sequence[int] | None = None  # the number of each round's
+    here: Sequence[int] = (0, 1, 2)
+    scores: Mapping[Row, float] | None = None  # reported by some rows
+    said: Mapping[str, Mapping[Row, Sequence[float]]] = field(default_factory=dict)
+    models: Mapping[Row, int] = field(default_factory=dict)
+
+    def roster(self, rnd: int) -> Roster:
+        roster = some_roster(self.here, 3, rnd=rnd, times_here=[0] * 3)
+        if self.sessions is None:
+            return roster
+        session = Session(self.sessions[rnd], 0, roster.here)
+        return replace(roster, session=session)
+
+    def survey(self, clients: Ints, stage: str, bank: Floats32, rnd: int) -> Answers:
+        return {}
+
+    def train(
+        self, jobs: Sequence[Job], bank: Floats32, rnd: int, told: Told | None = None
+    ) -> Updates:
+        rows = list(self.script[rnd])
+        who = [client for client, _ in rows]
+        scores = self.scores
+        updates = some_updates(
+            who,
+            3,
+            deltas=np.eye(3)[who].tolist(),
+            reports=None if scores is None else {"shift_score": [scores[row] for row in rows]},
+        )
+        return replace(
+            updates,
+            trained_in=np.array([then for _, then in rows], dtype=np.int64),
+            models=np.array([self.models.get(row, 0) for row in rows], dtype=np.int64),
+            said={
+                name: np.array([words[row] for row in rows], dtype=np.float32)
+                for name, words in self.said.items()
+            },
+        )
+
+
+def recipe_with(staleness: Staleness, **parts: Any) -> Recipe:
+    return Recipe("patient", parts.pop("memory", Replace()), staleness=staleness, **parts)
+
+
+def play(federation: Slow, recipe: Recipe) -> tuple[ServerState, list[Updates]]:
+    server = new_server(recipe, MODEL, 3)
+    history = []
+    for _ in federation.script:
+        server, updates = play_round(server, federation, recipe, seed=0)
+        assert updates is not None
+        history.append(updates)
+    return server, history
+
+
+IN_TIME = [(0, 0), (1, 0), (2, 0)]
+# Client 2 is late in round 0, and in the next round beside the two others.
+LATE = [[(0, 0), (1, 0)], [(0, 1), (1, 1), (2, 0)]]
+
+
+@pytest.mark.parametrize(
+    ("rule", "third"),
+    [
+        (Refuse(), 0.0),
+        (Constant(), 1 / 3),
+        (Constant(0.3), 0.1),
+        (Polynomial(), 1 / 3 / np.sqrt(2)),
+        (Polynomial(power=1.0), 1 / 6),
+        (Hinge(after=1), 1 / 3),
+        (Hinge(after=0, slope=2.0), 1 / 9),
+    ],
+)
+def test_weights_are_multiplied_and_do_not_sum_to_one_again(rule: Staleness, third: float) -> None:
+    server, (_, second) = play(Slow(LATE), recipe_with(rule))
+    # Two halves in the first round. In the second one three thirds, one of which counts less; if the late row is
+    # refused two halves again, since what is refused takes nothing from anybody.
+    other = 0.5 + (0.5 if rule == Refuse() else 1 / 3)
+    assert server.bank[0] == pytest.approx([other, other, third])
+    expected = {"missing": 1, "late": 1, "mean_staleness": 1.0}
+    if rule == Refuse():
+        expected = {"missing": 1, "refused": 1}
+    assert second.remarks == expected
+
+
+def test_late_updates_alone_make_a_short_step() -> None:
+    late = Slow([[(0, 0)], [], [], [(1, 0), (2, 0)]])
+    server, _ = play(late, recipe_with(Polynomial()))
+    assert server.bank[0] == pytest.approx([1, 0.25, 0.25])  # half each, times (1 + 3) ** -0.5
+
+
+def test_the_recipes_own_weights_come_first() -> None:
+    scores = {(0, 1): 1.0, (1, 1): 2.0, (2, 0): 3.0, (0, 0): 1.0, (1, 0): 2.0}
+    recipe = recipe_with(Constant(0.5), weights=ShiftAware())
+    both = [[], [(0, 1), (1, 1), (2, 0)]]
+    server, _ = play(Slow(both, scores=scores), recipe)
+    # 1/0.5 - score + 0.5 = 1.5, 0.5, 0; then halved where it is late
+    assert server.bank[0] == pytest.approx([0.75, 0.25, 0.0])
+    scores[2, 0] = 1.0
+    server, _ = play(Slow(both, scores=scores), recipe)
+    assert server.bank[0] == pytest.approx([1.5 / 3.5, 0.5 / 3.5, 0.75 / 3.5])
+
+
+def test_updates_that_are_too_old_are_refused() -> None:
+    script = [[(0, 0), (1, 0)], [(0, 1), (1, 1)], [(0, 2), (1, 2), (2, 0)]]
+    server, history = play(Slow(script), recipe_with(Constant(most=2)))
+    assert server.bank[0] == pytest.approx([4 / 3, 4 / 3, 1 / 3])
+    assert history[2].remarks == {"missing": 1, "late": 1, "mean_staleness": 2.0}
+    server, history = play(Slow(script), recipe_with(Constant(most=1)))
+    assert server.bank[0] == pytest.approx([1.5, 1.5, 0])
+    assert history[2].remarks == {"missing": 1, "refused": 1}
+
+
+def test_a_round_without_a_cohort_makes_late_updates_one_round_later() -> None:
+    @dataclass(frozen=True)
+    class Pauses:
+        def choose(self, roster: Roster, rng: np.random.Generator) -> Ints:
+            return roster.here[:0] if roster.rnd == 1 else roster.here
+
+    recipe = recipe_with(Constant(most=1), selection=Pauses())
+    federation = Slow([[(0, 0)], [], [(2, 0)]])
+    server = new_server(recipe, MODEL, 3)
+    for _ in range(2):
+        server, updates = play_round(server, federation, recipe, seed=0)
+    assert updates is None
+    server, updates = play_round(server, federation, recipe, seed=0)
+    assert updates is not None
+    assert updates.remarks == {"missing": 3, "refused": 1}, "two rounds old by now"
+
+
+def test_the_same_reply_is_not_counted_in_two_rounds() -> None:
+    script = [[(0, 0)], [(2, 0)], [(2, 0)]]
+    server, history = play(Slow(script), recipe_with(Constant()))
+    assert server.bank[0].tolist() == [1, 0, 1]
+    assert history[2].remarks == {"missing": 3, "refused": 1}
+
+
+def test_what_a_newer_one_of_the_same_client_has_overtaken_is_refused() -> None:
+    script = [[(0, 0)], [(2, 1)], [(2, 0)]]
+    server, history = play(Slow(script), recipe_with(Constant()))
+    assert server.bank[0].tolist() == [1, 0, 1]
+    assert history[2].remarks == {"missing": 3, "refused": 1}
+
+
+def test_late_and_new_rows_of_one_client_both_count() -> None:
+    script = [[(0, 0)], [(2, 1), (0, 1), (2, 0)]]
+    server, history = play(Slow(script), recipe_with(Polynomial(1.0)))
+    assert history[1].clients.tolist() == [0, 2, 2]
+    assert history[1].staleness(1).tolist() == [0, 1, 0]
+    assert server.bank[0] == pytest.approx([1 + 1 / 3, 0, 1 / 3 + 1 / 6])
+
+
+def test_what_was_trained_for_another_session_is_refused() -> None:
+    server, history = play(Slow(LATE, sessions=[0, 0]), recipe_with(Constant()))
+    assert server.bank[0] == pytest.approx([5 / 6, 5 / 6, 1 / 3])
+    server, history = play(Slow(LATE, sessions=[0, 1]), recipe_with(Constant()))
+    assert server.bank[0] == pytest.approx([1, 1, 0])
+    assert history[1].remarks == {"missing": 1, "refused": 1}
+
+
+def test_with_several_models_late_rows_are_refused() -> None:
+    bank = Keeps((0, 0, 1), mix=((1, 0), (0, 1)), is_new=(False, False))
+    recipe = recipe_with(Constant(), bank=bank, server=CountsSteps())
+    server = new_server(recipe, MODEL, 3)._replace(
+        bank=np.zeros((2, 3), dtype=np.float32), rules=[0, 0]
+    )
+    federation = Slow([[(0, 0)], [(0, 1), (1, 0), (2, 0)]], models={(2, 0): 1})
+    for _ in range(2):
+        server, updates = play_round(server, federation, recipe, seed=0)
+        assert len(server.awaited) == 0
+    assert updates is not None
+    assert updates.remarks == {"missing": 2, "refused": 2}
+
+
+def test_orders_of_a_model_that_was_begun_anew_are_closed() -> None:
+    @dataclass(frozen=True)
+    class Restarts(Keeps):
+        def arrange(self, notes: int, cohort: Ints, answers: Answers, num_models: int) -> Any:
+            plan = super().arrange(notes, cohort, answers, num_models)
+            return plan._replace(is_new=np.array([notes == 1]))
+
+    bank = Restarts((0, 0, 0), mix=((1.0,),))
+    _, history = play(Slow(LATE), recipe_with(Constant(), bank=bank))
+    assert history[1].remarks == {"missing": 1, "refused": 1}
+
+
+# --- what the server knows of its clients ---
+
+
+def test_the_newest_report_of_a_client_is_known() -> None:
+    scores = {(0, 0): 1.0, (2, 0): 5.0, (2, 1): 7.0, (0, 1): 2.0}
+    script = [[(0, 0)], [(0, 1), (2, 1), (2, 0)]]
+    server, _ = play(Slow(script, scores=scores), recipe_with(Constant(), weights=ShiftAware()))
+    assert server.known["shift_score"].tolist() == pytest.approx([2, np.nan, 7], nan_ok=True)
+    script = [[(0, 0)], [(0, 1), (2, 0)]]
+    server, _ = play(Slow(script, scores=scores), recipe_with(Constant(), weights=ShiftAware()))
+    assert server.known["shift_score"].tolist() == pytest.approx([2, np.nan, 5], nan_ok=True)
+
+
+def test_a_policy_hears_late_words_in_full() -> None:
+    said = {"memory.word": {(0, 0): [2], (2, 0): [3], (0, 1): [4], (2, 1): [5]}}
+    script = [[(0, 0)], [(0, 1), (2, 1), (2, 0)]]
+    recipe = recipe_with(Constant(0.1), memory=Chatty())
+    assert play(Slow(script, said=said), recipe)[0].talks == {"memory": 2.0 + 3 + 4 + 5}
+    refusing = replace(recipe, staleness=Refuse())
+    assert play(Slow(script, said=said), refusing)[0].talks == {"memory": 2.0 + 4 + 5}
+
+
+def words(**rows: list[list[float]]) -> dict[str, Floats32]:
+    return {
+        name.replace("__", "."): np.array(each, dtype=np.float32) for name, each in rows.items()
+    }
+
+
+def test_of_one_client_the_older_words_are_heard_first_and_the_newest_stay() -> None:
+    recipe = recipe_with(Constant(), objective=Curvature())
+    updates = replace(
+        some_updates([0, 2, 2], 2),
+        said=words(
+            objective__fisher=[[1, 1], [2, 2], [3, 3]], objective__pulled=[[4, 4], [5, 5], [6, 6]]
+        ),
+    )
+    notes = hear({"objective": Curvature().begin(3, 2)}, recipe, updates)["objective"]
+    assert notes.who.tolist() == [0, 2]
+    assert notes.fisher.tolist() == [[1, 1], [3, 3]]
+    assert notes.pulled.tolist() == [[4, 4], [6, 6]]
+
+
+def test_corrections_of_one_client_follow_upon_each_other() -> None:
+    recipe = recipe_with(Constant(), memory=Ode())
+    updates = replace(some_updates([0, 1, 1], 2), said=words(memory__gradient=[[2], [4], [6]]))
+    notes = hear({"memory": Ode().begin(2, 2)}, recipe, updates)["memory"]
+    assert notes.mean.tolist() == [(2 + 6) / 2], "not 2 + 4 + 6: the second takes the first back"
+    assert sorted(zip(notes.who.tolist(), notes.last[:, 0].tolist(), strict=True)) == [
+        (0, 2),
+        (1, 6),
+    ]
+
+
+def test_weights_of_all_clients_stay_below_one_if_a_client_has_two_rows() -> None:
+    updates = some_updates([0, 0, 1], 2, reports={"total_weight": [2.0, 4.0, 4.0]})
+    known = {"total_weight": np.array([99.0, np.nan, 10.0])}
+    roster = some_roster([0, 1, 2], 3, known=known)
+    assert ByWeight(normalise="all").weigh(updates, roster).tolist() == [0.1, 0.2, 0.2]
+    updates = some_updates([0, 0, 1], 2, reports={"shift_score": [1.0, 2.0, 2.0]})
+    roster = some_roster([0, 1], 2, known={"shift_score": np.array([99.0, np.nan])})
+    # psi = 1.5, 0.5, 0.5 of three rows, each with a score of its own
+    assert ShiftAware(normalise="all").weigh(updates, roster) == pytest.approx([0.6, 0.2, 0.2])
+
+
+# --- and the rest ---
+
+
+def test_open_orders_survive_a_checkpoint() -> None:
+    recipe, federation = recipe_with(Polynomial(), weights=BySamples()), Slow(LATE)
+    server, _ = play_round(new_server(recipe, MODEL, 3), federation, recipe, seed=0)
+    assert server.awaited.tolist() == [[2, 0]]
+    fresh = new_server(recipe, MODEL, 3)
+    restored = ServerState(**stored(server._asdict(), fresh._asdict()))
+    here, there = (play_round(state, federation, recipe, 0)[0] for state in (server, restored))
+    assert plain(here) == plain(there)
+
+
+def test_a_server_that_refuses_remembers_no_orders() -> None:
+    server, _ = play(Slow([[], []]), recipe_with(Refuse()))
+    assert server.awaited.shape == (0, 2)
+
+
+def test_late_updates_in_time_are_the_same_bits_as_no_rule_at_all() -> None:
+    script = [[(client, rnd) for client in range(3)] for rnd in range(2)]
+    plain_run, patient = (
+        play(Slow(script), recipe_with(rule, server=FedExp()))[0]
+        for rule in (Refuse(), Polynomial())
+    )
+    assert plain(plain_run) == plain(patient)
