@@ -1,7 +1,7 @@
 import pytest
 
 from thalweg.core.errors import ConfigError
-from thalweg.report.cells import by_recipe, scores, series
+from thalweg.report.cells import by_recipe, judged, scores, series
 
 
 def test_scores_are_those_of_the_last_evaluated_round_and_totals_of_the_rest(cell):
@@ -55,3 +55,14 @@ def test_a_comparison_has_one_scenario_and_one_cell_per_seed(cell):
         by_recipe([cell(), cell(seed=1, scenario="mnist-full")])
     with pytest.raises(ConfigError, match="two cells with seed 3"):
         by_recipe([cell(seed=3), cell(seed=3)])
+
+
+def test_runs_with_sessions_are_judged_by_the_labels_of_the_members(cell):
+    rows = [
+        {"round": 1, "session": 0, "accuracy": 0.4, "session_accuracy": 0.8, "state_accuracy": 0.4},
+        {"round": 2, "session": 0},
+    ]
+    found = scores(judged(cell(rows=rows)))
+    assert (found.accuracy, found.state_accuracy) == (0.8, None)
+    plain = cell()
+    assert judged(plain) is plain

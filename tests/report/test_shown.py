@@ -16,6 +16,7 @@ ROWS = [
         "session": session,
         "session_round": place,
         "accuracy": 0.0,
+        "balanced_accuracy": 0.0,
         "session_accuracy": session / 4 + place / 100,
         "seconds": 1.0,
     }
@@ -48,6 +49,7 @@ def test_a_transition_is_the_mean_over_the_first_ten_rounds_of_its_session(tmp_p
     assert scores(cell).accuracy == pytest.approx(1 / 4 + 5.5 / 100)
     assert cell.rows[-1]["round"] == 22
     assert cell.rows[11]["accuracy"] is None, "the session before says nothing of it"
+    assert scores(cell).balanced_accuracy is None, "that is over all labels"
 
 
 def test_the_accuracy_of_a_session_is_that_of_its_last_round(tmp_path):

@@ -93,6 +93,20 @@ def test_what_all_sessions_have_in_common(presence: Bools, tolerance: float) -> 
         assert was_empty or len(then ^ now) / len(then | now) > tolerance
 
 
+@settings(max_examples=100, deadline=None)
+@given(presence=presences, tolerance=tolerances)
+def test_the_members_before_are_those_of_the_last_round_of_the_session_before(
+    presence: Bools, tolerance: float
+) -> None:
+    table = of_presence(presence, tolerance)
+    ended: dict[int, list[int]] = {-1: [], -2: []}
+    for rnd in range(len(presence)):
+        session = table.session(rnd)
+        if len(session.members):
+            ended[session.number] = session.members.tolist()
+        assert table.before(rnd).tolist() == ended[session.number - 1]
+
+
 def test_a_session_may_last_for_one_round() -> None:
     table = timetable((0, 0, 1), (1, 1, 2), (0, 2, 3), rounds=3)
     assert sessions(table) == [(0, 0), (1, 0), (2, 0)]

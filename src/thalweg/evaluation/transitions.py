@@ -60,7 +60,7 @@ def by_session(rows: Iterable[Row]) -> dict[int, list[Row]]:
 
 
 def until_transition(rows: Sequence[Row], session: int) -> list[Row]:
-    """A run until the tenth round of a session, in which ``transition_accuracy`` is the mean so far.
+    """A run until the tenth round of a session, or its last, in which ``transition_accuracy`` is the mean so far.
 
     >>> rows = [{"session": 0}, *({"session": 1, "session_accuracy": a} for a in (0.25, 0.75))]
     >>> [row.get("transition_accuracy") for row in until_transition(rows, 1)]
@@ -70,6 +70,8 @@ def until_transition(rows: Sequence[Row], session: int) -> list[Row]:
     measured: list[float] = []
     rounds = 0
     for row in rows:
+        if row.get("session", session) > session:
+            break
         if row.get("session") == session:
             rounds += 1
             if "session_accuracy" in row:

@@ -13,6 +13,7 @@ from thalweg.core.errors import require
 
 Status = Literal["done", "failed", "interrupted", "missing"]
 NOTICEABLE = 0.005  # half a point
+OVER_ALL_LABELS = ("balanced_accuracy", "state_accuracy", "worst_state_accuracy")
 
 
 @dataclass(frozen=True)
@@ -129,7 +130,8 @@ def series(cell: Cell, measure: str) -> list[tuple[int, float]]:
 def judged(cell: Cell) -> Cell:
     """A run as recipes are compared by it: with sessions, accuracy is that on the labels of the members.
 
-    Who has left does not count any more. Runs without sessions stay as they are.
+    Who has left does not count any more, and what is measured over all labels is left out. Runs without sessions
+    stay as they are.
 
     >>> rows = [{"round": 1, "session": 0, "accuracy": 0.4, "session_accuracy": 0.8}, {"round": 2, "session": 0}]
     >>> cell = Cell("sfedpo", "churn-digits", 0, "done", "", rows, "thalweg run sfedpo", 3.0)
@@ -138,8 +140,14 @@ def judged(cell: Cell) -> Cell:
     """
     if not any("session" in row for row in cell.rows):
         return cell
-    rows = [{**row, "accuracy": row.get("session_accuracy")} for row in cell.rows]
+    rows = [showing(row, row.get("session_accuracy")) for row in cell.rows]
     return replace(cell, rows=rows)
+
+
+def showing(row: Mapping[str, Any], accuracy: float | None) -> dict[str, Any]:
+    """A row with an accuracy for some labels only, and without those over all of them."""
+    kept = {name: value for name, value in row.items() if name not in OVER_ALL_LABELS}
+    return {**kept, "accuracy": accuracy}
 
 
 def by_recipe(cells: Sequence[Cell]) -> dict[str, list[Cell]]:

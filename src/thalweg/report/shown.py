@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from thalweg.report.cells import Cell
+from thalweg.report.cells import Cell, showing
 from thalweg.report.comparison import read_cell
 from thalweg.report.study_jobs import StudyCell
 from thalweg.scenarios.studies import Column, Metric, Study
@@ -18,7 +18,9 @@ def as_shown(study: Study, place: StudyCell) -> Cell:
     """Its rows end where the column looks, and their accuracy is what the column shows."""
     cell, column, metric = read_cell(place.job), place.column, study.metric_of(place.column)
     rows = rows_seen(cell.rows, column, metric)
-    if metric != "accuracy" or column.session is not None:
+    if metric not in ("accuracy", "client_accuracy"):
+        rows = [showing(row, _value(row, column, metric)) for row in rows]
+    elif metric != "accuracy" or column.session is not None:
         rows = [{**row, "accuracy": _value(row, column, metric)} for row in rows]
     is_at_the_moment = column.until is not None and _has(rows, "round", column.until)
     if len(rows) < len(cell.rows) or is_at_the_moment:  # more rounds change nothing
