@@ -39,7 +39,9 @@ class Table(NamedTuple):
     title: str
     numbers: str
     length: int  # rounds of a session, as the scenario has it
-    released_lr: str  # of 'scaffold': the root of the others', because its server multiplies by it once more
+    released_lr: (
+        str  # of 'scaffold': the root of the others', because its server multiplies by it once more
+    )
     overlaps: tuple[str, ...] = ("0.0", "0.2")
     scale: str = "10.0"  # of the warm start
     starts: tuple[str, ...] = STARTS
@@ -160,12 +162,9 @@ def _published(
     for line in of.numbers.strip().splitlines():
         overlap, concentration, host, *entries = line.split()
         middle = len(of.starts)
-        for transition, part in zip(
-            TRANSITIONS, (entries[:middle], entries[middle:]), strict=True
-        ):
+        for transition, part in zip(TRANSITIONS, (entries[:middle], entries[middle:]), strict=True):
             label = columns[overlap, concentration, transition].label
             for start, entry in zip(of.starts, part, strict=True):
                 mean, spread = entry.split("±")
                 found[f"{host} {start}", label] = Published(float(mean), float(spread))
     return found
-
