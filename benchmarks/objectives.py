@@ -22,14 +22,22 @@ from speed import CORES, Workload, batches_for, data_for, flat, plain_tensors, t
 from torch import Tensor, nn
 from torch.nn import functional
 
-from thalweg.core.talk import Talks
+from thalweg.core.talk import Sessional, Talks
 from thalweg.core.types import Floats32, Ints
 from thalweg.data.base import Dataset
 from thalweg.engine.gather import Gather
 from thalweg.engine.look import StillLook
 from thalweg.engine.stacked import StackedTrainer, StackTask, in_threads
 from thalweg.engine.workers import WorkerPool
-from thalweg.local import OBJECTIVES, Objective, Remembers, SaysFromObjective, Sgd
+from thalweg.local import (
+    OBJECTIVES,
+    Concludes,
+    Objective,
+    Remembers,
+    SaysFromObjective,
+    Sgd,
+    Work,
+)
 from thalweg.nets import Net
 
 Memo = Mapping[str, Floats32]  # name -> (K, P)
@@ -96,15 +104,56 @@ def plain_two_teachers(
     return a * functional.cross_entropy(logits, y) + b * to_past + (1 - a - b) * to_all
 
 
+def plain_scaffold(
+    own: Any, client: nn.Module, x: Tensor, y: Tensor, parts: Parts, teachers: Any
+) -> Tensor:
+    fours = zip(client.parameters(), parts["start"], parts["common"], parts["own"], strict=True)
+    correction = sum(((c - c_i) * (p - p0)).sum() for p, p0, c, c_i in fours)
+    return functional.cross_entropy(client(x), y) + correction
+
+
+def plain_moon(
+    own: Any, client: nn.Module, x: Tensor, y: Tensor, parts: Parts, teachers: Any
+) -> Tensor:
+    features = client[:-1](x)  # type: ignore[index]
+    with torch.no_grad():
+        received, previous = teachers["start"][:-1](x), teachers["previous"][:-1](x)
+    angles = [functional.cosine_similarity(features, each) for each in (received, previous)]
+    contrast = functional.cross_entropy(
+        torch.stack(angles, 1) / own.temperature, torch.zeros_like(y)
+    )
+    return functional.cross_entropy(client[-1](features), y) + own.strength * contrast  # type: ignore[index]
+
+
+def plain_continuous(
+    own: Any, client: nn.Module, x: Tensor, y: Tensor, parts: Parts, teachers: Any
+) -> Tensor:
+    logits = client(x)
+    with torch.no_grad():
+        theirs = teachers["teacher"](x)
+    forgotten = functional.kl_div(
+        logits.log_softmax(1), theirs.log_softmax(1), reduction="batchmean", log_target=True
+    )
+    return functional.cross_entropy(logits, y) + own.strength * forgotten
+
+
 PLAIN: dict[str, PlainLoss] = {
+    "continuous": plain_continuous,
+    "moon": plain_moon,
     "cross_entropy": plain_cross_entropy,
     "curvature": plain_curvature,
     "elastic": plain_elastic,
     "not-true": plain_not_true,
     "proximal": plain_proximal,
+    "scaffold": plain_scaffold,
     "two-teachers": plain_two_teachers,
 }
-TEACHERS = {"not-true": ["start"], "two-teachers": ["past", "start"]}
+TEACHERS = {
+    "continuous": ["teacher"],
+    "moon": ["start", "previous"],
+    "not-true": ["start"],
+    "two-teachers": ["past", "start"],
+}
 
 
 def plain_round(
@@ -157,20 +206,27 @@ def memo_of(objective: Objective, trainer: StackedTrainer, start: Floats32, rows
         )  # where each had been
         for params in start
     ]
-    memo: dict[str, Floats32] = {}
-    if isinstance(objective, Remembers):
-        newborn = objective.init(num_params)
-        mine = [
-            objective.memo(objective.turn(newborn, look, held, changed=True), params)
-            for look, held, params in zip(looks, rows, start, strict=True)
-        ]
-        memo |= {name: np.stack([each[name] for each in mine]) for name in mine[0]}
+    clients, memo, told = np.arange(len(start)), dict[str, Floats32](), dict[str, Floats32]()
+    notes = objective.begin(len(start), num_params) if isinstance(objective, Talks) else None
+    if isinstance(objective, Sessional):
+        notes = objective.new_session(notes, looks[0].params(), clients)
     if isinstance(objective, Talks) and isinstance(objective, SaysFromObjective):
-        clients = np.arange(len(start))
         words = [objective.say(look, held) for look, held in zip(looks, rows, strict=True)]
         said = {name: np.stack([each[name] for each in words]) for name in words[0]}
-        notes = objective.hear(objective.begin(len(start), num_params), clients, said)
-        memo |= objective.tell(notes, clients)
+        notes = objective.hear(notes, clients, said)
+    if isinstance(objective, Talks):
+        told = dict(objective.tell(notes, clients))
+    if isinstance(objective, Remembers):
+        mine = []
+        for k, (look, held, params) in enumerate(zip(looks, rows, start, strict=True)):
+            state = objective.turn(objective.init(num_params), look, held, changed=True)
+            if isinstance(objective, Concludes):
+                work = Work(params, look.params(), num_steps=5, lr=0.01, momentum=0.9)
+                heard = {name: rows_told[k] for name, rows_told in told.items()}
+                state, _ = objective.conclude(state, heard, work)
+            mine.append(objective.memo(state, params))
+        memo = {name: np.stack([each[name] for each in mine]) for name in mine[0]}
+    memo |= {name: np.array(rows_told) for name, rows_told in told.items()}
     return memo
 
 
