@@ -42,3 +42,9 @@ def test_faults_and_rules_for_late_updates_are_branches_where_they_matter() -> N
     (staleness,) = [line for line in text.splitlines() if "staleness" in line]
     assert "polynomial" in staleness
     assert "<- was Refuse" in staleness
+
+
+def test_an_opening_is_a_branch_only_if_it_is_another_than_to_go_on() -> None:
+    assert "opening" not in shown()
+    line = next(line for line in shown("opening=warm-start").splitlines() if "opening" in line)
+    assert line.endswith("opening   warm-start   <- was Previous")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import replace
 from functools import lru_cache
 from typing import Any
 
@@ -11,6 +10,7 @@ import numpy as np
 
 from thalweg.core.types import Arrival, Floats, Roster, Supplies, Supply
 from thalweg.data import Dataset
+from thalweg.engine.crowd import roster_of
 from thalweg.engine.loop import crowd_of
 from thalweg.engine.node import Node
 from thalweg.engine.plan import Plan, plan_from_toml, plan_to_toml
@@ -92,7 +92,7 @@ class BytesFederation(Correspondence):
         )
 
     def _who_is_here(self, rnd: int) -> Roster:
-        return replace(self.crowd.roster(rnd), supplies=self._supplies)
+        return roster_of(self.world, self.crowd.timetable, rnd, self._supplies)
 
     def _carry(self, letters: Iterable[Letter]) -> Iterator[Letter]:
         late, self._late = self._late, []

@@ -5,41 +5,26 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 
 from contracts.runs import Enough, check_same_bits, interrupt_after
-from thalweg.engine import loop
-from thalweg.engine.crowd import Crowd
 from thalweg.engine.folder import RunFolder
 from thalweg.engine.loop import Progress, Result, run_plan
 from thalweg.engine.plan import Plan, make_plan
-from thalweg.recipes.client import Clients
-from thalweg.streams import Timetable
 
 ROUNDS, LENGTH = 10, 2
 SMALL = ["capacity=16", "local.passes=1", "ticks=2", "world.num_clients=6", "evaluate_every=5"]
 LARGE = ["net.hidden=[256]", "world.availability=1", "world.availability_spread=0"]  # 77 kB a model
-
-
-def alternating() -> Timetable:
-    """The first three clients, then the others, and so on."""
-    first = np.repeat(np.arange(0, ROUNDS, LENGTH), 3)
-    clients = np.tile(np.arange(6), ROUNDS // LENGTH)[: len(first)]
-    return Timetable(6, ROUNDS, clients, first, first + LENGTH)
-
-
-@pytest.fixture(autouse=True)
-def in_sessions(monkeypatch: pytest.MonkeyPatch) -> None:
-    def crowd(clients: Clients) -> Crowd:
-        return Crowd(clients, alternating())
-
-    monkeypatch.setattr(loop, "Crowd", crowd)
+SESSIONS = ["sessions=alternating", f"sessions.length={LENGTH}"]
 
 
 def plan_of(recipe: str, *overrides: str) -> Plan:
     return make_plan(
-        recipe, "digits-partial", seed=3, rounds=ROUNDS, overrides=[*SMALL, *LARGE, *overrides]
+        recipe,
+        "digits-partial",
+        seed=3,
+        rounds=ROUNDS,
+        overrides=[*SMALL, *LARGE, *SESSIONS, *overrides],
     )
 
 

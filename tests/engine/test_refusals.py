@@ -25,6 +25,7 @@ OLD, NEW = "emphasis.strategy=historical", "emphasis.strategy=fresh"
 STORED = ["world.historical=1.0", "world.historical_data=none"]  # and nothing streams in
 REFUSALS = [
     Refusal("sfedpo+drsr+is", "sfedpo+drsr+is", "digits-full", [], "a stage has one choice"),
+    Refusal("feddrift+warmstart", "feddrift+warmstart", "digits-full", [], "use opening=previous"),
     Refusal(
         OLD, "stream-historical", "digits-full", [], "gives 1 of the run to clients with stored"
     ),

@@ -1,12 +1,13 @@
 from __future__ import annotations
 
+import math
 import tomllib
 from dataclasses import replace
 
 import pytest
 import tomli_w
 
-from thalweg.aggregation import Equal, ShiftAware
+from thalweg.aggregation import Equal, ShiftAware, WarmStart
 from thalweg.core.config import from_dict, to_dict, with_overrides
 from thalweg.core.errors import ConfigError, UnknownName
 from thalweg.local import Sgd
@@ -54,3 +55,8 @@ def test_a_slip_of_the_pen_is_told_what_it_probably_meant() -> None:
 def test_an_impossible_value_in_a_file_is_refused() -> None:
     with pytest.raises(ConfigError, match="budget must lie in"):
         from_dict(Recipe, {"name": "mine", "memory": {"kind": "dds", "budget": 2.0}})
+
+
+def test_an_infinite_scale_goes_through_a_toml_file_and_back() -> None:
+    recipe = replace(RECIPES["warmstart"](), opening=WarmStart(scale=math.inf, history=5))
+    assert from_dict(Recipe, tomllib.loads(tomli_w.dumps(to_dict(recipe)))) == recipe

@@ -12,7 +12,6 @@ from thalweg.core.errors import require
 from thalweg.core.types import Floats, Floats32, Ints, Piece
 from thalweg.core.vectors import blend, frozen
 from thalweg.theory import blend_distances, softmin
-from thalweg.theory.blend import Distance
 
 
 class Archive(NamedTuple):
@@ -57,7 +56,7 @@ class WarmStart:
     """Rounds from the pilot by which a session is known."""
     scale: float = 10.0
     """0: all past sessions count the same; inf: the nearest alone."""
-    distance: Distance = "per_tensor_unit"
+    distance: Literal["per_tensor_unit", "global_unit", "raw", "inner_product"] = "per_tensor_unit"
     """Between fingerprints. Tensor by tensor (per_tensor_unit, inner_product) biases do not count."""
     first_start: Literal["pilot", "latest", "random"] = "pilot"
     """The first session after the pilot: from the pilot, the last model, or the one that was drawn."""

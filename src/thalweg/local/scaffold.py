@@ -49,8 +49,8 @@ class Scaffold:
         S, N           -> the clients heard in a round, members of the session (all clients without sessions)
 
     Both variates are zero as a session begins. A client that takes part for the first time in mid-session starts
-    at zero, as those before it did. One that took no step keeps what it has and says that nothing changed. The
-    message of a client that was not heard is lost: c then lacks what that client has, until it is heard again.
+    at zero, as those before it did. One that took no step keeps what it has and says that nothing changed. If the
+    message of a client is lost, c lacks that change for good.
 
     ``as_released`` is what the code of the study of clients that come and go does: the steps are not corrected,
     and K is the number of steps whatever the momentum, so that the variates are kept but do nothing. Its server

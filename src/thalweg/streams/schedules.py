@@ -147,7 +147,8 @@ class RandomChurn:
         is_there = (uniform[:, 0] < share).astype(np.int64)
         stretch = np.arange(uniform.shape[1] - 1)[None]
         chance = np.where((stretch + is_there[:, None]) % 2 == 1, self.leave, self.join)
-        with np.errstate(divide="ignore"):  # a chance of 0 or 1: for ever, or one round
+        # A chance of 0 or 1: for ever, or one round.
+        with np.errstate(divide="ignore", over="ignore"):
             lengths = np.floor(np.log1p(-uniform[:, 1:]) / np.log1p(-chance)) + 1
         lengths = np.where(chance > 0, lengths, np.inf)
         return is_there, np.cumsum(lengths, axis=1)
