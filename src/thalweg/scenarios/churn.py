@@ -64,20 +64,23 @@ def churn_fashion_mnist() -> Scenario:
 
 
 def churn_ag_news() -> Scenario:
-    """Two groups of 20 clients take turns of 100 rounds on AG News: two sections of a newspaper, then two others.
+    """Two groups of 20 clients take turns of 100 rounds on AG News: two sections of the news, then two others.
 
     Word vectors are smaller than the paper's, of 300 numbers for 30,000 words: ``--set net.width=300 --set
-    data.vocabulary=30000``. Its learning rate is not known. Labels that both groups have: overlap 0, or 0.6.
+    data.vocabulary=30000``. Its learning rate is not known. In short trials of FedAvg with 0.01 nothing was right
+    in ten rounds after a transition, and with 0.1 half of it after two; the paper's numbers lie between, and so
+    does this one. Labels that both groups have: overlap 0, or 0.6.
     """
     data, net = AgNews(vocabulary=10_000), FastText(width=100)
-    return _taking_turns("churn-ag-news", data, net, each=20, length=100, lr=0.1)
+    return _taking_turns("churn-ag-news", data, net, each=20, length=100, lr=0.03)
 
 
 def churn_cifar10() -> Scenario:
     """At reduced scale: two groups of 10 clients take turns of 40 rounds on CIFAR-10, with a small net.
 
-    The paper has 20 clients in a group, sessions of 150 rounds, batches of 128 and a ResNet-18 that knows ImageNet;
-    its learning rate is not known. Its levels of accuracy are out of reach here.
+    The paper has 20 clients in a group, sessions of 150 rounds, batches of 128 and a ResNet-18 that knows
+    ImageNet; its levels of accuracy are out of reach here, and its learning rate is not known. Of 0.01, 0.03 and
+    0.1 no one was clearly best for the first session of FedAvg (seed 0).
     """
     return _taking_turns(
         "churn-cifar10", Cifar10(), Cnn(), each=10, length=40, lr=0.03, batch_size=64

@@ -20,8 +20,8 @@ MNIST = """
 0.2 0.7  scaffold  89.66±0.39 89.91±0.67 54.13±0.68 85.91±1.16 93.55±0.24 90.48±1.29 66.33±0.36 68.69±2.32
 """
 
-# Table 3. The row of FedACG at overlap 0.2 is printed as that of FedAvg at Dir 0.7, but repeats the Continuous column
-# of Dir 0.3, and its Previous is as low as only FedACG's is; FedAvg's own row at Dir 0.7 is lost.
+# Table 3. The row of FedACG at overlap 0.2 is printed as that of FedAvg at Dir 0.7, but repeats the Continuous
+# column of Dir 0.3, and its Previous is as low as only FedACG's is; FedAvg's own row at Dir 0.7 is lost.
 FASHION_MNIST = """
 0.0 0.3  fedavg    88.16±0.13 83.95±0.54 79.52±0.61 87.95±0.26 85.06±0.12 46.06±5.63 82.70±0.18 81.63±0.66
 0.0 0.3  fedprox   88.14±0.14 83.95±0.54 79.49±0.59 87.93±0.28 85.06±0.13 46.06±5.63 82.65±0.18 81.59±0.67
