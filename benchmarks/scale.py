@@ -20,8 +20,9 @@ from pathlib import Path
 import numpy as np
 
 from thalweg.core.types import Job
+from thalweg.engine.building import crowd_of
 from thalweg.engine.folder import RunFolder
-from thalweg.engine.loop import Progress, crowd_of, run_plan
+from thalweg.engine.loop import Progress, run_plan
 from thalweg.engine.plan import Plan, make_plan
 
 

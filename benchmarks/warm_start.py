@@ -24,8 +24,8 @@ from thalweg.aggregation.warm_start import Archive
 from thalweg.core.types import Floats32
 from thalweg.core.vectors import frozen
 from thalweg.data import Dataset
+from thalweg.engine.building import federation_of
 from thalweg.engine.folder import RunFolder
-from thalweg.engine.loop import federation_of
 from thalweg.engine.plan import Plan, make_plan
 from thalweg.nets import Net
 from thalweg.recipes.server import play_round

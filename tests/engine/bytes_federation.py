@@ -10,8 +10,8 @@ import numpy as np
 
 from thalweg.core.types import Arrival, Floats, Roster, Supplies, Supply
 from thalweg.data import Dataset
+from thalweg.engine.building import crowd_of
 from thalweg.engine.crowd import roster_of
-from thalweg.engine.loop import crowd_of
 from thalweg.engine.node import Node
 from thalweg.engine.plan import Plan, plan_from_toml, plan_to_toml
 from thalweg.engine.remote import RemoteNode

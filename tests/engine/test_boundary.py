@@ -15,7 +15,7 @@ from thalweg.core.errors import Diverged
 from thalweg.core.rng import Draw, rng_for
 from thalweg.core.talk import Told
 from thalweg.core.types import Answers, Floats32, Ints, Job, Updates
-from thalweg.engine.loop import federation_of
+from thalweg.engine.building import federation_of
 from thalweg.engine.plan import Plan, make_plan
 from thalweg.recipes import RECIPES
 from thalweg.recipes.federation import AskingStage

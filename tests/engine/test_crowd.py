@@ -8,8 +8,8 @@ import pytest
 
 from thalweg.core.rng import Draw, rng_for
 from thalweg.core.types import Floats32, Job, Updates
+from thalweg.engine.building import crowd_of
 from thalweg.engine.crowd import Crowd
-from thalweg.engine.loop import crowd_of
 from thalweg.engine.plan import make_plan
 from thalweg.engine.reference import ReferenceFederation
 from thalweg.recipes.server import play_round

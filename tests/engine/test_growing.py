@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 
 import thalweg
+from thalweg.engine.building import crowd_of
 from thalweg.engine.folder import RunFolder
-from thalweg.engine.loop import Progress, crowd_of, run_plan
+from thalweg.engine.loop import Progress, run_plan
 from thalweg.engine.plan import make_plan
 
 SMALL = ["forecast=growing", "capacity=24", "local.passes=1"]

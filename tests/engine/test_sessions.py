@@ -15,7 +15,7 @@ from engine.test_every_recipe import SMALL
 from thalweg.aggregation import Previous
 from thalweg.core.rng import Draw, rng_for
 from thalweg.core.types import Floats32, Updates
-from thalweg.engine.loop import federation_of
+from thalweg.engine.building import federation_of
 from thalweg.engine.plan import Plan, make_plan
 from thalweg.recipes.server import play_round
 from thalweg.recipes.state import ServerState, new_server, serve

@@ -13,7 +13,7 @@ from thalweg.core.errors import ConfigError
 from thalweg.core.rng import Draw, rng_for
 from thalweg.core.talk import View
 from thalweg.core.types import Floats, Ints, Job, Roster
-from thalweg.engine.loop import federation_of
+from thalweg.engine.building import federation_of
 from thalweg.engine.plan import make_plan
 from thalweg.recipes.keeping import caught_up
 from thalweg.selection import Available

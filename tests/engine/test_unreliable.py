@@ -16,9 +16,11 @@ from contracts.examples import some_roster, some_updates
 from contracts.runs import Enough, check_engines_agree, check_same_bits, interrupt_after
 from thalweg.core.talk import Told
 from thalweg.core.types import Answers, Floats32, Ints, Job, Roster, Updates
+from thalweg.engine.building import federation_of
 from thalweg.engine.folder import RunFolder
-from thalweg.engine.loop import _round_row, federation_of, run_plan
+from thalweg.engine.loop import run_plan
 from thalweg.engine.plan import make_plan
+from thalweg.engine.rows import round_row
 from thalweg.engine.unreliable import UnreliableFederation
 from thalweg.recipes import recipe_named
 from thalweg.recipes.federation import AskingStage
@@ -276,9 +278,9 @@ def test_loss_and_test_then_train_accuracy_are_of_this_rounds_updates_alone() ->
         num_correct=np.array([2, 4, 8]),
         trained_in=np.array([5, 5, 3]),
     )
-    row = _round_row(server, came, None)
+    row = round_row(server, came, None)
     assert (row["cohort"], row["loss"], row["prequential_accuracy"]) == (3, 1.5, 6 / 16)
-    row = _round_row(server, came.only(np.array([False, False, True])), None)
+    row = round_row(server, came.only(np.array([False, False, True])), None)
     assert row["cohort"] == 1
     assert not {"loss", "prequential_accuracy"} & row.keys()
 

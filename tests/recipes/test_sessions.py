@@ -285,6 +285,27 @@ def test_a_rehearsal_without_a_cohort_asks_nobody() -> None:
     assert played[-1][0].bank.tolist() == [[0, 0, 0]]
 
 
+@dataclass(frozen=True)
+class OnlyRehearses:
+    """Client 0 in a round's first choice, which is that of the first rehearsal, and nobody in the others."""
+
+    calls: list[int] = field(default_factory=list)
+
+    def choose(self, roster: Roster, rng: np.random.Generator) -> Ints:
+        is_first = roster.rnd not in self.calls
+        self.calls.append(roster.rnd)
+        return np.array([0] if is_first else [], dtype=np.int64)
+
+
+def test_what_was_rehearsed_is_paid_for_even_if_nobody_is_chosen_then() -> None:
+    played = play(opening_with(WARM, selection=OnlyRehearses()), Theatre(), 3)
+    updates = played[-1][1]
+    assert updates is not None
+    assert len(updates) == 0
+    assert (updates.bytes_down, updates.bytes_answered) == (W, W)  # one model each way
+    assert updates.remarks == {"rehearsals": 2, "rehearsal_steps": 1}
+
+
 def test_a_rehearsal_that_diverges_is_stopped_at_the_door() -> None:
     class Wild(Theatre):
         def train(self, jobs: Any, bank: Any, rnd: int, told: Any = None) -> Updates:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from thalweg.engine.loop import crowd_of
+from thalweg.engine.building import crowd_of
 from thalweg.engine.plan import make_plan
 from thalweg.recipes.client import Clients
 from thalweg.recipes.keeping import caught_up

@@ -12,9 +12,10 @@ from thalweg.aggregation import ShiftAware
 from thalweg.core.errors import ConfigError, RunError
 from thalweg.core.types import Outlook
 from thalweg.data import Dataset
+from thalweg.engine.building import crowd_of
 from thalweg.engine.crowd import Crowd
 from thalweg.engine.folder import RunFolder
-from thalweg.engine.loop import check_same_data, crowd_of, fingerprint_of
+from thalweg.engine.loop import check_same_data, fingerprint_of
 from thalweg.engine.plan import Plan, read_plan
 from thalweg.forecast import Recognises
 from thalweg.memory import Dds

@@ -13,9 +13,9 @@ from thalweg import theory
 from thalweg.aggregation import ByWeight
 from thalweg.core.errors import ConfigError, require
 from thalweg.core.types import Floats, Floats32, Ints, Updates
+from thalweg.engine.building import federation_of
 from thalweg.engine.crowd import Crowd
 from thalweg.engine.gather import Gather
-from thalweg.engine.loop import federation_of
 from thalweg.engine.plan import Plan, read_plan
 from thalweg.engine.stacked import StackedTrainer
 from thalweg.engine.start import first_model

@@ -8,48 +8,33 @@ import zlib
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from safetensors.numpy import save_file
 
 from thalweg.core.errors import RunError, require
-from thalweg.core.types import Floats32, Ints, Updates
+from thalweg.core.types import Floats32
 from thalweg.data import Dataset
-from thalweg.engine.crowd import Crowd
+from thalweg.engine.building import Embedded, crowd_of, federation_of
 from thalweg.engine.folder import RunFolder
 from thalweg.engine.plan import Plan, make_plan
-from thalweg.engine.scored import scored, turnout_of
+from thalweg.engine.rows import evaluated, is_evaluated, round_row
+from thalweg.engine.scored import turnout_of
 from thalweg.engine.start import first_model
 from thalweg.engine.unreliable import UnreliableFederation
-from thalweg.evaluation import Turnout, transitions
+from thalweg.evaluation import transitions
 from thalweg.nets import Net
 from thalweg.recipes import Recipe
-from thalweg.recipes.client import Clients
-from thalweg.recipes.federation import Federation
-from thalweg.recipes.fitting import check_fits
 from thalweg.recipes.server import play_round
 from thalweg.recipes.state import Served, ServerState, new_server, serve
-from thalweg.recipes.talks import bytes_up
 from thalweg.scenarios import Scenario
-from thalweg.streams import Setting, Timetable
+from thalweg.streams import Timetable
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from thalweg.engine.gather import Part
-
 Row = Mapping[str, Any]
-
-
-class Embedded(Federation, Protocol):
-    """A federation in this process, which can also be asked to predict."""
-
-    crowd: Crowd
-
-    def predict(self, model: Floats32, part: Part, rows: Ints | None) -> tuple[Ints, Floats32]: ...
-
-    def close(self) -> None: ...
 
 
 @dataclass(frozen=True, eq=False)
@@ -182,9 +167,9 @@ def _play(
         started = time.perf_counter()
         server, updates = play_round(server, federation, plan.recipe, plan.seed)
         turnout = turnout_of(federation.crowd.timetable, server.rnd - 1)
-        row = _round_row(server, updates, turnout)
-        if _is_evaluated(plan.scenario, server.rnd, turnout):
-            row |= _evaluate(
+        row = round_row(server, updates, turnout)
+        if is_evaluated(plan.scenario, server.rnd, turnout):
+            row |= evaluated(
                 server, plan.recipe, federation, data, plan.scenario.validation, turnout
             )
         row["seconds"] = round(time.perf_counter() - started, 6)
@@ -204,142 +189,6 @@ def _play(
         _finish(folder, plan, net, served, metrics)
     model = served.models[int(served.shares.argmax())]
     return Result(plan, metrics, net, model, None if folder is None else folder.path)
-
-
-def crowd_of(plan: Plan, data: Dataset, num_params: int) -> Crowd:
-    """A plan's world and its clients, before anything has happened.
-
-    Refuses a recipe that makes no sense in this world.
-    """
-    scenario = plan.scenario
-    setting = Setting(
-        labels=data.y,
-        num_classes=data.num_classes,
-        ticks=scenario.ticks,
-        capacity=scenario.capacity,
-        rounds=scenario.rounds,
-        seed=plan.seed,
-        group=data.group,
-        time=data.time,
-        coarse=data.coarse,
-    )
-    world = scenario.world.build(setting)
-    check_fits(plan.recipe, world)
-    clients = Clients(plan.recipe, world, data.y, plan.local, plan.seed, num_params)
-    return Crowd(clients, world, timetable_of(plan, world.num_clients))
-
-
-def timetable_of(plan: Plan, num_clients: int) -> Timetable | None:
-    """When clients are members; none: always."""
-    scenario = plan.scenario
-    if scenario.sessions is None:
-        return None
-    timetable = scenario.sessions.timetable(num_clients, scenario.rounds, plan.seed)
-    require(
-        timetable.num_clients == num_clients,
-        f"{type(scenario.sessions).__name__}.timetable must be for {num_clients} clients, got one for "
-        f"{timetable.num_clients}.",
-    )
-    return timetable
-
-
-def federation_of(
-    plan: Plan,
-    data: Dataset,
-    net: Net,
-    workers: int | Literal["auto"],
-    crowd: Crowd | None = None,
-) -> Embedded:
-    """The clients of a plan in this process, on the engine that it names, as reliable as its scenario says."""
-    federation, faults = _reliable(plan, data, net, workers, crowd), plan.scenario.faults
-    return federation if faults is None else UnreliableFederation(federation, faults, plan.seed)
-
-
-def _reliable(
-    plan: Plan,
-    data: Dataset,
-    net: Net,
-    workers: int | Literal["auto"],
-    crowd: Crowd | None,
-) -> Embedded:
-    """Clients whose replies all come in time."""
-    scenario, objective, mirror = plan.scenario, plan.recipe.objective, plan.recipe.mirror
-    crowd = crowd_of(plan, data, net.num_params) if crowd is None else crowd
-    if plan.engine == "reference":
-        from thalweg.engine.reference import ReferenceFederation
-
-        return ReferenceFederation(
-            crowd, data, net, objective, scenario.prequential, mirror, scenario.augment
-        )
-    from thalweg.engine.fast import FastFederation
-    from thalweg.engine.gather import Gather
-    from thalweg.engine.stacked import StackedTrainer
-    from thalweg.engine.workers import how_many, make_trainer
-
-    num_threads, augment = 1, scenario.augment
-    if crowd.clients.is_attentive:  # between ticks clients look at their models, which must be here
-        num_threads, workers = how_many(workers, net, plan.local), 1
-    trainer = make_trainer(net, objective, plan.local, data, workers, mirror, augment)
-    here = StackedTrainer(net, objective, plan.local, Gather(data), mirror, augment)
-    return FastFederation(
-        crowd, data.y, net, trainer, scenario.prequential, num_threads, augment is not None, here
-    )
-
-
-def _is_evaluated(scenario: Scenario, rounds_done: int, turnout: Turnout | None) -> bool:
-    """Without sessions there is one for ever."""
-    since = rounds_done if turnout is None else turnout.session_round
-    return (
-        rounds_done % scenario.evaluate_every == 0
-        or rounds_done == scenario.rounds
-        or since <= scenario.evaluate_first
-    )
-
-
-def _round_row(
-    server: ServerState, updates: Updates | None, turnout: Turnout | None
-) -> dict[str, Any]:
-    """What every round says about itself."""
-    row: dict[str, Any] = {"round": server.rnd, "cohort": 0 if updates is None else len(updates)}
-    if turnout is not None:
-        row |= {"session": turnout.session, "session_round": turnout.session_round}
-    if updates is None:
-        return row | {"bytes_down": 0, "bytes_up": 0}
-    in_time = updates.staleness(server.rnd - 1) == 0  # late ones speak of an older model
-    trained = in_time & (updates.num_steps > 0)
-    if trained.any():
-        row["loss"] = float(updates.losses[trained].mean())
-    if num_tested := int(updates.num_tested[in_time].sum()):
-        row["prequential_accuracy"] = float(updates.num_correct[in_time].sum() / num_tested)
-    row["bytes_down"] = updates.bytes_down
-    row["bytes_up"] = bytes_up(updates)
-    if len(server.bank) > 1:
-        row["models"] = len(server.bank)
-    return row | dict(updates.remarks)
-
-
-def _evaluate(
-    server: ServerState,
-    recipe: Recipe,
-    federation: Embedded,
-    data: Dataset,
-    validation: float,
-    turnout: Turnout | None,
-) -> dict[str, Any]:
-    """Test every model that serves somebody; a client counts with the model it uses."""
-    if len(data.y_test) == 0:
-        return {}
-    world = federation.crowd.world
-    served = serve(server, recipe)
-    total: dict[str, float] = {}
-    for model, share in zip(served.models, served.shares, strict=True):
-        if share == 0:
-            continue
-        predicted, losses = federation.predict(model, "test", None)
-        row = scored(predicted, losses, data, world, validation, turnout)
-        for name, value in row.items():
-            total[name] = total.get(name, 0.0) + float(share) * value
-    return total
 
 
 def _restore(

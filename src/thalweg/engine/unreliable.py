@@ -17,8 +17,8 @@ from thalweg.recipes.tables import replies_of, updates_of
 from thalweg.streams import Faults
 
 if TYPE_CHECKING:
+    from thalweg.engine.building import Embedded
     from thalweg.engine.gather import Part
-    from thalweg.engine.loop import Embedded
 
 
 class Pending(NamedTuple):

@@ -18,6 +18,7 @@ from thalweg.recipes.federation import Federation
 from thalweg.recipes.inquiry import Inquiry
 from thalweg.recipes.sessions import Rehearsals, begin_session, begins
 from thalweg.recipes.state import ServerState
+from thalweg.recipes.tables import updates_of
 from thalweg.recipes.talks import bytes_down, hear, remarks_of, tell
 
 
@@ -42,7 +43,7 @@ def play_round(
     times_here[roster.here] += 1
     server = server._replace(rnd=rnd + 1, times_here=times_here, known=dict(roster.known))
     if len(cohort) == 0:
-        return server, None
+        return server, _only_costs(server, inquiry, rehearsals)
     server, models = _arrange(server, recipe, cohort, inquiry, roster)
     jobs = [
         Job(client, model, _pace(recipe, server.rules[model]), session.number, session.age)
@@ -76,6 +77,18 @@ def play_round(
         awaited=_awaited(server, recipe, jobs, updates, rnd),
         talks=hear(server.talks, recipe, updates),
     ), updates
+
+
+def _only_costs(server: ServerState, inquiry: Inquiry, rehearsals: Rehearsals) -> Updates | None:
+    """No rows, but what was asked and rehearsed has been paid for; none if nothing was."""
+    if inquiry.bytes_down + inquiry.bytes_up + rehearsals.count == 0:
+        return None
+    return replace(
+        updates_of([], server.bank.shape[1]),
+        bytes_down=inquiry.bytes_down + rehearsals.bytes_down,
+        bytes_answered=inquiry.bytes_up + rehearsals.bytes_up,
+        remarks=rehearsals.remarks,
+    )
 
 
 def _arrange(

@@ -1,0 +1,110 @@
+"""From a plan to clients in this process: the world, the timetable, the engine."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Literal, Protocol
+
+from thalweg.core.errors import require
+from thalweg.core.types import Floats32, Ints
+from thalweg.data import Dataset
+from thalweg.engine.crowd import Crowd
+from thalweg.engine.plan import Plan
+from thalweg.engine.unreliable import UnreliableFederation
+from thalweg.nets import Net
+from thalweg.recipes.client import Clients
+from thalweg.recipes.federation import Federation
+from thalweg.recipes.fitting import check_fits
+from thalweg.streams import Setting, Timetable
+
+if TYPE_CHECKING:
+    from thalweg.engine.gather import Part
+
+
+class Embedded(Federation, Protocol):
+    """A federation in this process, which can also be asked to predict."""
+
+    crowd: Crowd
+
+    def predict(self, model: Floats32, part: Part, rows: Ints | None) -> tuple[Ints, Floats32]: ...
+
+    def close(self) -> None: ...
+
+
+def crowd_of(plan: Plan, data: Dataset, num_params: int) -> Crowd:
+    """A plan's world and its clients, before anything has happened.
+
+    Refuses a recipe that makes no sense in this world.
+    """
+    scenario = plan.scenario
+    setting = Setting(
+        labels=data.y,
+        num_classes=data.num_classes,
+        ticks=scenario.ticks,
+        capacity=scenario.capacity,
+        rounds=scenario.rounds,
+        seed=plan.seed,
+        group=data.group,
+        time=data.time,
+        coarse=data.coarse,
+    )
+    world = scenario.world.build(setting)
+    check_fits(plan.recipe, world)
+    clients = Clients(plan.recipe, world, data.y, plan.local, plan.seed, num_params)
+    return Crowd(clients, world, timetable_of(plan, world.num_clients))
+
+
+def timetable_of(plan: Plan, num_clients: int) -> Timetable | None:
+    """When clients are members; none: always."""
+    scenario = plan.scenario
+    if scenario.sessions is None:
+        return None
+    timetable = scenario.sessions.timetable(num_clients, scenario.rounds, plan.seed)
+    require(
+        timetable.num_clients == num_clients,
+        f"{type(scenario.sessions).__name__}.timetable must be for {num_clients} clients, got one for "
+        f"{timetable.num_clients}.",
+    )
+    return timetable
+
+
+def federation_of(
+    plan: Plan,
+    data: Dataset,
+    net: Net,
+    workers: int | Literal["auto"],
+    crowd: Crowd | None = None,
+) -> Embedded:
+    """The clients of a plan in this process, on the engine that it names, as reliable as its scenario says."""
+    federation, faults = _reliable(plan, data, net, workers, crowd), plan.scenario.faults
+    return federation if faults is None else UnreliableFederation(federation, faults, plan.seed)
+
+
+def _reliable(
+    plan: Plan,
+    data: Dataset,
+    net: Net,
+    workers: int | Literal["auto"],
+    crowd: Crowd | None,
+) -> Embedded:
+    """Clients whose replies all come in time."""
+    scenario, objective, mirror = plan.scenario, plan.recipe.objective, plan.recipe.mirror
+    crowd = crowd_of(plan, data, net.num_params) if crowd is None else crowd
+    if plan.engine == "reference":
+        from thalweg.engine.reference import ReferenceFederation
+
+        return ReferenceFederation(
+            crowd, data, net, objective, scenario.prequential, mirror, scenario.augment
+        )
+    from thalweg.engine.fast import FastFederation
+    from thalweg.engine.gather import Gather
+    from thalweg.engine.stacked import StackedTrainer
+    from thalweg.engine.workers import how_many, make_trainer
+
+    num_threads, augment = 1, scenario.augment
+    if crowd.clients.is_attentive:  # between ticks clients look at their models, which must be here
+        num_threads, workers = how_many(workers, net, plan.local), 1
+    trainer = make_trainer(net, objective, plan.local, data, workers, mirror, augment)
+    here = StackedTrainer(net, objective, plan.local, Gather(data), mirror, augment)
+    return FastFederation(
+        crowd, data.y, net, trainer, scenario.prequential, num_threads, augment is not None, here
+    )

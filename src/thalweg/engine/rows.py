@@ -1,0 +1,71 @@
+"""What a round says about itself: a row of the metrics."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from thalweg.core.types import Updates
+from thalweg.data import Dataset
+from thalweg.engine.building import Embedded
+from thalweg.engine.scored import scored
+from thalweg.evaluation import Turnout
+from thalweg.recipes import Recipe
+from thalweg.recipes.state import ServerState, serve
+from thalweg.recipes.talks import bytes_up
+from thalweg.scenarios import Scenario
+
+
+def is_evaluated(scenario: Scenario, rounds_done: int, turnout: Turnout | None) -> bool:
+    """Without sessions there is one for ever."""
+    since = rounds_done if turnout is None else turnout.session_round
+    return (
+        rounds_done % scenario.evaluate_every == 0
+        or rounds_done == scenario.rounds
+        or since <= scenario.evaluate_first
+    )
+
+
+def round_row(
+    server: ServerState, updates: Updates | None, turnout: Turnout | None
+) -> dict[str, Any]:
+    """What every round says about itself."""
+    row: dict[str, Any] = {"round": server.rnd, "cohort": 0 if updates is None else len(updates)}
+    if turnout is not None:
+        row |= {"session": turnout.session, "session_round": turnout.session_round}
+    if updates is None:
+        return row | {"bytes_down": 0, "bytes_up": 0}
+    in_time = updates.staleness(server.rnd - 1) == 0  # late ones speak of an older model
+    trained = in_time & (updates.num_steps > 0)
+    if trained.any():
+        row["loss"] = float(updates.losses[trained].mean())
+    if num_tested := int(updates.num_tested[in_time].sum()):
+        row["prequential_accuracy"] = float(updates.num_correct[in_time].sum() / num_tested)
+    row["bytes_down"] = updates.bytes_down
+    row["bytes_up"] = bytes_up(updates)
+    if len(server.bank) > 1:
+        row["models"] = len(server.bank)
+    return row | dict(updates.remarks)
+
+
+def evaluated(
+    server: ServerState,
+    recipe: Recipe,
+    federation: Embedded,
+    data: Dataset,
+    validation: float,
+    turnout: Turnout | None,
+) -> dict[str, Any]:
+    """Test every model that serves somebody; a client counts with the model it uses."""
+    if len(data.y_test) == 0:
+        return {}
+    world = federation.crowd.world
+    served = serve(server, recipe)
+    total: dict[str, float] = {}
+    for model, share in zip(served.models, served.shares, strict=True):
+        if share == 0:
+            continue
+        predicted, losses = federation.predict(model, "test", None)
+        row = scored(predicted, losses, data, world, validation, turnout)
+        for name, value in row.items():
+            total[name] = total.get(name, 0.0) + float(share) * value
+    return total
