@@ -35,8 +35,8 @@ def watching(plan: Plan, console: Console, as_json: bool) -> Iterator[Watch]:
 
             def show(news: News) -> None:
                 nonlocal accuracy
-                accuracy = news.row.get("accuracy", accuracy)
-                said = f"{news.row['cohort']} clients   accuracy {accuracy:.3f}   {_rate(news)}"
+                accuracy = _accuracy(news.row, accuracy)
+                said = f"{_clients(news.row)}   accuracy {accuracy:.3f}   {_rate(news)}"
                 progress.update(task, completed=news.rounds_done, said=said)
 
             yield show
@@ -62,10 +62,22 @@ def _say_line(news: News) -> None:
     """A line at every evaluation: for logs."""
     if "accuracy" in news.row:
         print(
-            f"round {news.rounds_done}/{news.plan.scenario.rounds}  {news.row['cohort']} clients  "
-            f"accuracy {news.row['accuracy']:.4f}  {_rate(news)}",
+            f"round {news.rounds_done}/{news.plan.scenario.rounds}  {_clients(news.row)}  "
+            f"accuracy {_accuracy(news.row):.4f}  {_rate(news)}",
             flush=True,
         )
+
+
+def _accuracy(row: Mapping[str, Any], else_: float = float("nan")) -> float:
+    """On the labels of the session's members, if there are sessions."""
+    accuracy: float = row.get("session_accuracy", row.get("accuracy", else_))
+    return accuracy
+
+
+def _clients(row: Mapping[str, Any]) -> str:
+    """Who takes part, and in which session."""
+    session = f"session {row['session']}  " if "session" in row else ""
+    return f"{session}{row['cohort']} clients"
 
 
 def _rate(news: News) -> str:

@@ -100,6 +100,10 @@ def _summary(console: Console, result: Result, out: Path, command: str) -> None:
         row["prequential_accuracy"] for row in result.metrics if "prequential_accuracy" in row
     ]
     lines = [f"done in {clock(seconds)}, {len(result.metrics)} rounds, {megabytes:.1f} MB sent"]
+    if "session_accuracy" in final:
+        lines.append(
+            f"session         {final['session_accuracy']:.4f}   on the labels that its members have"
+        )
     if "accuracy" in final:
         lines.append(
             f"accuracy        {final['accuracy']:.4f}   test loss {final['test_loss']:.4f}"
