@@ -1,8 +1,8 @@
 """Published algorithms: one choice per stage, a citation, and how we differ."""
 
 from thalweg.recipes.base import Recipe
+from thalweg.recipes.naming import RECIPES, recipe_named
 from thalweg.recipes.published import (
-    RECIPES,
     adaptive_fedavg,
     average_start,
     continuous,
@@ -24,7 +24,6 @@ from thalweg.recipes.published import (
     moon,
     ode,
     powd,
-    recipe_named,
     scaffold,
     scaffold_released,
     sfedpo,

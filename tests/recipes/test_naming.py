@@ -1,0 +1,122 @@
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from itertools import combinations
+
+import pytest
+
+from thalweg.aggregation import Average, WarmStart
+from thalweg.core.errors import ConfigError, UnknownName
+from thalweg.local import Continuous
+from thalweg.recipes import (
+    RECIPES,
+    drsr,
+    fedacg,
+    fedavg,
+    fedntd,
+    fedogd,
+    fedprox,
+    flash,
+    recipe_named,
+    sfedpo,
+    warmstart,
+)
+
+
+@pytest.mark.parametrize("name", RECIPES)
+def test_a_recipe_is_called_what_the_table_calls_it(name: str) -> None:
+    assert recipe_named(name).name == name
+    assert recipe_named(name) == RECIPES[name]()
+
+
+def test_a_name_nobody_has_is_told_the_nearest() -> None:
+    with pytest.raises(UnknownName, match=r"unknown recipe 'fedag'.*Did you mean 'fedavg'\?"):
+        recipe_named("fedag")
+
+
+def test_a_guest_brings_what_it_is_known_for() -> None:
+    both = recipe_named("fedntd+sfedpo")
+    assert both.name == "fedntd+sfedpo"
+    assert (both.memory, both.weights) == (sfedpo().memory, sfedpo().weights)
+    assert both.objective == fedntd().objective
+    assert recipe_named("drsr+flash").memory == drsr().memory
+    assert recipe_named("drsr+flash").server == flash().server
+    assert recipe_named("fedprox+fedogd").memory == fedogd().memory
+    assert recipe_named("sfedpo+fedavg").memory == fedavg().memory
+
+
+def test_continuous_as_a_guest_brings_its_objective_alone() -> None:
+    both = recipe_named("fedacg+continuous")
+    assert both == replace(fedacg(), name="fedacg+continuous", objective=Continuous(1.0))
+    assert recipe_named("sfedpo+continuous").memory == sfedpo().memory
+
+
+def test_two_guests_cannot_bring_the_same_stage() -> None:
+    with pytest.raises(ConfigError, match="both sfedpo and ode bring their own memory"):
+        recipe_named("fedavg+sfedpo+ode")
+
+
+def test_an_unknown_guest_is_named() -> None:
+    with pytest.raises(UnknownName, match=r"'sfedpoo'.*Did you mean 'sfedpo'"):
+        recipe_named("fedprox+sfedpoo")
+
+
+def test_an_opening_is_all_that_a_warm_start_brings() -> None:
+    both = recipe_named("fedprox+warmstart")
+    assert both == replace(fedprox(), name="fedprox+warmstart", opening=WarmStart(scale=10.0))
+    average = recipe_named("sfedpo+average-start")
+    assert average == replace(sfedpo(), name="sfedpo+average-start", opening=Average())
+    assert warmstart(scale=800.0).opening == WarmStart(scale=800.0)
+
+
+SEVERAL_MODELS, OPENS = {"feddrift"}, {"warmstart", "average-start"}
+
+
+def cannot_be(*names: str) -> bool:
+    """A bank of several models goes on with those it has, whatever an opening says."""
+    return bool(SEVERAL_MODELS & {*names}) and bool(OPENS & {*names})
+
+
+@pytest.mark.parametrize("name", ["feddrift+warmstart", "average-start+feddrift"])
+def test_an_opening_beside_a_bank_of_several_models_is_refused(name: str) -> None:
+    with pytest.raises(ConfigError, match=r"FedDrift has several .* use opening=previous"):
+        recipe_named(name)
+
+
+@pytest.mark.parametrize("host", RECIPES)
+def test_any_host_takes_any_guest_and_gets_what_it_is_known_for(host: str) -> None:
+    for guest in (guest for guest in RECIPES if not cannot_be(host, guest)):
+        both, alone, plain = recipe_named(f"{host}+{guest}"), RECIPES[guest](), fedavg()
+        assert both.name == f"{host}+{guest}"
+        for stage in vars(both).keys() - {"name"}:
+            theirs = getattr(alone, stage)
+            if stage != "memory" and theirs != getattr(plain, stage):
+                assert getattr(both, stage) == theirs, "the guest is known for it"
+            else:
+                assert getattr(both, stage) in (getattr(RECIPES[host](), stage), theirs)
+
+
+def refusal_of(name: str) -> str | None:
+    """Why a combination cannot be had; none: it can."""
+    try:
+        recipe_named(name)
+    except ConfigError as error:
+        return str(error)
+    return None
+
+
+@pytest.mark.parametrize("host", RECIPES)
+def test_any_two_guests_either_bring_different_stages_or_are_refused_by_name(host: str) -> None:
+    for one, other in combinations(RECIPES, 2):
+        refusal = refusal_of(f"{host}+{one}+{other}")
+        if cannot_be(host, one, other):
+            assert refusal is not None
+        elif refusal is None:
+            both, turned = (
+                recipe_named(f"{host}+{one}+{other}"),
+                recipe_named(f"{host}+{other}+{one}"),
+            )
+            assert replace(turned, name=both.name) == both
+        else:
+            assert re.search(rf"both {one} and {other} bring their own \w+; a stage has", refusal)
