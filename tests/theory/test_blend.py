@@ -157,9 +157,11 @@ def test_long_vectors_are_summed_in_blocks_and_in_double_precision():
 
 def test_what_is_compared_is_untouched():
     now, past = np.array([1e200, 2.0]), [np.array([1.0, 1e-200])]
-    now.flags.writeable = past[0].flags.writeable = False
+    now.flags.writeable = past[0].flags.writeable = False  # writing would be an error
     for distance in DISTANCES:
-        blend_distances(now, past, distance)
+        assert blend_distances(now, past, distance).shape == (1,)
+    assert now.tolist() == [1e200, 2.0]
+    assert past[0].tolist() == [1.0, 1e-200]
 
 
 # For all histories
