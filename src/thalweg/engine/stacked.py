@@ -178,6 +178,16 @@ class StackedTrainer:
                 losses[mine] = cross_entropy(logits, right, reduction="none").numpy()
         return labels, losses
 
+    def outputs(self, params: Floats32, rows: Ints) -> Floats32:
+        """(n, C) what one model answers to training samples, before it is made a probability."""
+        found = np.empty((len(rows), self._net.num_classes), dtype=np.float32)
+        model = torch.tensor(params)
+        with one_thread(), torch.inference_mode():
+            for first in range(0, len(rows), PREDICT_BATCH):
+                mine = slice(first, first + PREDICT_BATCH)
+                found[mine] = self._logits(model, "train", rows[mine])[0].numpy()
+        return found
+
     def glance(self, params: Floats32, rows: Ints) -> Glance:
         """Training samples as the last layer of one model sees them."""
         model = torch.tensor(params)
