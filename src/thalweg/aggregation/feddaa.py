@@ -9,9 +9,10 @@ import numpy as np
 import numpy.typing as npt
 from scipy.optimize import linear_sum_assignment
 
-from thalweg.aggregation.bank import Arranged, chosen
+from thalweg.aggregation.bank import Arranged
 from thalweg.aggregation.judging import Judgement, Output, from_answers, own_prototypes
 from thalweg.aggregation.soft import Prediction, SoftBank, all_models, grown, mixtures_of
+from thalweg.aggregation.steps import begins
 from thalweg.core.config import check_ranges, check_words
 from thalweg.core.errors import require
 from thalweg.core.talk import View
@@ -33,8 +34,7 @@ class Steps(NamedTuple):
     drifted: Bools  # (N,) whose concept was found to have changed
     clusters_found: int  # 0: never looked
     concepts: Ints  # (N,) the true ones when the step began; -1: nobody knows
-    precision: float  # of the drifts found, nan: nobody knows
-    recall: float
+    scores: Floats  # (2,) precision and recall of the drifts found; nan: nobody knows
 
 
 @dataclass(frozen=True)
@@ -101,7 +101,7 @@ class FedDaa(SoftBank):
         return True
 
     def whom(self, roster: Roster, rng: np.random.Generator) -> Ints:
-        asks = self._begins(roster) and roster.rnd > 0
+        asks = begins(self.every, roster) and roster.rnd > 0
         return roster.here if asks else roster.here[:0]
 
     def answer(self, view: View) -> tuple[None, Mapping[str, Floats]]:
@@ -119,8 +119,7 @@ class FedDaa(SoftBank):
             drifted=np.zeros(num_clients, dtype=bool),
             clusters_found=0,
             concepts=np.full(num_clients, -1, dtype=np.int64),
-            precision=math.nan,
-            recall=math.nan,
+            scores=np.full(2, np.nan),
         )
 
     def arrange(self, notes: Steps, roster: Roster, answers: Answers, num_models: int) -> Arranged:
@@ -139,22 +138,16 @@ class FedDaa(SoftBank):
         remarks: dict[str, float] = {"clusters_found": notes.clusters_found}
         if notes.judged_in == roster.rnd:
             remarks["drifts_found"] = int(notes.drifted.sum())
-            scores = {"drift_precision": notes.precision, "drift_recall": notes.recall}
-            remarks |= {name: value for name, value in scores.items() if not math.isnan(value)}
+            names = ("drift_precision", "drift_recall")
+            scores = zip(names, notes.scores.tolist(), strict=True)
+            remarks |= {name: score for name, score in scores if not math.isnan(score)}
         return remarks
-
-    def _begins(self, roster: Roster) -> bool:
-        """Does a step begin with this round, as far as one can tell without looking back?"""
-        if self.every is not None:
-            return roster.rnd % self.every == 0
-        alarmed = roster.here[:0] if roster.alarmed is None else roster.alarmed
-        return bool(np.isin(alarmed, chosen(roster)).any())
 
     def _has_ended(self, notes: Steps, roster: Roster) -> bool:
         """Is the step over that lasts? Perhaps it was over before, when nobody was here to begin another."""
         if self.every is not None:
             return roster.rnd // self.every > notes.began // self.every
-        return self._begins(roster) and roster.rnd >= notes.began + self.shortest
+        return begins(self.every, roster) and roster.rnd >= notes.began + self.shortest
 
     def _next_step(
         self, notes: Steps, roster: Roster, answers: Answers, num_models: int
@@ -169,7 +162,6 @@ class FedDaa(SoftBank):
             kept = self._kept(mixtures_of(notes.mass), wanted, old, found)
             mix = np.eye(num_models)[kept]
         concepts, learn_since = _concepts(roster), self._learn_since(notes, began, judged, drifted)
-        precision, recall = _scores(judged, drifted, notes.concepts, concepts)
         return Steps(
             mass=np.zeros((roster.num_clients, wanted, notes.mass.shape[2]), dtype=np.float32),
             number=notes.number + 1,
@@ -179,8 +171,7 @@ class FedDaa(SoftBank):
             drifted=drifted,
             clusters_found=notes.clusters_found if found is None else found.size,
             concepts=concepts,
-            precision=precision,
-            recall=recall,
+            scores=_scores(judged, drifted, notes.concepts, concepts),
         ), mix
 
     @property
@@ -236,9 +227,9 @@ def _concepts(roster: Roster) -> Ints:
     return roster.concepts.astype(np.int64)
 
 
-def _scores(judged: Judgement, drifted: Bools, before: Ints, now: Ints) -> tuple[float, float]:
-    """Precision and recall of the drifts of those who could be judged; nan if nobody knows the truth."""
+def _scores(judged: Judgement, drifted: Bools, before: Ints, now: Ints) -> Floats:
+    """(2,) precision and recall of the drifts of those who could be judged; nan if nobody knows the truth."""
     who = judged.clients[judged.has_old]
     if len(who) == 0 or (before[who] < 0).any() or (now[who] < 0).any():
-        return math.nan, math.nan
-    return precision_recall(drifted[who], before[who] != now[who])
+        return np.full(2, np.nan)
+    return np.array(precision_recall(drifted[who], before[who] != now[who]))
