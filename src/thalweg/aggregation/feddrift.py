@@ -148,6 +148,13 @@ class FedDrift:
         shares: Floats = counts / counts.sum()
         return shares
 
+    def mixtures(self, notes: Clusters, num_models: int) -> Floats:
+        """(N, models) everybody uses the model they belong to; who was never seen, all of them by their shares."""
+        mixtures = np.tile(self.shares(notes, num_models), (len(notes.member_of), 1))
+        seen = notes.member_of >= 0
+        mixtures[seen] = np.eye(num_models)[notes.member_of[seen]]
+        return mixtures
+
     def _costs(self, view: View, rows: Ints) -> Floats:
         """(models,) of some samples."""
         looks = [view.look(model) for model in range(view.num_models)]

@@ -95,8 +95,8 @@ def roster_of(
 ) -> Roster:
     """Who is here in a round: of the session's members those whom the world has there.
 
-    `supplies` are those of the world, which knows nothing of sessions. `clock` is the round that streams are in; none:
-    the same. A world that knows of no concepts has one.
+    `supplies` are those of the world, which knows nothing of sessions. `clock` is the round that streams are in;
+    none: the same. A world that knows of no concepts has one.
     """
     nobody, here = np.zeros(world.num_clients, dtype=np.int64), world.here(rnd)
     availability, session = availability_of(world, timetable), None
