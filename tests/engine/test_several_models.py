@@ -10,7 +10,7 @@ import pytest
 
 from contracts.dividing import EvenAndOdd
 from contracts.runs import Enough, check_engines_agree, check_same_bits, interrupt_after
-from engine.bytes_federation import bytes_federation
+from engine.bytes_federation import BytesFederation
 from thalweg.core.rng import Draw, rng_for
 from thalweg.engine.building import federation_of
 from thalweg.engine.loop import run_plan
@@ -68,7 +68,7 @@ def test_over_bytes_it_is_the_same() -> None:
     data = plan.scenario.data.load(None, plan.seed)
     net = plan.scenario.net.build(data.input_shape, data.num_classes)
     banks = []
-    for federation in (federation_of(plan, data, net, 1), bytes_federation(plan)):
+    for federation in (federation_of(plan, data, net, 1), BytesFederation(plan, data)):
         server = new_server(plan.recipe, net.init(rng_for(plan.seed, Draw.NET)), 5)
         for _ in range(3):
             server, _ = play_round(
