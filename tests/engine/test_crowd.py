@@ -7,14 +7,14 @@ import numpy as np
 import pytest
 
 from thalweg.core.rng import Draw, rng_for
-from thalweg.core.types import Floats32, Job, Updates
+from thalweg.core.types import Floats32, Ints, Job, Updates
 from thalweg.engine.building import crowd_of
 from thalweg.engine.crowd import Crowd
 from thalweg.engine.plan import make_plan
 from thalweg.engine.reference import ReferenceFederation
 from thalweg.recipes.server import play_round
 from thalweg.recipes.state import ServerState, new_server
-from thalweg.streams import Timetable
+from thalweg.streams import Timetable, World
 
 
 def crowd() -> Crowd:
@@ -41,6 +41,39 @@ def test_only_clients_whose_state_is_another_one_have_changed() -> None:
     everybody.leave(visit)
     assert everybody.changed == {3}
     assert everybody.state(3).lived == 1
+
+
+# --- true concepts ---
+
+
+class Changing:
+    """A world whose clients have concept 1 from the second round of their lives on."""
+
+    def __init__(self, world: World, collects: bool) -> None:
+        self._world, self.collects_when_absent = world, collects
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._world, name)
+
+    def concept_of(self, rnd: int | Ints) -> Ints:
+        return (np.zeros(self._world.num_clients, dtype=np.int64) + rnd > 0).astype(np.int64)
+
+
+def test_a_world_without_concepts_has_one() -> None:
+    concepts = crowd().roster(5).concepts
+    assert concepts is not None
+    assert set(concepts.tolist()) == {0}
+
+
+@pytest.mark.parametrize("collects", [True, False])
+def test_concepts_go_by_the_clock_of_the_streams(collects: bool) -> None:
+    everybody = crowd()
+    everybody.world = Changing(everybody.world, collects)  # type: ignore[assignment]
+    everybody.keep(3, everybody.state(3)._replace(lived=1))
+    concepts = everybody.roster(1).concepts
+    assert concepts is not None
+    assert concepts[3] == 1
+    assert concepts[4] == collects
 
 
 # --- who joins in the middle of a session ---
