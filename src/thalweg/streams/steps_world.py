@@ -54,12 +54,14 @@ class StepsWorld:
 
     # --- what is seen how ---
 
-    def step_of(self, rnd: int | Ints) -> int | Ints:
-        """The step of a round; after the run, the last one."""
-        return np.minimum(np.asarray(rnd) // self.spec.rounds_per_step, self.num_steps - 1)
+    def step_of(self, rnd: int | Ints) -> Ints:
+        """The step of a round, or of each of some; after the run, the last one."""
+        steps: Ints = np.minimum(np.asarray(rnd) // self.spec.rounds_per_step, self.num_steps - 1)
+        return steps
 
     def view_of(self, rnd: int | Ints) -> Ints:
-        return self.seen[self.step_of(rnd), np.arange(self.num_clients)]
+        views: Ints = self.seen[self.step_of(rnd), np.arange(self.num_clients)]
+        return views
 
     def concept_of(self, rnd: int | Ints) -> Ints:
         return self._concepts[self.view_of(rnd)]

@@ -105,7 +105,8 @@ class Timeline:
     def _share(self, place: int | Ints, rnd: int | Ints) -> Floats:
         """Of the samples that are seen in the way of a turn."""
         first, full = self.first[place], self.full[place]
-        return np.minimum((rnd - first + 1) / (full - first + 1), 1.0)
+        share: Floats = np.minimum((rnd - first + 1) / (full - first + 1), 1.0)
+        return share
 
 
 def timeline_of(turns: Iterable[Turn], num_clients: int, num_classes: int) -> Timeline:
