@@ -92,7 +92,7 @@ class StepsWorld:
         return np.ones(1)
 
     def capacity(self, client: int) -> int:
-        return self.spec.memory_shards * max(len(shard) for shard in self.shards)
+        return self.spec.memory_shards * self._largest
 
     def supply(self, client: int) -> Supply:
         total = sum(len(self.shards[shard]) for shard in self.held[:, client])
@@ -122,6 +122,10 @@ class StepsWorld:
         """One state: the class mix of all that the clients have, as they see it."""
         counts = self._counts.sum(axis=0)
         return StateBook((counts / counts.sum())[None], np.ones(1))
+
+    @cached_property
+    def _largest(self) -> int:
+        return max(len(shard) for shard in self.shards)
 
     @cached_property
     def _concepts(self) -> Ints:

@@ -122,6 +122,10 @@ def timeline_of(turns: Iterable[Turn], num_clients: int, num_classes: int) -> Ti
     full = np.concatenate([before, *(turn.full for turn in turns)])
     sizes = [num_clients, *(len(turn.clients) for turn in turns)]
     which = np.repeat(np.array([0, *numbers], dtype=np.int64), sizes)
+    require(
+        bool((first >= BEFORE).all() and (first <= full).all() and (first < LAST_ROUND).all()),
+        f"a turn begins in a round from 0 to {LAST_ROUND - 1}, and is complete then or later.",
+    )
     order = np.lexsort((first, clients))
     clients, first, full, which = clients[order], first[order], full[order], which[order]
     overlaps = (clients[1:] == clients[:-1]) & (first[1:] <= full[:-1])
