@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import cached_property
-from typing import Protocol, runtime_checkable
 
 import numpy as np
 
@@ -13,7 +12,7 @@ from thalweg.core.trees import Tree
 from thalweg.core.types import Floats, Ints, Job, Roster, Supplies
 from thalweg.recipes.client import Clients, ClientState, Heard
 from thalweg.recipes.visit import ClientRound, enter
-from thalweg.streams import Timetable, World, attended, supplies_of
+from thalweg.streams import HasViews, Timetable, World, attended, supplies_of
 
 
 class Crowd:
@@ -25,16 +24,8 @@ class Crowd:
         self.changed: set[int] = set()  # since the last checkpoint
 
     def roster(self, rnd: int) -> Roster:
-        return roster_of(self.world, self.timetable, rnd, self._supplies, self._clock(rnd))
-
-    def _clock(self, rnd: int) -> int | Ints:
-        """The round that streams are in as round `rnd` begins; (N,) if they stand still while clients are away."""
-        if self.world.collects_when_absent or not isinstance(self.world, KnowsConcepts):
-            return rnd
-        lived = np.zeros(self.world.num_clients, dtype=np.int64)
-        for client, state in self.states.items():
-            lived[client] = state.lived
-        return lived
+        clock = self.clock(rnd, is_over=False) if isinstance(self.world, HasViews) else rnd
+        return roster_of(self.world, self.timetable, rnd, self._supplies, clock)
 
     @cached_property
     def availability(self) -> Floats:
@@ -55,6 +46,18 @@ class Crowd:
         if self.states.get(client) is not state:
             self.states[client] = state
             self.changed.add(client)
+
+    def clock(self, rnd: int, is_over: bool = True) -> int | Ints:
+        """The round that streams are in when round `rnd` is over, or before it.
+
+        One for all if clients collect while they are away, else (N,) by the rounds that each has lived.
+        """
+        if self.world.collects_when_absent:
+            return rnd
+        lived = np.zeros(self.world.num_clients, dtype=np.int64)
+        for client, state in self.states.items():
+            lived[client] = state.lived
+        return np.maximum(lived - int(is_over), 0)
 
     def enter(
         self,
@@ -77,15 +80,6 @@ class Crowd:
         self.changed = set()
 
 
-@runtime_checkable
-class KnowsConcepts(Protocol):
-    """A world in which what is right depends on the client and the round."""
-
-    def concept_of(self, rnd: int | Ints) -> Ints:
-        """(N,) the concept of each client in a round, counted from 0, or in (N,) rounds by their own clocks."""
-        ...
-
-
 def roster_of(
     world: World,
     timetable: Timetable | None,
@@ -96,7 +90,7 @@ def roster_of(
     """Who is here in a round: of the session's members those whom the world has there.
 
     `supplies` are those of the world, which knows nothing of sessions. `clock` is the round that streams are in;
-    none: the same. A world that knows of no concepts has one.
+    none: the same. A world without views has one concept.
     """
     nobody, here = np.zeros(world.num_clients, dtype=np.int64), world.here(rnd)
     availability, session = availability_of(world, timetable), None
@@ -105,7 +99,7 @@ def roster_of(
         here = np.intersect1d(here, session.members, assume_unique=True)
         supplies = attended(supplies, timetable.attendance, world.collects_when_absent)
     concepts = nobody
-    if isinstance(world, KnowsConcepts):
+    if isinstance(world, HasViews):
         concepts = world.concept_of(rnd if clock is None else clock)
     return Roster(
         rnd, here, availability, nobody, supplies=supplies, session=session, concepts=concepts

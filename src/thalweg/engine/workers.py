@@ -96,7 +96,7 @@ class WorkerPool:
         augment: Augmentation | None = None,
     ) -> None:
         require(num_workers >= 1, f"a pool needs at least one worker, got {num_workers}.")
-        self._num_rows = {"train": len(data.y), "test": len(data.y_test)}
+        self._num_samples = {"train": data.num_samples("train"), "test": data.num_samples("test")}
         self._processes: list[subprocess.Popen[bytes]] = []
         self._connections: list[Connection] = []
         self._memories: dict[int, SharedMemory] = {}
@@ -135,7 +135,7 @@ class WorkerPool:
         self, params: Floats32, part: Part, rows: Ints | None = None
     ) -> tuple[Ints, Floats32]:
         self._require_open()
-        rows = np.arange(self._num_rows[part]) if rows is None else rows
+        rows = np.arange(self._num_samples[part]) if rows is None else rows
         model = self._publish(params[None])
         # Whole batches, so that their boundaries do not depend on who gets which share.
         share = -(-len(rows) // (PREDICT_BATCH * 2 * len(self._processes))) * PREDICT_BATCH
@@ -197,6 +197,7 @@ class WorkerPool:
             data.num_codes,
             mirror,
             augment,
+            data.views,
         )
         for place in range(len(self._processes)):
             self._send(place, hire)
@@ -317,7 +318,8 @@ def make_trainer(
     if workers == "auto" and not _can_share():
         workers = 1
     workers = how_many(workers, net, sgd)
-    if workers == 1 or not _can_share() or not can_travel(net, objective, sgd, mirror, augment):
+    parts = (net, objective, sgd, mirror, augment, data.views)
+    if workers == 1 or not _can_share() or not can_travel(*parts):
         return StackedTrainer(net, objective, sgd, Gather(data), mirror, augment)
     return WorkerPool(net, objective, sgd, data, workers, mirror, augment)
 
