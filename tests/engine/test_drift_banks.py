@@ -1,0 +1,79 @@
+"""Banks in a world whose concepts change: engines agree, interruptions leave no trace, concepts are found."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import thalweg
+from contracts.runs import Enough, check_engines_agree, check_same_bits, interrupt_after
+from thalweg.core.rng import Draw, rng_for
+from thalweg.engine.building import federation_of
+from thalweg.engine.plan import make_plan
+from thalweg.engine.start import model_drawer
+from thalweg.recipes.server import play_round
+from thalweg.recipes.state import new_server
+
+SMALL = ["world.num_clients=12", "world.rounds_per_step=2", "evaluate_every=2", "net=linear"]
+BANKS = {
+    "fedavg-retrain": [],
+    "feddrift": ["bank.start=2", "bank.every=2", "bank.drift_threshold=0.1"],
+    "feddrift-eager": ["bank.drift_threshold=0.1"],
+    "fedrc": [],
+    "feddaa": ["bank.every=2"],
+    "oracle": [],
+}
+
+
+@pytest.mark.parametrize("recipe", BANKS)
+def test_fast_equals_reference_and_a_run_can_be_resumed(recipe, tmp_path: Path):
+    def run(**options):
+        overrides = [*SMALL, *BANKS[recipe]]
+        return thalweg.run(
+            recipe, "drift-digits", seed=1, rounds=5, overrides=overrides, workers=1, **options
+        )
+
+    whole = run()
+    check_engines_agree(whole, run(engine="reference"))
+    with pytest.raises(Enough):
+        run(out=tmp_path / "cut", watch=interrupt_after(3))
+    check_same_bits(whole, run(out=tmp_path / "cut", resume=True))
+
+
+def test_the_metrics_say_what_was_found_and_how_well():
+    overrides = [*SMALL, "bank.every=2", "bank.output=probabilities"]
+    rows = thalweg.run("feddaa", "drift-digits", seed=1, rounds=4, overrides=overrides).metrics
+    assert ["clusters_found" in row for row in rows] == [False, False, True, True]
+    assert ["drifts_found" in row for row in rows] == [False, False, True, False]
+    assert 0 <= rows[2]["drift_recall"] <= 1
+    assert rows[2]["models"] == rows[2]["clusters_found"]
+
+
+def played(recipe, rounds, *overrides):
+    """The server after some rounds on digits with two concepts, and who has which."""
+    plan = make_plan(
+        recipe, "drift-digits", seed=0, overrides=["world.rounds_per_step=40", *overrides]
+    )
+    data = plan.scenario.data.load(None, plan.seed)
+    net = plan.scenario.net.build(data.input_shape, data.num_classes)
+    federation = federation_of(plan, data, net, 1)
+    start, num_clients = net.init(rng_for(plan.seed, Draw.NET)), federation.crowd.world.num_clients
+    server = new_server(plan.recipe, start, num_clients, num_classes=data.num_classes)
+    for _ in range(rounds):
+        draw = model_drawer(plan, net)
+        server, _ = play_round(server, federation, plan.recipe, plan.seed, draw)
+    mixtures = plan.recipe.bank.mixtures(server.arrangement, len(server.bank))
+    return mixtures, federation.crowd.world.concept_of(rounds - 1)
+
+
+def test_fedrc_tells_two_concepts_apart_that_have_the_same_images_and_labels():
+    mixtures, concepts = played("fedrc", 25, "local.lr=0.1", "weights.of=explained")
+    uses = mixtures.argmax(axis=1)
+    assert (mixtures.max(axis=1) > 0.9).all()
+    assert len(np.unique(uses)) == len(np.unique(concepts)) == 2
+    assert (uses == uses[0]).tolist() == (concepts == concepts[0]).tolist()
+
+
+def test_the_oracle_knows_them_from_the_start():
+    mixtures, concepts = played("oracle", 1)
+    assert mixtures.tolist() == np.eye(2)[concepts].tolist()
