@@ -93,7 +93,7 @@ class Clients(Abilities):
             memory=self.recipe.memory.init(capacity, len(rows)),
             forecast=forecast,
             objective=self.first_objective(),
-            since=None if self.recipe.emphasis is None else np.zeros(len(rows), dtype=np.int32),
+            since=np.zeros(len(rows), dtype=np.int32) if self.notes_times else None,
             tally=tally,
         )
 

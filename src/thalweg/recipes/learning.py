@@ -130,7 +130,7 @@ class Learning:
 
     def _weigh(self, rows: Ints, since: Rows | None) -> Floats | None:
         """(held,) how much each sample counts now; none: all the same."""
-        if since is None:
+        if since is None or self._clients.recipe.emphasis is None:
             return None
         assigned = self._heard.get("emphasis", {}).get("assigned")
         weights = self._clients.sample_weights(

@@ -9,6 +9,7 @@ import numpy as np
 
 from thalweg.aggregation import Presents
 from thalweg.core.types import Floats, Floats32, Ints, Piece
+from thalweg.recipes.alarms import AlarmState, begin_watching
 from thalweg.recipes.base import Recipe
 from thalweg.recipes.door import NO_ORDERS
 from thalweg.recipes.talks import talking
@@ -27,6 +28,7 @@ class ServerState(NamedTuple):
     opening: Any = None  # what the opening of sessions remembers
     awaited: Ints = NO_ORDERS  # (n, 2) client and round of orders that nobody has answered yet
     talks: dict[str, Any] = {}  # noqa: RUF012  never written to; what the server's halves of policies know, by stage
+    alarm: AlarmState | None = None  # what watches the clients; none: nobody does
 
 
 class Served(NamedTuple):
@@ -49,6 +51,7 @@ def new_server(
         arrangement=recipe.bank.init(num_clients),
         opening=recipe.opening.init(model, pieces),
         talks={stage: part.begin(num_clients, len(model)) for stage, part in talking(recipe)},
+        alarm=begin_watching(recipe, num_clients),
     )
 
 

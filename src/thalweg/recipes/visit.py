@@ -14,6 +14,7 @@ from thalweg.core.talk import Look
 from thalweg.core.types import Arrival, Floats32, Ints, Outlook
 from thalweg.local import Work
 from thalweg.recipes.client import Clients, ClientState, Heard
+from thalweg.recipes.heeding import heeded
 from thalweg.recipes.keeping import Keeping, caught_up
 from thalweg.recipes.learning import Learning, MiniBatch
 
@@ -33,6 +34,7 @@ def enter(
     Of a rehearsal, if that is not 0, nobody must keep what `leave` returns.
     """
     state = caught_up(clients, client, state, rnd, look, heard)
+    state = heeded(clients, client, state, heard)
     return ClientRound(clients, client, state, rnd, look, heard, session, rehearsal)
 
 

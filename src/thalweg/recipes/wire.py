@@ -54,7 +54,9 @@ class Terms:
         """Whose half at the server may tell clients something."""
         emphasis: object = self.recipe.emphasis
         assigning = {"emphasis"} if isinstance(emphasis, Assigns) else set()
-        return {stage for stage, _ in talking(self.recipe)} | assigning
+        effect = self.recipe.effect
+        acting = {"alarm"} if effect.keep < 1 or effect.opens_state else set()
+        return {stage for stage, _ in talking(self.recipe)} | assigning | acting
 
     @cached_property
     def saying_stages(self) -> set[str]:
@@ -178,8 +180,10 @@ def _order(fields: Fields, terms: Terms) -> Order:
 
 
 def _told(stage: str, words: Fields) -> dict[str, Floats32]:
-    """What one stage tells: vectors of any length, but for an emphasis, which assigns one number."""
-    names, length = (["assigned"], 1) if stage == "emphasis" else (words.names(), None)
+    """What one stage tells: vectors of any length, but for an emphasis and an alarm, which have one number."""
+    names, length = words.names(), 1 if stage in ("emphasis", "alarm") else None
+    if stage == "emphasis":
+        names = ["assigned"]
     told = {name: words.array(name, np.float32, (length,)) for name in names}
     words.end()
     return told
