@@ -198,7 +198,7 @@ def test_openings(policy: Any) -> None:
     drift.PageHinkley(direction="both", memory=0.9, watch="loss"),
     drift.Ddm(level=1.0, min_values=1),
     drift.WindowTest(test="mean", reference=6, recent=2, significance=0.2),
-    drift.WindowTest(action=drift.Both(drift.Shrink(0.5), drift.Hurry())),
+    drift.WindowTest(action=drift.Several(keep=0.5, factor=2.0)),
     drift.River("ADWIN", "clock=1"),
     drift.River("KSWIN", "window_size=20,stat_size=8"),
     drift.River("EDDM"),

@@ -6,13 +6,13 @@ from thalweg.core.config import from_dict, to_dict, with_overrides
 from thalweg.core.errors import ConfigError
 from thalweg.drift import (
     ACTIONS,
-    Both,
     Effect,
     Hurry,
     Note,
     OpenState,
     PageHinkley,
     Recluster,
+    Several,
     Shrink,
 )
 
@@ -27,10 +27,11 @@ def test_every_action_has_its_effect() -> None:
 
 
 def test_several_actions_are_one() -> None:
-    both = Both(Both(Shrink(0.5), OpenState()), Both(Recluster(), Hurry(2.0, rounds=1)))
-    assert both.effect() == Effect(0.5, opens_state=True, reclusters=True, paces=(2.0,))
-    assert Both(Shrink(0.5), Shrink(0.2)).effect().keep == 0.2
-    assert Both(Hurry(2.0, 3), Hurry(0.5, 1)).effect().paces == (1.0, 2.0, 2.0)
+    everything = Several(0.5, factor=2.0, rounds=1, recluster=True, open_state=True)
+    assert everything.effect() == Effect(0.5, opens_state=True, reclusters=True, paces=(2.0,))
+    assert Several().effect() == Note().effect()
+    assert Several(keep=0.0).effect() == Shrink().effect()
+    assert Several(factor=3.0, rounds=2).effect() == Hurry(3.0, rounds=2).effect()
 
 
 def test_what_is_impossible_is_refused() -> None:
@@ -46,15 +47,8 @@ def test_what_is_impossible_is_refused() -> None:
 
 def test_actions_can_be_typed_and_written_to_a_file() -> None:
     typed = with_overrides(
-        PageHinkley(),
-        [
-            "action=both",
-            "action.first.keep=0.3",
-            "action.second=both",
-            "action.second.first=recluster",
-            "action.second.second.rounds=7",
-        ],
+        PageHinkley(), ["action=several", "action.keep=0.3", "action.recluster=true"]
     )
-    assert typed.action == Both(Shrink(0.3), Both(Recluster(), Hurry(rounds=7)))
+    assert typed.action == Several(keep=0.3, recluster=True)
     assert from_dict(PageHinkley, to_dict(typed)) == typed
-    assert set(ACTIONS) == {"note", "shrink", "recluster", "hurry", "open-state", "both"}
+    assert set(ACTIONS) == {"note", "shrink", "recluster", "hurry", "open-state", "several"}

@@ -122,7 +122,7 @@ def test_settings_that_cannot_be_read_are_refused(text: str) -> None:
 
 def test_settings_that_the_detector_does_not_know_are_refused_before_anything_runs() -> None:
     alarm = River("ADWIN", "clok=1")
-    with pytest.raises(ConfigError, match="cannot be made with alarm.settings='clok=1'"):
+    with pytest.raises(ConfigError, match=r"cannot be made with alarm\.settings='clok=1'"):
         alarm.init(1)
     with pytest.raises(ConfigError, match="cannot be made"):
         alarm.check_fits(None, 10)  # type: ignore[arg-type]

@@ -17,7 +17,7 @@ from thalweg.core.errors import ConfigError
 from thalweg.core.rng import Draw, rng_for
 from thalweg.core.types import Arrival, Floats, Ints, Supply
 from thalweg.data import Dataset, Digits
-from thalweg.drift import Both, Hurry, Note, OpenState, PageHinkley, River, Shrink, WindowTest
+from thalweg.drift import Hurry, Note, OpenState, PageHinkley, River, Several, Shrink, WindowTest
 from thalweg.engine.loop import Result, run_plan
 from thalweg.engine.plan import Plan, make_plan
 from thalweg.evaluation.alarms import Change
@@ -160,7 +160,7 @@ def test_an_alarm_that_only_notes_changes_no_bit() -> None:
 
 
 def test_an_alarm_that_is_never_raised_changes_no_bit_whatever_its_action() -> None:
-    never = PageHinkley(threshold=1e6, action=Both(Shrink(0.5), Hurry()))
+    never = PageHinkley(threshold=1e6, action=Several(keep=0.5, factor=2.0))
     assert np.array_equal(play(plan_of(None)).model, play(plan_of(never)).model)
 
 
@@ -174,8 +174,8 @@ def test_an_action_changes_the_round_after_the_alarm_and_none_before(action: Any
 
 
 ACTING = [
-    PageHinkley(action=Both(Shrink(0.5), Hurry())),
-    River("ADWIN", "clock=1,grace_period=2,min_window_length=1,delta=0.99", action=Shrink()),
+    PageHinkley(action=Several(keep=0.5, factor=2.0)),
+    River("PageHinkley", "min_instances=3,threshold=0.3,mode=up", action=Shrink()),
     River("KSWIN", "window_size=6,stat_size=2,alpha=0.9", action=Hurry()),
     PageHinkley(action=OpenState()),
 ]
@@ -211,7 +211,7 @@ class Always(PageHinkley):
 
 
 def test_an_alarm_in_every_round_is_defined_and_scored() -> None:
-    action = Both(Both(Shrink(), Hurry(1.5)), OpenState())
+    action = Several(keep=0.0, factor=1.5, open_state=True)
     result = play(plan_of(Always(action=action), forecast=Growing(max_states=5)))
     assert np.isfinite(result.model).all()
     assert raised(result) == {rnd: [0, 1, 2, 3] for rnd in range(1, 17)}
@@ -224,8 +224,8 @@ def test_words_of_an_alarm_cross_the_boundary() -> None:
     overrides = [
         *("capacity=24", "local.passes=1", "ticks=2", "world.num_clients=6"),
         *("world.availability=0.6", "forecast=growing", "alarm=river"),
-        *("alarm.name=DummyDriftDetector", "alarm.settings=t_0=1", "alarm.action=both"),
-        *("alarm.action.first.keep=0.5", "alarm.action.second=open-state"),
+        *("alarm.name=DummyDriftDetector", "alarm.settings=t_0=1", "alarm.action=several"),
+        *("alarm.action.keep=0.5", "alarm.action.open_state=true"),
     ]
     plan = make_plan("fedavg", "digits-partial", seed=2, engine="reference", overrides=overrides)
     check_crosses(plan, rounds=4)

@@ -8,7 +8,7 @@ import pytest
 
 from contracts.checkpoint import plain
 from recipes.script import Diary, Script, clients, live, played, recipe
-from thalweg.drift import Both, Note, OpenState, PageHinkley, Shrink
+from thalweg.drift import Note, OpenState, PageHinkley, Several, Shrink
 from thalweg.emphasis import InverseStay
 from thalweg.forecast import Exact, Growing
 from thalweg.memory import Fifo, Reservoir
@@ -117,7 +117,7 @@ def test_a_told_forecast_opens_a_state_with_the_next_samples() -> None:
 
 
 def test_both_are_done_at_once() -> None:
-    action = Both(Shrink(0.5), OpenState())
+    action = Several(keep=0.5, open_state=True)
     who = clients(watchful(Fifo(), action, forecast=Growing()))
     after = heeded(who, 0, who.newborn(0), told(shrink=0.5, open=1.0))
     assert len(after.rows) == 2

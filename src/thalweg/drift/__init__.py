@@ -1,6 +1,6 @@
 """Alarms: a number of every client in, "has it changed?" out; what follows is the user's choice."""
 
-from thalweg.drift.actions import ACTIONS, Both, Hurry, Note, OpenState, Recluster, Shrink
+from thalweg.drift.actions import ACTIONS, Hurry, Note, OpenState, Recluster, Several, Shrink
 from thalweg.drift.base import Action, Alarm, Detector, Effect, effect_of
 from thalweg.drift.ddm import Ddm
 from thalweg.drift.from_river import River  # any detector of River
@@ -15,7 +15,6 @@ __all__ = [
     "ALARMS",
     "Action",
     "Alarm",
-    "Both",
     "Ddm",
     "Detector",
     "Effect",
@@ -25,6 +24,7 @@ __all__ = [
     "PageHinkley",
     "Recluster",
     "River",
+    "Several",
     "Shrink",
     "Watching",
     "WindowTest",

@@ -1,13 +1,11 @@
-"""What may be done about an alarm, chosen by the user; several things by `Both`."""
+"""What may be done about an alarm, chosen by the user."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from itertools import zip_longest
-from typing import Any
 
-from thalweg.core.config import check_ranges, choice
-from thalweg.drift.base import Action, Effect
+from thalweg.core.config import check_ranges
+from thalweg.drift.base import Effect
 
 
 @dataclass(frozen=True)
@@ -64,35 +62,39 @@ class OpenState:
         return Effect(opens_state=True)
 
 
-ACTIONS: dict[str, Any] = {
+@dataclass(frozen=True)
+class Several:
+    """More than one of them at once.
+
+    >>> Several(keep=0.25, factor=2.0, rounds=1).effect() == Effect(keep=0.25, paces=(2.0,))
+    True
+    """
+
+    keep: float = 1.0
+    """As `Shrink` has it; 1: the memory stays as it is."""
+    factor: float = 1.0
+    """As `Hurry` has it; 1: the learning rate stays as it is."""
+    rounds: int = 5
+    recluster: bool = False
+    open_state: bool = False
+
+    def __post_init__(self) -> None:
+        check_ranges(self, keep="[0, 1]", factor="(0, inf)", rounds="[1, inf)")
+
+    def effect(self) -> Effect:
+        return Effect(
+            keep=self.keep,
+            opens_state=self.open_state,
+            reclusters=self.recluster,
+            paces=() if self.factor == 1 else (self.factor,) * self.rounds,
+        )
+
+
+ACTIONS = {
     "note": Note,
     "shrink": Shrink,
     "recluster": Recluster,
     "hurry": Hurry,
     "open-state": OpenState,
+    "several": Several,
 }
-
-
-@dataclass(frozen=True)
-class Both:
-    """Two things at once; either may be two things itself.
-
-    >>> Both(Shrink(0.25), Both(Hurry(2.0, rounds=1), Hurry(1.5, rounds=2))).effect().paces
-    (3.0, 1.5)
-    """
-
-    first: Action = choice(ACTIONS, default=Shrink())
-    second: Action = choice(ACTIONS, default=Hurry())
-
-    def effect(self) -> Effect:
-        """The smaller memory, and the product of the paces."""
-        one, two = self.first.effect(), self.second.effect()
-        return Effect(
-            keep=min(one.keep, two.keep),
-            opens_state=one.opens_state or two.opens_state,
-            reclusters=one.reclusters or two.reclusters,
-            paces=tuple(a * b for a, b in zip_longest(one.paces, two.paces, fillvalue=1.0)),
-        )
-
-
-ACTIONS["both"] = Both  # only now: it is one of them

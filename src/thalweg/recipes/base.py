@@ -25,7 +25,7 @@ from thalweg.core.config import choice
 from thalweg.core.errors import require
 from thalweg.drift import ALARMS, Alarm, Effect, effect_of
 from thalweg.emphasis import EMPHASES, Emphasis
-from thalweg.forecast import ORACLES, Exact, Forecast, Opens
+from thalweg.forecast import ORACLES, Exact, Forecast
 from thalweg.local import (
     MIRRORS,
     OBJECTIVES,
@@ -77,16 +77,6 @@ class Recipe:
             isinstance(self.bank, OneModel) or isinstance(self.opening, Previous),
             f"opening={type(self.opening).__name__} says with which model a session begins, but the bank "
             f"{type(self.bank).__name__} has several and goes on with those it has; use opening=previous.",
-        )
-        require(
-            not self.effect.opens_state or isinstance(self.forecast, Opens),
-            f"alarm.action opens a state in the forecast, but {type(self.forecast).__name__} knows all states from "
-            "the beginning; use forecast=growing.",
-        )
-        require(
-            not self.effect.reclusters or not isinstance(self.bank, OneModel),
-            "alarm.action is for a bank of several models, but there is one model for everybody; use "
-            "another bank, such as bank=feddrift.",
         )
 
     @property
