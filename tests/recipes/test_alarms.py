@@ -297,7 +297,7 @@ class Doubles:
 
 def test_an_impossible_effect_is_refused() -> None:
     with pytest.raises(ConfigError, match=r"Doubles\.effect must keep a share of the memory"):
-        Recipe("mine", Replace(), alarm=PageHinkley(action=Doubles()))
+        play(Erring([[0] * 3]), Above(action=Doubles()), rounds=1)
 
 
 @dataclass(frozen=True)
