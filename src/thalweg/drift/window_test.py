@@ -5,7 +5,6 @@ from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
 import numpy as np
-from scipy.special import stdtr
 
 from thalweg.core.config import check_ranges, check_words
 from thalweg.core.types import Floats, Ints
@@ -95,6 +94,8 @@ def has_larger_mean(before: Floats, new: Floats, significance: float) -> Bools:
     >>> has_larger_mean(before, new, 0.02).tolist(), has_larger_mean(before, new, 0.01).tolist()
     ([True], [False])
     """
+    from scipy.special import stdtr  # heavy, and seldom needed
+
     n, m = before.shape[1], new.shape[1]
     difference = new.mean(axis=1) - before.mean(axis=1)
     one, two = before.var(axis=1, ddof=1) / n, new.var(axis=1, ddof=1) / m
