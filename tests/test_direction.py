@@ -21,6 +21,7 @@ LAYERS = (
         "local",
         "aggregation",
         "forecast",
+        "drift",
         "evaluation",
     },
     {"recipes", "scenarios"},

@@ -117,6 +117,10 @@ def test_list_and_show_know_every_name():
     assert "feddrift" in listed["bank"]
     assert "p-norm" in listed["mirror"]
     assert "settles" in listed["stopping"]
+    assert {"page-hinkley", "ddm", "window-test", "river"} <= set(listed["alarm"])
+    assert "shrink" in listed["alarm.action"]
+    assert "mean training loss of a round" in " ".join(thalweg("show", "ddm").stdout.split())
+    assert "--set alarm.action=shrink" in thalweg("show", "shrink").stdout
     shown = thalweg("show", "dds").stdout
     assert "--set memory=dds" in shown
     assert "What a state predicted to be impossible gets" in shown

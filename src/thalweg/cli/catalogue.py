@@ -21,6 +21,7 @@ from thalweg.cli.plan_view import plan_tree
 from thalweg.core.errors import UnknownName
 from thalweg.core.transforms import TRANSFORMS
 from thalweg.data import AUGMENTATIONS, SOURCES
+from thalweg.drift import ACTIONS, ALARMS
 from thalweg.emphasis import EMPHASES
 from thalweg.engine.plan import plan_to_toml, read_plan
 from thalweg.forecast import ORACLES
@@ -56,6 +57,8 @@ PARTS: dict[str, Mapping[str, Any]] = {
     "opening": OPENINGS,
     "mirror": MIRRORS,
     "stopping": STOPPINGS,
+    "alarm": ALARMS,
+    "alarm.action": ACTIONS,
 }
 
 
@@ -155,6 +158,12 @@ def _show_policy(console: Console, what: str, name: str, cls: type[Any]) -> None
 
 def field_notes(cls: type[Any]) -> dict[str, str]:
     """The strings written under the fields of a dataclass, which Python itself forgets."""
+    owners = [owner for owner in reversed(cls.__mro__) if dataclasses.is_dataclass(owner)]
+    return {name: note for owner in owners for name, note in _notes_in(owner).items()}
+
+
+def _notes_in(cls: type[Any]) -> dict[str, str]:
+    """The same, of the fields that the class has of its own."""
     (body,) = ast.parse(textwrap.dedent(inspect.getsource(cls))).body
     assert isinstance(body, ast.ClassDef)
     return {

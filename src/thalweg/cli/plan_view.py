@@ -13,7 +13,7 @@ from thalweg.engine.plan import Plan
 
 RECIPE_PARTS = ("memory", "forecast", "selection", "objective", "weights", "server")
 # The rare ones are shown where somebody makes use of them.
-RARE_PARTS = ("emphasis", "staleness", "bank", "opening", "mirror", "stopping")
+RARE_PARTS = ("emphasis", "staleness", "bank", "opening", "mirror", "stopping", "alarm")
 SCENARIO_PARTS = ("data", "net", "world")
 RARE_SCENARIO_PARTS = ("sessions", "augment", "faults")
 SIZES = ("rounds", "ticks", "capacity")

@@ -90,6 +90,7 @@ def _folder(plan: Plan, resume: bool) -> Path:
 
 def _summary(console: Console, result: Result, out: Path, command: str) -> None:
     from thalweg.evaluation import transitions
+    from thalweg.report.alarms import alarm_line
     from thalweg.report.cells import is_noticeable  # tables and figures can wait until now
     from thalweg.report.transitions import transition_lines
 
@@ -126,5 +127,7 @@ def _summary(console: Console, result: Result, out: Path, command: str) -> None:
         lines.append(f"test-then-train {mean:.4f}   mean over all rounds, on data as it arrived")
     for place, line in enumerate(transition_lines(transitions(result.metrics))):
         lines.append(f"{'' if place else 'transitions':<16}{line}")
+    if result.alarms is not None:
+        lines.append(f"alarms          {alarm_line(result.alarms)}")
     lines += [f"results         {out}/", f"repeat          {command}"]
     console.print("\n".join(lines), highlight=False, soft_wrap=True)

@@ -24,7 +24,7 @@ from thalweg.engine.rows import evaluated, is_evaluated, round_row
 from thalweg.engine.scored import turnout_of
 from thalweg.engine.start import first_model, model_drawer
 from thalweg.engine.unreliable import UnreliableFederation
-from thalweg.evaluation import transitions
+from thalweg.evaluation import alarm_summary, transitions
 from thalweg.nets import Net
 from thalweg.recipes import Recipe
 from thalweg.recipes.server import play_round
@@ -47,6 +47,7 @@ class Result:
     net: Net
     model: Floats32  # (P,) the final global model; of a bank, the one that serves most clients
     folder: Path | None
+    alarms: Row | None = None  # how good the recipe's alarm was; none: it has none
 
     @property
     def final(self) -> Row:
@@ -189,10 +190,11 @@ def _play(
             now = server.rnd - rounds_before
             watch(Progress(plan, row, server.rnd, now, time.perf_counter() - began))
     served = serve(server, plan.recipe)
+    alarms = None if plan.recipe.alarm is None else alarm_summary(metrics, world)
     if folder is not None:
-        _finish(folder, plan, net, served, metrics)
+        _finish(folder, plan, net, served, metrics, alarms)
     model = served.models[int(served.shares.argmax())]
-    return Result(plan, metrics, net, model, None if folder is None else folder.path)
+    return Result(plan, metrics, net, model, None if folder is None else folder.path, alarms)
 
 
 def _restore(
@@ -220,7 +222,14 @@ def check_same_data(folder: RunFolder, then: int, now: int) -> None:
         )
 
 
-def _finish(folder: RunFolder, plan: Plan, net: Net, served: Served, metrics: list[Row]) -> None:
+def _finish(
+    folder: RunFolder,
+    plan: Plan,
+    net: Net,
+    served: Served,
+    metrics: list[Row],
+    alarms: Row | None,
+) -> None:
     model = served.models[int(served.shares.argmax())]
     if len(served.models) > 1:
         save_file(
@@ -235,6 +244,8 @@ def _finish(folder: RunFolder, plan: Plan, net: Net, served: Served, metrics: li
     summary = {"title": plan.title, "rounds": len(metrics), "final": metrics[-1]}
     if found := transitions(metrics):
         summary["transitions"] = [transition._asdict() for transition in found]
+    if alarms is not None:
+        summary["alarms"] = alarms
     folder.write_summary(summary)
 
 

@@ -31,6 +31,13 @@ class Plan:
 
     def __post_init__(self) -> None:
         require(0 <= self.seed < 2**63, f"seed must lie in [0, 2^63), got {self.seed}.")
+        alarm = self.recipe.alarm
+        require(
+            alarm is None or alarm.watch != "error" or self.scenario.prequential > 0,
+            f"the alarm watches how many arriving samples are predicted wrong, but {self.scenario.name} "
+            "predicts none of them (prequential=0); predict some (--set prequential=32), or watch the loss "
+            "(--set alarm.watch=loss).",
+        )
 
     @property
     def local(self) -> Sgd:
