@@ -23,7 +23,7 @@ LAYERS = (
         "forecast",
         "evaluation",
     },
-    {"recipes", "scenarios"},
+    {"recipes", "scenarios", "baselines"},
     {"engine"},
     {"analysis", "report"},
     {"cli"},

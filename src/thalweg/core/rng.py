@@ -37,6 +37,7 @@ class Draw(enum.IntEnum):
     SESSIONS = 17  # who joins and leaves when
     REHEARSAL = 18  # who rehearses
     FAULTS = 19  # whose reply is lost, or late
+    BASELINE = 20  # what an online learner draws
 
 
 def rng_for(

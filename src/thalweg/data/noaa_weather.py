@@ -27,7 +27,8 @@ class NoaaWeather:
     wind speed, highest and lowest temperature. The label says whether it rained, which it did on 31 days of 100.
     Two days have a pressure of 5500 and are left as they are.
 
-    Every row arrives and is tested on before it is learnt from; no part is set aside for testing. Times are in days.
+    Every row arrives and is tested on before it is learnt from; no part is set aside for testing. Times count
+    days.
     """
 
     num_clients: int = 10

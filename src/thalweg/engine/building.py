@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Literal, Protocol
 from thalweg.core.errors import require
 from thalweg.core.types import Floats32, Ints
 from thalweg.data import Dataset
+from thalweg.engine.any_plan import AnyPlan
 from thalweg.engine.crowd import Crowd
 from thalweg.engine.plan import Plan
 from thalweg.engine.unreliable import UnreliableFederation
@@ -14,7 +15,8 @@ from thalweg.nets import Net
 from thalweg.recipes.client import Clients
 from thalweg.recipes.federation import Federation
 from thalweg.recipes.fitting import check_fits
-from thalweg.streams import Setting, Timetable
+from thalweg.scenarios import Scenario
+from thalweg.streams import Setting, Timetable, World
 
 if TYPE_CHECKING:
     from thalweg.engine.gather import Part
@@ -35,25 +37,29 @@ def crowd_of(plan: Plan, data: Dataset, num_params: int) -> Crowd:
 
     Refuses a recipe that makes no sense in this world.
     """
-    scenario = plan.scenario
+    world = world_of(plan.scenario, data, plan.seed)
+    check_fits(plan.recipe, world)
+    clients = Clients(plan.recipe, world, data.y, plan.local, plan.seed, num_params)
+    return Crowd(clients, world, timetable_of(plan, world.num_clients))
+
+
+def world_of(scenario: Scenario, data: Dataset, seed: int) -> World:
+    """What arrives where, on the data of a run."""
     setting = Setting(
         labels=data.y,
         num_classes=data.num_classes,
         ticks=scenario.ticks,
         capacity=scenario.capacity,
         rounds=scenario.rounds,
-        seed=plan.seed,
+        seed=seed,
         group=data.group,
         time=data.time,
         coarse=data.coarse,
     )
-    world = scenario.world.build(setting)
-    check_fits(plan.recipe, world)
-    clients = Clients(plan.recipe, world, data.y, plan.local, plan.seed, num_params)
-    return Crowd(clients, world, timetable_of(plan, world.num_clients))
+    return scenario.world.build(setting)
 
 
-def timetable_of(plan: Plan, num_clients: int) -> Timetable | None:
+def timetable_of(plan: AnyPlan, num_clients: int) -> Timetable | None:
     """When clients are members; none: always."""
     scenario = plan.scenario
     if scenario.sessions is None:

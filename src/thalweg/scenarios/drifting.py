@@ -21,15 +21,15 @@ def elec2() -> Scenario:
     """The price of electricity, up or down: ten clients, each in another stretch of 94 days, a day per round.
 
     By turns instead, so that all see the same days: ``--set data.clients=interleaved --set world.every=1 --set
-    rounds=944``. The learning rate was the best of 0.01, 0.03, 0.1 and 0.3 for FedAvg in the first third of the
-    run (seed 9).
+    rounds=944``. The learning rate is one for both nets: of 0.03, 0.1 and 0.3 it is the best with FedAvg in the
+    first third of the run (seed 9); for the linear net 1.0 is better by a point.
     """
     return Scenario(
         name="elec2",
         data=Elec2(),
         net=Linear(),
         world=Replay(arrivals=48, availability=1.0, at_end="silence"),
-        local=Sgd(lr=0.1, batch_size=48, passes=1),
+        local=Sgd(lr=0.3, batch_size=48, passes=1),
         rounds=95,
         ticks=1,
         capacity=480,
@@ -48,7 +48,7 @@ def weather() -> Scenario:
         data=NoaaWeather(),
         net=Linear(),
         world=Replay(arrivals=30, availability=1.0, at_end="silence"),
-        local=Sgd(lr=0.1, batch_size=30, passes=1),
+        local=Sgd(lr=0.3, batch_size=30, passes=1),
         rounds=61,
         ticks=1,
         capacity=300,
@@ -67,7 +67,7 @@ def flights() -> Scenario:
         data=Flights(),
         net=Linear(),
         world=Replay(every=1.0, availability=1.0, at_end="silence"),
-        local=Sgd(lr=0.1, batch_size=64, passes=1),
+        local=Sgd(lr=0.3, batch_size=64, passes=1),
         rounds=365,
         ticks=1,
         capacity=1000,
