@@ -136,6 +136,7 @@ class Online:
             "of features or images.",
         )
         self._plan, self._data = plan, data
+        self._num_features = int(np.prod(data.x.shape[1:]))
         self._world: World = world_of(plan.scenario, data, plan.seed)
         self._timetable = timetable_of(plan, self._world.num_clients)
         self._streams: dict[int, tuple[Any, int]] = {}  # what a stream remembers, rounds lived
@@ -154,7 +155,7 @@ class Online:
             row |= {"session": turnout.session, "session_round": turnout.session_round}
         if right:
             row["prequential_accuracy"] = sum(right) / len(right)
-        size = (int(np.prod(self._data.input_shape)) + 1) * BYTES_PER_NUMBER  # and the label
+        size = (self._num_features + 1) * BYTES_PER_NUMBER  # and the label
         sent = len(met.rows) * size if self._plan.baseline.pooled else 0
         return {**row, "bytes_down": 0, "bytes_up": sent}
 
@@ -212,5 +213,5 @@ class Online:
 
     def _inputs(self, rows: Ints) -> Floats32:
         """(n, F) float32; of images the pixels, from 0 to 1."""
-        samples = self._data.x[rows].reshape(len(rows), -1).astype(np.float32)
+        samples = self._data.x[rows].reshape(len(rows), self._num_features).astype(np.float32)
         return samples / np.float32(255) if self._data.is_image else samples
