@@ -74,7 +74,7 @@ def test_values_are_finite_and_within_the_limit(values: list[float]) -> None:
 def test_a_missing_column_is_named_with_those_that_are_there(tmp_path: Path) -> None:
     file = written(tmp_path / "a.parquet", one=[1], other=[2])
     with pytest.raises(
-        DataError, match="there is no column two, three; expected one, .*got one, other"
+        DataError, match=r"there is no column two, three; expected one, .*got one, other"
     ):
         table_with(file, ["one", "two", "three"])
 
@@ -102,7 +102,9 @@ def test_labels_may_be_written_in_either_case(tmp_path: Path) -> None:
 
 def test_a_label_that_nobody_knows_is_named_with_its_row(tmp_path: Path) -> None:
     file = written(tmp_path / "a.parquet", y=["up", "down", "sideways"])
-    with pytest.raises(DataError, match="row 3, column 'y' is 'sideways'; expected one of down, up"):
+    with pytest.raises(
+        DataError, match="row 3, column 'y' is 'sideways'; expected one of down, up"
+    ):
         known_labels(table_with(file, ["y"]), "y", file, {"down": 0, "up": 1})
 
 
@@ -114,5 +116,5 @@ def test_the_first_name_that_is_there_is_taken(tmp_path: Path) -> None:
     (tmp_path / "mine/a.csv").unlink()
     assert one_file("It", ["a.csv", "b.csv"], ["mine"], tmp_path, "ask") == tmp_path / "b.csv"
     (tmp_path / "b.csv").unlink()
-    with pytest.raises(DataError, match="It is not on this machine(.|\n)*ask(.|\n)*Looked in"):
+    with pytest.raises(DataError, match=r"It is not on this machine(.|\n)*ask(.|\n)*Looked in"):
         one_file("It", ["a.csv", "b.csv"], ["mine"], tmp_path, "ask")

@@ -59,7 +59,9 @@ def test_every_row_arrives_and_none_is_set_aside(tmp_path: Path) -> None:
 
 def test_the_scale_of_a_row_is_that_of_its_clients_past(tmp_path: Path) -> None:
     data = Elec2(num_clients=4).load(written(tmp_path, table()), seed=0)
-    price = data.x[36:72, FEATURES.index("nswprice")]  # of the second client: periods 36 to 47, 0 to 23
+    price = data.x[
+        36:72, FEATURES.index("nswprice")
+    ]  # of the second client: periods 36 to 47, 0 to 23
     assert price[0] == 0
     assert price[1] == pytest.approx(1.0)
     assert price[12] < -1, "a new day is cheap"
@@ -118,7 +120,7 @@ def test_labels_may_be_numbers(tmp_path: Path) -> None:
 
 
 def test_without_the_file_the_ways_to_get_it_are_named(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match="Elec2 is not on this machine(.|\n)*--data-dir"):
+    with pytest.raises(DataError, match=r"Elec2 is not on this machine(.|\n)*--data-dir"):
         Elec2().load(tmp_path, seed=0)
 
 

@@ -108,7 +108,10 @@ def test_another_year_has_other_weekdays(tmp_path: Path) -> None:
     [
         (table().drop_columns(["carrier"]), "there is no column carrier"),
         (table().slice(0, 0), "expected rows, got none"),
-        (table(arr_delay=pa.array([None] * 5, pa.float32())), "no row has a number in column 'arr_"),
+        (
+            table(arr_delay=pa.array([None] * 5, pa.float32())),
+            "no row has a number in column 'arr_",
+        ),
         (table(month=[1, 1, 1, 13, 1]), "'month' is 13 in row 3 of the flights that landed"),
         (table(month=[2] * 5, day=[1, 1, 1, 29, 1]), "'day' is 29 .*expected a day of its month"),
         (table(day=[1, 1, 1, 0, 1]), "column 'day' is 0"),

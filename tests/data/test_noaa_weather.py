@@ -75,7 +75,7 @@ def test_more_clients_than_days_are_refused(tmp_path: Path) -> None:
 
 
 def test_without_the_file_the_ways_to_get_it_are_named(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match="NOAA weather is not on this machine(.|\n)*feat_8"):
+    with pytest.raises(DataError, match=r"NOAA weather is not on this machine(.|\n)*feat_8"):
         NoaaWeather().locate(tmp_path)
 
 

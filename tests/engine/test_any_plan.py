@@ -20,7 +20,7 @@ def test_a_name_is_that_of_a_recipe_or_of_a_baseline() -> None:
     assert isinstance(plan_named("fedavg", "elec2"), Plan)
     assert isinstance(plan_named("fedprox+sfedpo", "elec2"), Plan)
     assert isinstance(plan_named("majority", "elec2"), BaselinePlan)
-    with pytest.raises(UnknownName, match="unknown recipe or baseline 'majorty'.*'majority'"):
+    with pytest.raises(UnknownName, match=r"unknown recipe or baseline 'majorty'.*'majority'"):
         plan_named("majorty", "elec2")
 
 

@@ -83,8 +83,26 @@ def played(scene: Scenario, content: Dataset, **settings: Any) -> tuple[list[lis
 def test_each_client_has_its_own_and_learns_when_the_round_is_over() -> None:
     written, rows = played(scenario(), data())
     assert written == [
-        ["test 0", "test 2", "learn 0=0", "learn 2=1", "test 4", "test 6", "learn 4=0", "learn 6=1"],
-        ["test 1", "test 3", "learn 1=1", "learn 3=1", "test 5", "test 7", "learn 5=1", "learn 7=1"],
+        [
+            "test 0",
+            "test 2",
+            "learn 0=0",
+            "learn 2=1",
+            "test 4",
+            "test 6",
+            "learn 4=0",
+            "learn 6=1",
+        ],
+        [
+            "test 1",
+            "test 3",
+            "learn 1=1",
+            "learn 3=1",
+            "test 5",
+            "test 7",
+            "learn 5=1",
+            "learn 7=1",
+        ],
     ]
     assert [row["prequential_accuracy"] for row in rows] == [0.25, 0.25]
     assert [row["cohort"] for row in rows] == [2, 2]

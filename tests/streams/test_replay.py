@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 from contracts.world import check_world
-
 from thalweg.core.errors import ConfigError
 from thalweg.core.types import Floats, Ints, Supply
 from thalweg.streams import Replay, Setting

@@ -21,8 +21,8 @@ def elec2() -> Scenario:
     """The price of electricity, up or down: ten clients, each in another stretch of 94 days, a day per round.
 
     By turns instead, so that all see the same days: ``--set data.clients=interleaved --set world.every=1 --set
-    rounds=944``. The learning rate is one for both nets: of 0.03, 0.1 and 0.3 it is the best with FedAvg in the
-    first third of the run (seed 9); for the linear net 1.0 is better by a point.
+    rounds=944 --set capacity=48``. The learning rate is one for both nets: of 0.03, 0.1 and 0.3 it is the best with
+    FedAvg in the first third of the run (seed 9); for the linear net 1.0 is better by a point.
     """
     return Scenario(
         name="elec2",
@@ -41,7 +41,7 @@ def weather() -> Scenario:
     """Rain or not: ten clients, each in another five years at one station, 30 days per round.
 
     By turns instead, so that all see the same years: ``--set data.clients=interleaved --set world.every=30 --set
-    rounds=606``. The learning rate was chosen as that of ``elec2``.
+    rounds=606 --set capacity=30``. The learning rate was chosen as that of ``elec2``.
     """
     return Scenario(
         name="weather",
