@@ -9,6 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import thalweg
+from thalweg.core.config import with_overrides
 from thalweg.core.types import Ints
 from thalweg.engine.building import world_of
 from thalweg.nets import Linear
@@ -87,13 +88,12 @@ def test_every_sample_arrives_once_and_is_tested_on(name: str, tmp_path: Path) -
 @pytest.mark.parametrize("name", DRIFTING)
 @pytest.mark.parametrize("net", ["linear", "mlp"])
 def test_recipes_learn_from_a_stream_with_either_net(name: str, net: str, tmp_path: Path) -> None:
-    result = thalweg.run(
-        "fedavg", name, rounds=8, overrides=[f"net={net}"], data_dir=made_up(tmp_path)
-    )
+    changes = [f"net={net}", *([] if name == "flights" else ["data.num_clients=2"])]
+    result = thalweg.run("fedavg", name, rounds=8, overrides=changes, data_dir=made_up(tmp_path))
     rows = [row["prequential_accuracy"] for row in result.metrics if "prequential_accuracy" in row]
     assert "accuracy" not in result.final, "nothing is set aside"
     assert np.mean(rows[-3:]) > 0.7
-    assert np.mean(rows[-3:]) > rows[0]
+    assert np.mean(rows[-3:]) > rows[0] + 0.1
 
 
 def test_a_static_model_is_that_of_fedavg_until_it_stops(tmp_path: Path) -> None:
@@ -110,11 +110,9 @@ def test_a_static_model_is_that_of_fedavg_until_it_stops(tmp_path: Path) -> None
 
 def test_interleaved_clients_live_in_the_same_days(tmp_path: Path) -> None:
     changes = ["data.clients=interleaved", "world.every=1", "rounds=20"]
-    folder = made_up(tmp_path)
-    result = thalweg.run("fedavg", "elec2", data_dir=folder, overrides=changes)
-    assert len(result.metrics) == 20
-    data = DRIFTING["elec2"]().data.load(folder, 0)
-    assert data.time is not None
+    scenario = with_overrides(DRIFTING["elec2"](), changes)
+    rounds = arriving(scenario, made_up(tmp_path))
+    assert [np.unique(rows // 48).tolist() for rows in rounds] == [[day] for day in range(20)]
 
 
 @pytest.mark.parametrize("name", DRIFTING)
