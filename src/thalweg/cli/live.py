@@ -62,7 +62,8 @@ def clock(seconds: float) -> str:
 def _say_line(news: News) -> None:
     """A line at every evaluation, and as often where there is nothing to evaluate on: for logs."""
     scenario = news.plan.scenario
-    if "accuracy" in news.row or news.rounds_done % scenario.evaluate_every == 0:
+    is_due = news.rounds_done % scenario.evaluate_every == 0 and "prequential_accuracy" in news.row
+    if "accuracy" in news.row or is_due:
         print(
             f"round {news.rounds_done}/{scenario.rounds}  {_clients(news.row)}  "
             f"{_score(news.row, _accuracy(news.row), 4)}  {_rate(news)}",
