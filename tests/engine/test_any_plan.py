@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+import thalweg
 from thalweg.baselines import NoChange
 from thalweg.core.errors import ConfigError, UnknownName
 from thalweg.engine.any_plan import (
@@ -53,6 +54,11 @@ def test_who_needs_a_recipe_refuses_the_plan_of_a_baseline(tmp_path: Path) -> No
     (tmp_path / "plan.toml").write_text(plan_to_toml(plan_named("majority", "elec2")))
     with pytest.raises(ConfigError, match=r"plan.toml is the plan of a baseline"):
         read_plan(tmp_path)
+
+
+def test_who_wants_a_model_is_told_that_a_baseline_has_none() -> None:
+    with pytest.raises(ConfigError, match=r"majority is a baseline and no recipe.*thalweg.compare"):
+        thalweg.run("majority", "elec2")
 
 
 def test_what_is_no_plan_is_refused(tmp_path: Path) -> None:

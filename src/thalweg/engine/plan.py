@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 import tomli_w
 
-from thalweg.baselines import Baseline
+from thalweg.baselines import BASELINES, Baseline
 from thalweg.core.config import from_dict, to_dict, with_overrides
 from thalweg.core.errors import ConfigError, UnknownName, require
 from thalweg.local import Sgd
@@ -53,6 +53,11 @@ def make_plan(
     overrides: Iterable[str] = (),
 ) -> Plan:
     """Look names up, apply ``part.field=value`` overrides, and check the whole."""
+    require(
+        not isinstance(recipe, str) or recipe not in BASELINES,
+        f"{recipe} is a baseline and no recipe, so there is no model to train; compare it with recipes "
+        f"(thalweg.compare), or run it from the command line (thalweg run {recipe}).",
+    )
     recipe = recipe_named(recipe) if isinstance(recipe, str) else recipe
     scenario = scenario_named(scenario) if isinstance(scenario, str) else scenario
     if engine not in ("auto", "fast", "reference"):
