@@ -24,7 +24,7 @@ LAYERS = (
         "drift",
         "evaluation",
     },
-    {"recipes", "scenarios"},
+    {"recipes", "scenarios", "baselines"},
     {"engine"},
     {"analysis", "report"},
     {"cli"},

@@ -87,3 +87,13 @@ def test_the_metric_of_the_study_holds_where_a_column_has_none(tmp_path):
 
 def test_a_column_without_a_moment_sees_everything():
     assert rows_seen(ROWS, Column("digits-full"), "accuracy") is ROWS
+
+
+def test_what_arrives_is_compared_over_the_whole_run_and_the_test_set_left_out(
+    tmp_path, monkeypatch
+):
+    arriving = [{**row, "prequential_accuracy": row["round"] / 100} for row in ROWS]
+    monkeypatch.setattr(f"{__name__}.ROWS", arriving)
+    cell = shown(tmp_path, Column("digits-full"), metric="prequential_accuracy")
+    assert scores(cell).accuracy is None
+    assert scores(cell).prequential_accuracy == pytest.approx(18.5 / 100)

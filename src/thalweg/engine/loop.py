@@ -16,6 +16,7 @@ from safetensors.numpy import save_file
 from thalweg.core.errors import RunError, require
 from thalweg.core.types import Floats32
 from thalweg.data import Dataset
+from thalweg.engine.any_plan import AnyPlan
 from thalweg.engine.building import Embedded, crowd_of, federation_of, viewed
 from thalweg.engine.crowd import Crowd
 from thalweg.engine.folder import RunFolder
@@ -66,7 +67,7 @@ class Result:
 class Progress:
     """What a watcher is told after every round."""
 
-    plan: Plan
+    plan: AnyPlan
     row: Row
     rounds_done: int
     rounds_now: int  # of these, in this process

@@ -28,6 +28,7 @@ from thalweg.recipes.published import (
     scaffold_released,
     sfedpo,
     srsr,
+    static,
     warmstart,
 )
 
@@ -60,5 +61,6 @@ __all__ = [
     "scaffold_released",
     "sfedpo",
     "srsr",
+    "static",
     "warmstart",
 ]

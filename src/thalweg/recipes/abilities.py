@@ -54,11 +54,6 @@ class Abilities:
         """The recipe's selection, if it counts the labels that arrive."""
         return self.recipe.selection if isinstance(self.recipe.selection, Tallies) else None
 
-    @property
-    def notes_times(self) -> bool:
-        """Does anybody want to know in which round a sample came?"""
-        return self.recipe.emphasis is not None or 0 < self.recipe.effect.keep < 1
-
     @cached_property
     def dividing(self) -> Divides | None:
         """The recipe's bank, if clients divide their samples among several models."""
@@ -68,7 +63,8 @@ class Abilities:
     @property
     def notes_times(self) -> bool:
         """Does anybody want to know in which round a sample came?"""
-        return self.recipe.emphasis is not None or self.dividing is not None
+        shrinks = 0 < self.recipe.effect.keep < 1
+        return self.recipe.emphasis is not None or self.dividing is not None or shrinks
 
     @cached_property
     def is_attentive(self) -> bool:

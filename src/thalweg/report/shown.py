@@ -18,7 +18,11 @@ def as_shown(study: Study, place: StudyCell) -> Cell:
     """Its rows end where the column looks, and their accuracy is what the column shows."""
     cell, column, metric = read_cell(place.job), place.column, study.metric_of(place.column)
     rows = rows_seen(cell.rows, column, metric)
-    if metric not in ("accuracy", "client_accuracy"):
+    if (
+        metric == "prequential_accuracy"
+    ):  # without a test accuracy, recipes are compared by this one
+        rows = [showing(row, None) for row in rows]
+    elif metric not in ("accuracy", "client_accuracy"):
         rows = [showing(row, _value(row, column, metric)) for row in rows]
     elif metric != "accuracy" or column.session is not None:
         rows = [{**row, "accuracy": _value(row, column, metric)} for row in rows]

@@ -34,6 +34,10 @@ MEASURED = {
     "transition_accuracy": (
         "Test accuracy on the labels of a session's members, averaged over its first ten rounds"
     ),
+    "prequential_accuracy": (
+        "Accuracy on samples as they arrive, before anybody learns from them (test-then-train), averaged over "
+        "the rounds"
+    ),
 }
 
 

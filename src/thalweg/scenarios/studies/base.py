@@ -17,6 +17,7 @@ Metric = Literal[
     "stayers_accuracy",  # at members of the session before, too
     "newcomers_accuracy",  # at the others
     "transition_accuracy",  # session accuracy, averaged over the first ten rounds of a session
+    "prequential_accuracy",  # on what arrives, before it is learnt from, averaged over all rounds
 ]
 
 
