@@ -59,6 +59,16 @@ class SingleTrainer:
             )
         return logits.argmax(dim=1).numpy(), losses.numpy()
 
+    def scores(self, model: Floats32, part: Part, rows: Ints | None = None) -> Floats32:
+        """(n, C) logarithms of the probabilities that one model gives the classes of some rows, or of all."""
+        inputs = self.data.x if part == "train" else self.data.x_test
+        rows = np.arange(len(inputs)) if rows is None else rows
+        if len(rows) == 0:
+            return np.empty((0, self.data.num_classes), dtype=np.float32)
+        with torch.inference_mode():
+            logits = self.net.apply(torch.tensor(model), self.inputs(inputs[rows]))
+        return logits.log_softmax(1).numpy()
+
     def inputs(self, samples: Samples) -> Tensor:
         """Samples as the net wants them.
 
