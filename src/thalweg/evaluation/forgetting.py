@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -81,6 +81,28 @@ def task_table(rows: Iterable[Row], assignment: str) -> TaskTable | None:
     met = np.array([[_clients(found.get(task)) > 0 for task in tasks] for _, found in steps])
     first_met = np.where(met.any(axis=0), met.argmax(axis=0), NEVER)
     return TaskTable([rnd for rnd, _ in steps], tasks, accuracy, first_met)
+
+
+def with_tasks(rows: Sequence[Row], assignment: str, task: str = "") -> list[Row]:
+    """A run in which ``task_accuracy`` is of one task, or the mean over all, and ``forgetting`` is known so far.
+
+    >>> rows = [{"round": rnd, "tasks": [
+    ...     {"task": "a", "assignment": "labels", "accuracy": accuracy, "clients": 1}]}
+    ...     for rnd, accuracy in ((1, 0.75), (2, 0.25))]
+    >>> [(row["task_accuracy"], row["forgetting"]) for row in with_tasks(rows, "labels")]
+    [(0.75, None), (0.25, 0.5)]
+    """
+    shown: list[Row] = []
+    for place, row in enumerate(rows):
+        if "tasks" in row and (table := task_table(rows[: place + 1], assignment)):
+            mine = [not task or each == task for each in table.tasks]
+            found = {
+                "task_accuracy": _known(_mean(table.accuracy[-1, mine])),
+                "forgetting": _known(forgetting(table.accuracy[:, mine])),
+            }
+            row = {**row, **found}
+        shown.append(row)
+    return shown
 
 
 def task_summary(rows: Iterable[Row], assignment: str) -> dict[str, Any] | None:

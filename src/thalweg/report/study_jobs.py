@@ -50,7 +50,7 @@ def study_cells(
     changes nothing, so that the tables share the cells they have in common.
     """
     places = [
-        (row, column, _job(row, column, folder, scale, engine, study.quick))
+        (row, column, _job(row, column, folder, scale, engine, (*study.quick, *row.quick)))
         for column in study.columns
         for row in study.rows_of(column)
         if not row.best_of

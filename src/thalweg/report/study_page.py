@@ -90,7 +90,7 @@ def _scenario(result: StudyResult, label: str, summaries: list[Summary]) -> str:
         sections.results(summaries, level=3),
         _sweeps(row_sweeps(summaries), level=3),
     ]
-    if panels(cells):
+    if panels(cells) and not summaries[0].is_inverted:  # forgetting is not a share of one
         content.append(sections.figure_section(cells, level=3))
     content += [
         sections.differences(summaries, level=3),
