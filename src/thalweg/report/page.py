@@ -33,7 +33,7 @@ def page(
     scenario_description: str | None = None,
     published: Mapping[str, float] | None = None,
 ) -> str:
-    """The page of a comparison: headline, table, transitions, figure, differences, seeds, failures, commands.
+    """The page of a comparison: headline, table, transitions, figures, differences, seeds, failures, commands.
 
     `published` holds the accuracies of the paper, in per cent. The same cells give the same page.
     """
@@ -43,6 +43,7 @@ def page(
         sections.left_out(summaries),
         transition_section(cells),
         sections.figure_section(cells),
+        sections.bank_section(cells),
         sections.differences(summaries),
         sections.seeds_section(cells),
         sections.commands(cells),

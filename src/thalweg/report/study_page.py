@@ -93,6 +93,7 @@ def _scenario(result: StudyResult, label: str, summaries: list[Summary]) -> str:
     if panels(cells) and not summaries[0].is_inverted:  # forgetting is not a share of one
         content.append(sections.figure_section(cells, level=3))
     content += [
+        sections.bank_section(cells, level=3),
         sections.differences(summaries, level=3),
         _folded("Seed by seed", sections.seeds_section(cells, level=3)),
     ]
