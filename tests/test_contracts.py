@@ -253,10 +253,10 @@ class Merges(aggregation.OneModel):
     """Adds models up instead of taking their mean."""
 
     def arrange(
-        self, notes: None, cohort: Ints, answers: Answers, num_models: int
+        self, notes: None, roster: Roster, answers: Answers, num_models: int
     ) -> aggregation.Arranged:
         return (
-            super().arrange(notes, cohort, answers, num_models)._replace(mix=np.full((1, 1), 2.0))
+            super().arrange(notes, roster, answers, num_models)._replace(mix=np.full((1, 1), 2.0))
         )
 
 

@@ -1,6 +1,7 @@
 import numpy as np
 import pytest
 
+from contracts.bank import of
 from contracts.looks import FakeLook
 from contracts.views import SomeView
 from thalweg.aggregation import FedDrift
@@ -24,9 +25,9 @@ def test_the_distances_and_the_merging_of_the_sheet():
 
 def test_a_client_that_gets_much_worse_gets_a_model_of_its_own():
     bank, cohort = FedDrift(drift_threshold=0.5), np.array([0, 1])
-    plan = bank.arrange(bank.init(3), cohort, survey([[1.0], [1.0]]), 1)
+    plan = bank.arrange(bank.init(3, 2), of(cohort), survey([[1.0], [1.0]]), 1)
     assert plan.models.tolist() == [0, 0]
-    plan = bank.arrange(plan.notes, cohort, survey([[1.2], [1.6]]), 1)
+    plan = bank.arrange(plan.notes, of(cohort), survey([[1.2], [1.6]]), 1)
     assert plan.models.tolist() == [0, 1]
     assert plan.mix.tolist() == [[1.0], [1.0]]  # the new one starts as a copy
     assert plan.is_new.tolist() == [False, True]
@@ -35,28 +36,28 @@ def test_a_client_that_gets_much_worse_gets_a_model_of_its_own():
 
 def test_models_that_do_as_well_on_each_others_data_are_merged_once_isolation_ends():
     bank, cohort = FedDrift(drift_threshold=0.5, isolation=1), np.array([0, 1])
-    plan = bank.arrange(bank.init(2), cohort, survey([[1.0], [1.0]]), 1)
-    plan = bank.arrange(plan.notes, cohort, survey([[1.0], [2.0]]), 1)
+    plan = bank.arrange(bank.init(2, 2), of(cohort), survey([[1.0], [1.0]]), 1)
+    plan = bank.arrange(plan.notes, of(cohort), survey([[1.0], [2.0]]), 1)
     alike = [[1.0, 1.05], [1.2, 1.1]]
-    plan = bank.arrange(plan.notes, cohort, survey(alike), 2)
+    plan = bank.arrange(plan.notes, of(cohort), survey(alike), 2)
     assert plan.models.tolist() == [0, 1]  # still left alone
-    plan = bank.arrange(plan.notes, cohort, survey(alike), 2)
+    plan = bank.arrange(plan.notes, of(cohort), survey(alike), 2)
     assert plan.models.tolist() == [0, 0]
     assert plan.mix.tolist() == [[0.5, 0.5]]
 
 
 def test_models_that_serve_nobody_are_closed():
     bank = FedDrift(drift_threshold=0.1, merge_threshold=0.0)
-    plan = bank.arrange(bank.init(1), np.array([0]), survey([[1.0]]), 1)
-    plan = bank.arrange(plan.notes, np.array([0]), survey([[2.0]]), 1)
+    plan = bank.arrange(bank.init(1, 2), of(np.array([0])), survey([[1.0]]), 1)
+    plan = bank.arrange(plan.notes, of(np.array([0])), survey([[2.0]]), 1)
     assert plan.mix.shape == (1, 1)
     assert plan.is_new.tolist() == [True]
 
 
 def test_there_is_a_limit_to_the_number_of_models():
     bank, cohort = FedDrift(drift_threshold=0.1, max_models=2), np.arange(3)
-    plan = bank.arrange(bank.init(3), cohort, survey([[1.0]] * 3), 1)
-    plan = bank.arrange(plan.notes, cohort, survey([[1.0], [2.0], [3.0]]), 1)
+    plan = bank.arrange(bank.init(3, 2), of(cohort), survey([[1.0]] * 3), 1)
+    plan = bank.arrange(plan.notes, of(cohort), survey([[1.0], [2.0], [3.0]]), 1)
     assert plan.models.tolist() == [0, 1, 0]
 
 
@@ -77,26 +78,26 @@ def test_a_client_without_data_has_nothing_to_say():
 
 def test_a_client_without_data_stays_where_it_is():
     bank = FedDrift()
-    plan = bank.arrange(bank.init(2), np.array([0]), survey([[np.nan]]), 1)
+    plan = bank.arrange(bank.init(2, 2), of(np.array([0])), survey([[np.nan]]), 1)
     assert plan.models.tolist() == [0]
 
 
 def test_before_anybody_was_seen_the_only_model_serves_all():
     bank = FedDrift()
-    assert bank.shares(bank.init(2), 1).tolist() == [1.0]
+    assert bank.shares(bank.init(2, 2), 1).tolist() == [1.0]
 
 
 def test_if_nobody_has_anything_to_say_everybody_stays_where_they_are():
-    plan = FedDrift().arrange(FedDrift().init(1), np.array([0]), {}, 1)
+    plan = FedDrift().arrange(FedDrift().init(1, 2), of(np.array([0])), {}, 1)
     assert plan.models.tolist() == [0]
 
 
 def test_a_model_opened_just_now_is_not_merged_by_what_was_there_before():
     bank, cohort = FedDrift(drift_threshold=0.1, isolation=0, max_models=2), np.arange(2)
-    plan = bank.arrange(bank.init(2), cohort, survey([[1.0], [1.0]]), 1)
-    plan = bank.arrange(plan.notes, cohort, survey([[2.0], [1.0]]), 1)
+    plan = bank.arrange(bank.init(2, 2), of(cohort), survey([[1.0], [1.0]]), 1)
+    plan = bank.arrange(plan.notes, of(cohort), survey([[2.0], [1.0]]), 1)
     assert plan.models.tolist() == [1, 0]
     # Client 0 goes back to model 0, client 1 drifts and gets the place that has become free.
-    plan = bank.arrange(plan.notes, cohort, survey([[0.5, 0.5], [3.0, 3.0]]), 2)
+    plan = bank.arrange(plan.notes, of(cohort), survey([[0.5, 0.5], [3.0, 3.0]]), 2)
     assert plan.models.tolist() == [0, 1]
     assert plan.is_new.tolist() == [False, True]

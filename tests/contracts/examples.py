@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
-from thalweg.core.types import Floats, Intake, Outlook, Roster, Updates
+from thalweg.core.types import Floats, Floats32, Intake, Outlook, Roster, Updates
+from thalweg.recipes.messages import Order
 
 PROBS = (0.5, 0.3, 0.2)
 HETEROGENEITY = (0.1, 0.5, 2.0)
@@ -88,3 +90,10 @@ def some_updates(
         num_correct=np.full(size, 4),
         reports={name: np.array(values) for name, values in (reports or {}).items()},
     )
+
+
+def order_for(
+    rnd: int, client: int, params: Floats32, model: int = 0, pace: float = 1.0, **more: Any
+) -> Order:
+    """An order to train one model."""
+    return Order(rnd, client, np.array([model]), np.array([pace]), params[None], **more)

@@ -37,7 +37,7 @@ def test_only_clients_whose_state_is_another_one_have_changed() -> None:
     everybody.changed.clear()
     everybody.keep(3, everybody.state(3))
     assert everybody.changed == set()
-    visit = everybody.enter(Job(3), 0)
+    visit = everybody.enter([Job(3)], 0)
     everybody.leave(visit)
     assert everybody.changed == {3}
     assert everybody.state(3).lived == 1

@@ -5,12 +5,13 @@ from __future__ import annotations
 import numpy as np
 
 from contracts.checkpoint import plain
+from contracts.examples import order_for
 from engine.bytes_federation import BytesFederation, load
 from engine.test_every_recipe import SMALL
 from thalweg.core.rng import Draw, rng_for
 from thalweg.engine.node import Node
 from thalweg.engine.plan import make_plan
-from thalweg.recipes.messages import Order, Question
+from thalweg.recipes.messages import Question
 
 
 def node(recipe: str = "sfedpo", *overrides: str) -> tuple[Node, np.ndarray]:
@@ -26,17 +27,17 @@ def test_a_round_leaves_the_old_state_and_the_model_untouched() -> None:
     client, model = node("fedewc")
     state, before = client.newborn(), model.copy()
     unchanged = plain(state)
-    after, reply = client.train(state, Order(0, 3, 0, 1.0, model))
+    after, reply = client.train(state, order_for(0, 3, model))
     assert plain(state) == unchanged
     assert np.array_equal(model, before)
     assert (after.lived, reply.rnd, reply.client) == (1, 0, 3)
-    assert reply.num_steps == 6, "three ticks, 24 samples in batches of 16"
-    assert reply.delta.any()
+    assert reply.num_steps.tolist() == [6], "three ticks, 24 samples in batches of 16"
+    assert reply.deltas.any()
 
 
 def test_the_same_order_and_state_give_the_same_reply() -> None:
     client, model = node("ode", "net=ham-cnn", "net.channels=[4, 4, 4]", "net.hidden=8")
-    order = Order(5, 3, 0, 1.0, model)
+    order = order_for(5, 3, model)
     first, second = (client.train(client.newborn(), order) for _ in range(2))
     assert plain(first[0]) == plain(second[0])
     assert plain(vars(first[1])) == plain(vars(second[1]))
@@ -48,15 +49,16 @@ def test_what_is_computed_does_not_depend_on_where_the_model_lies() -> None:
     seen = set()
     for start in range(8):
         room[start : start + len(model)] = model
-        order = Order(0, 3, 0, 1.0, room[start : start + len(model)])
-        seen.add(client.train(client.newborn(), order)[1].delta.tobytes())
+        order = order_for(0, 3, room[start : start + len(model)])
+        seen.add(client.train(client.newborn(), order)[1].deltas.tobytes())
     assert len(seen) == 1
 
 
 def test_half_the_pace_is_half_the_step() -> None:
     client, model = node("fedogd", "ticks=1", "local.momentum=0", "local.batch_size=24")
     whole, half = (
-        client.train(client.newborn(), Order(0, 3, 0, pace, model))[1].delta for pace in (1.0, 0.5)
+        client.train(client.newborn(), order_for(0, 3, model, pace=pace))[1].deltas
+        for pace in (1.0, 0.5)
     )
     np.testing.assert_allclose(half, whole / 2, rtol=1e-3, atol=1e-7)
 

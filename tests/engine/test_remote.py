@@ -4,12 +4,13 @@ import numpy as np
 import pytest
 
 from contracts.checkpoint import plain
+from contracts.examples import order_for
 from engine.bytes_federation import BytesFederation, load
 from engine.test_every_recipe import SMALL
 from thalweg.core.errors import BadMessage, RunError, ShapeMismatch
 from thalweg.engine.plan import make_plan
 from thalweg.engine.remote import RemoteNode
-from thalweg.recipes.messages import Hello, Order, Question, Reply
+from thalweg.recipes.messages import Hello, Question, Reply
 from thalweg.recipes.wire import from_bytes, to_bytes
 
 
@@ -20,7 +21,7 @@ def remote(recipe: str = "fedogd") -> RemoteNode:
 
 def order(node: RemoteNode, rnd: int, client: int = 3) -> bytes:
     params = np.zeros(node.terms.num_params, dtype=np.float32)
-    return to_bytes(Order(rnd, client, 0, 1.0, params), node.terms)
+    return to_bytes(order_for(rnd, client, params), node.terms)
 
 
 def test_bytes_in_bytes_out() -> None:
@@ -56,8 +57,8 @@ def test_what_is_no_errand_is_refused() -> None:
     for payload in (b"", node.hello(), order(node, 0)[:-4]):
         with pytest.raises(BadMessage):
             node.handle(node.newborn(), payload)
-    small = to_bytes(Order(0, 3, 0, 1.0, np.zeros(2, "f4")), type(node.terms)(node.terms.recipe, 2))
-    with pytest.raises(ShapeMismatch, match=r"params has shape \(2,\)"):
+    small = to_bytes(order_for(0, 3, np.zeros(2, "f4")), type(node.terms)(node.terms.recipe, 2))
+    with pytest.raises(ShapeMismatch, match=r"params has shape \(1, 2\)"):
         node.handle(node.newborn(), small)
 
 
@@ -83,19 +84,17 @@ def test_a_rehearsal_leaves_no_trace_and_the_round_is_not_over() -> None:
     node = remote("scaffold")
     params = np.zeros(node.terms.num_params, dtype=np.float32)
     told = {"objective": {"common": params}}
-    state, _ = node.handle(
-        node.newborn(), to_bytes(Order(3, 3, 0, 1.0, params, told=told), node.terms)
-    )
-    rehearsal = Order(4, 3, 0, 0.5, params, session=1, rehearsal=2, told=told)
+    state, _ = node.handle(node.newborn(), to_bytes(order_for(3, 3, params, told=told), node.terms))
+    rehearsal = order_for(4, 3, params, pace=0.5, session=1, rehearsal=2, told=told)
     after, payload = node.handle(state, to_bytes(rehearsal, node.terms))
     assert plain(after) == plain(state)
     assert node.stored(after) == node.stored(state)
     reply = from_bytes(payload, node.terms, Reply)
-    assert (reply.rehearsal, reply.num_steps > 0) == (2, True)
+    assert (reply.rehearsal, reply.num_steps[0] > 0) == (2, True)
     again, same = node.handle(after, to_bytes(rehearsal, node.terms))
     assert same == payload, "it may come twice"
     state, _ = node.handle(
-        again, to_bytes(Order(4, 3, 0, 1.0, params, session=1, told=told), node.terms)
+        again, to_bytes(order_for(4, 3, params, session=1, told=told), node.terms)
     )
     assert (state.trained, state.client.lived, state.client.session) == (4, 2, 1)
     with pytest.raises(BadMessage, match="round 5 is over"):

@@ -91,7 +91,7 @@ def test_a_client_answers_about_what_it_has_before_the_round(absent: str) -> Non
     state = caught_up(clients, 2, clients.newborn(2), 2)
     assert words["held"][0].tolist() == state.rows.tolist()
     assert words["labels"][0].tolist() == data.y[state.rows].tolist()
-    visit = place.crowd.enter(Job(2), 2)
+    visit = place.crowd.enter([Job(2)], 2)
     assert words["newest"][0].tolist() == visit.arrivals[0].items.tolist()
     seen = 8 + (2 * 5 * 8 if absent == "collecting" else 0)  # two rounds of five ticks
     assert words["tally"][0].sum() == seen

@@ -196,7 +196,7 @@ def test_a_reply_on_its_way_does_not_keep_the_others_in_memory() -> None:
     federation = unreliable({(0, 1): 2})
     train(federation, 0)
     reply = federation.pending()["1"]["reply"]
-    assert reply["delta"].base is None
+    assert reply["deltas"].base is None
     assert reply["said"]["memory.n"].base is None
 
 

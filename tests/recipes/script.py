@@ -147,7 +147,7 @@ def played(who: Clients, client: int, rounds: list[int]) -> ClientState:
     """A client that takes part in these rounds."""
     state = who.newborn(client)
     for rnd in rounds:
-        visit = enter(who, client, state, rnd, FakeLook([], []))
+        visit = enter(who, client, state, rnd, [FakeLook([], [])])
         live(visit, who.stream.ticks)
         state = visit.leave()
     return state

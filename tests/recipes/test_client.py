@@ -55,9 +55,9 @@ def test_the_world_is_the_same_for_every_recipe() -> None:
     for make in RECIPES.values():
         who = clients(make(), world, seed=5)
         state = who.newborn(2)
-        visit = enter(who, 2, state, 0, FakeLook([], []))
+        visit = enter(who, 2, state, 0, [FakeLook([], [])])
         live(visit)
-        later = enter(who, 2, visit.leave(), 4, FakeLook([], []))
+        later = enter(who, 2, visit.leave(), 4, [FakeLook([], [])])
         lives.append(plain([state.rows, visit.arrivals, later.arrivals]))
     assert len(lives) > 2
     assert all(life == lives[0] for life in lives)

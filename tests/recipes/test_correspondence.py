@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from contracts.examples import some_roster
+from contracts.examples import order_for, some_roster
 from thalweg.aggregation import Constant, FedDrift
-from thalweg.core.errors import ConfigError, Diverged
+from thalweg.core.errors import Diverged
 from thalweg.core.types import Job, Updates
 from thalweg.memory import Fifo
 from thalweg.recipes import Recipe
@@ -27,8 +27,10 @@ Client = Callable[[Any], list[tuple[int, Message | bytes]]]
 
 
 def reply(order: Order, **changes: Any) -> Reply:
-    delta = order.params * 10 + order.client
-    plain = Reply(order.rnd, order.client, order.model, delta, 5, 1, 0.5, 0, 0)
+    deltas = order.params * 10 + order.client
+    num = len(order.models)
+    none, losses = np.zeros(num, dtype=np.int64), np.full(num, 0.5)
+    plain = Reply(order.rnd, order.client, order.models, deltas, 5, none + 1, losses, none, none)
     return replace(plain, **changes)
 
 
@@ -69,8 +71,8 @@ def test_everybody_gets_its_own_model_and_a_row() -> None:
         (lambda order: [(9, reply(order))], "client 9: nobody asked"),
         (lambda order: [(1, reply(order, client=0))], "client 1: .*client is 0, asked was 1"),
         (
-            lambda order: [(1, reply(order, loss=float("nan")))],
-            "client 1: Reply: loss is not finite",
+            lambda order: [(1, reply(order, losses=np.array([np.nan])))],
+            "client 1: Reply: losses is not finite",
         ),
     ],
 )
@@ -89,7 +91,7 @@ def test_the_first_of_two_replies_counts() -> None:
     federation = network(
         lambda order: [
             (order.client, reply(order)),
-            (order.client, reply(order, delta=np.zeros(2, dtype=np.float32))),
+            (order.client, reply(order, deltas=np.zeros((1, 2), dtype=np.float32))),
         ]
     )
     updates = train(federation)
@@ -102,9 +104,9 @@ def test_nobody_may_be_heard_at_all() -> None:
 
 
 def test_one_client_that_diverged_is_left_out_but_all_of_them_stop_the_run() -> None:
-    broken = np.array([np.inf, 0], dtype=np.float32)
-    with pytest.raises(Diverged, match="Reply: delta is not finite"):
-        train(network(lambda order: [(order.client, reply(order, delta=broken))]))
+    broken = np.array([[np.inf, 0]], dtype=np.float32)
+    with pytest.raises(Diverged, match="Reply: deltas is not finite"):
+        train(network(lambda order: [(order.client, reply(order, deltas=broken))]))
 
 
 def test_refusals_are_counted_anew_in_every_round() -> None:
@@ -113,10 +115,16 @@ def test_refusals_are_counted_anew_in_every_round() -> None:
     assert train(federation).remarks == {"refused": 3}
 
 
-def test_two_models_for_one_client_are_refused() -> None:
-    federation = network(lambda order: [])
-    with pytest.raises(ConfigError, match="one model per round"):
-        federation.train([Job(0, 0), Job(0, 1)], BANK, 0)
+def test_two_models_for_one_client_are_one_order_and_two_rows() -> None:
+    orders: list[Order] = []
+    federation = network(lambda order: [(order.client, reply(order))])
+    updates = federation.train([Job(0, 1), Job(2, 0), Job(0, 0)], BANK, 0)
+    assert updates.clients.tolist() == [0, 0, 2]
+    assert updates.models.tolist() == [0, 1, 0]
+    assert updates.deltas.tolist() == [[10, 20], [30, 40], [12, 22]]
+    federation = network(lambda order: orders.append(order) or [])  # type: ignore[func-returns-value]
+    federation.train([Job(0, 1), Job(0, 0)], BANK, 0)
+    assert [order.params.tolist() for order in orders] == [BANK.tolist()]
 
 
 def test_answers_become_a_table_and_silence_is_nan() -> None:
@@ -178,7 +186,7 @@ class Network:
 
     def comes(self, sender: int, rnd: int, **changes: Any) -> None:
         """This letter comes first when the next ones are sent."""
-        order = Order(rnd, sender, 0, 1.0, BANK[0])
+        order = order_for(rnd, sender, BANK[0])
         self.extra.append((sender, to_bytes(reply(order, **changes), self.terms)))
 
 
@@ -202,7 +210,7 @@ def test_a_late_reply_is_handed_on_with_its_round() -> None:
         (6, {}, None),
         (7, {}, "client 1: .*rnd is 4, asked was 7; it came too late"),  # two rounds at most
         (6, {"rnd": 3}, "client 1: .*rnd is 3, asked was 6; it came too late"),  # never asked
-        (6, {"model": 1}, "client 1: .*model is 1, asked was 0"),
+        (6, {"models": np.array([1])}, r"client 1: .*models is \[1\], asked was \[0\]"),
         (6, {"client": 2}, "client 1: .*client is 2, asked was 1"),
         (6, {"rehearsal": 1}, "client 1: .*rehearsal is 1, asked was 0"),
     ],

@@ -73,18 +73,18 @@ def test_who_was_asked_in_this_round_is_told_apart_from_who_ever_answered() -> N
 def test_a_policy_that_asks_nothing_costs_nothing() -> None:
     roster, asking = some_roster([0], 3), inquiry([[1]])
     assert asking.remembered("selection", object(), roster) is roster
-    assert asking.answers("bank", object(), roster) == {}
+    assert asking.asked_and_answers("bank", object(), roster)[1] == {}
     assert (asking.bytes_down, asking.bytes_up) == (0, 0)
 
 
 def test_nobody_to_ask_is_no_survey() -> None:
     asking = inquiry([])
-    assert asking.answers("bank", Curious(clients=()), some_roster([0], 3)) == {}
+    assert asking.asked_and_answers("bank", Curious(clients=()), some_roster([0], 3))[1] == {}
 
 
 def test_bytes_are_counted_both_ways() -> None:
     asking = inquiry([[1, 2], [np.nan, np.nan]])
-    asking.answers("bank", Curious(shows_models=True), some_roster([0, 1, 2], 3))
+    asking.asked_and_answers("bank", Curious(shows_models=True), some_roster([0, 1, 2], 3))
     assert asking.bytes_down == 2 * BANK.nbytes
     assert asking.bytes_up == 2 * 8, "silence is free"
     assert asking.shown == {0, 2}
@@ -92,10 +92,10 @@ def test_bytes_are_counted_both_ways() -> None:
 
 def test_asking_somebody_who_is_not_here_is_refused() -> None:
     with pytest.raises(ConfigError, match=r"Curious\.whom must return some of the 1 clients"):
-        inquiry([[1], [2]]).answers("bank", Curious(), some_roster([0], 3))
+        inquiry([[1], [2]]).asked_and_answers("bank", Curious(), some_roster([0], 3))
 
 
 @pytest.mark.parametrize("words", [[[1]], [1, 2], [[np.inf], [1]]])
 def test_answers_of_the_wrong_kind_are_refused(words: Any) -> None:
     with pytest.raises(ShapeMismatch, match="expected 2 rows of finite numbers"):
-        inquiry(words).answers("bank", Curious(), some_roster([0, 1, 2], 3))
+        inquiry(words).asked_and_answers("bank", Curious(), some_roster([0, 1, 2], 3))

@@ -235,7 +235,7 @@ def test_samples_are_looked_at_once_if_the_model_stays_the_same(
     memory: Any, asked: list[list[int]]
 ) -> None:
     who, look = clients(recipe(memory)), NotingLook([])
-    live(enter(who, 0, who.newborn(0), 0, look))
+    live(enter(who, 0, who.newborn(0), 0, [look]))
     assert look.asked == asked
 
 

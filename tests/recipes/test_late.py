@@ -216,8 +216,8 @@ def test_with_several_models_late_rows_are_refused() -> None:
 def test_orders_of_a_model_that_was_begun_anew_are_closed() -> None:
     @dataclass(frozen=True)
     class Restarts(Keeps):
-        def arrange(self, notes: int, cohort: Ints, answers: Answers, num_models: int) -> Any:
-            plan = super().arrange(notes, cohort, answers, num_models)
+        def arrange(self, notes: int, roster: Roster, answers: Answers, num_models: int) -> Any:
+            plan = super().arrange(notes, roster, answers, num_models)
             return plan._replace(is_new=np.array([notes == 1]))
 
     bank = Restarts((0, 0, 0), mix=((1.0,),))

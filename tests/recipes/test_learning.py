@@ -91,7 +91,7 @@ def test_while_a_client_is_away_its_objective_sleeps() -> None:
 def test_the_memo_holds_what_the_objective_remembers_and_what_it_was_told() -> None:
     who = clients(recipe(Replace(), objective=Turns()))
     told = {"objective": {"word": np.array([7.0], dtype=np.float32)}}
-    visit = enter(who, 0, who.newborn(0), 0, FakeLook([], []), told)
+    visit = enter(who, 0, who.newborn(0), 0, [FakeLook([], [])], told)
     visit.observe()
     memo = visit.memo(np.zeros(2, dtype=np.float32))
     assert {name: value.tolist() for name, value in memo.items()} == {"word": [7.0], "turns": [1.0]}
@@ -100,7 +100,7 @@ def test_the_memo_holds_what_the_objective_remembers_and_what_it_was_told() -> N
 def test_early_stopping_holds_out_a_tenth_and_ends_when_a_tick_gains_too_little() -> None:
     who = clients(recipe(Replace(), stopping=Settles(gain=0.3)), Script(per_tick=20), capacity=20)
     look = FakeLook([], loss=1.0)
-    visit = enter(who, 0, who.newborn(0), 0, look)
+    visit = enter(who, 0, who.newborn(0), 0, [look])
     visit.observe()
     batches = visit.batches()
     assert not {row for batch in batches for row in batch.rows.tolist()} & set(
@@ -123,7 +123,7 @@ class HoldsOutWhatIsNotThere(Settles):
 
 def test_a_stopping_that_holds_out_what_is_not_there_is_told_so() -> None:
     who = clients(recipe(Replace(), stopping=HoldsOutWhatIsNotThere()))
-    visit = enter(who, 0, who.newborn(0), 0, FakeLook([], loss=1.0))
+    visit = enter(who, 0, who.newborn(0), 0, [FakeLook([], loss=1.0)])
     visit.observe()
     with pytest.raises(
         ConfigError, match=r"held_out must return .* in \[0, 4\), ascending, got \[4\]"
@@ -206,7 +206,7 @@ def concluded(
     who: Clients, state: ClientState, rnd: int, **when: int
 ) -> tuple[ClientState, Any, Any]:
     told = {"objective": {"number": np.array([rnd], dtype=np.float32)}}
-    visit = enter(who, 0, state, rnd, FakeLook([0.0]), told, **when)
+    visit = enter(who, 0, state, rnd, [FakeLook([0.0])], told, **when)
     live(visit)
     before = visit.memo(np.zeros(1, dtype=np.float32))["before"].tolist()
     visit.conclude(Work(np.zeros(1, "f4"), np.ones(1, "f4"), 3, 0.1, 0.9))
@@ -246,7 +246,7 @@ def test_a_rehearsal_begins_anew_and_draws_batches_of_its_own_from_the_same_memo
     assert before == []
     told = {"objective": {"number": np.zeros(1, dtype=np.float32)}}
     visits = [
-        enter(who, 0, state, 1, FakeLook([0.0]), told, rehearsal=rehearsal)
+        enter(who, 0, state, 1, [FakeLook([0.0])], told, rehearsal=rehearsal)
         for rehearsal in (0, 1, 2, 1)
     ]
     drawn = [live(visit) for visit in visits]

@@ -18,13 +18,27 @@ def test_orders_do_not_depend_on_the_order_of_the_jobs() -> None:
     jobs = [Job(5, 1, 0.5), Job(2)]
     told = {"memory": {"word": np.array([[50], [20]], dtype=np.float32)}}
     first, second = orders_for(jobs, BANK, 3, told)
-    assert (first.client, first.model, first.pace, first.rnd) == (2, 0, 1.0, 3)
-    assert (second.client, second.model, second.pace, second.rnd) == (5, 1, 0.5, 3)
-    assert (first.params.tolist(), second.params.tolist()) == ([1, 1], [2, 2])
+    assert (first.client, first.models.tolist(), first.paces.tolist(), first.rnd) == (
+        2,
+        [0],
+        [1],
+        3,
+    )
+    assert (second.client, second.models.tolist(), second.paces.tolist()) == (5, [1], [0.5])
+    assert (first.params.tolist(), second.params.tolist()) == ([[1, 1]], [[2, 2]])
     assert first.told["memory"]["word"].tolist() == [20]
     assert second.told["memory"]["word"].tolist() == [50]
 
 
-def test_an_order_holds_one_model_only() -> None:
+def test_an_order_holds_the_models_of_its_client_only() -> None:
     (order,) = orders_for([Job(0, 1)], BANK, 0)
-    assert order.params.shape == (2,)
+    assert order.params.tolist() == [[2, 2]]
+
+
+def test_several_jobs_of_one_client_are_one_order() -> None:
+    told = {"bank": {"word": np.array([[7], [7], [5]], dtype=np.float32)}}
+    first, second = orders_for([Job(3, 1, 0.5), Job(3, 0), Job(1, 0)], BANK, 0, told)
+    assert (first.client, second.client) == (1, 3)
+    assert (second.models.tolist(), second.paces.tolist()) == ([0, 1], [1, 0.5])
+    assert second.params.tolist() == [[1, 1], [2, 2]]
+    assert (first.told["bank"]["word"].tolist(), second.told["bank"]["word"].tolist()) == ([5], [7])

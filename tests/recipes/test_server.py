@@ -9,7 +9,15 @@ import pytest
 
 from contracts.checkpoint import plain, stored
 from contracts.examples import some_roster, some_updates
-from thalweg.aggregation import Adaptive, Arranged, BySamples, FedDrift, FedExp, ShiftAware
+from thalweg.aggregation import (
+    Adaptive,
+    Arranged,
+    BySamples,
+    FedDrift,
+    FedExp,
+    ShiftAware,
+    chosen,
+)
 from thalweg.aggregation.feddrift import COSTS, SAMPLES
 from thalweg.core.errors import ConfigError, Diverged, ShapeMismatch
 from thalweg.core.talk import Told
@@ -210,13 +218,13 @@ class Keeps:
     mix: tuple[tuple[float, ...], ...] = ((1, 0, 0), (0, 1, 0), (0, 0, 1))
     is_new: tuple[bool, ...] = (False, False, False)
 
-    def init(self, num_clients: int) -> int:
+    def init(self, num_clients: int, num_classes: int) -> int:
         return 0
 
-    def arrange(self, notes: int, cohort: Ints, answers: Answers, num_models: int) -> Arranged:
-        return Arranged(
-            notes + 1, np.array(self.mix), np.array(self.is_new), np.array(self.models)[cohort]
-        )
+    def arrange(self, notes: int, roster: Roster, answers: Answers, num_models: int) -> Arranged:
+        cohort = chosen(roster)
+        models = np.array(self.models)[cohort]
+        return Arranged(notes + 1, np.array(self.mix), np.array(self.is_new), cohort, models)
 
     def shares(self, notes: int, num_models: int) -> Floats:
         return np.full(num_models, 1 / num_models)

@@ -28,15 +28,15 @@ def reply(
     return Reply(
         rnd=1,
         client=client,
-        model=client % 2,
-        delta=np.full(2, client, dtype=np.float32),
+        models=np.array([client % 2]),
+        deltas=np.full((1, 2), client, dtype=np.float32),
         num_samples=10 + client,
-        num_steps=3,
-        loss=0.5 * client,
-        num_tested=8,
-        num_correct=client,
-        reports=reports or {},
-        said={name: np.array(x, dtype=np.float32) for name, x in (said or {}).items()},
+        num_steps=np.array([3]),
+        losses=np.array([0.5 * client]),
+        num_tested=np.array([8]),
+        num_correct=np.array([client]),
+        reports={name: np.array([x]) for name, x in (reports or {}).items()},
+        said={name: np.array([x], dtype=np.float32) for name, x in (said or {}).items()},
     )
 
 
@@ -47,6 +47,25 @@ def test_rows_become_replies_again() -> None:
     assert [plain(vars(each)) for each in replies_of(updates, 1)] == [
         plain(vars(each)) for each in replies
     ]
+
+
+def test_a_client_has_a_row_for_each_of_its_models() -> None:
+    both = replace(
+        reply(3),
+        models=np.array([0, 2]),
+        deltas=np.array([[1, 1], [2, 2]], dtype=np.float32),
+        num_steps=np.array([3, 0]),
+        losses=np.array([0.5, np.nan]),
+        num_tested=np.array([0, 8]),
+        num_correct=np.array([0, 6]),
+    )
+    updates = updates_of([reply(1), both], num_params=2)
+    assert updates.clients.tolist() == [1, 3, 3]
+    assert updates.models.tolist() == [1, 0, 2]
+    assert updates.num_samples.tolist() == [11, 13, 13]
+    assert updates.deltas[:, 0].tolist() == [1, 1, 2]
+    assert updates.is_newest.tolist() == [True, False, True]
+    assert plain(vars(updates_of(replies_of(updates, 1), 2))) == plain(vars(updates))
 
 
 def test_replies_of_an_earlier_round_are_marked_as_such() -> None:

@@ -48,9 +48,9 @@ HELLO = Hello(4, Supply(total=120.5, is_historical=True, rounds=10.0))
 ORDER = Order(
     rnd=7,
     client=4,
-    model=1,
-    pace=0.5,
-    params=f4(1, 2, 3),
+    models=np.array([1]),
+    paces=np.array([0.5]),
+    params=f4(1, 2, 3)[None],
     session=3,
     age=9,
     rehearsal=2,
@@ -63,16 +63,16 @@ ORDER = Order(
 REPLY = Reply(
     rnd=7,
     client=4,
-    model=1,
-    delta=f4(-1, 0, 1),
+    models=np.array([1]),
+    deltas=f4(-1, 0, 1)[None],
     num_samples=24,
-    num_steps=6,
-    loss=0.1,
-    num_tested=10,
-    num_correct=9,
+    num_steps=np.array([6]),
+    losses=np.array([0.1]),
+    num_tested=np.array([10]),
+    num_correct=np.array([9]),
     rehearsal=2,
-    reports={"shift_score": 0.3},
-    said={"memory.gradient": f4(), "objective.fisher": f4(1, 2, 3)},
+    reports={"shift_score": np.array([0.3])},
+    said={"memory.gradient": f4()[None], "objective.fisher": f4(1, 2, 3)[None]},
 )
 QUESTION = Question(7, 4, "bank", np.arange(6, dtype=np.float32).reshape(2, 3))
 ANSWER = Answer(7, 4, "bank", {"model_costs": np.array([0.5, np.nan]), "samples": np.array([8.0])})
@@ -101,7 +101,12 @@ def test_every_message_comes_back_bit_by_bit(message: Message) -> None:
 
 
 def test_a_client_that_took_no_step_has_no_loss() -> None:
-    idle = replace(REPLY, num_steps=0, loss=float("nan"), reports={"shift_score": float("nan")})
+    idle = replace(
+        REPLY,
+        num_steps=np.array([0]),
+        losses=np.array([np.nan]),
+        reports={"shift_score": np.array([np.nan])},
+    )
     assert same(there_and_back(idle), idle)
 
 
@@ -116,27 +121,27 @@ def test_a_question_that_shows_no_models_carries_none() -> None:
 
 def test_what_arrives_is_ours_to_change() -> None:
     order = there_and_back(ORDER)
-    order.params[0] = 9
-    assert ORDER.params[0] == 1
+    order.params[0, 0] = 9
+    assert ORDER.params[0, 0] == 1
 
 
 # --- refused, each with its reason ---
 
 WRONG: dict[str, tuple[Message, type[ThalwegError], str]] = {
     "model of another size": (
-        replace(ORDER, params=f4(1, 2)),
+        replace(ORDER, params=f4(1, 2)[None]),
         ShapeMismatch,
-        r"Order: params has shape \(2,\), expected \(3,\)\. Do both sides run the same",
+        r"Order: params has shape \(1, 2\), expected \(1, 3\)\. Do both sides run the same",
     ),
     "update of another size": (
-        replace(REPLY, delta=np.zeros((1, 3), dtype=np.float32)),
+        replace(REPLY, deltas=np.zeros((2, 3), dtype=np.float32)),
         ShapeMismatch,
-        r"Reply: delta has shape \(1, 3\), expected \(3,\)",
+        r"Reply: deltas has shape \(2, 3\), expected \(1, 3\)",
     ),
     "other numbers": (
-        replace(REPLY, delta=np.zeros(3)),
+        replace(REPLY, deltas=np.zeros((1, 3))),
         BadMessage,
-        "Reply: delta must be an array of float32, got an array of float64",
+        "Reply: deltas must be an array of float32, got an array of float64",
     ),
     "bank of another size": (
         replace(QUESTION, bank=np.zeros((2, 4), dtype=np.float32)),
@@ -144,15 +149,15 @@ WRONG: dict[str, tuple[Message, type[ThalwegError], str]] = {
         r"bank has shape \(2, 4\), expected \('any', 3\)",
     ),
     "a model that diverged": (
-        replace(ORDER, params=f4(1, np.inf, 0)),
+        replace(ORDER, params=f4(1, np.inf, 0)[None]),
         Diverged,
         "Order: params is not finite",
     ),
-    "an endless pace": (replace(ORDER, pace=float("inf")), Diverged, "pace is not finite"),
+    "an endless pace": (replace(ORDER, paces=np.array([np.inf])), Diverged, "paces is not finite"),
     "a negative pace": (
-        replace(ORDER, pace=-0.5),
+        replace(ORDER, paces=np.array([-0.5])),
         BadMessage,
-        "Order: pace must be a number of at least 0, got -0.5",
+        "Order: paces must be numbers of at least 0, got -0.5",
     ),
     "a negative round": (
         replace(ORDER, rnd=-1),
@@ -160,12 +165,32 @@ WRONG: dict[str, tuple[Message, type[ThalwegError], str]] = {
         "Order: rnd must be a whole number from 0 to .*, got -1",
     ),
     "more right than tested": (
-        replace(REPLY, num_correct=11),
+        replace(REPLY, num_correct=np.array([11])),
         BadMessage,
-        "num_correct must be a whole number from 0 to 10, got 11",
+        r"num_correct must be whole numbers from 0 to what is possible, got \[11\]",
+    ),
+    "no models": (
+        replace(ORDER, models=np.empty(0, dtype=np.int64)),
+        BadMessage,
+        "Order: models must be a list of one or more whole numbers",
+    ),
+    "a model twice": (
+        replace(
+            ORDER,
+            models=np.array([1, 1]),
+            paces=np.ones(2),
+            params=np.zeros((2, P), dtype=np.float32),
+        ),
+        BadMessage,
+        r"Order: models must be ascending, got \[1, 1\]",
+    ),
+    "steps of more models than there are": (
+        replace(REPLY, num_steps=np.array([6, 6])),
+        BadMessage,
+        "Reply: num_steps must be a list of 1 whole numbers",
     ),
     "words of a stage that is silent": (
-        replace(REPLY, said={"weights.word": f4(1)}),
+        replace(REPLY, said={"weights.word": f4(1)[None]}),
         BadMessage,
         r"Reply\.said: nobody knows 'weights.word' in this recipe",
     ),
@@ -187,7 +212,7 @@ WRONG: dict[str, tuple[Message, type[ThalwegError], str]] = {
     "a matrix of words": (
         replace(REPLY, said={"memory.gradient": np.zeros((2, 2), dtype=np.float32)}),
         ShapeMismatch,
-        r"memory\.gradient has shape \(2, 2\), expected \('any',\)",
+        r"memory\.gradient has shape \(2, 2\), expected \(1, 'any'\)",
     ),
     "a strange name": (
         replace(ANSWER, words={"a b": np.ones(1)}),
@@ -221,7 +246,7 @@ def test_what_does_not_keep_to_the_terms_is_refused_before_it_is_sent(case: str)
 
 def unchecked(message: Message) -> bytes:
     """The bytes of somebody who does not check what is sent."""
-    fields = {"thalweg": 1, "kind": type(message).__name__, "fields": vars(message)}
+    fields = {"thalweg": 2, "kind": type(message).__name__, "fields": vars(message)}
     return tree_to_bytes(fields)
 
 
@@ -235,10 +260,10 @@ def test_what_does_not_keep_to_the_terms_is_refused_where_it_arrives(case: str) 
 @pytest.mark.parametrize("bad", [np.nan, np.inf])
 def test_a_client_that_diverged_may_say_so_and_the_server_judges(bad: float) -> None:
     for broken in (
-        replace(REPLY, delta=f4(0, bad, 0)),
-        replace(REPLY, loss=bad),
-        replace(REPLY, reports={"shift_score": bad}),
-        replace(REPLY, said={"memory.gradient": f4(bad)}),
+        replace(REPLY, deltas=f4(0, bad, 0)[None]),
+        replace(REPLY, losses=np.array([bad])),
+        replace(REPLY, reports={"shift_score": np.array([bad])}),
+        replace(REPLY, said={"memory.gradient": f4(bad)[None]}),
     ):
         with pytest.raises(Diverged, match=r"is not finite\. Try a smaller learning rate"):
             from_bytes(to_bytes(broken, TERMS), TERMS, Reply)
@@ -247,7 +272,7 @@ def test_a_client_that_diverged_may_say_so_and_the_server_judges(bad: float) -> 
 def test_a_recipe_that_says_nothing_gets_nothing() -> None:
     quiet = replace(REPLY, reports={}, said={})
     assert same(from_bytes(to_bytes(quiet, SILENT), SILENT, Reply), quiet)
-    for loud in (replace(quiet, reports={"score": 1.0}), replace(quiet, said=REPLY.said)):
+    for loud in (replace(quiet, reports={"score": np.ones(1)}), replace(quiet, said=REPLY.said)):
         with pytest.raises(BadMessage, match="nobody knows"):
             to_bytes(loud, SILENT)
     with pytest.raises(BadMessage, match="one of nothing, got 'bank'"):
@@ -265,11 +290,13 @@ def test_only_the_kinds_that_are_expected_come_in() -> None:
 
 def test_a_message_of_another_version_is_named_as_such() -> None:
     tree = tree_from_bytes(to_bytes(ORDER, TERMS))
-    with pytest.raises(BadMessage, match=r"has format 2, expected 1\. Do both sides run the same"):
-        from_bytes(tree_to_bytes({**tree, "thalweg": 2}), TERMS, Order)
+    with pytest.raises(BadMessage, match=r"has format 3, expected 2\. Do both sides run the same"):
+        from_bytes(tree_to_bytes({**tree, "thalweg": 3}), TERMS, Order)
 
 
-@pytest.mark.parametrize("change", [{"rnd": 6}, {"client": 5}, {"model": 0}, {"rehearsal": 0}])
+@pytest.mark.parametrize(
+    "change", [{"rnd": 6}, {"client": 5}, {"models": np.array([0])}, {"rehearsal": 0}]
+)
 def test_a_reply_must_be_to_this_very_order(change: dict[str, int]) -> None:
     check_fits(news_from(to_bytes(REPLY, TERMS), TERMS), ORDER)
     (name,) = change

@@ -3,7 +3,16 @@
 from thalweg.aggregation.adaptive import Adaptive  # and the clients' pace follows its variance
 from thalweg.aggregation.anew import Anew  # sessions begin with the model as it was drawn
 from thalweg.aggregation.average_start import Average  # with the mean of past sessions
-from thalweg.aggregation.bank import Arranged, Bank, OneModel
+from thalweg.aggregation.bank import (
+    Arranged,
+    Bank,
+    Divides,
+    Division,
+    Mixes,
+    OneModel,
+    answered,
+    chosen,
+)
 from thalweg.aggregation.base import Age, Paces, Presents, Reports, ServerRule, Weights
 from thalweg.aggregation.by_samples import BySamples  # in proportion to samples held
 from thalweg.aggregation.by_weight import ByWeight  # of the samples held, as the emphasis says
@@ -56,12 +65,15 @@ __all__ = [
     "BySamples",
     "ByWeight",
     "Constant",
+    "Divides",
+    "Division",
     "Equal",
     "FedAcg",
     "FedDrift",
     "FedExp",
     "Flash",
     "Hinge",
+    "Mixes",
     "OneModel",
     "Opening",
     "Paces",
@@ -77,4 +89,6 @@ __all__ = [
     "Step",
     "WarmStart",
     "Weights",
+    "answered",
+    "chosen",
 ]

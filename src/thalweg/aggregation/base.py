@@ -15,7 +15,12 @@ class Age(NamedTuple):
     renewal: Floats  # (M,) fraction of the memory renewed by one tick in each state
     ticks: int  # ticks per round
     embeddings: Floats | None = None  # (M, E) what each state is like; none: nothing is known
-    total_weight: float = 0.0  # of the samples in memory; their number unless somebody weighs them
+    total_weight: float = (
+        0.0  # of the samples learnt from; their number unless somebody weighs them
+    )
+    mass: float = (
+        0.0  # the part of it that counts for this model, if a client divides it among several
+    )
 
 
 class Weights(Protocol):

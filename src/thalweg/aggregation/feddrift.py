@@ -7,7 +7,7 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
-from thalweg.aggregation.bank import Arranged
+from thalweg.aggregation.bank import Arranged, answered, chosen
 from thalweg.core.config import check_ranges, check_words
 from thalweg.core.talk import View
 from thalweg.core.types import Answers, Floats, Ints, Roster
@@ -69,7 +69,7 @@ class FedDrift:
         return True
 
     def whom(self, roster: Roster, rng: np.random.Generator) -> Ints:
-        return roster.here
+        return chosen(roster)
 
     def answer(self, view: View) -> tuple[None, Mapping[str, Floats]]:
         """What every model costs on the newest data, and how many samples those are."""
@@ -83,7 +83,7 @@ class FedDrift:
             costs = [1 - float(look.right(rows).mean()) for look in looks]
         return None, {COSTS: np.array(costs), SAMPLES: np.array([float(len(rows))])}
 
-    def init(self, num_clients: int) -> Clusters:
+    def init(self, num_clients: int, num_classes: int) -> Clusters:
         return Clusters(
             member_of=np.full(num_clients, -1, dtype=np.int64),
             previous=np.full(num_clients, np.nan),
@@ -92,7 +92,10 @@ class FedDrift:
             rnd=0,
         )
 
-    def arrange(self, notes: Clusters, cohort: Ints, answers: Answers, num_models: int) -> Arranged:
+    def arrange(
+        self, notes: Clusters, roster: Roster, answers: Answers, num_models: int
+    ) -> Arranged:
+        cohort, answers = chosen(roster), answered(answers, roster)
         nobody_spoke = np.full((len(cohort), num_models), np.nan)
         costs = answers.get(COSTS, nobody_spoke)  # (K, models)
         sizes = np.nan_to_num(answers.get(SAMPLES, nobody_spoke)[:, 0])  # (K,)
@@ -196,7 +199,7 @@ class _Draft:
         notes = Clusters(
             member_of, self.previous, self.isolated_for[kept], self.last_used[kept], self.rnd
         )
-        return Arranged(notes, self.mix[kept], self.is_new[kept], member_of[cohort])
+        return Arranged(notes, self.mix[kept], self.is_new[kept], cohort, member_of[cohort])
 
 
 def distances(losses: Floats) -> Floats:

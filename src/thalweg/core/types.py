@@ -115,6 +115,8 @@ class Roster:
     asked: Ints | None = None
     """Who was asked in this round by the stage that reads this; none: not known. Answers of earlier rounds
     stay in `known` beside theirs."""
+    cohort: Ints | None = None
+    """Who was chosen, ascending; none: nobody yet."""
     session: Session | None = None
     """Whose turn it is; none: there is one session for ever, and everybody belongs to it."""
 
@@ -145,7 +147,7 @@ class Updates:
     """
 
     clients: Ints  # (K,) ascending; of one client, what was trained first comes first
-    models: Ints  # (K,) which model of the bank each one trained
+    models: Ints  # (K,) which model of the bank each one trained; ascending for each client
     deltas: Floats32  # (K, P) trained minus received parameters
     num_samples: Ints  # (K,) samples in memory at the end of the round
     num_steps: Ints  # (K,) optimiser steps taken; 0 if the memory was empty
@@ -173,7 +175,7 @@ class Updates:
 
     @property
     def is_newest(self) -> npt.NDArray[np.bool_]:
-        """(K,) is it the last row of its client? A late one may stand before it."""
+        """(K,) is it the last row of its client? A late one, or one of another model, may stand before it."""
         return np.append(self.clients[1:] != self.clients[:-1], True)[: len(self)]
 
     def only(self, rows: npt.NDArray[np.bool_]) -> Updates:

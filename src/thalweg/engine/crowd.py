@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import cached_property
 
 import numpy as np
 
 from thalweg.core.talk import Look
-from thalweg.core.trees import Tree, like
+from thalweg.core.trees import Tree
 from thalweg.core.types import Floats, Job, Roster, Supplies
 from thalweg.recipes.client import Clients, ClientState, Heard
 from thalweg.recipes.visit import ClientRound, enter
@@ -46,19 +47,23 @@ class Crowd:
             self.changed.add(client)
 
     def enter(
-        self, job: Job, rnd: int, look: Look | None = None, heard: Heard | None = None
+        self,
+        jobs: Sequence[Job],
+        rnd: int,
+        looks: Sequence[Look] = (),
+        heard: Heard | None = None,
     ) -> ClientRound:
+        """A client's part in a round, in which it trains one model or several."""
+        job, models = jobs[0], [each.model for each in jobs]
         state, when = self.state(job.client), (job.session, job.rehearsal)
-        return enter(self.clients, job.client, state, rnd, look, heard, *when)
+        return enter(self.clients, job.client, state, rnd, looks, heard, *when, models)
 
     def leave(self, visit: ClientRound) -> None:
         self.keep(visit.client, visit.leave())
 
     def restore(self, trees: dict[int, Tree]) -> None:
-        """Take states from a checkpoint; a newborn shows which types they had."""
-        self.states = {
-            client: like(self.clients.newborn(client), tree) for client, tree in trees.items()
-        }
+        """Take states from a checkpoint."""
+        self.states = {client: self.clients.revived(client, tree) for client, tree in trees.items()}
         self.changed = set()
 
 

@@ -7,6 +7,7 @@ stacked with what follows from the cohort alone, so the number of workers never 
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Sequence
 from itertools import pairwise
 from typing import NamedTuple
@@ -40,10 +41,11 @@ from thalweg.recipes.visit import ClientRound
 
 
 class Cohort(NamedTuple):
-    """The clients of a round, in the order of their ids."""
+    """The clients of a round, in the order of their ids, and their jobs: a row for each."""
 
     jobs: list[Job]
-    heard: list[Heard]
+    heard: list[Heard]  # of each client
+    visits: list[slice]  # the rows of each client
     rnd: int
 
     @property
@@ -58,7 +60,7 @@ class Cohort(NamedTuple):
 
 
 class WorkDone(NamedTuple):
-    """What came of training, a row per client."""
+    """What came of training, a row per job."""
 
     deltas: Floats32
     losses: Floats
@@ -100,24 +102,32 @@ class FastFederation:
         self, jobs: Sequence[Job], bank: Floats32, rnd: int, told: Told | None = None
     ) -> Updates:
         # What is stacked with what must not depend on the order of asking.
-        order = sorted(range(len(jobs)), key=jobs.__getitem__)
+        order = sorted(range(len(jobs)), key=lambda place: jobs[place][:2])
+        owners = [jobs[place].client for place in order]
+        starts = [row for row, owner in enumerate(owners) if row == 0 or owners[row - 1] != owner]
         cohort = Cohort(
             jobs=[self._paced(jobs[place]) for place in order],
-            heard=[heard_by(told, place) for place in order],
+            heard=[heard_by(told, order[row]) for row in starts],
+            visits=[slice(*ends) for ends in pairwise([*starts, len(order)])],
             rnd=rnd,
         )
         work = self._work_ahead if not self.crowd.clients.is_attentive else self._work_together
         visits, work_done = work(cohort, bank)
-        num_tested, num_correct = self._test_arrivals(visits, cohort.models, bank)
-        reports = [visit.reports() for visit in visits]
-        for visit, job in zip(visits, cohort.jobs, strict=True):
-            if not job.rehearsal:
+        num_tested, num_correct = self._test_arrivals(visits, cohort, bank)
+        reports = [
+            visit.reports(place)
+            for visit, rows in zip(visits, cohort.visits, strict=True)
+            for place in range(rows.stop - rows.start)
+        ]
+        for visit, rows in zip(visits, cohort.visits, strict=True):
+            if not cohort.jobs[rows.start].rehearsal:
                 self.crowd.leave(visit)
+        num_jobs = [rows.stop - rows.start for rows in cohort.visits]
         return Updates(
             clients=np.array([job.client for job in cohort.jobs]),
             models=cohort.models,
             deltas=work_done.deltas,
-            num_samples=np.array([len(visit.rows) for visit in visits]),
+            num_samples=np.repeat([len(visit.rows) for visit in visits], num_jobs),
             num_steps=work_done.num_steps,
             losses=work_done.losses,
             num_tested=num_tested,
@@ -138,10 +148,10 @@ class FastFederation:
     def _work_ahead(self, cohort: Cohort, bank: Floats32) -> tuple[list[ClientRound], WorkDone]:
         """Nobody looks at a model in mid-round: draw all mini-batches first, then train in one go."""
         visits = [
-            self.crowd.enter(job, cohort.rnd, None, heard)
-            for job, heard in zip(cohort.jobs, cohort.heard, strict=True)
+            self.crowd.enter(cohort.jobs[rows], cohort.rnd, heard=heard)
+            for rows, heard in zip(cohort.visits, cohort.heard, strict=True)
         ]
-        batches = [self._live(visit) for visit in visits]
+        batches = self._live(visits, cohort, bank)
         paces, noise = cohort.paces, self._noise(cohort)
         tasks = [
             stack(
@@ -150,11 +160,11 @@ class FastFederation:
                 None if paces is None else paces[part],
                 None if noise is None else noise[part],
             )
-            for part in self._stacks(len(visits))
+            for part in self._stacks(len(cohort.jobs))
         ]
         deltas, losses = self._trainer.train(bank, tasks)
         num_steps = np.array([len(mine) for mine in batches])
-        said = side_by_side([visit.say() for visit in visits])
+        said = side_by_side(_words(visits, cohort.visits))
         return visits, WorkDone(deltas, losses, num_steps, said)
 
     def _work_together(self, cohort: Cohort, bank: Floats32) -> tuple[list[ClientRound], WorkDone]:
@@ -170,16 +180,16 @@ class FastFederation:
         noise = self._noise(cohort)
 
         def work(part: slice) -> tuple[list[ClientRound], list[dict[str, Floats32]]]:
-            together, visits = self._begin(trainer, cohort, bank, part, noise)
+            together, visits, rows = self._begin(trainer, cohort, bank, part, noise)
             for _ in range(self.crowd.clients.stream.ticks):
-                self._tick(trainer, together, visits)
-            self._conclude(together, visits, cohort.jobs[part])
-            said = [visit.say() for visit in visits]
+                self._tick(trainer, together, visits, rows)
+            self._conclude(together, visits, rows, cohort.jobs[part])
+            said = _words(visits, rows)
             losses[part] = trainer.finish(together, deltas[part])
             num_steps[part] = together.num_steps
             return visits, said
 
-        done = in_threads(work, self._stacks(len(cohort.jobs)), self._num_threads)
+        done = in_threads(work, self._whole_clients(cohort), self._num_threads)
         said = [words for _, mine in done for words in mine]
         return [visit for mine, _ in done for visit in mine], WorkDone(
             deltas, losses, num_steps, side_by_side(said)
@@ -192,8 +202,8 @@ class FastFederation:
         bank: Floats32,
         part: slice,
         noise: Ints | None,
-    ) -> tuple[Stack, list[ClientRound]]:
-        """Some clients at the start of their round, each with a view of its model."""
+    ) -> tuple[Stack, list[ClientRound], list[slice]]:
+        """Some clients at the start of their round, each with a view of its models, and their rows in the stack."""
         paces = cohort.paces
         together = trainer.begin(
             bank,
@@ -201,36 +211,50 @@ class FastFederation:
             None if paces is None else paces[part],
             None if noise is None else noise[part],
         )
-        visits = [
-            self.crowd.enter(job, cohort.rnd, StackLook(trainer, together, k), heard)
-            for k, (job, heard) in enumerate(
-                zip(cohort.jobs[part], cohort.heard[part], strict=True)
-            )
-        ]
-        return together, visits
+        visits, places = [], []
+        for rows, heard in zip(cohort.visits, cohort.heard, strict=True):
+            if part.start <= rows.start < part.stop:
+                mine = slice(rows.start - part.start, rows.stop - part.start)
+                looks = [StackLook(trainer, together, k) for k in range(mine.start, mine.stop)]
+                visits.append(self.crowd.enter(cohort.jobs[rows], cohort.rnd, looks, heard))
+                places.append(mine)
+        return together, visits, places
 
-    def _tick(self, trainer: StackedTrainer, together: Stack, visits: list[ClientRound]) -> None:
-        batches = []
-        for visit in visits:
+    def _tick(
+        self,
+        trainer: StackedTrainer,
+        together: Stack,
+        visits: list[ClientRound],
+        rows: list[slice],
+    ) -> None:
+        batches, memos = [], []
+        for visit, mine in zip(visits, rows, strict=True):
             visit.observe()
-            batches.append(visit.batches())
-        memos = [
-            visit.memo(start.numpy()) for visit, start in zip(visits, together.start, strict=True)
-        ]
+            starts = [start.numpy() for start in together.start[mine]]
+            if self.crowd.clients.dividing is not None:
+                losses = [trainer.predict(start, "train", visit.rows)[1] for start in starts]
+                visit.divide(np.stack(losses))
+            for place, start in enumerate(starts):
+                batches.append(visit.batches(place))
+                memos.append(visit.memo(start, place))
         memo = {name: torch.from_numpy(np.stack([m[name] for m in memos])) for name in memos[0]}
-        task = stack(np.zeros(len(visits), dtype=np.int64), batches)
+        task = stack(np.zeros(len(batches), dtype=np.int64), batches)
         trainer.steps(together, task.items, task.weights, task.live, memo)
         for visit in visits:
             visit.pause()
 
-    def _conclude(self, together: Stack, visits: list[ClientRound], jobs: list[Job]) -> None:
+    def _conclude(
+        self, together: Stack, visits: list[ClientRound], rows: list[slice], jobs: list[Job]
+    ) -> None:
         """Tell objectives that want to know what came of the round."""
         local, steps = self.crowd.clients.local, together.num_steps.tolist()
         if self.crowd.clients.concluding is None:
             return
-        for k, (visit, job) in enumerate(zip(visits, jobs, strict=True)):
-            start, params = together.start[k].numpy(), together.params[k].numpy().copy()
-            visit.conclude(Work(start, params, steps[k], local.lr * job.pace, local.momentum))
+        for visit, mine in zip(visits, rows, strict=True):
+            for place, k in enumerate(range(mine.start, mine.stop)):
+                start, params = together.start[k].numpy(), together.params[k].numpy().copy()
+                lr = local.lr * jobs[k].pace
+                visit.conclude(Work(start, params, steps[k], lr, local.momentum), place)
 
     def _paced(self, job: Job) -> Job:
         """The learning rate falls while a session lasts, if it does."""
@@ -240,35 +264,78 @@ class FastFederation:
         ends = np.cumsum([0, *how_to_stack(self._net, num_jobs)]).tolist()
         return [slice(first, last) for first, last in pairwise(ends)]
 
+    def _whole_clients(self, cohort: Cohort) -> list[slice]:
+        """Stacks that no client is divided between: those of `_stacks`, with their ends moved up where need be."""
+        ends = [rows.stop for rows in cohort.visits]
+        moved = [ends[bisect_left(ends, part.stop)] for part in self._stacks(len(cohort.jobs))]
+        return [slice(first, last) for first, last in pairwise([0, *dict.fromkeys(moved)])]
+
     def _noise(self, cohort: Cohort) -> Ints | None:
         """Seeds of the clients' dropout and changed images."""
         if not self._is_random:
             return None
         return noise_seeds(self.crowd.clients.seed, cohort.jobs, cohort.rnd)
 
-    def _live(self, visit: ClientRound) -> list[MiniBatch]:
-        """All mini-batches of a client's round, in order."""
-        batches: list[MiniBatch] = []
+    def _live(
+        self, visits: list[ClientRound], cohort: Cohort, bank: Floats32
+    ) -> list[list[MiniBatch]]:
+        """All mini-batches of every job, in order."""
+        batches: list[list[MiniBatch]] = [[] for _ in cohort.jobs]
         for _ in range(self.crowd.clients.stream.ticks):
-            visit.observe()
-            batches += visit.batches()
+            for visit in visits:
+                visit.observe()
+            if self.crowd.clients.dividing is not None:
+                self._divide(visits, cohort, bank)
+            for visit, rows in zip(visits, cohort.visits, strict=True):
+                for place, mine in enumerate(batches[rows]):
+                    mine += visit.batches(place)
         return batches
 
+    def _divide(self, visits: list[ClientRound], cohort: Cohort, bank: Floats32) -> None:
+        """Every client divides what it holds among its models, as it received them."""
+        owners = np.repeat(np.arange(len(visits)), [r.stop - r.start for r in cohort.visits])
+        losses: list[Floats32] = [np.empty(0, dtype=np.float32) for _ in cohort.jobs]
+        for model in np.unique(cohort.models):
+            mine = np.flatnonzero(cohort.models == model)
+            held = [visits[owner].rows for owner in owners[mine]]
+            _, found = self._trainer.predict(bank[model], "train", np.concatenate(held))
+            parts = np.split(found, np.cumsum([len(rows) for rows in held])[:-1])
+            for row, part in zip(mine.tolist(), parts, strict=True):
+                losses[row] = part
+        for visit, rows in zip(visits, cohort.visits, strict=True):
+            visit.divide(np.stack(losses[rows]))
+
     def _test_arrivals(
-        self, visits: list[ClientRound], models: Ints, bank: Floats32
+        self, visits: list[ClientRound], cohort: Cohort, bank: Floats32
     ) -> tuple[Ints, Ints]:
-        """Test, then train: how many arriving samples the received models get right."""
+        """Test, then train: how many arriving samples the received models get right.
+
+        Of several models of one client, only the one that predicts for it is tested.
+        """
         rows = [visit.rows_to_test(self._prequential) for visit in visits]
-        correct = np.zeros(len(visits), dtype=np.int64)
-        for model in np.unique(models):
-            mine = np.flatnonzero(models == model)
+        main = np.array(
+            [part.start + visit.main for visit, part in zip(visits, cohort.visits, strict=True)]
+        )
+        tested, correct = np.zeros((2, len(cohort.jobs)), dtype=np.int64)
+        tested[main] = [len(part) for part in rows]
+        for model in np.unique(cohort.models[main]):
+            mine = np.flatnonzero(cohort.models[main] == model)
             asked = np.concatenate([rows[k] for k in mine])
-            owner = np.repeat(mine, [len(rows[k]) for k in mine])
+            owner = np.repeat(main[mine], [len(rows[k]) for k in mine])
             if len(asked):
                 predicted, _ = self._trainer.predict(bank[model], "train", asked)
                 right = predicted == self._labels[asked]
-                correct += np.bincount(owner, weights=right, minlength=len(visits)).astype(int)
-        return np.array([len(part) for part in rows]), correct
+                correct += np.bincount(owner, weights=right, minlength=len(correct)).astype(int)
+        return tested, correct
+
+
+def _words(visits: list[ClientRound], rows: list[slice]) -> list[dict[str, Floats32]]:
+    """What every client has to say, for each of its models."""
+    return [
+        visit.say(place)
+        for visit, mine in zip(visits, rows, strict=True)
+        for place in range(mine.stop - mine.start)
+    ]
 
 
 def stack(

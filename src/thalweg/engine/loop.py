@@ -21,7 +21,7 @@ from thalweg.engine.folder import RunFolder
 from thalweg.engine.plan import Plan, make_plan
 from thalweg.engine.rows import evaluated, is_evaluated, round_row
 from thalweg.engine.scored import turnout_of
-from thalweg.engine.start import first_model
+from thalweg.engine.start import first_model, model_drawer
 from thalweg.engine.unreliable import UnreliableFederation
 from thalweg.evaluation import transitions
 from thalweg.nets import Net
@@ -156,7 +156,7 @@ def _play(
     watch: Watch | None,
 ) -> Result:
     world = federation.crowd.world
-    server = new_server(plan.recipe, start, world.num_clients, net.pieces)
+    server = new_server(plan.recipe, start, world.num_clients, net.pieces, data.num_classes)
     fingerprint = fingerprint_of(data, federation.crowd.timetable)
     metrics: list[Row] = []
     if folder is not None and has_checkpoint:
@@ -165,7 +165,9 @@ def _play(
     began, rounds_before = time.perf_counter(), server.rnd
     while server.rnd < plan.scenario.rounds:
         started = time.perf_counter()
-        server, updates = play_round(server, federation, plan.recipe, plan.seed)
+        server, updates = play_round(
+            server, federation, plan.recipe, plan.seed, model_drawer(plan, net)
+        )
         turnout = turnout_of(federation.crowd.timetable, server.rnd - 1)
         row = round_row(server, updates, turnout)
         if is_evaluated(plan.scenario, server.rnd, turnout):

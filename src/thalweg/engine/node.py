@@ -6,12 +6,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from thalweg.core.types import Floats32, Ints
 from thalweg.engine.noise import noise_seed
-from thalweg.engine.single import SingleTrainer
+from thalweg.engine.single import SingleTrainer, Training
 from thalweg.engine.stacked import one_thread
 from thalweg.local import Work
 from thalweg.recipes.client import Clients, ClientState
 from thalweg.recipes.messages import Answer, Hello, Order, Question, Reply
+from thalweg.recipes.tables import side_by_side
 from thalweg.recipes.view import answered
 from thalweg.recipes.visit import enter
 
@@ -37,38 +39,56 @@ class Node:
     @one_thread()
     def train(self, state: ClientState, order: Order) -> tuple[ClientState, Reply]:
         """Take part in a round: observe, remember, learn. A rehearsal leaves the state as it was."""
-        rnd, local = order.rnd, self.clients.local
+        rnd, places = order.rnd, range(len(order.models))
         noise = noise_seed(self.clients.seed, rnd, self.client, order.rehearsal)
-        training = self.trainer.begin(order.params, noise)
+        trainings = [self.trainer.begin(params, noise) for params in order.params]
         when = {"session": order.session, "rehearsal": order.rehearsal}
-        visit = enter(self.clients, self.client, state, rnd, training, order.told, **when)
-        pace = order.pace * local.pace(order.age)
+        visit = enter(
+            self.clients,
+            self.client,
+            state,
+            rnd,
+            trainings,
+            order.told,
+            **when,
+            models=order.models.tolist(),
+        )
+        paces = [pace * self.clients.local.pace(order.age) for pace in order.paces.tolist()]
 
         arriving = visit.rows_to_test(self.prequential)
-        predicted, _ = self.trainer.predict(order.params, "train", arriving)
+        predicted, _ = self.trainer.predict(order.params[visit.main], "train", arriving)
 
         for _ in range(self.clients.stream.ticks):
             visit.observe()  # samples arrive, some are kept
-            for batch in visit.batches():  # and are learnt from
-                training.step(batch, visit.memo(order.params), pace)
+            if self.clients.dividing is not None:  # and divided among the models
+                visit.divide(self._losses(order, visit.rows))
+            for place in places:
+                for batch in visit.batches(place):  # and are learnt from
+                    memo = visit.memo(order.params[place], place)
+                    trainings[place].step(batch, memo, paces[place])
             visit.pause()
 
-        losses, now = training.seen_losses, training.params()
-        visit.conclude(Work(order.params, now, len(losses), local.lr * pace, local.momentum))
-        said = visit.say()
+        for place in places:
+            visit.conclude(self._work(order, trainings[place], place, paces[place]), place)
+        said = [visit.say(place) for place in places]
+        reports = [visit.reports(place) for place in places]
+        is_main = np.arange(len(places)) == visit.main
+        correct = (predicted == self.clients.labels[arriving]).sum()
         reply = Reply(
             rnd=rnd,
             client=self.client,
-            model=order.model,
-            delta=training.delta,
+            models=order.models,
+            deltas=np.stack([training.delta for training in trainings]),
             num_samples=len(visit.rows),
-            num_steps=len(losses),
-            loss=float(np.mean(losses)) if losses else float("nan"),
-            num_tested=len(arriving),
-            num_correct=int((predicted == self.clients.labels[arriving]).sum()),
+            num_steps=np.array([len(training.seen_losses) for training in trainings]),
+            losses=np.array([training.mean_loss for training in trainings]),
+            num_tested=is_main * len(arriving),
+            num_correct=is_main * int(correct),
             rehearsal=order.rehearsal,
-            reports={name: float(value) for name, value in visit.reports().items()},
-            said={name: np.asarray(words, dtype=np.float32) for name, words in said.items()},
+            reports={
+                name: np.array([each[name] for each in reports], float) for name in reports[0]
+            },
+            said=side_by_side(said),
         )
         return state if order.rehearsal else visit.leave(), reply
 
@@ -78,3 +98,12 @@ class Node:
         state, words = answered(self.clients, state, question, self.trainer.begin)
         vectors = {name: np.asarray(vector, dtype=np.float64) for name, vector in words.items()}
         return state, Answer(question.rnd, self.client, question.stage, vectors)
+
+    def _losses(self, order: Order, rows: Ints) -> Floats32:
+        """(J, held) of the models as they were received."""
+        return np.stack([self.trainer.predict(each, "train", rows)[1] for each in order.params])
+
+    def _work(self, order: Order, training: Training, place: int, pace: float) -> Work:
+        local, num_steps = self.clients.local, len(training.seen_losses)
+        start, now = order.params[place], training.params()
+        return Work(start, now, num_steps, local.lr * pace, local.momentum)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from thalweg.core.errors import BadMessage, RunError
 from thalweg.core.trees import like, tree_from_bytes, tree_to_bytes
@@ -17,7 +17,7 @@ class NodeState(NamedTuple):
     """All that a device must keep between messages."""
 
     trained: int  # the last round it took part in; -1: none yet
-    client: ClientState
+    client: Any  # ClientState
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,9 +51,10 @@ class RemoteNode:
     def restored(self, payload: bytes) -> NodeState:
         """The state that `stored` was given, to the bit."""
         try:
-            state = like(self.newborn(), tree_from_bytes(payload))
-            if isinstance(state, NodeState) and isinstance(state.client, ClientState):
-                return state
+            state = like(NodeState(-1, None), tree_from_bytes(payload))
+            client = self.node.clients.revived(self.node.client, getattr(state, "client", None))
+            if isinstance(state, NodeState) and isinstance(client, ClientState):
+                return state._replace(client=client)
             reason = "it has not the form of a state."
         except (BadMessage, TypeError) as error:
             reason = str(error)

@@ -98,6 +98,11 @@ class Training:
         delta: Floats32 = (self._now - self._start).numpy()
         return delta
 
+    @property
+    def mean_loss(self) -> float:
+        """Over the steps taken so far; nan without a step."""
+        return float(np.mean(self.seen_losses)) if self.seen_losses else float("nan")
+
     def step(self, batch: MiniBatch, memo: Mapping[str, Floats32], pace: float) -> None:
         sgd, mirror = self._trainer.sgd, self._trainer.mirror
         loss, gradient = self._loss_and_gradient(batch, memo)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 from thalweg.core.rng import Draw, rng_for
@@ -16,3 +17,8 @@ def first_model(plan: Plan, net: Net, data_dir: Path | None) -> Floats32:
     if plan.scenario.start_from is None:
         return net.init(rng_for(plan.seed, Draw.NET))
     return load_parameters(user_file(plan.scenario.start_from, data_dir), net)
+
+
+def model_drawer(plan: Plan, net: Net) -> Callable[[int], Floats32]:
+    """For banks that open models at random: the n-th of a run. The first one is `first_model`."""
+    return lambda number: net.init(rng_for(plan.seed, Draw.NET, number))

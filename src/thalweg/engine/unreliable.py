@@ -60,9 +60,10 @@ class UnreliableFederation:
         self, jobs: Sequence[Job], bank: Floats32, rnd: int, told: Told | None = None
     ) -> Updates:
         updates, rehearsal = self._inner.train(jobs, bank, rnd, told), jobs[0].rehearsal
-        delays = self._faults.delays(updates.clients, rnd, self._seed, rehearsal)
+        clients, place = np.unique(updates.clients, return_inverse=True)
+        delays = self._faults.delays(clients, rnd, self._seed, rehearsal)
         if rehearsal:
-            return updates.only(delays == 0)
+            return updates.only((delays == 0)[place])
         arriving = sorted(client for client, parcel in self._pending.items() if parcel.due <= rnd)
         arrived = [self._pending.pop(client).reply for client in arriving]
         if not arrived and not delays.any():
@@ -103,6 +104,10 @@ class UnreliableFederation:
 
 
 def _copied(reply: Reply) -> Reply:
-    """With vectors of its own: a row would keep the whole matrix of its round in memory."""
-    said = {name: words.copy() for name, words in reply.said.items()}
-    return replace(reply, delta=reply.delta.copy(), said=said)
+    """With arrays of its own: a row would keep the whole matrix of its round in memory."""
+    own: dict[str, Any] = {
+        name: value.copy() if isinstance(value, np.ndarray) else value
+        for name, value in vars(reply).items()
+    }
+    own |= {name: {k: v.copy() for k, v in own[name].items()} for name in ("reports", "said")}
+    return Reply(**own)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import cached_property
 
-from thalweg.aggregation import Reports
+from thalweg.aggregation import Divides, Reports
 from thalweg.core.talk import Talks, Tallies
 from thalweg.forecast import Recognises
 from thalweg.local import Concludes, PerSession, Remembers, SaysFromObjective
@@ -53,6 +53,17 @@ class Abilities:
     def tallying(self) -> Tallies | None:
         """The recipe's selection, if it counts the labels that arrive."""
         return self.recipe.selection if isinstance(self.recipe.selection, Tallies) else None
+
+    @cached_property
+    def dividing(self) -> Divides | None:
+        """The recipe's bank, if clients divide their samples among several models."""
+        bank: object = self.recipe.bank
+        return bank if isinstance(bank, Divides) else None
+
+    @property
+    def notes_times(self) -> bool:
+        """Does anybody want to know in which round a sample came?"""
+        return self.recipe.emphasis is not None or self.dividing is not None
 
     @cached_property
     def is_attentive(self) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from thalweg.aggregation import Arranged
 from thalweg.core.errors import ConfigError
 from thalweg.core.talk import Look
 from thalweg.core.types import Floats, Intake, Ints
@@ -43,6 +44,37 @@ def check_held_out(aside: Ints, num_rows: int, stopping: Stopping) -> None:
         raise ConfigError(
             f"{type(stopping).__name__}.held_out must return different positions in [0, {num_rows}), "
             f"ascending, got {aside.tolist()}."
+        )
+
+
+def check_division(weights: Floats, shape: tuple[int, ...], bank: object) -> None:
+    """A bank of the user's own may be wrong."""
+    if weights.shape != shape or not np.isfinite(weights).all() or (weights < 0).any():
+        raise ConfigError(
+            f"{type(bank).__name__}.divide must return finite weights of at least 0 of shape {shape}, a row for "
+            f"each model and a column for each sample, got shape {weights.shape} from "
+            f"{weights.min(initial=0)} to {weights.max(initial=0)}."
+        )
+
+
+def check_plan(plan: Arranged, cohort: Ints, num_models: int, bank: object) -> None:
+    """A bank of the user's own may be wrong."""
+    sums, models = plan.mix.sum(axis=-1), plan.models
+    right = plan.mix.ndim == 2 and plan.mix.shape[1] == num_models and len(plan.mix) >= 1
+    right = right and plan.is_new.shape == (len(plan.mix),)
+    right = right and (np.isclose(sums, 1) | ((sums == 0) & plan.is_new)).all()
+    right = right and plan.clients.shape == models.shape
+    right = right and np.array_equal(np.unique(plan.clients), cohort)
+    right = right and ((models >= 0) & (models < len(plan.mix))).all()
+    steps = np.diff(plan.clients), np.diff(models) if right else np.zeros(1)
+    right = right and ((steps[0] > 0) | ((steps[0] == 0) & (steps[1] > 0))).all()
+    right = right and all(len(words) == len(cohort) for words in plan.told.values())
+    if not right:
+        raise ConfigError(
+            f"{type(bank).__name__}.arrange must mix the {num_models} models of the bank with rows that sum to one "
+            f"(or to zero, if the model is new and to be drawn), give each of {len(cohort)} clients one of the "
+            f"mixtures or several, ascending by client and model, and tell all of them something or nobody; got a "
+            f"mix of shape {plan.mix.shape}, clients {plan.clients.tolist()} and models {models.tolist()}."
         )
 
 

@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from thalweg.core.rng import Draw, rng_for
+from thalweg.core.trees import Tree, like
 from thalweg.core.types import Floats, Floats32, Holding, Ints
 from thalweg.local import Sgd
 from thalweg.recipes.abilities import Abilities
@@ -36,6 +37,10 @@ class ClientState(NamedTuple):
     )
     tally: Any = None  # what the selection keeps here
     session: int = 0  # in which it last trained
+    others: tuple[
+        Any, ...
+    ] = ()  # the objective's memory of the second model it trains, of the third ...
+    division: Any = None  # what the bank keeps here
 
 
 @dataclass(frozen=True, eq=False)
@@ -93,9 +98,18 @@ class Clients(Abilities):
             memory=self.recipe.memory.init(capacity, len(rows)),
             forecast=forecast,
             objective=self.first_objective(),
-            since=None if self.recipe.emphasis is None else np.zeros(len(rows), dtype=np.int32),
+            since=np.zeros(len(rows), dtype=np.int32) if self.notes_times else None,
             tally=tally,
+            division=self.dividing and self.dividing.begin_division(self.num_classes),
         )
+
+    def revived(self, client: int, tree: Tree) -> Any:
+        """A client's state out of a checkpoint; a newborn shows which types it had."""
+        newborn = self.newborn(client)
+        place = ClientState._fields.index("others")
+        if isinstance(tree, list) and len(tree) > place and isinstance(tree[place], list):
+            newborn = newborn._replace(others=(newborn.objective,) * len(tree[place]))
+        return like(newborn, tree)
 
     def first_objective(self) -> Any:
         """What the objective knows at a client at first; none if it keeps nothing."""

@@ -8,7 +8,7 @@ from typing import Protocol, TypeVar
 
 import numpy as np
 
-from thalweg.core.errors import BadMessage, ConfigError, Diverged
+from thalweg.core.errors import BadMessage, Diverged
 from thalweg.core.talk import Told
 from thalweg.core.types import Answers, Floats32, Ints, Job, Roster, Updates
 from thalweg.recipes.door import NO_ORDERS, longest_wait
@@ -19,6 +19,9 @@ from thalweg.recipes.wire import Terms, check_fits, news_from, to_bytes
 
 Came = TypeVar("Came", Reply, Answer)
 Letter = tuple[int, bytes]  # to a client, or from one
+NOTHING: Floats32 = np.empty(
+    (0, 0), dtype=np.float32
+)  # of an open order the models' numbers will do
 
 
 class Post(Protocol):
@@ -54,7 +57,8 @@ class Correspondence:
         self._patience = longest_wait(terms.recipe.staleness)
         self._open: dict[int, dict[int, Order]] = {}  # by client and round; what is left of them
         for client, rnd in awaited.tolist():
-            self._keep_open(Order(rnd, client, 0, 1.0, np.empty(0, dtype=np.float32)))
+            model = np.zeros(1, dtype=np.int64)
+            self._keep_open(Order(rnd, client, model, np.ones(1), NOTHING))
         self._belated: dict[tuple[int, int], Reply] = {}  # by client and round, until they are used
         self.refused: list[str] = []  # in the last round, and why
         self._refusing: list[str] = []  # in this round
@@ -71,8 +75,6 @@ class Correspondence:
         self, jobs: Sequence[Job], bank: Floats32, rnd: int, told: Told | None = None
     ) -> Updates:
         orders = {order.client: order for order in orders_for(jobs, bank, rnd, told)}
-        if len(orders) < len(jobs):
-            raise ConfigError("over a network a client can train one model per round, not several.")
         heard = self._exchange(orders, Reply, rnd)
         replies = [heard[client] for client in orders if client in heard]
         is_rehearsal = jobs[0].rehearsal > 0
@@ -135,9 +137,8 @@ class Correspondence:
 
     def _keep_open(self, order: Order) -> None:
         if self._patience:
-            nothing = np.empty(0, dtype=np.float32)  # of the model only the number is needed
             self._open.setdefault(order.client, {})[order.rnd] = replace(
-                order, params=nothing, told={}
+                order, params=NOTHING, told={}
             )
 
     def _close(self, replies: Iterable[Reply], rnd: int) -> None:

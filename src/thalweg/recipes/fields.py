@@ -23,7 +23,7 @@ class Fields:
     """What is left of a message. Every method takes a field away; `end` says that none is left over."""
 
     def __init__(self, where: str, plain: Any) -> None:
-        self._where = where
+        self.where = where
         if not isinstance(plain, dict) or len(plain) > MOST_NAMES:
             raise self._wrong("this", f"at most {MOST_NAMES} values by name", plain)
         for name in plain:
@@ -69,9 +69,10 @@ class Fields:
         name: str,
         dtype: type[np.floating[Any]],
         shape: tuple[int | None, ...],
-        may_be_nan: bool = False,
+        may_be_nan: bool | npt.NDArray[np.bool_] = False,
+        least: float = -math.inf,
     ) -> npt.NDArray[Any]:
-        """Finite numbers, or nan if that may be, of a certain shape; None: any number of them."""
+        """Finite numbers, or nan where that may be, of a certain shape; None: any number of them."""
         value = self._take(name)
         if not isinstance(value, np.ndarray) or value.dtype != dtype:
             raise self._wrong(name, f"an array of {np.dtype(dtype).name}", value)
@@ -79,19 +80,35 @@ class Fields:
         if len(shape) != value.ndim or not all(fits):
             expected = tuple("any" if size is None else size for size in shape)
             raise ShapeMismatch(
-                f"{self._where}: {name} has shape {value.shape}, expected {expected}. Do both sides "
+                f"{self.where}: {name} has shape {value.shape}, expected {expected}. Do both sides "
                 "run the same recipe and net?"
             )
-        if not np.isfinite(value).all() and (not may_be_nan or np.isinf(value).any()):
+        if not (np.isfinite(value) | (np.isnan(value) & may_be_nan)).all():
             raise self._diverged(name)
+        if (value < least).any():
+            raise self._wrong(name, f"numbers of at least {least}", float(np.nanmin(value)))
         return value
+
+    def counts(
+        self, name: str, length: int | None = None, most: int | npt.NDArray[np.int64] = LARGEST
+    ) -> npt.NDArray[np.int64]:
+        """Numbers that count something, at least one of them, or so many."""
+        value = self._take(name)
+        is_right = isinstance(value, np.ndarray) and value.dtype == np.int64 and value.ndim == 1
+        if not is_right or len(value) != (length or max(len(value), 1)):
+            expected = "one or more" if length is None else length
+            raise self._wrong(name, f"a list of {expected} whole numbers", value)
+        counts: npt.NDArray[np.int64] = value
+        if (counts < 0).any() or (counts > most).any():
+            raise self._wrong(name, "whole numbers from 0 to what is possible", counts.tolist())
+        return counts
 
     def group(self, name: str, known: Callable[[str], bool] = lambda name: True) -> Fields:
         """Fields inside a field, all of them under names that are known."""
-        inside = Fields(f"{self._where}.{name}", self._take(name))
+        inside = Fields(f"{self.where}.{name}", self._take(name))
         for each in inside.names():
             if not known(each):
-                raise BadMessage(f"{inside._where}: nobody knows {each!r} in this recipe.")
+                raise BadMessage(f"{inside.where}: nobody knows {each!r} in this recipe.")
         return inside
 
     def names(self) -> list[str]:
@@ -100,18 +117,18 @@ class Fields:
 
     def end(self) -> None:
         if self._left:
-            raise BadMessage(f"{self._where}: nobody knows the field {min(self._left)!r}.")
+            raise BadMessage(f"{self.where}: nobody knows the field {min(self._left)!r}.")
 
     def _take(self, name: str) -> Any:
         if name not in self._left:
-            raise BadMessage(f"{self._where}: the field {name!r} is missing.")
+            raise BadMessage(f"{self.where}: the field {name!r} is missing.")
         return self._left.pop(name)
 
     def _diverged(self, name: str) -> Diverged:
         return Diverged(
-            f"{self._where}: {name} is not finite. Try a smaller learning rate, or less momentum."
+            f"{self.where}: {name} is not finite. Try a smaller learning rate, or less momentum."
         )
 
     def _wrong(self, name: str, expected: str, came: Any) -> BadMessage:
         what = f"an array of {came.dtype}" if isinstance(came, np.ndarray) else repr(came)[:80]
-        return BadMessage(f"{self._where}: {name} must be {expected}, got {what}.")
+        return BadMessage(f"{self.where}: {name} must be {expected}, got {what}.")

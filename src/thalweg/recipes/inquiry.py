@@ -21,9 +21,11 @@ class Inquiry:
         self.bytes_down = self.bytes_up = 0
         self.shown: set[int] = set()  # clients that have been sent the bank
 
-    def answers(self, stage: AskingStage, policy: object, roster: Roster) -> Answers:
-        """What everybody asked by a stage's policy answers; empty if the policy does not ask."""
-        return self._ask(stage, policy, roster)[1]
+    def asked_and_answers(
+        self, stage: AskingStage, policy: object, roster: Roster
+    ) -> tuple[Ints, Answers]:
+        """Who is asked by a stage's policy, and what they answer; nobody and nothing if it does not ask."""
+        return self._ask(stage, policy, roster)
 
     def remembered(self, stage: AskingStage, policy: object, roster: Roster) -> Roster:
         """The roster, with the newest answer of everybody in what is known, and who was asked."""

@@ -7,6 +7,7 @@ from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 from thalweg.core.rng import Draw, rng_for
 from thalweg.core.talk import Look
@@ -43,14 +44,21 @@ class Learning:
         heard: Heard | None = None,
         session: int = 0,
         rehearsal: int = 0,
+        place: int = 0,
     ) -> None:
+        """`place` is that of the model among those which the client trains in this round."""
         self._clients, self._client, self._rnd = clients, client, rnd
         self._session, self._rehearsal = session, rehearsal
         self._look, self._heard = look, heard or {}
-        self._objective, self._latent = state.objective, state.latent
+        self._latent = state.latent
+        known = (state.objective, *state.others)
+        self.objective = known[place] if place < len(known) else clients.first_objective()
         if clients.forgets and (rehearsal or session != state.session):
-            self._objective = clients.first_objective()
+            self.objective = clients.first_objective()
+        self._counts: Floats | None = None  # (held,) what each sample counts for this model
+        self._is_used: npt.NDArray[np.bool_] | None = None  # (held,) for any of the client's models
         self._total: float | None = None  # of the samples' weights
+        self._mass: float | None = None
         self._on_trial = np.empty(0, dtype=np.int64)  # rows held out in this tick
         self._loss_before: float | None = None  # theirs, before its steps
         self._has_settled = False
@@ -61,24 +69,31 @@ class Learning:
         if remembering is not None:
             changed = self._latent not in (-1, latent)
             look = required(self._look)
-            self._objective = remembering.turn(self._objective, look, rows, changed)
+            self.objective = remembering.turn(self.objective, look, rows, changed)
         self._latent = latent
+
+    def divide(self, counts: Floats, is_used: npt.NDArray[np.bool_]) -> None:
+        """(held,) what each sample counts for this model, and whether it counts for any model of the client's."""
+        self._counts, self._is_used = counts, is_used
 
     def batches(self, rows: Ints, since: Rows | None) -> list[MiniBatch]:
         """The mini-batches of this tick, drawn from what is now in memory.
 
         None if the samples count nothing, or if the client has learnt enough for this round.
         """
-        weights = self._weigh(rows, since)
+        weights, counts = self._weigh(rows, since), self._counts
+        if counts is not None:
+            rows, weights, counts = self._used(rows, weights, counts)
         if self._has_settled or (weights is not None and not weights.any()):
             return []
         if self._clients.recipe.stopping is not None:
             aside = self._hold_out(rows)
             rows = np.delete(rows, aside)
             weights = None if weights is None else np.delete(weights, aside)
+            counts = None if counts is None else np.delete(counts, aside)
         drawn = self._clients.local.batches(len(rows), self._rng)
         return [
-            MiniBatch(rows.take(places).astype(np.int32), _unbiased(weights, places))
+            MiniBatch(rows.take(places).astype(np.int32), _divided(weights, counts, places))
             for places in drawn
         ]
 
@@ -88,7 +103,7 @@ class Learning:
         remembering = self._clients.remembering
         if remembering is None:
             return heard
-        return {**heard, **remembering.memo(self._objective, start)}
+        return {**heard, **remembering.memo(self.objective, start)}
 
     def pause(self, tick: int) -> None:
         """The steps of this tick are done: was it worth while?"""
@@ -103,7 +118,7 @@ class Learning:
         if concluding is None:
             return {}
         heard = self._heard.get("objective", {})
-        self._objective, said = concluding.conclude(self._objective, heard, work)
+        self.objective, said = concluding.conclude(self.objective, heard, work)
         return said
 
     def say(self, rows: Ints) -> Mapping[str, Floats32]:
@@ -115,11 +130,15 @@ class Learning:
 
     def leave(self, state: ClientState) -> ClientState:
         """The client with what it remembers of learning."""
-        return state._replace(objective=self._objective, latent=self._latent, session=self._session)
+        return state._replace(objective=self.objective, latent=self._latent, session=self._session)
 
     def total_weight(self, num_rows: int) -> float:
         """What a memory of so many samples counts as a whole, after the last tick."""
         return float(num_rows) if self._total is None else self._total
+
+    def mass(self, num_rows: int) -> float:
+        """The part of it that counts for this model."""
+        return self.total_weight(num_rows) if self._mass is None else self._mass
 
     @cached_property
     def _rng(self) -> np.random.Generator:
@@ -130,7 +149,7 @@ class Learning:
 
     def _weigh(self, rows: Ints, since: Rows | None) -> Floats | None:
         """(held,) how much each sample counts now; none: all the same."""
-        if since is None:
+        if since is None or self._clients.recipe.emphasis is None:
             return None
         assigned = self._heard.get("emphasis", {}).get("assigned")
         weights = self._clients.sample_weights(
@@ -138,6 +157,18 @@ class Learning:
         )
         self._total = float(weights.sum())
         return weights
+
+    def _used(
+        self, rows: Ints, weights: Floats | None, counts: Floats
+    ) -> tuple[Ints, Floats | None, Floats]:
+        """Without the samples that count for no model of this client's."""
+        used = self._is_used
+        assert used is not None  # comes with the counts
+        rows, counts = rows[used], counts[used]
+        weights = None if weights is None else weights[used]
+        self._total = float(len(rows)) if weights is None else float(weights.sum())
+        self._mass = float(counts.sum()) if weights is None else float(weights @ counts)
+        return rows, weights, counts
 
     def _hold_out(self, rows: Ints) -> Ints:
         """Positions that are not learnt from in this tick, but tried before and after its steps."""
@@ -153,6 +184,19 @@ class Learning:
         """Mean loss of the held-out samples now."""
         losses = required(self._look).losses(self._on_trial)
         return float(losses.mean()) if len(losses) else 0.0
+
+
+def _divided(weights: Floats | None, counts: Floats | None, places: Ints) -> Floats32 | None:
+    """(B,) the same, of which only a part counts for this model: not scaled up, so that little is learnt of little.
+
+    >>> _divided(None, np.array([0.5, 0.25, 0.0]), np.array([2, 0])).tolist()
+    [0.0, 0.25]
+    """
+    if counts is None:
+        return _unbiased(weights, places)
+    parts = counts.take(places)
+    whole = _unbiased(weights, places)
+    return (parts / len(places) if whole is None else parts * whole).astype(np.float32)
 
 
 def _unbiased(weights: Floats | None, places: Ints) -> Floats32 | None:

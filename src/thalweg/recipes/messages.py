@@ -8,9 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import groupby
+
+import numpy as np
 
 from thalweg.core.talk import Told
-from thalweg.core.types import Floats, Floats32, Job, Supply
+from thalweg.core.types import Floats, Floats32, Ints, Job, Supply
 from thalweg.recipes.client import Heard
 from thalweg.recipes.federation import AskingStage
 
@@ -25,13 +28,13 @@ class Hello:
 
 @dataclass(frozen=True, eq=False)
 class Order:
-    """The server asks a client to take part in a round."""
+    """The server asks a client to take part in a round, and to train one model or several."""
 
     rnd: int
     client: int
-    model: int  # which model of the bank this is; the client only repeats it
-    pace: float
-    params: Floats32  # (P,)
+    models: Ints  # (J,) which models of the bank these are, ascending
+    paces: Floats  # (J,)
+    params: Floats32  # (J, P)
     session: int = 0
     age: int = 0  # rounds of the session that are over
     rehearsal: int = 0  # 0: for good; else the client remembers nothing of it
@@ -40,20 +43,20 @@ class Order:
 
 @dataclass(frozen=True, eq=False)
 class Reply:
-    """What came of it: one row of `Updates`."""
+    """What came of it: a row of `Updates` for each model."""
 
     rnd: int
     client: int
-    model: int
-    delta: Floats32  # (P,) trained minus received parameters
+    models: Ints  # (J,) of the order
+    deltas: Floats32  # (J, P) trained minus received parameters
     num_samples: int
-    num_steps: int
-    loss: float  # nan without a step
-    num_tested: int
-    num_correct: int
+    num_steps: Ints  # (J,)
+    losses: Floats  # (J,) nan without a step
+    num_tested: Ints  # (J,) not zero only for the model that predicts for this client
+    num_correct: Ints  # (J,)
     rehearsal: int = 0  # of the order; the client only repeats it
-    reports: Mapping[str, float] = field(default_factory=dict)
-    said: Mapping[str, Floats32] = field(default_factory=dict)  # (E,) by "stage.name"
+    reports: Mapping[str, Floats] = field(default_factory=dict)  # (J,)
+    said: Mapping[str, Floats32] = field(default_factory=dict)  # (J, E) by "stage.name"
 
 
 @dataclass(frozen=True, eq=False)
@@ -82,12 +85,16 @@ Message = Hello | Order | Reply | Question | Answer
 def orders_for(
     jobs: Sequence[Job], bank: Floats32, rnd: int, told: Told | None = None
 ) -> list[Order]:
-    """One order per job, ascending by client: what comes of them must not depend on the order of asking."""
-    orders = [
-        Order(rnd, *job[:3], bank[job.model], *job[3:], told=heard_by(told, place))
-        for place, job in enumerate(jobs)
-    ]
-    return sorted(orders, key=lambda order: (order.client, order.model))
+    """One order per client, ascending: what comes of them must not depend on the order of asking."""
+    places = sorted(range(len(jobs)), key=lambda place: jobs[place][:2])
+    orders = []
+    for client, mine in groupby(places, key=lambda place: jobs[place].client):
+        own = list(mine)
+        models = np.array([jobs[place].model for place in own], dtype=np.int64)
+        paces = np.array([jobs[place].pace for place in own], dtype=np.float64)
+        when, heard = jobs[own[0]][3:], heard_by(told, own[0])
+        orders.append(Order(rnd, client, models, paces, bank[models], *when, told=heard))
+    return orders
 
 
 def heard_by(told: Told | None, row: int) -> Heard:

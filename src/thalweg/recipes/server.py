@@ -2,32 +2,48 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
-from thalweg.aggregation import Arranged, Paces
-from thalweg.core.errors import ConfigError
+from thalweg.aggregation import Arranged, Paces, chosen
+from thalweg.core.errors import ConfigError, require
 from thalweg.core.rng import Draw, rng_for
-from thalweg.core.types import Floats, Ints, Job, Roster, Session, Updates
+from thalweg.core.types import Floats, Floats32, Ints, Job, Roster, Session, Updates
 from thalweg.recipes.base import Recipe
+from thalweg.recipes.checks import check_plan
 from thalweg.recipes.door import NO_ORDERS, admit, asked_for, awaited_after, still_open
 from thalweg.recipes.federation import Federation
 from thalweg.recipes.inquiry import Inquiry
 from thalweg.recipes.sessions import Rehearsals, begin_session, begins
 from thalweg.recipes.state import ServerState
 from thalweg.recipes.tables import updates_of
-from thalweg.recipes.talks import bytes_down, hear, remarks_of, tell
+from thalweg.recipes.talks import (
+    bytes_down,
+    hear,
+    hear_division,
+    per_job,
+    remarks_of,
+    tell,
+    with_bank,
+)
+
+DrawModel = Callable[[int], Floats32]  # parameters (P,) of the n-th model that is drawn in a run
 
 
 def play_round(
-    server: ServerState, federation: Federation, recipe: Recipe, seed: int
+    server: ServerState,
+    federation: Federation,
+    recipe: Recipe,
+    seed: int,
+    draw_model: DrawModel | None = None,
 ) -> tuple[ServerState, Updates | None]:
     """One round. Without a cohort the model stays as it is and the round counts all the same.
 
-    The same if nobody of the cohort was heard in time: then the updates have no rows.
+    The same if nobody of the cohort was heard in time: then the updates have no rows. `draw_model` is for banks
+    that open models which are not made of others.
     """
     rnd = server.rnd
     roster = replace(federation.roster(rnd), times_here=server.times_here, known=server.known)
@@ -44,12 +60,14 @@ def play_round(
     server = server._replace(rnd=rnd + 1, times_here=times_here, known=dict(roster.known))
     if len(cohort) == 0:
         return server, _only_costs(server, inquiry, rehearsals)
-    server, models = _arrange(server, recipe, cohort, inquiry, roster)
+    roster = replace(roster, cohort=cohort)
+    server, plan = _arrange(server, recipe, inquiry, roster, draw_model)
     jobs = [
         Job(client, model, _pace(recipe, server.rules[model]), session.number, session.age)
-        for client, model in zip(cohort.tolist(), models.tolist(), strict=True)
+        for client, model in zip(plan.clients.tolist(), plan.models.tolist(), strict=True)
     ]
     told = tell(server.talks, recipe, roster, cohort, server.bank.shape[1])
+    told = per_job(with_bank(told, recipe, plan), cohort, plan.clients)
     came = federation.train(jobs, server.bank, rnd, told)
     updates = asked_for(came, jobs, rnd, still_open(server.awaited, rnd, recipe.staleness))
     admit(updates, rnd, num_params=server.bank.shape[1])
@@ -76,6 +94,7 @@ def play_round(
         known=_learn(server, updates),
         awaited=_awaited(server, recipe, jobs, updates, rnd),
         talks=hear(server.talks, recipe, updates),
+        arrangement=hear_division(server.arrangement, recipe, updates),
     ), updates
 
 
@@ -92,41 +111,42 @@ def _only_costs(server: ServerState, inquiry: Inquiry, rehearsals: Rehearsals) -
 
 
 def _arrange(
-    server: ServerState, recipe: Recipe, cohort: Ints, inquiry: Inquiry, roster: Roster
-) -> tuple[ServerState, Ints]:
-    """The bank for this cohort, and the model of each client."""
+    server: ServerState,
+    recipe: Recipe,
+    inquiry: Inquiry,
+    roster: Roster,
+    draw_model: DrawModel | None,
+) -> tuple[ServerState, Arranged]:
+    """The bank for this cohort, and which models its clients train."""
     num_models = len(server.bank)
-    answers = inquiry.answers("bank", recipe.bank, replace(roster, here=cohort))
-    plan = recipe.bank.arrange(server.arrangement, cohort, answers, num_models)
-    _check(plan, len(cohort), num_models, recipe)
-    bank, rules = server.bank, server.rules
+    asked, answers = inquiry.asked_and_answers("bank", recipe.bank, roster)
+    roster = replace(roster, asked=asked)
+    plan = recipe.bank.arrange(server.arrangement, roster, answers, num_models)
+    check_plan(plan, chosen(roster), num_models, recipe.bank)
+    bank, rules, drawn = server.bank, server.rules, server.drawn
     if plan.mix.shape != (1, 1) or plan.is_new.any():
         bank = (plan.mix @ server.bank).astype(np.float32)
         for row, mix in zip(bank, plan.mix, strict=True):
             if mix.max() == 1:  # to the bit
                 row[:] = server.bank[mix.argmax()]
+            elif not mix.any():
+                row[:], drawn = _drawn(draw_model, drawn, recipe), drawn + 1
         rules = [
             recipe.server.init(bank.shape[1]) if new else server.rules[int(mix.argmax())]
             for new, mix in zip(plan.is_new, plan.mix, strict=True)
         ]
         # A late update may have been trained from a model that is now another one, or in another place.
         server = server._replace(awaited=NO_ORDERS)
-    return server._replace(bank=bank, rules=rules, arrangement=plan.notes), plan.models
+    return server._replace(bank=bank, rules=rules, drawn=drawn, arrangement=plan.notes), plan
 
 
-def _check(plan: Arranged, num_jobs: int, num_models: int, recipe: Recipe) -> None:
-    models = plan.models
-    right = plan.mix.ndim == 2 and plan.mix.shape[1] == num_models and len(plan.mix) >= 1
-    right = right and np.allclose(plan.mix.sum(axis=1), 1) and len(plan.is_new) == len(plan.mix)
-    right = (
-        right and models.shape == (num_jobs,) and ((models >= 0) & (models < len(plan.mix))).all()
+def _drawn(draw_model: DrawModel | None, number: int, recipe: Recipe) -> Floats32:
+    require(
+        draw_model is not None,
+        f"{type(recipe.bank).__name__} opens models that are drawn at random; give play_round a draw_model.",
     )
-    if not right:
-        raise ConfigError(
-            f"{type(recipe.bank).__name__}.arrange must mix the {num_models} models of the bank with "
-            f"rows that sum to one and give each of {num_jobs} clients one of the mixtures, got a mix "
-            f"of shape {plan.mix.shape} and models {models.tolist()}."
-        )
+    assert draw_model is not None
+    return draw_model(number)
 
 
 def _weigh(recipe: Recipe, updates: Updates, roster: Roster) -> Floats:

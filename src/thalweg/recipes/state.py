@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from thalweg.aggregation import Presents
+from thalweg.aggregation import Mixes, Presents
 from thalweg.core.types import Floats, Floats32, Ints, Piece
 from thalweg.recipes.base import Recipe
 from thalweg.recipes.door import NO_ORDERS
@@ -26,6 +26,7 @@ class ServerState(NamedTuple):
     session: int = -1  # number of the session; -1: none has begun, or there are none
     opening: Any = None  # what the opening of sessions remembers
     awaited: Ints = NO_ORDERS  # (n, 2) client and round of orders that nobody has answered yet
+    drawn: int = 1  # models that have been drawn at random so far
     talks: dict[str, Any] = {}  # noqa: RUF012  never written to; what the server's halves of policies know, by stage
 
 
@@ -34,10 +35,15 @@ class Served(NamedTuple):
 
     models: Floats32  # (models, P)
     shares: Floats  # (models,)
+    mixtures: Floats | None = None  # (N, models) if clients use several models at once
 
 
 def new_server(
-    recipe: Recipe, model: Floats32, num_clients: int, pieces: Sequence[Piece] = ()
+    recipe: Recipe,
+    model: Floats32,
+    num_clients: int,
+    pieces: Sequence[Piece] = (),
+    num_classes: int = 0,
 ) -> ServerState:
     """The server before the first round, with one model, made of some tensors."""
     return ServerState(
@@ -46,7 +52,7 @@ def new_server(
         rules=[recipe.server.init(len(model))],
         times_here=np.zeros(num_clients, dtype=np.int64),
         known={},
-        arrangement=recipe.bank.init(num_clients),
+        arrangement=recipe.bank.init(num_clients, num_classes),
         opening=recipe.opening.init(model, pieces),
         talks={stage: part.begin(num_clients, len(model)) for stage, part in talking(recipe)},
     )
@@ -58,7 +64,9 @@ def serve(server: ServerState, recipe: Recipe) -> Served:
     if isinstance(recipe.server, Presents):
         rows = zip(server.rules, server.bank, strict=True)
         models = np.stack([presented(recipe, rule, model) for rule, model in rows])
-    return Served(models, recipe.bank.shares(server.arrangement, len(models)))
+    bank: object = recipe.bank
+    mixtures = bank.mixtures(server.arrangement, len(models)) if isinstance(bank, Mixes) else None
+    return Served(models, recipe.bank.shares(server.arrangement, len(models)), mixtures)
 
 
 def presented(recipe: Recipe, rule: Any, model: Floats32) -> Floats32:

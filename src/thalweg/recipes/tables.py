@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Hashable, Iterable, Mapping, Sequence
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
+import numpy.typing as npt
 
 from thalweg.core.errors import ConfigError
 from thalweg.core.types import Answers, Floats, Floats32, Ints, Updates
@@ -21,48 +22,66 @@ def updates_of(replies: Sequence[Reply], num_params: int, rnd: int | None = None
     Some may be late, if the round in which they came is given.
     """
 
-    def column(name: str) -> Ints:
-        return np.array([getattr(reply, name) for reply in replies], dtype=np.int64)
+    counts = np.array([len(reply.models) for reply in replies], dtype=np.int64)
+
+    def per_model(name: str, dtype: type) -> npt.NDArray[Any]:
+        parts = [getattr(reply, name) for reply in replies]
+        return np.concatenate([*parts, np.empty(0)]).astype(dtype, copy=False)
+
+    def per_client(name: str) -> Ints:
+        values = np.array([getattr(reply, name) for reply in replies], dtype=np.int64)
+        return np.repeat(values, counts)
 
     some_late = rnd is not None and any(reply.rnd != rnd for reply in replies)
-    deltas = np.empty((len(replies), num_params), dtype=np.float32)
-    for row, reply in zip(deltas, replies, strict=True):
-        row[:] = reply.delta
+    deltas = np.empty((int(counts.sum()), num_params), dtype=np.float32)
+    ends = np.cumsum(counts).tolist()
+    for reply, end in zip(replies, ends, strict=True):
+        deltas[end - len(reply.models) : end] = reply.deltas
     return Updates(
-        clients=column("client"),
-        models=column("model"),
+        clients=per_client("client"),
+        models=per_model("models", np.int64),
         deltas=deltas,
-        num_samples=column("num_samples"),
-        num_steps=column("num_steps"),
-        losses=np.array([reply.loss for reply in replies], dtype=np.float64),
-        num_tested=column("num_tested"),
-        num_correct=column("num_correct"),
+        num_samples=per_client("num_samples"),
+        num_steps=per_model("num_steps", np.int64),
+        losses=per_model("losses", np.float64),
+        num_tested=per_model("num_tested", np.int64),
+        num_correct=per_model("num_correct", np.int64),
         reports={
-            name: np.array([reply.reports[name] for reply in replies], dtype=np.float64)
+            name: np.concatenate([reply.reports[name] for reply in replies])
             for name in (replies[0].reports if replies else ())
         },
-        said=side_by_side([reply.said for reply in replies]),
-        trained_in=column("rnd") if some_late else None,
+        said=side_by_side([words for reply in replies for words in words_of(reply)]),
+        trained_in=per_client("rnd") if some_late else None,
     )
 
 
 def replies_of(updates: Updates, rnd: int) -> list[Reply]:
-    """The rows of a round as replies; `updates_of` is the inverse. Their vectors are views."""
+    """The rows of a round as replies; `updates_of` is the inverse. Their arrays are views."""
+    starts = np.flatnonzero(np.diff(updates.clients, prepend=-1))
+    ends = [*starts[1:].tolist(), len(updates)]
     return [
         Reply(
             rnd=rnd,
-            client=int(updates.clients[k]),
-            model=int(updates.models[k]),
-            delta=updates.deltas[k],
-            num_samples=int(updates.num_samples[k]),
-            num_steps=int(updates.num_steps[k]),
-            loss=float(updates.losses[k]),
-            num_tested=int(updates.num_tested[k]),
-            num_correct=int(updates.num_correct[k]),
-            reports={name: float(values[k]) for name, values in updates.reports.items()},
-            said={name: words[k] for name, words in updates.said.items()},
+            client=int(updates.clients[first]),
+            models=updates.models[first:last],
+            deltas=updates.deltas[first:last],
+            num_samples=int(updates.num_samples[first]),
+            num_steps=updates.num_steps[first:last],
+            losses=updates.losses[first:last],
+            num_tested=updates.num_tested[first:last],
+            num_correct=updates.num_correct[first:last],
+            reports={name: values[first:last] for name, values in updates.reports.items()},
+            said={name: words[first:last] for name, words in updates.said.items()},
         )
-        for k in range(len(updates))
+        for first, last in zip(starts.tolist(), ends, strict=True)
+    ]
+
+
+def words_of(reply: Reply) -> list[dict[str, Floats32]]:
+    """What is said about each model, by name."""
+    return [
+        {name: words[place] for name, words in reply.said.items()}
+        for place in range(len(reply.models))
     ]
 
 
@@ -110,8 +129,9 @@ def of_one_form(replies: Sequence[Reply]) -> list[Reply]:
     usual = _most_frequent(map(_names, replies))
     alike = [reply for reply in replies if _names(reply) == usual]
     for name in alike[0].said if alike else ():
-        length = _most_frequent(len(reply.said[name]) for reply in alike if len(reply.said[name]))
-        alike = [reply for reply in alike if len(reply.said[name]) in (0, length)]
+        lengths = [reply.said[name].shape[1] for reply in alike]
+        length = _most_frequent(filter(None, lengths))
+        alike = [reply for reply in alike if reply.said[name].shape[1] in (0, length)]
     return alike
 
 

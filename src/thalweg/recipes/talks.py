@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from thalweg.aggregation import Arranged, Divides
 from thalweg.core.talk import Remarks, Talks, Told
 from thalweg.core.types import Floats32, Ints, Job, Roster, Updates
 from thalweg.emphasis import Assigns
@@ -39,6 +40,26 @@ def tell(
     return told
 
 
+def with_bank(told: Told, recipe: Recipe, plan: Arranged) -> Told:
+    """And what the bank tells clients that divide their samples."""
+    bank: object = recipe.bank
+    if not isinstance(bank, Divides):
+        return told
+    words = {name: np.asarray(rows, dtype=np.float32) for name, rows in plan.told.items()}
+    return {**told, "bank": words}
+
+
+def per_job(told: Told, cohort: Ints, clients: Ints) -> Told:
+    """Messages with a row for each client of the cohort, repeated for each of its jobs (J,)."""
+    if len(clients) == len(cohort):
+        return told
+    rows = np.searchsorted(cohort, clients)
+    return {
+        stage: {name: words[rows] for name, words in messages.items()}
+        for stage, messages in told.items()
+    }
+
+
 def remarks_of(recipe: Recipe, roster: Roster, cohort: Ints) -> dict[str, Any]:
     """What the policies have to say about this round."""
     remarks: dict[str, Any] = {}
@@ -50,8 +71,9 @@ def remarks_of(recipe: Recipe, roster: Roster, cohort: Ints) -> dict[str, Any]:
 
 
 def bytes_down(bank: Floats32, jobs: Sequence[Job], told: Told, shown: set[int]) -> int:
-    """A model each, but for clients that were sent the bank with a question, and the messages."""
-    messages = sum(words.nbytes for stage in told.values() for words in stage.values())
+    """A model for each job, but for clients that were sent the bank with a question, and the messages, once."""
+    first = np.unique([job.client for job in jobs], return_index=True)[1]
+    messages = sum(words[first].nbytes for stage in told.values() for words in stage.values())
     return int(sum(job.client not in shown for job in jobs) * bank[0].nbytes + messages)
 
 
@@ -66,19 +88,39 @@ def hear(talks: Mapping[str, Any], recipe: Recipe, updates: Updates) -> dict[str
     """What the server's halves know after the clients' messages.
 
     Late words count in full: they are about the client, not about the model. Of a client that has sent several rows
-    they are heard one after the other, the newest last.
+    they are heard one after the other, the newest last; what a memory says about the client it says once.
     """
     talks = dict(talks)
-    for rows in _in_turn(updates.clients):
-        for stage, part in talking(recipe):
-            said: Mapping[str, Floats32] = {
-                name.removeprefix(f"{stage}."): words[rows]
-                for name, words in updates.said.items()
-                if name.startswith(f"{stage}.")
-            }
-            if said:
-                talks[stage] = part.hear(talks[stage], updates.clients[rows], said)
+    for stage, part in talking(recipe):
+        heard = updates if stage == "objective" else _once(updates)
+        for rows in _in_turn(heard.clients):
+            if said := _said(heard, stage, rows):
+                talks[stage] = part.hear(talks[stage], heard.clients[rows], said)
     return talks
+
+
+def hear_division(notes: Any, recipe: Recipe, updates: Updates) -> Any:
+    """What the bank knows after the words of clients that have divided their samples."""
+    bank: object = recipe.bank
+    if not isinstance(bank, Divides) or len(updates) == 0:
+        return notes
+    newest = np.flatnonzero(updates.is_newest)
+    return bank.hear(notes, updates.clients[newest], _said(updates, "bank", newest))
+
+
+def _said(updates: Updates, stage: str, rows: Ints | slice) -> dict[str, Floats32]:
+    return {
+        name.removeprefix(f"{stage}."): words[rows]
+        for name, words in updates.said.items()
+        if name.startswith(f"{stage}.")
+    }
+
+
+def _once(updates: Updates) -> Updates:
+    """One row for each client and round in which it trained, however many models it had."""
+    trained_in = np.zeros(len(updates)) if updates.trained_in is None else updates.trained_in
+    is_next = (np.diff(updates.clients) != 0) | (np.diff(trained_in) != 0)
+    return updates.only(np.append(is_next, True)[: len(updates)])
 
 
 def _in_turn(clients: Ints) -> list[Ints | slice]:

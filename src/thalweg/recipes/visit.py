@@ -5,14 +5,16 @@ Every engine walks through the same object, so what a client does cannot depend 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from functools import cached_property
 
 import numpy as np
 
-from thalweg.aggregation import Age
+from thalweg.aggregation import Age, Division
 from thalweg.core.talk import Look
 from thalweg.core.types import Arrival, Floats32, Ints, Outlook
 from thalweg.local import Work
+from thalweg.recipes.checks import check_division
 from thalweg.recipes.client import Clients, ClientState, Heard
 from thalweg.recipes.keeping import Keeping, caught_up
 from thalweg.recipes.learning import Learning, MiniBatch
@@ -23,24 +25,27 @@ def enter(
     client: int,
     state: ClientState,
     rnd: int,
-    look: Look | None = None,
+    looks: Sequence[Look] = (),
     heard: Heard | None = None,
     session: int = 0,
     rehearsal: int = 0,
+    models: Sequence[int] = (0,),
 ) -> ClientRound:
     """A client's part in round `rnd`, after what it collected while it was away.
 
     Of a rehearsal, if that is not 0, nobody must keep what `leave` returns.
     """
-    state = caught_up(clients, client, state, rnd, look, heard)
-    return ClientRound(clients, client, state, rnd, look, heard, session, rehearsal)
+    state = caught_up(clients, client, state, rnd, looks[0] if looks else None, heard)
+    return ClientRound(clients, client, state, rnd, looks, heard, session, rehearsal, models)
 
 
 class ClientRound:
-    """One client in one round: what it keeps, and what it learns from that.
+    """One client in one round: what it keeps, and what it learns from that with one model or several.
 
-    Per tick: `observe`, `batches`, train on them with `memo`, `pause`; then `conclude`, `say` and `leave`. Of an
-    attentive recipe (`Clients.is_attentive`) the client must be able to look at its model meanwhile.
+    Per tick: `observe`, then `divide` if the bank's clients divide their samples, and for the model in every
+    place `batches` and training on them with `memo`; `pause`. Then `conclude` and `say` for every place, and
+    `leave`. Of an attentive recipe (`Clients.is_attentive`) the client must be able to look at its models
+    meanwhile. All models see the same mini-batches, and the stream moves once.
     """
 
     def __init__(
@@ -49,15 +54,22 @@ class ClientRound:
         client: int,
         state: ClientState,
         rnd: int,
-        look: Look | None = None,
+        looks: Sequence[Look] = (),
         heard: Heard | None = None,
         session: int = 0,
         rehearsal: int = 0,
+        models: Sequence[int] = (0,),
     ) -> None:
-        self.client, self._clients = client, clients
-        self._keeping = Keeping(clients, client, state, rnd, look, heard)
-        self._learning = Learning(clients, client, state, rnd, look, heard, session, rehearsal)
-        self._concluded: Mapping[str, Floats32] = {}
+        self.client, self._clients, self._rnd = client, clients, rnd
+        self._models, self._heard = np.array(models, dtype=np.int64), heard or {}
+        views: list[Look | None] = [*looks] if looks else [None] * len(models)
+        self._keeping = Keeping(clients, client, state, rnd, views[0], heard)
+        self._learnings = [
+            Learning(clients, client, state, rnd, look, heard, session, rehearsal, place)
+            for place, look in enumerate(views)
+        ]
+        self._division = state.division
+        self._concluded: dict[int, Mapping[str, Floats32]] = {}
 
     @property
     def rows(self) -> Ints:
@@ -74,6 +86,12 @@ class ClientRound:
         """What the client expected as the round began."""
         return self._keeping.outlook
 
+    @cached_property
+    def main(self) -> int:
+        """The place of the model that predicts for this client, as the round begins."""
+        bank = self._clients.dividing
+        return 0 if bank is None else bank.main(self._division, self._models)
+
     def rows_to_test(self, per_tick: int) -> Ints:
         """Rows that arrive in this round and are predicted before anybody learns from them."""
         arrived = [arrival.items[:per_tick] for arrival in self.arrivals]
@@ -81,38 +99,54 @@ class ClientRound:
 
     def observe(self) -> None:
         """Samples arrive, and the memory policy says which stay."""
+        _ = self.main  # as the round begins
         latent = self._keeping.meet()
-        self._learning.turn(latent, self.rows)  # while the old ones are still there
+        for learning in self._learnings:
+            learning.turn(latent, self.rows)  # while the old ones are still there
         self._keeping.take_in()
 
-    def batches(self) -> list[MiniBatch]:
-        """The mini-batches of this tick, drawn from what is now in memory."""
-        return self._learning.batches(self.rows, self._keeping.since)
+    def divide(self, losses: Floats32) -> None:
+        """The client divides what it holds now among its models, given (J, held) losses of them as received."""
+        bank, keeping = self._clients.dividing, self._keeping
+        assert bank is not None
+        assert keeping.since is not None
+        labels = self._clients.labels.take(self.rows)
+        division = Division(self._models, losses, labels, keeping.since.astype(np.int64), self._rnd)
+        heard = self._heard.get("bank", {})
+        self._division, weights = bank.divide(self._division, division, heard)
+        check_division(weights, losses.shape, bank)
+        is_used = np.asarray(weights.any(axis=0))
+        for learning, counts in zip(self._learnings, weights, strict=True):
+            learning.divide(counts, is_used)
 
-    def memo(self, start: Floats32) -> Mapping[str, Floats32]:
+    def batches(self, place: int = 0) -> list[MiniBatch]:
+        """The mini-batches of this tick, drawn from what is now in memory."""
+        return self._learnings[place].batches(self.rows, self._keeping.since)
+
+    def memo(self, start: Floats32, place: int = 0) -> Mapping[str, Floats32]:
         """(P,) vectors for the objective, beside the parameters that the round began with."""
-        return self._learning.memo(start)
+        return self._learnings[place].memo(start)
 
     def pause(self) -> None:
         """The steps of this tick are done."""
-        self._learning.pause(self._keeping.tick)
+        for learning in self._learnings:
+            learning.pause(self._keeping.tick)
 
-    def conclude(self, work: Work) -> None:
-        """All steps are done."""
-        self._concluded = self._learning.conclude(work)
+    def conclude(self, work: Work, place: int = 0) -> None:
+        """All steps of a model are done."""
+        self._concluded[place] = self._learnings[place].conclude(work)
 
-    def say(self) -> dict[str, Floats32]:
-        """Messages to the server's halves of the policies, by "stage.name"; once, at the end."""
-        kept = self._keeping.say()
-        learnt = {**self._concluded, **self._learning.say(self.rows)}
+    def say(self, place: int = 0) -> dict[str, Floats32]:
+        """Messages to the server's halves of the policies, by "stage.name"; once for each model, at the end."""
+        learnt = {**self._concluded.get(place, {}), **self._learnings[place].say(self.rows)}
         return {
-            **{f"memory.{name}": vector for name, vector in kept.items()},
+            **self._about_the_client,
             **{f"objective.{name}": vector for name, vector in learnt.items()},
         }
 
-    def reports(self) -> Mapping[str, float]:
+    def reports(self, place: int = 0) -> Mapping[str, float]:
         """The numbers that the recipe's weights want from this client."""
-        weights = self._clients.reporting
+        weights, learning = self._clients.reporting, self._learnings[place]
         if weights is None:
             return {}
         age = Age(
@@ -120,10 +154,24 @@ class ClientRound:
             self._keeping.renewal(),
             self._clients.stream.ticks,
             self._keeping.signatures(),
-            self._learning.total_weight(len(self.rows)),
+            learning.total_weight(len(self.rows)),
+            learning.mass(len(self.rows)),
         )
         return dict(weights.report(age))
 
     def leave(self) -> ClientState:
-        """What the client remembers."""
-        return self._learning.leave(self._keeping.leave())
+        """What the client remembers; of objectives also for models that it did not train in this round."""
+        state = self._learnings[0].leave(self._keeping.leave())
+        mine = tuple(learning.objective for learning in self._learnings[1:])
+        others = (*mine, *state.others[len(mine) :])
+        return state._replace(others=others, division=self._division)
+
+    @cached_property
+    def _about_the_client(self) -> dict[str, Floats32]:
+        """Messages that do not depend on the model: of the memory and of the bank."""
+        bank = self._clients.dividing
+        divided = {} if bank is None else bank.say(self._division)
+        return {
+            **{f"memory.{name}": vector for name, vector in self._keeping.say().items()},
+            **{f"bank.{name}": vector for name, vector in divided.items()},
+        }

@@ -16,11 +16,11 @@ from typing import Any, TypeVar, get_args
 
 import numpy as np
 
-from thalweg.aggregation import Reports
+from thalweg.aggregation import Divides, Reports
 from thalweg.core.errors import BadMessage, Diverged, ShapeMismatch
 from thalweg.core.talk import Asks
 from thalweg.core.trees import tree_from_bytes, tree_to_bytes
-from thalweg.core.types import Floats32, Supply
+from thalweg.core.types import Floats32, Ints, Supply
 from thalweg.emphasis import Assigns
 from thalweg.local import Concludes, SaysFromObjective
 from thalweg.memory import SaysFromMemory
@@ -30,7 +30,7 @@ from thalweg.recipes.fields import Fields
 from thalweg.recipes.messages import Answer, Hello, Message, Order, Question, Reply
 from thalweg.recipes.talks import talking
 
-FORMAT = 1  # a message of another number is of another version of this file
+FORMAT = 2  # a message of another number is of another version of this file
 LONGEST_OUTLINE = 1 << 20  # bytes for all that is not an array
 
 T = TypeVar("T", bound=Message)
@@ -54,12 +54,18 @@ class Terms:
         """Whose half at the server may tell clients something."""
         emphasis: object = self.recipe.emphasis
         assigning = {"emphasis"} if isinstance(emphasis, Assigns) else set()
-        return {stage for stage, _ in talking(self.recipe)} | assigning
+        bank: object = self.recipe.bank
+        dividing = {"bank"} if isinstance(bank, Divides) else set()
+        return {stage for stage, _ in talking(self.recipe)} | assigning | dividing
 
     @cached_property
     def saying_stages(self) -> set[str]:
         """Whose half at the client may have something to say."""
-        says = {"memory": SaysFromMemory, "objective": SaysFromObjective | Concludes}
+        says = {
+            "memory": SaysFromMemory,
+            "objective": SaysFromObjective | Concludes,
+            "bank": Divides,
+        }
         return {
             stage for stage, form in says.items() if isinstance(getattr(self.recipe, stage), form)
         }
@@ -133,13 +139,18 @@ def check_fits(came: Reply | Answer, asked: Order | Question) -> None:
         raise BadMessage(
             f"{type(came).__name__} of client {came.client}: it does not answer {type(asked).__name__}."
         )
-    names = ("model", "rehearsal") if isinstance(asked, Order) else ("stage",)
+    names = ("models", "rehearsal") if isinstance(asked, Order) else ("stage",)
     for name in ("rnd", "client", *names):
-        if getattr(came, name) != getattr(asked, name):
+        said, wanted = (_plain(getattr(message, name)) for message in (came, asked))
+        if said != wanted:
             raise BadMessage(
-                f"{type(came).__name__} of client {came.client}: {name} is {getattr(came, name)!r}, "
-                f"asked was {getattr(asked, name)!r}; it came too late, or from somebody else."
+                f"{type(came).__name__} of client {came.client}: {name} is {said!r}, "
+                f"asked was {wanted!r}; it came too late, or from somebody else."
             )
+
+
+def _plain(value: Any) -> Any:
+    return value.tolist() if isinstance(value, np.ndarray) else value
 
 
 def _check_size(payload: bytes, terms: Terms) -> None:
@@ -167,14 +178,22 @@ def _order(fields: Fields, terms: Terms) -> Order:
     return Order(
         rnd=fields.whole("rnd"),
         client=fields.whole("client"),
-        model=fields.whole("model"),
-        pace=fields.number("pace", least=0),
-        params=fields.array("params", np.float32, (terms.num_params,)),
+        models=(models := _models(fields)),
+        paces=fields.array("paces", np.float64, models.shape, least=0),
+        params=fields.array("params", np.float32, (len(models), terms.num_params)),
         session=fields.whole("session"),
         age=fields.whole("age"),
         rehearsal=fields.whole("rehearsal"),
         told={stage: _told(stage, stages.group(stage)) for stage in stages.names()},
     )
+
+
+def _models(fields: Fields) -> Ints:
+    """Numbers of models in the bank, none twice."""
+    models = fields.counts("models")
+    if (np.diff(models) <= 0).any():
+        raise BadMessage(f"{fields.where}: models must be ascending, got {models.tolist()}.")
+    return models
 
 
 def _told(stage: str, words: Fields) -> dict[str, Floats32]:
@@ -186,23 +205,28 @@ def _told(stage: str, words: Fields) -> dict[str, Floats32]:
 
 
 def _reply(fields: Fields, terms: Terms) -> Reply:
-    num_steps, num_tested = fields.whole("num_steps"), fields.whole("num_tested")
+    models = _models(fields)
+    num = len(models)
+    num_steps, num_tested = fields.counts("num_steps", num), fields.counts("num_tested", num)
     idle = num_steps == 0  # then there is no loss, and perhaps nothing to report
     reports = fields.group("reports", known=lambda _: terms.wants_reports)
     said = fields.group("said", known=lambda name: name.partition(".")[0] in terms.saying_stages)
     return Reply(
         rnd=fields.whole("rnd"),
         client=fields.whole("client"),
-        model=fields.whole("model"),
-        delta=fields.array("delta", np.float32, (terms.num_params,)),
+        models=models,
+        deltas=fields.array("deltas", np.float32, (num, terms.num_params)),
         num_samples=fields.whole("num_samples"),
         num_steps=num_steps,
-        loss=fields.number("loss", may_be_nan=idle),
+        losses=fields.array("losses", np.float64, (num,), may_be_nan=idle),
         num_tested=num_tested,
-        num_correct=fields.whole("num_correct", most=num_tested),
+        num_correct=fields.counts("num_correct", num, most=num_tested),
         rehearsal=fields.whole("rehearsal"),
-        reports={name: reports.number(name, may_be_nan=idle) for name in reports.names()},
-        said={name: said.array(name, np.float32, (None,)) for name in said.names()},
+        reports={
+            name: reports.array(name, np.float64, (num,), may_be_nan=idle)
+            for name in reports.names()
+        },
+        said={name: said.array(name, np.float32, (num, None)) for name in said.names()},
     )
 
 
