@@ -8,9 +8,11 @@ from thalweg.core.types import Updates
 from thalweg.data import Dataset
 from thalweg.engine.building import Embedded
 from thalweg.engine.scored import scored
+from thalweg.engine.tasks import task_records
+from thalweg.engine.used import TestBook, scored_as_used, use_of
 from thalweg.evaluation import Turnout
 from thalweg.recipes import Recipe
-from thalweg.recipes.state import ServerState, serve
+from thalweg.recipes.state import Served, ServerState, serve
 from thalweg.recipes.talks import bytes_up
 from thalweg.scenarios import Scenario
 
@@ -54,18 +56,36 @@ def evaluated(
     data: Dataset,
     validation: float,
     turnout: Turnout | None,
+    with_tasks: bool = False,
 ) -> dict[str, Any]:
-    """Test every model that serves somebody; a client counts with the model it uses."""
+    """Test every model that serves somebody; a client counts with what it uses, as it sees the samples."""
     if len(data.y_test) == 0:
         return {}
-    world = federation.crowd.world
     served = serve(server, recipe)
+    if not data.views and (served.mixtures is None or len(served.models) == 1):
+        return _evaluated_alike(served, federation, data, validation, turnout)
+    book = TestBook(federation, served.models, data)
+    use = use_of(served, federation, server.rnd - 1)
+    row = scored_as_used(book, use, federation, data, validation, turnout)
+    if with_tasks and data.views:
+        row["tasks"] = task_records(book, use, data)
+    return row
+
+
+def _evaluated_alike(
+    served: Served,
+    federation: Embedded,
+    data: Dataset,
+    validation: float,
+    turnout: Turnout | None,
+) -> dict[str, Any]:
+    """All see the samples in one way, and nobody says who uses which model: each counts by its share."""
     total: dict[str, float] = {}
     for model, share in zip(served.models, served.shares, strict=True):
         if share == 0:
             continue
         predicted, losses = federation.predict(model, "test", None)
-        row = scored(predicted, losses, data, world, validation, turnout)
+        row = scored(predicted, losses, data, federation.crowd.world, validation, turnout)
         for name, value in row.items():
             total[name] = total.get(name, 0.0) + float(share) * value
     return total
