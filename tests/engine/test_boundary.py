@@ -17,6 +17,7 @@ from thalweg.core.talk import Told
 from thalweg.core.types import Answers, Floats32, Ints, Job, Updates
 from thalweg.engine.building import federation_of
 from thalweg.engine.plan import Plan, make_plan
+from thalweg.engine.start import model_drawer
 from thalweg.recipes import RECIPES
 from thalweg.recipes.federation import AskingStage
 from thalweg.recipes.messages import Order, Question, Reply
@@ -45,10 +46,11 @@ def play(plan: Plan, federation: Any, rounds: int = 3) -> tuple[ServerState, lis
     data = load(plan.scenario.data, plan.seed)
     net = plan.scenario.net.build(data.input_shape, data.num_classes)
     num_clients = len(federation.roster(0).availability)
-    server = new_server(plan.recipe, net.init(rng_for(plan.seed, Draw.NET)), num_clients)
+    start, draw_model = net.init(rng_for(plan.seed, Draw.NET)), model_drawer(plan, net)
+    server = new_server(plan.recipe, start, num_clients, num_classes=data.num_classes)
     history = []
     for _ in range(rounds):
-        server, updates = play_round(server, federation, plan.recipe, plan.seed)
+        server, updates = play_round(server, federation, plan.recipe, plan.seed, draw_model)
         history.append(updates)
     return server, history
 
@@ -270,5 +272,5 @@ def test_a_question_that_is_not_answered_is_a_row_of_nan(recipe: str) -> None:
 
 def test_if_everybody_diverges_the_run_stops() -> None:
     plan = plan_of("fedogd", [*SMALL, *MANY, "local.lr=1e30"])
-    with pytest.raises(Diverged, match=r"Reply: (loss|delta) is not finite\. Try a smaller"):
+    with pytest.raises(Diverged, match=r"Reply: (losses|deltas) is not finite\. Try a smaller"):
         play(plan, bytes_federation(plan))

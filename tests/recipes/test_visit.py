@@ -1,17 +1,31 @@
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import pytest
 
 from contracts.checkpoint import plain
-from recipes.script import Emphatic, Expects, ReportsAge, Script, clients, live, played, recipe
-from thalweg.aggregation import Age, ByWeight, ShiftAware
+from contracts.dividing import EvenAndOdd
+from recipes.script import (
+    LABELS,
+    Emphatic,
+    Expects,
+    ReportsAge,
+    Script,
+    clients,
+    live,
+    played,
+    recipe,
+)
+from thalweg.aggregation import Age, ByWeight, Division, ShiftAware
+from thalweg.core.errors import ConfigError
 from thalweg.forecast import Bayesian
 from thalweg.memory import Dds, Fifo, Replace, UniformRatio
 from thalweg.recipes import RECIPES, fedavg, sfedpo
-from thalweg.recipes.visit import enter
+from thalweg.recipes.client import Clients
+from thalweg.recipes.visit import ClientRound, enter
 
 
 def test_a_client_that_is_away_stands_still() -> None:
@@ -100,3 +114,66 @@ def test_the_total_weight_is_reported() -> None:
     visit = enter(plain_ones, 0, plain_ones.newborn(0), 0)
     live(visit)
     assert visit.reports() == {"total_weight": 4.0}, "all count one"
+
+
+# --- several models ---
+
+
+def two_models(**parts: Any) -> tuple[Clients, ClientRound]:
+    who = clients(replace(recipe(Fifo(), **parts), bank=EvenAndOdd()), Script(holds=8))
+    told = {"bank": {"rounds": np.zeros(1, dtype=np.float32)}}
+    return who, enter(who, 0, who.newborn(0), 0, heard=told, models=[0, 1])
+
+
+def test_all_models_see_the_same_mini_batches_and_samples_count_for_each_what_the_bank_says() -> (
+    None
+):
+    _, visit = two_models()
+    visit.observe()
+    visit.divide(np.zeros((2, len(visit.rows)), dtype=np.float32))
+    first, second = visit.batches(0), visit.batches(1)
+    assert [batch.rows.tolist() for batch in first] == [batch.rows.tolist() for batch in second]
+    for one, other in zip(first, second, strict=True):
+        labels = LABELS[one.rows]
+        assert one.weights is not None
+        assert other.weights is not None
+        size = len(one.rows)
+        assert one.weights.tolist() == pytest.approx((labels % 2 == 0) / size), "not scaled up"
+        assert other.weights.tolist() == pytest.approx((labels % 2 == 1) / size)
+
+
+def test_a_sample_that_counts_for_no_model_is_not_learnt_from() -> None:
+    _, visit = two_models(weights=ByWeight())
+    visit.observe()
+    visit.divide(np.zeros((2, len(visit.rows)), dtype=np.float32))
+    rows = np.concatenate([batch.rows for batch in visit.batches(0)])
+    visit.batches(1)
+    assert 0 in LABELS[visit.rows]
+    assert 0 not in LABELS[rows]
+    assert visit.reports(0)["total_weight"] == np.count_nonzero(LABELS[visit.rows])
+
+
+def test_a_bank_that_divides_wrongly_is_refused() -> None:
+    @dataclass(frozen=True)
+    class Negative(EvenAndOdd):
+        def divide(self, kept: Any, division: Division, heard: Any) -> Any:
+            return kept, -np.ones_like(division.losses)
+
+    who = clients(replace(recipe(Fifo()), bank=Negative()))
+    visit = enter(who, 0, who.newborn(0), 0, models=[0, 1])
+    visit.observe()
+    with pytest.raises(ConfigError, match=r"Negative\.divide must return finite weights"):
+        visit.divide(np.zeros((2, len(visit.rows)), dtype=np.float32))
+
+
+def test_what_the_bank_keeps_at_a_client_is_remembered_and_said_for_every_model() -> None:
+    who, visit = two_models()
+    for _ in range(3):
+        visit.observe()
+        visit.divide(np.zeros((2, len(visit.rows)), dtype=np.float32))
+        visit.pause()
+    labels = LABELS[visit.rows]
+    share = np.count_nonzero((labels % 2 == 0) & (labels > 0)) / np.count_nonzero(labels)
+    assert visit.say(0)["bank.share"].tolist() == visit.say(1)["bank.share"].tolist()
+    assert visit.leave().division.tolist() == [pytest.approx(share)]
+    assert who.newborn(0).division.tolist() == [0.5]
