@@ -10,7 +10,7 @@ import numpy as np
 
 from thalweg.core.types import Arrival, Floats, Roster, Supplies, Supply
 from thalweg.data import Dataset
-from thalweg.engine.building import crowd_of
+from thalweg.engine.building import crowd_of, viewed
 from thalweg.engine.crowd import roster_of
 from thalweg.engine.node import Node
 from thalweg.engine.plan import Plan, plan_from_toml, plan_to_toml
@@ -131,7 +131,9 @@ def _node(plan: Plan, data: Dataset, world: World, client: int) -> RemoteNode:
     plan = plan_from_toml(plan_to_toml(plan), "the plan")
     net = plan.scenario.net.build(data.input_shape, data.num_classes)
     stream = OwnStream(world, client)
-    clients = Clients(plan.recipe, stream, data.y, plan.local, plan.seed, net.num_params)
+    data = viewed(data, world)
+    labels = data.all_labels("train")
+    clients = Clients(plan.recipe, stream, labels, plan.local, plan.seed, net.num_params)
     recipe, augment = plan.recipe, plan.scenario.augment
     trainer = SingleTrainer(net, recipe.objective, plan.local, data, recipe.mirror, augment)
     node = Node(clients, client, trainer, plan.scenario.prequential)

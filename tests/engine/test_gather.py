@@ -1,9 +1,13 @@
 """Rows of a data set as the input of a net."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
 
+from thalweg.core.transforms import Inverted, Mirrored
+from thalweg.core.views import View
 from thalweg.data.base import Dataset
 from thalweg.engine.gather import Gather
 
@@ -55,7 +59,7 @@ def test_features_are_taken_as_they_are():
     stacked, labels = gather.stacked("train", np.array([[3], [1]]))
     assert stacked.tolist() == [[[6, 7]], [[2, 3]]]
     assert labels.tolist() == [[0], [1]]
-    assert (gather.num_rows("train"), gather.num_rows("test")) == (4, 1)
+    assert (gather.num_samples("train"), gather.num_samples("test")) == (4, 1)
 
 
 def test_codes_of_sequences_become_whole_numbers():
@@ -73,3 +77,27 @@ def test_codes_of_sequences_become_whole_numbers():
 def test_a_row_that_does_not_exist_is_an_error(images):
     with pytest.raises(IndexError, match="7"):
         Gather(images).single("train", np.array([7]))
+
+
+def test_rows_of_several_views_are_gathered_as_they_are_seen(images):
+    views = (View(), View(Mirrored(), (1, 0)), View(Inverted()))
+    gather, rows = Gather(replace(images, views=views)), np.array([[6, 7 + 6], [14 + 1, 7 + 2]])
+    x, labels = gather.stacked("train", rows)
+    plain = Gather(images).stacked("train", rows % 7)[0]
+    assert torch.equal(x[0, 0], plain[0, 0])
+    assert torch.equal(x[0, 1], plain[0, 1].flip(-1))
+    assert torch.equal(x[1, 1], plain[1, 1].flip(-1))
+    negative = replace(images, x=255 - images.x)
+    assert torch.equal(x[1, 0], Gather(negative).stacked("train", rows[1:, :1] % 7)[0][0, 0])
+    assert labels.tolist() == [[0, 1], [1, 1]]
+    single, right = gather.single("train", rows.ravel())
+    assert torch.equal(single, x.reshape(single.shape))
+    assert right.tolist() == [0, 1, 1, 1]
+    assert gather.num_samples("train") == 7
+
+
+def test_views_are_seen_before_images_are_changed(images):
+    gather = Gather(replace(images, views=(View(), View(Inverted()))))
+    seen = []
+    gather.single("train", np.array([7]), lambda samples: seen.append(samples.copy()) or samples)
+    assert np.array_equal(seen[0], 255 - images.x[:1])

@@ -8,12 +8,15 @@ import subprocess
 import sys
 import textwrap
 import time
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from contracts.odd_objectives import Dying, NotToBeUnpacked, Refusing, Sleepy, Surprising
 from thalweg.core.errors import ConfigError
+from thalweg.core.transforms import Inverted, Rotated
+from thalweg.core.views import View
 from thalweg.data.base import Dataset
 from thalweg.engine.gather import Gather
 from thalweg.engine.stacked import PREDICT_BATCH, StackedTrainer, StackTask
@@ -102,6 +105,29 @@ def test_the_bits_are_those_of_this_process(spec, num_workers):
             scores = here.scores(bank[1], part, some), pool.scores(bank[1], part, some)
             assert np.array_equal(*scores)
             assert scores[0].dtype == scores[1].dtype
+    finally:
+        pool.close()
+
+
+def test_workers_see_samples_through_the_same_views():
+    views = (View(), View(Rotated(120.0), 1), View(Inverted()))
+    data = replace(DATA, views=views)
+    net, bank = net_and_bank()
+    task = some_task(0)
+    task = task._replace(items=task.items + len(DATA.y) * (task.items % 3))
+    here = StackedTrainer(net, CrossEntropy(), SGD, Gather(data))
+    pool = WorkerPool(net, CrossEntropy(), SGD, data, num_workers=1)
+    try:
+        ours, theirs = here.train(bank, [task]), pool.train(bank, [task])
+        assert np.array_equal(ours[0], theirs[0])
+        plain = StackedTrainer(net, CrossEntropy(), SGD, Gather(DATA))
+        assert not np.array_equal(ours[0], plain.train(bank, [some_task(0)])[0])
+        rows = len(DATA.y_test) + np.arange(9)
+        for some in (rows, None):
+            labels, losses = pool.predict(bank[0], "test", some)
+            assert np.array_equal(here.predict(bank[0], "test", some)[0], labels)
+            assert np.array_equal(here.predict(bank[0], "test", some)[1], losses)
+        assert len(labels) == len(DATA.y_test)
     finally:
         pool.close()
 

@@ -40,7 +40,7 @@ def oracle_gap(
     crowd = crowd_of(plan, data, _num_params(plan, data))
     if folder is not None:
         server, states = folder.look()
-        check_same_data(folder, server["data"], fingerprint_of(data, crowd.timetable))
+        check_same_data(folder, server["data"], fingerprint_of(data, crowd))
         crowd.restore(states)
     world = crowd.world
     who = np.flatnonzero(crowd.availability)  # the others are members of no session

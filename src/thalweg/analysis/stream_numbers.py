@@ -13,7 +13,7 @@ from thalweg import theory
 from thalweg.aggregation import ByWeight
 from thalweg.core.errors import ConfigError, require
 from thalweg.core.types import Floats, Floats32, Ints, Updates
-from thalweg.engine.building import federation_of
+from thalweg.engine.building import federation_of, viewed
 from thalweg.engine.crowd import Crowd
 from thalweg.engine.gather import Gather
 from thalweg.engine.plan import Plan, read_plan
@@ -67,6 +67,7 @@ def stream_numbers(
     data = plan.scenario.data.load(folder, plan.seed)
     net = plan.scenario.net.build(data.input_shape, data.num_classes)
     federation = federation_of(plan, data, net, workers=1)
+    data = viewed(data, federation.crowd.world)
     server = new_server(
         plan.recipe,
         first_model(plan, net, folder),
@@ -83,7 +84,7 @@ def stream_numbers(
         federation.close()
     require(len(played) > 0, "in these rounds nobody had a sample that counted.")
     trainer = StackedTrainer(net, plan.recipe.objective, plan.local, Gather(data))
-    return _measured(played, trainer, len(data.y))
+    return _measured(played, trainer, data.num_rows("train"))
 
 
 def _seen(crowd: Crowd, updates: Updates, model: Floats32, rnd: int) -> _Round:

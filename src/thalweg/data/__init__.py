@@ -9,7 +9,7 @@ from __future__ import annotations
 from thalweg.data.ag_news import AgNews
 from thalweg.data.arrays import Arrays
 from thalweg.data.augment import AUGMENTATIONS, Augment, Augmentation
-from thalweg.data.base import Dataset, DataSource, make_sure_of
+from thalweg.data.base import Dataset, DataSource, Part, make_sure_of
 from thalweg.data.cifar10 import Cifar10
 from thalweg.data.cifar100 import Cifar100
 from thalweg.data.cinic10 import Cinic10
@@ -62,6 +62,7 @@ __all__ = [
     "Ham10000",
     "Mnist",
     "MnistWriters",
+    "Part",
     "Shakespeare",
     "Svhn",
     "SyntheticLogistic",

@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
-from typing import Protocol, runtime_checkable
+from typing import Any, Literal, Protocol, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
 
 from thalweg.core.errors import DataError
+from thalweg.core.transforms import Kind
 from thalweg.core.types import Floats, Ints
+from thalweg.core.views import View
+from thalweg.data.views import Lenses, check_views, labels_seen, lenses_of, taken
 
+Part = Literal["train", "test"]
 Samples = npt.NDArray[np.uint8] | npt.NDArray[np.uint16] | npt.NDArray[np.float32]
 
 
@@ -23,6 +28,9 @@ class Dataset:
     ``(x / 255 - mean) / std`` when a batch is gathered; features are float32, (n, F), used as they
     are; sequences are codes 0 .. num_codes - 1, uint8 or uint16, (n, L), which a net gets as whole
     numbers.
+
+    With views there are V rows for each of the n samples of a part: row v * n + i is sample i, seen
+    through view v. So the first n rows are the samples as they are, with views or without.
     """
 
     name: str
@@ -40,6 +48,9 @@ class Dataset:
     group_test: Ints | None = None  # (n_test,) the client a test sample belongs to, as in group
     coarse: Ints | None = None  # (n,) label of a training sample among larger classes, from 0
     num_codes: int = 0  # kinds of characters or words in sequences; 0: these are no sequences
+    views: tuple[
+        View, ...
+    ] = ()  # V ways to see the samples, the first of them plain; none: as they are
 
     def __post_init__(self) -> None:
         if len(self.x) == 0:
@@ -66,6 +77,15 @@ class Dataset:
             raise DataError(
                 f"{self.name}: {len(self.class_names)} class names for {self.num_classes} classes."
             )
+        if self.views:
+            number = max(len(self.y), len(self.y_test))
+            check_views(self.views, self.x, self.kind, self.num_classes, number)
+
+    @property
+    def kind(self) -> Kind:
+        if self.is_image:
+            return "images"
+        return "sequences" if self.is_sequence else "features"
 
     @property
     def is_image(self) -> bool:
@@ -88,6 +108,41 @@ class Dataset:
         if self.is_sequence:
             return (self.x.shape[1], self.num_codes)
         return tuple(self.x.shape[1:])
+
+    def num_samples(self, part: Part) -> int:
+        """n: samples of a part, however they are seen."""
+        return len(self.y if part == "train" else self.y_test)
+
+    def num_rows(self, part: Part) -> int:
+        """V * n: samples of a part times views."""
+        return self.num_samples(part) * max(len(self.views), 1)
+
+    def samples(self, part: Part, rows: npt.NDArray[np.integer[Any]]) -> npt.NDArray[Any]:
+        """Copies of the samples in some rows of any shape, as their views show them."""
+        x = self.x if part == "train" else self.x_test
+        if not self.views:
+            return np.take(x, rows, axis=0)
+        return taken(x, rows, self._lenses)
+
+    def labels(self, part: Part, rows: npt.NDArray[np.integer[Any]]) -> Ints:
+        """Labels of some rows of any shape, as their views have them."""
+        return np.take(self.all_labels(part), rows)
+
+    def all_labels(self, part: Part) -> Ints:
+        """(V * n,) labels of all rows of a part."""
+        return self._all_labels if part == "train" else self._all_labels_test
+
+    @cached_property
+    def _lenses(self) -> Lenses:
+        return lenses_of(self.views)
+
+    @cached_property
+    def _all_labels(self) -> Ints:
+        return labels_seen(self.y, self.views, self.num_classes) if self.views else self.y
+
+    @cached_property
+    def _all_labels_test(self) -> Ints:
+        return labels_seen(self.y_test, self.views, self.num_classes) if self.views else self.y_test
 
     def _check_length(
         self, column: Ints | Floats | None, name: str, expected: int, part: str

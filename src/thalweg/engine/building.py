@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Literal, Protocol
 
 from thalweg.core.errors import require
@@ -14,7 +15,7 @@ from thalweg.nets import Net
 from thalweg.recipes.client import Clients
 from thalweg.recipes.federation import Federation
 from thalweg.recipes.fitting import check_fits
-from thalweg.streams import Setting, Timetable
+from thalweg.streams import HasViews, Setting, Timetable, World
 
 if TYPE_CHECKING:
     from thalweg.engine.gather import Part
@@ -35,7 +36,7 @@ class Embedded(Federation, Protocol):
 def crowd_of(plan: Plan, data: Dataset, num_params: int) -> Crowd:
     """A plan's world and its clients, before anything has happened.
 
-    Refuses a recipe that makes no sense in this world.
+    Refuses a recipe that makes no sense in this world, and a world that shows the data as they cannot be seen.
     """
     scenario = plan.scenario
     setting = Setting(
@@ -51,8 +52,16 @@ def crowd_of(plan: Plan, data: Dataset, num_params: int) -> Crowd:
     )
     world = scenario.world.build(setting)
     check_fits(plan.recipe, world)
-    clients = Clients(plan.recipe, world, data.y, plan.local, plan.seed, num_params)
+    labels = viewed(data, world).all_labels("train")
+    clients = Clients(plan.recipe, world, labels, plan.local, plan.seed, num_params)
     return Crowd(clients, world, timetable_of(plan, world.num_clients))
+
+
+def viewed(data: Dataset, world: World) -> Dataset:
+    """The data as clients of a world see them."""
+    if not isinstance(world, HasViews) or data.views == world.views:
+        return data
+    return replace(data, views=world.views)
 
 
 def timetable_of(plan: Plan, num_clients: int) -> Timetable | None:
@@ -76,7 +85,10 @@ def federation_of(
     workers: int | Literal["auto"],
     crowd: Crowd | None = None,
 ) -> Embedded:
-    """The clients of a plan in this process, on the engine that it names, as reliable as its scenario says."""
+    """The clients of a plan in this process, on the engine that it names, as reliable as its scenario says.
+
+    They see the data as their world has it.
+    """
     federation, faults = _reliable(plan, data, net, workers, crowd), plan.scenario.faults
     return federation if faults is None else UnreliableFederation(federation, faults, plan.seed)
 
@@ -91,6 +103,7 @@ def _reliable(
     """Clients whose replies all come in time."""
     scenario, objective, mirror = plan.scenario, plan.recipe.objective, plan.recipe.mirror
     crowd = crowd_of(plan, data, net.num_params) if crowd is None else crowd
+    data = viewed(data, crowd.world)
     if plan.engine == "reference":
         from thalweg.engine.reference import ReferenceFederation
 
@@ -107,6 +120,7 @@ def _reliable(
         num_threads, workers = how_many(workers, net, plan.local), 1
     trainer = make_trainer(net, objective, plan.local, data, workers, mirror, augment)
     here = StackedTrainer(net, objective, plan.local, Gather(data), mirror, augment)
+    labels, prequential = data.all_labels("train"), scenario.prequential
     return FastFederation(
-        crowd, data.y, net, trainer, scenario.prequential, num_threads, augment is not None, here
+        crowd, labels, net, trainer, prequential, num_threads, augment is not None, here
     )

@@ -9,7 +9,7 @@ import numpy as np
 
 from thalweg.core.talk import Look
 from thalweg.core.trees import Tree
-from thalweg.core.types import Floats, Job, Roster, Supplies
+from thalweg.core.types import Floats, Ints, Job, Roster, Supplies
 from thalweg.recipes.client import Clients, ClientState, Heard
 from thalweg.recipes.visit import ClientRound, enter
 from thalweg.streams import Timetable, World, attended, supplies_of
@@ -45,6 +45,18 @@ class Crowd:
         if self.states.get(client) is not state:
             self.states[client] = state
             self.changed.add(client)
+
+    def clock(self, rnd: int, is_over: bool = True) -> int | Ints:
+        """The round that streams are in when round `rnd` is over, or before it.
+
+        One for all if clients collect while they are away, else (N,) by the rounds that each has lived.
+        """
+        if self.world.collects_when_absent:
+            return rnd
+        lived = np.zeros(self.world.num_clients, dtype=np.int64)
+        for client, state in self.states.items():
+            lived[client] = state.lived
+        return np.maximum(lived - int(is_over), 0)
 
     def enter(
         self,

@@ -8,6 +8,7 @@ import numpy as np
 
 from thalweg.core.types import Ints
 from thalweg.engine.crowd import Crowd
+from thalweg.scenarios import Scenario
 from thalweg.streams import HasViews
 
 
@@ -35,12 +36,14 @@ class Drifts:
         number = len(np.unique(who[(before[who] < when) & (when <= now[who])]))
         return {"drifted": number} if number else {}
 
-    def is_last_look(self, rounds_done: int, evaluate_every: int) -> bool:
-        """Will somebody drift before the test set is looked at again?
+    def shows_tasks(self, scenario: Scenario, rounds_done: int) -> bool:
+        """Is it time to look at all tasks: in the end, and before somebody drifts?
 
         Clients with clocks of their own may drift at any time.
         """
-        if not self._crowd.world.collects_when_absent:
-            return len(self._rounds) > 0
-        next_look = (rounds_done // evaluate_every + 1) * evaluate_every
+        if not scenario.tasks:
+            return False
+        if rounds_done == scenario.rounds or not self._crowd.world.collects_when_absent:
+            return True
+        next_look = (rounds_done // scenario.evaluate_every + 1) * scenario.evaluate_every
         return bool(((self._rounds >= rounds_done) & (self._rounds < next_look)).any())

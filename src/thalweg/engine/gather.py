@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -11,9 +11,10 @@ import torch
 from torch import Tensor
 
 from thalweg.core.types import Ints
-from thalweg.data.base import Dataset
+from thalweg.data.base import Dataset, Part
 
-Part = Literal["train", "test"]
+__all__ = ["Change", "Gather", "Part", "Rows"]
+
 Rows = npt.NDArray[np.integer]
 Change = Callable[[npt.NDArray[Any]], npt.NDArray[Any]]  # of samples, before they are normalised
 
@@ -26,8 +27,7 @@ class Gather:
     """
 
     def __init__(self, data: Dataset) -> None:
-        self._x = {"train": data.x, "test": data.x_test}
-        self._y = {"train": data.y, "test": data.y_test}
+        self._data = data
         self._is_image, self._is_sequence = data.is_image, data.is_sequence
         if data.is_image:
             # As large as an image: a vector of three channels would be a loop of three.
@@ -37,8 +37,8 @@ class Gather:
             self._scale = torch.tensor(1 / (255 * std), dtype=torch.float32)  # (H, W, C)
             self._shift = torch.tensor(-mean / std, dtype=torch.float32)
 
-    def num_rows(self, part: Part) -> int:
-        return len(self._y[part])
+    def num_samples(self, part: Part) -> int:
+        return self._data.num_samples(part)
 
     def single(self, part: Part, rows: Rows, change: Change | None = None) -> tuple[Tensor, Tensor]:
         """Inputs (B, *input_shape), or codes (B, L), and labels (B,).
@@ -69,12 +69,12 @@ class Gather:
         return x.movedim(-1, 1), self._labels(part, rows)
 
     def _samples(self, part: Part, rows: Rows, change: Change | None) -> Tensor:
-        samples = np.take(self._x[part], rows, axis=0)
+        samples = self._data.samples(part, rows)
         x = torch.from_numpy(samples if change is None else change(samples))
         return x.long() if self._is_sequence else x
 
     def labels(self, part: Part, rows: Rows) -> Ints:
-        return np.take(self._y[part], rows)
+        return self._data.labels(part, rows)
 
     def _labels(self, part: Part, rows: Rows) -> Tensor:
         return torch.from_numpy(self.labels(part, rows))

@@ -16,20 +16,21 @@ from safetensors.numpy import save_file
 from thalweg.core.errors import RunError, require
 from thalweg.core.types import Floats32
 from thalweg.data import Dataset
-from thalweg.engine.building import Embedded, crowd_of, federation_of
+from thalweg.engine.building import Embedded, crowd_of, federation_of, viewed
+from thalweg.engine.crowd import Crowd
+from thalweg.engine.drifts import Drifts
 from thalweg.engine.folder import RunFolder
 from thalweg.engine.plan import Plan, make_plan
-from thalweg.engine.rows import evaluated, is_evaluated, round_row
+from thalweg.engine.rows import evaluated, is_evaluated, round_row, summary_of
 from thalweg.engine.scored import turnout_of
 from thalweg.engine.start import first_model, model_drawer
 from thalweg.engine.unreliable import UnreliableFederation
-from thalweg.evaluation import transitions
 from thalweg.nets import Net
 from thalweg.recipes import Recipe
 from thalweg.recipes.server import play_round
 from thalweg.recipes.state import Served, ServerState, new_server, serve
 from thalweg.scenarios import Scenario
-from thalweg.streams import Timetable
+from thalweg.streams import HasViews
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -129,6 +130,7 @@ def run_plan(
     net = plan.scenario.net.build(data.input_shape, data.num_classes)
     start = first_model(plan, net, data_dir)
     crowd = crowd_of(plan, data, net.num_params)
+    data = viewed(data, crowd.world)
     # Only now, so that a slip in a name, or what makes no sense, leaves no folder behind.
     folder = None if out is None else RunFolder(out)
     try:
@@ -157,23 +159,24 @@ def _play(
 ) -> Result:
     world = federation.crowd.world
     server = new_server(plan.recipe, start, world.num_clients, net.pieces, data.num_classes)
-    fingerprint = fingerprint_of(data, federation.crowd.timetable)
+    fingerprint = fingerprint_of(data, federation.crowd)
     metrics: list[Row] = []
     if folder is not None and has_checkpoint:
         server = _restore(folder, federation, server, fingerprint)
         metrics = list(folder.metrics())
     began, rounds_before = time.perf_counter(), server.rnd
+    drifts = Drifts(federation.crowd)
     while server.rnd < plan.scenario.rounds:
-        started = time.perf_counter()
+        started, before = time.perf_counter(), drifts.clock(server.rnd)
         server, updates = play_round(
             server, federation, plan.recipe, plan.seed, model_drawer(plan, net)
         )
         turnout = turnout_of(federation.crowd.timetable, server.rnd - 1)
-        row = round_row(server, updates, turnout)
+        row = round_row(server, updates, turnout) | drifts.row(before, drifts.clock(server.rnd))
         if is_evaluated(plan.scenario, server.rnd, turnout):
-            row |= evaluated(
-                server, plan.recipe, federation, data, plan.scenario.validation, turnout
-            )
+            with_tasks = drifts.shows_tasks(plan.scenario, server.rnd)
+            validation = plan.scenario.validation
+            row |= evaluated(server, plan.recipe, federation, data, validation, turnout, with_tasks)
         row["seconds"] = round(time.perf_counter() - started, 6)
         metrics.append(row)
         if folder is not None:
@@ -212,7 +215,8 @@ def check_same_data(folder: RunFolder, then: int, now: int) -> None:
     """Refuse to combine a run with other data than it was begun on."""
     if then != now:
         raise RunError(
-            f"{folder.path} was begun on other data (or another trace of sessions) than are found now; "
+            f"{folder.path} was begun on other data (or another trace of sessions, or table of drifts) than are "
+            "found now; "
             "point --data-dir (or THALWEG_DATA) at the same files, or start a new run."
         )
 
@@ -220,22 +224,28 @@ def check_same_data(folder: RunFolder, then: int, now: int) -> None:
 def _finish(folder: RunFolder, plan: Plan, net: Net, served: Served, metrics: list[Row]) -> None:
     model = served.models[int(served.shares.argmax())]
     if len(served.models) > 1:
-        save_file(
-            {"models": np.ascontiguousarray(served.models), "shares": served.shares},
-            folder.path / "bank.safetensors",
-        )
+        bank: dict[str, Any] = {
+            "models": np.ascontiguousarray(served.models),
+            "shares": served.shares,
+        }
+        if served.mixtures is not None:
+            bank["mixtures"] = np.ascontiguousarray(served.mixtures)
+        save_file(bank, folder.path / "bank.safetensors")
     save_file(
         {name: np.ascontiguousarray(value) for name, value in net.named_parameters(model).items()},
         folder.path / "model.safetensors",
         metadata={"net": plan.scenario.name},
     )
-    summary = {"title": plan.title, "rounds": len(metrics), "final": metrics[-1]}
-    if found := transitions(metrics):
-        summary["transitions"] = [transition._asdict() for transition in found]
-    folder.write_summary(summary)
+    folder.write_summary({"title": plan.title, **summary_of(metrics)})
 
 
-def fingerprint_of(data: Dataset, timetable: Timetable | None = None) -> int:
-    """A checksum of the training part and of who is a member when, to notice that a run goes on with others."""
-    start = zlib.crc32(data.y.tobytes(), 0 if timetable is None else timetable.checksum)
+def fingerprint_of(data: Dataset, crowd: Crowd) -> int:
+    """A checksum of the training part, of who is a member when and of what is seen how, to notice that a run goes
+    on with others."""
+    start = 0 if crowd.timetable is None else crowd.timetable.checksum
+    if isinstance(crowd.world, HasViews):
+        start = zlib.crc32(repr(crowd.world.views).encode(), start)
+        for rnd in sorted({event.rnd for event in crowd.world.changes()}):
+            start = zlib.crc32(crowd.world.view_of(rnd).tobytes(), zlib.crc32(b"%d" % rnd, start))
+    start = zlib.crc32(data.y.tobytes(), start)
     return zlib.crc32(np.ascontiguousarray(data.x).data, start)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from statistics import fmean
 from typing import Any
 
 from thalweg.core.types import Updates
@@ -10,7 +12,14 @@ from thalweg.engine.building import Embedded
 from thalweg.engine.scored import scored
 from thalweg.engine.tasks import task_records
 from thalweg.engine.used import TestBook, scored_as_used, use_of
-from thalweg.evaluation import Turnout
+from thalweg.evaluation import (
+    ASSIGNMENTS,
+    Turnout,
+    recoveries,
+    step_accuracies,
+    task_summary,
+    transitions,
+)
 from thalweg.recipes import Recipe
 from thalweg.recipes.state import Served, ServerState, serve
 from thalweg.recipes.talks import bytes_up
@@ -31,7 +40,7 @@ def round_row(
     server: ServerState, updates: Updates | None, turnout: Turnout | None
 ) -> dict[str, Any]:
     """What every round says about itself."""
-    row: dict[str, Any] = {"round": server.rnd, "cohort": 0 if updates is None else len(updates)}
+    row: dict[str, Any] = {"round": server.rnd, "cohort": _num_replies(updates)}
     if turnout is not None:
         row |= {"session": turnout.session, "session_round": turnout.session_round}
     if updates is None:
@@ -47,6 +56,14 @@ def round_row(
     if len(server.bank) > 1:
         row["models"] = len(server.bank)
     return row | dict(updates.remarks)
+
+
+def _num_replies(updates: Updates | None) -> int:
+    """A client that trains several models replies once; one of an earlier round that comes late does, too."""
+    if updates is None:
+        return 0
+    replies = zip(updates.clients.tolist(), updates.staleness(0).tolist(), strict=True)
+    return len(set(replies))
 
 
 def evaluated(
@@ -89,3 +106,21 @@ def _evaluated_alike(
         for name, value in row.items():
             total[name] = total.get(name, 0.0) + float(share) * value
     return total
+
+
+def summary_of(metrics: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """A finished run in a few numbers: its last round, sessions, steps between drifts, and tasks, if it has any."""
+    summary: dict[str, Any] = {"rounds": len(metrics), "final": metrics[-1]}
+    if found := transitions(metrics):
+        summary["transitions"] = [transition._asdict() for transition in found]
+    if recovered := recoveries(metrics):
+        steps = step_accuracies(metrics)
+        summary["steps"] = {
+            "client_accuracy": steps,
+            "step_accuracy": fmean(steps) if steps else None,
+            "recoveries": [recovery._asdict() for recovery in recovered],
+        }
+    tasks = [task_summary(metrics, assignment) for assignment in ASSIGNMENTS]
+    if any(tasks):
+        summary["tasks"] = [each for each in tasks if each is not None]
+    return summary

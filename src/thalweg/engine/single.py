@@ -46,27 +46,23 @@ class SingleTrainer:
         return Training(self, torch.tensor(params), noise)
 
     def predict(self, model: Floats32, part: Part, rows: Ints | None) -> tuple[Ints, Floats32]:
-        """Predicted labels and losses of one model on some rows of a part of the data, or all."""
-        inputs = self.data.x if part == "train" else self.data.x_test
-        labels = self.data.y if part == "train" else self.data.y_test
-        rows = np.arange(len(labels)) if rows is None else rows
+        """Predicted labels and losses of one model on some rows of a part; none: all samples as they are."""
+        rows = np.arange(self.data.num_samples(part)) if rows is None else rows
         if len(rows) == 0:
             return np.empty(0, dtype=np.int64), np.empty(0, dtype=np.float32)
         with torch.inference_mode():
-            logits = self.net.apply(torch.tensor(model), self.inputs(inputs[rows]))
-            losses = torch.nn.functional.cross_entropy(
-                logits, torch.from_numpy(labels[rows]), reduction="none"
-            )
+            logits = self.net.apply(torch.tensor(model), self.inputs(self.data.samples(part, rows)))
+            right = torch.from_numpy(self.data.labels(part, rows))
+            losses = torch.nn.functional.cross_entropy(logits, right, reduction="none")
         return logits.argmax(dim=1).numpy(), losses.numpy()
 
     def scores(self, model: Floats32, part: Part, rows: Ints | None = None) -> Floats32:
-        """(n, C) logarithms of the probabilities that one model gives the classes of some rows, or of all."""
-        inputs = self.data.x if part == "train" else self.data.x_test
-        rows = np.arange(len(inputs)) if rows is None else rows
+        """(n, C) logarithms of the probabilities that one model gives the classes of some rows; none: as above."""
+        rows = np.arange(self.data.num_samples(part)) if rows is None else rows
         if len(rows) == 0:
             return np.empty((0, self.data.num_classes), dtype=np.float32)
         with torch.inference_mode():
-            logits = self.net.apply(torch.tensor(model), self.inputs(inputs[rows]))
+            logits = self.net.apply(torch.tensor(model), self.inputs(self.data.samples(part, rows)))
         return logits.log_softmax(1).numpy()
 
     def inputs(self, samples: Samples) -> Tensor:
@@ -123,13 +119,13 @@ class Training:
 
     def right(self, rows: Ints) -> npt.NDArray[np.bool_]:
         guesses = self._trainer.predict(self.params(), "train", rows)[0]
-        right: npt.NDArray[np.bool_] = guesses == self._data.y[rows]
+        right: npt.NDArray[np.bool_] = guesses == self._data.labels("train", rows)
         return right
 
     def gradient(self, rows: Ints) -> Floats32:
         params = self._now.clone().requires_grad_()
-        logits = self._trainer.net.apply(params, self._trainer.inputs(self._data.x[rows]))
-        labels = torch.from_numpy(self._data.y[rows])
+        logits = self._trainer.net.apply(params, self._inputs(rows))
+        labels = torch.from_numpy(self._data.labels("train", rows))
         loss = torch.nn.functional.cross_entropy(logits, labels, reduction="sum") / len(rows)
         return torch.autograd.grad(loss, params)[0].numpy()
 
@@ -138,9 +134,10 @@ class Training:
 
     def squared_gradients(self, rows: Ints) -> Floats32:
         total = torch.zeros_like(self._now, dtype=torch.float64)
-        for row in rows:
+        labels = self._data.labels("train", rows)
+        for k, label in enumerate(labels.tolist()):
             params = self._now.clone().requires_grad_()
-            x, label = self._trainer.inputs(self._data.x[[row]]), int(self._data.y[row])
+            x = self._inputs(rows[k : k + 1])
             loss = -self._trainer.net.apply(params, x).log_softmax(1)[0, label]
             (gradient,) = torch.autograd.grad(loss, params)
             total += gradient.double() ** 2
@@ -149,14 +146,16 @@ class Training:
     def glance(self, rows: Ints, received: bool) -> Glance:
         params = self._start if received else self._now
         with torch.inference_mode():
-            logits, features = self._trainer.net.with_features(
-                params, self._trainer.inputs(self._data.x[rows])
-            )
+            logits, features = self._trainer.net.with_features(params, self._inputs(rows))
             errors = logits.softmax(1)
-        right = np.eye(errors.shape[1], dtype=np.float32)[self._data.y[rows]]
+        right = np.eye(errors.shape[1], dtype=np.float32)[self._data.labels("train", rows)]
         return Glance(errors.numpy() - right, features.numpy())
 
     # --- one step ---
+
+    def _inputs(self, rows: npt.NDArray[np.integer[Any]]) -> Tensor:
+        """Rows as they are, for looks."""
+        return self._trainer.inputs(self._data.samples("train", rows))
 
     def _loss_and_gradient(
         self, drawn: MiniBatch, memo: Mapping[str, Floats32]
@@ -164,7 +163,7 @@ class Training:
         rows, weights = drawn
         batch = Batch(
             x=self._trainer.inputs(self._samples(rows))[None],
-            labels=torch.from_numpy(self._data.y[rows])[None],
+            labels=torch.from_numpy(self._data.labels("train", rows))[None],
             weights=torch.full((1, len(rows)), 1 / len(rows))
             if weights is None
             else torch.from_numpy(weights)[None],
@@ -179,7 +178,7 @@ class Training:
 
     def _samples(self, rows: npt.NDArray[np.integer[Any]]) -> Samples:
         """What is trained on in this step: the rows, or changed copies of them."""
-        samples: Samples = self._data.x[rows]
+        samples: Samples = self._data.samples("train", rows)
         if self._trainer.augment is not None:
             samples = self._trainer.augment.apply(
                 samples, image_rng(self._noise, len(self.seen_losses))

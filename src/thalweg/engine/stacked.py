@@ -57,7 +57,7 @@ class Trainer(Protocol):
     def predict(
         self, params: Floats32, part: Part, rows: Ints | None = None
     ) -> tuple[Ints, Floats32]:
-        """Predicted labels and cross-entropies of one model on some rows of a part, or on all."""
+        """Predicted labels and cross-entropies of one model on rows of a part; none: all samples as they are."""
 
     def scores(self, params: Floats32, part: Part, rows: Ints | None = None) -> Floats32:
         """(n, C) logarithms of the probabilities that one model gives the classes of some rows, or of all."""
@@ -170,7 +170,7 @@ class StackedTrainer:
     def predict(
         self, params: Floats32, part: Part, rows: Ints | None = None
     ) -> tuple[Ints, Floats32]:
-        rows = np.arange(self._gather.num_rows(part)) if rows is None else rows
+        rows = np.arange(self._gather.num_samples(part)) if rows is None else rows
         labels, losses = np.empty(len(rows), dtype=np.int64), np.empty(len(rows), dtype=np.float32)
         model = torch.tensor(params)
         with one_thread(), torch.inference_mode():
@@ -182,7 +182,7 @@ class StackedTrainer:
         return labels, losses
 
     def scores(self, params: Floats32, part: Part, rows: Ints | None = None) -> Floats32:
-        rows = np.arange(self._gather.num_rows(part)) if rows is None else rows
+        rows = np.arange(self._gather.num_samples(part)) if rows is None else rows
         found = np.empty((len(rows), self._net.num_classes), dtype=np.float32)
         model = torch.tensor(params)
         with one_thread(), torch.inference_mode():

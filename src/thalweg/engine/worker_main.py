@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 import torch
 
 from thalweg.core.types import Floats, Floats32, Ints
+from thalweg.core.views import View
 from thalweg.data.augment import Augmentation
 from thalweg.data.base import Dataset
 from thalweg.engine.gather import Gather, Part
@@ -56,6 +57,7 @@ class Hire(NamedTuple):
     num_codes: int
     mirror: Mirror
     augment: Augmentation | None
+    views: tuple[View, ...] = ()
 
 
 class Train(NamedTuple):
@@ -139,6 +141,7 @@ def _trainer(hire: Hire, memories: dict[int, SharedMemory]) -> StackedTrainer:
         mean=hire.mean,
         std=hire.std,
         num_codes=hire.num_codes,
+        views=hire.views,
         **arrays,
     )
     return StackedTrainer(

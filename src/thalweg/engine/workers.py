@@ -97,7 +97,7 @@ class WorkerPool:
         augment: Augmentation | None = None,
     ) -> None:
         require(num_workers >= 1, f"a pool needs at least one worker, got {num_workers}.")
-        self._num_rows = {"train": len(data.y), "test": len(data.y_test)}
+        self._num_samples = {"train": data.num_samples("train"), "test": data.num_samples("test")}
         self._num_classes = data.num_classes
         self._processes: list[subprocess.Popen[bytes]] = []
         self._connections: list[Connection] = []
@@ -137,7 +137,7 @@ class WorkerPool:
         self, params: Floats32, part: Part, rows: Ints | None = None
     ) -> tuple[Ints, Floats32]:
         self._require_open()
-        rows = np.arange(self._num_rows[part]) if rows is None else rows
+        rows = np.arange(self._num_samples[part]) if rows is None else rows
         model = self._publish(params[None])
         answers = self._carry_out([Predict(model, part, mine) for mine in self._shares(rows)])
         labels = [np.empty(0, dtype=np.int64), *(labels for labels, _ in answers)]
@@ -146,7 +146,7 @@ class WorkerPool:
 
     def scores(self, params: Floats32, part: Part, rows: Ints | None = None) -> Floats32:
         self._require_open()
-        rows = np.arange(self._num_rows[part]) if rows is None else rows
+        rows = np.arange(self._num_samples[part]) if rows is None else rows
         model = self._publish(params[None])
         answers = self._carry_out([Score(model, part, mine) for mine in self._shares(rows)])
         return np.concatenate([np.empty((0, self._num_classes), dtype=np.float32), *answers])
@@ -204,6 +204,7 @@ class WorkerPool:
             data.num_codes,
             mirror,
             augment,
+            data.views,
         )
         for place in range(len(self._processes)):
             self._send(place, hire)
@@ -324,7 +325,8 @@ def make_trainer(
     if workers == "auto" and not _can_share():
         workers = 1
     workers = how_many(workers, net, sgd)
-    if workers == 1 or not _can_share() or not can_travel(net, objective, sgd, mirror, augment):
+    parts = (net, objective, sgd, mirror, augment, data.views)
+    if workers == 1 or not _can_share() or not can_travel(*parts):
         return StackedTrainer(net, objective, sgd, Gather(data), mirror, augment)
     return WorkerPool(net, objective, sgd, data, workers, mirror, augment)
 

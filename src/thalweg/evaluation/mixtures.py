@@ -60,7 +60,7 @@ def mixed(scores: Floats32, mixture: Floats) -> Floats32:
     """
     used = np.flatnonzero(mixture)
     if len(used) == 1:
-        return scores[used[0]]
+        return np.asarray(scores[used[0]])
     weighted = scores[used] + np.log(mixture[used]).astype(np.float32)[:, None, None]
     highest = weighted.max(axis=0)
     return np.asarray(highest + np.log(np.exp(weighted - highest).sum(axis=0)), dtype=np.float32)

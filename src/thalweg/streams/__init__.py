@@ -9,7 +9,16 @@ from thalweg.streams.arrivals import (  # how many samples of an `Inflow` come w
     OneShot,
     Poisson,
 )
-from thalweg.streams.base import Setting, StateBook, Stream, World, WorldSpec, supplies_of
+from thalweg.streams.base import (
+    DriftEvent,
+    HasViews,
+    Setting,
+    StateBook,
+    Stream,
+    World,
+    WorldSpec,
+    supplies_of,
+)
 from thalweg.streams.faults import LOST, Faults, Unreliable  # replies that are lost, or late
 from thalweg.streams.inflow import Inflow  # historical clients, and fresh ones who receive samples
 from thalweg.streams.latent import LatentStates  # clients that wander among latent states
@@ -55,10 +64,12 @@ __all__ = [
     "Constant",
     "Dirichlet",
     "Distinct",
+    "DriftEvent",
     "Even",
     "Faults",
     "Groups",
     "Half",
+    "HasViews",
     "Inflow",
     "LatentStates",
     "OneShot",

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Literal, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 
 from thalweg.core.types import Arrival, Floats, Ints, Supplies, Supply
+from thalweg.core.views import View
 
 
 @dataclass(frozen=True, eq=False)
@@ -111,6 +112,40 @@ class World(Stream, Protocol):
 
     def here(self, rnd: int) -> Ints:
         """Ids of the clients that can take part in a round, ascending."""
+        ...
+
+
+class DriftEvent(NamedTuple):
+    """From this round on, one thing about the data of one client is another."""
+
+    rnd: int  # by the client's clock: the run's rounds, or its own if it stands still while it is away
+    client: int
+    kind: Literal["real", "virtual", "label"]  # P(y | x), P(x), P(y)
+
+
+@runtime_checkable
+class HasViews(Protocol):
+    """A world in which samples are seen in different ways: item v * n + i is sample i through view v.
+
+    What it knows of drift is for evaluation and for oracles; no client reads it. Where it asks for a round, one
+    for every client will do, too: (N,) rounds by their own clocks (`Crowd.clock`).
+    """
+
+    @property
+    def views(self) -> tuple[View, ...]:
+        """V views, the first of them plain, with labels spelled out."""
+        ...
+
+    def view_of(self, rnd: int | Ints) -> Ints:
+        """(N,) the view in which each client is tested after a round, counted from 0."""
+        ...
+
+    def concept_of(self, rnd: int | Ints) -> Ints:
+        """(N,) the concept of that view: views with the same labels have the same one."""
+        ...
+
+    def changes(self) -> list[DriftEvent]:
+        """Every drift of the run, by round and client; one that is of two kinds is two of them."""
         ...
 
 

@@ -81,7 +81,7 @@ def table_1() -> Study:
 def table_2() -> Study:
     """Every task in the end; the paper has numbers for CIFAR-10."""
     columns = tuple(column for scenario in SCENARIOS for column in _tasks(scenario))
-    published = {}
+    published: dict[tuple[str, str], Published] = {}
     for line in printed.TABLE_2.strip().splitlines():
         concept, degrees, *entries = line.split()
         label = f"{SCENARIOS[1]} ({concept}, {degrees}°) by labels"
@@ -194,7 +194,8 @@ def _sweep(
     rows: tuple[Row, ...],
 ) -> Study:
     """FedDAA over the values of one field; every row beside the paper's one."""
-    columns, published = [], {}
+    columns: list[Column] = []
+    published: dict[tuple[str, str], Published] = {}
     for place, scenario in enumerate(SCENARIOS):
         for value, found in numbers.items():
             column = Column(scenario, (f"{field}={value}",), f"{note}={value}")

@@ -1,0 +1,92 @@
+"""Ways to see samples: what their inputs go through, and what their labels mean.
+
+A view makes drift of data that do not drift by themselves: other inputs are virtual drift (P(x)), other labels
+are real drift (P(y | x)). Samples are seen when they are gathered; nothing is copied.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from thalweg.core.config import choice
+from thalweg.core.errors import require
+from thalweg.core.transforms import TRANSFORMS, Plain, Transform
+from thalweg.core.types import Ints
+
+
+@dataclass(frozen=True)
+class View:
+    """One way to see samples."""
+
+    transform: Transform = choice(TRANSFORMS, default=Plain())
+    """What the inputs go through."""
+    labels: tuple[int, ...] | int | None = None
+    """(C,) the new label of each class, or the number of a concept (`concept_map`); none: as they are."""
+
+    def __post_init__(self) -> None:
+        lowest = min(self.labels, default=0) if isinstance(self.labels, tuple) else self.labels
+        require(
+            lowest is None or lowest >= 0,
+            f"a view's labels are classes, or a concept, counted from 0; got {self.labels}.",
+        )
+
+    def label_map(self, num_classes: int) -> Ints:
+        """(C,) the new label of each class; refuses what does not fit so many classes."""
+        if self.labels is None or isinstance(self.labels, int):
+            return concept_map(self.labels or 0, num_classes)
+        require(
+            len(self.labels) == num_classes and max(self.labels) < num_classes,
+            f"a view's labels {self.labels} do not fit {num_classes} classes; expected {num_classes} numbers, "
+            f"each from 0 to {num_classes - 1}.",
+        )
+        return np.array(self.labels, dtype=np.int64)
+
+    def resolved(self, num_classes: int) -> View:
+        """The same view with its labels spelled out; none if they stay as they are."""
+        labels = tuple(self.label_map(num_classes).tolist())
+        return replace(self, labels=None if labels == tuple(range(num_classes)) else labels)
+
+
+def concept_map(concept: int, num_classes: int) -> Ints:
+    """(C,) the label of each class in a concept of a fixed list: y; C - 1 - y; y + 1; y + 2; ... mod C.
+
+    With C classes there are concepts 0 to C. FedDAA counts its four from 1.
+
+    >>> [concept_map(concept, 4).tolist() for concept in range(4)]
+    [[0, 1, 2, 3], [3, 2, 1, 0], [1, 2, 3, 0], [2, 3, 0, 1]]
+    """
+    require(
+        0 <= concept <= num_classes,
+        f"with {num_classes} classes there are concepts 0 to {num_classes}, got {concept}.",
+    )
+    classes = np.arange(num_classes)
+    if concept == 1:
+        return classes[::-1].copy()
+    shift = max(concept - 1, 0)
+    return (classes + shift) % num_classes
+
+
+def distinct_views(views: Iterable[View], num_classes: int) -> tuple[tuple[View, ...], list[int]]:
+    """The different ones among some views, a plain one before all others, and the place of each in that.
+
+    >>> found, places = distinct_views([View(labels=1), View(labels=0), View(labels=1)], 3)
+    >>> [view.labels for view in found], places
+    ([None, (2, 1, 0)], [1, 0, 1])
+    """
+    place_of = {View(): 0}
+    places = [place_of.setdefault(view.resolved(num_classes), len(place_of)) for view in views]
+    return tuple(place_of), places
+
+
+def concepts_of(views: Sequence[View], num_classes: int) -> Ints:
+    """(V,) the concept of each view: views with the same labels have the same one, counted as they come.
+
+    >>> concepts_of([View(), View(labels=(1, 0)), View(labels=(0, 1))], 2).tolist()
+    [0, 1, 0]
+    """
+    number_of: dict[bytes, int] = {}
+    maps = [view.label_map(num_classes).tobytes() for view in views]
+    return np.array([number_of.setdefault(each, len(number_of)) for each in maps], dtype=np.int64)

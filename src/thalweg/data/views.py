@@ -1,0 +1,75 @@
+"""Samples seen through views, when they are taken out of a data set."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from thalweg.core.errors import require
+from thalweg.core.transforms import Inputs, Kind, Plain, Transform
+from thalweg.core.types import Ints
+from thalweg.core.views import View
+
+MOST_ROWS = 2**31  # memories hold rows of 32 bits
+
+
+class Lenses(NamedTuple):
+    """The different transforms of some views."""
+
+    transforms: tuple[Transform, ...]
+    of_view: Ints  # (V,) which of them each view has
+
+
+def lenses_of(views: Sequence[View]) -> Lenses:
+    found = dict.fromkeys(view.transform for view in views)
+    place = {transform: number for number, transform in enumerate(found)}
+    return Lenses(tuple(found), np.array([place[view.transform] for view in views]))
+
+
+def taken(x: Inputs, rows: npt.NDArray[np.integer[Any]], lenses: Lenses) -> Inputs:
+    """Samples of rows of any shape; row v * n + i is sample i of x (n, ...) seen through view v.
+
+    Every transform is applied once, to all samples that are seen through it.
+    """
+    views, samples_of = np.divmod(rows, len(x))
+    samples: Inputs = np.take(x, samples_of, axis=0)
+    lens = np.take(lenses.of_view, views)
+    for number in np.unique(lens):
+        transform = lenses.transforms[number]
+        if isinstance(transform, Plain):
+            continue
+        mine = lens == number
+        samples[mine] = transform.apply(samples[mine])
+    return samples
+
+
+def labels_seen(y: Ints, views: Sequence[View], num_classes: int) -> Ints:
+    """(V * n,) the labels (n,) through every view in turn."""
+    return np.concatenate([view.label_map(num_classes)[y] for view in views])
+
+
+def check_views(
+    views: Sequence[View], x: Inputs, kind: Kind, num_classes: int, num_samples: int
+) -> None:
+    """Refuse views that do not fit the samples x (n, ...), or are too many for `num_samples`."""
+    require(
+        views[0].resolved(num_classes) == View(),
+        f"the first view must be plain, so that the first rows are the samples as they are; got {views[0]}.",
+    )
+    require(
+        len(views) * num_samples < MOST_ROWS,
+        f"{len(views)} views of {num_samples} samples are more rows than {MOST_ROWS}; use fewer views.",
+    )
+    for view in views:
+        view.label_map(num_classes)
+        view.transform.check(kind, x.shape[1:])
+        one = x[:1].copy()
+        seen = view.transform.apply(one)
+        require(
+            seen.shape == one.shape and seen.dtype == one.dtype,
+            f"{type(view.transform).__name__}.apply must return samples of the shape and type that it got, "
+            f"{one.shape} of {one.dtype}; got {seen.shape} of {seen.dtype}.",
+        )

@@ -1,0 +1,89 @@
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from thalweg.core.config import from_dict, to_dict, with_overrides
+from thalweg.core.errors import ConfigError
+from thalweg.core.transforms import Mirrored, Plain, Rotated
+from thalweg.core.views import View, concept_map, concepts_of, distinct_views
+
+
+def test_the_concepts_of_the_paper() -> None:
+    maps = [concept_map(concept, 10).tolist() for concept in range(4)]
+    classes = range(10)
+    assert maps[0] == list(classes)
+    assert maps[1] == [9 - y for y in classes]
+    assert maps[2] == [(y + 1) % 10 for y in classes]
+    assert maps[3] == [(y + 2) % 10 for y in classes]
+
+
+@given(num_classes=st.integers(1, 30), data=st.data())
+def test_every_concept_is_a_permutation_so_that_counts_are_kept(
+    num_classes: int, data: st.DataObject
+) -> None:
+    concept = data.draw(st.integers(0, num_classes))
+    labels = np.array(data.draw(st.lists(st.integers(0, num_classes - 1), max_size=40)), dtype=int)
+    changed = View(labels=concept).label_map(num_classes)[labels]
+    before, after = (np.bincount(y, minlength=num_classes) for y in (labels, changed))
+    assert sorted(before) == sorted(after)
+    assert np.array_equal(after[concept_map(concept, num_classes)], before)
+
+
+@given(num_classes=st.integers(2, 30))
+def test_more_than_two_classes_have_as_many_concepts_as_there_are_and_one(num_classes: int) -> None:
+    views = [View(labels=concept) for concept in range(num_classes + 1)]
+    found = set(concepts_of(views, num_classes).tolist())
+    assert len(found) == (num_classes + 1 if num_classes > 2 else 2)
+
+
+@pytest.mark.parametrize(
+    "view, message",
+    [
+        (View(labels=4), "with 3 classes there are concepts 0 to 3, got 4"),
+        (View(labels=(0, 1)), "do not fit 3 classes; expected 3 numbers"),
+        (View(labels=(0, 1, 3)), "each from 0 to 2"),
+        (View(labels=()), "do not fit 3 classes"),
+    ],
+)
+def test_labels_that_do_not_fit_the_classes_are_refused(view: View, message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        view.label_map(3)
+
+
+@pytest.mark.parametrize("labels", [-1, (0, -1)])
+def test_labels_below_zero_are_refused_at_once(labels: Any) -> None:
+    with pytest.raises(ConfigError, match="counted from 0"):
+        View(labels=labels)
+
+
+def test_views_with_the_same_labels_have_the_same_concept() -> None:
+    views = [View(), View(Rotated(90)), View(labels=1), View(Mirrored(), (2, 1, 0)), View(labels=0)]
+    assert concepts_of(views, 3).tolist() == [0, 0, 1, 1, 0]
+
+
+def test_different_views_are_found_once_and_a_plain_one_is_the_first() -> None:
+    turned = View(Rotated(90), 1)
+    found, places = distinct_views([turned, View(labels=2), turned, View(labels=(0, 1, 2))], 3)
+    assert found == (View(), View(Rotated(90), (2, 1, 0)), View(labels=(1, 2, 0)))
+    assert places == [1, 2, 1, 0]
+
+
+def test_labels_are_spelled_out_or_none() -> None:
+    assert View(labels=1).resolved(3).labels == (2, 1, 0)
+    assert View(labels=(0, 1, 2)).resolved(3).labels is None
+    assert View(Mirrored()).resolved(3) == View(Mirrored())
+
+
+@pytest.mark.parametrize("view", [View(), View(Rotated(30.0), 2), View(Plain(), (1, 0))])
+def test_a_view_is_configuration(view: View) -> None:
+    assert from_dict(View, to_dict(view)) == view
+
+
+def test_a_view_is_set_by_its_parts() -> None:
+    words = ["transform=rotated", "transform.degrees=30", "labels=[1, 0]"]
+    assert with_overrides(View(), words) == View(Rotated(30.0), (1, 0))
