@@ -11,7 +11,7 @@ from thalweg.data import Dataset
 from thalweg.engine.building import Embedded
 from thalweg.engine.scored import scored
 from thalweg.engine.tasks import task_records
-from thalweg.engine.used import TestBook, scored_as_used, use_of
+from thalweg.engine.used import ScoreBook, scored_as_used, use_of
 from thalweg.evaluation import (
     ASSIGNMENTS,
     Turnout,
@@ -81,7 +81,7 @@ def evaluated(
     served = serve(server, recipe)
     if not data.views and (served.mixtures is None or len(served.models) == 1):
         return _evaluated_alike(served, federation, data, validation, turnout)
-    book = TestBook(federation, served.models, data)
+    book = ScoreBook(federation, served.models, data)
     use = use_of(served, federation, server.rnd - 1)
     row = scored_as_used(book, use, federation, data, validation, turnout)
     if with_tasks and data.views:

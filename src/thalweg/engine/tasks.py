@@ -13,12 +13,12 @@ from thalweg.core.transforms import TRANSFORMS, Transform
 from thalweg.core.types import Floats, Floats32, Ints
 from thalweg.core.views import concepts_of
 from thalweg.data import Dataset
-from thalweg.engine.used import TestBook, Use
+from thalweg.engine.used import ScoreBook, Use
 from thalweg.evaluation import ASSIGNMENTS, Assignment, mixture_by_concept, mixture_by_labels
 from thalweg.evaluation.mixtures import answers
 
 
-def task_records(book: TestBook, use: Use, data: Dataset) -> list[dict[str, Any]]:
+def task_records(book: ScoreBook, use: Use, data: Dataset) -> list[dict[str, Any]]:
     """One record for each view and each way to find a mixture of models for it, on the whole test set.
 
     All models of the bank can be used, also those that nobody uses now. `clients` is how many see their data so

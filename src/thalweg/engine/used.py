@@ -26,7 +26,7 @@ class Use(NamedTuple):
     concepts: Ints | None  # (N,) the true ones; none: nobody speaks of concepts in this world
 
 
-class TestBook:
+class ScoreBook:
     """What models say of the test samples in every view. Views that share their inputs are asked about once."""
 
     def __init__(self, federation: Embedded, models: Floats32, data: Dataset) -> None:
@@ -73,7 +73,7 @@ def use_of(served: Served, federation: Embedded, rnd: int) -> Use:
 
 
 def scored_as_used(
-    book: TestBook,
+    book: ScoreBook,
     use: Use,
     federation: Embedded,
     data: Dataset,
@@ -100,7 +100,7 @@ def scored_as_used(
 
 
 def _answered(
-    book: TestBook,
+    book: ScoreBook,
     use: Use,
     federation: Embedded,
     data: Dataset,
