@@ -20,7 +20,7 @@ from contracts.server_rule import check_server_rule
 from contracts.staleness import check_staleness
 from contracts.stopping import check_stopping
 from contracts.weights import check_weights
-from contracts.world import LABELS, check_world
+from contracts.world import LABELS, Drifting, check_world
 from thalweg import aggregation, emphasis, forecast, local, memory, selection, streams
 from thalweg.core.talk import View
 from thalweg.core.types import Answers, Floats, Floats32, Intake, Ints, Roster, Updates
@@ -55,6 +55,15 @@ def every(table: Mapping[str, Any], *variants: object) -> pytest.MarkDecorator:
     streams.Inflow(num_clients=4, partition=streams.TwoShard(), arrivals=streams.AtStart()),
     streams.Inflow(num_clients=2, partition=streams.Distinct(), arrivals=streams.Poisson(3.0)),
     streams.Inflow(num_clients=6, partition=streams.Half(), capacity_of="own"),
+    streams.Steps(num_clients=1, rounds_per_step=3),
+    streams.Steps(num_clients=7, dirichlet=0.3, stay_probability=0.5, rounds_per_step=1),
+    streams.Steps(num_clients=1200, concepts=((2,),), rotations=(30.0,), rounds_per_step=2000),
+    Drifting(streams.LatentStates(num_clients=4), streams.Sudden(at=2)),
+    Drifting(streams.Replay(num_clients=3), streams.Gradual(start=0, until=5, share=0.5)),
+    Drifting(streams.Inflow(num_clients=4, historical=0.5), streams.Returning(period=2)),
+    Drifting(streams.Replay(num_clients=5, absent="collecting"), streams.Staggered(at=0, lag=2)),
+    Drifting(streams.Replay(num_clients=2), streams.Incremental(degrees=50.0, every=1)),
+    Drifting(streams.Replay(num_clients=2), streams.DriftTable(lines=((0, 1, 1, 90.0),))),
 )
 def test_worlds(policy: Any) -> None:
     check_world(policy)

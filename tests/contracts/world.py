@@ -2,18 +2,30 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from contracts.checkpoint import plain, stored
 from thalweg.core.types import Arrival, Floats, Ints, Supply
-from thalweg.streams import Setting, World, WorldSpec
+from thalweg.core.views import View, concepts_of
+from thalweg.streams import Drift, HasViews, Setting, World, WorldSpec, drifting
 
 LABELS = np.arange(1200) % 4
 NUM_CLASSES = 4
 ROUNDS = 1000
+
+
+@dataclass(frozen=True)
+class Drifting:
+    """A world with a drift, as a scenario has it."""
+
+    world: WorldSpec
+    drift: Drift
+
+    def build(self, setting: Setting) -> World:
+        return drifting(self.world.build(setting), self.drift, setting)
 
 
 def check_world(
@@ -39,9 +51,13 @@ def check_world(
     _check_book(world, num_classes)
     _check_presence(world, again)
     _check_holdings(world, again, num_classes)
-    some = range(min(world.num_clients, 5))
+    some, num_rows = range(min(world.num_clients, 5)), len(labels)
+    if isinstance(world, HasViews):
+        assert isinstance(again, HasViews)
+        _check_views(world, again, world.num_clients, num_classes)
+        num_rows *= len(world.views)
     for client in some:
-        _check_stream(world, again, client, len(labels))
+        _check_stream(world, again, client, num_rows)
     assert _lives(world, some) == _lives(world, reversed(some)), "the order of clients is nothing"
     if world.availability.min() < 1:
         other = build(seed=6)
@@ -103,6 +119,37 @@ def _check_holdings(world: World, again: World, num_classes: int) -> None:
         assert isinstance(supply.is_historical, bool)
         expected = ROUNDS * world.availability[client]
         assert abs(supply.rounds - expected) < 1e-6 * ROUNDS, "here as often as it is available"
+
+
+def _check_views(world: HasViews, again: HasViews, num_clients: int, num_classes: int) -> None:
+    assert world.views[0] == View(), "the first view is plain"
+    assert len(set(world.views)) == len(world.views), "no view twice"
+    assert all(view == view.resolved(num_classes) for view in world.views), "labels spelled out"
+    assert again.views == world.views, "same seed, same views"
+    assert again.changes() == world.changes(), "same seed, same drifts"
+    concepts, changes = concepts_of(world.views, num_classes), world.changes()
+    assert changes == sorted(set(changes)), "drifts in order, none twice"
+    turned = {(event.rnd, event.client) for event in changes if event.kind != "label"}
+    before = world.view_of(0)
+    for rnd in range(ROUNDS):
+        views = world.view_of(rnd)
+        assert views.shape == (num_clients,), "a view per client"
+        assert views.min() >= 0, "views are views"
+        assert views.max() < len(world.views), "views of this world"
+        assert (again.view_of(rnd) == views).all(), "same seed, same views"
+        assert (world.concept_of(rnd) == concepts[views]).all(), "a concept is that of the view"
+        # A gradual drift is announced when it begins, and the view changes half-way.
+        for client in np.flatnonzero(views != before).tolist():
+            assert any(when <= rnd and who == client for when, who in turned), (
+                "drifts are announced"
+            )
+        before = views
+    clocks = np.arange(num_clients) % 7
+    mine = [world.view_of(int(clock))[client] for client, clock in enumerate(clocks)]
+    assert world.view_of(clocks).tolist() == mine, "every client may have a clock of its own"
+    assert {(event.rnd, event.client) for event in changes} <= {
+        (rnd, client) for rnd in range(ROUNDS) for client in range(num_clients)
+    }, "drifts of clients, in rounds of the run"
 
 
 def _check_stream(world: World, again: World, client: int, num_rows: int) -> None:

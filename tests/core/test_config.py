@@ -408,3 +408,36 @@ def test_numbers_outside_their_interval_are_refused(values: dict[str, Any], mess
 def test_numbers_inside_their_interval_are_taken() -> None:
     assert Ranged(share=0, size=7, rate=None) == Ranged(0, 7)
     assert Ranged(rate=np.float64(0.0)).rate == 0
+
+
+@dataclass(frozen=True)
+class Shelf:
+    kept: tuple[Ranged, ...] = (Ranged(),)
+
+
+def test_a_tuple_of_dataclasses_is_a_list_of_tables() -> None:
+    shelf = Shelf((Ranged(size=2), Ranged(share=0.1, rate=3.0)))
+    plain = to_dict(shelf)
+    assert plain == {
+        "kept": [
+            {"share": 0.5, "size": 2, "rate": "none"},
+            {"share": 0.1, "size": 1, "rate": 3.0},
+        ]
+    }
+    assert from_dict(Shelf, plain) == shelf
+    assert from_dict(Shelf, {"kept": []}) == Shelf(())
+    assert with_overrides(shelf, ["kept=[{size = 4}, {}]"]) == Shelf((Ranged(size=4), Ranged()))
+
+
+@pytest.mark.parametrize(
+    ("kept", "message"),
+    [
+        ([{"size": 1}, {"sise": 2}], r"unknown field of kept\[1\] 'sise'"),
+        ([{"size": 0}], "size must be at least 1"),
+        ([3], r"kept\[0\]: expected fields of Ranged, got 3"),
+        (3, "kept=3"),
+    ],
+)
+def test_what_is_wrong_in_a_tuple_of_dataclasses_is_named(kept: Any, message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        from_dict(Shelf, {"kept": kept})

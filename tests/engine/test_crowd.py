@@ -43,6 +43,22 @@ def test_only_clients_whose_state_is_another_one_have_changed() -> None:
     assert everybody.state(3).lived == 1
 
 
+def test_the_clock_is_the_clients_own_if_they_stand_still_while_they_are_away() -> None:
+    everybody = crowd()
+    everybody.leave(everybody.enter(Job(3), 0))
+    everybody.leave(everybody.enter(Job(3), 4))
+    for is_over, clock in ((True, 1), (False, 2)):
+        found = np.broadcast_to(everybody.clock(4, is_over), everybody.world.num_clients)
+        assert found[3] == clock
+        assert found.sum() == clock, "the others have not begun"
+
+
+def test_the_clock_is_that_of_the_run_if_clients_collect_while_they_are_away() -> None:
+    plan = make_plan("fedogd", "drift-digits", seed=1)
+    everybody = crowd_of(plan, plan.scenario.data.load(None, 1), 10)
+    assert everybody.clock(4) == everybody.clock(4, is_over=False) == 4
+
+
 # --- who joins in the middle of a session ---
 
 

@@ -22,7 +22,7 @@ from thalweg.local import Sgd
 from thalweg.nets import HamCnn, Linear, Mlp
 from thalweg.recipes import Recipe, fedavg
 from thalweg.scenarios import Scenario
-from thalweg.streams import WORLDS, Groups, Inflow, LatentStates, Replay
+from thalweg.streams import WORLDS, Groups, Inflow, LatentStates, Replay, Steps
 
 SGD = Sgd(lr=0.05, batch_size=6, passes=1)
 SCENARIOS = {
@@ -66,6 +66,13 @@ SCENARIOS = {
         net=HamCnn(channels=(2, 2, 2), hidden=4),
         world=Inflow(num_clients=4, historical=0.5, samples=80, availability=0.9),
         augment=Augment(padding=1),
+        local=SGD,
+    ),
+    "steps": Scenario(  # in the second of three rounds there is nothing new
+        name="steps",
+        data=GaussianMixture(num_samples=110, num_test=40),
+        net=Linear(),
+        world=Steps(num_clients=6, rounds_per_step=2, concepts=((0, 1), (1, 2)), rotations=(0.0,)),
         local=SGD,
     ),
 }
@@ -121,6 +128,7 @@ FACTORS = {
         "sessions=random-churn sessions.join=0.6 sessions.leave=0.3 sessions.tolerance=0.2",
     ],
     "absent": ["world.absent=frozen", "world.absent=collecting"],
+    "drift": ["drift=none", "drift=gradual drift.start=0 drift.until=3 drift.share=0.6"],
     "faults": ["faults=none", "faults=unreliable faults.lost=0.2 faults.late=0.4 faults.delay=1.0"],
     "prequential": ["prequential=0", "prequential=3"],
     "local": [
@@ -136,8 +144,10 @@ def named(row: dict[str, str]) -> str:
 
 
 def plan_of(row: dict[str, str], engine: str = "fast") -> Plan:
+    # Steps are the same for all who are away, and drift by themselves.
+    left_out = {"scenario", "absent", "drift"} if row["scenario"] == "steps" else {"scenario"}
     overrides = [
-        word for name, value in row.items() if name != "scenario" for word in value.split()
+        word for name, value in row.items() if name not in left_out for word in value.split()
     ]
     return make_plan(
         fedavg(),

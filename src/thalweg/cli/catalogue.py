@@ -19,6 +19,7 @@ from rich.text import Text
 from thalweg.aggregation import BANKS, OPENINGS, SERVER_RULES, STALENESS, WEIGHTS
 from thalweg.cli.plan_view import plan_tree
 from thalweg.core.errors import UnknownName
+from thalweg.core.transforms import TRANSFORMS
 from thalweg.data import AUGMENTATIONS, SOURCES
 from thalweg.emphasis import EMPHASES
 from thalweg.engine.plan import plan_to_toml, read_plan
@@ -29,7 +30,7 @@ from thalweg.nets import NETS
 from thalweg.recipes import RECIPES, Recipe, recipe_named
 from thalweg.scenarios import SCENARIOS, Scenario
 from thalweg.selection import RULES
-from thalweg.streams import ARRIVALS, FAULTS, PARTITIONS, SCHEDULES, WORLDS
+from thalweg.streams import ARRIVALS, DRIFTS, FAULTS, PARTITIONS, SCHEDULES, WORLDS
 
 PARTS: dict[str, Mapping[str, Any]] = {
     "data": SOURCES,
@@ -38,6 +39,8 @@ PARTS: dict[str, Mapping[str, Any]] = {
     "world.partition": PARTITIONS,
     "world.arrivals": ARRIVALS,
     "sessions": SCHEDULES,
+    "drift": DRIFTS,
+    "drift.to.transform": TRANSFORMS,
     "augment": AUGMENTATIONS,
     "faults": FAULTS,
     "memory": POLICIES,

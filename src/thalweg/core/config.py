@@ -49,7 +49,9 @@ def to_dict(part: Any, table: Table | None = None) -> dict[str, Any]:
         if dataclasses.is_dataclass(value):
             plain[field.name] = to_dict(value, inner)
         elif isinstance(value, tuple):
-            plain[field.name] = list(value)
+            plain[field.name] = [
+                to_dict(each, inner) if dataclasses.is_dataclass(each) else each for each in value
+            ]
         else:
             plain[field.name] = "none" if value is None else value  # TOML has no null
     return plain
@@ -276,10 +278,19 @@ def _value(field: dataclasses.Field[Any], hint: Any, value: Any, where: str) -> 
     nested = [t for t in (hint, *typing.get_args(hint)) if dataclasses.is_dataclass(t)]
     if nested and isinstance(value, Mapping):
         return from_dict(typing.cast("type[Any]", nested[0]), value, where)
+    if nested and isinstance(value, list) and typing.get_origin(hint) is tuple:
+        cls = typing.cast("type[Any]", nested[0])
+        return tuple(_nested(cls, each, f"{where}[{i}]") for i, each in enumerate(value))
     try:
         return msgspec.convert(value, hint)
     except msgspec.ValidationError as error:
         raise ConfigError(f"{where}={value!r}: {error}.") from error
+
+
+def _nested(cls: type[Any], value: Any, where: str) -> Any:
+    if not isinstance(value, Mapping):
+        raise ConfigError(f"{where}: expected fields of {cls.__name__}, got {value!r}.")
+    return from_dict(cls, value, where)
 
 
 def _check_shape(part: Any, hint: Any, where: str) -> None:

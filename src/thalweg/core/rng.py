@@ -37,6 +37,7 @@ class Draw(enum.IntEnum):
     SESSIONS = 17  # who joins and leaves when
     REHEARSAL = 18  # who rehearses
     FAULTS = 19  # whose reply is lost, or late
+    DRIFT = 20  # whose data drift, and which samples of a round are seen in the new way
 
 
 def rng_for(

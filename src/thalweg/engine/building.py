@@ -15,7 +15,7 @@ from thalweg.nets import Net
 from thalweg.recipes.client import Clients
 from thalweg.recipes.federation import Federation
 from thalweg.recipes.fitting import check_fits
-from thalweg.streams import HasViews, Setting, Timetable, World
+from thalweg.streams import HasViews, Setting, Timetable, World, drifting
 
 if TYPE_CHECKING:
     from thalweg.engine.gather import Part
@@ -50,7 +50,7 @@ def crowd_of(plan: Plan, data: Dataset, num_params: int) -> Crowd:
         time=data.time,
         coarse=data.coarse,
     )
-    world = scenario.world.build(setting)
+    world = drifting(scenario.world.build(setting), scenario.drift, setting)
     check_fits(plan.recipe, world)
     labels = viewed(data, world).all_labels("train")
     clients = Clients(plan.recipe, world, labels, plan.local, plan.seed, num_params)

@@ -8,7 +8,7 @@ from thalweg.core.config import check_ranges, choice
 from thalweg.data import AUGMENTATIONS, SOURCES, Augmentation, DataSource
 from thalweg.local import Sgd
 from thalweg.nets import NETS, NetSpec
-from thalweg.streams import FAULTS, SCHEDULES, WORLDS, Faults, Schedule, WorldSpec
+from thalweg.streams import DRIFTS, FAULTS, SCHEDULES, WORLDS, Drift, Faults, Schedule, WorldSpec
 
 
 @dataclass(frozen=True)
@@ -45,6 +45,8 @@ class Scenario:
     """Who belongs to the federation when; none: everybody, all the time."""
     faults: Faults | None = choice(FAULTS, default=None)
     """Which replies of clients are lost, or late; none: all come in time."""
+    drift: Drift | None = choice(DRIFTS, default=None)
+    """How samples are seen in another way as time goes by; none: as they are, or as the world says."""
 
     def __post_init__(self) -> None:
         check_ranges(

@@ -25,6 +25,7 @@ from thalweg.local import Sgd
 from thalweg.nets import AlexNet, Cnn, HamCnn, LeNet5, Linear, Mlp
 from thalweg.scenarios.base import Scenario
 from thalweg.scenarios.churn import CHURN
+from thalweg.scenarios.drift import DRIFT
 from thalweg.scenarios.inflows import INFLOWS
 from thalweg.streams import LatentStates, Replay
 
@@ -152,6 +153,7 @@ SCENARIOS: dict[str, Callable[[], Scenario]] = {
     "gaussian-mixture": gaussian_mixture,
     **INFLOWS,
     **CHURN,
+    **DRIFT,
 }
 
 

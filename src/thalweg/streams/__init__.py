@@ -19,6 +19,16 @@ from thalweg.streams.base import (
     WorldSpec,
     supplies_of,
 )
+from thalweg.streams.drift_table import DriftTable  # the same from a file
+from thalweg.streams.drifting import Drift, DriftingWorld, drifting
+from thalweg.streams.drifts import (  # whose samples are seen in another way, and when
+    DRIFTS,
+    Gradual,
+    Incremental,
+    Returning,
+    Staggered,
+    Sudden,
+)
 from thalweg.streams.faults import LOST, Faults, Unreliable  # replies that are lost, or late
 from thalweg.streams.inflow import Inflow  # historical clients, and fresh ones who receive samples
 from thalweg.streams.latent import LatentStates  # clients that wander among latent states
@@ -45,13 +55,16 @@ from thalweg.streams.shares import (  # which samples of an `Inflow` are whose
     Groups,
     Partition,
 )
-from thalweg.streams.trace import Trace  # the same from a file
+from thalweg.streams.steps import Steps  # concepts and angles that change every few rounds
+from thalweg.streams.timeline import Timeline, Turn, timeline_of
+from thalweg.streams.trace import Trace  # who is a member when, from a file
 
-WORLDS = {"latent-states": LatentStates, "replay": Replay, "inflow": Inflow}
+WORLDS = {"latent-states": LatentStates, "replay": Replay, "inflow": Inflow, "steps": Steps}
 FAULTS = {"unreliable": Unreliable}
 
 __all__ = [
     "ARRIVALS",
+    "DRIFTS",
     "FAULTS",
     "LOST",
     "PARTITIONS",
@@ -64,12 +77,17 @@ __all__ = [
     "Constant",
     "Dirichlet",
     "Distinct",
+    "Drift",
     "DriftEvent",
+    "DriftTable",
+    "DriftingWorld",
     "Even",
     "Faults",
+    "Gradual",
     "Groups",
     "Half",
     "HasViews",
+    "Incremental",
     "Inflow",
     "LatentStates",
     "OneShot",
@@ -81,16 +99,24 @@ __all__ = [
     "RandomChurn",
     "Recurring",
     "Replay",
+    "Returning",
     "Schedule",
     "Setting",
+    "Staggered",
     "StateBook",
+    "Steps",
     "Stream",
+    "Sudden",
+    "Timeline",
     "Timetable",
     "Trace",
+    "Turn",
     "TwoShard",
     "Unreliable",
     "World",
     "WorldSpec",
     "attended",
+    "drifting",
     "supplies_of",
+    "timeline_of",
 ]

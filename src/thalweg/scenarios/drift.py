@@ -1,0 +1,67 @@
+"""Scenarios in which the meaning of labels and the angle of images change every few rounds.
+
+Peng and Tang, "FedDAA: Dynamic client clustering for concept drift adaptation in federated learning". 60 clients,
+six steps of 40 rounds, four concepts, three angles. The paper lets half of the clients take part in a round, which
+is for a recipe to say (``--set selection=uniform --set selection.fraction=0.5``), and every method has a learning
+rate of its own; here it is that of most of them. Its clients train on what came with this step, and some of them
+on what came with the step before, which a memory has room for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from thalweg.data import Cifar10, DataSource, Digits, FashionMnist
+from thalweg.local import Sgd
+from thalweg.nets import Cnn, LeNet5, Mlp, NetSpec
+from thalweg.scenarios.base import Scenario
+from thalweg.streams import Steps
+
+
+def _in_steps(
+    name: str,
+    data: DataSource,
+    net: NetSpec,
+    world: Steps,
+    *,
+    lr: float = 0.06,
+    batch_size: int = 128,
+) -> Scenario:
+    """One pass over the memory in every round; evaluated at the end of every step."""
+    return Scenario(
+        name=name,
+        data=data,
+        net=net,
+        world=world,
+        local=Sgd(lr=lr, momentum=0.9, batch_size=batch_size, passes=1),
+        rounds=len(world.concepts) * world.rounds_per_step,
+        ticks=1,
+        evaluate_every=world.rounds_per_step,
+        prequential=0,
+    )
+
+
+def drift_fashion_mnist() -> Scenario:
+    """FedDAA's drifts on Fashion-MNIST: 60 clients, six steps of 40 rounds, four concepts, three angles.
+
+    The paper's net has two convolutions and is not described further; this is LeNet-5, which has two.
+    """
+    return _in_steps("drift-fashion-mnist", FashionMnist(), LeNet5(), Steps())
+
+
+def drift_cifar10() -> Scenario:
+    """The same on CIFAR-10 with a small net, at reduced scale: the paper's is a ResNet-18."""
+    return _in_steps("drift-cifar10", Cifar10(), Cnn(), Steps())
+
+
+def drift_digits() -> Scenario:
+    """The same on scikit-learn's digits, with 12 clients and steps of 5 rounds: for demonstrations."""
+    world = Steps(num_clients=12, rounds_per_step=5)
+    return _in_steps("drift-digits", Digits(), Mlp(hidden=(64,)), world, batch_size=16)
+
+
+DRIFT: dict[str, Callable[[], Scenario]] = {
+    "drift-digits": drift_digits,
+    "drift-fashion-mnist": drift_fashion_mnist,
+    "drift-cifar10": drift_cifar10,
+}

@@ -1,0 +1,215 @@
+"""Drifts from a table: a file, or lines of Python."""
+
+from __future__ import annotations
+
+import csv
+import itertools
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from thalweg.core.errors import ConfigError, DataError, require
+from thalweg.core.transforms import turned
+from thalweg.core.views import View
+from thalweg.streams.base import Setting
+from thalweg.streams.timeline import LAST_ROUND, Timeline, Turn, timeline_of
+
+NEEDED = ("client", "from_round")
+OPTIONAL = ("concept", "rotation", "until_round")
+EVERYBODY = "*"
+
+
+@dataclass(frozen=True)
+class DriftTable:
+    """Turns from a CSV file with the columns ``client``, ``from_round``, ``concept`` and ``rotation``.
+
+    One line per turn: the client (``3``, some of them as in ``0-9``, or ``*`` for all), the first round in which
+    its samples are seen in the new way, counted from 0, the concept of their labels (`core.views.concept_map`; 0:
+    as they are) and the angle by which images are turned, in degrees. An empty cell, or no such column, is 0. A
+    column ``until_round`` makes turns gradual. Before its first line a client sees samples as they are.
+    """
+
+    path: str = ""
+    """Absolute, or below the current folder."""
+    lines: tuple[tuple[int, int, int, float], ...] = ()
+    """(client, from_round, concept, rotation), instead of a file."""
+
+    def __post_init__(self) -> None:
+        require(
+            not (self.path and self.lines),
+            f"a table of drifts is a file or lines, but both were given: path={self.path!r} and "
+            f"{len(self.lines)} lines.",
+        )
+
+    def timeline(self, num_clients: int, setting: Setting) -> Timeline:
+        require(
+            bool(self.path or self.lines),
+            "a table of drifts needs a file, such as --set drift.path=drift.csv, or lines.",
+        )
+        found = (
+            read_lines(Path(self.path), num_clients, setting.num_classes)
+            if self.path
+            else _given(self.lines, num_clients, setting.num_classes)
+        )
+        turns = [
+            Turn(
+                np.array([line.client]),
+                np.array([line.first]),
+                np.array([line.full]),
+                View(turned(line.rotation), line.concept),
+            )
+            for line in found
+            if line.first < setting.rounds
+        ]
+        return timeline_of(turns, num_clients, setting.num_classes)
+
+
+class Line(NamedTuple):
+    """One line of a table, for one client."""
+
+    client: int
+    first: int
+    full: int
+    concept: int
+    rotation: float
+    number: int  # of the line
+
+
+def read_lines(file: Path, num_clients: int, num_classes: int) -> list[Line]:
+    """All turns of a table, checked, in the order of clients and time."""
+    try:
+        with file.open(newline="", encoding="utf-8-sig") as text:
+            reader = csv.DictReader(text, strict=True)
+            lines = sorted(_read(file, reader, num_clients, num_classes), key=_order)
+    except OSError as error:
+        raise DataError(f"cannot read the table of drifts {file}: {error.strerror}.") from error
+    except (csv.Error, UnicodeDecodeError) as error:
+        raise DataError(f"{file} is not a readable CSV file ({error}).") from error
+    if not lines:
+        raise DataError(f"{file} has no lines below the first one, so that nobody would drift.")
+    if overlap := _overlap(lines):
+        one, other = overlap
+        raise DataError(
+            f"{file}: lines {one.number} and {other.number} overlap: client {one.client} turns in round "
+            f"{other.first}, but {_until(one)}. Correct one of them."
+        )
+    return lines
+
+
+def _read(
+    file: Path, reader: csv.DictReader[str], num_clients: int, num_classes: int
+) -> Iterator[Line]:
+    _check_header(file, tuple(reader.fieldnames or ()))
+    for row in reader:
+        line = f"{file}: line {reader.line_num}"
+        if None in row or None in row.values():
+            raise DataError(f"{line} does not have as many cells as the first one.")
+        cells = {name: text.strip() for name, text in row.items()}
+        first = _whole(cells["from_round"], "from_round", line)
+        full = _whole(cells.get("until_round") or str(first), "until_round", line)
+        concept = _whole(cells.get("concept") or "0", "concept", line)
+        rotation = _angle(cells.get("rotation") or "0", line)
+        if full < first:
+            raise DataError(
+                f"{line}: until_round {full} is before from_round {first}; leave it empty for a sudden turn."
+            )
+        if concept > num_classes:
+            raise DataError(
+                f"{line}: there is no concept {concept}; with {num_classes} classes there are 0 to {num_classes}."
+            )
+        for client in _clients(cells["client"], num_clients, line):
+            yield Line(client, first, full, concept, rotation, reader.line_num)
+
+
+def _given(
+    lines: tuple[tuple[int, int, int, float], ...], num_clients: int, num_classes: int
+) -> list[Line]:
+    found = []
+    for number, (client, first, concept, rotation) in enumerate(lines, start=1):
+        require(
+            0 <= client < num_clients,
+            f"lines: line {number}: there is no client {client}; the world has {num_clients}, 0 to "
+            f"{num_clients - 1}.",
+        )
+        require(0 <= first < LAST_ROUND, f"lines: line {number}: rounds count from 0, got {first}.")
+        require(
+            0 <= concept <= num_classes and math.isfinite(rotation),
+            f"lines: line {number}: expected a concept from 0 to {num_classes} and an angle, got {concept} and "
+            f"{rotation}.",
+        )
+        found.append(Line(client, first, first, concept, rotation, number))
+    found.sort(key=_order)
+    if overlap := _overlap(found):
+        one, other = overlap
+        raise ConfigError(
+            f"lines: lines {one.number} and {other.number} overlap: client {one.client} turns in round "
+            f"{one.first} twice."
+        )
+    return found
+
+
+def _order(line: Line) -> tuple[int, int, int]:
+    return line.client, line.first, line.number
+
+
+def _overlap(lines: list[Line]) -> tuple[Line, Line] | None:
+    for one, other in itertools.pairwise(lines):
+        if one.client == other.client and other.first <= one.full:
+            return one, other
+    return None
+
+
+def _check_header(file: Path, header: tuple[str, ...]) -> None:
+    unknown = [name for name in header if name not in (*NEEDED, *OPTIONAL)]
+    if not set(NEEDED) <= set(header) or unknown or len(set(header)) < len(header):
+        raise DataError(
+            f"{file}: expected the columns {', '.join(NEEDED)} and some of {', '.join(OPTIONAL)} in the first "
+            f"line, got {', '.join(header) or 'nothing'}."
+        )
+
+
+def _clients(text: str, num_clients: int, line: str) -> range:
+    """``3``, ``0-9`` (both ends included) or ``*``."""
+    if text == EVERYBODY:
+        return range(num_clients)
+    low, dash, high = text.partition("-")
+    first = _whole(low, "client", line)
+    last = _whole(high, "client", line) if dash else first
+    if last < first:
+        raise DataError(f"{line}: clients {text} are none; the smaller number comes first.")
+    if last >= num_clients:
+        raise DataError(
+            f"{line}: there is no client {last}; the world has {num_clients}, 0 to {num_clients - 1}."
+        )
+    return range(first, last + 1)
+
+
+def _whole(text: str, name: str, line: str) -> int:
+    """A whole number that is not negative; Python's own idea of one is wider than ours."""
+    text = text.strip()
+    if not (text.isascii() and text.isdigit() and len(text) <= 9):
+        hint = ", a range such as 0-9 or *" if name == "client" else ""
+        raise DataError(
+            f"{line}: {name} is {text!r}; expected a whole number from 0 on, such as 12{hint}."
+        )
+    return int(text)
+
+
+def _angle(text: str, line: str) -> float:
+    try:
+        angle = float(text)
+    except ValueError:
+        angle = math.nan
+    if not math.isfinite(angle):
+        raise DataError(f"{line}: rotation is {text!r}; expected degrees, such as 120 or -22.5.")
+    return angle
+
+
+def _until(line: Line) -> str:
+    if line.full == line.first:
+        return "it has turned in that round already"
+    return f"it turns gradually from round {line.first} until round {line.full}"

@@ -1,0 +1,145 @@
+"""A `Steps` world, built: which shard every client gets when, and how it sees it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from thalweg.core.types import Arrival, Floats, Ints, Supply
+from thalweg.core.views import View, concepts_of
+from thalweg.streams.base import DriftEvent, Setting, StateBook
+
+if TYPE_CHECKING:
+    from thalweg.streams.steps import Steps
+
+
+@dataclass(frozen=True, eq=False)
+class StepsWorld:
+    """Shards, and tables of T steps for N clients."""
+
+    spec: Steps
+    setting: Setting
+    shards: tuple[Ints, ...]  # N arrays of rows, disjoint
+    held: Ints  # (T, N) the shard that arrives at each client in each step
+    seen: Ints  # (T, N) the view in which it arrives
+    views: tuple[View, ...]
+
+    @property
+    def num_clients(self) -> int:
+        return self.spec.num_clients
+
+    @property
+    def num_steps(self) -> int:
+        return len(self.held)
+
+    @property
+    def ticks(self) -> int:
+        return self.setting.ticks
+
+    @property
+    def collects_when_absent(self) -> bool:
+        return True
+
+    @property
+    def clients_are_groups(self) -> bool:
+        return False
+
+    @property
+    def availability(self) -> Floats:
+        """Everybody is always here; who takes part is for the selection to say."""
+        return np.ones(self.num_clients)
+
+    # --- what is seen how ---
+
+    def step_of(self, rnd: int | Ints) -> int | Ints:
+        """The step of a round; after the run, the last one."""
+        return np.minimum(np.asarray(rnd) // self.spec.rounds_per_step, self.num_steps - 1)
+
+    def view_of(self, rnd: int | Ints) -> Ints:
+        return self.seen[self.step_of(rnd), np.arange(self.num_clients)]
+
+    def concept_of(self, rnd: int | Ints) -> Ints:
+        return self._concepts[self.view_of(rnd)]
+
+    def changes(self) -> list[DriftEvent]:
+        """Labels drift whenever a client gets another shard, if shards have label mixes of their own."""
+        angles = [view.transform for view in self.views]
+        events = []
+        for step in range(1, self.num_steps):
+            rnd = step * self.spec.rounds_per_step
+            for client in range(self.num_clients):
+                old, new = self.seen[step - 1 : step + 1, client]
+                if self._concepts[old] != self._concepts[new]:
+                    events.append(DriftEvent(rnd, client, "real"))
+                if angles[old] != angles[new]:
+                    events.append(DriftEvent(rnd, client, "virtual"))
+                is_other = self.held[step, client] != self.held[step - 1, client]
+                if self.spec.dirichlet is not None and is_other:
+                    events.append(DriftEvent(rnd, client, "label"))
+        return sorted(events)
+
+    # --- what arrives ---
+
+    def here(self, rnd: int) -> Ints:
+        return np.arange(self.num_clients)
+
+    def truth(self, client: int) -> Floats:
+        return np.ones(1)
+
+    def capacity(self, client: int) -> int:
+        return self.spec.memory_shards * max(len(shard) for shard in self.shards)
+
+    def supply(self, client: int) -> Supply:
+        total = sum(len(self.shards[shard]) for shard in self.held[:, client])
+        return Supply(float(total), False, float(self.setting.rounds))
+
+    def begin(self, client: int) -> tuple[None, Arrival]:
+        """A client starts with nothing."""
+        return None, _nothing()
+
+    def emit(self, state: None, client: int, lived: int) -> tuple[None, list[Arrival]]:
+        """A whole shard in the first tick of a step."""
+        step, since = divmod(lived, self.spec.rounds_per_step)
+        arrivals = [_nothing() for _ in range(self.ticks)]
+        if since == 0 and step < self.num_steps:
+            n = len(self.setting.labels)
+            rows = self.shards[self.held[step, client]] + n * self.seen[step, client]
+            arrivals[0] = Arrival(rows, 0)
+        return None, arrivals
+
+    @cached_property
+    def mixes(self) -> Floats:
+        mixes: Floats = self._counts / self._counts.sum(axis=1, keepdims=True)
+        return mixes
+
+    @cached_property
+    def book(self) -> StateBook:
+        """One state: the class mix of all that the clients have, as they see it."""
+        counts = self._counts.sum(axis=0)
+        return StateBook((counts / counts.sum())[None], np.ones(1))
+
+    @cached_property
+    def _concepts(self) -> Ints:
+        return concepts_of(self.views, self.setting.num_classes)
+
+    @cached_property
+    def _counts(self) -> Ints:
+        """(N, C) samples of every class that each client has in the run, as it sees them."""
+        num_classes = self.setting.num_classes
+        plain = [
+            np.bincount(self.setting.labels[shard], minlength=num_classes) for shard in self.shards
+        ]
+        in_shard = np.stack(plain)  # (N, C)
+        maps = np.stack([view.label_map(num_classes) for view in self.views])  # (V, C)
+        counts = np.zeros((self.num_clients, num_classes), dtype=np.int64)
+        clients = np.arange(self.num_clients)[:, None]
+        for held, seen in zip(self.held, self.seen, strict=True):
+            np.add.at(counts, (clients, maps[seen]), in_shard[held])
+        return counts
+
+
+def _nothing() -> Arrival:
+    return Arrival(np.empty(0, dtype=np.int64), 0)

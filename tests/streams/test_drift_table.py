@@ -1,0 +1,141 @@
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from thalweg.core.errors import ConfigError, DataError
+from thalweg.core.transforms import Rotated
+from thalweg.core.views import View
+from thalweg.streams import DriftTable, Setting, Timeline
+
+SETTING = Setting(np.arange(30) % 3, 3, ticks=1, capacity=8, rounds=10, seed=4)
+
+
+def read(folder: Path, text: str | bytes, num_clients: int = 3) -> Timeline:
+    file = folder / "drift.csv"
+    file.write_bytes(text.encode() if isinstance(text, str) else text)
+    return DriftTable(str(file)).timeline(num_clients, SETTING)
+
+
+def test_a_line_is_a_turn(tmp_path: Path) -> None:
+    timeline = read(tmp_path, "client,from_round,concept,rotation\n0,4,1,90\n2,0,0,-90\n0,6,0,0\n")
+    assert timeline.views == (View(), View(Rotated(90.0), (2, 1, 0)), View(Rotated(270.0)))
+    assert [timeline.at(rnd).tolist() for rnd in (0, 4, 6)] == [[0, 0, 2], [1, 0, 2], [0, 0, 2]]
+
+
+def test_some_clients_or_all_in_any_order_with_spaces_and_cells_left_out(tmp_path: Path) -> None:
+    text = "\ufefffrom_round,client,concept\r\n 3 , 0-1 ,1\r\n\r\n5,*,2\r\n0,2,\r\n"
+    timeline = read(tmp_path, text)
+    views = [[timeline.views[v].labels for v in timeline.at(rnd)] for rnd in (0, 3, 5)]
+    assert views == [[None] * 3, [(2, 1, 0), (2, 1, 0), None], [(1, 2, 0)] * 3]
+
+
+def test_turns_may_be_gradual(tmp_path: Path) -> None:
+    timeline = read(tmp_path, "client,from_round,until_round,concept\n0,2,5,1\n1,2,,1\n")
+    assert timeline.now(0, 3)[2] == 0.5
+    assert timeline.now(1, 2) == (1, 1, 1.0)
+
+
+def test_turns_after_the_run_play_no_part(tmp_path: Path) -> None:
+    timeline = read(tmp_path, "client,from_round,concept\n0,10,1\n1,900000000,2\n")
+    assert timeline.views == (View(),)
+
+
+def test_one_client_is_enough(tmp_path: Path) -> None:
+    assert read(tmp_path, "client,from_round,concept\n*,1,1\n", 1).at(1).tolist() == [1]
+
+
+@pytest.mark.parametrize(
+    ("lines", "message"),
+    [
+        ("3,1,0,0", "line 2: there is no client 3; the world has 3, 0 to 2"),
+        ("1-7,1,0,0", "line 2: there is no client 7"),
+        ("2-1,1,0,0", "line 2: clients 2-1 are none"),
+        ("-1,1,0,0", "line 2: client is ''; expected a whole number.*range such as 0-9 or"),
+        ("all,1,0,0", "line 2: client is 'all'"),
+        ("0,-1,0,0", "line 2: from_round is '-1'; expected a whole number from 0 on"),
+        ("0,,0,0", "line 2: from_round is ''"),
+        ("0,1.5,0,0", "line 2: from_round is '1.5'"),
+        ("0,1,4,0", "line 2: there is no concept 4; with 3 classes there are 0 to 3"),
+        ("0,1,x,0", "line 2: concept is 'x'"),
+        ("0,1,0,north", "line 2: rotation is 'north'; expected degrees"),
+        ("0,1,0,nan", "line 2: rotation is 'nan'"),
+        ("0,1,1", "line 2 does not have as many cells"),
+        ("0,1,1,0,0", "line 2 does not have as many cells"),
+        ("0,4,1,0\n1,4,0,0\n0,4,2,0", "lines 2 and 4 overlap: client 0 turns in round 4"),
+        ("*,4,1,0\n1,4,0,0", "lines 2 and 3 overlap: client 1"),
+        ("", "has no lines below the first one"),
+    ],
+)
+def test_what_a_line_says_wrong_is_refused_with_its_number(
+    tmp_path: Path, lines: str, message: str
+) -> None:
+    with pytest.raises(DataError, match=message):
+        read(tmp_path, f"client,from_round,concept,rotation\n{lines}\n")
+
+
+@pytest.mark.parametrize(
+    ("lines", "message"),
+    [
+        ("0,2,5\n0,5,6", "it turns gradually from round 2 until round 5"),
+        ("0,5,2", "until_round 2 is before from_round 5"),
+    ],
+)
+def test_gradual_turns_that_cannot_be_are_refused(tmp_path: Path, lines: str, message: str) -> None:
+    with pytest.raises(DataError, match=message):
+        read(tmp_path, f"client,from_round,until_round\n{lines}\n")
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("", "got nothing"),
+        ("client,concept\n0,1\n", "expected the columns client, from_round and some of"),
+        ("client,from_round,angle\n0,1,5\n", "got client, from_round, angle"),
+        ("client,from_round,client\n0,1,5\n", "got client, from_round, client"),
+        (b"\xff\xfe\x00", "is not a readable CSV file"),
+    ],
+)
+def test_files_that_are_no_tables_are_refused(tmp_path: Path, content: Any, message: str) -> None:
+    with pytest.raises(DataError, match=message):
+        read(tmp_path, content)
+
+
+def test_a_file_that_is_not_there_is_named() -> None:
+    with pytest.raises(DataError, match=r"cannot read the table of drifts nowhere/drift.csv"):
+        DriftTable("nowhere/drift.csv").timeline(3, SETTING)
+
+
+def test_lines_of_python_do_as_well() -> None:
+    timeline = DriftTable(lines=((0, 4, 1, 90.0), (0, 2, 1, 0.0))).timeline(2, SETTING)
+    assert timeline.at(3).tolist() == [1, 0]
+    assert timeline.views[timeline.at(4)[0]] == View(Rotated(90.0), (2, 1, 0))
+
+
+@pytest.mark.parametrize(
+    ("lines", "message"),
+    [
+        (((0, 1, 0, 0.0), (2, 1, 0, 0.0)), "line 2: there is no client 2; the world has 2"),
+        (((-1, 1, 0, 0.0),), "line 1: there is no client -1"),
+        (((0, -3, 0, 0.0),), "line 1: rounds count from 0, got -3"),
+        (((0, 1, 4, 0.0),), "line 1: expected a concept from 0 to 3"),
+        (((0, 1, 0, float("inf")),), "and an angle, got 0 and inf"),
+        (
+            ((0, 1, 0, 0.0), (0, 1, 1, 0.0)),
+            "lines 1 and 2 overlap: client 0 turns in round 1 twice",
+        ),
+    ],
+)
+def test_lines_of_python_are_checked_too(lines: Any, message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        DriftTable(lines=lines).timeline(2, SETTING)
+
+
+def test_a_table_is_a_file_or_lines() -> None:
+    with pytest.raises(ConfigError, match="both were given"):
+        DriftTable("drift.csv", ((0, 1, 0, 0.0),))
+    with pytest.raises(ConfigError, match=r"--set drift\.path=drift\.csv"):
+        DriftTable().timeline(2, SETTING)

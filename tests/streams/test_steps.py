@@ -1,0 +1,163 @@
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from thalweg.core.config import build as build_part
+from thalweg.core.config import to_dict
+from thalweg.core.errors import ConfigError
+from thalweg.core.transforms import Plain, Rotated
+from thalweg.streams import WORLDS, Setting, Steps
+from thalweg.streams.steps_world import StepsWorld
+
+LABELS = np.arange(1207) % 10
+
+
+def build(spec: Steps, rounds: int = 240, seed: int = 1, labels: Any = LABELS) -> StepsWorld:
+    return spec.build(Setting(labels, 10, ticks=1, capacity=5, rounds=rounds, seed=seed))
+
+
+def test_the_schedule_of_the_paper() -> None:
+    world = build(Steps())
+    steps = [40 * step for step in range(6)]
+    clients = [np.bincount(world.concept_of(rnd)).tolist() for rnd in steps]
+    assert clients == [[30, 30], [20, 20, 20], *[[15, 15, 15, 15]] * 4]
+    angles = [{world.views[view].transform for view in world.view_of(rnd)} for rnd in steps]
+    assert angles == [{Plain()}, {Rotated(120.0)}, {Rotated(240.0)}] * 2
+    assert len(world.views) == 12
+    labels = [view.labels for view in world.views[:4]]
+    assert labels[0] is None
+    assert labels[1] == tuple(9 - y for y in range(10))
+    assert labels[2] == tuple((y + 1) % 10 for y in range(10))
+    assert labels[3] == tuple((y + 2) % 10 for y in range(10))
+
+
+def test_shards_are_dealt_as_in_the_paper() -> None:
+    world = build(Steps())
+    assert {len(shard) for shard in world.shards} == {1207 // 60}
+    rows = np.concatenate(world.shards)
+    assert len(np.unique(rows)) == len(rows), "no sample is in two shards"
+    dealt = [Counter(mine.tolist()) for mine in world.held]
+    assert dealt[0] == Counter(dict.fromkeys(range(30), 2)), "shards 0 to 29 twice"
+    assert set(dealt[1]) == set(range(45))
+    for concept in range(3):
+        own = range(15 * concept, 15 * concept + 15)
+        assert sorted(dealt[1][shard] for shard in own) == [1] * 10 + [2] * 5, "5 repeats"
+    assert dealt[2:] == [Counter(range(60))] * 4
+    for mine, rnd in zip(world.held, range(0, 240, 40), strict=True):
+        assert (mine // 15 == world.concept_of(rnd)).all(), "a shard belongs to a concept"
+
+
+def test_permutations_are_fresh_at_every_step_and_of_the_seed() -> None:
+    world = build(Steps(), rounds=400)
+    assert not any((one == other).all() for one, other in zip(world.held[2:], world.held[3:]))  # noqa: B905
+    assert (build(Steps(), rounds=400).held == world.held).all()
+    assert (build(Steps(), rounds=120).held == world.held[:3]).all(), (
+        "a shorter run is its beginning"
+    )
+    assert (build(Steps(), seed=2).held != world.held[:6]).any()
+
+
+def test_a_longer_run_repeats_the_last_three_steps() -> None:
+    spec = Steps()
+    angles = [spec.in_step(step)[1] for step in range(9)]
+    assert angles == [0, 120, 240] * 3
+    short = Steps(concepts=((0,), (1,)), rotations=(0.0,))
+    assert [short.in_step(step)[0] for step in range(5)] == [(0,), (1,), (0,), (1,), (0,)]
+    last = replace(short, cycle=1)
+    assert [last.in_step(step)[0] for step in range(4)] == [(0,), (1,), (1,), (1,)]
+
+
+@settings(max_examples=30, deadline=None)
+@given(
+    num_clients=st.integers(1, 30),
+    stay=st.sampled_from([0.0, 0.4, 1.0]),
+    dirichlet=st.sampled_from([None, 0.2, 5.0]),
+    steps=st.lists(st.sets(st.integers(0, 5), min_size=1), min_size=1, max_size=4),
+)
+def test_concepts_have_equally_many_clients_and_shards_that_exist(
+    num_clients: int, stay: float, dirichlet: float | None, steps: list[set[int]]
+) -> None:
+    concepts = tuple(tuple(sorted(step)) for step in steps)
+    spec = Steps(num_clients, 2, concepts, (0.0,), stay_probability=stay, dirichlet=dirichlet)
+    world = build(spec, rounds=2 * len(steps))
+    rows = np.concatenate(world.shards)
+    assert len(np.unique(rows)) == len(rows)
+    names = np.array(spec.all_concepts)
+    known = names if 0 in names else np.append(0, names)  # the plain view comes first
+    for step, wanted in enumerate(concepts):
+        here = Counter(known[world.concept_of(2 * step)].tolist())
+        assert set(here) <= set(wanted)
+        sizes = [here[concept] for concept in wanted]
+        assert sum(sizes) == num_clients
+        assert max(sizes) - min(sizes) <= 1
+        if len(wanted) == len(names) and num_clients >= len(names):
+            assert len(set(world.held[step].tolist())) >= num_clients - len(names)
+
+
+def test_clients_keep_their_concept_if_they_may() -> None:
+    all_four = ((0, 1, 2, 3),) * 6
+    spec = Steps(concepts=all_four, rotations=(0.0,), stay_probability=1.0)
+    world = build(spec)
+    assert all((world.concept_of(rnd) == world.concept_of(0)).all() for rnd in range(240))
+    assert world.changes() == []
+    assert (world.held[0] != world.held[1]).any(), "shards are others all the same"
+    often = build(replace(spec, stay_probability=0.8))
+    stayed = np.mean(
+        [often.concept_of(40 * s) == often.concept_of(40 * s - 1) for s in range(1, 6)]
+    )
+    seldom = build(replace(spec, stay_probability=0.0))
+    chance = np.mean(
+        [seldom.concept_of(40 * s) == seldom.concept_of(40 * s - 1) for s in range(1, 6)]
+    )
+    assert stayed > 0.75
+    assert chance < 0.4
+    grows = build(Steps(stay_probability=1.0))
+    assert np.bincount(grows.concept_of(40)).tolist() == [20, 20, 20], "there is no room for all"
+
+
+def test_shards_may_have_label_mixes_of_their_own() -> None:
+    world = build(Steps(dirichlet=0.1, num_clients=10))
+    even = build(Steps(num_clients=10))
+    for built, low, high in ((world, 0.5, 1.0), (even, 0.0, 0.3)):
+        largest = [np.bincount(LABELS[shard]).max() / len(shard) for shard in built.shards]
+        assert low < np.mean(largest) < high
+    assert sum(len(shard) for shard in world.shards) == len(LABELS)
+    assert world.capacity(3) == 2 * max(len(shard) for shard in world.shards)
+    kinds = {event.kind for event in world.changes()}
+    assert kinds == {"real", "virtual", "label"}
+    assert {event.kind for event in even.changes()} == {"real", "virtual"}
+
+
+def test_a_steps_world_is_configuration() -> None:
+    spec = Steps(concepts=((0,), (2, 1)), rotations=(0.0, 30.0), dirichlet=0.5)
+    assert build_part(WORLDS, to_dict(spec, WORLDS), "world") == spec
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: Steps(num_clients=0), "num_clients must be at least 1"),
+        (lambda: Steps(concepts=()), "at least one step"),
+        (lambda: Steps(concepts=((0,), ()), rotations=(0.0,)), r"at least one; got \(\)"),
+        (lambda: Steps(concepts=((0, 0),), rotations=(0.0,)), "different numbers"),
+        (lambda: Steps(concepts=((-1,),), rotations=(0.0,)), "from 0 on"),
+        (lambda: Steps(rotations=(0.0, 90.0)), "2 angles for 6 steps"),
+        (lambda: Steps(stay_probability=1.5), "stay_probability must lie in"),
+        (lambda: Steps(dirichlet=0.0), "dirichlet must be positive"),
+        (lambda: build(Steps(num_clients=2000)), "1207 samples cannot be cut into 2000 shards"),
+        (
+            lambda: build(Steps(concepts=((0, 11),), rotations=(0.0,))),
+            "with 10 classes there are concepts 0 to 10, got 11",
+        ),
+    ],
+)
+def test_what_cannot_be_is_refused(make: Any, message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        make()

@@ -1,0 +1,85 @@
+from __future__ import annotations
+
+import numpy as np
+
+from thalweg.streams import HasViews, Setting, Steps
+from thalweg.streams.steps_world import StepsWorld
+
+LABELS = np.arange(120) % 3
+
+
+def build(spec: Steps, rounds: int = 12, ticks: int = 2) -> StepsWorld:
+    return spec.build(Setting(LABELS, 3, ticks=ticks, capacity=5, rounds=rounds, seed=1))
+
+
+SPEC = Steps(num_clients=6, rounds_per_step=4, concepts=((0, 1), (0, 1, 2)), rotations=(0.0, 90.0))
+
+
+def test_a_whole_shard_arrives_in_the_first_tick_of_a_step_and_then_nothing() -> None:
+    world = build(SPEC)
+    assert len(world.begin(2)[1].items) == 0
+    for lived in range(12):
+        _, arrivals = world.emit(None, 2, lived)
+        sizes = [len(arrival.items) for arrival in arrivals]
+        assert sizes == ([20, 0] if lived % 4 == 0 else [0, 0])
+
+
+def test_rows_of_an_arrival_are_those_of_the_shard_in_the_view_of_the_step() -> None:
+    world = build(SPEC)
+    for step in range(3):
+        for client in range(6):
+            items = world.emit(None, client, 4 * step)[1][0].items
+            shard = world.shards[world.held[step, client]]
+            assert (items % 120).tolist() == shard.tolist()
+            assert set((items // 120).tolist()) == {int(world.view_of(4 * step)[client])}
+
+
+def test_views_and_concepts_last_for_a_step() -> None:
+    world = build(SPEC)
+    assert isinstance(world, HasViews)
+    for rnd in range(12):
+        assert (world.view_of(rnd) == world.view_of(rnd - rnd % 4)).all()
+    assert (world.view_of(99) == world.view_of(11)).all(), "after the run, the last one"
+    clocks = np.array([0, 4, 8, 0, 4, 8])
+    expected = [world.view_of(int(clock))[client] for client, clock in enumerate(clocks)]
+    assert world.view_of(clocks).tolist() == expected
+
+
+def test_changes_are_where_concepts_and_angles_differ() -> None:
+    world = build(SPEC)
+    found = world.changes()
+    for rnd in (4, 8):
+        before, after = world.concept_of(rnd - 1), world.concept_of(rnd)
+        real = [event.client for event in found if event[::2] == (rnd, "real")]
+        assert real == np.flatnonzero(before != after).tolist()
+        virtual = [event.client for event in found if event[::2] == (rnd, "virtual")]
+        assert virtual == list(range(6)), "the angle is another at every step"
+    assert {event.rnd for event in found} == {4, 8}
+
+
+def test_a_memory_holds_this_step_and_the_one_before() -> None:
+    world = build(SPEC)
+    assert world.capacity(0) == 40
+    assert world.supply(0).total == 60
+    assert world.collects_when_absent
+    assert world.here(3).tolist() == list(range(6))
+    assert len(world.book.importance) == 1
+
+
+def test_label_mixes_are_those_that_clients_see() -> None:
+    world = build(SPEC)
+    for client in range(6):
+        seen = []
+        for step in range(3):
+            labels = LABELS[world.shards[world.held[step, client]]]
+            view = world.views[world.view_of(4 * step)[client]]
+            seen.append(view.label_map(3)[labels])
+        expected = np.bincount(np.concatenate(seen), minlength=3) / 60
+        assert np.allclose(world.mixes[client], expected)
+    assert np.allclose(world.book.histograms[0], world.mixes.mean(axis=0))
+
+
+def test_one_client_has_one_concept_at_a_time() -> None:
+    world = build(Steps(num_clients=1, rounds_per_step=2, concepts=((1,), (2,)), rotations=(0.0,)))
+    assert [int(world.concept_of(rnd)[0]) for rnd in range(6)] == [1, 1, 2, 2, 1, 1]
+    assert len(world.emit(None, 0, 2)[1][0].items) == 120
