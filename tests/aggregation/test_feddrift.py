@@ -5,7 +5,8 @@ from contracts.bank import of
 from contracts.looks import FakeLook
 from contracts.views import SomeView
 from thalweg.aggregation import FedDrift
-from thalweg.aggregation.feddrift import COSTS, SAMPLES, agglomerate, distances
+from thalweg.aggregation.feddrift import COSTS, SAMPLES
+from thalweg.aggregation.linkage import agglomerate, distances
 
 L = np.array([[0.2, 1.0, 0.5], [0.9, 0.3, 0.8], [0.4, 0.7, 0.25]])
 

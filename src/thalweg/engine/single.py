@@ -122,6 +122,13 @@ class Training:
         right: npt.NDArray[np.bool_] = guesses == self._data.labels("train", rows)
         return right
 
+    def outputs(self, rows: Ints) -> Floats32:
+        if len(rows) == 0:
+            return np.empty((0, self._trainer.net.num_classes), dtype=np.float32)
+        with torch.inference_mode():
+            logits: Floats32 = self._trainer.net.apply(self._now, self._inputs(rows)).numpy()
+        return logits
+
     def gradient(self, rows: Ints) -> Floats32:
         params = self._now.clone().requires_grad_()
         logits = self._trainer.net.apply(params, self._inputs(rows))

@@ -183,12 +183,17 @@ class StackedTrainer:
 
     def scores(self, params: Floats32, part: Part, rows: Ints | None = None) -> Floats32:
         rows = np.arange(self._gather.num_samples(part)) if rows is None else rows
+        outputs = torch.from_numpy(self.outputs(params, rows, part))
+        return outputs.log_softmax(1).numpy()
+
+    def outputs(self, params: Floats32, rows: Ints, part: Part = "train") -> Floats32:
+        """(n, C) what one model answers to some samples, before it is made a probability."""
         found = np.empty((len(rows), self._net.num_classes), dtype=np.float32)
         model = torch.tensor(params)
         with one_thread(), torch.inference_mode():
             for first in range(0, len(rows), PREDICT_BATCH):
                 mine = slice(first, first + PREDICT_BATCH)
-                found[mine] = self._logits(model, part, rows[mine])[0].log_softmax(1).numpy()
+                found[mine] = self._logits(model, part, rows[mine])[0].numpy()
         return found
 
     def glance(self, params: Floats32, rows: Ints) -> Glance:

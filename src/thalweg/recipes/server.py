@@ -77,7 +77,11 @@ def play_round(
         + bytes_down(server.bank, jobs, told, inquiry.shown)
         + rehearsals.bytes_down,
         bytes_answered=inquiry.bytes_up + rehearsals.bytes_up,
-        remarks={**updates.remarks, **remarks_of(recipe, roster, cohort), **rehearsals.remarks},
+        remarks={
+            **updates.remarks,
+            **remarks_of(recipe, roster, cohort, server.arrangement),
+            **rehearsals.remarks,
+        },
     )
     bank, rules = server.bank.copy(), list(server.rules)
     for model in np.unique(updates.models):
