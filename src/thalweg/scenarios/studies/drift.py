@@ -20,6 +20,7 @@ from thalweg.scenarios.studies.base import Column, Row, Study
 SEEDS = (0, 1, 2)
 SCENARIOS = ("drift-fashion-mnist", "drift-cifar10")
 ROTATIONS = (0, 120, 240)
+STEPS = ("world.rounds_per_step=40", "rounds=240", "evaluate_every=40")  # on other data, too
 HALF = ("selection=uniform", "selection.fraction=0.5")
 QUICK_STEP = 4  # rounds of a step in a quick look
 QUICK = ("rounds=24", f"world.rounds_per_step={QUICK_STEP}", f"evaluate_every={QUICK_STEP}")
@@ -55,7 +56,7 @@ METHODS = (
         "server.adaptivity_floor=1e-9",
     ),
     _row("fedrc", "fedrc", "0.1"),
-    _row("feddrift", "feddrift", "0.06", "bank.start=2", quick=QUICK_BANK),
+    _row("feddrift", "feddrift", "0.06", "bank.start=2", "bank.every=40", quick=QUICK_BANK),
     _feddaa("feddaa"),
     _feddaa("feddaa given", GIVEN),
     _row("oracle", "oracle", "0.1"),
@@ -63,7 +64,7 @@ METHODS = (
 
 
 def table_1() -> Study:
-    columns = tuple(map(Column, SCENARIOS))
+    columns = tuple(Column(scenario, STEPS) for scenario in SCENARIOS)
     return Study(
         name="feddaa-table-1",
         title="FedDAA, Table 1: concepts that change in steps",
@@ -108,7 +109,7 @@ def table_2() -> Study:
 
 def ablation() -> Study:
     """Table 3. What its rows mean the paper does not say."""
-    columns = tuple(map(Column, SCENARIOS))
+    columns = tuple(Column(scenario, STEPS) for scenario in SCENARIOS)
     rows = (
         _feddaa("full", GIVEN),
         _feddaa("without NCD", GIVEN, "bank.use_ncd=false"),
@@ -176,11 +177,15 @@ def _tasks(scenario: str) -> Iterator[Column]:
     for concept in (1, 2, 3, 4):
         for degrees in ROTATIONS:
             task = f"{concept}, rotated {degrees}" if degrees else f"{concept}, plain"
-            yield Column(scenario, note=f"({concept}, {degrees}°) by labels", task=task)
+            yield Column(scenario, STEPS, f"({concept}, {degrees}°) by labels", task=task)
     for assignment in ASSIGNMENTS:
-        yield Column(scenario, note=f"all tasks by {assignment}", assignment=assignment)
+        yield Column(scenario, STEPS, f"all tasks by {assignment}", assignment=assignment)
         yield Column(
-            scenario, note=f"forgetting by {assignment}", assignment=assignment, metric="forgetting"
+            scenario,
+            STEPS,
+            f"forgetting by {assignment}",
+            assignment=assignment,
+            metric="forgetting",
         )
 
 
@@ -198,7 +203,7 @@ def _sweep(
     published: dict[tuple[str, str], Published] = {}
     for place, scenario in enumerate(SCENARIOS):
         for value, found in numbers.items():
-            column = Column(scenario, (f"{field}={value}",), f"{note}={value}")
+            column = Column(scenario, (*STEPS, f"{field}={value}"), f"{note}={value}")
             columns.append(column)
             published |= {(row.label, column.label): found[place] for row in rows}
     return Study(
