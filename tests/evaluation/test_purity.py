@@ -4,7 +4,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from thalweg.evaluation.purity import detection, purity
+from thalweg.evaluation.purity import purity
 
 CLUSTERS = st.lists(st.tuples(st.integers(0, 3), st.integers(0, 3)), min_size=1, max_size=20)
 
@@ -38,18 +38,3 @@ def test_splitting_a_cluster_makes_nothing_less_pure(pairs):
     found, true = np.array(pairs).T
     finer = 2 * found + np.arange(len(found)) % 2
     assert purity(finer, true) >= purity(found, true)
-
-
-def test_precision_is_of_the_detected_and_recall_of_the_drifted():
-    found = detection(np.array([1, 2, 3, 4]), np.array([3, 4, 5]))
-    assert (found.detected, found.drifted, found.both) == (4, 3, 2)
-    assert found.precision == 2 / 4
-    assert found.recall == 2 / 3
-
-
-def test_what_has_no_denominator_is_not_known():
-    nobody = np.empty(0, int)
-    assert detection(nobody, np.array([1])).precision is None
-    assert detection(nobody, np.array([1])).recall == 0.0
-    assert detection(np.array([1]), nobody).recall is None
-    assert detection(np.array([1]), nobody).precision == 0.0

@@ -91,6 +91,7 @@ def _folder(plan: Plan, resume: bool) -> Path:
 def _summary(console: Console, result: Result, out: Path, command: str) -> None:
     from thalweg.evaluation import transitions
     from thalweg.report.cells import is_noticeable  # tables and figures can wait until now
+    from thalweg.report.drifts import drift_lines
     from thalweg.report.transitions import transition_lines
 
     final = result.final
@@ -126,5 +127,6 @@ def _summary(console: Console, result: Result, out: Path, command: str) -> None:
         lines.append(f"test-then-train {mean:.4f}   mean over all rounds, on data as it arrived")
     for place, line in enumerate(transition_lines(transitions(result.metrics))):
         lines.append(f"{'' if place else 'transitions':<16}{line}")
+    lines += [f"{word:<16}{line}" for word, line in drift_lines(result.metrics)]
     lines += [f"results         {out}/", f"repeat          {command}"]
     console.print("\n".join(lines), highlight=False, soft_wrap=True)

@@ -120,6 +120,9 @@ def summary_of(metrics: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
             "step_accuracy": fmean(steps) if steps else None,
             "recoveries": [recovery._asdict() for recovery in recovered],
         }
+    for name in ("drift_precision", "drift_recall"):
+        if scores := [row[name] for row in metrics if name in row]:
+            summary[name] = fmean(scores)
     tasks = [task_summary(metrics, assignment) for assignment in ASSIGNMENTS]
     if any(tasks):
         summary["tasks"] = [each for each in tasks if each is not None]

@@ -4,7 +4,7 @@ from thalweg.evaluation.clients import accuracies_by_mix, accuracies_by_owner
 from thalweg.evaluation.forgetting import backward_transfer, forgetting, task_summary, task_table
 from thalweg.evaluation.held_out import Scores, held_out_scores
 from thalweg.evaluation.mixtures import ClientTests, client_tests
-from thalweg.evaluation.purity import Detection, detection, purity
+from thalweg.evaluation.purity import purity
 from thalweg.evaluation.recovery import (
     Recovery,
     averaged_over_steps,
@@ -24,7 +24,6 @@ __all__ = [
     "ASSIGNMENTS",
     "Assignment",
     "ClientTests",
-    "Detection",
     "Recovery",
     "Scores",
     "Transition",
@@ -34,7 +33,6 @@ __all__ = [
     "averaged_over_steps",
     "backward_transfer",
     "client_tests",
-    "detection",
     "forgetting",
     "held_out_scores",
     "mixture_by_concept",
