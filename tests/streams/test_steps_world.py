@@ -83,3 +83,21 @@ def test_one_client_has_one_concept_at_a_time() -> None:
     world = build(Steps(num_clients=1, rounds_per_step=2, concepts=((1,), (2,)), rotations=(0.0,)))
     assert [int(world.concept_of(rnd)[0]) for rnd in range(6)] == [1, 1, 2, 2, 1, 1]
     assert len(world.emit(None, 0, 2)[1][0].items) == 120
+
+
+def test_a_class_that_nobody_has_is_no_trouble() -> None:
+    labels = np.arange(120) % 2  # of three classes
+    for dirichlet in (None, 0.5):
+        spec = Steps(
+            num_clients=4,
+            rounds_per_step=1,
+            rotations=(0.0,),
+            dirichlet=dirichlet,
+            concepts=((0, 1),),
+        )
+        world = spec.build(Setting(labels, 3, ticks=1, capacity=5, rounds=4, seed=1))
+        assert np.allclose(world.mixes.sum(axis=1), 1)
+        concepts = np.stack([world.concept_of(rnd) for rnd in range(4)])
+        for client in range(4):
+            sees_two = (concepts[:, client] == 1).any()  # there class 0 is called 2
+            assert (world.mixes[client, 2] > 0) == sees_two

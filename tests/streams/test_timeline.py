@@ -86,6 +86,12 @@ def test_turns_of_one_client_must_not_overlap(turns: Any) -> None:
         timeline_of(turns, 2, 2)
 
 
+@pytest.mark.parametrize("when", [(0, -2, 3), (0, 4, 3), (0, 2**31, 2**31)])
+def test_turns_in_rounds_that_cannot_be_are_refused(when: tuple[int, int, int]) -> None:
+    with pytest.raises(ConfigError, match="a turn begins in a round from 0 to"):
+        timeline_of([turn(OTHER, when)], 2, 2)
+
+
 def test_a_turn_to_the_same_view_is_no_change() -> None:
     timeline = timeline_of([turn(OTHER, (0, 1, 1), (0, 5, 5))], 1, 2)
     assert timeline.changes(10) == [(1, 0, "real")]

@@ -102,7 +102,8 @@ class Dimmed(OfImages):
 
     def apply(self, samples: Inputs) -> Inputs:
         lights = np.minimum(np.rint(np.arange(256) * self.factor), 255).astype(np.uint8)
-        return lights.take(samples)
+        dimmed: Inputs = lights.take(samples)
+        return dimmed
 
 
 class OfFeatures:

@@ -56,7 +56,7 @@ def drift_cifar10() -> Scenario:
 
 
 def drift_digits() -> Scenario:
-    """The same on scikit-learn's digits, with 12 clients and steps of 5 rounds: for demonstrations."""
+    """FedDAA's drifts on scikit-learn's digits, with 12 clients and steps of 5 rounds: for demonstrations."""
     world = Steps(num_clients=12, rounds_per_step=5)
     return _in_steps("drift-digits", Digits(), Mlp(hidden=(64,)), world, batch_size=16)
 

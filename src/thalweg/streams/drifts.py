@@ -14,8 +14,9 @@ from thalweg.core.types import Ints
 from thalweg.core.views import View
 from thalweg.streams.base import Setting
 from thalweg.streams.drift_table import DriftTable
-from thalweg.streams.timeline import Timeline, Turn, timeline_of
+from thalweg.streams.timeline import LAST_ROUND, Timeline, Turn, timeline_of
 
+ROUNDS = f"[0, {LAST_ROUND})"
 WHO = 2  # repetition of the draw (`take`) that chooses clients
 OTHER_LABELS = View(labels=1)
 
@@ -32,7 +33,7 @@ class Sudden:
     """Share of the clients that drift, drawn at random; at least one."""
 
     def __post_init__(self) -> None:
-        check_ranges(self, at="[0, inf)", share="(0, 1]")
+        check_ranges(self, at=ROUNDS, share="(0, 1]")
 
     def timeline(self, num_clients: int, setting: Setting) -> Timeline:
         who = _drawn(self.share, num_clients, setting)
@@ -56,7 +57,7 @@ class Gradual:
     """Share of the clients that drift, drawn at random; at least one."""
 
     def __post_init__(self) -> None:
-        check_ranges(self, start="[0, inf)", share="(0, 1]")
+        check_ranges(self, start=ROUNDS, until=ROUNDS, share="(0, 1]")
         require(
             self.until >= self.start,
             f"a gradual drift ends when it has begun: until={self.until} is before start={self.start}.",
@@ -125,7 +126,7 @@ class Staggered:
     to: View = OTHER_LABELS
 
     def __post_init__(self) -> None:
-        check_ranges(self, at="[0, inf)", lag="[0, inf)")
+        check_ranges(self, at=ROUNDS, lag=ROUNDS)
 
     def timeline(self, num_clients: int, setting: Setting) -> Timeline:
         who = np.arange(num_clients)

@@ -54,12 +54,14 @@ class StepsWorld:
 
     # --- what is seen how ---
 
-    def step_of(self, rnd: int | Ints) -> int | Ints:
-        """The step of a round; after the run, the last one."""
-        return np.minimum(np.asarray(rnd) // self.spec.rounds_per_step, self.num_steps - 1)
+    def step_of(self, rnd: int | Ints) -> Ints:
+        """The step of a round, or of each of some; after the run, the last one."""
+        steps: Ints = np.minimum(np.asarray(rnd) // self.spec.rounds_per_step, self.num_steps - 1)
+        return steps
 
     def view_of(self, rnd: int | Ints) -> Ints:
-        return self.seen[self.step_of(rnd), np.arange(self.num_clients)]
+        views: Ints = self.seen[self.step_of(rnd), np.arange(self.num_clients)]
+        return views
 
     def concept_of(self, rnd: int | Ints) -> Ints:
         return self._concepts[self.view_of(rnd)]
@@ -90,7 +92,7 @@ class StepsWorld:
         return np.ones(1)
 
     def capacity(self, client: int) -> int:
-        return self.spec.memory_shards * max(len(shard) for shard in self.shards)
+        return self.spec.memory_shards * self._largest
 
     def supply(self, client: int) -> Supply:
         total = sum(len(self.shards[shard]) for shard in self.held[:, client])
@@ -120,6 +122,10 @@ class StepsWorld:
         """One state: the class mix of all that the clients have, as they see it."""
         counts = self._counts.sum(axis=0)
         return StateBook((counts / counts.sum())[None], np.ones(1))
+
+    @cached_property
+    def _largest(self) -> int:
+        return max(len(shard) for shard in self.shards)
 
     @cached_property
     def _concepts(self) -> Ints:

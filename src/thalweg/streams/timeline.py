@@ -105,7 +105,8 @@ class Timeline:
     def _share(self, place: int | Ints, rnd: int | Ints) -> Floats:
         """Of the samples that are seen in the way of a turn."""
         first, full = self.first[place], self.full[place]
-        return np.minimum((rnd - first + 1) / (full - first + 1), 1.0)
+        share: Floats = np.minimum((rnd - first + 1) / (full - first + 1), 1.0)
+        return share
 
 
 def timeline_of(turns: Iterable[Turn], num_clients: int, num_classes: int) -> Timeline:
@@ -121,6 +122,10 @@ def timeline_of(turns: Iterable[Turn], num_clients: int, num_classes: int) -> Ti
     full = np.concatenate([before, *(turn.full for turn in turns)])
     sizes = [num_clients, *(len(turn.clients) for turn in turns)]
     which = np.repeat(np.array([0, *numbers], dtype=np.int64), sizes)
+    require(
+        bool((first >= BEFORE).all() and (first <= full).all() and (first < LAST_ROUND).all()),
+        f"a turn begins in a round from 0 to {LAST_ROUND - 1}, and is complete then or later.",
+    )
     order = np.lexsort((first, clients))
     clients, first, full, which = clients[order], first[order], full[order], which[order]
     overlaps = (clients[1:] == clients[:-1]) & (first[1:] <= full[:-1])

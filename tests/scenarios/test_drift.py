@@ -1,0 +1,62 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import thalweg
+from thalweg.nets import Net
+from thalweg.scenarios import SCENARIOS, scenario_named
+from thalweg.scenarios.drift import DRIFT, drift_cifar10, drift_digits, drift_fashion_mnist
+from thalweg.streams import HasViews, Setting, Steps
+
+HALF = ["selection=uniform", "selection.fraction=0.5", "memory=fifo"]
+
+
+@pytest.mark.parametrize("make", [drift_fashion_mnist, drift_cifar10])
+def test_the_scenarios_of_the_paper_have_its_numbers(make) -> None:  # type: ignore[no-untyped-def]
+    scenario = make()
+    assert scenario.world == Steps()
+    assert (scenario.world.num_clients, scenario.rounds, scenario.evaluate_every) == (60, 240, 40)
+    assert (scenario.local.batch_size, scenario.local.momentum, scenario.local.passes) == (
+        128,
+        0.9,
+        1,
+    )
+    assert (scenario.ticks, scenario.prequential) == (1, 0)
+
+
+def test_nets_are_small() -> None:
+    grey: Net = drift_fashion_mnist().net.build((1, 28, 28), 10)
+    colour: Net = drift_cifar10().net.build((3, 32, 32), 10)
+    assert (grey.num_params, colour.num_params) == (61_706, 156_074)
+
+
+def test_they_are_known_by_their_names() -> None:
+    for name, make in DRIFT.items():
+        assert scenario_named(name) == make() == SCENARIOS[name]()
+        assert make().name == name
+
+
+def test_shards_of_fashion_mnist_have_a_thousand_samples() -> None:
+    setting = Setting(np.arange(60_000) % 10, 10, ticks=1, capacity=1, rounds=240, seed=0)
+    world = Steps().build(setting)
+    assert isinstance(world, HasViews)
+    assert {len(shard) for shard in world.shards} == {1000}
+    assert world.capacity(7) == 2000
+
+
+def test_the_scenario_for_demonstrations_is_small() -> None:
+    scenario = drift_digits()
+    assert (scenario.world.num_clients, scenario.rounds) == (12, 30)  # type: ignore[attr-defined]
+
+
+def test_half_of_the_clients_take_part_and_the_labels_of_others_confuse_them() -> None:
+    """With one concept the demonstration is learnt; with two in equal parts, half of it at best."""
+    one = ["world.concepts=[[0]]", "world.rotations=[0]"]
+    alone, mixed = (
+        thalweg.run("fedavg", "drift-digits", rounds=5, workers=1, overrides=[*HALF, *more])
+        for more in (one, [])
+    )
+    assert [row["cohort"] for row in mixed.metrics] == [6] * 5
+    assert alone.final["accuracy"] > 0.7
+    assert mixed.final["accuracy"] < 0.7
