@@ -3,7 +3,7 @@ import math
 import numpy as np
 import pytest
 
-from contracts.rosters import some_roster
+from contracts.rosters import roster_for
 from contracts.views import SomeView
 from thalweg.aggregation import Division, FedDaa
 from thalweg.aggregation.judging import CLASSES, NEW, OLD, own_prototypes
@@ -32,30 +32,30 @@ def survey(old, new, classes=(0, 1)):
 
 
 def first_step(bank, num_clients=6, cohort=EVERYBODY, concepts=None):
-    roster = some_roster(0, cohort, num_clients=num_clients, concepts=concepts)
+    roster = roster_for(0, cohort, num_clients=num_clients, concepts=concepts)
     return bank.arrange(bank.init(num_clients, 2), roster, {}, 1)
 
 
 def second_step(bank, old, new, *, rnd=40, cohort=EVERYBODY, concepts=None, plan=None):
     plan = plan or first_step(bank, len(old), list(range(len(old))))
     cohort, asked = [k for k in cohort if k < len(old)], range(len(old))
-    roster = some_roster(rnd, cohort, num_clients=len(old), asked=asked, concepts=concepts)
+    roster = roster_for(rnd, cohort, num_clients=len(old), asked=asked, concepts=concepts)
     return bank.arrange(plan.notes, roster, survey(old, new), len(plan.mix))
 
 
 def test_the_first_step_has_as_many_models_as_it_is_told_and_asks_nobody():
     bank = FedDaa()
-    assert len(bank.whom(some_roster(0, [0]), np.random.default_rng(0))) == 0
+    assert len(bank.whom(roster_for(0, [0]), np.random.default_rng(0))) == 0
     plan = first_step(bank)
     assert plan.mix.tolist() == [[1.0], [0.0]]
     assert plan.told[SINCE].tolist() == [[0.0]] * 6
-    assert bank.remark(plan.notes, some_roster(0, [0])) == {}
+    assert bank.remark(plan.notes, roster_for(0, [0])) == {}
 
 
 def test_everybody_who_is_here_is_asked_when_a_step_begins_and_nobody_in_between():
     bank, rng = FedDaa(every=40), np.random.default_rng(0)
-    assert bank.whom(some_roster(40, [0], here=[0, 2, 3]), rng).tolist() == [0, 2, 3]
-    assert bank.whom(some_roster(41, [0]), rng).tolist() == []
+    assert bank.whom(roster_for(40, [0], here=[0, 2, 3]), rng).tolist() == [0, 2, 3]
+    assert bank.whom(roster_for(41, [0]), rng).tolist() == []
 
 
 def test_as_many_models_as_clusters_and_drifts_by_the_nearest_centre():
@@ -74,7 +74,7 @@ def test_mixtures_and_label_priors_begin_anew_with_a_step():
     said = {MASS: np.array([[9, 1, 0, 0]] * 6, dtype=np.float32)}
     notes = bank.hear(plan.notes, np.arange(6), said)
     assert bank.mixtures(notes, 2)[0].tolist() == [1.0, 0.0]
-    roster = some_roster(40, EVERYBODY, asked=EVERYBODY)
+    roster = roster_for(40, EVERYBODY, asked=EVERYBODY)
     plan = bank.arrange(notes, roster, survey([0] * 6, [0, 0, 0, 1, 1, 1]), 2)
     assert bank.mixtures(plan.notes, 2).tolist() == [[0.5, 0.5]] * 6
     assert plan.told[PRIORS].tolist() == [[0.5] * 4] * 6
@@ -106,7 +106,7 @@ def test_the_given_number_of_models_is_taken_and_that_of_the_clusters_only_noted
     plan = second_step(bank, [0] * 6, [0, 0, 0, 1, 1, 1])
     assert len(plan.mix) == 3
     assert plan.notes.clusters_found == 2
-    assert bank.remark(plan.notes, some_roster(40, [0]))["clusters_found"] == 2
+    assert bank.remark(plan.notes, roster_for(40, [0]))["clusters_found"] == 2
     for rnd, expected in ((80, 4), (120, 4), (160, 4)):
         plan = second_step(bank, [0] * 6, [0, 0, 0, 1, 1, 1], rnd=rnd, plan=plan)
         assert len(plan.mix) == expected
@@ -133,7 +133,7 @@ def test_a_bank_that_shrinks_keeps_the_models_that_explain_most():
     plan = first_step(bank)
     said = {MASS: np.array([[0, 1, 5, 5, 4, 4]] * 6, dtype=np.float32)}
     notes = bank.hear(plan.notes, np.arange(6), said)
-    roster = some_roster(40, EVERYBODY, asked=EVERYBODY)
+    roster = roster_for(40, EVERYBODY, asked=EVERYBODY)
     plan = bank.arrange(notes, roster, survey([0] * 6, [0, 0, 0, 1, 1, 1]), 3)
     assert plan.mix.tolist() == [[0, 1, 0], [0, 0, 1]]
     assert not plan.is_new.any()
@@ -147,7 +147,7 @@ def test_or_of_each_cluster_the_one_that_explained_most_of_its_clients():
     mass[4:, 4] = 1.0  # model 2 has those of concept 1
     notes = bank.hear(plan.notes, np.arange(6), {MASS: mass})
     roster, answers = (
-        some_roster(40, EVERYBODY, asked=EVERYBODY),
+        roster_for(40, EVERYBODY, asked=EVERYBODY),
         survey([0, 0, 0, 0, 1, 1], [0, 0, 0, 0, 1, 1]),
     )
     assert bank.arrange(notes, roster, answers, 3).mix.tolist() == [[1, 0, 0], [0, 0, 1]]
@@ -159,20 +159,20 @@ def test_drifts_are_scored_where_the_truth_is_known():
     plan = second_step(
         bank, [0, 0, 0, 1, 1, 1], [0, 0, 1, 1, 1, 0], concepts=[0, 1, 1, 1, 1, 1], plan=plan
     )
-    remarks = bank.remark(plan.notes, some_roster(40, [0]))
+    remarks = bank.remark(plan.notes, roster_for(40, [0]))
     assert remarks == {
         "clusters_found": 2,
         "drifts_found": 2,
         "drift_precision": 0.5,
         "drift_recall": 0.5,
     }
-    assert bank.remark(plan.notes, some_roster(41, [0])) == {"clusters_found": 2}
+    assert bank.remark(plan.notes, roster_for(41, [0])) == {"clusters_found": 2}
 
 
 def test_where_it_is_not_known_they_are_only_counted():
     bank = FedDaa()
     plan = second_step(bank, [0, 0, 0, 1, 1, 1], [0, 0, 1, 1, 1, 0])
-    assert bank.remark(plan.notes, some_roster(40, [0])) == {"clusters_found": 2, "drifts_found": 2}
+    assert bank.remark(plan.notes, roster_for(40, [0])) == {"clusters_found": 2, "drifts_found": 2}
 
 
 def test_one_client_is_one_cluster_and_has_not_drifted():
@@ -199,7 +199,7 @@ def test_identical_prototypes_are_one_cluster():
 def test_a_class_that_nobody_has(missing):
     bank = FedDaa(missing=missing)
     plan = first_step(bank)
-    roster = some_roster(40, EVERYBODY, asked=EVERYBODY)
+    roster = roster_for(40, EVERYBODY, asked=EVERYBODY)
     answers = survey([0, 0, 0, 1, 1, 1], [0, 0, 1, 1, 1, 0], classes=[0])
     plan = bank.arrange(plan.notes, roster, answers, 2)
     assert plan.notes.clusters_found == 2
@@ -211,7 +211,7 @@ def test_classes_that_some_lack_look_like_concepts_if_they_are_zeros_but_not_if_
     concepts, parts = [0, 1, 0, 1, 0, 1], ([0, 1], [0], [1], [0], [1], [0, 1])
     answers = [survey(concepts[:2], concepts[:2], classes) for classes in parts]
     both = {name: np.concatenate([words[name] for words in answers]) for name in answers[0]}
-    roster = some_roster(40, range(12), num_clients=12, asked=range(12))
+    roster = roster_for(40, range(12), num_clients=12, asked=range(12))
     found = {}
     for missing in ("zero", "impute", "mask"):
         bank = FedDaa(missing=missing)
@@ -223,7 +223,7 @@ def test_classes_that_some_lack_look_like_concepts_if_they_are_zeros_but_not_if_
 
 def test_who_could_not_be_asked_learns_from_new_data_alone():
     bank, plan = FedDaa(), first_step(FedDaa())
-    roster = some_roster(40, EVERYBODY, asked=[0, 1, 2, 3])
+    roster = roster_for(40, EVERYBODY, asked=[0, 1, 2, 3])
     plan = bank.arrange(plan.notes, roster, survey([0, 0, 1, 1], [0, 0, 1, 1]), 2)
     assert plan.told[SINCE].ravel().tolist() == [0, 0, 0, 0, 40, 40]
 
@@ -233,7 +233,7 @@ def test_a_client_without_data_says_nothing_and_one_without_old_data_has_not_dri
     answers = survey([0, 0, 1, 1, None, 1], [0, 0, 1, 1, 1, 0])
     for words in answers.values():
         words[5] = math.nan
-    plan = bank.arrange(plan.notes, some_roster(40, EVERYBODY, asked=EVERYBODY), answers, 2)
+    plan = bank.arrange(plan.notes, roster_for(40, EVERYBODY, asked=EVERYBODY), answers, 2)
     assert not plan.notes.drifted.any()
     assert plan.told[SINCE].ravel().tolist() == [0, 0, 0, 0, 0, 40]
 
@@ -241,17 +241,17 @@ def test_a_client_without_data_says_nothing_and_one_without_old_data_has_not_dri
 @pytest.mark.parametrize("rnd", [40, 47])
 def test_a_step_in_whose_first_round_nobody_answers_begins_all_the_same(rnd):
     bank, plan = FedDaa(), first_step(FedDaa())
-    plan = bank.arrange(plan.notes, some_roster(rnd, [0, 1], asked=[]), {}, 2)
+    plan = bank.arrange(plan.notes, roster_for(rnd, [0, 1], asked=[]), {}, 2)
     assert len(plan.mix) == 2
     assert plan.told[BEGAN].tolist() == [[40.0]] * 2
     assert plan.told[SINCE].tolist() == [[40.0]] * 2
-    assert bank.remark(plan.notes, some_roster(rnd, [0])) == {}
+    assert bank.remark(plan.notes, roster_for(rnd, [0])) == {}
 
 
 def test_models_go_on_while_a_step_lasts():
     bank, plan = FedDaa(), first_step(FedDaa())
     for rnd in range(1, 40):
-        plan = bank.arrange(plan.notes, some_roster(rnd, [rnd % 6], asked=[]), {}, 2)
+        plan = bank.arrange(plan.notes, roster_for(rnd, [rnd % 6], asked=[]), {}, 2)
         assert plan.mix.tolist() == [[1, 0], [0, 1]]
         assert plan.told[BEGAN].tolist() == [[0.0]]
 
@@ -266,7 +266,7 @@ def test_steps_may_begin_with_an_alarm_but_last_a_while():
         (13, [1], 12),
         (22, [1], 22),
     ):
-        roster = some_roster(rnd, [0, 1], asked=EVERYBODY, alarmed=alarmed)
+        roster = roster_for(rnd, [0, 1], asked=EVERYBODY, alarmed=alarmed)
         asked = bank.whom(roster, rng).tolist()
         assert asked == ([] if alarmed == [5] else EVERYBODY)  # who is not chosen must wait
         plan = bank.arrange(plan.notes, roster, survey([0] * 6, [0, 0, 0, 1, 1, 1]), 2)

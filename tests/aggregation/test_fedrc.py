@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from contracts.rosters import some_roster
+from contracts.rosters import roster_for
 from thalweg.aggregation import Division, FedRc
 from thalweg.aggregation.soft import BEGAN, MASS, PRIORS, SINCE, Kept
 from thalweg.core.errors import ConfigError
@@ -23,18 +23,18 @@ def heard(plan, row=0):
 
 def test_the_run_begins_with_its_model_and_some_that_are_drawn():
     bank = FedRc(num_models=3)
-    plan = bank.arrange(bank.init(6, 2), some_roster(0, [1, 4]), {}, 1)
+    plan = bank.arrange(bank.init(6, 2), roster_for(0, [1, 4]), {}, 1)
     assert plan.mix.tolist() == [[1.0], [0.0], [0.0]]
     assert plan.is_new.tolist() == [False, True, True]
     assert plan.clients.tolist() == [1, 1, 1, 4, 4, 4]
     assert plan.models.tolist() == [0, 1, 2, 0, 1, 2]
-    again = bank.arrange(plan.notes, some_roster(1, [0]), {}, 3)
+    again = bank.arrange(plan.notes, roster_for(1, [0]), {}, 3)
     assert again.mix.tolist() == np.eye(3).tolist()
     assert not again.is_new.any()
 
 
 def test_the_sheet_s_em_at_one_client_and_its_server():
-    bank, roster = FedRc(), some_roster(0, [0], num_clients=2)
+    bank, roster = FedRc(), roster_for(0, [0], num_clients=2)
     plan = bank.arrange(bank.init(2, 2), roster, {}, 1)
     assert plan.told[PRIORS].tolist() == [[0.5] * 4]  # nothing known: all labels alike
     kept, weights = bank.divide(bank.begin_division(2), division(), heard(plan))
@@ -59,7 +59,7 @@ def test_the_last_words_of_clients_who_are_away_count_too():
     notes = bank.init(2, 2)
     notes = bank.hear(notes, np.array([0]), {MASS: np.array([[3, 0, 0, 0]], dtype=np.float32)})
     notes = bank.hear(notes, np.array([1]), {MASS: np.array([[0, 1, 2, 2]], dtype=np.float32)})
-    told = bank.arrange(notes, some_roster(5, [1], num_clients=2), {}, 2).told[PRIORS]
+    told = bank.arrange(notes, roster_for(5, [1], num_clients=2), {}, 2).told[PRIORS]
     np.testing.assert_allclose(told, [[0.75, 0.25, 0.5, 0.5]], atol=1e-6)
 
 
@@ -80,7 +80,7 @@ def test_before_the_first_round_there_is_one_model_for_all():
 
 def test_a_client_with_one_sample_and_one_without_any():
     bank = FedRc()
-    plan = bank.arrange(bank.init(1, 2), some_roster(0, [0], num_clients=1), {}, 1)
+    plan = bank.arrange(bank.init(1, 2), roster_for(0, [0], num_clients=1), {}, 1)
     kept, weights = bank.divide(
         bank.begin_division(2), division([[0.5], [0.5]], [1], [0]), heard(plan)
     )

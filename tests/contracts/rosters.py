@@ -9,7 +9,7 @@ import numpy as np
 from thalweg.core.types import Roster
 
 
-def some_roster(
+def roster_for(
     rnd: int,
     cohort: Sequence[int],
     *,

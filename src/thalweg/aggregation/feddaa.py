@@ -7,7 +7,6 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-from scipy.optimize import linear_sum_assignment
 
 from thalweg.aggregation.bank import Arranged
 from thalweg.aggregation.judging import Judgement, Output, from_answers, own_prototypes
@@ -214,6 +213,8 @@ class FedDaa(SoftBank):
 
     def _kept(self, mixtures: Floats, wanted: int, old: Ints, found: Clustering | None) -> Ints:
         """The models that stay, ascending."""
+        from scipy.optimize import linear_sum_assignment
+
         if self.shrinking == "matched" and found is not None and found.size == wanted:
             used = np.stack([mixtures[old == c].sum(axis=0) for c in range(wanted)])
             return np.sort(linear_sum_assignment(used, maximize=True)[1])

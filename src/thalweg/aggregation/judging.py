@@ -42,7 +42,7 @@ def own_prototypes(view: View, last_began: int, output: Output) -> Mapping[str, 
         if output == "probabilities":
             outputs = _softmax(outputs)
         rows_of = prototypes(outputs, view.labels(rows), view.num_classes)
-        is_there = ~np.isnan(rows_of).any(axis=1)
+        is_there = np.asarray(~np.isnan(rows_of).any(axis=1))
         values = np.where(np.isnan(rows_of), 0.0, rows_of)
         if output == "probabilities":
             values = values / max(float(np.linalg.norm(values)), 1e-12)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 import numpy.typing as npt
-from scipy.special import logsumexp
 
 from thalweg.core.errors import ConfigError
 from thalweg.core.types import Floats, Ints
@@ -40,8 +39,7 @@ def responsibilities(
     terms = _terms(losses, labels, mixture, priors)
     if terms.shape[1] == 0:
         return terms
-    shares: Floats = np.exp(terms - logsumexp(terms, axis=0))
-    return shares
+    return np.exp(terms - _log_sum_exp(terms))
 
 
 def mixture_of(shares: npt.ArrayLike) -> Floats:
@@ -106,7 +104,7 @@ def fedrc_objective(
     terms = _terms(losses, labels, mixture, priors)
     if terms.shape[1] == 0:
         raise ConfigError("the objective is a mean over samples: there must be one at least.")
-    return float(logsumexp(terms, axis=0).mean())
+    return float(_log_sum_exp(terms).mean())
 
 
 def _terms(
@@ -126,6 +124,13 @@ def _terms(
     with np.errstate(divide="ignore"):  # a share of zero stays zero
         terms: Floats = np.log(alpha)[:, None] - f - np.log(A[:, y])
     return terms
+
+
+def _log_sum_exp(terms: Floats) -> Floats:
+    """(n,) over the models (C, n); the largest term is taken out first, so that nothing overflows."""
+    top = terms.max(axis=0)
+    total: Floats = top + np.log(np.exp(terms - top).sum(axis=0))
+    return total
 
 
 def _table(values: npt.ArrayLike, name: str) -> Floats:
