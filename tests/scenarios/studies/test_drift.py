@@ -71,6 +71,7 @@ def test_learning_rates_and_settings_are_those_of_the_paper(tmp_path):
         "flash": 0.03,
         "fedrc": 0.1,
         "feddrift": 0.06,
+        "feddrift reassigned": 0.06,
         "feddaa": 0.06,
         "feddaa given": 0.06,
         "oracle": 0.1,
@@ -83,6 +84,13 @@ def test_learning_rates_and_settings_are_those_of_the_paper(tmp_path):
     assert (adaptive.beta_mean, adaptive.decay) == (0.5, "none")
     assert found["fedrc", FASHION].recipe.bank.num_models == 2
     assert found["feddrift", FASHION].recipe.bank.start == 2
+
+
+def test_who_chooses_in_every_round_is_a_row_of_its_own_without_a_number(tmp_path):
+    found = plans("feddaa-table-1", tmp_path)
+    banks = {row: found[row, FASHION].recipe.bank for row in ("feddrift", "feddrift reassigned")}
+    assert [bank.reassign for bank in banks.values()] == [False, True]
+    assert not any("reassigned" in row for row, _ in STUDIES["feddaa-table-1"].published)
 
 
 def test_feddaa_finds_the_number_of_models_or_is_given_it(tmp_path):
