@@ -181,6 +181,14 @@ def test_server_rules(policy: Any) -> None:
     aggregation.FedDrift(drift_threshold=0.0, merge_threshold=0.0),
     aggregation.FedDrift(drift_threshold=0.05, merge_threshold=2.0, isolation=0, max_models=2),
     aggregation.FedDrift(measure="accuracy", drift_threshold=0.1),
+    aggregation.FedRc(num_models=1),
+    aggregation.FedRc(num_models=4, prediction="hard"),
+    aggregation.FedDaa(every=2),
+    aggregation.FedDaa(every=1, missing="mask", output="probabilities"),
+    aggregation.FedDaa(every=2, cluster_count="given", given=(3, 1, 2), missing="impute"),
+    aggregation.FedDaa(every=2, use_ncd=False, use_daa=False, single_cluster_threshold=0.25),
+    aggregation.FedDaa(every=3, use_rdld=False, shrinking="matched", first_count=5),
+    aggregation.FedDaa(every=None),
 )
 def test_banks(policy: Any) -> None:
     check_bank(policy)

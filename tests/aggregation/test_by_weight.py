@@ -1,7 +1,10 @@
 import numpy as np
+import pytest
 
 from contracts.examples import some_roster, some_updates
-from thalweg.aggregation import ByWeight
+from thalweg.aggregation import Age, ByWeight
+from thalweg.core.errors import ConfigError
+from thalweg.core.types import Outlook
 
 
 def weigh(totals, known=None, **kwargs):
@@ -25,3 +28,12 @@ def test_if_nobodys_samples_count_the_step_is_nothing():
 def test_absent_clients_shrink_the_step_if_they_are_counted():
     known = {"total_weight": np.array([9.0, np.nan, 4.0, np.nan])}
     assert weigh([2.0, 2.0], known, normalise="all").tolist() == [0.25, 0.25]
+
+
+def test_of_several_models_each_may_count_by_what_it_explains():
+    one = np.ones(1)
+    age = Age(Outlook(one, one, one), one, ticks=1, total_weight=10.0, mass=2.5)
+    assert ByWeight().report(age) == {"total_weight": 10.0}
+    assert ByWeight(of="explained").report(age) == {"total_weight": 2.5}
+    with pytest.raises(ConfigError, match="normalise must be participants"):
+        ByWeight(of="explained", normalise="all")

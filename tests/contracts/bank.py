@@ -9,7 +9,7 @@ import numpy as np
 
 from contracts.checkpoint import plain, stored
 from contracts.views import SomeView
-from thalweg.aggregation import Arranged, Bank, Divides, Division, Mixes
+from thalweg.aggregation import Arranged, Bank, Divides, Division, Mixes, RemarksOnBank
 from thalweg.core.talk import Asks
 from thalweg.core.types import Answers, Floats, Ints, Roster
 from thalweg.engine.survey import tabled
@@ -25,7 +25,7 @@ def some_answers(bank: Bank, cohort: Ints, num_models: int, rnd: int) -> Answers
     words = []
     for k in range(len(cohort)):
         has_data = len(cohort) <= 3 or k < len(cohort) - 1
-        view = SomeView(seed=100 * rnd + k, num_models=num_models, has_data=has_data)
+        view = SomeView(seed=100 * rnd + k, num_models=num_models, has_data=has_data, rnd=rnd)
         words.append(bank.answer(view)[1])
         assert bank.answer(view)[1].keys() == words[-1].keys(), "same question, same answer"
     return tabled(words, type(bank).__name__)
@@ -34,8 +34,8 @@ def some_answers(bank: Bank, cohort: Ints, num_models: int, rnd: int) -> Answers
 def of(cohort: Ints, rnd: int = 0) -> Roster:
     """A roster in which everybody is here and some were chosen."""
     everybody = np.arange(NUM_CLIENTS)
-    nothing = np.zeros(NUM_CLIENTS, dtype=np.int64)
-    return Roster(rnd, everybody, np.ones(NUM_CLIENTS), nothing, cohort=cohort)
+    nothing, concepts = np.zeros(NUM_CLIENTS, dtype=np.int64), (everybody + rnd // 2) % 3
+    return Roster(rnd, everybody, np.ones(NUM_CLIENTS), nothing, cohort=cohort, concepts=concepts)
 
 
 def asked_by(bank: Bank, roster: Roster) -> Ints:
@@ -62,6 +62,8 @@ def check_bank(bank: Bank) -> None:
         again = bank.arrange(restored, roster, answers, num_models)
         assert plain(list(again)) == plain(list(plan)), "a checkpoint restores what it knows"
         notes, num_models = plan.notes, len(plan.mix)
+        if isinstance(bank, RemarksOnBank):
+            assert all(np.isfinite(list(bank.remark(notes, roster).values()))), "numbers"
         if isinstance(bank, Divides):
             notes = _divided(bank, notes, plan, cohort, rnd)
         _check_served(bank, notes, num_models)

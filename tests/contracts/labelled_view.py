@@ -34,11 +34,17 @@ class LabelledView:
     tally: Any
     rng: np.random.Generator
     num_models: int = 1
+    rnd: int = 0
+    division: Any = None
     lr: float = 0.1
 
     @property
     def held(self) -> Ints:
         return np.arange(len(self.all_labels))
+
+    @property
+    def since(self) -> Ints:
+        return np.zeros(len(self.all_labels), dtype=np.int64)
 
     @property
     def newest(self) -> Ints:

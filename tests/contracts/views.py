@@ -21,11 +21,17 @@ class SomeView:
     num_classes: int = 3
     lr: float = 0.1
     tally: Any = None
+    division: Any = None
+    rnd: int = 0
     supply: Supply = field(default_factory=lambda: Supply(10.0, True, 5.0))
 
     @property
     def held(self) -> Ints:
         return np.arange(10 if self.has_data else 0)
+
+    @property
+    def since(self) -> Ints | None:
+        return np.zeros(len(self.held), dtype=np.int64)
 
     @property
     def newest(self) -> Ints:

@@ -7,14 +7,14 @@ import numpy as np
 import pytest
 
 from thalweg.core.rng import Draw, rng_for
-from thalweg.core.types import Floats32, Job, Updates
+from thalweg.core.types import Floats32, Ints, Job, Updates
 from thalweg.engine.building import crowd_of
 from thalweg.engine.crowd import Crowd
 from thalweg.engine.plan import make_plan
 from thalweg.engine.reference import ReferenceFederation
 from thalweg.recipes.server import play_round
 from thalweg.recipes.state import ServerState, new_server
-from thalweg.streams import Timetable
+from thalweg.streams import Timetable, World
 
 
 def crowd() -> Crowd:
@@ -45,8 +45,8 @@ def test_only_clients_whose_state_is_another_one_have_changed() -> None:
 
 def test_the_clock_is_the_clients_own_if_they_stand_still_while_they_are_away() -> None:
     everybody = crowd()
-    everybody.leave(everybody.enter(Job(3), 0))
-    everybody.leave(everybody.enter(Job(3), 4))
+    everybody.leave(everybody.enter([Job(3)], 0))
+    everybody.leave(everybody.enter([Job(3)], 4))
     for is_over, clock in ((True, 1), (False, 2)):
         found = np.broadcast_to(everybody.clock(4, is_over), everybody.world.num_clients)
         assert found[3] == clock
@@ -57,6 +57,39 @@ def test_the_clock_is_that_of_the_run_if_clients_collect_while_they_are_away() -
     plan = make_plan("fedogd", "drift-digits", seed=1)
     everybody = crowd_of(plan, plan.scenario.data.load(None, 1), 10)
     assert everybody.clock(4) == everybody.clock(4, is_over=False) == 4
+
+
+# --- true concepts ---
+
+
+class Changing:
+    """A world whose clients have concept 1 from the second round of their lives on."""
+
+    def __init__(self, world: World, collects: bool) -> None:
+        self._world, self.collects_when_absent = world, collects
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._world, name)
+
+    def concept_of(self, rnd: int | Ints) -> Ints:
+        return (np.zeros(self._world.num_clients, dtype=np.int64) + rnd > 0).astype(np.int64)
+
+
+def test_a_world_without_concepts_has_one() -> None:
+    concepts = crowd().roster(5).concepts
+    assert concepts is not None
+    assert set(concepts.tolist()) == {0}
+
+
+@pytest.mark.parametrize("collects", [True, False])
+def test_concepts_go_by_the_clock_of_the_streams(collects: bool) -> None:
+    everybody = crowd()
+    everybody.world = Changing(everybody.world, collects)  # type: ignore[assignment]
+    everybody.keep(3, everybody.state(3)._replace(lived=1))
+    concepts = everybody.roster(1).concepts
+    assert concepts is not None
+    assert concepts[3] == 1
+    assert concepts[4] == collects
 
 
 # --- who joins in the middle of a session ---

@@ -82,6 +82,7 @@ TINY = ["capacity=12", "ticks=2", "evaluate_every=1"]
 TUNED = {
     "opening=warm-start": "opening.pilot_sessions=0",
     "bank=feddrift": "bank.drift_threshold=0.0 bank.merge_threshold=0.001",
+    "bank=feddaa": "bank.every=2 bank.missing=impute",
     "selection=uniform": "selection.fraction=0.6",
     "selection=dpcs": "selection.participation=0.6",
     "selection=power-of-choice": "selection.participation=0.6",

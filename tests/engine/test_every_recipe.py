@@ -35,12 +35,36 @@ COMBINED = [
     "fedacg+moon+drsr",
     "fedacg+continuous+dpcs",
     "feddrift+scaffold",
+    "scaffold+feddaa",
+    "ode+fedrc+fedntd",
 ]
 ODD = {
     "a memory that looks, collecting while away": ("ode", ["world.absent=collecting"]),
     "an objective that remembers, collecting while away": ("fedewc", ["world.absent=collecting"]),
     "early stopping": ("flash", ["stopping=settles", "stopping.gain=0.2"]),
     "drifting models": ("feddrift", ["bank.drift_threshold=0.05", "bank.merge_threshold=0.02"]),
+    "models at the start and time steps": (
+        "feddrift",
+        ["bank.start=2", "bank.every=2", "bank.reassign=true", "bank.new_model=drawn"],
+    ),
+    "drifting together": ("feddrift-eager", ["bank.drift_threshold=0.01", "bank.max_models=3"]),
+    "time steps, and prototypes with gaps": ("feddaa", ["bank.every=2", "bank.missing=mask"]),
+    "time steps in which everybody is drifted": (
+        "feddaa",
+        ["bank.every=1", "bank.use_daa=false", "bank.missing=impute", "weights.of=explained"],
+    ),
+    "a bank that shrinks, collecting while away": (
+        "feddaa",
+        [
+            "bank.every=2",
+            "bank.cluster_count=given",
+            "bank.given=[3, 1]",
+            "world.absent=collecting",
+        ],
+    ),
+    "responsibility by a net that is not stacked": ("fedrc", ["net=cnn", "world.num_clients=5"]),
+    "responsibility with early stopping": ("fedrc", ["stopping=settles", "stopping.gain=0.2"]),
+    "responsibility and emphasis": ("fedrc", ["emphasis=inverse-stay"]),
     "a convolutional net that looks": ("is", ["net=cnn", "world.num_clients=5"]),
     "a convolutional net that remembers": ("fedewc", ["net=cnn", "world.num_clients=5"]),
     "dropout": ("sfedpo", ["net=ham-cnn", "net.channels=[4, 4, 4]", "net.hidden=8"]),
@@ -126,6 +150,7 @@ def test_an_interrupted_run_ends_with_the_same_bits(recipe, tmp_path: Path):
         "fedacg",
         "scaffold",
         "moon",
+        "fedrc",
     ],
 )
 def test_the_number_of_workers_changes_no_bit(recipe):

@@ -7,6 +7,7 @@ import torch
 from thalweg.data import Digits
 from thalweg.engine.gather import Gather
 from thalweg.engine.look import StackLook
+from thalweg.engine.single import SingleTrainer
 from thalweg.engine.stacked import StackedTrainer
 from thalweg.local import CrossEntropy, Sgd
 from thalweg.nets import Cnn, Mlp
@@ -40,6 +41,16 @@ def test_losses_are_those_of_the_model_now(seen):
     logits = net.apply(torch.tensor(look.params()), x)
     expected = torch.nn.functional.cross_entropy(logits, y, reduction="none")
     np.testing.assert_allclose(look.losses(ROWS), expected.numpy(), rtol=1e-4)
+
+
+def test_outputs_are_those_of_the_model_now_on_both_engines(seen):
+    net, look, _, x, _ = seen
+    logits = net.apply(torch.tensor(look.params()), x).numpy()
+    np.testing.assert_allclose(look.outputs(ROWS), logits, rtol=1e-4, atol=1e-5)
+    alone = SingleTrainer(net, CrossEntropy(), Sgd(lr=0.1, steps=1), DATA).begin(look.params())
+    np.testing.assert_allclose(alone.outputs(ROWS), logits, rtol=1e-4, atol=1e-5)
+    for each in (look, alone):
+        assert each.outputs(ROWS[:0]).shape == (0, 10)
 
 
 def test_squared_gradients_are_a_mean_over_single_samples_not_the_square_of_a_mean(seen):

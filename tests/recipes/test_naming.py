@@ -70,7 +70,8 @@ def test_an_opening_is_all_that_a_warm_start_brings() -> None:
     assert warmstart(scale=800.0).opening == WarmStart(scale=800.0)
 
 
-SEVERAL_MODELS, OPENS = {"feddrift"}, {"warmstart", "average-start"}
+SEVERAL_MODELS = {"feddrift", "feddrift-eager", "fedrc", "feddaa", "oracle"}
+OPENS = {"warmstart", "average-start"}
 
 
 def cannot_be(*names: str) -> bool:

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from thalweg.aggregation import Equal, FedAcg, ShiftAware, Step
+from thalweg.aggregation import ByWeight, Equal, FedAcg, FedDrift, FedRc, ShiftAware, Step
 from thalweg.emphasis import Early
 from thalweg.forecast import Exact
 from thalweg.local import Moon, Proximal, Scaffold
@@ -15,8 +15,14 @@ from thalweg.recipes import (
     dpcs,
     fedacg,
     fedavg,
+    fedavg_retrain,
+    feddaa,
+    feddrift,
+    feddrift_eager,
     fedogd,
+    fedrc,
     moon,
+    oracle,
     powd,
     recipe_named,
     scaffold,
@@ -24,7 +30,7 @@ from thalweg.recipes import (
     sfedpo,
     static,
 )
-from thalweg.selection import Available, Dpcs, PowerOfChoice
+from thalweg.selection import Available, Dpcs, PowerOfChoice, Uniform
 
 
 @pytest.mark.parametrize("name", RECIPES)
@@ -87,3 +93,15 @@ def test_hosts_of_the_study_of_clients_that_come_and_go_are_fedavg_but_for_what_
     assert (many.objective, many.server) == (Proximal(0.1), FedAcg(0.5))
     assert moon(temperature=0.5).objective == Moon(1.0, 0.5)
     assert moon() == replace(plain, name="moon", objective=Moon())
+
+
+def test_recipes_for_drift_choose_half_of_the_clients_and_weigh_what_they_learn_from() -> None:
+    for recipe in (fedrc(), feddaa(), oracle()):
+        assert recipe.selection == Uniform(0.5)
+        assert recipe.weights == ByWeight(of="learnt")
+    assert fedrc().memory == fedavg_retrain().memory == Replace(), "only the newest data"
+    assert feddaa().memory == oracle().memory == Fifo(), "the last step and this one"
+    assert feddaa(aggregate_by_responsibility=True).weights == ByWeight(of="explained")
+    assert fedrc(num_models=4).bank == FedRc(4)
+    assert feddaa(participation=0.2).selection == Uniform(0.2)
+    assert feddrift_eager() == replace(feddrift(), name="feddrift-eager", bank=FedDrift(eager=True))

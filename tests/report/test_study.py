@@ -345,3 +345,50 @@ def test_online_learners_run_in_processes_of_their_own(tmp_path):
     result = reproduce(study, workers=2, out=tmp_path)
     assert all(cell.is_done for cell in result.cells)
     assert len(result.cells) == 4
+
+
+def test_a_row_may_have_changes_of_its_own_in_a_quick_look(tmp_path):
+    rows = (Row("sfedpo", quick=("memory.budget=0.25",)), Row("plain", "fedavg"))
+    study = replace(TINY, rows=rows, columns=TINY.columns[:1], quick=("rounds=7",), published={})
+    mine, plain = plan_study(study, scale="quick", out=tmp_path).jobs
+    assert (mine.plan.scenario.rounds, plain.plan.scenario.rounds) == (7, 7)
+    assert mine.plan.recipe.memory.budget == 0.25
+    assert plan_study(study, out=tmp_path).jobs[0].plan.recipe.memory.budget != 0.25
+
+
+TASKS = replace(
+    TINY,
+    columns=(
+        Column("digits-full", SMALL, "a, by labels", metric="task_accuracy", task="a"),
+        Column("digits-full", SMALL, "forgotten, by oracle", metric="forgetting", assignment="oracle"),
+    ),
+    seeds=(4,),
+    published={},
+)  # fmt: skip
+
+
+def test_every_form_of_a_table_of_tasks_says_how_mixtures_were_found(tmp_path, cell):
+    plan = plan_study(TASKS, out=tmp_path)
+    cells = [cell(c.row.label, 4, 0.5, scenario=c.column.label) for c in plan.cells]
+    result = replace(read_study(plan), cells=cells)
+    files = write_study(result)
+    for name in ("page", "table"):
+        text = files[name].read_text()
+        assert "a, by labels" in text
+        assert "forgotten, by oracle" in text
+        assert "was chosen with the task" in text
+    lines = list(csv.DictReader(io.StringIO(files["csv"].read_text())))
+    found = {(line["metric"], line["task"], line["assignment"]) for line in lines}
+    assert found == {("task_accuracy", "a", "labels"), ("forgetting", "", "oracle")}
+
+
+def test_who_forgets_most_is_not_called_best(tmp_path, cell):
+    plan = plan_study(replace(TASKS, columns=TASKS.columns[1:]), out=tmp_path)
+    labels = [(c.row.label, c.column.label) for c in plan.cells]
+    cells = [
+        cell(row, 4, forgotten, scenario=column)
+        for (row, column), forgotten in zip(labels, (0.4, 0.1), strict=True)
+    ]
+    result = replace(read_study(plan), cells=cells)
+    assert "**10.00**" in study_markdown(result)
+    assert "highest mean" not in study_headline(result)

@@ -10,6 +10,7 @@ from thalweg.aggregation.bank import (
     Division,
     Mixes,
     OneModel,
+    RemarksOnBank,
     answered,
     chosen,
 )
@@ -18,10 +19,13 @@ from thalweg.aggregation.by_samples import BySamples  # in proportion to samples
 from thalweg.aggregation.by_weight import ByWeight  # of the samples held, as the emphasis says
 from thalweg.aggregation.equal import Equal  # all the same
 from thalweg.aggregation.fedacg import FedAcg  # with momentum, and clients look ahead
+from thalweg.aggregation.feddaa import FedDaa  # as many as there are concepts in a time step
 from thalweg.aggregation.feddrift import FedDrift  # a model per concept, opened and merged
 from thalweg.aggregation.fedexp import FedExp  # farther, the more the clients disagree
+from thalweg.aggregation.fedrc import FedRc  # models that explain samples beyond their labels
 from thalweg.aggregation.flash import Flash  # adaptive, faster after a drift
 from thalweg.aggregation.opening import Opening, Previous, Rehearse
+from thalweg.aggregation.oracle import Oracle  # a model per true concept
 from thalweg.aggregation.shift_aware import ShiftAware  # less for clients whose data mislead
 from thalweg.aggregation.staleness import (  # what updates count that come late
     Constant,
@@ -39,7 +43,13 @@ WEIGHTS = {
     "by-weight": ByWeight,
     "shift-aware": ShiftAware,
 }
-BANKS = {"one-model": OneModel, "feddrift": FedDrift}
+BANKS = {
+    "one-model": OneModel,
+    "feddrift": FedDrift,
+    "fedrc": FedRc,
+    "feddaa": FedDaa,
+    "oracle": Oracle,
+}
 OPENINGS = {"previous": Previous, "average": Average, "warm-start": WarmStart, "anew": Anew}
 SERVER_RULES = {
     "step": Step,
@@ -69,19 +79,23 @@ __all__ = [
     "Division",
     "Equal",
     "FedAcg",
+    "FedDaa",
     "FedDrift",
     "FedExp",
+    "FedRc",
     "Flash",
     "Hinge",
     "Mixes",
     "OneModel",
     "Opening",
+    "Oracle",
     "Paces",
     "Polynomial",
     "Presents",
     "Previous",
     "Refuse",
     "Rehearse",
+    "RemarksOnBank",
     "Reports",
     "ServerRule",
     "ShiftAware",

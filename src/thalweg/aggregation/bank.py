@@ -97,6 +97,15 @@ class Mixes(Protocol):
         ...
 
 
+@runtime_checkable
+class RemarksOnBank(Protocol):
+    """A bank that has something to say about a round, for the metrics."""
+
+    def remark(self, notes: Any, roster: Roster) -> Mapping[str, float]:
+        """After it has arranged the models of the roster's round."""
+        ...
+
+
 def answered(answers: Answers, roster: Roster) -> Answers:
     """The answers of the cohort, a row for each; nan for who was not asked.
 

@@ -8,6 +8,7 @@ import numpy as np
 
 from thalweg.aggregation.base import Age
 from thalweg.core.config import check_words
+from thalweg.core.errors import require
 from thalweg.core.types import Floats, Roster, Updates
 
 TOTAL = "total_weight"
@@ -15,7 +16,7 @@ TOTAL = "total_weight"
 
 @dataclass(frozen=True)
 class ByWeight:
-    r"""An update counts by the total weight of the samples its client holds.
+    r"""An update counts by the total weight of the samples its client learns from.
 
     .. math::  p_m = W_m \big/ \textstyle\sum_{m' \in S} W_{m'}, \qquad W_m = \sum_{j} \lambda_j
 
@@ -27,12 +28,20 @@ class ByWeight:
 
     normalise: Literal["participants", "all"] = "participants"
     """all: divide by the sum over every client that was ever heard of, which shrinks the step."""
+    of: Literal["learnt", "explained"] = "learnt"
+    """What is added up where clients train several models on the same samples: all that each of them learns from,
+    the same number for all its models, or only as far as the model in question explains it."""
 
     def __post_init__(self) -> None:
         check_words(self)
+        require(
+            self.of == "learnt" or self.normalise == "participants",
+            "what other clients' models explain is not known of each model: with of=explained, "
+            "normalise must be participants.",
+        )
 
     def report(self, age: Age) -> Mapping[str, float]:
-        return {TOTAL: age.total_weight}
+        return {TOTAL: age.total_weight if self.of == "learnt" else age.mass}
 
     def weigh(self, updates: Updates, roster: Roster) -> Floats:
         mine = updates.reports[TOTAL]

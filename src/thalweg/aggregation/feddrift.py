@@ -3,27 +3,22 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal, NamedTuple
+from typing import Literal
 
 import numpy as np
 
-from thalweg.aggregation.bank import Arranged, answered, chosen
+from thalweg.aggregation.bank import Arranged, chosen
+from thalweg.aggregation.draft import Clusters, Draft
+from thalweg.aggregation.linkage import agglomerate, distances
+from thalweg.aggregation.steps import begins
 from thalweg.core.config import check_ranges, check_words
+from thalweg.core.errors import require
 from thalweg.core.talk import View
 from thalweg.core.types import Answers, Floats, Ints, Roster
 
 COSTS = "model_costs"
 SAMPLES = "newest_samples"
-
-
-class Clusters(NamedTuple):
-    """Who belongs to which model, and how well it suited them."""
-
-    member_of: Ints  # (N,) model of each client; -1: never seen
-    previous: Floats  # (N,) the client's best loss (or error) when last seen; nan: never
-    isolated_for: Ints  # (models,) rounds during which a model is not merged yet
-    last_used: Ints  # (models,) round of the last use
-    rnd: int
+BEFORE = "cost_before"
 
 
 @dataclass(frozen=True)
@@ -41,6 +36,11 @@ class FedDrift:
     with :math:`L_{ij}` the loss of model i on the data of the cohort's clients of model j. A merged model is the
     mean weighted by samples.
 
+    With `every` above 1 the method goes by time steps, as in the paper: when one begins, everybody who is here is
+    asked, and :math:`\delta` is measured against the best model on what the client holds of the last step. In
+    between clients keep the model they have, or with `reassign` those of the cohort take the best of all in every
+    round, but nobody drifts and nothing is merged.
+
     Symbols, Jothimurugesan et al. 2023 -> here
         :math:`\delta, \delta'`  -> drift_threshold, merge_threshold (none: the same)
 
@@ -53,6 +53,15 @@ class FedDrift:
     merge_threshold: float | None = None
     isolation: int = 1
     max_models: int = 10
+    start: int = 1
+    """Models at the start; those after the first are drawn, and the first cohort is dealt to them in turn."""
+    every: int | None = 1
+    """Rounds of a time step; none: one begins when somebody in the cohort has been alarmed."""
+    reassign: bool = False
+    """Also while a step lasts, clients take the model that suits them best."""
+    eager: bool = False
+    """FedDrift-Eager: all that drift at the same time share one new model, and nothing is merged."""
+    new_model: Literal["copy", "drawn"] = "copy"
 
     def __post_init__(self) -> None:
         check_words(self)
@@ -62,6 +71,12 @@ class FedDrift:
             merge_threshold="[0, inf) or none",
             isolation="[0, inf)",
             max_models="[1, inf)",
+            start="[1, inf)",
+            every="[1, inf) or none",
+        )
+        require(
+            self.start <= self.max_models,
+            f"start must be at most max_models, {self.max_models}, got {self.start}.",
         )
 
     @property
@@ -69,19 +84,26 @@ class FedDrift:
         return True
 
     def whom(self, roster: Roster, rng: np.random.Generator) -> Ints:
-        return chosen(roster)
+        cohort = chosen(roster)
+        if self.every == 1 or (self.reassign and not begins(self.every, roster)):
+            return cohort
+        if begins(self.every, roster):
+            return roster.here
+        never = np.full(roster.num_clients, np.nan)
+        return cohort[np.isnan(roster.known.get("loss", never))[cohort]]
 
     def answer(self, view: View) -> tuple[None, Mapping[str, Floats]]:
-        """What every model costs on the newest data, and how many samples those are."""
+        """What every model costs on the newest data, and how many samples those are.
+
+        As a time step begins also what the best one costs on the data of the last.
+        """
         rows = view.newest
         if len(rows) == 0:
             return None, {}
-        looks = [view.look(model) for model in range(view.num_models)]
-        if self.measure == "loss":
-            costs = [float(look.losses(rows).mean(dtype=np.float64)) for look in looks]
-        else:
-            costs = [1 - float(look.right(rows).mean()) for look in looks]
-        return None, {COSTS: np.array(costs), SAMPLES: np.array([float(len(rows))])}
+        words = {COSTS: self._costs(view, rows), SAMPLES: np.array([float(len(rows))])}
+        if self.every != 1 and len(view.held):
+            words[BEFORE] = self._costs(view, view.held).min(keepdims=True)
+        return None, words
 
     def init(self, num_clients: int, num_classes: int) -> Clusters:
         return Clusters(
@@ -95,18 +117,27 @@ class FedDrift:
     def arrange(
         self, notes: Clusters, roster: Roster, answers: Answers, num_models: int
     ) -> Arranged:
-        cohort, answers = chosen(roster), answered(answers, roster)
-        nobody_spoke = np.full((len(cohort), num_models), np.nan)
+        cohort, does_begin = chosen(roster), begins(self.every, roster)
+        who = cohort if roster.asked is None else roster.asked
+        nobody_spoke = np.full((len(who), num_models), np.nan)
         costs = answers.get(COSTS, nobody_spoke)  # (K, models)
         sizes = np.nan_to_num(answers.get(SAMPLES, nobody_spoke)[:, 0])  # (K,)
-        draft = _Draft(notes, num_models)
-        for k, client in enumerate(cohort.tolist()):
-            if not np.isnan(costs[k]).any():
-                self._settle(draft, client, costs[k])
-        members = draft.member_of[cohort]
+        draft = Draft(notes, num_models, does_begin)
+        before = draft.previous[who]
+        if self.every != 1:
+            before = answers.get(BEFORE, nobody_spoke)[:, 0]
+        if not does_begin:
+            before = np.full(len(who), np.nan)  # nobody drifts
+        self._settle(draft, who, costs, before)
+        if notes.rnd == 0 and self.start > num_models:
+            draft.add_drawn(self.start - num_models)
+            draft.member_of[cohort] = np.arange(len(cohort)) % self.start
+        everybody = np.union1d(who, cohort)
+        members = draft.member_of[everybody]
         members[members < 0] = 0  # never seen, and nothing to judge by
-        draft.member_of[cohort] = members
-        self._merge(draft, cohort, costs, sizes)
+        draft.member_of[everybody] = members
+        if does_begin and not self.eager:
+            self._merge(draft, who, costs, sizes)
         draft.last_used[draft.member_of[cohort]] = notes.rnd + 1
         return draft.finish(cohort)
 
@@ -117,19 +148,48 @@ class FedDrift:
         shares: Floats = counts / counts.sum()
         return shares
 
-    def _settle(self, draft: _Draft, client: int, costs: Floats) -> None:
-        """The best model, or one of its own if the client has drifted."""
-        best = int(np.argmin(costs))
-        before = draft.previous[client]
-        drifted = not math.isnan(before) and costs[best] > before + self.drift_threshold
-        place = draft.open(best, self.max_models, self.isolation) if drifted else None
-        draft.member_of[client] = best if place is None else place
-        draft.previous[client] = costs[best]
+    def mixtures(self, notes: Clusters, num_models: int) -> Floats:
+        """(N, models) everybody uses the model they belong to; who was never seen, all of them by their shares."""
+        mixtures = np.tile(self.shares(notes, num_models), (len(notes.member_of), 1))
+        seen = notes.member_of >= 0
+        mixtures[seen] = np.eye(num_models)[notes.member_of[seen]]
+        return mixtures
 
-    def _merge(self, draft: _Draft, cohort: Ints, costs: Floats, sizes: Floats) -> None:
+    def _costs(self, view: View, rows: Ints) -> Floats:
+        """(models,) of some samples."""
+        looks = [view.look(model) for model in range(view.num_models)]
+        if self.measure == "loss":
+            return np.array([float(look.losses(rows).mean(dtype=np.float64)) for look in looks])
+        return np.array([1 - float(look.right(rows).mean()) for look in looks])
+
+    def _settle(self, draft: Draft, who: Ints, costs: Floats, before: Floats) -> None:
+        """The best model for everybody, or a new one for who has drifted."""
+        late: dict[int, int] = {}  # who shares a new model, and the best that they have had
+        for k, client in enumerate(who.tolist()):
+            if np.isnan(costs[k]).any():
+                continue
+            best = int(np.argmin(costs[k]))
+            drifted = (
+                not math.isnan(before[k]) and costs[k, best] > before[k] + self.drift_threshold
+            )
+            place = self._open(draft, best) if drifted and not self.eager else None
+            draft.member_of[client] = best if place is None else place
+            draft.previous[client] = costs[k, best]
+            if drifted and self.eager:
+                late[client] = best
+        if late:
+            place = self._open(draft, int(np.bincount(list(late.values())).argmax()))
+            if place is not None:
+                draft.member_of[list(late)] = place
+
+    def _open(self, draft: Draft, parent: int) -> int | None:
+        like = parent if self.new_model == "copy" else None
+        return draft.open(like, self.max_models, self.isolation)
+
+    def _merge(self, draft: Draft, who: Ints, costs: Floats, sizes: Floats) -> None:
         """Complete linkage among the models that are not isolated and have data in this cohort."""
         threshold = self.drift_threshold if self.merge_threshold is None else self.merge_threshold
-        own = draft.member_of[cohort]
+        own = draft.member_of[who]
         usable = ~np.isnan(costs).any(axis=1)
         present = [
             model
@@ -148,89 +208,3 @@ class FedDrift:
             models = [present[place] for place in group]
             weights = [float(sizes[own == model].sum()) for model in models]
             draft.merge(models, np.array(weights))
-
-
-class _Draft:
-    """The bank while it is being rearranged. Mutable, and never leaves this module."""
-
-    def __init__(self, notes: Clusters, num_models: int) -> None:
-        self.member_of, self.previous = notes.member_of.copy(), notes.previous.copy()
-        self.isolated_for = np.maximum(notes.isolated_for - 1, 0)
-        self.last_used = notes.last_used.copy()
-        self.rnd = notes.rnd + 1
-        self.mix = np.eye(num_models)
-        self.is_new = np.zeros(num_models, dtype=bool)
-
-    def open(self, parent: int, max_models: int, isolation: int) -> int | None:
-        """A copy of a model, in a place of its own; None if there is no room."""
-        place = len(self.mix)
-        if place >= max_models:
-            unused = [m for m in range(place) if not (self.member_of == m).any()]
-            if not unused:
-                return None
-            place = min(unused, key=lambda m: (self.last_used[m], m))
-            self.mix[place] = self.mix[parent]
-        else:
-            self.mix = np.vstack([self.mix, self.mix[parent]])
-            self.is_new = np.append(self.is_new, False)
-            self.isolated_for = np.append(self.isolated_for, 0)
-            self.last_used = np.append(self.last_used, 0)
-        self.is_new[place], self.last_used[place] = True, self.rnd
-        self.isolated_for[place] = isolation + 1 if isolation else 0
-        return place
-
-    def merge(self, models: list[int], weights: Floats) -> None:
-        """All clients of these models follow the first, which becomes their mean."""
-        first, *others = models
-        self.mix[first] = weights @ self.mix[models] / weights.sum()
-        for other in others:
-            self.member_of[self.member_of == other] = first
-            self.last_used[other] = -1
-
-    def finish(self, cohort: Ints) -> Arranged:
-        """Close what serves nobody, but never the last model."""
-        serves = np.bincount(self.member_of[self.member_of >= 0], minlength=len(self.mix)) > 0
-        kept = np.flatnonzero(serves)
-        if not len(kept):
-            kept = np.array([0])
-        place = np.full(len(self.mix), -1, dtype=np.int64)
-        place[kept] = np.arange(len(kept))
-        member_of = np.where(self.member_of >= 0, place[self.member_of], -1)
-        notes = Clusters(
-            member_of, self.previous, self.isolated_for[kept], self.last_used[kept], self.rnd
-        )
-        return Arranged(notes, self.mix[kept], self.is_new[kept], cohort, member_of[cohort])
-
-
-def distances(losses: Floats) -> Floats:
-    """(m, m) how much worse each of two models is on the other's data; L[i, j]: model i on data j.
-
-    >>> L = np.array([[0.2, 1.0, 0.5], [0.9, 0.3, 0.8], [0.4, 0.7, 0.25]])
-    >>> distances(L).round(6).tolist()
-    [[0.0, 0.8, 0.3], [0.8, 0.0, 0.5], [0.3, 0.5, 0.0]]
-    """
-    own = np.diag(losses)
-    worse = losses - own[:, None]  # L_ij - L_ii
-    return np.maximum(np.maximum(worse, worse.T), 0.0)
-
-
-def agglomerate(distance: Floats, threshold: float) -> list[list[int]]:
-    """Groups of at least two, by complete linkage: merge the nearest while nearer than `threshold`.
-
-    >>> L = np.array([[0.2, 1.0, 0.5], [0.9, 0.3, 0.8], [0.4, 0.7, 0.25]])
-    >>> agglomerate(distances(L), 0.4)
-    [[0, 2]]
-    """
-    groups = [[place] for place in range(len(distance))]
-    D = distance.copy()
-    np.fill_diagonal(D, np.inf)
-    while len(groups) > 1:
-        i, j = sorted(divmod(int(np.argmin(D)), len(D)))
-        if not D[i, j] < threshold:
-            break
-        groups[i] = sorted(groups[i] + groups[j])
-        D[i] = D[:, i] = np.maximum(D[i], D[j])
-        D[i, i] = np.inf
-        D = np.delete(np.delete(D, j, axis=0), j, axis=1)
-        del groups[j]
-    return [group for group in groups if len(group) > 1]

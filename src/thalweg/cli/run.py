@@ -110,6 +110,7 @@ def _summary(console: Console, result: Result | BaselineResult, out: Path, comma
     from thalweg.evaluation import transitions
     from thalweg.report.alarms import alarm_line
     from thalweg.report.cells import is_noticeable  # tables and figures can wait until now
+    from thalweg.report.drifts import drift_lines
     from thalweg.report.transitions import transition_lines
 
     final = result.final
@@ -145,7 +146,8 @@ def _summary(console: Console, result: Result | BaselineResult, out: Path, comma
         lines.append(f"test-then-train {mean:.4f}   mean over all rounds, on data as it arrived")
     for place, line in enumerate(transition_lines(transitions(result.metrics))):
         lines.append(f"{'' if place else 'transitions':<16}{line}")
-    if result.alarms is not None:
+    if isinstance(result, Result) and result.alarms is not None:
         lines.append(f"alarms          {alarm_line(result.alarms)}")
+    lines += [f"{word:<16}{line}" for word, line in drift_lines(result.metrics)]
     lines += [f"results         {out}/", f"repeat          {command}"]
     console.print("\n".join(lines), highlight=False, soft_wrap=True)

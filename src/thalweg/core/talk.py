@@ -30,6 +30,10 @@ class Look(Protocol):
         """(n,) is the model's first guess of every sample the right one, now?"""
         ...
 
+    def outputs(self, rows: Ints) -> Floats32:
+        """(n, C) what the model answers to every sample now, before it is made a probability."""
+        ...
+
     def gradient(self, rows: Ints) -> Floats32:
         """(P,) of the mean cross-entropy of some samples, now."""
         ...
@@ -82,8 +86,18 @@ class View(Protocol):
     """One client, as a question sees it. Asking changes nothing but the tally."""
 
     @property
+    def rnd(self) -> int:
+        """The round that is about to run."""
+        ...
+
+    @property
     def held(self) -> Ints:
         """Rows of the data set in memory now."""
+        ...
+
+    @property
+    def since(self) -> Ints | None:
+        """(held,) the round in which each of them came; none: no policy of the recipe wants that noted."""
         ...
 
     @property
@@ -115,6 +129,11 @@ class View(Protocol):
     @property
     def tally(self) -> Any:
         """What the policy keeps at the client, see `Tallies`; None if it keeps none."""
+        ...
+
+    @property
+    def division(self) -> Any:
+        """What the bank keeps at the client, if clients divide their samples among models; else None."""
         ...
 
     def labels(self, rows: Ints) -> Ints: ...

@@ -122,6 +122,9 @@ class Roster:
     alarmed: Ints | None = None
     """Clients whose data have changed, as an alarm says, and who have not taken part since, ascending; none: there
     is no alarm, or it is not for the bank to do something about it."""
+    concepts: Ints | None = None
+    """(N,) the true concept of every client, for oracles and for judging others; none: nobody knows, as on a
+    network."""
 
     @property
     def num_clients(self) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import cached_property
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 
@@ -24,7 +25,16 @@ class Crowd:
         self.changed: set[int] = set()  # since the last checkpoint
 
     def roster(self, rnd: int) -> Roster:
-        return roster_of(self.world, self.timetable, rnd, self._supplies)
+        return roster_of(self.world, self.timetable, rnd, self._supplies, self._clock(rnd))
+
+    def _clock(self, rnd: int) -> int | Ints:
+        """The round that streams are in as round `rnd` begins; (N,) if they stand still while clients are away."""
+        if self.world.collects_when_absent or not isinstance(self.world, KnowsConcepts):
+            return rnd
+        lived = np.zeros(self.world.num_clients, dtype=np.int64)
+        for client, state in self.states.items():
+            lived[client] = state.lived
+        return lived
 
     @cached_property
     def availability(self) -> Floats:
@@ -79,10 +89,26 @@ class Crowd:
         self.changed = set()
 
 
-def roster_of(world: World, timetable: Timetable | None, rnd: int, supplies: Supplies) -> Roster:
+@runtime_checkable
+class KnowsConcepts(Protocol):
+    """A world in which what is right depends on the client and the round."""
+
+    def concept_of(self, rnd: int | Ints) -> Ints:
+        """(N,) the concept of each client in a round, counted from 0, or in (N,) rounds by their own clocks."""
+        ...
+
+
+def roster_of(
+    world: World,
+    timetable: Timetable | None,
+    rnd: int,
+    supplies: Supplies,
+    clock: int | Ints | None = None,
+) -> Roster:
     """Who is here in a round: of the session's members those whom the world has there.
 
-    `supplies` are those of the world, which knows nothing of sessions.
+    `supplies` are those of the world, which knows nothing of sessions. `clock` is the round that streams are in;
+    none: the same. A world that knows of no concepts has one.
     """
     nobody, here = np.zeros(world.num_clients, dtype=np.int64), world.here(rnd)
     availability, session = availability_of(world, timetable), None
@@ -90,7 +116,12 @@ def roster_of(world: World, timetable: Timetable | None, rnd: int, supplies: Sup
         session = timetable.session(rnd)
         here = np.intersect1d(here, session.members, assume_unique=True)
         supplies = attended(supplies, timetable.attendance, world.collects_when_absent)
-    return Roster(rnd, here, availability, nobody, supplies=supplies, session=session)
+    concepts = nobody
+    if isinstance(world, KnowsConcepts):
+        concepts = world.concept_of(rnd if clock is None else clock)
+    return Roster(
+        rnd, here, availability, nobody, supplies=supplies, session=session, concepts=concepts
+    )
 
 
 def availability_of(world: World, timetable: Timetable | None) -> Floats:

@@ -26,6 +26,9 @@ class StillLook:
         right: npt.NDArray[np.bool_] = guesses == self._trainer.labels(rows)
         return right
 
+    def outputs(self, rows: Ints) -> Floats32:
+        return self._trainer.outputs(self.params(), rows)
+
     def gradient(self, rows: Ints) -> Floats32:
         return self._trainer.gradient(self.params(), rows)
 

@@ -19,13 +19,14 @@ from thalweg.data import Dataset
 from thalweg.engine.any_plan import AnyPlan
 from thalweg.engine.building import Embedded, crowd_of, federation_of, viewed
 from thalweg.engine.crowd import Crowd
+from thalweg.engine.drifts import Drifts
 from thalweg.engine.folder import RunFolder
 from thalweg.engine.plan import Plan, make_plan
-from thalweg.engine.rows import evaluated, is_evaluated, round_row
+from thalweg.engine.rows import evaluated, is_evaluated, round_row, summary_of
 from thalweg.engine.scored import turnout_of
 from thalweg.engine.start import first_model, model_drawer
 from thalweg.engine.unreliable import UnreliableFederation
-from thalweg.evaluation import alarm_summary, transitions
+from thalweg.evaluation import alarm_summary
 from thalweg.nets import Net
 from thalweg.recipes import Recipe
 from thalweg.recipes.server import play_round
@@ -167,17 +168,18 @@ def _play(
         server = _restore(folder, federation, server, fingerprint)
         metrics = list(folder.metrics())
     began, rounds_before = time.perf_counter(), server.rnd
+    drifts = Drifts(federation.crowd)
     while server.rnd < plan.scenario.rounds:
-        started = time.perf_counter()
+        started, before = time.perf_counter(), drifts.clock(server.rnd)
         server, updates = play_round(
             server, federation, plan.recipe, plan.seed, model_drawer(plan, net)
         )
         turnout = turnout_of(federation.crowd.timetable, server.rnd - 1)
-        row = round_row(server, updates, turnout)
+        row = round_row(server, updates, turnout) | drifts.row(before, drifts.clock(server.rnd))
         if is_evaluated(plan.scenario, server.rnd, turnout):
-            row |= evaluated(
-                server, plan.recipe, federation, data, plan.scenario.validation, turnout
-            )
+            with_tasks = drifts.shows_tasks(plan.scenario, server.rnd)
+            validation = plan.scenario.validation
+            row |= evaluated(server, plan.recipe, federation, data, validation, turnout, with_tasks)
         row["seconds"] = round(time.perf_counter() - started, 6)
         metrics.append(row)
         if folder is not None:
@@ -233,18 +235,19 @@ def _finish(
 ) -> None:
     model = served.models[int(served.shares.argmax())]
     if len(served.models) > 1:
-        save_file(
-            {"models": np.ascontiguousarray(served.models), "shares": served.shares},
-            folder.path / "bank.safetensors",
-        )
+        bank: dict[str, Any] = {
+            "models": np.ascontiguousarray(served.models),
+            "shares": served.shares,
+        }
+        if served.mixtures is not None:
+            bank["mixtures"] = np.ascontiguousarray(served.mixtures)
+        save_file(bank, folder.path / "bank.safetensors")
     save_file(
         {name: np.ascontiguousarray(value) for name, value in net.named_parameters(model).items()},
         folder.path / "model.safetensors",
         metadata={"net": plan.scenario.name},
     )
-    summary = {"title": plan.title, "rounds": len(metrics), "final": metrics[-1]}
-    if found := transitions(metrics):
-        summary["transitions"] = [transition._asdict() for transition in found]
+    summary = {"title": plan.title, **summary_of(metrics)}
     if alarms is not None:
         summary["alarms"] = alarms
     folder.write_summary(summary)

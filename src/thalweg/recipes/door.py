@@ -42,18 +42,19 @@ def asked_for(
             rows.setdefault(key, row)
     order = np.array([rows[key] for key in sorted(rows)], dtype=np.int64)
     trained_in = trained_in[order]
-    remarks = {**updates.remarks, **_remarks(updates, len(jobs), rnd - trained_in)}
+    missing = {job.client for job in jobs} - {client for client, then, _ in rows if then == rnd}
+    remarks = {**updates.remarks, **_remarks(updates, len(missing), rnd - trained_in)}
     if not np.array_equal(order, np.arange(len(updates))):
         updates = updates.take(order)  # copies the big matrix
     is_late = bool((trained_in < rnd).any())
     return replace(updates, remarks=remarks, trained_in=trained_in if is_late else None)
 
 
-def _remarks(came: Updates, num_jobs: int, staleness: Ints) -> dict[str, Any]:
+def _remarks(came: Updates, num_missing: int, staleness: Ints) -> dict[str, Any]:
     """What the metrics say about rows that came, given the staleness of those that were let in."""
     late = staleness[staleness > 0]
     counts = {
-        "missing": num_jobs - (len(staleness) - len(late)),
+        "missing": num_missing,
         "refused": came.remarks.get("refused", 0) + len(came) - len(staleness),
         "late": len(late),
         "mean_staleness": float(late.mean()) if len(late) else 0,

@@ -7,12 +7,16 @@ from dataclasses import replace
 from thalweg.aggregation import (
     Adaptive,
     Average,
+    BySamples,
     ByWeight,
     Equal,
     FedAcg,
+    FedDaa,
     FedDrift,
     FedExp,
+    FedRc,
     Flash,
+    Oracle,
     ShiftAware,
     Step,
     WarmStart,
@@ -31,7 +35,7 @@ from thalweg.local import (
 )
 from thalweg.memory import Dds, Drsr, Fifo, Importance, Ode, Replace, UniformRatio
 from thalweg.recipes.base import Recipe
-from thalweg.selection import Dpcs, PowerOfChoice
+from thalweg.selection import Dpcs, PowerOfChoice, Uniform
 
 
 def sfedpo(*, budget: float = 0.5, dds: bool = True, saw: bool = True) -> Recipe:
@@ -201,6 +205,75 @@ def flwf_2t() -> Recipe:
     learning for pervasive services", 2021.
     """
     return replace(fedogd(), name="flwf-2t", objective=TwoTeachers())
+
+
+# --- concepts that change: a bank of models ---
+
+
+def fedavg_retrain(*, participation: float = 0.5) -> Recipe:
+    """FedAvg with retraining: one model, which goes on learning from the newest data.
+
+    A baseline of Peng, Tang, "FedDAA: Dynamic client clustering for concept drift adaptation in federated
+    learning", 2025.
+    """
+    return Recipe(
+        name="fedavg-retrain",
+        memory=Replace(),
+        selection=Uniform(participation),
+        weights=BySamples(),
+    )
+
+
+def feddrift_eager() -> Recipe:
+    """FedDrift-Eager: all clients that drift at the same time get one new model, and nothing is merged.
+
+    Jothimurugesan et al., "Federated learning under distributed concept drift", 2023.
+    """
+    return replace(feddrift(), name="feddrift-eager", bank=FedDrift(eager=True))
+
+
+def fedrc(*, num_models: int = 2, participation: float = 0.5) -> Recipe:
+    """FedRC: clients train several models, each on the samples that it explains beyond their labels.
+
+    Guo, Tang, Lin, "FedRC: Tackling diverse distribution shifts challenge in federated learning by robust
+    clustering", 2024.
+    """
+    return Recipe(
+        name="fedrc",
+        memory=Replace(),
+        selection=Uniform(participation),
+        weights=ByWeight(),
+        bank=FedRc(num_models),
+    )
+
+
+def feddaa(*, participation: float = 0.5, aggregate_by_responsibility: bool = False) -> Recipe:
+    """FedDAA: FedRC in time steps, with as many models as there are concepts; only who has drifted forgets.
+
+    Peng, Tang, "FedDAA: Dynamic client clustering for concept drift adaptation in federated learning", 2025.
+    """
+    return Recipe(
+        name="feddaa",
+        memory=Fifo(),
+        selection=Uniform(participation),
+        weights=ByWeight(of="explained" if aggregate_by_responsibility else "learnt"),
+        bank=FedDaa(),
+    )
+
+
+def oracle(*, participation: float = 0.5) -> Recipe:
+    """Oracle: one model for each true concept, and who has drifted is known.
+
+    The bound from above of Peng, Tang, "FedDAA: Dynamic client clustering for concept drift adaptation in
+    federated learning", 2025.
+    """
+    return Recipe(
+        name="oracle",
+        memory=Fifo(),
+        selection=Uniform(participation),
+        weights=ByWeight(),
+        bank=Oracle(),
+    )
 
 
 # --- choosing what to keep ---

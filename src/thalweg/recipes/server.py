@@ -83,7 +83,7 @@ def play_round(
         bytes_answered=inquiry.bytes_up + rehearsals.bytes_up,
         remarks={
             **updates.remarks,
-            **remarks_of(recipe, roster, cohort),
+            **remarks_of(recipe, roster, cohort, server.arrangement),
             **rehearsals.remarks,
             **raised,
         },

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from thalweg.aggregation import Arranged, Divides
+from thalweg.aggregation import Arranged, Divides, RemarksOnBank
 from thalweg.core.talk import Remarks, Talks, Told
 from thalweg.core.types import Floats32, Ints, Job, Roster, Updates
 from thalweg.emphasis import Assigns
@@ -60,13 +60,16 @@ def per_job(told: Told, cohort: Ints, clients: Ints) -> Told:
     }
 
 
-def remarks_of(recipe: Recipe, roster: Roster, cohort: Ints) -> dict[str, Any]:
-    """What the policies have to say about this round."""
+def remarks_of(recipe: Recipe, roster: Roster, cohort: Ints, notes: Any) -> dict[str, Any]:
+    """What the policies have to say about this round; `notes` are the bank's."""
     remarks: dict[str, Any] = {}
     parts: tuple[object, ...] = (recipe.selection, recipe.emphasis)
     for part in parts:
         if isinstance(part, Remarks):
             remarks |= part.remark(roster, cohort)
+    bank: object = recipe.bank
+    if isinstance(bank, RemarksOnBank):
+        remarks |= bank.remark(notes, roster)
     return remarks
 
 

@@ -50,13 +50,20 @@ class _ClientView:
         draw = DRAWS[question.stage]
         self.rng = rng_for(clients.seed, draw, question.rnd, question.client)
         self.num_classes, self.num_models = clients.num_classes, len(question.bank)
-        self.lr, self.tally = clients.local.lr, state.tally
+        self.lr, self.tally, self.division = clients.local.lr, state.tally, state.division
+        self.rnd = question.rnd
 
     tally: Any
+    division: Any
 
     @cached_property
     def held(self) -> Ints:
         return self._state.rows.astype(np.int64)
+
+    @cached_property
+    def since(self) -> Ints | None:
+        since = self._state.since
+        return None if since is None else since.astype(np.int64)
 
     @cached_property
     def newest(self) -> Ints:

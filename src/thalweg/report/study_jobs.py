@@ -50,12 +50,18 @@ def study_cells(
     Bad names are refused here. A cell's folder follows from its plan's spelling without what
     changes nothing, so that the tables share the cells they have in common.
     """
-    places = [
-        (row, column, _job(row, column, folder, scale, engine, study.quick))
-        for column in study.columns
-        for row in study.rows_of(column)
-        if not row.best_of
-    ]
+    places = []
+    made: dict[tuple[object, ...], CellJob] = {}  # columns may look at the same runs
+    for column in study.columns:
+        for row in study.rows_of(column):
+            if row.best_of:
+                continue
+            quick = (*study.quick, *row.quick)
+            key = (row.spelled, quick, column.scenario, column.sets)
+            if key not in made:
+                made[key] = _job(row, column, folder, scale, engine, quick)
+            job = replace(made[key], recipe=f"{row.label} on {column.label}")
+            places.append((row, column, job))
     return [
         StudyCell(row, column, _with_seed(job, seed))
         for seed in study.seeds

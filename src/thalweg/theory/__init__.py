@@ -11,6 +11,9 @@ samples of the run and an `importance` in training. All are rows with one entry 
 DPCS (Song, Huang, Wu and Lu): clients with different label mixes are drawn so that a `goal` comes
 about.
 
+Drift (FedRC; FedDAA, Peng and Tang): a bank of models, `responsibilities` of each for each sample;
+`prototypes` of clients, how many clusters they form, and whose has moved to another one.
+
 Clients that come and go (Chang et al.): a session begins with a mean of the models of past ones, by
 how much its fingerprint resembles theirs.
 """
@@ -18,10 +21,18 @@ how much its fingerprint resembles theirs.
 from thalweg.theory.belief import Posterior, perturb, posterior
 from thalweg.theory.blend import blend_distances, blend_weights, softmin
 from thalweg.theory.bound import SfedpoBound, b_term, sfedpo_bound
+from thalweg.theory.clusters import Clustering, cluster, count_clusters, silhouettes
 from thalweg.theory.dds import dds_ratios, dds_scores
 from thalweg.theory.dds_exact import dds_objective, dds_ratios_exact
 from thalweg.theory.divergence import divergence_between, divergence_from_uniform
 from thalweg.theory.dpcs import dpcs_probabilities
+from thalweg.theory.fedrc import (
+    fedrc_objective,
+    label_mass,
+    label_priors,
+    mixture_of,
+    responsibilities,
+)
 from thalweg.theory.heterogeneity import (
     heterogeneity_score,
     mixture_variance,
@@ -36,6 +47,8 @@ from thalweg.theory.importance import (
 )
 from thalweg.theory.mixture import kernel_mismatch, long_run_mixture, mismatch, mixture_step
 from thalweg.theory.oracle import OracleGap, oracle_gap
+from thalweg.theory.prototypes import class_means, fill_missing, prototypes, row_distances
+from thalweg.theory.real_drift import RealDrift, nearest_centre, precision_recall, real_drift
 from thalweg.theory.saw import saw_weights
 from thalweg.theory.saw_exact import saw_weights_exact
 from thalweg.theory.session_bound import session_lr_bound
@@ -89,6 +102,25 @@ __all__ = [  # noqa: RUF022  in the order of the round
     "gradient_variability",  # how far the gradients of the rounds are from the objective's
     # whom to draw
     "dpcs_probabilities",  # of each client, so that the expected label mix is a goal
+    # a bank of models, and who uses which
+    "responsibilities",  # to which part each model explains each sample
+    "mixture_of",  # a client's mixture of models
+    "label_mass",  # what each model explains of each label
+    "label_priors",  # how those labels are distributed
+    "fedrc_objective",  # what the method maximises
+    # whose concept has changed
+    "prototypes",  # what a model answers to the samples of each class, on average
+    "fill_missing",  # what to do about classes that a client does not have
+    "class_means",  # the mean prototype of each class
+    "row_distances",  # how far prototypes are apart, over the classes that both have
+    "count_clusters",  # how many concepts there are
+    "cluster",  # the same with a given number
+    "Clustering",  # clusters, centres and scores
+    "silhouettes",  # how well each point suits its cluster
+    "real_drift",  # whose nearest centre is another one now
+    "RealDrift",  # the nearest centres before and now
+    "nearest_centre",  # of some points
+    "precision_recall",  # how well drifts were detected
     # with which model a session of other clients begins
     "blend_weights",  # what the model of each past session counts
     "blend_distances",  # how far a session is from past ones

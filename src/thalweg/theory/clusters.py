@@ -1,0 +1,156 @@
+"""How many concepts there are among the clients: k-means and silhouettes of their prototypes (NCD)."""
+
+from __future__ import annotations
+
+import warnings
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from thalweg.core.errors import ConfigError
+from thalweg.core.types import Floats, Ints
+from thalweg.theory.inputs import array_of, count, number
+from thalweg.theory.masked_kmeans import masked_kmeans, mean_present
+from thalweg.theory.prototypes import row_distances
+
+RESTARTS = 10
+
+
+class Clustering(NamedTuple):
+    """Points in groups, numbered in the order in which their first members come."""
+
+    member_of: Ints  # (K,) the cluster of each point
+    centres: Floats  # (C, ...) the mean of each cluster; nan in what none of its members has
+    scores: Floats  # (max_clusters + 1,) mean silhouette by number of clusters; nan: not tried
+
+    @property
+    def size(self) -> int:
+        """How many there are."""
+        return len(self.centres)
+
+
+def count_clusters(
+    points: npt.ArrayLike,
+    max_clusters: int = 9,
+    single_cluster_threshold: float | None = None,
+    seed: int = 0,
+) -> Clustering:
+    r"""Group points (K, ...) into as many clusters as suit them best.
+
+    For :math:`c = 2 \ldots \min(M, K - 1)` k-means with several restarts, and of these the c with the largest mean
+    silhouette, the first of equal ones:
+
+    .. math::  s_k = \frac{b_k - a_k}{\max(a_k, b_k)}, \qquad 0 \text{ for the only member of a cluster}
+
+    with :math:`a_k` the mean distance to the others of its cluster, :math:`b_k` the smallest mean distance to
+    another cluster. Of a c larger than the number of different points nothing is tried. If nothing could be tried
+    (one or two points, or all the same) there is one cluster; also if the best silhouette is below
+    `single_cluster_threshold`. Without that, one cluster is never found among points that differ.
+
+    Points with nan in them, rows (K, R, O), are compared over the rows that both have; see `row_distances`.
+
+    Symbols, FedDAA, Algorithm 1 -> here
+        :math:`P_k^t`  -> points
+        :math:`M`      -> max_clusters
+        :math:`P_c^t`  -> Clustering.centres
+
+    >>> found = count_clusters([[0, 0], [0, 1], [4, 0], [4, 1]])
+    >>> found.size, found.member_of.tolist(), round(float(found.scores[2]), 6)
+    (2, [0, 0, 1, 1], 0.753789)
+    """
+    values = _points(points)
+    most = count(max_clusters, "max_clusters")
+    scores = np.full(most + 1, np.nan)
+    best, score = np.zeros(len(values), dtype=np.int64), -np.inf
+    distances = row_distances(_flat(values), _flat(values))
+    for c in range(2, min(most, len(values) - 1, _num_different(values)) + 1):
+        member_of = cluster(values, c, seed).member_of
+        if len(np.unique(member_of)) == c:  # else points that differ by less than can be told apart
+            scores[c] = silhouettes(distances, member_of).mean()
+            if scores[c] > score:
+                best, score = member_of, float(scores[c])
+    if single_cluster_threshold is not None and score < number(
+        single_cluster_threshold, "single_cluster_threshold"
+    ):
+        best = np.zeros_like(best)
+    return Clustering(best, _centres(values, best), scores)
+
+
+def cluster(points: npt.ArrayLike, num_clusters: int, seed: int = 0) -> Clustering:
+    """Group points (K, ...) into a given number of clusters by k-means; fewer if fewer of them differ.
+
+    >>> cluster([[0, 0], [0, 1], [4, 0], [4, 1]], 2).centres.tolist()
+    [[0.0, 0.5], [4.0, 0.5]]
+    """
+    values = _points(points)
+    c = min(count(num_clusters, "num_clusters"), _num_different(values))
+    if c == 1:
+        member_of = np.zeros(len(values), dtype=np.int64)
+    elif np.isnan(values).any():
+        member_of = masked_kmeans(_flat(values), c, seed, RESTARTS)
+    else:
+        member_of = _kmeans(values.reshape(len(values), -1), c, seed)
+    member_of = _renumbered(member_of)
+    return Clustering(member_of, _centres(values, member_of), np.full(c + 1, np.nan))
+
+
+def silhouettes(distances: Floats, member_of: Ints) -> Floats:
+    """(K,) how much better each point suits its own cluster than the next one; -1 to 1.
+
+    `distances` (K, K) are those between points; there must be at least two clusters and fewer than points.
+
+    >>> square = np.array([[0, 0], [0, 1], [4, 0], [4, 1.0]])
+    >>> apart = np.linalg.norm(square[:, None] - square[None], axis=2)
+    >>> silhouettes(apart, np.array([0, 1, 2, 2])).tolist()
+    [0.0, 0.0, 0.75, 0.75]
+    """
+    from sklearn.metrics import silhouette_samples
+
+    return np.asarray(silhouette_samples(distances, member_of, metric="precomputed"), np.float64)
+
+
+def _kmeans(values: Floats, num_clusters: int, seed: int) -> Ints:
+    """scikit-learn's, on one thread: the last bits must not depend on the number of cores."""
+    from sklearn.cluster import KMeans
+    from sklearn.exceptions import ConvergenceWarning
+    from threadpoolctl import threadpool_limits
+
+    with threadpool_limits(limits=1), warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)  # nearly equal points: counted by us
+        fitted = KMeans(num_clusters, n_init=RESTARTS, random_state=seed).fit(values)
+    return np.asarray(fitted.labels_, dtype=np.int64)
+
+
+def _centres(values: Floats, member_of: Ints) -> Floats:
+    return np.stack([mean_present(values[member_of == c]) for c in range(member_of.max() + 1)])
+
+
+def _renumbered(member_of: Ints) -> Ints:
+    """Clusters in the order of their first members: k-means' own order is an accident."""
+    _, first, inverse = np.unique(member_of, return_index=True, return_inverse=True)
+    order: Ints = np.argsort(np.argsort(first))[inverse]
+    return order
+
+
+def _num_different(values: Floats) -> int:
+    return len(np.unique(values.reshape(len(values), -1), axis=0))
+
+
+def _flat(values: Floats) -> Floats:
+    """(K, R, O), whatever the points look like: rows that may be missing."""
+    return values if values.ndim == 3 else values.reshape(len(values), 1, -1)
+
+
+def _points(points: npt.ArrayLike) -> Floats:
+    values = array_of(points, "points")
+    if values.ndim < 2 or len(values) == 0 or np.isinf(values).any():
+        raise ConfigError(
+            f"points must be at least one point of finite numbers each, got shape {values.shape}."
+        )
+    if values.ndim != 3 and np.isnan(values).any():
+        raise ConfigError(
+            "what is missing must be a row of a prototype: points with nan are (clients, classes, outputs), "
+            f"got shape {values.shape}."
+        )
+    return values

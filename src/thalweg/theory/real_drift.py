@@ -1,0 +1,83 @@
+"""Which clients' concept has changed (RDLD), and how well that was told."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from thalweg.core.errors import ConfigError
+from thalweg.core.types import Ints
+from thalweg.theory.inputs import Bools, array_of
+from thalweg.theory.prototypes import row_distances
+
+
+class RealDrift(NamedTuple):
+    """The concepts of some clients, before and now, by the centres that there are now."""
+
+    old: Ints  # (K,) the centre nearest to a client's old prototype
+    new: Ints  # (K,) and to its new one
+
+    @property
+    def drifted(self) -> Bools:
+        """(K,) is it another one?"""
+        return np.not_equal(self.old, self.new)
+
+
+def real_drift(old: npt.ArrayLike, new: npt.ArrayLike, centres: npt.ArrayLike) -> RealDrift:
+    r"""Whose nearest centre has changed: drift iff
+    :math:`\arg\min_c d(P_k^{t-1}, P_c^t) \neq \arg\min_c d(P_k^t, P_c^t)`.
+
+    Both prototypes are made with the same model and compared with the *current* centres; of centres at the same
+    distance the first counts. All are (K, ...) or (C, ...) with rows that may be nan; see `row_distances`.
+
+    Symbols, FedDAA, Algorithm 2 -> here
+        :math:`P_k^{t-1}, P_k^t`  -> old, new
+        :math:`P_c^t`             -> centres
+
+    >>> real_drift([[0, 1], [0, 1]], [[3.5, 0], [0.5, 0]], [[0, 0.5], [4, 0.5]]).drifted.tolist()
+    [True, False]
+    """
+    if np.shape(old) != np.shape(new):
+        raise ConfigError(
+            f"old and new must be of the same clients, got shapes {np.shape(old)} and {np.shape(new)}."
+        )
+    return RealDrift(nearest_centre(old, centres), nearest_centre(new, centres))
+
+
+def nearest_centre(points: npt.ArrayLike, centres: npt.ArrayLike) -> Ints:
+    """(K,) of each point the nearest of some centres; the first of equal ones."""
+    those = array_of(centres, "centres")
+    if len(those) == 0:
+        raise ConfigError("centres must be at least one, got none.")
+    nearest: Ints = row_distances(_rows(points), _rows(those)).argmin(axis=1)
+    return nearest
+
+
+def precision_recall(detected: npt.ArrayLike, true: npt.ArrayLike) -> tuple[float, float]:
+    """The share of detected drifts that are true, and of true ones that were detected; masks (K,).
+
+    nan where there is nothing to take a share of. (The released code has the two names the other way round.)
+
+    >>> precision_recall([True, True, False, False], [True, False, True, True])
+    (0.5, 0.3333333333333333)
+    """
+    found, real = (np.asarray(each) for each in (detected, true))
+    if found.dtype != np.bool_ or real.dtype != np.bool_ or found.shape != real.shape:
+        raise ConfigError(
+            "detected and true must be one boolean per client, "
+            f"got {found.dtype} of shape {found.shape} and {real.dtype} of shape {real.shape}."
+        )
+    both = int((found & real).sum())
+    return _share(both, int(found.sum())), _share(both, int(real.sum()))
+
+
+def _share(part: int, whole: int) -> float:
+    return part / whole if whole else float("nan")
+
+
+def _rows(points: npt.ArrayLike) -> npt.ArrayLike:
+    """Plain vectors as prototypes of one row."""
+    values = array_of(points, "points")
+    return values[:, None, :] if values.ndim == 2 else values

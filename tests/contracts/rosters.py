@@ -1,0 +1,36 @@
+"""Rosters that are easy to arrange models for."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from thalweg.core.types import Roster
+
+
+def roster_for(
+    rnd: int,
+    cohort: Sequence[int],
+    *,
+    num_clients: int = 6,
+    here: Sequence[int] | None = None,
+    asked: Sequence[int] | None = None,
+    concepts: Sequence[int] | None = None,
+    alarmed: Sequence[int] | None = None,
+) -> Roster:
+    """Of clients that are all here, unless it is said who is; everybody in the cohort was asked, or nobody else."""
+
+    def ids(values: Sequence[int] | None) -> np.ndarray | None:
+        return None if values is None else np.array(values, dtype=np.int64)
+
+    return Roster(
+        rnd=rnd,
+        here=np.arange(num_clients) if here is None else np.array(here, dtype=np.int64),
+        availability=np.ones(num_clients),
+        times_here=np.zeros(num_clients, dtype=np.int64),
+        asked=ids(cohort if asked is None else asked),
+        cohort=ids(cohort),
+        concepts=ids(concepts),
+        alarmed=ids(alarmed),
+    )
