@@ -11,6 +11,7 @@ from torch.nn.functional import cross_entropy
 
 from thalweg.data.base import Dataset
 from thalweg.engine.gather import Gather
+from thalweg.engine.single import SingleTrainer
 from thalweg.engine.stacked import (
     PREDICT_BATCH,
     StackedTrainer,
@@ -223,6 +224,27 @@ def test_predicting_equals_applying_the_net(spec):
     assert losses.dtype == np.float32
     assert (labels == logits.argmax(1).numpy()).mean() > 0.99  # near-ties may tip
     np.testing.assert_allclose(losses, cross_entropy(logits, right, reduction="none"), atol=1e-4)
+    scores = trainer.scores(model, "train", rows)
+    assert scores.dtype == np.float32
+    np.testing.assert_allclose(scores, logits.log_softmax(1), atol=1e-4)
+
+
+@pytest.mark.parametrize("spec", [Linear(), LeNet5()], ids=repr)
+def test_scores_say_what_is_predicted_and_what_it_costs_on_both_engines(spec):
+    data = toy_images(side=28, num=PREDICT_BATCH + 30)
+    net = spec.build(data.input_shape, 3)
+    stacked = StackedTrainer(net, CrossEntropy(), SGD, Gather(data))
+    single = SingleTrainer(net, CrossEntropy(), SGD, data)
+    model = bank_for(net)[0]
+    for trainer in (stacked, single):
+        scores = trainer.scores(model, "train", None)
+        labels, losses = trainer.predict(model, "train", None)
+        assert (scores.argmax(1) == labels).mean() > 0.99  # near-ties may tip
+        np.testing.assert_allclose(-scores[np.arange(len(data.y)), data.y], losses, atol=1e-5)
+        np.testing.assert_allclose(np.exp(scores).sum(axis=1), 1, atol=1e-5)
+    np.testing.assert_allclose(
+        stacked.scores(model, "test"), single.scores(model, "test"), atol=1e-4
+    )
 
 
 def test_predicting_all_and_predicting_nothing():
@@ -233,6 +255,11 @@ def test_predicting_all_and_predicting_nothing():
     assert len(trainer.predict(model, "test")[0]) == 9
     labels, losses = trainer.predict(model, "test", np.empty(0, dtype=np.int64))
     assert (len(labels), len(losses)) == (0, 0)
+    assert trainer.scores(model, "test").shape == (9, 3)
+    nothing = np.empty(0, dtype=np.int64)
+    assert trainer.scores(model, "test", nothing).shape == (0, 3)
+    single = SingleTrainer(net, CrossEntropy(), SGD, data)
+    assert single.scores(model, "test", nothing).shape == (0, 3)
 
 
 def test_the_threads_of_the_caller_are_restored():

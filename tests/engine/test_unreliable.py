@@ -56,6 +56,9 @@ class Everybody:
     def predict(self, model: Any, part: Any, rows: Any) -> Any:
         return "predicted", model
 
+    def scores(self, model: Any, part: Any, rows: Any) -> Any:
+        return "scores", model
+
     def close(self) -> None:
         self.is_closed = True
 
@@ -200,6 +203,7 @@ def test_a_reply_on_its_way_does_not_keep_the_others_in_memory() -> None:
 def test_the_rest_is_left_to_the_federation_inside() -> None:
     federation = unreliable({})
     assert federation.predict("model", "test", None) == ("predicted", "model")
+    assert federation.scores("model", "test", None) == ("scores", "model")
     federation.close()
     assert federation._inner.is_closed
     assert federation.crowd is federation._inner.crowd

@@ -102,6 +102,9 @@ def test_the_bits_are_those_of_this_process(spec, num_workers):
             assert np.array_equal(ours[1], theirs[1])
             assert ours[0].dtype == theirs[0].dtype
             assert ours[1].dtype == theirs[1].dtype
+            scores = here.scores(bank[1], part, some), pool.scores(bank[1], part, some)
+            assert np.array_equal(*scores)
+            assert scores[0].dtype == scores[1].dtype
     finally:
         pool.close()
 
@@ -195,6 +198,8 @@ def test_a_row_that_does_not_exist_is_an_error_here_too():
     try:
         with pytest.raises(IndexError, match="600"):
             pool.predict(bank[0], "train", np.array([600]))
+        with pytest.raises(IndexError, match="600"):
+            pool.scores(bank[0], "train", np.array([600]))
     finally:
         pool.close()
 

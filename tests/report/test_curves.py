@@ -1,6 +1,6 @@
 import pytest
 
-from thalweg.report.curves import curves, describe, panels
+from thalweg.report.curves import bank_panels, curves, describe, panels
 
 
 def test_a_band_is_one_standard_deviation_to_either_side(comparison):
@@ -50,3 +50,39 @@ def test_the_description_names_every_line_and_where_it_ends(comparison):
     text = describe(panels(comparison))
     assert "rounds 2 to 4" in text
     assert "Test accuracy at the end: sfedpo 82.00 %, fedavg 80.00 %." in text
+
+
+def test_of_many_rounds_what_arrives_is_smoothed(cell):
+    rows = [{"round": rnd, "prequential_accuracy": rnd % 2} for rnd in range(1, 61)]
+    (panel,) = panels([cell(rows=rows)])
+    assert panel.title == "Prequential (test-then-train) accuracy, mean of 2 rounds"
+    assert panel.curves[0].mean[:4] == [100, 50, 50, 50]
+    assert len(panel.curves[0].at) == 60
+    (panel,) = panels([cell(rows=rows[:59])])
+    assert panel.title == "Prequential (test-then-train) accuracy"
+    assert panel.curves[0].mean[:2] == [100, 0]
+
+
+def test_a_bank_is_drawn_from_the_round_in_which_it_had_one_model(cell):
+    rows = [{"round": 1}, {"round": 2, "models": 3}, {"round": 3, "models": 4, "drifts_found": 5}]
+    models, drifts = bank_panels([cell("feddaa", rows=rows), cell("fedavg")])
+    assert (models.heading, drifts.heading) == (
+        "Models in the bank",
+        "Clients found to have drifted",
+    )
+    (only,) = models.curves
+    assert (only.recipe, only.at, only.mean) == ("feddaa", [1, 2, 3], [1, 3, 4])
+    assert drifts.curves[0].mean == [5]
+
+
+def test_a_number_of_models_may_be_more_than_one_hundred_per_cent(cell):
+    seeds = [cell(seed=seed, rows=[{"round": 1, "models": 2 + 2 * seed}]) for seed in (0, 1)]
+    (panel,) = bank_panels(seeds)
+    (only,) = panel.curves
+    assert only.mean == [3]
+    assert only.high[0] == pytest.approx(3 + 2**0.5)
+    assert describe([panel]).endswith("Models in the bank at the end: sfedpo 3.")
+
+
+def test_without_banks_there_is_nothing_to_draw_of_them(comparison):
+    assert bank_panels(comparison) == []

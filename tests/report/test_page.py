@@ -139,3 +139,14 @@ def test_the_page_is_written_whole_or_not_at_all(tmp_path, comparison):
         write_page(file, "t", [])
     assert "t ± ü" in file.read_text(encoding="utf-8")
     assert [path.name for path in file.parent.iterdir()] == ["index.html"]
+
+
+def test_a_page_shows_the_models_of_a_bank_over_rounds(cell, comparison):
+    rows = [
+        {"round": 1, "accuracy": 0.5, "models": 2},
+        {"round": 2, "accuracy": 0.6, "models": 4, "clusters_found": 4, "drifts_found": 9},
+    ]
+    outline = Outline(page("t", [cell("feddaa", rows=rows)]))
+    assert ("h2", "Models over rounds") in outline.headings
+    assert "Clients found to have drifted" in outline.text
+    assert "Models over rounds" not in page("t", comparison)

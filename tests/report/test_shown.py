@@ -85,5 +85,76 @@ def test_the_metric_of_the_study_holds_where_a_column_has_none(tmp_path):
     assert scores(cell).accuracy == pytest.approx(2 / 4 + 12 / 100)
 
 
+def drifting(tmp_path, column, rows):
+    """A finished run with some metrics, as a column sees it."""
+    study = Study("s", "", "", (Row("plain", "fedavg"),), (column,), (0,), "plain")
+    plan = make_plan("fedavg", "digits-full", rounds=len(rows))
+    folder = tmp_path / "run"
+    folder.mkdir()
+    rows = [{"round": place, "seconds": 1.0, **row} for place, row in enumerate(rows, start=1)]
+    (folder / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    (folder / "summary.json").write_text(json.dumps({"rounds": len(rows)}))
+    (folder / "plan.toml").write_text(plan_to_toml(plan))
+    return as_shown(study, StudyCell(study.rows[0], column, CellJob("x", plan, folder, "thalweg")))
+
+
+def test_the_accuracy_of_steps_is_their_mean_as_they_ended(tmp_path):
+    rows = [
+        {"client_accuracy": 0.1},
+        {"client_accuracy": 0.5, "balanced_accuracy": 0.9},
+        {"drifted": 6},
+        {"client_accuracy": 1.0},
+    ]
+    cell = drifting(tmp_path, Column("digits-full", metric="step_accuracy"), rows)
+    assert scores(cell).accuracy == 0.75
+    assert scores(cell).balanced_accuracy is None
+
+
+def task(name, assignment, accuracy):
+    return {"task": name, "assignment": assignment, "accuracy": accuracy, "clients": 1}
+
+
+TASKS = [
+    {"tasks": [task("a", "labels", 0.5), task("b", "labels", 0.75), task("a", "oracle", 0.25)]},
+    {"tasks": [task("a", "labels", 0.25), task("b", "labels", 1.0), task("a", "oracle", 0.0)]},
+]
+
+
+@pytest.mark.parametrize(
+    ("task", "assignment", "metric", "expected"),
+    [
+        ("a", "labels", "task_accuracy", 0.25),
+        ("", "labels", "task_accuracy", (0.25 + 1.0) / 2),
+        ("a", "oracle", "task_accuracy", 0.0),
+        ("", "labels", "forgetting", (0.25 - 0.25) / 2),
+        ("a", "labels", "forgetting", 0.25),
+        ("", "oracle", "forgetting", 0.25),
+    ],
+)
+def test_a_column_shows_tasks_by_the_assignment_it_names(
+    tmp_path, task, assignment, metric, expected
+):
+    column = Column(
+        "digits-full", note=f"by {assignment}", metric=metric, task=task, assignment=assignment
+    )
+    assert scores(drifting(tmp_path, column, TASKS)).accuracy == expected
+
+
+def test_a_task_that_the_run_did_not_measure_is_said_to_be_missing(tmp_path):
+    column = Column("digits-full", note="by labels", metric="task_accuracy", task="c")
+    cell = drifting(tmp_path, column, TASKS)
+    assert (cell.status, cell.reason) == ("failed", "its metrics have no task 'c'")
+
+
 def test_a_column_without_a_moment_sees_everything():
     assert rows_seen(ROWS, Column("digits-full"), "accuracy") is ROWS
+
+
+def test_what_arrives_is_compared_over_the_whole_run_and_the_test_set_left_out(
+    tmp_path, monkeypatch
+):
+    arriving = [{**row, "prequential_accuracy": row["round"] / 100} for row in ROWS]
+    monkeypatch.setattr(f"{__name__}.ROWS", arriving)
+    cell = shown(tmp_path, Column("digits-full"), metric="prequential_accuracy")
+    assert scores(cell).accuracy is None
+    assert scores(cell).prequential_accuracy == pytest.approx(18.5 / 100)

@@ -1,5 +1,6 @@
 import csv
 import io
+import sys
 from dataclasses import replace
 
 import pytest
@@ -302,3 +303,92 @@ def test_a_study_may_be_about_the_accuracy_at_the_clients(tmp_path):
     text = study_markdown(result)
     assert "at the clients, averaged over them" in text
     assert "95 % bound of the mean" in text
+
+
+def test_online_learners_are_rows_like_any_other_and_what_is_not_installed_is_said(
+    tmp_path, monkeypatch
+):
+    monkeypatch.setitem(sys.modules, "river", None)
+    study = replace(
+        TINY,
+        rows=(
+            Row("plain", "fedavg"),
+            Row("most", "majority,pooled=true"),
+            Row("tree", "river-tree"),
+        ),
+        columns=(Column("gaussian-mixture", ("rounds=3",)),),
+        seeds=(4,),
+        published={},
+        metric="prequential_accuracy",
+    )
+    result = reproduce(study, workers=1, out=tmp_path)
+    assert [cell.status for cell in result.cells] == ["done", "done", "failed"]
+    assert "pip install 'thalweg[river]'" in result.cells[2].reason
+    plain, most, _ = result.summaries()["gaussian-mixture"]
+    assert plain.compared == most.compared == "prequential_accuracy"
+    assert most.difference is not None
+    assert most.difference.mean == pytest.approx(most.main.mean - plain.main.mean)
+    page = (tmp_path / "tiny/index.html").read_text()
+    assert "Prequential (test-then-train) accuracy" in page
+    assert "before anybody learns from them" in page
+    assert "thalweg run majority --on gaussian-mixture --seed 4 --set pooled=true" in page
+
+
+def test_online_learners_run_in_processes_of_their_own(tmp_path):
+    study = replace(
+        TINY,
+        rows=(Row("plain", "majority"), Row("last", "no-change")),
+        columns=(Column("gaussian-mixture", ("rounds=3",)),),
+        published={},
+        metric="prequential_accuracy",
+    )
+    result = reproduce(study, workers=2, out=tmp_path)
+    assert all(cell.is_done for cell in result.cells)
+    assert len(result.cells) == 4
+
+
+def test_a_row_may_have_changes_of_its_own_in_a_quick_look(tmp_path):
+    rows = (Row("sfedpo", quick=("memory.budget=0.25",)), Row("plain", "fedavg"))
+    study = replace(TINY, rows=rows, columns=TINY.columns[:1], quick=("rounds=7",), published={})
+    mine, plain = plan_study(study, scale="quick", out=tmp_path).jobs
+    assert (mine.plan.scenario.rounds, plain.plan.scenario.rounds) == (7, 7)
+    assert mine.plan.recipe.memory.budget == 0.25
+    assert plan_study(study, out=tmp_path).jobs[0].plan.recipe.memory.budget != 0.25
+
+
+TASKS = replace(
+    TINY,
+    columns=(
+        Column("digits-full", SMALL, "a, by labels", metric="task_accuracy", task="a"),
+        Column("digits-full", SMALL, "forgotten, by oracle", metric="forgetting", assignment="oracle"),
+    ),
+    seeds=(4,),
+    published={},
+)  # fmt: skip
+
+
+def test_every_form_of_a_table_of_tasks_says_how_mixtures_were_found(tmp_path, cell):
+    plan = plan_study(TASKS, out=tmp_path)
+    cells = [cell(c.row.label, 4, 0.5, scenario=c.column.label) for c in plan.cells]
+    result = replace(read_study(plan), cells=cells)
+    files = write_study(result)
+    for name in ("page", "table"):
+        text = files[name].read_text()
+        assert "a, by labels" in text
+        assert "forgotten, by oracle" in text
+        assert "was chosen with the task" in text
+    lines = list(csv.DictReader(io.StringIO(files["csv"].read_text())))
+    found = {(line["metric"], line["task"], line["assignment"]) for line in lines}
+    assert found == {("task_accuracy", "a", "labels"), ("forgetting", "", "oracle")}
+
+
+def test_who_forgets_most_is_not_called_best(tmp_path, cell):
+    plan = plan_study(replace(TASKS, columns=TASKS.columns[1:]), out=tmp_path)
+    labels = [(c.row.label, c.column.label) for c in plan.cells]
+    cells = [
+        cell(row, 4, forgotten, scenario=column)
+        for (row, column), forgotten in zip(labels, (0.4, 0.1), strict=True)
+    ]
+    result = replace(read_study(plan), cells=cells)
+    assert "**10.00**" in study_markdown(result)
+    assert "highest mean" not in study_headline(result)

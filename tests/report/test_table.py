@@ -1,4 +1,5 @@
 import io
+from dataclasses import replace
 
 import pytest
 from rich.console import Console
@@ -35,6 +36,14 @@ def test_the_best_of_several_is_marked_and_of_one_none(comparison, cell):
     assert best(summarise(comparison)) == {0}
     assert best(summarise([cell("a", 0, 0.5), cell("b", 0, 0.5)])) == {0, 1}
     assert best(summarise([cell()])) == set()
+
+
+def test_of_what_is_forgotten_the_least_is_best_and_is_not_called_an_accuracy(comparison):
+    summaries = [replace(s, is_inverted=True) for s in summarise(comparison)]
+    assert best(summaries) == {1}
+    headings = [column.heading for column in columns(summaries)]
+    assert "forgetting" in headings
+    assert "accuracy" not in headings
 
 
 def test_unfinished_runs_are_named_in_every_form(unfinished):

@@ -10,6 +10,7 @@ from pathlib import Path
 import typer
 from rich.console import Console
 
+from thalweg.baselines import BASELINES
 from thalweg.cli.live import clock, say_json
 from thalweg.cli.live_cells import seeds_named, watching_cells
 from thalweg.cli.plan_view import plan_tree
@@ -29,6 +30,8 @@ from thalweg.report import (
     write_page,
 )
 from thalweg.report.comparison import comparison_jobs, read_cell
+from thalweg.report.drifts import drift_extra
+from thalweg.report.extras import extra_markdown, extra_rich
 
 
 def compare_command(
@@ -81,8 +84,12 @@ def compare_command(
             say_json(row)
     else:
         console.print(to_rich(summaries, width=console.width))
-        if (began_anew := transition_rich(cells, width=console.width)) is not None:
-            console.print(began_anew)
+        extras = (
+            transition_rich(cells, width=console.width),
+            extra_rich(drift_extra(cells), width=console.width),
+        )
+        for extra in filter(None, extras):
+            console.print(extra)
         console.print(f"took {clock(time.perf_counter() - began)}", highlight=False)
         for what, file in files.items():
             console.print(f"{what:<7}{file}", highlight=False, soft_wrap=True)
@@ -94,7 +101,8 @@ def compare_command(
 def _write(folder: Path, on: str, cells: Sequence[Cell]) -> dict[str, Path]:
     summaries = summarise(cells)
     files = {"page": folder / "index.html", "table": folder / "table.md"}
-    (folder / "table.md").write_text(to_markdown(summaries) + transition_markdown(cells))
+    beside = transition_markdown(cells) + extra_markdown(drift_extra(cells))
+    (folder / "table.md").write_text(to_markdown(summaries) + beside)
     (folder / "table.csv").write_text(to_csv(summaries))
     write_page(files["page"], f"Comparison on {on}", cells)
     if has_figure(cells):
@@ -118,7 +126,8 @@ def _json_rows(cells: Sequence[Cell]) -> Iterator[dict[str, object]]:
 
 def _next_steps(recipes: Sequence[str], on: str) -> str:
     first = recipes[0].partition(",")[0]
-    variant = shlex.join(["thalweg", "compare", first, f"{first},weights=equal", "--on", on])
+    change = "pooled=true" if first in BASELINES else "weights=equal"
+    variant = shlex.join(["thalweg", "compare", first, f"{first},{change}", "--on", on])
     return (
         "next   thalweg list\n"
         f"       {shlex.join(['thalweg', 'run', first, '--on', on, '--seed', '7'])}\n"

@@ -139,6 +139,9 @@ class FastFederation:
     def predict(self, model: Floats32, part: Part, rows: Ints | None) -> tuple[Ints, Floats32]:
         return self._trainer.predict(model, part, rows)
 
+    def scores(self, model: Floats32, part: Part, rows: Ints | None) -> Floats32:
+        return self._trainer.scores(model, part, rows)
+
     def close(self) -> None:
         self._trainer.close()
 

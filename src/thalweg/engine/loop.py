@@ -16,15 +16,17 @@ from safetensors.numpy import save_file
 from thalweg.core.errors import RunError, require
 from thalweg.core.types import Floats32
 from thalweg.data import Dataset
+from thalweg.engine.any_plan import AnyPlan
 from thalweg.engine.building import Embedded, crowd_of, federation_of, viewed
 from thalweg.engine.crowd import Crowd
+from thalweg.engine.drifts import Drifts
 from thalweg.engine.folder import RunFolder
 from thalweg.engine.plan import Plan, make_plan
-from thalweg.engine.rows import evaluated, is_evaluated, round_row
+from thalweg.engine.rows import evaluated, is_evaluated, round_row, summary_of
 from thalweg.engine.scored import turnout_of
 from thalweg.engine.start import first_model, model_drawer
 from thalweg.engine.unreliable import UnreliableFederation
-from thalweg.evaluation import transitions
+from thalweg.evaluation import alarm_summary
 from thalweg.nets import Net
 from thalweg.recipes import Recipe
 from thalweg.recipes.server import play_round
@@ -47,6 +49,7 @@ class Result:
     net: Net
     model: Floats32  # (P,) the final global model; of a bank, the one that serves most clients
     folder: Path | None
+    alarms: Row | None = None  # how good the recipe's alarm was; none: it has none
 
     @property
     def final(self) -> Row:
@@ -65,7 +68,7 @@ class Result:
 class Progress:
     """What a watcher is told after every round."""
 
-    plan: Plan
+    plan: AnyPlan
     row: Row
     rounds_done: int
     rounds_now: int  # of these, in this process
@@ -165,17 +168,18 @@ def _play(
         server = _restore(folder, federation, server, fingerprint)
         metrics = list(folder.metrics())
     began, rounds_before = time.perf_counter(), server.rnd
+    drifts = Drifts(federation.crowd)
     while server.rnd < plan.scenario.rounds:
-        started = time.perf_counter()
+        started, before = time.perf_counter(), drifts.clock(server.rnd)
         server, updates = play_round(
             server, federation, plan.recipe, plan.seed, model_drawer(plan, net)
         )
         turnout = turnout_of(federation.crowd.timetable, server.rnd - 1)
-        row = round_row(server, updates, turnout)
+        row = round_row(server, updates, turnout) | drifts.row(before, drifts.clock(server.rnd))
         if is_evaluated(plan.scenario, server.rnd, turnout):
-            row |= evaluated(
-                server, plan.recipe, federation, data, plan.scenario.validation, turnout
-            )
+            with_tasks = drifts.shows_tasks(plan.scenario, server.rnd)
+            validation = plan.scenario.validation
+            row |= evaluated(server, plan.recipe, federation, data, validation, turnout, with_tasks)
         row["seconds"] = round(time.perf_counter() - started, 6)
         metrics.append(row)
         if folder is not None:
@@ -189,10 +193,11 @@ def _play(
             now = server.rnd - rounds_before
             watch(Progress(plan, row, server.rnd, now, time.perf_counter() - began))
     served = serve(server, plan.recipe)
+    alarms = None if plan.recipe.alarm is None else alarm_summary(metrics, world)
     if folder is not None:
-        _finish(folder, plan, net, served, metrics)
+        _finish(folder, plan, net, served, metrics, alarms)
     model = served.models[int(served.shares.argmax())]
-    return Result(plan, metrics, net, model, None if folder is None else folder.path)
+    return Result(plan, metrics, net, model, None if folder is None else folder.path, alarms)
 
 
 def _restore(
@@ -220,21 +225,31 @@ def check_same_data(folder: RunFolder, then: int, now: int) -> None:
         )
 
 
-def _finish(folder: RunFolder, plan: Plan, net: Net, served: Served, metrics: list[Row]) -> None:
+def _finish(
+    folder: RunFolder,
+    plan: Plan,
+    net: Net,
+    served: Served,
+    metrics: list[Row],
+    alarms: Row | None,
+) -> None:
     model = served.models[int(served.shares.argmax())]
     if len(served.models) > 1:
-        save_file(
-            {"models": np.ascontiguousarray(served.models), "shares": served.shares},
-            folder.path / "bank.safetensors",
-        )
+        bank: dict[str, Any] = {
+            "models": np.ascontiguousarray(served.models),
+            "shares": served.shares,
+        }
+        if served.mixtures is not None:
+            bank["mixtures"] = np.ascontiguousarray(served.mixtures)
+        save_file(bank, folder.path / "bank.safetensors")
     save_file(
         {name: np.ascontiguousarray(value) for name, value in net.named_parameters(model).items()},
         folder.path / "model.safetensors",
         metadata={"net": plan.scenario.name},
     )
-    summary = {"title": plan.title, "rounds": len(metrics), "final": metrics[-1]}
-    if found := transitions(metrics):
-        summary["transitions"] = [transition._asdict() for transition in found]
+    summary = {"title": plan.title, **summary_of(metrics)}
+    if alarms is not None:
+        summary["alarms"] = alarms
     folder.write_summary(summary)
 
 

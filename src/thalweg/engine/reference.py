@@ -63,5 +63,8 @@ class ReferenceFederation:
     def predict(self, model: Floats32, part: Part, rows: Ints | None) -> tuple[Ints, Floats32]:
         return self._trainer.predict(model, part, rows)
 
+    def scores(self, model: Floats32, part: Part, rows: Ints | None) -> Floats32:
+        return self._trainer.scores(model, part, rows)
+
     def close(self) -> None:
         """Nothing to let go of."""

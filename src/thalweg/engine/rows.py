@@ -2,15 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from statistics import fmean
 from typing import Any
 
 from thalweg.core.types import Updates
 from thalweg.data import Dataset
 from thalweg.engine.building import Embedded
 from thalweg.engine.scored import scored
-from thalweg.evaluation import Turnout
+from thalweg.engine.tasks import task_records
+from thalweg.engine.used import ScoreBook, scored_as_used, use_of
+from thalweg.evaluation import (
+    ASSIGNMENTS,
+    Turnout,
+    recoveries,
+    step_accuracies,
+    task_summary,
+    transitions,
+)
 from thalweg.recipes import Recipe
-from thalweg.recipes.state import ServerState, serve
+from thalweg.recipes.state import Served, ServerState, serve
 from thalweg.recipes.talks import bytes_up
 from thalweg.scenarios import Scenario
 
@@ -29,7 +40,7 @@ def round_row(
     server: ServerState, updates: Updates | None, turnout: Turnout | None
 ) -> dict[str, Any]:
     """What every round says about itself."""
-    row: dict[str, Any] = {"round": server.rnd, "cohort": 0 if updates is None else len(updates)}
+    row: dict[str, Any] = {"round": server.rnd, "cohort": _num_replies(updates)}
     if turnout is not None:
         row |= {"session": turnout.session, "session_round": turnout.session_round}
     if updates is None:
@@ -47,6 +58,14 @@ def round_row(
     return row | dict(updates.remarks)
 
 
+def _num_replies(updates: Updates | None) -> int:
+    """A client that trains several models replies once; one of an earlier round that comes late does, too."""
+    if updates is None:
+        return 0
+    replies = zip(updates.clients.tolist(), updates.staleness(0).tolist(), strict=True)
+    return len(set(replies))
+
+
 def evaluated(
     server: ServerState,
     recipe: Recipe,
@@ -54,18 +73,57 @@ def evaluated(
     data: Dataset,
     validation: float,
     turnout: Turnout | None,
+    with_tasks: bool = False,
 ) -> dict[str, Any]:
-    """Test every model that serves somebody; a client counts with the model it uses."""
+    """Test every model that serves somebody; a client counts with what it uses, as it sees the samples."""
     if len(data.y_test) == 0:
         return {}
-    world = federation.crowd.world
     served = serve(server, recipe)
+    if not data.views and (served.mixtures is None or len(served.models) == 1):
+        return _evaluated_alike(served, federation, data, validation, turnout)
+    book = ScoreBook(federation, served.models, data)
+    use = use_of(served, federation, server.rnd - 1)
+    row = scored_as_used(book, use, federation, data, validation, turnout)
+    if with_tasks and data.views:
+        row["tasks"] = task_records(book, use, data)
+    return row
+
+
+def _evaluated_alike(
+    served: Served,
+    federation: Embedded,
+    data: Dataset,
+    validation: float,
+    turnout: Turnout | None,
+) -> dict[str, Any]:
+    """All see the samples in one way, and nobody says who uses which model: each counts by its share."""
     total: dict[str, float] = {}
     for model, share in zip(served.models, served.shares, strict=True):
         if share == 0:
             continue
         predicted, losses = federation.predict(model, "test", None)
-        row = scored(predicted, losses, data, world, validation, turnout)
+        row = scored(predicted, losses, data, federation.crowd.world, validation, turnout)
         for name, value in row.items():
             total[name] = total.get(name, 0.0) + float(share) * value
     return total
+
+
+def summary_of(metrics: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """A finished run in a few numbers: its last round, sessions, steps between drifts, and tasks, if it has any."""
+    summary: dict[str, Any] = {"rounds": len(metrics), "final": metrics[-1]}
+    if found := transitions(metrics):
+        summary["transitions"] = [transition._asdict() for transition in found]
+    if recovered := recoveries(metrics):
+        steps = step_accuracies(metrics)
+        summary["steps"] = {
+            "client_accuracy": steps,
+            "step_accuracy": fmean(steps) if steps else None,
+            "recoveries": [recovery._asdict() for recovery in recovered],
+        }
+    for name in ("drift_precision", "drift_recall"):
+        if scores := [row[name] for row in metrics if name in row]:
+            summary[name] = fmean(scores)
+    tasks = [task_summary(metrics, assignment) for assignment in ASSIGNMENTS]
+    if any(tasks):
+        summary["tasks"] = [each for each in tasks if each is not None]
+    return summary

@@ -2,20 +2,32 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 import numpy.typing as npt
 
-from thalweg.core.types import Ints
+from thalweg.core.types import Floats, Ints
 from thalweg.data import Dataset
 from thalweg.data.split import stratified_split
 from thalweg.evaluation import (
     Turnout,
     accuracies_by_mix,
     accuracies_by_owner,
-    held_out_scores,
     session_scores,
 )
+from thalweg.evaluation.clients import Bools
+from thalweg.evaluation.held_out import scores_of
 from thalweg.streams import Timetable, World
+
+
+class Answered(NamedTuple):
+    """Some test samples (n,), as they were answered by one model, or by each client in its own way."""
+
+    right: Bools | Floats  # or the share of the clients that are right
+    losses: npt.NDArray[np.floating]  # or their mean over the clients
+    at_clients: Floats  # (N,) accuracy on data like the client's own; nan: not known
+    by_members: Floats | None = None  # the share of the members that are right; none: as `right`
 
 
 def turnout_of(timetable: Timetable | None, rnd: int) -> Turnout | None:
@@ -38,45 +50,56 @@ def scored(
     turnout: Turnout | None = None,
 ) -> dict[str, float]:
     """Scores of predictions for the whole test set, with a part of it set aside for validation."""
+    right = predicted == data.y_test
+
+    def answered(rows: Ints) -> Answered:
+        return Answered(right[rows], losses[rows], at_clients(right[rows], rows, data, world))
+
+    for_test, for_choice = parts_of(data, validation)
+    row = scores_on(for_test, answered(for_test), data, world, turnout)
+    if for_choice is not None:
+        row |= validated(scores_on(for_choice, answered(for_choice), data, world))
+    return row
+
+
+def parts_of(data: Dataset, validation: float) -> tuple[Ints, Ints | None]:
+    """Test samples to test on, and those to choose among runs by; none: all are tested on."""
     if validation == 0:
-        return _scores(predicted, losses, np.arange(len(predicted)), data, world, turnout)
-    for_test, for_choice = stratified_split(data.y_test, validation)
-    chosen_by = _scores(predicted, losses, for_choice, data, world)
-    return {
-        **_scores(predicted, losses, for_test, data, world, turnout),
-        "validation_accuracy": chosen_by["accuracy"],
-        "validation_client_accuracy": chosen_by["client_accuracy"],
-    }
+        return np.arange(len(data.y_test)), None
+    return stratified_split(data.y_test, validation)
 
 
-def _scores(
-    predicted: Ints,
-    losses: npt.NDArray[np.float32],
-    rows: Ints,
-    data: Dataset,
-    world: World,
-    turnout: Turnout | None = None,
-) -> dict[str, float]:
-    labels = data.y_test[rows]
-    overall = held_out_scores(
-        predicted[rows], losses[rows], labels, world.book.histograms, world.book.importance
-    )
-    right = predicted[rows] == labels
+def validated(row: dict[str, float]) -> dict[str, float]:
+    """What is told of the samples that runs are chosen by."""
+    return {f"validation_{name}": row[name] for name in ("accuracy", "client_accuracy")}
+
+
+def at_clients(right: Bools, rows: Ints, data: Dataset, world: World) -> Floats:
+    """(N,) accuracy on those of some test samples that are like each client's data."""
     if world.clients_are_groups and data.group_test is not None:
-        at_clients = accuracies_by_owner(right, data.group_test[rows], world.num_clients)
-    else:
-        at_clients = accuracies_by_mix(right, labels, world.mixes)
-    of_session = (
-        {} if turnout is None else session_scores(right, labels, world.mixes, at_clients, turnout)
-    )
-    at_clients = at_clients[~np.isnan(at_clients)]
+        return accuracies_by_owner(right, data.group_test[rows], world.num_clients)
+    return accuracies_by_mix(right, data.y_test[rows], world.mixes)
+
+
+def scores_on(
+    rows: Ints, answered: Answered, data: Dataset, world: World, turnout: Turnout | None = None
+) -> dict[str, float]:
+    """Scores of some test samples."""
+    right, losses, accuracies, by_members = answered
+    labels, book = data.y_test[rows], world.book
+    overall = scores_of(right, losses, labels, book.histograms, book.importance)
+    of_session = {}
+    if turnout is not None:
+        mine = right if by_members is None else by_members
+        of_session = session_scores(mine, labels, world.mixes, accuracies, turnout)
+    accuracies = accuracies[~np.isnan(accuracies)]
     return {
         "accuracy": overall.accuracy,
         "balanced_accuracy": overall.balanced_accuracy,
         "test_loss": overall.loss,
         "state_accuracy": overall.state_accuracy,
         "worst_state_accuracy": overall.worst_state_accuracy,
-        "client_accuracy": float(at_clients.mean()) if len(at_clients) else float("nan"),
-        "worst_client_accuracy": float(at_clients.min()) if len(at_clients) else float("nan"),
+        "client_accuracy": float(accuracies.mean()) if len(accuracies) else float("nan"),
+        "worst_client_accuracy": float(accuracies.min()) if len(accuracies) else float("nan"),
         **of_session,
     }

@@ -56,6 +56,15 @@ class SingleTrainer:
             losses = torch.nn.functional.cross_entropy(logits, right, reduction="none")
         return logits.argmax(dim=1).numpy(), losses.numpy()
 
+    def scores(self, model: Floats32, part: Part, rows: Ints | None = None) -> Floats32:
+        """(n, C) logarithms of the probabilities that one model gives the classes of some rows; none: as above."""
+        rows = np.arange(self.data.num_samples(part)) if rows is None else rows
+        if len(rows) == 0:
+            return np.empty((0, self.data.num_classes), dtype=np.float32)
+        with torch.inference_mode():
+            logits = self.net.apply(torch.tensor(model), self.inputs(self.data.samples(part, rows)))
+        return logits.log_softmax(1).numpy()
+
     def inputs(self, samples: Samples) -> Tensor:
         """Samples as the net wants them.
 

@@ -59,6 +59,9 @@ class Trainer(Protocol):
     ) -> tuple[Ints, Floats32]:
         """Predicted labels and cross-entropies of one model on rows of a part; none: all samples as they are."""
 
+    def scores(self, params: Floats32, part: Part, rows: Ints | None = None) -> Floats32:
+        """(n, C) logarithms of the probabilities that one model gives the classes of some rows, or of all."""
+
     def close(self) -> None:
         """Let go of processes and memory."""
 
@@ -178,14 +181,19 @@ class StackedTrainer:
                 losses[mine] = cross_entropy(logits, right, reduction="none").numpy()
         return labels, losses
 
-    def outputs(self, params: Floats32, rows: Ints) -> Floats32:
-        """(n, C) what one model answers to training samples, before it is made a probability."""
+    def scores(self, params: Floats32, part: Part, rows: Ints | None = None) -> Floats32:
+        rows = np.arange(self._gather.num_samples(part)) if rows is None else rows
+        outputs = torch.from_numpy(self.outputs(params, rows, part))
+        return outputs.log_softmax(1).numpy()
+
+    def outputs(self, params: Floats32, rows: Ints, part: Part = "train") -> Floats32:
+        """(n, C) what one model answers to some samples, before it is made a probability."""
         found = np.empty((len(rows), self._net.num_classes), dtype=np.float32)
         model = torch.tensor(params)
         with one_thread(), torch.inference_mode():
             for first in range(0, len(rows), PREDICT_BATCH):
                 mine = slice(first, first + PREDICT_BATCH)
-                found[mine] = self._logits(model, "train", rows[mine])[0].numpy()
+                found[mine] = self._logits(model, part, rows[mine])[0].numpy()
         return found
 
     def glance(self, params: Floats32, rows: Ints) -> Glance:

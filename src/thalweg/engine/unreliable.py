@@ -80,6 +80,9 @@ class UnreliableFederation:
     def predict(self, model: Floats32, part: Part, rows: Ints | None) -> tuple[Ints, Floats32]:
         return self._inner.predict(model, part, rows)
 
+    def scores(self, model: Floats32, part: Part, rows: Ints | None) -> Floats32:
+        return self._inner.scores(model, part, rows)
+
     def close(self) -> None:
         self._inner.close()
 

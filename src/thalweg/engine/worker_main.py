@@ -77,6 +77,14 @@ class Predict(NamedTuple):
     rows: Ints
 
 
+class Score(NamedTuple):
+    """Answer: logarithms of the probabilities that the model gives the classes of some rows."""
+
+    bank: Place  # (1, P)
+    part: Part
+    rows: Ints
+
+
 class Failure(NamedTuple):
     """The answer when an order could not be carried out."""
 
@@ -109,13 +117,15 @@ def serve(connection: Connection) -> None:
                     del memories[number]
                 case Hire():
                     trainer = _trainer(order, memories)
-                case Train() | Predict():
+                case Train() | Predict() | Score():
                     connection.send(trouble or _answer(order, trainer, memories))
         except (EOFError, ConnectionError):
             raise
         except Exception as error:
             failure = Failure(_portable(error), traceback.format_exc())
-            if isinstance(order, Train | Predict) or (order is None and trainer is not None):
+            if isinstance(order, Train | Predict | Score) or (
+                order is None and trainer is not None
+            ):
                 connection.send(failure)
             else:
                 trouble = failure
@@ -140,12 +150,16 @@ def _trainer(hire: Hire, memories: dict[int, SharedMemory]) -> StackedTrainer:
 
 
 def _answer(
-    order: Train | Predict, trainer: StackedTrainer | None, memories: dict[int, SharedMemory]
-) -> Floats | tuple[Ints, Floats32]:
+    order: Train | Predict | Score,
+    trainer: StackedTrainer | None,
+    memories: dict[int, SharedMemory],
+) -> Floats | Floats32 | tuple[Ints, Floats32]:
     assert trainer is not None  # hired before anything else
     bank = memories[order.bank.number].array(order.bank.layout)
     if isinstance(order, Predict):
         return trainer.predict(bank[0], order.part, order.rows)
+    if isinstance(order, Score):
+        return trainer.scores(bank[0], order.part, order.rows)
     deltas = memories[order.deltas.number].array(order.deltas.layout)
     mine = deltas[order.first : order.first + len(order.task.models)]
     return trainer.train_one(bank, order.task, mine)

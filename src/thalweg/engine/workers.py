@@ -41,12 +41,13 @@ from thalweg.engine.worker_main import (
     MapMemory,
     Place,
     Predict,
+    Score,
     Train,
 )
 from thalweg.local import Euclidean, Mirror, Objective, Sgd
 from thalweg.nets import Net
 
-Order = Train | Predict
+Order = Train | Predict | Score
 
 _BEGIN = """
 import signal, sys, json
@@ -97,6 +98,7 @@ class WorkerPool:
     ) -> None:
         require(num_workers >= 1, f"a pool needs at least one worker, got {num_workers}.")
         self._num_samples = {"train": data.num_samples("train"), "test": data.num_samples("test")}
+        self._num_classes = data.num_classes
         self._processes: list[subprocess.Popen[bytes]] = []
         self._connections: list[Connection] = []
         self._memories: dict[int, SharedMemory] = {}
@@ -137,17 +139,22 @@ class WorkerPool:
         self._require_open()
         rows = np.arange(self._num_samples[part]) if rows is None else rows
         model = self._publish(params[None])
-        # Whole batches, so that their boundaries do not depend on who gets which share.
-        share = -(-len(rows) // (PREDICT_BATCH * 2 * len(self._processes))) * PREDICT_BATCH
-        answers = self._carry_out(
-            [
-                Predict(model, part, rows[first : first + share])
-                for first in range(0, len(rows), max(share, 1))
-            ]
-        )
+        answers = self._carry_out([Predict(model, part, mine) for mine in self._shares(rows)])
         labels = [np.empty(0, dtype=np.int64), *(labels for labels, _ in answers)]
         losses = [np.empty(0, dtype=np.float32), *(losses for _, losses in answers)]
         return np.concatenate(labels), np.concatenate(losses)
+
+    def scores(self, params: Floats32, part: Part, rows: Ints | None = None) -> Floats32:
+        self._require_open()
+        rows = np.arange(self._num_samples[part]) if rows is None else rows
+        model = self._publish(params[None])
+        answers = self._carry_out([Score(model, part, mine) for mine in self._shares(rows)])
+        return np.concatenate([np.empty((0, self._num_classes), dtype=np.float32), *answers])
+
+    def _shares(self, rows: Ints) -> list[Ints]:
+        """Whole batches, so that their boundaries do not depend on who gets which share."""
+        share = -(-len(rows) // (PREDICT_BATCH * 2 * len(self._processes))) * PREDICT_BATCH
+        return [rows[first : first + share] for first in range(0, len(rows), max(share, 1))]
 
     def close(self) -> None:
         self._let_go()

@@ -1,17 +1,51 @@
 """What we report."""
 
+from thalweg.evaluation.alarms import AlarmScores, alarm_scores, alarm_summary
 from thalweg.evaluation.clients import accuracies_by_mix, accuracies_by_owner
+from thalweg.evaluation.forgetting import backward_transfer, forgetting, task_summary, task_table
 from thalweg.evaluation.held_out import Scores, held_out_scores
+from thalweg.evaluation.mixtures import ClientTests, client_tests
+from thalweg.evaluation.purity import purity
+from thalweg.evaluation.recovery import (
+    Recovery,
+    averaged_over_steps,
+    recoveries,
+    step_accuracies,
+)
 from thalweg.evaluation.sessions import Turnout, session_scores
+from thalweg.evaluation.tasks import (
+    ASSIGNMENTS,
+    Assignment,
+    mixture_by_concept,
+    mixture_by_labels,
+)
 from thalweg.evaluation.transitions import Transition, transitions
 
 __all__ = [
+    "ASSIGNMENTS",
+    "AlarmScores",
+    "Assignment",
+    "ClientTests",
+    "Recovery",
     "Scores",
     "Transition",
     "Turnout",
     "accuracies_by_mix",
     "accuracies_by_owner",
+    "alarm_scores",
+    "alarm_summary",
+    "averaged_over_steps",
+    "backward_transfer",
+    "client_tests",
+    "forgetting",
     "held_out_scores",
+    "mixture_by_concept",
+    "mixture_by_labels",
+    "purity",
+    "recoveries",
     "session_scores",
+    "step_accuracies",
+    "task_summary",
+    "task_table",
     "transitions",
 ]

@@ -47,7 +47,21 @@ def held_out_scores(
     >>> scores.state_accuracy, scores.worst_state_accuracy
     (0.875, 0.75)
     """
-    right = predicted == labels
+    return scores_of(predicted == labels, losses, labels, histograms, importance)
+
+
+def scores_of(
+    right: npt.NDArray[np.bool_] | Floats,
+    losses: npt.NDArray[np.floating],
+    labels: Ints,
+    histograms: Floats,
+    importance: Floats,
+) -> Scores:
+    """The same of answers (n,) that are right or not, or right to some share of those who gave them.
+
+    >>> scores_of(np.array([1.0, 0.5]), np.ones(2), np.array([0, 1]), np.eye(2), np.array([0.5, 0.5])).accuracy
+    0.75
+    """
     count = np.bincount(labels, minlength=histograms.shape[1])  # (C,)
     hits = np.bincount(labels, weights=right, minlength=histograms.shape[1])
     per_class = np.divide(hits, count, out=np.zeros(len(count)), where=count > 0)

@@ -29,7 +29,11 @@ def labels_of(members: Ints, mixes: Floats) -> Bools:
 
 
 def session_scores(
-    right: Bools, labels: Ints, mixes: Floats, at_clients: Floats, turnout: Turnout
+    right: Bools | Floats,
+    labels: Ints,
+    mixes: Floats,
+    at_clients: Floats,
+    turnout: Turnout,
 ) -> dict[str, float]:
     """What the metrics say of a session; a number that does not exist is left out.
 
@@ -37,7 +41,8 @@ def session_scores(
     ``stayers_accuracy`` and ``newcomers_accuracy`` are means over the members who were, and were not, members of
     the session before; the first session has neither.
 
-    Shapes: right, labels (n,) of the test samples; mixes (N, C); at_clients (N,), nan: not known.
+    Shapes: right (or the share of the members that are), labels (n,) of the test samples; mixes (N, C);
+    at_clients (N,), nan: not known.
 
     >>> right, labels = np.array([True, True, False, True]), np.array([0, 1, 1, 2])
     >>> mixes = np.array([[1.0, 0.0, 0.0], [0.0, 1.0, 0.0]])

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from statistics import fmean
 
 from thalweg.report.cells import Cell, by_recipe, series
 from thalweg.report.summary import spread
@@ -13,11 +15,20 @@ MEASURES = {  # what can be drawn, and what it is called
     "worst_state_accuracy": "Test accuracy in the worst latent state",
     "prequential_accuracy": "Prequential (test-then-train) accuracy",
 }
+TESTED, ARRIVING = ("accuracy", "worst_state_accuracy"), "prequential_accuracy"
+WINDOWS = 30  # of arriving samples a figure has about so many independent points
+
+
+COUNTED = {  # what is counted over rounds, and what it is called
+    "models": "Models in the bank",
+    "clusters_found": "Clusters found",
+    "drifts_found": "Clients found to have drifted",
+}
 
 
 @dataclass(frozen=True)
 class Curve:
-    """One measure of one recipe over the rounds, or over the values of a sweep, in per cent."""
+    """One measure of one recipe over the rounds, or over the values of a sweep; of accuracies, in per cent."""
 
     recipe: str
     place: int  # of the recipe in the comparison, which gives it its colour
@@ -34,6 +45,11 @@ class Panel:
     title: str
     curves: list[Curve]
     across: str = "round"  # what the curves run over
+    unit: str = "%"  # empty: a number of things
+
+    @property
+    def heading(self) -> str:
+        return f"{self.title}, {self.unit}" if self.unit else self.title
 
     @property
     def is_sweep(self) -> bool:
@@ -44,21 +60,62 @@ class Panel:
 def panels(cells: Sequence[Cell]) -> list[Panel]:
     """Test accuracy, and that in the worst state, as far as there are any.
 
-    Without a test accuracy in any run, the prequential accuracy instead. Only finished runs are
-    drawn, as only they are in the table.
+    Without a test accuracy in any run, the prequential accuracy instead; of many rounds, smoothed. Only
+    finished runs are drawn, as only they are in the table.
     """
-    for measures in (("accuracy", "worst_state_accuracy"), ("prequential_accuracy",)):
-        drawn = [Panel(MEASURES[measure], curves(cells, measure)) for measure in measures]
-        if any(panel.curves for panel in drawn):
-            return [panel for panel in drawn if panel.curves]
-    return []
+    tested = [Panel(MEASURES[name], curves(cells, name)) for name in TESTED]
+    if any(panel.curves for panel in tested):
+        return [panel for panel in tested if panel.curves]
+    arriving = curves(cells, ARRIVING)
+    window = max((len(curve.at) for curve in arriving), default=0) // WINDOWS
+    if window > 1:
+        title = f"{MEASURES[ARRIVING]}, mean of {window} rounds"
+        return [Panel(title, [smoothed(curve, window) for curve in arriving])]
+    return [Panel(MEASURES[ARRIVING], arriving)] if arriving else []
 
 
-def curves(cells: Sequence[Cell], measure: str) -> list[Curve]:
+def smoothed(curve: Curve, window: int) -> Curve:
+    """A curve of which every point is the mean of the last `window` ones; of fewer at the beginning.
+
+    What arrives in one round is little, and lines of single rounds would hide one another.
+
+    >>> curve = Curve("sfedpo", 0, at=[1, 2, 3], mean=[10, 20, 60], low=[0, 20, 40], high=[20, 20, 80])
+    >>> smoothed(curve, 2).mean, smoothed(curve, 2).low
+    ([10.0, 15.0, 40.0], [0.0, 10.0, 30.0])
+    """
+
+    def means(values: Sequence[float]) -> list[float]:
+        return [fmean(values[max(0, end - window) : end]) for end in range(1, len(values) + 1)]
+
+    return replace(curve, mean=means(curve.mean), low=means(curve.low), high=means(curve.high))
+
+
+def bank_panels(cells: Sequence[Cell]) -> list[Panel]:
+    """Models, clusters and drifts over the rounds, as far as the metrics have them."""
+    drawn = [
+        Panel(title, curves(_counting(cells, measure), measure, is_share=False), unit="")
+        for measure, title in COUNTED.items()
+    ]
+    return [panel for panel in drawn if panel.curves]
+
+
+def _counting(cells: Sequence[Cell], measure: str) -> list[Cell]:
+    """Of a bank, metrics say how many models there are when there is more than one."""
+    if measure != "models":
+        return list(cells)
+    return [
+        replace(cell, rows=[{**row, measure: row.get(measure, 1)} for row in cell.rows])
+        if any(measure in row for row in cell.rows)
+        else cell
+        for cell in cells
+    ]
+
+
+def curves(cells: Sequence[Cell], measure: str, *, is_share: bool = True) -> list[Curve]:
     """Mean over the finished seeds, with a band of one sample standard deviation to either side.
 
     The rule is the same for any number of seeds from two on, and the same as in the table. The band
-    ends at 0 and at 100 per cent. Rounds that some seed did not evaluate are left out, so that
+    ends at 0 and, of a share, at 100 per cent. Rounds that some seed did not evaluate are left out, so that
     each point is a mean over the same seeds.
 
     >>> def cell(seed, accuracy):
@@ -67,7 +124,7 @@ def curves(cells: Sequence[Cell], measure: str) -> list[Curve]:
     >>> curves([cell(0, 0.25), cell(1, 0.75)], "accuracy")
     [Curve(recipe='sfedpo', place=0, at=[2], mean=[50.0], low=[14.6...], high=[85.3...])]
     """
-    drawn = []
+    drawn, scale, most = [], 100 if is_share else 1, 1.0 if is_share else math.inf
     for place, (recipe, group) in enumerate(by_recipe(cells).items()):
         seeds = [dict(found) for cell in group if cell.is_done and (found := series(cell, measure))]
         rounds = sorted(set(seeds[0]).intersection(*seeds[1:])) if seeds else []
@@ -79,9 +136,9 @@ def curves(cells: Sequence[Cell], measure: str) -> list[Curve]:
                     recipe,
                     place,
                     at=[rnd for rnd, _, _ in points],
-                    mean=[100 * mean for _, mean, _ in points],
-                    low=[100 * max(mean - std, 0.0) for _, mean, std in points],
-                    high=[100 * min(mean + std, 1.0) for _, mean, std in points],
+                    mean=[scale * mean for _, mean, _ in points],
+                    low=[scale * max(mean - std, 0.0) for _, mean, std in points],
+                    high=[scale * min(mean + std, most) for _, mean, std in points],
                 )
             )
     return drawn
@@ -103,7 +160,10 @@ def describe(panels: Sequence[Panel]) -> str:
             lines = "; ".join(_points(panel.across, curve) for curve in panel.curves)
             texts.append(f"Line chart. {panel.title}: {lines}.")
             continue
-        ends = ", ".join(f"{curve.recipe} {curve.mean[-1]:.2f} %" for curve in panel.curves)
+        number = "{:.2f} %" if panel.unit else "{:g}"
+        ends = ", ".join(
+            f"{curve.recipe} {number.format(curve.mean[-1])}" for curve in panel.curves
+        )
         texts.append(f"{panel.title} at the end: {ends}.")
     return " ".join(texts)
 

@@ -157,7 +157,7 @@ def _draw(drawn: Sequence[Panel]) -> Figure:
 def _draw_panel(axes: Axes, panel: Panel, height_in: float) -> None:
     from matplotlib.ticker import MaxNLocator
 
-    axes.set_title(f"{panel.title}, %", loc="left", fontsize=TEXT_PT + 0.5, fontweight="bold")
+    axes.set_title(panel.heading, loc="left", fontsize=TEXT_PT + 0.5, fontweight="bold")
     axes.set_facecolor("none")
     axes.grid(axis="y", color=FAINT, linewidth=0.8)
     axes.set_axisbelow(True)
@@ -216,7 +216,11 @@ def _range(panel: Panel) -> tuple[float, float]:
     """
     first = min(curve.at[0] for curve in panel.curves)
     last = max(curve.at[-1] for curve in panel.curves)
-    is_long = not panel.is_sweep and max(len(curve.at) for curve in panel.curves) >= MANY
+    is_long = (
+        not panel.is_sweep
+        and panel.unit != ""
+        and max(len(curve.at) for curve in panel.curves) >= MANY
+    )
     enough = first + 0.1 * (last - first) if is_long else first
     edges = [
         edge

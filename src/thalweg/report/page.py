@@ -9,6 +9,8 @@ from pathlib import Path
 
 from thalweg.report import sections
 from thalweg.report.cells import Cell
+from thalweg.report.drifts import drift_extra
+from thalweg.report.extras import extra_section
 from thalweg.report.files import write_whole
 from thalweg.report.headline import headline
 from thalweg.report.summary import summarise
@@ -33,7 +35,7 @@ def page(
     scenario_description: str | None = None,
     published: Mapping[str, float] | None = None,
 ) -> str:
-    """The page of a comparison: headline, table, transitions, figure, differences, seeds, failures, commands.
+    """The page of a comparison: headline, tables, figures, differences, seeds, failures, commands.
 
     `published` holds the accuracies of the paper, in per cent. The same cells give the same page.
     """
@@ -42,7 +44,9 @@ def page(
         sections.results(summaries),
         sections.left_out(summaries),
         transition_section(cells),
+        extra_section(drift_extra(cells)),
         sections.figure_section(cells),
+        sections.bank_section(cells),
         sections.differences(summaries),
         sections.seeds_section(cells),
         sections.commands(cells),

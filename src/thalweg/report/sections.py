@@ -7,8 +7,8 @@ from html import escape
 
 import thalweg
 from thalweg.report.cells import Cell, by_recipe, is_noticeable, scores
-from thalweg.report.curves import panels
-from thalweg.report.figure import COLOURS, figure_svg
+from thalweg.report.curves import bank_panels, panels
+from thalweg.report.figure import COLOURS, figure_svg, panels_svg
 from thalweg.report.numbers import p_value, paired_points, percent, points
 from thalweg.report.style import STYLE
 from thalweg.report.summary import FEWEST_FOR_A_TEST, Summary
@@ -104,6 +104,23 @@ def figure_section(cells: Sequence[Cell], *, level: int = 2) -> str:
     return section(
         "Accuracy over rounds",
         f"<figure>\n{scrolling('Figure: accuracy over rounds', figure_svg(cells))}"
+        f"<figcaption>{escape(caption)}</figcaption>\n</figure>\n",
+        level=level,
+    )
+
+
+def bank_section(cells: Sequence[Cell], *, level: int = 2) -> str:
+    """How many models there were, and what was found out about clusters and drifts; nothing if nobody counted."""
+    drawn = bank_panels(cells)
+    if not drawn:
+        return ""
+    caption = (
+        "Means over finished seeds; bands reach one standard deviation to either side. Recipes with one model "
+        "are not drawn."
+    )
+    return section(
+        "Models over rounds",
+        f"<figure>\n{scrolling('Figure: models over rounds', panels_svg(drawn))}"
         f"<figcaption>{escape(caption)}</figcaption>\n</figure>\n",
         level=level,
     )

@@ -6,10 +6,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from thalweg.evaluation import averaged_over_steps
+from thalweg.evaluation.forgetting import with_tasks
 from thalweg.report.cells import Cell, showing
 from thalweg.report.comparison import read_cell
 from thalweg.report.study_jobs import StudyCell
 from thalweg.scenarios.studies import Column, Metric, Study
+from thalweg.scenarios.studies.base import OF_TASKS
 
 Rows = Sequence[Mapping[str, Any]]
 
@@ -18,7 +21,13 @@ def as_shown(study: Study, place: StudyCell) -> Cell:
     """Its rows end where the column looks, and their accuracy is what the column shows."""
     cell, column, metric = read_cell(place.job), place.column, study.metric_of(place.column)
     rows = rows_seen(cell.rows, column, metric)
-    if metric not in ("accuracy", "client_accuracy"):
+    if metric == "step_accuracy":
+        rows = averaged_over_steps(rows)
+    elif metric in OF_TASKS:
+        rows = with_tasks(rows, column.assignment, column.task)
+    if metric == "prequential_accuracy":  # without a test accuracy, recipes are compared by this
+        rows = [showing(row, None) for row in rows]
+    elif metric not in ("accuracy", "client_accuracy"):
         rows = [showing(row, _value(row, column, metric)) for row in rows]
     elif metric != "accuracy" or column.session is not None:
         rows = [{**row, "accuracy": _value(row, column, metric)} for row in rows]
@@ -27,6 +36,9 @@ def as_shown(study: Study, place: StudyCell) -> Cell:
         cell = replace(cell, status="done", reason="")
     if cell.is_done and column.session is not None and not _has(rows, "session", column.session):
         reason = f"its {len(cell.rows)} rounds have no session {column.session}"
+        cell = replace(cell, status="failed", reason=reason)
+    if cell.is_done and column.task and all(row.get("accuracy") is None for row in rows):
+        reason = f"its metrics have no task {column.task!r}"
         cell = replace(cell, status="failed", reason=reason)
     return replace(cell, rows=rows, recipe=place.row.label, scenario=column.label)
 

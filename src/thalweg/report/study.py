@@ -26,7 +26,8 @@ from thalweg.report.study_jobs import (
     study_cells,
 )
 from thalweg.report.summary import Summary, summarise
-from thalweg.scenarios.studies import Study, on_data, restricted, study_named
+from thalweg.scenarios.studies import Column, Study, on_data, restricted, study_named
+from thalweg.scenarios.studies.base import LESS_IS_BETTER
 
 OUT = {"paper": Path("runs/reproduce"), "quick": Path("runs/reproduce-quick")}
 
@@ -73,14 +74,21 @@ class StudyResult(AskedStudy):
     def summaries(self) -> dict[str, list[Summary]]:
         """One summary per row and column, by column."""
         against = {row.label: self.study.against(row) for row in self.study.rows}
-        return {
+        found = {
             column: summarise(
-                self.cells_of(column),
-                {row: number for (row, of), number in self.study.published.items() if of == column},
+                self.cells_of(column.label),
+                {row: n for (row, of), n in self.study.published.items() if of == column.label},
                 against,
             )
-            for column in self.study.column_labels
+            for column in self.study.columns
         }
+        return {
+            column.label: [replace(s, is_inverted=self._is_inverted(column)) for s in summaries]
+            for column, summaries in found.items()
+        }
+
+    def _is_inverted(self, column: Column) -> bool:
+        return self.study.metric_of(column) in LESS_IS_BETTER
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -8,6 +8,8 @@ from html import escape
 
 from thalweg.report import sections
 from thalweg.report.curves import Panel, panels
+from thalweg.report.drifts import drift_extra
+from thalweg.report.extras import extra_section
 from thalweg.report.figure import panels_svg
 from thalweg.report.study import StudyResult
 from thalweg.report.study_table import (
@@ -90,13 +92,24 @@ def _scenario(result: StudyResult, label: str, summaries: list[Summary]) -> str:
         sections.results(summaries, level=3),
         _sweeps(row_sweeps(summaries), level=3),
     ]
-    if panels(cells):
+    if panels(cells) and not summaries[0].is_inverted:  # forgetting is not a share of one
         content.append(sections.figure_section(cells, level=3))
+    if _shows_runs_first(result, label):
+        content += [
+            extra_section(drift_extra(cells), level=3),
+            sections.bank_section(cells, level=3),
+        ]
     content += [
         sections.differences(summaries, level=3),
         _folded("Seed by seed", sections.seeds_section(cells, level=3)),
     ]
     return sections.section(label, "".join(content), anchor=_anchor(label, result))
+
+
+def _shows_runs_first(result: StudyResult, label: str) -> bool:
+    """Of columns that look at the same runs, is it the first one?"""
+    runs = {column.label: (column.scenario, column.sets) for column in result.study.columns}
+    return next(other for other, of in runs.items() if of == runs[label]) == label
 
 
 def _sweeps(drawn: Sequence[Panel], *, level: int = 2) -> str:

@@ -14,8 +14,11 @@ from thalweg.report.numbers import NONE, percent_spread, points
 from thalweg.report.records import csv_text, record
 from thalweg.report.study import StudyResult
 from thalweg.report.summary import Summary, bound_95
-from thalweg.report.table import BALANCED, MARK, Column, sentence, unfinished
+from thalweg.report.table import BALANCED, MARK, Column, best, sentence, unfinished
 from thalweg.report.terminal import folded
+from thalweg.scenarios.studies import Column as StudyColumn
+from thalweg.scenarios.studies import Study
+from thalweg.scenarios.studies.base import OF_TASKS
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -25,6 +28,10 @@ QUICK = "--scale quick"
 NOT_COMPARABLE = (
     f"Not comparable with the paper: a tenth of the rounds, for a quick look ({QUICK})."
 )
+HOW_TASKS_ARE_ASSIGNED = (
+    "By labels: the mixture of models for a task was chosen with the task's own test labels. By oracle: it is "
+    "that of the clients who have the task's true concept."
+)
 MEASURED = {
     "accuracy": "Test accuracy of the final model",
     "client_accuracy": "Test accuracy of the final model at the clients, averaged over them",
@@ -33,6 +40,19 @@ MEASURED = {
     "newcomers_accuracy": "Test accuracy at members who have just come, averaged over them",
     "transition_accuracy": (
         "Test accuracy on the labels of a session's members, averaged over its first ten rounds"
+    ),
+    "prequential_accuracy": (
+        "Accuracy on samples as they arrive, before anybody learns from them (test-then-train), averaged over "
+        "the rounds"
+    ),
+    "step_accuracy": (
+        "Test accuracy at the clients, each with its own models and its own view of the test set, averaged "
+        "over them and over steps as they ended"
+    ),
+    "task_accuracy": "Test accuracy on tasks after the last step",
+    "forgetting": (
+        "How far accuracy on a task is below its best after any earlier step, averaged over tasks (less is "
+        "better)"
     ),
 }
 
@@ -55,16 +75,12 @@ def matrix(result: StudyResult) -> Matrix:
     is_bound = result.study.spread == "bound"
     found = {(s.recipe, label): s for label, of in result.summaries().items() for s in of}
     entries = [[found.get((row, column)) for column in columns] for row in rows]
-    best = set()
-    for j in range(len(columns)):
-        means = {i: s.main.mean for i in range(len(rows)) if (s := entries[i][j]) and s.main}
-        if len(means) > 1:
-            best |= {(i, j) for i, mean in means.items() if mean == max(means.values())}
+    bold = {(i, j) for j in range(len(columns)) for i in best([of[j] for of in entries])}
     if len(columns) > max(MOST_COLUMNS, len(rows)):
         turned = [list(each) for each in zip(*entries, strict=True)]
-        turned_best = {(j, i) for i, j in best}
+        turned_best = {(j, i) for i, j in bold}
         return Matrix("scenario", rows, columns, turned, turned_best, True, is_bound)
-    return Matrix("recipe", columns, rows, entries, best, False, is_bound)
+    return Matrix("recipe", columns, rows, entries, bold, False, is_bound)
 
 
 def ours(summary: Summary, is_bound: bool = False) -> str:
@@ -117,6 +133,8 @@ def legend(result: StudyResult, where: str = "in brackets") -> str:
     if any(s.published is not None for s in summaries):
         words += f"; {where} the paper's, and how far ours is above that"
     words += "."
+    if any(metric in OF_TASKS for metric in metrics):
+        words += f" {HOW_TASKS_ARE_ASSIGNED}"
     if any(s.is_far_from_published for s in summaries):
         words += f" {MARK}: more than two of the paper's spreads away."
     if any(s.is_lopsided for s in summaries):
@@ -141,10 +159,10 @@ def _who_is_best(by_column: Mapping[str, Sequence[Summary]]) -> str:
     wins: Counter[str] = Counter()
     scenarios = 0
     for summaries in by_column.values():
-        means = {s.recipe: s.main.mean for s in summaries if s.main is not None}
-        if len(means) > 1:
+        winners = best(summaries)
+        if winners and not summaries[0].is_inverted:
             scenarios += 1
-            wins.update(name for name, mean in means.items() if mean == max(means.values()))
+            wins.update(summaries[row].recipe for row in winners)
     if not wins:
         return ""
     most = max(wins.values())
@@ -237,8 +255,20 @@ def study_csv(result: StudyResult) -> str:
                 "recipe": rows[s.recipe].spelled,
                 "scenario": ",".join([columns[label].scenario, *columns[label].sets]),
                 "far_from_published": str(s.is_far_from_published).lower(),
+                **_measured(result.study, columns[label]),
             }
             for label, summaries in result.summaries().items()
             for s in summaries
         ]
     )
+
+
+def _measured(study: Study, column: StudyColumn) -> dict[str, str]:
+    """What the numbers of a column are, and for tasks how mixtures were found."""
+    metric = study.metric_of(column)
+    of_tasks = metric in OF_TASKS
+    return {
+        "metric": metric,
+        "task": column.task if of_tasks else "",
+        "assignment": column.assignment if of_tasks else "",
+    }

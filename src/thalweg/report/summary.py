@@ -64,6 +64,7 @@ class Summary:
     balanced_accuracy: Spread | None = (
         None  # mean over the classes; never what recipes are ranked by
     )
+    is_inverted: bool = False  # `accuracy` is something of which less is better: forgetting
 
     @property
     def main(self) -> Spread | None:

@@ -54,7 +54,10 @@ def columns(summaries: Sequence[Summary], *, differences: bool = True) -> list[C
     ]
     balanced = [percent_spread(s.balanced_accuracy) for s in summaries]
     candidates = [
-        Column("accuracy", [percent_spread(s.accuracy) for s in summaries]),
+        Column(
+            "forgetting" if summaries[0].is_inverted else "accuracy",
+            [percent_spread(s.accuracy) for s in summaries],
+        ),
         *([Column("balanced", balanced)] if any(s.is_lopsided for s in summaries) else []),
         Column("paper", [published(s) for s in summaries]),
         Column("vs paper", [from_published(s) for s in summaries]),
@@ -86,16 +89,20 @@ def from_published(summary: Summary) -> str:
     return points(summary.points_from_published) + mark
 
 
-def best(summaries: Sequence[Summary]) -> set[int]:
-    """Rows whose mean is the highest of several, to set in bold."""
-    means = [s.main.mean for s in summaries if s.main is not None]
+def best(summaries: Sequence[Summary | None]) -> set[int]:
+    """Rows whose mean is the best of several, to set in bold: the highest, or of what is inverted the lowest."""
+    found = [(row, s) for row, s in enumerate(summaries) if s is not None and s.main is not None]
+    means = {row: s.main.mean for row, s in found if s.main is not None}
     if len(means) < 2:
         return set()
-    return {row for row, s in enumerate(summaries) if s.main and s.main.mean == max(means)}
+    top = min(means.values()) if found[0][1].is_inverted else max(means.values())
+    return {row for row, mean in means.items() if mean == top}
 
 
 def main_heading(summaries: Sequence[Summary]) -> str:
     """The column that recipes are ranked by."""
+    if summaries[0].is_inverted:
+        return "forgetting"
     return "accuracy" if summaries[0].compared == "accuracy" else "prequential"
 
 

@@ -6,13 +6,11 @@ from collections.abc import Sequence
 from statistics import fmean
 from typing import TYPE_CHECKING
 
-from thalweg.report import sections
 from thalweg.report.cells import Cell, by_recipe
-from thalweg.report.markdown import escaped, markdown_row
+from thalweg.report.extras import Extra, extra_markdown, extra_rich, extra_section
 from thalweg.report.numbers import NONE, percent_spread
 from thalweg.report.summary import spread
 from thalweg.report.table import Column
-from thalweg.report.terminal import folded
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -61,45 +59,21 @@ def transition_columns(cells: Sequence[Cell]) -> list[Column]:
 
 def transition_section(cells: Sequence[Cell]) -> str:
     """For a page; empty without transitions."""
-    if not (shown := transition_columns(cells)):
-        return ""
-    names, *others = shown
-    rows = [
-        sections.table_row(
-            sections.recipe_head(name, place),
-            [sections.entry(column.entries[place]) for column in others],
-        )
-        for place, name in enumerate(names.entries)
-    ]
-    table = sections.html_table(TITLE, [column.heading for column in shown], rows)
-    return sections.section(TITLE, f'{table}<p class="quiet">{WORDS}</p>\n')
+    return extra_section(_extra(cells))
 
 
 def transition_markdown(cells: Sequence[Cell]) -> str:
     """The same below a table in Markdown."""
-    if not (shown := transition_columns(cells)):
-        return ""
-    lines = [
-        f"## {TITLE}\n",
-        markdown_row([column.heading for column in shown]),
-        markdown_row(["---", *("---:" for _ in shown[1:])]),
-        *(
-            markdown_row([escaped(column.entries[row]) for column in shown])
-            for row in range(len(shown[0].entries))
-        ),
-    ]
-    return "\n" + "\n".join([*lines, "", WORDS]) + "\n"
+    return extra_markdown(_extra(cells))
 
 
 def transition_rich(cells: Sequence[Cell], *, width: int = 80) -> Table | None:
     """The same for a terminal."""
-    from rich.text import Text
+    return extra_rich(_extra(cells), width=width)
 
-    if not (shown := transition_columns(cells)):
-        return None
-    whole = folded(shown, set(), TITLE.lower(), width=width)
-    whole.add_row(Text(WORDS, style="dim"))
-    return whole
+
+def _extra(cells: Sequence[Cell]) -> Extra:
+    return Extra(TITLE, transition_columns(cells), WORDS)
 
 
 def transition_lines(found: Sequence[Transition]) -> list[str]:

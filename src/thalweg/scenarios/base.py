@@ -32,6 +32,9 @@ class Scenario:
     """The first so many rounds of every session are evaluated too."""
     validation: float = 0.0
     """Share of the test samples that is set aside for choosing among runs, and not tested on."""
+    tasks: bool = False
+    """Is what is left of earlier views of the data measured, too? After the last look at the test set before
+    somebody drifts, and in the end; in worlds without views there is nothing to measure."""
     prequential: int = 32
     """Arriving samples per tick that are predicted before they are learnt from; 0: none."""
     augment: Augmentation | None = choice(AUGMENTATIONS, default=None)

@@ -27,7 +27,7 @@ def _in_steps(
     lr: float = 0.06,
     batch_size: int = 128,
 ) -> Scenario:
-    """One pass over the memory in every round; evaluated at the end of every step."""
+    """One pass over the memory in every round; evaluated at the end of every step, on all tasks, too."""
     return Scenario(
         name=name,
         data=data,
@@ -37,6 +37,7 @@ def _in_steps(
         rounds=len(world.concepts) * world.rounds_per_step,
         ticks=1,
         evaluate_every=world.rounds_per_step,
+        tasks=True,
         prequential=0,
     )
 

@@ -119,3 +119,16 @@ def test_a_study_of_your_own_is_named_by_its_file(tmp_path):
         study_named(f"{file}:NOBODY")
     with pytest.raises(UnknownName, match="Did you mean 'sfedpo-table-1'"):
         study_named("sfedpo-tabel-1")
+
+
+def test_who_finds_mixtures_by_labels_must_say_so():
+    columns = (Column("digits-full", metric="task_accuracy", assignment="labels"),)
+    with pytest.raises(ConfigError, match="say so in its note"):
+        study(columns=columns)
+    columns = (Column("digits-full", (), "by labels", metric="forgetting", assignment="labels"),)
+    assert study(columns=columns).columns == columns
+
+
+def test_a_study_of_drift_moves_to_the_drift_of_other_data():
+    moved = on_data(study(columns=(Column("drift-cifar10", ("rounds=6",)),)), "digits")
+    assert moved.columns == (Column("drift-digits", ("rounds=6",)),)

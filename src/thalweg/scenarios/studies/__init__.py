@@ -5,11 +5,13 @@ from __future__ import annotations
 from thalweg.core.config import object_named
 from thalweg.core.errors import ConfigError, UnknownName
 from thalweg.core.published import Published
-from thalweg.scenarios.studies import churn, dpcs, sfedpo, streams
+from thalweg.scenarios.studies import churn, dpcs, drift, drifting, sfedpo, streams
 from thalweg.scenarios.studies.base import Column, Metric, Row, Study, on_data, restricted
 
 STUDIES: dict[str, Study] = {
-    study.name: study for paper in (sfedpo, streams, dpcs, churn) for study in paper.studies()
+    study.name: study
+    for paper in (sfedpo, streams, dpcs, churn, drift, drifting)
+    for study in paper.studies()
 }
 
 __all__ = [

@@ -9,6 +9,7 @@ from typing import Literal
 
 from thalweg.core.errors import UnknownName, require
 from thalweg.core.published import Published
+from thalweg.evaluation import Assignment
 
 Metric = Literal[
     "accuracy",  # on the test set
@@ -17,7 +18,13 @@ Metric = Literal[
     "stayers_accuracy",  # at members of the session before, too
     "newcomers_accuracy",  # at the others
     "transition_accuracy",  # session accuracy, averaged over the first ten rounds of a session
+    "prequential_accuracy",  # on what arrives, before it is learnt from, averaged over all rounds
+    "step_accuracy",  # client accuracy, averaged over the steps between drifts, each as it ended
+    "task_accuracy",  # on one task, or averaged over all, with mixtures found as the column says
+    "forgetting",  # the best accuracy on a task before minus that in the end, averaged over tasks
 ]
+OF_TASKS: tuple[Metric, ...] = ("task_accuracy", "forgetting")
+LESS_IS_BETTER: tuple[Metric, ...] = ("forgetting",)
 
 
 @dataclass(frozen=True)
@@ -42,6 +49,10 @@ class Column:
     the accuracy of a transition, in its first ten rounds; none: at their end."""
     metric: Metric | None = None
     """What this column shows; none: what the study shows."""
+    task: str = ""
+    """The task that accuracy is measured on; empty: all of them."""
+    assignment: Assignment = "labels"
+    """How tasks are given a mixture of models; the note says so."""
 
     @property
     def label(self) -> str:
@@ -59,6 +70,8 @@ class Row:
     """Label of the row that this one is paired with; empty: the study's reference."""
     best_of: tuple[str, ...] = ()
     """No runs of its own: per seed, that of these rows which does best on the validation part."""
+    quick: tuple[str, ...] = ()
+    """Changes of this row in a quick look, beside those of the study."""
 
     @property
     def spelled(self) -> str:
@@ -114,6 +127,11 @@ class Study:
                 or not any(row.best_of for row in self.rows_of(column)),
                 f"{self.name}: the best of some rows is chosen by validation, which {self.metric_of(column)} "
                 f"of {column.label} does not have.",
+            )
+            require(
+                self.metric_of(column) not in OF_TASKS or column.assignment in column.note,
+                f"{self.name}: mixtures for the tasks of {column.label} are found by {column.assignment}; say "
+                f"so in its note (such as 'by {column.assignment}').",
             )
 
     @property
@@ -199,12 +217,12 @@ def on_data(study: Study, data: str) -> Study:
     """The same study on another data set; the paper's numbers do not come along.
 
     The scenario ``cifar10-full`` becomes ``digits-full`` for the data set ``digits``, ``churn-mnist`` becomes
-    ``churn-digits``.
+    ``churn-digits`` and ``drift-cifar10`` ``drift-digits``.
     """
     columns = []
     for column in study.columns:
         scenario = re.sub(r"^.*-(full|partial)$", rf"{data}-\1", column.scenario)
-        scenario = re.sub(r"^churn-.*$", f"churn-{data}", scenario)
+        scenario = re.sub(r"^(churn|drift)-.*$", rf"\1-{data}", scenario)
         columns.append(replace(column, scenario=scenario))
     return replace(
         study,

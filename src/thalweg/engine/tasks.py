@@ -1,0 +1,66 @@
+"""What models make of every task: of the test set in every view that the clients of a world ever have."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from thalweg.core.config import kind_of
+from thalweg.core.transforms import TRANSFORMS, Transform
+from thalweg.core.types import Floats, Floats32, Ints
+from thalweg.core.views import concepts_of
+from thalweg.data import Dataset
+from thalweg.engine.used import ScoreBook, Use
+from thalweg.evaluation import ASSIGNMENTS, Assignment, mixture_by_concept, mixture_by_labels
+from thalweg.evaluation.mixtures import answers
+
+
+def task_records(book: ScoreBook, use: Use, data: Dataset) -> list[dict[str, Any]]:
+    """One record for each view and each way to find a mixture of models for it, on the whole test set.
+
+    All models of the bank can be used, also those that nobody uses now. `clients` is how many see their data so
+    now. An accuracy is None where no client has the concept that an oracle would look for.
+    """
+    records = []
+    everything = np.arange(book.num_models)
+    concepts = concepts_of(data.views, data.num_classes)
+    for view, concept in enumerate(concepts.tolist()):
+        scores, labels = book.scores(view, everything), book.labels(view)
+        for assignment, mixture in _mixtures(scores, labels, use, concept):
+            right = None if mixture is None else answers(scores, mixture, labels)[0]
+            records.append(
+                {
+                    "task": task_name(data.views[view].transform, concept),
+                    "concept": concept + 1,
+                    "assignment": assignment,
+                    "accuracy": None if right is None else float(right.mean()),
+                    "clients": int((use.views == view).sum()),
+                }
+            )
+    return records
+
+
+def _mixtures(
+    scores: Floats32, labels: Ints, use: Use, concept: int
+) -> Iterator[tuple[Assignment, Floats | None]]:
+    losses = -np.take_along_axis(scores, labels[None, :, None], axis=2)[:, :, 0]  # (models, n)
+    for assignment in ASSIGNMENTS:
+        if assignment == "labels":
+            yield assignment, mixture_by_labels(losses)
+        elif use.concepts is not None:
+            yield assignment, mixture_by_concept(use.mixtures, use.concepts, concept)
+
+
+def task_name(transform: Transform, concept: int) -> str:
+    """Concepts count from 1, as in papers.
+
+    >>> from thalweg.core.transforms import Plain, Rotated
+    >>> task_name(Plain(), 0), task_name(Rotated(120), 3)
+    ('1, plain', '4, rotated 120')
+    """
+    numbers = (getattr(transform, field.name) for field in dataclasses.fields(transform))  # type: ignore[arg-type]
+    words = [kind_of(transform, TRANSFORMS), *(f"{number:g}" for number in numbers)]
+    return f"{concept + 1}, {' '.join(words)}"

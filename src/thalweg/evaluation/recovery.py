@@ -1,0 +1,106 @@
+"""After a drift: how far accuracy falls, and when it is back; and how good it was when steps ended."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from statistics import fmean
+from typing import Any, NamedTuple
+
+Row = Mapping[
+    str, Any
+]  # what a round says about itself; `drifted`: clients that drifted when it began
+MARGIN = 0.02  # that still counts as recovered
+
+
+class Recovery(NamedTuple):
+    """What a drift did. Accuracies are shares of one; None: never measured."""
+
+    round: int  # the first one after the drift, counted from 1
+    clients: int  # that drifted
+    rounds: int  # until the next drift, or the end of the run
+    accuracy_before: float | None  # the last one before the drift
+    lowest: float | None  # before the next drift
+    rounds_to_recover: (
+        int | None
+    )  # until it is back, less a margin; None: not before the next drift
+
+
+def recoveries(
+    rows: Iterable[Row], margin: float = MARGIN, measure: str = "client_accuracy"
+) -> list[Recovery]:
+    """What the metrics of a run, one row per round, say of every drift.
+
+    Only evaluated rounds are looked at: who evaluates every tenth round learns that it took ten. Before and
+    after a drift clients are tested on other data; harder data may never be recovered from.
+
+    >>> rows = [{"round": 1, "client_accuracy": 0.8}, {"round": 2, "drifted": 6, "client_accuracy": 0.4},
+    ...         {"round": 3, "client_accuracy": 0.79}]
+    >>> recoveries(rows)
+    [Recovery(round=2, clients=6, rounds=2, accuracy_before=0.8, lowest=0.4, rounds_to_recover=2)]
+    """
+    steps = by_step(rows)
+    found = []
+    before: float | None = None
+    for number, step in enumerate(steps):
+        if number > 0:
+            found.append(_recovery(step, before, margin, measure))
+        before = _last(step, measure, before)
+    return found
+
+
+def step_accuracies(rows: Iterable[Row], measure: str = "client_accuracy") -> list[float]:
+    """The last accuracy that was measured in every step: a drift ends one, and so does the end of the run.
+
+    >>> step_accuracies([{"client_accuracy": 0.5}, {"drifted": 3}, {"client_accuracy": 0.25}])
+    [0.5, 0.25]
+    """
+    found = (_last(step, measure, None) for step in by_step(rows))
+    return [value for value in found if value is not None]
+
+
+def averaged_over_steps(rows: Sequence[Row], measure: str = "client_accuracy") -> list[Row]:
+    """A run in which ``step_accuracy`` is the mean over steps, each as it ended, or as it stands now.
+
+    In the last row that has one it is the mean over all steps of the run.
+
+    >>> rows = [{"client_accuracy": 0.5}, {"drifted": 3}, {"client_accuracy": 0.25}]
+    >>> [row.get("step_accuracy") for row in averaged_over_steps(rows)]
+    [0.5, None, 0.375]
+    """
+    shown: list[Row] = []
+    ended: list[float] = []
+    for step in by_step(rows):
+        for row in step:
+            value = row.get(measure)
+            shown.append(row if value is None else {**row, "step_accuracy": fmean([*ended, value])})
+        last = _last(step, measure, None)
+        ended += [] if last is None else [last]
+    return shown
+
+
+def by_step(rows: Iterable[Row]) -> list[list[Row]]:
+    """The rounds between two drifts."""
+    steps: list[list[Row]] = [[]]
+    for row in rows:
+        if row.get("drifted", 0) > 0 and steps[-1]:
+            steps.append([])
+        steps[-1].append(row)
+    return steps
+
+
+def _recovery(step: Sequence[Row], before: float | None, margin: float, measure: str) -> Recovery:
+    values = {age: row[measure] for age, row in enumerate(step, start=1) if measure in row}
+    back = (age for age, value in values.items() if before is not None and value >= before - margin)
+    return Recovery(
+        round=step[0]["round"],
+        clients=step[0]["drifted"],
+        rounds=len(step),
+        accuracy_before=before,
+        lowest=min(values.values(), default=None),
+        rounds_to_recover=next(back, None),
+    )
+
+
+def _last(step: Iterable[Row], measure: str, otherwise: float | None) -> float | None:
+    values = [row[measure] for row in step if row.get(measure) is not None]
+    return values[-1] if values else otherwise

@@ -1,0 +1,56 @@
+"""Which mixture of models a task is given: by its labels, or by its true concept. Never silently.
+
+A task is a way to see the test set that clients have met, or will meet. Nobody predicts it with one of their own
+mixtures: those are for what clients have now. Whoever reads a number needs to know how the mixture was found, so
+that every record of one says its `assignment`.
+"""
+
+from __future__ import annotations
+
+from typing import Literal, get_args
+
+import numpy as np
+import numpy.typing as npt
+
+from thalweg.core.types import Floats, Ints
+
+Assignment = Literal[
+    "labels",  # one E-step on the task's own test samples, whose labels it looks at
+    "oracle",  # what clients use whose true concept is the task's
+]
+ASSIGNMENTS: tuple[Assignment, ...] = get_args(Assignment)
+
+
+def mixture_by_labels(losses: npt.NDArray[np.floating]) -> Floats:
+    r"""(models,) the mean responsibility of each model for the samples of a task.
+
+    .. math::  \gamma_{i;c} = \frac{e^{-f_c(i)}}{\sum_{c'} e^{-f_{c'}(i)}}, \qquad
+               \hat\alpha_c = \frac 1 n \sum_i \gamma_{i;c}
+
+    One E-step from equal weights and equal label priors. It looks at the labels that are tested on: a client
+    without labels could not do that.
+
+    Symbols, Peng & Tang, FedDAA (14), (15) -> here
+        f_c(i)         losses[c, i]
+        \hat\alpha_c   what is returned
+
+    >>> mixture_by_labels(np.array([[0.2, 1.5], [1.2, 0.3]])).round(6).tolist()
+    [0.481267, 0.518733]
+    """
+    nearest = losses.min(axis=0)
+    responsible = np.exp(-(losses.astype(np.float64) - nearest))
+    found: Floats = (responsible / responsible.sum(axis=0)).mean(axis=1)
+    return found
+
+
+def mixture_by_concept(mixtures: Floats, concepts: Ints, concept: int) -> Floats | None:
+    """(models,) the mean mixture of the clients (N, models) whose concept (N,) it is; None: nobody's.
+
+    >>> mixtures = np.array([[1.0, 0.0], [0.5, 0.5], [0.0, 1.0]])
+    >>> mixture_by_concept(mixtures, np.array([0, 0, 1]), 0).tolist()
+    [0.75, 0.25]
+    >>> mixture_by_concept(mixtures, np.array([0, 0, 1]), 2) is None
+    True
+    """
+    mine = concepts == concept
+    return mixtures[mine].mean(axis=0) if mine.any() else None

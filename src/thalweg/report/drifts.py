@@ -1,0 +1,130 @@
+"""What drifts did: a small table for runs whose data change, and lines for a single one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
+from statistics import fmean
+from typing import TYPE_CHECKING, Any
+
+from thalweg.report.cells import Cell, by_recipe
+from thalweg.report.extras import Extra
+from thalweg.report.numbers import NONE, percent_spread
+from thalweg.report.summary import spread
+from thalweg.report.table import Column
+
+if TYPE_CHECKING:
+    from thalweg.evaluation import Recovery
+
+TITLE = "Steps between drifts"
+WORDS = (
+    "In %. steps: accuracy at the clients, each with its own models and its own view of the test set, averaged "
+    "over them and over steps as they ended. back: drifts after which accuracy came within two points of what it "
+    "had been, as far as it was measured; after: how many rounds that took, on average over those. tasks: "
+    "accuracy in the end on every view that clients ever have; forgotten: how far that is below the best before. "
+    "By labels: the mixture of models for a task was chosen with the task's own test labels; by oracle: it is "
+    "that of the clients with its true concept. purity: share of the clients whose concept is the commonest among "
+    "those who use the same model most. precision, recall: of the drifts that a bank has found, averaged over "
+    "steps."
+)
+Rows = Sequence[Mapping[str, Any]]
+Measure = Callable[[Rows], float | None]
+
+
+def drift_extra(cells: Sequence[Cell]) -> Extra:
+    """Recipe by recipe, over the finished seeds; no columns if nobody drifted in any finished run."""
+    return Extra(TITLE, drift_columns(cells), WORDS)
+
+
+def drift_columns(cells: Sequence[Cell]) -> list[Column]:
+    from thalweg.evaluation import recoveries  # NumPy can wait until now
+
+    groups = {
+        recipe: [cell.rows for cell in group if cell.is_done]
+        for recipe, group in by_recipe(cells).items()
+    }
+    if not any(row.get("drifted") for seeds in groups.values() for rows in seeds for row in rows):
+        return []
+    found = {recipe: [recoveries(rows) for rows in seeds] for recipe, seeds in groups.items()}
+    measured = [
+        Column(heading, [percent_spread(spread(map(measure, seeds))) for seeds in groups.values()])
+        for heading, measure in _measures().items()
+    ]
+    shown = [
+        measured[0],
+        Column("back", [_back(seeds) for seeds in found.values()]),
+        Column("after", [_after(seeds) for seeds in found.values()]),
+        *measured[1:],
+    ]
+    return [
+        Column("recipe", list(groups)),
+        *(column for column in shown if set(column.entries) != {NONE}),
+    ]
+
+
+def drift_lines(rows: Rows) -> list[tuple[str, str]]:
+    """What a single run says of its drifts: a word and a line for each."""
+    from thalweg.evaluation import recoveries, step_accuracies, task_summary
+    from thalweg.evaluation.tasks import ASSIGNMENTS
+
+    lines = []
+    if found := recoveries(rows):
+        steps = step_accuracies(rows)
+        if steps:
+            line = f"{fmean(steps):.4f}   mean over {len(steps)} of them, each as it ended"
+            lines.append(("steps", f"{line}; accuracy came back after {_back([found])} drifts"))
+    for assignment in ASSIGNMENTS:
+        tasks = task_summary(rows, assignment)
+        if tasks is not None and tasks["mean"] is not None:
+            line = f"{tasks['mean']:.4f}   mean over {len(tasks['final'])} tasks by {assignment}"
+            if tasks["forgetting"] is not None:
+                line += f", {tasks['forgetting']:.4f} forgotten"
+            lines.append(("tasks" if assignment == ASSIGNMENTS[0] else "", line))
+    return lines
+
+
+def _measures() -> dict[str, Measure]:
+    """What is averaged over seeds, by heading."""
+    from thalweg.evaluation.tasks import ASSIGNMENTS
+
+    return {
+        "steps": _over_steps,
+        **{f"tasks by {how}": partial(_measured, how, "mean") for how in ASSIGNMENTS},
+        **{f"forgotten by {how}": partial(_measured, how, "forgetting") for how in ASSIGNMENTS},
+        "purity": partial(_over_rounds, "purity"),
+        "precision": partial(_over_rounds, "drift_precision"),
+        "recall": partial(_over_rounds, "drift_recall"),
+    }
+
+
+def _over_steps(rows: Rows) -> float | None:
+    from thalweg.evaluation import step_accuracies
+
+    return _mean(step_accuracies(rows))
+
+
+def _measured(assignment: str, number: str, rows: Rows) -> float | None:
+    from thalweg.evaluation import task_summary
+
+    found = task_summary(rows, assignment)
+    return None if found is None else found[number]
+
+
+def _over_rounds(name: str, rows: Rows) -> float | None:
+    return _mean([row[name] for row in rows if name in row])
+
+
+def _mean(values: Sequence[float]) -> float | None:
+    return fmean(values) if values else None
+
+
+def _back(seeds: Iterable[Sequence[Recovery]]) -> str:
+    lost = [drift for seed in seeds for drift in seed if drift.accuracy_before is not None]
+    found = sum(drift.rounds_to_recover is not None for drift in lost)
+    return f"{found} of {len(lost)}" if lost else NONE
+
+
+def _after(seeds: Iterable[Sequence[Recovery]]) -> str:
+    rounds = [drift.rounds_to_recover for seed in seeds for drift in seed]
+    known = [number for number in rounds if number is not None]
+    return f"{fmean(known):.1f}" if known else NONE

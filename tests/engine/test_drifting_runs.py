@@ -1,0 +1,113 @@
+"""Whole runs on data that drift: what the metrics, the summary and the folder say."""
+
+import json
+
+import numpy as np
+import pytest
+from safetensors.numpy import load_file
+
+import thalweg
+from thalweg.evaluation import step_accuracies
+
+SHORT = [
+    "world.rounds_per_step=2",
+    "world.num_clients=6",
+    "evaluate_every=2",
+    "local.batch_size=64",
+    "net.hidden=[8]",
+]
+STEPPED = ["bank.every=2"]
+
+
+def run(recipe, *changes, rounds=4, **options):
+    return thalweg.run(
+        recipe, "drift-digits", rounds=rounds, overrides=[*SHORT, *changes], workers=1, **options
+    )
+
+
+def test_a_run_says_when_clients_drifted_and_how_good_every_step_was():
+    metrics = run("fedavg-retrain").metrics
+    assert [row["round"] for row in metrics if "drifted" in row] == [3]
+    assert metrics[2]["drifted"] == 6, "all images are turned"
+    last = metrics[-1]
+    assert last["accuracy"] == pytest.approx(last["client_accuracy"])
+    assert len(last["concept_accuracy"]) == 4
+    assert last["concept_accuracy"][3] is None, "the fourth concept comes with the third step"
+    assert step_accuracies(metrics) == [metrics[1]["client_accuracy"], last["client_accuracy"]]
+    assert "purity" not in last, "one model divides nobody"
+
+
+def test_all_twelve_tasks_are_measured_when_a_step_ends_and_only_then():
+    metrics = run("fedavg-retrain", "evaluate_every=1").metrics
+    assert [row["round"] for row in metrics if "tasks" in row] == [2, 4]
+    tasks = metrics[-1]["tasks"]
+    assert len(tasks) == 12 * 2
+    assert {each["assignment"] for each in tasks} == {"labels", "oracle"}
+    names = {each["task"] for each in tasks}
+    assert {"1, plain", "4, rotated 120", "2, rotated 240"} <= names
+    assert sum(each["clients"] for each in tasks if each["assignment"] == "labels") == 6
+
+
+def test_tasks_can_be_left_out():
+    assert not any("tasks" in row for row in run("fedavg-retrain", "tasks=false").metrics)
+
+
+def test_what_clients_see_of_one_concept_is_what_its_task_says():
+    last = run("fedavg-retrain").final
+    now = {
+        each["concept"]: each["accuracy"]
+        for each in last["tasks"]
+        if each["clients"] and each["assignment"] == "labels"
+    }
+    for concept, accuracy in now.items():
+        assert last["concept_accuracy"][concept - 1] == pytest.approx(accuracy)
+
+
+@pytest.mark.parametrize(
+    ("recipe", "changes"),
+    [("fedavg-retrain", []), ("oracle", []), ("feddaa", STEPPED), ("feddrift", [])],
+    ids=str,
+)
+def test_both_engines_say_the_same(recipe, changes):
+    fast, reference = (run(recipe, *changes, engine=engine) for engine in ("fast", "reference"))
+    for ours, theirs in zip(fast.metrics, reference.metrics, strict=True):
+        assert ours.keys() == theirs.keys()
+        for name in ("client_accuracy", "worst_client_accuracy", "test_loss"):
+            assert ours.get(name) == pytest.approx(theirs.get(name), abs=0.02)
+        assert ours.get("drifted") == theirs.get("drifted")
+
+
+def test_an_oracle_divides_clients_by_concept():
+    last = run("oracle").final
+    assert last["purity"] == 1
+    assert last["models"] == 3
+
+
+def test_the_folder_has_steps_tasks_and_mixtures(tmp_path):
+    result = run("oracle", out=tmp_path / "run")
+    summary = json.loads((tmp_path / "run" / "summary.json").read_text())
+    assert summary["rounds"] == 4
+    assert len(summary["steps"]["client_accuracy"]) == 2
+    assert summary["steps"]["step_accuracy"] == np.mean(summary["steps"]["client_accuracy"])
+    assert summary["steps"]["recoveries"][0]["round"] == 3
+    assert [each["assignment"] for each in summary["tasks"]] == ["labels", "oracle"]
+    assert summary["tasks"][0]["rounds"] == [2, 4]
+    bank = load_file(tmp_path / "run" / "bank.safetensors")
+    assert bank["mixtures"].shape == (6, 3)
+    assert np.allclose(bank["mixtures"].sum(axis=1), 1)
+    assert result.final == summary["final"]
+
+
+def test_a_drift_of_ones_own_is_evaluated_in_any_world():
+    changes = ["drift=sudden", "drift.at=2", "evaluate_every=1", "tasks=true", "net.hidden=[8]"]
+    result = thalweg.run("fedavg", "digits-full", rounds=3, overrides=changes, workers=1)
+    assert "client_accuracy" in result.final
+    assert "tasks" in result.final
+    assert sum(row.get("drifted", 0) for row in result.metrics) > 0
+
+
+def test_worlds_without_views_stay_as_they_were():
+    result = thalweg.run(
+        "fedavg", "digits-full", rounds=1, overrides=["tasks=true", "net.hidden=[8]"], workers=1
+    )
+    assert {"tasks", "drifted", "concept_accuracy"}.isdisjoint(result.final)

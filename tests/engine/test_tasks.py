@@ -1,0 +1,70 @@
+"""Every view is a task, and every record says how its mixture of models was found."""
+
+import json
+
+import numpy as np
+import pytest
+
+from engine.drifting import SomeFederation, SomeWorld, some_data
+from thalweg.core.transforms import Dimmed, Mirrored, Plain, Rotated, Swapped
+from thalweg.engine.tasks import task_name, task_records
+from thalweg.engine.used import ScoreBook, use_of
+from thalweg.recipes.state import Served
+
+SURE = [[0.1, 0.9], [0.9, 0.1]]  # white is class 1; black is
+
+
+def records(views, mixtures, sure=SURE):
+    federation = SomeFederation(SomeWorld({0: views}), sure)
+    served = Served(federation.models, np.array(mixtures).mean(axis=0), np.array(mixtures))
+    book = ScoreBook(federation, served.models, some_data())
+    found = task_records(book, use_of(served, federation, 0), some_data())
+    return {(each["task"], each["assignment"]): each for each in found}
+
+
+def test_there_is_a_record_for_every_view_and_every_way_to_find_a_mixture():
+    found = records([0, 1], [[1, 0], [0, 1]])
+    tasks = ("1, plain", "2, plain", "1, inverted", "2, inverted")
+    assert set(found) == {(task, how) for task in tasks for how in ("labels", "oracle")}
+    assert json.loads(json.dumps(list(found.values())))
+
+
+def test_labels_find_the_model_that_fits_also_where_an_oracle_of_concepts_does_not():
+    # Client 0 has concept 1 with model 0. Inverted, that concept is right with model 1.
+    found = records([0, 1], [[1, 0], [0, 1]])
+    accuracies = {key: each["accuracy"] for key, each in found.items()}
+    assert [accuracies[task, "labels"] for task in ("1, plain", "1, inverted")] == [1, 1]
+    assert [accuracies[task, "oracle"] for task in ("1, plain", "1, inverted")] == [1, 0]
+
+
+def test_an_oracle_has_nothing_to_say_of_a_concept_that_nobody_has():
+    found = records([0, 0], [[1, 0], [1, 0]])
+    assert found["2, plain", "oracle"]["accuracy"] is None
+    assert found["2, plain", "labels"]["accuracy"] == 1
+
+
+def test_records_say_how_many_clients_see_their_data_so():
+    found = records([0, 0, 3], [[1, 0], [1, 0], [1, 0]])
+    clients = {task: each["clients"] for (task, _), each in found.items()}
+    assert clients == {"1, plain": 2, "2, plain": 0, "1, inverted": 0, "2, inverted": 1}
+
+
+def test_one_model_is_the_same_by_labels_and_by_an_oracle():
+    found = records([0, 1], [[1.0], [1.0]], SURE[:1])
+    for task in ("1, plain", "2, plain", "1, inverted", "2, inverted"):
+        assert found[task, "labels"]["accuracy"] == found[task, "oracle"]["accuracy"]
+
+
+@pytest.mark.parametrize(
+    ("transform", "concept", "expected"),
+    [
+        (Plain(), 0, "1, plain"),
+        (Rotated(240), 3, "4, rotated 240"),
+        (Rotated(22.5), 1, "2, rotated 22.5"),
+        (Mirrored(), 0, "1, mirrored"),
+        (Dimmed(0.5), 2, "3, dimmed 0.5"),
+        (Swapped(0, 3), 0, "1, swapped 0 3"),
+    ],
+)
+def test_tasks_have_names_that_can_be_read(transform, concept, expected):
+    assert task_name(transform, concept) == expected

@@ -1,0 +1,125 @@
+"""Every client is tested with its own mixture of models on its own view of the test samples."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from engine.drifting import VIEWS, SomeFederation, SomeWorld, some_data
+from thalweg.engine.used import ScoreBook, Use, scored_as_used, use_of
+from thalweg.evaluation import Turnout
+from thalweg.recipes.state import Served
+
+# Model 0: white is class 1. Model 1: black is class 1. Model 2 has no idea, but leans to 1.
+SURE = [[0.1, 0.9], [0.9, 0.1], [0.6, 0.6]]
+
+
+def scored(views, mixtures, validation=0.0, turnout=None, data=None, world=None):
+    federation = SomeFederation(world or SomeWorld({0: views}), SURE)
+    data = data or some_data()
+    served = Served(federation.models, np.array(mixtures).mean(axis=0), np.array(mixtures))
+    book = ScoreBook(federation, served.models, data)
+    row = scored_as_used(book, use_of(served, federation, 0), federation, data, validation, turnout)
+    return row, federation
+
+
+def test_a_model_for_every_concept_is_right_everywhere():
+    # The labels are as they are (view 0) or exchanged (view 1); inverted images exchange them once more (2, 3).
+    row, _ = scored([0, 1, 2, 3], [[1, 0, 0], [0, 1, 0], [0, 1, 0], [1, 0, 0]])
+    assert row["accuracy"] == row["client_accuracy"] == row["worst_client_accuracy"] == 1
+    assert row["test_loss"] == pytest.approx(-np.log(0.9), rel=1e-6)
+
+
+def test_who_uses_the_model_of_another_concept_is_wrong():
+    row, _ = scored([0, 1, 1], [[1, 0, 0], [0, 1, 0], [1, 0, 0]])
+    assert row["client_accuracy"] == pytest.approx(2 / 3)
+    assert row["accuracy"] == pytest.approx(2 / 3)
+    assert row["worst_client_accuracy"] == 0
+    assert row["concept_accuracy"] == [1.0, 0.5]
+
+
+def test_a_mixture_predicts_with_the_mean_of_probabilities():
+    # Half of model 0, half of model 2: black is class 1 with .35, white with .75.
+    row, _ = scored([0], [[0.5, 0, 0.5]])
+    assert row["accuracy"] == 1
+    assert row["test_loss"] == pytest.approx(-(3 * np.log(0.65) + np.log(0.75)) / 4, rel=1e-5)
+
+
+def test_rare_classes_count_as_much_in_the_balanced_accuracy():
+    # Model 2 says 1 to everything: right about the one white sample of four.
+    row, _ = scored([0], [[0, 0, 1]])
+    assert row["accuracy"] == 0.25
+    assert row["balanced_accuracy"] == 0.5
+
+
+def test_the_whole_test_set_counts_at_a_client_that_has_views_of_its_own():
+    # Its own data are of class 0 alone, of which model 2 knows nothing.
+    row, _ = scored([0], [[0, 0, 1]])
+    assert row["client_accuracy"] == 0.25
+
+
+def test_without_views_a_client_is_judged_by_data_like_its_own():
+    data = some_data(views=())
+    world = SomeWorld({0: [0, 0]})
+    world.view_of = None
+    federation = SomeFederation(world, SURE, data)
+    use = Use(np.array([[0.0, 0, 1], [1, 0, 0]]), np.zeros(2, int), None)
+    book = ScoreBook(federation, federation.models, data)
+    row = scored_as_used(book, use, federation, data)
+    assert row["client_accuracy"] == 0.5, "class 0 alone: never, and always"
+    assert row["accuracy"] == (0.25 + 1) / 2
+    assert "concept_accuracy" not in row
+
+
+def test_models_that_nobody_uses_and_views_that_nobody_has_are_not_asked():
+    _, federation = scored([0, 1], [[1, 0, 0], [1, 0, 0]])
+    assert federation.asked == [(0, 4)], "two views of the same inputs"
+    _, federation = scored([0, 3], [[1, 0, 0], [0.5, 0.5, 0]])
+    assert sorted(federation.asked) == [(0, 4), (0, 4), (1, 4), (1, 4)]
+
+
+def test_purity_says_whether_models_divide_clients_by_concept():
+    row, _ = scored([0, 1, 2, 3], [[1, 0, 0], [0, 1, 0], [1, 0, 0], [1, 0, 0]])
+    assert row["purity"] == 0.75
+    row, _ = scored([0, 1], [[0.4, 0.6, 0], [0.6, 0.4, 0]])
+    assert row["purity"] == 1
+
+
+def test_samples_for_choosing_are_not_tested_on():
+    y = np.repeat([0, 1], 10)
+    x = np.where(y == 1, 255, 0).astype(np.uint8).reshape(-1, 1, 1, 1)
+    data = replace(some_data(), x_test=x, y_test=y)
+    federation = SomeFederation(SomeWorld({0: [0, 1]}), SURE, data)
+    served = Served(federation.models, np.ones(3) / 3, np.array([[1.0, 0, 0], [1, 0, 0]]))
+    book = ScoreBook(federation, served.models, data)
+    row = scored_as_used(book, use_of(served, federation, 0), federation, data, 0.4)
+    assert row["accuracy"] == 0.5
+    assert row["validation_accuracy"] == row["validation_client_accuracy"] == 0.5
+
+
+def test_in_a_session_its_members_count():
+    turnout = Turnout(1, 1, np.array([0, 1]), np.array([1, 2]))
+    mixtures = [[1, 0, 0], [1, 0, 0], [0, 0, 1]]
+    row, _ = scored([0, 1, 0], mixtures, turnout=turnout)
+    assert row["session_accuracy"] == 0.5, "on class 0, of which members have data"
+    assert (row["stayers_accuracy"], row["newcomers_accuracy"]) == (0.0, 1.0)
+
+
+def test_nobody_who_uses_what_means_that_everybody_uses_all_of_it():
+    federation = SomeFederation(SomeWorld({0: [0, 1]}), SURE)
+    use = use_of(Served(federation.models, np.array([0.5, 0.5, 0.0])), federation, 0)
+    assert use.mixtures.tolist() == [[0.5, 0.5, 0.0]] * 2
+
+
+def test_what_a_client_sees_is_that_of_the_round():
+    federation = SomeFederation(SomeWorld({0: [0, 0], 3: [0, 1]}), SURE)
+    served = Served(federation.models, np.ones(3) / 3)
+    assert use_of(served, federation, 2).views.tolist() == [0, 0]
+    assert use_of(served, federation, 3).views.tolist() == [0, 1]
+    assert use_of(served, federation, 3).concepts.tolist() == [0, 1]
+
+
+def test_concepts_that_nobody_has_now_have_no_accuracy():
+    row, _ = scored([1, 3], [[0, 1, 0], [1, 0, 0]])
+    assert row["concept_accuracy"] == [None, 1.0]
+    assert len(VIEWS) == 4

@@ -1,0 +1,168 @@
+from dataclasses import replace
+
+import pytest
+
+from thalweg.report.study import plan_study, reproduce
+from thalweg.report.study_table import study_markdown
+from thalweg.scenarios.studies import STUDIES, on_data
+from thalweg.scenarios.studies.drift import METHODS, SCENARIOS, studies
+
+NAMES = [study.name for study in studies()]
+FASHION, CIFAR = SCENARIOS
+
+
+def published(name, row, column):
+    number = STUDIES[name].published[row, column]
+    return number.mean, number.spread
+
+
+def plans(name, tmp_path, **options):
+    cells = plan_study(STUDIES[name], seeds=[0], out=tmp_path, **options).cells
+    return {(cell.row.label, cell.column.label): cell.job.plan for cell in cells}
+
+
+def test_the_numbers_are_those_of_the_tables():
+    assert published("feddaa-table-1", "fedavg", FASHION) == (42.53, 0.34)
+    assert published("feddaa-table-1", "feddrift", CIFAR) == (58.18, 0.80)
+    assert published("feddaa-table-2", "flash", f"{CIFAR} (3, 240°) by labels") == (37.09, 0.22)
+    assert published("feddaa-table-2", "oracle", f"{CIFAR} (1, 0°) by labels") == (69.20, 0.66)
+    assert published("feddaa-ablation", "without RDLD", CIFAR) == (62.46, 0.24)
+    assert published("feddaa-rates", "feddaa", f"{FASHION} rate=0.8") == (72.39, 0.37)
+    assert published("feddaa-dirichlet", "feddaa", f"{CIFAR} alpha=2.0") == (65.72, 0.59)
+
+
+def test_both_ways_to_count_models_stand_beside_the_papers_one():
+    for column in (FASHION, CIFAR):
+        both = [published("feddaa-table-1", row, column) for row in ("feddaa", "feddaa given")]
+        assert both[0] == both[1]
+
+
+def test_the_papers_tasks_are_of_cifar10_by_labels_and_nothing_else_is_made_up():
+    found = STUDIES["feddaa-table-2"].published
+    assert len(found) == 12 * 8
+    assert all(column.startswith(CIFAR) and column.endswith("by labels") for _, column in found)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_published_number_has_a_place_in_the_table(name):
+    study = STUDIES[name]
+    for row, column in study.published:
+        assert row in study.row_labels
+        assert column in study.column_labels
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("scale", ["paper", "quick"])
+def test_steps_are_as_long_for_the_banks_as_they_are_in_the_world(name, scale, tmp_path):
+    for plan in plans(name, tmp_path, scale=scale).values():
+        scenario, steps = plan.scenario, plan.scenario.world.rounds_per_step
+        assert scenario.rounds == 6 * steps
+        assert scenario.evaluate_every == steps == (40 if scale == "paper" else 4)
+        assert getattr(plan.recipe.bank, "every", steps) == steps
+        assert scenario.tasks
+
+
+def test_learning_rates_and_settings_are_those_of_the_paper(tmp_path):
+    found = plans("feddaa-table-1", tmp_path)
+    rates = {row: found[row, FASHION].local.lr for row, column in found if column == FASHION}
+    assert rates == {
+        "fedavg": 0.06,
+        "adaptive-fedavg": 0.06,
+        "flash": 0.03,
+        "fedrc": 0.1,
+        "feddrift": 0.06,
+        "feddrift reassigned": 0.06,
+        "feddaa": 0.06,
+        "feddaa given": 0.06,
+        "oracle": 0.1,
+    }
+    assert all(plan.recipe.selection.fraction == 0.5 for plan in found.values())
+    flash = found["flash", FASHION].recipe.server
+    assert (flash.lr, flash.beta_mean, flash.beta_var) == (1.0, 0.5, 0.5)
+    assert flash.adaptivity_floor == 1e-9
+    adaptive = found["adaptive-fedavg", FASHION].recipe.server
+    assert (adaptive.beta_mean, adaptive.decay) == (0.5, "none")
+    assert found["fedrc", FASHION].recipe.bank.num_models == 2
+    assert found["feddrift", FASHION].recipe.bank.start == 2
+
+
+def test_who_chooses_in_every_round_is_a_row_of_its_own_without_a_number(tmp_path):
+    found = plans("feddaa-table-1", tmp_path)
+    banks = {row: found[row, FASHION].recipe.bank for row in ("feddrift", "feddrift reassigned")}
+    assert [bank.reassign for bank in banks.values()] == [False, True]
+    assert not any("reassigned" in row for row, _ in STUDIES["feddaa-table-1"].published)
+
+
+def test_feddaa_finds_the_number_of_models_or_is_given_it(tmp_path):
+    found = plans("feddaa-table-1", tmp_path)
+    assert found["feddaa", CIFAR].recipe.bank.cluster_count == "ncd"
+    given = found["feddaa given", CIFAR].recipe.bank
+    assert (given.cluster_count, given.given) == ("given", (2, 3, 4))
+
+
+def test_the_ablation_takes_one_part_away_at_a_time(tmp_path):
+    found = plans("feddaa-ablation", tmp_path)
+    parts = {
+        row: [getattr(plan.recipe.bank, f"use_{part}") for part in ("ncd", "rdld", "daa")]
+        for (row, column), plan in found.items()
+        if column == FASHION
+    }
+    assert parts == {
+        "full": [True, True, True],
+        "without NCD": [False, True, True],
+        "without RDLD": [True, False, True],
+        "without DAA": [True, True, False],
+        "full, found": [True, True, True],
+    }
+
+
+def test_sweeps_go_over_the_papers_values(tmp_path):
+    rates = {plan.recipe.selection.fraction for plan in plans("feddaa-rates", tmp_path).values()}
+    assert rates == {0.2, 0.5, 0.8, 1.0}
+    mixes = {plan.scenario.world.dirichlet for plan in plans("feddaa-dirichlet", tmp_path).values()}
+    assert mixes == {0.5, 1.0, 2.0}
+
+
+def test_tables_share_their_runs(tmp_path):
+    jobs = {
+        name: {job.folder for job in plan_study(name, seeds=[0], out=tmp_path).jobs}
+        for name in NAMES
+    }
+    assert jobs["feddaa-table-1"] == jobs["feddaa-table-2"]
+    assert len(jobs["feddaa-ablation"] & jobs["feddaa-table-1"]) == 4
+    assert len(jobs["feddaa-rates"] & jobs["feddaa-table-1"]) == 4
+
+
+def test_every_column_of_tasks_says_how_mixtures_were_found():
+    for column in STUDIES["feddaa-table-2"].columns:
+        assert column.label.endswith(f"by {column.assignment}")
+
+
+def small(name, *rows):
+    """A study on digits, cut down to twelve rounds."""
+    study = on_data(STUDIES[name], "digits")
+    size = ("world.num_clients=6", "net.hidden=[8]", "local.batch_size=64")
+    quick = ("rounds=12", "world.rounds_per_step=2", "evaluate_every=2", *size)
+    chosen = tuple(replace(row, quick=()) for row in METHODS if row.label in rows)
+    return replace(study, rows=chosen, quick=quick, reference=rows[0], seeds=(0,))
+
+
+def test_table_1_is_the_mean_over_the_ends_of_steps(tmp_path):
+    result = reproduce(small("feddaa-table-1", "oracle", "fedavg"), scale="quick", out=tmp_path)
+    for cell in result.cells:
+        assert cell.is_done, cell.reason
+        ends = [row["client_accuracy"] for row in cell.rows if "client_accuracy" in row]
+        assert len(ends) == 6
+        assert cell.rows[-1]["accuracy"] == pytest.approx(sum(ends) / 6)
+    text = study_markdown(result)
+    assert "averaged over them and over steps as they ended" in text
+
+
+def test_table_2_has_every_task_of_the_world(tmp_path):
+    result = reproduce(small("feddaa-table-2", "fedavg"), scale="quick", out=tmp_path)
+    assert len(result.study.columns) == 16
+    assert all(cell.is_done for cell in result.cells), [cell.reason for cell in result.cells]
+    of_tasks = [s for of in result.summaries().values() for s in of]
+    assert all(s.accuracy is not None for s in of_tasks)
+    page = (result.folder / "index.html").read_text()
+    assert page.count("Steps between drifts</h3>") == 1, "the runs of all columns are the same"
