@@ -7,6 +7,7 @@ from contracts.rosters import roster_for
 from contracts.views import SomeView
 from thalweg.aggregation import Division, FedDaa
 from thalweg.aggregation.judging import CLASSES, NEW, OLD, own_prototypes
+from thalweg.aggregation.judging import SINCE as NEW_SINCE
 from thalweg.aggregation.soft import BEGAN, MASS, PRIORS, SINCE
 from thalweg.core.errors import ConfigError
 
@@ -28,6 +29,7 @@ def survey(old, new, classes=(0, 1)):
             rows, there = prototype(0, ()) if concept is None else prototype(concept, classes)
             words[name].append(rows.ravel())
             words[name + CLASSES].append(there)
+    words[NEW_SINCE] = [[7.0]] * len(new)
     return {name: np.array(rows) for name, rows in words.items()}
 
 
@@ -273,6 +275,14 @@ def test_steps_may_begin_with_an_alarm_but_last_a_while():
         assert plan.told[BEGAN].ravel().tolist() == [began] * 2
 
 
+def test_after_an_alarm_who_has_drifted_learns_from_what_came_last_and_the_others_from_all():
+    bank = FedDaa(every=None)
+    plan = first_step(bank)
+    roster = roster_for(12, EVERYBODY, asked=EVERYBODY, alarmed=[0])
+    plan = bank.arrange(plan.notes, roster, survey([0, 0, 0, 1, 1, 1], [0, 0, 1, 1, 1, 0]), 2)
+    assert plan.told[SINCE].ravel().tolist() == [0, 0, 7, 0, 0, 7]
+
+
 class Drifting(SomeView):
     """Rows 0-3 came in round 0, 4-9 in round 40; 10 to 12 arrive. The model's answer to row r is r, r, r."""
 
@@ -290,6 +300,19 @@ def test_a_client_makes_prototypes_of_the_last_step_and_of_what_arrives():
     )  # rows 12, 10, 11: classes 0, 1, 2
     assert words[OLD].tolist() == [7.5] * 3 + [5.5] * 3 + [6.5] * 3  # rows 6, 9; 4, 7; 5, 8
     assert words[NEW + CLASSES].tolist() == [1.0] * 3
+
+
+def test_after_an_alarm_new_is_what_came_last_if_nothing_arrives():
+    class Waiting(Drifting):
+        @property
+        def newest(self):
+            return self.held
+
+    words = FedDaa(every=None).answer(Waiting(rnd=45))[1]
+    assert words[NEW_SINCE].tolist() == [40.0]
+    assert words[NEW].tolist() == [7.5] * 3 + [5.5] * 3 + [6.5] * 3
+    assert words[OLD].tolist() == [1.5] * 3 + [1.0] * 3 + [2.0] * 3  # rows 0, 3; 1; 2
+    assert FedDaa(every=None).answer(Drifting(rnd=45))[1][NEW_SINCE].tolist() == [45.0]
 
 
 def test_prototypes_of_probabilities_have_length_one():

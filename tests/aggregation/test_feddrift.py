@@ -219,6 +219,11 @@ def test_an_alarm_may_begin_a_step():
     assert bank.whom(in_round(7, [0], alarmed=[0]), rng).tolist() == [0, 1, 2, 3]
     known = {"loss": np.ones(4)}
     assert bank.whom(replace(in_round(7, [0], alarmed=[1]), known=known), rng).tolist() == []
+    plan = bank.arrange(bank.init(4, 2), in_round(0, [0, 1], range(4)), survey([[1.0]] * 4), 1)
+    assert plan.models.tolist() == [0, 0]
+    roster = in_round(7, [0, 1], range(4), alarmed=[1, 2])
+    plan = bank.arrange(plan.notes, roster, survey([[1.0]] * 4), 1)
+    assert plan.notes.member_of.tolist() == [0, 1, 2, 0], "who was alarmed gets a model of its own"
 
 
 def test_a_model_whose_clients_are_away_for_a_hundred_rounds_waits_for_them():

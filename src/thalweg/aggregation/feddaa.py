@@ -105,7 +105,7 @@ class FedDaa(SoftBank):
 
     def answer(self, view: View) -> tuple[None, Mapping[str, Floats]]:
         """Prototypes of what arrives now, and of what came in the last step."""
-        began = view.division.began if self.every is None else view.rnd - self.every
+        began = None if self.every is None else view.rnd - self.every
         return None, own_prototypes(view, began, self.output)
 
     def init(self, num_clients: int, num_classes: int) -> Steps:
@@ -205,11 +205,18 @@ class FedDaa(SoftBank):
         return old, drifted
 
     def _learn_since(self, notes: Steps, began: int, judged: Judgement, drifted: Bools) -> Ints:
-        """(N,) who could not be asked learns from new samples alone, like who has drifted."""
+        """(N,) who could not be asked learns from new samples alone, like who has drifted.
+
+        A step that began with an alarm began too late: its samples are those that the client took for new, and
+        what is older is all that it holds.
+        """
         stable = np.zeros(len(drifted), dtype=bool)
         stable[judged.clients] = ~drifted[judged.clients]
         stable |= not self.use_rdld
-        return np.where(stable & self.use_daa, notes.began, began)
+        new, old = np.full(len(drifted), began), notes.began
+        if self.every is None:
+            new[judged.clients], old = judged.new_since, 0
+        return np.where(stable & self.use_daa, old, new)
 
     def _kept(self, mixtures: Floats, wanted: int, old: Ints, found: Clustering | None) -> Ints:
         """The models that stay, ascending."""

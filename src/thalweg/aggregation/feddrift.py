@@ -56,7 +56,8 @@ class FedDrift:
     start: int = 1
     """Models at the start; those after the first are drawn, and the first cohort is dealt to them in turn."""
     every: int | None = 1
-    """Rounds of a time step; none: one begins when somebody in the cohort has been alarmed."""
+    """Rounds of a time step; none: one begins when somebody in the cohort has been alarmed, and who has been is
+    taken for drifted, whatever the losses."""
     reassign: bool = False
     """Also while a step lasts, clients take the model that suits them best."""
     eager: bool = False
@@ -101,7 +102,7 @@ class FedDrift:
         if len(rows) == 0:
             return None, {}
         words = {COSTS: self._costs(view, rows), SAMPLES: np.array([float(len(rows))])}
-        if self.every != 1 and len(view.held):
+        if self.every not in (1, None) and len(view.held):
             words[BEFORE] = self._costs(view, view.held).min(keepdims=True)
         return None, words
 
@@ -124,7 +125,10 @@ class FedDrift:
         sizes = np.nan_to_num(answers.get(SAMPLES, nobody_spoke)[:, 0])  # (K,)
         draft = Draft(notes, num_models, does_begin)
         before = draft.previous[who]
-        if self.every != 1:
+        if self.every is None:  # the alarm says who
+            alarmed = who[:0] if roster.alarmed is None else roster.alarmed
+            before = np.where(np.isin(who, alarmed), -np.inf, np.nan)
+        elif self.every != 1:
             before = answers.get(BEFORE, nobody_spoke)[:, 0]
         if not does_begin:
             before = np.full(len(who), np.nan)  # nobody drifts

@@ -16,6 +16,7 @@ from thalweg.theory.prototypes import Missing
 Output = Literal["logits", "probabilities"]
 NEW, OLD = "new_prototype", "old_prototype"
 CLASSES = "_classes"  # after either name: which rows are there
+SINCE = "new_since"
 
 
 class Judgement(NamedTuple):
@@ -25,19 +26,20 @@ class Judgement(NamedTuple):
     new: Floats  # (K, C, O)
     old: Floats  # (K, C, O)
     has_old: npt.NDArray[np.bool_]  # (K,)
+    new_since: Ints  # (K,) the round in which the first of the new samples came
 
 
-def own_prototypes(view: View, last_began: int, output: Output) -> Mapping[str, Floats]:
-    """A client's, by the first model of the bank: of what arrives now and of what it holds of the last step.
+def own_prototypes(view: View, last_began: int | None, output: Output) -> Mapping[str, Floats]:
+    """A client's, by the first model of the bank: of new samples, and of older ones. Empty if there are none.
 
-    That is what came in round `last_began` or later. Empty if nothing arrives and nothing is held.
+    New is what arrives now, old what came in round `last_began` or later. Without such a round a step may begin
+    when the new samples have been there for a while: if nothing arrives now, new is what came last, old all else.
     """
-    held, since = view.held, view.since
-    old = held if since is None else held[since >= last_began]
-    if len(view.newest) == 0:
+    new, old, since = _new_and_old(view, last_began)
+    if len(new) == 0:
         return {}
-    words: dict[str, Floats] = {}
-    for name, rows in ((NEW, view.newest), (OLD, old)):
+    words: dict[str, Floats] = {SINCE: np.array([float(since)])}
+    for name, rows in ((NEW, new), (OLD, old)):
         outputs = view.look(0).outputs(rows).astype(np.float64)
         if output == "probabilities":
             outputs = _softmax(outputs)
@@ -50,12 +52,25 @@ def own_prototypes(view: View, last_began: int, output: Output) -> Mapping[str, 
     return words
 
 
+def _new_and_old(view: View, last_began: int | None) -> tuple[Ints, Ints, int]:
+    """New and old rows, and the round in which the new ones came."""
+    held, since = view.held, view.since
+    if since is None or len(held) == 0:
+        return view.newest, held, view.rnd
+    if last_began is not None:
+        return view.newest, held[since >= last_began], view.rnd
+    if not np.array_equal(view.newest, held):
+        return view.newest, held, view.rnd
+    last = int(since.max())
+    return held[since == last], held[since < last], last
+
+
 def from_answers(answers: Answers, roster: Roster, missing: Missing) -> Judgement:
     """What clients have said, as prototypes; who said nothing is left out."""
     asked = np.empty(0, dtype=np.int64) if roster.asked is None else roster.asked
     if NEW not in answers:
         nothing = np.empty((0, 1, 1))
-        return Judgement(asked[:0], nothing, nothing, np.empty(0, dtype=bool))
+        return Judgement(asked[:0], nothing, nothing, np.empty(0, dtype=bool), asked[:0])
     spoke = np.asarray(~np.isnan(answers[NEW]).any(axis=1))
     new, old = (_rows(answers, name, spoke) for name in (NEW, OLD))
     return Judgement(
@@ -63,6 +78,7 @@ def from_answers(answers: Answers, roster: Roster, missing: Missing) -> Judgemen
         new=fill_missing(new, missing),
         old=fill_missing(old, missing, reference=new),
         has_old=np.asarray(answers[OLD + CLASSES][spoke].any(axis=1)),
+        new_since=answers[SINCE][spoke, 0].astype(np.int64),
     )
 
 
