@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from contracts.alarm import check_alarm
 from contracts.bank import check_bank
 from contracts.emphasis import check_emphasis
 from contracts.forecast import check_forecast
@@ -21,7 +22,7 @@ from contracts.staleness import check_staleness
 from contracts.stopping import check_stopping
 from contracts.weights import check_weights
 from contracts.world import LABELS, Drifting, check_world
-from thalweg import aggregation, emphasis, forecast, local, memory, selection, streams
+from thalweg import aggregation, drift, emphasis, forecast, local, memory, selection, streams
 from thalweg.core.talk import View
 from thalweg.core.types import Answers, Floats, Floats32, Intake, Ints, Roster, Updates
 
@@ -208,6 +209,24 @@ def test_openings(policy: Any) -> None:
     check_opening(policy)
 
 
+@every(
+    drift.ALARMS,
+    drift.PageHinkley(threshold=0.0, min_values=1, slack=0.0),  # alarms nearly always
+    drift.PageHinkley(direction="both", memory=0.9, watch="loss"),
+    drift.Ddm(level=1.0, min_values=1),
+    drift.WindowTest(test="mean", reference=6, recent=2, significance=0.2),
+    drift.WindowTest(action=drift.Several(keep=0.5, factor=2.0)),
+    drift.River("ADWIN", "clock=1"),
+    drift.River("KSWIN", "window_size=20,stat_size=8"),
+    drift.River("EDDM"),
+    drift.River("HDDMW"),
+    drift.River("DummyDriftDetector", "t_0=1", most=2),  # alarms always
+    drift.River("NoDrift", most=10),
+)
+def test_alarms(policy: Any) -> None:
+    check_alarm(policy)
+
+
 @dataclass(frozen=True)
 class KeepsTooMuch:
     def init(self, capacity: int, held: int) -> None:
@@ -295,6 +314,14 @@ class Hoards:
         return notes, notes.copy()
 
 
+@dataclass(frozen=True)
+class Confused(drift.PageHinkley):
+    """Takes the place in the list for the client."""
+
+    def update(self, state: Any, clients: Ints, values: Floats) -> Any:
+        return super().update(state, np.arange(len(clients)), values)
+
+
 class Unequal:
     def weigh(self, updates: Updates, roster: Roster) -> Floats:
         return np.ones(len(updates))
@@ -323,6 +350,7 @@ class Rewards:
         (check_bank, Merges(), "rows sum to one"),
         (check_opening, Hoards(), "what it looks at is untouched"),
         (check_staleness, Rewards(), "what is not late counts in full"),
+        (check_alarm, Confused(), "a client's alarms are its own"),
     ],
 )
 def test_a_broken_promise_is_noticed_and_named(check: Any, policy: Any, promise: str) -> None:

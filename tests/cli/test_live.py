@@ -20,8 +20,17 @@ PLAN = make_plan("fedavg", "digits-full", seed=0, rounds=4)
             "round 2/4  session 1  3 clients  accuracy 0.9000  2.0 rounds/s  0:01 left\n",
         ),
         ({}, ""),
+        (
+            {"prequential_accuracy": 0.75},
+            "round 2/4  3 clients  test-then-train 0.7500  2.0 rounds/s  0:01 left\n",
+        ),
     ],
-    ids=["evaluated", "in a session, on its members' labels", "not evaluated"],
+    ids=[
+        "evaluated",
+        "in a session, on its members' labels",
+        "not evaluated",
+        "nothing to evaluate on",
+    ],
 )
 def test_a_log_gets_a_line_at_every_evaluation(
     row: dict[str, Any], line: str, capsys: pytest.CaptureFixture[str]

@@ -4,6 +4,7 @@ import sys
 
 import pytest
 
+from thalweg.baselines import BASELINES
 from thalweg.recipes import RECIPES
 
 
@@ -117,12 +118,36 @@ def test_list_and_show_know_every_name():
     assert "feddrift" in listed["bank"]
     assert "p-norm" in listed["mirror"]
     assert "settles" in listed["stopping"]
+    assert {"page-hinkley", "ddm", "window-test", "river"} <= set(listed["alarm"])
+    assert "shrink" in listed["alarm.action"]
+    assert "mean training loss of a round" in " ".join(thalweg("show", "ddm").stdout.split())
+    assert "--set alarm.action=shrink" in thalweg("show", "shrink").stdout
     shown = thalweg("show", "dds").stdout
     assert "--set memory=dds" in shown
     assert "What a state predicted to be impossible gets" in shown
     assert "thalweg show server=flash" in thalweg("show", "flash").stdout
     assert "--set server=flash" in thalweg("show", "server=flash").stdout
     assert "Proximal" in thalweg("show", "fedprox+sfedpo").stdout
+
+
+def test_a_baseline_is_listed_shown_run_and_compared_like_a_recipe(tmp_path):
+    assert set(json.loads(thalweg("list", "--json").stdout)["baseline"]) == set(BASELINES)
+    assert "--set pooled=true" in thalweg("show", "majority").stdout
+    small = ["--on", "gaussian-mixture", "--rounds", "2"]
+    words = ["run", "majority", *small, "--set", "pooled=true", "--out", "r"]
+    done = thalweg(*words, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "learner   majority" in done.stdout
+    assert "one for all clients, after every round   <- pooled was False" in done.stdout
+    assert "test-then-train" in done.stdout
+    assert "[baseline.learner]" in thalweg("show", "r", cwd=tmp_path).stdout
+    again = thalweg("run", "r", "--resume", cwd=tmp_path)
+    assert again.returncode == 0, again.stderr
+    words = ["compare", "majority", "fedavg", *small, "--set", "data.num_test=1", "--seeds", "1"]
+    both = thalweg(*words, "--out", "c", cwd=tmp_path)
+    assert both.returncode == 0, both.stdout + both.stderr
+    table = (tmp_path / "c/table.csv").read_text().splitlines()
+    assert [line.partition(",")[0] for line in table[1:]] == ["majority", "fedavg"]
 
 
 def test_a_bank_and_another_geometry_are_part_of_the_plan_that_is_shown(tmp_path):

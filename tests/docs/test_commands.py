@@ -13,9 +13,11 @@ import pytest
 from typer.testing import CliRunner
 
 from docs.pages import PAGES, ROOT, blocks, commands, spans
+from thalweg.baselines import BASELINES
 from thalweg.cli.catalogue import PARTS
 from thalweg.cli.main import app
 from thalweg.core.errors import ThalwegError
+from thalweg.engine.any_plan import plan_named
 from thalweg.engine.plan import make_plan, plan_to_toml
 from thalweg.recipes import RECIPES
 from thalweg.scenarios import SCENARIOS
@@ -24,6 +26,7 @@ KNOWN = {command.name or command.callback.__name__ for command in app.registered
 # Where a run, a comparison, a study would begin.
 BEGINNINGS = (
     "thalweg.cli.run.run_plan",
+    "thalweg.cli.run.run_baseline",
     "thalweg.cli.compare.run_cells",
     "thalweg.cli.reproduce.run_study",
     "thalweg.cli.gap.gap_command",
@@ -109,9 +112,11 @@ def is_accepted(overrides: list[str]) -> bool:
     kinds = [f"{part}={kind}" for part in sorted(parts & PARTS.keys()) for kind in PARTS[part]]
     tries = [(*names, overrides) for names in itertools.product(RECIPES, SCENARIOS)]
     tries += [("sfedpo", "digits-partial", [kind, *overrides]) for kind in kinds]
+    tries += [(name, scenario, overrides) for name in BASELINES for scenario in SCENARIOS]
+    tries += [("majority", "digits-partial", [kind, *overrides]) for kind in kinds]
     for recipe, scenario, changes in tries:
         try:
-            make_plan(recipe, scenario, overrides=changes)
+            plan_named(recipe, scenario, overrides=changes)
         except ThalwegError:
             continue
         return True

@@ -91,6 +91,10 @@ TUNED = {
     "mirror=p-norm": "mirror.p=1.7",
     "server=flash": "server.lr=0.001",
     "stopping=settles": "stopping.gain=0.2",
+    "alarm=page-hinkley": "alarm.min_values=1 alarm.threshold=0.0 alarm.slack=0.0",
+    "alarm=ddm": "alarm.min_values=1 alarm.level=0.5 alarm.action=hurry",
+    "alarm=window-test": "alarm.reference=2 alarm.recent=2 alarm.action=shrink",
+    "alarm=river": "alarm.name=DummyDriftDetector alarm.settings=t_0=1 alarm.action=shrink",
 }
 # Policies that have two ways of doing it.
 VARIANTS = {
@@ -102,6 +106,10 @@ VARIANTS = {
         "selection=power-of-choice selection.participation=0.6 selection.form=rpow-d",
     ],
     "objective": ["objective=scaffold objective.variant=as_released"],
+    "alarm": [
+        "alarm=river alarm.name=DummyDriftDetector alarm.settings=t_0=1 alarm.watch=loss"
+        " alarm.action=several alarm.action.keep=0.5 alarm.action.factor=0.5",
+    ],
     "weights": ["weights=shift-aware weights.normalise=all weights.mismatch=kme"],
 }
 
@@ -120,6 +128,8 @@ STAGES = {
 EACH = {stage: choices(stage, kinds) for stage, kinds in STAGES.items()}
 # A bank of several models leaves nothing to an opening: the two stages are one factor.
 EACH["bank"] += [each for each in EACH.pop("opening") if each != "opening=previous"]
+# What is never tested cannot be watched: neither are these two factors.
+EACH["alarm"] = [f"{each} prequential=3" for each in EACH["alarm"]] + ["alarm=none prequential=0"]
 FACTORS = {
     **EACH,
     "scenario": list(SCENARIOS),
@@ -131,7 +141,6 @@ FACTORS = {
     "absent": ["world.absent=frozen", "world.absent=collecting"],
     "drift": ["drift=none", "drift=gradual drift.start=0 drift.until=3 drift.share=0.6"],
     "faults": ["faults=none", "faults=unreliable faults.lost=0.2 faults.late=0.4 faults.delay=1.0"],
-    "prequential": ["prequential=0", "prequential=3"],
     "local": [
         "local.momentum=0.9",
         "local.passes=none local.steps=2 local.decay=polynomial local.decay.rounds=2",
@@ -183,7 +192,7 @@ def test_a_combination_runs_resumes_and_is_the_same_on_both_engines(
 
 def test_every_stage_of_a_recipe_is_a_factor_and_every_world_has_a_scenario() -> None:
     assert {"memory", "emphasis", "selection", "objective", "weights", "server"} < STAGES.keys()
-    assert {"bank", "mirror", "forecast", "stopping"} < STAGES.keys()
+    assert {"bank", "mirror", "forecast", "stopping", "alarm"} < STAGES.keys()
 
     assert {type(scenario.world) for scenario in SCENARIOS.values()} == set(WORLDS.values())
 

@@ -8,7 +8,7 @@ import pytest
 
 from contracts.checkpoint import plain, stored
 from thalweg.core.errors import ConfigError
-from thalweg.forecast import Growing, Recognises
+from thalweg.forecast import Growing, Opens, Recognises
 from thalweg.forecast.growing import Found
 from thalweg.streams import LatentStates, Setting
 
@@ -193,3 +193,30 @@ def test_it_finds_as_many_states_as_a_world_of_distinct_ones_has() -> None:
 def test_impossible_values_are_refused_where_the_oracle_is_made(bad: dict[str, Any]) -> None:
     with pytest.raises(ConfigError, match=next(iter(bad))):
         Growing(**bad)
+
+
+def test_a_state_can_be_opened_for_samples_that_resemble_another() -> None:
+    oracle = Growing()
+    assert isinstance(oracle, Opens)
+    state, _ = watched(oracle, A)
+    told = oracle.open_next(state)
+    assert len(told.visits) == 1, "only when something arrives"
+    after, names = watched(oracle, NOTHING, A, A, B, state=told)
+    assert names == [0, 1, 0, 2], "once; of two that are alike the older is taken"
+    assert after.signatures.tolist() == [[1, 0, 0], [1, 0, 0], [0, 1, 0]]
+
+
+def test_patience_is_not_needed_for_a_state_that_was_asked_for() -> None:
+    oracle = Growing(patience=3)
+    state, _ = watched(oracle, A)
+    opened, names = watched(oracle, B, state=oracle.open_next(state))
+    assert names == [1]
+    assert opened.strange == 0
+
+
+def test_a_state_that_was_asked_for_finds_no_room_if_there_are_enough() -> None:
+    oracle = Growing(max_states=1)
+    state, _ = watched(oracle, A)
+    after, names = watched(oracle, B, state=oracle.open_next(state))
+    assert names == [0]
+    assert after.strange == 0, "the wish is forgotten"

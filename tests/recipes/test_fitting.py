@@ -5,9 +5,12 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pytest
 
+from thalweg.aggregation import FedDrift
 from thalweg.core.errors import ConfigError, require
 from thalweg.core.types import Floats, Holding, Supplies
+from thalweg.drift import OpenState, PageHinkley, Several
 from thalweg.emphasis import InverseStay
+from thalweg.forecast import Growing
 from thalweg.recipes import fedavg
 from thalweg.recipes.fitting import check_fits
 from thalweg.streams import Inflow, Setting, World
@@ -39,3 +42,14 @@ def test_a_policy_that_is_particular_sees_the_world_before_it_runs() -> None:
 
 def test_policies_that_are_not_particular_go_anywhere() -> None:
     check_fits(replace(fedavg(), emphasis=InverseStay()), world(3))
+
+
+def test_an_alarm_about_which_nothing_can_be_done_is_refused() -> None:
+    opening = replace(fedavg(), alarm=PageHinkley(action=OpenState()))
+    with pytest.raises(ConfigError, match="use forecast=growing"):
+        check_fits(opening, world(2))
+    check_fits(replace(opening, forecast=Growing()), world(2))
+    clustering = replace(fedavg(), alarm=PageHinkley(action=Several(keep=0.5, recluster=True)))
+    with pytest.raises(ConfigError, match="one model for everybody"):
+        check_fits(clustering, world(2))
+    check_fits(replace(clustering, bank=FedDrift()), world(2))

@@ -6,6 +6,7 @@ from dataclasses import replace
 import pytest
 
 from thalweg.aggregation import ByWeight, Equal, FedAcg, FedDrift, FedRc, ShiftAware, Step
+from thalweg.emphasis import Early
 from thalweg.forecast import Exact
 from thalweg.local import Moon, Proximal, Scaffold
 from thalweg.memory import Dds, Fifo, Replace, UniformRatio
@@ -27,6 +28,7 @@ from thalweg.recipes import (
     scaffold,
     scaffold_released,
     sfedpo,
+    static,
 )
 from thalweg.selection import Available, Dpcs, PowerOfChoice, Uniform
 
@@ -57,6 +59,12 @@ def test_the_budget_reaches_the_memory() -> None:
     assert sfedpo(budget=0.2).memory == Dds(budget=0.2, offset=0.35)
     assert sfedpo(budget=0.2, dds=False).memory == UniformRatio(budget=0.2)
     assert fedavg(budget=0.2).memory == UniformRatio(budget=0.2)
+
+
+def test_a_static_model_is_fedavg_until_it_stops() -> None:
+    assert static() == replace(fedavg(), name="static", emphasis=Early(share=0.25))
+    assert static(share=0.1).emphasis == Early(share=0.1)
+    assert recipe_named("fedprox+static").emphasis == Early()
 
 
 def test_fedogd_learns_only_from_what_has_just_arrived() -> None:

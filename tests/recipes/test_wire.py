@@ -209,6 +209,11 @@ WRONG: dict[str, tuple[Message, type[ThalwegError], str]] = {
         BadMessage,
         "nobody knows the field 'more'",
     ),
+    "an alarm where there is none": (
+        replace(ORDER, told={"alarm": {"shrink": f4(0)}}),
+        BadMessage,
+        r"Order\.told: nobody knows 'alarm' in this recipe",
+    ),
     "a matrix of words": (
         replace(REPLY, said={"memory.gradient": np.zeros((2, 2), dtype=np.float32)}),
         ShapeMismatch,

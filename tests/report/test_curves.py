@@ -52,6 +52,17 @@ def test_the_description_names_every_line_and_where_it_ends(comparison):
     assert "Test accuracy at the end: sfedpo 82.00 %, fedavg 80.00 %." in text
 
 
+def test_of_many_rounds_what_arrives_is_smoothed(cell):
+    rows = [{"round": rnd, "prequential_accuracy": rnd % 2} for rnd in range(1, 25)]
+    (panel,) = panels([cell(rows=rows)])
+    assert panel.title == "Prequential (test-then-train) accuracy, mean of 2 rounds"
+    assert panel.curves[0].mean[:4] == [100, 50, 50, 50]
+    assert len(panel.curves[0].at) == 24
+    (panel,) = panels([cell(rows=rows[:23])])
+    assert panel.title == "Prequential (test-then-train) accuracy"
+    assert panel.curves[0].mean[:2] == [100, 0]
+
+
 def test_a_bank_is_drawn_from_the_round_in_which_it_had_one_model(cell):
     rows = [{"round": 1}, {"round": 2, "models": 3}, {"round": 3, "models": 4, "drifts_found": 5}]
     models, drifts = bank_panels([cell("feddaa", rows=rows), cell("fedavg")])

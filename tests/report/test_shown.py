@@ -148,3 +148,13 @@ def test_a_task_that_the_run_did_not_measure_is_said_to_be_missing(tmp_path):
 
 def test_a_column_without_a_moment_sees_everything():
     assert rows_seen(ROWS, Column("digits-full"), "accuracy") is ROWS
+
+
+def test_what_arrives_is_compared_over_the_whole_run_and_the_test_set_left_out(
+    tmp_path, monkeypatch
+):
+    arriving = [{**row, "prequential_accuracy": row["round"] / 100} for row in ROWS]
+    monkeypatch.setattr(f"{__name__}.ROWS", arriving)
+    cell = shown(tmp_path, Column("digits-full"), metric="prequential_accuracy")
+    assert scores(cell).accuracy is None
+    assert scores(cell).prequential_accuracy == pytest.approx(18.5 / 100)

@@ -1,5 +1,6 @@
 import csv
 import io
+import sys
 from dataclasses import replace
 
 import pytest
@@ -302,6 +303,48 @@ def test_a_study_may_be_about_the_accuracy_at_the_clients(tmp_path):
     text = study_markdown(result)
     assert "at the clients, averaged over them" in text
     assert "95 % bound of the mean" in text
+
+
+def test_online_learners_are_rows_like_any_other_and_what_is_not_installed_is_said(
+    tmp_path, monkeypatch
+):
+    monkeypatch.setitem(sys.modules, "river", None)
+    study = replace(
+        TINY,
+        rows=(
+            Row("plain", "fedavg"),
+            Row("most", "majority,pooled=true"),
+            Row("tree", "river-tree"),
+        ),
+        columns=(Column("gaussian-mixture", ("rounds=3",)),),
+        seeds=(4,),
+        published={},
+        metric="prequential_accuracy",
+    )
+    result = reproduce(study, workers=1, out=tmp_path)
+    assert [cell.status for cell in result.cells] == ["done", "done", "failed"]
+    assert "pip install 'thalweg[river]'" in result.cells[2].reason
+    plain, most, _ = result.summaries()["gaussian-mixture"]
+    assert plain.compared == most.compared == "prequential_accuracy"
+    assert most.difference is not None
+    assert most.difference.mean == pytest.approx(most.main.mean - plain.main.mean)
+    page = (tmp_path / "tiny/index.html").read_text()
+    assert "Prequential (test-then-train) accuracy" in page
+    assert "before anybody learns from them" in page
+    assert "thalweg run majority --on gaussian-mixture --seed 4 --set pooled=true" in page
+
+
+def test_online_learners_run_in_processes_of_their_own(tmp_path):
+    study = replace(
+        TINY,
+        rows=(Row("plain", "majority"), Row("last", "no-change")),
+        columns=(Column("gaussian-mixture", ("rounds=3",)),),
+        published={},
+        metric="prequential_accuracy",
+    )
+    result = reproduce(study, workers=2, out=tmp_path)
+    assert all(cell.is_done for cell in result.cells)
+    assert len(result.cells) == 4
 
 
 def test_a_row_may_have_changes_of_its_own_in_a_quick_look(tmp_path):

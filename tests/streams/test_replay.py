@@ -5,6 +5,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from contracts.world import check_world
 from thalweg.core.errors import ConfigError
 from thalweg.core.types import Floats, Ints, Supply
 from thalweg.streams import Replay, Setting
@@ -161,3 +162,46 @@ def test_clients_are_groups_where_the_data_have_them() -> None:
 
 def test_everybody_can_hold_what_the_setting_says() -> None:
     assert [built(Replay()).capacity(client) for client in (0, 1)] == [4, 4]
+
+
+# Rows in order of time: client 0 has 6 (2.0), 4 (4.0), 2 (6.0), 0 (8.0); client 1 has 1, 3, 5, 7 (1 to 4).
+
+
+def test_by_the_clock_everybody_gets_what_came_in_the_same_time() -> None:
+    world = built(Replay(every=2.0, at_end="silence"))
+    # From 0: [0, 2), [2, 4), [4, 6), [6, 8), [8, 10).
+    assert arriving(world, 0, 3) == [[], [6], [4], [2], [0], []]
+    assert arriving(world, 1, 3) == [[1], [3, 5], [7], [], [], []]
+
+
+def test_the_clock_begins_at_a_multiple_of_its_step() -> None:
+    world = built(Replay(every=2.0, at_end="silence"), time=TIME + 12)  # the first comes at 13
+    assert arriving(world, 0, 1) == [[], [6]]
+    assert arriving(world, 1, 1) == [[1], [3, 5]]
+
+
+def test_when_all_rows_have_come_the_clock_starts_again() -> None:
+    assert arriving(built(Replay(every=5.0)), 0, 2) == [[6, 4], [2, 0], [6, 4], [2, 0]]
+
+
+def test_what_came_by_the_clock_is_what_a_client_will_have_had() -> None:
+    # 10 rounds of 2 ticks are 20 stretches of time: all rows once, or 10 times.
+    assert built(Replay(every=5.0, availability=1.0)).supply(0) == Supply(40.0, False, 10.0)
+    silent = Replay(every=5.0, availability=1.0, at_end="silence")
+    assert built(silent).supply(0) == Supply(4.0, False, 10.0)
+    short = Replay(every=0.25, availability=1.0, at_end="silence")  # from 1.0 to 6.0
+    assert built(short).supply(0) == Supply(2.0, False, 10.0)
+
+
+def test_a_clock_needs_times() -> None:
+    with pytest.raises(ConfigError, match="says nothing of times"):
+        built(Replay(every=1.0), time=None)
+    for bad in (0.0, -1.0, float("nan")):
+        with pytest.raises(ConfigError, match="every"):
+            Replay(every=bad)
+
+
+def test_a_world_by_the_clock_keeps_the_promises_of_every_world() -> None:
+    time = np.arange(1200) / 7
+    check_world(Replay(every=3.0), group=np.arange(1200) % 5, time=time)
+    check_world(Replay(every=3.0, at_end="silence", absent="collecting"), time=time)

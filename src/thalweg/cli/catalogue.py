@@ -17,12 +17,15 @@ from rich.table import Table
 from rich.text import Text
 
 from thalweg.aggregation import BANKS, OPENINGS, SERVER_RULES, STALENESS, WEIGHTS
+from thalweg.baselines import BASELINES, LEARNERS, Baseline
 from thalweg.cli.plan_view import plan_tree
 from thalweg.core.errors import UnknownName
 from thalweg.core.transforms import TRANSFORMS
 from thalweg.data import AUGMENTATIONS, SOURCES
+from thalweg.drift import ACTIONS, ALARMS
 from thalweg.emphasis import EMPHASES
-from thalweg.engine.plan import plan_to_toml, read_plan
+from thalweg.engine.any_plan import read_any_plan
+from thalweg.engine.plan import plan_to_toml
 from thalweg.forecast import ORACLES
 from thalweg.local import DECAYS, MIRRORS, OBJECTIVES, STOPPINGS
 from thalweg.memory import POLICIES
@@ -56,11 +59,19 @@ PARTS: dict[str, Mapping[str, Any]] = {
     "opening": OPENINGS,
     "mirror": MIRRORS,
     "stopping": STOPPINGS,
+    "alarm": ALARMS,
+    "alarm.action": ACTIONS,
+    "learner": LEARNERS,
 }
 
 
 def list_command(as_json: bool) -> None:
-    menu: dict[str, Mapping[str, Any]] = {"recipe": RECIPES, "scenario": SCENARIOS, **PARTS}
+    menu: dict[str, Mapping[str, Any]] = {
+        "recipe": RECIPES,
+        "baseline": BASELINES,
+        "scenario": SCENARIOS,
+        **PARTS,
+    }
     if as_json:
         print(json.dumps({what: sorted(table) for what, table in menu.items()}, indent=2))
         return
@@ -79,13 +90,16 @@ def list_command(as_json: bool) -> None:
 def show_command(name: str) -> None:
     console = Console()
     if Path(name).is_dir() or name.endswith(".toml"):
-        plan = read_plan(Path(name))
+        plan = read_any_plan(Path(name))
         console.print(plan_tree(plan, None))
         console.print("\n" + plan_to_toml(plan), highlight=False, markup=False)
         return
     if name in RECIPES:
         _show_whole(console, name, RECIPES[name])
         _point_to_namesakes(console, name)
+        return
+    if name in BASELINES:
+        _show_whole(console, name, BASELINES[name])
         return
     if "+" in name:
         _show_whole(console, name, recipe_named(name))
@@ -98,7 +112,12 @@ def show_command(name: str) -> None:
             kind = name.removeprefix(f"{what}=")
             _show_policy(console, what, kind, table[kind])
             return
-    everything = [*RECIPES, *SCENARIOS, *(kind for table in PARTS.values() for kind in table)]
+    everything = [
+        *RECIPES,
+        *BASELINES,
+        *SCENARIOS,
+        *(kind for table in PARTS.values() for kind in table),
+    ]
     raise UnknownName("name", name, everything)
 
 
@@ -119,7 +138,7 @@ def _point_to_namesakes(console: Console, name: str) -> None:
 
 
 def _show_whole(
-    console: Console, name: str, make: Callable[[], Recipe | Scenario] | Recipe
+    console: Console, name: str, make: Callable[[], Recipe | Baseline | Scenario] | Recipe
 ) -> None:
     whole = make if isinstance(make, Recipe) else make()
     console.print(Text(name, style="bold"))
@@ -136,7 +155,9 @@ def _show_whole(
     )
 
 
-def _example(whole: Recipe | Scenario) -> str:
+def _example(whole: Recipe | Baseline | Scenario) -> str:
+    if isinstance(whole, Baseline):
+        return "pooled=true"
     return "memory.budget=0.3" if isinstance(whole, Recipe) else "world.num_clients=100"
 
 
@@ -155,6 +176,12 @@ def _show_policy(console: Console, what: str, name: str, cls: type[Any]) -> None
 
 def field_notes(cls: type[Any]) -> dict[str, str]:
     """The strings written under the fields of a dataclass, which Python itself forgets."""
+    owners = [owner for owner in reversed(cls.__mro__) if dataclasses.is_dataclass(owner)]
+    return {name: note for owner in owners for name, note in _notes_in(owner).items()}
+
+
+def _notes_in(cls: type[Any]) -> dict[str, str]:
+    """The same, of the fields that the class has of its own."""
     (body,) = ast.parse(textwrap.dedent(inspect.getsource(cls))).body
     assert isinstance(body, ast.ClassDef)
     return {

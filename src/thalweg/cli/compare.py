@@ -10,6 +10,7 @@ from pathlib import Path
 import typer
 from rich.console import Console
 
+from thalweg.baselines import BASELINES
 from thalweg.cli.live import clock, say_json
 from thalweg.cli.live_cells import seeds_named, watching_cells
 from thalweg.cli.plan_view import plan_tree
@@ -125,7 +126,8 @@ def _json_rows(cells: Sequence[Cell]) -> Iterator[dict[str, object]]:
 
 def _next_steps(recipes: Sequence[str], on: str) -> str:
     first = recipes[0].partition(",")[0]
-    variant = shlex.join(["thalweg", "compare", first, f"{first},weights=equal", "--on", on])
+    change = "pooled=true" if first in BASELINES else "weights=equal"
+    variant = shlex.join(["thalweg", "compare", first, f"{first},{change}", "--on", on])
     return (
         "next   thalweg list\n"
         f"       {shlex.join(['thalweg', 'run', first, '--on', on, '--seed', '7'])}\n"

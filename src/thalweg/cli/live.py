@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -11,13 +12,13 @@ from typing import Any
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn
 
+from thalweg.engine.any_plan import AnyPlan
 from thalweg.engine.loop import Progress as News
 from thalweg.engine.loop import Watch
-from thalweg.engine.plan import Plan
 
 
 @contextmanager
-def watching(plan: Plan, console: Console, as_json: bool) -> Iterator[Watch]:
+def watching(plan: AnyPlan, console: Console, as_json: bool) -> Iterator[Watch]:
     """What to call after every round, for as long as the run lasts."""
     if as_json:
         yield lambda news: say_json(news.row)
@@ -36,7 +37,7 @@ def watching(plan: Plan, console: Console, as_json: bool) -> Iterator[Watch]:
             def show(news: News) -> None:
                 nonlocal accuracy
                 accuracy = _accuracy(news.row, accuracy)
-                said = f"{_clients(news.row)}   accuracy {accuracy:.3f}   {_rate(news)}"
+                said = f"{_clients(news.row)}   {_score(news.row, accuracy, 3)}   {_rate(news)}"
                 progress.update(task, completed=news.rounds_done, said=said)
 
             yield show
@@ -59,11 +60,13 @@ def clock(seconds: float) -> str:
 
 
 def _say_line(news: News) -> None:
-    """A line at every evaluation: for logs."""
-    if "accuracy" in news.row:
+    """A line at every evaluation, and as often where there is nothing to evaluate on: for logs."""
+    scenario = news.plan.scenario
+    is_due = news.rounds_done % scenario.evaluate_every == 0 and "prequential_accuracy" in news.row
+    if "accuracy" in news.row or is_due:
         print(
-            f"round {news.rounds_done}/{news.plan.scenario.rounds}  {_clients(news.row)}  "
-            f"accuracy {_accuracy(news.row):.4f}  {_rate(news)}",
+            f"round {news.rounds_done}/{scenario.rounds}  {_clients(news.row)}  "
+            f"{_score(news.row, _accuracy(news.row), 4)}  {_rate(news)}",
             flush=True,
         )
 
@@ -72,6 +75,13 @@ def _accuracy(row: Mapping[str, Any], else_: float = float("nan")) -> float:
     """On the labels of the session's members, if there are sessions."""
     accuracy: float = row.get("session_accuracy", row.get("accuracy", else_))
     return accuracy
+
+
+def _score(row: Mapping[str, Any], accuracy: float, digits: int) -> str:
+    """The accuracy, or where nothing is tested on but what arrives, that on arrivals."""
+    if math.isnan(accuracy) and "prequential_accuracy" in row:
+        return f"test-then-train {row['prequential_accuracy']:.{digits}f}"
+    return f"accuracy {accuracy:.{digits}f}"
 
 
 def _clients(row: Mapping[str, Any]) -> str:

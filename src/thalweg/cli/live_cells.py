@@ -13,6 +13,7 @@ from rich.progress import BarColumn, Progress, TextColumn
 
 from thalweg.cli.live import clock
 from thalweg.core.errors import ConfigError
+from thalweg.engine.any_plan import BaselinePlan
 from thalweg.engine.cells import CellJob, CellNews, Watch
 from thalweg.engine.folder import RunFolder
 from thalweg.engine.machine import cores
@@ -106,7 +107,8 @@ def estimate(jobs: Sequence[CellJob], finished: Sequence[CellJob], workers: int)
 def _problem(job: CellJob) -> str:
     """What decides how long a round takes, nearly."""
     scenario = job.plan.scenario
-    return f"{scenario.data} {scenario.net} {scenario.world} {scenario.ticks} {scenario.capacity}"
+    who = job.plan.baseline if isinstance(job.plan, BaselinePlan) else scenario.net
+    return f"{scenario.data} {who} {scenario.world} {scenario.ticks} {scenario.capacity}"
 
 
 @contextmanager

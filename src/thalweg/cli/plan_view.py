@@ -9,25 +9,27 @@ from rich.text import Text
 from rich.tree import Tree
 
 from thalweg.core.config import kind_of
+from thalweg.engine.any_plan import AnyPlan, BaselinePlan, method_of
 from thalweg.engine.plan import Plan
 
 RECIPE_PARTS = ("memory", "forecast", "selection", "objective", "weights", "server")
 # The rare ones are shown where somebody makes use of them.
-RARE_PARTS = ("emphasis", "staleness", "bank", "opening", "mirror", "stopping")
+RARE_PARTS = ("emphasis", "staleness", "bank", "opening", "mirror", "stopping", "alarm")
 SCENARIO_PARTS = ("data", "net", "world")
 RARE_SCENARIO_PARTS = ("sessions", "augment", "faults")
+NOT_FOR_BASELINES = ("net", "augment", "faults")
 SIZES = ("rounds", "ticks", "capacity")
 
 
-def plan_tree(plan: Plan, default: Plan | None) -> Tree:
+def plan_tree(plan: AnyPlan, default: AnyPlan | None) -> Tree:
     """`default` is the same recipe and scenario without overrides, to mark what was changed."""
     before = default or plan
     tree = Tree(Text(plan.title, style="bold"))
-    for name in (*SCENARIO_PARTS, *RECIPE_PARTS, *RARE_PARTS, *RARE_SCENARIO_PARTS):
+    for name in _parts(plan):
         owner, owner_before = (
             (plan.scenario, before.scenario)
             if name in (*SCENARIO_PARTS, *RARE_SCENARIO_PARTS)
-            else (plan.recipe, before.recipe)
+            else (method_of(plan), method_of(before))
         )
         field = next(f for f in dataclasses.fields(owner) if f.name == name)
         table = field.metadata["table"]
@@ -35,10 +37,23 @@ def plan_tree(plan: Plan, default: Plan | None) -> Tree:
         if name in (*RARE_PARTS, *RARE_SCENARIO_PARTS) and part == part_before == field.default:
             continue
         tree.add(_branch(name, describe(part, table), _changes(part, part_before)))
-    tree.add(_branch("local", describe(plan.local), _changes(plan.local, before.local)))
+    if isinstance(plan, BaselinePlan):
+        whose = "one for all clients" if plan.baseline.pooled else "one for each client"
+        changes = _changes(plan.baseline, method_of(before), ("pooled", "feedback"))
+        tree.add(_branch("learns", f"{whose}, after every {plan.baseline.feedback}", changes))
+    if isinstance(plan, Plan) and isinstance(before, Plan):
+        tree.add(_branch("local", describe(plan.local), _changes(plan.local, before.local)))
     sizes = ", ".join(f"{name} {getattr(plan.scenario, name)}" for name in SIZES)
     tree.add(_branch("sizes", sizes, _changes(plan.scenario, before.scenario, SIZES)))
     return tree
+
+
+def _parts(plan: AnyPlan) -> list[str]:
+    """The branches of a plan that are a choice, in order."""
+    if isinstance(plan, BaselinePlan):
+        names = [*SCENARIO_PARTS, "learner", *RARE_SCENARIO_PARTS]
+        return [name for name in names if name not in NOT_FOR_BASELINES]
+    return [*SCENARIO_PARTS, *RECIPE_PARTS, *RARE_PARTS, *RARE_SCENARIO_PARTS]
 
 
 def describe(part: Any, table: dict[str, Any] | None = None) -> str:

@@ -11,8 +11,9 @@ from rich.console import Console
 from thalweg.cli.live import clock, say_json, watching
 from thalweg.cli.plan_view import plan_tree
 from thalweg.core.errors import ConfigError
-from thalweg.engine.loop import Result, run_plan
-from thalweg.engine.plan import Plan, make_plan, read_plan
+from thalweg.engine.any_plan import AnyPlan, BaselinePlan, method_of, plan_named, read_any_plan
+from thalweg.engine.baseline import BaselineResult, run_baseline
+from thalweg.engine.loop import Result, Watch, run_plan
 
 
 def run_command(
@@ -36,15 +37,8 @@ def run_command(
         console.print(plan_tree(plan, default))
     try:
         with watching(plan, console, as_json) as watch:
-            result = run_plan(
-                plan,
-                workers=workers or "auto",
-                out=out,
-                resume=resume,
-                data_dir=data_dir,
-                watch=watch,
-                command=f"{command} --out {shlex.quote(str(out))}",
-            )
+            command_here = f"{command} --out {shlex.quote(str(out))}"
+            result = _carried_out(plan, workers, out, resume, data_dir, watch, command_here)
     except KeyboardInterrupt:
         typer.echo(
             f"interrupted; continue with: thalweg run {shlex.quote(str(out))} --resume", err=True
@@ -56,9 +50,33 @@ def run_command(
         _summary(console, result, out, command)
 
 
+def _carried_out(
+    plan: AnyPlan,
+    workers: int | None,
+    out: Path,
+    resume: bool,
+    data_dir: Path | None,
+    watch: Watch,
+    command: str,
+) -> Result | BaselineResult:
+    if isinstance(plan, BaselinePlan):
+        return run_baseline(
+            plan, out=out, resume=resume, data_dir=data_dir, watch=watch, command=command
+        )
+    return run_plan(
+        plan,
+        workers=workers or "auto",
+        out=out,
+        resume=resume,
+        data_dir=data_dir,
+        watch=watch,
+        command=command,
+    )
+
+
 def _plan(
     recipe: str, on: str | None, sets: list[str], seed: int | None, rounds: int | None, engine: str
-) -> tuple[Plan, Plan | None, str]:
+) -> tuple[AnyPlan, AnyPlan | None, str]:
     """The plan, the same without overrides, and the command that makes it."""
     if recipe.endswith(".toml") or Path(recipe).is_dir():
         if on is not None or sets or seed is not None or rounds is not None:
@@ -66,20 +84,20 @@ def _plan(
                 f"{recipe} is a whole plan; --on, --set, --seed and --rounds cannot change it. "
                 "Edit a copy of its plan.toml, or name a recipe instead."
             )
-        return read_plan(Path(recipe)), None, f"thalweg run {shlex.quote(recipe)}"
+        return read_any_plan(Path(recipe)), None, f"thalweg run {shlex.quote(recipe)}"
     if on is None:
         raise ConfigError("which scenario? Say --on SCENARIO; thalweg list shows them.")
-    plan = make_plan(recipe, on, seed=seed or 0, rounds=rounds, engine=engine, overrides=sets)
+    plan = plan_named(recipe, on, seed=seed or 0, rounds=rounds, engine=engine, overrides=sets)
     words = ["thalweg", "run", recipe, "--on", on, "--seed", str(plan.seed)]
     words += [word for each in sets for word in ("--set", each)]
     words += ["--rounds", str(rounds)] if rounds is not None else []
     words += ["--engine", engine] if engine != "auto" else []
-    return plan, make_plan(recipe, on, seed=plan.seed), shlex.join(words)
+    return plan, plan_named(recipe, on, seed=plan.seed), shlex.join(words)
 
 
-def _folder(plan: Plan, resume: bool) -> Path:
+def _folder(plan: AnyPlan, resume: bool) -> Path:
     """runs/<recipe>-<scenario>-seed<n>, and a number behind it if that is taken."""
-    base = Path("runs") / f"{plan.recipe.name}-{plan.scenario.name}-seed{plan.seed}"
+    base = Path("runs") / f"{method_of(plan).name}-{plan.scenario.name}-seed{plan.seed}"
     if resume or not base.exists():
         return base
     number = 2
@@ -88,8 +106,9 @@ def _folder(plan: Plan, resume: bool) -> Path:
     return folder
 
 
-def _summary(console: Console, result: Result, out: Path, command: str) -> None:
+def _summary(console: Console, result: Result | BaselineResult, out: Path, command: str) -> None:
     from thalweg.evaluation import transitions
+    from thalweg.report.alarms import alarm_line
     from thalweg.report.cells import is_noticeable  # tables and figures can wait until now
     from thalweg.report.drifts import drift_lines
     from thalweg.report.transitions import transition_lines
@@ -127,6 +146,8 @@ def _summary(console: Console, result: Result, out: Path, command: str) -> None:
         lines.append(f"test-then-train {mean:.4f}   mean over all rounds, on data as it arrived")
     for place, line in enumerate(transition_lines(transitions(result.metrics))):
         lines.append(f"{'' if place else 'transitions':<16}{line}")
+    if isinstance(result, Result) and result.alarms is not None:
+        lines.append(f"alarms          {alarm_line(result.alarms)}")
     lines += [f"{word:<16}{line}" for word, line in drift_lines(result.metrics)]
     lines += [f"results         {out}/", f"repeat          {command}"]
     console.print("\n".join(lines), highlight=False, soft_wrap=True)

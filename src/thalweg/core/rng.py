@@ -38,6 +38,7 @@ class Draw(enum.IntEnum):
     REHEARSAL = 18  # who rehearses
     FAULTS = 19  # whose reply is lost, or late
     DRIFT = 20  # whose data drift, and which samples of a round are seen in the new way
+    BASELINE = 21  # what an online learner draws
 
 
 def rng_for(

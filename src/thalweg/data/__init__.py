@@ -14,11 +14,14 @@ from thalweg.data.cifar10 import Cifar10
 from thalweg.data.cifar100 import Cifar100
 from thalweg.data.cinic10 import Cinic10
 from thalweg.data.digits import Digits
+from thalweg.data.elec2 import Elec2
 from thalweg.data.fashion_mnist import FashionMnist
+from thalweg.data.flights import Flights
 from thalweg.data.gaussian_mixture import GaussianMixture
 from thalweg.data.ham10000 import Ham10000
 from thalweg.data.mnist import Mnist
 from thalweg.data.mnist_writers import MnistWriters
+from thalweg.data.noaa_weather import NoaaWeather
 from thalweg.data.shakespeare import Shakespeare
 from thalweg.data.svhn import Svhn
 from thalweg.data.synthetic_logistic import SyntheticLogistic
@@ -38,6 +41,9 @@ SOURCES: dict[str, type[DataSource]] = {
     "ham10000": Ham10000,  # 28 x 28 skin lesions, Kaggle's CSV files
     "shakespeare": Shakespeare,  # next character, a client for each role of each play
     "ag-news": AgNews,  # 64 words of a news article, Parquet or CSV files
+    "elec2": Elec2,  # the price of electricity, half hour by half hour
+    "noaa-weather": NoaaWeather,  # fifty years of days at one station: rain or not
+    "flights": Flights,  # a year of flights, late or not; a client for each carrier
     "synthetic-logistic": SyntheticLogistic,  # one logistic concept per client
     "gaussian-mixture": GaussianMixture,  # class blobs that move as time goes by
     "arrays": Arrays,  # your own .npz
@@ -57,11 +63,14 @@ __all__ = [
     "DataSource",
     "Dataset",
     "Digits",
+    "Elec2",
     "FashionMnist",
+    "Flights",
     "GaussianMixture",
     "Ham10000",
     "Mnist",
     "MnistWriters",
+    "NoaaWeather",
     "Part",
     "Shakespeare",
     "Svhn",

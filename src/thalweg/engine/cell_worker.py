@@ -12,8 +12,9 @@ from typing import Any
 
 from thalweg.core.errors import ThalwegError
 from thalweg.data import Dataset
-from thalweg.engine.loop import Progress, run_plan
-from thalweg.engine.plan import Plan, plan_from_toml
+from thalweg.engine.any_plan import AnyPlan, any_plan_from_toml
+from thalweg.engine.baseline import carry_out
+from thalweg.engine.loop import Progress
 
 
 def main() -> None:
@@ -32,13 +33,12 @@ def main() -> None:
     for line in sys.stdin:
         order = json.loads(line)
         try:
-            plan = plan_from_toml(order["plan"], "the plan of a cell")
+            plan = any_plan_from_toml(order["plan"], "the plan of a cell")
             data_dir = None if order["data_dir"] is None else Path(order["data_dir"])
-            run_plan(
+            carry_out(
                 plan,
                 workers=1,
                 out=Path(order["out"]),
-                resume=True,
                 data_dir=data_dir,
                 watch=tell,
                 command=order["command"],
@@ -52,7 +52,7 @@ def main() -> None:
             say("failed", reason=f"{type(error).__name__}: {error}")
 
 
-def _data(plan: Plan, data_dir: Path | None, loaded: dict[str, Dataset]) -> Dataset:
+def _data(plan: AnyPlan, data_dir: Path | None, loaded: dict[str, Dataset]) -> Dataset:
     """Cells that follow one another mostly share their data: keep the last ones loaded."""
     key = f"{plan.scenario.data} {plan.seed}"
     if key not in loaded:

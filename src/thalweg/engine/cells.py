@@ -18,18 +18,20 @@ from pathlib import Path
 from typing import Any
 
 from thalweg.core.errors import RunError, ThalwegError
+from thalweg.engine.any_plan import AnyPlan, read_any_plan
+from thalweg.engine.baseline import carry_out
 from thalweg.engine.folder import RunFolder
-from thalweg.engine.loop import Progress, run_plan
+from thalweg.engine.loop import Progress
 from thalweg.engine.machine import cores, worker_environment
-from thalweg.engine.plan import Plan, differences, plan_to_toml, read_plan
+from thalweg.engine.plan import differences, plan_to_toml
 
 
 @dataclass(frozen=True)
 class CellJob:
-    """A cell to run: a plan, its folder, and the name under which its row goes."""
+    """A cell to run: the plan of a recipe or a baseline, its folder, and the name under which its row goes."""
 
     recipe: str
-    plan: Plan
+    plan: AnyPlan
     folder: Path
     command: str
 
@@ -68,7 +70,7 @@ def is_done(job: CellJob) -> bool:
     """Is this very plan finished in its folder? Another plan there is an error, not a result."""
     if not (job.folder / "plan.toml").exists():
         return False
-    if changes := differences(read_plan(job.folder), job.plan):
+    if changes := differences(read_any_plan(job.folder), job.plan):
         raise RunError(
             f"{job.folder} holds a run with another configuration; choose another --out:\n  "
             + "\n  ".join(changes)
@@ -90,10 +92,9 @@ def _run_here(
             RunFolder(job.folder).write_failure(None)
         failure = None
         try:
-            run_plan(
+            carry_out(
                 job.plan,
                 out=job.folder,
-                resume=True,
                 data_dir=data_dir,
                 watch=tell,
                 command=job.command,

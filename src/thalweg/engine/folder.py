@@ -22,8 +22,9 @@ from typing import IO, TYPE_CHECKING, Any
 from thalweg import __version__
 from thalweg.core.errors import RunError
 from thalweg.core.trees import Tree, read_tree, write_tree
+from thalweg.engine.any_plan import AnyPlan, any_plan_from_toml
 from thalweg.engine.blobs import Blobs
-from thalweg.engine.plan import Plan, differences, plan_from_toml, plan_to_toml
+from thalweg.engine.plan import differences, plan_to_toml
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -44,7 +45,7 @@ class RunFolder:
         self._blobs = Blobs(path / "checkpoint" / "blobs")
         self._lock: IO[str] | None = None
 
-    def open(self, plan: Plan, *, command: str, resume: bool) -> bool:
+    def open(self, plan: AnyPlan, *, command: str, resume: bool) -> bool:
         """Claim the folder for a plan. True if it already holds part of this very run."""
         try:
             with _said_in_one_line(self.path):
@@ -117,6 +118,11 @@ class RunFolder:
                 break
         return rows
 
+    def forget_metrics(self) -> None:
+        """Begin again, for runs without checkpoints."""
+        with _said_in_one_line(self.path):
+            (self.path / "metrics.jsonl").unlink(missing_ok=True)
+
     def write_summary(self, summary: Mapping[str, Any]) -> None:
         with _said_in_one_line(self.path):
             _write_text(self.path / "summary.json", json.dumps(summary, indent=2) + "\n")
@@ -152,19 +158,19 @@ class RunFolder:
             )
         _write_text(self.path / "metrics.jsonl", "".join(json.dumps(row) + "\n" for row in rows))
 
-    def _begin(self, plan: Plan, command: str) -> None:
+    def _begin(self, plan: AnyPlan, command: str) -> None:
         _write_text(self.path / "command.txt", command + "\n")
         _write_text(self.path / "environment.json", json.dumps(environment(), indent=2) + "\n")
         _write_text(self.path / "plan.toml", plan_to_toml(plan))
 
-    def _check_continues(self, plan: Plan, resume: bool) -> None:
+    def _check_continues(self, plan: AnyPlan, resume: bool) -> None:
         if not resume:
             raise RunError(
                 f"{self.path} already holds a run; continue it with --resume, or choose another "
                 "folder with --out."
             )
         file = self.path / "plan.toml"
-        old = plan_from_toml(file.read_text(), str(file))
+        old = any_plan_from_toml(file.read_text(), str(file))
         if changes := differences(old, plan):
             raise RunError(
                 f"{self.path} holds a run with another configuration, so it cannot be resumed "
@@ -185,9 +191,11 @@ class RunFolder:
 
 def environment() -> dict[str, Any]:
     """What a run was made with."""
+    import importlib.util
     from importlib import metadata
 
-    packages = ("numpy", "scipy", "scikit-learn", "torch", "safetensors")
+    packages = ["numpy", "scipy", "scikit-learn", "torch", "safetensors"]
+    packages += ["river"] if importlib.util.find_spec("river") else []
     return {
         "thalweg": __version__,
         "started": datetime.now(UTC).isoformat(timespec="seconds"),

@@ -16,6 +16,7 @@ from safetensors.numpy import save_file
 from thalweg.core.errors import RunError, require
 from thalweg.core.types import Floats32
 from thalweg.data import Dataset
+from thalweg.engine.any_plan import AnyPlan
 from thalweg.engine.building import Embedded, crowd_of, federation_of, viewed
 from thalweg.engine.crowd import Crowd
 from thalweg.engine.drifts import Drifts
@@ -25,6 +26,7 @@ from thalweg.engine.rows import evaluated, is_evaluated, round_row, summary_of
 from thalweg.engine.scored import turnout_of
 from thalweg.engine.start import first_model, model_drawer
 from thalweg.engine.unreliable import UnreliableFederation
+from thalweg.evaluation import alarm_summary
 from thalweg.nets import Net
 from thalweg.recipes import Recipe
 from thalweg.recipes.server import play_round
@@ -47,6 +49,7 @@ class Result:
     net: Net
     model: Floats32  # (P,) the final global model; of a bank, the one that serves most clients
     folder: Path | None
+    alarms: Row | None = None  # how good the recipe's alarm was; none: it has none
 
     @property
     def final(self) -> Row:
@@ -65,7 +68,7 @@ class Result:
 class Progress:
     """What a watcher is told after every round."""
 
-    plan: Plan
+    plan: AnyPlan
     row: Row
     rounds_done: int
     rounds_now: int  # of these, in this process
@@ -190,10 +193,11 @@ def _play(
             now = server.rnd - rounds_before
             watch(Progress(plan, row, server.rnd, now, time.perf_counter() - began))
     served = serve(server, plan.recipe)
+    alarms = None if plan.recipe.alarm is None else alarm_summary(metrics, world)
     if folder is not None:
-        _finish(folder, plan, net, served, metrics)
+        _finish(folder, plan, net, served, metrics, alarms)
     model = served.models[int(served.shares.argmax())]
-    return Result(plan, metrics, net, model, None if folder is None else folder.path)
+    return Result(plan, metrics, net, model, None if folder is None else folder.path, alarms)
 
 
 def _restore(
@@ -221,7 +225,14 @@ def check_same_data(folder: RunFolder, then: int, now: int) -> None:
         )
 
 
-def _finish(folder: RunFolder, plan: Plan, net: Net, served: Served, metrics: list[Row]) -> None:
+def _finish(
+    folder: RunFolder,
+    plan: Plan,
+    net: Net,
+    served: Served,
+    metrics: list[Row],
+    alarms: Row | None,
+) -> None:
     model = served.models[int(served.shares.argmax())]
     if len(served.models) > 1:
         bank: dict[str, Any] = {
@@ -236,7 +247,10 @@ def _finish(folder: RunFolder, plan: Plan, net: Net, served: Served, metrics: li
         folder.path / "model.safetensors",
         metadata={"net": plan.scenario.name},
     )
-    folder.write_summary({"title": plan.title, **summary_of(metrics)})
+    summary = {"title": plan.title, **summary_of(metrics)}
+    if alarms is not None:
+        summary["alarms"] = alarms
+    folder.write_summary(summary)
 
 
 def fingerprint_of(data: Dataset, crowd: Crowd) -> int:

@@ -11,6 +11,7 @@ from typing import Any, Literal
 
 import tomli_w
 
+from thalweg.baselines import BASELINES, Baseline
 from thalweg.core.config import from_dict, to_dict, with_overrides
 from thalweg.core.errors import ConfigError, UnknownName, require
 from thalweg.local import Sgd
@@ -31,6 +32,13 @@ class Plan:
 
     def __post_init__(self) -> None:
         require(0 <= self.seed < 2**63, f"seed must lie in [0, 2^63), got {self.seed}.")
+        alarm = self.recipe.alarm
+        require(
+            alarm is None or alarm.watch != "error" or self.scenario.prequential > 0,
+            f"the alarm watches how many arriving samples are predicted wrong, but {self.scenario.name} "
+            "predicts none of them (prequential=0); predict some (--set prequential=32), or watch the loss "
+            "(--set alarm.watch=loss).",
+        )
 
     @property
     def local(self) -> Sgd:
@@ -52,6 +60,11 @@ def make_plan(
     overrides: Iterable[str] = (),
 ) -> Plan:
     """Look names up, apply ``part.field=value`` overrides, and check the whole."""
+    require(
+        not isinstance(recipe, str) or recipe not in BASELINES,
+        f"{recipe} is a baseline and no recipe, so there is no model to train; compare it with recipes "
+        f"(thalweg.compare), or run it from the command line (thalweg run {recipe}).",
+    )
     recipe = recipe_named(recipe) if isinstance(recipe, str) else recipe
     scenario = scenario_named(scenario) if isinstance(scenario, str) else scenario
     if engine not in ("auto", "fast", "reference"):
@@ -64,14 +77,16 @@ def make_plan(
     return Plan(recipe, scenario, seed, "reference" if engine == "reference" else "fast")
 
 
-def sorted_by_owner(recipe: Recipe, overrides: Iterable[str]) -> tuple[list[str], list[str]]:
-    """Overrides of the recipe, then those of the scenario.
+def sorted_by_owner(
+    recipe: Recipe | Baseline, overrides: Iterable[str]
+) -> tuple[list[str], list[str]]:
+    """Overrides of the recipe (or baseline), then those of the scenario.
 
     Recipe and scenario have no part in common but `local`, which the recipe may leave open.
     """
-    parts_of_recipe = {field.name for field in dataclasses.fields(Recipe)} - {"name"}
+    parts_of_recipe = {field.name for field in dataclasses.fields(recipe)} - {"name"}
     parts_of_scenario = {field.name for field in dataclasses.fields(Scenario)} - {"name"}
-    if recipe.local is None:
+    if isinstance(recipe, Recipe) and recipe.local is None:
         parts_of_recipe -= {"local"}
     for_recipe: list[str] = []
     for_scenario: list[str] = []
@@ -88,15 +103,21 @@ def sorted_by_owner(recipe: Recipe, overrides: Iterable[str]) -> tuple[list[str]
     return for_recipe, for_scenario
 
 
-def plan_to_toml(plan: Plan) -> str:
+def plan_to_toml(plan: Any) -> str:
+    """A plan, of a recipe or of a baseline, as a file has it."""
     return tomli_w.dumps(to_dict(plan))
 
 
 def plan_from_toml(text: str, where: str) -> Plan:
     try:
-        return from_dict(Plan, _in_todays_words(tomllib.loads(text)))
+        plain = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         raise ConfigError(f"{where} is not a TOML file: {error}.") from error
+    require(
+        "baseline" not in plain,
+        f"{where} is the plan of a baseline, which has no recipe; expected the run of a recipe.",
+    )
+    return from_dict(Plan, _in_todays_words(plain))
 
 
 def _in_todays_words(plain: dict[str, Any]) -> dict[str, Any]:
@@ -122,7 +143,7 @@ def read_plan(path: Path) -> Plan:
         raise ConfigError(f"cannot read a plan from {file}: {error.strerror}.") from error
 
 
-def differences(old: Plan, new: Plan) -> list[str]:
+def differences(old: Any, new: Any) -> list[str]:
     """What two plans disagree on, one line each: ``path: old -> new``."""
     before, after = _flat(to_dict(old)), _flat(to_dict(new))
     return [

@@ -1,5 +1,6 @@
 """What we report."""
 
+from thalweg.evaluation.alarms import AlarmScores, alarm_scores, alarm_summary
 from thalweg.evaluation.clients import accuracies_by_mix, accuracies_by_owner
 from thalweg.evaluation.forgetting import backward_transfer, forgetting, task_summary, task_table
 from thalweg.evaluation.held_out import Scores, held_out_scores
@@ -22,6 +23,7 @@ from thalweg.evaluation.transitions import Transition, transitions
 
 __all__ = [
     "ASSIGNMENTS",
+    "AlarmScores",
     "Assignment",
     "ClientTests",
     "Recovery",
@@ -30,6 +32,8 @@ __all__ = [
     "Turnout",
     "accuracies_by_mix",
     "accuracies_by_owner",
+    "alarm_scores",
+    "alarm_summary",
     "averaged_over_steps",
     "backward_transfer",
     "client_tests",

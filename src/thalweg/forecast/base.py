@@ -54,3 +54,12 @@ class Recognises(Protocol):
         """(M, C) share of each class in each state of its own; only the width of the world's
         `histograms` may be looked at."""
         ...
+
+
+@runtime_checkable
+class Opens(Protocol):
+    """An oracle with states of its own that can be told that the next one is new."""
+
+    def open_next(self, state: Any) -> Any:
+        """What the oracle remembers when it has been told: the next samples are a state of their own."""
+        ...

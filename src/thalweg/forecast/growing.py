@@ -19,7 +19,7 @@ class Found(NamedTuple):
     signatures: Floats  # (M, C) class shares of the batch that opened each state; (0, 0) at first
     visits: Ints  # (M,)
     prior: Floats  # (M,)
-    strange: int  # batches in a row that fitted no state
+    strange: int  # batches in a row that fitted no state; `patience`: the next one opens a state
 
 
 @dataclass(frozen=True)
@@ -87,11 +87,20 @@ class Growing:
             return self._opened(state, shares), 0
         distances = theory.divergence_between(state.signatures, shares, self.distance)  # (M,)
         nearest = int(np.argmin(distances))
-        if distances[nearest] <= self.new_state_threshold or num_states >= self.max_states:
+        fits = distances[nearest] <= self.new_state_threshold and state.strange < self.patience
+        if fits or num_states >= self.max_states:
             return state._replace(strange=0), nearest
         if state.strange + 1 < self.patience:
             return state._replace(strange=state.strange + 1), nearest
         return self._opened(state, shares), num_states
+
+    def open_next(self, state: Found) -> Found:
+        """The next batch opens a state, whatever it resembles, unless there are `max_states` already.
+
+        Batches are told apart by their class mix all the same, and one that is as near to two states is taken for
+        the older one.
+        """
+        return state._replace(strange=self.patience)
 
     def signatures(self, state: Found, histograms: Floats) -> Floats:
         num_classes = histograms.shape[1]

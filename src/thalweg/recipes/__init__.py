@@ -33,6 +33,7 @@ from thalweg.recipes.published import (
     scaffold_released,
     sfedpo,
     srsr,
+    static,
     warmstart,
 )
 
@@ -70,5 +71,6 @@ __all__ = [
     "scaffold_released",
     "sfedpo",
     "srsr",
+    "static",
     "warmstart",
 ]

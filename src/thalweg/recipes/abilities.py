@@ -63,7 +63,8 @@ class Abilities:
     @property
     def notes_times(self) -> bool:
         """Does anybody want to know in which round a sample came?"""
-        return self.recipe.emphasis is not None or self.dividing is not None
+        shrinks = 0 < self.recipe.effect.keep < 1
+        return self.recipe.emphasis is not None or self.dividing is not None or shrinks
 
     @cached_property
     def is_attentive(self) -> bool:

@@ -23,6 +23,7 @@ from thalweg.aggregation import (
 )
 from thalweg.core.config import choice
 from thalweg.core.errors import require
+from thalweg.drift import ALARMS, Alarm, Effect, effect_of
 from thalweg.emphasis import EMPHASES, Emphasis
 from thalweg.forecast import ORACLES, Exact, Forecast
 from thalweg.local import (
@@ -68,6 +69,8 @@ class Recipe:
     """The geometry of a client's steps."""
     stopping: Stopping | None = choice(STOPPINGS, default=None)
     """When a client has learnt enough for a round; none: at its end."""
+    alarm: Alarm | None = choice(ALARMS, default=None)
+    """Watches every client's error or loss, and what is done when it has changed; none: nobody does."""
 
     def __post_init__(self) -> None:
         require(
@@ -75,3 +78,8 @@ class Recipe:
             f"opening={type(self.opening).__name__} says with which model a session begins, but the bank "
             f"{type(self.bank).__name__} has several and goes on with those it has; use opening=previous.",
         )
+
+    @property
+    def effect(self) -> Effect:
+        """What follows from an alarm; nothing if nobody watches."""
+        return Effect() if self.alarm is None else effect_of(self.alarm)

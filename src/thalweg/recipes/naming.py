@@ -40,6 +40,7 @@ from thalweg.recipes.published import (
     scaffold_released,
     sfedpo,
     srsr,
+    static,
     stream_fresh,
     stream_historical,
     stream_ours,
@@ -50,6 +51,7 @@ from thalweg.recipes.published import (
 RECIPES: dict[str, Callable[[], Recipe]] = {
     "sfedpo": sfedpo,
     "fedavg": fedavg,
+    "static": static,
     "fedprox": fedprox,
     "fedcurv": fedcurv,
     "fedntd": fedntd,

@@ -21,7 +21,7 @@ from thalweg.aggregation import (
     Step,
     WarmStart,
 )
-from thalweg.emphasis import OldAndNew
+from thalweg.emphasis import Early, OldAndNew
 from thalweg.local import (
     Continuous,
     Curvature,
@@ -60,6 +60,14 @@ def fedavg(*, budget: float = 0.5) -> Recipe:
     McMahan et al., "Communication-efficient learning of deep networks from decentralized data", 2017.
     """
     return Recipe(name="fedavg", memory=UniformRatio(budget=budget))
+
+
+def static(*, share: float = 0.25) -> Recipe:
+    """Static: FedAvg in the first part of the run, and then the model stays as it is.
+
+    The baseline without adaptation of Gama et al., "A survey on concept drift adaptation", 2014.
+    """
+    return replace(fedavg(), name="static", emphasis=Early(share))
 
 
 def fedprox(*, strength: float = 0.1) -> Recipe:

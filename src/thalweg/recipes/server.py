@@ -12,6 +12,7 @@ from thalweg.aggregation import Arranged, Paces, chosen
 from thalweg.core.errors import ConfigError, require
 from thalweg.core.rng import Draw, rng_for
 from thalweg.core.types import Floats, Floats32, Ints, Job, Roster, Session, Updates
+from thalweg.recipes.alarms import begin_acting, watched, with_alarmed
 from thalweg.recipes.base import Recipe
 from thalweg.recipes.checks import check_plan
 from thalweg.recipes.door import NO_ORDERS, admit, asked_for, awaited_after, still_open
@@ -47,6 +48,7 @@ def play_round(
     """
     rnd = server.rnd
     roster = replace(federation.roster(rnd), times_here=server.times_here, known=server.known)
+    roster = with_alarmed(roster, server.alarm, recipe)
     session = roster.session or Session(0, rnd, roster.here)
     rehearsals = Rehearsals(recipe, federation, roster, seed)
     if begins(roster, server):
@@ -68,9 +70,11 @@ def play_round(
     ]
     told = tell(server.talks, recipe, roster, cohort, server.bank.shape[1])
     told = per_job(with_bank(told, recipe, plan), cohort, plan.clients)
+    alarm, jobs, told = begin_acting(server.alarm, recipe, jobs, told)
     came = federation.train(jobs, server.bank, rnd, told)
     updates = asked_for(came, jobs, rnd, still_open(server.awaited, rnd, recipe.staleness))
     admit(updates, rnd, num_params=server.bank.shape[1])
+    alarm, raised = watched(alarm, recipe, updates, rnd)
     updates = replace(
         updates,
         bytes_down=inquiry.bytes_down
@@ -81,6 +85,7 @@ def play_round(
             **updates.remarks,
             **remarks_of(recipe, roster, cohort, server.arrangement),
             **rehearsals.remarks,
+            **raised,
         },
     )
     bank, rules = server.bank.copy(), list(server.rules)
@@ -99,6 +104,7 @@ def play_round(
         awaited=_awaited(server, recipe, jobs, updates, rnd),
         talks=hear(server.talks, recipe, updates),
         arrangement=hear_division(server.arrangement, recipe, updates),
+        alarm=alarm,
     ), updates
 
 

@@ -9,6 +9,7 @@ import numpy as np
 
 from thalweg.aggregation import Mixes, Presents
 from thalweg.core.types import Floats, Floats32, Ints, Piece
+from thalweg.recipes.alarms import AlarmState, begin_watching
 from thalweg.recipes.base import Recipe
 from thalweg.recipes.door import NO_ORDERS
 from thalweg.recipes.talks import talking
@@ -28,6 +29,7 @@ class ServerState(NamedTuple):
     awaited: Ints = NO_ORDERS  # (n, 2) client and round of orders that nobody has answered yet
     drawn: int = 1  # models that have been drawn at random so far
     talks: dict[str, Any] = {}  # noqa: RUF012  never written to; what the server's halves of policies know, by stage
+    alarm: AlarmState | None = None  # what watches the clients; none: nobody does
 
 
 class Served(NamedTuple):
@@ -55,6 +57,7 @@ def new_server(
         arrangement=recipe.bank.init(num_clients, num_classes),
         opening=recipe.opening.init(model, pieces),
         talks={stage: part.begin(num_clients, len(model)) for stage, part in talking(recipe)},
+        alarm=begin_watching(recipe, num_clients),
     )
 
 

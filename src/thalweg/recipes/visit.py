@@ -16,6 +16,7 @@ from thalweg.core.types import Arrival, Floats32, Ints, Outlook
 from thalweg.local import Work
 from thalweg.recipes.checks import check_division
 from thalweg.recipes.client import Clients, ClientState, Heard
+from thalweg.recipes.heeding import heeded
 from thalweg.recipes.keeping import Keeping, caught_up
 from thalweg.recipes.learning import Learning, MiniBatch
 
@@ -36,6 +37,7 @@ def enter(
     Of a rehearsal, if that is not 0, nobody must keep what `leave` returns.
     """
     state = caught_up(clients, client, state, rnd, looks[0] if looks else None, heard)
+    state = heeded(clients, client, state, heard)
     return ClientRound(clients, client, state, rnd, looks, heard, session, rehearsal, models)
 
 

@@ -56,7 +56,9 @@ class Terms:
         assigning = {"emphasis"} if isinstance(emphasis, Assigns) else set()
         bank: object = self.recipe.bank
         dividing = {"bank"} if isinstance(bank, Divides) else set()
-        return {stage for stage, _ in talking(self.recipe)} | assigning | dividing
+        effect = self.recipe.effect
+        acting = {"alarm"} if effect.keep < 1 or effect.opens_state else set()
+        return {stage for stage, _ in talking(self.recipe)} | assigning | dividing | acting
 
     @cached_property
     def saying_stages(self) -> set[str]:
@@ -197,8 +199,10 @@ def _models(fields: Fields) -> Ints:
 
 
 def _told(stage: str, words: Fields) -> dict[str, Floats32]:
-    """What one stage tells: vectors of any length, but for an emphasis, which assigns one number."""
-    names, length = (["assigned"], 1) if stage == "emphasis" else (words.names(), None)
+    """What one stage tells: vectors of any length, but for an emphasis and an alarm, which have one number."""
+    names, length = words.names(), 1 if stage in ("emphasis", "alarm") else None
+    if stage == "emphasis":
+        names = ["assigned"]
     told = {name: words.array(name, np.float32, (length,)) for name in names}
     words.end()
     return told

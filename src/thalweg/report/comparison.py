@@ -11,10 +11,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from thalweg.baselines import Baseline
 from thalweg.core.errors import require
+from thalweg.engine.any_plan import AnyPlan, plan_named
 from thalweg.engine.cells import CellJob, Watch, is_done, run_cells
 from thalweg.engine.folder import RunFolder
-from thalweg.engine.plan import Plan, make_plan
 from thalweg.recipes import Recipe
 from thalweg.report.cells import Cell, Status, judged
 from thalweg.report.summary import Summary, summarise
@@ -34,7 +35,7 @@ class Comparison:
 
 
 def compare(
-    recipes: Iterable[Recipe | str],
+    recipes: Iterable[Recipe | Baseline | str],
     scenario: Scenario | str,
     *,
     seeds: int | Iterable[int] = 3,
@@ -48,7 +49,7 @@ def compare(
 ) -> Comparison:
     """Run every recipe with every seed; in `out`, if given, finished runs are kept and reused.
 
-    A recipe is an object, a name, or a name with changes: ``"sfedpo,weights=equal"``.
+    A recipe is an object, a name, or a name with changes: ``"sfedpo,weights=equal"``. A baseline will do as well.
     """
     folder = None if out is None else Path(out)
     where = None if data_dir is None else Path(data_dir)
@@ -68,7 +69,7 @@ def compare(
 
 
 def comparison_jobs(
-    recipes: Iterable[Recipe | str],
+    recipes: Iterable[Recipe | Baseline | str],
     scenario: Scenario | str,
     *,
     seeds: int | Iterable[int],
@@ -89,7 +90,7 @@ def comparison_jobs(
         name, *changes = recipe_parts(recipe) if isinstance(recipe, str) else (recipe,)
         for seed in seeds:
             sets = [*overrides, *map(str, changes)]
-            plan = make_plan(
+            plan = plan_named(
                 name, scenario, seed=seed, rounds=rounds, engine=engine, overrides=sets
             )
             command = cell_command(plan, name, scenario, sets, rounds, engine)
@@ -144,8 +145,8 @@ def folder_name(label: str) -> str:
 
 
 def cell_command(
-    plan: Plan,
-    recipe: Recipe | str,
+    plan: AnyPlan,
+    recipe: Recipe | Baseline | str,
     scenario: Scenario | str,
     sets: Sequence[str],
     rounds: int | None,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from statistics import fmean
 
 from thalweg.report.cells import Cell, by_recipe, series
 from thalweg.report.summary import spread
@@ -14,6 +15,8 @@ MEASURES = {  # what can be drawn, and what it is called
     "worst_state_accuracy": "Test accuracy in the worst latent state",
     "prequential_accuracy": "Prequential (test-then-train) accuracy",
 }
+TESTED, ARRIVING = ("accuracy", "worst_state_accuracy"), "prequential_accuracy"
+WINDOWS = 12  # of arriving samples a figure has about so many independent points
 
 
 COUNTED = {  # what is counted over rounds, and what it is called
@@ -57,14 +60,34 @@ class Panel:
 def panels(cells: Sequence[Cell]) -> list[Panel]:
     """Test accuracy, and that in the worst state, as far as there are any.
 
-    Without a test accuracy in any run, the prequential accuracy instead. Only finished runs are
-    drawn, as only they are in the table.
+    Without a test accuracy in any run, the prequential accuracy instead; of many rounds, smoothed. Only
+    finished runs are drawn, as only they are in the table.
     """
-    for measures in (("accuracy", "worst_state_accuracy"), ("prequential_accuracy",)):
-        drawn = [Panel(MEASURES[measure], curves(cells, measure)) for measure in measures]
-        if any(panel.curves for panel in drawn):
-            return [panel for panel in drawn if panel.curves]
-    return []
+    tested = [Panel(MEASURES[name], curves(cells, name)) for name in TESTED]
+    if any(panel.curves for panel in tested):
+        return [panel for panel in tested if panel.curves]
+    arriving = curves(cells, ARRIVING)
+    window = max((len(curve.at) for curve in arriving), default=0) // WINDOWS
+    if window > 1:
+        title = f"{MEASURES[ARRIVING]}, mean of {window} rounds"
+        return [Panel(title, [smoothed(curve, window) for curve in arriving])]
+    return [Panel(MEASURES[ARRIVING], arriving)] if arriving else []
+
+
+def smoothed(curve: Curve, window: int) -> Curve:
+    """A curve of which every point is the mean of the last `window` ones; of fewer at the beginning.
+
+    What arrives in one round is little, and lines of single rounds would hide one another.
+
+    >>> curve = Curve("sfedpo", 0, at=[1, 2, 3], mean=[10, 20, 60], low=[0, 20, 40], high=[20, 20, 80])
+    >>> smoothed(curve, 2).mean, smoothed(curve, 2).low
+    ([10.0, 15.0, 40.0], [0.0, 10.0, 30.0])
+    """
+
+    def means(values: Sequence[float]) -> list[float]:
+        return [fmean(values[max(0, end - window) : end]) for end in range(1, len(values) + 1)]
+
+    return replace(curve, mean=means(curve.mean), low=means(curve.low), high=means(curve.high))
 
 
 def bank_panels(cells: Sequence[Cell]) -> list[Panel]:

@@ -25,7 +25,9 @@ def as_shown(study: Study, place: StudyCell) -> Cell:
         rows = averaged_over_steps(rows)
     elif metric in OF_TASKS:
         rows = with_tasks(rows, column.assignment, column.task)
-    if metric not in ("accuracy", "client_accuracy"):
+    if metric == "prequential_accuracy":  # without a test accuracy, recipes are compared by this
+        rows = [showing(row, None) for row in rows]
+    elif metric not in ("accuracy", "client_accuracy"):
         rows = [showing(row, _value(row, column, metric)) for row in rows]
     elif metric != "accuracy" or column.session is not None:
         rows = [{**row, "accuracy": _value(row, column, metric)} for row in rows]

@@ -9,8 +9,9 @@ from typing import Literal, NamedTuple
 
 from thalweg.core.errors import ConfigError, DataError
 from thalweg.data import make_sure_of
+from thalweg.engine.any_plan import AnyPlan, method_of, plan_named
 from thalweg.engine.cells import CellJob, is_done
-from thalweg.engine.plan import Plan, make_plan, sorted_by_owner
+from thalweg.engine.plan import sorted_by_owner
 from thalweg.report.comparison import cell_command, folder_name, recipe_parts
 from thalweg.scenarios.studies import Column, Row, Study
 
@@ -79,7 +80,7 @@ def missing_jobs(cells: Sequence[StudyCell]) -> list[CellJob]:
 
 def check_data(jobs: Sequence[CellJob], data_dir: Path | None) -> None:
     """Before anything runs: are all data here? Else one error names all that are not."""
-    users: dict[str, list[Plan]] = {}
+    users: dict[str, list[AnyPlan]] = {}
     for job in jobs:
         users.setdefault(str(job.plan.scenario.data), []).append(job.plan)
     problems = []
@@ -102,15 +103,15 @@ def _job(
     """The cell of seed 0; `_with_seed` gives the others."""
     name, *changes = recipe_parts(row.spelled)
     sets = [*changes, *column.sets]
-    plan = make_plan(name, column.scenario, engine=engine, overrides=sets)
+    plan = plan_named(name, column.scenario, engine=engine, overrides=sets)
     if scale == "quick":
         rounds = max(FEWEST_ROUNDS, plan.scenario.rounds // QUICK_SHARE)
         short = list(quick) or [f"rounds={rounds}"]
         changed = {each.partition("=")[0] for each in short}
         sets = [each for each in sets if each.partition("=")[0] not in changed] + short
-        plan = make_plan(name, column.scenario, engine=engine, overrides=sets)
+        plan = plan_named(name, column.scenario, engine=engine, overrides=sets)
     sets = _essential(plan, name, column.scenario, sets, engine)
-    for_recipe, for_scenario = sorted_by_owner(plan.recipe, sets)
+    for_recipe, for_scenario = sorted_by_owner(method_of(plan), sets)
     place = folder / folder_name(",".join([column.scenario, *for_scenario]))
     return CellJob(
         recipe=f"{row.label} on {column.label}",
@@ -130,14 +131,14 @@ def _with_seed(job: CellJob, seed: int) -> CellJob:
 
 
 def _essential(
-    plan: Plan, recipe: str, scenario: str, sets: Sequence[str], engine: str
+    plan: AnyPlan, recipe: str, scenario: str, sets: Sequence[str], engine: str
 ) -> list[str]:
     """The changes without which the plan would be another one."""
     kept = list(sets)
     for each in sets:
         fewer = [other for other in kept if other is not each]
         try:
-            if make_plan(recipe, scenario, engine=engine, overrides=fewer) == plan:
+            if plan_named(recipe, scenario, engine=engine, overrides=fewer) == plan:
                 kept = fewer
         except ConfigError:  # a later change needs this one
             continue

@@ -41,6 +41,10 @@ MEASURED = {
     "transition_accuracy": (
         "Test accuracy on the labels of a session's members, averaged over its first ten rounds"
     ),
+    "prequential_accuracy": (
+        "Accuracy on samples as they arrive, before anybody learns from them (test-then-train), averaged over "
+        "the rounds"
+    ),
     "step_accuracy": (
         "Test accuracy of the clients, each with its own models on its own view of the test set, averaged "
         "over them and over steps as they ended"

@@ -26,6 +26,7 @@ from thalweg.nets import AlexNet, Cnn, HamCnn, LeNet5, Linear, Mlp
 from thalweg.scenarios.base import Scenario
 from thalweg.scenarios.churn import CHURN
 from thalweg.scenarios.drift import DRIFT
+from thalweg.scenarios.drifting import DRIFTING
 from thalweg.scenarios.inflows import INFLOWS
 from thalweg.streams import LatentStates, Replay
 
@@ -154,6 +155,7 @@ SCENARIOS: dict[str, Callable[[], Scenario]] = {
     **INFLOWS,
     **CHURN,
     **DRIFT,
+    **DRIFTING,
 }
 
 

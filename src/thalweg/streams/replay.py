@@ -23,12 +23,19 @@ class Replay:
     Clients are the groups of the data set. Without a group column the rows are cut into
     `num_clients` contiguous stretches of time, so that each client lives in another period. Nothing
     is known of latent states here, so there is exactly one.
+
+    In a tick every client gets the same number of samples (`arrivals`), however long they took to come; or all of
+    those that came in the same stretch of time (`every`), however many. With `every` a client that freezes when it
+    is away has a clock of its own.
     """
 
     num_clients: int | None = None
     """Only for data without a client column; none: 10."""
     arrivals: int = 32
     """Samples per tick."""
+    every: float | None = None
+    """Time per tick instead, as the data count it: whatever came in that time arrives, at all clients by the same
+    clock, which begins at a multiple of it; none: a number of samples."""
     at_end: Literal["restart", "silence"] = "restart"
     """When a client's rows are used up: start again, or nothing more arrives."""
     availability: float = 0.5
@@ -41,12 +48,18 @@ class Replay:
             self,
             num_clients="[1, inf) or none",
             arrivals="[1, inf)",
+            every="(0, inf) or none",
             availability="(0, 1]",
             availability_spread="[0, inf)",
         )
 
     def build(self, setting: Setting) -> ReplayWorld:
         labels, group, time = setting.labels, setting.group, setting.time
+        require(
+            self.every is None or time is not None,
+            f"every={self.every} is a stretch of time, but the data set says nothing of times; leave it out, and "
+            "say how many samples arrive in a tick (arrivals).",
+        )
         in_time = np.arange(len(labels)) if time is None else np.argsort(time, kind="stable")
         if group is None:
             num_clients = self.num_clients or 10
@@ -117,7 +130,12 @@ class ReplayWorld:
         """The same number of samples in every round that it lives, or until its rows are used up."""
         here = self.setting.rounds * float(self.availability[client])
         lived = moving_rounds(self.setting.rounds, here, self.collects_when_absent)
-        total, own = lived * self.ticks * self.spec.arrivals, len(self.rows[client])
+        own = len(self.rows[client])
+        if self.spec.every is None:
+            total = lived * self.ticks * self.spec.arrivals
+        else:
+            times, rest = divmod(int(lived * self.ticks), self._num_stretches)
+            total = float(times * own + self._stretch(client, rest)[0])
         if self.spec.at_end == "silence" or own == 0:
             total = min(total, own)
         return Supply(total, False, here)
@@ -133,6 +151,10 @@ class ReplayWorld:
         return Cursor(0), Arrival(np.empty(0, dtype=np.int64), 0)
 
     def emit(self, state: Cursor, client: int, lived: int) -> tuple[Cursor, list[Arrival]]:
+        if self.spec.every is not None:
+            return state, [
+                self._within(client, lived * self.ticks + tick) for tick in range(self.ticks)
+            ]
         mine, step = self.rows[client], self.spec.arrivals
         arrivals, position = [], state.position
         for _ in range(self.ticks):
@@ -142,3 +164,39 @@ class ReplayWorld:
             arrivals.append(Arrival(mine[ahead[ahead < len(mine)]], 0))
             position += step
         return Cursor(position), arrivals
+
+    # --- by the clock ---
+
+    def _within(self, client: int, stretch: int) -> Arrival:
+        """What came in one stretch of time, counted from the first."""
+        if self.spec.at_end == "restart":
+            stretch %= self._num_stretches
+        first, last = self._stretch(client, stretch)
+        return Arrival(self.rows[client][first:last], 0)
+
+    def _stretch(self, client: int, number: int) -> tuple[int, int]:
+        """Positions among the rows of a client at which a stretch of time begins and ends."""
+        start, every, _ = self._clock
+        edges = start + every * np.array([number, number + 1])
+        first, last = np.searchsorted(self._times[client], edges)
+        return int(first), int(last)
+
+    @property
+    def _num_stretches(self) -> int:
+        """Until everybody's rows are used up."""
+        start, every, end = self._clock
+        return int((end - start) // every) + 1
+
+    @cached_property
+    def _clock(self) -> tuple[float, float, float]:
+        """When the first stretch begins, how long each is, and when the last row comes."""
+        time, every = self.setting.time, self.spec.every
+        assert time is not None
+        assert every is not None
+        return float(time.min() // every * every), every, float(time.max())
+
+    @cached_property
+    def _times(self) -> tuple[Floats, ...]:
+        time = self.setting.time
+        assert time is not None
+        return tuple(time[mine] for mine in self.rows)

@@ -1,0 +1,17 @@
+"""Online learners without a federation, on the same arrivals: what recipes are compared with."""
+
+from thalweg.baselines.base import LEARNERS, Baseline, Learner, OnlineLearner
+from thalweg.baselines.from_river import River
+from thalweg.baselines.naming import BASELINES
+from thalweg.baselines.simple import Majority, NoChange
+
+__all__ = [
+    "BASELINES",
+    "LEARNERS",
+    "Baseline",
+    "Learner",
+    "Majority",
+    "NoChange",
+    "OnlineLearner",
+    "River",
+]

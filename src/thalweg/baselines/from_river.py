@@ -1,0 +1,97 @@
+"""Classifiers of River, a package of online learners."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import re
+from dataclasses import dataclass
+from typing import Any
+
+from thalweg.core.config import parse
+from thalweg.core.errors import ConfigError, require
+from thalweg.core.types import Floats32
+
+
+@dataclass(frozen=True)
+class River:
+    """A classifier of River (the extra ``thalweg[river]``) by its name there: tree.HoeffdingTreeClassifier.
+
+    One that can only tell two classes apart is put into River's one-versus-rest if there are more. A classifier
+    with a seed gets one that follows from the run's, another for each client. Before it has learnt anything it
+    says 0.
+    """
+
+    model: str = "tree.HoeffdingTreeClassifier"
+    settings: str = ""
+    """What it is made with, such as grace_period=50,max_depth=6; empty: River's defaults."""
+
+    def __post_init__(self) -> None:
+        require(
+            re.fullmatch(r"[a-z_]+\.[A-Za-z]\w*", self.model) is not None,
+            f"learner.model must be a module of River and a class in it, such as "
+            f"tree.HoeffdingTreeClassifier, got {self.model!r}.",
+        )
+        self.parsed_settings()  # what cannot be read is said at once
+
+    def parsed_settings(self) -> dict[str, Any]:
+        """What is written in `settings`, by name.
+
+        >>> River(settings="grace_period=50, delta=0.01").parsed_settings()
+        {'grace_period': 50, 'delta': 0.01}
+        """
+        pairs = [part.partition("=") for part in self.settings.split(",") if part.strip()]
+        for name, equals, text in pairs:
+            require(
+                bool(equals and name.strip().isidentifier() and text.strip()),
+                f"learner.settings={self.settings!r}: expected name=value,name=value, such as max_depth=6.",
+            )
+        return {name.strip(): parse(text) for name, _, text in pairs}
+
+    def begin(self, num_classes: int, seed: int) -> OfRiver:
+        kind, settings = self._kind(), self.parsed_settings()
+        if "seed" in inspect.signature(kind).parameters:
+            settings.setdefault("seed", seed)
+        try:
+            model = kind(**settings)
+        except (TypeError, ValueError) as error:
+            raise ConfigError(
+                f"{self.model} cannot be made with learner.settings={self.settings!r}: {error}."
+            ) from error
+        if num_classes > 2 and not model._multiclass:
+            model = importlib.import_module("river.multiclass").OneVsRestClassifier(model)
+        return OfRiver(model)
+
+    def _kind(self) -> type[Any]:
+        module, _, name = self.model.partition(".")
+        try:
+            importlib.import_module("river")
+        except ImportError as error:
+            raise ConfigError(
+                "learner=river needs the package river, which is not installed: pip install 'thalweg[river]'. "
+                "Baselines without it: majority, no-change."
+            ) from error
+        try:
+            found = getattr(importlib.import_module(f"river.{module}"), name, None)
+        except ImportError:
+            found = None
+        if not (isinstance(found, type) and hasattr(found, "predict_one")):
+            raise ConfigError(
+                f"learner.model={self.model}: River has no such classifier; expected for example "
+                "tree.HoeffdingTreeClassifier, forest.ARFClassifier or linear_model.LogisticRegression."
+            )
+        return found
+
+
+class OfRiver:
+    """One of River's, which names features: here by their numbers."""
+
+    def __init__(self, model: Any) -> None:
+        self._model = model
+
+    def predict(self, x: Floats32) -> int:
+        said = self._model.predict_one(dict(enumerate(x.tolist())))
+        return 0 if said is None else int(said)
+
+    def learn(self, x: Floats32, label: int) -> None:
+        self._model.learn_one(dict(enumerate(x.tolist())), label)

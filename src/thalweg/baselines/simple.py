@@ -1,0 +1,61 @@
+"""Learners that never look at a sample: what any number has to be compared with."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from thalweg.core.types import Floats32
+
+
+@dataclass(frozen=True)
+class Majority:
+    """The label that was right most often so far; of several the first.
+
+    >>> learner = Majority().begin(num_classes=3, seed=0)
+    >>> for label in (2, 1, 1):
+    ...     learner.learn(np.zeros(4, np.float32), label)
+    >>> learner.predict(np.zeros(4, np.float32))
+    1
+    """
+
+    def begin(self, num_classes: int, seed: int) -> Counting:
+        return Counting(num_classes)
+
+
+@dataclass(frozen=True)
+class NoChange:
+    """The label that was right the last time; 0 before that.
+
+    Hard to beat where labels repeat themselves, and then a warning: a good accuracy says little about learning.
+    """
+
+    def begin(self, num_classes: int, seed: int) -> Repeating:
+        return Repeating()
+
+
+class Counting:
+    """How often each label was right."""
+
+    def __init__(self, num_classes: int) -> None:
+        self._counts = np.zeros(num_classes, dtype=np.int64)
+
+    def predict(self, x: Floats32) -> int:
+        return int(self._counts.argmax())
+
+    def learn(self, x: Floats32, label: int) -> None:
+        self._counts[label] += 1
+
+
+class Repeating:
+    """The last label."""
+
+    def __init__(self) -> None:
+        self._last = 0
+
+    def predict(self, x: Floats32) -> int:
+        return self._last
+
+    def learn(self, x: Floats32, label: int) -> None:
+        self._last = label

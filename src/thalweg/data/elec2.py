@@ -1,0 +1,84 @@
+"""Elec2: will the price of electricity be above its mean of the last day?"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from thalweg.core.config import check_ranges, check_words
+from thalweg.core.errors import DataError
+from thalweg.core.types import Floats
+from thalweg.data.arriving import Dealing, dealt, known_labels, one_file, stream_of, table_with
+from thalweg.data.base import Dataset
+from thalweg.data.columns import numbers
+
+TITLE = "Elec2"
+FOLDERS = ("elec2", "electricity")
+FILES = (
+    "elec2.parquet",
+    "elec2.csv",
+    "electricity.parquet",
+    "electricity.csv",
+    "electricity-normalized.csv",
+)
+FEATURES = ("day", "period", "nswprice", "nswdemand", "vicprice", "vicdemand", "transfer")
+LABELS = {"down": 0, "up": 1, "0": 0, "1": 1, "false": 0, "true": 1}
+PER_DAY = 48
+
+
+@dataclass(frozen=True)
+class Elec2:
+    """The electricity market of New South Wales, 1996 to 1998 (Harries, 1999): 45,312 half hours in order.
+
+    A sample is what is known of a half hour: day of the week, time of day, price and demand here and in Victoria,
+    and what is transferred between the two. The label says whether the price is above its mean of the last 24
+    hours. Labels mostly repeat themselves: who says what was right last time is right 85 times of 100. The
+    published numbers have been put between 0 and 1 by somebody who had seen all of them; that cannot be undone.
+    The column ``date`` is not learnt from.
+
+    Every row arrives and is tested on before it is learnt from; no part is set aside for testing. Times count
+    days.
+    """
+
+    num_clients: int = 10
+    clients: Dealing = "contiguous"
+    """A stretch of time for each client, all replayed side by side; or every row to the next one in turn."""
+    standardise: bool = True
+    """By what each client has seen so far, never by what comes later."""
+
+    def __post_init__(self) -> None:
+        check_words(self)
+        check_ranges(self, num_clients="[1, inf)")
+
+    def load(self, data_dir: Path | None, seed: int) -> Dataset:
+        """Read and check the whole file; the same for every seed."""
+        file = self.locate(data_dir)
+        table = table_with(file, (*FEATURES, "class"))
+        x = np.column_stack([numbers(table, name, file) for name in FEATURES])  # (n, F)
+        _check_order(x[:, FEATURES.index("period")], file)
+        return stream_of(
+            "elec2",
+            x,
+            known_labels(table, "class", file, LABELS),
+            dealt(len(x), self.num_clients, self.clients),
+            np.arange(len(x)) / PER_DAY,
+            standardise=self.standardise,
+            class_names=("down", "up"),
+        )
+
+    def locate(self, data_dir: Path | None) -> Path:
+        """Where the file is, without reading it."""
+        way = "get the table 'electricity' (Elec2, 45,312 rows with names) as CSV or Parquet"
+        return one_file(TITLE, FILES, FOLDERS, data_dir, way)
+
+
+def _check_order(period: Floats, file: Path) -> None:
+    """Half hours that follow one another go back once a day; those of a shuffled file, half of the time."""
+    back = int(np.count_nonzero(np.diff(period) < 0))
+    if back > 2 * len(period) / PER_DAY + 1:
+        raise DataError(
+            f"{file}: the time of day (column 'period') goes back {back} times in {len(period)} rows, expected "
+            f"once in {PER_DAY}; the rows are not in the order of time."
+        )

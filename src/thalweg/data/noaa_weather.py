@@ -1,0 +1,65 @@
+"""Fifty years of weather at one station: does it rain today?"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from thalweg.core.config import check_ranges, check_words
+from thalweg.data.arriving import Dealing, dealt, known_labels, one_file, stream_of, table_with
+from thalweg.data.base import Dataset
+from thalweg.data.columns import numbers
+
+TITLE = "NOAA weather"
+FOLDERS = ("noaa_weather", "noaa", "weather")
+FILES = ("noaa_weather.parquet", "noaa_weather.csv", "weather.parquet", "weather.csv")
+FEATURES = tuple(f"feat_{number}" for number in range(1, 9))
+LABELS = {"0": 0, "1": 1, "false": 0, "true": 1}
+
+
+@dataclass(frozen=True)
+class NoaaWeather:
+    """Days at Offutt Air Force Base, Nebraska, 1949 to 1999, in order (Elwell and Polikar, 2011): 18,159 of them.
+
+    A sample is a day in eight numbers: temperature, dew point, pressure at sea level, visibility, mean and largest
+    wind speed, highest and lowest temperature. The label says whether it rained, which it did on 31 days of 100.
+    Two days have a pressure of 5500 and are left as they are.
+
+    Every row arrives and is tested on before it is learnt from; no part is set aside for testing. Times count
+    days.
+    """
+
+    num_clients: int = 10
+    clients: Dealing = "contiguous"
+    """A stretch of time for each client, all replayed side by side; or every row to the next one in turn."""
+    standardise: bool = True
+    """By what each client has seen so far, never by what comes later."""
+
+    def __post_init__(self) -> None:
+        check_words(self)
+        check_ranges(self, num_clients="[1, inf)")
+
+    def load(self, data_dir: Path | None, seed: int) -> Dataset:
+        """Read and check the whole file; the same for every seed."""
+        file = self.locate(data_dir)
+        table = table_with(file, (*FEATURES, "target"))
+        x = np.column_stack([numbers(table, name, file) for name in FEATURES])  # (n, F)
+        return stream_of(
+            "noaa-weather",
+            x,
+            known_labels(table, "target", file, LABELS),
+            dealt(len(x), self.num_clients, self.clients),
+            np.arange(len(x), dtype=np.float64),
+            standardise=self.standardise,
+            class_names=("dry", "rain"),
+        )
+
+    def locate(self, data_dir: Path | None) -> Path:
+        """Where the file is, without reading it."""
+        way = (
+            "get the NOAA weather data of Elwell and Polikar as CSV or Parquet, in the order of time, with the "
+            "columns feat_1 to feat_8 and target (1: rain)"
+        )
+        return one_file(TITLE, FILES, FOLDERS, data_dir, way)

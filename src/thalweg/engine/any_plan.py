@@ -1,0 +1,90 @@
+"""Plans of recipes and of baselines: what a cell of a table may be."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from thalweg.baselines import BASELINES, Baseline
+from thalweg.core.config import from_dict, with_overrides
+from thalweg.core.errors import ConfigError, UnknownName, require
+from thalweg.engine.plan import Plan, make_plan, plan_from_toml, sorted_by_owner
+from thalweg.recipes import RECIPES, Recipe
+from thalweg.scenarios import Scenario, scenario_named
+
+
+@dataclass(frozen=True)
+class BaselinePlan:
+    """A baseline on a scenario, with a seed."""
+
+    baseline: Baseline
+    scenario: Scenario
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        require(0 <= self.seed < 2**63, f"seed must lie in [0, 2^63), got {self.seed}.")
+        require(
+            self.scenario.prequential > 0,
+            f"a baseline is tested on what arrives, but {self.scenario.name} tests on none of it "
+            "(prequential=0); test on some (--set prequential=32).",
+        )
+
+    @property
+    def title(self) -> str:
+        return f"{self.baseline.name} on {self.scenario.name}, seed {self.seed}"
+
+
+AnyPlan = Plan | BaselinePlan
+
+
+def plan_named(
+    method: Recipe | Baseline | str,
+    scenario: Scenario | str,
+    *,
+    seed: int = 0,
+    rounds: int | None = None,
+    engine: str = "auto",
+    overrides: Iterable[str] = (),
+) -> AnyPlan:
+    """The plan of a recipe or of a baseline, whichever has the name.
+
+    >>> plan_named("majority", "elec2", overrides=["pooled=true", "rounds=5"]).title
+    'majority on elec2, seed 0'
+    """
+    if isinstance(method, str) and method in BASELINES:
+        method = BASELINES[method]()
+    if isinstance(method, str) and "+" not in method and method not in RECIPES:
+        raise UnknownName("recipe or baseline", method, [*RECIPES, *BASELINES])
+    if not isinstance(method, Baseline):
+        return make_plan(
+            method, scenario, seed=seed, rounds=rounds, engine=engine, overrides=overrides
+        )
+    scenario = scenario_named(scenario) if isinstance(scenario, str) else scenario
+    for_baseline, for_scenario = sorted_by_owner(method, overrides)
+    scenario = with_overrides(scenario, for_scenario)
+    scenario = scenario if rounds is None else replace(scenario, rounds=rounds)
+    return BaselinePlan(with_overrides(method, for_baseline), scenario, seed)
+
+
+def method_of(plan: AnyPlan) -> Recipe | Baseline:
+    """What is tried on the scenario."""
+    return plan.baseline if isinstance(plan, BaselinePlan) else plan.recipe
+
+
+def any_plan_from_toml(text: str, where: str) -> AnyPlan:
+    try:
+        plain = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise ConfigError(f"{where} is not a TOML file: {error}.") from error
+    return from_dict(BaselinePlan, plain) if "baseline" in plain else plan_from_toml(text, where)
+
+
+def read_any_plan(path: Path) -> AnyPlan:
+    """The plan of a run folder, or of a plan.toml."""
+    file = path / "plan.toml" if path.is_dir() else path
+    try:
+        return any_plan_from_toml(file.read_text(), str(file))
+    except OSError as error:
+        raise ConfigError(f"cannot read a plan from {file}: {error.strerror}.") from error

@@ -1,0 +1,80 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+import thalweg
+from thalweg.baselines import NoChange
+from thalweg.core.errors import ConfigError, UnknownName
+from thalweg.engine.any_plan import (
+    BaselinePlan,
+    any_plan_from_toml,
+    method_of,
+    plan_named,
+    read_any_plan,
+)
+from thalweg.engine.plan import Plan, differences, make_plan, plan_to_toml, read_plan
+
+
+def test_a_name_is_that_of_a_recipe_or_of_a_baseline() -> None:
+    assert isinstance(plan_named("fedavg", "elec2"), Plan)
+    assert isinstance(plan_named("fedprox+sfedpo", "elec2"), Plan)
+    assert isinstance(plan_named("majority", "elec2"), BaselinePlan)
+    with pytest.raises(UnknownName, match=r"unknown recipe or baseline 'majorty'.*'majority'"):
+        plan_named("majorty", "elec2")
+
+
+def test_changes_go_to_the_baseline_or_to_the_scenario() -> None:
+    plan = plan_named(
+        *("majority", "elec2"),
+        seed=4,
+        rounds=7,
+        overrides=["pooled=true", "feedback=sample", "data.num_clients=3", "learner=no-change"],
+    )
+    assert isinstance(plan, BaselinePlan)
+    assert (plan.baseline.pooled, plan.baseline.feedback) == (True, "sample")
+    assert plan.baseline.learner == NoChange()
+    assert plan.scenario.data.num_clients == 3  # type: ignore[attr-defined]
+    assert (plan.scenario.rounds, plan.seed) == (7, 4)
+    assert plan.title == "majority on elec2, seed 4"
+    with pytest.raises(UnknownName, match=r"part in --set memory.budget=1: 'memory'"):
+        plan_named("majority", "elec2", overrides=["memory.budget=1"])
+
+
+@pytest.mark.parametrize("name", ["fedavg", "majority", "river-forest"])
+def test_a_plan_comes_back_from_its_file(name: str, tmp_path: Path) -> None:
+    plan = plan_named(name, "flights", seed=2)
+    (tmp_path / "plan.toml").write_text(plan_to_toml(plan))
+    assert read_any_plan(tmp_path) == plan
+    assert method_of(read_any_plan(tmp_path / "plan.toml")).name == name
+
+
+def test_who_needs_a_recipe_refuses_the_plan_of_a_baseline(tmp_path: Path) -> None:
+    (tmp_path / "plan.toml").write_text(plan_to_toml(plan_named("majority", "elec2")))
+    with pytest.raises(ConfigError, match=r"plan.toml is the plan of a baseline"):
+        read_plan(tmp_path)
+
+
+def test_who_wants_a_model_is_told_that_a_baseline_has_none() -> None:
+    with pytest.raises(ConfigError, match=r"majority is a baseline and no recipe.*thalweg.compare"):
+        thalweg.run("majority", "elec2")
+
+
+def test_what_is_no_plan_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="here is not a TOML file"):
+        any_plan_from_toml("= 1", "here")
+    with pytest.raises(ConfigError, match="cannot read a plan"):
+        read_any_plan(tmp_path / "nowhere.toml")
+
+
+def test_a_recipe_and_a_baseline_differ_in_what_they_are() -> None:
+    changes = differences(make_plan("fedavg", "elec2"), plan_named("majority", "elec2"))
+    assert any(line.startswith("baseline.name: absent -> majority") for line in changes)
+
+
+def test_a_scenario_that_tests_on_nothing_that_arrives_is_refused() -> None:
+    with pytest.raises(ConfigError, match=r"tests on none of it \(prequential=0\)"):
+        plan_named("majority", "churn-digits")
+    with pytest.raises(ConfigError, match="seed"):
+        plan_named("majority", "elec2", seed=-1)

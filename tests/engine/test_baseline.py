@@ -1,0 +1,272 @@
+"""A baseline meets the same samples as a recipe, tested before they are learnt from."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from contracts.runs import Enough, interrupt_after
+from thalweg.baselines import Baseline, Majority
+from thalweg.core.errors import ConfigError, RunError
+from thalweg.core.types import Floats32, Job
+from thalweg.data import Digits, GaussianMixture, Shakespeare
+from thalweg.data.base import Dataset
+from thalweg.engine.any_plan import BaselinePlan, plan_named
+from thalweg.engine.baseline import carry_out, run_baseline
+from thalweg.engine.building import crowd_of
+from thalweg.engine.folder import RunFolder
+from thalweg.engine.plan import make_plan
+from thalweg.local import Sgd
+from thalweg.nets import Linear
+from thalweg.scenarios import Scenario
+from thalweg.streams import Groups, Inflow, Replay, Sudden
+
+# Two clients; what arrives at the first is 0 1 0 1, at the second 1 1 1 1.
+GROUP = np.array([0, 1] * 4)
+LABELS = np.array([0, 1, 1, 1, 0, 1, 1, 1])
+
+
+def data(**more: Any) -> Dataset:
+    x = np.arange(8, dtype=np.float32)[:, None]
+    none = np.empty(0, dtype=np.int64)
+    return Dataset("made-up", x, LABELS, x[:0], none, 2, group=GROUP, **more)
+
+
+def scenario(**more: Any) -> Scenario:
+    settings: dict[str, Any] = {
+        "world": Replay(arrivals=2, availability=1.0, at_end="silence"),
+        "rounds": 2,
+        "ticks": 1,
+        "prequential": 10,
+        **more,
+    }
+    return Scenario(
+        "made-up", data=GaussianMixture(), net=Linear(), local=Sgd(0.1, passes=1), **settings
+    )
+
+
+class Diary:
+    """Says 0, and writes down what it is asked."""
+
+    def __init__(self, pages: list[str]) -> None:
+        self.pages = pages
+
+    def predict(self, x: Floats32) -> int:
+        self.pages.append(f"test {int(x[0])}")
+        return 0
+
+    def learn(self, x: Floats32, label: int) -> None:
+        self.pages.append(f"learn {int(x[0])}={label}")
+
+
+@dataclass(frozen=True)
+class Diaries:
+    """All of them, in the order in which they were begun."""
+
+    written: list[list[str]]
+
+    def begin(self, num_classes: int, seed: int) -> Diary:
+        self.written.append([])
+        return Diary(self.written[-1])
+
+
+def played(scene: Scenario, content: Dataset, **settings: Any) -> tuple[list[list[str]], list[Any]]:
+    diaries = Diaries([])
+    plan = BaselinePlan(Baseline("diary", diaries, **settings), scene)
+    return diaries.written, run_baseline(plan, data=content).metrics
+
+
+def test_each_client_has_its_own_and_learns_when_the_round_is_over() -> None:
+    written, rows = played(scenario(), data())
+    assert written == [
+        [
+            "test 0",
+            "test 2",
+            "learn 0=0",
+            "learn 2=1",
+            "test 4",
+            "test 6",
+            "learn 4=0",
+            "learn 6=1",
+        ],
+        [
+            "test 1",
+            "test 3",
+            "learn 1=1",
+            "learn 3=1",
+            "test 5",
+            "test 7",
+            "learn 5=1",
+            "learn 7=1",
+        ],
+    ]
+    assert [row["prequential_accuracy"] for row in rows] == [0.25, 0.25]
+    assert [row["cohort"] for row in rows] == [2, 2]
+    assert [row["bytes_up"] + row["bytes_down"] for row in rows] == [0, 0]
+
+
+def test_or_after_every_sample() -> None:
+    (first, _), _ = played(scenario(rounds=1), data(), feedback="sample")
+    assert first == ["test 0", "learn 0=0", "test 2", "learn 2=1"]
+
+
+def test_a_pooled_one_gets_everybodys_samples_which_have_to_be_sent() -> None:
+    (only,), rows = played(scenario(rounds=1), data(), pooled=True, feedback="sample")
+    assert [page for page in only if "test" in page] == ["test 0", "test 2", "test 1", "test 3"]
+    assert rows[0]["bytes_up"] == 4 * 2 * 4, "a number and a label of four bytes each, four times"
+
+
+def test_a_pooled_one_gets_them_in_the_order_of_their_time() -> None:
+    timed = data(time=np.arange(8.0))
+    (only,), _ = played(scenario(rounds=1), timed, pooled=True, feedback="sample")
+    assert [page for page in only if "test" in page] == ["test 0", "test 1", "test 2", "test 3"]
+
+
+def test_only_so_many_samples_of_a_tick_are_tested_as_the_scenario_says() -> None:
+    (first, _), rows = played(scenario(prequential=1, rounds=1), data())
+    assert first == ["test 0", "learn 0=0", "learn 2=1"]
+    assert rows[0]["prequential_accuracy"] == 0.5
+
+
+def test_when_nothing_arrives_there_is_no_accuracy() -> None:
+    _, rows = played(scenario(rounds=3), data())
+    assert ["prequential_accuracy" in row for row in rows] == [True, True, False]
+
+
+def test_what_came_while_a_client_was_away_is_learnt_and_not_tested() -> None:
+    collecting = Replay(arrivals=1, availability=0.5, absent="collecting", at_end="silence")
+    scene = scenario(world=collecting, rounds=4)
+    written, rows = played(scene, data())
+    tests = [page for pages in written for page in pages if page.startswith("test")]
+    assert len(tests) == sum(row["cohort"] for row in rows), "one sample for everybody who is here"
+    learnt = [[int(page[6]) for page in pages if page.startswith("learn")] for pages in written]
+    assert learnt == [[0, 2, 4, 6][: len(learnt[0])], [1, 3, 5, 7][: len(learnt[1])]]
+    assert sum(map(len, learnt)) > len(tests), "with this seed somebody comes back"
+
+
+def test_what_a_client_has_from_the_start_is_learnt_and_not_tested() -> None:
+    scene = scenario(world=Inflow(partition=Groups(), historical=0.5, availability=1.0))
+    written, rows = played(scene, data())
+    pages = [page for pages in written for page in pages]
+    assert sum(page.startswith("learn") for page in pages) == 8
+    assert sum(page.startswith("test") for page in pages) == 4, "of the client whose samples come"
+    assert [row["cohort"] for row in rows] == [2, 2]
+
+
+def test_samples_are_met_as_a_drifting_world_shows_them() -> None:
+    (first, _), rows = played(scenario(drift=Sudden(at=1)), data())
+    assert first[2:4] == ["learn 0=0", "learn 2=1"]
+    assert first[6:8] == ["learn 4=1", "learn 6=0"], "labels are reversed"
+    assert [row["prequential_accuracy"] for row in rows] == [0.25, 0.75]
+
+
+def test_it_is_tested_on_the_samples_that_a_recipe_is_tested_on() -> None:
+    world = Replay(arrivals=2, availability=0.6, absent="collecting")
+    scene = scenario(world=world, rounds=6, ticks=2, prequential=1)
+    written, _ = played(scene, data(), pooled=True)
+    crowd = crowd_of(make_plan("fedavg", scene), data(), num_params=4)
+    rows = []
+    for rnd in range(6):
+        by_tick = []
+        for client in crowd.roster(rnd).here.tolist():
+            visit = crowd.enter([Job(client, 0)], rnd)
+            by_tick.append(visit.rows_to_test(1).tolist())
+            for _ in range(2):
+                visit.observe()
+            crowd.leave(visit)
+        rows += [row for tick in zip(*by_tick, strict=True) for row in tick]
+    assert len(rows) > 8
+    assert [page for page in written[0] if "test" in page] == [f"test {row}" for row in rows]
+
+
+def test_members_of_a_session_are_the_only_ones_that_are_here() -> None:
+    changes = ["sessions=alternating", "sessions.length=1", "world.availability=1.0"]
+    plan = plan_named("majority", "gaussian-mixture", rounds=2, overrides=changes)
+    assert isinstance(plan, BaselinePlan)
+    rows = run_baseline(plan).metrics
+    assert [row["session"] for row in rows] == [0, 1]
+    assert [row["cohort"] for row in rows] == [10, 10]
+
+
+def test_pixels_of_images_lie_between_0_and_1() -> None:
+    seen: list[float] = []
+
+    @dataclass(frozen=True)
+    class Peeping:
+        def begin(self, num_classes: int, seed: int) -> Any:
+            class Learner(Diary):
+                def predict(self, x: Floats32) -> int:
+                    seen.extend([float(x.max()), float(x.min()), len(x)])
+                    return 0
+
+                def learn(self, x: Floats32, label: int) -> None: ...
+
+            return Learner([])
+
+    scene = scenario(world=Replay(num_clients=2, arrivals=2, availability=1.0), rounds=1)
+    run_baseline(BaselinePlan(Baseline("peep", Peeping()), scene), data=Digits().load(None, 0))
+    assert 0.5 < max(seen[0::3]) <= 1
+    assert min(seen[1::3]) == 0
+    assert seen[2] == 64
+
+
+def test_sequences_are_refused() -> None:
+    x = np.zeros((2, 5), dtype=np.uint8)
+    none = np.empty(0, dtype=np.int64)
+    text = Dataset("text", x, np.array([0, 1]), x[:0], none, 2, num_codes=3)
+    with pytest.raises(ConfigError, match="sequences of codes, which no baseline can read"):
+        run_baseline(BaselinePlan(Baseline("m", Majority()), scenario()), data=text)
+    assert Shakespeare().stride == 40, "such as these"
+
+
+def plan(**more: Any) -> BaselinePlan:
+    found = plan_named("majority", "gaussian-mixture", rounds=4, **more)
+    assert isinstance(found, BaselinePlan)
+    return found
+
+
+def without_time(rows: list[Any]) -> list[Any]:
+    return [{name: value for name, value in row.items() if name != "seconds"} for row in rows]
+
+
+def test_a_run_that_was_interrupted_begins_again_to_the_same_numbers(tmp_path: Path) -> None:
+    whole = run_baseline(plan(), out=tmp_path / "whole")
+    with pytest.raises(Enough):
+        run_baseline(plan(), out=tmp_path / "cut", watch=interrupt_after(2))
+    assert len(RunFolder(tmp_path / "cut").metrics()) == 2
+    again = run_baseline(plan(), out=tmp_path / "cut", resume=True)
+    assert without_time(again.metrics) == without_time(whole.metrics)
+    assert without_time(RunFolder(tmp_path / "cut").metrics()) == without_time(whole.metrics)
+    assert RunFolder(tmp_path / "cut").is_finished(4)
+    assert again.final == again.metrics[-1]
+
+
+def test_a_finished_run_is_read_and_not_run_again(tmp_path: Path) -> None:
+    first = run_baseline(plan(), out=tmp_path)
+    told: list[Any] = []
+    again = run_baseline(plan(), out=tmp_path, resume=True, watch=told.append)
+    assert told == []
+    assert again.metrics == first.metrics
+
+
+def test_a_folder_of_another_plan_is_refused(tmp_path: Path) -> None:
+    run_baseline(plan(), out=tmp_path)
+    with pytest.raises(RunError, match=r"seed: 0 -> 1"):
+        carry_out(plan(seed=1), out=tmp_path)
+    with pytest.raises(RunError, match="already holds a run"):
+        run_baseline(plan(), out=tmp_path)
+    with pytest.raises(ConfigError, match="resume needs the run's folder"):
+        run_baseline(plan(), resume=True)
+
+
+def test_a_learner_that_cannot_be_had_leaves_no_folder_behind(tmp_path: Path) -> None:
+    impossible = plan_named(
+        "majority", "gaussian-mixture", overrides=["learner=river", "learner.model=tree.Oak"]
+    )
+    with pytest.raises(ConfigError):
+        carry_out(impossible, out=tmp_path / "new")
+    assert not (tmp_path / "new").exists()

@@ -1,0 +1,88 @@
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from thalweg.evaluation import alarm_scores, alarm_summary
+from thalweg.evaluation.alarms import Change, KindScores, alarms_in
+
+CHANGES: list[Change] = [(10, 0, "real"), (20, 0, "virtual"), (10, 1, "real"), (10, 1, "virtual")]
+EVENTS = st.lists(st.tuples(st.integers(0, 30), st.integers(0, 3)), max_size=30)
+KINDS = st.sampled_from(["real", "virtual", "label"])
+
+
+def test_delays_missed_and_false_alarms_by_hand() -> None:
+    scores = alarm_scores([(3, 0), (12, 0), (15, 0), (24, 0), (10, 2)], CHANGES)
+    assert scores.raised == 5
+    assert scores.drifts == 3, "two kinds at once at one client are one drift"
+    assert scores.missed == 1, "that of client 1"
+    assert scores.mean_delay == 3.0, "2 and 4 rounds"
+    assert scores.false_alarms == 3, "too early, a second time, and at a client that never drifts"
+    assert scores.by_kind == {
+        "real": KindScores(drifts=2, missed=1, mean_delay=2.0),
+        "virtual": KindScores(drifts=2, missed=1, mean_delay=4.0),
+    }
+
+
+def test_an_alarm_in_the_round_of_the_drift_is_not_late() -> None:
+    scores = alarm_scores([(10, 0)], [(10, 0, "real")])
+    assert (scores.mean_delay, scores.missed, scores.false_alarms) == (0.0, 0, 0)
+
+
+def test_an_alarm_after_the_next_drift_is_too_late_for_the_first() -> None:
+    scores = alarm_scores([(20, 0)], [(10, 0, "real"), (20, 0, "real")])
+    assert (scores.missed, scores.mean_delay) == (1, 0.0)
+
+
+def test_a_late_alarm_may_count_as_false() -> None:
+    assert alarm_scores([(15, 0)], [(10, 0, "real")], within=5).missed == 0
+    scores = alarm_scores([(15, 0)], [(10, 0, "real")], within=4)
+    assert (scores.missed, scores.false_alarms, scores.mean_delay) == (1, 1, None)
+
+
+def test_an_alarm_in_every_round_misses_nothing_and_is_nearly_always_false() -> None:
+    always = [(rnd, client) for rnd in range(30) for client in range(2)]
+    scores = alarm_scores(always, CHANGES)
+    assert (scores.missed, scores.mean_delay) == (0, 0.0)
+    assert scores.false_alarms == 60 - 3
+
+
+def test_without_alarms_or_without_drifts_the_scores_are_defined() -> None:
+    silent = alarm_scores([], CHANGES)
+    assert (silent.missed, silent.false_alarms, silent.mean_delay) == (3, 0, None)
+    calm = alarm_scores([(1, 0), (2, 0)], [])
+    assert (calm.drifts, calm.false_alarms, calm.mean_delay, calm.by_kind) == (0, 2, None, {})
+
+
+@given(raised=EVENTS, changes=st.lists(st.tuples(st.integers(0, 30), st.integers(0, 3), KINDS)))
+def test_every_alarm_is_false_or_notices_one_drift(
+    raised: list[tuple[int, int]], changes: list[Change]
+) -> None:
+    scores = alarm_scores(raised, changes)
+    assert scores.raised == len(set(raised))
+    assert scores.raised - scores.false_alarms == scores.drifts - scores.missed
+    assert scores.false_alarms >= 0
+    # Who was there once more after the last drift has noticed it.
+    ends = [(31, client) for client in range(4)]
+    assert alarm_scores([*raised, *ends], changes).missed <= scores.missed
+
+
+@dataclass(frozen=True)
+class Drifting:
+    def changes(self) -> list[Change]:
+        return [(4, 7, "real")]
+
+
+def test_rounds_of_the_metrics_are_counted_from_one_and_those_of_the_world_from_zero() -> None:
+    rows = [{"round": 4}, {"round": 6, "alarms": [7]}, {"round": 7, "alarms": [1, 7]}]
+    assert alarms_in(rows) == [(5, 7), (6, 1), (6, 7)]
+    summary = alarm_summary(rows, Drifting())
+    assert summary["mean_delay"] == 1.0
+    assert summary["false_alarms"] == 2
+    assert summary["by_kind"] == {"real": {"drifts": 1, "missed": 0, "mean_delay": 1.0}}
+
+
+def test_a_world_that_does_not_know_when_it_changes_gives_no_scores() -> None:
+    assert alarm_summary([{"round": 1, "alarms": [0]}], object()) == {"raised": 1}

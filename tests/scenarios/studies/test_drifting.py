@@ -1,0 +1,53 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from thalweg.engine.any_plan import BaselinePlan
+from thalweg.report.study import plan_study
+from thalweg.report.study_jobs import StudyCell
+from thalweg.scenarios.studies import STUDIES
+
+STUDY = STUDIES["drifting-streams-table"]
+
+
+@pytest.fixture
+def cells(tmp_path: Path) -> list[StudyCell]:
+    return [*plan_study(STUDY, seeds=1, out=tmp_path).cells]
+
+
+def test_recipes_and_baselines_are_rows_of_one_table(cells: list[StudyCell]) -> None:
+    kinds = {cell.row.label: isinstance(cell.job.plan, BaselinePlan) for cell in cells}
+    assert [label for label, is_baseline in kinds.items() if not is_baseline] == [
+        *("static", "fedavg", "fedavg, newest kept", "fedogd", "fedprox", "adaptive-fedavg"),
+        *("flash", "feddrift", "drsr", "sfedpo"),
+    ]
+
+
+def test_baselines_know_as_much_as_a_recipe_unless_their_label_says_at_once(
+    cells: list[StudyCell],
+) -> None:
+    for cell in cells:
+        if isinstance(cell.job.plan, BaselinePlan):
+            baseline = cell.job.plan.baseline
+            assert ("at once" in cell.row.label) == (baseline.feedback == "sample")
+            assert baseline.pooled != ("own" in cell.row.label)
+
+
+def test_the_net_matters_to_recipes_only(cells: list[StudyCell]) -> None:
+    for cell in cells:
+        if cell.column.note == "mlp":
+            assert not isinstance(cell.job.plan, BaselinePlan)
+
+
+def test_all_columns_show_what_arrives_before_it_is_learnt_from() -> None:
+    assert {STUDY.metric_of(column) for column in STUDY.columns} == {"prequential_accuracy"}
+
+
+def test_a_cell_of_a_baseline_has_a_folder_and_a_command_like_any_other(
+    cells: list[StudyCell],
+) -> None:
+    cell = next(c for c in cells if c.row.label == "tree, pooled" and c.column.label == "elec2")
+    assert cell.job.folder.parts[-3:] == ("elec2", "river-tree-pooled=true", "seed-0")
+    assert cell.job.command == "thalweg run river-tree --on elec2 --seed 0 --set pooled=true"
