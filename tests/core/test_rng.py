@@ -62,7 +62,8 @@ def test_purposes_keep_their_values() -> None:
         "SESSIONS": 17,
         "REHEARSAL": 18,
         "FAULTS": 19,
-        "BASELINE": 20,
+        "DRIFT": 20,
+        "BASELINE": 21,
     }
 
 

@@ -23,7 +23,7 @@ from thalweg.engine.plan import make_plan
 from thalweg.local import Sgd
 from thalweg.nets import Linear
 from thalweg.scenarios import Scenario
-from thalweg.streams import Replay
+from thalweg.streams import Groups, Inflow, Replay, Sudden
 
 # Two clients; what arrives at the first is 0 1 0 1, at the second 1 1 1 1.
 GROUP = np.array([0, 1] * 4)
@@ -148,6 +148,22 @@ def test_what_came_while_a_client_was_away_is_learnt_and_not_tested() -> None:
     assert sum(map(len, learnt)) > len(tests), "with this seed somebody comes back"
 
 
+def test_what_a_client_has_from_the_start_is_learnt_and_not_tested() -> None:
+    scene = scenario(world=Inflow(partition=Groups(), historical=0.5, availability=1.0))
+    written, rows = played(scene, data())
+    pages = [page for pages in written for page in pages]
+    assert sum(page.startswith("learn") for page in pages) == 8
+    assert sum(page.startswith("test") for page in pages) == 4, "of the client whose samples come"
+    assert [row["cohort"] for row in rows] == [2, 2]
+
+
+def test_samples_are_met_as_a_drifting_world_shows_them() -> None:
+    (first, _), rows = played(scenario(drift=Sudden(at=1)), data())
+    assert first[2:4] == ["learn 0=0", "learn 2=1"]
+    assert first[6:8] == ["learn 4=1", "learn 6=0"], "labels are reversed"
+    assert [row["prequential_accuracy"] for row in rows] == [0.25, 0.75]
+
+
 def test_it_is_tested_on_the_samples_that_a_recipe_is_tested_on() -> None:
     world = Replay(arrivals=2, availability=0.6, absent="collecting")
     scene = scenario(world=world, rounds=6, ticks=2, prequential=1)
@@ -157,7 +173,7 @@ def test_it_is_tested_on_the_samples_that_a_recipe_is_tested_on() -> None:
     for rnd in range(6):
         by_tick = []
         for client in crowd.roster(rnd).here.tolist():
-            visit = crowd.enter(Job(client, 0), rnd)
+            visit = crowd.enter([Job(client, 0)], rnd)
             by_tick.append(visit.rows_to_test(1).tolist())
             for _ in range(2):
                 visit.observe()

@@ -30,10 +30,10 @@ def test_a_run_says_when_clients_drifted_and_how_good_every_step_was():
     assert [row["round"] for row in metrics if "drifted" in row] == [3]
     assert metrics[2]["drifted"] == 6, "all images are turned"
     last = metrics[-1]
-    assert last["accuracy"] == pytest.approx(last["client_accuracy"])
+    assert last["accuracy"] == pytest.approx(np.mean(last["concept_accuracy"][:3]))
     assert len(last["concept_accuracy"]) == 4
     assert last["concept_accuracy"][3] is None, "the fourth concept comes with the third step"
-    assert step_accuracies(metrics) == [metrics[1]["client_accuracy"], last["client_accuracy"]]
+    assert step_accuracies(metrics) == [metrics[1]["accuracy"], last["accuracy"]]
     assert "purity" not in last, "one model divides nobody"
 
 
@@ -72,7 +72,7 @@ def test_both_engines_say_the_same(recipe, changes):
     fast, reference = (run(recipe, *changes, engine=engine) for engine in ("fast", "reference"))
     for ours, theirs in zip(fast.metrics, reference.metrics, strict=True):
         assert ours.keys() == theirs.keys()
-        for name in ("client_accuracy", "worst_client_accuracy", "test_loss"):
+        for name in ("accuracy", "client_accuracy", "worst_client_accuracy", "test_loss"):
             assert ours.get(name) == pytest.approx(theirs.get(name), abs=0.02)
         assert ours.get("drifted") == theirs.get("drifted")
 
@@ -87,8 +87,8 @@ def test_the_folder_has_steps_tasks_and_mixtures(tmp_path):
     result = run("oracle", out=tmp_path / "run")
     summary = json.loads((tmp_path / "run" / "summary.json").read_text())
     assert summary["rounds"] == 4
-    assert len(summary["steps"]["client_accuracy"]) == 2
-    assert summary["steps"]["step_accuracy"] == np.mean(summary["steps"]["client_accuracy"])
+    assert len(summary["steps"]["accuracy"]) == 2
+    assert summary["steps"]["step_accuracy"] == np.mean(summary["steps"]["accuracy"])
     assert summary["steps"]["recoveries"][0]["round"] == 3
     assert [each["assignment"] for each in summary["tasks"]] == ["labels", "oracle"]
     assert summary["tasks"][0]["rounds"] == [2, 4]
@@ -100,10 +100,13 @@ def test_the_folder_has_steps_tasks_and_mixtures(tmp_path):
 
 def test_a_drift_of_ones_own_is_evaluated_in_any_world():
     changes = ["drift=sudden", "drift.at=2", "evaluate_every=1", "tasks=true", "net.hidden=[8]"]
+    changes.append("world.absent=collecting")
     result = thalweg.run("fedavg", "digits-full", rounds=3, overrides=changes, workers=1)
-    assert "client_accuracy" in result.final
-    assert "tasks" in result.final
-    assert sum(row.get("drifted", 0) for row in result.metrics) > 0
+    assert [row.get("drifted") for row in result.metrics] == [None, None, 20]
+    assert ["tasks" in row for row in result.metrics] == [False, True, True]
+    before, after = (row["accuracy"] for row in result.metrics[1:])
+    assert after < before, "labels are reversed"
+    assert [each["clients"] for each in result.final["tasks"]] == [0, 0, 20, 20]
 
 
 def test_worlds_without_views_stay_as_they_were():

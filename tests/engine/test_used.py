@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from engine.drifting import VIEWS, SomeFederation, SomeWorld, some_data
+from engine.drifting import SomeFederation, SomeWorld, some_data
 from thalweg.engine.used import ScoreBook, Use, scored_as_used, use_of
 from thalweg.evaluation import Turnout
 from thalweg.recipes.state import Served
@@ -52,10 +52,14 @@ def test_rare_classes_count_as_much_in_the_balanced_accuracy():
     assert row["balanced_accuracy"] == 0.5
 
 
-def test_the_whole_test_set_counts_at_a_client_that_has_views_of_its_own():
-    # Its own data are of class 0 alone, of which model 2 knows nothing.
+def test_accuracy_is_on_the_whole_test_set_and_client_accuracy_on_data_like_the_clients_own():
+    # Its own data are of class 0 alone, of which model 2 knows nothing; as it sees them, if labels are exchanged.
     row, _ = scored([0], [[0, 0, 1]])
-    assert row["client_accuracy"] == 0.25
+    assert (row["accuracy"], row["client_accuracy"]) == (0.25, 0)
+    row, _ = scored([1], [[0, 0, 1]])
+    assert (row["accuracy"], row["client_accuracy"]) == (0.75, 0)
+    row, _ = scored([1], [[1, 0, 0]])
+    assert (row["accuracy"], row["client_accuracy"]) == (0, 0)
 
 
 def test_without_views_a_client_is_judged_by_data_like_its_own():
@@ -81,6 +85,8 @@ def test_models_that_nobody_uses_and_views_that_nobody_has_are_not_asked():
 def test_purity_says_whether_models_divide_clients_by_concept():
     row, _ = scored([0, 1, 2, 3], [[1, 0, 0], [0, 1, 0], [1, 0, 0], [1, 0, 0]])
     assert row["purity"] == 0.75
+    row, _ = scored([0, 2], [[1, 0, 0], [0, 1, 0]])
+    assert "purity" not in row, "one concept cannot be divided"
     row, _ = scored([0, 1], [[0.4, 0.6, 0], [0.6, 0.4, 0]])
     assert row["purity"] == 1
 
@@ -101,7 +107,7 @@ def test_in_a_session_its_members_count():
     turnout = Turnout(1, 1, np.array([0, 1]), np.array([1, 2]))
     mixtures = [[1, 0, 0], [1, 0, 0], [0, 0, 1]]
     row, _ = scored([0, 1, 0], mixtures, turnout=turnout)
-    assert row["session_accuracy"] == 0.5, "on class 0, of which members have data"
+    assert row["session_accuracy"] == 0.5, "on class 0 as they see it, of which members have data"
     assert (row["stayers_accuracy"], row["newcomers_accuracy"]) == (0.0, 1.0)
 
 
@@ -119,7 +125,6 @@ def test_what_a_client_sees_is_that_of_the_round():
     assert use_of(served, federation, 3).concepts.tolist() == [0, 1]
 
 
-def test_concepts_that_nobody_has_now_have_no_accuracy():
+def test_one_concept_alone_needs_no_accuracy_of_its_own():
     row, _ = scored([1, 3], [[0, 1, 0], [1, 0, 0]])
-    assert row["concept_accuracy"] == [None, 1.0]
-    assert len(VIEWS) == 4
+    assert "concept_accuracy" not in row

@@ -58,11 +58,12 @@ def test_every_client_is_tested_with_its_own_mixture_in_its_own_view():
 def test_what_counts_at_a_client_may_be_its_own_samples():
     owner = np.array([1, 1, 0])
 
-    def of_owner(right):
+    def of_owner(right, labels):
         return np.array([right[owner == client].mean() for client in range(2)])
 
     found = client_tests({0: SCORES}, {0: LABELS}, np.zeros(2, int), np.eye(2), of_owner)
     assert found.at_clients.tolist() == [1.0, 0.5]
+    assert found.accuracies == pytest.approx([2 / 3, 2 / 3])
 
 
 def test_without_samples_nothing_is_known():

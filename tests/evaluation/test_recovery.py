@@ -9,7 +9,7 @@ def run(*accuracies, drifts):
     for rnd, accuracy in enumerate(accuracies, start=1):
         row = {"round": rnd}
         if accuracy is not None:
-            row["client_accuracy"] = accuracy
+            row["accuracy"] = accuracy
         if rnd in drifts:
             row["drifted"] = drifts[rnd]
         rows.append(row)

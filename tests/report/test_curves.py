@@ -53,12 +53,12 @@ def test_the_description_names_every_line_and_where_it_ends(comparison):
 
 
 def test_of_many_rounds_what_arrives_is_smoothed(cell):
-    rows = [{"round": rnd, "prequential_accuracy": rnd % 2} for rnd in range(1, 61)]
+    rows = [{"round": rnd, "prequential_accuracy": rnd % 2} for rnd in range(1, 25)]
     (panel,) = panels([cell(rows=rows)])
     assert panel.title == "Prequential (test-then-train) accuracy, mean of 2 rounds"
     assert panel.curves[0].mean[:4] == [100, 50, 50, 50]
-    assert len(panel.curves[0].at) == 60
-    (panel,) = panels([cell(rows=rows[:59])])
+    assert len(panel.curves[0].at) == 24
+    (panel,) = panels([cell(rows=rows[:23])])
     assert panel.title == "Prequential (test-then-train) accuracy"
     assert panel.curves[0].mean[:2] == [100, 0]
 

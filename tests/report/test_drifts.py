@@ -14,14 +14,12 @@ def run(before, after, forgotten=0.0):
         {
             "round": 2,
             "accuracy": before,
-            "client_accuracy": before,
             "tasks": [task("labels", 0.75), task("oracle", 0.5)],
         },
         {"round": 3, "drifted": 6, "drift_precision": 1.0, "drift_recall": 0.5},
         {
             "round": 4,
             "accuracy": after,
-            "client_accuracy": after,
             "purity": 0.75,
             "tasks": [task("labels", 0.75 - forgotten), task("oracle", 0.5)],
         },
@@ -75,4 +73,4 @@ def test_a_single_run_says_what_drifts_did(cell):
         ("tasks", "0.5000   mean over 1 tasks by labels, 0.2500 forgotten"),
         ("", "0.5000   mean over 1 tasks by oracle, 0.0000 forgotten"),
     ]  # fmt: skip
-    assert drift_lines([{"round": 1, "client_accuracy": 0.5}]) == []
+    assert drift_lines([{"round": 1, "accuracy": 0.5}]) == []

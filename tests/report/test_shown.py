@@ -100,10 +100,10 @@ def drifting(tmp_path, column, rows):
 
 def test_the_accuracy_of_steps_is_their_mean_as_they_ended(tmp_path):
     rows = [
-        {"client_accuracy": 0.1},
-        {"client_accuracy": 0.5, "balanced_accuracy": 0.9},
+        {"accuracy": 0.1},
+        {"accuracy": 0.5, "balanced_accuracy": 0.9},
         {"drifted": 6},
-        {"client_accuracy": 1.0},
+        {"accuracy": 1.0},
     ]
     cell = drifting(tmp_path, Column("digits-full", metric="step_accuracy"), rows)
     assert scores(cell).accuracy == 0.75

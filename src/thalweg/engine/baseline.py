@@ -19,13 +19,14 @@ from thalweg.core.rng import Draw, rng_for
 from thalweg.core.types import Floats32, Ints
 from thalweg.data import Dataset
 from thalweg.engine.any_plan import AnyPlan, BaselinePlan
-from thalweg.engine.building import timetable_of, world_of
+from thalweg.engine.building import timetable_of, viewed, world_of
 from thalweg.engine.folder import RunFolder
 from thalweg.engine.loop import Progress, Row, Watch, run_plan
 from thalweg.engine.scored import turnout_of
 from thalweg.streams import World
 
 BYTES_PER_NUMBER = 4
+BEFORE = -1  # the tick of what came before the round
 
 
 @dataclass(frozen=True, eq=False)
@@ -47,7 +48,7 @@ class Met(NamedTuple):
 
     rows: Ints  # (n,) of the data set
     clients: Ints  # (n,) whose they are
-    is_tested: list[bool]  # those that came while a client was away are only learnt from
+    is_tested: list[bool]  # those that came before the round are only learnt from
 
 
 def carry_out(
@@ -135,9 +136,9 @@ class Online:
             f"the samples of {data.name} are sequences of codes, which no baseline can read; choose data "
             "of features or images.",
         )
-        self._plan, self._data = plan, data
-        self._num_features = int(np.prod(data.x.shape[1:]))
         self._world: World = world_of(plan.scenario, data, plan.seed)
+        self._plan, self._data = plan, viewed(data, self._world)
+        self._num_features = int(np.prod(data.x.shape[1:]))
         self._timetable = timetable_of(plan, self._world.num_clients)
         self._streams: dict[int, tuple[Any, int]] = {}  # what a stream remembers, rounds lived
         self._learners: dict[int, Learner] = {}
@@ -161,7 +162,7 @@ class Online:
 
     def _test_and_train(self, met: Met) -> list[bool]:
         """Whether each tested sample was predicted right, before anybody learnt from it."""
-        samples, labels = self._inputs(met.rows), self._data.y[met.rows].tolist()
+        samples, labels = self._inputs(met.rows), self._data.labels("train", met.rows).tolist()
         learners = [self._learner(client) for client in met.clients.tolist()]
         right = []
         at_once = self._plan.baseline.feedback == "sample"
@@ -181,11 +182,15 @@ class Online:
         """By the time of the data within a tick if they have one, else client by client."""
         parts: list[tuple[Ints, int, int, int]] = []  # rows, client, when, how many are tested
         for client in here:
-            begin = (self._world.begin(client)[0], 0)
-            state, lived = self._streams.get(client, begin)
+            if client not in self._streams:
+                state, start = self._world.begin(client)
+                held = start.items[: self._world.capacity(client)]  # what it has from the start
+                parts.append((held, client, BEFORE, 0))
+                self._streams[client] = (state, 0)
+            state, lived = self._streams[client]
             while self._world.collects_when_absent and lived < rnd:
                 state, arrivals = self._world.emit(state, client, lived)
-                parts += [(arrival.items, client, -1, 0) for arrival in arrivals]
+                parts += [(arrival.items, client, BEFORE, 0) for arrival in arrivals]
                 lived += 1
             state, arrivals = self._world.emit(state, client, lived)
             for tick, arrival in enumerate(arrivals):
@@ -199,7 +204,9 @@ class Online:
         clients = np.concatenate([none, *(np.full(len(i), client) for i, client, _, _ in parts)])
         ticks = np.concatenate([none, *(np.full(len(i), tick) for i, _, tick, _ in parts)])
         tested = np.concatenate([none, *(np.arange(len(i)) < most for i, _, _, most in parts)])
-        time = np.zeros(len(rows)) if self._data.time is None else self._data.time[rows]
+        time = np.zeros(len(rows))
+        if self._data.time is not None:
+            time = self._data.time[rows % self._data.num_samples("train")]  # however it is seen
         order = np.lexsort((time, ticks))
         return Met(rows[order], clients[order], tested[order].astype(bool).tolist())
 
@@ -213,5 +220,6 @@ class Online:
 
     def _inputs(self, rows: Ints) -> Floats32:
         """(n, F) float32; of images the pixels, from 0 to 1."""
-        samples = self._data.x[rows].reshape(len(rows), self._num_features).astype(np.float32)
+        seen = self._data.samples("train", rows)
+        samples = seen.reshape(len(rows), self._num_features).astype(np.float32)
         return samples / np.float32(255) if self._data.is_image else samples

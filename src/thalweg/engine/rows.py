@@ -116,7 +116,7 @@ def summary_of(metrics: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     if recovered := recoveries(metrics):
         steps = step_accuracies(metrics)
         summary["steps"] = {
-            "client_accuracy": steps,
+            "accuracy": steps,
             "step_accuracy": fmean(steps) if steps else None,
             "recoveries": [recovery._asdict() for recovery in recovered],
         }

@@ -10,14 +10,10 @@ import numpy.typing as npt
 from thalweg.core.types import Floats, Ints
 from thalweg.data import Dataset
 from thalweg.data.split import stratified_split
-from thalweg.evaluation import (
-    Turnout,
-    accuracies_by_mix,
-    accuracies_by_owner,
-    session_scores,
-)
+from thalweg.evaluation import Turnout, accuracies_by_mix, accuracies_by_owner
 from thalweg.evaluation.clients import Bools
 from thalweg.evaluation.held_out import scores_of
+from thalweg.evaluation.sessions import session_accuracy, turnout_scores
 from thalweg.streams import Timetable, World
 
 
@@ -27,7 +23,9 @@ class Answered(NamedTuple):
     right: Bools | Floats  # or the share of the clients that are right
     losses: npt.NDArray[np.floating]  # or their mean over the clients
     at_clients: Floats  # (N,) accuracy on data like the client's own; nan: not known
-    by_members: Floats | None = None  # the share of the members that are right; none: as `right`
+    in_session: float | None = (
+        None  # accuracy on labels that members have; none: there are no sessions
+    )
 
 
 def turnout_of(timetable: Timetable | None, rnd: int) -> Turnout | None:
@@ -52,11 +50,14 @@ def scored(
     """Scores of predictions for the whole test set, with a part of it set aside for validation."""
     right = predicted == data.y_test
 
-    def answered(rows: Ints) -> Answered:
-        return Answered(right[rows], losses[rows], at_clients(right[rows], rows, data, world))
+    def answered(rows: Ints, turnout: Turnout | None = None) -> Answered:
+        mine, labels = right[rows], data.y_test[rows]
+        at_each = at_clients(mine, labels, rows, data, world)
+        members = None if turnout is None else session_accuracy(mine, labels, world.mixes, turnout)
+        return Answered(mine, losses[rows], at_each, members)
 
     for_test, for_choice = parts_of(data, validation)
-    row = scores_on(for_test, answered(for_test), data, world, turnout)
+    row = scores_on(for_test, answered(for_test, turnout), data, world, turnout)
     if for_choice is not None:
         row |= validated(scores_on(for_choice, answered(for_choice), data, world))
     return row
@@ -74,24 +75,23 @@ def validated(row: dict[str, float]) -> dict[str, float]:
     return {f"validation_{name}": row[name] for name in ("accuracy", "client_accuracy")}
 
 
-def at_clients(right: Bools, rows: Ints, data: Dataset, world: World) -> Floats:
-    """(N,) accuracy on those of some test samples that are like each client's data."""
+def at_clients(right: Bools, labels: Ints, rows: Ints, data: Dataset, world: World) -> Floats:
+    """(N,) accuracy on those of some test samples, with these labels, that are like each client's data."""
     if world.clients_are_groups and data.group_test is not None:
         return accuracies_by_owner(right, data.group_test[rows], world.num_clients)
-    return accuracies_by_mix(right, data.y_test[rows], world.mixes)
+    return accuracies_by_mix(right, labels, world.mixes)
 
 
 def scores_on(
     rows: Ints, answered: Answered, data: Dataset, world: World, turnout: Turnout | None = None
 ) -> dict[str, float]:
     """Scores of some test samples."""
-    right, losses, accuracies, by_members = answered
+    right, losses, accuracies, in_session = answered
     labels, book = data.y_test[rows], world.book
     overall = scores_of(right, losses, labels, book.histograms, book.importance)
-    of_session = {}
-    if turnout is not None:
-        mine = right if by_members is None else by_members
-        of_session = session_scores(mine, labels, world.mixes, accuracies, turnout)
+    of_session: dict[str, float] = {}
+    if turnout is not None and in_session is not None:
+        of_session = turnout_scores(in_session, accuracies, turnout)
     accuracies = accuracies[~np.isnan(accuracies)]
     return {
         "accuracy": overall.accuracy,

@@ -8,12 +8,13 @@ import numpy as np
 
 from thalweg.core.transforms import Plain, Transform
 from thalweg.core.types import Floats, Floats32, Ints
-from thalweg.core.views import View, concepts_of
+from thalweg.core.views import concepts_of
 from thalweg.data import Dataset
 from thalweg.engine.building import Embedded
 from thalweg.engine.scored import Answered, at_clients, parts_of, scores_on, validated
-from thalweg.evaluation import Turnout, client_tests, purity
+from thalweg.evaluation import ClientTests, Turnout, client_tests, purity
 from thalweg.evaluation.clients import Bools
+from thalweg.evaluation.sessions import session_accuracy
 from thalweg.recipes.state import Served
 from thalweg.streams import HasViews
 
@@ -80,59 +81,78 @@ def scored_as_used(
     validation: float = 0.0,
     turnout: Turnout | None = None,
 ) -> dict[str, Any]:
-    """Scores of the test set at all clients, with a part of it set aside for validation.
+    """Scores of the test set, averaged over the clients, with a part of it set aside for validation.
 
-    Where clients see samples in views of their own, every one of them is tested on the whole test set, unless it
-    has a part of that for itself.
+    Accuracy is that of a client on the whole test set as it sees it; only what is said of clients is about data
+    like their own, as everywhere.
     """
     world = federation.crowd.world
     for_test, for_choice = parts_of(data, validation)
-    answered = _answered(book, use, federation, data, for_test, turnout)
+    tests = _tests(book, use, federation, data, for_test)
+    members = None
+    if turnout is not None:
+        members = _in_session(book, use, federation, for_test, turnout)
+    answered = Answered(tests.right, tests.losses, tests.at_clients, members)
     row: dict[str, Any] = dict(scores_on(for_test, answered, data, world, turnout))
     if for_choice is not None:
-        chosen_by = _answered(book, use, federation, data, for_choice)
-        row |= validated(scores_on(for_choice, chosen_by, data, world))
+        chosen_by = _tests(book, use, federation, data, for_choice)
+        answered = Answered(chosen_by.right, chosen_by.losses, chosen_by.at_clients)
+        row |= validated(scores_on(for_choice, answered, data, world))
     if use.concepts is not None:
-        row |= _of_concepts(answered.at_clients, use.concepts, data.views, data.num_classes)
-        if use.mixtures.shape[1] > 1:
-            row["purity"] = purity(use.mixtures.argmax(axis=1), use.concepts)
+        row |= _of_concepts(tests.accuracies, use, data)
     return row
 
 
-def _answered(
-    book: ScoreBook,
-    use: Use,
-    federation: Embedded,
-    data: Dataset,
-    rows: Ints,
-    turnout: Turnout | None = None,
-) -> Answered:
+def _tests(
+    book: ScoreBook, use: Use, federation: Embedded, data: Dataset, rows: Ints
+) -> ClientTests:
     """Some test samples, as each client answers them."""
-    world = federation.crowd.world
+
+    def own(right: Bools, labels: Ints) -> Floats:
+        return at_clients(right, labels, rows, data, federation.crowd.world)
+
+    scores, labels, mixtures = _asked(book, use, rows)
+    return client_tests(scores, labels, use.views, mixtures, own)
+
+
+def _in_session(
+    book: ScoreBook, use: Use, federation: Embedded, rows: Ints, turnout: Turnout
+) -> float:
+    """The mean over members of their accuracy on labels that some of them have, as each of them sees them."""
+    members, mixes = turnout.members, federation.crowd.world.mixes
+
+    def on_their_labels(right: Bools, labels: Ints) -> Floats:
+        return np.full(len(members), session_accuracy(right, labels, mixes, turnout))
+
+    scores, labels, mixtures = _asked(book, use, rows)
+    found = client_tests(scores, labels, use.views[members], mixtures[members], on_their_labels)
+    known = found.at_clients[~np.isnan(found.at_clients)]
+    return float(known.mean()) if len(known) else float("nan")
+
+
+def _asked(
+    book: ScoreBook, use: Use, rows: Ints
+) -> tuple[dict[int, Floats32], dict[int, Ints], Floats]:
+    """Scores and labels of some samples in every view that somebody has, and the mixtures of the models in use."""
     used = np.flatnonzero(use.mixtures.any(axis=0))
     met = np.unique(use.views).tolist()
     scores = {view: book.scores(view, used)[:, rows] for view in met}
     labels = {view: book.labels(view)[rows] for view in met}
-    has_own_part = world.clients_are_groups and data.group_test is not None
-
-    def own(right: Bools) -> Floats:
-        return at_clients(right, rows, data, world)
-
-    mixtures, by_members = use.mixtures[:, used], None
-    on_all = use.concepts is not None and not has_own_part
-    everybody = client_tests(scores, labels, use.views, mixtures, None if on_all else own)
-    if turnout is not None:
-        mine = turnout.members
-        by_members = client_tests(scores, labels, use.views[mine], mixtures[mine]).right
-    return Answered(everybody.right, everybody.losses, everybody.at_clients, by_members)
+    return scores, labels, use.mixtures[:, used]
 
 
-def _of_concepts(
-    accuracies: Floats, concepts: Ints, views: tuple[View, ...], num_classes: int
-) -> dict[str, Any]:
-    """The mean accuracy of the clients of each concept; None where nobody has it now."""
-    number = int(concepts_of(views, num_classes).max()) + 1
-    if number < 2:
+def _of_concepts(accuracies: Floats, use: Use, data: Dataset) -> dict[str, Any]:
+    """The mean accuracy of the clients of each concept, and how well models divide clients by it.
+
+    Nothing unless there are two of each; a concept that nobody has now has None.
+    """
+    concepts = use.concepts
+    if concepts is None or len(np.unique(concepts)) < 2:
         return {}
+    number = int(concepts_of(data.views, data.num_classes).max()) + 1
     of_each = [accuracies[concepts == concept] for concept in range(number)]
-    return {"concept_accuracy": [float(mine.mean()) if len(mine) else None for mine in of_each]}
+    means = [float(mine.mean()) if len(mine) else None for mine in of_each]
+    row: dict[str, Any] = {"concept_accuracy": means}
+    if use.mixtures.shape[1] > 1:
+        row["purity"] = purity(use.mixtures.argmax(axis=1), concepts)
+    return row

@@ -10,7 +10,8 @@ import numpy as np
 from thalweg.core.types import Floats, Floats32, Ints
 from thalweg.evaluation.clients import Bools
 
-AtClients = Callable[[Bools], Floats]  # (n,) right or not -> (N,) accuracy at every client
+AtClients = Callable[[Bools, Ints], Floats]
+"""(n,) right or not, and the labels as they are seen -> (N,) what that means at every client."""
 
 
 class Alike(NamedTuple):
@@ -26,7 +27,8 @@ class ClientTests(NamedTuple):
 
     right: Floats  # (n,) share of the clients that are right about each sample
     losses: Floats  # (n,) mean over the clients
-    at_clients: Floats  # (N,) accuracy of each one; nan: not known
+    accuracies: Floats  # (N,) of each client on all samples; nan: there are none
+    at_clients: Floats  # (N,) as somebody says it is to be measured; nan: not known
 
 
 def alike(views: Ints, mixtures: Floats) -> list[Alike]:
@@ -83,7 +85,8 @@ def client_tests(
     """Test every client; those who are alike, once.
 
     `scores` (models, n, C) and `labels` (n,) are of the same samples in every view that some client has.
-    `at_clients` says what right answers mean at each client; none: all samples count the same everywhere.
+    `at_clients` says what right answers mean at each client; none: all samples count the same everywhere, as in
+    `accuracies`.
 
     >>> scores = {0: np.log(np.array([[[0.9, 0.1], [0.9, 0.1]], [[0.1, 0.9], [0.1, 0.9]]], np.float32))}
     >>> found = client_tests(scores, {0: np.array([0, 1])}, np.zeros(2, int), np.eye(2))
@@ -92,13 +95,12 @@ def client_tests(
     """
     num_samples = len(labels[int(views[0])])
     share, losses = np.zeros(num_samples), np.zeros(num_samples)
-    found = np.full(len(views), np.nan)
+    accuracies, found = np.full(len(views), np.nan), np.full(len(views), np.nan)
     for clients, view, mixture in alike(views, mixtures):
         right, lost = answers(scores[view], mixture, labels[view])
         share += len(clients) / len(views) * right
         losses += len(clients) / len(views) * lost
+        accuracies[clients] = right.mean() if num_samples else np.nan
         if at_clients is not None:
-            found[clients] = at_clients(right)[clients]
-        elif num_samples:
-            found[clients] = right.mean()
-    return ClientTests(share, losses, found)
+            found[clients] = at_clients(right, labels[view])[clients]
+    return ClientTests(share, losses, accuracies, accuracies if at_clients is None else found)

@@ -26,15 +26,15 @@ class Recovery(NamedTuple):
 
 
 def recoveries(
-    rows: Iterable[Row], margin: float = MARGIN, measure: str = "client_accuracy"
+    rows: Iterable[Row], margin: float = MARGIN, measure: str = "accuracy"
 ) -> list[Recovery]:
     """What the metrics of a run, one row per round, say of every drift.
 
     Only evaluated rounds are looked at: who evaluates every tenth round learns that it took ten. Before and
     after a drift clients are tested on other data; harder data may never be recovered from.
 
-    >>> rows = [{"round": 1, "client_accuracy": 0.8}, {"round": 2, "drifted": 6, "client_accuracy": 0.4},
-    ...         {"round": 3, "client_accuracy": 0.79}]
+    >>> rows = [{"round": 1, "accuracy": 0.8}, {"round": 2, "drifted": 6, "accuracy": 0.4},
+    ...         {"round": 3, "accuracy": 0.79}]
     >>> recoveries(rows)
     [Recovery(round=2, clients=6, rounds=2, accuracy_before=0.8, lowest=0.4, rounds_to_recover=2)]
     """
@@ -48,22 +48,22 @@ def recoveries(
     return found
 
 
-def step_accuracies(rows: Iterable[Row], measure: str = "client_accuracy") -> list[float]:
+def step_accuracies(rows: Iterable[Row], measure: str = "accuracy") -> list[float]:
     """The last accuracy that was measured in every step: a drift ends one, and so does the end of the run.
 
-    >>> step_accuracies([{"client_accuracy": 0.5}, {"drifted": 3}, {"client_accuracy": 0.25}])
+    >>> step_accuracies([{"accuracy": 0.5}, {"drifted": 3}, {"accuracy": 0.25}])
     [0.5, 0.25]
     """
     found = (_last(step, measure, None) for step in by_step(rows))
     return [value for value in found if value is not None]
 
 
-def averaged_over_steps(rows: Sequence[Row], measure: str = "client_accuracy") -> list[Row]:
+def averaged_over_steps(rows: Sequence[Row], measure: str = "accuracy") -> list[Row]:
     """A run in which ``step_accuracy`` is the mean over steps, each as it ended, or as it stands now.
 
     In the last row that has one it is the mean over all steps of the run.
 
-    >>> rows = [{"client_accuracy": 0.5}, {"drifted": 3}, {"client_accuracy": 0.25}]
+    >>> rows = [{"accuracy": 0.5}, {"drifted": 3}, {"accuracy": 0.25}]
     >>> [row.get("step_accuracy") for row in averaged_over_steps(rows)]
     [0.5, None, 0.375]
     """

@@ -29,11 +29,7 @@ def labels_of(members: Ints, mixes: Floats) -> Bools:
 
 
 def session_scores(
-    right: Bools | Floats,
-    labels: Ints,
-    mixes: Floats,
-    at_clients: Floats,
-    turnout: Turnout,
+    right: Bools, labels: Ints, mixes: Floats, at_clients: Floats, turnout: Turnout
 ) -> dict[str, float]:
     """What the metrics say of a session; a number that does not exist is left out.
 
@@ -41,8 +37,7 @@ def session_scores(
     ``stayers_accuracy`` and ``newcomers_accuracy`` are means over the members who were, and were not, members of
     the session before; the first session has neither.
 
-    Shapes: right (or the share of the members that are), labels (n,) of the test samples; mixes (N, C);
-    at_clients (N,), nan: not known.
+    Shapes: right, labels (n,) of the test samples; mixes (N, C); at_clients (N,), nan: not known.
 
     >>> right, labels = np.array([True, True, False, True]), np.array([0, 1, 1, 2])
     >>> mixes = np.array([[1.0, 0.0, 0.0], [0.0, 1.0, 0.0]])
@@ -50,14 +45,23 @@ def session_scores(
     >>> session_scores(right, labels, mixes, np.array([1.0, 0.5]), turnout)
     {'session_accuracy': 0.666..., 'stayers_accuracy': 0.5, 'newcomers_accuracy': 1.0}
     """
-    members = turnout.members
-    mine = labels_of(members, mixes)[labels]
-    found = {"session_accuracy": right[mine].mean() if mine.any() else np.nan}
+    return turnout_scores(session_accuracy(right, labels, mixes, turnout), at_clients, turnout)
+
+
+def session_accuracy(right: Bools, labels: Ints, mixes: Floats, turnout: Turnout) -> float:
+    """On the test samples with a label that some member has; nan: there is none."""
+    mine = labels_of(turnout.members, mixes)[labels]
+    return float(right[mine].mean()) if mine.any() else float("nan")
+
+
+def turnout_scores(accuracy: float, at_clients: Floats, turnout: Turnout) -> dict[str, float]:
+    """The same from the session's accuracy, however it was found."""
+    found, members = {"session_accuracy": accuracy}, turnout.members
     if turnout.before is not None:
         stayed = np.isin(members, turnout.before)
         found["stayers_accuracy"] = _mean(at_clients[members[stayed]])
         found["newcomers_accuracy"] = _mean(at_clients[members[~stayed]])
-    return {name: float(value) for name, value in found.items() if not np.isnan(value)}
+    return {name: value for name, value in found.items() if not np.isnan(value)}
 
 
 def _mean(values: Floats) -> float:

@@ -13,6 +13,7 @@ from thalweg.core.errors import require
 
 Status = Literal["done", "failed", "interrupted", "missing"]
 NOTICEABLE = 0.005  # half a point
+AS_MEASURED = "accuracy_as_measured"  # where something else is shown in its place
 OVER_ALL_LABELS = ("balanced_accuracy", "state_accuracy", "worst_state_accuracy")
 
 
@@ -145,9 +146,10 @@ def judged(cell: Cell) -> Cell:
 
 
 def showing(row: Mapping[str, Any], accuracy: float | None) -> dict[str, Any]:
-    """A row with an accuracy for some labels only, and without those over all of them."""
+    """A row with another accuracy, such as one for some labels only, and without those over all of them."""
     kept = {name: value for name, value in row.items() if name not in OVER_ALL_LABELS}
-    return {**kept, "accuracy": accuracy}
+    as_measured = {AS_MEASURED: row["accuracy"]} if "accuracy" in row else {}
+    return {**as_measured, **kept, "accuracy": accuracy}
 
 
 def by_recipe(cells: Sequence[Cell]) -> dict[str, list[Cell]]:

@@ -16,7 +16,7 @@ MEASURES = {  # what can be drawn, and what it is called
     "prequential_accuracy": "Prequential (test-then-train) accuracy",
 }
 TESTED, ARRIVING = ("accuracy", "worst_state_accuracy"), "prequential_accuracy"
-WINDOWS = 30  # of arriving samples a figure has about so many independent points
+WINDOWS = 12  # of arriving samples a figure has about so many independent points
 
 
 COUNTED = {  # what is counted over rounds, and what it is called

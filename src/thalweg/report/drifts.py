@@ -7,7 +7,7 @@ from functools import partial
 from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
-from thalweg.report.cells import Cell, by_recipe
+from thalweg.report.cells import AS_MEASURED, Cell, by_recipe
 from thalweg.report.extras import Extra
 from thalweg.report.numbers import NONE, percent_spread
 from thalweg.report.summary import spread
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 TITLE = "Steps between drifts"
 WORDS = (
-    "In %. steps: accuracy at the clients, each with its own models and its own view of the test set, averaged "
+    "In %. steps: accuracy of the clients, each with its own models on its own view of the test set, averaged "
     "over them and over steps as they ended. back: drifts after which accuracy came within two points of what it "
     "had been, as far as it was measured; after: how many rounds that took, on average over those. tasks: "
     "accuracy in the end on every view that clients ever have; forgotten: how far that is below the best before. "
@@ -40,7 +40,7 @@ def drift_columns(cells: Sequence[Cell]) -> list[Column]:
     from thalweg.evaluation import recoveries  # NumPy can wait until now
 
     groups = {
-        recipe: [cell.rows for cell in group if cell.is_done]
+        recipe: [_as_measured(cell.rows) for cell in group if cell.is_done]
         for recipe, group in by_recipe(cells).items()
     }
     if not any(row.get("drifted") for seeds in groups.values() for rows in seeds for row in rows):
@@ -60,6 +60,14 @@ def drift_columns(cells: Sequence[Cell]) -> list[Column]:
         Column("recipe", list(groups)),
         *(column for column in shown if set(column.entries) != {NONE}),
     ]
+
+
+def _as_measured(rows: Rows) -> Rows:
+    """Rows with the accuracy that they had, whatever is shown in its place."""
+    if not any(AS_MEASURED in row for row in rows):
+        return rows
+    without = [{name: row[name] for name in row if name != "accuracy"} for row in rows]
+    return [{**row, "accuracy": row[AS_MEASURED]} if AS_MEASURED in row else row for row in without]
 
 
 def drift_lines(rows: Rows) -> list[tuple[str, str]]:

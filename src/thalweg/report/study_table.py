@@ -46,7 +46,7 @@ MEASURED = {
         "the rounds"
     ),
     "step_accuracy": (
-        "Test accuracy at the clients, each with its own models and its own view of the test set, averaged "
+        "Test accuracy of the clients, each with its own models on its own view of the test set, averaged "
         "over them and over steps as they ended"
     ),
     "task_accuracy": "Test accuracy on tasks after the last step",

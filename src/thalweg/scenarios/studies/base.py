@@ -19,7 +19,7 @@ Metric = Literal[
     "newcomers_accuracy",  # at the others
     "transition_accuracy",  # session accuracy, averaged over the first ten rounds of a session
     "prequential_accuracy",  # on what arrives, before it is learnt from, averaged over all rounds
-    "step_accuracy",  # client accuracy, averaged over the steps between drifts, each as it ended
+    "step_accuracy",  # accuracy, averaged over the steps between drifts, each as it ended
     "task_accuracy",  # on one task, or averaged over all, with mixtures found as the column says
     "forgetting",  # the best accuracy on a task before minus that in the end, averaged over tasks
 ]
