@@ -95,6 +95,18 @@ REFUSALS = [
         "20 clients cannot be cut into 21 groups",
     ),
     Refusal("sessions=trace", "fedavg", "digits-full", ["sessions=trace"], "needs a file"),
+    Refusal("drift", "fedavg", "drift-digits", ["drift=sudden"], "has drifts of its own"),
+    Refusal("drift=table", "fedavg", "digits-full", ["drift=table"], "file|path|lines"),
+    Refusal(
+        "world.concepts", "fedavg", "drift-digits", ["world.num_clients=5000"], "use fewer clients"
+    ),
+    Refusal(
+        "weights.of=explained",
+        "fedrc",
+        "drift-digits",
+        ["weights.of=explained", "weights.normalise=all"],
+        "normalise",
+    ),
 ]
 
 

@@ -8,7 +8,9 @@ from thalweg.theory import dds_ratios, dds_scores
 from theory.cases import SPREAD, THIRDS, Case, cases
 
 PROBS = (0.5, 0.3, 0.2)
-slopes, offsets = st.floats(0, 0.5), st.floats(-0.5, 0.5)
+# Scores below the smallest normal number have no digits left for the slow way to compare.
+slopes = st.floats(0, 0.5, allow_subnormal=False)
+offsets = st.floats(-0.5, 0.5, allow_subnormal=False)
 
 
 def algorithm_2(probs, scores, budget):
