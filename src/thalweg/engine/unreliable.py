@@ -13,7 +13,7 @@ from thalweg.core.trees import Tree
 from thalweg.core.types import Answers, Floats32, Ints, Job, Roster, Updates
 from thalweg.recipes.federation import AskingStage
 from thalweg.recipes.messages import Reply
-from thalweg.recipes.tables import replies_of, updates_of
+from thalweg.recipes.tables import of_one_form, replies_of, updates_of
 from thalweg.streams import Faults
 
 if TYPE_CHECKING:
@@ -75,7 +75,11 @@ class UnreliableFederation:
             if delay > 0
         }
         in_time = [reply for reply, delay in replies if delay == 0]
-        return updates_of([*in_time, *arrived], bank.shape[1], rnd)
+        # What was said when the bank had another number of models cannot be set beside the rest.
+        alike = of_one_form([*in_time, *arrived])
+        refused = len(in_time) + len(arrived) - len(alike)
+        remarks = {**updates.remarks, **({"refused": refused} if refused else {})}
+        return replace(updates_of(alike, bank.shape[1], rnd), remarks=remarks)
 
     def predict(self, model: Floats32, part: Part, rows: Ints | None) -> tuple[Ints, Floats32]:
         return self._inner.predict(model, part, rows)
