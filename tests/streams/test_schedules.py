@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from thalweg.core.config import from_dict, to_dict, with_overrides
@@ -92,6 +92,7 @@ def test_a_tolerance_ignores_small_groups_that_come_and_go() -> None:
 
 
 @settings(max_examples=40, deadline=None)
+@example(join=1.0, leave=1.1e-308, present=1.0, seed=0)
 @given(join=st.floats(0, 1), leave=st.floats(0, 1), present=st.floats(0, 1), seed=st.integers(0, 9))
 def test_what_a_client_does_depends_on_nobody_else_and_not_on_the_length_of_the_run(
     join: float, leave: float, present: float, seed: int

@@ -150,8 +150,8 @@ class RandomChurn:
         # A chance of 0 or 1: for ever, or one round.
         with np.errstate(divide="ignore", over="ignore"):
             lengths = np.floor(np.log1p(-uniform[:, 1:]) / np.log1p(-chance)) + 1
-        lengths = np.where(chance > 0, lengths, np.inf)
-        return is_there, np.cumsum(lengths, axis=1)
+            lengths = np.where(chance > 0, lengths, np.inf)
+            return is_there, np.cumsum(lengths, axis=1)
 
 
 SCHEDULES = {
