@@ -25,8 +25,7 @@ from thalweg.scenarios import SCENARIOS
 KNOWN = {command.name or command.callback.__name__ for command in app.registered_commands}  # type: ignore[union-attr]
 # Where a run, a comparison, a study would begin.
 BEGINNINGS = (
-    "thalweg.cli.run.run_plan",
-    "thalweg.cli.run.run_baseline",
+    "thalweg.cli.run.carry_out",
     "thalweg.cli.compare.run_cells",
     "thalweg.cli.reproduce.run_study",
     "thalweg.cli.gap.gap_command",

@@ -18,26 +18,26 @@ HALF = [0.5, 0.5]
 FLAT = [HALF, HALF]
 
 
-def close(values, expected):
+def check_close(values, expected):
     np.testing.assert_allclose(values, expected, atol=1e-6)
 
 
 def test_the_sheet_s_two_rounds_of_em():  # worked example 10
     first = responsibilities(LOSSES, LABELS, HALF, FLAT)
-    close(first.T, [[0.731059, 0.268941], [0.231475, 0.768525]])
+    check_close(first.T, [[0.731059, 0.268941], [0.231475, 0.768525]])
     mixture = mixture_of(first)
-    close(mixture, [0.481267, 0.518733])
+    check_close(mixture, [0.481267, 0.518733])
     priors = label_priors(label_mass(first, LABELS, 2))
-    close(priors, [[0.759515, 0.240485], [0.259229, 0.740771]])
+    check_close(priors, [[0.759515, 0.240485], [0.259229, 0.740771]])
     second = responsibilities(LOSSES, LABELS, mixture, priors)
-    close(second.T, [[0.462586, 0.537414]] * 2)  # explained by labels alone: cancelled
-    close(fedrc_objective(LOSSES, LABELS, HALF, FLAT), 0.038272)
-    close(fedrc_objective(LOSSES, LABELS, mixture, priors), 0.039675)
+    check_close(second.T, [[0.462586, 0.537414]] * 2)  # explained by labels alone: cancelled
+    check_close(fedrc_objective(LOSSES, LABELS, HALF, FLAT), 0.038272)
+    check_close(fedrc_objective(LOSSES, LABELS, mixture, priors), 0.039675)
 
 
 def test_losses_of_any_size_do():
     far = responsibilities([[1e6, 0.0], [1e6 + 1, 1e6]], LABELS, HALF, FLAT)
-    close(far, [[0.731059, 1.0], [0.268941, 0.0]])
+    check_close(far, [[0.731059, 1.0], [0.268941, 0.0]])
 
 
 def test_a_model_without_a_share_stays_without():
@@ -67,7 +67,7 @@ def test_one_sample_and_none():
 def test_a_class_nobody_has_is_next_to_impossible_but_not_quite():
     priors = label_priors([[3.0, 1.0, 0.0]])
     assert 0 < priors[0, 2] < 1e-8
-    close(priors, [[0.75, 0.25, 0.0]])
+    check_close(priors, [[0.75, 0.25, 0.0]])
 
 
 @pytest.mark.parametrize(

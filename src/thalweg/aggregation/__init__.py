@@ -11,7 +11,6 @@ from thalweg.aggregation.bank import (
     Mixes,
     OneModel,
     RemarksOnBank,
-    answered,
     chosen,
 )
 from thalweg.aggregation.base import Age, Paces, Presents, Reports, ServerRule, Weights
@@ -103,6 +102,5 @@ __all__ = [
     "Step",
     "WarmStart",
     "Weights",
-    "answered",
     "chosen",
 ]

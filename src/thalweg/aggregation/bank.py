@@ -106,24 +106,6 @@ class RemarksOnBank(Protocol):
         ...
 
 
-def answered(answers: Answers, roster: Roster) -> Answers:
-    """The answers of the cohort, a row for each; nan for who was not asked.
-
-    >>> roster = Roster(0, np.arange(4), np.ones(4), np.zeros(4), asked=np.array([1, 3]), cohort=np.array([2, 3]))
-    >>> answered({"a": np.array([[1.0], [3.0]])}, roster)["a"].tolist()
-    [[nan], [3.0]]
-    """
-    cohort, asked = chosen(roster), roster.asked
-    if asked is None or np.array_equal(asked, cohort):
-        return answers
-    place = {client: row for row, client in enumerate(asked.tolist())}
-    rows = [place.get(client, -1) for client in cohort.tolist()]
-    found = np.array(rows)
-    return {
-        name: np.where(found[:, None] >= 0, table[found], np.nan) for name, table in answers.items()
-    }
-
-
 def chosen(roster: Roster) -> Ints:
     """(K,) the cohort of a roster, which has one by the time that a bank is asked to arrange things."""
     require(

@@ -11,9 +11,9 @@ from rich.console import Console
 from thalweg.cli.live import clock, say_json, watching
 from thalweg.cli.plan_view import plan_tree
 from thalweg.core.errors import ConfigError
-from thalweg.engine.any_plan import AnyPlan, BaselinePlan, method_of, plan_named, read_any_plan
-from thalweg.engine.baseline import BaselineResult, run_baseline
-from thalweg.engine.loop import Result, Watch, run_plan
+from thalweg.engine.any_plan import AnyPlan, method_of, plan_named, read_any_plan
+from thalweg.engine.baseline import BaselineResult, carry_out
+from thalweg.engine.loop import Result
 
 
 def run_command(
@@ -37,8 +37,15 @@ def run_command(
         console.print(plan_tree(plan, default))
     try:
         with watching(plan, console, as_json) as watch:
-            command_here = f"{command} --out {shlex.quote(str(out))}"
-            result = _carried_out(plan, workers, out, resume, data_dir, watch, command_here)
+            result = carry_out(
+                plan,
+                out=out,
+                resume=resume,
+                data_dir=data_dir,
+                watch=watch,
+                command=f"{command} --out {shlex.quote(str(out))}",
+                workers=workers,
+            )
     except KeyboardInterrupt:
         typer.echo(
             f"interrupted; continue with: thalweg run {shlex.quote(str(out))} --resume", err=True
@@ -48,30 +55,6 @@ def run_command(
         say_json({"folder": str(out), "final": dict(result.final)})
     else:
         _summary(console, result, out, command)
-
-
-def _carried_out(
-    plan: AnyPlan,
-    workers: int | None,
-    out: Path,
-    resume: bool,
-    data_dir: Path | None,
-    watch: Watch,
-    command: str,
-) -> Result | BaselineResult:
-    if isinstance(plan, BaselinePlan):
-        return run_baseline(
-            plan, out=out, resume=resume, data_dir=data_dir, watch=watch, command=command
-        )
-    return run_plan(
-        plan,
-        workers=workers or "auto",
-        out=out,
-        resume=resume,
-        data_dir=data_dir,
-        watch=watch,
-        command=command,
-    )
 
 
 def _plan(

@@ -21,7 +21,7 @@ from thalweg.data import Dataset
 from thalweg.engine.any_plan import AnyPlan, BaselinePlan
 from thalweg.engine.building import timetable_of, viewed, world_of
 from thalweg.engine.folder import RunFolder
-from thalweg.engine.loop import Progress, Row, Watch, run_plan
+from thalweg.engine.loop import Progress, Result, Row, Watch, run_plan
 from thalweg.engine.scored import turnout_of
 from thalweg.streams import World
 
@@ -55,23 +55,23 @@ def carry_out(
     plan: AnyPlan,
     *,
     out: Path,
+    resume: bool = True,
     data_dir: Path | None = None,
     watch: Watch | None = None,
     command: str | None = None,
     data: Dataset | None = None,
     workers: int | None = None,
-) -> None:
+) -> Result | BaselineResult:
     """Run a recipe or a baseline in a folder, or go on with it."""
     if isinstance(plan, BaselinePlan):
-        run_baseline(
-            plan, out=out, resume=True, data_dir=data_dir, watch=watch, command=command, data=data
+        return run_baseline(
+            plan, out=out, resume=resume, data_dir=data_dir, watch=watch, command=command, data=data
         )
-        return
-    run_plan(
+    return run_plan(
         plan,
         workers=workers or "auto",
         out=out,
-        resume=True,
+        resume=resume,
         data_dir=data_dir,
         watch=watch,
         command=command,
