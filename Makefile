@@ -27,7 +27,7 @@ test-slow: $(READY)  ## the tests that take minutes
 	$(BIN)/python -m pytest -m slow
 
 test-deps:  ## Debian packages that some tests need (as root); without them those tests are skipped
-	apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq dataset-fashion-mnist chromium
+	apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq dataset-fashion-mnist chromium mosquitto
 
 lint: $(READY)  ## ruff and mypy
 	$(BIN)/ruff check .
