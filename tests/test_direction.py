@@ -26,7 +26,8 @@ LAYERS = (
     },
     {"recipes", "scenarios", "baselines"},
     {"engine"},
-    {"analysis", "report"},
+    {"edge"},
+    {"analysis", "report", "flower"},
     {"cli"},
 )
 DEPTH = {name: depth for depth, names in enumerate(LAYERS) for name in names}
