@@ -1,13 +1,11 @@
 """Gives a SuperLink several commands from one process: ``python -P control.py '[["run", ...], ...]'``.
 
-Every start of the ``flwr`` command takes seconds, and every node key needs one. Here they are paid once. For each
-command one line of JSON is printed: ``{"ok": true, "said": "..."}``.
+Every start of the ``flwr`` command takes seconds, and every node key needs one; here they are paid once. Each command
+asks for JSON and prints one object: ``{"success": true, ...}``.
 """
 
 from __future__ import annotations
 
-import contextlib
-import io
 import json
 import sys
 
@@ -16,17 +14,13 @@ def main(text: str) -> None:
     from flwr.cli.app import app
 
     for arguments in json.loads(text):
-        said = io.StringIO()
         try:
-            with contextlib.redirect_stdout(said), contextlib.redirect_stderr(said):
-                app(arguments, standalone_mode=False)
-            ok = True
-        except SystemExit as stop:
-            ok = stop.code in (0, None)
+            app(arguments, standalone_mode=False)
+        except SystemExit:
+            pass  # it has said why
         except Exception as error:  # whatever it is, it is reported and the next command is tried
-            ok = False
-            said.write(f"{type(error).__name__}: {error}")
-        print(json.dumps({"ok": ok, "said": said.getvalue().strip()}), flush=True)
+            reason = f"{type(error).__name__}: {error}"
+            print(json.dumps({"success": False, "error-message": reason}), flush=True)
 
 
 if __name__ == "__main__":
