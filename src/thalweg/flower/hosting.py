@@ -17,6 +17,7 @@ from typing import Any
 
 from thalweg.core.errors import RunError
 from thalweg.engine.folder import RunFolder
+from thalweg.flower.attempts import Attempts
 from thalweg.flower.attending import is_attended
 from thalweg.flower.processes import (
     HERE,
@@ -31,6 +32,7 @@ from thalweg.flower.processes import (
 from thalweg.flower.trust import ServerTrust
 
 CONNECTION = "thalweg"  # its name in Flower's configuration
+PARTS = ("SuperLink", "SuperExec", "ServerApp")
 MOST_RESTARTS = 6  # of one part, without a round in between
 START_S = 120.0  # that Flower may take to be up, or to start the app
 
@@ -58,10 +60,9 @@ class Hosting:
         self._logs = place.state / "logs"
         self._env = surroundings(self._home)
         self._children: dict[str, Child] = {}
-        self._restarts: dict[str, int] = {}
+        self._attempts = {name: Attempts(most_s=8.0) for name in PARTS}
         self._registered: set[str] = set()
         self._submitted_at: float | None = None  # None: the app has been seen at work since
-        self._retry_at = 0.0
 
     def start(self) -> None:
         """Everything up, and the app submitted."""
@@ -75,17 +76,17 @@ class Hosting:
 
     def tend(self) -> list[str]:
         """Look after everything once; say what had to be done. To be called several times a second."""
-        if time.monotonic() < self._retry_at:
-            return []
-        for name in ("SuperLink", "SuperExec"):
-            child = self._children[name]
-            if child.code is not None:
-                return [self._raise_again(name, child)]
+        for name, start in (("SuperLink", self._start_link), ("SuperExec", self._start_executor)):
+            if self._children[name].code is not None:
+                news = self._count(name, self._children[name])
+                start()
+                return [news]
         return self._tend_app()
 
     def calm(self) -> None:
         """A round was played: what died before is forgiven."""
-        self._restarts.clear()
+        for attempts in self._attempts.values():
+            attempts.calm()
 
     def register(self) -> list[str]:
         """Let the keys in that are in the folder and were not yet; their names."""
@@ -161,23 +162,15 @@ class Hosting:
         self._submit()
         return [news]
 
-    def _raise_again(self, name: str, child: Child) -> str:
-        news = self._count(name, child)
-        if name == "SuperLink":
-            self._start_link()
-        else:
-            self._start_executor()
-        return news
-
     def _count(self, name: str, child: Child) -> str:
         """Once more, a little later each time, but not for ever."""
-        times = self._restarts[name] = self._restarts.get(name, 0) + 1
-        if times > MOST_RESTARTS:
+        attempts = self._attempts[name]
+        if attempts.count >= MOST_RESTARTS:
             raise RunError(
-                f"{name} died {times} times without a round in between; last lines of {child.log}:\n"
-                f"{child.last_lines()}\nThe run can be resumed."
+                f"{name} died {attempts.count + 1} times without a round in between; last lines of "
+                f"{child.log}:\n{child.last_lines()}\nThe run can be resumed (--resume)."
             )
-        time.sleep(min(0.25 * 2 ** (times - 1), 8.0))
+        time.sleep(attempts.died())
         return f"{name} died; it is started again, and the run goes on."
 
     # --- speaking to the SuperLink ---

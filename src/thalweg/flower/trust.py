@@ -81,9 +81,7 @@ def check_safe(host: str, certs: Path | None, insecure: bool, who: str) -> str |
 def server_trust(certs: Path, host: str) -> ServerTrust:
     """The server's part of a folder, checked: whole, of one authority, in date, for this host."""
     folder = certs / "server" if (certs / "server").is_dir() else certs
-    trust = ServerTrust(
-        folder, folder / "ca.crt", folder / "server.crt", folder / "server.key"
-    )
+    trust = ServerTrust(folder, folder / "ca.crt", folder / "server.crt", folder / "server.key")
     authority, certificate = _read(trust.authority), _read(trust.certificate)
     _check_date(trust.authority, authority)
     _check_date(trust.certificate, certificate)
@@ -132,15 +130,24 @@ def node_trust(certs: Path) -> NodeTrust:
     return trust
 
 
-def meet(host: str, port: int, trust: NodeTrust, timeout_s: float = 5.0) -> bool:
-    """Look at the server's certificate. False: nobody answers there now, which is no reason to give up."""
+def meet(host: str, port: int, trust: NodeTrust | None, timeout_s: float = 5.0) -> bool:
+    """Look whom we speak to. False: nobody answers there now, which is no reason to give up."""
+    host = host.strip("[]")
+    try:
+        with socket.create_connection((host, port), timeout=timeout_s) as line:
+            if trust is None:
+                _check_plain(line, f"{host}:{port}")
+            else:
+                _check_certificate(line, host, port, trust)
+            return True
+    except OSError:
+        return False
+
+
+def _check_certificate(line: socket.socket, host: str, port: int, trust: NodeTrust) -> None:
     context = ssl.create_default_context(cafile=str(trust.authority))
     try:
-        with (
-            socket.create_connection((host.strip("[]"), port), timeout=timeout_s) as plain,
-            context.wrap_socket(plain, server_hostname=host.strip("[]")),
-        ):
-            return True
+        context.wrap_socket(line, server_hostname=host).close()
     except ssl.SSLCertVerificationError as error:
         raise ConfigError(_reason(f"{host}:{port}", error, trust)) from None
     except ssl.SSLError as error:
@@ -148,8 +155,16 @@ def meet(host: str, port: int, trust: NodeTrust, timeout_s: float = 5.0) -> bool
             f"{host}:{port} does not speak TLS ({error.reason or error}); was the server started with "
             "--certs, and is this its port?"
         ) from None
-    except OSError:
-        return False
+
+
+def _check_plain(line: socket.socket, where: str) -> None:
+    """Who speaks TLS has nothing to say to a plain question."""
+    line.sendall(b"HEAD /health HTTP/1.0\r\n\r\n")
+    if not line.recv(5).startswith(b"HTTP/"):
+        raise ConfigError(
+            f"{where} does not speak plain HTTP; if it was started with --certs, join it with --certs and "
+            "this node's folder. Else it is no server of ours."
+        )
 
 
 def _reason(where: str, error: ssl.SSLCertVerificationError, trust: NodeTrust) -> str:

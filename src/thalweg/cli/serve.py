@@ -1,0 +1,218 @@
+"""``thalweg serve``"""
+
+from __future__ import annotations
+
+import json
+import shlex
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import typer
+from rich.console import Console
+
+import thalweg.flower  # noqa: F401  (says at once if Flower is missing)
+from thalweg.cli.live import say_json, watching
+from thalweg.cli.plan_view import plan_tree
+from thalweg.cli.run import folder_for, plan_of, summary
+from thalweg.cli.stopping import Stopped, until_stopped
+from thalweg.core.errors import ConfigError, require
+from thalweg.engine.folder import RunFolder
+from thalweg.engine.loop import Progress, Watch
+from thalweg.engine.plan import Plan
+from thalweg.flower.attending import is_attended
+from thalweg.flower.following import Follower
+from thalweg.flower.hosting import Hosting, Place
+from thalweg.flower.project import write_app
+from thalweg.flower.trust import check_safe, server_trust
+
+LOOK_S = 0.2  # between two looks at what the ServerApp has written
+KEYS_S = 10.0  # between two looks for keys of new nodes
+FAREWELL_S = 20.0  # that a ServerApp may take to end after its last round
+
+
+@dataclass(frozen=True)
+class Serving:
+    """How a run is served: the options of the command that are not part of the plan."""
+
+    host: str = "127.0.0.1"
+    port: int = 8470
+    certs: Path | None = None
+    state: Path | None = None
+    min_clients: int | None = None
+    deadline_s: float | None = None
+    wait_s: float | None = None
+    live: bool = False
+    data_dir: Path | None = None
+    insecure: bool = False
+
+    def words(self) -> list[str]:
+        """The same as words of a command, without what is as ever."""
+        named = {
+            "--host": None if self.host == Serving.host else self.host,
+            "--port": None if self.port == Serving.port else self.port,
+            "--certs": self.certs,
+            "--state": self.state,
+            "--min-clients": self.min_clients,
+            "--deadline": self.deadline_s,
+            "--wait": self.wait_s,
+            "--data-dir": self.data_dir,
+        }
+        words = [word for key, value in named.items() if value is not None for word in (key, value)]
+        words += ["--live"] * self.live + ["--insecure"] * self.insecure
+        return [str(word) for word in words]
+
+    def for_the_app(self) -> dict[str, Any]:
+        """What the ServerApp reads in the run folder."""
+        return {
+            "min_clients": self.min_clients,
+            "deadline_s": self.deadline_s,
+            "wait_s": self.wait_s,
+            "live": self.live,
+            "data_dir": None if self.data_dir is None else str(self.data_dir.absolute()),
+        }
+
+
+def serve_command(
+    recipe: str,
+    on: str | None,
+    sets: list[str],
+    seed: int | None,
+    rounds: int | None,
+    clients: int | None,
+    out: Path | None,
+    resume: bool,
+    as_json: bool,
+    serving: Serving,
+) -> None:
+    console = Console()
+    sets = [*sets, *(["world=live"] if serving.live and on is not None else [])]
+    sets += [f"world.num_clients={clients}"] if clients is not None else []
+    plan, default, command = plan_of(recipe, on, sets, seed, rounds, verb="serve")
+    if not isinstance(plan, Plan):
+        raise ConfigError(f"{recipe} is a baseline, which has no clients; serve a recipe.")
+    if out is None:
+        out = Path(recipe) if resume and Path(recipe).is_dir() else folder_for(plan, resume)
+    warning = check_safe(serving.host, serving.certs, serving.insecure, "server")
+    trust = None if serving.certs is None else server_trust(serving.certs, serving.host)
+    place = Place(serving.host, serving.port, (serving.state or out / "server").absolute(), trust)
+    require(1 <= place.port <= 65535, f"--port must lie in 1 to 65535, got {place.port}.")
+    words = shlex.join([*serving.words(), "--out", str(out)])
+    _begin(plan, out, resume, f"{command} {words}", serving)
+    if warning is not None:
+        typer.echo(warning, err=True)
+    if not as_json:
+        console.print(plan_tree(plan, default))
+    again = shlex.join(["thalweg", "serve", str(out), *serving.words(), "--resume"])
+    try:
+        with watching(plan, console, as_json) as watch:
+            _host(plan, out, place, watch, _Voice(console, as_json))
+    except Stopped as stop:
+        typer.echo(f"stopped; continue with: {again}", err=True)
+        raise SystemExit(stop.code) from None
+    metrics = RunFolder(out).metrics()
+    if as_json:
+        say_json({"folder": str(out), "final": metrics[-1]})
+    else:
+        alarms = json.loads((out / "summary.json").read_text()).get("alarms")
+        summary(console, metrics, alarms, out, f"{command} {words}")
+
+
+def _begin(plan: Plan, out: Path, resume: bool, command: str, serving: Serving) -> None:
+    """Claim the folder and leave in it what the ServerApp needs; it goes on from there by itself."""
+    folder = RunFolder(out)
+    folder.open(plan, command=command, resume=resume)
+    try:
+        options = {
+            name: value for name, value in serving.for_the_app().items() if value is not None
+        }
+        (out / "serve.json").write_text(json.dumps(options, indent=2) + "\n")
+    finally:
+        folder.close()
+
+
+def _host(plan: Plan, out: Path, place: Place, watch: Watch, voice: _Voice) -> None:
+    """From the start of Flower to the last round."""
+    folder, total = RunFolder(out), plan.scenario.rounds
+    rows, events = Follower(out / "metrics.jsonl"), Follower(out / "events.jsonl", from_end=True)
+    done = before = len(folder.metrics())
+    if folder.is_finished(total):
+        return
+    write_app(place.state / "app", out)
+    hosting = Hosting(place, place.state / "app", out)
+    with until_stopped():
+        try:
+            voice.say({"event": "starting"})
+            hosting.start()
+            voice.say({"event": "listening", "host": place.host, "port": place.port})
+            began, looked = time.perf_counter(), time.monotonic()
+            while not folder.is_finished(total):
+                for event in events.objects():
+                    voice.say(event)
+                for row in rows.objects():
+                    if row["round"] > done:
+                        done = row["round"]
+                        hosting.calm()
+                        seconds = time.perf_counter() - began
+                        watch(Progress(plan, row, done, done - before, seconds))
+                for news in hosting.tend():
+                    voice.say({"event": "restarted", "reason": news})
+                if time.monotonic() - looked > KEYS_S:
+                    looked = time.monotonic()
+                    for name in hosting.register():
+                        voice.say({"event": "key", "name": name})
+                time.sleep(LOOK_S)
+            for row in rows.objects():
+                if row["round"] > done:
+                    done = row["round"]
+                    watch(Progress(plan, row, done, done - before, time.perf_counter() - began))
+            _await_farewell(out)
+        finally:
+            hosting.close()
+
+
+def _await_farewell(out: Path) -> None:
+    until = time.monotonic() + FAREWELL_S
+    while is_attended(out) and time.monotonic() < until:
+        time.sleep(LOOK_S)
+
+
+class _Voice:
+    """Says what happens beside the rounds."""
+
+    def __init__(self, console: Console, as_json: bool) -> None:
+        self._console, self._as_json, self._last = console, as_json, ""
+
+    def say(self, event: Mapping[str, Any]) -> None:
+        if self._as_json:
+            say_json(event)
+            return
+        line = server_line(event)
+        if line and line != self._last:  # a node that cannot join yet is no news the second time
+            self._console.print(line, highlight=False, soft_wrap=True, markup=False)
+            self._last = line
+
+
+def server_line(event: Mapping[str, Any]) -> str:
+    """An event as a line for people.
+
+    >>> server_line({"event": "joined", "client": 2, "node": "77"})
+    'client 2 joined (node 77)'
+    """
+    kind, node = event.get("event"), event.get("node")
+    if kind == "listening":
+        where = f"{event['host']}:{event['port']}"
+        return f"listening at {where}; clients join with: thalweg join {where} --data replay --state DIR"
+    words = {
+        "starting": "starting Flower ...",
+        "joined": f"client {event.get('client')} joined (node {node})",
+        "gone": f"client {event.get('client')} has gone (node {node})",
+        "refused": f"node {node} was refused: {event.get('reason')}",
+        "retry": f"node {node} has not joined yet: {event.get('reason')}",
+        "waiting": f"waiting for clients: {event.get('here')} of {event.get('wanted')} are here",
+        "restarted": str(event.get("reason")),
+        "key": f"the key of node {event.get('name')} is let in",
+    }
+    return words.get(str(kind), "")
