@@ -1,8 +1,8 @@
 """Who is connected, and which client of the run that is: the server's side of joining.
 
 Nothing here waits: every look greets those who are new, reads what came back, and takes the next step with each. A
-node that does not answer, or whose daemon is not up yet, is greeted again a little later; one that is refused stays
-so until it disconnects.
+node that does not answer, or whose daemon is not up yet, is greeted again a little later; so is one that was refused,
+but seldom: somebody else may live there by then.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ from thalweg.recipes.messages import Hello
 from thalweg.recipes.wire import Terms, from_bytes
 
 ANSWER_S = 120.0  # that a node may take for a letter of joining; the first one loads its data
-RETRY_S = 3.0  # until a node that did not answer is greeted again
+RETRY_S, MOST_RETRY_S = 1.0, 60.0  # until a node that did not answer is greeted again, at first and at most
 GHOST_S = 90.0  # after which Flower knows that a node is gone; then two nodes are truly two
 
-Step = Literal["new", "greeted", "invited", "welcome", "refused"]
+Step = Literal["new", "greeted", "invited", "welcome"]
 Say = Callable[[Mapping[str, Any]], None]
 
 
@@ -47,6 +47,8 @@ class Visitor:
     step: Step = "new"
     waits_for: str = ""  # id of the message that it has to answer
     not_before: float = 0.0  # when it is greeted again
+    tries: int = 0
+    reason: str = ""  # why it is not welcome, if anybody was told
     since: float = field(default_factory=time.monotonic)
     identity: str = ""
     client: int = -1
@@ -102,7 +104,7 @@ class Nodes:
             if visitor.step in ("greeted", "invited") and not self._carrier.waits(
                 visitor.waits_for
             ):
-                visitor.step = "new"  # it has not answered
+                self._again(visitor, "it does not answer")
             if visitor.step == "new" and visitor.not_before <= now:
                 self._send(visitor, "greeting", letter_of(Greeting(self._book.run)), "greeted")
 
@@ -149,24 +151,29 @@ class Nodes:
             raise BadMessage(_refusal_in(letter) or str(error)) from error
         if hello.client != visitor.client:
             raise BadMessage(f"client {visitor.client} says that it is client {hello.client}.")
-        visitor.step = "welcome"
+        visitor.step, visitor.tries, visitor.reason = "welcome", 0, ""
         self.supplies[visitor.client] = hello.supply
         self._say({"event": "joined", "client": visitor.client, "node": str(visitor.node)})
 
     def _refuse(self, visitor: Visitor, reason: str) -> None:
         """The run goes on without it. It is told, so that whoever started it can read why."""
-        visitor.step = "refused"
         self._carrier.post(visitor.node, "refusal", letter_of(Refusal(reason)), "query", ANSWER_S)
-        self._say({"event": "refused", "node": str(visitor.node), "reason": reason})
+        visitor.tries = 10  # perhaps another client lives there one day; there is no hurry
+        self._again(visitor, reason, "refused")
 
-    def _again(self, visitor: Visitor, reason: str) -> None:
-        visitor.step, visitor.not_before = "new", time.monotonic() + RETRY_S
-        self._say({"event": "retry", "node": str(visitor.node), "reason": reason})
+    def _again(self, visitor: Visitor, reason: str, event: str = "retry") -> None:
+        """Greet it later once more. One line per reason is enough."""
+        delay = min(RETRY_S * 2**visitor.tries, MOST_RETRY_S)
+        visitor.step, visitor.not_before = "new", time.monotonic() + delay
+        visitor.tries += 1
+        if reason != visitor.reason:
+            visitor.reason = reason
+            self._say({"event": event, "node": str(visitor.node), "reason": reason})
 
     def _send(self, visitor: Visitor, kind: str, letter: bytes, step: Step) -> None:
         message_id = self._carrier.post(visitor.node, kind, letter, "query", ANSWER_S)
         if message_id is None:
-            visitor.step, visitor.not_before = "new", time.monotonic() + RETRY_S
+            self._again(visitor, "Flower did not take a message for it")
         else:
             visitor.step, visitor.waits_for = step, message_id
 
