@@ -136,41 +136,54 @@ def _begin(plan: Plan, out: Path, resume: bool, command: str, serving: Serving) 
 def _host(plan: Plan, out: Path, place: Place, watch: Watch, voice: _Voice) -> None:
     """From the start of Flower to the last round."""
     folder, total = RunFolder(out), plan.scenario.rounds
-    rows, events = Follower(out / "metrics.jsonl"), Follower(out / "events.jsonl", from_end=True)
-    done = before = len(folder.metrics())
     if folder.is_finished(total):
         return
     write_app(place.state / "app", out)
+    rounds = _Rounds(plan, out, watch)
+    events = Follower(out / "events.jsonl", from_end=True)
     hosting = Hosting(place, place.state / "app", out)
     with until_stopped():
         try:
             voice.say({"event": "starting"})
             hosting.start()
             voice.say({"event": "listening", "host": place.host, "port": place.port})
-            began, looked = time.perf_counter(), time.monotonic()
+            keys_at = time.monotonic()
             while not folder.is_finished(total):
                 for event in events.objects():
                     voice.say(event)
-                for row in rows.objects():
-                    if row["round"] > done:
-                        done = row["round"]
-                        hosting.calm()
-                        seconds = time.perf_counter() - began
-                        watch(Progress(plan, row, done, done - before, seconds))
+                if rounds.show():
+                    hosting.calm()
                 for news in hosting.tend():
                     voice.say({"event": "restarted", "reason": news})
-                if time.monotonic() - looked > KEYS_S:
-                    looked = time.monotonic()
+                if time.monotonic() - keys_at > KEYS_S:
+                    keys_at = time.monotonic()
                     for name in hosting.register():
                         voice.say({"event": "key", "name": name})
                 time.sleep(LOOK_S)
-            for row in rows.objects():
-                if row["round"] > done:
-                    done = row["round"]
-                    watch(Progress(plan, row, done, done - before, time.perf_counter() - began))
+            rounds.show()
             _await_farewell(out)
         finally:
             hosting.close()
+
+
+class _Rounds:
+    """Shows rounds as the ServerApp writes them; one that is played again after a kill is shown once."""
+
+    def __init__(self, plan: Plan, out: Path, watch: Watch) -> None:
+        self._plan, self._watch = plan, watch
+        self._rows = Follower(out / "metrics.jsonl")
+        self._done = self._before = len(RunFolder(out).metrics())
+        self._seconds = 0.0
+
+    def show(self) -> bool:
+        """Whether there was anything new."""
+        new = [row for row in self._rows.objects() if row["round"] > self._done]
+        for row in new:
+            self._done = row["round"]
+            self._seconds += row["seconds"]
+            now = self._done - self._before
+            self._watch(Progress(self._plan, row, self._done, now, self._seconds))
+        return bool(new)
 
 
 def _await_farewell(out: Path) -> None:

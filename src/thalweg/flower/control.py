@@ -1,7 +1,7 @@
 """Gives a SuperLink several commands from one process: ``python -P control.py '[["run", ...], ...]'``.
 
-Every start of the ``flwr`` command takes seconds, and every node key needs one; here they are paid once. Each command
-asks for JSON and prints one object: ``{"success": true, ...}``.
+Every start of the ``flwr`` command takes seconds, and every node key needs one; here they are paid once. Each
+command asks for JSON and prints one object: ``{"success": true, ...}``.
 """
 
 from __future__ import annotations

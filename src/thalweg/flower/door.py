@@ -42,7 +42,8 @@ class Door:
 
 def is_let_in(scope: Scope) -> bool:
     """Is it for nodes, or does it come from this machine?"""
-    if str(scope.get("path", "")).startswith(FOR_NODES):
+    path = str(scope.get("path", ""))
+    if path.startswith(FOR_NODES) and ".." not in path:
         return True
     peer, here = scope.get("client"), scope.get("server")
     if not peer:

@@ -71,15 +71,13 @@ def _end(child: subprocess.Popen[bytes]) -> None:
 
 def _keep_log(output: IO[bytes], path: str) -> None:
     """Copy what the program says; two files of bounded size, the older one as ``.1``."""
-    file = open(path, "ab")  # noqa: SIM115  (replaced as it grows)
     while some := os.read(output.fileno(), 65536):
         with contextlib.suppress(OSError):  # a full disk must not stop the program
-            if file.tell() > LOG_BYTES:
-                file.close()
+            with open(path, "ab") as file:
+                size = file.tell()
+                file.write(some)
+            if size + len(some) > LOG_BYTES:
                 os.replace(path, path + ".1")
-                file = open(path, "ab")  # noqa: SIM115
-            file.write(some)
-            file.flush()
 
 
 def _die_with_parent() -> None:

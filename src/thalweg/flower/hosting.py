@@ -1,7 +1,7 @@
 """The server's side of Flower as one thing: SuperLink, SuperExec and the submitted app, kept alive.
 
-The SuperLink keeps its messages in a database and the ServerApp is started by a SuperExec beside it, so either may be
-killed: the SuperLink goes on where it was, and a ServerApp that died is submitted again and goes on from the run
+The SuperLink keeps its messages in a database and the ServerApp is started by a SuperExec beside it, so either
+may be killed: the SuperLink goes on where it was, and a ServerApp that died is submitted again and goes on from the run
 folder's checkpoint. What dies again and again without a round in between is given up, with its last words.
 """
 
@@ -134,6 +134,8 @@ class Hosting:
         self._begin("SuperExec", command)
 
     def _begin(self, name: str, command: list[str]) -> Child:
+        if name in self._children:
+            self._children.pop(name).end()
         child = Child(name, command, self._logs / f"{name.lower()}.log", self._env)
         self._children[name] = child
         return child

@@ -81,7 +81,7 @@ class Joining:
         for name, child in list(self._children.items()):
             if child.code is not None:
                 news.append(self._mourn(name, child))
-                del self._children[name]
+                self._children.pop(name).end()
         if self.refused is None:
             self._start_missing(with_node)
         return news

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import http.client
 import os
+import re
 import shutil
 import socket
 import ssl
@@ -21,6 +22,7 @@ from pathlib import Path
 from thalweg.core.errors import ConfigError, RunError
 
 HERE = Path(__file__).parent
+COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 QUIET = {
     "FLWR_TELEMETRY_ENABLED": "0",
     "FLWR_DISABLE_UPDATE_CHECK": "1",
@@ -97,7 +99,7 @@ class Child:
             return ""
 
     def last_lines(self, count: int = 6) -> str:
-        lines = [line.strip() for line in self.said().splitlines() if line.strip()]
+        lines = [line.strip() for line in COLOUR.sub("", self.said()).splitlines() if line.strip()]
         return "\n".join(f"  | {line}" for line in lines[-count:]) or "  | (it said nothing)"
 
 

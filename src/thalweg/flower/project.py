@@ -114,13 +114,13 @@ __all__ = ["app"]
 
 _README = """# {title}
 
-A Flower app. `thalweg_app/plan.toml` says what is learnt, how, and from whom; metrics, checkpoints and the model go to
-`{run_folder}` at the server (relative: to where its SuperExec was started).
+A Flower app. `thalweg_app/plan.toml` says what is learnt, how, and from whom; metrics, checkpoints and the model go
+to `{run_folder}` at the server (relative: to where its SuperExec was started).
 
     flwr run . SUPERLINK                                     # start it, or go on with it after it was stopped
     flwr run . SUPERLINK --run-config 'min-clients=3'        # no round with fewer
     thalweg join HOST:PORT --data replay --state client0     # on every device: a client with a memory
 
-Clients are long-lived, Flower's client processes are not: a device needs `thalweg join`, or `python -m thalweg.edge`
-and a SuperNode with `--node-config 'thalweg-socket="..."'`.
+Clients are long-lived, Flower's client processes are not: a device needs `thalweg join`, or
+`python -m thalweg.edge` and a SuperNode with `--node-config 'thalweg-socket="..."'`.
 """

@@ -136,9 +136,8 @@ def meet(host: str, port: int, trust: NodeTrust | None, timeout_s: float = 5.0) 
     try:
         with socket.create_connection((host, port), timeout=timeout_s) as line:
             if trust is None:
-                _check_plain(line, f"{host}:{port}")
-            else:
-                _check_certificate(line, host, port, trust)
+                return _answers_plainly(line) or _refuse_tls(host, port, timeout_s)
+            _check_certificate(line, host, port, trust)
             return True
     except OSError:
         return False
@@ -157,14 +156,29 @@ def _check_certificate(line: socket.socket, host: str, port: int, trust: NodeTru
         ) from None
 
 
-def _check_plain(line: socket.socket, where: str) -> None:
+def _answers_plainly(line: socket.socket) -> bool:
     """Who speaks TLS has nothing to say to a plain question."""
-    line.sendall(b"HEAD /health HTTP/1.0\r\n\r\n")
-    if not line.recv(5).startswith(b"HTTP/"):
-        raise ConfigError(
-            f"{where} does not speak plain HTTP; if it was started with --certs, join it with --certs and "
-            "this node's folder. Else it is no server of ours."
-        )
+    try:
+        line.sendall(b"HEAD /health HTTP/1.0\r\n\r\n")
+        return line.recv(5).startswith(b"HTTP/")
+    except OSError:
+        return False
+
+
+def _refuse_tls(host: str, port: int, timeout_s: float) -> bool:
+    """False, or the reason why a plain question had no answer."""
+    context = ssl.SSLContext(
+        ssl.PROTOCOL_TLS_CLIENT
+    )  # only to see whether they can; nothing is sent
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    try:
+        with socket.create_connection((host, port), timeout=timeout_s) as line:
+            context.wrap_socket(line).close()
+    except OSError:
+        return False
+    raise ConfigError(
+        f"{host}:{port} speaks TLS and nothing else; join it with --certs and this node's folder."
+    )
 
 
 def _reason(where: str, error: ssl.SSLCertVerificationError, trust: NodeTrust) -> str:
