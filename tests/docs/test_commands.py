@@ -30,6 +30,10 @@ BEGINNINGS = (
     "thalweg.cli.reproduce.run_study",
     "thalweg.cli.gap.gap_command",
     "thalweg.cli.variability.variability_command",
+    "thalweg.cli.serve.check_safe",
+    "thalweg.cli.join.check_safe",
+    "thalweg.cli.certs.make_certs",
+    "thalweg.cli.flower_app.write_project",
 )
 PLACEHOLDERS = {"NAME": "dds", "FOLDER": "runs/some", "RUN_FOLDER": "runs/some"}
 SAID_IN = {

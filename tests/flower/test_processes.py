@@ -103,8 +103,9 @@ def test_a_child_that_dies_before_it_is_ready_is_one_message_with_its_last_words
 
 def test_a_port_in_use_is_one_message() -> None:
     with socket.create_server(("127.0.0.1", 0)) as somebody:
+        port = somebody.getsockname()[1]
         with pytest.raises(ConfigError, match=r"cannot be had .*choose another with --port"):
-            check_port("127.0.0.1", somebody.getsockname()[1])
+            check_port("127.0.0.1", port)
     check_port("127.0.0.1", free_port())
 
 

@@ -222,11 +222,11 @@ def serve(
 ) -> None:
     """Serve a recipe to real clients, over Flower.
 
-    On one machine, in four terminals:
+    On one machine, in one terminal, and in others one line for each client, with a folder of its own:
 
     thalweg serve fedavg --on digits-partial --clients 3 --min-clients 2 --rounds 20
 
-    thalweg join 127.0.0.1 --data replay --state client0     (and client1, client2)
+    thalweg join 127.0.0.1 --data replay --state client0
 
     Rounds, metrics, checkpoints and the run folder are those of [bold]thalweg run[/bold]; with the same seed
     and the same arrivals, so is the model. Clients may come late, leave, or die; a round closes at its

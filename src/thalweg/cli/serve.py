@@ -25,6 +25,7 @@ from thalweg.engine.plan import Plan
 from thalweg.flower.attending import is_attended
 from thalweg.flower.following import Follower
 from thalweg.flower.hosting import Hosting, Place
+from thalweg.flower.processes import check_port
 from thalweg.flower.project import write_app
 from thalweg.flower.trust import check_safe, server_trust
 
@@ -99,6 +100,7 @@ def serve_command(
     trust = None if serving.certs is None else server_trust(serving.certs, serving.host)
     place = Place(serving.host, serving.port, (serving.state or out / "server").absolute(), trust)
     require(1 <= place.port <= 65535, f"--port must lie in 1 to 65535, got {place.port}.")
+    check_port(place.host, place.port)
     words = shlex.join([*serving.words(), "--out", str(out)])
     _begin(plan, out, resume, f"{command} {words}", serving)
     if warning is not None:

@@ -1,8 +1,8 @@
 """How the process that plays the rounds and the one that started it know of each other.
 
 Flower starts the ServerApp, so it is no child of `thalweg serve`. A lock on a file in the run folder tells
-whether it lives: the system lets go of it whatever way the process ends. Why it ended, if for a reason of ours, is in
-``failure.txt`` (`flower/server_app.py`).
+whether it lives: the system lets go of it whatever way the process ends. Why it ended, if for a reason of ours,
+is in ``failure.txt`` (`flower/server_app.py`).
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """The server's side of Flower as one thing: SuperLink, SuperExec and the submitted app, kept alive.
 
 The SuperLink keeps its messages in a database and the ServerApp is started by a SuperExec beside it, so either
-may be killed: the SuperLink goes on where it was, and a ServerApp that died is submitted again and goes on from the run
-folder's checkpoint. What dies again and again without a round in between is given up, with its last words.
+may be killed: the SuperLink goes on where it was, and a ServerApp that died is submitted again and goes on from
+the run folder's checkpoint. What dies again and again without a round in between is given up, with its last words.
 """
 
 from __future__ import annotations
