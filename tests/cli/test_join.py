@@ -5,7 +5,8 @@ from typer.testing import CliRunner
 
 from thalweg.cli.join import Standing, address_of
 from thalweg.cli.main import app
-from thalweg.core.errors import ConfigError
+from thalweg.core.errors import ConfigError, RunError
+from thalweg.flower.attending import claimed
 from thalweg.flower.certs import make_certs
 
 
@@ -42,3 +43,11 @@ def test_a_client_s_standing_is_what_it_has_done() -> None:
     standing.hear({"event": "round", "round": 3, "loss": 0.25})
     standing.hear({"event": "round", "round": 9, "loss": None})
     assert standing.line({"lost": 1}) == "client 4   round 9   took part in 2   lost 1"
+
+
+def test_two_clients_in_one_folder_are_one_too_many(tmp_path: Path) -> None:
+    with (
+        claimed(tmp_path / ".join", "never said"),
+        pytest.raises(RunError, match="every client needs a folder of its own"),
+    ):
+        said("join", "127.0.0.1:9", "--data", "replay", "--state", str(tmp_path))

@@ -16,7 +16,8 @@ from rich.console import Console
 import thalweg.flower  # noqa: F401  (says at once if Flower is missing)
 from thalweg.cli.live import say_json
 from thalweg.cli.stopping import Stopped, until_stopped
-from thalweg.core.errors import ConfigError, RunError, require
+from thalweg.core.errors import ConfigError, require
+from thalweg.flower.attending import claimed
 from thalweg.flower.joining import Joining
 from thalweg.flower.processes import reach
 from thalweg.flower.trust import NodeTrust, check_safe, meet, node_trust
@@ -56,12 +57,12 @@ def join_command(
     options += ["--capacity", str(capacity)] if capacity is not None else []
     options += ["--own-code"] if own_code else []
     _, address = reach(host, port)
+    busy = (
+        f"another `thalweg join` runs in {state}; every client needs a folder of its own (--state)."
+    )
     try:
-        joining = Joining(address, state, trust, options)
-    except OSError as error:
-        raise RunError(f"cannot use the state folder {state}: {error.strerror}.") from error
-    try:
-        with until_stopped(), _showing(as_json) as show:
+        with claimed(state / ".join", busy), until_stopped(), _showing(as_json) as show:
+            joining = Joining(address, state, trust, options)
             try:
                 _live(joining, host, port, trust, state, show)
             finally:

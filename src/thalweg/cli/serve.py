@@ -22,7 +22,7 @@ from thalweg.core.errors import ConfigError, require
 from thalweg.engine.folder import RunFolder
 from thalweg.engine.loop import Progress, Watch
 from thalweg.engine.plan import Plan
-from thalweg.flower.attending import is_attended
+from thalweg.flower.attending import claimed, is_attended
 from thalweg.flower.following import Follower
 from thalweg.flower.hosting import Hosting, Place
 from thalweg.flower.processes import check_port
@@ -144,7 +144,8 @@ def _host(plan: Plan, out: Path, place: Place, watch: Watch, voice: _Voice) -> N
     rounds = _Rounds(plan, out, watch)
     events = Follower(out / "events.jsonl", from_end=True)
     hosting = Hosting(place, place.state / "app", out)
-    with until_stopped():
+    busy = f"another `thalweg serve` runs in {place.state}; stop it, or choose another --state."
+    with claimed(place.state / ".lock", busy), until_stopped():
         try:
             voice.say({"event": "starting"})
             hosting.start()

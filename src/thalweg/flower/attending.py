@@ -26,12 +26,8 @@ LOCK = ".serverapp"
 @contextmanager
 def attended(folder: Path) -> Iterator[None]:
     """Around all that the ServerApp does: it is seen to live."""
-    lock = os.open(folder / LOCK, os.O_RDWR | os.O_CREAT, 0o600)
-    try:
-        _take(lock, folder)
+    with claimed(folder / LOCK, f"another ServerApp is at work in {folder}."):
         yield
-    finally:
-        os.close(lock)
 
 
 def is_attended(folder: Path) -> bool:
@@ -49,11 +45,26 @@ def is_attended(folder: Path) -> bool:
         os.close(lock)
 
 
-def _take(lock: int, folder: Path) -> None:
-    """Wait a moment for those who only look; a second ServerApp is told to go."""
+@contextmanager
+def claimed(path: Path, or_else: str) -> Iterator[None]:
+    """Have a file to ourselves; what is said if somebody else has it."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        lock = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
+    except OSError as error:
+        raise RunError(f"cannot write to {path.parent}: {error.strerror}.") from error
+    try:
+        _take(lock, or_else)
+        yield
+    finally:
+        os.close(lock)
+
+
+def _take(lock: int, or_else: str) -> None:
+    """Waits a moment for those who only look."""
     for _ in range(50):
         try:
             return fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             time.sleep(0.02)
-    raise RunError(f"another ServerApp is at work in {folder}.")
+    raise RunError(or_else)
