@@ -103,7 +103,7 @@ class Standing:
         if event["event"] == "joined":
             self.client = event.get("client")
         if event["event"] == "round":
-            self.rounds += 1
+            self.rounds += event.get("round") != self.last_round  # asked again, it answers again
             self.last_round, self.loss = event.get("round"), event.get("loss")
 
     def line(self, counters: Mapping[str, Any]) -> str:

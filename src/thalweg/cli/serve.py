@@ -119,7 +119,7 @@ def serve_command(
         say_json({"folder": str(out), "final": metrics[-1]})
     else:
         alarms = json.loads((out / "summary.json").read_text()).get("alarms")
-        summary(console, metrics, alarms, out, f"{command} {words}")
+        summary(console, metrics, alarms, out, (out / "command.txt").read_text().strip())
 
 
 def _begin(plan: Plan, out: Path, resume: bool, command: str, serving: Serving) -> None:

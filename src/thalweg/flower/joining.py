@@ -10,6 +10,7 @@ import json
 import os
 import sys
 import tempfile
+import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -21,8 +22,9 @@ from thalweg.flower.processes import Child, end_all, free_port, program, surroun
 from thalweg.flower.trust import NodeTrust
 
 LONGEST_SOCKET = 90  # bytes; systems allow little more
-NOT_LET_IN = 305 % 256  # Flower's exit code: the server answered, and does not want this node
-MOST_REFUSALS = 5  # in a row: a server that is just starting has not read its keys yet
+NOT_LET_IN = "Exit Code: 305"  # of Flower: the server answered, and does not want this node
+REFUSED_S = 180.0  # until we believe it: a server that starts has not read its keys yet, and one whose node was
+# killed takes the node for connected up to a minute longer
 Event = Mapping[str, Any]
 
 
@@ -40,6 +42,7 @@ class Joining:
         self._events = Follower(self._log, from_end=True)
         self._children: dict[str, Child] = {}
         self._attempts = {"daemon": Attempts(), "SuperNode": Attempts()}
+        self._shut_out_since: float | None = None
         self.refused: str | None = None  # why this client may not take part
 
     def start_daemon(self) -> None:
@@ -72,6 +75,7 @@ class Joining:
 
     def calm(self) -> None:
         """It works: what died before is forgiven."""
+        self._shut_out_since = None
         for attempts in self._attempts.values():
             attempts.calm()
 
@@ -80,11 +84,11 @@ class Joining:
         news = []
         for name, child in list(self._children.items()):
             if child.code is not None:
-                news.append(self._mourn(name, child))
                 self._children.pop(name).end()
+                news.append(self._mourn(name, child))
         if self.refused is None:
             self._start_missing(with_node)
-        return news
+        return [line for line in news if line]
 
     def close(self) -> None:
         """The SuperNode first: then the server knows at once that this client has left."""
@@ -104,24 +108,31 @@ class Joining:
                 start()
 
     def _mourn(self, name: str, child: Child) -> str:
+        """What to say of a death, if anything; when to try again."""
         self.events()  # its last words may be a reason
         if name == "daemon" and child.code == 1 and self.refused is None:
             self.refused = child.last_lines(1).removeprefix("  | ")
-        if name == "SuperNode" and child.code == NOT_LET_IN:
-            self._note_refusal(child)
         wait_s = self._attempts[name].died()
+        if name == "SuperNode" and NOT_LET_IN in child.said():
+            return self._shut_out(child)
         return f"{child.name} ended with code {child.code}; it is started again in {wait_s:g} s (see {child.log})"
 
-    def _note_refusal(self, child: Child) -> None:
-        if self._attempts["SuperNode"].count < MOST_REFUSALS:
-            return
-        said = f"last lines of {child.log}:\n{child.last_lines(3)}"
-        if self._trust is None:
-            raise RunError(f"{self._server} does not let this node in; {said}")
-        raise RunError(
-            f"{self._server} does not let this node in: it does not know the key {self._trust.key}. Put the "
-            f"node.pub beside it into server/nodes/ of the server's certificates, as 7.pub, say; {said}"
-        )
+    def _shut_out(self, child: Child) -> str:
+        """Say it once, then try for a while, and say it for good."""
+        answers = [line for line in child.said().splitlines() if line.startswith("[code:")]
+        answer = answers[-1] if answers else "no reason was given"
+        reason = f"{self._server} does not let this node in ({answer})"
+        if self._trust is not None:
+            reason += (
+                f"; either it does not know the key {self._trust.key} (copy the node.pub beside it into nodes/ of "
+                "the server's certificates, under a name of its own such as 7.pub), or another SuperNode is "
+                "connected with it"
+            )
+        is_first = self._shut_out_since is None
+        since = self._shut_out_since = self._shut_out_since or time.monotonic()
+        if time.monotonic() - since > REFUSED_S:
+            raise RunError(f"{reason}.")
+        return f"{reason}; trying again for {REFUSED_S / 60:.0f} minutes." if is_first else ""
 
 
 def socket_for(state: Path) -> Path:
