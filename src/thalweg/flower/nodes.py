@@ -90,7 +90,7 @@ class Nodes:
         connected = set(self._grid.get_node_ids())
         for node in self._visitors.keys() - connected:
             visitor = self._visitors.pop(node)
-            if visitor.step == "welcome":
+            if visitor.client >= 0:
                 self._say({"event": "gone", "client": visitor.client, "node": str(node)})
         for node in sorted(connected - self._visitors.keys()):
             self._visitors[node] = Visitor(node)
