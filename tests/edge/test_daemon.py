@@ -92,7 +92,9 @@ def test_it_says_who_it_is_and_joins(home: Home) -> None:
     assert (who.identity, who.wish, who.run) == (home.store.identity, 2, None)
     assert joined(daemon).client == 2
     assert joined(daemon).client == 2, "an invitation may come twice"
-    again = letter_from(daemon.answer(Parcel("greeting", letter_of(Greeting(RUN)))).letter, Introduction)
+    again = letter_from(
+        daemon.answer(Parcel("greeting", letter_of(Greeting(RUN)))).letter, Introduction
+    )
     assert (again.identity, again.run) == (who.identity, RUN)
     assert [event["event"] for event in home.events] == ["joined"]
 
@@ -113,7 +115,9 @@ def test_the_same_order_twice_is_trained_once(home: Home) -> None:
     assert rounds == [1, 1, 2, 1, 2, 3]
 
 
-def test_a_daemon_that_was_killed_in_a_round_gives_the_same_bits(home: Home, tmp_path: Path) -> None:
+def test_a_daemon_that_was_killed_in_a_round_gives_the_same_bits(
+    home: Home, tmp_path: Path
+) -> None:
     daemon = home.start()
     joined(daemon)
     daemon.answer(order(0))
@@ -156,11 +160,20 @@ def test_what_is_refused_changes_nothing(home: Home) -> None:
     "changes, reason",
     [
         ({"version": "0.0.7"}, "the server has thalweg 0.0.7 .* this client has thalweg"),
-        ({"shape": (1, 28, 28)}, r"server has samples of shape \(1, 28, 28\), this client .* \(1, 8, 8\)"),
+        (
+            {"shape": (1, 28, 28)},
+            r"server has samples of shape \(1, 28, 28\), this client .* \(1, 8, 8\)",
+        ),
         ({"num_classes": 2}, "server has classes: 2, this client has classes: 10"),
-        ({"num_params": 7}, "server has model parameters: 7, this client has model parameters: 4810"),
+        (
+            {"num_params": 7},
+            "server has model parameters: 7, this client has model parameters: 4810",
+        ),
         ({"client": 5}, "server has a client 5, this client's plan has 5"),
-        ({"live": True}, "live run, whose clients bring their own samples; this client has --data replay"),
+        (
+            {"live": True},
+            "live run, whose clients bring their own samples; this client has --data replay",
+        ),
         ({"plan": "["}, "not TOML"),
         ({"plan": "seed = 1"}, "recipe"),
         ({"plan": plan_to_toml(PLAN).replace("uniform-ratio", "unform")}, "unknown"),

@@ -12,7 +12,16 @@ from pathlib import Path
 
 import pytest
 
-from thalweg.edge.socket import LENGTHS, Parcel, Unreachable, ask, listening, receive, send, serve_one
+from thalweg.edge.socket import (
+    LENGTHS,
+    Parcel,
+    Unreachable,
+    ask,
+    listening,
+    receive,
+    send,
+    serve_one,
+)
 
 
 @contextmanager
@@ -22,7 +31,9 @@ def door(answer: Callable[[Parcel], Parcel], letters: int = 1) -> Iterator[Path]
         path = Path(folder) / "inside" / "door"
         with listening(path) as line:
             line.settimeout(20)
-            thread = threading.Thread(target=lambda: [serve_one(line, answer) for _ in range(letters)])
+            thread = threading.Thread(
+                target=lambda: [serve_one(line, answer) for _ in range(letters)]
+            )
             thread.start()
             yield path
             thread.join()

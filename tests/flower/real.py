@@ -16,6 +16,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import thalweg
+from thalweg.flower.runner import write_secret
 
 PROGRAMS = Path(sys.executable).parent
 APP = """
@@ -70,20 +71,30 @@ class Loopback:
         self.start("superlink", "flower-superlink", *here)
         await_true(self._is_well, 60)
 
-    def start_device(self, number: int, **options: str) -> None:
+    def start_device(self, number: int, is_quick: bool = True) -> None:
         self.start_daemon(number)
-        self.start_node(number)
+        self.start_node(number, is_quick)
 
     def start_daemon(self, number: int) -> None:
         state = ("--state", str(self.folder / f"state{number}"))
         where = ("--socket", str(self.socket(number)), "--client", str(number))
         self.start(f"daemon{number}", sys.executable, "-m", "thalweg.edge", *state, *where)
 
-    def start_node(self, number: int) -> None:
+    def start_node(self, number: int, is_quick: bool = True) -> None:
+        """A SuperNode, and our runner for its messages; or else one that starts a process for each."""
         config = f'thalweg-socket="{self.socket(number)}"'
-        own = ("--host", "127.0.0.1", "--port", str(free_port()), "--node-config", config)
-        link = ("--insecure", "--superlink", f"127.0.0.1:{self.port}")
-        self.start(f"node{number}", "flower-supernode", *link, *own)
+        own = ["--host", "127.0.0.1", "--port", str(port := free_port()), "--node-config", config]
+        own += ["--insecure", "--superlink", f"127.0.0.1:{self.port}"]
+        if not is_quick:
+            self.start(f"node{number}", "flower-supernode", *own)
+            return
+        write_secret(secret := self.folder / f"secret{number}")
+        known = ("--superexec-auth-secret-file", str(secret))
+        module = (sys.executable, "-m", "thalweg.flower.quick_node")
+        self.start(f"node{number}", *module, *own, "--isolation", "process", *known)
+        module = (sys.executable, "-m", "thalweg.flower.runner")
+        address = ("--runtime-api-address", f"127.0.0.1:{port}")
+        self.start(f"runner{number}", *module, *address, *known)
 
     def socket(self, number: int) -> Path:
         return self.sockets / f"{number}"

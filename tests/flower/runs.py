@@ -14,9 +14,7 @@ from thalweg.engine.plan import Plan, make_plan
 TINY = ["capacity=16", "local.passes=1", "ticks=2", "world.num_clients=5", "evaluate_every=5"]
 
 
-def plan_of(
-    recipe: str, scenario: str = "digits-partial", rounds: int = 10, *more: str
-) -> Plan:
+def plan_of(recipe: str, scenario: str = "digits-partial", rounds: int = 10, *more: str) -> Plan:
     overrides: Sequence[str] = [*TINY, *more]
     return make_plan(
         recipe, scenario, seed=3, rounds=rounds, engine="reference", overrides=overrides

@@ -32,7 +32,10 @@ from thalweg.recipes.messages import Hello
 from thalweg.recipes.wire import Terms, from_bytes
 
 ANSWER_S = 120.0  # that a node may take for a letter of joining; the first one loads its data
-RETRY_S, MOST_RETRY_S = 1.0, 60.0  # until a node that did not answer is greeted again, at first and at most
+RETRY_S, MOST_RETRY_S = (
+    1.0,
+    60.0,
+)  # until a node that did not answer is greeted again, at first and at most
 GHOST_S = 90.0  # after which Flower knows that a node is gone; then two nodes are truly two
 
 Step = Literal["new", "greeted", "invited", "welcome"]
