@@ -160,9 +160,9 @@ def test_waiting_for_clients_ends_when_it_is_said_to(
     monkeypatch.setattr(federation_module, "LOOK_S", 0.01)
     plan = plan_of("fedavg", "digits-partial", 2)
     folder = prepared(tmp_path / "run", plan, min_clients=3, wait_s=0.2)
-    with devices_in(tmp_path, 2) as devices:
-        with pytest.raises(RunError, match="2 clients are here after 0.2 seconds, 3 are needed"):
-            serve_run(FakeGrid(devices), folder)
+    reason = r"2 clients are here after 0\.2 seconds, 3 are needed"
+    with devices_in(tmp_path, 2) as devices, pytest.raises(RunError, match=reason):
+        serve_run(FakeGrid(devices), folder)
     assert "3 are needed" in (RunFolder(folder).failure() or "")
     assert events_of(folder, "waiting")[0]["wanted"] == 3
     (folder / "serve.json").write_text(json.dumps({"min_clients": 2}))

@@ -1,8 +1,8 @@
 """Who is connected, and which client of the run that is: the server's side of joining.
 
-Nothing here waits: every look greets those who are new, reads what came back, and takes the next step with each. A
-node that does not answer, or whose daemon is not up yet, is greeted again a little later; so is one that was refused,
-but seldom: somebody else may live there by then.
+Nothing here waits: every look greets those who are new, reads what came back, and takes the next step with each.
+A node that does not answer, or whose daemon is not up yet, is greeted again a little later; so is one that was
+refused, but seldom: somebody else may live there by then.
 """
 
 from __future__ import annotations
