@@ -1,7 +1,7 @@
 """Who is who in a run: identities of clients, their numbers, and the node that each was last seen at.
 
-Kept in the run folder (`clients.json`), so that a server that is started again knows everybody, and the clients know
-it by the run's own name.
+Kept in the run folder (`clients.json`), so that a server that is started again knows everybody, and the clients
+know it by the run's own name.
 """
 
 from __future__ import annotations

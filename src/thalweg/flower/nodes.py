@@ -1,8 +1,8 @@
 """Who is connected, and which client of the run that is: the server's side of joining.
 
-Nothing here waits: every look greets those who are new, reads what came back, and takes the next step with each. A
-node that does not answer, or whose daemon is not up yet, is greeted again a little later; so is one that was refused,
-but seldom: somebody else may live there by then.
+Nothing here waits: every look greets those who are new, reads what came back, and takes the next step with each.
+A node that does not answer, or whose daemon is not up yet, is greeted again a little later; so is one that was
+refused, but seldom: somebody else may live there by then.
 """
 
 from __future__ import annotations
@@ -93,7 +93,7 @@ class Nodes:
         connected = set(self._grid.get_node_ids())
         for node in self._visitors.keys() - connected:
             visitor = self._visitors.pop(node)
-            if visitor.step == "welcome":
+            if visitor.client >= 0:
                 self._say({"event": "gone", "client": visitor.client, "node": str(node)})
         for node in sorted(connected - self._visitors.keys()):
             self._visitors[node] = Visitor(node)

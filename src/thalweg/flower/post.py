@@ -46,14 +46,19 @@ class GridPost:
                     yield client, parcel.letter
                 else:
                     self._miss(client, parcel.reason)
-            sent = {message_id for message_id in sent if self._carrier.waits(message_id)}
             left = until - time.monotonic()
             if not sent or left <= 0:
                 break
             self._sleep(min(pause, left))
             pause = min(pause * 1.3, SLOW_S)
-        for message_id in sent:
-            self._say({"event": "late", "client": self._clients[message_id]})
+            if pause == SLOW_S:
+                self._nodes.look()  # who comes now can be in the next round
+        self._give_up(sent)
+
+    def _give_up(self, sent: set[str]) -> None:
+        """The time is up. What is still to come may come later, if anybody has a use for it."""
+        for client, message_id in sorted((self._clients[each], each) for each in sent):
+            self._say({"event": "late", "client": client})
             if not self._patience:
                 self._carrier.forget(message_id)
         self._clients = {

@@ -1,8 +1,8 @@
 """What Flower starts at the server: the loop of `engine`, with clients on the network.
 
 The run's configuration names one folder (`thalweg-run`), which has the plan and how long to wait for whom
-(`serve.json`). Everything that happens goes there too: metrics and checkpoints as in any run, and `events.jsonl`, who
-came, who went, who was refused and why.
+(`serve.json`). Everything that happens goes there too: metrics and checkpoints as in any run, and `events.jsonl`:
+who came, who went, who was refused and why.
 """
 
 from __future__ import annotations
