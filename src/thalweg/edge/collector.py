@@ -103,7 +103,8 @@ class Collector:
                     self._after()
                 self._insist(self._count_lost)
                 self._insist(self._absorb_all)
-                self.has_ended = is_read and event is None and not self._stopping.is_set()
+                if is_read and event is None and not self._stopping.is_set():
+                    self.has_ended = True
                 self._after()
         except Exception as error:
             self._failure = _said(error, "samples can no longer be stored")
