@@ -72,7 +72,7 @@ def test_what_the_client_does_not_hold_after_a_round_makes_room(tmp_path: Path) 
     with opened(tmp_path) as inbox:
         assert (inbox.num_free, inbox.counts.evicted) == (8, 2)
         inbox.check_holds(1, rows[:1])
-        with pytest.raises(RunError, match="damaged .*samples that are not here"):
+        with pytest.raises(RunError, match=r"damaged .*samples that are not here"):
             inbox.check_holds(1, rows)
 
 

@@ -23,12 +23,11 @@ from thalweg.streams import Live, Replay
 from thalweg.streams.sources import LiveBatch
 
 CLIENT = 2
+SIZES = LiveSizes(queue=16, batch=4)
 
 
 @contextmanager
-def opened(
-    folder: Path, plan: Plan | None = None, sizes: LiveSizes = LiveSizes(queue=16, batch=4)
-) -> Iterator[LiveNode]:
+def opened(folder: Path, plan: Plan | None = None, sizes: LiveSizes = SIZES) -> Iterator[LiveNode]:
     store = Store.open(folder)
     try:
         node = LiveNode(store, plan or plan_for(), CLIENT, BLANK, sizes)
@@ -190,10 +189,11 @@ def test_who_is_killed_between_mark_and_commit_gives_the_same_reply(
         node.inbox.receive(batch(range(5)))
         payload = order(node, 0)
         whole, kept = node.handle(payload), held(node)
-    with pytest.raises(Killed), opened(tmp_path / "cut") as node:
+    with opened(tmp_path / "cut") as node:
         node.inbox.receive(batch(range(5)))
         monkeypatch.setattr(node.inbox, "commit", killed)
-        node.handle(payload)
+        with pytest.raises(Killed):
+            node.handle(payload)
     with opened(tmp_path / "cut") as node:
         node.inbox.receive(batch([77]))  # comes too late for this round
         assert node.handle(payload) == whole
