@@ -54,7 +54,7 @@ class Place(NamedTuple):
 
 
 Load = Callable[[Found, int], Iterator[Record | Broken]]
-"""Records of a file after so many of them; marks count them from 1. One that cannot be read is one broken record."""
+"""Records of a file after so many of them; marks count them from 1. A file that cannot be read is a broken one."""
 
 
 class FolderSource(Reading):

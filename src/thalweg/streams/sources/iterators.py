@@ -21,7 +21,7 @@ Begin = Callable[[int], Iterable[Any]]
 """An iterator over everything after so many items."""
 
 
-class End(Exception):  # noqa: N818  no error
+class End(Exception):
     """Nothing comes any more; carries what went wrong, if anything did."""
 
 
@@ -91,7 +91,7 @@ class IteratorSource(Reading):
 
 
 def python_source(spec: Spec, form: Form) -> IteratorSource:
-    """``package.module:function`` or ``file.py:function``; with a parameter `start` it can go on where it stopped."""
+    """``package.module:function`` or ``file.py:function``; one with a parameter `start` goes on where it was."""
     spec.only(*FIELDS)
     form = with_columns(form, spec)
     function = object_named(spec.place)

@@ -14,7 +14,7 @@ from thalweg.streams.sources.spec import Spec
 
 
 def parquet_source(spec: Spec, form: Form) -> FolderSource:
-    """``file.parquet``, or a folder of such files; a file is read when it is whole, and again when it is replaced."""
+    """``file.parquet``, or a folder of such files; each is read when it is whole, and again when it is replaced."""
     spec.only("follow", *FIELDS)
     form = with_columns(form, spec)
     load = rows_of(names_of(spec, form))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections import deque
 from collections.abc import Callable, Iterator
@@ -13,6 +14,8 @@ from thalweg.streams.sources.base import Event, Form, nothing
 from thalweg.streams.sources.reading import MOST, PATIENCE, Reading, cursor_parts, cursor_text
 from thalweg.streams.sources.records import Record
 from thalweg.streams.sources.spec import Spec
+
+BREATH = 0.05  # seconds: what comes within them is one batch
 
 Begin = Callable[[], Iterator[tuple[Any, Any]]]
 """All samples with their labels, always the same ones in the same order."""
@@ -26,19 +29,59 @@ class Pace(NamedTuple):
     waits: bool = True  # or does it go on while nobody reads, as a sensor would?
 
 
-class Due(NamedTuple):
-    """When a sample and its label come, by number; the first of this reading comes at once."""
+class Reel:
+    """Samples and labels, each when it is due: sample k after k / speed seconds, its label a while later."""
 
-    begin: float
-    first: int
-    pace: Pace
+    def __init__(self, begin: Begin, pace: Pace, name: str, at: int, told: int, now: float) -> None:
+        """Go on after `at` samples and `told` labels; the next sample comes at once."""
+        self.at, self.told = at, told
+        self._pace, self._name, self._start, self._first = pace, name, now, at
+        self._samples = begin()
+        before = enumerate(islice(self._samples, at))
+        self._labels = deque((number, y) for number, (_, y) in before if number >= told)
+        self._ahead = next(self._samples, None)
 
-    def sample(self, number: int) -> float:
-        speed = self.pace.speed
-        return self.begin + (number - self.first) / speed if speed else self.begin
+    @property
+    def due(self) -> float:
+        """When something comes; infinity: never more."""
+        return min(self._sample_due, self._label_due)
 
-    def label(self, number: int) -> float:
-        return self.sample(number) + self.pace.label_delay
+    def take(self, now: float) -> list[Record]:
+        """What has come by now, not too much at a time: samples, then labels."""
+        samples = [self._sample() for _ in range(MOST) if self._sample_due <= now]
+        return samples + [self._label() for _ in range(MOST) if self._label_due <= now]
+
+    def _sample(self) -> Record:
+        assert self._ahead is not None
+        (x, y), self._ahead = self._ahead, next(self._samples, None)
+        number, self.at = self.at, self.at + 1
+        if self._pace.label_delay:
+            self._labels.append((number, y))
+            return Record(x, None, None, self._key(number), (self.at, self.told))
+        self.told = self.at
+        return Record(x, y, None, None, (self.at, self.told))
+
+    def _label(self) -> Record:
+        number, y = self._labels.popleft()
+        self.told = number + 1
+        return Record(None, y, None, self._key(number), (self.at, self.told))
+
+    @property
+    def _sample_due(self) -> float:
+        return math.inf if self._ahead is None else self._moment(self.at)
+
+    @property
+    def _label_due(self) -> float:
+        if not self._labels:
+            return math.inf
+        return self._moment(self._labels[0][0]) + self._pace.label_delay
+
+    def _moment(self, number: int) -> float:
+        speed = self._pace.speed
+        return self._start + ((number - self._first) / speed if speed else 0.0)
+
+    def _key(self, number: int) -> str:
+        return f"{self._name}-{number}"
 
 
 class ReplaySource(Reading):
@@ -62,44 +105,19 @@ class ReplaySource(Reading):
 
     def events(self, cursor: str) -> Iterator[Event]:
         parts = cursor_parts(cursor, sample=int, label=int) or {"sample": 0, "label": 0}
-        at, told = parts["sample"], parts["label"]
-        due, samples = Due(self._clock(), at, self._pace), self._begin()
-        before = islice(samples, at)
-        open_labels = deque((i, y) for i, (_, y) in enumerate(before) if i >= told)
-        ahead = next(samples, None)
         shown = self._clock()
-        while not self._closed.is_set() and (ahead is not None or open_labels):
-            now, records = self._clock(), []
-            while len(records) < MOST:
-                label_at = due.label(open_labels[0][0]) if open_labels else float("inf")
-                sample_at = due.sample(at) if ahead is not None else float("inf")
-                if min(label_at, sample_at) > now:
-                    break
-                if label_at <= sample_at:
-                    number, y = open_labels.popleft()
-                    told = number + 1
-                    records.append(Record(None, y, None, self._key(number), (at, told)))
-                    continue
-                assert ahead is not None
-                x, y = ahead
-                if self._pace.label_delay:
-                    open_labels.append((at, y))
-                    records.append(Record(x, None, None, self._key(at), (at + 1, told)))
-                else:
-                    told = at + 1
-                    records.append(Record(x, y, None, None, (at + 1, told)))
-                at, ahead = at + 1, next(samples, None)
+        reel = Reel(self._begin, self._pace, self._name, parts["sample"], parts["label"], shown)
+        while not self._closed.is_set() and reel.due < math.inf:
+            now = self._clock()
+            records = reel.take(now)
             yield from self._sieve.events(records, _cursor)
             if records:
-                shown = self._clock()
+                shown = now
                 continue
-            if self._clock() - shown >= self.patience:
-                shown = self._clock()
-                yield nothing(self.form, _cursor((at, told)))
-            self._wait(max(min(label_at, sample_at, now + self.patience) - now, 0.001))
-
-    def _key(self, number: int) -> str:
-        return f"{self._name}-{number}"
+            if now - shown >= self.patience:
+                shown = now
+                yield nothing(self.form, _cursor((reel.at, reel.told)))
+            self._wait(min(max(reel.due - now, BREATH), self.patience))
 
 
 def pace_of(spec: Spec) -> Pace:
