@@ -32,7 +32,7 @@ def test_a_device_from_its_first_sample_to_its_last_round(tmp_path: Path) -> Non
     until(lambda: device.collector.has_ended)
     reply = from_bytes(device.handle(order(device, 0)), device.node.terms, Reply)
     assert reply.num_samples == 6
-    device.stop()
+    device.close()
     status = device.status()
     assert json.loads((tmp_path / "status.json").read_text()) == status
     store.close()
@@ -54,7 +54,7 @@ def test_the_status_is_written_once_a_second_at_most(tmp_path: Path) -> None:
         now[0] = moment
         device.handle(order(device, rnd))
         assert json.loads(file.read_text())["rounds"] == rounds
-    device.stop()
+    device.close()
     store.close()
 
 
@@ -66,7 +66,7 @@ def test_what_the_source_refused_is_counted_too(tmp_path: Path) -> None:
     device.start()
     until(lambda: device.collector.has_ended)
     status = device.status()
-    device.stop()
+    device.close()
     store.close()
     assert (status["refused"], status["last_refusal"]) == (3, "row 3 has 4 columns")
     assert status["trouble"] == "no network"
@@ -85,7 +85,7 @@ def test_samples_come_while_the_client_trains(recipe: str, tmp_path: Path) -> No
         device.handle(order(device, rnd))
         rnd += 1
     status = device.status()
-    device.stop()
+    device.close()
     store.close()
     assert (status["received"], status["lost"], status["trouble"]) == (60, 0, "")
     assert status["received"] == status["kept"] + status["inbox"] + status["evicted"]

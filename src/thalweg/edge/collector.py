@@ -77,7 +77,10 @@ class Collector:
                     return
                 if ahead and isinstance(event, LiveBatch):
                     ahead, event = _without_first(event, ahead)
-                if len(event.labels) and not self._backlog.put(event, self._source.can_wait):
+                if not len(event.labels) and (ahead or event.cursor == cursor):
+                    continue  # only a sign of life
+                cursor = event.cursor
+                if not self._backlog.put(event, self._source.can_wait):
                     self._lose(len(event.labels))
         except (
             Exception
@@ -130,7 +133,7 @@ class Collector:
             self._confirm(event)
             return None
         room, number = self._inbox.room, len(event.labels)
-        if room == 0:
+        if room == 0 < number:
             if not self._absorb_all():
                 self._stopping.wait(PATIENCE)
             return event

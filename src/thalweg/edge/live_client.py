@@ -16,13 +16,14 @@ from thalweg.edge.collector import Collector
 from thalweg.edge.live_node import LiveNode, LiveSizes
 from thalweg.edge.store import Store
 from thalweg.engine.plan import Plan
+from thalweg.recipes.wire import Terms
 from thalweg.streams.sources import Source
 
 STATUS_EVERY = 1.0  # seconds
 
 
 class LiveClient:
-    """All that a daemon needs: start, hello, handle, status, stop. Any thread may call any of it."""
+    """All that a daemon needs: start, hello, handle, status, close. Any thread may call any of it."""
 
     def __init__(
         self,
@@ -34,7 +35,7 @@ class LiveClient:
         sizes: LiveSizes | None = None,
         now: Callable[[], float] = time.monotonic,
     ) -> None:
-        """The store must be open and stays the caller's; the source is closed by `stop`."""
+        """The store must be open and stays the caller's; the source is closed by `close`."""
         self._store, self._source, self._now = store, source, now
         self.node = LiveNode(store, plan, client, blank, sizes)
         self.collector = Collector(
@@ -44,6 +45,10 @@ class LiveClient:
         self._last_told = float("-inf")
 
     @property
+    def terms(self) -> Terms:
+        return self.node.terms
+
+    @property
     def num_params(self) -> int:
         return self.node.net.num_params
 
@@ -51,7 +56,7 @@ class LiveClient:
         """Begin to read the source, where it was left."""
         self.collector.start()
 
-    def stop(self) -> None:
+    def close(self) -> None:
         """Stop reading. Whatever was received is on the disk; the store can be closed after it."""
         self.collector.stop()
         self._tell(at_once=True)

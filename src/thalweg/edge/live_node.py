@@ -27,7 +27,8 @@ from thalweg.nets import Net
 from thalweg.recipes.client import Clients
 from thalweg.recipes.keeping import Keeping
 from thalweg.recipes.messages import Order, Reply
-from thalweg.recipes.wire import Terms, errand_from, from_bytes, to_bytes
+from thalweg.recipes.wire import Terms, from_bytes, to_bytes
+from thalweg.streams import Live
 
 
 @dataclass(frozen=True)
@@ -65,6 +66,11 @@ class LiveNode:
         self, store: Store, plan: Plan, client: int, blank: Blank, sizes: LiveSizes | None = None
     ) -> None:
         scenario, recipe = plan.scenario, plan.recipe
+        require(
+            isinstance(scenario.world, Live),
+            f"this client brings its own data, but the plan's world is {type(scenario.world).__name__}, which says "
+            "what arrives; serve it with --live (world=live).",
+        )
         require(
             scenario.drift is None,
             f"drift={type(scenario.drift).__name__} changes data of a scenario, but this client has its own; "
@@ -124,9 +130,9 @@ class LiveNode:
             reply = self._store.reply(digest)
             if reply is not None:
                 return reply
-            errand = errand_from(payload, self.terms)
+            errand = self._remote.read(payload)
             self.inbox.mark(self.state.client.lived)
-            state, reply = self._remote.handle(self.state, payload)
+            state, reply = self._remote.carry_out(self.state, errand)
             news: dict[str, Any] = {}
             if isinstance(errand, Order) and not errand.rehearsal:
                 main = self._main(errand)

@@ -77,15 +77,19 @@ class Store:
 
     def join(self, member: Member) -> None:
         """Belong to a run from now on, as one client of it."""
+        self.check(member)
+        facts = {"run": member.run, "client": str(member.client), "plan": member.plan}
+        with self.transaction() as db:
+            note(db, facts)
+
+    def check(self, member: Member) -> None:
+        """Refuse another run or client than the one that the folder belongs to, if it belongs to any."""
         old = self.member()
         if old is not None and (old.run, old.client) != (member.run, member.client):
             raise RunError(
                 f"the state folder {self.folder} belongs to client {old.client} of run {old.run}, but the "
                 f"server has client {member.client} of run {member.run}; join with another folder (--state)."
             )
-        facts = {"run": member.run, "client": str(member.client), "plan": member.plan}
-        with self.transaction() as db:
-            note(db, facts)
 
     # --- what it remembers ---
 
