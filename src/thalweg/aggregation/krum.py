@@ -18,8 +18,8 @@ TooFew = Literal["median", "skip"]
 class Krum:
     r"""The one update that is nearest to its neighbours, in the place of the mean.
 
-    Of K updates, f of which may be hostile, that with the smallest sum of squared distances to its K - f - 2 nearest
-    (`theory.krum_scores`). What one honest client has learnt is then all that is learnt in a round.
+    Of K updates, f of which may be hostile, that with the smallest sum of squared distances to its K - f - 2
+    nearest (`theory.krum_scores`). What one client has learnt is then all that is learnt in a round.
 
     Krum needs K > 2 f + 2. Streams have rounds with fewer clients than that, so f is a share of those heard, and in
     such a round the median takes its place, which needs no f and withstands as many; or the round is skipped
@@ -76,18 +76,18 @@ def _nearest(
 ) -> Combined:
     """The updates in the midst of the others; those that count nothing have no say in who that is."""
     has_say = np.flatnonzero(weights > 0)
-    K = len(has_say)
-    if K == 0:
+    num = len(has_say)
+    if num == 0:
         return nobody(deltas, weights)
-    rows = deltas if K == len(deltas) else deltas[has_say]
-    num_hostile = math.ceil(hostile * K - 1e-9)  # 0.2 times 5 is 1, not a little more
-    if 2 * num_hostile + 2 >= K:
+    rows = deltas if num == len(deltas) else deltas[has_say]
+    num_hostile = math.ceil(hostile * num - 1e-9)  # 0.2 times 5 is 1, not a little more
+    if num <= 2 * num_hostile + 2:
         remarks = {"too_few": 1}
         if too_few == "skip":
             return nobody(deltas, weights, remarks)
-        return as_one(weighted_median(rows, np.ones(K)), weights, remarks)
-    num_kept = min(K - num_hostile if kept is None else kept, K - num_hostile)
+        return as_one(weighted_median(rows, np.ones(num)), weights, remarks)
+    num_kept = min(num - num_hostile if kept is None else kept, num - num_hostile)
     places = krum(rows, num_hostile, num_kept)
     mine = weights[has_say][places] if weighted else np.ones(len(places))
-    left_out = {"left_out": K - len(places)} if len(places) < K else {}
+    left_out = {"left_out": num - len(places)} if len(places) < num else {}
     return Combined(rows[places], mine * (weights.sum() / mine.sum()), left_out)

@@ -32,7 +32,7 @@ class Robust(Protocol):
 
 
 def believed(weights: Floats, weighted: bool) -> Floats:
-    """(K,) what each update counts for a rule: what the recipe says, or all the same but for those that count nothing."""
+    """(K,) what each update counts for a rule: as the recipe says, or all the same but for what counts nothing."""
     return weights if weighted else (weights > 0).astype(np.float64)
 
 

@@ -12,8 +12,8 @@ from thalweg.theory import trimmed_mean
 class TrimmedMean:
     r"""The mean of the updates, number by number, without the largest and the smallest.
 
-    At either end :math:`\lceil \beta K \rceil` of K updates go, so that a share of :math:`\beta` hostile ones does no
-    harm, however few are heard; if nothing is left, as with two, it is the median.
+    At either end :math:`\lceil \beta K \rceil` of K updates go, so that a share of :math:`\beta` hostile ones
+    does no harm, however few are heard; if nothing is left, as with two, it is the median.
 
     Symbols, Yin et al. 2018 -> here: :math:`\beta` -> share. There :math:`\beta K` is a whole number.
     """

@@ -85,9 +85,9 @@ def check_combined(left: Combined, num_params: int, robust: object) -> None:
     right = right and deltas.dtype == np.float32 and np.isfinite(deltas).all()
     if not right or not np.isfinite(weights).all() or (weights < 0).any():
         raise ConfigError(
-            f"{type(robust).__name__}.combine must return finite updates of {num_params} numbers in single precision "
-            f"and a weight of at least 0 for each, got {deltas.dtype} of shape {deltas.shape} and weights of shape "
-            f"{weights.shape} from {weights.min(initial=0)} to {weights.max(initial=0)}."
+            f"{type(robust).__name__}.combine must return finite updates of {num_params} numbers in single "
+            f"precision and a weight of at least 0 for each, got {deltas.dtype} of shape {deltas.shape} and "
+            f"weights of shape {weights.shape} from {weights.min(initial=0)} to {weights.max(initial=0)}."
         )
 
 

@@ -1,4 +1,4 @@
-"""Updates of one model become the next one: what is hostile is made harmless, then the server rule moves the model."""
+"""Updates of one model become the next: what is hostile is made harmless, then the server rule moves the model."""
 
 from __future__ import annotations
 

@@ -118,7 +118,7 @@ def krum_scores(values: Floats32, num_hostile: int) -> Floats:
 
 
 def krum(values: Floats32, num_hostile: int, num_kept: int = 1) -> Ints:
-    """(m,) the updates with the smallest scores, ascending; of equal ones the first. m = 1 is Krum, else multi-Krum.
+    """(m,) the updates with the smallest scores, ascending; of equal ones the first. With m > 1 it is multi-Krum.
 
     >>> krum(np.array([[0], [1], [2], [2], [100]], dtype=np.float32), num_hostile=1, num_kept=3).tolist()
     [1, 2, 3]
