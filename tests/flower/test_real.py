@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from safetensors.numpy import load_file
 
-from flower.real import Loopback, await_true, loopback
+from flower.real import await_true, loopback
 from flower.runs import embedded, plan_of, prepared
 from thalweg.engine.folder import RunFolder
 from thalweg.engine.loop import Result
@@ -30,7 +30,7 @@ def check_is_the_same(folder: Path, whole: Result) -> None:
 
 def test_processes_that_are_killed_leave_no_trace_in_the_numbers(tmp_path: Path) -> None:
     """A daemon in a round, the server's loop in another: the same bits as in one process without kills."""
-    plan = plan_of("sfedpo", "digits-partial", 5, "world.num_clients=2", "world.availability=1")
+    plan = plan_of("sfedpo", "digits-partial", 6, "world.num_clients=2", "world.availability=1")
     run = prepared(tmp_path / "run", plan, min_clients=2, deadline_s=120)
     with loopback(tmp_path / "park") as park:
         for number in range(2):
@@ -41,13 +41,10 @@ def test_processes_that_are_killed_leave_no_trace_in_the_numbers(tmp_path: Path)
         park.start_daemon(0)
         await_rounds(run, 3)
         park.kill_loop()
-        _submit_again(park, run)
+        park.submit(run)
         check_is_the_same(run, embedded(plan))
-
-
-def _submit_again(park: Loopback, run: Path) -> None:
-    """Flower holds the old run for a while; a new one need not wait for that."""
-    park.submit(run)
+    joined = (run / "events.jsonl").read_text().count('"joined"')
+    assert joined == 4, "both clients, in both lives of the server"
 
 
 @pytest.mark.slow

@@ -16,7 +16,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from thalweg.aggregation import BANKS, OPENINGS, SERVER_RULES, STALENESS, WEIGHTS
+from thalweg.aggregation import BANKS, OPENINGS, ROBUST, SERVER_RULES, STALENESS, WEIGHTS
 from thalweg.baselines import BASELINES, LEARNERS, Baseline
 from thalweg.cli.plan_view import plan_tree
 from thalweg.core.errors import UnknownName
@@ -54,6 +54,7 @@ PARTS: dict[str, Mapping[str, Any]] = {
     "local.decay": DECAYS,
     "weights": WEIGHTS,
     "staleness": STALENESS,
+    "robust": ROBUST,
     "server": SERVER_RULES,
     "bank": BANKS,
     "opening": OPENINGS,

@@ -6,7 +6,8 @@ import re
 import tomllib
 from typing import Any
 
-from thalweg.core.errors import BadMessage, ConfigError
+from thalweg.core.errors import BadMessage
+from thalweg.edge.lodging import lodger
 from thalweg.edge.resident import Means, Resident, tenant
 from thalweg.edge.store import Member, Store
 from thalweg.engine.plan import Plan, differences, plan_from_toml
@@ -30,7 +31,7 @@ def resident_of(plan: Plan, invitation: Invitation, store: Store, means: Means) 
         )
     if is_replay:
         return tenant(plan, invitation, store, means.data_dir)
-    raise ConfigError("this client can replay a scenario's samples only.")
+    return lodger(plan, invitation, store, means)
 
 
 def plan_from_the_server(text: str, means: Means) -> Plan:
@@ -81,7 +82,7 @@ def check_is_the_same(now: Invitation, before: Invitation) -> None:
     """An invitation may come twice, but not two of them."""
     if now == before:
         return
-    for name in ("run", "client", "shape", "num_classes", "num_params", "live", "plan"):
+    for name in ("run", "client", "shape", "num_classes", "num_params", "live", "blank", "plan"):
         there, here = (str(getattr(each, name))[:200] for each in (now, before))
         if there != here:
             raise BadMessage(

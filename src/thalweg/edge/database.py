@@ -37,6 +37,7 @@ CREATE TABLE samples (
     lived INTEGER                         -- the lived round that it is for; none: in no round yet
 );
 CREATE INDEX by_name ON samples (name) WHERE name <> '';
+CREATE INDEX undecided ON samples (label) WHERE lived IS NULL;
 CREATE TABLE recent (name TEXT PRIMARY KEY, number INTEGER NOT NULL) WITHOUT ROWID;
 CREATE INDEX by_number ON recent (number);
 """

@@ -9,7 +9,7 @@ from __future__ import annotations
 import secrets
 import sqlite3
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -39,7 +39,7 @@ class Store:
     def __init__(self, folder: Path, lock: IO[str] | None, db: sqlite3.Connection) -> None:
         self.folder, self._lock, self._db = folder, lock, db
         self._turn = threading.RLock()  # one change at a time
-        self.identity = self._fact("identity") or ""
+        self.identity = self.fact("identity") or ""
 
     @classmethod
     def open(cls, folder: Path) -> Store:
@@ -70,22 +70,26 @@ class Store:
 
     def member(self) -> Member | None:
         """The run that the folder belongs to; none: it is new."""
-        run, client, plan = map(self._fact, ("run", "client", "plan"))
+        run, client, plan = map(self.fact, ("run", "client", "plan"))
         if run is None or client is None or plan is None:
             return None
         return Member(run, int(client), plan)
 
     def join(self, member: Member) -> None:
         """Belong to a run from now on, as one client of it."""
+        self.check(member)
+        facts = {"run": member.run, "client": str(member.client), "plan": member.plan}
+        with self.transaction() as db:
+            note(db, facts)
+
+    def check(self, member: Member) -> None:
+        """Refuse another run or client than the one that the folder belongs to, if it belongs to any."""
         old = self.member()
         if old is not None and (old.run, old.client) != (member.run, member.client):
             raise RunError(
                 f"the state folder {self.folder} belongs to client {old.client} of run {old.run}, but the "
                 f"server has client {member.client} of run {member.run}; join with another folder (--state)."
             )
-        facts = {"run": member.run, "client": str(member.client), "plan": member.plan}
-        with self.transaction() as db:
-            db.executemany("INSERT OR REPLACE INTO facts VALUES (?, ?)", facts.items())
 
     # --- what it remembers ---
 
@@ -126,6 +130,11 @@ class Store:
         with self._turn, transaction(self._db, self.folder) as db:
             yield db
 
+    def fact(self, name: str) -> str | None:
+        """A small thing to remember, kept by `note`."""
+        row = self._one("SELECT value FROM facts WHERE name = ?", name)
+        return None if row is None else str(row[0])
+
     @contextmanager
     def reading(self) -> Iterator[sqlite3.Connection]:
         """The tables, while nobody changes them."""
@@ -142,11 +151,12 @@ class Store:
             raise damaged(self.folder, "what the client remembers is not what was written")
         return content
 
-    def _fact(self, name: str) -> str | None:
-        row = self._one("SELECT value FROM facts WHERE name = ?", name)
-        return None if row is None else str(row[0])
-
     def _one(self, query: str, *values: object) -> tuple[Any, ...] | None:
         with self.reading() as db:
             row: tuple[Any, ...] | None = db.execute(query, values).fetchone()
         return row
+
+
+def note(db: sqlite3.Connection, facts: Mapping[str, str]) -> None:
+    """Remember small things, in a transaction."""
+    db.executemany("INSERT OR REPLACE INTO facts VALUES (?, ?)", facts.items())

@@ -18,7 +18,7 @@ from thalweg.recipes.client import Clients
 from thalweg.recipes.federation import Federation
 from thalweg.recipes.fitting import check_fits
 from thalweg.scenarios import Scenario
-from thalweg.streams import HasViews, Setting, Timetable, World, drifting
+from thalweg.streams import HasViews, LiveWorld, Setting, Timetable, World, drifting
 
 if TYPE_CHECKING:
     from thalweg.engine.gather import Part
@@ -76,6 +76,15 @@ def world_of(scenario: Scenario, data: Dataset, seed: int) -> World:
         coarse=data.coarse,
     )
     return drifting(scenario.world.build(setting), scenario.drift, setting)
+
+
+def check_has_data(world: World) -> None:
+    """Refuse a world whose clients are somewhere else, with data of their own."""
+    require(
+        not isinstance(world, LiveWorld),
+        "in the world live, clients bring their own data, so that nothing would ever arrive here; serve it "
+        "(thalweg serve --live) and let clients join (thalweg join), or choose another world (--set world=replay).",
+    )
 
 
 def viewed(data: Dataset, world: World) -> Dataset:

@@ -17,7 +17,14 @@ from thalweg.core.errors import RunError, require
 from thalweg.core.types import Floats32
 from thalweg.data import Dataset
 from thalweg.engine.any_plan import AnyPlan
-from thalweg.engine.building import Embedded, HasPending, crowd_of, federation_of, viewed
+from thalweg.engine.building import (
+    Embedded,
+    HasPending,
+    check_has_data,
+    crowd_of,
+    federation_of,
+    viewed,
+)
 from thalweg.engine.crowd import Crowd
 from thalweg.engine.drifts import Drifts
 from thalweg.engine.folder import RunFolder
@@ -139,6 +146,8 @@ def run_plan(
     start = first_model(plan, net, data_dir)
     crowd = crowd_of(plan, data, net.num_params)
     data = viewed(data, crowd.world)
+    if federate is None:
+        check_has_data(crowd.world)
     # Only now, so that a slip in a name, or what makes no sense, leaves no folder behind.
     folder = None if out is None else RunFolder(out)
     try:
@@ -192,6 +201,7 @@ def _play(
         metrics.append(row)
         if folder is not None:
             folder.append_metrics(row)
+            folder.append_refusals(server.rnd, () if updates is None else updates.refusals)
             tree = {**server._asdict(), "data": fingerprint}
             if isinstance(federation, HasPending):
                 tree["pending"] = federation.pending()

@@ -10,7 +10,7 @@ import numpy as np
 
 from thalweg.core.talk import Told
 from thalweg.core.trees import Tree
-from thalweg.core.types import Answers, Floats32, Ints, Job, Roster, Updates
+from thalweg.core.types import Answers, Floats32, Ints, Job, Refusal, Roster, Updates
 from thalweg.recipes.federation import AskingStage
 from thalweg.recipes.messages import Reply
 from thalweg.recipes.tables import of_one_form, replies_of, updates_of
@@ -77,9 +77,14 @@ class UnreliableFederation:
         in_time = [reply for reply, delay in replies if delay == 0]
         # What was said when the bank had another number of models cannot be set beside the rest.
         alike = of_one_form([*in_time, *arrived])
-        refused = len(in_time) + len(arrived) - len(alike)
-        remarks = {**updates.remarks, **({"refused": refused} if refused else {})}
-        return replace(updates_of(alike, bank.shape[1], rnd), remarks=remarks)
+        refused = tuple(
+            Refusal(reply.client, "its reply has not the form of the others'.")
+            for reply in (*in_time, *arrived)
+            if reply not in alike
+        )
+        remarks = {**updates.remarks, **({"refused": len(refused)} if refused else {})}
+        came = updates_of(alike, bank.shape[1], rnd)
+        return replace(came, remarks=remarks, refusals=refused)
 
     def predict(self, model: Floats32, part: Part, rows: Ints | None) -> tuple[Ints, Floats32]:
         return self._inner.predict(model, part, rows)

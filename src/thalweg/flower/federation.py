@@ -15,6 +15,7 @@ from thalweg.core.talk import Told
 from thalweg.core.trees import Tree
 from thalweg.core.types import Floats32, Ints, Job, Roster, Supplies, Updates
 from thalweg.data import Dataset
+from thalweg.edge.blank import blank_of, blank_to_json
 from thalweg.engine.crowd import Crowd
 from thalweg.engine.gather import Part
 from thalweg.engine.plan import Plan, plan_to_toml
@@ -89,9 +90,11 @@ class FlowerFederation(Correspondence):
         )
         terms = Terms(recipe, net.num_params)
         text, shape, num_classes = plan_to_toml(plan), data.input_shape, data.num_classes
+        blank = blank_to_json(blank_of(data)) if is_live else ""
 
         def invite(run: str, client: int) -> Invitation:
-            return Invitation(run, client, text, shape, num_classes, net.num_params, is_live)
+            form = (shape, num_classes, net.num_params)
+            return Invitation(run, client, text, *form, is_live, blank)
 
         self.nodes = Nodes(grid, book, terms, invite, say)
         post = GridPost(

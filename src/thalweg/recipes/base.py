@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from thalweg.aggregation import (
     BANKS,
     OPENINGS,
+    ROBUST,
     SERVER_RULES,
     STALENESS,
     WEIGHTS,
@@ -16,6 +17,7 @@ from thalweg.aggregation import (
     Opening,
     Previous,
     Refuse,
+    Robust,
     ServerRule,
     Staleness,
     Step,
@@ -60,6 +62,8 @@ class Recipe:
     weights: Weights = choice(WEIGHTS, default=Equal())
     staleness: Staleness = choice(STALENESS, default=Refuse())
     """What updates count that come after their round was closed."""
+    robust: Robust | None = choice(ROBUST, default=None)
+    """What makes hostile updates harmless before the server rule sees them; none: all are believed."""
     server: ServerRule = choice(SERVER_RULES, default=Step())
     bank: Bank = choice(BANKS, default=OneModel())
     """Which models there are, and who trains which."""

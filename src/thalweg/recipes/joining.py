@@ -27,6 +27,7 @@ from thalweg.recipes.wire import FORMAT
 JOINING = 1  # the form of these letters, and of nothing else
 LONGEST_LETTER = 1 << 20  # bytes
 LONGEST_PLAN = 1 << 18  # characters
+LONGEST_BLANK = 1 << 18
 LONGEST_REASON = 4000
 IDENTITY = re.compile(r"[0-9a-f]{32}")
 
@@ -62,6 +63,7 @@ class Invitation:
     num_classes: int
     num_params: int  # P
     live: bool  # do clients bring data of their own?
+    blank: str = ""  # if so, what these must look like (`edge/blank.py`)
     version: str = __version__
     format: int = FORMAT
 
@@ -157,6 +159,7 @@ def _invitation(fields: Fields) -> Invitation:
         num_classes=fields.whole("num_classes"),
         num_params=fields.whole("num_params"),
         live=fields.yes_or_no("live"),
+        blank=fields.text("blank", LONGEST_BLANK),
         **_versions(fields),
     )
 

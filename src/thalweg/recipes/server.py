@@ -18,6 +18,7 @@ from thalweg.recipes.checks import check_plan
 from thalweg.recipes.door import NO_ORDERS, admit, asked_for, awaited_after, still_open
 from thalweg.recipes.federation import Federation
 from thalweg.recipes.inquiry import Inquiry
+from thalweg.recipes.merging import added_up, merge
 from thalweg.recipes.sessions import Rehearsals, begin_session, begins
 from thalweg.recipes.state import ServerState
 from thalweg.recipes.tables import updates_of
@@ -88,15 +89,8 @@ def play_round(
             **raised,
         },
     )
-    bank, rules = server.bank.copy(), list(server.rules)
-    for model in np.unique(updates.models):
-        # A client whose memory was empty has learnt nothing and has no say.
-        mine = updates.only((updates.models == model) & (updates.num_steps > 0))
-        if len(mine):
-            weights = _weigh(recipe, mine, roster)
-            rules[model], bank[model] = recipe.server.step(
-                rules[model], bank[model], mine.deltas, weights
-            )
+    bank, rules, merged = _merge(server, recipe, updates, roster)
+    updates = replace(updates, remarks={**updates.remarks, **merged})
     return server._replace(
         bank=bank,
         rules=rules,
@@ -157,6 +151,22 @@ def _drawn(draw_model: DrawModel | None, number: int, recipe: Recipe) -> Floats3
     )
     assert draw_model is not None
     return draw_model(number)
+
+
+def _merge(
+    server: ServerState, recipe: Recipe, updates: Updates, roster: Roster
+) -> tuple[Floats32, list[Any], dict[str, float]]:
+    """The bank after the updates, what the server rule remembers of each model, and what is remarkable about it."""
+    bank, rules, remarks = server.bank.copy(), list(server.rules), []
+    for model in np.unique(updates.models):
+        # A client whose memory was empty has learnt nothing and has no say.
+        mine = updates.only((updates.models == model) & (updates.num_steps > 0))
+        if len(mine):
+            weights = _weigh(recipe, mine, roster)
+            merged = merge(recipe, rules[model], bank[model], mine.deltas, weights)
+            rules[model], bank[model] = merged.rule, merged.model
+            remarks.append(merged.remarks)
+    return bank, rules, added_up(remarks)
 
 
 def _weigh(recipe: Recipe, updates: Updates, roster: Roster) -> Floats:

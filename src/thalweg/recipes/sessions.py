@@ -13,6 +13,7 @@ from thalweg.core.types import Floats32, Job, Roster, Session, Updates
 from thalweg.recipes.base import Recipe
 from thalweg.recipes.door import NO_ORDERS, admit, asked_for
 from thalweg.recipes.federation import Federation
+from thalweg.recipes.merging import merge
 from thalweg.recipes.state import ServerState, presented, serve
 from thalweg.recipes.talks import bytes_down, bytes_up, talking, tell
 
@@ -82,8 +83,8 @@ class Rehearsals:
             return model
         fresh = recipe.server.init(len(model))
         weights = recipe.weights.weigh(heard, roster)
-        state, moved = recipe.server.step(fresh, model, heard.deltas, weights)
-        return presented(recipe, state, moved)
+        merged = merge(recipe, fresh, model, heard.deltas, weights)
+        return presented(recipe, merged.rule, merged.model)
 
     @property
     def remarks(self) -> dict[str, int]:

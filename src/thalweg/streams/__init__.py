@@ -38,6 +38,7 @@ from thalweg.streams.layouts import (  # partitions for groups that take turns
     PartialOverlap,
     TwoShard,
 )
+from thalweg.streams.live import Live, LiveWorld  # clients bring their own data
 from thalweg.streams.overlap import Overlap  # the same, with labels in common
 from thalweg.streams.pachinko import Pachinko
 from thalweg.streams.replay import Replay  # a data set in its own order, by its own clients
@@ -59,7 +60,13 @@ from thalweg.streams.steps import Steps  # concepts and angles that change every
 from thalweg.streams.timeline import Timeline, Turn, timeline_of
 from thalweg.streams.trace import Trace  # who is a member when, from a file
 
-WORLDS = {"latent-states": LatentStates, "replay": Replay, "inflow": Inflow, "steps": Steps}
+WORLDS = {
+    "latent-states": LatentStates,
+    "replay": Replay,
+    "inflow": Inflow,
+    "steps": Steps,
+    "live": Live,
+}
 FAULTS = {"unreliable": Unreliable}
 
 __all__ = [
@@ -90,6 +97,8 @@ __all__ = [
     "Incremental",
     "Inflow",
     "LatentStates",
+    "Live",
+    "LiveWorld",
     "OneShot",
     "Overlap",
     "Pachinko",

@@ -1,0 +1,254 @@
+"""Messages of an MQTT broker: acknowledged when they are stored, and not before."""
+
+from __future__ import annotations
+
+import queue
+import ssl
+import sys
+import time
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from thalweg.core.errors import ConfigError, DataError
+from thalweg.streams.sources.base import Event, Form, nothing
+from thalweg.streams.sources.broker import PASSWORD, Broker, broker_of
+from thalweg.streams.sources.deliveries import IN_FLIGHT, Deliveries
+from thalweg.streams.sources.fields import FIELDS, names_of, with_columns
+from thalweg.streams.sources.reading import MOST, PATIENCE, Reading
+from thalweg.streams.sources.records import Broken, Names, Record
+from thalweg.streams.sources.spec import Spec
+
+if TYPE_CHECKING:
+    from paho.mqtt.client import Client, MQTTMessage
+    from paho.mqtt.properties import Properties
+
+LARGEST = 16 << 20  # bytes of a message
+QUEUE = 1000  # messages of quality 0 that wait for their reader
+HOPELESS = {
+    133: "the name of the session is not allowed",
+    134: f"wrong user name or password (the password is read from {PASSWORD})",
+    135: f"not allowed to connect or to subscribe (the password is read from {PASSWORD})",
+    142: "another reader with the same name has taken over the session; every reader needs its own",
+    143: "the topic filter is not allowed",
+}
+
+
+class MqttSource(Reading):
+    """One JSON object per message: ``{"x": [...], "y": 3, "t": ..., "id": ...}``, or ``{"id": ..., "y": ...}`` for
+    the label of a sample that came before.
+
+    With quality 1 and a name, the broker keeps messages while we are away, and sends each until it is stored;
+    with quality 0 it does not wait for anybody.
+    """
+
+    def __init__(
+        self,
+        broker: Broker,
+        form: Form,
+        names: Names = Names(),  # noqa: B008  a constant
+        *,
+        patience: float = PATIENCE,
+        retry: float = 1.0,
+    ) -> None:
+        super().__init__(form, patience)
+        self.can_wait = broker.qos == 1
+        self._broker, self._names, self._retry = broker, names, retry
+        self._messages: queue.Queue[tuple[int | None, bytes] | DataError] = queue.Queue(
+            0 if self.can_wait else QUEUE  # with quality 1 the broker itself waits
+        )
+        self._books = Deliveries()
+        self._client: Client | None = None
+
+    def events(self, cursor: str) -> Iterator[Event]:
+        self._books = Deliveries(cursor)
+        self._client = self._connected()
+        try:
+            while not self._closed.is_set():
+                records = [self._record(*message) for message in self._arrived()]
+                yield from self._sieve.events(records, self._books.cursor)
+                if not records:
+                    yield nothing(self.form, self._books.cursor())
+        finally:
+            self.close()
+
+    def confirm(self, cursor: str) -> None:
+        done = self._books.confirm(cursor)
+        if self._client is not None:
+            for mid in done:
+                self._client.ack(mid, 1)
+
+    def close(self) -> None:
+        super().close()
+        client, self._client = self._client, None
+        if client is not None:
+            client.disconnect()
+            client.loop_stop()
+
+    def _arrived(self) -> list[tuple[int | None, bytes]]:
+        """Messages that are here, or the first that comes; none, if it takes longer than our patience."""
+        found: list[tuple[int | None, bytes]] = []
+        deadline = time.monotonic() + self.patience
+        while len(found) < MOST:
+            wait = 0.0 if found else max(deadline - time.monotonic(), 0.0)
+            try:
+                message = self._messages.get(timeout=wait) if wait else self._messages.get_nowait()
+            except queue.Empty:
+                break
+            if isinstance(message, DataError):
+                raise message
+            found.append(message)
+        return found
+
+    def _record(self, number: int | None, payload: bytes) -> Record | Broken:
+        try:
+            fields = msgspec.json.decode(payload)
+        except (msgspec.DecodeError, RecursionError) as error:
+            return Broken(f"expected a message in JSON, got {payload[:40]!r} ({error})", number)
+        return self._names.read(fields, number)
+
+    # --- what the broker's thread calls ---
+
+    def _connected(self) -> Client:
+        """A client that connects, and connects again, in a thread of its own."""
+        mqtt, broker = _paho(), self._broker
+        client = mqtt.Client(
+            mqtt.CallbackAPIVersion.VERSION2,
+            client_id=broker.client,
+            protocol=mqtt.MQTTv5,
+            manual_ack=True,
+        )
+        if broker.user:
+            client.username_pw_set(broker.user, broker.password)
+        if broker.tls:
+            _secure(client, broker)
+        client.on_connect = self._on_connect
+        client.on_connect_fail = self._on_connect_fail
+        client.on_disconnect = self._on_disconnect
+        client.on_subscribe = self._on_subscribe
+        client.on_message = self._on_message
+        client.reconnect_delay_set(self._retry, 30 * self._retry)
+        self.trouble = f"not yet connected to the broker at {broker.name}"
+        client.connect_async(
+            broker.host,
+            broker.port,
+            keepalive=30,
+            clean_start=not broker.client,
+            properties=_session(broker),
+        )
+        client.loop_start()
+        return client
+
+    def _on_connect(
+        self, client: Client, data: object, flags: Any, code: Any, properties: Any
+    ) -> None:
+        if code.is_failure:
+            self._failed(code)
+            return
+        if not flags.session_present:
+            self._books.forget()
+        from paho.mqtt.subscribeoptions import SubscribeOptions
+
+        # A value that the broker retains comes once, not after every break of the line.
+        once = SubscribeOptions(
+            qos=self._broker.qos, retainHandling=SubscribeOptions.RETAIN_SEND_IF_NEW_SUB
+        )
+        client.subscribe(self._broker.topic, options=once)
+
+    def _on_subscribe(
+        self, client: Client, data: object, mid: int, codes: list[Any], properties: Any
+    ) -> None:
+        if codes and codes[0].is_failure:
+            self._failed(codes[0])
+        else:
+            self.trouble = ""
+
+    def _on_connect_fail(self, client: Client, data: object) -> None:
+        error = sys.exception()
+        self.trouble = f"no connection to the broker at {self._broker.name} ({error})"
+        if isinstance(error, ssl.SSLCertVerificationError):
+            self._give_up(
+                f"its certificate is not one that we trust ({error.verify_message}); see ca="
+            )
+
+    def _on_disconnect(
+        self, client: Client, data: object, flags: Any, code: Any, properties: Any
+    ) -> None:
+        if not self._closed.is_set():
+            self._failed(code)
+
+    def _on_message(self, client: Client, data: object, message: MQTTMessage) -> None:
+        number = None
+        if message.qos:
+            number, known = self._books.receive(message.mid, message.payload, message.dup)
+            if known:
+                client.ack(message.mid, 1)
+            if number is None:
+                return
+        try:
+            self._messages.put_nowait((number, message.payload))
+        except queue.Full:
+            self._sieve.refuse("messages came faster than they were read")
+
+    def _failed(self, code: Any) -> None:
+        self.trouble = f"no connection to the broker at {self._broker.name} ({code})"
+        if code.value in HOPELESS:
+            self._give_up(HOPELESS[code.value])
+
+    def _give_up(self, reason: str) -> None:
+        """Trying again would not help: the reader of events is told, and the thread ends."""
+        error = DataError(f"the broker at {self._broker.name}: {reason}.")
+        while True:
+            try:
+                self._messages.put_nowait(error)
+                break
+            except queue.Full:
+                self._messages.get_nowait()
+        if self._client is not None:
+            self._client.disconnect()
+
+
+def mqtt_source(spec: Spec, form: Form, name: str) -> MqttSource:
+    """``mqtt://[user@]host[:port]/topic?qos=1``, or ``mqtts://`` with ``ca=``."""
+    options = ("qos", "client", "keep", "ca", "cert", "key", "insecure")
+    spec.only(*options, *FIELDS)
+    _paho()
+    form = with_columns(form, spec)
+    return MqttSource(broker_of(spec, name), form, names_of(spec, form))
+
+
+def _session(broker: Broker) -> Properties:
+    from paho.mqtt.packettypes import PacketTypes
+    from paho.mqtt.properties import Properties
+
+    wishes = Properties(PacketTypes.CONNECT)
+    wishes.ReceiveMaximum = IN_FLIGHT
+    wishes.MaximumPacketSize = LARGEST
+    if broker.client:
+        wishes.SessionExpiryInterval = broker.keep
+    return wishes
+
+
+def _secure(client: Client, broker: Broker) -> None:
+    try:
+        client.tls_set(
+            ca_certs=broker.ca or None,
+            certfile=broker.cert or None,
+            keyfile=broker.key or None,
+            cert_reqs=ssl.CERT_REQUIRED,
+        )
+    except (OSError, ValueError) as error:
+        raise ConfigError(
+            f"the certificates for {broker.name} cannot be used ({error})."
+        ) from error
+
+
+def _paho() -> Any:
+    try:
+        import paho.mqtt.client as mqtt
+    except ImportError as error:
+        raise ConfigError(
+            "a source mqtt:// needs paho-mqtt: pip install 'thalweg[mqtt]'."
+        ) from error
+    return mqtt
