@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import queue
 import ssl
 import sys
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 
 LARGEST = 16 << 20  # bytes of a message
 QUEUE = 1000  # messages of quality 0 that wait for their reader
+SHORT = 10.0  # seconds: a connection that was lost sooner may have been taken away
 HOPELESS = {
     133: "the name of the session is not allowed",
     134: f"wrong user name or password (the password is read from {PASSWORD})",
@@ -60,6 +62,7 @@ class MqttSource(Reading):
         )
         self._books = Deliveries()
         self._client: Client | None = None
+        self._since, self._short = -math.inf, 0  # of this connection; short ones in a row
 
     def events(self, cursor: str) -> Iterator[Event]:
         self._books = Deliveries(cursor)
@@ -162,7 +165,7 @@ class MqttSource(Reading):
         if codes and codes[0].is_failure:
             self._failed(codes[0])
         else:
-            self.trouble = ""
+            self._since, self.trouble = time.monotonic(), self._suspicion()
 
     def _on_connect_fail(self, client: Client, data: object) -> None:
         error = sys.exception()
@@ -176,6 +179,8 @@ class MqttSource(Reading):
         self, client: Client, data: object, flags: Any, code: Any, properties: Any
     ) -> None:
         if not self._closed.is_set():
+            was_short = time.monotonic() - self._since < SHORT
+            self._short = self._short + 1 if was_short else 0
             self._failed(code)
 
     def _on_message(self, client: Client, data: object, message: MQTTMessage) -> None:
@@ -192,9 +197,16 @@ class MqttSource(Reading):
             self._sieve.refuse("messages came faster than they were read")
 
     def _failed(self, code: Any) -> None:
-        self.trouble = f"no connection to the broker at {self._broker.name} ({code})"
+        self.trouble = (
+            f"no connection to the broker at {self._broker.name} ({code}){self._suspicion()}"
+        )
         if code.value in HOPELESS:
             self._give_up(HOPELESS[code.value])
+
+    def _suspicion(self) -> str:
+        """Many a broker does not say that it gave our session to somebody else."""
+        name = self._broker.client
+        return f"; is there another reader called {name}?" if self._short > 2 and name else ""
 
     def _give_up(self, reason: str) -> None:
         """Trying again would not help: the reader of events is told, and the thread ends."""
