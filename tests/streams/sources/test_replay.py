@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from contracts.source import PLAIN, Seen, check_source, seen
+from contracts.source import PLAIN, Seen, check_source, labels_of, seen
 from thalweg.core.errors import ConfigError
-from thalweg.streams.sources import LiveBatch, open_source
+from thalweg.streams.sources import Form, LiveBatch, open_source
 from thalweg.streams.sources.replay import Pace, ReplaySource, pace_of
 from thalweg.streams.sources.spec import read_spec
 
@@ -95,6 +95,11 @@ def test_a_pace_that_makes_no_sense_is_refused() -> None:
         pace_of(read_spec("replay:x?label_delay=2"))
     with pytest.raises(ConfigError, match="needs a speed"):
         pace_of(read_spec("replay:x?wait=no"))
+
+
+def test_classes_with_numbers_for_names_are_not_mixed_up() -> None:
+    named = Form((2,), "float32", 3, classes=("1", "2", "3"))
+    assert labels_of(list(ReplaySource(three, named).events(""))) == [0, 1, 2]
 
 
 def test_one_that_does_not_wait_says_so() -> None:

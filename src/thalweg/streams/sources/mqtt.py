@@ -12,10 +12,11 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from thalweg.core.errors import ConfigError, DataError
+from thalweg.core.errors import DataError
 from thalweg.streams.sources.base import Event, Form, nothing
 from thalweg.streams.sources.broker import PASSWORD, Broker, broker_of
-from thalweg.streams.sources.deliveries import IN_FLIGHT, Deliveries
+from thalweg.streams.sources.connecting import client_of, paho, session_of
+from thalweg.streams.sources.deliveries import Deliveries
 from thalweg.streams.sources.fields import FIELDS, names_of, with_columns
 from thalweg.streams.sources.reading import MOST, PATIENCE, Reading
 from thalweg.streams.sources.records import Broken, Names, Record
@@ -23,9 +24,7 @@ from thalweg.streams.sources.spec import Spec
 
 if TYPE_CHECKING:
     from paho.mqtt.client import Client, MQTTMessage
-    from paho.mqtt.properties import Properties
 
-LARGEST = 16 << 20  # bytes of a message
 QUEUE = 1000  # messages of quality 0 that wait for their reader
 SHORT = 10.0  # seconds: a connection that was lost sooner may have been taken away
 HOPELESS = {
@@ -115,17 +114,8 @@ class MqttSource(Reading):
 
     def _connected(self) -> Client:
         """A client that connects, and connects again, in a thread of its own."""
-        mqtt, broker = _paho(), self._broker
-        client = mqtt.Client(
-            mqtt.CallbackAPIVersion.VERSION2,
-            client_id=broker.client,
-            protocol=mqtt.MQTTv5,
-            manual_ack=True,
-        )
-        if broker.user:
-            client.username_pw_set(broker.user, broker.password)
-        if broker.tls:
-            _secure(client, broker)
+        broker = self._broker
+        client = client_of(broker)
         client.on_connect = self._on_connect
         client.on_connect_fail = self._on_connect_fail
         client.on_disconnect = self._on_disconnect
@@ -138,7 +128,7 @@ class MqttSource(Reading):
             broker.port,
             keepalive=30,
             clean_start=not broker.client,
-            properties=_session(broker),
+            properties=session_of(broker),
         )
         client.loop_start()
         return client
@@ -184,15 +174,15 @@ class MqttSource(Reading):
             self._failed(code)
 
     def _on_message(self, client: Client, data: object, message: MQTTMessage) -> None:
-        number = None
+        number, payload = None, bytes(message.payload)
         if message.qos:
-            number, known = self._books.receive(message.mid, message.payload, message.dup)
+            number, known = self._books.receive(message.mid, payload, message.dup)
             if known:
                 client.ack(message.mid, 1)
             if number is None:
                 return
         try:
-            self._messages.put_nowait((number, message.payload))
+            self._messages.put_nowait((number, payload))
         except queue.Full:
             self._sieve.refuse("messages came faster than they were read")
 
@@ -225,42 +215,6 @@ def mqtt_source(spec: Spec, form: Form, name: str) -> MqttSource:
     """``mqtt://[user@]host[:port]/topic?qos=1``, or ``mqtts://`` with ``ca=``."""
     options = ("qos", "client", "keep", "ca", "cert", "key", "insecure")
     spec.only(*options, *FIELDS)
-    _paho()
+    paho()
     form = with_columns(form, spec)
     return MqttSource(broker_of(spec, name), form, names_of(spec, form))
-
-
-def _session(broker: Broker) -> Properties:
-    from paho.mqtt.packettypes import PacketTypes
-    from paho.mqtt.properties import Properties
-
-    wishes = Properties(PacketTypes.CONNECT)
-    wishes.ReceiveMaximum = IN_FLIGHT
-    wishes.MaximumPacketSize = LARGEST
-    if broker.client:
-        wishes.SessionExpiryInterval = broker.keep
-    return wishes
-
-
-def _secure(client: Client, broker: Broker) -> None:
-    try:
-        client.tls_set(
-            ca_certs=broker.ca or None,
-            certfile=broker.cert or None,
-            keyfile=broker.key or None,
-            cert_reqs=ssl.CERT_REQUIRED,
-        )
-    except (OSError, ValueError) as error:
-        raise ConfigError(
-            f"the certificates for {broker.name} cannot be used ({error})."
-        ) from error
-
-
-def _paho() -> Any:
-    try:
-        import paho.mqtt.client as mqtt
-    except ImportError as error:
-        raise ConfigError(
-            "a source mqtt:// needs paho-mqtt: pip install 'thalweg[mqtt]'."
-        ) from error
-    return mqtt
