@@ -91,7 +91,9 @@ def test_named_numbers_are_put_in_order() -> None:
         sample_of({"a": 1}, NAMED)
 
 
-@pytest.mark.parametrize(("y", "label"), [("on", 1), ("7", 2), ("1", 1), (True, 1), (2.0, 2)])
+@pytest.mark.parametrize(
+    ("y", "label"), [("on", 1), ("7", 2), (7, 2), (np.int64(7), 2), ("1", 1), (True, 1), (2.0, 2)]
+)
 def test_a_label_is_a_name_or_a_number(y: Any, label: int) -> None:
     (event,) = Sieve(NAMED).events([Record([1, 2], y)], str)
     assert event.labels.tolist() == [label]
