@@ -36,6 +36,7 @@ RETRY_S, MOST_RETRY_S = (
     1.0,
     60.0,
 )  # until a node that did not answer is greeted again, at first and at most
+SETTLE_S = 10.0  # that a round waits for somebody who is just joining
 GHOST_S = 90.0  # after which Flower knows that a node is gone; then two nodes are truly two
 
 Step = Literal["new", "greeted", "invited", "welcome"]
@@ -50,7 +51,8 @@ class Visitor:
     step: Step = "new"
     waits_for: str = ""  # id of the message that it has to answer
     not_before: float = 0.0  # when it is greeted again
-    tries: int = 0
+    tries: int = 0  # in vain, since it was last welcome
+    asked_at: float = 0.0
     reason: str = ""  # why it is not welcome, if anybody was told
     since: float = field(default_factory=time.monotonic)
     identity: str = ""
@@ -111,6 +113,17 @@ class Nodes:
             if visitor.step == "new" and visitor.not_before <= now:
                 self._send(visitor, "greeting", letter_of(Greeting(self._book.run)), "greeted")
 
+    @property
+    def is_settling(self) -> bool:
+        """Is somebody about to join, whose first answer may come any moment?"""
+        now = time.monotonic()
+        return any(
+            visitor.step in ("greeted", "invited")
+            and visitor.tries == 0
+            and now - visitor.asked_at < SETTLE_S
+            for visitor in self._visitors.values()
+        )
+
     def doubt(self, client: int) -> None:
         """What came from a client was not as agreed: perhaps another one lives there now. Ask again."""
         for visitor in self._visitors.values():
@@ -135,6 +148,7 @@ class Nodes:
         number = self._book.number_for(who)
         if (other := self._elsewhere(visitor, who.identity)) is not None:
             if time.monotonic() - visitor.since < GHOST_S:
+                visitor.tries = min(visitor.tries, 1)  # it may be a ghost that is gone any moment
                 self._again(visitor, f"client {number} is still connected as node {other}")
                 return
             raise BadMessage(
@@ -179,6 +193,7 @@ class Nodes:
             self._again(visitor, "Flower did not take a message for it")
         else:
             visitor.step, visitor.waits_for = step, message_id
+            visitor.asked_at = time.monotonic()
 
     def _elsewhere(self, visitor: Visitor, identity: str) -> int | None:
         """The other connected node that a client was last seen at."""
