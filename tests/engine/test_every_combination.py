@@ -194,7 +194,9 @@ def test_every_stage_of_a_recipe_is_a_factor_and_every_world_has_a_scenario() ->
     assert {"memory", "emphasis", "selection", "objective", "weights", "server"} < STAGES.keys()
     assert {"bank", "mirror", "forecast", "stopping", "alarm"} < STAGES.keys()
 
-    assert {type(scenario.world) for scenario in SCENARIOS.values()} == set(WORLDS.values()) - {Live}
+    assert {type(scenario.world) for scenario in SCENARIOS.values()} == set(WORLDS.values()) - {
+        Live
+    }
 
 
 def test_what_is_set_up_here_belongs_to_policies_that_exist() -> None:
