@@ -6,7 +6,7 @@ import pytest
 from typer.testing import CliRunner
 
 from thalweg.cli.main import app
-from thalweg.cli.serve import Serving, server_line
+from thalweg.cli.serve import Asked, server_line
 from thalweg.core.errors import ConfigError, RunError
 from thalweg.engine.plan import make_plan
 from thalweg.flower.certs import make_certs
@@ -70,15 +70,15 @@ def test_a_run_that_is_over_is_shown_and_nothing_is_started(
 
 
 def test_the_words_of_a_command_make_the_same_command_again() -> None:
-    assert Serving().words() == []
-    serving = Serving(host="10.0.0.1", certs=Path("keys"), min_clients=3, live=True)
-    assert serving.words() == [
+    assert Asked().words() == []
+    asked = Asked(host="10.0.0.1", certs=Path("keys"), min_clients=3, live=True)
+    assert asked.words() == [
         *("--host", "10.0.0.1", "--certs", "keys", "--min-clients", "3", "--live")
     ]
 
 
 def test_what_the_app_reads_has_absolute_paths() -> None:
-    assert Serving(data_dir=Path("data")).for_the_app()["data_dir"] == str(Path("data").absolute())
+    assert Asked(data_dir=Path("data")).for_the_app()["data_dir"] == str(Path("data").absolute())
 
 
 def test_more_clients_than_the_scenario_has_can_be_asked_for() -> None:
@@ -96,3 +96,21 @@ def test_more_clients_than_the_scenario_has_can_be_asked_for() -> None:
 )
 def test_events_are_said_in_lines(event: dict[str, object], line: str) -> None:
     assert server_line(event) == line
+
+
+@pytest.mark.parametrize(
+    ("words", "reason"),
+    [
+        (["--min-clients", "4"], "--min-clients is 4, but the run has 3 clients"),
+        (["--min-clients", "0"], "min_clients must be at least 1"),
+        (["--deadline", "0"], "deadline must be positive"),
+        (["--port", "70000"], "--port must lie in 1 to 65535"),
+    ],
+)
+def test_what_cannot_be_served_is_refused_before_there_is_a_folder(
+    tmp_path: Path, words: list[str], reason: str
+) -> None:
+    port = [] if "--port" in words else ["--port", str(free_port())]
+    with pytest.raises(ConfigError, match=reason):
+        said(*WORDS, *words, *port, "--out", str(tmp_path / "run"))
+    assert not (tmp_path / "run").exists()

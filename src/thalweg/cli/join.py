@@ -130,7 +130,7 @@ def _live(
     """Until this client is stopped, or may not take part."""
     standing, status = Standing(), state / "status.json"
     joining.start_daemon()  # loads its data while we look for the server
-    has_met, looked = False, 0.0
+    has_met, looked, trouble = False, 0.0, ""
     while joining.refused is None:
         if not has_met and time.monotonic() - looked > MEET_S:
             if has_met := meet(host, port, trust):
@@ -144,7 +144,11 @@ def _live(
             show(event, standing.line(_counters(status)))
         for news in joining.tend(with_node=has_met):
             show({"event": "restarted", "reason": news}, "")
-        show(None, standing.line(_counters(status)))
+        counters = _counters(status)
+        if (now := str(counters.get("trouble") or counters.get("last_refusal") or "")) != trouble:
+            trouble = now
+            show({"event": "trouble", "reason": trouble}, "")
+        show(None, standing.line(counters))
         time.sleep(LOOK_S)
 
 
@@ -185,6 +189,7 @@ def _say(console: Console, event: Mapping[str, Any] | None, line: str) -> None:
         "joined": f"joined as client {event.get('client')}: {event.get('plan')}",
         "waiting": f"waiting: {event.get('reason')}",
         "restarted": str(event.get("reason")),
+        "trouble": f"trouble with the data: {event['reason']}" if event.get("reason") else "",
         "round": line,
     }
     if said := words.get(str(event["event"])):

@@ -233,12 +233,10 @@ def serve(
     deadline with who has answered. Stopped or killed: the same command with --resume goes on, and clients
     come back by themselves. To listen beyond this machine, make keys first: [bold]thalweg certs --help[/bold].
     """
-    from thalweg.cli.serve import Serving, serve_command
+    from thalweg.cli.serve import Asked, serve_command
 
-    serving = Serving(
-        host, port, certs, state, min_clients, deadline, wait, live, data_dir, insecure
-    )
-    serve_command(recipe, on, sets or [], seed, rounds, clients, out, resume, as_json, serving)
+    asked = Asked(host, port, certs, state, min_clients, deadline, wait, live, data_dir, insecure)
+    serve_command(recipe, on, sets or [], seed, rounds, clients, out, resume, as_json, asked)
 
 
 @app.command()

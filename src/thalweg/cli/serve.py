@@ -18,6 +18,7 @@ from thalweg.cli.live import say_json, watching
 from thalweg.cli.plan_view import plan_tree
 from thalweg.cli.run import folder_for, plan_of, summary
 from thalweg.cli.stopping import Stopped, until_stopped
+from thalweg.core.config import from_dict
 from thalweg.core.errors import ConfigError, require
 from thalweg.engine.folder import RunFolder
 from thalweg.engine.loop import Progress, Watch
@@ -27,7 +28,9 @@ from thalweg.flower.following import Follower
 from thalweg.flower.hosting import Hosting, Place
 from thalweg.flower.processes import check_port
 from thalweg.flower.project import write_app
+from thalweg.flower.serving import FILE, Serving
 from thalweg.flower.trust import check_safe, server_trust
+from thalweg.streams.live import Live
 
 LOOK_S = 0.2  # between two looks at what the ServerApp has written
 KEYS_S = 10.0  # between two looks for keys of new nodes
@@ -35,7 +38,7 @@ FAREWELL_S = 20.0  # that a ServerApp may take to end after its last round
 
 
 @dataclass(frozen=True)
-class Serving:
+class Asked:
     """How a run is served: the options of the command that are not part of the plan."""
 
     host: str = "127.0.0.1"
@@ -52,8 +55,8 @@ class Serving:
     def words(self) -> list[str]:
         """The same as words of a command, without what is as ever."""
         named = {
-            "--host": None if self.host == Serving.host else self.host,
-            "--port": None if self.port == Serving.port else self.port,
+            "--host": None if self.host == Asked.host else self.host,
+            "--port": None if self.port == Asked.port else self.port,
             "--certs": self.certs,
             "--state": self.state,
             "--min-clients": self.min_clients,
@@ -66,14 +69,17 @@ class Serving:
         return [str(word) for word in words]
 
     def for_the_app(self) -> dict[str, Any]:
-        """What the ServerApp reads in the run folder."""
-        return {
+        """What the ServerApp reads in the run folder; checked here, before there is one."""
+        said = {
             "min_clients": self.min_clients,
             "deadline_s": self.deadline_s,
             "wait_s": self.wait_s,
             "live": self.live,
             "data_dir": None if self.data_dir is None else str(self.data_dir.absolute()),
         }
+        options = {name: value for name, value in said.items() if value is not None}
+        from_dict(Serving, options, "serve")
+        return options
 
 
 def serve_command(
@@ -86,28 +92,34 @@ def serve_command(
     out: Path | None,
     resume: bool,
     as_json: bool,
-    serving: Serving,
+    asked: Asked,
 ) -> None:
     console = Console()
-    sets = [*sets, *(["world=live"] if serving.live and on is not None else [])]
+    sets = [*sets, *(["world=live"] if asked.live and on is not None else [])]
     sets += [f"world.num_clients={clients}"] if clients is not None else []
     plan, default, command = plan_of(recipe, on, sets, seed, rounds, verb="serve")
     if not isinstance(plan, Plan):
         raise ConfigError(f"{recipe} is a baseline, which has no clients; serve a recipe.")
     if out is None:
         out = Path(recipe) if resume and Path(recipe).is_dir() else folder_for(plan, resume)
-    warning = check_safe(serving.host, serving.certs, serving.insecure, "server")
-    trust = None if serving.certs is None else server_trust(serving.certs, serving.host)
-    place = Place(serving.host, serving.port, (serving.state or out / "server").absolute(), trust)
+    warning = check_safe(asked.host, asked.certs, asked.insecure, "server")
+    trust = None if asked.certs is None else server_trust(asked.certs, asked.host)
+    place = Place(asked.host, asked.port, (asked.state or out / "server").absolute(), trust)
     require(1 <= place.port <= 65535, f"--port must lie in 1 to 65535, got {place.port}.")
     check_port(place.host, place.port)
-    words = shlex.join([*serving.words(), "--out", str(out)])
-    _begin(plan, out, resume, f"{command} {words}", serving)
+    options = asked.for_the_app()
+    most = plan.scenario.world.num_clients
+    require(
+        options.get("min_clients", 1) <= most,
+        f"--min-clients is {asked.min_clients}, but the run has {most} clients (--clients).",
+    )
+    words = shlex.join([*asked.words(), "--out", str(out)])
+    _begin(plan, out, resume, f"{command} {words}", options)
     if warning is not None:
         typer.echo(warning, err=True)
     if not as_json:
         console.print(plan_tree(plan, default))
-    again = shlex.join(["thalweg", "serve", str(out), *serving.words(), "--resume"])
+    again = shlex.join(["thalweg", "serve", str(out), *asked.words(), "--resume"])
     try:
         with watching(plan, console, as_json) as watch:
             _host(plan, out, place, watch, _Voice(console, as_json))
@@ -122,15 +134,12 @@ def serve_command(
         summary(console, metrics, alarms, out, (out / "command.txt").read_text().strip())
 
 
-def _begin(plan: Plan, out: Path, resume: bool, command: str, serving: Serving) -> None:
+def _begin(plan: Plan, out: Path, resume: bool, command: str, options: dict[str, Any]) -> None:
     """Claim the folder and leave in it what the ServerApp needs; it goes on from there by itself."""
     folder = RunFolder(out)
     folder.open(plan, command=command, resume=resume)
     try:
-        options = {
-            name: value for name, value in serving.for_the_app().items() if value is not None
-        }
-        (out / "serve.json").write_text(json.dumps(options, indent=2) + "\n")
+        (out / FILE).write_text(json.dumps(options, indent=2) + "\n")
     finally:
         folder.close()
 
@@ -149,7 +158,9 @@ def _host(plan: Plan, out: Path, place: Place, watch: Watch, voice: _Voice) -> N
         try:
             voice.say({"event": "starting"})
             hosting.start()
-            voice.say({"event": "listening", "host": place.host, "port": place.port})
+            where = {"host": place.host, "port": place.port, "has_keys": place.trust is not None}
+            is_live = isinstance(plan.scenario.world, Live)
+            voice.say({"event": "listening", **where, "live": is_live})
             keys_at = time.monotonic()
             while not folder.is_finished(total):
                 for event in events.objects():
@@ -220,7 +231,11 @@ def server_line(event: Mapping[str, Any]) -> str:
     kind, node = event.get("event"), event.get("node")
     if kind == "listening":
         where = f"{event['host']}:{event['port']}"
-        return f"listening at {where}; clients join with: thalweg join {where} --data replay --state DIR"
+        words = (
+            f"thalweg join {where} --data {'SOURCE' if event.get('live') else 'replay'} --state DIR"
+        )
+        words += " --certs keys/nodes/0" if event.get("has_keys") else ""
+        return f"listening at {where}; clients join with: {words}"
     words = {
         "starting": "starting Flower ...",
         "joined": f"client {event.get('client')} joined (node {node})",

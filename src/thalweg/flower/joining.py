@@ -1,7 +1,8 @@
-"""A client's side of Flower as one thing: the daemon that is the client, and a SuperNode, kept alive.
+"""A client's side of Flower as one thing: the daemon that is the client, and its line to the server, kept alive.
 
-Either may be killed: the daemon goes on from the state folder, and a SuperNode is only a line to the server. The
-daemon's own reason to stop (it may not take part) ends both.
+The line is a SuperNode and a runner, which takes messages from the one to the other (`flower/runner.py`). Any of
+them may be killed: the daemon goes on from the state folder, and nothing else has anything to lose. The daemon's
+own reason to stop (it may not take part) ends all.
 """
 
 from __future__ import annotations
@@ -16,11 +17,13 @@ from pathlib import Path
 from typing import Any
 
 from thalweg.core.errors import RunError
+from thalweg.flower import runner
 from thalweg.flower.attempts import Attempts
 from thalweg.flower.following import Follower
 from thalweg.flower.processes import Child, end_all, free_port, program, surroundings
 from thalweg.flower.trust import NodeTrust
 
+PARTS = ("daemon", "runner", "SuperNode")
 LONGEST_SOCKET = 90  # bytes; systems allow little more
 NOT_LET_IN = "Exit Code: 305"  # of Flower: the server answered, and does not want this node
 REFUSED_S = 180.0  # until we believe it: a server that starts has not read its keys yet, and one whose node was
@@ -38,30 +41,43 @@ class Joining:
         self._options = list(options)  # of the daemon
         self._env = surroundings(self._state / "flower")
         self._socket = socket_for(self._state)
-        self._log = self._state / "logs" / "daemon.log"
-        self._events = Follower(self._log, from_end=True)
+        self._secret = self._state / "flower" / "secret"
+        self._secret.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        self._events = Follower(self._state / "logs" / "daemon.log", from_end=True)
         self._children: dict[str, Child] = {}
-        self._attempts = {"daemon": Attempts(), "SuperNode": Attempts()}
+        self._runs: list[str] = []  # the runner's command, if there is one
+        self._attempts = {name: Attempts() for name in PARTS}
         self._shut_out_since: float | None = None
         self.refused: str | None = None  # why this client may not take part
 
     def start_daemon(self) -> None:
         command = [sys.executable, "-m", "thalweg.edge", "--state", str(self._state)]
         command += ["--socket", str(self._socket), *self._options]
-        self._children["daemon"] = Child("the daemon", command, self._log, self._env)
+        self._start("daemon", command)
 
     def start_node(self) -> None:
         """The line to the server. Its own port is for its children alone, on loopback."""
-        command = [program("flower-supernode", self._env), "--superlink", self._server]
-        command += ["--host", "127.0.0.1", "--port", str(free_port())]
+        if "runner" in self._children:
+            self._children.pop("runner").end()  # it belongs to the port of the last one
+        port = str(free_port())
+        command = [program("flower-supernode", self._env)]
+        if runner.is_possible():
+            runner.write_secret(self._secret)
+            command = [sys.executable, "-m", "thalweg.flower.quick_node", "--isolation", "process"]
+            command += ["--superexec-auth-secret-file", str(self._secret)]
+        command += ["--superlink", self._server, "--host", "127.0.0.1", "--port", port]
         command += ["--node-config", f"thalweg-socket={json.dumps(str(self._socket))}"]
         if self._trust is None:
             command += ["--insecure"]
         else:
             command += ["--root-certificates", str(self._trust.authority.absolute())]
             command += ["--auth-supernode-private-key", str(self._trust.key.absolute())]
-        log = self._state / "logs" / "supernode.log"
-        self._children["SuperNode"] = Child("the SuperNode", command, log, self._env)
+        self._start("SuperNode", command)
+        if runner.is_possible():
+            self._runs = [sys.executable, "-m", "thalweg.flower.runner"]
+            self._runs += ["--runtime-api-address", f"127.0.0.1:{port}"]
+            self._runs += ["--superexec-auth-secret-file", str(self._secret)]
+            self._start("runner", self._runs)
 
     def events(self) -> list[Event]:
         """What the daemon has said since the last call."""
@@ -92,20 +108,27 @@ class Joining:
 
     def close(self) -> None:
         """The SuperNode first: then the server knows at once that this client has left."""
-        for name in ("SuperNode", "daemon"):
+        for name in reversed(PARTS):
             if name in self._children:
                 end_all([self._children.pop(name)])
         if self._socket.parent.parent != self._state:
             self._socket.unlink(missing_ok=True)
             self._socket.parent.rmdir()
 
+    def _start(self, name: str, command: list[str]) -> None:
+        log = self._state / "logs" / f"{name.lower()}.log"
+        self._children[name] = Child(f"the {name}", command, log, self._env)
+
     def _start_missing(self, with_node: bool) -> None:
-        starts = {"daemon": self.start_daemon} | (
-            {"SuperNode": self.start_node} if with_node else {}
-        )
-        for name, start in starts.items():
-            if name not in self._children and self._attempts[name].is_due():
-                start()
+        due = [
+            name for name in PARTS if name not in self._children and self._attempts[name].is_due()
+        ]
+        if "daemon" in due:
+            self.start_daemon()
+        if "SuperNode" in due and with_node:
+            self.start_node()
+        elif "runner" in due and self._runs and "SuperNode" in self._children:
+            self._start("runner", self._runs)
 
     def _mourn(self, name: str, child: Child) -> str:
         """What to say of a death, if anything; when to try again."""

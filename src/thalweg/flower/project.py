@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -35,7 +36,7 @@ def write_project(folder: Path, plan: Plan, options: Options) -> list[Path]:
     if folder.exists() and any(folder.iterdir()):
         raise ConfigError(f"{folder} is not empty; choose a new folder for the project.")
     package = "thalweg_app"
-    config = {
+    config: dict[str, str | int | float] = {
         "thalweg-run": str(options.run_folder),
         "min-clients": options.min_clients,
         "deadline-s": options.deadline_s,
@@ -63,7 +64,7 @@ def _pyproject(
     name: str,
     server: str,
     client: str,
-    config: dict[str, str | int | float],
+    config: Mapping[str, str | int | float],
     package: str | None = None,
 ) -> str:
     lines = [

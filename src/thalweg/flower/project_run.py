@@ -12,7 +12,8 @@ from thalweg.core.errors import ConfigError
 from thalweg.engine.folder import RunFolder
 from thalweg.engine.plan import read_plan
 from thalweg.flower.attending import attended
-from thalweg.flower.server_app import SERVE, serve_run
+from thalweg.flower.server_app import serve_run
+from thalweg.flower.serving import FILE
 
 FROM_CONFIG = {"min-clients": "min_clients", "deadline-s": "deadline_s", "data-dir": "data_dir"}
 
@@ -26,6 +27,6 @@ def play_project(grid: Grid, config: Mapping[str, bool | float | int | str], pla
     folder.open(read_plan(plan), command="flwr run", resume=True)
     folder.close()
     options = {ours: config[theirs] for theirs, ours in FROM_CONFIG.items() if theirs in config}
-    (folder.path / SERVE).write_text(json.dumps(options) + "\n")
+    (folder.path / FILE).write_text(json.dumps(options) + "\n")
     with attended(folder.path):
         serve_run(grid, folder.path)
