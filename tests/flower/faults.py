@@ -176,6 +176,17 @@ def await_rounds(run: Path, rounds: int) -> None:
     await_true(lambda: len(RunFolder(run).metrics()) >= rounds, LONG_S)
 
 
+def await_late(run: Path, client: int) -> None:
+    """Until a round was closed without this client's reply, or two were, if nobody has asked it."""
+    rounds = len(RunFolder(run).metrics())
+
+    def number() -> int:
+        return sum(event["client"] == client for event in events_of(run, "late"))
+
+    before = number()
+    await_true(lambda: number() > before or len(RunFolder(run).metrics()) >= rounds + 2, LONG_S)
+
+
 def await_all_came(states: Sequence[tuple[Path, Supply]]) -> None:
     """Until every device has received what it was sent."""
     await_true(lambda: all(has_received(state, each.sent) for state, each in states), LONG_S)

@@ -3,15 +3,22 @@
 from __future__ import annotations
 
 import random
+import signal
+import time
 from collections.abc import Callable
 from pathlib import Path
 
+import pytest
+
+from flower.commanded import Commanded, Publisher
 from flower.faults import (
+    SETS,
     LONG_S,
     TWO_POINTS,
     LivePark,
     Supply,
     await_all_came,
+    await_late,
     await_rounds,
     check_books,
     events_of,
@@ -21,11 +28,13 @@ from flower.faults import (
 from flower.forger import FORGERIES, REASONS, Forger, ForgersDoor
 from flower.real import await_true
 from flower.runs import prepared
+from streams.sources.conftest import MOSQUITTO, Mosquitto
 from thalweg.engine.folder import RunFolder
-from thalweg.engine.plan import Plan
+from thalweg.engine.plan import Plan, read_plan
 
 HONEST, FORGER = (0, 1, 2), 3
 SAMPLES = 600  # of each client
+LONG_ROUNDS = 18
 
 
 class Story:
@@ -58,9 +67,9 @@ class Story:
 
     def hold_up_a_reply(self) -> None:
         """A client stops in the middle of whatever it does, until the round is over without it."""
-        number, before = self.chance.choice((0, 1)), len(events_of(self.run, "late"))
+        number = self.chance.choice((0, 1))
         self.park.stop(f"daemon{number}")
-        await_true(lambda: len(events_of(self.run, "late")) > before, LONG_S)
+        await_late(self.run, number)
         self.park.go_on(f"daemon{number}")
 
     def join_late(self) -> None:
@@ -92,6 +101,108 @@ def test_a_run_survives_kills_delays_late_joins_and_forgeries(tmp_path: Path) ->
         door.close()
     check_ending(run, rounds)
     check_forgeries(run, forger)
+    for number in HONEST:
+        check_books(park.state(number), plan, story.supplies[number])
+    check_accuracy(run, plan, tmp_path)
+
+
+class LongStory:
+    """The same with the commands, and samples that come over a broker."""
+
+    def __init__(self, park: Commanded, run: Path, broker: Mosquitto, seed: int) -> None:
+        self.park, self.run, self.broker, self.chance = park, run, broker, random.Random(seed)
+        self.supplies = {number: Supply(number) for number in HONEST}
+        self.publisher = Publisher(broker.port)
+        self.here: list[int] = []  # clients that have joined
+
+    def begin(self) -> None:
+        options = [word for each in SETS for word in ("--set", each)]
+        options += ["--min-clients", "2", "--deadline", "15", "--clients", "4", "--seed", "4"]
+        self.options = ["--live", "--rounds", str(LONG_ROUNDS), *options]
+        self.park.serve(self.run, "fedavg", "--on", "digits-full", *self.options)
+        for number in (0, 1):
+            self.join(number)
+        self.feed(200)
+
+    def join(self, number: int) -> None:
+        """Comes with its first samples, as soon as it listens to the broker."""
+        self.park.join(number, f"{self.broker.address}/samples/{number}")
+        await_true(lambda: self.park.status(number).get("trouble") == "", LONG_S)
+        self.here.append(number)
+
+    def feed(self, number: int) -> None:
+        for client in self.here:
+            supply = self.supplies[client]
+            self.publisher.publish(supply, min(number, SAMPLES - supply.sent))
+
+    def faults(self) -> list[Callable[[], None]]:
+        """Each once, and some of those that may come often a second time, in an order of chance."""
+        kills = [self.kill_part_of_a_client] * 4 + [self.kill_part_of_the_server] * 3
+        rare = [self.kill_a_client, self.kill_the_server, self.restart_the_broker]
+        others = [self.hold_up_a_reply, self.hold_up_a_reply, lambda: self.join(2)]
+        faults = [*kills, *rare, *others]
+        self.chance.shuffle(faults)
+        return faults
+
+    def kill_part_of_a_client(self) -> None:
+        part = self.chance.choice(("daemon", "daemon", "SuperNode"))
+        self.park.hit(f"join{self.chance.choice(self.here)}", part)
+
+    def kill_part_of_the_server(self) -> None:
+        self.park.hit("serve", self.chance.choice(("SuperLink", "SuperExec", "ServerApp")))
+
+    def kill_a_client(self) -> None:
+        number = self.chance.choice(self.here)
+        self.park.kill(f"join{number}")
+        self.park.join(number, f"{self.broker.address}/samples/{number}")
+
+    def kill_the_server(self) -> None:
+        self.park.kill("serve")
+        self.park.serve(self.run, str(self.run), *self.options[:1], "--resume")
+
+    def restart_the_broker(self) -> None:
+        self.broker.stop()
+        self.feed(40)
+        time.sleep(self.chance.uniform(1, 5))
+        self.broker.start()
+
+    def hold_up_a_reply(self) -> None:
+        number = self.chance.choice(self.here)
+        self.park.hit(f"join{number}", "daemon", signal.SIGSTOP)
+        await_late(self.run, number)
+        self.park.hit(f"join{number}", "daemon", signal.SIGCONT)
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(MOSQUITTO is None, reason="mosquitto is not installed")
+@pytest.mark.parametrize("seed", [1, 2])
+def test_a_long_run_over_a_broker_survives_them_again_and_again(seed: int, tmp_path: Path) -> None:
+    """As users start it, with all parts of it killed at random moments, by the commands started again."""
+    (tmp_path / "broker").mkdir()
+    broker, run = Mosquitto(tmp_path / "broker"), tmp_path / "run"
+    broker.start()
+    park, forger = Commanded(tmp_path / "park"), Forger(FORGER)
+    story = LongStory(park, run, broker, seed)
+    door = ForgersDoor(forger, park.socket(FORGER))
+    try:
+        story.begin()
+        park.start_node(FORGER)
+        for number, fault in enumerate(story.faults(), start=1):
+            await_rounds(run, number)
+            story.feed(30)
+            time.sleep(story.chance.uniform(0, 3))  # anywhere in a round
+            fault()
+        story.feed(SAMPLES)
+        await_true(lambda: RunFolder(run).is_finished(LONG_ROUNDS), 2 * LONG_S)
+        await_all_came([(park.state(number), story.supplies[number]) for number in HONEST])
+    finally:
+        story.publisher.close()
+        park.end()
+        broker.stop()
+        door.close()
+    check_ending(run, LONG_ROUNDS)
+    check_forgeries(run, forger)
+    plan = read_plan(run)
     for number in HONEST:
         check_books(park.state(number), plan, story.supplies[number])
     check_accuracy(run, plan, tmp_path)
