@@ -54,6 +54,12 @@ class Commanded(Loopback):
             with suppress(ProcessLookupError):
                 os.kill(pid, number)
 
+    def end(self) -> None:
+        """Kill the commands; what is below them ends by itself, and that is waited for."""
+        left = [pid for process in self.processes.values() for pid, _ in below(process.pid)]
+        super().end()
+        await_true(lambda: not any(part_of(pid) for pid in left), LONG_S)
+
     def status(self, number: int) -> dict[str, Any]:
         with suppress(OSError, ValueError):
             found: dict[str, Any] = json.loads((self.state(number) / "status.json").read_text())

@@ -28,12 +28,12 @@ from thalweg.flower.server_app import serve_run
 
 LONG_S = 900.0  # nothing takes so long, on any machine; and nothing is measured by it
 TWO_POINTS = 0.02
-SETS = ["world=live", "capacity=400", "ticks=2", "evaluate_every=1", "staleness=polynomial"]
+SETS = ["world=live", "capacity=700", "ticks=2", "evaluate_every=1", "staleness=polynomial"]
 DATA = Digits().load(None, 0)
 
 
 def live_plan(rounds: int, clients: int, *more: str) -> Plan:
-    """Digits, of which every client has its own 600 or so and can hold 400."""
+    """Digits, of which every client has its own 900 or so and can hold 700."""
     sets = [*SETS, f"world.num_clients={clients}", *more]
     return make_plan(
         "fedavg", "digits-full", seed=4, rounds=rounds, engine="reference", overrides=sets
@@ -176,6 +176,16 @@ def await_rounds(run: Path, rounds: int) -> None:
     await_true(lambda: len(RunFolder(run).metrics()) >= rounds, LONG_S)
 
 
+def await_all_joined(run: Path, since: int, clients: set[int]) -> None:
+    """Until all of them have joined, or joined again, after so many had."""
+
+    def missing() -> set[int]:
+        return clients - {event["client"] for event in events_of(run, "joined")[since:]}
+
+    await_true(lambda: not missing() or is_over(run), LONG_S)
+    assert not missing(), "they have not joined before the run was over"
+
+
 def await_late(run: Path, client: int) -> None:
     """Until a round was closed without this client's reply, or two were, if nobody has asked it."""
     rounds = len(RunFolder(run).metrics())
@@ -183,8 +193,15 @@ def await_late(run: Path, client: int) -> None:
     def number() -> int:
         return sum(event["client"] == client for event in events_of(run, "late"))
 
+    def is_so() -> bool:
+        return number() > before or len(RunFolder(run).metrics()) >= rounds + 2 or is_over(run)
+
     before = number()
-    await_true(lambda: number() > before or len(RunFolder(run).metrics()) >= rounds + 2, LONG_S)
+    await_true(is_so, LONG_S)
+
+
+def is_over(run: Path) -> bool:
+    return (run / "summary.json").exists()
 
 
 def await_all_came(states: Sequence[tuple[Path, Supply]]) -> None:

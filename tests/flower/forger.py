@@ -26,6 +26,8 @@ class Forger:
     def __init__(self, number: int) -> None:
         self.number = number
         self.sent: dict[int, str] = {}  # by round, from 0
+        self.may_speak = threading.Event()  # else it answers no order, and every round waits for it
+        self.may_speak.set()
         self._terms: Terms | None = None
 
     def answer(self, parcel: Parcel) -> Parcel:
@@ -40,6 +42,7 @@ class Forger:
             self._terms = Terms(plan.recipe, invitation.num_params)
             return to_bytes(Hello(self.number, Supply(0.0, False, 1.0)), self._terms)
         assert self._terms is not None
+        self.may_speak.wait()
         order: Any = tree_from_bytes(parcel.letter)
         name = list(FORGERIES)[order["fields"]["rnd"] % len(FORGERIES)]
         self.sent[order["fields"]["rnd"]] = name
@@ -125,16 +128,18 @@ class ForgersDoor:
     """A forger at a node's socket, in a thread of this process, until `close`."""
 
     def __init__(self, forger: Forger, path: Path) -> None:
+        self._forger = forger
         self._is_over = threading.Event()
-        self._thread = threading.Thread(target=self._serve, args=(forger, path), daemon=True)
+        self._thread = threading.Thread(target=self._serve, args=(path,), daemon=True)
         self._thread.start()
 
     def close(self) -> None:
         self._is_over.set()
+        self._forger.may_speak.set()
         self._thread.join(30)
 
-    def _serve(self, forger: Forger, path: Path) -> None:
+    def _serve(self, path: Path) -> None:
         with listening(path) as door:
             door.settimeout(0.2)
             while not self._is_over.is_set():
-                serve_one(door, forger.answer)
+                serve_one(door, self._forger.answer)

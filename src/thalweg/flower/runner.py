@@ -12,6 +12,7 @@ import argparse
 import os
 import signal
 import sys
+import threading
 import time
 import traceback
 from collections.abc import Sequence
@@ -54,7 +55,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def run(address: str, secret: bytes | None) -> None:
-    """Take one task after the other. A task that fails is one message that is lost."""
+    """Take every task that there is. A task that fails is one message that is lost.
+
+    Each has a thread, because one whose message will never be whole waits for it for hours: Flower leaves such a
+    task behind when its run ends while the SuperNode receives it. Letters still go to the daemon in turn.
+    """
     from flwr.proto.runtime_pb2 import AcquireTaskRequest
     from flwr.supercore.constant import TaskType
     from flwr.supercore.interceptors import SuperExecAuthHttpInterceptor
@@ -67,18 +72,23 @@ def run(address: str, secret: bytes | None) -> None:
     )
     client = _client(address, "SuperExec", *guards)
     request = AcquireTaskRequest(supported_task_types=[TaskType.CLIENT_APP])
+    turn = threading.Lock()
     while True:
         task = client.AcquireTask(request)
         if not task.token:
             time.sleep(POLL_S)
             continue
-        try:
-            carry_task(address, task.token)
-        except Exception:
-            traceback.print_exc()
+        threading.Thread(target=_try, args=(address, task.token, turn), daemon=True).start()
 
 
-def carry_task(address: str, token: str) -> None:
+def _try(address: str, token: str, turn: threading.Lock) -> None:
+    try:
+        carry_task(address, token, turn)
+    except Exception:
+        traceback.print_exc()
+
+
+def carry_task(address: str, token: str, turn: threading.Lock) -> None:
     """One message to the daemon and back, as Flower's own process for it would."""
     from flwr.common.constant import SubStatus
     from flwr.supercore.heartbeat import HeartbeatSender
@@ -96,7 +106,9 @@ def carry_task(address: str, token: str) -> None:
     heart.start()
     try:
         message, context, _, _ = pull_task_input(client)
-        push_message(client, carry(message, context), context)
+        with turn:
+            reply = carry(message, context)
+        push_message(client, reply, context)
         push_task_output(client, context, SubStatus.COMPLETED, "")
     finally:
         heart.stop()
