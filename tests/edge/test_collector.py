@@ -52,7 +52,12 @@ def test_everything_that_comes_is_stored_and_confirmed_in_order(inbox: Inbox) ->
     inbox.mark(0)
     assert inbox.slots.x[inbox.marked(0), 0].tolist() == [0, 1, 2]
     assert inbox.labels[inbox.marked(0)].tolist() == [2, 1, 2]
-    assert source.confirmed == ["1", "2", "3", "4"]  # also where the source only found what it refused
+    assert source.confirmed == [
+        "1",
+        "2",
+        "3",
+        "4",
+    ]  # also where the source only found what it refused
     assert inbox.cursor == ("4", 0)
 
 
