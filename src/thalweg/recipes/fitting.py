@@ -8,7 +8,7 @@ from thalweg.core.talk import Particular
 from thalweg.forecast import Opens
 from thalweg.local import Scaffold
 from thalweg.recipes.base import Recipe
-from thalweg.recipes.talks import saying
+from thalweg.recipes.talks import saying, talking
 from thalweg.streams import World, supplies_of
 from thalweg.streams.steps_world import StepsWorld
 
@@ -28,7 +28,8 @@ def check_fits(recipe: Recipe, world: World) -> None:
 
 def _check_privacy(recipe: Recipe) -> None:
     """What is said beside an update is made of the same samples, and nobody hides it."""
-    stages = sorted(saying(recipe))
+    heard = {stage for stage, _ in talking(recipe)} | {"bank"}
+    stages = sorted(saying(recipe) & heard)
     require(
         recipe.privacy is None or not stages,
         f"privacy hides the clients' updates, but the {' and the '.join(stages)} of this recipe "
