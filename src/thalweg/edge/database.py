@@ -19,7 +19,6 @@ except ImportError:  # no such lock on this system; two processes in one folder 
 
 FORMAT = 1  # of the tables; a file with a larger number is of a newer version
 OURS = 0x7468_6C77  # "thlw", SQLite's application_id: another program's file is not touched
-FULL = (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR_WRITE, sqlite3.SQLITE_IOERR_FSYNC)
 
 SCHEMA = """
 CREATE TABLE facts (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
@@ -71,10 +70,20 @@ def opened(file: Path, identity: str) -> sqlite3.Connection:
             db.execute("PRAGMA synchronous = FULL")
             if db.execute("PRAGMA user_version").fetchone() == (0,):
                 _begin(db, identity)
+                sync(file.parent)
         except BaseException:
             db.close()
             raise
     return db
+
+
+def sync(folder: Path) -> None:
+    """See to it that new files are still there after a power cut."""
+    place = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(place)
+    finally:
+        os.close(place)
 
 
 def _check_is_ours(db: sqlite3.Connection, file: Path) -> None:
@@ -128,7 +137,7 @@ def one_line(folder: Path) -> Iterator[None]:
             f"cannot write to the state folder {folder}: {reason}. {_advice(full)}"
         ) from error
     except sqlite3.OperationalError as error:
-        full = getattr(error, "sqlite_errorcode", 0) in FULL or "is full" in str(error)
+        full = getattr(error, "sqlite_errorcode", 0) == sqlite3.SQLITE_FULL
         reason = "the disk is full" if full else str(error)
         raise RunError(
             f"cannot use the state folder {folder}: {reason}. {_advice(full)}"

@@ -13,7 +13,7 @@ from flwr.serverapp import Grid
 from thalweg.core.errors import RunError, require
 from thalweg.core.talk import Told
 from thalweg.core.trees import Tree
-from thalweg.core.types import Floats32, Ints, Job, Roster, Supplies, Updates
+from thalweg.core.types import Floats32, Ints, Job, Roster, Updates
 from thalweg.data import Dataset
 from thalweg.edge.blank import blank_of, blank_to_json
 from thalweg.engine.crowd import Crowd
@@ -106,7 +106,7 @@ class FlowerFederation(Correspondence):
         connected = np.array(sorted(self.nodes.here), dtype=np.int64)
         roster = self.crowd.roster(rnd)
         if self._is_live:
-            return replace(roster, here=connected, supplies=self._supplies(roster))
+            return replace(roster, here=connected)
         return replace(roster, here=np.intersect1d(roster.here, connected, assume_unique=True))
 
     def _wait_for_clients(self) -> None:
@@ -131,22 +131,12 @@ class FlowerFederation(Correspondence):
                 "the rounds before this one are kept (--resume)."
             )
 
-    def _supplies(self, roster: Roster) -> Supplies | None:
-        """What clients said when they joined, where anybody did."""
-        if roster.supplies is None:
-            return None
-        total, is_historical = roster.supplies.total.copy(), roster.supplies.is_historical.copy()
-        rounds = roster.supplies.rounds.copy()
-        for client, supply in self.nodes.supplies.items():
-            total[client], is_historical[client], rounds[client] = supply
-        return Supplies(total, is_historical, rounds)
-
 
 def _check_can_be_served(plan: Plan, crowd: Crowd, serving: Serving) -> None:
     require(
         plan.scenario.faults is None,
-        f"{plan.scenario.name} plays at losing replies; on a network they get lost by themselves. Leave it "
-        "out (--set faults=none).",
+        f"{plan.scenario.name} plays faults in one process; on a network things go wrong by themselves. Leave "
+        "them out (--set faults=none).",
     )
     num_clients = crowd.world.num_clients
     require(

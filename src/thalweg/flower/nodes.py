@@ -15,7 +15,6 @@ from typing import Any, Literal
 from flwr.serverapp import Grid
 
 from thalweg.core.errors import BadMessage, Diverged
-from thalweg.core.types import Supply
 from thalweg.edge.socket import Parcel
 from thalweg.flower.book import ClientBook
 from thalweg.flower.carrier import Carrier
@@ -70,16 +69,10 @@ class Nodes:
         invite: Callable[[str, int], Invitation],
         say: Say = lambda event: None,
     ) -> None:
-        self._grid, self._book, self._terms, self._invite, self._say = (
-            grid,
-            book,
-            terms,
-            invite,
-            say,
-        )
+        self._grid, self._book, self._terms = grid, book, terms
+        self._invite, self._say = invite, say
         self._carrier = Carrier(grid)
         self._visitors: dict[int, Visitor] = {}
-        self.supplies: dict[int, Supply] = {}  # what clients said when they joined
 
     @property
     def here(self) -> dict[int, int]:
@@ -106,9 +99,8 @@ class Nodes:
                     self._go_on(visitor, parcel)
         now = time.monotonic()
         for visitor in self._visitors.values():
-            if visitor.step in ("greeted", "invited") and not self._carrier.waits(
-                visitor.waits_for
-            ):
+            is_asked = visitor.step in ("greeted", "invited")
+            if is_asked and not self._carrier.waits(visitor.waits_for):
                 self._again(visitor, "it does not answer")
             if visitor.step == "new" and visitor.not_before <= now:
                 self._send(visitor, "greeting", letter_of(Greeting(self._book.run)), "greeted")
@@ -145,7 +137,7 @@ class Nodes:
 
     def _meet(self, visitor: Visitor, who: Introduction) -> None:
         check_versions(who, "this client", "the server")
-        number = self._book.number_for(who)
+        number = self._book.number_for(who, visitor.node)
         if (other := self._elsewhere(visitor, who.identity)) is not None:
             if time.monotonic() - visitor.since < GHOST_S:
                 visitor.tries = min(visitor.tries, 1)  # it may be a ghost that is gone any moment
@@ -169,7 +161,6 @@ class Nodes:
         if hello.client != visitor.client:
             raise BadMessage(f"client {visitor.client} says that it is client {hello.client}.")
         visitor.step, visitor.tries, visitor.reason = "welcome", 0, ""
-        self.supplies[visitor.client] = hello.supply
         self._say({"event": "joined", "client": visitor.client, "node": str(visitor.node)})
 
     def _refuse(self, visitor: Visitor, reason: str) -> None:
