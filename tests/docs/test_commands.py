@@ -104,7 +104,9 @@ def test_a_command_can_be_planned(where: str, command: str) -> None:
         assert words[0] in KNOWN or words[0].startswith("--")
         return
     is_plan = any(word.endswith("plan.toml") for word in words)
-    if words[0] == "run" and not is_plan and not {"--on", "--resume"} & set(words):  # on whatever you like
+    if (
+        words[0] == "run" and not is_plan and not {"--on", "--resume"} & set(words)
+    ):  # on whatever you like
         words += ["--on", "digits-partial"]
     try:
         done = CliRunner().invoke(app, words, catch_exceptions=False)

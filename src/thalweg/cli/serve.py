@@ -65,16 +65,16 @@ class Asked:
             "--data-dir": self.data_dir,
         }
         words = [word for key, value in named.items() if value is not None for word in (key, value)]
-        words += ["--live"] * self.live + ["--insecure"] * self.insecure
+        words += ["--insecure"] * self.insecure  # --live is part of the plan by then
         return [str(word) for word in words]
 
-    def for_the_app(self) -> dict[str, Any]:
+    def for_the_app(self, is_live: bool) -> dict[str, Any]:
         """What the ServerApp reads in the run folder; checked here, before there is one."""
         said = {
             "min_clients": self.min_clients,
             "deadline_s": self.deadline_s,
             "wait_s": self.wait_s,
-            "live": self.live,
+            "live": is_live,
             "data_dir": None if self.data_dir is None else str(self.data_dir.absolute()),
         }
         options = {name: value for name, value in said.items() if value is not None}
@@ -107,7 +107,7 @@ def serve_command(
     place = Place(asked.host, asked.port, (asked.state or out / "server").absolute(), trust)
     require(1 <= place.port <= 65535, f"--port must lie in 1 to 65535, got {place.port}.")
     check_port(place.host, place.port)
-    options = asked.for_the_app()
+    options = asked.for_the_app(isinstance(plan.scenario.world, Live))
     most = plan.scenario.world.num_clients
     require(
         options.get("min_clients", 1) <= most,
