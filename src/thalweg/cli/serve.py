@@ -19,7 +19,7 @@ from thalweg.cli.plan_view import plan_tree
 from thalweg.cli.run import folder_for, plan_of, summary
 from thalweg.cli.stopping import Stopped, until_stopped
 from thalweg.core.config import from_dict
-from thalweg.core.errors import ConfigError, require
+from thalweg.core.errors import ConfigError, RunError, require
 from thalweg.engine.folder import RunFolder
 from thalweg.engine.loop import Progress, Watch
 from thalweg.engine.plan import Plan
@@ -149,12 +149,12 @@ def _host(plan: Plan, out: Path, place: Place, watch: Watch, voice: _Voice) -> N
     folder, total = RunFolder(out), plan.scenario.rounds
     if folder.is_finished(total):
         return
-    write_app(place.state / "app", out)
     rounds = _Rounds(plan, out, watch)
     events = Follower(out / "events.jsonl", from_end=True)
     hosting = Hosting(place, place.state / "app", out)
     busy = f"another `thalweg serve` runs in {place.state}; stop it, or choose another --state."
     with claimed(place.state / ".lock", busy), until_stopped():
+        write_app(place.state / "app", out)
         try:
             voice.say({"event": "starting"})
             hosting.start()
@@ -171,13 +171,21 @@ def _host(plan: Plan, out: Path, place: Place, watch: Watch, voice: _Voice) -> N
                     voice.say({"event": "restarted", "reason": news})
                 if time.monotonic() - keys_at > KEYS_S:
                     keys_at = time.monotonic()
-                    for name in hosting.register():
-                        voice.say({"event": "key", "name": name})
+                    _let_in_new_keys(hosting, voice)
                 time.sleep(LOOK_S)
             rounds.show()
             _await_farewell(out)
         finally:
             hosting.close()
+
+
+def _let_in_new_keys(hosting: Hosting, voice: _Voice) -> None:
+    """A key that cannot be read, or a SuperLink that is away, is no reason to stop."""
+    try:
+        for name in hosting.register():
+            voice.say({"event": "key", "name": name})
+    except RunError as error:
+        voice.say({"event": "restarted", "reason": str(error)})
 
 
 class _Rounds:
