@@ -73,7 +73,7 @@ def collect(store: Store, capacity: int) -> None:
             return False
         inbox.mark(lived)
         lived += 1
-        rows = inbox._settled(lived)
+        rows = inbox._table.before(lived)
         newest = rows[np.argsort(inbox.slots.x[rows, 0])][-capacity:]
         inbox.commit(lived.to_bytes(4, "big"), lived, newest)
         return True

@@ -62,7 +62,7 @@ def test_a_killed_collector_neither_loses_nor_doubles_a_sample(
         store = Store.open(tmp_path)
         inbox = Inbox(store, killed.BLANK, capacity, queue=40)
         lived = int.from_bytes(store.state() or b"", "big")
-        held = inbox.slots.x[inbox._settled(lived), 0].astype(int).tolist()
+        held = inbox.slots.x[inbox._table.before(lived), 0].astype(int).tolist()
         assert len(held) <= capacity
         check_nothing_lost_nor_doubled(inbox, held)
         assert inbox.counts.received > received, "it went on"

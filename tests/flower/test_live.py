@@ -1,58 +1,52 @@
-"""A live run on Flower: clients bring their own samples, and the server only has some to test on."""
+"""Devices with samples of their own, on a grid without processes."""
 
 from __future__ import annotations
 
-import json
-import time
 from pathlib import Path
 
-import numpy as np
+import pytest
 
-from flower.fake_grid import Device, FakeGrid
+from edge.test_collector import until
+from flower.fake_grid import Device, FakeGrid, devices_in
 from flower.runs import plan_of, prepared
 from thalweg.edge.live_client import LiveClient
 from thalweg.edge.resident import Means
-from thalweg.edge.socket import Parcel
 from thalweg.flower.server_app import serve_run
 
-PLAN = plan_of("fedavg", "digits-full", 4, "world=live", "world.num_clients=3", "evaluate_every=1")
+SOURCE = Means(data="replay:digits-partial?client=1&rounds=3")
 
 
-def sensor(file: Path, first: int) -> str:
-    """Forty samples of the digits, in a file that could grow."""
-    data = PLAN.scenario.data.load(None, 3)
-    rows = range(first, first + 40)
-    lines = [json.dumps({"x": data.x[n].tolist(), "y": int(data.y[n])}) + "\n" for n in rows]
-    file.write_text("".join(lines))
-    return str(file)
+def client(device: Device) -> LiveClient:
+    resident = device.daemon._resident
+    assert isinstance(resident, LiveClient)
+    return resident
 
 
-def test_clients_with_samples_of_their_own_learn_together(tmp_path: Path) -> None:
-    folder = prepared(tmp_path / "run", PLAN, min_clients=2)
-    devices = {
-        100 + n: Device(
-            tmp_path / f"state{n}", None, Means(sensor(tmp_path / f"{n}.jsonl", 40 * n))
-        )
-        for n in range(2)
-    }
-
-    def fate(node: int, parcel: Parcel) -> str:
-        client = devices[node].daemon._resident
-        if parcel.kind == "errand":  # not before something has come
-            assert isinstance(client, LiveClient)
-            until = time.monotonic() + 30
-            while client.status()["received"] < 40 and time.monotonic() < until:
-                time.sleep(0.02)
-        return "arrives"
-
-    try:
-        served = serve_run(FakeGrid(devices, fate), folder)
-    finally:
+@pytest.mark.parametrize("recipe", ["sfedpo", "ode", "feddrift", "dpcs"])
+def test_a_live_run_trains_on_what_its_devices_receive(recipe: str, tmp_path: Path) -> None:
+    plan = plan_of(recipe, "digits-partial", 4, "world=live", "world.num_clients=3")
+    folder = prepared(tmp_path / "run", plan, min_clients=3, live=True)
+    with devices_in(tmp_path, 3, SOURCE) as devices:
+        served = serve_run(FakeGrid(devices), folder)
         for device in devices.values():
-            device.stop()
-    assert [row["cohort"] for row in served.metrics] == [2, 2, 2, 2]
-    assert served.metrics[-1]["accuracy"] > 0
-    assert np.isfinite(served.model).all()
-    assert all(row["loss"] > 0 for row in served.metrics)
-    status = json.loads((tmp_path / "state0" / "status.json").read_text())
-    assert (status["received"], status["kept"]) == (40, 16)
+            status = client(device).status()
+            assert status["trouble"] == ""
+            assert status["kept"] <= plan.scenario.capacity
+            there = status["kept"] + status["inbox"] + status["evicted"]
+            # Whoever trained has marked what it had; the rest of that is in its memory, or gone.
+            assert status["received"] >= there > 0
+        assert sum(client(device).status()["rounds"] for device in devices.values()) > 0
+    assert len(served.metrics) == 4
+
+
+def test_samples_come_while_nobody_asks(tmp_path: Path) -> None:
+    """A device that is joined but not chosen keeps on collecting, and what it keeps is what its memory can hold."""
+    plan = plan_of("fedavg", "digits-partial", 1, "world=live", "world.num_clients=1")
+    folder = prepared(tmp_path / "run", plan, min_clients=1, live=True)
+    with devices_in(tmp_path, 1, SOURCE) as devices:
+        serve_run(FakeGrid(devices), folder)
+        ((_, device),) = devices.items()
+        until(lambda: client(device).collector.has_ended)
+        status = client(device).status()
+        assert (status["kept"], status["rounds"], status["lost"]) == (16, 1, 0)
+        assert status["received"] == status["kept"] + status["evicted"] + status["inbox"]

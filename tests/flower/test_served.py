@@ -100,7 +100,7 @@ def test_who_joins_late_takes_part_from_then_on(tmp_path: Path) -> None:
             return "arrives"
 
         served = serve_run(FakeGrid(devices, fate), folder)
-        assert [row["cohort"] for row in served.metrics] == [2, 2, 2, 2, 5, 5]
+        assert [row["cohort"] for row in served.metrics] == [2, 2, 5, 5, 5, 5]
     assert len(events_of(folder, "joined")) == 5
 
 

@@ -19,7 +19,6 @@ except ImportError:  # no such lock on this system; two processes in one folder 
 
 FORMAT = 1  # of the tables; a file with a larger number is of a newer version
 OURS = 0x7468_6C77  # "thlw", SQLite's application_id: another program's file is not touched
-FULL = (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR_WRITE, sqlite3.SQLITE_IOERR_FSYNC)
 
 SCHEMA = """
 CREATE TABLE facts (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
@@ -128,7 +127,7 @@ def one_line(folder: Path) -> Iterator[None]:
             f"cannot write to the state folder {folder}: {reason}. {_advice(full)}"
         ) from error
     except sqlite3.OperationalError as error:
-        full = getattr(error, "sqlite_errorcode", 0) in FULL or "is full" in str(error)
+        full = getattr(error, "sqlite_errorcode", 0) == sqlite3.SQLITE_FULL
         reason = "the disk is full" if full else str(error)
         raise RunError(
             f"cannot use the state folder {folder}: {reason}. {_advice(full)}"

@@ -25,9 +25,8 @@ from thalweg.edge.counts import Counts, counts_as_text, counts_from
 from thalweg.edge.database import damaged
 from thalweg.edge.slots import Slots
 from thalweg.edge.store import Store, note
+from thalweg.edge.table import Sample, SampleTable, delete, insert, label, mark
 from thalweg.streams.sources import LATER, LateLabels, LiveBatch
-
-REMEMBERED = 4096  # names of samples by which a second delivery is recognised
 
 
 class Inbox:
@@ -35,7 +34,7 @@ class Inbox:
 
     def __init__(self, store: Store, blank: Blank, capacity: int, queue: int) -> None:
         """`queue`: samples that can be here beside a full memory; half of them may wait for their labels."""
-        self._store, self._blank = store, blank
+        self._store, self._blank, self._table = store, blank, SampleTable(store)
         self._turn = threading.RLock()
         self.most_waiting = max(queue // 2, 1)
         num = self._agreed(capacity, capacity + queue)
@@ -63,12 +62,12 @@ class Inbox:
     @property
     def num_new(self) -> int:
         """Samples with a label that are in no round yet."""
-        return self._number("SELECT count(*) FROM samples WHERE lived IS NULL AND label >= 0")
+        return self._table.num_new
 
     @property
     def num_waiting(self) -> int:
         """Samples whose labels are not known yet."""
-        return self._number("SELECT count(*) FROM samples WHERE lived IS NULL AND label < 0")
+        return self._table.num_waiting
 
     # --- what comes ---
 
@@ -96,13 +95,11 @@ class Inbox:
                 duplicates=self.counts.duplicates + len(good) - len(fresh),
                 refused=self.counts.refused + len(batch.labels) - len(good),
             )
-            names = [batch.keys[k] for k in fresh]
             numbers = range(self.counts.received + 1, counts.received + 1)
-            parts = (slots.tolist(), labels.tolist(), batch.times[fresh].tolist(), names, checksums)
+            names, times = [batch.keys[k] for k in fresh], batch.times[fresh].tolist()
+            parts = (numbers, slots.tolist(), labels.tolist(), times, names, checksums)
             with self._store.transaction() as db:
-                rows = [(*row, None) for row in zip(numbers, *parts, strict=True)]
-                db.executemany("INSERT INTO samples VALUES (?, ?, ?, ?, ?, ?, ?)", rows)
-                _remember(db, [(n, k) for n, k in zip(names, numbers, strict=True) if n])
+                insert(db, list(map(Sample, *parts)))
                 self._note(db, counts, *self._read_up_to(batch, is_last))
             self._is_taken[slots] = True
             self.labels[slots] = np.maximum(labels, 0)
@@ -113,25 +110,24 @@ class Inbox:
         with self._turn:
             found: dict[int, int] = {}
             refused = unmatched = 0
-            for key, label in zip(late.keys, late.labels.tolist(), strict=True):
-                slot = self._waiting_under(key)
-                if not 0 <= label < self._blank.num_classes:
+            for key, right in zip(late.keys, late.labels.tolist(), strict=True):
+                slot = self._table.waiting_under(key)
+                if not 0 <= right < self._blank.num_classes:
                     refused += 1
                 elif slot is None or slot in found:
                     unmatched += 1
                 else:
-                    found[slot] = label
+                    found[slot] = right
             counts = replace(
                 self.counts,
                 refused=self.counts.refused + refused,
                 unmatched=self.counts.unmatched + unmatched,
             )
             with self._store.transaction() as db:
-                rows = [(label, slot) for slot, label in found.items()]
-                db.executemany("UPDATE samples SET label = ? WHERE slot = ?", rows)
+                label(db, found.items())
                 self._note(db, counts, late.cursor, 0)
-            for slot, label in found.items():
-                self.labels[slot] = label
+            for slot, right in found.items():
+                self.labels[slot] = right
             self.counts = counts
 
     def lose(self, number: int) -> None:
@@ -150,14 +146,13 @@ class Inbox:
             if lived <= self._marked:
                 return
             with self._store.transaction() as db:
-                update = "UPDATE samples SET lived = ? WHERE lived IS NULL AND label >= 0"
-                db.execute(update, (lived,))
+                mark(db, lived)
                 note(db, {"marked": str(lived)})
             self._marked = lived
 
     def marked(self, lived: int) -> Ints:
         """Slots of the samples that were marked for a lived round, in the order of their coming."""
-        return self._slots("SELECT slot FROM samples WHERE lived = ? ORDER BY number", lived)
+        return self._table.of_round(lived)
 
     def commit(
         self,
@@ -175,12 +170,11 @@ class Inbox:
         Of the rounds that are over, whatever the client does not hold is evicted. `news` are counts.
         """
         with self._turn:
-            settled = self._settled(lived)
-            gone = np.setdiff1d(settled, rows)
+            gone = np.setdiff1d(self._table.before(lived), rows)
             counts = replace(self.counts, evicted=self.counts.evicted + len(gone), **news)
 
             def also(db: sqlite3.Connection) -> None:
-                _delete(db, gone)
+                delete(db, gone)
                 self._note(db, counts)
 
             self._store.commit(state, digest, reply, rnd, also)
@@ -189,7 +183,7 @@ class Inbox:
 
     def check_holds(self, lived: int, rows: Ints) -> None:
         """Refuse a folder whose client remembers samples that are not here."""
-        if len(np.setdiff1d(rows, self._settled(lived))):
+        if len(np.setdiff1d(rows, self._table.before(lived))):
             raise damaged(self._store.folder, "the client holds samples that are not here")
 
     # --- inside ---
@@ -213,13 +207,10 @@ class Inbox:
         return num
 
     def _load(self) -> None:
-        with self._store.reading() as db:
-            rows = db.execute("SELECT slot, label, checksum FROM samples").fetchall()
-        slots, labels, checksums = zip(*rows, strict=True) if rows else ((), (), ())
-        places = np.array(slots, dtype=np.int64)
-        self.slots.check(places, list(checksums))
+        places, labels, checksums = self._table.everything()
+        self.slots.check(places, checksums)
         self._is_taken[places] = True
-        self.labels[places] = np.maximum(np.array(labels, dtype=np.int64), 0)
+        self.labels[places] = np.maximum(labels, 0)
 
     def _not_seen(self, keys: tuple[str, ...], good: Ints) -> Ints:
         """Those of the positions whose names are new, or who have none."""
@@ -227,7 +218,7 @@ class Inbox:
         fresh = []
         for k in good.tolist():
             key = keys[k]
-            if key and (key in seen or self._is_recent(key)):
+            if key and (key in seen or self._table.is_recent(key)):
                 continue
             seen.add(key)
             fresh.append(k)
@@ -241,36 +232,13 @@ class Inbox:
         too_many = self.num_waiting + coming - self.most_waiting
         if coming == 0 or too_many <= 0:
             return
-        query = "SELECT slot FROM samples WHERE lived IS NULL AND label < 0 ORDER BY number LIMIT ?"
-        gone = self._slots(query, too_many)
+        gone = self._table.oldest_waiting(too_many)
         counts = replace(self.counts, expired=self.counts.expired + len(gone))
         with self._store.transaction() as db:
-            _delete(db, gone)
+            delete(db, gone)
             self._note(db, counts)
         self._is_taken[gone] = False
         self.counts = counts
-
-    def _settled(self, lived: int) -> Ints:
-        """Slots of the samples of all rounds before."""
-        return self._slots("SELECT slot FROM samples WHERE lived < ?", lived)
-
-    def _waiting_under(self, name: str) -> int | None:
-        with self._store.reading() as db:
-            query = "SELECT slot FROM samples WHERE name = ? AND name <> '' AND label < 0"
-            row = db.execute(query, (name,)).fetchone()
-        return None if row is None else int(row[0])
-
-    def _is_recent(self, name: str) -> bool:
-        return self._number("SELECT count(*) FROM recent WHERE name = ?", name) > 0
-
-    def _number(self, query: str, *values: object) -> int:
-        with self._store.reading() as db:
-            return int(db.execute(query, values).fetchone()[0])
-
-    def _slots(self, query: str, *values: object) -> Ints:
-        with self._store.reading() as db:
-            rows = db.execute(query, values).fetchall()
-        return np.array([slot for (slot,) in rows], dtype=np.int64)
 
     def _read_up_to(self, batch: LiveBatch, is_last: bool) -> tuple[str | None, int]:
         """The source's cursor, and how many samples we are ahead of it; of one without cursors, never any."""
@@ -286,14 +254,3 @@ class Inbox:
         if cursor is not None:
             facts |= {"cursor": cursor, "ahead": str(ahead)}
         note(db, facts)
-
-
-def _delete(db: sqlite3.Connection, slots: Ints) -> None:
-    db.executemany("DELETE FROM samples WHERE slot = ?", [(slot,) for slot in slots.tolist()])
-
-
-def _remember(db: sqlite3.Connection, names: list[tuple[str, int]]) -> None:
-    """Names of samples, the newest of them; the numbers of samples say which those are."""
-    if names:
-        db.executemany("INSERT OR REPLACE INTO recent VALUES (?, ?)", names)
-        db.execute("DELETE FROM recent WHERE number <= ?", (names[-1][1] - REMEMBERED,))

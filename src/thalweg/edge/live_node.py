@@ -144,26 +144,33 @@ class LiveNode:
     def absorb(self) -> bool:
         """Let the memory policy have what has come, without a round; true if there was a batch of it.
 
-        One more lived round for the client. The last model that it has received predicts some of the samples before
-        anybody learns from them.
+        One more lived round for the client. The last model that it has received predicts some of the samples
+        before anybody learns from them. Not while a round is being played: receiving need not wait for that.
         """
-        with self._turn:
-            node, before = self._remote.node, self.state.client
-            marked = self.inbox.marked(before.lived)
-            if not self.absorbs or self.inbox.num_new + len(marked) < self.sizes.batch:
-                return False
-            self.inbox.mark(before.lived)
-            tested, correct = self._tested(self.inbox.marked(before.lived)[: self._prequential])
-            keeping = Keeping(node.clients, node.client, before, max(self.state.trained, 0))
-            for _ in range(node.clients.stream.ticks):
-                keeping.meet()
-                keeping.take_in()
-            counts = self.inbox.counts
-            news = {"tested": counts.tested + tested, "correct": counts.correct + correct}
-            self._keep(self.state._replace(client=keeping.leave()), **news)
-            return True
+        if not self._turn.acquire(blocking=False):
+            return False
+        try:
+            return self._absorb()
+        finally:
+            self._turn.release()
 
     # --- inside ---
+
+    def _absorb(self) -> bool:
+        node, before = self._remote.node, self.state.client
+        marked = self.inbox.marked(before.lived)
+        if not self.absorbs or self.inbox.num_new + len(marked) < self.sizes.batch:
+            return False
+        self.inbox.mark(before.lived)
+        tested, correct = self._tested(self.inbox.marked(before.lived)[: self._prequential])
+        keeping = Keeping(node.clients, node.client, before, max(self.state.trained, 0))
+        for _ in range(node.clients.stream.ticks):
+            keeping.meet()
+            keeping.take_in()
+        counts = self.inbox.counts
+        news = {"tested": counts.tested + tested, "correct": counts.correct + correct}
+        self._keep(self.state._replace(client=keeping.leave()), **news)
+        return True
 
     def _keep(self, state: NodeState, **news: Any) -> None:
         client = state.client

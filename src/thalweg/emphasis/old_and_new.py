@@ -81,6 +81,11 @@ class OldAndNew:
     def check_fits(self, supplies: Supplies, num_classes: int) -> None:
         """Whoever is to have a share of the run must be there."""
         has_data = supplies.total > 0
+        require(
+            bool(has_data.any()),
+            "this emphasis shares out the run by how many samples each client will have, and nobody knows that in "
+            "this world; use another emphasis, such as emphasis=inverse-stay.",
+        )
         for kind, share, there in (
             ("stored", self._stored, has_data & supplies.is_historical),
             ("streaming", 1 - self._stored, has_data & ~supplies.is_historical),

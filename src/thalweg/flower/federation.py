@@ -13,7 +13,7 @@ from flwr.serverapp import Grid
 from thalweg.core.errors import RunError, require
 from thalweg.core.talk import Told
 from thalweg.core.trees import Tree
-from thalweg.core.types import Floats32, Ints, Job, Roster, Supplies, Updates
+from thalweg.core.types import Floats32, Ints, Job, Roster, Updates
 from thalweg.data import Dataset
 from thalweg.edge.blank import blank_of, blank_to_json
 from thalweg.engine.crowd import Crowd
@@ -33,7 +33,7 @@ from thalweg.recipes.joining import Invitation
 from thalweg.recipes.wire import Terms
 from thalweg.streams import LiveWorld
 
-LOOK_S = 0.5  # between two looks for clients that are waited for
+LOOK_S = 0.2  # between two looks for clients that are waited for
 REMIND_S = 15.0  # between two lines that say who is waited for
 
 
@@ -60,7 +60,8 @@ class FlowerFederation(Correspondence):
         _check_can_be_served(plan, crowd, serving)
         self._serving, self._say, self._sleep = serving, say, sleep
         self._is_live = isinstance(crowd.world, LiveWorld)
-        self.crowd = AbsentCrowd(crowd)
+        self._absent = AbsentCrowd(crowd)
+        self.crowd: Crowd = self._absent
         self._trainer = SingleTrainer(
             net, recipe.objective, plan.local, data, recipe.mirror, scenario.augment
         )
@@ -77,7 +78,7 @@ class FlowerFederation(Correspondence):
     ) -> Updates:
         updates = super().train(jobs, bank, rnd, told)
         if jobs[0].rehearsal == 0:
-            self.crowd.hear(updates, rnd)
+            self._absent.hear(updates, rnd)
         return updates
 
     @one_thread()
@@ -93,10 +94,10 @@ class FlowerFederation(Correspondence):
     # --- what a checkpoint must hold ---
 
     def pending(self) -> Tree:
-        return {"lived": self.crowd.lived.copy()}
+        return {"lived": self._absent.lived.copy()}
 
     def restore(self, pending: dict[str, Any]) -> None:
-        self.crowd.lived = np.asarray(pending["lived"], dtype=np.int64)
+        self._absent.lived = np.asarray(pending["lived"], dtype=np.int64)
 
     # --- who is here ---
 
@@ -105,36 +106,30 @@ class FlowerFederation(Correspondence):
         connected = np.array(sorted(self.nodes.here), dtype=np.int64)
         roster = self.crowd.roster(rnd)
         if self._is_live:
-            return replace(roster, here=connected, supplies=self._supplies(roster))
+            return replace(roster, here=connected)
         return replace(roster, here=np.intersect1d(roster.here, connected, assume_unique=True))
 
     def _wait_for_clients(self) -> None:
-        """Until enough clients have joined and are connected."""
-        wanted, wait_s = self._serving.min_clients, self._serving.wait_s
-        began = said = time.monotonic()
+        """Until enough clients have joined and are connected, and whoever has just come has had a moment."""
+        began, said = time.monotonic(), -REMIND_S
         self.nodes.look()
-        while (here := len(self.nodes.here)) < wanted:
-            now = time.monotonic()
-            if wait_s is not None and now - began > wait_s:
-                raise RunError(
-                    f"{here} clients are here after {wait_s:g} seconds, {wanted} are needed (--min-clients); "
-                    "the rounds before this one are kept (--resume)."
-                )
-            if said == began or now - said >= REMIND_S:
-                said = now
-                self._say({"event": "waiting", "here": here, "wanted": wanted})
+        while (here := len(self.nodes.here)) < self._serving.min_clients or self.nodes.is_settling:
+            waited = time.monotonic() - began
+            if here < self._serving.min_clients:
+                self._check_may_wait(here, waited)
+                if waited - said >= REMIND_S:
+                    said, wanted = waited, self._serving.min_clients
+                    self._say({"event": "waiting", "here": here, "wanted": wanted})
             self._sleep(LOOK_S)
             self.nodes.look()
 
-    def _supplies(self, roster: Roster) -> Supplies | None:
-        """What clients said when they joined, where anybody did."""
-        if roster.supplies is None:
-            return None
-        total, is_historical = roster.supplies.total.copy(), roster.supplies.is_historical.copy()
-        rounds = roster.supplies.rounds.copy()
-        for client, supply in self.nodes.supplies.items():
-            total[client], is_historical[client], rounds[client] = supply
-        return Supplies(total, is_historical, rounds)
+    def _check_may_wait(self, here: int, waited: float) -> None:
+        wanted, wait_s = self._serving.min_clients, self._serving.wait_s
+        if wait_s is not None and waited > wait_s:
+            raise RunError(
+                f"{here} clients are here after {wait_s:g} seconds, {wanted} are needed (--min-clients); "
+                "the rounds before this one are kept (--resume)."
+            )
 
 
 def _check_can_be_served(plan: Plan, crowd: Crowd, serving: Serving) -> None:
