@@ -108,9 +108,9 @@ def serve_command(
     require(1 <= place.port <= 65535, f"--port must lie in 1 to 65535, got {place.port}.")
     check_port(place.host, place.port)
     options = asked.for_the_app(isinstance(plan.scenario.world, Live))
-    most = plan.scenario.world.num_clients
+    most = getattr(plan.scenario.world, "num_clients", None)
     require(
-        options.get("min_clients", 1) <= most,
+        most is None or options.get("min_clients", 1) <= most,
         f"--min-clients is {asked.min_clients}, but the run has {most} clients (--clients).",
     )
     words = shlex.join([*asked.words(), "--out", str(out)])
@@ -239,11 +239,10 @@ def server_line(event: Mapping[str, Any]) -> str:
     kind, node = event.get("event"), event.get("node")
     if kind == "listening":
         where = f"{event['host']}:{event['port']}"
-        words = (
-            f"thalweg join {where} --data {'SOURCE' if event.get('live') else 'replay'} --state DIR"
-        )
-        words += " --certs keys/nodes/0" if event.get("has_keys") else ""
-        return f"listening at {where}; clients join with: {words}"
+        data = "SOURCE" if event.get("live") else "replay"
+        keys = " --certs keys/nodes/0" if event.get("has_keys") else ""
+        words_to_say = f"thalweg join {where} --data {data} --state DIR{keys}"
+        return f"listening at {where}; clients join with: {words_to_say}"
     words = {
         "starting": "starting Flower ...",
         "joined": f"client {event.get('client')} joined (node {node})",

@@ -12,6 +12,7 @@ import argparse
 import os
 import signal
 import sys
+import threading
 import time
 import traceback
 from collections.abc import Sequence
@@ -72,10 +73,15 @@ def run(address: str, secret: bytes | None) -> None:
         if not task.token:
             time.sleep(POLL_S)
             continue
-        try:
-            carry_task(address, task.token)
-        except Exception:
-            traceback.print_exc()
+        # Each in a thread: a message whose bytes have got lost is waited for by Flower, for hours.
+        threading.Thread(target=_carried, args=(address, task.token), daemon=True).start()
+
+
+def _carried(address: str, token: str) -> None:
+    try:
+        carry_task(address, token)
+    except Exception:
+        traceback.print_exc()
 
 
 def carry_task(address: str, token: str) -> None:
