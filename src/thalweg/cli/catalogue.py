@@ -27,7 +27,7 @@ from thalweg.emphasis import EMPHASES
 from thalweg.engine.any_plan import read_any_plan
 from thalweg.engine.plan import plan_to_toml
 from thalweg.forecast import ORACLES
-from thalweg.local import DECAYS, MIRRORS, OBJECTIVES, STOPPINGS
+from thalweg.local import DECAYS, MIRRORS, OBJECTIVES, PRIVACIES, STOPPINGS
 from thalweg.memory import POLICIES
 from thalweg.nets import NETS
 from thalweg.recipes import RECIPES, Recipe, recipe_named
@@ -60,6 +60,7 @@ PARTS: dict[str, Mapping[str, Any]] = {
     "opening": OPENINGS,
     "mirror": MIRRORS,
     "stopping": STOPPINGS,
+    "privacy": PRIVACIES,
     "alarm": ALARMS,
     "alarm.action": ACTIONS,
     "learner": LEARNERS,

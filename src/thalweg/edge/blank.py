@@ -14,6 +14,8 @@ from thalweg.core.types import Ints
 from thalweg.data import Dataset
 from thalweg.streams.sources import LATER, Form, LiveBatch
 
+LARGEST = 1 << 26  # numbers in a sample
+
 
 @dataclass(frozen=True)
 class Blank:
@@ -35,8 +37,9 @@ class Blank:
 
     @property
     def input_shape(self) -> tuple[int, ...]:
-        """Shape of one sample to a net."""
-        return self.around(np.zeros((1, *self.shape), self.dtype), np.zeros(1, int)).input_shape
+        """Shape of one sample to a net, as `Dataset.input_shape`."""
+        none = np.broadcast_to(np.zeros((), self.dtype), (1, *self.shape))
+        return self.around(none, np.zeros(1, dtype=np.int64)).input_shape
 
     def around(self, x: npt.NDArray[Any], y: Ints) -> Dataset:
         """A data set with these samples (n, *shape) and labels (n,), and none to test on."""
@@ -98,6 +101,10 @@ def blank_from_json(text: str) -> Blank:
             num_codes=_whole(plain["num_codes"], 0),
             class_names=tuple(map(str, plain["class_names"])),
         )
+        if blank.form.size > LARGEST:
+            raise ValueError(
+                f"a sample of {blank.form.size} numbers; at most {LARGEST} are allowed"
+            )
         if not blank.form.is_image and (blank.mean or blank.std):
             raise ValueError("only images have a mean and a std")
         if blank.form.is_image and not len(blank.mean) == len(blank.std) == blank.shape[2]:

@@ -58,14 +58,18 @@ class Collector:
         for thread in self._threads:
             thread.start()
 
-    def stop(self, seconds: float = 10.0) -> None:
-        """Stop reading; what is not stored yet is delivered again by a source that can."""
+    def stop(self, seconds: float = 10.0) -> bool:
+        """Stop reading; what is not stored yet is delivered again by a source that can.
+
+        True if nobody is at work any more; false if somebody is still not done after so many seconds.
+        """
         self._stopping.set()
         self._backlog.close()
         self._source.close()
         for thread in self._threads:
             if thread.ident is not None:
                 thread.join(seconds)
+        return not any(thread.is_alive() for thread in self._threads)
 
     # --- one thread: from the source to the backlog ---
 

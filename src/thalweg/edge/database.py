@@ -70,10 +70,20 @@ def opened(file: Path, identity: str) -> sqlite3.Connection:
             db.execute("PRAGMA synchronous = FULL")
             if db.execute("PRAGMA user_version").fetchone() == (0,):
                 _begin(db, identity)
+                sync(file.parent)
         except BaseException:
             db.close()
             raise
     return db
+
+
+def sync(folder: Path) -> None:
+    """See to it that new files are still there after a power cut."""
+    place = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(place)
+    finally:
+        os.close(place)
 
 
 def _check_is_ours(db: sqlite3.Connection, file: Path) -> None:

@@ -58,9 +58,10 @@ class LiveClient:
 
     def close(self) -> None:
         """Stop reading. Whatever was received is on the disk; the store can be closed after it."""
-        self.collector.stop()
+        is_quiet = self.collector.stop()
         self._tell(at_once=True)
-        self.node.close()
+        if is_quiet:  # else somebody may still write into the file
+            self.node.close()
 
     def hello(self) -> bytes:
         """What it says when it joins."""

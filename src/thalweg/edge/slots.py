@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from thalweg.core.types import Ints
-from thalweg.edge.database import damaged, one_line
+from thalweg.edge.database import damaged, one_line, sync
 
 
 class Slots:
@@ -33,6 +33,7 @@ class Slots:
             self._file = os.open(file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
             try:
                 _allocate(self._file, num * self._bytes)
+                sync(self._folder)
                 # For reading alone: writing to a mapped file on a disk with an error ends the process.
                 self.x: npt.NDArray[Any] = np.memmap(file, dtype, "r", shape=(num, *shape))
             except BaseException:

@@ -14,7 +14,7 @@ from thalweg.core.types import Answers, Floats32, Ints, Job, Refusal, Roster, Up
 from thalweg.recipes.federation import AskingStage
 from thalweg.recipes.messages import Reply
 from thalweg.recipes.tables import of_one_form, replies_of, updates_of
-from thalweg.streams import Faults
+from thalweg.streams import Faults, Tampers
 
 if TYPE_CHECKING:
     from thalweg.engine.building import Embedded
@@ -59,7 +59,7 @@ class UnreliableFederation:
     def train(
         self, jobs: Sequence[Job], bank: Floats32, rnd: int, told: Told | None = None
     ) -> Updates:
-        updates, rehearsal = self._inner.train(jobs, bank, rnd, told), jobs[0].rehearsal
+        updates, rehearsal = self._trained(jobs, bank, rnd, told), jobs[0].rehearsal
         clients, place = np.unique(updates.clients, return_inverse=True)
         delays = self._faults.delays(clients, rnd, self._seed, rehearsal)
         if rehearsal:
@@ -85,6 +85,16 @@ class UnreliableFederation:
         remarks = {**updates.remarks, **({"refused": len(refused)} if refused else {})}
         came = updates_of(alike, bank.shape[1], rnd)
         return replace(came, remarks=remarks, refusals=refused)
+
+    def _trained(self, jobs: Sequence[Job], bank: Floats32, rnd: int, told: Told | None) -> Updates:
+        """What is sent, which of hostile clients is not what they have learnt."""
+        updates, faults = self._inner.train(jobs, bank, rnd, told), self._faults
+        if not isinstance(faults, Tampers):
+            return updates
+        deltas = faults.tampered(updates.deltas, updates.clients, rnd, self._seed)
+        count = int(faults.is_hostile(np.unique(updates.clients), self._seed).sum())
+        remarks = {**updates.remarks, **({"hostile": count} if count else {})}
+        return replace(updates, deltas=deltas, remarks=remarks)
 
     def predict(self, model: Floats32, part: Part, rows: Ints | None) -> tuple[Ints, Floats32]:
         return self._inner.predict(model, part, rows)

@@ -135,8 +135,8 @@ class FlowerFederation(Correspondence):
 def _check_can_be_served(plan: Plan, crowd: Crowd, serving: Serving) -> None:
     require(
         plan.scenario.faults is None,
-        f"{plan.scenario.name} plays at losing replies; on a network they get lost by themselves. Leave it "
-        "out (--set faults=none).",
+        f"{plan.scenario.name} plays faults in one process; on a network things go wrong by themselves. Leave "
+        "them out (--set faults=none).",
     )
     num_clients = crowd.world.num_clients
     require(

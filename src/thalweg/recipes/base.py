@@ -31,11 +31,13 @@ from thalweg.forecast import ORACLES, Exact, Forecast
 from thalweg.local import (
     MIRRORS,
     OBJECTIVES,
+    PRIVACIES,
     STOPPINGS,
     CrossEntropy,
     Euclidean,
     Mirror,
     Objective,
+    Privacy,
     Sgd,
     Stopping,
 )
@@ -73,6 +75,8 @@ class Recipe:
     """The geometry of a client's steps."""
     stopping: Stopping | None = choice(STOPPINGS, default=None)
     """When a client has learnt enough for a round; none: at its end."""
+    privacy: Privacy | None = choice(PRIVACIES, default=None)
+    """What a client does to its update before anybody sees it; none: it is sent as it is."""
     alarm: Alarm | None = choice(ALARMS, default=None)
     """Watches every client's error or loss, and what is done when it has changed; none: nobody does."""
 

@@ -17,6 +17,7 @@ from thalweg.recipes.base import Recipe
 from thalweg.recipes.checks import check_plan
 from thalweg.recipes.door import NO_ORDERS, admit, asked_for, awaited_after, still_open
 from thalweg.recipes.federation import Federation
+from thalweg.recipes.hiding import charged, disclosed
 from thalweg.recipes.inquiry import Inquiry
 from thalweg.recipes.merging import added_up, merge
 from thalweg.recipes.sessions import Rehearsals, begin_session, begins
@@ -60,7 +61,8 @@ def play_round(
     cohort = _cohort(recipe, roster, seed)
     times_here = server.times_here.copy()
     times_here[roster.here] += 1
-    server = server._replace(rnd=rnd + 1, times_here=times_here, known=dict(roster.known))
+    known = charged(roster.known, recipe, rehearsals.asked, roster.num_clients)
+    server = server._replace(rnd=rnd + 1, times_here=times_here, known=known)
     if len(cohort) == 0:
         return server, _only_costs(server, inquiry, rehearsals)
     roster = replace(roster, cohort=cohort)
@@ -72,6 +74,7 @@ def play_round(
     told = tell(server.talks, recipe, roster, cohort, server.bank.shape[1])
     told = per_job(with_bank(told, recipe, plan), cohort, plan.clients)
     alarm, jobs, told = begin_acting(server.alarm, recipe, jobs, told)
+    server = server._replace(known=charged(known, recipe, [cohort], roster.num_clients))
     came = federation.train(jobs, server.bank, rnd, told)
     updates = asked_for(came, jobs, rnd, still_open(server.awaited, rnd, recipe.staleness))
     admit(updates, rnd, num_params=server.bank.shape[1])
@@ -87,6 +90,7 @@ def play_round(
             **remarks_of(recipe, roster, cohort, server.arrangement),
             **rehearsals.remarks,
             **raised,
+            **disclosed(server.known, recipe),
         },
     )
     bank, rules, merged = _merge(server, recipe, updates, roster)

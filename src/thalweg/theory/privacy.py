@@ -13,7 +13,7 @@ import math
 
 from thalweg.core.errors import require
 
-LARGEST = 1e6  # an epsilon of which nobody would speak any more
+LARGEST = 1e12  # an epsilon of which nobody would speak any more
 STEPS = 200  # of a bisection; more than double precision can tell apart
 
 
