@@ -71,14 +71,16 @@ def test_a_run_that_is_over_is_shown_and_nothing_is_started(
 
 def test_the_words_of_a_command_make_the_same_command_again() -> None:
     assert Asked().words() == []
-    asked = Asked(host="10.0.0.1", certs=Path("keys"), min_clients=3, live=True)
+    asked = Asked(host="10.0.0.1", certs=Path("keys"), min_clients=3, insecure=True)
     assert asked.words() == [
-        *("--host", "10.0.0.1", "--certs", "keys", "--min-clients", "3", "--live")
+        *("--host", "10.0.0.1", "--certs", "keys", "--min-clients", "3", "--insecure")
     ]
 
 
 def test_what_the_app_reads_has_absolute_paths() -> None:
-    assert Asked(data_dir=Path("data")).for_the_app()["data_dir"] == str(Path("data").absolute())
+    assert Asked(data_dir=Path("data")).for_the_app(False)["data_dir"] == str(
+        Path("data").absolute()
+    )
 
 
 def test_more_clients_than_the_scenario_has_can_be_asked_for() -> None:

@@ -19,7 +19,7 @@ from thalweg.cli.plan_view import plan_tree
 from thalweg.cli.run import folder_for, plan_of, summary
 from thalweg.cli.stopping import Stopped, until_stopped
 from thalweg.core.config import from_dict
-from thalweg.core.errors import ConfigError, require
+from thalweg.core.errors import ConfigError, RunError, require
 from thalweg.engine.folder import RunFolder
 from thalweg.engine.loop import Progress, Watch
 from thalweg.engine.plan import Plan
@@ -65,16 +65,16 @@ class Asked:
             "--data-dir": self.data_dir,
         }
         words = [word for key, value in named.items() if value is not None for word in (key, value)]
-        words += ["--live"] * self.live + ["--insecure"] * self.insecure
+        words += ["--insecure"] * self.insecure  # --live is part of the plan by then
         return [str(word) for word in words]
 
-    def for_the_app(self) -> dict[str, Any]:
+    def for_the_app(self, is_live: bool) -> dict[str, Any]:
         """What the ServerApp reads in the run folder; checked here, before there is one."""
         said = {
             "min_clients": self.min_clients,
             "deadline_s": self.deadline_s,
             "wait_s": self.wait_s,
-            "live": self.live,
+            "live": is_live,
             "data_dir": None if self.data_dir is None else str(self.data_dir.absolute()),
         }
         options = {name: value for name, value in said.items() if value is not None}
@@ -107,10 +107,10 @@ def serve_command(
     place = Place(asked.host, asked.port, (asked.state or out / "server").absolute(), trust)
     require(1 <= place.port <= 65535, f"--port must lie in 1 to 65535, got {place.port}.")
     check_port(place.host, place.port)
-    options = asked.for_the_app()
-    most = plan.scenario.world.num_clients
+    options = asked.for_the_app(isinstance(plan.scenario.world, Live))
+    most = getattr(plan.scenario.world, "num_clients", None)
     require(
-        options.get("min_clients", 1) <= most,
+        most is None or options.get("min_clients", 1) <= most,
         f"--min-clients is {asked.min_clients}, but the run has {most} clients (--clients).",
     )
     words = shlex.join([*asked.words(), "--out", str(out)])
@@ -149,12 +149,12 @@ def _host(plan: Plan, out: Path, place: Place, watch: Watch, voice: _Voice) -> N
     folder, total = RunFolder(out), plan.scenario.rounds
     if folder.is_finished(total):
         return
-    write_app(place.state / "app", out)
     rounds = _Rounds(plan, out, watch)
     events = Follower(out / "events.jsonl", from_end=True)
     hosting = Hosting(place, place.state / "app", out)
     busy = f"another `thalweg serve` runs in {place.state}; stop it, or choose another --state."
     with claimed(place.state / ".lock", busy), until_stopped():
+        write_app(place.state / "app", out)
         try:
             voice.say({"event": "starting"})
             hosting.start()
@@ -171,13 +171,21 @@ def _host(plan: Plan, out: Path, place: Place, watch: Watch, voice: _Voice) -> N
                     voice.say({"event": "restarted", "reason": news})
                 if time.monotonic() - keys_at > KEYS_S:
                     keys_at = time.monotonic()
-                    for name in hosting.register():
-                        voice.say({"event": "key", "name": name})
+                    _let_in_new_keys(hosting, voice)
                 time.sleep(LOOK_S)
             rounds.show()
             _await_farewell(out)
         finally:
             hosting.close()
+
+
+def _let_in_new_keys(hosting: Hosting, voice: _Voice) -> None:
+    """A key that cannot be read, or a SuperLink that is away, is no reason to stop."""
+    try:
+        for name in hosting.register():
+            voice.say({"event": "key", "name": name})
+    except RunError as error:
+        voice.say({"event": "restarted", "reason": str(error)})
 
 
 class _Rounds:
@@ -231,11 +239,10 @@ def server_line(event: Mapping[str, Any]) -> str:
     kind, node = event.get("event"), event.get("node")
     if kind == "listening":
         where = f"{event['host']}:{event['port']}"
-        words = (
-            f"thalweg join {where} --data {'SOURCE' if event.get('live') else 'replay'} --state DIR"
-        )
-        words += " --certs keys/nodes/0" if event.get("has_keys") else ""
-        return f"listening at {where}; clients join with: {words}"
+        data = "SOURCE" if event.get("live") else "replay"
+        keys = " --certs keys/nodes/0" if event.get("has_keys") else ""
+        words_to_say = f"thalweg join {where} --data {data} --state DIR{keys}"
+        return f"listening at {where}; clients join with: {words_to_say}"
     words = {
         "starting": "starting Flower ...",
         "joined": f"client {event.get('client')} joined (node {node})",

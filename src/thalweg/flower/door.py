@@ -60,13 +60,19 @@ def _is_loopback(address: str) -> bool:
     return bool((inner or place).is_loopback)
 
 
-def main() -> None:
+def shut() -> None:
+    """Put the door in front of every SuperLink that is made in this process."""
     from flwr.superlink import extensions
-    from flwr.superlink.cli import flower_superlink
     from starlette.middleware import Middleware
 
     theirs = extensions.get_middleware
     extensions.get_middleware = lambda: (Middleware(Door), *theirs())
+
+
+def main() -> None:
+    from flwr.superlink.cli import flower_superlink
+
+    shut()
     sys.argv[0] = "flower-superlink"
     flower_superlink()
 

@@ -11,6 +11,7 @@ import json
 import subprocess
 import sys
 import time
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -79,7 +80,8 @@ class Hosting:
         for name, start in (("SuperLink", self._start_link), ("SuperExec", self._start_executor)):
             if self._children[name].code is not None:
                 news = self._count(name, self._children[name])
-                start()
+                with suppress(RunError):  # it died again; it is counted next time
+                    start()
                 return [news]
         return self._tend_app()
 
@@ -161,7 +163,11 @@ class Hosting:
         if self._submitted_at is not None and time.monotonic() - self._submitted_at < START_S:
             return []  # it has not come up yet
         news = self._count("ServerApp", self._children["SuperExec"])
-        self._submit()
+        self._submitted_at = None
+        try:
+            self._submit()
+        except RunError as error:  # the SuperLink may just have died
+            return [news, f"not yet: {error}"]
         return [news]
 
     def _count(self, name: str, child: Child) -> str:
@@ -191,14 +197,17 @@ class Hosting:
     def _command(self, *commands: list[str]) -> list[dict[str, Any]]:
         """Give the SuperLink commands; its answers, one each."""
         wanted = json.dumps([[*words, "--format", "json"] for words in commands])
-        done = subprocess.run(
-            [sys.executable, "-P", str(HERE / "control.py"), wanted],
-            env=self._env,
-            capture_output=True,
-            text=True,
-            timeout=START_S + 10 * len(commands),
-            check=False,
-        )
+        try:
+            done = subprocess.run(
+                [sys.executable, "-P", str(HERE / "control.py"), wanted],
+                env=self._env,
+                capture_output=True,
+                text=True,
+                timeout=START_S + 10 * len(commands),
+                check=False,
+            )
+        except subprocess.TimeoutExpired as error:
+            raise RunError(f"the SuperLink does not answer to {commands[0][0]}.") from error
         answers = _objects(done.stdout)
         if len(answers) != len(commands):
             said = (done.stderr or done.stdout).strip()[-800:]
@@ -210,6 +219,9 @@ def _objects(text: str) -> list[dict[str, Any]]:
     """JSON objects one after the other."""
     decoder, at, found = json.JSONDecoder(), 0, []
     while (at := text.find("{", at)) >= 0:
-        value, at = decoder.raw_decode(text, at)
+        try:
+            value, at = decoder.raw_decode(text, at)
+        except json.JSONDecodeError:
+            break
         found.append(value)
     return found

@@ -57,8 +57,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def run(address: str, secret: bytes | None) -> None:
     """Take every task that there is. A task that fails is one message that is lost.
 
-    Each has a thread, because one whose message will never be whole waits for it for hours: Flower leaves such a
-    task behind when its run ends while the SuperNode receives it. Letters still go to the daemon in turn.
+    Each has a thread, because a message whose bytes have got lost is waited for by Flower, for hours: such a task is
+    left behind when a run ends while the SuperNode receives it. Letters still go to the daemon in turn.
     """
     from flwr.proto.runtime_pb2 import AcquireTaskRequest
     from flwr.supercore.constant import TaskType
@@ -78,10 +78,10 @@ def run(address: str, secret: bytes | None) -> None:
         if not task.token:
             time.sleep(POLL_S)
             continue
-        threading.Thread(target=_try, args=(address, task.token, turn), daemon=True).start()
+        threading.Thread(target=_carried, args=(address, task.token, turn), daemon=True).start()
 
 
-def _try(address: str, token: str, turn: threading.Lock) -> None:
+def _carried(address: str, token: str, turn: threading.Lock) -> None:
     try:
         carry_task(address, token, turn)
     except Exception:
