@@ -57,8 +57,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def run(address: str, secret: bytes | None) -> None:
     """Take every task that there is. A task that fails is one message that is lost.
 
-    Each has a thread, because a message whose bytes have got lost is waited for by Flower, for hours: such a task is
-    left behind when a run ends while the SuperNode receives it. Letters still go to the daemon in turn.
+    Each has a thread, because a message whose bytes have got lost is waited for by Flower, for hours: such a task
+    is left behind when a run ends while the SuperNode receives it. Letters still go to the daemon in turn.
     """
     from flwr.proto.runtime_pb2 import AcquireTaskRequest
     from flwr.supercore.constant import TaskType
