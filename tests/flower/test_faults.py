@@ -36,6 +36,7 @@ from thalweg.engine.plan import Plan, read_plan
 HONEST, FORGER = (0, 1, 2), 3
 SAMPLES = 900  # of each client
 LONG_ROUNDS = 18
+SERVING = ("--live", "--min-clients", "2", "--deadline", "15")
 
 
 class Story:
@@ -127,9 +128,8 @@ class LongStory:
 
     def begin(self) -> None:
         options = [word for each in SETS for word in ("--set", each)]
-        options += ["--min-clients", "2", "--deadline", "15", "--clients", "4", "--seed", "4"]
-        self.options = ["--live", "--rounds", str(LONG_ROUNDS), *options]
-        self.park.serve(self.run, "fedavg", "--on", "digits-full", *self.options)
+        options += ["--clients", "4", "--seed", "4", "--rounds", str(LONG_ROUNDS)]
+        self.park.serve(self.run, "fedavg", "--on", "digits-full", *options, *SERVING)
         for number in (0, 1):
             self.join(number)
         self.feed(400)
@@ -168,7 +168,7 @@ class LongStory:
 
     def kill_the_server(self) -> None:
         self.park.kill("serve")
-        self.park.serve(self.run, str(self.run), *self.options[:1], "--resume")
+        self.park.serve(self.run, str(self.run), *SERVING, "--resume")
 
     def restart_the_broker(self) -> None:
         self.broker.stop()
