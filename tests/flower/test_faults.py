@@ -36,6 +36,7 @@ from thalweg.engine.plan import Plan, read_plan
 HONEST, FORGER = (0, 1, 2), 3
 SAMPLES = 900  # of each client
 LONG_ROUNDS = 18
+TOO_LATE = ("nobody asked", "came too late")  # all that an honest client can be told
 SERVING = ("--live", "--min-clients", "2", "--deadline", "15")
 
 
@@ -89,7 +90,7 @@ class Story:
 def test_a_run_survives_kills_delays_late_joins_and_forgeries(tmp_path: Path) -> None:
     rounds = 9
     plan = live_plan(rounds, 4)
-    run = prepared(tmp_path / "run", plan, min_clients=3, deadline_s=8, live=True)
+    run = prepared(tmp_path / "run", plan, min_clients=3, deadline_s=6, live=True)
     park, forger = LivePark(tmp_path / "park"), Forger(FORGER)
     door = ForgersDoor(forger, park.socket(FORGER))
     try:
@@ -237,10 +238,10 @@ def check_forgeries(run: Path, forger: Forger) -> None:
     """None was let in, and the run folder says so for each."""
     refusals = RunFolder(run).refusals()
     assert forger.sent, "it was asked"
-    assert refusals, "and refused"
+    assert FORGER in {refusal["client"] for refusal in refusals}, "and refused"
     for refusal in refusals:
-        assert refusal["client"] == FORGER, refusal
-        assert any(part in refusal["reason"] for part in REASONS.values()), refusal
+        forged = REASONS.values() if refusal["client"] == FORGER else ()
+        assert any(part in refusal["reason"] for part in (*forged, *TOO_LATE)), refusal
 
 
 def check_accuracy(run: Path, plan: Plan, folder: Path) -> None:
