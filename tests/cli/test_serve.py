@@ -11,6 +11,13 @@ from thalweg.core.errors import ConfigError, RunError
 from thalweg.engine.plan import make_plan
 from thalweg.flower.certs import make_certs
 
+
+@pytest.fixture(autouse=True)
+def nothing_starts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A mistake that is not noticed fails here, and serves nobody for ever."""
+    monkeypatch.setattr("thalweg.cli.serve.Hosting", None)
+
+
 WORDS = ["serve", "fedavg", "--on", "digits-partial", "--clients", "3"]
 
 
@@ -57,12 +64,9 @@ def test_the_folder_of_another_run_is_not_touched(tmp_path: Path) -> None:
         said(*WORDS, "--port", str(free_port()), "--out", str(tmp_path / "run"))
 
 
-def test_a_run_that_is_over_is_shown_and_nothing_is_started(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_run_that_is_over_is_shown_and_nothing_is_started(tmp_path: Path) -> None:
     folder = str(tmp_path / "run")
     said("run", "fedavg", "--on", "digits-partial", "--rounds", "1", "--out", folder)
-    monkeypatch.setattr("thalweg.cli.serve.Hosting", None)
     output = said("serve", folder, "--resume", "--port", str(free_port()))
     assert f"results         {folder}/" in "".join(output.split("\n"))
     line = said("serve", folder, "--resume", "--port", str(free_port()), "--json").splitlines()[-1]
@@ -81,6 +85,12 @@ def test_what_the_app_reads_has_absolute_paths() -> None:
     assert Asked(data_dir=Path("data")).for_the_app(False)["data_dir"] == str(
         Path("data").absolute()
     )
+
+
+def test_limits_are_passed_on_as_they_were_said() -> None:
+    asked = Asked(limits=("norm_factor=5", "max_steps=100"))
+    assert asked.for_the_app(False)["limits"] == {"norm_factor": 5.0, "max_steps": 100}
+    assert asked.words() == ["--limit", "norm_factor=5", "--limit", "max_steps=100"]
 
 
 def test_more_clients_than_the_scenario_has_can_be_asked_for() -> None:
@@ -106,6 +116,8 @@ def test_events_are_said_in_lines(event: dict[str, object], line: str) -> None:
         (["--min-clients", "4"], "--min-clients is 4, but the run has 3 clients"),
         (["--min-clients", "0"], "min_clients must be at least 1"),
         (["--deadline", "0"], "deadline must be positive"),
+        (["--limit", "max_normal=1"], "max_normal"),
+        (["--limit", "norm_factor=0.5"], "norm_factor"),
         (["--port", "70000"], "--port must lie in 1 to 65535"),
     ],
 )

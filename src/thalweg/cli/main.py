@@ -201,6 +201,15 @@ def serve(
     wait: Annotated[
         float | None, typer.Option(help="Seconds to wait for enough clients; else for ever.")
     ] = None,
+    limit: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME=VALUE",
+            help="What a client may claim at most: [cyan]norm_factor=5[/cyan] (times the median length of a "
+            "round's updates), [cyan]max_norm[/cyan], [cyan]max_samples[/cyan], [cyan]max_steps[/cyan], "
+            "[cyan]max_value[/cyan]. May be repeated.",
+        ),
+    ] = None,
     live: Annotated[
         bool, typer.Option("--live", help="Clients bring data of their own, as it comes in.")
     ] = False,
@@ -235,7 +244,19 @@ def serve(
     """
     from thalweg.cli.serve import Asked, serve_command
 
-    asked = Asked(host, port, certs, state, min_clients, deadline, wait, live, data_dir, insecure)
+    asked = Asked(
+        host,
+        port,
+        certs,
+        state,
+        min_clients,
+        deadline,
+        wait,
+        live,
+        data_dir,
+        insecure,
+        tuple(limit or ()),
+    )
     serve_command(recipe, on, sets or [], seed, rounds, clients, out, resume, as_json, asked)
 
 

@@ -18,7 +18,7 @@ from thalweg.cli.live import say_json, watching
 from thalweg.cli.plan_view import plan_tree
 from thalweg.cli.run import folder_for, plan_of, summary
 from thalweg.cli.stopping import Stopped, until_stopped
-from thalweg.core.config import from_dict
+from thalweg.core.config import from_dict, with_overrides
 from thalweg.core.errors import ConfigError, RunError, require
 from thalweg.engine.folder import RunFolder
 from thalweg.engine.loop import Progress, Watch
@@ -30,6 +30,7 @@ from thalweg.flower.processes import check_port
 from thalweg.flower.project import write_app
 from thalweg.flower.serving import FILE, Serving
 from thalweg.flower.trust import check_safe, server_trust
+from thalweg.recipes.limits import Limits
 from thalweg.streams.live import Live
 
 LOOK_S = 0.2  # between two looks at what the ServerApp has written
@@ -51,6 +52,7 @@ class Asked:
     live: bool = False
     data_dir: Path | None = None
     insecure: bool = False
+    limits: tuple[str, ...] = ()  # as NAME=VALUE
 
     def words(self) -> list[str]:
         """The same as words of a command, without what is as ever."""
@@ -65,6 +67,7 @@ class Asked:
             "--data-dir": self.data_dir,
         }
         words = [word for key, value in named.items() if value is not None for word in (key, value)]
+        words += [word for limit in self.limits for word in ("--limit", limit)]
         words += ["--insecure"] * self.insecure  # --live is part of the plan by then
         return [str(word) for word in words]
 
@@ -79,7 +82,9 @@ class Asked:
         }
         options = {name: value for name, value in said.items() if value is not None}
         from_dict(Serving, options, "serve")
-        return options
+        limits = with_overrides(Limits(), self.limits)
+        named = [limit.partition("=")[0].strip() for limit in self.limits]
+        return options | {"limits": {name: getattr(limits, name) for name in named}}
 
 
 def serve_command(
