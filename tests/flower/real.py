@@ -68,8 +68,10 @@ class Loopback:
 
     def start_link(self) -> None:
         here = ("--insecure", "--host", "127.0.0.1", "--port", str(self.port))
-        self.start("superlink", "flower-superlink", *here)
-        await_true(self._is_well, 60)
+        self.start("superlink", "flower-superlink", *here, "--isolation", "process")
+        await_true(self._is_well, 120)
+        address = ("--insecure", "--runtime-api-address", f"127.0.0.1:{self.port}")
+        self.start("superexec", "flower-superexec", *address)
 
     def start_device(self, number: int, is_quick: bool = True) -> None:
         self.start_daemon(number)
@@ -113,6 +115,16 @@ class Loopback:
         with suppress(ProcessLookupError):
             os.killpg(process.pid, number)
         process.wait(30)
+
+    def kill_loop(self) -> None:
+        """The server's loop alone, as a crash would."""
+        for folder in Path("/proc").glob("[0-9]*"):
+            with suppress(OSError, ProcessLookupError):
+                is_ours = os.getpgid(int(folder.name)) == self.processes["superexec"].pid
+                if is_ours and b"flwr-serverapp" in (folder / "cmdline").read_bytes():
+                    os.kill(int(folder.name), signal.SIGKILL)
+                    return
+        raise AssertionError("the server's loop is not there")
 
     def end(self) -> None:
         for name in list(self.processes):

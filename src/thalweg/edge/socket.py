@@ -1,7 +1,7 @@
 """Letters over a unix socket, between what the network starts for every message and the daemon that lives on.
 
-Only the standard library: the process at the network's end should be up in no time. One connection carries one letter
-and what comes back. A frame is two lengths, a small JSON header and the letter; its digest is checked on arrival.
+Only the standard library: the process at the network's end should be up in no time. One connection carries one
+letter and what comes back. A frame is two lengths, a small JSON header and the letter, whose digest is checked.
 """
 
 from __future__ import annotations

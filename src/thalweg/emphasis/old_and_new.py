@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from thalweg import theory
+from thalweg.core.claims import Claim, misfit
 from thalweg.core.config import check_ranges, check_words
 from thalweg.core.errors import ConfigError, require
 from thalweg.core.talk import View
@@ -134,6 +135,9 @@ class OldAndNew:
             return np.empty(0, dtype=np.int64)
         supplies = _supplies(roster)
         return roster.here[supplies.is_historical[roster.here]]
+
+    def doubt(self, claim: Claim) -> str | None:
+        return misfit(claim.said, BOUNDS, 3, least=0)
 
     def assign(self, roster: Roster, num_params: int) -> Floats:
         supplies = _supplies(roster)

@@ -201,6 +201,7 @@ def _play(
         metrics.append(row)
         if folder is not None:
             folder.append_metrics(row)
+            folder.append_refusals(server.rnd, () if updates is None else updates.refusals)
             tree = {**server._asdict(), "data": fingerprint}
             if isinstance(federation, HasPending):
                 tree["pending"] = federation.pending()

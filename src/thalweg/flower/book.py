@@ -1,7 +1,7 @@
 """Who is who in a run: identities of clients, their numbers, and the node that each was last seen at.
 
-Kept in the run folder (`clients.json`), so that a server that is started again knows everybody, and the clients know
-it by the run's own name.
+Kept in the run folder (`clients.json`), so that a server that is started again knows everybody, and the clients
+know it by the run's own name.
 """
 
 from __future__ import annotations
@@ -27,7 +27,11 @@ class Entry:
 
 
 class ClientBook:
-    """The map from identities to numbers 0 .. N-1. A number is given once and for all."""
+    """The map from identities to numbers 0 .. N-1. A number is given once and for all.
+
+    One number to a node: whoever is new at the node of a client takes that one's place, so that nobody can be all
+    clients by turns. A state folder that was lost is no other case.
+    """
 
     def __init__(self, folder: Path, num_clients: int) -> None:
         self._path, self.num_clients = folder / FILE, num_clients
@@ -37,14 +41,15 @@ class ClientBook:
         else:
             self._write()
 
-    def number_for(self, who: Introduction) -> int:
-        """The number that a client has, or gets: the one it wishes for, or the lowest that is free."""
+    def number_for(self, who: Introduction, node: int) -> int:
+        """The number that a client has, or gets: its node's, the one it wishes for, or the lowest that is free."""
         if who.run not in (None, self.run):
             raise BadMessage(
                 f"the server has run {self.run}, this client's state folder belongs to run {who.run}; join "
                 "with another folder (--state)."
             )
-        known = self.entries.get(who.identity)
+        at_node = [entry for entry in self.entries.values() if entry.node == node]
+        known = self.entries.get(who.identity) or (at_node[0] if at_node else None)
         if known is not None:
             if who.wish not in (None, known.number):
                 raise BadMessage(
@@ -65,10 +70,13 @@ class ClientBook:
         return free[0] if who.wish is None else who.wish
 
     def enter(self, identity: str, number: int, node: int) -> None:
-        """Keep where a client is now."""
-        if self.entries.get(identity) != (entry := Entry(number, node)):
-            self.entries[identity] = entry
-            self._write()
+        """Keep where a client is now. Who had its number before, or was at its node, has it no more."""
+        if self.entries.get(identity) == (entry := Entry(number, node)):
+            return
+        self.entries = {
+            who: other for who, other in self.entries.items() if other.number != number
+        } | {identity: entry}
+        self._write()
 
     def _read(self) -> None:
         try:

@@ -1,7 +1,7 @@
 """A letter inside a message of Flower: bytes in one record, what is written on the envelope in another.
 
-The bytes travel as one array, because Flower cuts arrays into pieces: large models are no problem. What comes out is
-looked at here alone; nobody reads other records of a message.
+The bytes travel as one array, because Flower cuts arrays into pieces: large models are no problem. What comes out
+is looked at here alone; nobody reads other records of a message.
 """
 
 from __future__ import annotations

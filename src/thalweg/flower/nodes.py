@@ -1,8 +1,8 @@
 """Who is connected, and which client of the run that is: the server's side of joining.
 
-Nothing here waits: every look greets those who are new, reads what came back, and takes the next step with each. A
-node that does not answer, or whose daemon is not up yet, is greeted again a little later; so is one that was refused,
-but seldom: somebody else may live there by then.
+Nothing here waits: every look greets those who are new, reads what came back, and takes the next step with each.
+A node that does not answer, or whose daemon is not up yet, is greeted again a little later; so is one that was
+refused, but seldom: somebody else may live there by then.
 """
 
 from __future__ import annotations
@@ -15,7 +15,6 @@ from typing import Any, Literal
 from flwr.serverapp import Grid
 
 from thalweg.core.errors import BadMessage, Diverged
-from thalweg.core.types import Supply
 from thalweg.edge.socket import Parcel
 from thalweg.flower.book import ClientBook
 from thalweg.flower.carrier import Carrier
@@ -36,6 +35,7 @@ RETRY_S, MOST_RETRY_S = (
     1.0,
     60.0,
 )  # until a node that did not answer is greeted again, at first and at most
+SETTLE_S = 10.0  # that a round waits for somebody who is just joining
 GHOST_S = 90.0  # after which Flower knows that a node is gone; then two nodes are truly two
 
 Step = Literal["new", "greeted", "invited", "welcome"]
@@ -50,7 +50,8 @@ class Visitor:
     step: Step = "new"
     waits_for: str = ""  # id of the message that it has to answer
     not_before: float = 0.0  # when it is greeted again
-    tries: int = 0
+    tries: int = 0  # in vain, since it was last welcome
+    asked_at: float = 0.0
     reason: str = ""  # why it is not welcome, if anybody was told
     since: float = field(default_factory=time.monotonic)
     identity: str = ""
@@ -68,16 +69,10 @@ class Nodes:
         invite: Callable[[str, int], Invitation],
         say: Say = lambda event: None,
     ) -> None:
-        self._grid, self._book, self._terms, self._invite, self._say = (
-            grid,
-            book,
-            terms,
-            invite,
-            say,
-        )
+        self._grid, self._book, self._terms = grid, book, terms
+        self._invite, self._say = invite, say
         self._carrier = Carrier(grid)
         self._visitors: dict[int, Visitor] = {}
-        self.supplies: dict[int, Supply] = {}  # what clients said when they joined
 
     @property
     def here(self) -> dict[int, int]:
@@ -104,12 +99,22 @@ class Nodes:
                     self._go_on(visitor, parcel)
         now = time.monotonic()
         for visitor in self._visitors.values():
-            if visitor.step in ("greeted", "invited") and not self._carrier.waits(
-                visitor.waits_for
-            ):
+            is_asked = visitor.step in ("greeted", "invited")
+            if is_asked and not self._carrier.waits(visitor.waits_for):
                 self._again(visitor, "it does not answer")
             if visitor.step == "new" and visitor.not_before <= now:
                 self._send(visitor, "greeting", letter_of(Greeting(self._book.run)), "greeted")
+
+    @property
+    def is_settling(self) -> bool:
+        """Is somebody about to join, whose first answer may come any moment?"""
+        now = time.monotonic()
+        return any(
+            visitor.step in ("greeted", "invited")
+            and visitor.tries == 0
+            and now - visitor.asked_at < SETTLE_S
+            for visitor in self._visitors.values()
+        )
 
     def doubt(self, client: int) -> None:
         """What came from a client was not as agreed: perhaps another one lives there now. Ask again."""
@@ -132,9 +137,10 @@ class Nodes:
 
     def _meet(self, visitor: Visitor, who: Introduction) -> None:
         check_versions(who, "this client", "the server")
-        number = self._book.number_for(who)
+        number = self._book.number_for(who, visitor.node)
         if (other := self._elsewhere(visitor, who.identity)) is not None:
             if time.monotonic() - visitor.since < GHOST_S:
+                visitor.tries = min(visitor.tries, 1)  # it may be a ghost that is gone any moment
                 self._again(visitor, f"client {number} is still connected as node {other}")
                 return
             raise BadMessage(
@@ -155,7 +161,6 @@ class Nodes:
         if hello.client != visitor.client:
             raise BadMessage(f"client {visitor.client} says that it is client {hello.client}.")
         visitor.step, visitor.tries, visitor.reason = "welcome", 0, ""
-        self.supplies[visitor.client] = hello.supply
         self._say({"event": "joined", "client": visitor.client, "node": str(visitor.node)})
 
     def _refuse(self, visitor: Visitor, reason: str) -> None:
@@ -179,6 +184,7 @@ class Nodes:
             self._again(visitor, "Flower did not take a message for it")
         else:
             visitor.step, visitor.waits_for = step, message_id
+            visitor.asked_at = time.monotonic()
 
     def _elsewhere(self, visitor: Visitor, identity: str) -> int | None:
         """The other connected node that a client was last seen at."""

@@ -1,8 +1,8 @@
 """What Flower starts at the server: the loop of `engine`, with clients on the network.
 
 The run's configuration names one folder (`thalweg-run`), which has the plan and how long to wait for whom
-(`serve.json`). Everything that happens goes there too: metrics and checkpoints as in any run, and `events.jsonl`, who
-came, who went, who was refused and why.
+(`serve.json`). Everything that happens goes there too: metrics and checkpoints as in any run, and `events.jsonl`:
+who came, who went, who was refused and why.
 """
 
 from __future__ import annotations
@@ -17,7 +17,6 @@ from typing import Any
 from flwr.app import Context
 from flwr.serverapp import Grid, ServerApp
 
-from thalweg.core.config import from_dict
 from thalweg.core.errors import ConfigError, ThalwegError
 from thalweg.data import Dataset
 from thalweg.engine.crowd import Crowd
@@ -25,11 +24,12 @@ from thalweg.engine.folder import RunFolder
 from thalweg.engine.loop import Result, run_plan
 from thalweg.engine.plan import Plan, read_plan
 from thalweg.flower.book import ClientBook
-from thalweg.flower.federation import FlowerFederation, Patience
+from thalweg.flower.federation import FlowerFederation
+from thalweg.flower.serving import serving_of
 from thalweg.nets import Net
 
 RUN = "thalweg-run"  # of the run's configuration
-SERVE, EVENTS = "serve.json", "events.jsonl"
+EVENTS = "events.jsonl"
 
 app = ServerApp()
 
@@ -55,40 +55,19 @@ def serve_run(grid: Grid, folder: Path) -> Result:
 
 
 def _served(grid: Grid, folder: Path) -> Result:
-    plan, options = read_plan(folder), options_of(folder)
-    patience = from_dict(Patience, {name: options[name] for name in WAITING if name in options})
-    data_dir = options.get("data_dir")
-    is_live = bool(options.get("live", False))
+    serving = serving_of(folder)
 
     def federate(plan: Plan, data: Dataset, net: Net, crowd: Crowd) -> FlowerFederation:
-        book = ClientBook(folder, crowd.world.num_clients)
-        say = Diary(folder / EVENTS)
-        return FlowerFederation(grid, plan, data, net, crowd, book, patience, is_live, say)
+        book, say = ClientBook(folder, crowd.world.num_clients), Diary(folder / EVENTS)
+        return FlowerFederation(grid, plan, data, net, crowd, book, serving, say)
 
     return run_plan(
-        plan,
+        read_plan(folder),
         out=folder,
         resume=True,
-        data_dir=None if data_dir is None else Path(data_dir),
+        data_dir=None if serving.data_dir is None else Path(serving.data_dir),
         federate=federate,
     )
-
-
-WAITING = ("min_clients", "deadline_s", "wait_s")
-
-
-def options_of(folder: Path) -> dict[str, Any]:
-    """How a folder is to be served: min_clients, deadline_s, wait_s, data_dir, live; all may be missing."""
-    try:
-        options = json.loads((folder / SERVE).read_text())
-    except FileNotFoundError:
-        return {}
-    except (OSError, ValueError) as error:
-        raise ConfigError(f"cannot read {folder / SERVE}: {error}.") from error
-    known = {*WAITING, "data_dir", "live"}
-    if not isinstance(options, dict) or not options.keys() <= known:
-        raise ConfigError(f"{folder / SERVE} may say {', '.join(sorted(known))}, got {options!r}.")
-    return {name: value for name, value in options.items() if value is not None}
 
 
 class Diary:

@@ -29,7 +29,8 @@ from thalweg.streams.drifts import (  # whose samples are seen in another way, a
     Staggered,
     Sudden,
 )
-from thalweg.streams.faults import LOST, Faults, Unreliable  # replies that are lost, or late
+from thalweg.streams.faults import LOST, Faults, Tampers, Unreliable  # replies lost, or late
+from thalweg.streams.hostile import Hostile  # clients that send what they have not learnt
 from thalweg.streams.inflow import Inflow  # historical clients, and fresh ones who receive samples
 from thalweg.streams.latent import LatentStates  # clients that wander among latent states
 from thalweg.streams.layouts import (  # partitions for groups that take turns
@@ -67,7 +68,7 @@ WORLDS = {
     "steps": Steps,
     "live": Live,
 }
-FAULTS = {"unreliable": Unreliable}
+FAULTS = {"unreliable": Unreliable, "hostile": Hostile}
 
 __all__ = [
     "ARRIVALS",
@@ -94,6 +95,7 @@ __all__ = [
     "Groups",
     "Half",
     "HasViews",
+    "Hostile",
     "Incremental",
     "Inflow",
     "LatentStates",
@@ -116,6 +118,7 @@ __all__ = [
     "Steps",
     "Stream",
     "Sudden",
+    "Tampers",
     "Timeline",
     "Timetable",
     "Trace",
