@@ -137,6 +137,14 @@ def test_what_was_stored_but_not_acknowledged_comes_once(broker: Mosquitto, say:
         assert labels_of(until(events, 1)) == [2]
 
 
+def test_a_sign_of_life_does_not_forget_what_was_handed_on(broker: Mosquitto, say: Any) -> None:
+    with source_at(broker.address) as source:
+        events = listening(source)
+        say(sample(0))
+        first = until(events, 1)
+        assert next(events).cursor == first[-1].cursor  # though nobody has confirmed it yet
+
+
 def test_a_broker_that_restarts_neither_loses_nor_doubles(broker: Mosquitto, say: Any) -> None:
     with source_at(broker.address) as source:
         events = listening(source)

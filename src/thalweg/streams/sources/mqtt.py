@@ -65,13 +65,15 @@ class MqttSource(Reading):
 
     def events(self, cursor: str) -> Iterator[Event]:
         self._books = Deliveries(cursor)
+        at = self._books.number  # of the last message that was handed on
         self._client = self._connected()
         try:
             while not self._closed.is_set():
                 records = [self._record(*message) for message in self._arrived()]
-                yield from self._sieve.events(records, self._books.cursor)
+                yield from self._sieve.events(records, lambda mark: self._books.cursor(mark or at))
+                at = max([at, *(record.mark or 0 for record in records)])
                 if not records:
-                    yield nothing(self.form, self._books.cursor())
+                    yield nothing(self.form, self._books.cursor(at))
         finally:
             self.close()
 
