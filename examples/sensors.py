@@ -79,9 +79,10 @@ def main(args: argparse.Namespace) -> None:
     if args.table is not None:
         write_table(args.table, args.rows, args.seed)
         return
-    import paho.mqtt.client as mqtt
+    from paho.mqtt.client import Client
+    from paho.mqtt.enums import CallbackAPIVersion
 
-    client = mqtt.Client(mqtt.CallbackAPIVersion.VERSION2)
+    client = Client(CallbackAPIVersion.VERSION2)
     client.connect(args.broker, args.port)
     client.loop_start()
 

@@ -49,7 +49,7 @@ def say(broker: Mosquitto) -> Iterator[Any]:
 
 def source_at(address: str, topic: str = "plant/#?client=reader") -> MqttSource:
     return MqttSource(
-        broker_of(read_spec(f"{address}/{topic}"), ""), PLAIN, patience=0.05, retry=1.0
+        broker_of(read_spec(f"{address}/{topic}"), ""), PLAIN, patience=0.05, retry=1
     )
 
 
@@ -209,7 +209,7 @@ def test_quality_0_waits_for_nobody(broker: Mosquitto, say: Any) -> None:
 
 def test_two_readers_of_the_same_name_are_noticed(broker: Mosquitto) -> None:
     address = broker_of(read_spec(f"{broker.address}/plant/#?client=reader"), "")
-    first, second = (MqttSource(address, PLAIN, patience=0.05, retry=1.0) for _ in range(2))
+    first, second = (MqttSource(address, PLAIN, patience=0.05, retry=1) for _ in range(2))
     with first, second:
         events, others = listening(first), listening(second)
         for _ in range(1200):

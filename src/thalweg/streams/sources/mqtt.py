@@ -51,7 +51,7 @@ class MqttSource(Reading):
         names: Names = Names(),  # noqa: B008  a constant
         *,
         patience: float = PATIENCE,
-        retry: float = 1.0,
+        retry: int = 1,
     ) -> None:
         super().__init__(form, patience)
         self.can_wait = broker.qos == 1
