@@ -48,9 +48,7 @@ def say(broker: Mosquitto) -> Iterator[Any]:
 
 
 def source_at(address: str, topic: str = "plant/#?client=reader") -> MqttSource:
-    return MqttSource(
-        broker_of(read_spec(f"{address}/{topic}"), ""), PLAIN, patience=0.05, retry=1
-    )
+    return MqttSource(broker_of(read_spec(f"{address}/{topic}"), ""), PLAIN, patience=0.05, retry=1)
 
 
 def listening(source: MqttSource, cursor: str = "") -> Iterator[Event]:
