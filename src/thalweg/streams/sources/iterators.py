@@ -66,7 +66,7 @@ class IteratorSource(Reading):
 
     def _record(self, item: Any, number: int) -> Record | Broken:
         if isinstance(item, tuple | list) and len(item) in (2, 3):
-            return Record(*item[:2], *(item[2:] or (None,)), mark=number)
+            return Record(item[0], item[1], item[2] if len(item) == 3 else None, mark=number)
         return self._names.read(item, number)
 
     def _pump(self, start: int, items: queue.Queue[Any]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import queue
 import ssl
 import sys
@@ -11,10 +12,11 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from thalweg.core.errors import ConfigError, DataError
+from thalweg.core.errors import DataError
 from thalweg.streams.sources.base import Event, Form, nothing
 from thalweg.streams.sources.broker import PASSWORD, Broker, broker_of
-from thalweg.streams.sources.deliveries import IN_FLIGHT, Deliveries
+from thalweg.streams.sources.connecting import client_of, paho, session_of
+from thalweg.streams.sources.deliveries import Deliveries
 from thalweg.streams.sources.fields import FIELDS, names_of, with_columns
 from thalweg.streams.sources.reading import MOST, PATIENCE, Reading
 from thalweg.streams.sources.records import Broken, Names, Record
@@ -22,10 +24,9 @@ from thalweg.streams.sources.spec import Spec
 
 if TYPE_CHECKING:
     from paho.mqtt.client import Client, MQTTMessage
-    from paho.mqtt.properties import Properties
 
-LARGEST = 16 << 20  # bytes of a message
 QUEUE = 1000  # messages of quality 0 that wait for their reader
+SHORT = 10.0  # seconds: a connection that was lost sooner may have been taken away
 HOPELESS = {
     133: "the name of the session is not allowed",
     134: f"wrong user name or password (the password is read from {PASSWORD})",
@@ -50,7 +51,7 @@ class MqttSource(Reading):
         names: Names = Names(),  # noqa: B008  a constant
         *,
         patience: float = PATIENCE,
-        retry: float = 1.0,
+        retry: int = 1,
     ) -> None:
         super().__init__(form, patience)
         self.can_wait = broker.qos == 1
@@ -59,19 +60,27 @@ class MqttSource(Reading):
             0 if self.can_wait else QUEUE  # with quality 1 the broker itself waits
         )
         self._books = Deliveries()
+        self._at = 0  # number of the last message that was handed on
         self._client: Client | None = None
+        self._since, self._short = -math.inf, 0  # of this connection; short ones in a row
 
     def events(self, cursor: str) -> Iterator[Event]:
         self._books = Deliveries(cursor)
+        self._at = self._books.number
         self._client = self._connected()
         try:
             while not self._closed.is_set():
                 records = [self._record(*message) for message in self._arrived()]
-                yield from self._sieve.events(records, self._books.cursor)
+                yield from self._sieve.events(records, self._cursor)
+                self._at = max([self._at, *(record.mark or 0 for record in records)])
                 if not records:
-                    yield nothing(self.form, self._books.cursor())
+                    yield nothing(self.form, self._cursor(None))
         finally:
             self.close()
+
+    def _cursor(self, number: int | None) -> str:
+        """How far one is after a message; none, or of quality 0: after the last that has a number."""
+        return self._books.cursor(self._at if number is None else number)
 
     def confirm(self, cursor: str) -> None:
         done = self._books.confirm(cursor)
@@ -112,17 +121,8 @@ class MqttSource(Reading):
 
     def _connected(self) -> Client:
         """A client that connects, and connects again, in a thread of its own."""
-        mqtt, broker = _paho(), self._broker
-        client = mqtt.Client(
-            mqtt.CallbackAPIVersion.VERSION2,
-            client_id=broker.client,
-            protocol=mqtt.MQTTv5,
-            manual_ack=True,
-        )
-        if broker.user:
-            client.username_pw_set(broker.user, broker.password)
-        if broker.tls:
-            _secure(client, broker)
+        broker = self._broker
+        client = client_of(broker)
         client.on_connect = self._on_connect
         client.on_connect_fail = self._on_connect_fail
         client.on_disconnect = self._on_disconnect
@@ -135,7 +135,7 @@ class MqttSource(Reading):
             broker.port,
             keepalive=30,
             clean_start=not broker.client,
-            properties=_session(broker),
+            properties=session_of(broker),
         )
         client.loop_start()
         return client
@@ -162,7 +162,7 @@ class MqttSource(Reading):
         if codes and codes[0].is_failure:
             self._failed(codes[0])
         else:
-            self.trouble = ""
+            self._since, self.trouble = time.monotonic(), self._suspicion()
 
     def _on_connect_fail(self, client: Client, data: object) -> None:
         error = sys.exception()
@@ -176,25 +176,34 @@ class MqttSource(Reading):
         self, client: Client, data: object, flags: Any, code: Any, properties: Any
     ) -> None:
         if not self._closed.is_set():
+            was_short = time.monotonic() - self._since < SHORT
+            self._short = self._short + 1 if was_short else 0
             self._failed(code)
 
     def _on_message(self, client: Client, data: object, message: MQTTMessage) -> None:
-        number = None
+        number, payload = None, bytes(message.payload)
         if message.qos:
-            number, known = self._books.receive(message.mid, message.payload, message.dup)
+            number, known = self._books.receive(message.mid, payload, message.dup)
             if known:
                 client.ack(message.mid, 1)
             if number is None:
                 return
         try:
-            self._messages.put_nowait((number, message.payload))
+            self._messages.put_nowait((number, payload))
         except queue.Full:
             self._sieve.refuse("messages came faster than they were read")
 
     def _failed(self, code: Any) -> None:
-        self.trouble = f"no connection to the broker at {self._broker.name} ({code})"
+        self.trouble = (
+            f"no connection to the broker at {self._broker.name} ({code}){self._suspicion()}"
+        )
         if code.value in HOPELESS:
             self._give_up(HOPELESS[code.value])
+
+    def _suspicion(self) -> str:
+        """Many a broker does not say that it gave our session to somebody else."""
+        name = self._broker.client
+        return f"; is there another reader called {name}?" if self._short > 2 and name else ""
 
     def _give_up(self, reason: str) -> None:
         """Trying again would not help: the reader of events is told, and the thread ends."""
@@ -213,42 +222,6 @@ def mqtt_source(spec: Spec, form: Form, name: str) -> MqttSource:
     """``mqtt://[user@]host[:port]/topic?qos=1``, or ``mqtts://`` with ``ca=``."""
     options = ("qos", "client", "keep", "ca", "cert", "key", "insecure")
     spec.only(*options, *FIELDS)
-    _paho()
+    paho()
     form = with_columns(form, spec)
     return MqttSource(broker_of(spec, name), form, names_of(spec, form))
-
-
-def _session(broker: Broker) -> Properties:
-    from paho.mqtt.packettypes import PacketTypes
-    from paho.mqtt.properties import Properties
-
-    wishes = Properties(PacketTypes.CONNECT)
-    wishes.ReceiveMaximum = IN_FLIGHT
-    wishes.MaximumPacketSize = LARGEST
-    if broker.client:
-        wishes.SessionExpiryInterval = broker.keep
-    return wishes
-
-
-def _secure(client: Client, broker: Broker) -> None:
-    try:
-        client.tls_set(
-            ca_certs=broker.ca or None,
-            certfile=broker.cert or None,
-            keyfile=broker.key or None,
-            cert_reqs=ssl.CERT_REQUIRED,
-        )
-    except (OSError, ValueError) as error:
-        raise ConfigError(
-            f"the certificates for {broker.name} cannot be used ({error})."
-        ) from error
-
-
-def _paho() -> Any:
-    try:
-        import paho.mqtt.client as mqtt
-    except ImportError as error:
-        raise ConfigError(
-            "a source mqtt:// needs paho-mqtt: pip install 'thalweg[mqtt]'."
-        ) from error
-    return mqtt

@@ -7,6 +7,7 @@ import math
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
+from numbers import Integral
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -151,9 +152,9 @@ class Sieve:
         return record._replace(x=sample, y=label, t=moment, key=key)
 
     def _label(self, value: Any) -> int:
-        """A class by its name or its number."""
-        if isinstance(value, str) and value in self._class_of:
-            return self._class_of[value]
+        """A class by its name, which may look like a number; else by its number."""
+        if isinstance(value, str | Integral | np.bool_) and str(value) in self._class_of:
+            return self._class_of[str(value)]
         number = _whole(value)
         if number is None or not 0 <= number < self.form.num_classes:
             names = f" or one of {_short(', '.join(self._class_of))}" if self._class_of else ""

@@ -6,6 +6,7 @@ import math
 import time
 from collections import deque
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from itertools import islice
 from typing import Any, NamedTuple
 
@@ -98,7 +99,7 @@ class ReplaySource(Reading):
         clock: Callable[[], float] = time.monotonic,
         wait: Callable[[float], object] | None = None,
     ) -> None:
-        super().__init__(form, patience)
+        super().__init__(replace(form, classes=None), patience)  # labels of ours are numbers
         self.can_wait = pace.waits
         self._begin, self._pace, self._name = begin, pace, name
         self._clock, self._wait = clock, wait or self._closed.wait

@@ -43,10 +43,10 @@ class TailSource(Reading):
             while not self._closed.is_set():
                 found = self._look(lines)
                 records = [self._read(line, lines.header) for line in found]
-                yield from self._sieve.events((r for r in records if r is not None), lines.cursor)
                 while lost < lines.unfinished:
                     lost += 1
                     self._sieve.refuse(f"a line of {self._path.name} was never finished")
+                yield from self._sieve.events((r for r in records if r is not None), lines.cursor)
                 looks = 0 if found else looks + 1
                 if (
                     looks > 1 and not self._follow
