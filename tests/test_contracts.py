@@ -16,6 +16,7 @@ from contracts.emphasis import check_emphasis
 from contracts.forecast import check_forecast
 from contracts.memory import check_memory_policy
 from contracts.opening import check_opening
+from contracts.robust import check_robust
 from contracts.selection import check_selection
 from contracts.server_rule import check_server_rule
 from contracts.staleness import check_staleness
@@ -174,6 +175,20 @@ def test_rules_for_late_updates(policy: Any) -> None:
 @every(aggregation.SERVER_RULES, aggregation.Step(radius=100.0), aggregation.Step(lr=0.1))
 def test_server_rules(policy: Any) -> None:
     check_server_rule(policy)
+
+
+@every(
+    aggregation.ROBUST,
+    aggregation.Median(weighted=True),
+    aggregation.TrimmedMean(share=0.3, weighted=True),
+    aggregation.NormClip(bound=2.0),
+    aggregation.NormClip(factor=1.5),
+    aggregation.Krum(hostile=0.3, too_few="skip"),
+    aggregation.MultiKrum(kept=2),
+    aggregation.MultiKrum(weighted=True, too_few="skip"),
+)
+def test_robust_rules(policy: Any) -> None:
+    check_robust(policy)
 
 
 @every(

@@ -78,7 +78,7 @@ def _check_book(world: World, num_classes: int) -> None:
 
 def _check_distributions(rows: Floats, what: str) -> None:
     assert (rows >= 0).all(), f"{what} are not negative"
-    assert abs(rows.sum(axis=-1) - 1).max() < 1e-9, f"{what} sum to one"
+    assert abs(rows.sum(axis=-1) - 1).max(initial=0) < 1e-9, f"{what} sum to one"
 
 
 def _check_presence(world: World, again: World) -> None:

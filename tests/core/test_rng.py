@@ -64,6 +64,7 @@ def test_purposes_keep_their_values() -> None:
         "FAULTS": 19,
         "DRIFT": 20,
         "BASELINE": 21,
+        "PRIVACY": 22,
     }
 
 

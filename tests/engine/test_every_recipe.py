@@ -34,8 +34,8 @@ COMBINED = [
     "scaffold+sfedpo+flash",
     "fedacg+moon+drsr",
     "fedacg+continuous+dpcs",
-    "feddrift+scaffold",
-    "scaffold+feddaa",
+    "feddrift+moon",
+    "fedewc+feddaa",
     "ode+fedrc+fedntd",
 ]
 ODD = {

@@ -6,6 +6,7 @@ import pytest
 
 import thalweg
 from thalweg.core.errors import RunError
+from thalweg.core.types import Refusal
 from thalweg.engine.folder import SNAPSHOT_EVERY, RunFolder
 from thalweg.engine.plan import make_plan, read_plan
 
@@ -136,3 +137,47 @@ def test_a_full_disk_is_said_in_one_line(tmp_path):
     with pytest.raises(RunError, match="No space left on device"):
         folder.append_metrics({"round": 1})
     folder.close()
+
+
+def test_a_folder_says_who_was_refused_and_why(tmp_path):
+    folder = opened(tmp_path)
+    folder.append_refusals(1, [])
+    assert not (tmp_path / "refusals.jsonl").exists()
+    folder.append_refusals(2, [Refusal(3, "nobody asked."), Refusal(5, "too long.")])
+    assert folder.refusals() == [
+        {"round": 2, "client": 3, "reason": "nobody asked."},
+        {"round": 2, "client": 5, "reason": "too long."},
+    ]
+    folder.close()
+
+
+def test_refusals_of_a_round_that_is_played_again_are_dropped(tmp_path):
+    folder = opened(tmp_path)
+    for rnd in (1, 2, 3):
+        folder.append_metrics({"round": rnd})
+        folder.append_refusals(rnd, [Refusal(0, "late.")])
+        if rnd < 3:
+            folder.save(rnd, {"rnd": rnd}, {}, set())
+    with (tmp_path / "refusals.jsonl").open("a") as file:
+        file.write('{"round": 3, "cli')  # ... and while it wrote
+    folder.load()
+    assert [row["round"] for row in folder.refusals()] == [1, 2]
+    folder.close()
+
+
+def test_an_embedded_run_notes_what_came_too_late(tmp_path):
+    overrides = [
+        "faults=unreliable",
+        "faults.lost=0.0",
+        "faults.late=0.6",
+        "capacity=12",
+        "ticks=1",
+    ]
+    thalweg.run("fedavg", "digits-partial", rounds=6, overrides=overrides, out=tmp_path / "run")
+    rows = RunFolder(tmp_path / "run").refusals()
+    metrics = RunFolder(tmp_path / "run").metrics()
+    assert rows
+    assert len(rows) == sum(row.get("refused", 0) for row in metrics)
+    assert {row["reason"] for row in rows} == {
+        "its update was not asked for, came twice, or came too late."
+    }

@@ -12,11 +12,13 @@ import pytest
 
 from contracts.examples import order_for, some_roster
 from thalweg.aggregation import Constant, FedDrift
+from thalweg.aggregation.feddrift import COSTS, SAMPLES
 from thalweg.core.errors import Diverged
 from thalweg.core.types import Job, Updates
 from thalweg.memory import Fifo
 from thalweg.recipes import Recipe
 from thalweg.recipes.correspondence import Correspondence, Letter
+from thalweg.recipes.limits import Limits
 from thalweg.recipes.messages import Answer, Message, Order, Question, Reply
 from thalweg.recipes.wire import Terms, errand_from, to_bytes
 from thalweg.selection import Dpcs
@@ -132,8 +134,8 @@ def test_answers_become_a_table_and_silence_is_nan() -> None:
 
     def client(question: Question) -> list[tuple[int, Message | bytes]]:
         asked.append(question)
-        words = {"word": np.array([question.client, 0.5])}
-        odd = {"word": np.array([7.0])}
+        words = {COSTS: np.array([question.client, 0.5]), SAMPLES: np.ones(1)}
+        odd = {COSTS: np.array([7.0]), SAMPLES: np.ones(1)}
         answer = Answer(question.rnd, question.client, question.stage, words)
         return {
             0: [(0, answer)],
@@ -145,8 +147,8 @@ def test_answers_become_a_table_and_silence_is_nan() -> None:
 
     federation = network(client)
     tables = federation.survey(np.array([0, 1, 2, 3, 4]), "bank", BANK, 6)
-    assert tables["word"][[0, 4]].tolist() == [[0, 0.5], [4, 0.5]]
-    assert np.isnan(tables["word"][1:4]).all()
+    assert tables[COSTS][[0, 4]].tolist() == [[0, 0.5], [4, 0.5]]
+    assert np.isnan(tables[COSTS][1:4]).all()
     assert asked[0].bank.tolist() == BANK.tolist()
     assert train(network(lambda order: [])).remarks == {}
 
@@ -303,3 +305,77 @@ def test_so_many_orders_are_remembered_as_can_be_answered_and_no_models() -> Non
     assert all(len(order.params) == 0 for orders in still.values() for order in orders.values())
     network.play(20)
     assert network.federation._open == {}
+
+
+# --- what cannot be true ---
+
+
+def lying(limits: Limits, **claims: Any) -> Correspondence:
+    """Client 1 claims something, the others are honest."""
+    honest = network(
+        lambda order: [(order.client, reply(order, **(claims if order.client == 1 else {})))]
+    )
+    return Correspondence(TERMS, honest._post, honest.roster, limits=limits)
+
+
+@pytest.mark.parametrize(
+    ("claims", "why"),
+    [
+        ({"deltas": np.full((1, 2), 1e30, dtype=np.float32)}, r"the update has length 1\.41e\+30"),
+        ({"num_samples": 101}, "num_samples is 101, at most 100 is possible"),
+        ({"num_steps": np.array([1 << 40])}, "num_steps is 1099511627776, at most 10"),
+        ({"num_tested": np.array([101])}, "num_tested is 101, at most 100"),
+        ({"losses": np.array([1e12])}, r"losses is 1e\+12, at most 1e\+09"),
+    ],
+)
+def test_what_is_beyond_the_limits_never_reaches_the_model(
+    claims: dict[str, Any], why: str
+) -> None:
+    federation = lying(Limits(max_samples=100, max_steps=10), **claims)
+    updates = train(federation)
+    assert updates.clients.tolist() == [0, 2]
+    assert updates.remarks == {"refused": 1}
+    (refusal,) = updates.refusals
+    assert refusal.client == 1
+    assert re.search(why, refusal.reason)
+    assert federation.refused == [f"client 1: {refusal.reason}"]
+
+
+def test_an_update_may_be_judged_by_the_length_of_most() -> None:
+    deltas = np.full((1, 2), 5000, dtype=np.float32)
+    far = lying(Limits(norm_factor=10), deltas=deltas)
+    jobs = [Job(0), Job(1), Job(2)]
+    updates = far.train(jobs, BANK, 4)
+    assert updates.clients.tolist() == [0, 2]
+    assert updates.refusals[0].reason == (
+        "Reply: the update has length 7.07e+03, more than 10 times that of most, 25.1."
+    )
+    assert lying(Limits(), deltas=deltas).train(jobs, BANK, 4).clients.tolist() == [0, 1, 2]
+
+
+def test_a_late_reply_is_checked_like_any_other() -> None:
+    network = Network()
+    network.play(4, slow=[1])
+    network.comes(1, rnd=4, num_samples=1 << 50)
+    assert who_and_when(network.play(5), 5) == [(0, 5), (1, 5), (2, 5)]
+    assert re.match("client 1: Reply: num_samples is", network.federation.refused[0])
+
+
+def test_an_answer_that_cannot_be_true_is_silence() -> None:
+    def client(question: Question) -> list[tuple[int, Message | bytes]]:
+        costs = np.array([0.1, -5.0 if question.client == 1 else 0.2])
+        words = {COSTS: costs, SAMPLES: np.array([10.0])}
+        return [
+            (question.client, Answer(question.rnd, question.client, question.stage, words)),
+        ]
+
+    federation = network(client)
+    tables = federation.survey(np.array([0, 1, 2]), "bank", BANK, 6)
+    assert np.isnan(tables[COSTS]).any(axis=1).tolist() == [False, True, False]
+    nobody = network(lambda order: [])
+    federation._post = nobody._post
+    (refusal,) = train(federation).refusals
+    assert refusal == (
+        1,
+        "Answer: model_costs goes from -5 to 0.1, but only 0 to inf is possible.",
+    )

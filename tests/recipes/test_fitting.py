@@ -5,15 +5,16 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pytest
 
-from thalweg.aggregation import FedDrift
+from thalweg.aggregation import FedDaa, FedDrift
 from thalweg.core.errors import ConfigError, require
 from thalweg.core.types import Floats, Holding, Supplies
 from thalweg.drift import OpenState, PageHinkley, Several
 from thalweg.emphasis import InverseStay
 from thalweg.forecast import Growing
+from thalweg.local import Scaffold
 from thalweg.recipes import fedavg
 from thalweg.recipes.fitting import check_fits
-from thalweg.streams import Inflow, Setting, World
+from thalweg.streams import Inflow, Setting, Steps, World
 
 
 @dataclass(frozen=True)
@@ -53,3 +54,26 @@ def test_an_alarm_about_which_nothing_can_be_done_is_refused() -> None:
     with pytest.raises(ConfigError, match="one model for everybody"):
         check_fits(clustering, world(2))
     check_fits(replace(clustering, bank=FedDrift()), world(2))
+
+
+def steps_world(rounds_per_step: int) -> World:
+    spec = Steps(
+        num_clients=4, rounds_per_step=rounds_per_step, concepts=((0, 1),), rotations=(0.0,)
+    )
+    return spec.build(Setting(np.arange(40) % 3, 3, 1, 10, rounds_per_step, 0))
+
+
+def test_a_bank_that_goes_by_steps_must_have_those_of_the_world() -> None:
+    for bank in (FedDaa(every=40), FedDaa(every=1), FedDrift(every=40)):
+        with pytest.raises(ConfigError, match=r"steps of 5 rounds.*set bank\.every=5 \(or world"):
+            check_fits(replace(fedavg(), bank=bank), steps_world(5))
+        check_fits(replace(fedavg(), bank=bank), world(2))
+    for bank in (FedDaa(every=5), FedDaa(every=None), FedDrift(every=5), FedDrift(every=1)):
+        check_fits(replace(fedavg(), bank=bank), steps_world(5))
+
+
+def test_scaffold_has_one_mean_gradient_and_so_one_model() -> None:
+    recipe = replace(fedavg(), objective=Scaffold())
+    check_fits(recipe, world(2))
+    with pytest.raises(ConfigError, match="the bank FedDrift has several; use bank=one-model"):
+        check_fits(replace(recipe, bank=FedDrift()), world(2))

@@ -23,8 +23,12 @@ from thalweg.aggregation.feddrift import FedDrift  # a model per concept, opened
 from thalweg.aggregation.fedexp import FedExp  # farther, the more the clients disagree
 from thalweg.aggregation.fedrc import FedRc  # models that explain samples beyond their labels
 from thalweg.aggregation.flash import Flash  # adaptive, faster after a drift
+from thalweg.aggregation.krum import Krum, MultiKrum  # the updates in the midst of the others
+from thalweg.aggregation.median import Median  # number by number
+from thalweg.aggregation.norm_clip import NormClip  # none longer than a bound
 from thalweg.aggregation.opening import Opening, Previous, Rehearse
 from thalweg.aggregation.oracle import Oracle  # a model per true concept
+from thalweg.aggregation.robust import Combined, Robust
 from thalweg.aggregation.shift_aware import ShiftAware  # less for clients whose data mislead
 from thalweg.aggregation.staleness import (  # what updates count that come late
     Constant,
@@ -34,6 +38,7 @@ from thalweg.aggregation.staleness import (  # what updates count that come late
     Staleness,
 )
 from thalweg.aggregation.step import Step  # the weighted mean
+from thalweg.aggregation.trimmed_mean import TrimmedMean  # without the largest and the smallest
 from thalweg.aggregation.warm_start import WarmStart  # with the mean of those that are alike
 
 WEIGHTS = {
@@ -57,11 +62,19 @@ SERVER_RULES = {
     "fedexp": FedExp,
     "flash": Flash,
 }
+ROBUST = {
+    "median": Median,
+    "trimmed-mean": TrimmedMean,
+    "norm-clip": NormClip,
+    "krum": Krum,
+    "multi-krum": MultiKrum,
+}
 STALENESS = {"refuse": Refuse, "polynomial": Polynomial, "hinge": Hinge, "constant": Constant}
 
 __all__ = [
     "BANKS",
     "OPENINGS",
+    "ROBUST",
     "SERVER_RULES",
     "STALENESS",
     "WEIGHTS",
@@ -73,6 +86,7 @@ __all__ = [
     "Bank",
     "BySamples",
     "ByWeight",
+    "Combined",
     "Constant",
     "Divides",
     "Division",
@@ -84,7 +98,11 @@ __all__ = [
     "FedRc",
     "Flash",
     "Hinge",
+    "Krum",
+    "Median",
     "Mixes",
+    "MultiKrum",
+    "NormClip",
     "OneModel",
     "Opening",
     "Oracle",
@@ -96,10 +114,12 @@ __all__ = [
     "Rehearse",
     "RemarksOnBank",
     "Reports",
+    "Robust",
     "ServerRule",
     "ShiftAware",
     "Staleness",
     "Step",
+    "TrimmedMean",
     "WarmStart",
     "Weights",
     "chosen",

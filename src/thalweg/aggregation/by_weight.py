@@ -7,6 +7,7 @@ from typing import Literal
 import numpy as np
 
 from thalweg.aggregation.base import Age
+from thalweg.core.claims import Claim, misfit
 from thalweg.core.config import check_words
 from thalweg.core.errors import require
 from thalweg.core.types import Floats, Roster, Updates
@@ -42,6 +43,9 @@ class ByWeight:
 
     def report(self, age: Age) -> Mapping[str, float]:
         return {TOTAL: age.total_weight if self.of == "learnt" else age.mass}
+
+    def doubt(self, claim: Claim) -> str | None:
+        return misfit(claim.said, TOTAL, least=0)
 
     def weigh(self, updates: Updates, roster: Roster) -> Floats:
         mine = updates.reports[TOTAL]

@@ -9,9 +9,16 @@ import numpy as np
 import numpy.typing as npt
 
 from thalweg.aggregation.bank import Arranged
-from thalweg.aggregation.judging import Judgement, Output, from_answers, own_prototypes
+from thalweg.aggregation.judging import (
+    Judgement,
+    Output,
+    doubt_prototypes,
+    from_answers,
+    own_prototypes,
+)
 from thalweg.aggregation.soft import Prediction, SoftBank, all_models, grown, mixtures_of
 from thalweg.aggregation.steps import begins
+from thalweg.core.claims import Claim
 from thalweg.core.config import check_ranges, check_words
 from thalweg.core.errors import require
 from thalweg.core.talk import View
@@ -107,6 +114,9 @@ class FedDaa(SoftBank):
         """Prototypes of what arrives now, and of what came in the last step."""
         began = None if self.every is None else view.rnd - self.every
         return None, own_prototypes(view, began, self.output)
+
+    def doubt(self, claim: Claim) -> str | None:
+        return doubt_prototypes(claim) if claim.is_answer else super().doubt(claim)
 
     def init(self, num_clients: int, num_classes: int) -> Steps:
         return Steps(

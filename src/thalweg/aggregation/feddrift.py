@@ -11,6 +11,7 @@ from thalweg.aggregation.bank import Arranged, chosen
 from thalweg.aggregation.draft import Clusters, Draft
 from thalweg.aggregation.linkage import agglomerate, distances
 from thalweg.aggregation.steps import begins
+from thalweg.core.claims import Claim, first_of, misfit
 from thalweg.core.config import check_ranges, check_words
 from thalweg.core.errors import require
 from thalweg.core.talk import View
@@ -19,6 +20,7 @@ from thalweg.core.types import Answers, Floats, Ints, Roster
 COSTS = "model_costs"
 SAMPLES = "newest_samples"
 BEFORE = "cost_before"
+MOST_SAMPLES = 1e7  # newest ones that a client may say it has: they are what its opinion weighs
 
 
 @dataclass(frozen=True)
@@ -105,6 +107,16 @@ class FedDrift:
         if self.every not in (1, None) and len(view.held):
             words[BEFORE] = self._costs(view, view.held).min(keepdims=True)
         return None, words
+
+    def doubt(self, claim: Claim) -> str | None:
+        """A cost for each model, and as many samples as make up one client."""
+        most = 1.0 if self.measure == "accuracy" else math.inf
+        before = misfit(claim.said, BEFORE, 1, 0, most) if BEFORE in claim.said else None
+        return first_of(
+            misfit(claim.said, COSTS, claim.num_models, 0, most),
+            misfit(claim.said, SAMPLES, 1, least=1, most=MOST_SAMPLES),
+            before,
+        )
 
     def init(self, num_clients: int, num_classes: int) -> Clusters:
         return Clusters(

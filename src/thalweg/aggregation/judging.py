@@ -8,6 +8,7 @@ from typing import Literal, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from thalweg.core.claims import Claim, first_of, misfit
 from thalweg.core.talk import View
 from thalweg.core.types import Answers, Floats, Ints, Roster
 from thalweg.theory import fill_missing, prototypes
@@ -17,6 +18,7 @@ Output = Literal["logits", "probabilities"]
 NEW, OLD = "new_prototype", "old_prototype"
 CLASSES = "_classes"  # after either name: which rows are there
 SINCE = "new_since"
+LATEST = 1e15  # of rounds; beyond that a whole number is none any more
 
 
 class Judgement(NamedTuple):
@@ -65,10 +67,27 @@ def _new_and_old(view: View, last_began: int | None) -> tuple[Ints, Ints, int]:
     return held[since == last], held[since < last], last
 
 
+def doubt_prototypes(claim: Claim) -> str | None:
+    """Two prototypes of one size, for each which classes it has, and since when the new samples are there."""
+    said, classes = claim.said, claim.num_classes
+    if reason := first_of(
+        misfit(said, SINCE, 1, least=0, most=LATEST), misfit(said, NEW + CLASSES, classes, 0, 1)
+    ):
+        return reason
+    num_classes, size = said[NEW + CLASSES].shape[-1], said.get(NEW, np.empty(0)).shape[-1]
+    if num_classes == 0 or size == 0 or size % num_classes:
+        return f"{NEW} has {size} numbers, which are not as many for each of {num_classes} classes."
+    return first_of(
+        misfit(said, NEW),
+        misfit(said, OLD, size),
+        misfit(said, OLD + CLASSES, num_classes, 0, 1),
+    )
+
+
 def from_answers(answers: Answers, roster: Roster, missing: Missing) -> Judgement:
     """What clients have said, as prototypes; who said nothing is left out."""
     asked = np.empty(0, dtype=np.int64) if roster.asked is None else roster.asked
-    if NEW not in answers:
+    if not _fit_together(answers):
         nothing = np.empty((0, 1, 1))
         return Judgement(asked[:0], nothing, nothing, np.empty(0, dtype=bool), asked[:0])
     spoke = np.asarray(~np.isnan(answers[NEW]).any(axis=1))
@@ -80,6 +99,15 @@ def from_answers(answers: Answers, roster: Roster, missing: Missing) -> Judgemen
         has_old=np.asarray(answers[OLD + CLASSES][spoke].any(axis=1)),
         new_since=answers[SINCE][spoke, 0].astype(np.int64),
     )
+
+
+def _fit_together(answers: Answers) -> bool:
+    """Has anybody said anything, and can it be read?"""
+    if not all(name in answers for name in (NEW, OLD, NEW + CLASSES, OLD + CLASSES, SINCE)):
+        return False
+    num_classes, size = answers[NEW + CLASSES].shape[1], answers[NEW].shape[1]
+    sizes = answers[OLD + CLASSES].shape[1], answers[OLD].shape[1]
+    return sizes == (num_classes, size) and num_classes > 0 and size % num_classes == 0
 
 
 def _rows(answers: Answers, name: str, spoke: npt.NDArray[np.bool_]) -> Floats:

@@ -10,6 +10,7 @@ import numpy as np
 
 from thalweg import theory
 from thalweg.aggregation.base import Age
+from thalweg.core.claims import Claim, misfit
 from thalweg.core.config import check_ranges, check_words
 from thalweg.core.errors import require
 from thalweg.core.types import Floats, Roster, Updates
@@ -72,6 +73,10 @@ class ShiftAware:
         return {
             SCORE: _score(self.grad_bound, self.noise, age.ticks, self._embeddings(age), *parts)
         }
+
+    def doubt(self, claim: Claim) -> str | None:
+        """A score below zero, but for rounding, would make a client count more than any honest one."""
+        return misfit(claim.said, SCORE, least=-1e-6)
 
     def weigh(self, updates: Updates, roster: Roster) -> Floats:
         scores, availability = updates.reports[SCORE], self._availability(roster)

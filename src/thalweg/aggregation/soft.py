@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from thalweg.aggregation.bank import Arranged, Division, chosen
+from thalweg.core.claims import Claim, misfit
 from thalweg.core.types import Floats, Floats32, Ints, Roster
 from thalweg.theory import label_mass, label_priors, mixture_of, responsibilities
 
@@ -16,6 +17,8 @@ PRIORS = "label_priors"  # told
 SINCE = "learn_since"
 BEGAN = "step_began"
 MASS = "label_mass"  # said
+
+SLACK = 1e-3  # sums in single precision
 
 Prediction = Literal["mixture", "hard"]
 
@@ -78,8 +81,23 @@ class SoftBank:
 
     def hear(self, notes: Any, clients: Ints, said: Mapping[str, Floats32]) -> Any:
         mass: Floats32 = notes.mass.copy()
-        mass[clients] = said[MASS].reshape(len(clients), *mass.shape[1:])
+        words = said.get(MASS)
+        if (
+            words is None or words.shape[1] != mass[0].size
+        ):  # about another number of models, or nonsense
+            return notes
+        mass[clients] = words.reshape(len(clients), *mass.shape[1:])
         return notes._replace(mass=mass)
+
+    def doubt(self, claim: Claim) -> str | None:
+        """A number for each model and label, and together no more than the client has samples."""
+        length = len(claim.told[PRIORS]) if PRIORS in claim.told else None
+        if reason := misfit(claim.said, MASS, length, least=0):
+            return reason
+        total, held = float(claim.said[MASS].sum(axis=-1).max()), claim.num_samples
+        if held is not None and total > held * (1 + SLACK) + SLACK:
+            return f"{MASS} sums to {total:g}, but the client holds {held} samples."
+        return None
 
     def mixtures(self, notes: HasMass, num_models: int) -> Floats:
         """(N, models) what clients use: the mixture, or the largest part of it alone.

@@ -16,7 +16,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from thalweg.aggregation import BANKS, OPENINGS, SERVER_RULES, STALENESS, WEIGHTS
+from thalweg.aggregation import BANKS, OPENINGS, ROBUST, SERVER_RULES, STALENESS, WEIGHTS
 from thalweg.baselines import BASELINES, LEARNERS, Baseline
 from thalweg.cli.plan_view import plan_tree
 from thalweg.core.errors import UnknownName
@@ -27,7 +27,7 @@ from thalweg.emphasis import EMPHASES
 from thalweg.engine.any_plan import read_any_plan
 from thalweg.engine.plan import plan_to_toml
 from thalweg.forecast import ORACLES
-from thalweg.local import DECAYS, MIRRORS, OBJECTIVES, STOPPINGS
+from thalweg.local import DECAYS, MIRRORS, OBJECTIVES, PRIVACIES, STOPPINGS
 from thalweg.memory import POLICIES
 from thalweg.nets import NETS
 from thalweg.recipes import RECIPES, Recipe, recipe_named
@@ -54,11 +54,13 @@ PARTS: dict[str, Mapping[str, Any]] = {
     "local.decay": DECAYS,
     "weights": WEIGHTS,
     "staleness": STALENESS,
+    "robust": ROBUST,
     "server": SERVER_RULES,
     "bank": BANKS,
     "opening": OPENINGS,
     "mirror": MIRRORS,
     "stopping": STOPPINGS,
+    "privacy": PRIVACIES,
     "alarm": ALARMS,
     "alarm.action": ACTIONS,
     "learner": LEARNERS,

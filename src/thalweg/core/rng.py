@@ -39,6 +39,7 @@ class Draw(enum.IntEnum):
     FAULTS = 19  # whose reply is lost, or late
     DRIFT = 20  # whose data drift, and which samples of a round are seen in the new way
     BASELINE = 21  # what an online learner draws
+    PRIVACY = 22  # in what noise an update is hidden, in simulations
 
 
 def rng_for(

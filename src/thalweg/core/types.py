@@ -144,6 +144,16 @@ class Job(NamedTuple):
     )
 
 
+class Refusal(NamedTuple):
+    """A message that was not let in."""
+
+    client: int  # from whom it came
+    reason: str
+
+    def __str__(self) -> str:
+        return f"client {self.client}: {self.reason}"
+
+
 @dataclass(frozen=True)
 class Updates:
     """What the cohort of one round sends back: a struct of arrays, one row per job.
@@ -166,6 +176,7 @@ class Updates:
     )  # (K, E) by "stage.name", see `Talks`
     trained_in: Ints | None = None
     """(K,) the round whose model each was trained from; none: all of them this round's."""
+    refusals: tuple[Refusal, ...] = ()  # of messages that were not let in
     bytes_down: int = 0  # that the server sent in this round
     bytes_answered: int = 0  # that clients sent in answer to questions
     remarks: Mapping[str, Any] = field(default_factory=dict)  # of policies, for the metrics

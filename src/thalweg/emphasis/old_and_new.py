@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from thalweg import theory
+from thalweg.core.claims import Claim, misfit
 from thalweg.core.config import check_ranges, check_words
 from thalweg.core.errors import ConfigError, require
 from thalweg.core.talk import View
@@ -80,6 +81,11 @@ class OldAndNew:
     def check_fits(self, supplies: Supplies, num_classes: int) -> None:
         """Whoever is to have a share of the run must be there."""
         has_data = supplies.total > 0
+        require(
+            bool(has_data.any()),
+            "this emphasis shares out the run by how many samples each client will have, and nobody knows that in "
+            "this world; use another emphasis, such as emphasis=inverse-stay.",
+        )
         for kind, share, there in (
             ("stored", self._stored, has_data & supplies.is_historical),
             ("streaming", 1 - self._stored, has_data & ~supplies.is_historical),
@@ -129,6 +135,9 @@ class OldAndNew:
             return np.empty(0, dtype=np.int64)
         supplies = _supplies(roster)
         return roster.here[supplies.is_historical[roster.here]]
+
+    def doubt(self, claim: Claim) -> str | None:
+        return misfit(claim.said, BOUNDS, 3, least=0)
 
     def assign(self, roster: Roster, num_params: int) -> Floats:
         supplies = _supplies(roster)

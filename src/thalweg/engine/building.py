@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Literal, Protocol, runtime_checkable
 
 from thalweg.core.errors import require
+from thalweg.core.trees import Tree
 from thalweg.core.types import Floats32, Ints
 from thalweg.data import Dataset
 from thalweg.engine.any_plan import AnyPlan
@@ -17,7 +18,7 @@ from thalweg.recipes.client import Clients
 from thalweg.recipes.federation import Federation
 from thalweg.recipes.fitting import check_fits
 from thalweg.scenarios import Scenario
-from thalweg.streams import HasViews, Setting, Timetable, World, drifting
+from thalweg.streams import HasViews, LiveWorld, Setting, Timetable, World, drifting
 
 if TYPE_CHECKING:
     from thalweg.engine.gather import Part
@@ -35,16 +36,30 @@ class Embedded(Federation, Protocol):
     def close(self) -> None: ...
 
 
+@runtime_checkable
+class HasPending(Protocol):
+    """A federation that has something to remember between rounds, beside its clients' states."""
+
+    def pending(self) -> Tree: ...
+
+    def restore(self, pending: dict[str, Any]) -> None: ...
+
+
 def crowd_of(plan: Plan, data: Dataset, num_params: int) -> Crowd:
     """A plan's world and its clients, before anything has happened.
 
     Refuses a recipe that makes no sense in this world, and a world that shows the data as they cannot be seen.
     """
+    clients, world = clients_of(plan, data, num_params)
+    return Crowd(clients, world, timetable_of(plan, world.num_clients))
+
+
+def clients_of(plan: Plan, data: Dataset, num_params: int) -> tuple[Clients, World]:
+    """What any client of a plan is, and the world that has their streams."""
     world = world_of(plan.scenario, data, plan.seed)
     check_fits(plan.recipe, world)
     labels = viewed(data, world).all_labels("train")
-    clients = Clients(plan.recipe, world, labels, plan.local, plan.seed, num_params)
-    return Crowd(clients, world, timetable_of(plan, world.num_clients))
+    return Clients(plan.recipe, world, labels, plan.local, plan.seed, num_params), world
 
 
 def world_of(scenario: Scenario, data: Dataset, seed: int) -> World:
@@ -61,6 +76,15 @@ def world_of(scenario: Scenario, data: Dataset, seed: int) -> World:
         coarse=data.coarse,
     )
     return drifting(scenario.world.build(setting), scenario.drift, setting)
+
+
+def check_has_data(world: World) -> None:
+    """Refuse a world whose clients are somewhere else, with data of their own."""
+    require(
+        not isinstance(world, LiveWorld),
+        "in the world live, clients bring their own data, so that nothing would ever arrive here; serve it "
+        "(thalweg serve --live) and let clients join (thalweg join), or choose another world (--set world=replay).",
+    )
 
 
 def viewed(data: Dataset, world: World) -> Dataset:

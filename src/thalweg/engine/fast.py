@@ -34,6 +34,7 @@ from thalweg.local import Work
 from thalweg.nets import Net
 from thalweg.recipes.client import Heard
 from thalweg.recipes.federation import AskingStage
+from thalweg.recipes.hiding import hidden
 from thalweg.recipes.learning import MiniBatch
 from thalweg.recipes.messages import heard_by
 from thalweg.recipes.tables import side_by_side
@@ -126,7 +127,7 @@ class FastFederation:
         return Updates(
             clients=np.array([job.client for job in cohort.jobs]),
             models=cohort.models,
-            deltas=work_done.deltas,
+            deltas=self._hidden(work_done.deltas, cohort),
             num_samples=np.repeat([len(visit.rows) for visit in visits], num_jobs),
             num_steps=work_done.num_steps,
             losses=work_done.losses,
@@ -255,6 +256,24 @@ class FastFederation:
                 start, params = together.start[k].numpy(), together.params[k].numpy().copy()
                 lr = local.lr * jobs[k].pace
                 visit.conclude(Work(start, params, steps[k], lr, local.momentum), place)
+
+    def _hidden(self, deltas: Floats32, cohort: Cohort) -> Floats32:
+        """What leaves the clients of their updates."""
+        clients = self.crowd.clients
+        if clients.recipe.privacy is None:
+            return deltas
+        sent = [
+            hidden(
+                clients.recipe,
+                deltas[rows],
+                clients.seed,
+                cohort.rnd,
+                cohort.jobs[rows.start].client,
+                cohort.jobs[rows.start].rehearsal,
+            )
+            for rows in cohort.visits
+        ]
+        return np.concatenate(sent)
 
     def _paced(self, job: Job) -> Job:
         """The learning rate falls while a session lasts, if it does."""

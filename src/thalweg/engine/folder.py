@@ -1,10 +1,11 @@
 """A run is a folder: plan, metrics, checkpoints, environment, and the command that repeats it.
 
 Written so that a process may be killed at any moment. Per round, in this order: one line is appended
-to ``metrics.jsonl``; the states of the clients that changed go to a file of their own; the server's
-state replaces the previous one by renaming. The server's file decides which round was the last:
-whatever is newer than that is dropped when the run goes on. Large arrays of the server's that will
-not change any more are written once, beside it (`engine/blobs.py`).
+to ``metrics.jsonl``, and one to ``refusals.jsonl`` for every message that was not let in; the states of
+the clients that changed go to a file of their own; the server's state replaces the previous one by
+renaming. The server's file decides which round was the last: whatever is newer than that is dropped
+when the run goes on. Large arrays of the server's that will not change any more are written once,
+beside it (`engine/blobs.py`).
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import json
 import os
 import platform
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
@@ -22,6 +23,7 @@ from typing import IO, TYPE_CHECKING, Any
 from thalweg import __version__
 from thalweg.core.errors import RunError
 from thalweg.core.trees import Tree, read_tree, write_tree
+from thalweg.core.types import Refusal
 from thalweg.engine.any_plan import AnyPlan, any_plan_from_toml
 from thalweg.engine.blobs import Blobs
 from thalweg.engine.plan import differences, plan_to_toml
@@ -29,6 +31,7 @@ from thalweg.engine.plan import differences, plan_to_toml
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+REFUSALS = "refusals.jsonl"
 SNAPSHOT_EVERY = 50  # rounds after which the clients' files are folded into one
 
 try:
@@ -68,6 +71,17 @@ class RunFolder:
     def append_metrics(self, row: Mapping[str, Any]) -> None:
         with _said_in_one_line(self.path), (self.path / "metrics.jsonl").open("a") as file:
             file.write(json.dumps(row) + "\n")
+
+    def append_refusals(self, rnd: int, refusals: Iterable[Refusal]) -> None:
+        """Who was not believed in a round, and why; most rounds have nobody."""
+        lines = [json.dumps({"round": rnd, **refusal._asdict()}) + "\n" for refusal in refusals]
+        if lines:
+            with _said_in_one_line(self.path), (self.path / REFUSALS).open("a") as file:
+                file.writelines(lines)
+
+    def refusals(self) -> list[dict[str, Any]]:
+        """Everything that was not let in, as rows of round, client and reason."""
+        return self._whole_lines(REFUSALS)
 
     def save(self, rnd: int, server: Tree, clients: Mapping[int, Tree], changed: set[int]) -> None:
         """Checkpoint after round `rnd`. Only the clients that changed are written, mostly."""
@@ -109,7 +123,10 @@ class RunFolder:
 
     def metrics(self) -> list[dict[str, Any]]:
         """All whole lines of the metrics file; a line that was being written is left out."""
-        file = self.path / "metrics.jsonl"
+        return self._whole_lines("metrics.jsonl")
+
+    def _whole_lines(self, name: str) -> list[dict[str, Any]]:
+        file = self.path / name
         rows = []
         for line in file.read_text().splitlines() if file.exists() else ():
             try:
@@ -122,6 +139,7 @@ class RunFolder:
         """Begin again, for runs without checkpoints."""
         with _said_in_one_line(self.path):
             (self.path / "metrics.jsonl").unlink(missing_ok=True)
+            (self.path / REFUSALS).unlink(missing_ok=True)
 
     def write_summary(self, summary: Mapping[str, Any]) -> None:
         with _said_in_one_line(self.path):
@@ -157,6 +175,9 @@ class RunFolder:
                 f"round {rounds}. Was the file edited? Start again in another folder."
             )
         _write_text(self.path / "metrics.jsonl", "".join(json.dumps(row) + "\n" for row in rows))
+        if (self.path / REFUSALS).exists():
+            kept = [row for row in self.refusals() if row["round"] <= rounds]
+            _write_text(self.path / REFUSALS, "".join(json.dumps(row) + "\n" for row in kept))
 
     def _begin(self, plan: AnyPlan, command: str) -> None:
         _write_text(self.path / "command.txt", command + "\n")

@@ -17,7 +17,14 @@ from thalweg.core.errors import RunError, require
 from thalweg.core.types import Floats32
 from thalweg.data import Dataset
 from thalweg.engine.any_plan import AnyPlan
-from thalweg.engine.building import Embedded, crowd_of, federation_of, viewed
+from thalweg.engine.building import (
+    Embedded,
+    HasPending,
+    check_has_data,
+    crowd_of,
+    federation_of,
+    viewed,
+)
 from thalweg.engine.crowd import Crowd
 from thalweg.engine.drifts import Drifts
 from thalweg.engine.folder import RunFolder
@@ -25,7 +32,6 @@ from thalweg.engine.plan import Plan, make_plan
 from thalweg.engine.rows import evaluated, is_evaluated, round_row, summary_of
 from thalweg.engine.scored import turnout_of
 from thalweg.engine.start import first_model, model_drawer
-from thalweg.engine.unreliable import UnreliableFederation
 from thalweg.evaluation import alarm_summary
 from thalweg.nets import Net
 from thalweg.recipes import Recipe
@@ -76,6 +82,7 @@ class Progress:
 
 
 Watch = Callable[[Progress], None]
+Federate = Callable[[Plan, Dataset, Net, Crowd], Embedded]  # clients that are somewhere else
 
 
 def run(
@@ -120,8 +127,13 @@ def run_plan(
     watch: Watch | None = None,
     command: str | None = None,
     data: Dataset | None = None,
+    federate: Federate | None = None,
 ) -> Result:
-    """Run a plan, in a folder if `out` is given. `data` spares loading it again."""
+    """Run a plan, in a folder if `out` is given. `data` spares loading it again.
+
+    `federate` makes the federation if its clients are not in this process; the crowd that it is given knows the
+    world, and has no states.
+    """
     require(workers == "auto" or workers >= 1, f"workers must be at least 1, got {workers}.")
     require(out is not None or not resume, "resume needs the run's folder (out, or --out).")
     data = data or plan.scenario.data.load(data_dir, plan.seed)
@@ -134,13 +146,18 @@ def run_plan(
     start = first_model(plan, net, data_dir)
     crowd = crowd_of(plan, data, net.num_params)
     data = viewed(data, crowd.world)
+    if federate is None:
+        check_has_data(crowd.world)
     # Only now, so that a slip in a name, or what makes no sense, leaves no folder behind.
     folder = None if out is None else RunFolder(out)
     try:
         has_checkpoint = folder is not None and folder.open(
             plan, command=command or f"thalweg run {out}/plan.toml", resume=resume
         )
-        federation = federation_of(plan, data, net, workers, crowd)
+        if federate is None:
+            federation = federation_of(plan, data, net, workers, crowd)
+        else:
+            federation = federate(plan, data, net, crowd)
         try:
             return _play(plan, data, net, start, federation, folder, has_checkpoint, watch)
         finally:
@@ -184,8 +201,9 @@ def _play(
         metrics.append(row)
         if folder is not None:
             folder.append_metrics(row)
+            folder.append_refusals(server.rnd, () if updates is None else updates.refusals)
             tree = {**server._asdict(), "data": fingerprint}
-            if isinstance(federation, UnreliableFederation):
+            if isinstance(federation, HasPending):
                 tree["pending"] = federation.pending()
             folder.save(server.rnd, tree, federation.crowd.states, federation.crowd.changed)
             federation.crowd.changed.clear()
@@ -209,7 +227,7 @@ def _restore(
     check_same_data(folder, tree.pop("data"), fingerprint)
     federation.crowd.restore(clients)
     pending = tree.pop("pending", {})
-    if isinstance(federation, UnreliableFederation):
+    if isinstance(federation, HasPending):
         federation.restore(pending)
     fresh = fresh._replace(rules=fresh.rules * len(tree["rules"]))  # one for each model by now
     return ServerState(**like(fresh._asdict(), tree))

@@ -12,6 +12,7 @@ from thalweg.engine.single import SingleTrainer, Training
 from thalweg.engine.stacked import one_thread
 from thalweg.local import Work
 from thalweg.recipes.client import Clients, ClientState
+from thalweg.recipes.hiding import hidden
 from thalweg.recipes.messages import Answer, Hello, Order, Question, Reply
 from thalweg.recipes.tables import side_by_side
 from thalweg.recipes.view import answered
@@ -29,6 +30,7 @@ class Node:
     client: int
     trainer: SingleTrainer
     prequential: int  # arriving samples per tick that are predicted before they are learnt from
+    is_secret: bool = False  # is the noise of `Recipe.privacy` drawn from the system, not the seed?
 
     def newborn(self) -> ClientState:
         return self.clients.newborn(self.client)
@@ -78,7 +80,7 @@ class Node:
             rnd=rnd,
             client=self.client,
             models=order.models,
-            deltas=np.stack([training.delta for training in trainings]),
+            deltas=self._hidden(np.stack([training.delta for training in trainings]), order),
             num_samples=len(visit.rows),
             num_steps=np.array([len(training.seen_losses) for training in trainings]),
             losses=np.array([training.mean_loss for training in trainings]),
@@ -98,6 +100,12 @@ class Node:
         state, words = answered(self.clients, state, question, self.trainer.begin)
         vectors = {name: np.asarray(vector, dtype=np.float64) for name, vector in words.items()}
         return state, Answer(question.rnd, self.client, question.stage, vectors)
+
+    def _hidden(self, deltas: Floats32, order: Order) -> Floats32:
+        """What leaves this client of its updates."""
+        clients = self.clients
+        seed = None if self.is_secret else clients.seed
+        return hidden(clients.recipe, deltas, seed, order.rnd, self.client, order.rehearsal)
 
     def _losses(self, order: Order, rows: Ints) -> Floats32:
         """(J, held) of the models as they were received."""

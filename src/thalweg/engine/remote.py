@@ -36,13 +36,20 @@ class RemoteNode:
 
     def handle(self, state: NodeState, payload: bytes) -> tuple[NodeState, bytes]:
         """Carry out an order or answer a question. Keep the new state before the bytes are sent."""
-        message = errand_from(payload, self.terms)
-        self._check_is_for_us(message, state)
-        if isinstance(message, Order):
-            client, reply = self.node.train(state.client, message)
-            trained = state.trained if message.rehearsal else message.rnd
+        return self.carry_out(state, self.read(payload))
+
+    def read(self, payload: bytes) -> Order | Question:
+        """What is asked of it; refuses what is not an errand at all."""
+        return errand_from(payload, self.terms)
+
+    def carry_out(self, state: NodeState, errand: Order | Question) -> tuple[NodeState, bytes]:
+        """As `handle`, of an errand that was read."""
+        self._check_is_for_us(errand, state)
+        if isinstance(errand, Order):
+            client, reply = self.node.train(state.client, errand)
+            trained = state.trained if errand.rehearsal else errand.rnd
             return NodeState(trained, client), to_bytes(reply, self.terms)
-        client, answer = self.node.answer(state.client, message)
+        client, answer = self.node.answer(state.client, errand)
         return state._replace(client=client), to_bytes(answer, self.terms)
 
     def stored(self, state: NodeState) -> bytes:

@@ -10,11 +10,11 @@ import numpy as np
 
 from thalweg.core.talk import Told
 from thalweg.core.trees import Tree
-from thalweg.core.types import Answers, Floats32, Ints, Job, Roster, Updates
+from thalweg.core.types import Answers, Floats32, Ints, Job, Refusal, Roster, Updates
 from thalweg.recipes.federation import AskingStage
 from thalweg.recipes.messages import Reply
 from thalweg.recipes.tables import of_one_form, replies_of, updates_of
-from thalweg.streams import Faults
+from thalweg.streams import Faults, Tampers
 
 if TYPE_CHECKING:
     from thalweg.engine.building import Embedded
@@ -59,7 +59,7 @@ class UnreliableFederation:
     def train(
         self, jobs: Sequence[Job], bank: Floats32, rnd: int, told: Told | None = None
     ) -> Updates:
-        updates, rehearsal = self._inner.train(jobs, bank, rnd, told), jobs[0].rehearsal
+        updates, rehearsal = self._trained(jobs, bank, rnd, told), jobs[0].rehearsal
         clients, place = np.unique(updates.clients, return_inverse=True)
         delays = self._faults.delays(clients, rnd, self._seed, rehearsal)
         if rehearsal:
@@ -77,9 +77,24 @@ class UnreliableFederation:
         in_time = [reply for reply, delay in replies if delay == 0]
         # What was said when the bank had another number of models cannot be set beside the rest.
         alike = of_one_form([*in_time, *arrived])
-        refused = len(in_time) + len(arrived) - len(alike)
-        remarks = {**updates.remarks, **({"refused": refused} if refused else {})}
-        return replace(updates_of(alike, bank.shape[1], rnd), remarks=remarks)
+        refused = tuple(
+            Refusal(reply.client, "its reply has not the form of the others'.")
+            for reply in (*in_time, *arrived)
+            if reply not in alike
+        )
+        remarks = {**updates.remarks, **({"refused": len(refused)} if refused else {})}
+        came = updates_of(alike, bank.shape[1], rnd)
+        return replace(came, remarks=remarks, refusals=refused)
+
+    def _trained(self, jobs: Sequence[Job], bank: Floats32, rnd: int, told: Told | None) -> Updates:
+        """What is sent, which of hostile clients is not what they have learnt."""
+        updates, faults = self._inner.train(jobs, bank, rnd, told), self._faults
+        if not isinstance(faults, Tampers):
+            return updates
+        deltas = faults.tampered(updates.deltas, updates.clients, rnd, self._seed)
+        count = int(faults.is_hostile(np.unique(updates.clients), self._seed).sum())
+        remarks = {**updates.remarks, **({"hostile": count} if count else {})}
+        return replace(updates, deltas=deltas, remarks=remarks)
 
     def predict(self, model: Floats32, part: Part, rows: Ints | None) -> tuple[Ints, Floats32]:
         return self._inner.predict(model, part, rows)

@@ -22,6 +22,7 @@ from thalweg.local.decay import DECAYS, Decay, Polynomial
 from thalweg.local.elastic import Elastic  # keep what mattered for the last state (EWC)
 from thalweg.local.mirror import Euclidean, Mirror, PNorm
 from thalweg.local.not_true import NotTrue  # keep what was known of wrong classes (FedNTD)
+from thalweg.local.privacy import PRIVACIES, Gaussian, Privacy  # hide updates in noise
 from thalweg.local.proximal import Proximal  # stay near the start (FedProx)
 from thalweg.local.scaffold import Scaffold  # correct every step by the others' (SCAFFOLD)
 from thalweg.local.sgd import Sgd
@@ -46,6 +47,7 @@ __all__ = [
     "DECAYS",
     "MIRRORS",
     "OBJECTIVES",
+    "PRIVACIES",
     "STOPPINGS",
     "Batch",
     "Concludes",
@@ -56,6 +58,7 @@ __all__ = [
     "Elastic",
     "Euclidean",
     "Features",
+    "Gaussian",
     "Memo",
     "Mirror",
     "Model",
@@ -65,6 +68,7 @@ __all__ = [
     "PNorm",
     "PerSession",
     "Polynomial",
+    "Privacy",
     "Proximal",
     "Remembers",
     "SaysFromObjective",

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from thalweg.core.claims import Claim, first_of, misfit
 from thalweg.core.config import check_ranges
 from thalweg.core.talk import Look
 from thalweg.core.types import Floats32, Ints
@@ -80,6 +81,13 @@ class Curvature:
             "others_fisher": self._without_own(notes.who, notes.fisher, clients),
             "others_pulled": self._without_own(notes.who, notes.pulled, clients),
         }
+
+    def doubt(self, claim: Claim) -> str | None:
+        """Squares are not negative: a negative one would push everybody away without end."""
+        return first_of(
+            misfit(claim.said, "fisher", claim.num_params, least=0),
+            misfit(claim.said, "pulled", claim.num_params),
+        )
 
     def hear(self, notes: Curvatures, clients: Ints, said: Mapping[str, Floats32]) -> Curvatures:
         stays = ~np.isin(notes.who, clients)

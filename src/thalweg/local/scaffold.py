@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import numpy as np
 
+from thalweg.core.claims import Claim, misfit
 from thalweg.core.config import check_words
 from thalweg.core.talk import Look
 from thalweg.core.types import Floats32, Ints
@@ -105,6 +106,9 @@ class Scaffold:
 
     def tell(self, notes: CommonVariate, clients: Ints) -> dict[str, Floats32]:
         return {"common": np.broadcast_to(notes.values, (len(clients), len(notes.values)))}
+
+    def doubt(self, claim: Claim) -> str | None:
+        return misfit(claim.said, "change", claim.num_params)
 
     def hear(
         self, notes: CommonVariate, clients: Ints, said: Mapping[str, Floats32]

@@ -7,6 +7,7 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
+from thalweg.core.claims import Claim, misfit
 from thalweg.core.config import check_ranges, check_words
 from thalweg.core.types import Floats, Floats32, Glance, Intake, Ints
 from thalweg.memory.base import rounded
@@ -94,6 +95,17 @@ class Ode:
             return {}
         return {GRADIENT: np.broadcast_to(notes.mean, (len(clients), len(notes.mean)))}
 
+    def doubt(self, claim: Claim) -> str | None:
+        """A gradient of the last layer, the same number of features for every class, or nothing yet."""
+        if reason := misfit(claim.said, GRADIENT):
+            return reason
+        length, classes = claim.said[GRADIENT].shape[-1], claim.num_classes or 1
+        if length > claim.num_params or length % classes:
+            return (
+                f"{GRADIENT} has {length} numbers, which no last layer for {classes} classes has."
+            )
+        return None
+
     def hear(
         self, notes: GlobalGradient, clients: Ints, said: Mapping[str, Floats32]
     ) -> GlobalGradient:
@@ -155,6 +167,8 @@ def corrected(notes: GlobalGradient, clients: Ints, said: Floats32) -> GlobalGra
     """The estimate after some clients have spoken; who had not spoken before had said zero."""
     if said.shape[1] == 0:  # nobody has seen a sample yet
         return notes
+    if len(notes.mean) not in (0, said.shape[1]):  # what was believed before cannot have been right
+        notes = GlobalGradient(notes.num_clients, said[0, :0], clients[:0], said[:0, :0])
     new = clients[~np.isin(clients, notes.who)]
     who = np.concatenate([notes.who, new])
     last = np.zeros((len(who), said.shape[1]), dtype=np.float32)

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from thalweg.aggregation import (
     BANKS,
     OPENINGS,
+    ROBUST,
     SERVER_RULES,
     STALENESS,
     WEIGHTS,
@@ -16,6 +17,7 @@ from thalweg.aggregation import (
     Opening,
     Previous,
     Refuse,
+    Robust,
     ServerRule,
     Staleness,
     Step,
@@ -29,11 +31,13 @@ from thalweg.forecast import ORACLES, Exact, Forecast
 from thalweg.local import (
     MIRRORS,
     OBJECTIVES,
+    PRIVACIES,
     STOPPINGS,
     CrossEntropy,
     Euclidean,
     Mirror,
     Objective,
+    Privacy,
     Sgd,
     Stopping,
 )
@@ -60,6 +64,8 @@ class Recipe:
     weights: Weights = choice(WEIGHTS, default=Equal())
     staleness: Staleness = choice(STALENESS, default=Refuse())
     """What updates count that come after their round was closed."""
+    robust: Robust | None = choice(ROBUST, default=None)
+    """What makes hostile updates harmless before the server rule sees them; none: all are believed."""
     server: ServerRule = choice(SERVER_RULES, default=Step())
     bank: Bank = choice(BANKS, default=OneModel())
     """Which models there are, and who trains which."""
@@ -69,6 +75,8 @@ class Recipe:
     """The geometry of a client's steps."""
     stopping: Stopping | None = choice(STOPPINGS, default=None)
     """When a client has learnt enough for a round; none: at its end."""
+    privacy: Privacy | None = choice(PRIVACIES, default=None)
+    """What a client does to its update before anybody sees it; none: it is sent as it is."""
     alarm: Alarm | None = choice(ALARMS, default=None)
     """Watches every client's error or loss, and what is done when it has changed; none: nobody does."""
 

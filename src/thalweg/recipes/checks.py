@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from thalweg.aggregation import Arranged
+from thalweg.aggregation import Arranged, Combined
 from thalweg.core.errors import ConfigError
 from thalweg.core.talk import Look
 from thalweg.core.types import Floats, Intake, Ints
@@ -75,6 +75,19 @@ def check_plan(plan: Arranged, cohort: Ints, num_models: int, bank: object) -> N
             f"(or to zero, if the model is new and to be drawn), give each of {len(cohort)} clients one of the "
             f"mixtures or several, ascending by client and model, and tell all of them something or nobody; got a "
             f"mix of shape {plan.mix.shape}, clients {plan.clients.tolist()} and models {models.tolist()}."
+        )
+
+
+def check_combined(left: Combined, num_params: int, robust: object) -> None:
+    """A robust rule of the user's own may be wrong."""
+    deltas, weights = left.deltas, left.weights
+    right = deltas.ndim == 2 and deltas.shape[1] == num_params and weights.shape == (len(deltas),)
+    right = right and deltas.dtype == np.float32 and np.isfinite(deltas).all()
+    if not right or not np.isfinite(weights).all() or (weights < 0).any():
+        raise ConfigError(
+            f"{type(robust).__name__}.combine must return finite updates of {num_params} numbers in single "
+            f"precision and a weight of at least 0 for each, got {deltas.dtype} of shape {deltas.shape} and "
+            f"weights of shape {weights.shape} from {weights.min(initial=0)} to {weights.max(initial=0)}."
         )
 
 

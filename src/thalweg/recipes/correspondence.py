@@ -10,9 +10,10 @@ import numpy as np
 
 from thalweg.core.errors import BadMessage, Diverged
 from thalweg.core.talk import Told
-from thalweg.core.types import Answers, Floats32, Ints, Job, Roster, Updates
+from thalweg.core.types import Answers, Floats32, Ints, Job, Refusal, Roster, Updates
 from thalweg.recipes.door import NO_ORDERS, longest_wait
 from thalweg.recipes.federation import AskingStage
+from thalweg.recipes.limits import Limits, check_answer, check_reply, too_long
 from thalweg.recipes.messages import Answer, Order, Question, Reply, orders_for
 from thalweg.recipes.tables import of_one_form, of_one_length, tabled, updates_of
 from thalweg.recipes.wire import Terms, check_fits, news_from, to_bytes
@@ -40,7 +41,8 @@ class Correspondence:
     """A `Federation` of clients at the other end of a network.
 
     What cannot be used is refused and the round goes on without it: whose message is damaged, or of another
-    form than the others', counts as not heard. A reply to an order of an earlier round is handed on with the
+    form than the others', or claims what its `Limits` or the recipe's policies do not believe, counts as not
+    heard. A reply to an order of an earlier round is handed on with the
     replies of the next one, if the recipe's rule of staleness wants it. Only if there is nothing but numbers that
     are not finite does the run stop, as it would with clients in this process.
     """
@@ -51,8 +53,10 @@ class Correspondence:
         post: Post,
         roster: Callable[[int], Roster],
         awaited: Ints = NO_ORDERS,
+        limits: Limits | None = None,
     ) -> None:
         """`awaited` are the open orders of a run that goes on, `ServerState.awaited`."""
+        self._limits = limits or Limits()
         self._terms, self._post, self.roster = terms, post, roster
         self._patience = longest_wait(terms.recipe.staleness)
         self._open: dict[int, dict[int, Order]] = {}  # by client and round; what is left of them
@@ -61,7 +65,7 @@ class Correspondence:
             self._keep_open(Order(rnd, client, model, np.ones(1), NOTHING))
         self._belated: dict[tuple[int, int], Reply] = {}  # by client and round, until they are used
         self.refused: list[str] = []  # in the last round, and why
-        self._refusing: list[str] = []  # in this round
+        self._refusing: list[Refusal] = []  # in this round
 
     def survey(self, clients: Ints, stage: AskingStage, bank: Floats32, rnd: int) -> Answers:
         policy = self._terms.asking[stage]
@@ -69,7 +73,11 @@ class Correspondence:
         questions = {client: Question(rnd, client, stage, shown) for client in clients.tolist()}
         answers = self._exchange(questions, Answer, rnd)
         words = [answers[client].words if client in answers else {} for client in questions]
-        return tabled(of_one_length(words), type(policy).__name__)
+        alike = of_one_length(words)
+        for client, said, kept in zip(questions, words, alike, strict=True):
+            if len(kept) < len(said):
+                self._refuse(client, "Answer: it has not the length of the others'.")
+        return tabled(alike, type(policy).__name__)
 
     def train(
         self, jobs: Sequence[Job], bank: Floats32, rnd: int, told: Told | None = None
@@ -80,19 +88,31 @@ class Correspondence:
         is_rehearsal = jobs[0].rehearsal > 0
         if not is_rehearsal:
             replies += [self._belated.pop(key) for key in sorted(self._belated)]
-        alike = of_one_form(replies)
-        for reply in replies:
-            if reply not in alike:
-                self._refusing.append(
-                    f"client {reply.client}: its reply has not the form of the others'."
-                )
+        alike = self._usual(replies)
         if not is_rehearsal:
             self._close(replies, rnd)
             for client in orders.keys() - heard.keys():
                 self._keep_open(orders[client])
-        self.refused, self._refusing = self._refusing, []
-        remarks = {"refused": len(self.refused)} if self.refused else {}
-        return replace(updates_of(alike, bank.shape[1], rnd), remarks=remarks)
+        refusals, self._refusing = tuple(self._refusing), []
+        self.refused = [str(refusal) for refusal in refusals]
+        remarks = {"refused": len(refusals)} if refusals else {}
+        updates = updates_of(alike, bank.shape[1], rnd)
+        return replace(updates, remarks=remarks, refusals=refusals)
+
+    def _usual(self, replies: Sequence[Reply]) -> list[Reply]:
+        """Those that can be set beside each other, and are not much longer than most."""
+        longer = too_long(replies, self._limits)
+        for place, reason in longer.items():
+            self._refuse(replies[place].client, reason)
+        usual = [reply for place, reply in enumerate(replies) if place not in longer]
+        alike = of_one_form(usual)
+        for reply in usual:
+            if reply not in alike:
+                self._refuse(reply.client, "its reply has not the form of the others'.")
+        return alike
+
+    def _refuse(self, client: int, reason: str) -> None:
+        self._refusing.append(Refusal(client, reason))
 
     def _exchange(
         self, asked: Mapping[int, Order | Question], kind: type[Came], rnd: int
@@ -112,15 +132,24 @@ class Correspondence:
                     continue
                 if not is_awaited:
                     raise BadMessage("nobody asked, or it has answered already.")
-                check_fits(message, asked[sender])
+                self._check(message, asked[sender])
                 assert isinstance(message, kind)
                 came[sender] = message
             except (BadMessage, Diverged) as error:
-                self._refusing.append(f"client {sender}: {error}")
+                self._refuse(sender, str(error))
                 diverged = error if isinstance(error, Diverged) else diverged
         if diverged is not None and not came:
             raise diverged
         return came
+
+    def _check(self, message: Reply | Answer, asked: Order | Question) -> None:
+        """Is it what was asked for, and can it be true?"""
+        check_fits(message, asked)
+        recipe, limits = self._terms.recipe, self._limits
+        if isinstance(message, Reply) and isinstance(asked, Order):
+            check_reply(message, asked, recipe, limits)
+        elif isinstance(message, Answer) and isinstance(asked, Question):
+            check_answer(message, asked, recipe, limits)
 
     # --- orders that nobody has answered yet ---
 
@@ -130,7 +159,7 @@ class Correspondence:
         key = (sender, message.rnd)
         if order is None or key in self._belated or rnd - message.rnd > self._patience:
             return False
-        check_fits(message, order)
+        self._check(message, order)
         if isinstance(message, Reply):
             self._belated[key] = message
         return True
@@ -138,7 +167,9 @@ class Correspondence:
     def _keep_open(self, order: Order) -> None:
         if self._patience:
             self._open.setdefault(order.client, {})[order.rnd] = replace(
-                order, params=NOTHING, told={}
+                order,
+                params=NOTHING,
+                told={stage: words for stage, words in order.told.items() if stage == "bank"},
             )
 
     def _close(self, replies: Iterable[Reply], rnd: int) -> None:

@@ -14,7 +14,7 @@ import numpy as np
 
 from thalweg.aggregation import Staleness
 from thalweg.core.errors import Diverged, ShapeMismatch
-from thalweg.core.types import Ints, Job, Updates
+from thalweg.core.types import Ints, Job, Refusal, Updates
 
 LONGEST_WAIT = 64  # rounds that an order stays open at most, so that a long run remembers no more
 NO_ORDERS: Ints = np.empty((0, 2), dtype=np.int64)
@@ -44,10 +44,20 @@ def asked_for(
     trained_in = trained_in[order]
     missing = {job.client for job in jobs} - {client for client, then, _ in rows if then == rnd}
     remarks = {**updates.remarks, **_remarks(updates, len(missing), rnd - trained_in)}
+    refusals = (*updates.refusals, *_refusals(updates, order))
     if not np.array_equal(order, np.arange(len(updates))):
         updates = updates.take(order)  # copies the big matrix
     is_late = bool((trained_in < rnd).any())
-    return replace(updates, remarks=remarks, trained_in=trained_in if is_late else None)
+    return replace(
+        updates, remarks=remarks, refusals=refusals, trained_in=trained_in if is_late else None
+    )
+
+
+def _refusals(came: Updates, let_in: Ints) -> list[Refusal]:
+    """Of the rows that were not let in."""
+    others = np.setdiff1d(np.arange(len(came)), let_in)
+    why = "its update was not asked for, came twice, or came too late."
+    return [Refusal(client, why) for client in came.clients[others].tolist()]
 
 
 def _remarks(came: Updates, num_missing: int, staleness: Ints) -> dict[str, Any]:

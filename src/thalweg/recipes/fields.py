@@ -64,6 +64,20 @@ class Fields:
                 return word
         raise self._wrong(name, f"one of {', '.join(known) or 'nothing'}", value)
 
+    def text(self, name: str, most: int) -> str:
+        """Words of any kind, at most so many characters."""
+        value = self._take(name)
+        if type(value) is not str or len(value) > most:
+            raise self._wrong(name, f"a text of at most {most} characters", value)
+        return value
+
+    def is_none(self, name: str) -> bool:
+        """Is there nothing in this field? Then it is taken away."""
+        if self._left.get(name, name) is not None:
+            return False
+        del self._left[name]
+        return True
+
     def array(
         self,
         name: str,

@@ -2,22 +2,63 @@
 
 from __future__ import annotations
 
-from thalweg.aggregation import OneModel
+from thalweg.aggregation import FedDaa, FedDrift, OneModel
 from thalweg.core.errors import require
 from thalweg.core.talk import Particular
 from thalweg.forecast import Opens
+from thalweg.local import Scaffold
 from thalweg.recipes.base import Recipe
+from thalweg.recipes.talks import saying, talking
 from thalweg.streams import World, supplies_of
+from thalweg.streams.steps_world import StepsWorld
 
 
 def check_fits(recipe: Recipe, world: World) -> None:
     """Let every policy that is particular about its world refuse this one, with a reason."""
     _check_alarm(recipe)
+    _check_privacy(recipe)
+    _check_variates(recipe)
+    _check_steps(recipe, world)
     particular = [part for part in vars(recipe).values() if isinstance(part, Particular)]
     if particular:
         supplies, num_classes = supplies_of(world), world.book.histograms.shape[1]
         for part in particular:
             part.check_fits(supplies, num_classes)
+
+
+def _check_privacy(recipe: Recipe) -> None:
+    """What is said beside an update is made of the same samples, and nobody hides it."""
+    heard = {stage for stage, _ in talking(recipe)} | {"bank"}
+    stages = sorted(saying(recipe) & heard)
+    require(
+        recipe.privacy is None or not stages,
+        f"privacy hides the clients' updates, but the {' and the '.join(stages)} of this recipe "
+        f"({', '.join(type(getattr(recipe, stage)).__name__ for stage in stages)}) would send as much in plain "
+        "beside them; leave privacy out, or take a recipe without such words.",
+    )
+
+
+def _check_variates(recipe: Recipe) -> None:
+    """SCAFFOLD's server knows one mean gradient: of which model, if there are several?"""
+    require(
+        not isinstance(recipe.objective, Scaffold) or isinstance(recipe.bank, OneModel),
+        f"objective=scaffold corrects steps by everybody's mean gradient, which is that of one model, but the bank "
+        f"{type(recipe.bank).__name__} has several; use bank=one-model, or another objective, such as proximal.",
+    )
+
+
+def _check_steps(recipe: Recipe, world: World) -> None:
+    """A bank that goes by time steps must have those of the world, or it compares data of different steps."""
+    if not isinstance(world, StepsWorld) or not isinstance(recipe.bank, FedDaa | FedDrift):
+        return
+    every, rounds = recipe.bank.every, world.spec.rounds_per_step
+    goes_by_rounds = isinstance(recipe.bank, FedDrift) and every == 1
+    require(
+        every is None or goes_by_rounds or every == rounds,
+        f"the world has steps of {rounds} rounds, but bank.every is {every}, so that the bank would take data of "
+        f"different steps for those of one; set bank.every={rounds} (or world.rounds_per_step={every}), or "
+        "bank.every=none and an alarm.",
+    )
 
 
 def _check_alarm(recipe: Recipe) -> None:

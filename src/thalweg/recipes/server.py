@@ -17,7 +17,9 @@ from thalweg.recipes.base import Recipe
 from thalweg.recipes.checks import check_plan
 from thalweg.recipes.door import NO_ORDERS, admit, asked_for, awaited_after, still_open
 from thalweg.recipes.federation import Federation
+from thalweg.recipes.hiding import charged, disclosed
 from thalweg.recipes.inquiry import Inquiry
+from thalweg.recipes.merging import added_up, merge
 from thalweg.recipes.sessions import Rehearsals, begin_session, begins
 from thalweg.recipes.state import ServerState
 from thalweg.recipes.tables import updates_of
@@ -59,7 +61,8 @@ def play_round(
     cohort = _cohort(recipe, roster, seed)
     times_here = server.times_here.copy()
     times_here[roster.here] += 1
-    server = server._replace(rnd=rnd + 1, times_here=times_here, known=dict(roster.known))
+    known = charged(roster.known, recipe, rehearsals.asked, roster.num_clients)
+    server = server._replace(rnd=rnd + 1, times_here=times_here, known=known)
     if len(cohort) == 0:
         return server, _only_costs(server, inquiry, rehearsals)
     roster = replace(roster, cohort=cohort)
@@ -71,6 +74,7 @@ def play_round(
     told = tell(server.talks, recipe, roster, cohort, server.bank.shape[1])
     told = per_job(with_bank(told, recipe, plan), cohort, plan.clients)
     alarm, jobs, told = begin_acting(server.alarm, recipe, jobs, told)
+    server = server._replace(known=charged(known, recipe, [cohort], roster.num_clients))
     came = federation.train(jobs, server.bank, rnd, told)
     updates = asked_for(came, jobs, rnd, still_open(server.awaited, rnd, recipe.staleness))
     admit(updates, rnd, num_params=server.bank.shape[1])
@@ -86,17 +90,11 @@ def play_round(
             **remarks_of(recipe, roster, cohort, server.arrangement),
             **rehearsals.remarks,
             **raised,
+            **disclosed(server.known, recipe),
         },
     )
-    bank, rules = server.bank.copy(), list(server.rules)
-    for model in np.unique(updates.models):
-        # A client whose memory was empty has learnt nothing and has no say.
-        mine = updates.only((updates.models == model) & (updates.num_steps > 0))
-        if len(mine):
-            weights = _weigh(recipe, mine, roster)
-            rules[model], bank[model] = recipe.server.step(
-                rules[model], bank[model], mine.deltas, weights
-            )
+    bank, rules, merged = _merge(server, recipe, updates, roster)
+    updates = replace(updates, remarks={**updates.remarks, **merged})
     return server._replace(
         bank=bank,
         rules=rules,
@@ -157,6 +155,22 @@ def _drawn(draw_model: DrawModel | None, number: int, recipe: Recipe) -> Floats3
     )
     assert draw_model is not None
     return draw_model(number)
+
+
+def _merge(
+    server: ServerState, recipe: Recipe, updates: Updates, roster: Roster
+) -> tuple[Floats32, list[Any], dict[str, float]]:
+    """The bank after the updates, what the server rule remembers of each model, and what is remarkable about it."""
+    bank, rules, remarks = server.bank.copy(), list(server.rules), []
+    for model in np.unique(updates.models):
+        # A client whose memory was empty has learnt nothing and has no say.
+        mine = updates.only((updates.models == model) & (updates.num_steps > 0))
+        if len(mine):
+            weights = _weigh(recipe, mine, roster)
+            merged = merge(recipe, rules[model], bank[model], mine.deltas, weights)
+            rules[model], bank[model] = merged.rule, merged.model
+            remarks.append(merged.remarks)
+    return bank, rules, added_up(remarks)
 
 
 def _weigh(recipe: Recipe, updates: Updates, roster: Roster) -> Floats:

@@ -9,10 +9,11 @@ import numpy as np
 from thalweg.core.errors import ConfigError
 from thalweg.core.rng import Draw, rng_for
 from thalweg.core.talk import Sessional
-from thalweg.core.types import Floats32, Job, Roster, Session, Updates
+from thalweg.core.types import Floats32, Ints, Job, Roster, Session, Updates
 from thalweg.recipes.base import Recipe
 from thalweg.recipes.door import NO_ORDERS, admit, asked_for
 from thalweg.recipes.federation import Federation
+from thalweg.recipes.merging import merge
 from thalweg.recipes.state import ServerState, presented, serve
 from thalweg.recipes.talks import bytes_down, bytes_up, talking, tell
 
@@ -57,6 +58,7 @@ class Rehearsals:
     def __init__(self, recipe: Recipe, federation: Federation, roster: Roster, seed: int) -> None:
         self._recipe, self._federation, self._roster, self._seed = recipe, federation, roster, seed
         self.count = self.num_steps = self.bytes_down = self.bytes_up = 0
+        self.asked: list[Ints] = []  # the clients of each
 
     def __call__(self, model: Floats32, pace: float = 1.0) -> Floats32:
         """The model after one round, by rules that know nothing yet; the same if nobody has learnt anything."""
@@ -66,6 +68,7 @@ class Rehearsals:
         cohort = np.unique(recipe.selection.choose(roster, rng)).astype(np.int64)
         if len(cohort) == 0:
             return model
+        self.asked.append(cohort)
         talks = {
             stage: part.begin(roster.num_clients, len(model)) for stage, part in talking(recipe)
         }
@@ -82,8 +85,8 @@ class Rehearsals:
             return model
         fresh = recipe.server.init(len(model))
         weights = recipe.weights.weigh(heard, roster)
-        state, moved = recipe.server.step(fresh, model, heard.deltas, weights)
-        return presented(recipe, state, moved)
+        merged = merge(recipe, fresh, model, heard.deltas, weights)
+        return presented(recipe, merged.rule, merged.model)
 
     @property
     def remarks(self) -> dict[str, int]:

@@ -136,7 +136,7 @@ def of_one_form(replies: Sequence[Reply]) -> list[Reply]:
 
 
 def of_one_length(words: Sequence[Mapping[str, Floats]]) -> list[dict[str, Floats]]:
-    """What is said, without vectors of another length than most have under that name.
+    """What is said, without the answers in which a vector has another length than most have under its name.
 
     >>> [len(mine) for mine in of_one_length([{"a": np.ones(2)}, {"a": np.ones(3)}, {"a": np.ones(2)}])]
     [1, 0, 1]
@@ -146,7 +146,7 @@ def of_one_length(words: Sequence[Mapping[str, Floats]]) -> list[dict[str, Float
         name: _most_frequent(len(mine[name]) for mine in words if name in mine) for name in names
     }
     return [
-        {name: vector for name, vector in mine.items() if len(vector) == usual[name]}
+        dict(mine) if all(len(vector) == usual[name] for name, vector in mine.items()) else {}
         for mine in words
     ]
 

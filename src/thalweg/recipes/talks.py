@@ -11,6 +11,8 @@ from thalweg.aggregation import Arranged, Divides, RemarksOnBank
 from thalweg.core.talk import Remarks, Talks, Told
 from thalweg.core.types import Floats32, Ints, Job, Roster, Updates
 from thalweg.emphasis import Assigns
+from thalweg.local import Concludes, SaysFromObjective
+from thalweg.memory import SaysFromMemory
 from thalweg.recipes.base import Recipe
 
 
@@ -20,6 +22,16 @@ def talking(recipe: Recipe) -> Iterator[tuple[str, Talks]]:
         part = getattr(recipe, stage)
         if isinstance(part, Talks):
             yield stage, part
+
+
+def saying(recipe: Recipe) -> set[str]:
+    """The stages whose half at the client may have something to say when it has trained."""
+    says = {
+        "memory": SaysFromMemory,
+        "objective": SaysFromObjective | Concludes,
+        "bank": Divides,
+    }
+    return {stage for stage, form in says.items() if isinstance(getattr(recipe, stage), form)}
 
 
 def tell(

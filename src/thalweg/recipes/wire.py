@@ -22,13 +22,11 @@ from thalweg.core.talk import Asks
 from thalweg.core.trees import tree_from_bytes, tree_to_bytes
 from thalweg.core.types import Floats32, Ints, Supply
 from thalweg.emphasis import Assigns
-from thalweg.local import Concludes, SaysFromObjective
-from thalweg.memory import SaysFromMemory
 from thalweg.recipes.base import Recipe
 from thalweg.recipes.federation import AskingStage
 from thalweg.recipes.fields import Fields
 from thalweg.recipes.messages import Answer, Hello, Message, Order, Question, Reply
-from thalweg.recipes.talks import talking
+from thalweg.recipes.talks import saying, talking
 
 FORMAT = 2  # a message of another number is of another version of this file
 LONGEST_OUTLINE = 1 << 20  # bytes for all that is not an array
@@ -63,14 +61,7 @@ class Terms:
     @cached_property
     def saying_stages(self) -> set[str]:
         """Whose half at the client may have something to say."""
-        says = {
-            "memory": SaysFromMemory,
-            "objective": SaysFromObjective | Concludes,
-            "bank": Divides,
-        }
-        return {
-            stage for stage, form in says.items() if isinstance(getattr(self.recipe, stage), form)
-        }
+        return saying(self.recipe)
 
     @cached_property
     def asking(self) -> dict[AskingStage, Asks]:

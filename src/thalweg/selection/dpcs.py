@@ -8,6 +8,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 
 from thalweg import theory
+from thalweg.core.claims import Claim, first_of, misfit
 from thalweg.core.config import check_ranges, check_words, choice
 from thalweg.core.errors import ConfigError, UnknownName, require
 from thalweg.core.talk import View
@@ -20,6 +21,7 @@ from thalweg.selection.drawing import DRAWS, completed, mixed, num_positive
 GOALS = ("uniform", "mean", "pooled_counts")
 # Names of what a client answers.
 MIX, COUNTS, SPENT = "label_mix", "label_counts", "epsilon_spent"
+MOST = {MIX: 1.0, COUNTS: 1e7}  # of one class that a client may say it has
 
 
 class LabelTally(NamedTuple):
@@ -121,6 +123,18 @@ class Dpcs:
         return tally, said
 
     # --- at the server ---
+
+    def doubt(self, claim: Claim) -> str | None:
+        """Shares of the classes, which sum to one or are all zero; or counts of them."""
+        said, name = claim.said, COUNTS if self._needs_counts else MIX
+        length = len(self.goal) if isinstance(self.goal, tuple) else claim.num_classes
+        spent = misfit(said, SPENT, 1, least=0) if SPENT in said else None
+        if reason := first_of(misfit(said, name, length, least=0, most=MOST[name]), spent):
+            return reason
+        total = float(said[name].sum())
+        if name == MIX and total != 0 and abs(total - 1) > 1e-6:
+            return f"{MIX} sums to {total:g}, not to 1."
+        return None
 
     def choose(self, roster: Roster, rng: np.random.Generator) -> Ints:
         size = cohort_size(self.participation, len(roster.here))

@@ -6,6 +6,7 @@ from typing import Any, Literal
 
 import numpy as np
 
+from thalweg.core.claims import Claim, misfit
 from thalweg.core.config import check_ranges, check_words
 from thalweg.core.talk import View
 from thalweg.core.types import Floats, Ints, Roster
@@ -60,6 +61,9 @@ class PowerOfChoice:
             rows = view.rng.choice(rows, self.batch, replace=False)
         loss = float(view.look().losses(rows).mean()) if len(rows) else NO_DATA
         return view.tally, {LOSS: np.array([loss])}
+
+    def doubt(self, claim: Claim) -> str | None:
+        return misfit(claim.said, LOSS, 1, least=NO_DATA)
 
     def choose(self, roster: Roster, rng: np.random.Generator) -> Ints:
         size = cohort_size(self.participation, len(roster.here))

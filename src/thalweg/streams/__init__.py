@@ -29,7 +29,8 @@ from thalweg.streams.drifts import (  # whose samples are seen in another way, a
     Staggered,
     Sudden,
 )
-from thalweg.streams.faults import LOST, Faults, Unreliable  # replies that are lost, or late
+from thalweg.streams.faults import LOST, Faults, Tampers, Unreliable  # replies lost, or late
+from thalweg.streams.hostile import Hostile  # clients that send what they have not learnt
 from thalweg.streams.inflow import Inflow  # historical clients, and fresh ones who receive samples
 from thalweg.streams.latent import LatentStates  # clients that wander among latent states
 from thalweg.streams.layouts import (  # partitions for groups that take turns
@@ -38,6 +39,7 @@ from thalweg.streams.layouts import (  # partitions for groups that take turns
     PartialOverlap,
     TwoShard,
 )
+from thalweg.streams.live import Live, LiveWorld  # clients bring their own data
 from thalweg.streams.overlap import Overlap  # the same, with labels in common
 from thalweg.streams.pachinko import Pachinko
 from thalweg.streams.replay import Replay  # a data set in its own order, by its own clients
@@ -59,8 +61,14 @@ from thalweg.streams.steps import Steps  # concepts and angles that change every
 from thalweg.streams.timeline import Timeline, Turn, timeline_of
 from thalweg.streams.trace import Trace  # who is a member when, from a file
 
-WORLDS = {"latent-states": LatentStates, "replay": Replay, "inflow": Inflow, "steps": Steps}
-FAULTS = {"unreliable": Unreliable}
+WORLDS = {
+    "latent-states": LatentStates,
+    "replay": Replay,
+    "inflow": Inflow,
+    "steps": Steps,
+    "live": Live,
+}
+FAULTS = {"unreliable": Unreliable, "hostile": Hostile}
 
 __all__ = [
     "ARRIVALS",
@@ -87,9 +95,12 @@ __all__ = [
     "Groups",
     "Half",
     "HasViews",
+    "Hostile",
     "Incremental",
     "Inflow",
     "LatentStates",
+    "Live",
+    "LiveWorld",
     "OneShot",
     "Overlap",
     "Pachinko",
@@ -107,6 +118,7 @@ __all__ = [
     "Steps",
     "Stream",
     "Sudden",
+    "Tampers",
     "Timeline",
     "Timetable",
     "Trace",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
@@ -12,13 +12,14 @@ import numpy.typing as npt
 from thalweg.core.config import check_ranges
 from thalweg.core.errors import require
 from thalweg.core.rng import Draw, rng_for
-from thalweg.core.types import Floats, Ints
+from thalweg.core.types import Floats, Floats32, Ints
 
 LOST = -1  # the delay of what never comes
 
 # Repetitions of a draw (`take`): rehearsals have the small numbers, then come questions, then the clients' make-up.
 QUESTION = 1 << 32
 MAKE_UP = 1 << 33
+HOSTILE = 1 << 34  # who is, and what they send
 
 
 class Faults(Protocol):
@@ -33,6 +34,19 @@ class Faults(Protocol):
 
     def silences(self, clients: Ints, rnd: int, seed: int, question: int) -> npt.NDArray[np.bool_]:
         """(K,) whose answer is lost; `question` tells the questions of a round apart."""
+        ...
+
+
+@runtime_checkable
+class Tampers(Protocol):
+    """Faults that are none: what some clients send is not what they have learnt."""
+
+    def is_hostile(self, clients: Ints, seed: int) -> npt.NDArray[np.bool_]:
+        """(K,) which of some clients send something else."""
+        ...
+
+    def tampered(self, deltas: Floats32, clients: Ints, rnd: int, seed: int) -> Floats32:
+        """(K, P) what is sent in the place of updates (K, P) of clients (K,)."""
         ...
 
 

@@ -16,6 +16,8 @@ Drift (FedRC; FedDAA, Peng and Tang): a bank of models, `responsibilities` of ea
 
 Clients that come and go (Chang et al.): a session begins with a mean of the models of past ones, by
 how much its fingerprint resembles theirs.
+
+Trust nobody: `values` are the updates of clients, a row each, some of which may be hostile.
 """
 
 from thalweg.theory.belief import Posterior, perturb, posterior
@@ -47,8 +49,18 @@ from thalweg.theory.importance import (
 )
 from thalweg.theory.mixture import kernel_mismatch, long_run_mixture, mismatch, mixture_step
 from thalweg.theory.oracle import OracleGap, oracle_gap
+from thalweg.theory.privacy import gaussian_delta, gaussian_epsilon
 from thalweg.theory.prototypes import class_means, fill_missing, prototypes, row_distances
 from thalweg.theory.real_drift import RealDrift, nearest_centre, precision_recall, real_drift
+from thalweg.theory.robust import (
+    clipped,
+    krum,
+    krum_scores,
+    lengths,
+    squared_distances,
+    trimmed_mean,
+    weighted_median,
+)
 from thalweg.theory.saw import saw_weights
 from thalweg.theory.saw_exact import saw_weights_exact
 from thalweg.theory.session_bound import session_lr_bound
@@ -84,6 +96,17 @@ __all__ = [  # noqa: RUF022  in the order of the round
     # how the server weighs
     "saw_weights",  # weights of the participants of a round
     "saw_weights_exact",  # the same by minimising the bound
+    # updates of which some may be hostile
+    "weighted_median",  # half of the weight on either side, number by number
+    "trimmed_mean",  # without the largest and the smallest, number by number
+    "clipped",  # none longer than a bound
+    "lengths",  # of updates
+    "krum",  # the updates in the midst of the others
+    "krum_scores",  # how far each is from its nearest
+    "squared_distances",  # between all of them
+    # what noise hides
+    "gaussian_epsilon",  # what a client has disclosed after some noisy updates
+    "gaussian_delta",  # the same the other way round
     # what it adds up to
     "b_term",  # the part of the bound that ratios and weights can change
     "sfedpo_bound",  # the whole bound, and which of its preconditions fail

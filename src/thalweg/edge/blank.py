@@ -1,0 +1,123 @@
+"""What a data set is without its samples: all that a client with data of its own must know of it."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from thalweg.core.errors import BadMessage, ThalwegError
+from thalweg.core.types import Ints
+from thalweg.data import Dataset
+from thalweg.streams.sources import LATER, Form, LiveBatch
+
+LARGEST = 1 << 26  # numbers in a sample
+
+
+@dataclass(frozen=True)
+class Blank:
+    """How samples are stored, what a net makes of them, and what their labels mean."""
+
+    shape: tuple[int, ...]  # of one stored sample: (H, W, C), (F,) or (L,)
+    dtype: Literal["uint8", "uint16", "float32"]
+    num_classes: int
+    mean: tuple[float, ...] = ()  # per channel; images only
+    std: tuple[float, ...] = ()
+    num_codes: int = 0  # of sequences; 0: these are none
+    class_names: tuple[str, ...] = ()
+
+    @property
+    def form(self) -> Form:
+        """What a source must deliver."""
+        names = self.class_names or None
+        return Form(self.shape, self.dtype, self.num_classes, names, None, self.num_codes)
+
+    @property
+    def input_shape(self) -> tuple[int, ...]:
+        """Shape of one sample to a net, as `Dataset.input_shape`."""
+        none = np.broadcast_to(np.zeros((), self.dtype), (1, *self.shape))
+        return self.around(none, np.zeros(1, dtype=np.int64)).input_shape
+
+    def around(self, x: npt.NDArray[Any], y: Ints) -> Dataset:
+        """A data set with these samples (n, *shape) and labels (n,), and none to test on."""
+        return Dataset(
+            name="live",
+            x=x,
+            y=y,
+            x_test=np.empty((0, *self.shape), self.dtype),
+            y_test=np.empty(0, dtype=np.int64),
+            num_classes=self.num_classes,
+            mean=self.mean,
+            std=self.std,
+            class_names=self.class_names,
+            num_codes=self.num_codes,
+        )
+
+    def fitting(self, batch: LiveBatch) -> Ints:
+        """Positions of the samples that can be learnt from, or could if their labels came."""
+        x, labels = batch.inputs, batch.labels
+        if x.shape != (len(labels), *self.shape) or x.dtype != self.dtype:
+            return np.empty(0, dtype=np.int64)
+        is_good = (labels >= LATER) & (labels < self.num_classes) & np.isfinite(batch.times)
+        has_name = np.array([key != "" for key in batch.keys], dtype=bool)
+        is_good &= (labels != LATER) | has_name  # a label comes by the sample's name
+        if x.dtype.kind == "f":
+            is_good &= np.isfinite(x).all(axis=tuple(range(1, x.ndim)))
+        if self.num_codes:
+            is_good &= (x < self.num_codes).all(axis=1)
+        return np.flatnonzero(is_good)
+
+
+def blank_of(data: Dataset) -> Blank:
+    """The data set of a server, without its samples."""
+    dtype: Any = data.x.dtype.name
+    names, shape = data.class_names, tuple(data.x.shape[1:])
+    mean, std = (tuple(map(float, numbers)) for numbers in (data.mean, data.std))
+    return Blank(shape, dtype, data.num_classes, mean, std, data.num_codes, names)
+
+
+def blank_to_json(blank: Blank) -> str:
+    """As text, to be sent; floats survive to the bit.
+
+    >>> blank_from_json(blank_to_json(Blank((4,), "float32", 3))).shape
+    (4,)
+    """
+    return json.dumps(asdict(blank))
+
+
+def blank_from_json(text: str) -> Blank:
+    """What `blank_to_json` made, checked: the text is somebody else's."""
+    try:
+        plain = json.loads(text)
+        blank = Blank(
+            shape=tuple(_whole(size, 1) for size in plain["shape"]),
+            dtype=plain["dtype"],
+            num_classes=_whole(plain["num_classes"], 1),
+            mean=tuple(map(float, plain["mean"])),
+            std=tuple(map(float, plain["std"])),
+            num_codes=_whole(plain["num_codes"], 0),
+            class_names=tuple(map(str, plain["class_names"])),
+        )
+        if blank.form.size > LARGEST:
+            raise ValueError(
+                f"a sample of {blank.form.size} numbers; at most {LARGEST} are allowed"
+            )
+        if not blank.form.is_image and (blank.mean or blank.std):
+            raise ValueError("only images have a mean and a std")
+        if blank.form.is_image and not len(blank.mean) == len(blank.std) == blank.shape[2]:
+            raise ValueError(f"images of {blank.shape[2]} channels need as many means and stds")
+        if not np.isfinite(blank.mean).all() or not (np.array(blank.std) > 0).all():
+            raise ValueError("means must be finite, stds positive")
+        _ = blank.input_shape
+    except (KeyError, TypeError, ValueError, OverflowError, RecursionError, ThalwegError) as error:
+        raise BadMessage(f"this does not describe a data set: {error}.") from error
+    return blank
+
+
+def _whole(number: Any, least: int) -> int:
+    if type(number) is not int or not least <= number < 2**31:
+        raise ValueError(f"expected a whole number from {least}, got {number!r}")
+    return number

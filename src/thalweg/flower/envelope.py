@@ -1,0 +1,43 @@
+"""A letter inside a message of Flower: bytes in one record, what is written on the envelope in another.
+
+The bytes travel as one array, because Flower cuts arrays into pieces: large models are no problem. What comes out
+is looked at here alone; nobody reads other records of a message.
+"""
+
+from __future__ import annotations
+
+from flwr.app import Array, ArrayRecord, ConfigRecord, Message, RecordDict
+
+from thalweg.edge.socket import Parcel
+
+LETTER, ENVELOPE, BYTES = "letter", "envelope", "bytes"
+STYPE = "thalweg.letter"  # not NumPy's: nobody should parse it
+
+
+def packed(parcel: Parcel) -> RecordDict:
+    """A parcel as the content of a message."""
+    shape = (len(parcel.letter),)
+    array = Array(dtype="uint8", shape=shape, stype=STYPE, data=parcel.letter or b"\0")
+    envelope = ConfigRecord({"kind": parcel.kind, "reason": parcel.reason, "size": shape[0]})
+    return RecordDict({LETTER: ArrayRecord({BYTES: array}), ENVELOPE: envelope})
+
+
+def unpacked(message: Message) -> Parcel:
+    """The parcel in a message; an error's reason, or what is not as it should be, is a parcel that is `lost`."""
+    if message.has_error():
+        return Parcel("lost", reason=_in_one_line(message.error.reason or "no reason was given"))
+    try:
+        envelope = message.content.config_records[ENVELOPE]
+        data = message.content.array_records[LETTER][BYTES].data
+        kind, reason, size = envelope["kind"], envelope["reason"], envelope["size"]
+    except KeyError as error:
+        return Parcel("lost", reason=f"it is no letter of ours: {error} is missing.")
+    if not isinstance(kind, str) or not isinstance(reason, str) or not isinstance(size, int):
+        return Parcel("lost", reason="it is no letter of ours: its envelope cannot be read.")
+    return Parcel(kind, data[: max(size, 0)], reason)
+
+
+def _in_one_line(reason: str) -> str:
+    """The last line of a traceback says what it was."""
+    lines = [line.strip() for line in reason.splitlines() if line.strip()]
+    return lines[-1][:500] if lines else "no reason was given"

@@ -1,0 +1,163 @@
+"""What clients may claim. Whatever is beyond is refused at the server's door, with a reason."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from thalweg.core.claims import Claim, Doubts
+from thalweg.core.config import check_ranges
+from thalweg.core.errors import BadMessage
+from thalweg.core.types import Floats
+from thalweg.local import Sgd
+from thalweg.recipes.base import Recipe
+from thalweg.recipes.messages import Answer, Order, Question, Reply
+from thalweg.streams import World
+from thalweg.theory import lengths
+
+SPEAKING = ("memory", "objective", "bank")  # stages whose words come with a reply
+
+
+@dataclass(frozen=True)
+class Limits:
+    """How far a server believes its clients. They bound what one of them can do, honest or not.
+
+    The defaults let in all that could be meant seriously. `limits_for` has tighter ones, for a known world.
+    """
+
+    max_norm: float = 1e6
+    """Length of an update, and of any vector that is said beside it."""
+    norm_factor: float | None = None
+    """The same as a multiple of the median length of a round's updates of one model; none: it does not matter."""
+    max_samples: int = 10_000_000
+    """That a client says it holds, or has tested."""
+    max_steps: int = 1_000_000
+    """That it says it has made."""
+    max_value: float = 1e9
+    """Of any other number that it sends: losses, reports, answers."""
+    num_classes: int | None = None
+    """Of the data; none: vectors with a number per class may have any length that most agree on."""
+
+    def __post_init__(self) -> None:
+        check_ranges(
+            self,
+            max_norm="(0, inf]",
+            norm_factor="[1, inf) or none",
+            max_samples="[0, inf)",
+            max_steps="[0, inf)",
+            max_value="(0, inf]",
+            num_classes="[1, inf) or none",
+        )
+
+
+def limits_for(world: World, local: Sgd, num_classes: int, **others: Any) -> Limits:
+    """As many samples as the largest memory of a world holds, and as many steps as can be made with them."""
+    held = max(world.capacity(client) for client in range(world.num_clients))
+    per_tick = local.steps
+    if per_tick is None:
+        assert local.passes is not None
+        whole, part = divmod(local.passes, 1.0)
+        per_pass = -(-held // local.batch_size)
+        per_tick = int(whole + (part > 0)) * per_pass + 1
+    tighter = {"max_samples": held, "max_steps": per_tick * world.ticks, "num_classes": num_classes}
+    return Limits(**{**tighter, **others})
+
+
+def check_reply(reply: Reply, order: Order, recipe: Recipe, limits: Limits) -> None:
+    """Refuse a reply that claims what cannot be; its form has been checked before."""
+    _check_counts(reply, limits)
+    vectors = {"the update": reply.deltas, **reply.said}
+    for name, rows in vectors.items():
+        longest = float(lengths(rows).max(initial=0))
+        if longest > limits.max_norm:
+            raise BadMessage(
+                f"Reply: {name} has length {longest:.3g}, at most {limits.max_norm:g} is let in."
+            )
+    for name, values in {"losses": reply.losses, **reply.reports}.items():
+        _check_size("Reply", name, values, limits)
+    common = (reply.deltas.shape[1], len(order.models))
+    for stage in SPEAKING:
+        said = {
+            name.removeprefix(f"{stage}."): words
+            for name, words in reply.said.items()
+            if name.startswith(f"{stage}.")
+        }
+        if said:
+            told = order.told.get(stage, {})
+            claim = Claim(said, *common, told, reply.num_samples, limits.num_classes)
+            _hear_out(getattr(recipe, stage), claim, "Reply")
+    if reply.reports:
+        claim = Claim(reply.reports, *common, {}, reply.num_samples, limits.num_classes)
+        _hear_out(recipe.weights, claim, "Reply")
+
+
+def check_answer(answer: Answer, question: Question, recipe: Recipe, limits: Limits) -> None:
+    """Refuse an answer that cannot be true. One without words is always right."""
+    for name, values in answer.words.items():
+        if np.isnan(values).any():
+            raise BadMessage(
+                f"Answer: {name} is not a number; who has nothing to say says nothing."
+            )
+        _check_size("Answer", name, values, limits)
+    if answer.words:
+        num_models, num_params = question.bank.shape
+        classes = limits.num_classes
+        claim = Claim(answer.words, num_params, num_models, num_classes=classes, is_answer=True)
+        _hear_out(getattr(recipe, answer.stage), claim, "Answer")
+
+
+def too_long(replies: Sequence[Reply], limits: Limits) -> dict[int, str]:
+    """Whose update is much longer than those of the same model in this round: places, and why.
+
+    Of two or fewer updates of a model nobody can say which is the usual one.
+    """
+    if limits.norm_factor is None:
+        return {}
+    found: dict[int, str] = {}
+    by_model: dict[int, list[tuple[int, float]]] = {}
+    for place, reply in enumerate(replies):
+        for model, length in zip(reply.models.tolist(), _moved(reply).tolist(), strict=True):
+            if length > 0:
+                by_model.setdefault(model, []).append((place, length))
+    for mine in by_model.values():
+        usual = float(np.median([length for _, length in mine]))
+        for place, length in mine if len(mine) > 2 else ():
+            if length > limits.norm_factor * usual:
+                found[place] = (
+                    f"Reply: the update has length {length:.3g}, more than {limits.norm_factor:g} times "
+                    f"that of most, {usual:.3g}."
+                )
+    return found
+
+
+def _moved(reply: Reply) -> Floats:
+    """(J,) lengths of the updates; 0 for models of which no step was made."""
+    return np.where(reply.num_steps > 0, lengths(reply.deltas), 0.0)
+
+
+def _check_counts(reply: Reply, limits: Limits) -> None:
+    claims: Mapping[str, tuple[int, int]] = {
+        "num_samples": (reply.num_samples, limits.max_samples),
+        "num_tested": (int(reply.num_tested.max(initial=0)), limits.max_samples),
+        "num_steps": (int(reply.num_steps.max(initial=0)), limits.max_steps),
+    }
+    for name, (claimed, most) in claims.items():
+        if claimed > most:
+            raise BadMessage(f"Reply: {name} is {claimed}, at most {most} is possible.")
+
+
+def _check_size(kind: str, name: str, values: npt.NDArray[Any], limits: Limits) -> None:
+    largest = float(np.abs(np.nan_to_num(values, nan=0.0)).max(initial=0.0))
+    if largest > limits.max_value:
+        raise BadMessage(
+            f"{kind}: {name} is {largest:.3g}, at most {limits.max_value:g} is let in."
+        )
+
+
+def _hear_out(policy: object, claim: Claim, kind: str) -> None:
+    if isinstance(policy, Doubts) and (reason := policy.doubt(claim)):
+        raise BadMessage(f"{kind}: {reason}")

@@ -1,0 +1,227 @@
+"""Messages of an MQTT broker: acknowledged when they are stored, and not before."""
+
+from __future__ import annotations
+
+import math
+import queue
+import ssl
+import sys
+import time
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from thalweg.core.errors import DataError
+from thalweg.streams.sources.base import Event, Form, nothing
+from thalweg.streams.sources.broker import PASSWORD, Broker, broker_of
+from thalweg.streams.sources.connecting import client_of, paho, session_of
+from thalweg.streams.sources.deliveries import Deliveries
+from thalweg.streams.sources.fields import FIELDS, names_of, with_columns
+from thalweg.streams.sources.reading import MOST, PATIENCE, Reading
+from thalweg.streams.sources.records import Broken, Names, Record
+from thalweg.streams.sources.spec import Spec
+
+if TYPE_CHECKING:
+    from paho.mqtt.client import Client, MQTTMessage
+
+QUEUE = 1000  # messages of quality 0 that wait for their reader
+SHORT = 10.0  # seconds: a connection that was lost sooner may have been taken away
+HOPELESS = {
+    133: "the name of the session is not allowed",
+    134: f"wrong user name or password (the password is read from {PASSWORD})",
+    135: f"not allowed to connect or to subscribe (the password is read from {PASSWORD})",
+    142: "another reader with the same name has taken over the session; every reader needs its own",
+    143: "the topic filter is not allowed",
+}
+
+
+class MqttSource(Reading):
+    """One JSON object per message: ``{"x": [...], "y": 3, "t": ..., "id": ...}``, or ``{"id": ..., "y": ...}`` for
+    the label of a sample that came before.
+
+    With quality 1 and a name, the broker keeps messages while we are away, and sends each until it is stored;
+    with quality 0 it does not wait for anybody.
+    """
+
+    def __init__(
+        self,
+        broker: Broker,
+        form: Form,
+        names: Names = Names(),  # noqa: B008  a constant
+        *,
+        patience: float = PATIENCE,
+        retry: int = 1,
+    ) -> None:
+        super().__init__(form, patience)
+        self.can_wait = broker.qos == 1
+        self._broker, self._names, self._retry = broker, names, retry
+        self._messages: queue.Queue[tuple[int | None, bytes] | DataError] = queue.Queue(
+            0 if self.can_wait else QUEUE  # with quality 1 the broker itself waits
+        )
+        self._books = Deliveries()
+        self._at = 0  # number of the last message that was handed on
+        self._client: Client | None = None
+        self._since, self._short = -math.inf, 0  # of this connection; short ones in a row
+
+    def events(self, cursor: str) -> Iterator[Event]:
+        self._books = Deliveries(cursor)
+        self._at = self._books.number
+        self._client = self._connected()
+        try:
+            while not self._closed.is_set():
+                records = [self._record(*message) for message in self._arrived()]
+                yield from self._sieve.events(records, self._cursor)
+                self._at = max([self._at, *(record.mark or 0 for record in records)])
+                if not records:
+                    yield nothing(self.form, self._cursor(None))
+        finally:
+            self.close()
+
+    def _cursor(self, number: int | None) -> str:
+        """How far one is after a message; none, or of quality 0: after the last that has a number."""
+        return self._books.cursor(self._at if number is None else number)
+
+    def confirm(self, cursor: str) -> None:
+        done = self._books.confirm(cursor)
+        if self._client is not None:
+            for mid in done:
+                self._client.ack(mid, 1)
+
+    def close(self) -> None:
+        super().close()
+        client, self._client = self._client, None
+        if client is not None:
+            client.disconnect()
+            client.loop_stop()
+
+    def _arrived(self) -> list[tuple[int | None, bytes]]:
+        """Messages that are here, or the first that comes; none, if it takes longer than our patience."""
+        found: list[tuple[int | None, bytes]] = []
+        deadline = time.monotonic() + self.patience
+        while len(found) < MOST:
+            wait = 0.0 if found else max(deadline - time.monotonic(), 0.0)
+            try:
+                message = self._messages.get(timeout=wait) if wait else self._messages.get_nowait()
+            except queue.Empty:
+                break
+            if isinstance(message, DataError):
+                raise message
+            found.append(message)
+        return found
+
+    def _record(self, number: int | None, payload: bytes) -> Record | Broken:
+        try:
+            fields = msgspec.json.decode(payload)
+        except (msgspec.DecodeError, RecursionError) as error:
+            return Broken(f"expected a message in JSON, got {payload[:40]!r} ({error})", number)
+        return self._names.read(fields, number)
+
+    # --- what the broker's thread calls ---
+
+    def _connected(self) -> Client:
+        """A client that connects, and connects again, in a thread of its own."""
+        broker = self._broker
+        client = client_of(broker)
+        client.on_connect = self._on_connect
+        client.on_connect_fail = self._on_connect_fail
+        client.on_disconnect = self._on_disconnect
+        client.on_subscribe = self._on_subscribe
+        client.on_message = self._on_message
+        client.reconnect_delay_set(self._retry, 30 * self._retry)
+        self.trouble = f"not yet connected to the broker at {broker.name}"
+        client.connect_async(
+            broker.host,
+            broker.port,
+            keepalive=30,
+            clean_start=not broker.client,
+            properties=session_of(broker),
+        )
+        client.loop_start()
+        return client
+
+    def _on_connect(
+        self, client: Client, data: object, flags: Any, code: Any, properties: Any
+    ) -> None:
+        if code.is_failure:
+            self._failed(code)
+            return
+        if not flags.session_present:
+            self._books.forget()
+        from paho.mqtt.subscribeoptions import SubscribeOptions
+
+        # A value that the broker retains comes once, not after every break of the line.
+        once = SubscribeOptions(
+            qos=self._broker.qos, retainHandling=SubscribeOptions.RETAIN_SEND_IF_NEW_SUB
+        )
+        client.subscribe(self._broker.topic, options=once)
+
+    def _on_subscribe(
+        self, client: Client, data: object, mid: int, codes: list[Any], properties: Any
+    ) -> None:
+        if codes and codes[0].is_failure:
+            self._failed(codes[0])
+        else:
+            self._since, self.trouble = time.monotonic(), self._suspicion()
+
+    def _on_connect_fail(self, client: Client, data: object) -> None:
+        error = sys.exception()
+        self.trouble = f"no connection to the broker at {self._broker.name} ({error})"
+        if isinstance(error, ssl.SSLCertVerificationError):
+            self._give_up(
+                f"its certificate is not one that we trust ({error.verify_message}); see ca="
+            )
+
+    def _on_disconnect(
+        self, client: Client, data: object, flags: Any, code: Any, properties: Any
+    ) -> None:
+        if not self._closed.is_set():
+            was_short = time.monotonic() - self._since < SHORT
+            self._short = self._short + 1 if was_short else 0
+            self._failed(code)
+
+    def _on_message(self, client: Client, data: object, message: MQTTMessage) -> None:
+        number, payload = None, bytes(message.payload)
+        if message.qos:
+            number, known = self._books.receive(message.mid, payload, message.dup)
+            if known:
+                client.ack(message.mid, 1)
+            if number is None:
+                return
+        try:
+            self._messages.put_nowait((number, payload))
+        except queue.Full:
+            self._sieve.refuse("messages came faster than they were read")
+
+    def _failed(self, code: Any) -> None:
+        self.trouble = (
+            f"no connection to the broker at {self._broker.name} ({code}){self._suspicion()}"
+        )
+        if code.value in HOPELESS:
+            self._give_up(HOPELESS[code.value])
+
+    def _suspicion(self) -> str:
+        """Many a broker does not say that it gave our session to somebody else."""
+        name = self._broker.client
+        return f"; is there another reader called {name}?" if self._short > 2 and name else ""
+
+    def _give_up(self, reason: str) -> None:
+        """Trying again would not help: the reader of events is told, and the thread ends."""
+        error = DataError(f"the broker at {self._broker.name}: {reason}.")
+        while True:
+            try:
+                self._messages.put_nowait(error)
+                break
+            except queue.Full:
+                self._messages.get_nowait()
+        if self._client is not None:
+            self._client.disconnect()
+
+
+def mqtt_source(spec: Spec, form: Form, name: str) -> MqttSource:
+    """``mqtt://[user@]host[:port]/topic?qos=1``, or ``mqtts://`` with ``ca=``."""
+    options = ("qos", "client", "keep", "ca", "cert", "key", "insecure")
+    spec.only(*options, *FIELDS)
+    paho()
+    form = with_columns(form, spec)
+    return MqttSource(broker_of(spec, name), form, names_of(spec, form))

@@ -1,0 +1,67 @@
+"""Streams of River: data sets and generators, sample by sample."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from itertools import islice
+from typing import Any
+
+from thalweg.core.errors import ConfigError, UnknownName
+from thalweg.streams.sources.base import Form
+from thalweg.streams.sources.iterators import IteratorSource
+from thalweg.streams.sources.spec import Spec
+
+OURS = ("take", "columns")
+
+
+def river_source(spec: Spec, form: Form) -> IteratorSource:
+    """``river:Phishing`` or ``river:synth.SEA?seed=1&take=1000``; other options go to River.
+
+    Inputs are in River's order, or as ``columns=`` says.
+    """
+    make, columns = _class_named(spec.place.removeprefix("river:")), spec.names("columns")
+    settings = {name: _value(text) for name, text in spec.options.items() if name not in OURS}
+    most = spec.whole("take", 0) or None
+    try:
+        make(**settings)
+    except (TypeError, ValueError) as error:
+        raise ConfigError(
+            f"{spec.text}: River's {make.__name__} cannot be made ({error})."
+        ) from error
+
+    def begin(start: int) -> Iterable[Any]:
+        for x, y in islice(make(**settings), start, most):
+            yield ([x.get(name) for name in columns] if columns else list(x.values())), y
+
+    return IteratorSource(begin, form)
+
+
+def _class_named(name: str) -> Any:
+    """A data set of River by its name; synth.NAME is a generator."""
+    try:
+        from river import datasets
+        from river.datasets import base
+    except ImportError as error:
+        raise ConfigError("a source river: needs River: pip install 'thalweg[river]'.") from error
+    package, short = (datasets.synth, name[6:]) if name.startswith("synth.") else (datasets, name)
+    known = {
+        each: getattr(package, each)
+        for each in package.__all__
+        if isinstance(getattr(package, each), type)
+        and issubclass(getattr(package, each), base.Dataset)
+    }
+    if short not in known:
+        raise UnknownName("stream of River", name, known)
+    return known[short]
+
+
+def _value(text: str) -> int | float | bool | str:
+    """A number if it is one, a yes or no if it is that, else a word."""
+    if text.lower() in ("true", "false"):
+        return text.lower() == "true"
+    for kind in (int, float):
+        try:
+            return kind(text)
+        except ValueError:
+            continue
+    return text

@@ -1,0 +1,61 @@
+r"""What updates with Gaussian noise disclose, in the sense of differential privacy.
+
+Symbols, Balle and Wang 2018; Dong, Roth and Su 2022 -> here
+    :math:`\varepsilon, \delta`     -> epsilon, delta
+    :math:`\Delta`                  -> distance: between the vectors of two neighbouring data sets, at most
+    :math:`\sigma`                  -> noise: standard deviation of what is added to each number
+    :math:`\mu = \sqrt T \Delta / \sigma`   T releases, each of which may depend on what came of those before
+"""
+
+from __future__ import annotations
+
+import math
+
+from thalweg.core.errors import require
+
+LARGEST = 1e12  # an epsilon of which nobody would speak any more
+STEPS = 200  # of a bisection; more than double precision can tell apart
+
+
+def gaussian_delta(epsilon: float, noise: float, releases: int = 1, distance: float = 1.0) -> float:
+    r"""The smallest :math:`\delta` for an :math:`\varepsilon`: exact, also for many releases together.
+
+    .. math::  \delta = \Phi(\mu/2 - \varepsilon/\mu) - e^\varepsilon\, \Phi(-\mu/2 - \varepsilon/\mu)
+
+    >>> round(gaussian_delta(1.0, noise=1.0), 6)
+    0.126937
+    """
+    from scipy.special import log_ndtr, ndtr
+
+    require(noise > 0, f"noise must be positive, got {noise}.")
+    mu = math.sqrt(releases) * distance / noise
+    if mu == 0:
+        return 0.0
+    # The logarithm, because exp(epsilon) alone may be infinite.
+    rest = math.exp(epsilon + float(log_ndtr(-mu / 2 - epsilon / mu)))
+    return max(float(ndtr(mu / 2 - epsilon / mu)) - rest, 0.0)
+
+
+def gaussian_epsilon(delta: float, noise: float, releases: int = 1, distance: float = 1.0) -> float:
+    r"""The smallest :math:`\varepsilon` for a :math:`\delta`; infinite without noise, 0 if nothing is released.
+
+    >>> round(gaussian_epsilon(1e-5, noise=1.0), 3)
+    4.377
+    >>> round(gaussian_epsilon(1e-5, noise=10.0, releases=100), 3)  # as much noise per root of releases
+    4.377
+    """
+    require(0 < delta < 1, f"delta must lie in (0, 1), got {delta}.")
+    if releases == 0:
+        return 0.0
+    if noise == 0 or gaussian_delta(LARGEST, noise, releases, distance) > delta:
+        return math.inf
+    low, high = 0.0, LARGEST
+    if gaussian_delta(low, noise, releases, distance) <= delta:
+        return 0.0
+    for _ in range(STEPS):
+        middle = (low + high) / 2
+        if gaussian_delta(middle, noise, releases, distance) <= delta:
+            high = middle
+        else:
+            low = middle
+    return high

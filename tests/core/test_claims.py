@@ -1,0 +1,31 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from thalweg.core.claims import first_of, misfit
+
+
+@pytest.mark.parametrize(
+    ("values", "why"),
+    [
+        ([1.0, 2.0], None),
+        ([1.0], "x has 1 numbers, not 2."),
+        ([1.0, np.nan], "x is not finite."),
+        ([1.0, 11.0], "x goes from 1 to 11, but only 0 to 10 is possible."),
+    ],
+)
+def test_a_vector_has_a_length_and_numbers_that_can_be(
+    values: list[float], why: str | None
+) -> None:
+    assert misfit({"x": np.array(values)}, "x", 2, 0, 10) == why
+
+
+def test_a_vector_may_be_missing_or_empty() -> None:
+    assert misfit({}, "x") == "x is missing."
+    assert misfit({"x": np.empty((2, 0))}, "x", least=0) is None
+
+
+def test_the_first_reason_is_enough() -> None:
+    assert first_of(None, "this", "that") == "this"
+    assert first_of(None, None) is None

@@ -1,0 +1,113 @@
+"""What Flower starts on a device: a letter in, an answer or an error out."""
+
+from __future__ import annotations
+
+import socket
+import tempfile
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from flwr.app import ConfigRecord, Context, Message, RecordDict
+from flwr.supercore.task_identity import TaskIdentity
+
+from thalweg.edge.socket import Parcel, listening, receive, send, serve_one
+from thalweg.flower import client_app
+from thalweg.flower.client_app import DAEMON_UNREACHABLE, SOCKET, app
+from thalweg.flower.envelope import packed, unpacked
+
+
+@pytest.fixture
+def path() -> Iterator[Path]:
+    with tempfile.TemporaryDirectory(prefix="tw") as folder:
+        yield Path(folder) / "door"
+
+
+def message(content: RecordDict, kind: str = "train", ttl: float = 60.0) -> Message:
+    TaskIdentity.task_id, TaskIdentity.run_id, TaskIdentity.node_id = 1, 1, 1
+    made = Message(content, 7, kind, ttl=ttl)
+    made.metadata.__dict__["_message_id"] = "m"
+    return made
+
+
+def context(path: Path | None) -> Context:
+    config = {} if path is None else {SOCKET: str(path)}
+    return Context(1, 7, config, RecordDict(), {})
+
+
+def test_a_parcel_survives_a_message() -> None:
+    for parcel in (Parcel("errand", b"abc"), Parcel("greeting", b""), Parcel("refused", b"", "no")):
+        assert unpacked(message(packed(parcel))) == parcel
+
+
+@pytest.mark.parametrize(
+    "content, reason",
+    [
+        (RecordDict(), "'envelope' is missing"),
+        (RecordDict({"envelope": ConfigRecord({"kind": "a"})}), "'letter' is missing"),
+    ],
+)
+def test_what_is_no_letter_of_ours_is_lost(content: RecordDict, reason: str) -> None:
+    parcel = unpacked(message(content))
+    assert parcel.kind == "lost"
+    assert reason in parcel.reason
+
+
+def test_an_envelope_that_cannot_be_read_is_lost() -> None:
+    content = packed(Parcel("errand", b"abc"))
+    content.config_records["envelope"]["kind"] = 3
+    assert unpacked(message(content)).kind == "lost"
+    content = packed(Parcel("errand", b"abc"))
+    content.config_records["envelope"]["size"] = -2
+    assert unpacked(message(content)).letter == b""
+
+
+@pytest.mark.parametrize("kind", ["train", "query"])
+def test_the_daemon_gets_the_letter_and_its_answer_goes_back(kind: str, path: Path) -> None:
+    def answer(parcel: Parcel) -> Parcel:
+        return Parcel(parcel.kind, parcel.letter.upper())
+
+    with listening(path) as door:
+        door.settimeout(20)
+        thread = threading.Thread(target=serve_one, args=(door, answer))
+        thread.start()
+        reply = app(message(packed(Parcel("errand", b"letter")), kind), context(path))
+        thread.join()
+    assert unpacked(reply) == Parcel("errand", b"LETTER")
+    assert reply.metadata.reply_to_message_id == "m"
+
+
+def test_a_daemon_that_is_killed_meanwhile_is_asked_again(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(client_app, "AGAIN_S", 0.01)
+    seen: list[bytes] = []
+
+    def live_twice(door: socket.socket) -> None:
+        line, _ = door.accept()  # the first takes the letter, and dies
+        with line:
+            seen.append(receive(line).letter)
+        line, _ = door.accept()
+        with line:
+            seen.append(receive(line).letter)
+            send(line, Parcel("errand", b"done"))
+
+    with listening(path) as door:
+        door.settimeout(20)
+        thread = threading.Thread(target=live_twice, args=(door,))
+        thread.start()
+        reply = app(message(packed(Parcel("errand", b"letter"))), context(path))
+        thread.join()
+    assert (unpacked(reply).letter, seen) == (b"done", [b"letter", b"letter"])
+
+
+def test_no_daemon_is_an_error_that_says_so(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(client_app, "RESTART_S", 0.1)
+    monkeypatch.setattr(client_app, "AGAIN_S", 0.01)
+    for node, reason in ((path, f"nobody answers at {path}"), (None, f"names no {SOCKET}")):
+        reply = app(message(packed(Parcel("errand", b"letter"))), context(node))
+        assert reply.has_error()
+        assert reply.error.code == DAEMON_UNREACHABLE
+        assert reason in unpacked(reply).reason
+        assert unpacked(reply).kind == "lost"

@@ -1,0 +1,38 @@
+"""The same bits on Flower as in one process, whatever the recipe talks about."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from contracts.runs import check_same_bits
+from flower.fake_grid import FakeGrid, devices_in
+from flower.runs import embedded, plan_of, prepared
+from thalweg.engine.folder import RunFolder
+from thalweg.flower.server_app import serve_run
+
+SESSIONS = ["sessions=alternating", "sessions.length=2", "world.availability=1"]
+DRIFT = ["drift=recurring", "drift.period=2", "drift.views=[{}, {labels = 3}]"]
+
+
+@pytest.mark.parametrize(
+    "recipe, more",
+    [
+        ("sfedpo", []),
+        ("fedprox", []),
+        ("dpcs", []),
+        ("feddaa", []),
+        ("fedavg+warmstart", SESSIONS),
+        ("feddrift", DRIFT),
+    ],
+)
+def test_five_clients_and_ten_rounds_give_the_same_bits(
+    recipe: str, more: list[str], tmp_path: Path
+) -> None:
+    plan = plan_of(recipe, "digits-partial", 10, *more)
+    folder = prepared(tmp_path / "run", plan, min_clients=5)
+    with devices_in(tmp_path, 5) as devices:
+        served = serve_run(FakeGrid(devices), folder)
+    check_same_bits(embedded(plan), served)
+    assert RunFolder(tmp_path / "run").is_finished(10)

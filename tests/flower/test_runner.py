@@ -1,0 +1,59 @@
+"""The quick way from a SuperNode to the daemon; that it works is in `test_real`."""
+
+from __future__ import annotations
+
+import stat
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from flwr.supernode import start_client_internal
+
+from thalweg.flower import quick_node, runner
+
+
+def test_it_is_for_one_version_of_flower(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert runner.is_possible()
+    monkeypatch.setattr(runner.metadata, "version", lambda name: "1.42.0")
+    assert not runner.is_possible()
+
+
+def test_a_secret_is_the_owners_alone_and_another_every_time(tmp_path: Path) -> None:
+    path = tmp_path / "secret"
+    runner.write_secret(path)
+    first = path.read_text()
+    assert (len(first), stat.S_IMODE(path.stat().st_mode)) == (64, 0o600)
+    runner.write_secret(path)
+    assert path.read_text() != first
+
+
+def test_a_supernode_in_a_hurry_sleeps_less_and_nobody_else_does(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    naps: list[float] = []
+    monkeypatch.setattr(start_client_internal, "time", time)
+    sleep = time.sleep
+    quick_node.hurry()
+    monkeypatch.setattr(time, "sleep", naps.append)
+    start_client_internal.time.sleep(3)
+    start_client_internal.time.sleep(0.1)
+    monkeypatch.setattr(time, "sleep", sleep)
+    assert naps == [quick_node.LONGEST_PAUSE_S, 0.1]
+    assert time.sleep is sleep
+
+
+def test_a_device_without_flower_is_told_how_to_get_it() -> None:
+    code = (
+        "import importlib.util as u; u.find_spec = lambda name: None\n"
+        "import thalweg.flower.client_app"
+    )
+    said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert "ConfigError: Flower is not installed" in said.stderr
+    assert "pip install 'thalweg[flower]'" in said.stderr
+
+
+def test_what_is_started_for_every_message_imports_no_torch() -> None:
+    code = "import sys, thalweg.flower.client_app; sys.exit('torch' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code]).returncode == 0
