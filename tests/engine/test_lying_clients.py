@@ -10,11 +10,19 @@ import pytest
 
 from contracts.checkpoint import plain
 from engine.bytes_federation import BytesFederation, load
-from engine.test_boundary import MANY, WithoutReply, plan_of, play, somebody_in_round
+from engine.test_boundary import (
+    MANY,
+    WithoutReply,
+    bytes_federation,
+    plan_of,
+    play,
+    somebody_in_round,
+)
 from engine.test_every_recipe import world_for
 from thalweg.core.trees import tree_from_bytes, tree_to_bytes
 from thalweg.engine.plan import Plan
 from thalweg.recipes.correspondence import Letter
+from thalweg.recipes.limits import limits_for
 
 Lie = Callable[[dict[str, Any]], None]  # changes the fields of a reply or an answer
 
@@ -113,3 +121,13 @@ def test_one_that_is_caught_is_as_good_as_not_heard(recipe: str) -> None:
     assert updates is not None
     assert [refusal.client for refusal in updates.refusals] == [liar]
     assert updates.remarks["refused"] == 1
+
+
+@pytest.mark.parametrize("recipe", [*SPEAKERS, "fedavg", "flwf-2t", "warmstart"])
+def test_no_honest_client_is_refused_even_by_tight_limits(recipe: str) -> None:
+    plan = plan_for(recipe)
+    federation = bytes_federation(plan)
+    num_classes = load(plan.scenario.data, plan.seed).num_classes
+    federation._limits = limits_for(federation.world, plan.local, num_classes, norm_factor=50.0)
+    _, history = play(plan, federation)
+    assert [updates.refusals for updates in history if updates is not None] == [()] * 3
