@@ -12,6 +12,7 @@ import argparse
 import os
 import signal
 import sys
+import threading
 import time
 import traceback
 from collections.abc import Sequence
@@ -54,7 +55,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def run(address: str, secret: bytes | None) -> None:
-    """Take one task after the other. A task that fails is one message that is lost."""
+    """Take one task after the other, each in a thread of its own: one of a run whose server was killed may wait
+    for hours for the rest of its message, and must not keep the next ones waiting."""
     from flwr.proto.runtime_pb2 import AcquireTaskRequest
     from flwr.supercore.constant import TaskType
     from flwr.supercore.interceptors import SuperExecAuthHttpInterceptor
@@ -72,10 +74,15 @@ def run(address: str, secret: bytes | None) -> None:
         if not task.token:
             time.sleep(POLL_S)
             continue
-        try:
-            carry_task(address, task.token)
-        except Exception:
-            traceback.print_exc()
+        threading.Thread(target=_carried, args=(address, task.token), daemon=True).start()
+
+
+def _carried(address: str, token: str) -> None:
+    """A task that fails is one message that is lost."""
+    try:
+        carry_task(address, token)
+    except Exception:
+        traceback.print_exc()
 
 
 def carry_task(address: str, token: str) -> None:
