@@ -35,6 +35,7 @@ SUFFIXES = (
     ".mat",
     *(".csv", ".parquet", ".npz", ".json", ".jsonl", ".toml", ".html", ".png", ".txt", ".gz"),
     ".safetensors",
+    ".db",
 )
 # Parts that can be set and are no table of their own.
 SET = {"local": [Sgd], "counter": [*COUNTERS.values()]}

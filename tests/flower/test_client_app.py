@@ -111,3 +111,11 @@ def test_no_daemon_is_an_error_that_says_so(path: Path, monkeypatch: pytest.Monk
         assert reply.error.code == DAEMON_UNREACHABLE
         assert reason in unpacked(reply).reason
         assert unpacked(reply).kind == "lost"
+
+
+def test_the_same_words_twice_are_two_letters_to_flower() -> None:
+    """It stores what has the same bytes once, and deletes it when the first run is over."""
+    first, second = (packed(Parcel("greeting", b"who are you?")) for _ in range(2))
+    arrays = [content.array_records["letter"]["bytes"] for content in (first, second)]
+    assert arrays[0].object_id != arrays[1].object_id
+    assert unpacked(message(first)) == unpacked(message(second))

@@ -93,4 +93,5 @@ def _clients(row: Mapping[str, Any]) -> str:
 def _rate(news: News) -> str:
     seconds = max(news.seconds_now / max(news.rounds_now, 1), 1e-9)
     left = seconds * (news.plan.scenario.rounds - news.rounds_done)
-    return f"{1 / seconds:.1f} rounds/s  {clock(left)} left"
+    rate = f"{1 / seconds:.1f} rounds/s" if seconds < 2 else f"{seconds:.0f} s/round"
+    return f"{rate}  {clock(left)} left"

@@ -171,6 +171,203 @@ def reproduce(
     )
 
 
+@app.command()
+def serve(
+    recipe: Annotated[
+        str, typer.Argument(help="A recipe's name (see thalweg list), a run folder or a plan.toml.")
+    ],
+    on: On = None,
+    host: Annotated[
+        str, typer.Option(help="The address to listen at; 0.0.0.0 is every one this machine has.")
+    ] = "127.0.0.1",
+    port: Annotated[int, typer.Option(help="The port to listen at.")] = 8470,
+    certs: Annotated[
+        Path | None,
+        typer.Option(help="The server's folder of [cyan]thalweg certs[/cyan]: TLS and node keys."),
+    ] = None,
+    state: Annotated[
+        Path | None,
+        typer.Option(help="Where Flower keeps its database and logs; else server/ in --out."),
+    ] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="The run's folder; else one under runs/.")
+    ] = None,
+    min_clients: Annotated[
+        int | None, typer.Option(help="No round begins with fewer clients here; 1 if not said.")
+    ] = None,
+    deadline: Annotated[
+        float | None, typer.Option(help="Seconds a round waits for replies; 600 if not said.")
+    ] = None,
+    wait: Annotated[
+        float | None, typer.Option(help="Seconds to wait for enough clients; else for ever.")
+    ] = None,
+    limit: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME=VALUE",
+            help="What a client may claim at most: [cyan]norm_factor=5[/cyan] (times the median length of a "
+            "round's updates), [cyan]max_norm[/cyan], [cyan]max_samples[/cyan], [cyan]max_steps[/cyan], "
+            "[cyan]max_value[/cyan]. May be repeated.",
+        ),
+    ] = None,
+    live: Annotated[
+        bool, typer.Option("--live", help="Clients bring data of their own, as it comes in.")
+    ] = False,
+    clients: Annotated[
+        int | None, typer.Option(help="How many clients there may be, instead of the scenario's.")
+    ] = None,
+    rounds: Rounds = None,
+    seed: Annotated[int | None, typer.Option(help="Every random draw follows from it.")] = None,
+    sets: Sets = None,
+    resume: Annotated[
+        bool, typer.Option("--resume", help="Go on after the last whole round.")
+    ] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object per line.")] = False,
+    insecure: Annotated[
+        bool, typer.Option("--insecure", help="No TLS and no keys beyond this machine. Do not.")
+    ] = False,
+    data_dir: DataDir = None,
+    debug: Debug = False,
+) -> None:
+    """Serve a recipe to real clients, over Flower.
+
+    On one machine, in one terminal, and in others one line for each client, with a folder of its own:
+
+    thalweg serve fedavg --on digits-partial --clients 3 --min-clients 2 --rounds 20
+
+    thalweg join 127.0.0.1 --data replay --state client0
+
+    Rounds, metrics, checkpoints and the run folder are those of [bold]thalweg run[/bold]; with the same seed
+    and the same arrivals, so is the model. Clients may come late, leave, or die; a round closes at its
+    deadline with who has answered. Stopped or killed: the same command with --resume goes on, and clients
+    come back by themselves. To listen beyond this machine, make keys first: [bold]thalweg certs --help[/bold].
+    """
+    from thalweg.cli.serve import Asked, serve_command
+
+    asked = Asked(
+        host,
+        port,
+        certs,
+        state,
+        min_clients,
+        deadline,
+        wait,
+        live,
+        data_dir,
+        insecure,
+        tuple(limit or ()),
+    )
+    serve_command(recipe, on, sets or [], seed, rounds, clients, out, resume, as_json, asked)
+
+
+@app.command()
+def join(
+    server: Annotated[
+        str, typer.Argument(metavar="SERVER[:PORT]", help="Where [cyan]thalweg serve[/cyan] runs.")
+    ],
+    data: Annotated[
+        str,
+        typer.Option(
+            metavar="SOURCE",
+            help="[cyan]replay[/cyan]: the scenario's own samples, as in a simulation. For a --live server: "
+            "[cyan]mqtt://host/topic[/cyan], a growing .csv, .jsonl or .parquet file, a folder of images, "
+            "[cyan]river:Elec2[/cyan], [cyan]package.module:function[/cyan].",
+        ),
+    ],
+    state: Annotated[
+        Path,
+        typer.Option(
+            help="This client's folder: its identity, memory and counts. Keep it, and never share it."
+        ),
+    ] = Path("client"),
+    certs: Annotated[
+        Path | None, typer.Option(help="This node's folder of [cyan]thalweg certs[/cyan].")
+    ] = None,
+    client: Annotated[
+        int | None, typer.Option(help="The client's number; else the lowest that is free.")
+    ] = None,
+    capacity: Annotated[
+        int | None, typer.Option(help="Samples it holds, instead of the scenario's number.")
+    ] = None,
+    own_code: Annotated[
+        bool,
+        typer.Option("--own-code", help="The server's plan may name Python files of this machine."),
+    ] = False,
+    insecure: Annotated[
+        bool, typer.Option("--insecure", help="No TLS and no key beyond this machine. Do not.")
+    ] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object per line.")] = False,
+    data_dir: DataDir = None,
+    debug: Debug = False,
+) -> None:
+    """Be one client of a server: keep samples as they come, train when asked.
+
+    thalweg join 127.0.0.1 --data replay --state client0
+
+    thalweg join fl.example.org --certs nodes/0 --data 'mqtt://localhost/sensors/#' --state /var/lib/thalweg
+
+    Runs until Ctrl-C, and comes back whenever the server does. Killed at any moment: the same command goes on
+    with the same memory, as the same client. Ends with exit code 1 if the server and this client do not
+    fit together (version, data, plan, another run's state folder), and says what each side has.
+    """
+    from thalweg.cli.join import join_command
+
+    join_command(
+        server, data, state, certs, client, data_dir, capacity, own_code, insecure, as_json
+    )
+
+
+@app.command()
+def certs(
+    folder: Annotated[Path, typer.Argument(help="Where to make them; nothing is overwritten.")],
+    host: Annotated[
+        list[str] | None,
+        typer.Option(help="A name or address by which clients reach the server. May be repeated."),
+    ] = None,
+    nodes: Annotated[int, typer.Option(help="How many devices need a key, in all.")] = 0,
+    renew: Annotated[
+        bool,
+        typer.Option("--renew", help="A new certificate for the server; clients need nothing."),
+    ] = False,
+    days: Annotated[int, typer.Option(help="How long the server's certificate is valid.")] = 397,
+    debug: Debug = False,
+) -> None:
+    """Make certificates for a first deployment: an authority, the server's certificate, a key per device.
+
+    thalweg certs keys --host fl.example.org --host 192.168.1.4 --nodes 3
+
+    keys/server goes to the server (serve --certs), keys/nodes/0 to the first device (join --certs), and so on.
+    keys/ca.key stays where it is. Later: the same folder with --nodes 5 for two devices more, or --renew
+    before the year is over.
+    """
+    from thalweg.cli.certs import certs_command
+
+    certs_command(folder, host or [], nodes, renew, days)
+
+
+@app.command("flower-app")
+def flower_app(
+    folder: Annotated[Path, typer.Argument(help="The folder of the project; a new one.")],
+    recipe: Annotated[str, typer.Argument(help="A recipe's name, a run folder or a plan.toml.")],
+    on: On = None,
+    sets: Sets = None,
+    seed: Annotated[int | None, typer.Option(help="Every random draw follows from it.")] = None,
+    rounds: Rounds = None,
+    min_clients: Annotated[int, typer.Option(help="No round begins with fewer clients.")] = 1,
+    deadline: Annotated[float, typer.Option(help="Seconds a round waits for replies.")] = 600.0,
+    debug: Debug = False,
+) -> None:
+    """Write a Flower project that plays a recipe, for those who have a SuperLink already.
+
+    thalweg flower-app my-app sfedpo --on digits-partial
+
+    flwr run my-app SUPERLINK
+    """
+    from thalweg.cli.flower_app import flower_app_command
+
+    flower_app_command(folder, recipe, on, sets or [], seed, rounds, min_clients, deadline)
+
+
 @app.command("list")
 def list_(
     as_json: Annotated[bool, typer.Option("--json", help="As one JSON object.")] = False,

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import shlex
+from collections.abc import Sequence
 from pathlib import Path
 
 import typer
@@ -12,8 +14,8 @@ from thalweg.cli.live import clock, say_json, watching
 from thalweg.cli.plan_view import plan_tree
 from thalweg.core.errors import ConfigError
 from thalweg.engine.any_plan import AnyPlan, method_of, plan_named, read_any_plan
-from thalweg.engine.baseline import BaselineResult, carry_out
-from thalweg.engine.loop import Result
+from thalweg.engine.baseline import carry_out
+from thalweg.engine.loop import Result, Row
 
 
 def run_command(
@@ -30,9 +32,9 @@ def run_command(
     data_dir: Path | None,
 ) -> None:
     console = Console()
-    plan, default, command = _plan(recipe, on, sets, seed, rounds, engine)
+    plan, default, command = plan_of(recipe, on, sets, seed, rounds, engine)
     if out is None:
-        out = Path(recipe) if resume and Path(recipe).is_dir() else _folder(plan, resume)
+        out = Path(recipe) if resume and Path(recipe).is_dir() else folder_for(plan, resume)
     if not as_json:
         console.print(plan_tree(plan, default))
     try:
@@ -54,11 +56,18 @@ def run_command(
     if as_json:
         say_json({"folder": str(out), "final": dict(result.final)})
     else:
-        _summary(console, result, out, command)
+        alarms = result.alarms if isinstance(result, Result) else None
+        summary(console, result.metrics, alarms, out, command)
 
 
-def _plan(
-    recipe: str, on: str | None, sets: list[str], seed: int | None, rounds: int | None, engine: str
+def plan_of(
+    recipe: str,
+    on: str | None,
+    sets: list[str],
+    seed: int | None,
+    rounds: int | None,
+    engine: str = "auto",
+    verb: str = "run",
 ) -> tuple[AnyPlan, AnyPlan | None, str]:
     """The plan, the same without overrides, and the command that makes it."""
     if recipe.endswith(".toml") or Path(recipe).is_dir():
@@ -67,18 +76,18 @@ def _plan(
                 f"{recipe} is a whole plan; --on, --set, --seed and --rounds cannot change it. "
                 "Edit a copy of its plan.toml, or name a recipe instead."
             )
-        return read_any_plan(Path(recipe)), None, f"thalweg run {shlex.quote(recipe)}"
+        return read_any_plan(Path(recipe)), None, f"thalweg {verb} {shlex.quote(recipe)}"
     if on is None:
         raise ConfigError("which scenario? Say --on SCENARIO; thalweg list shows them.")
     plan = plan_named(recipe, on, seed=seed or 0, rounds=rounds, engine=engine, overrides=sets)
-    words = ["thalweg", "run", recipe, "--on", on, "--seed", str(plan.seed)]
+    words = ["thalweg", verb, recipe, "--on", on, "--seed", str(plan.seed)]
     words += [word for each in sets for word in ("--set", each)]
     words += ["--rounds", str(rounds)] if rounds is not None else []
     words += ["--engine", engine] if engine != "auto" else []
     return plan, plan_named(recipe, on, seed=plan.seed), shlex.join(words)
 
 
-def _folder(plan: AnyPlan, resume: bool) -> Path:
+def folder_for(plan: AnyPlan, resume: bool) -> Path:
     """runs/<recipe>-<scenario>-seed<n>, and a number behind it if that is taken."""
     base = Path("runs") / f"{method_of(plan).name}-{plan.scenario.name}-seed{plan.seed}"
     if resume or not base.exists():
@@ -89,20 +98,21 @@ def _folder(plan: AnyPlan, resume: bool) -> Path:
     return folder
 
 
-def _summary(console: Console, result: Result | BaselineResult, out: Path, command: str) -> None:
+def summary(
+    console: Console, metrics: Sequence[Row], alarms: Row | None, out: Path, command: str
+) -> None:
+    """What a run came to, in a few lines."""
     from thalweg.evaluation import transitions
     from thalweg.report.alarms import alarm_line
     from thalweg.report.cells import is_noticeable  # tables and figures can wait until now
     from thalweg.report.drifts import drift_lines
     from thalweg.report.transitions import transition_lines
 
-    final = result.final
-    seconds = sum(row["seconds"] for row in result.metrics)
-    megabytes = sum(row["bytes_up"] + row["bytes_down"] for row in result.metrics) / 1e6
-    tested = [
-        row["prequential_accuracy"] for row in result.metrics if "prequential_accuracy" in row
-    ]
-    lines = [f"done in {clock(seconds)}, {len(result.metrics)} rounds, {megabytes:.1f} MB sent"]
+    final = metrics[-1]
+    seconds = sum(row["seconds"] for row in metrics)
+    megabytes = sum(row["bytes_up"] + row["bytes_down"] for row in metrics) / 1e6
+    tested = [row["prequential_accuracy"] for row in metrics if "prequential_accuracy" in row]
+    lines = [f"done in {clock(seconds)}, {len(metrics)} rounds, {megabytes:.1f} MB sent"]
     if "session_accuracy" in final:
         lines.append(
             f"session         {final['session_accuracy']:.4f}   on the labels that its members have"
@@ -119,7 +129,7 @@ def _summary(console: Console, result: Result | BaselineResult, out: Path, comma
             f"latent states   {final['state_accuracy']:.4f} weighted mean, "
             f"{final['worst_state_accuracy']:.4f} worst"
         )
-        if "client_accuracy" in final:
+        if not math.isnan(final.get("client_accuracy", math.nan)):
             lines.append(
                 f"clients         {final['client_accuracy']:.4f} mean, "
                 f"{final['worst_client_accuracy']:.4f} worst, on data like their own"
@@ -127,10 +137,10 @@ def _summary(console: Console, result: Result | BaselineResult, out: Path, comma
     if tested:
         mean = sum(tested) / len(tested)
         lines.append(f"test-then-train {mean:.4f}   mean over all rounds, on data as it arrived")
-    for place, line in enumerate(transition_lines(transitions(result.metrics))):
+    for place, line in enumerate(transition_lines(transitions(metrics))):
         lines.append(f"{'' if place else 'transitions':<16}{line}")
-    if isinstance(result, Result) and result.alarms is not None:
-        lines.append(f"alarms          {alarm_line(result.alarms)}")
-    lines += [f"{word:<16}{line}" for word, line in drift_lines(result.metrics)]
+    if alarms is not None:
+        lines.append(f"alarms          {alarm_line(alarms)}")
+    lines += [f"{word:<16}{line}" for word, line in drift_lines(metrics)]
     lines += [f"results         {out}/", f"repeat          {command}"]
     console.print("\n".join(lines), highlight=False, soft_wrap=True)

@@ -74,6 +74,7 @@ def run(address: str, secret: bytes | None) -> None:
         if not task.token:
             time.sleep(POLL_S)
             continue
+        # Each in a thread: a message whose bytes have got lost is waited for by Flower, for hours.
         threading.Thread(target=_carried, args=(address, task.token), daemon=True).start()
 
 

@@ -23,6 +23,7 @@ from thalweg.engine.crowd import Crowd
 from thalweg.engine.folder import RunFolder
 from thalweg.engine.loop import Result, run_plan
 from thalweg.engine.plan import Plan, read_plan
+from thalweg.flower.attending import attended
 from thalweg.flower.book import ClientBook
 from thalweg.flower.federation import FlowerFederation
 from thalweg.flower.serving import serving_of
@@ -40,7 +41,8 @@ def main(grid: Grid, context: Context) -> None:
     folder = context.run_config.get(RUN)
     if not isinstance(folder, str):
         raise ConfigError(f"the run's configuration names no {RUN}; start it with thalweg serve.")
-    serve_run(grid, Path(folder))
+    with attended(Path(folder)):
+        serve_run(grid, Path(folder))
 
 
 def serve_run(grid: Grid, folder: Path) -> Result:
