@@ -5,8 +5,11 @@ from __future__ import annotations
 import stat
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from flwr.supernode import start_client_internal
@@ -57,3 +60,30 @@ def test_a_device_without_flower_is_told_how_to_get_it() -> None:
 def test_what_is_started_for_every_message_imports_no_torch() -> None:
     code = "import sys, thalweg.flower.client_app; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code]).returncode == 0
+
+
+class Over(Exception):
+    """There are no more tasks, and the test may end."""
+
+
+def test_a_message_that_will_never_be_whole_holds_up_nobody(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    tokens, never, is_carried = ["stuck", "next"], threading.Event(), threading.Event()
+
+    def acquire(request: Any) -> Any:
+        if tokens:
+            return SimpleNamespace(token=tokens.pop(0))
+        assert is_carried.wait(60)
+        raise Over
+
+    def carry_task(address: str, token: str, turn: threading.Lock) -> None:
+        never.wait() if token == "stuck" else is_carried.set()
+
+    monkeypatch.setattr(runner, "_client", lambda *_: SimpleNamespace(AcquireTask=acquire))
+    monkeypatch.setattr(runner, "carry_task", carry_task)
+    try:
+        with pytest.raises(Over):
+            runner.run("127.0.0.1:1", None)
+    finally:
+        never.set()

@@ -111,6 +111,13 @@ def test_one_client_that_diverged_is_left_out_but_all_of_them_stop_the_run() -> 
         train(network(lambda order: [(order.client, reply(order, deltas=broken))]))
 
 
+def test_one_that_says_so_while_nobody_else_is_heard_does_not() -> None:
+    broken = np.array([[np.inf, 0]], dtype=np.float32)
+    alone = network(lambda order: [(0, reply(order, deltas=broken))] if order.client == 0 else [])
+    assert train(alone).remarks == {"refused": 1}
+    assert len(alone.train([Job(0, 0)], BANK, 1)) == 0, "nor if nobody else was asked"
+
+
 def test_refusals_are_counted_anew_in_every_round() -> None:
     federation = network(lambda order: [(order.client, reply(order)), (7, b"")])
     assert train(federation).remarks == {"refused": 3}

@@ -57,6 +57,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def run(address: str, secret: bytes | None) -> None:
     """Take one task after the other, each in a thread of its own: one of a run whose server was killed may wait
     for hours for the rest of its message, and must not keep the next ones waiting."""
+    """Take every task that there is. A task that fails is one message that is lost.
+
+    Each has a thread, because a message whose bytes have got lost is waited for by Flower, for hours: such a task
+    is left behind when a run ends while the SuperNode receives it. Letters still go to the daemon in turn.
+    """
     from flwr.proto.runtime_pb2 import AcquireTaskRequest
     from flwr.supercore.constant import TaskType
     from flwr.supercore.interceptors import SuperExecAuthHttpInterceptor
@@ -69,24 +74,25 @@ def run(address: str, secret: bytes | None) -> None:
     )
     client = _client(address, "SuperExec", *guards)
     request = AcquireTaskRequest(supported_task_types=[TaskType.CLIENT_APP])
+    turn = threading.Lock()
     while True:
         task = client.AcquireTask(request)
         if not task.token:
             time.sleep(POLL_S)
             continue
-        # Each in a thread: a message whose bytes have got lost is waited for by Flower, for hours.
-        threading.Thread(target=_carried, args=(address, task.token), daemon=True).start()
+        threading.Thread(target=_carried, args=(address, task.token, turn), daemon=True).start()
 
 
 def _carried(address: str, token: str) -> None:
     """A task that fails is one message that is lost."""
+def _carried(address: str, token: str, turn: threading.Lock) -> None:
     try:
-        carry_task(address, token)
+        carry_task(address, token, turn)
     except Exception:
         traceback.print_exc()
 
 
-def carry_task(address: str, token: str) -> None:
+def carry_task(address: str, token: str, turn: threading.Lock) -> None:
     """One message to the daemon and back, as Flower's own process for it would."""
     from flwr.common.constant import SubStatus
     from flwr.supercore.heartbeat import HeartbeatSender
@@ -104,7 +110,9 @@ def carry_task(address: str, token: str) -> None:
     heart.start()
     try:
         message, context, _, _ = pull_task_input(client)
-        push_message(client, carry(message, context), context)
+        with turn:
+            reply = carry(message, context)
+        push_message(client, reply, context)
         push_task_output(client, context, SubStatus.COMPLETED, "")
     finally:
         heart.stop()

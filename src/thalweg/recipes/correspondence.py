@@ -43,8 +43,9 @@ class Correspondence:
     What cannot be used is refused and the round goes on without it: whose message is damaged, or of another
     form than the others', or claims what its `Limits` or the recipe's policies do not believe, counts as not
     heard. A reply to an order of an earlier round is handed on with the
-    replies of the next one, if the recipe's rule of staleness wants it. Only if there is nothing but numbers that
-    are not finite does the run stop, as it would with clients in this process.
+    replies of the next one, if the recipe's rule of staleness wants it. Only if all that were asked, and more than
+    one, send numbers that are not finite does the run stop, as it would with clients in this process: a single one
+    may have invented them.
     """
 
     def __init__(
@@ -121,7 +122,7 @@ class Correspondence:
         # One at a time: a cohort's models together may be larger than the memory.
         letters = ((client, to_bytes(message, self._terms)) for client, message in asked.items())
         came: dict[int, Came] = {}
-        diverged: Diverged | None = None
+        diverged: dict[int, Diverged] = {}
         for sender, payload in self._post(letters):
             is_awaited = sender in asked and sender not in came
             try:
@@ -137,9 +138,10 @@ class Correspondence:
                 came[sender] = message
             except (BadMessage, Diverged) as error:
                 self._refuse(sender, str(error))
-                diverged = error if isinstance(error, Diverged) else diverged
-        if diverged is not None and not came:
-            raise diverged
+                if isinstance(error, Diverged) and is_awaited:
+                    diverged[sender] = error
+        if len(diverged) == len(asked) > 1:
+            raise next(iter(diverged.values()))
         return came
 
     def _check(self, message: Reply | Answer, asked: Order | Question) -> None:
