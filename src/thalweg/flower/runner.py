@@ -55,8 +55,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def run(address: str, secret: bytes | None) -> None:
-    """Take one task after the other, each in a thread of its own: one of a run whose server was killed may wait
-    for hours for the rest of its message, and must not keep the next ones waiting."""
     """Take every task that there is. A task that fails is one message that is lost.
 
     Each has a thread, because a message whose bytes have got lost is waited for by Flower, for hours: such a task
@@ -83,8 +81,6 @@ def run(address: str, secret: bytes | None) -> None:
         threading.Thread(target=_carried, args=(address, task.token, turn), daemon=True).start()
 
 
-def _carried(address: str, token: str) -> None:
-    """A task that fails is one message that is lost."""
 def _carried(address: str, token: str, turn: threading.Lock) -> None:
     try:
         carry_task(address, token, turn)

@@ -68,11 +68,11 @@ def together() -> Study:
         name="dpcs-sfedpo",
         title="DPCS, DDS and SAW: each alone, and together",
         description=(
-            "SFedPO's drifting world, in which half of 30 clients are here in a round and data reach the others too; "
-            "class sizes fall by 0.8, and of those who are here two fifths are chosen. Which of the three modules "
-            "helps, and do they add up? Slope 1 of SAW, because with slope 2 and clients that are here so often its "
-            "weights are zero for half of them. Seeds 4 to 6, because the tunables of SFedPO were chosen on seeds 0 "
-            "to 3."
+            "SFedPO's drifting world, in which half of 30 clients are here in a round and data reach the others "
+            "too; class sizes fall by 0.8, and of those who are here two fifths are chosen. Which of the three "
+            "modules helps, and do they add up? Slope 1 of SAW, because with slope 2 and clients that are here so "
+            "often its weights are zero for half of them. Seeds 4 to 6, because the tunables of SFedPO were chosen "
+            "on seeds 0 to 3."
         ),
         rows=(
             Row("none", f"fedavg,{some}"),
