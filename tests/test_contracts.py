@@ -16,6 +16,7 @@ from contracts.emphasis import check_emphasis
 from contracts.forecast import check_forecast
 from contracts.memory import check_memory_policy
 from contracts.opening import check_opening
+from contracts.privacy import check_privacy
 from contracts.robust import check_robust
 from contracts.selection import check_selection
 from contracts.server_rule import check_server_rule
@@ -148,6 +149,11 @@ def test_forecasts(policy: Any) -> None:
 @every(local.STOPPINGS, local.Settles(gain=0.5))
 def test_stoppings(policy: Any) -> None:
     check_stopping(policy)
+
+
+@every(local.PRIVACIES, local.Gaussian(clip=0.1, noise=20.0, delta=1e-9))
+def test_privacies(policy: Any) -> None:
+    check_privacy(policy)
 
 
 @every(

@@ -1,4 +1,4 @@
-"""A device that is going to be killed: ``python killed.py collect|client FOLDER CAPACITY``.
+"""A device that is going to be killed: ``python killed.py collect|client FOLDER CAPACITY [SOURCE]``.
 
 Sample n has the input (n, -n) and no name, so that whoever reads one twice has it twice. Every fourth waits for its
 label, which comes a little later.
@@ -16,7 +16,7 @@ import numpy as np
 from thalweg.edge.blank import Blank
 from thalweg.edge.inbox import Inbox
 from thalweg.edge.store import Store
-from thalweg.streams.sources import Event, LateLabels, LiveBatch
+from thalweg.streams.sources import Event, LateLabels, LiveBatch, Source, open_source
 
 BLANK = Blank((2,), "float32", 3)
 
@@ -60,9 +60,11 @@ class Endless:
         self._closed.set()
 
 
-def collect(store: Store, capacity: int) -> None:
+def collect(store: Store, capacity: int, spec: str = "") -> None:
     """The inbox alone, with a memory that keeps the newest."""
     from thalweg.edge.collector import Collector
+
+    source: Source = open_source(spec, BLANK.form, name=store.identity) if spec else Endless()
 
     inbox = Inbox(store, BLANK, capacity, queue=40)
     lived = int.from_bytes(store.state() or b"", "big")
@@ -78,7 +80,9 @@ def collect(store: Store, capacity: int) -> None:
         inbox.commit(lived.to_bytes(4, "big"), lived, newest)
         return True
 
-    Collector(Endless(), inbox, absorb, most=20).start()
+    Collector(source, inbox, absorb, most=20).start()
+    if spec:
+        print("reading", flush=True)
 
 
 def client(store: Store, capacity: int) -> None:
@@ -98,6 +102,6 @@ def client(store: Store, capacity: int) -> None:
 
 
 if __name__ == "__main__":
-    kind, folder, capacity = sys.argv[1:]
-    {"collect": collect, "client": client}[kind](Store.open(Path(folder)), int(capacity))
+    kind, folder, capacity, *spec = sys.argv[1:]
+    {"collect": collect, "client": client}[kind](Store.open(Path(folder)), int(capacity), *spec)
     threading.Event().wait()

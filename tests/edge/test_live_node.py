@@ -229,6 +229,18 @@ def test_a_client_without_any_samples_answers_all_the_same(tmp_path: Path) -> No
         assert node.inbox.counts.last_loss is None
 
 
+def test_the_noise_of_a_private_recipe_is_nobody_elses_to_know(tmp_path: Path) -> None:
+    plan = plan_for("fedavg", "privacy=gaussian")
+    replies = []
+    for name in ("one", "other"):
+        with opened(tmp_path / name, plan) as node:
+            node.inbox.receive(batch(range(5)))
+            replies.append(from_bytes(node.handle(order(node, 0)), node.terms, Reply))
+    one, other = replies
+    assert (one.losses == other.losses).all()  # the same seed, the same steps
+    assert not (one.deltas == other.deltas).any()
+
+
 # --- what cannot be ---
 
 

@@ -107,3 +107,9 @@ def test_the_estimate_can_be_the_mean_of_those_who_have_just_spoken() -> None:
     notes = policy.hear(policy.begin(30, 10), np.array([4, 9]), {"gradient": words})
     assert policy.tell(notes, np.array([0]))["gradient"].tolist() == [[2.0, 3.0]]
     assert policy.hear(notes, np.array([1]), {"gradient": np.empty((1, 0), dtype="f4")}) == notes
+
+
+def test_a_global_gradient_of_another_size_is_as_good_as_none() -> None:
+    glance = Glance(np.ones((2, 3), dtype=np.float32), np.ones((2, 4), dtype=np.float32))
+    assert values(glance, np.ones(16, dtype=np.float32)).tolist() == [0, 0]
+    assert values(glance, np.ones(15, dtype=np.float32)).tolist() == [15, 15]

@@ -331,14 +331,14 @@ def lying(limits: Limits, **claims: Any) -> Correspondence:
         ({"deltas": np.full((1, 2), 1e30, dtype=np.float32)}, r"the update has length 1\.41e\+30"),
         ({"num_samples": 101}, "num_samples is 101, at most 100 is possible"),
         ({"num_steps": np.array([1 << 40])}, "num_steps is 1099511627776, at most 10"),
-        ({"num_tested": np.array([101])}, "num_tested is 101, at most 100"),
+        ({"num_tested": np.array([101])}, "num_tested is 101, at most 50"),
         ({"losses": np.array([1e12])}, r"losses is 1e\+12, at most 1e\+09"),
     ],
 )
 def test_what_is_beyond_the_limits_never_reaches_the_model(
     claims: dict[str, Any], why: str
 ) -> None:
-    federation = lying(Limits(max_samples=100, max_steps=10), **claims)
+    federation = lying(Limits(max_samples=100, max_tested=50, max_steps=10), **claims)
     updates = train(federation)
     assert updates.clients.tolist() == [0, 2]
     assert updates.remarks == {"refused": 1}

@@ -242,3 +242,10 @@ def test_limits_that_let_nobody_in_are_refused() -> None:
         Limits(max_norm=0)
     with pytest.raises(ConfigError, match="norm_factor"):
         Limits(norm_factor=0.5)
+
+
+def test_more_may_be_tested_than_a_memory_holds() -> None:
+    passing_by = reply(num_samples=10, num_tested=np.array([160]))
+    check_reply(passing_by, order(), PLAIN, Limits(max_samples=10))
+    with pytest.raises(BadMessage, match="num_samples is 11, at most 10"):
+        check_reply(reply(num_samples=11), order(), PLAIN, Limits(max_samples=10))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import shlex
 from collections.abc import Sequence
 from pathlib import Path
@@ -129,7 +128,7 @@ def summary(
             f"latent states   {final['state_accuracy']:.4f} weighted mean, "
             f"{final['worst_state_accuracy']:.4f} worst"
         )
-        if not math.isnan(final.get("client_accuracy", math.nan)):
+        if "client_accuracy" in final:
             lines.append(
                 f"clients         {final['client_accuracy']:.4f} mean, "
                 f"{final['worst_client_accuracy']:.4f} worst, on data like their own"

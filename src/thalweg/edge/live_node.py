@@ -93,7 +93,8 @@ class LiveNode:
         )
         self._prequential = scenario.prequential
         self._remote = RemoteNode(
-            Node(clients, client, trainer, scenario.prequential), Terms(recipe, self.net.num_params)
+            Node(clients, client, trainer, scenario.prequential, is_secret=True),
+            Terms(recipe, self.net.num_params),
         )
         self._model: Floats32 | None = None  # the last one received, by this process
         stored = store.state()

@@ -72,7 +72,8 @@ def parts_of(data: Dataset, validation: float) -> tuple[Ints, Ints | None]:
 
 def validated(row: dict[str, float]) -> dict[str, float]:
     """What is told of the samples that runs are chosen by."""
-    return {f"validation_{name}": row[name] for name in ("accuracy", "client_accuracy")}
+    names = ("accuracy", "client_accuracy")
+    return {f"validation_{name}": row[name] for name in names if name in row}
 
 
 def at_clients(right: Bools, labels: Ints, rows: Ints, data: Dataset, world: World) -> Floats:
@@ -93,13 +94,16 @@ def scores_on(
     if turnout is not None and in_session is not None:
         of_session = turnout_scores(in_session, accuracies, turnout)
     accuracies = accuracies[~np.isnan(accuracies)]
+    of_clients: dict[str, float] = {}
+    if len(accuracies):  # of clients with data of their own nobody knows what those are like
+        of_clients["client_accuracy"] = float(accuracies.mean())
+        of_clients["worst_client_accuracy"] = float(accuracies.min())
     return {
         "accuracy": overall.accuracy,
         "balanced_accuracy": overall.balanced_accuracy,
         "test_loss": overall.loss,
         "state_accuracy": overall.state_accuracy,
         "worst_state_accuracy": overall.worst_state_accuracy,
-        "client_accuracy": float(accuracies.mean()) if len(accuracies) else float("nan"),
-        "worst_client_accuracy": float(accuracies.min()) if len(accuracies) else float("nan"),
+        **of_clients,
         **of_session,
     }

@@ -116,11 +116,15 @@ class Ode:
 
 
 def values(glance: Glance, gradient: Floats32 | None) -> Floats:
-    """(n,) inner product of each sample's gradient with the global one; 0 while nobody knows it."""
+    """(n,) inner product of each sample's gradient with the global one; 0 while nobody knows it.
+
+    One of another size is none: somebody has lied to the server.
+    """
     errors, features = (part.astype(np.float64) for part in glance)
-    if gradient is None:
+    shape = errors.shape[1], features.shape[1] + 1
+    if gradient is None or gradient.size != shape[0] * shape[1]:
         return np.zeros(len(errors))
-    G = gradient.astype(np.float64).reshape(errors.shape[1], features.shape[1] + 1)
+    G = gradient.astype(np.float64).reshape(shape)
     worth: Floats = ((errors @ G[:, :-1]) * features).sum(1) + errors @ G[:, -1]
     return worth
 

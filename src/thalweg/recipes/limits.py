@@ -34,7 +34,9 @@ class Limits:
     norm_factor: float | None = None
     """The same as a multiple of the median length of a round's updates of one model; none: it does not matter."""
     max_samples: int = 10_000_000
-    """That a client says it holds, or has tested."""
+    """That a client says it holds."""
+    max_tested: int = 10_000_000
+    """That it says it has predicted before it learnt from them; they are no part of its memory."""
     max_steps: int = 1_000_000
     """That it says it has made."""
     max_value: float = 1e9
@@ -48,6 +50,7 @@ class Limits:
             max_norm="(0, inf]",
             norm_factor="[1, inf) or none",
             max_samples="[0, inf)",
+            max_tested="[0, inf)",
             max_steps="[0, inf)",
             max_value="(0, inf]",
             num_classes="[1, inf) or none",
@@ -142,7 +145,7 @@ def _moved(reply: Reply) -> Floats:
 def _check_counts(reply: Reply, limits: Limits) -> None:
     claims: Mapping[str, tuple[int, int]] = {
         "num_samples": (reply.num_samples, limits.max_samples),
-        "num_tested": (int(reply.num_tested.max(initial=0)), limits.max_samples),
+        "num_tested": (int(reply.num_tested.max(initial=0)), limits.max_tested),
         "num_steps": (int(reply.num_steps.max(initial=0)), limits.max_steps),
     }
     for name, (claimed, most) in claims.items():

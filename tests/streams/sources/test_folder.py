@@ -117,6 +117,14 @@ def test_a_single_file_is_a_folder_of_one(tmp_path: Path) -> None:
     assert [label for _, label, _ in found] == [1, 2]
 
 
+def test_while_nothing_comes_there_is_nothing_new_to_remember(tmp_path: Path) -> None:
+    events = folder_source(tmp_path).events("")
+    assert {next(events).cursor for _ in range(5)} == {""}
+    write(tmp_path / "a.txt", "1")
+    (event,) = until(events, 1)
+    assert {next(events).cursor for _ in range(5)} == {event.cursor}
+
+
 @pytest.mark.parametrize("number", [1, 3])
 def test_files_keep_coming(tmp_path: Path, number: int) -> None:
     source = folder_source(tmp_path)

@@ -54,11 +54,16 @@ class Deliveries:
                 del self._open[mid]
         return done
 
-    def cursor(self, number: int | None = None) -> str:
-        """How far we are after a message; none: after the last one that is stored."""
+    @property
+    def number(self) -> int:
+        """Of the last message."""
+        return self._number
+
+    def cursor(self, number: int) -> str:
+        """How far one is after a message."""
         with self._lock:
-            at = self._confirmed if number is None else number
-            return cursor_text(at=at, seen=" ".join(n for n, of in self._seen.items() if of <= at))
+            seen = " ".join(name for name, of in self._seen.items() if of <= number)
+        return cursor_text(at=number, seen=seen)
 
     def forget(self) -> None:
         """The broker has lost the session, and counts from the beginning again."""

@@ -84,14 +84,14 @@ class FolderSource(Reading):
         is_new, shown = parts is None, time.monotonic()
         while True:
             for event in self._look(place):
-                shown = time.monotonic()
+                shown, cursor = time.monotonic(), event.cursor
                 yield event
             if self._closed.is_set() or (is_new and not self._follow):
                 return
             place, is_new = self._next(place), True
             if time.monotonic() - shown >= self.patience:
                 shown = time.monotonic()
-                yield nothing(self.form, _cursor(place))
+                yield nothing(self.form, cursor)  # not how far we looked: that would be news
             self._closed.wait(min(self._poll, self.patience))
 
     def _next(self, last: Place) -> Place:

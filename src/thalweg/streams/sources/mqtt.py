@@ -60,20 +60,27 @@ class MqttSource(Reading):
             0 if self.can_wait else QUEUE  # with quality 1 the broker itself waits
         )
         self._books = Deliveries()
+        self._at = 0  # number of the last message that was handed on
         self._client: Client | None = None
         self._since, self._short = -math.inf, 0  # of this connection; short ones in a row
 
     def events(self, cursor: str) -> Iterator[Event]:
         self._books = Deliveries(cursor)
+        self._at = self._books.number
         self._client = self._connected()
         try:
             while not self._closed.is_set():
                 records = [self._record(*message) for message in self._arrived()]
-                yield from self._sieve.events(records, self._books.cursor)
+                yield from self._sieve.events(records, self._cursor)
+                self._at = max([self._at, *(record.mark or 0 for record in records)])
                 if not records:
-                    yield nothing(self.form, self._books.cursor())
+                    yield nothing(self.form, self._cursor(None))
         finally:
             self.close()
+
+    def _cursor(self, number: int | None) -> str:
+        """How far one is after a message; none, or of quality 0: after the last that has a number."""
+        return self._books.cursor(self._at if number is None else number)
 
     def confirm(self, cursor: str) -> None:
         done = self._books.confirm(cursor)

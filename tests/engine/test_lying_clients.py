@@ -1,0 +1,133 @@
+"""Clients that lie, over bytes: the server goes on, and what they say reaches nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from contracts.checkpoint import plain
+from engine.bytes_federation import BytesFederation, load
+from engine.test_boundary import (
+    MANY,
+    WithoutReply,
+    bytes_federation,
+    plan_of,
+    play,
+    somebody_in_round,
+)
+from engine.test_every_recipe import world_for
+from thalweg.core.trees import tree_from_bytes, tree_to_bytes
+from thalweg.engine.plan import Plan
+from thalweg.recipes.correspondence import Letter
+from thalweg.recipes.limits import limits_for
+
+Lie = Callable[[dict[str, Any]], None]  # changes the fields of a reply or an answer
+
+
+def longer(fields: dict[str, Any]) -> None:
+    for words in (fields.get("said", {}), fields.get("words", {})):
+        for name, vector in words.items():
+            extra = np.ones((*vector.shape[:-1], 1), dtype=vector.dtype)
+            words[name] = np.concatenate([vector, extra], axis=-1)
+
+
+def empty(fields: dict[str, Any]) -> None:
+    for words in (fields.get("said", {}), fields.get("words", {})):
+        for name, vector in words.items():
+            words[name] = vector[..., :0].copy()
+
+
+def renamed(fields: dict[str, Any]) -> None:
+    for part in ("said", "words"):
+        if part in fields:
+            fields[part] = {f"{name}x": vector for name, vector in fields[part].items()}
+
+
+def negative(fields: dict[str, Any]) -> None:
+    for part in ("said", "words", "reports"):
+        for name, vector in fields.get(part, {}).items():
+            fields[part][name] = -np.abs(vector) - vector.dtype.type(3)
+
+
+def huge(fields: dict[str, Any]) -> None:
+    for part in ("said", "words", "reports"):
+        for name, vector in fields.get(part, {}).items():
+            fields[part][name] = np.full_like(vector, 1e30)
+    if "deltas" in fields:
+        fields["deltas"] = np.full_like(fields["deltas"], 1e30)
+        fields["num_samples"] = 1 << 60
+
+
+LIES = {lie.__name__: lie for lie in (longer, empty, renamed, negative, huge)}
+SPEAKERS = [
+    *("fedrc", "feddaa", "scaffold", "fedcurv", "ode", "feddrift", "dpcs", "powd"),
+    *("sfedpo", "stream-ours"),
+]
+
+
+class Lying(BytesFederation):
+    """Some clients change what they send, from some round on."""
+
+    def __init__(self, plan: Plan, lie: Lie, liars: list[int] | None, since: int = 0) -> None:
+        super().__init__(plan, load(plan.scenario.data, plan.seed))
+        self._lie, self._liars, self._since = lie, liars, since
+
+    def _sent(self, client: int, payload: bytes) -> list[Letter]:
+        return [
+            (sender, self._changed(sender, sent)) for sender, sent in super()._sent(client, payload)
+        ]
+
+    def _changed(self, client: int, payload: bytes) -> bytes:
+        tree = tree_from_bytes(payload)
+        if tree["fields"]["rnd"] < self._since or client not in (self._liars or [client]):
+            return payload
+        self._lie(tree["fields"])
+        return tree_to_bytes(tree)
+
+
+def plan_for(recipe: str) -> Plan:
+    scenario, overrides = world_for(recipe)
+    more = MANY if scenario == "digits-partial" else []
+    steps = ["bank.every=2"] if recipe == "feddaa" else []
+    return plan_of(recipe, [*overrides, *more, *steps], scenario)
+
+
+@pytest.mark.parametrize("lie", LIES)
+@pytest.mark.parametrize("recipe", SPEAKERS)
+def test_if_everybody_lies_the_server_goes_on(recipe: str, lie: str) -> None:
+    plan = plan_for(recipe)
+    server, history = play(plan, Lying(plan, LIES[lie], None, since=1), rounds=4)
+    assert server.rnd == 4
+    assert np.isfinite(server.bank).all()
+    assert np.abs(server.bank).max() < 1e6
+    if lie == "huge":
+        before, _ = play(plan, Lying(plan, LIES[lie], None, since=1), rounds=1)
+        assert all(updates is None or len(updates) == 0 for updates in history[1:])
+        if len(server.bank) == len(before.bank) == 1:
+            assert server.bank.tobytes() == before.bank.tobytes()
+
+
+@pytest.mark.parametrize("recipe", ["scaffold", "fedcurv", "sfedpo", "fedrc", "fedavg"])
+def test_one_that_is_caught_is_as_good_as_not_heard(recipe: str) -> None:
+    plan = plan_for(recipe)
+    liar = somebody_in_round(plan, 1)
+    expected, _ = play(plan, WithoutReply(plan, 1, liar), rounds=2)
+    server, history = play(plan, Lying(plan, huge, [liar], since=1), rounds=2)
+    assert plain(server) == plain(expected)
+    updates = history[1]
+    assert updates is not None
+    assert [refusal.client for refusal in updates.refusals] == [liar]
+    assert updates.remarks["refused"] == 1
+
+
+@pytest.mark.parametrize("recipe", [*SPEAKERS, "fedavg", "flwf-2t", "warmstart"])
+def test_no_honest_client_is_refused_even_by_tight_limits(recipe: str) -> None:
+    plan = plan_for(recipe)
+    federation = bytes_federation(plan)
+    num_classes = load(plan.scenario.data, plan.seed).num_classes
+    federation._limits = limits_for(federation.world, plan.local, num_classes, norm_factor=50.0)
+    _, history = play(plan, federation)
+    assert [updates.refusals for updates in history if updates is not None] == [()] * 3
