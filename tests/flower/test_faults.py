@@ -207,10 +207,10 @@ def test_a_long_run_over_a_broker_survives_them_again_and_again(seed: int, tmp_p
         await_true(lambda: RunFolder(run).is_finished(LONG_ROUNDS), 2 * LONG_S)
         await_all_came([(park.state(number), story.supplies[number]) for number in HONEST])
     finally:
-        story.publisher.close()
         park.end()
         broker.stop()
         door.close()
+        story.publisher.close()
     check_ending(run, LONG_ROUNDS)
     check_forgeries(run, forger)
     plan = read_plan(run)
