@@ -6,7 +6,7 @@ import pytest
 from typer.testing import CliRunner
 
 from thalweg.cli.main import app
-from thalweg.cli.serve import Asked, server_line
+from thalweg.cli.serve import Asked, _as_before, server_line
 from thalweg.core.errors import ConfigError, RunError
 from thalweg.engine.plan import make_plan
 from thalweg.flower.certs import make_certs
@@ -85,6 +85,16 @@ def test_what_the_app_reads_has_absolute_paths() -> None:
     assert Asked(data_dir=Path("data")).for_the_app(False)["data_dir"] == str(
         Path("data").absolute()
     )
+
+
+def test_a_run_that_goes_on_is_served_as_before_unless_something_else_is_said(
+    tmp_path: Path,
+) -> None:
+    before = Asked(min_clients=3, deadline_s=20.0, limits=("max_norm=5",)).for_the_app(False)
+    (tmp_path / "serve.json").write_text(json.dumps(before))
+    now = _as_before(tmp_path, Asked(deadline_s=30.0, limits=("max_steps=9",)).for_the_app(False))
+    assert (now["min_clients"], now["deadline_s"]) == (3, 30.0)
+    assert now["limits"] == {"max_norm": 5.0, "max_steps": 9}
 
 
 def test_limits_are_passed_on_as_they_were_said() -> None:

@@ -193,10 +193,12 @@ def serve(
         Path | None, typer.Option(help="The run's folder; else one under runs/.")
     ] = None,
     min_clients: Annotated[
-        int | None, typer.Option(help="No round begins with fewer clients here; 1 if not said.")
+        int | None,
+        typer.Option(help="No round begins with fewer clients here; else 1, or as before."),
     ] = None,
     deadline: Annotated[
-        float | None, typer.Option(help="Seconds a round waits for replies; 600 if not said.")
+        float | None,
+        typer.Option(help="Seconds a round waits for replies; else 600, or as before."),
     ] = None,
     wait: Annotated[
         float | None, typer.Option(help="Seconds to wait for enough clients; else for ever.")

@@ -6,7 +6,7 @@ import json
 import shlex
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +28,7 @@ from thalweg.flower.following import Follower
 from thalweg.flower.hosting import Hosting, Place
 from thalweg.flower.processes import check_port
 from thalweg.flower.project import write_app
-from thalweg.flower.serving import FILE, Serving
+from thalweg.flower.serving import FILE, Serving, serving_of
 from thalweg.flower.trust import check_safe, server_trust
 from thalweg.recipes.limits import Limits
 from thalweg.streams.live import Live
@@ -113,10 +113,11 @@ def serve_command(
     require(1 <= place.port <= 65535, f"--port must lie in 1 to 65535, got {place.port}.")
     check_port(place.host, place.port)
     options = asked.for_the_app(isinstance(plan.scenario.world, Live))
+    options = _as_before(out, options) if resume else options
     most = getattr(plan.scenario.world, "num_clients", None)
     require(
         most is None or options.get("min_clients", 1) <= most,
-        f"--min-clients is {asked.min_clients}, but the run has {most} clients (--clients).",
+        f"--min-clients is {options.get('min_clients')}, but the run has {most} clients (--clients).",
     )
     words = shlex.join([*asked.words(), "--out", str(out)])
     _begin(plan, out, resume, f"{command} {words}", options)
@@ -137,6 +138,14 @@ def serve_command(
     else:
         alarms = json.loads((out / "summary.json").read_text()).get("alarms")
         summary(console, metrics, alarms, out, (out / "command.txt").read_text().strip())
+
+
+def _as_before(out: Path, options: dict[str, Any]) -> dict[str, Any]:
+    """What a run that goes on was served with, where nothing else is said now."""
+    if not (out / FILE).exists():
+        return options
+    before = asdict(serving_of(out))
+    return {**before, **options, "limits": {**before["limits"], **options["limits"]}}
 
 
 def _begin(plan: Plan, out: Path, resume: bool, command: str, options: dict[str, Any]) -> None:
