@@ -107,6 +107,11 @@ REFUSALS = [
         ["weights.of=explained", "weights.normalise=all"],
         "normalise",
     ),
+    Refusal(
+        "objective=scaffold", "feddrift", "digits-full", ["objective=scaffold"], "bank=one-model"
+    ),
+    Refusal("privacy=gaussian", "scaffold", "digits-full", ["privacy=gaussian"], "in plain"),
+    Refusal("bank.every", "feddaa", "drift-digits", ["bank.every=7"], "rounds_per_step"),
 ]
 
 

@@ -16,7 +16,7 @@ from thalweg.engine.building import federation_of
 from thalweg.engine.loop import run_plan
 from thalweg.engine.plan import Plan, make_plan
 from thalweg.engine.start import model_drawer
-from thalweg.local import Moon, Proximal, Scaffold
+from thalweg.local import Elastic, Moon, Proximal
 from thalweg.memory import Ode
 from thalweg.recipes.server import play_round
 from thalweg.recipes.state import new_server
@@ -33,7 +33,7 @@ def plan_of(overrides: list[str] = SMALL, **parts: object) -> Plan:
 PARTS = {
     "planned ahead": {},
     "looking at the start": {"objective": Proximal(0.1)},
-    "remembering something for each model": {"objective": Scaffold()},
+    "remembering something for each model": {"objective": Elastic()},
     "comparing with what it was": {"objective": Moon()},
     "a memory that talks": {"memory": Ode()},
 }

@@ -64,7 +64,8 @@ def send(line: socket.socket, parcel: Parcel) -> None:
         envelope["reason"] = parcel.reason[:1000]
         header = json.dumps(envelope).encode()
     line.sendall(LENGTHS.pack(len(header), len(parcel.letter)) + header)
-    line.sendall(parcel.letter)
+    if parcel.letter:  # to send nothing fails if the other side has answered, and left, by then
+        line.sendall(parcel.letter)
 
 
 def receive(line: socket.socket) -> Parcel:
