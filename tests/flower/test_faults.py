@@ -87,6 +87,7 @@ class Story:
         self.forger.may_speak.set()
 
 
+@pytest.mark.slow  # over three minutes, most of them waiting for Flower to notice deaths
 def test_a_run_survives_kills_delays_late_joins_and_forgeries(tmp_path: Path) -> None:
     rounds = 9
     plan = live_plan(rounds, 4)
