@@ -23,8 +23,9 @@ demo: $(READY)  ## SFedPO, FedAvg and FedOGD on shifting data: a table, a figure
 test: lint $(READY)  ## lint, types and tests
 	$(BIN)/python -m pytest -m 'not slow' -n auto
 
-test-slow: $(READY)  ## the tests that take minutes
+test-slow: $(READY)  ## the tests that take minutes, and a search for examples that break a property
 	$(BIN)/python -m pytest -m slow
+	HYPOTHESIS_PROFILE=search $(BIN)/python -m pytest -m hypothesis -n auto
 
 test-deps:  ## Debian packages that some tests need (as root); without them those tests are skipped
 	apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq dataset-fashion-mnist chromium mosquitto

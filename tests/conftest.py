@@ -1,5 +1,15 @@
+"""Properties are tried on the same examples in every `make test`; `make test-slow` looks for new ones.
+
+A commit that passed on one machine passes on the next. What a search finds becomes a test of its own.
+"""
+
+import os
+
 from hypothesis import HealthCheck, settings
 
 # A busy machine is not a failing property.
-settings.register_profile("unhurried", deadline=None, suppress_health_check=[HealthCheck.too_slow])
-settings.load_profile("unhurried")
+settings.register_profile(
+    "steady", derandomize=True, deadline=None, suppress_health_check=[HealthCheck.too_slow]
+)
+settings.register_profile("search", settings.get_profile("steady"), derandomize=False)
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "steady"))
