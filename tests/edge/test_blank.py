@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -8,12 +9,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from edge.doubles import batch
-from thalweg.core.errors import BadMessage
-from thalweg.data import Dataset, Digits
+from thalweg.core.errors import BadMessage, ConfigError
+from thalweg.data import Dataset, Digits, Table
+from thalweg.data.arriving import stream_of
 from thalweg.edge.blank import Blank, blank_from_json, blank_of, blank_to_json
-from thalweg.streams.sources import LiveBatch
+from thalweg.edge.sources import open_live
+from thalweg.streams.sources import Form, LiveBatch
+from thalweg.streams.sources.records import sample_of
 
 IMAGES = Blank((8, 8, 1), "uint8", 10, mean=(0.1,), std=(0.3,))
+TABLE = Blank((2,), "float32", 2, columns=("a", "b"), centre=(1.0, -2.0), width=(0.1, 4.0))
 CODES = Blank((4,), "uint8", 5, num_codes=5)
 
 
@@ -29,7 +34,7 @@ def test_a_data_set_survives_without_its_samples() -> None:
 
 
 @pytest.mark.parametrize(
-    "blank", [IMAGES, CODES, Blank((3,), "float32", 2, class_names=("a", "b"))]
+    "blank", [IMAGES, CODES, TABLE, Blank((3,), "float32", 2, class_names=("a", "b"))]
 )
 def test_it_travels_as_text(blank: Blank) -> None:
     assert blank_from_json(blank_to_json(blank)) == blank
@@ -71,3 +76,59 @@ def test_codes_out_of_range_do_not_fit() -> None:
     both = LiveBatch(inputs, np.zeros(2, dtype=np.int64), np.zeros(2), ("", ""), "")
     assert CODES.fitting(both).tolist() == [0]
     assert CODES.fitting(batch([1])).tolist() == []
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"columns": ["a"]},
+        {"centre": [1.0]},
+        {"centre": []},
+        {"width": [1.0, 0.0]},
+        {"width": [1.0, float("nan")]},
+        {"centre": [float("inf"), 0.0]},
+    ],
+)
+def test_a_scale_that_cannot_be_is_refused(changes: dict[str, object]) -> None:
+    text = json.dumps({**json.loads(blank_to_json(TABLE)), **changes})
+    with pytest.raises(BadMessage, match="does not describe a data set"):
+        blank_from_json(text)
+
+
+def test_readings_of_a_device_are_put_on_the_scale_of_the_servers_table(tmp_path: Path) -> None:
+    """The same rows, from the server's file and as a device reads them: the same numbers, to the bit."""
+    rows = [(20.0 + 3 * n, 1e6 + 7 * n * n, "yes" if n % 3 else "no") for n in range(20)]
+    lines = [f"{vibration},{label},{heat}\n" for heat, vibration, label in rows]
+    (tmp_path / "server.csv").write_text("vibration,label,heat\n" + "".join(lines))
+    data = Table(str(tmp_path / "server.csv")).load(None, 0)
+    form = blank_from_json(blank_to_json(blank_of(data))).form
+    sent = [
+        {"x": {"heat": heat, "vibration": vibration}, "y": label} for heat, vibration, label in rows
+    ]
+    stored = {sample_of(each["x"], form).tobytes() for each in sent}
+    assert {row.tobytes() for row in np.concatenate([data.x, data.x_test])} == stored
+
+
+def test_a_replayed_table_sends_what_was_measured(tmp_path: Path) -> None:
+    lines = [f"{10 * n + 5},{'ab'[n % 2]}\n" for n in range(20)]
+    (tmp_path / "mine.csv").write_text("volts,label\n" + "".join(lines))
+    form = Form((1,), "float32", 2)
+    source = open_live(f"replay:{tmp_path / 'mine.csv'}?clients=1", form)
+    sent = [x for event in source.events("") if isinstance(event, LiveBatch) for x in event.inputs]
+    volts = {round(float(x[0]), 3) for x in sent}
+    assert volts < {10 * n + 5 for n in range(20)}, "the training part, again and again"
+    assert len(volts) == 16
+
+
+def test_data_on_a_moving_scale_cannot_be_served_to_devices() -> None:
+    data = stream_of(
+        "elec2",
+        np.arange(6.0).reshape(3, 2),
+        np.array([0, 1, 0]),
+        np.zeros(3, dtype=np.int64),
+        np.arange(3.0),
+        standardise=True,
+        class_names=("down", "up"),
+    )
+    with pytest.raises(ConfigError, match=r"serve it with --set data\.standardise=false"):
+        blank_of(data)

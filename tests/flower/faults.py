@@ -140,7 +140,8 @@ class LivePark(Loopback):
         self.start("superlink", "flower-superlink", *here, *kept)
         await_true(self._is_well, LONG_S)
 
-    def start_daemon(self, number: int) -> None:
+    def start_daemon(self, number: int, state_of: Path | None = None) -> None:
+        assert state_of is None, "it is where the file is"
         state = ("--state", str(self.state(number)), "--data", str(self.file(number)))
         where = ("--socket", str(self.socket(number)), "--client", str(number))
         self.start(f"daemon{number}", sys.executable, "-m", "thalweg.edge", *state, *where)

@@ -77,8 +77,8 @@ class Loopback:
         self.start_daemon(number)
         self.start_node(number, is_quick)
 
-    def start_daemon(self, number: int) -> None:
-        state = ("--state", str(self.folder / f"state{number}"))
+    def start_daemon(self, number: int, state_of: Path | None = None) -> None:
+        state = ("--state", str((state_of or self.folder) / f"state{number}"))
         where = ("--socket", str(self.socket(number)), "--client", str(number))
         self.start(f"daemon{number}", sys.executable, "-m", "thalweg.edge", *state, *where)
 

@@ -16,17 +16,17 @@ SESSIONS = ["sessions=alternating", "sessions.length=2", "world.availability=1"]
 DRIFT = ["drift=recurring", "drift.period=2", "drift.views=[{}, {labels = 3}]"]
 
 
-@pytest.mark.parametrize(
-    "recipe, more",
-    [
-        ("sfedpo", []),
-        ("fedprox", []),
-        ("dpcs", []),
-        ("feddaa", []),
-        ("fedavg+warmstart", SESSIONS),
-        ("feddrift", DRIFT),
-    ],
-)
+RECIPES: list[tuple[str, list[str]]] = [
+    ("sfedpo", []),
+    ("fedprox", []),
+    ("dpcs", []),
+    ("feddaa", []),
+    ("fedavg+warmstart", SESSIONS),
+    ("feddrift", DRIFT),
+]
+
+
+@pytest.mark.parametrize("recipe, more", RECIPES)
 def test_five_clients_and_ten_rounds_give_the_same_bits(
     recipe: str, more: list[str], tmp_path: Path
 ) -> None:

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
 import pytest
 from safetensors.numpy import load_file
 
-from flower.real import await_true, loopback
+from flower.real import Loopback, await_true, loopback
 from flower.runs import embedded, plan_of, prepared
+from flower.test_equality import RECIPES
 from thalweg.engine.folder import RunFolder
 from thalweg.engine.loop import Result
 
@@ -45,6 +47,30 @@ def test_processes_that_are_killed_leave_no_trace_in_the_numbers(tmp_path: Path)
         check_is_the_same(run, embedded(plan))
     joined = (run / "events.jsonl").read_text().count('"joined"')
     assert joined == 4, "both clients, in both lives of the server"
+
+
+@pytest.fixture(scope="module")
+def five_nodes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Loopback]:
+    """A SuperLink and five SuperNodes, which stay for run after run."""
+    with loopback(tmp_path_factory.mktemp("park") / "park") as park:
+        for number in range(5):
+            park.start_node(number)
+        yield park
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("recipe, more", RECIPES)
+def test_five_clients_and_ten_rounds_give_the_same_bits_over_processes(
+    recipe: str, more: list[str], five_nodes: Loopback, tmp_path: Path
+) -> None:
+    plan = plan_of(recipe, "digits-partial", 10, *more)
+    run = prepared(tmp_path / "run", plan, min_clients=5, deadline_s=120)
+    for number in range(5):
+        five_nodes.start_daemon(number, tmp_path)
+    five_nodes.submit(run)
+    check_is_the_same(run, embedded(plan))
+    for number in range(5):
+        five_nodes.kill(f"daemon{number}")
 
 
 @pytest.mark.slow

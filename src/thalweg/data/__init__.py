@@ -16,6 +16,7 @@ from thalweg.data.cinic10 import Cinic10
 from thalweg.data.digits import Digits
 from thalweg.data.elec2 import Elec2
 from thalweg.data.fashion_mnist import FashionMnist
+from thalweg.data.features import Scale
 from thalweg.data.flights import Flights
 from thalweg.data.gaussian_mixture import GaussianMixture
 from thalweg.data.ham10000 import Ham10000
@@ -72,6 +73,7 @@ __all__ = [
     "MnistWriters",
     "NoaaWeather",
     "Part",
+    "Scale",
     "Shakespeare",
     "Svhn",
     "SyntheticLogistic",

@@ -12,7 +12,7 @@ from thalweg.core.config import check_ranges
 from thalweg.core.errors import DataError, require
 from thalweg.core.types import Floats, Ints
 from thalweg.data.base import Dataset
-from thalweg.data.features import feature_parts, first_unusable
+from thalweg.data.features import Scale, feature_parts, first_unusable
 from thalweg.data.npz import Array, read_npz
 from thalweg.data.search import user_file
 from thalweg.data.split import split_rows
@@ -84,11 +84,12 @@ class Arrays:
             train, test = split_rows(labels, group, time, self.test_fraction, str(file))
         mean: tuple[float, ...] = ()
         std: tuple[float, ...] = ()
+        scale: Scale | None = None
         if x.dtype == np.uint8 and x.ndim == 4:
             x_train, x_rest = x[train], x[test]
             mean, std = _channel_scale(x_train)
         else:
-            x_train, x_rest = feature_parts(
+            x_train, x_rest, scale = feature_parts(
                 x,
                 train,
                 test,
@@ -110,6 +111,7 @@ class Arrays:
             class_names=class_names,
             group_names=group_names,
             group_test=None if group is None or has_test else group[test],
+            scale=scale,
         )
 
 

@@ -93,6 +93,7 @@ def stream_of(
         time=time,
         class_names=class_names,
         group_names=group_names,
+        scale="moving" if standardise else None,
     )
 
 

@@ -14,6 +14,7 @@ from thalweg.core.errors import DataError
 from thalweg.core.transforms import Kind
 from thalweg.core.types import Floats, Ints
 from thalweg.core.views import View
+from thalweg.data.features import Scale
 from thalweg.data.views import Lenses, check_views, labels_seen, lenses_of, taken
 
 Part = Literal["train", "test"]
@@ -51,6 +52,10 @@ class Dataset:
     views: tuple[
         View, ...
     ] = ()  # V ways to see the samples, the first of them plain; none: as they are
+    columns: tuple[str, ...] = ()  # names of the F features, or none
+    scale: Scale | Literal["moving"] | None = (
+        None  # of features; moving: each client's own, in time
+    )
 
     def __post_init__(self) -> None:
         if len(self.x) == 0:
@@ -123,6 +128,13 @@ class Dataset:
         if not self.views:
             return np.take(x, rows, axis=0)
         return taken(x, rows, self._lenses)
+
+    def measured(self, samples: npt.NDArray[Any]) -> npt.NDArray[Any]:
+        """Samples as they were before their features were put on a scale, to rounding."""
+        if not isinstance(self.scale, Scale):
+            return samples
+        found: Floats = samples * np.array(self.scale.width) + np.array(self.scale.centre)
+        return found
 
     def labels(self, part: Part, rows: npt.NDArray[np.integer[Any]]) -> Ints:
         """Labels of some rows of any shape, as their views have them."""

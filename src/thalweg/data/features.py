@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -11,6 +12,21 @@ from thalweg.core.errors import DataError
 from thalweg.core.types import Floats, Floats32, Ints
 
 LARGEST = float(np.finfo(np.float32).max)
+
+
+class Scale(NamedTuple):
+    """What was done to the numbers of a table: column f became (x - centre[f]) / width[f]."""
+
+    centre: tuple[float, ...]
+    width: tuple[float, ...]
+
+
+class Parts(NamedTuple):
+    """A feature matrix in two."""
+
+    train: Floats32
+    test: Floats32
+    scale: Scale | None  # none: as it was
 
 
 def first_unusable(values: npt.NDArray[np.floating]) -> tuple[int, ...] | None:
@@ -27,34 +43,45 @@ def first_unusable(values: npt.NDArray[np.floating]) -> tuple[int, ...] | None:
 
 def feature_parts(
     x: Floats, train: Ints, test: Ints, *, standardise: bool, names: Sequence[str], where: str
-) -> tuple[Floats32, Floats32]:
+) -> Parts:
     """The two parts of a feature matrix as float32, standardised or as they are.
 
     `x` must have passed `first_unusable`.
     """
-    parts = standardised(x[train], x[test]) if standardise else (x[train], x[test])
+    scale = scale_of(x[train]) if standardise else None
+    parts = (
+        [x[train], x[test]] if scale is None else [scaled(x[rows], scale) for rows in (train, test)]
+    )
     for part in parts:
         if (at := first_unusable(part)) is not None:
             raise DataError(
                 f"{where}: {names[at[1]]!r} hardly varies in the training part, so that other "
                 "values leave the range of 32 bits; leave it out, or set standardise = false."
             )
-    return parts[0].astype(np.float32), parts[1].astype(np.float32)
+    return Parts(parts[0].astype(np.float32), parts[1].astype(np.float32), scale)
 
 
-def standardised(train: Floats, test: Floats) -> tuple[Floats, Floats]:
-    """Both parts on the scale on which the training part has mean 0 and standard deviation 1.
+def scale_of(train: Floats) -> Scale:
+    """The scale on which the training part has mean 0 and standard deviation 1.
 
-    The test part is scaled by the training part's numbers, as a new sample would be. A column that
-    is constant in training is only shifted: its deviation is a rounding error, or 0.
+    A column that is constant in training is only shifted: its deviation is a rounding error, or 0.
 
-    >>> a, b = standardised(np.array([[1.0, 5.0], [3.0, 5.0]]), np.array([[5.0, 5.0]]))
-    >>> a.tolist(), b.tolist()
-    ([[-1.0, 0.0], [1.0, 0.0]], [[3.0, 0.0]])
+    >>> scale_of(np.array([[1.0, 5.0], [3.0, 5.0]]))
+    Scale(centre=(2.0, 5.0), width=(1.0, 1.0))
     """
     deviation = train.std(axis=0)  # (F,)
     is_constant = (train.min(axis=0) == train.max(axis=0)) | (deviation == 0)
     mean = np.where(is_constant, train[0], train.mean(axis=0))
-    scale = np.where(is_constant, 1.0, deviation)
+    width = np.where(is_constant, 1.0, deviation)
+    return Scale(tuple(mean.tolist()), tuple(width.tolist()))
+
+
+def scaled(x: Floats, scale: Scale) -> Floats:
+    """Samples (n, F) on a scale; the test part, and new samples, by the training part's numbers.
+
+    >>> scaled(np.array([[5.0, 5.0]]), Scale(centre=(2.0, 5.0), width=(1.0, 1.0))).tolist()
+    [[3.0, 0.0]]
+    """
     with np.errstate(over="ignore"):  # the caller refuses infinities, and can name the column
-        return (train - mean) / scale, (test - mean) / scale
+        found: Floats = (x - np.array(scale.centre)) / np.array(scale.width)
+    return found

@@ -87,14 +87,14 @@ class Table:
         time = None if self.time is None else seconds(table, self.time, file)
         x = np.column_stack([numbers(table, name, file) for name in names])  # (n, F)
         train, test = split_rows(labels, group, time, self.test_fraction, str(file))
-        x_train, x_test = feature_parts(
+        parts = feature_parts(
             x, train, test, standardise=self.standardise, names=names, where=str(file)
         )
         return Dataset(
             name=file.stem,
-            x=x_train,
+            x=parts.train,
             y=labels[train],
-            x_test=x_test,
+            x_test=parts.test,
             y_test=labels[test],
             num_classes=len(class_names),
             group=None if group is None else group[train],
@@ -102,6 +102,8 @@ class Table:
             class_names=class_names,
             group_names=group_names,
             group_test=None if group is None else group[test],
+            columns=tuple(names),
+            scale=parts.scale,
         )
 
     def _feature_names(self, table: pa.Table, file: Path) -> list[str]:

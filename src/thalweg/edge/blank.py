@@ -9,9 +9,9 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
-from thalweg.core.errors import BadMessage, ThalwegError
+from thalweg.core.errors import BadMessage, ConfigError, ThalwegError
 from thalweg.core.types import Ints
-from thalweg.data import Dataset
+from thalweg.data import Dataset, Scale
 from thalweg.streams.sources import LATER, Form, LiveBatch
 
 LARGEST = 1 << 26  # numbers in a sample
@@ -28,12 +28,23 @@ class Blank:
     std: tuple[float, ...] = ()
     num_codes: int = 0  # of sequences; 0: these are none
     class_names: tuple[str, ...] = ()
+    columns: tuple[str, ...] = ()  # names of features, or none
+    centre: tuple[float, ...] = ()  # per feature: readings become (x - centre) / width
+    width: tuple[float, ...] = ()
 
     @property
     def form(self) -> Form:
         """What a source must deliver."""
-        names = self.class_names or None
-        return Form(self.shape, self.dtype, self.num_classes, names, None, self.num_codes)
+        return Form(
+            self.shape,
+            self.dtype,
+            self.num_classes,
+            self.class_names or None,
+            self.columns or None,
+            self.num_codes,
+            self.centre,
+            self.width,
+        )
 
     @property
     def input_shape(self) -> tuple[int, ...]:
@@ -73,10 +84,18 @@ class Blank:
 
 def blank_of(data: Dataset) -> Blank:
     """The data set of a server, without its samples."""
+    if data.scale == "moving":
+        raise ConfigError(
+            f"{data.name} puts every row on the scale of what its client has seen until then, which clients with "
+            "data of their own do not do; serve it with --set data.standardise=false."
+        )
     dtype: Any = data.x.dtype.name
     names, shape = data.class_names, tuple(data.x.shape[1:])
     mean, std = (tuple(map(float, numbers)) for numbers in (data.mean, data.std))
-    return Blank(shape, dtype, data.num_classes, mean, std, data.num_codes, names)
+    scale = data.scale or Scale((), ())
+    return Blank(
+        shape, dtype, data.num_classes, mean, std, data.num_codes, names, data.columns, *scale
+    )
 
 
 def blank_to_json(blank: Blank) -> str:
@@ -100,6 +119,9 @@ def blank_from_json(text: str) -> Blank:
             std=tuple(map(float, plain["std"])),
             num_codes=_whole(plain["num_codes"], 0),
             class_names=tuple(map(str, plain["class_names"])),
+            columns=tuple(map(str, plain["columns"])),
+            centre=tuple(map(float, plain["centre"])),
+            width=tuple(map(float, plain["width"])),
         )
         if blank.form.size > LARGEST:
             raise ValueError(

@@ -52,12 +52,12 @@ def replayed(data_dir: Path | None, spec: Spec, form: Form) -> ReplaySource:
 
 
 def samples_of(data: Dataset, world: World, client: int, rounds: int) -> Iterator[tuple[Any, int]]:
-    """Everything that arrives at a client in so many rounds of its life, sample by sample."""
+    """Everything that arrives at a client in so many rounds of its life, sample by sample, as it was measured."""
     state, first = world.begin(client)
     arrivals = [first]
     for lived in range(rounds + 1):
         for arrival in arrivals:
-            inputs = data.samples("train", arrival.items)
+            inputs = data.measured(data.samples("train", arrival.items))
             labels = data.labels("train", arrival.items)
             yield from zip(inputs, labels.tolist(), strict=True)
         if lived < rounds:

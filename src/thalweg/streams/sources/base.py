@@ -93,6 +93,8 @@ class Form:
     classes: tuple[str, ...] | None = None  # names of the classes
     columns: tuple[str, ...] | None = None  # names of the F features
     num_codes: int = 0  # of sequences: codes are 0 .. num_codes - 1
+    centre: tuple[float, ...] = ()  # of features: a reading becomes (x - centre) / width
+    width: tuple[float, ...] = ()
 
     def __post_init__(self) -> None:
         require(
@@ -112,6 +114,18 @@ class Form:
             not self.columns or len(self.columns) == self.size,
             f"{len(self.columns or ())} names of columns ({', '.join(self.columns or ())}) for samples of "
             f"{self.size} numbers.",
+        )
+
+        is_scaled = bool(self.centre or self.width)
+        require(
+            not is_scaled
+            or (self.dtype == "float32" and len(self.centre) == len(self.width) == self.size),
+            f"a scale has a centre and a width for each of {self.size} features, got {len(self.centre)} and "
+            f"{len(self.width)} for {self.dtype}.",
+        )
+        require(
+            all(map(math.isfinite, self.centre)) and all(0 < w < math.inf for w in self.width),
+            "centres must be finite, widths positive.",
         )
 
     @property

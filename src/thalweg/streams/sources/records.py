@@ -185,14 +185,23 @@ def _stored(x: npt.NDArray[Any], form: Form) -> npt.NDArray[Any]:
     """Numbers in the type of the form, none of them changed by it beyond rounding."""
     if not np.isfinite(x).all():
         raise Refused("expected finite numbers, got nan or infinity")
+    if form.width:
+        with np.errstate(over="ignore"):
+            x = ((x.reshape(-1) - form.centre) / form.width).reshape(form.shape)
     if form.dtype == "float32":
-        if np.abs(x).max() > np.finfo(np.float32).max:
-            raise Refused(f"expected numbers that fit in 32 bits, got {np.abs(x).max():g}")
+        if not np.abs(x).max() <= np.finfo(np.float32).max:
+            raise Refused(
+                f"expected numbers that fit in 32 bits, got {np.abs(x).max():g}{_on_scale(form)}"
+            )
         return x.astype(np.float32)
     most = form.num_codes - 1 if form.num_codes else int(np.iinfo(form.dtype).max)
     if x.min() < 0 or x.max() > most or (x != np.floor(x)).any():
         raise Refused(f"expected whole numbers from 0 to {most}, got {x.min():g} to {x.max():g}")
     return x.astype(form.dtype)
+
+
+def _on_scale(form: Form) -> str:
+    return " on the scale of the federation's data" if form.width else ""
 
 
 def _in_order(value: Mapping[Any, Any], form: Form) -> list[Any]:
