@@ -42,6 +42,7 @@ def join_command(
     client: int | None,
     data_dir: Path | None,
     capacity: int | None,
+    queue: int | None,
     own_code: bool,
     insecure: bool,
     as_json: bool,
@@ -55,6 +56,7 @@ def join_command(
     options += ["--client", str(client)] if client is not None else []
     options += ["--data-dir", str(data_dir.absolute())] if data_dir is not None else []
     options += ["--capacity", str(capacity)] if capacity is not None else []
+    options += ["--queue", str(queue)] if queue is not None else []
     options += ["--own-code"] if own_code else []
     _, address = reach(host, port)
     busy = (

@@ -291,6 +291,12 @@ def join(
     capacity: Annotated[
         int | None, typer.Option(help="Samples it holds, instead of the scenario's number.")
     ] = None,
+    queue: Annotated[
+        int | None,
+        typer.Option(
+            help="Samples that may wait on the disk beside those it holds, half of them for their labels; 256."
+        ),
+    ] = None,
     own_code: Annotated[
         bool,
         typer.Option("--own-code", help="The server's plan may name Python files of this machine."),
@@ -315,7 +321,7 @@ def join(
     from thalweg.cli.join import join_command
 
     join_command(
-        server, data, state, certs, client, data_dir, capacity, own_code, insecure, as_json
+        server, data, state, certs, client, data_dir, capacity, queue, own_code, insecure, as_json
     )
 
 

@@ -33,7 +33,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _run(said: argparse.Namespace) -> str | None:
     store = Store.open(said.state)
     try:
-        means = Means(said.data, said.data_dir, said.capacity, said.own_code)
+        means = Means(said.data, said.data_dir, said.capacity, said.queue, said.own_code)
         daemon = Daemon(store, means, said.client, print_event)
         try:
             daemon.serve(said.socket)
@@ -52,6 +52,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--client", type=int, help="the number that it would like to have")
     parser.add_argument("--data-dir", type=Path, help="where data sets are")
     parser.add_argument("--capacity", type=int, help="samples that it holds")
+    parser.add_argument("--queue", type=int, help="samples that may wait beside them")
     parser.add_argument("--own-code", action="store_true", help="a plan may name our own files")
     return parser
 

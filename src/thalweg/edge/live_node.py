@@ -59,6 +59,17 @@ class LiveSizes:
         )
 
 
+def sizes_of(capacity: int | None, queue: int | None) -> LiveSizes:
+    """What a device has room for, as its owner says; a short queue is offered in short batches.
+
+    >>> sizes_of(None, 16).batch, sizes_of(None, None).batch
+    (8, 32)
+    """
+    if queue is None:
+        return LiveSizes(capacity)
+    return LiveSizes(capacity, queue, max(min(LiveSizes.batch, queue // 2), 1))
+
+
 class LiveNode:
     """One client, whose data are in an inbox, and whose state is in a store. Any thread may ask it something."""
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from thalweg.edge.blank import blank_from_json
 from thalweg.edge.live_client import LiveClient
-from thalweg.edge.live_node import LiveSizes
+from thalweg.edge.live_node import sizes_of
 from thalweg.edge.resident import Means, check_form
 from thalweg.edge.sources import open_live
 from thalweg.edge.store import Member, Store
@@ -19,7 +19,7 @@ def lodger(plan: Plan, invitation: Invitation, store: Store, means: Means) -> Li
     source = open_live(means.data, blank.form, name=store.identity, data_dir=means.data_dir)
     try:
         client = LiveClient(
-            store, plan, invitation.client, blank, source, LiveSizes(means.capacity)
+            store, plan, invitation.client, blank, source, sizes_of(means.capacity, means.queue)
         )
     except BaseException:
         source.close()

@@ -26,6 +26,7 @@ class Means:
     data: str = "replay"  # where its samples come from; replay: the scenario's own, at this client
     data_dir: Path | None = None  # where data sets are found
     capacity: int | None = None  # samples that it holds; none: as the scenario says
+    queue: int | None = None  # samples on the disk beside those in memory; none: the usual number
     takes_code: bool = False  # may a plan name classes of this device's own Python files?
 
 
