@@ -7,6 +7,7 @@ import sqlite3
 import stat
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import pytest
@@ -117,6 +118,12 @@ def test_a_full_disk_is_one_line_and_the_state_before_stays(folder: Path) -> Non
 def test_a_folder_that_cannot_be_made_is_one_line(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("in the way")
     assert "cannot write to the state folder" in refused(tmp_path / "file" / "state")
+
+
+def test_a_process_that_leaves_is_waited_for(folder: Path) -> None:
+    store = Store.open(folder)
+    threading.Timer(0.3, store.close).start()
+    Store.open(folder, patience_s=60).close()
 
 
 def test_a_folder_has_one_process_at_a_time(folder: Path) -> None:

@@ -14,6 +14,8 @@ from thalweg.edge.daemon import Daemon, print_event
 from thalweg.edge.resident import Means
 from thalweg.edge.store import Store
 
+LEAVES_S = 12.0  # a daemon whose `join` was killed ends a little later than that
+
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Answer letters until a signal comes (0), or until this client may not take part (1)."""
@@ -31,7 +33,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _run(said: argparse.Namespace) -> str | None:
-    store = Store.open(said.state)
+    store = Store.open(said.state, LEAVES_S)
     try:
         means = Means(said.data, said.data_dir, said.capacity, said.queue, said.own_code)
         daemon = Daemon(store, means, said.client, print_event)

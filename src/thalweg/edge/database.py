@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import sqlite3
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -42,21 +43,29 @@ CREATE INDEX by_number ON recent (number);
 """
 
 
-def claimed(folder: Path) -> IO[str] | None:
-    """Make the folder if needed and claim it for this process, until the file is closed."""
+def claimed(folder: Path, patience_s: float = 0.0) -> IO[str] | None:
+    """Make the folder if needed and claim it for this process, until the file is closed.
+
+    Waits so long for another process to let go of it.
+    """
     with one_line(folder):
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         lock = os.fdopen(os.open(folder / ".lock", os.O_RDWR | os.O_CREAT, 0o600), "w")
     if fcntl is None:
         return lock  # type: ignore[unreachable]
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        lock.close()
-        raise RunError(
-            f"another process has the state folder {folder}; stop that one, or choose another folder (--state)."
-        ) from None
-    return lock
+    until = time.monotonic() + patience_s
+    while True:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return lock
+        except BlockingIOError:
+            if time.monotonic() >= until:
+                lock.close()
+                raise RunError(
+                    f"another process has the state folder {folder}; stop that one, or choose another folder "
+                    "(--state)."
+                ) from None
+        time.sleep(0.05)
 
 
 def opened(file: Path, identity: str) -> sqlite3.Connection:

@@ -42,10 +42,10 @@ class Store:
         self.identity = self.fact("identity") or ""
 
     @classmethod
-    def open(cls, folder: Path) -> Store:
-        """Claim a folder, and make it if there is none."""
+    def open(cls, folder: Path, patience_s: float = 0.0) -> Store:
+        """Claim a folder, and make it if there is none; wait so long for a process that is about to leave it."""
         folder = Path(folder)
-        lock = claimed(folder)
+        lock = claimed(folder, patience_s)
         try:
             store = cls(folder, lock, opened(folder / "state.db", secrets.token_hex(16)))
         except BaseException:
