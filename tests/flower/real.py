@@ -16,6 +16,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import thalweg
+from thalweg.flower import control
+from thalweg.flower.hosting import json_objects
 from thalweg.flower.runner import write_secret
 
 PROGRAMS = Path(sys.executable).parent
@@ -41,6 +43,7 @@ class Loopback:
         self.folder, self.port = folder, free_port()
         self.sockets = Path(tempfile.mkdtemp(prefix="tw"))
         self.processes: dict[str, subprocess.Popen[bytes]] = {}
+        self.submitted = ""  # the last run of Flower's
         source = str(Path(thalweg.__file__).parents[1])
         self.env = {
             **os.environ,
@@ -102,12 +105,17 @@ class Loopback:
         return self.sockets / f"{number}"
 
     def submit(self, run: Path) -> str:
-        """Start the server's loop; the id of Flower's run."""
-        config = ("--run-config", f'thalweg-run="{run}"', "--format", "json")
-        command = ["flwr", "run", str(self.folder / "app"), "here", *config]
+        """Start the server's loop, the one before being over; the id of Flower's run."""
+        config = ("--run-config", f'thalweg-run="{run}"')
+        words = [["run", str(self.folder / "app"), "here", *config]]
+        if self.submitted:
+            words.insert(0, ["stop", self.submitted, "here"])
+        wanted = json.dumps([[*each, "--format", "json"] for each in words])
+        command = [sys.executable, "-P", control.__file__, wanted]
         said = subprocess.run(command, env=self.env, capture_output=True, text=True, timeout=120)
         assert said.returncode == 0, said.stdout + said.stderr
-        return str(json.loads(said.stdout)["run-id"])
+        self.submitted = str(json_objects(said.stdout)[-1]["run-id"])
+        return self.submitted
 
     def kill(self, name: str, number: int = signal.SIGKILL) -> None:
         """A process and all that it has started."""

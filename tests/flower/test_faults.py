@@ -87,9 +87,8 @@ class Story:
         self.forger.may_speak.set()
 
 
-@pytest.mark.slow  # over three minutes, most of them waiting for Flower to notice deaths
 def test_a_run_survives_kills_delays_late_joins_and_forgeries(tmp_path: Path) -> None:
-    rounds = 9
+    rounds = 8
     plan = live_plan(rounds, 4)
     run = prepared(tmp_path / "run", plan, min_clients=3, deadline_s=6, live=True)
     park, forger = LivePark(tmp_path / "park"), Forger(FORGER)

@@ -36,7 +36,7 @@ class Pretended(Hosting):
         )
         self._attempts = {name: Attempts(first_s=0.0) for name in self._attempts}
         self.commands: list[list[str]] = []
-        self.answers: dict[str, Any] = {"success": True}
+        self.answers: dict[str, Any] = {"success": True, "run-id": "7"}
 
     def _start_link(self) -> None:
         self._begin("SuperLink", code(self.link))
@@ -49,6 +49,7 @@ class Pretended(Hosting):
         return [self.answers for _ in commands]
 
     def up(self) -> None:
+        self._home.mkdir(parents=True)
         self._start_link()
         self._start_executor()
         self._submit()
@@ -81,7 +82,10 @@ def test_an_app_that_was_at_work_and_is_gone_is_submitted_again(tmp_path: Path) 
         with attended(tmp_path / "run"):
             assert host.tend() == []
         assert host.tend() == ["ServerApp died; it is started again, and the run goes on."]
-        assert len(host.commands) == 2
+        assert [words[:2] for words in host.commands[1:]] == [
+            ["stop", "7"],  # else nodes wait for what it was about to send
+            ["run", str(tmp_path / "app")],
+        ]
         (tmp_path / "run/summary.json").write_text("{}")
         host._submitted_at = None
         assert host.tend() == [], "it has ended as it should"
@@ -139,8 +143,8 @@ def test_keys_are_registered_once_and_new_ones_later(tmp_path: Path) -> None:
 
 def test_answers_are_read_one_after_the_other() -> None:
     text = 'Using ...\n{"success": true,\n "run-id": "7"}\n{"success": false}\n'
-    assert hosting._objects(text) == [{"success": True, "run-id": "7"}, {"success": False}]
-    assert hosting._objects("{ no json") == []
+    assert hosting.json_objects(text) == [{"success": True, "run-id": "7"}, {"success": False}]
+    assert hosting.json_objects("{ no json") == []
 
 
 def test_a_child_s_last_lines_have_no_colours(tmp_path: Path) -> None:

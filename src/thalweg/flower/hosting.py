@@ -143,10 +143,17 @@ class Hosting:
         return child
 
     def _submit(self) -> None:
+        """Start the app. The one before, if it died, is declared over: else nodes wait for the rest of its messages
+        until Flower notices, for most of a minute.
+        """
         RunFolder(self._run_folder).write_failure(None)
-        (answer,) = self._command(["run", str(self._app), CONNECTION])
+        memo = self._home / "submitted"
+        last = memo.read_text().strip() if memo.exists() else ""
+        over = [["stop", last, CONNECTION]] if last.isdigit() else []
+        answer = self._command(*over, ["run", str(self._app), CONNECTION])[-1]
         if not answer.get("success"):
             raise RunError(f"Flower did not take the app: {answer.get('error-message', answer)}")
+        memo.write_text(str(answer.get("run-id", "")))
         self._submitted_at = time.monotonic()
 
     # --- when something died ---
@@ -208,14 +215,14 @@ class Hosting:
             )
         except subprocess.TimeoutExpired as error:
             raise RunError(f"the SuperLink does not answer to {commands[0][0]}.") from error
-        answers = _objects(done.stdout)
+        answers = json_objects(done.stdout)
         if len(answers) != len(commands):
             said = (done.stderr or done.stdout).strip()[-800:]
             raise RunError(f"the SuperLink could not be told to {commands[0][0]}: {said}")
         return answers
 
 
-def _objects(text: str) -> list[dict[str, Any]]:
+def json_objects(text: str) -> list[dict[str, Any]]:
     """JSON objects one after the other."""
     decoder, at, found = json.JSONDecoder(), 0, []
     while (at := text.find("{", at)) >= 0:
