@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from contracts.checkpoint import plain
+from contracts.sparing import mostly_slow
 from engine.bytes_federation import BytesFederation, Fate, arrives, load
 from engine.test_every_recipe import COMBINED, ODD, SMALL, world_for
 from thalweg.core.errors import Diverged
@@ -144,7 +145,14 @@ def somebody_in_round(plan: Plan, rnd: int) -> int:
     return int(updates.clients[-1])
 
 
-@pytest.mark.parametrize("recipe", [*RECIPES, "sfedpo+dpcs", "feddrift+is+fedcurv"])
+@pytest.mark.parametrize(
+    "recipe",
+    [
+        *mostly_slow(RECIPES, "sfedpo", "fedcurv", "scaffold", "stream-ours", "powd", "feddaa"),
+        "sfedpo+dpcs",
+        "feddrift+is+fedcurv",
+    ],
+)
 def test_who_is_not_heard_has_no_say_and_the_run_goes_on(recipe: str) -> None:
     scenario, overrides = world_for(recipe)
     more = MANY if scenario == "digits-partial" else []

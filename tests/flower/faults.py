@@ -6,7 +6,7 @@ import json
 import os
 import signal
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -24,8 +24,10 @@ from thalweg.edge.socket import Parcel
 from thalweg.edge.store import Store
 from thalweg.engine.folder import RunFolder
 from thalweg.engine.plan import Plan, make_plan
+from thalweg.flower.attending import is_attended
 from thalweg.flower.server_app import serve_run
 
+Tend = Callable[[Path], None]
 LONG_S = 900.0  # nothing takes so long, on any machine; and nothing is measured by it
 TWO_POINTS = 0.02
 SETS = ["world=live", "capacity=700", "ticks=2", "evaluate_every=1", "staleness=polynomial"]
@@ -129,10 +131,25 @@ def undisturbed(folder: Path, plan: Plan, number: int, samples: int) -> float:
 class LivePark(Loopback):
     """Real processes whose clients read growing files, and a SuperLink that remembers what it was sent."""
 
+    _is_at_work = False  # the server's loop
+
     def start_link(self) -> None:
         self.restart_link()
         address = ("--insecure", "--runtime-api-address", f"127.0.0.1:{self.port}")
         self.start("superexec", "flower-superexec", *address)
+
+    def submit(self, run: Path) -> str:
+        self._is_at_work = False  # not seen yet
+        return super().submit(run)
+
+    def tend(self, run: Path) -> None:
+        """As `serve` does: a server's loop that was at work and is gone, without an end, is submitted again."""
+        if is_attended(run):
+            self._is_at_work = True
+        elif self._is_at_work and not is_over(run):
+            reason = RunFolder(run).failure()
+            assert reason is None, reason
+            self.submit(run)
 
     def restart_link(self) -> None:
         here = ("--insecure", "--host", "127.0.0.1", "--port", str(self.port))
@@ -173,21 +190,41 @@ def events_of(run: Path, name: str) -> list[dict[str, Any]]:
     return [event for event in found if event.get("event") == name]
 
 
-def await_rounds(run: Path, rounds: int) -> None:
-    await_true(lambda: len(RunFolder(run).metrics()) >= rounds, LONG_S)
+def nothing(run: Path) -> None:
+    """Who tends a run that tends itself."""
 
 
-def await_all_joined(run: Path, since: int, clients: set[int]) -> None:
+def await_rounds(run: Path, rounds: int, tend: Tend = nothing) -> None:
+    def is_so() -> bool:
+        tend(run)
+        return len(RunFolder(run).metrics()) >= rounds
+
+    await_true(is_so, LONG_S)
+
+
+def await_finish(run: Path, rounds: int, tend: Tend) -> None:
+    def is_so() -> bool:
+        tend(run)
+        return RunFolder(run).is_finished(rounds)
+
+    await_true(is_so, LONG_S)
+
+
+def await_all_joined(run: Path, since: int, clients: set[int], tend: Tend = nothing) -> None:
     """Until all of them have joined, or joined again, after so many had."""
 
     def missing() -> set[int]:
         return clients - {event["client"] for event in events_of(run, "joined")[since:]}
 
-    await_true(lambda: not missing() or is_over(run), LONG_S)
+    def is_so() -> bool:
+        tend(run)
+        return not missing() or is_over(run)
+
+    await_true(is_so, LONG_S)
     assert not missing(), "they have not joined before the run was over"
 
 
-def await_late(run: Path, client: int) -> None:
+def await_late(run: Path, client: int, tend: Tend = nothing) -> None:
     """Until a round was closed without this client's reply, or two were, if nobody has asked it."""
     rounds = len(RunFolder(run).metrics())
 
@@ -195,6 +232,7 @@ def await_late(run: Path, client: int) -> None:
         return sum(event["client"] == client for event in events_of(run, "late"))
 
     def is_so() -> bool:
+        tend(run)
         return number() > before or len(RunFolder(run).metrics()) >= rounds + 2 or is_over(run)
 
     before = number()

@@ -125,14 +125,17 @@ class Loopback:
         process.wait(30)
 
     def kill_loop(self) -> None:
-        """The server's loop alone, as a crash would."""
+        """The server's loop alone, as a crash would, once it is there."""
+        await_true(self._has_killed_loop, 240)
+
+    def _has_killed_loop(self) -> bool:
         for folder in Path("/proc").glob("[0-9]*"):
             with suppress(OSError, ProcessLookupError):
                 is_ours = os.getpgid(int(folder.name)) == self.processes["superexec"].pid
                 if is_ours and b"flwr-serverapp" in (folder / "cmdline").read_bytes():
                     os.kill(int(folder.name), signal.SIGKILL)
-                    return
-        raise AssertionError("the server's loop is not there")
+                    return True
+        return False
 
     def end(self) -> None:
         for name in list(self.processes):

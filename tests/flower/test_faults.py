@@ -19,6 +19,7 @@ from flower.faults import (
     Supply,
     await_all_came,
     await_all_joined,
+    await_finish,
     await_late,
     await_rounds,
     check_books,
@@ -64,7 +65,7 @@ class Story:
         self.park.kill_loop()
         self.feed(60)
         self.park.submit(self.run)
-        await_all_joined(self.run, since, {0, 1, FORGER})
+        await_all_joined(self.run, since, {0, 1, FORGER}, self.park.tend)
 
     def kill_the_link(self) -> None:
         self.park.kill("superlink")
@@ -75,7 +76,7 @@ class Story:
         """A client stops in the middle of whatever it does, until the round is over without it."""
         number = self.chance.choice((0, 1))
         self.park.stop(f"daemon{number}")
-        await_late(self.run, number)
+        await_late(self.run, number, self.park.tend)
         self.park.go_on(f"daemon{number}")
 
     def join_late(self) -> None:
@@ -83,7 +84,7 @@ class Story:
         since = len(events_of(self.run, "joined"))
         self.forger.may_speak.clear()
         self.park.start_node(2)
-        await_all_joined(self.run, since, {2})
+        await_all_joined(self.run, since, {2}, self.park.tend)
         self.forger.may_speak.set()
 
 
@@ -104,9 +105,9 @@ def test_a_run_survives_kills_delays_late_joins_and_forgeries(tmp_path: Path) ->
         park.submit(run)
         tell(story, [story.kill_a_daemon, story.kill_the_loop, story.kill_the_link])
         story.feed(SAMPLES)
-        await_rounds(run, rounds - 1)
+        await_rounds(run, rounds - 1, park.tend)
         park.kill_node(0)  # the server hears of it only after the last round
-        await_true(lambda: RunFolder(run).is_finished(rounds), LONG_S)
+        await_finish(run, rounds, park.tend)
         await_all_came([(park.state(number), story.supplies[number]) for number in HONEST])
     finally:
         park.end()
@@ -224,7 +225,7 @@ def tell(story: Story, kills: list[Callable[[], None]]) -> None:
     faults = [*kills, story.join_late, story.hold_up_a_reply]
     story.chance.shuffle(faults)
     for number, fault in enumerate(faults, start=1):
-        await_rounds(story.run, number)
+        await_rounds(story.run, number, story.park.tend)
         fault()
 
 

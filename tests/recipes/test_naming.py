@@ -6,6 +6,7 @@ from itertools import combinations
 
 import pytest
 
+from contracts.sparing import mostly_slow
 from thalweg.aggregation import Average, WarmStart
 from thalweg.core.errors import ConfigError, UnknownName
 from thalweg.local import Continuous
@@ -107,7 +108,7 @@ def refusal_of(name: str) -> str | None:
     return None
 
 
-@pytest.mark.parametrize("host", RECIPES)
+@pytest.mark.parametrize("host", mostly_slow(RECIPES, "fedavg", "sfedpo", "feddaa", "warmstart"))
 def test_any_two_guests_either_bring_different_stages_or_are_refused_by_name(host: str) -> None:
     for one, other in combinations(RECIPES, 2):
         refusal = refusal_of(f"{host}+{one}+{other}")
