@@ -1,8 +1,8 @@
 """``python -m thalweg.flower.quick_node``: flower-supernode, which looks for messages more often.
 
 A SuperNode asks for a message every three seconds, which is most of a short round. This is the same program with
-another pause, for the one version of Flower that it was written for (`runner.is_possible`); its options are
-flower-supernode's.
+shorter pauses while messages come (`flower/pauses.py`), for the one version of Flower that it was written for
+(`runner.is_possible`); its options are flower-supernode's.
 """
 
 from __future__ import annotations
@@ -11,7 +11,10 @@ import sys
 import time
 from types import SimpleNamespace
 
-LONGEST_PAUSE_S = 0.25
+from thalweg.flower.pauses import Pauses
+
+LEAST_S = 0.25
+NOTHING_S = 3  # Flower's pause when no message was there; shorter ones wait for the answer to one
 
 
 def hurry() -> None:
@@ -19,7 +22,16 @@ def hurry() -> None:
     from flwr.supernode import start_client_internal
 
     quick = {name: getattr(time, name) for name in dir(time) if not name.startswith("_")}
-    quick["sleep"] = lambda seconds: time.sleep(min(seconds, LONGEST_PAUSE_S))
+    pauses = Pauses(LEAST_S, NOTHING_S)
+
+    def sleep(seconds: float) -> None:
+        if seconds >= NOTHING_S:
+            time.sleep(pauses.next_s())
+        else:
+            pauses.came()
+            time.sleep(min(seconds, LEAST_S))
+
+    quick["sleep"] = sleep
     vars(start_client_internal)["time"] = SimpleNamespace(**quick)
 
 

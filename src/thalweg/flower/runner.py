@@ -21,7 +21,9 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
-POLL_S = 0.05  # between two looks for a message
+from thalweg.flower.pauses import Pauses
+
+LEAST_S, MOST_S = 0.05, 0.5  # between two looks for a message
 VERSION = "1.41."  # of Flower
 SECRET_BYTES = 32
 
@@ -72,12 +74,13 @@ def run(address: str, secret: bytes | None) -> None:
     )
     client = _client(address, "SuperExec", *guards)
     request = AcquireTaskRequest(supported_task_types=[TaskType.CLIENT_APP])
-    turn = threading.Lock()
+    turn, pauses = threading.Lock(), Pauses(LEAST_S, MOST_S)
     while True:
         task = client.AcquireTask(request)
         if not task.token:
-            time.sleep(POLL_S)
+            time.sleep(pauses.next_s())
             continue
+        pauses.came()
         threading.Thread(target=_carried, args=(address, task.token, turn), daemon=True).start()
 
 
