@@ -4,8 +4,6 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 RUNS ?= runs/demo
-# Processes of `make test`: one more than cores, since some tests wait for others.
-WORKERS ?= $(shell $(PYTHON) -c 'import os; print(len(os.sched_getaffinity(0)) + 1 if hasattr(os, "sched_getaffinity") else "auto")')
 
 .DEFAULT_GOAL := help
 
@@ -23,7 +21,7 @@ demo: $(READY)  ## SFedPO, FedAvg and FedOGD on shifting data: a table, a figure
 	$(BIN)/thalweg compare sfedpo fedavg fedogd --on digits-partial --seeds 3 --out $(RUNS)
 
 test: lint $(READY)  ## lint, types and tests
-	$(BIN)/python -m pytest -m 'not slow' -n $(WORKERS)
+	$(BIN)/python -m pytest -m 'not slow' -n auto
 
 test-slow: $(READY)  ## the tests that take minutes, and a search for examples that break a property
 	$(BIN)/python -m pytest -m slow

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import thalweg
+from contracts.sparing import mostly_slow
 from thalweg.core.types import Job
 from thalweg.engine.crowd import Crowd
 from thalweg.engine.fast import FastFederation, stack
@@ -44,7 +45,9 @@ def test_fast_equals_reference(recipe, world):
         )
 
 
-@pytest.mark.parametrize("scenario", ["digits-partial", "gaussian-mixture"])
+@pytest.mark.parametrize(
+    "scenario", mostly_slow(["digits-partial", "gaussian-mixture"], "digits-partial")
+)
 def test_the_number_of_workers_changes_no_bit(scenario):
     models = [
         thalweg.run("sfedpo", scenario, seed=4, rounds=3, workers=workers).model

@@ -59,10 +59,10 @@ CHURN = ("sessions=random-churn", "sessions.join=0.2", "sessions.leave=0.2")
 @pytest.mark.parametrize(
     ("engine", "overrides"),
     [
-        ("fast", ("world.absent=frozen",)),
-        ("fast", ("world.absent=collecting",)),
-        ("reference", ("world.absent=frozen",)),
         ("fast", CHURN),
+        ("reference", ("world.absent=frozen",)),
+        pytest.param("fast", ("world.absent=frozen",), marks=pytest.mark.slow),
+        pytest.param("fast", ("world.absent=collecting",), marks=pytest.mark.slow),
     ],
     ids=str,
 )

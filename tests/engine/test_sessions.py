@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from contracts.checkpoint import plain
+from contracts.sparing import mostly_slow
 from engine.bytes_federation import BytesFederation, load
 from engine.test_every_recipe import SMALL
 from thalweg.aggregation import Previous
@@ -110,7 +111,7 @@ def test_through_bytes_the_bits_are_the_same(recipe: str) -> None:
     assert ours.refused == []
 
 
-@pytest.mark.parametrize("engine", ["fast", "reference"])
+@pytest.mark.parametrize("engine", mostly_slow(["fast", "reference"], "fast"))
 @pytest.mark.parametrize("recipe", [*RECIPES, "sfedpo", "fedewc", "dpcs", "feddrift+fedcurv"])
 def test_rehearsals_leave_no_trace(recipe: str, engine: str) -> None:
     opening = {} if "feddrift" in recipe else {"count": 2}  # several models go on as they are

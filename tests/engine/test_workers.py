@@ -79,7 +79,7 @@ def wait_until(condition):
     raise AssertionError("waited for half a minute in vain")
 
 
-@pytest.fixture(scope="module", params=[1, 2, 3])
+@pytest.fixture(scope="module", params=[1, pytest.param(2, marks=pytest.mark.slow), 3])
 def num_workers(request):
     return request.param
 
