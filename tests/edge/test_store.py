@@ -123,7 +123,9 @@ def test_a_folder_that_cannot_be_made_is_one_line(tmp_path: Path) -> None:
 def test_a_process_that_leaves_is_waited_for(folder: Path) -> None:
     store = Store.open(folder)
     threading.Timer(0.3, store.close).start()
-    Store.open(folder, patience_s=60).close()
+    second = Store.open(folder, patience_s=60)
+    assert second.identity == store.identity
+    second.close()
 
 
 def test_a_folder_has_one_process_at_a_time(folder: Path) -> None:
