@@ -53,3 +53,9 @@ def test_a_run_folder_is_played_again_and_not_touched(tmp_path):
 def test_other_weights_are_refused():
     with pytest.raises(ConfigError, match="weights=by-weight"):
         numbers("stream-ours", "weights=equal")
+
+
+def test_whoever_watches_hears_every_round_played_and_then_measured():
+    heard = []
+    numbers("stream-ours", watch=lambda done, steps: heard.append((done, steps)))
+    assert heard == [(step, 8) for step in range(8)], "four rounds, twice"

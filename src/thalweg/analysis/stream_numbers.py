@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
@@ -34,6 +35,9 @@ class StreamNumbers:
     gradient_variability: float
 
 
+Steps = Callable[[int, int], None]  # called with how many steps are done, and of how many
+
+
 class _Round(NamedTuple):
     model: Floats32  # before the round
     total: float  # weight of all memories
@@ -47,6 +51,7 @@ def stream_numbers(
     *,
     rounds: int | None = None,
     data_dir: str | os.PathLike[str] | None = None,
+    watch: Steps | None = None,
 ) -> StreamNumbers:
     r"""Play a run again and measure it; `run` is a plan, or a run's folder, which is not touched.
 
@@ -54,7 +59,8 @@ def stream_numbers(
                \sum_m p_m^{(t)} \nabla L_{\text{memory}_m}(\theta^{(t)}) \Big\rVert^2
 
     with :math:`L_S` the loss of all samples that counted in these rounds, each with the weight that it had in
-    the whole. Zero if every round is like the whole. Costs a pass over all samples per round.
+    the whole. Zero if every round is like the whole. Costs a pass over all samples per round. `watch` hears how
+    far it is, in steps: every round is played, and then measured.
     """
     plan = run if isinstance(run, Plan) else read_plan(Path(run))
     if not isinstance(plan.recipe.weights, ByWeight):
@@ -74,8 +80,11 @@ def stream_numbers(
         federation.crowd.world.num_clients,
     )
     played: list[_Round] = []
+    number = min(rounds or plan.scenario.rounds, plan.scenario.rounds)
+    tell = watch or (lambda done, steps: None)
     try:
-        for _ in range(min(rounds or plan.scenario.rounds, plan.scenario.rounds)):
+        for each in range(number):
+            tell(each, 2 * number)
             model = server.bank[0].copy()
             server, updates = play_round(server, federation, plan.recipe, plan.seed)
             if updates is not None and updates.reports["total_weight"].sum() > 0:
@@ -84,7 +93,7 @@ def stream_numbers(
         federation.close()
     require(len(played) > 0, "in these rounds nobody had a sample that counted.")
     trainer = StackedTrainer(net, plan.recipe.objective, plan.local, Gather(data))
-    return _measured(played, trainer, data.num_rows("train"))
+    return _measured(played, trainer, data.num_rows("train"), tell)
 
 
 def _seen(crowd: Crowd, updates: Updates, model: Floats32, rnd: int) -> _Round:
@@ -103,15 +112,20 @@ def _seen(crowd: Crowd, updates: Updates, model: Floats32, rnd: int) -> _Round:
     )
 
 
-def _measured(played: list[_Round], trainer: StackedTrainer, num_rows: int) -> StreamNumbers:
+def _measured(
+    played: list[_Round], trainer: StackedTrainer, num_rows: int, tell: Steps
+) -> StreamNumbers:
     totals = np.array([each.total for each in played])
     q = totals / totals.sum()  # (T,)
     importance = np.zeros(num_rows)  # of every sample in the whole
     for share, each in zip(q, played, strict=True):
         np.add.at(importance, each.rows, share * each.weights)
     used = np.flatnonzero(importance)
-    whole = [trainer.gradient(each.model, used, importance[used]) for each in played]
-    parts = [trainer.gradient(each.model, each.rows, each.weights) for each in played]
+    whole, parts = [], []
+    for done, each in enumerate(played, start=len(played)):
+        tell(done, 2 * len(played))
+        whole.append(trainer.gradient(each.model, used, importance[used]))
+        parts.append(trainer.gradient(each.model, each.rows, each.weights))
     return StreamNumbers(
         rounds=len(played),
         num_samples=len(used),
