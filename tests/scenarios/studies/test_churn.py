@@ -41,13 +41,14 @@ def test_every_published_number_has_a_place_in_the_table(name):
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_transitions_are_into_sessions_that_the_runs_have_whole(name, tmp_path):
+def test_transitions_are_into_sessions_of_which_the_runs_have_all_that_counts(name, tmp_path):
     for cell in plan_study(STUDIES[name], only=["fedavg"], seeds=[0], out=tmp_path).cells:
         scenario = cell.job.plan.scenario
         starts = scenario.sessions.timetable(40, scenario.rounds, 0).starts
         assert {"T1": 3, "T2": 4}[cell.column.label.rpartition(" ")[2]] == cell.column.session
         assert len(starts) == 5
-        assert starts[1] == scenario.rounds / 5 == scenario.local.decay.rounds
+        assert starts[1] == scenario.local.decay.rounds
+        assert scenario.rounds - starts[4] == scenario.evaluate_first == 10
 
 
 @pytest.mark.parametrize("name", NAMES)
