@@ -23,6 +23,7 @@ RECIPES: list[tuple[str, list[str]]] = [
     ("feddaa", []),
     ("fedavg+warmstart", SESSIONS),
     ("feddrift", DRIFT),
+    ("fedavg", ["secrecy=masked", "world.availability=0.9"]),
 ]
 
 

@@ -22,9 +22,14 @@ def client(device: Device) -> LiveClient:
     return resident
 
 
-@pytest.mark.parametrize("recipe", ["sfedpo", "ode", "feddrift", "dpcs"])
-def test_a_live_run_trains_on_what_its_devices_receive(recipe: str, tmp_path: Path) -> None:
-    plan = plan_of(recipe, "digits-partial", 4, "world=live", "world.num_clients=3")
+@pytest.mark.parametrize(
+    "recipe, more",
+    [("sfedpo", []), ("ode", []), ("feddrift", []), ("dpcs", []), ("fedavg", ["secrecy=masked"])],
+)
+def test_a_live_run_trains_on_what_its_devices_receive(
+    recipe: str, more: list[str], tmp_path: Path
+) -> None:
+    plan = plan_of(recipe, "digits-partial", 4, "world=live", "world.num_clients=3", *more)
     folder = prepared(tmp_path / "run", plan, min_clients=3, live=True)
     with devices_in(tmp_path, 3, SOURCE) as devices:
         served = serve_run(FakeGrid(devices), folder)

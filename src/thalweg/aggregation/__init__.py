@@ -29,6 +29,7 @@ from thalweg.aggregation.norm_clip import NormClip  # none longer than a bound
 from thalweg.aggregation.opening import Opening, Previous, Rehearse
 from thalweg.aggregation.oracle import Oracle  # a model per true concept
 from thalweg.aggregation.robust import Combined, Robust
+from thalweg.aggregation.secrecy import SECRECIES, Masked  # the sum is seen, no single update
 from thalweg.aggregation.shift_aware import ShiftAware  # less for clients whose data mislead
 from thalweg.aggregation.staleness import (  # what updates count that come late
     Constant,
@@ -75,6 +76,7 @@ __all__ = [
     "BANKS",
     "OPENINGS",
     "ROBUST",
+    "SECRECIES",
     "SERVER_RULES",
     "STALENESS",
     "WEIGHTS",
@@ -99,6 +101,7 @@ __all__ = [
     "Flash",
     "Hinge",
     "Krum",
+    "Masked",
     "Median",
     "Mixes",
     "MultiKrum",

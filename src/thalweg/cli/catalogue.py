@@ -16,7 +16,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from thalweg.aggregation import BANKS, OPENINGS, ROBUST, SERVER_RULES, STALENESS, WEIGHTS
+from thalweg.aggregation import BANKS, OPENINGS, ROBUST, SECRECIES, SERVER_RULES, STALENESS, WEIGHTS
 from thalweg.baselines import BASELINES, LEARNERS, Baseline
 from thalweg.cli.plan_view import plan_tree
 from thalweg.core.errors import UnknownName
@@ -61,6 +61,7 @@ PARTS: dict[str, Mapping[str, Any]] = {
     "mirror": MIRRORS,
     "stopping": STOPPINGS,
     "privacy": PRIVACIES,
+    "secrecy": SECRECIES,
     "alarm": ALARMS,
     "alarm.action": ACTIONS,
     "learner": LEARNERS,

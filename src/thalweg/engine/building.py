@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Literal, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Literal, Protocol
 
 from thalweg.core.errors import require
-from thalweg.core.trees import Tree
 from thalweg.core.types import Floats32, Ints
 from thalweg.data import Dataset
 from thalweg.engine.any_plan import AnyPlan
 from thalweg.engine.crowd import Crowd
 from thalweg.engine.plan import Plan
+from thalweg.engine.summing import SummingFederation
 from thalweg.engine.unreliable import UnreliableFederation
 from thalweg.nets import Net
 from thalweg.recipes.client import Clients
@@ -34,15 +34,6 @@ class Embedded(Federation, Protocol):
     def scores(self, model: Floats32, part: Part, rows: Ints | None) -> Floats32: ...
 
     def close(self) -> None: ...
-
-
-@runtime_checkable
-class HasPending(Protocol):
-    """A federation that has something to remember between rounds, beside its clients' states."""
-
-    def pending(self) -> Tree: ...
-
-    def restore(self, pending: dict[str, Any]) -> None: ...
 
 
 def crowd_of(plan: Plan, data: Dataset, num_params: int) -> Crowd:
@@ -119,8 +110,11 @@ def federation_of(
 
     They see the data as their world has it.
     """
-    federation, faults = _reliable(plan, data, net, workers, crowd), plan.scenario.faults
-    return federation if faults is None else UnreliableFederation(federation, faults, plan.seed)
+    federation: Embedded = _reliable(plan, data, net, workers, crowd)
+    faults = plan.scenario.faults
+    if faults is not None:
+        federation = UnreliableFederation(federation, faults, plan.seed)
+    return federation if plan.recipe.secrecy is None else SummingFederation(federation, plan.recipe)
 
 
 def _reliable(

@@ -9,7 +9,7 @@ from thalweg.core.errors import BadMessage, RunError
 from thalweg.core.trees import like, tree_from_bytes, tree_to_bytes
 from thalweg.engine.node import Node
 from thalweg.recipes.client import ClientState
-from thalweg.recipes.messages import Order, Question
+from thalweg.recipes.messages import Call, Errand, Order, Reply
 from thalweg.recipes.wire import Terms, errand_from, to_bytes
 
 
@@ -18,6 +18,7 @@ class NodeState(NamedTuple):
 
     trained: int  # the last round it took part in; -1: none yet
     client: Any  # ClientState
+    masks: Any = None  # MaskState, if the recipe masks updates
 
 
 @dataclass(frozen=True, eq=False)
@@ -28,7 +29,7 @@ class RemoteNode:
     terms: Terms
 
     def newborn(self) -> NodeState:
-        return NodeState(-1, self.node.newborn())
+        return self._form()._replace(client=self.node.newborn())
 
     def hello(self) -> bytes:
         """What it says when it joins."""
@@ -38,19 +39,38 @@ class RemoteNode:
         """Carry out an order or answer a question. Keep the new state before the bytes are sent."""
         return self.carry_out(state, self.read(payload))
 
-    def read(self, payload: bytes) -> Order | Question:
+    def read(self, payload: bytes) -> Errand:
         """What is asked of it; refuses what is not an errand at all."""
         return errand_from(payload, self.terms)
 
-    def carry_out(self, state: NodeState, errand: Order | Question) -> tuple[NodeState, bytes]:
+    def carry_out(self, state: NodeState, errand: Errand) -> tuple[NodeState, bytes]:
         """As `handle`, of an errand that was read."""
         self._check_is_for_us(errand, state)
+        if isinstance(errand, Call):
+            return self._give(state, errand)
         if isinstance(errand, Order):
             client, reply = self.node.train(state.client, errand)
             trained = state.trained if errand.rehearsal else errand.rnd
-            return NodeState(trained, client), to_bytes(reply, self.terms)
+            after = state._replace(trained=trained, client=client)
+            return after, to_bytes(self._masked(state, errand, reply), self.terms)
         client, answer = self.node.answer(state.client, errand)
         return state._replace(client=client), to_bytes(answer, self.terms)
+
+    def _give(self, state: NodeState, call: Call) -> tuple[NodeState, bytes]:
+        """What a masked sum needs of this client."""
+        from thalweg.recipes.masks import given
+
+        assert self.terms.recipe.secrecy is not None  # or there are no calls
+        masks, token = given(call, state.masks, self.terms.recipe.secrecy)
+        return state._replace(masks=masks), to_bytes(token, self.terms)
+
+    def _masked(self, state: NodeState, order: Order, reply: Reply) -> Reply:
+        recipe = self.terms.recipe
+        if recipe.secrecy is None:
+            return reply
+        from thalweg.recipes.masks import masked_reply
+
+        return masked_reply(reply, order, state.masks, recipe.secrecy, recipe)
 
     def stored(self, state: NodeState) -> bytes:
         return tree_to_bytes(state)
@@ -58,7 +78,7 @@ class RemoteNode:
     def restored(self, payload: bytes) -> NodeState:
         """The state that `stored` was given, to the bit."""
         try:
-            state = like(NodeState(-1, None), tree_from_bytes(payload))
+            state = like(self._form(), tree_from_bytes(payload))
             client = self.node.clients.revived(self.node.client, getattr(state, "client", None))
             if isinstance(state, NodeState) and isinstance(client, ClientState):
                 return state._replace(client=client)
@@ -69,13 +89,22 @@ class RemoteNode:
             f"the stored state of client {self.node.client} is damaged, or of another recipe: {reason}"
         )
 
-    def _check_is_for_us(self, message: Order | Question, state: NodeState) -> None:
+    def _form(self) -> NodeState:
+        """A state without a client."""
+        if self.terms.recipe.secrecy is None:
+            return NodeState(-1, None)
+        from thalweg.recipes.masks import new_mask_state  # needs a package that not everybody has
+
+        return NodeState(-1, None, new_mask_state())
+
+    def _check_is_for_us(self, message: Errand, state: NodeState) -> None:
         if message.client != self.node.client:
             raise BadMessage(
                 f"this is client {self.node.client}, but the message is for {message.client}."
             )
         # A second delivery would move the stream twice, and an old one back in time.
-        if message.rnd <= state.trained:
+        over = state.trained - (isinstance(message, Call) and message.step == "open")
+        if message.rnd <= over:
             raise BadMessage(
                 f"round {message.rnd + 1} is over for client {self.node.client}, which has taken part "
                 f"in round {state.trained + 1}; the message came twice, or too late."

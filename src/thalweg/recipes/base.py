@@ -8,11 +8,13 @@ from thalweg.aggregation import (
     BANKS,
     OPENINGS,
     ROBUST,
+    SECRECIES,
     SERVER_RULES,
     STALENESS,
     WEIGHTS,
     Bank,
     Equal,
+    Masked,
     OneModel,
     Opening,
     Previous,
@@ -77,6 +79,8 @@ class Recipe:
     """When a client has learnt enough for a round; none: at its end."""
     privacy: Privacy | None = choice(PRIVACIES, default=None)
     """What a client does to its update before anybody sees it; none: it is sent as it is."""
+    secrecy: Masked | None = choice(SECRECIES, default=None)
+    """What the server sees of updates; none: every one."""
     alarm: Alarm | None = choice(ALARMS, default=None)
     """Watches every client's error or loss, and what is done when it has changed; none: nobody does."""
 

@@ -14,11 +14,20 @@ from thalweg.core.types import Answers, Floats32, Ints, Job, Refusal, Roster, Up
 from thalweg.recipes.door import NO_ORDERS, longest_wait
 from thalweg.recipes.federation import AskingStage
 from thalweg.recipes.limits import Limits, check_answer, check_reply, too_long
-from thalweg.recipes.messages import Answer, Order, Question, Reply, orders_for
+from thalweg.recipes.messages import (
+    Answer,
+    Errand,
+    News,
+    Order,
+    Question,
+    Reply,
+    Token,
+    orders_for,
+)
 from thalweg.recipes.tables import of_one_form, of_one_length, tabled, updates_of
 from thalweg.recipes.wire import Terms, check_fits, news_from, to_bytes
 
-Came = TypeVar("Came", Reply, Answer)
+Came = TypeVar("Came", Reply, Answer, Token)
 Letter = tuple[int, bytes]  # to a client, or from one
 NOTHING: Floats32 = np.empty(
     (0, 0), dtype=np.float32
@@ -84,7 +93,8 @@ class Correspondence:
         self, jobs: Sequence[Job], bank: Floats32, rnd: int, told: Told | None = None
     ) -> Updates:
         orders = {order.client: order for order in orders_for(jobs, bank, rnd, told)}
-        heard = self._exchange(orders, Reply, rnd)
+        remarks: dict[str, int] = {}
+        heard = self._heard(orders, rnd, remarks)
         replies = [heard[client] for client in orders if client in heard]
         is_rehearsal = jobs[0].rehearsal > 0
         if not is_rehearsal:
@@ -96,9 +106,31 @@ class Correspondence:
                 self._keep_open(orders[client])
         refusals, self._refusing = tuple(self._refusing), []
         self.refused = [str(refusal) for refusal in refusals]
-        remarks = {"refused": len(refusals)} if refusals else {}
+        remarks |= {"refused": len(refusals)} if refusals else {}
         updates = updates_of(alike, bank.shape[1], rnd)
         return replace(updates, remarks=remarks, refusals=refusals)
+
+    def _heard(
+        self, orders: Mapping[int, Order], rnd: int, remarks: dict[str, int]
+    ) -> dict[int, Reply]:
+        """Replies by client; if updates are masked, everybody's is the mean, as in `recipes.sums`."""
+        if self._terms.recipe.secrecy is None:
+            return self._exchange(orders, Reply, rnd)
+        from thalweg.recipes.unmasking import masked_round  # needs a package that not everybody has
+
+        outcome = masked_round(
+            self._terms.recipe,
+            orders,
+            lambda calls: self._exchange(calls, Token, rnd),
+            lambda circled: self._exchange(circled, Reply, rnd),
+        )
+        if outcome.remark:
+            remarks[outcome.remark] = 1
+        if outcome.culprit is not None:
+            self._refuse(
+                outcome.culprit, "its mask cannot be taken off the sum: shares do not fit."
+            )
+        return {reply.client: reply for reply in outcome.replies}
 
     def _usual(self, replies: Sequence[Reply]) -> list[Reply]:
         """Those that can be set beside each other, and are not much longer than most."""
@@ -115,9 +147,7 @@ class Correspondence:
     def _refuse(self, client: int, reason: str) -> None:
         self._refusing.append(Refusal(client, reason))
 
-    def _exchange(
-        self, asked: Mapping[int, Order | Question], kind: type[Came], rnd: int
-    ) -> dict[int, Came]:
+    def _exchange(self, asked: Mapping[int, Errand], kind: type[Came], rnd: int) -> dict[int, Came]:
         """What was heard in time, by client; late replies are put aside."""
         # One at a time: a cohort's models together may be larger than the memory.
         letters = ((client, to_bytes(message, self._terms)) for client, message in asked.items())
@@ -144,7 +174,7 @@ class Correspondence:
             raise next(iter(diverged.values()))
         return came
 
-    def _check(self, message: Reply | Answer, asked: Order | Question) -> None:
+    def _check(self, message: News, asked: Errand) -> None:
         """Is it what was asked for, and can it be true?"""
         check_fits(message, asked)
         recipe, limits = self._terms.recipe, self._limits
@@ -155,7 +185,7 @@ class Correspondence:
 
     # --- orders that nobody has answered yet ---
 
-    def _put_aside(self, sender: int, message: Reply | Answer, rnd: int) -> bool:
+    def _put_aside(self, sender: int, message: News, rnd: int) -> bool:
         """Is it the reply to an open order of an earlier round? Then it is kept for the next replies."""
         order = self._open.get(sender, {}).get(message.rnd)
         key = (sender, message.rnd)

@@ -87,21 +87,18 @@ class Fields:
         least: float = -math.inf,
     ) -> npt.NDArray[Any]:
         """Finite numbers, or nan where that may be, of a certain shape; None: any number of them."""
-        value = self._take(name)
-        if not isinstance(value, np.ndarray) or value.dtype != dtype:
-            raise self._wrong(name, f"an array of {np.dtype(dtype).name}", value)
-        fits = (want in (None, size) for want, size in zip(shape, value.shape, strict=False))
-        if len(shape) != value.ndim or not all(fits):
-            expected = tuple("any" if size is None else size for size in shape)
-            raise ShapeMismatch(
-                f"{self.where}: {name} has shape {value.shape}, expected {expected}. Do both sides "
-                "run the same recipe and net?"
-            )
+        value = self._shaped(name, dtype, shape)
         if not (np.isfinite(value) | (np.isnan(value) & may_be_nan)).all():
             raise self._diverged(name)
         if (value < least).any():
             raise self._wrong(name, f"numbers of at least {least}", float(np.nanmin(value)))
         return value
+
+    def octets(
+        self, name: str, dtype: type[np.unsignedinteger[Any]], shape: tuple[int | None, ...]
+    ) -> npt.NDArray[Any]:
+        """Bits without a meaning, of a certain shape; None: any number of them."""
+        return self._shaped(name, dtype, shape)
 
     def counts(
         self, name: str, length: int | None = None, most: int | npt.NDArray[np.int64] = LARGEST
@@ -132,6 +129,21 @@ class Fields:
     def end(self) -> None:
         if self._left:
             raise BadMessage(f"{self.where}: nobody knows the field {min(self._left)!r}.")
+
+    def _shaped(
+        self, name: str, dtype: type[np.generic], shape: tuple[int | None, ...]
+    ) -> npt.NDArray[Any]:
+        value = self._take(name)
+        if not isinstance(value, np.ndarray) or value.dtype != dtype:
+            raise self._wrong(name, f"an array of {np.dtype(dtype).name}", value)
+        fits = (want in (None, size) for want, size in zip(shape, value.shape, strict=False))
+        if len(shape) != value.ndim or not all(fits):
+            expected = tuple("any" if size is None else size for size in shape)
+            raise ShapeMismatch(
+                f"{self.where}: {name} has shape {value.shape}, expected {expected}. Do both sides "
+                "run the same recipe and net?"
+            )
+        return value
 
     def _take(self, name: str) -> Any:
         if name not in self._left:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from thalweg.aggregation import FedDaa, FedDrift, OneModel
+from thalweg.aggregation import BySamples, Equal, FedDaa, FedDrift, FedExp, OneModel, Refuse
 from thalweg.core.errors import require
 from thalweg.core.talk import Particular
 from thalweg.forecast import Opens
@@ -17,6 +17,7 @@ def check_fits(recipe: Recipe, world: World) -> None:
     """Let every policy that is particular about its world refuse this one, with a reason."""
     _check_alarm(recipe)
     _check_privacy(recipe)
+    _check_secrecy(recipe)
     _check_variates(recipe)
     _check_steps(recipe, world)
     particular = [part for part in vars(recipe).values() if isinstance(part, Particular)]
@@ -35,6 +36,42 @@ def _check_privacy(recipe: Recipe) -> None:
         f"privacy hides the clients' updates, but the {' and the '.join(stages)} of this recipe "
         f"({', '.join(type(getattr(recipe, stage)).__name__ for stage in stages)}) would send as much in plain "
         "beside them; leave privacy out, or take a recipe without such words.",
+    )
+
+
+def _check_secrecy(recipe: Recipe) -> None:
+    """Whose sum alone is known cannot be looked at one by one."""
+    if recipe.secrecy is None:
+        return
+    heard = {stage for stage, _ in talking(recipe)} | {"bank"}
+    saying_more = sorted(saying(recipe) & heard)
+    what, why = next(
+        (
+            (f"{stage}={type(getattr(recipe, stage)).__name__}", why)
+            for stage, is_wrong, why in (
+                ("bank", not isinstance(recipe.bank, OneModel), "asks who belongs to which model"),
+                (
+                    "weights",
+                    not isinstance(recipe.weights, Equal | BySamples),
+                    "weighs updates by what clients report, after they were sent",
+                ),
+                ("robust", recipe.robust is not None, "compares single updates"),
+                ("server", isinstance(recipe.server, FedExp), "needs the length of every update"),
+                (
+                    "staleness",
+                    not isinstance(recipe.staleness, Refuse),
+                    "takes updates that come after the sum was made",
+                ),
+                *((stage, True, "sends words beside the update") for stage in saying_more),
+            )
+            if is_wrong
+        ),
+        ("", ""),
+    )
+    require(
+        what == "",
+        f"secrecy lets the server see the sum of the updates alone, but {what} {why}; leave secrecy out, or take "
+        "another part (docs/how-to-robust.md says which recipes can live with it).",
     )
 
 

@@ -9,8 +9,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
+from typing import Literal
 
 import numpy as np
+import numpy.typing as npt
 
 from thalweg.core.talk import Told
 from thalweg.core.types import Floats, Floats32, Ints, Job, Supply
@@ -26,6 +28,18 @@ class Hello:
     supply: Supply
 
 
+Octets = npt.NDArray[np.uint8]
+MaskStep = Literal["keys", "shares", "open"]
+
+
+@dataclass(frozen=True, eq=False)
+class Circle:
+    """Clients whose masks cancel each other."""
+
+    members: Ints  # (n,) ascending
+    keys: Octets  # (n, 32) their public keys for masks
+
+
 @dataclass(frozen=True, eq=False)
 class Order:
     """The server asks a client to take part in a round, and to train one model or several."""
@@ -39,6 +53,7 @@ class Order:
     age: int = 0  # rounds of the session that are over
     rehearsal: int = 0  # 0: for good; else the client remembers nothing of it
     told: Heard = field(default_factory=dict)
+    circle: Circle | None = None  # with whom the update is masked; none: it is sent as it is
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,6 +72,7 @@ class Reply:
     rehearsal: int = 0  # of the order; the client only repeats it
     reports: Mapping[str, Floats] = field(default_factory=dict)  # (J,)
     said: Mapping[str, Floats32] = field(default_factory=dict)  # (J, E) by "stage.name"
+    masked: npt.NDArray[np.uint64] | None = None  # (P,) then deltas have no columns
 
 
 @dataclass(frozen=True, eq=False)
@@ -79,7 +95,35 @@ class Answer:
     words: Mapping[str, Floats] = field(default_factory=dict)  # (E,) by name
 
 
-Message = Hello | Order | Reply | Question | Answer
+@dataclass(frozen=True, eq=False)
+class Call:
+    """The server asks for what a masked sum needs: public keys, then shares of secrets, then some of those.
+
+    Members are the same, in the same order, from the shares on: shares are counted by their places.
+    """
+
+    rnd: int
+    client: int
+    step: MaskStep
+    members: Ints  # (n,) ascending
+    rehearsal: int = 0
+    words: Mapping[str, Octets] = field(default_factory=dict)  # (n, E) by name
+
+
+@dataclass(frozen=True, eq=False)
+class Token:
+    """What the client gives."""
+
+    rnd: int
+    client: int
+    step: MaskStep
+    rehearsal: int = 0
+    words: Mapping[str, Octets] = field(default_factory=dict)  # (n, E) by name
+
+
+Errand = Order | Question | Call
+News = Reply | Answer | Token
+Message = Hello | Errand | News
 
 
 def orders_for(

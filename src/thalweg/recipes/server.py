@@ -22,6 +22,7 @@ from thalweg.recipes.inquiry import Inquiry
 from thalweg.recipes.merging import added_up, merge
 from thalweg.recipes.sessions import Rehearsals, begin_session, begins
 from thalweg.recipes.state import ServerState
+from thalweg.recipes.sums import masking_bytes
 from thalweg.recipes.tables import updates_of
 from thalweg.recipes.talks import (
     bytes_down,
@@ -79,12 +80,14 @@ def play_round(
     updates = asked_for(came, jobs, rnd, still_open(server.awaited, rnd, recipe.staleness))
     admit(updates, rnd, num_params=server.bank.shape[1])
     alarm, raised = watched(alarm, recipe, updates, rnd)
+    masks_down, masks_up = masking_bytes(recipe, len(jobs), server.bank.shape[1])
     updates = replace(
         updates,
         bytes_down=inquiry.bytes_down
         + bytes_down(server.bank, jobs, told, inquiry.shown)
-        + rehearsals.bytes_down,
-        bytes_answered=inquiry.bytes_up + rehearsals.bytes_up,
+        + rehearsals.bytes_down
+        + masks_down,
+        bytes_answered=inquiry.bytes_up + rehearsals.bytes_up + masks_up,
         remarks={
             **updates.remarks,
             **remarks_of(recipe, roster, cohort, server.arrangement),

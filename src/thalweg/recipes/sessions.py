@@ -15,6 +15,7 @@ from thalweg.recipes.door import NO_ORDERS, admit, asked_for
 from thalweg.recipes.federation import Federation
 from thalweg.recipes.merging import merge
 from thalweg.recipes.state import ServerState, presented, serve
+from thalweg.recipes.sums import masking_bytes
 from thalweg.recipes.talks import bytes_down, bytes_up, talking, tell
 
 
@@ -97,8 +98,9 @@ class Rehearsals:
 
     def _count(self, updates: Updates) -> None:
         self.num_steps += int(updates.num_steps.sum())
-        self.bytes_down += updates.bytes_down
-        self.bytes_up += bytes_up(updates)
+        down, up = masking_bytes(self._recipe, len(self.asked[-1]), updates.deltas.shape[1])
+        self.bytes_down += updates.bytes_down + down
+        self.bytes_up += bytes_up(updates) + up
 
 
 def _checked(model: Floats32, last: Floats32, recipe: Recipe) -> Floats32:

@@ -15,6 +15,7 @@ from functools import cached_property
 from typing import Any, TypeVar, get_args
 
 import numpy as np
+import numpy.typing as npt
 
 from thalweg.aggregation import Divides, Reports
 from thalweg.core.errors import BadMessage, Diverged, ShapeMismatch
@@ -25,11 +26,37 @@ from thalweg.emphasis import Assigns
 from thalweg.recipes.base import Recipe
 from thalweg.recipes.federation import AskingStage
 from thalweg.recipes.fields import Fields
-from thalweg.recipes.messages import Answer, Hello, Message, Order, Question, Reply
+from thalweg.recipes.messages import (
+    Answer,
+    Call,
+    Circle,
+    Errand,
+    Hello,
+    MaskStep,
+    Message,
+    News,
+    Order,
+    Question,
+    Reply,
+    Token,
+)
 from thalweg.recipes.talks import saying, talking
+from thalweg.theory.masked_sums import SHARE_BYTES
 
-FORMAT = 2  # a message of another number is of another version of this file
+FORMAT = 3  # a message of another number is of another version of this file
 LONGEST_OUTLINE = 1 << 20  # bytes for all that is not an array
+KEY_BYTES = 32
+LETTER_BYTES = 2 * SHARE_BYTES + 16  # two shares, closed
+CALLED = {  # what comes with a call, a row per member
+    "keys": {},
+    "shares": {"post_keys": KEY_BYTES},
+    "open": {"post_keys": KEY_BYTES, "letters": LETTER_BYTES, "fates": 1},
+}
+GIVEN = {  # what is given; keys in one row, the rest in a row per member
+    "keys": {"mask_keys": KEY_BYTES, "post_keys": KEY_BYTES, "promises": KEY_BYTES},
+    "shares": {"letters": LETTER_BYTES},
+    "open": {"shares": SHARE_BYTES},
+}
 
 T = TypeVar("T", bound=Message)
 
@@ -79,6 +106,8 @@ def to_bytes(message: Message, terms: Terms) -> bytes:
     plain = dict(vars(message))
     if isinstance(message, Hello):
         plain |= plain.pop("supply")._asdict()
+    if isinstance(message, Order) and message.circle is not None:
+        plain["circle"] = dict(vars(message.circle))
     plain = {k: v.item() if isinstance(v, np.generic) else v for k, v in plain.items()}
     kind = type(message).__name__
     with suppress(*[Diverged] if isinstance(message, Reply | Answer) else []):
@@ -94,15 +123,15 @@ def from_bytes(payload: bytes, terms: Terms, kind: type[T]) -> T:
     return message
 
 
-def errand_from(payload: bytes, terms: Terms) -> Order | Question:
+def errand_from(payload: bytes, terms: Terms) -> Errand:
     """What a client may be sent."""
-    message: Order | Question = _unpacked(payload, terms, "Order", "Question")
+    message: Errand = _unpacked(payload, terms, "Order", "Question", "Call")
     return message
 
 
-def news_from(payload: bytes, terms: Terms) -> Reply | Answer:
+def news_from(payload: bytes, terms: Terms) -> News:
     """What a client may send when it has been asked something."""
-    message: Reply | Answer = _unpacked(payload, terms, "Reply", "Answer")
+    message: News = _unpacked(payload, terms, "Reply", "Answer", "Token")
     return message
 
 
@@ -126,13 +155,20 @@ def _read(kind: str, plain: Any, terms: Terms) -> Any:
     return message
 
 
-def check_fits(came: Reply | Answer, asked: Order | Question) -> None:
+PAIRS: tuple[tuple[type[Errand], type[News], tuple[str, ...]], ...] = (
+    (Order, Reply, ("models", "rehearsal")),
+    (Question, Answer, ("stage",)),
+    (Call, Token, ("step", "rehearsal")),
+)  # what answers what, and which fields it repeats
+
+
+def check_fits(came: News, asked: Errand) -> None:
     """Refuse what is not the reply to this very order, or the answer to this very question."""
-    if isinstance(came, Reply) != isinstance(asked, Order):
+    kind, names = next((kind, names) for of, kind, names in PAIRS if isinstance(asked, of))
+    if not isinstance(came, kind):
         raise BadMessage(
             f"{type(came).__name__} of client {came.client}: it does not answer {type(asked).__name__}."
         )
-    names = ("models", "rehearsal") if isinstance(asked, Order) else ("stage",)
     for name in ("rnd", "client", *names):
         said, wanted = (_plain(getattr(message, name)) for message in (came, asked))
         if said != wanted:
@@ -178,15 +214,33 @@ def _order(fields: Fields, terms: Terms) -> Order:
         age=fields.whole("age"),
         rehearsal=fields.whole("rehearsal"),
         told={stage: _told(stage, stages.group(stage)) for stage in stages.names()},
+        circle=_circle(fields, terms),
     )
+
+
+def _circle(fields: Fields, terms: Terms) -> Circle | None:
+    """With whom an update is masked; if the recipe masks updates, always with somebody."""
+    if terms.recipe.secrecy is None:
+        if not fields.is_none("circle"):
+            raise BadMessage(f"{fields.where}: nobody masks updates in this recipe.")
+        return None
+    inside = fields.group("circle")
+    members = _ascending(inside, "members")
+    circle = Circle(members, inside.octets("keys", np.uint8, (len(members), KEY_BYTES)))
+    inside.end()
+    return circle
+
+
+def _ascending(fields: Fields, name: str) -> Ints:
+    numbers = fields.counts(name)
+    if (np.diff(numbers) <= 0).any():
+        raise BadMessage(f"{fields.where}: {name} must be ascending, got {numbers.tolist()}.")
+    return numbers
 
 
 def _models(fields: Fields) -> Ints:
     """Numbers of models in the bank, none twice."""
-    models = fields.counts("models")
-    if (np.diff(models) <= 0).any():
-        raise BadMessage(f"{fields.where}: models must be ascending, got {models.tolist()}.")
-    return models
+    return _ascending(fields, "models")
 
 
 def _told(stage: str, words: Fields) -> dict[str, Floats32]:
@@ -206,11 +260,13 @@ def _reply(fields: Fields, terms: Terms) -> Reply:
     idle = num_steps == 0  # then there is no loss, and perhaps nothing to report
     reports = fields.group("reports", known=lambda _: terms.wants_reports)
     said = fields.group("said", known=lambda name: name.partition(".")[0] in terms.saying_stages)
+    masked = _masked(fields, terms)
+    num_params = terms.num_params if masked is None else 0
     return Reply(
         rnd=fields.whole("rnd"),
         client=fields.whole("client"),
         models=models,
-        deltas=fields.array("deltas", np.float32, (num, terms.num_params)),
+        deltas=fields.array("deltas", np.float32, (num, num_params)),
         num_samples=fields.whole("num_samples"),
         num_steps=num_steps,
         losses=fields.array("losses", np.float64, (num,), may_be_nan=idle),
@@ -222,7 +278,17 @@ def _reply(fields: Fields, terms: Terms) -> Reply:
             for name in reports.names()
         },
         said={name: said.array(name, np.float32, (num, None)) for name in said.names()},
+        masked=masked,
     )
+
+
+def _masked(fields: Fields, terms: Terms) -> npt.NDArray[np.uint64] | None:
+    """(P,) if the recipe masks updates; then nothing else will do."""
+    if terms.recipe.secrecy is not None:
+        return fields.octets("masked", np.uint64, (terms.num_params,))
+    if not fields.is_none("masked"):
+        raise BadMessage(f"{fields.where}: nobody masks updates in this recipe.")
+    return None
 
 
 def _question(fields: Fields, terms: Terms) -> Question:
@@ -249,10 +315,52 @@ def _answer(fields: Fields, terms: Terms) -> Answer:
     )
 
 
+def _call(fields: Fields, terms: Terms) -> Call:
+    step = _mask_step(fields, terms)
+    members, words = _ascending(fields, "members"), fields.group("words")
+    return Call(
+        rnd=fields.whole("rnd"),
+        client=fields.whole("client"),
+        step=step,
+        members=members,
+        rehearsal=fields.whole("rehearsal"),
+        words={
+            name: words.octets(name, np.uint8, (len(members), size))
+            for name, size in CALLED[step].items()
+        }
+        | _no_more(words),
+    )
+
+
+def _token(fields: Fields, terms: Terms) -> Token:
+    step, words = _mask_step(fields, terms), fields.group("words")
+    return Token(
+        rnd=fields.whole("rnd"),
+        client=fields.whole("client"),
+        step=step,
+        rehearsal=fields.whole("rehearsal"),
+        words={
+            name: words.octets(name, np.uint8, (None, size)) for name, size in GIVEN[step].items()
+        }
+        | _no_more(words),
+    )
+
+
+def _mask_step(fields: Fields, terms: Terms) -> MaskStep:
+    return fields.word("step", get_args(MaskStep) if terms.recipe.secrecy is not None else ())
+
+
+def _no_more(words: Fields) -> dict[str, Any]:
+    words.end()
+    return {}
+
+
 READERS: dict[str, Callable[[Fields, Terms], Any]] = {
     "Hello": _hello,
     "Order": _order,
     "Reply": _reply,
     "Question": _question,
     "Answer": _answer,
+    "Call": _call,
+    "Token": _token,
 }

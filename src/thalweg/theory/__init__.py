@@ -47,6 +47,7 @@ from thalweg.theory.importance import (
     optimal_importance,
     psi,
 )
+from thalweg.theory.masked_sums import from_fixed, secret_of, shares_of, to_fixed
 from thalweg.theory.mixture import kernel_mismatch, long_run_mixture, mismatch, mixture_step
 from thalweg.theory.oracle import OracleGap, oracle_gap
 from thalweg.theory.privacy import gaussian_delta, gaussian_epsilon
@@ -107,6 +108,11 @@ __all__ = [  # noqa: RUF022  in the order of the round
     # what noise hides
     "gaussian_epsilon",  # what a client has disclosed after some noisy updates
     "gaussian_delta",  # the same the other way round
+    # sums of which nobody sees the parts
+    "to_fixed",  # numbers as whole ones
+    "from_fixed",  # and the mean of many
+    "shares_of",  # a secret in shares
+    "secret_of",  # and out of some of them
     # what it adds up to
     "b_term",  # the part of the bound that ratios and weights can change
     "sfedpo_bound",  # the whole bound, and which of its preconditions fail

@@ -1,0 +1,200 @@
+"""The server's part of a masked sum: it hands on keys and closed letters, and takes the masks off the sum."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from thalweg.core.types import Ints
+from thalweg.recipes.base import Recipe
+from thalweg.recipes.masks import (
+    AWAY,
+    HEARD,
+    LOST,
+    SECRET_BYTES,
+    Words,
+    between,
+    circle_of,
+    public_of,
+    stream,
+)
+from thalweg.recipes.messages import Call, MaskStep, Octets, Order, Reply, Token
+from thalweg.recipes.sums import own_weight, same_for_all
+from thalweg.theory import secret_of
+
+Calls = Callable[[Mapping[int, Call]], dict[int, Token]]  # what is given, by client
+Orders = Callable[[Mapping[int, Order]], dict[int, Reply]]
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What came of the replies of a round."""
+
+    replies: Sequence[Reply]  # everybody's update is the mean; none: there is no sum
+    remark: str = ""  # too_few, or spoilt: the numbers in it were nobody's
+    culprit: int | None = None  # whose mask stays on, if it is known
+
+
+@dataclass(frozen=True)
+class Introduced:
+    """Those who have said their keys: their places count the shares."""
+
+    members: Ints  # (n,) ascending
+    tokens: Mapping[int, Token]
+
+    def key(self, client: int) -> bytes:
+        return bytes(self.tokens[client].words["mask_keys"][0])
+
+    def promise(self, client: int) -> bytes:
+        return bytes(self.tokens[client].words["promises"][0])
+
+    @property
+    def post_keys(self) -> Octets:
+        return np.concatenate(
+            [self.tokens[client].words["post_keys"][:1] for client in self.members.tolist()]
+        )
+
+
+def masked_round(
+    recipe: Recipe, orders: Mapping[int, Order], call: Calls, order: Orders
+) -> Outcome:
+    """Keys, shares, updates, openings: four times to the clients and back.
+
+    Whoever is missing at one step has no part in those after it. Too few at any step: there is no sum, and the
+    round goes by.
+    """
+    secrecy, first = recipe.secrecy, next(iter(orders.values()))
+    assert secrecy is not None
+    needed, rnd, rehearsal = secrecy.needed(len(orders)), first.rnd, first.rehearsal
+
+    def asked(
+        step: MaskStep, clients: Sequence[int], members: Ints, **words: Octets
+    ) -> dict[int, Token]:
+        return call({who: Call(rnd, who, step, members, rehearsal, words) for who in clients})
+
+    tokens = _of_rows(asked("keys", [*orders], _ids(orders)), {1})
+    if len(tokens) < needed:
+        return Outcome((), "too_few")
+    known = Introduced(_ids(tokens), tokens)
+    number = len(known.members)
+    post_keys = known.post_keys
+    letters = _of_rows(
+        asked("shares", known.members.tolist(), known.members, post_keys=post_keys), {number}
+    )
+    if len(letters) < needed:
+        return Outcome((), "too_few")
+    circle = circle_of(sorted(letters), [known.key(client) for client in sorted(letters)])
+    replies = order({client: replace(orders[client], circle=circle) for client in sorted(letters)})
+    if len(replies) < needed:
+        return Outcome((), "too_few")
+    fates = np.array(
+        [
+            HEARD if who in replies else LOST if who in letters else AWAY
+            for who in known.members.tolist()
+        ],
+        dtype=np.uint8,
+    )[:, None]
+    calls = {
+        reader: Call(
+            rnd,
+            reader,
+            "open",
+            known.members,
+            rehearsal,
+            {"post_keys": post_keys, "letters": _to(place, known, letters), "fates": fates},
+        )
+        for place, reader in enumerate(known.members.tolist())
+        if reader in replies
+    }
+    opened = _of_rows(call(calls), {number})
+    if len(opened) < secrecy.needed(number):
+        return Outcome((), "too_few")
+    secrets = {
+        member: _secret(member, known, opened, secrecy.needed(number), member in replies)
+        for member in circle.members.tolist()
+    }
+    open_ones = {member: secret for member, secret in secrets.items() if secret is not None}
+    if len(open_ones) < len(secrets):
+        return Outcome((), "spoilt", min(secrets.keys() - open_ones.keys()))
+    return _mean(recipe, replies, _unmasked(replies, known, open_ones, f"{rnd} {rehearsal}"))
+
+
+def _mean(recipe: Recipe, replies: Mapping[int, Reply], total: Words) -> Outcome:
+    assert recipe.secrecy is not None
+    weight = sum(
+        own_weight(recipe, reply.num_samples, int(reply.num_steps[0])) for reply in replies.values()
+    )
+    mean = recipe.secrecy.mean(total.view(np.int64), weight)
+    if mean is None:
+        return Outcome((), "spoilt")
+    rows = same_for_all(mean, 1)
+    return Outcome([replace(replies[who], deltas=rows, masked=None) for who in sorted(replies)])
+
+
+def _unmasked(
+    replies: Mapping[int, Reply], known: Introduced, secrets: Mapping[int, bytes], when: str
+) -> Words:
+    """(P,) the sum without masks."""
+    masked = [reply.masked for reply in replies.values() if reply.masked is not None]
+    total = np.zeros_like(masked[0])
+    for each in masked:
+        total += each
+    for member, secret in secrets.items():
+        if member in replies:
+            total -= stream(secret, len(total))
+            continue
+        for other in replies:  # what they have added for it has lost its counterpart
+            total += between(secret, known.key(other), member, other, when, len(total))
+    return total
+
+
+def _secret(
+    member: int, known: Introduced, opened: Mapping[int, Token], threshold: int, is_heard: bool
+) -> bytes | None:
+    """A member's seed, or its key: what it is must fit what the member has said at the beginning.
+
+    One share that somebody has invented spoils those it is taken with, so several choices are tried.
+    """
+    place = int(np.searchsorted(known.members, member))
+    holders = sorted(opened)
+    for first in range(len(holders) - threshold + 1):
+        shares = {
+            int(np.searchsorted(known.members, holder)) + 1: opened[holder]
+            .words["shares"][place]
+            .tobytes()
+            for holder in holders[first : first + threshold]
+        }
+        secret = secret_of(shares, SECRET_BYTES)
+        if secret is None:
+            continue
+        if is_heard and hashlib.sha256(secret).digest() == known.promise(member):
+            return secret
+        if not is_heard and public_of(secret) == known.key(member):
+            return secret
+    return None
+
+
+def _to(place: int, known: Introduced, letters: Mapping[int, Token]) -> Octets:
+    """(n, E) the letters of all members to the one at a place; zeros of those who wrote none."""
+    example = next(iter(letters.values())).words["letters"]
+    found = np.zeros_like(example)
+    for at, member in enumerate(known.members.tolist()):
+        if member in letters:
+            found[at] = letters[member].words["letters"][place]
+    return found
+
+
+def _of_rows(tokens: dict[int, Token], rows: set[int]) -> dict[int, Token]:
+    """Those with the right number of rows; others are as good as not heard."""
+    return {
+        client: token
+        for client, token in sorted(tokens.items())
+        if {len(words) for words in token.words.values()} == rows
+    }
+
+
+def _ids(of: Mapping[int, object]) -> Ints:
+    return np.array(sorted(of), dtype=np.int64)

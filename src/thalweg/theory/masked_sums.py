@@ -1,0 +1,83 @@
+r"""Sums of which nobody sees the parts: whole numbers for masks to be added to, and secrets in shares.
+
+Symbols, Bonawitz et al. 2017; Shamir 1979 -> here
+    :math:`x_u`     -> numbers (P,) of one client, as whole ones
+    :math:`n, t`    -> shares that are made of a secret, and how many of them are needed
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+import numpy as np
+
+from thalweg.core.errors import require
+from thalweg.core.types import Floats32, Ints
+
+PRIME = 2**521 - 1  # of the field in which shares live
+SHARE_BYTES = 66
+LONGEST_SECRET = 64  # bytes
+
+
+def to_fixed(numbers: Floats32, bound: float, bits: int) -> Ints:
+    """Whole numbers of steps of `bound` / 2^`bits`; what is beyond the bound is cut to it.
+
+    >>> to_fixed(np.array([0.5, -3.0, 0.001], dtype=np.float32), bound=2.0, bits=4).tolist()
+    [4, -16, 0]
+    """
+    scaled = np.clip(numbers.astype(np.float64), -bound, bound) * (2.0**bits / bound)
+    return np.rint(scaled).astype(np.int64)
+
+
+def from_fixed(total: Ints, weight: int, bound: float, bits: int) -> Floats32:
+    """The mean of numbers whose weighted sum is `total`.
+
+    >>> from_fixed(np.array([4 - 16]), weight=2, bound=2.0, bits=4).tolist()
+    [-0.75]
+    """
+    return (total * (bound / 2.0**bits / weight)).astype(np.float32)
+
+
+def shares_of(
+    secret: bytes, number: int, threshold: int, draw: Callable[[int], int]
+) -> list[bytes]:
+    """Shares 1 to `number` of a secret; any `threshold` of them give it, fewer say nothing about it.
+
+    `draw(k)` is the k-th coefficient of the polynomial, k from 1: a whole number that nobody can guess.
+
+    >>> halves = shares_of(b"sun", number=3, threshold=2, draw=lambda k: 12345)
+    >>> secret_of({1: halves[0], 3: halves[2]}, length=3)
+    b'sun'
+    """
+    require(
+        len(secret) <= LONGEST_SECRET,
+        f"a secret has at most {LONGEST_SECRET} bytes, got {len(secret)}.",
+    )
+    require(
+        1 <= threshold <= number,
+        f"threshold must be from 1 to the number of shares, {number}, got {threshold}.",
+    )
+    coefficients = [int.from_bytes(secret, "big")] + [draw(k) % PRIME for k in range(1, threshold)]
+    return [
+        _value(coefficients, place).to_bytes(SHARE_BYTES, "big") for place in range(1, number + 1)
+    ]
+
+
+def secret_of(shares: Mapping[int, bytes], length: int) -> bytes | None:
+    """The secret of so many bytes of which these are shares, by number; none: they do not fit together."""
+    secret = 0
+    for place, share in shares.items():
+        weight = 1
+        for other in shares:
+            if other != place:
+                weight = weight * other * pow(other - place, -1, PRIME) % PRIME
+        secret = (secret + weight * int.from_bytes(share, "big")) % PRIME
+    return secret.to_bytes(length, "big") if secret < 256**length else None
+
+
+def _value(coefficients: list[int], place: int) -> int:
+    """Of a polynomial."""
+    value = 0
+    for coefficient in reversed(coefficients):
+        value = (value * place + coefficient) % PRIME
+    return value
