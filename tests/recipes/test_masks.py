@@ -121,7 +121,8 @@ def test_of_the_lost_another_share_is_given_than_of_the_heard_and_none_of_the_ab
         circle_fates = [HEARD, HEARD, HEARD, fate]
         given_for[fate] = circle.give(circle.opening(0, circle_fates)).words["shares"][3]
     assert not given_for[AWAY].any()
-    assert given_for[HEARD].any() and given_for[LOST].any()
+    assert given_for[HEARD].any()
+    assert given_for[LOST].any()
 
 
 def test_a_round_is_opened_once() -> None:
@@ -214,7 +215,8 @@ def test_calls_tokens_and_masked_replies_cross_the_wire() -> None:
             name: words.tolist() for name, words in asked.words.items()
         }
     order = errand_from(to_bytes(circle.order(), terms), terms)
-    assert isinstance(order, Order) and order.circle is not None
+    assert isinstance(order, Order)
+    assert order.circle is not None
     assert order.circle.keys.tolist() == circle.order().circle.keys.tolist()
     sent = masked(circle.states[0], order, reply_of(0))
     came_back = news_from(to_bytes(sent, terms), terms)

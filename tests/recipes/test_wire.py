@@ -251,7 +251,7 @@ def test_what_does_not_keep_to_the_terms_is_refused_before_it_is_sent(case: str)
 
 def unchecked(message: Message) -> bytes:
     """The bytes of somebody who does not check what is sent."""
-    fields = {"thalweg": 2, "kind": type(message).__name__, "fields": vars(message)}
+    fields = {"thalweg": 3, "kind": type(message).__name__, "fields": vars(message)}
     return tree_to_bytes(fields)
 
 
@@ -287,7 +287,7 @@ def test_a_recipe_that_says_nothing_gets_nothing() -> None:
 def test_only_the_kinds_that_are_expected_come_in() -> None:
     with pytest.raises(BadMessage, match="kind must be one of Reply, got 'Order'"):
         from_bytes(to_bytes(ORDER, TERMS), TERMS, Reply)
-    with pytest.raises(BadMessage, match="kind must be one of Order, Question, got 'Reply'"):
+    with pytest.raises(BadMessage, match="kind must be one of Order, Question, Call, got 'Reply'"):
         errand_from(to_bytes(REPLY, TERMS), TERMS)
     assert isinstance(errand_from(to_bytes(ORDER, TERMS), TERMS), Order)
     assert isinstance(errand_from(to_bytes(QUESTION, TERMS), TERMS), Question)
@@ -295,8 +295,8 @@ def test_only_the_kinds_that_are_expected_come_in() -> None:
 
 def test_a_message_of_another_version_is_named_as_such() -> None:
     tree = tree_from_bytes(to_bytes(ORDER, TERMS))
-    with pytest.raises(BadMessage, match=r"has format 3, expected 2\. Do both sides run the same"):
-        from_bytes(tree_to_bytes({**tree, "thalweg": 3}), TERMS, Order)
+    with pytest.raises(BadMessage, match=r"has format 4, expected 3\. Do both sides run the same"):
+        from_bytes(tree_to_bytes({**tree, "thalweg": 4}), TERMS, Order)
 
 
 @pytest.mark.parametrize(

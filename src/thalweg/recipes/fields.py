@@ -78,6 +78,11 @@ class Fields:
         del self._left[name]
         return True
 
+    def nothing(self, name: str, or_else: str) -> None:
+        """A field in which there must be nothing; else why."""
+        if self._take(name) is not None:
+            raise BadMessage(f"{self.where}: {or_else}")
+
     def array(
         self,
         name: str,

@@ -45,6 +45,7 @@ from thalweg.theory.masked_sums import SHARE_BYTES
 
 FORMAT = 3  # a message of another number is of another version of this file
 LONGEST_OUTLINE = 1 << 20  # bytes for all that is not an array
+NOBODY_MASKS = "nobody masks updates in this recipe."
 KEY_BYTES = 32
 LETTER_BYTES = 2 * SHARE_BYTES + 16  # two shares, closed
 CALLED = {  # what comes with a call, a row per member
@@ -221,8 +222,7 @@ def _order(fields: Fields, terms: Terms) -> Order:
 def _circle(fields: Fields, terms: Terms) -> Circle | None:
     """With whom an update is masked; if the recipe masks updates, always with somebody."""
     if terms.recipe.secrecy is None:
-        if not fields.is_none("circle"):
-            raise BadMessage(f"{fields.where}: nobody masks updates in this recipe.")
+        fields.nothing("circle", NOBODY_MASKS)
         return None
     inside = fields.group("circle")
     members = _ascending(inside, "members")
@@ -284,11 +284,10 @@ def _reply(fields: Fields, terms: Terms) -> Reply:
 
 def _masked(fields: Fields, terms: Terms) -> npt.NDArray[np.uint64] | None:
     """(P,) if the recipe masks updates; then nothing else will do."""
-    if terms.recipe.secrecy is not None:
-        return fields.octets("masked", np.uint64, (terms.num_params,))
-    if not fields.is_none("masked"):
-        raise BadMessage(f"{fields.where}: nobody masks updates in this recipe.")
-    return None
+    if terms.recipe.secrecy is None:
+        fields.nothing("masked", NOBODY_MASKS)
+        return None
+    return fields.octets("masked", np.uint64, (terms.num_params,))
 
 
 def _question(fields: Fields, terms: Terms) -> Question:
