@@ -153,11 +153,11 @@ def test_in_one_process_too_few_are_too_few_as_well() -> None:
 
 
 class Spoiling(BytesFederation):
-    """Client 1 sends other words than it should, at one step of every round."""
+    """One client sends other words than it should, at one step of every round."""
 
-    def __init__(self, plan: Plan, kind: str, name: str) -> None:
+    def __init__(self, plan: Plan, kind: str, name: str, who: int = 1) -> None:
         super().__init__(plan, load(plan.scenario.data, plan.seed))
-        self._kind, self._name = kind, name
+        self._kind, self._name, self._who = kind, name, who
 
     def _sent(self, client: int, payload: bytes) -> list[Letter]:
         return [
@@ -168,14 +168,15 @@ class Spoiling(BytesFederation):
         tree = tree_from_bytes(payload)
         fields = tree["fields"]
         where = fields if tree["kind"] == "Reply" else fields.get("words", {})
-        if sender == 1 and tree["kind"] == self._kind and self._name in where:
+        if sender == self._who and tree["kind"] == self._kind and self._name in where:
             where[self._name] = where[self._name] + np.array(7, dtype=where[self._name].dtype)
         return tree_to_bytes(tree)
 
 
-def test_shares_that_one_has_invented_do_no_harm() -> None:
+@pytest.mark.parametrize("who", [0, 2, 3, 5])
+def test_shares_that_one_has_invented_do_no_harm(who: int) -> None:
     plan = masked()
-    server, _ = play(plan, Spoiling(plan, "Token", "shares"), 2)
+    server, _ = play(plan, Spoiling(plan, "Token", "shares", who), 2)
     expected, _ = play(plan, reference(plan), 2)
     np.testing.assert_array_equal(server.bank, expected.bank)
 
@@ -187,6 +188,23 @@ def test_one_who_sends_closed_letters_that_cannot_be_read_stops_the_sum_and_no_m
     whose = [[refusal.client for refusal in updates.refusals] for updates in history]
     assert whose == [[1], [1]]
     assert np.isfinite(server.bank).all()
+
+
+def test_one_without_keys_has_no_part_in_the_sum() -> None:
+    plan = masked()
+
+    class Keyless(Spoiling):
+        def _changed(self, sender: int, payload: bytes) -> bytes:
+            tree = tree_from_bytes(payload)
+            if sender == 1 and "mask_keys" in tree["fields"].get("words", {}):
+                tree["fields"]["words"]["mask_keys"][:] = 0
+            return tree_to_bytes(tree)
+
+    _, history = play(plan, Keyless(plan, "Token", "mask_keys"), 2)
+    assert [len(updates) for updates in history] == [5, 5]
+    assert [str(refusal) for refusal in history[0].refusals] == [
+        "client 1: its public keys are none."
+    ]
 
 
 def test_one_who_sends_anything_but_its_update_can_shift_the_sum_or_spoil_it() -> None:

@@ -126,10 +126,7 @@ class Correspondence:
         )
         if outcome.remark:
             remarks[outcome.remark] = 1
-        if outcome.culprit is not None:
-            self._refuse(
-                outcome.culprit, "its mask cannot be taken off the sum: shares do not fit."
-            )
+        self._refusing += outcome.refusals
         return {reply.client: reply for reply in outcome.replies}
 
     def _usual(self, replies: Sequence[Reply]) -> list[Reply]:

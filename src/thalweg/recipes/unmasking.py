@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 
-from thalweg.core.types import Ints
+from thalweg.core.errors import BadMessage
+from thalweg.core.types import Ints, Refusal
 from thalweg.recipes.base import Recipe
 from thalweg.recipes.masks import (
     AWAY,
@@ -16,6 +17,7 @@ from thalweg.recipes.masks import (
     LOST,
     SECRET_BYTES,
     Words,
+    agreed,
     between,
     circle_of,
     public_of,
@@ -27,6 +29,8 @@ from thalweg.theory import secret_of
 
 Calls = Callable[[Mapping[int, Call]], dict[int, Token]]  # what is given, by client
 Orders = Callable[[Mapping[int, Order]], dict[int, Reply]]
+NO_KEY = "its public keys are none."
+STAYS_ON = "its mask cannot be taken off the sum: shares do not fit."
 
 
 @dataclass(frozen=True)
@@ -35,7 +39,7 @@ class Outcome:
 
     replies: Sequence[Reply]  # everybody's update is the mean; none: there is no sum
     remark: str = ""  # too_few, or spoilt: the numbers in it were nobody's
-    culprit: int | None = None  # whose mask stays on, if it is known
+    refusals: Sequence[Refusal] = ()  # whose keys are none, or whose mask stays on
 
 
 @dataclass(frozen=True)
@@ -75,9 +79,11 @@ def masked_round(
     ) -> dict[int, Token]:
         return call({who: Call(rnd, who, step, members, rehearsal, words) for who in clients})
 
-    tokens = _of_rows(asked("keys", [*orders], _ids(orders)), {1})
+    came = _of_rows(asked("keys", [*orders], _ids(orders)), {1})
+    tokens = {who: token for who, token in came.items() if _has_keys(token)}
+    refusals = [Refusal(who, NO_KEY) for who in sorted(came.keys() - tokens.keys())]
     if len(tokens) < needed:
-        return Outcome((), "too_few")
+        return Outcome((), "too_few", refusals)
     known = Introduced(_ids(tokens), tokens)
     number = len(known.members)
     post_keys = known.post_keys
@@ -85,11 +91,11 @@ def masked_round(
         asked("shares", known.members.tolist(), known.members, post_keys=post_keys), {number}
     )
     if len(letters) < needed:
-        return Outcome((), "too_few")
+        return Outcome((), "too_few", refusals)
     circle = circle_of(sorted(letters), [known.key(client) for client in sorted(letters)])
     replies = order({client: replace(orders[client], circle=circle) for client in sorted(letters)})
     if len(replies) < needed:
-        return Outcome((), "too_few")
+        return Outcome((), "too_few", refusals)
     fates = np.array(
         [
             HEARD if who in replies else LOST if who in letters else AWAY
@@ -111,18 +117,21 @@ def masked_round(
     }
     opened = _of_rows(call(calls), {number})
     if len(opened) < secrecy.needed(number):
-        return Outcome((), "too_few")
+        return Outcome((), "too_few", refusals)
     secrets = {
         member: _secret(member, known, opened, secrecy.needed(number), member in replies)
         for member in circle.members.tolist()
     }
     open_ones = {member: secret for member, secret in secrets.items() if secret is not None}
     if len(open_ones) < len(secrets):
-        return Outcome((), "spoilt", min(secrets.keys() - open_ones.keys()))
-    return _mean(recipe, replies, _unmasked(replies, known, open_ones, f"{rnd} {rehearsal}"))
+        refusals += [Refusal(who, STAYS_ON) for who in sorted(secrets.keys() - open_ones.keys())]
+        return Outcome((), "spoilt", refusals)
+    total = _unmasked(replies, known, open_ones, f"{rnd} {rehearsal}")
+    return replace(_mean(recipe, replies, total), refusals=refusals)
 
 
 def _mean(recipe: Recipe, replies: Mapping[int, Reply], total: Words) -> Outcome:
+    """Everybody's update is the mean; none if nobody can have sent what is in it."""
     assert recipe.secrecy is not None
     weight = sum(
         own_weight(recipe, reply.num_samples, int(reply.num_steps[0])) for reply in replies.values()
@@ -156,16 +165,17 @@ def _secret(
 ) -> bytes | None:
     """A member's seed, or its key: what it is must fit what the member has said at the beginning.
 
-    One share that somebody has invented spoils those it is taken with, so several choices are tried.
+    One share that somebody has invented spoils those it is taken with, so several choices are tried: if one more
+    than needed has opened, everybody is left out once.
     """
     place = int(np.searchsorted(known.members, member))
     holders = sorted(opened)
-    for first in range(len(holders) - threshold + 1):
+    for chosen in _choices(holders, threshold):
         shares = {
-            int(np.searchsorted(known.members, holder)) + 1: opened[holder]
-            .words["shares"][place]
-            .tobytes()
-            for holder in holders[first : first + threshold]
+            int(np.searchsorted(known.members, holder)) + 1: bytes(
+                opened[holder].words["shares"][place]
+            )
+            for holder in chosen
         }
         secret = secret_of(shares, SECRET_BYTES)
         if secret is None:
@@ -175,6 +185,27 @@ def _secret(
         if not is_heard and public_of(secret) == known.key(member):
             return secret
     return None
+
+
+def _choices(holders: Sequence[int], number: int) -> Iterator[Sequence[int]]:
+    """So many of them: the first ones, then without each of those in turn.
+
+    >>> list(_choices([1, 2, 3], 2))
+    [[1, 2], [2, 3], [1, 3]]
+    """
+    yield holders[:number]
+    for without in holders[:number] if len(holders) > number else ():
+        yield [holder for holder in holders if holder != without][:number]
+
+
+def _has_keys(token: Token) -> bool:
+    """Can others agree on something with it?"""
+    try:
+        for name in ("mask_keys", "post_keys"):
+            agreed(bytes(range(1, 33)), bytes(token.words[name][0]), "trial")
+    except BadMessage:
+        return False
+    return True
 
 
 def _to(place: int, known: Introduced, letters: Mapping[int, Token]) -> Octets:
