@@ -111,6 +111,9 @@ REFUSALS = [
         "objective=scaffold", "feddrift", "digits-full", ["objective=scaffold"], "bank=one-model"
     ),
     Refusal("privacy=gaussian", "scaffold", "digits-full", ["privacy=gaussian"], "in plain"),
+    Refusal(
+        "secrecy=masked", "sfedpo", "digits-full", ["secrecy=masked"], "sum of the updates alone"
+    ),
     Refusal("bank.every", "feddaa", "drift-digits", ["bank.every=7"], "rounds_per_step"),
 ]
 

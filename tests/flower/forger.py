@@ -66,6 +66,7 @@ def decent(order: Fields) -> Fields:
         "rehearsal": order["rehearsal"],
         "reports": {},
         "said": {},
+        "masked": None,
     }
 
 
