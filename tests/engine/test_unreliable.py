@@ -99,7 +99,7 @@ def test_a_lost_reply_never_comes_but_its_client_trained() -> None:
     updates = train(federation, 0)
     assert updates.clients.tolist() == [0, 2, 3]
     assert updates.trained_in is None
-    assert federation._inner.asked == [0, 1, 2, 3]
+    assert federation.inner.asked == [0, 1, 2, 3]
     assert federation.roster(1).here.tolist() == [0, 1, 2, 3], "it is back at once"
     assert train(federation, 1).clients.tolist() == [0, 1, 2, 3]
 
@@ -205,8 +205,8 @@ def test_the_rest_is_left_to_the_federation_inside() -> None:
     assert federation.predict("model", "test", None) == ("predicted", "model")
     assert federation.scores("model", "test", None) == ("scores", "model")
     federation.close()
-    assert federation._inner.is_closed
-    assert federation.crowd is federation._inner.crowd
+    assert federation.inner.is_closed
+    assert federation.crowd is federation.inner.crowd
 
 
 # --- whole runs ---

@@ -71,7 +71,7 @@ def reply_of(client: int, update: np.ndarray = UPDATE, steps: int = 2) -> Reply:
 
 
 def masked(state: MaskState, order: Order, reply: Reply) -> Reply:
-    return masked_reply(reply, order, state, RULE, RECIPE)
+    return masked_reply(reply, order, state, RULE, RECIPE)[1]
 
 
 def test_masks_between_clients_cancel_and_each_ones_own_stays() -> None:
@@ -187,6 +187,15 @@ def test_an_update_is_masked_with_those_who_have_shares_and_under_the_own_key() 
     two = circle_of([0, 1], circle.mask_keys[:2])
     with pytest.raises(BadMessage, match="says too much"):
         masked(circle.states[0], replace(circle.order(), circle=two), reply_of(0))
+
+
+def test_one_update_is_masked_for_a_sum_whoever_is_said_to_be_in_it() -> None:
+    circle = Circle4()
+    three = circle_of([0, 1, 2], circle.mask_keys[:3])
+    state, _ = masked_reply(reply_of(0), circle.order(), circle.states[0], RULE, RECIPE)
+    for order in (circle.order(), replace(circle.order(), circle=three)):
+        with pytest.raises(BadMessage, match="was sent already"):
+            masked(state, order, reply_of(0))
 
 
 def test_a_key_that_is_none_is_refused() -> None:

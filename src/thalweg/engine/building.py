@@ -3,37 +3,21 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Literal, Protocol
+from typing import Literal
 
 from thalweg.core.errors import require
-from thalweg.core.types import Floats32, Ints
 from thalweg.data import Dataset
 from thalweg.engine.any_plan import AnyPlan
 from thalweg.engine.crowd import Crowd
+from thalweg.engine.embedded import Embedded
 from thalweg.engine.plan import Plan
 from thalweg.engine.summing import SummingFederation
 from thalweg.engine.unreliable import UnreliableFederation
 from thalweg.nets import Net
 from thalweg.recipes.client import Clients
-from thalweg.recipes.federation import Federation
 from thalweg.recipes.fitting import check_fits
 from thalweg.scenarios import Scenario
 from thalweg.streams import HasViews, LiveWorld, Setting, Timetable, World, drifting
-
-if TYPE_CHECKING:
-    from thalweg.engine.gather import Part
-
-
-class Embedded(Federation, Protocol):
-    """A federation in this process, which can also be asked to predict."""
-
-    crowd: Crowd
-
-    def predict(self, model: Floats32, part: Part, rows: Ints | None) -> tuple[Ints, Floats32]: ...
-
-    def scores(self, model: Floats32, part: Part, rows: Ints | None) -> Floats32: ...
-
-    def close(self) -> None: ...
 
 
 def crowd_of(plan: Plan, data: Dataset, num_params: int) -> Crowd:

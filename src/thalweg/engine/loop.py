@@ -17,15 +17,15 @@ from thalweg.core.errors import RunError, require
 from thalweg.core.types import Floats32
 from thalweg.data import Dataset
 from thalweg.engine.any_plan import AnyPlan
-from thalweg.engine.building import Embedded, check_has_data, crowd_of, federation_of, viewed
+from thalweg.engine.building import check_has_data, crowd_of, federation_of, viewed
 from thalweg.engine.crowd import Crowd
 from thalweg.engine.drifts import Drifts
+from thalweg.engine.embedded import Embedded, HasPending
 from thalweg.engine.folder import RunFolder
 from thalweg.engine.plan import Plan, make_plan
 from thalweg.engine.rows import evaluated, is_evaluated, round_row, summary_of
 from thalweg.engine.scored import turnout_of
 from thalweg.engine.start import first_model, model_drawer
-from thalweg.engine.summing import HasPending
 from thalweg.evaluation import alarm_summary
 from thalweg.nets import Net
 from thalweg.recipes import Recipe

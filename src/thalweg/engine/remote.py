@@ -51,8 +51,9 @@ class RemoteNode:
         if isinstance(errand, Order):
             client, reply = self.node.train(state.client, errand)
             trained = state.trained if errand.rehearsal else errand.rnd
-            after = state._replace(trained=trained, client=client)
-            return after, to_bytes(self._masked(state, errand, reply), self.terms)
+            masks, reply = self._masked(state, errand, reply)
+            after = NodeState(trained, client, masks)
+            return after, to_bytes(reply, self.terms)
         client, answer = self.node.answer(state.client, errand)
         return state._replace(client=client), to_bytes(answer, self.terms)
 
@@ -64,10 +65,11 @@ class RemoteNode:
         masks, token = given(call, state.masks, self.terms.recipe.secrecy)
         return state._replace(masks=masks), to_bytes(token, self.terms)
 
-    def _masked(self, state: NodeState, order: Order, reply: Reply) -> Reply:
+    def _masked(self, state: NodeState, order: Order, reply: Reply) -> tuple[Any, Reply]:
+        """The reply, if the recipe wants it under masks, and what is to be remembered of them."""
         recipe = self.terms.recipe
         if recipe.secrecy is None:
-            return reply
+            return None, reply
         from thalweg.recipes.masks import masked_reply
 
         return masked_reply(reply, order, state.masks, recipe.secrecy, recipe)

@@ -8,7 +8,7 @@ from typing import Any
 
 from thalweg.core.types import Updates
 from thalweg.data import Dataset
-from thalweg.engine.building import Embedded
+from thalweg.engine.embedded import Embedded
 from thalweg.engine.scored import scored
 from thalweg.engine.tasks import task_records
 from thalweg.engine.used import ScoreBook, scored_as_used, use_of

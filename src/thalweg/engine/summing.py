@@ -4,37 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+from typing import Any
 
 from thalweg.core.talk import Told
 from thalweg.core.trees import Tree
 from thalweg.core.types import Answers, Floats32, Ints, Job, Refusal, Roster, Updates
+from thalweg.engine.embedded import Around, Embedded, HasPending
 from thalweg.recipes.base import Recipe
 from thalweg.recipes.federation import AskingStage
 from thalweg.recipes.sums import summed
 
-if TYPE_CHECKING:
-    from thalweg.engine.building import Embedded
-    from thalweg.engine.gather import Part
-
-
 LATE = "its update came after the sum of its round was made."
 
 
-@runtime_checkable
-class HasPending(Protocol):
-    """A federation that has something to remember between rounds, beside its clients' states."""
-
-    def pending(self) -> Tree: ...
-
-    def restore(self, pending: dict[str, Any]) -> None: ...
-
-
-class SummingFederation:
+class SummingFederation(Around):
     """An embedded federation that hands on what a network with masks (`Recipe.secrecy`) would, to the bit."""
 
     def __init__(self, inner: Embedded, recipe: Recipe) -> None:
-        self.inner, self._recipe, self.crowd = inner, recipe, inner.crowd
+        super().__init__(inner)
+        self._recipe = recipe
 
     def roster(self, rnd: int) -> Roster:
         return self.inner.roster(rnd)
@@ -47,15 +35,6 @@ class SummingFederation:
     ) -> Updates:
         updates = self.inner.train(jobs, bank, rnd, told)
         return summed(self._recipe, _in_time(updates, rnd), len(jobs))
-
-    def predict(self, model: Floats32, part: Part, rows: Ints | None) -> tuple[Ints, Floats32]:
-        return self.inner.predict(model, part, rows)
-
-    def scores(self, model: Floats32, part: Part, rows: Ints | None) -> Floats32:
-        return self.inner.scores(model, part, rows)
-
-    def close(self) -> None:
-        self.inner.close()
 
     def pending(self) -> Tree:
         return self.inner.pending() if isinstance(self.inner, HasPending) else {}

@@ -4,21 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, NamedTuple, get_args
+from typing import Any, NamedTuple, get_args
 
 import numpy as np
 
 from thalweg.core.talk import Told
 from thalweg.core.trees import Tree
 from thalweg.core.types import Answers, Floats32, Ints, Job, Refusal, Roster, Updates
+from thalweg.engine.embedded import Around, Embedded
 from thalweg.recipes.federation import AskingStage
 from thalweg.recipes.messages import Reply
 from thalweg.recipes.tables import of_one_form, replies_of, updates_of
 from thalweg.streams import Faults, Tampers
-
-if TYPE_CHECKING:
-    from thalweg.engine.building import Embedded
-    from thalweg.engine.gather import Part
 
 
 class Pending(NamedTuple):
@@ -28,7 +25,7 @@ class Pending(NamedTuple):
     reply: Reply
 
 
-class UnreliableFederation:
+class UnreliableFederation(Around):
     """An embedded federation between whose clients and the server things go wrong.
 
     Everybody who is asked trains, and remembers it. Then some replies are lost, and some come with those of a later
@@ -38,18 +35,18 @@ class UnreliableFederation:
     """
 
     def __init__(self, inner: Embedded, faults: Faults, seed: int) -> None:
-        self._inner, self._faults, self._seed = inner, faults, seed
+        super().__init__(inner)
+        self._faults, self._seed = faults, seed
         self._pending: dict[int, Pending] = {}  # at most one per client
-        self.crowd = inner.crowd
 
     def roster(self, rnd: int) -> Roster:
-        roster = self._inner.roster(rnd)
+        roster = self.inner.roster(rnd)
         sending = [client for client, parcel in self._pending.items() if parcel.due >= rnd]
         here = np.setdiff1d(roster.here, np.array(sending, dtype=np.int64), assume_unique=True)
         return replace(roster, here=here)
 
     def survey(self, clients: Ints, stage: AskingStage, bank: Floats32, rnd: int) -> Answers:
-        answers = self._inner.survey(clients, stage, bank, rnd)
+        answers = self.inner.survey(clients, stage, bank, rnd)
         question = get_args(AskingStage).index(stage)
         silent = self._faults.silences(clients, rnd, self._seed, question)
         if silent.all():
@@ -88,22 +85,13 @@ class UnreliableFederation:
 
     def _trained(self, jobs: Sequence[Job], bank: Floats32, rnd: int, told: Told | None) -> Updates:
         """What is sent, which of hostile clients is not what they have learnt."""
-        updates, faults = self._inner.train(jobs, bank, rnd, told), self._faults
+        updates, faults = self.inner.train(jobs, bank, rnd, told), self._faults
         if not isinstance(faults, Tampers):
             return updates
         deltas = faults.tampered(updates.deltas, updates.clients, rnd, self._seed)
         count = int(faults.is_hostile(np.unique(updates.clients), self._seed).sum())
         remarks = {**updates.remarks, **({"hostile": count} if count else {})}
         return replace(updates, deltas=deltas, remarks=remarks)
-
-    def predict(self, model: Floats32, part: Part, rows: Ints | None) -> tuple[Ints, Floats32]:
-        return self._inner.predict(model, part, rows)
-
-    def scores(self, model: Floats32, part: Part, rows: Ints | None) -> Floats32:
-        return self._inner.scores(model, part, rows)
-
-    def close(self) -> None:
-        self._inner.close()
 
     # --- what a checkpoint must hold ---
 

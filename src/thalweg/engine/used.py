@@ -10,7 +10,7 @@ from thalweg.core.transforms import Plain, Transform
 from thalweg.core.types import Floats, Floats32, Ints
 from thalweg.core.views import concepts_of
 from thalweg.data import Dataset
-from thalweg.engine.building import Embedded
+from thalweg.engine.embedded import Embedded
 from thalweg.engine.scored import Answered, at_clients, parts_of, scores_on, validated
 from thalweg.evaluation import ClientTests, Turnout, client_tests, purity
 from thalweg.evaluation.clients import Bools

@@ -57,12 +57,13 @@ class MaskState(NamedTuple):
 
     secret: Octets  # (32,)
     shared: list[int]  # round and rehearsal for which it has made shares last
+    sent: list[int]  # for which it has sent an update last
     opened: list[int]  # for which it has given some of others away last
 
 
 def new_mask_state() -> MaskState:
     secret = np.frombuffer(os.urandom(SECRET_BYTES), dtype=np.uint8)
-    return MaskState(secret, [-1, 0], [-1, 0])
+    return MaskState(secret, [-1, 0], [-1, 0], [-1, 0])
 
 
 class Secrets:
@@ -122,17 +123,22 @@ def between(key: bytes, public: bytes, mine: int, other: int, when: str, length:
 
 def masked_reply(
     reply: Reply, order: Order, state: MaskState, secrecy: Masked, recipe: Recipe
-) -> Reply:
-    """A reply whose update only has a meaning in the sum.
+) -> tuple[MaskState, Reply]:
+    """A reply whose update only has a meaning in the sum, and what the client remembers of it.
 
-    If it is not finite, the server shall know: it has no loss, which is refused.
+    There is one for every sum: two with the same masks would tell what they differ by. If it is not finite, the
+    server shall know: it has no loss, which is refused.
     """
     circle = order.circle
     assert circle is not None  # the wire has looked
-    if list(_moment(order.rnd, order.rehearsal)) != list(state.shared):
+    moment = list(_moment(order.rnd, order.rehearsal))
+    if moment != list(state.shared):
         raise BadMessage(
             f"an update for round {order.rnd + 1} is wanted, but no shares of its masks were made."
         )
+    if moment <= list(state.sent):
+        raise BadMessage(f"the update for round {order.rnd + 1} was sent already.")
+    state = state._replace(sent=moment)
     secrets = Secrets(state.secret.tobytes(), order.rnd, order.rehearsal)
     place = _place(circle.members, reply.client)
     if len(circle.members) < secrecy.least:
@@ -144,7 +150,7 @@ def masked_reply(
     nothing = reply.deltas[:, :0]
     if not np.isfinite(delta).all():
         zeros = np.zeros(len(delta), dtype=np.uint64)
-        return replace(reply, deltas=nothing, losses=np.full(1, np.nan), masked=zeros)
+        return state, replace(reply, deltas=nothing, losses=np.full(1, np.nan), masked=zeros)
     total = secrecy.whole(delta, weight).view(np.uint64) + stream(secrets.seed, len(delta))
     when = f"{order.rnd} {order.rehearsal}"
     for other, public in zip(circle.members.tolist(), circle.keys, strict=True):
@@ -152,7 +158,7 @@ def masked_reply(
             total += between(
                 secrets.mask_key, public.tobytes(), reply.client, other, when, len(delta)
             )
-    return replace(reply, deltas=nothing, masked=total)
+    return state, replace(reply, deltas=nothing, masked=total)
 
 
 def given(call: Call, state: MaskState, secrecy: Masked) -> tuple[MaskState, Token]:

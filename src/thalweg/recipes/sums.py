@@ -11,7 +11,7 @@ from thalweg.aggregation.secrecy import MOST_WEIGHT
 from thalweg.core.types import Floats32, Updates
 from thalweg.recipes.base import Recipe
 from thalweg.recipes.tables import updates_of
-from thalweg.theory.masked_sums import SHARE_BYTES
+from thalweg.theory.masked_sums import KEY_BYTES, LETTER_BYTES, SHARE_BYTES
 
 
 def own_weight(recipe: Recipe, num_samples: int, num_steps: int) -> int:
@@ -59,9 +59,8 @@ def masking_bytes(recipe: Recipe, number: int, num_params: int) -> tuple[int, in
     """
     if recipe.secrecy is None:
         return 0, 0
-    letter = 2 * SHARE_BYTES + 16
-    down = number**2 * (32 + 32 + 32 + letter)
-    up = number * (4 * num_params + 3 * 32) + number**2 * (letter + SHARE_BYTES)
+    down = number**2 * (3 * KEY_BYTES + LETTER_BYTES)
+    up = number * (4 * num_params + 3 * KEY_BYTES) + number**2 * (LETTER_BYTES + SHARE_BYTES)
     return down, up
 
 

@@ -86,36 +86,16 @@ def masked_round(
         return Outcome((), "too_few", refusals)
     known = Introduced(_ids(tokens), tokens)
     number = len(known.members)
-    post_keys = known.post_keys
-    letters = _of_rows(
-        asked("shares", known.members.tolist(), known.members, post_keys=post_keys), {number}
-    )
+    writers = known.members.tolist()
+    letters = _of_rows(asked("shares", writers, known.members, post_keys=known.post_keys), {number})
     if len(letters) < needed:
         return Outcome((), "too_few", refusals)
     circle = circle_of(sorted(letters), [known.key(client) for client in sorted(letters)])
     replies = order({client: replace(orders[client], circle=circle) for client in sorted(letters)})
     if len(replies) < needed:
         return Outcome((), "too_few", refusals)
-    fates = np.array(
-        [
-            HEARD if who in replies else LOST if who in letters else AWAY
-            for who in known.members.tolist()
-        ],
-        dtype=np.uint8,
-    )[:, None]
-    calls = {
-        reader: Call(
-            rnd,
-            reader,
-            "open",
-            known.members,
-            rehearsal,
-            {"post_keys": post_keys, "letters": _to(place, known, letters), "fates": fates},
-        )
-        for place, reader in enumerate(known.members.tolist())
-        if reader in replies
-    }
-    opened = _of_rows(call(calls), {number})
+    to_open = _openings(first, known, letters, replies)
+    opened = _of_rows(call(to_open), {number})
     if len(opened) < secrecy.needed(number):
         return Outcome((), "too_few", refusals)
     secrets = {
@@ -128,6 +108,21 @@ def masked_round(
         return Outcome((), "spoilt", refusals)
     total = _unmasked(replies, known, open_ones, f"{rnd} {rehearsal}")
     return replace(_mean(recipe, replies, total), refusals=refusals)
+
+
+def _openings(
+    order: Order, known: Introduced, letters: Mapping[int, Token], replies: Mapping[int, Reply]
+) -> dict[int, Call]:
+    """To everybody who was heard: what has become of the members, and the letters that they wrote to it."""
+    members = known.members.tolist()
+    fates = [HEARD if who in replies else LOST if who in letters else AWAY for who in members]
+    words = {"post_keys": known.post_keys, "fates": np.array(fates, dtype=np.uint8)[:, None]}
+    calls = {}
+    for place, reader in enumerate(members):
+        if reader in replies:
+            own = {**words, "letters": _to(place, known, letters)}
+            calls[reader] = Call(order.rnd, reader, "open", known.members, order.rehearsal, own)
+    return calls
 
 
 def _mean(recipe: Recipe, replies: Mapping[int, Reply], total: Words) -> Outcome:

@@ -41,13 +41,11 @@ from thalweg.recipes.messages import (
     Token,
 )
 from thalweg.recipes.talks import saying, talking
-from thalweg.theory.masked_sums import SHARE_BYTES
+from thalweg.theory.masked_sums import KEY_BYTES, LETTER_BYTES, SHARE_BYTES
 
 FORMAT = 3  # a message of another number is of another version of this file
 LONGEST_OUTLINE = 1 << 20  # bytes for all that is not an array
 NOBODY_MASKS = "nobody masks updates in this recipe."
-KEY_BYTES = 32
-LETTER_BYTES = 2 * SHARE_BYTES + 16  # two shares, closed
 CALLED = {  # what comes with a call, a row per member
     "keys": {},
     "shares": {"post_keys": KEY_BYTES},

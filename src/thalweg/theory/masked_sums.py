@@ -16,6 +16,8 @@ from thalweg.core.types import Floats32, Ints
 
 PRIME = 2**521 - 1  # of the field in which shares live
 SHARE_BYTES = 66
+KEY_BYTES = 32
+LETTER_BYTES = 2 * SHARE_BYTES + 16  # two shares, closed
 LONGEST_SECRET = 64  # bytes
 
 
