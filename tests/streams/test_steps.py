@@ -135,6 +135,16 @@ def test_shards_may_have_label_mixes_of_their_own() -> None:
     assert {event.kind for event in even.changes()} == {"real", "virtual"}
 
 
+def test_shards_may_be_small() -> None:
+    world = build(Steps(num_clients=10, shard_size=30))
+    assert {len(shard) for shard in world.shards} == {30}
+    assert world.capacity(0) == 60
+    mixed = build(Steps(num_clients=10, shard_size=30, dirichlet=0.5))
+    assert sum(len(shard) for shard in mixed.shards) == 300
+    rows = np.concatenate(mixed.shards)
+    assert len(np.unique(rows)) == len(rows)
+
+
 def test_a_steps_world_is_configuration() -> None:
     spec = Steps(concepts=((0,), (2, 1)), rotations=(0.0, 30.0), dirichlet=0.5)
     assert build_part(WORLDS, to_dict(spec, WORLDS), "world") == spec
@@ -152,6 +162,11 @@ def test_a_steps_world_is_configuration() -> None:
         (lambda: Steps(stay_probability=1.5), "stay_probability must lie in"),
         (lambda: Steps(dirichlet=0.0), "dirichlet must be positive"),
         (lambda: build(Steps(num_clients=2000)), "1207 samples cannot be cut into 2000 shards"),
+        (
+            lambda: build(Steps(num_clients=10, shard_size=121)),
+            "1207 samples cannot be cut into 10 shards of 121",
+        ),
+        (lambda: Steps(shard_size=0), "shard_size must be at least 1"),
         (
             lambda: build(Steps(concepts=((0, 11),), rotations=(0.0,))),
             "with 10 classes there are concepts 0 to 10, got 11",

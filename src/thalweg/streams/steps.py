@@ -50,6 +50,8 @@ class Steps:
     dirichlet: float | None = None
     """Shards have label mixes of their own, by Dirichlet draws of this concentration, so that labels drift with
     every step; none: shards are cut at random, all of one size."""
+    shard_size: int | None = None
+    """Samples of a shard; of an average one if they have label mixes of their own. None: all samples are dealt."""
     memory_shards: int = 2
     """Shards that fit a client's memory, of the largest size; the scenario's capacity plays no part."""
 
@@ -61,6 +63,7 @@ class Steps:
             cycle="[1, inf)",
             stay_probability="[0, 1]",
             dirichlet="(0, inf) or none",
+            shard_size="[1, inf) or none",
             memory_shards="[1, inf)",
         )
         require(len(self.concepts) >= 1, "Steps needs at least one step; concepts is empty.")
@@ -105,12 +108,16 @@ class Steps:
 
     def _shards(self, setting: Setting) -> list[Ints]:
         labels, number = setting.labels, self.num_clients
+        wanted = number * (self.shard_size or 1)
         require(
-            number <= len(labels),
-            f"{len(labels)} samples cannot be cut into {number} shards; use fewer clients.",
+            wanted <= len(labels),
+            f"{len(labels)} samples cannot be cut into {number} shards of {self.shard_size or 'at least 1'}; use "
+            "fewer clients, or smaller shards.",
         )
         rng = rng_for(setting.seed, Draw.PARTITION)
         rows = rng.permutation(len(labels))
+        if self.shard_size is not None:
+            rows = rows[:wanted]
         if self.dirichlet is None:
             return list(rows[: len(rows) // number * number].reshape(number, -1))
         shards = dirichlet_deal(rows, labels, number, self.dirichlet, 1, rng)

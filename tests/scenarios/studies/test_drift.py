@@ -7,10 +7,9 @@ from thalweg.report.drifts import drift_columns
 from thalweg.report.study import plan_study, reproduce
 from thalweg.report.study_table import study_markdown
 from thalweg.scenarios.studies import STUDIES, on_data
-from thalweg.scenarios.studies.drift import METHODS, SCENARIOS, studies
+from thalweg.scenarios.studies.drift import CIFAR, FASHION, METHODS, SMALL, studies
 
 NAMES = [study.name for study in studies()]
-FASHION, CIFAR = SCENARIOS
 
 
 def published(name, row, column):
@@ -25,6 +24,7 @@ def plans(name, tmp_path, **options):
 
 def test_the_numbers_are_those_of_the_tables():
     assert published("feddaa-table-1", "fedavg", FASHION) == (42.53, 0.34)
+    assert published("feddaa-table-1", "fedavg", SMALL) == (42.53, 0.34)
     assert published("feddaa-table-1", "feddrift", CIFAR) == (58.18, 0.80)
     assert published("feddaa-table-2", "flash", f"{CIFAR} (3, 240°) by labels") == (37.09, 0.22)
     assert published("feddaa-table-2", "oracle", f"{CIFAR} (1, 0°) by labels") == (69.20, 0.66)
@@ -131,8 +131,8 @@ def test_tables_share_their_runs(tmp_path):
         for name in NAMES
     }
     assert jobs["feddaa-table-1"] == jobs["feddaa-table-2"]
-    assert len(jobs["feddaa-ablation"] & jobs["feddaa-table-1"]) == 4
-    assert len(jobs["feddaa-rates"] & jobs["feddaa-table-1"]) == 4
+    assert len(jobs["feddaa-ablation"] & jobs["feddaa-table-1"]) == 6
+    assert len(jobs["feddaa-rates"] & jobs["feddaa-table-1"]) == 6
 
 
 def test_every_column_of_tasks_says_how_mixtures_were_found():
