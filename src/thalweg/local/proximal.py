@@ -30,6 +30,7 @@ class Proximal:
         check_ranges(self, strength="[0, inf)")
 
     def loss(self, model: Model, params: Tensor, batch: Batch, memo: Memo) -> Tensor:
-        away = params - memo["start"]
+        from thalweg.local.spring import spring
+
         fit = CrossEntropy().loss(model, params, batch, memo)
-        return fit + self.strength / 2 * (away * away).sum(1)
+        return fit + spring(params, memo["start"], self.strength)
