@@ -78,6 +78,13 @@ def test_hosts_are_set_up_as_the_paper_says(tmp_path):
         assert getattr(plan.recipe.server, "lr", 1.0) == (1.0 if label == "continuous" else 0.03)
 
 
+def test_fedacg_learns_more_slowly_on_cifar10_alone(tmp_path):
+    for name in NAMES:
+        cells = plan_study(STUDIES[name], only=["previous"], seeds=[0], out=tmp_path).cells
+        lr = {cell.row.label: cell.job.plan.local.lr for cell in cells}
+        assert lr["fedacg previous"] == (0.01 if "cifar10" in name else lr["fedavg previous"])
+
+
 def test_continuous_is_one_run_for_the_hosts_whose_learning_rate_it_shares(tmp_path):
     cells = plan_study(STUDIES[NAMES[0]], only=["continuous"], seeds=[0], out=tmp_path).cells
     assert all(cell.job.plan.recipe.objective == Continuous() for cell in cells)
