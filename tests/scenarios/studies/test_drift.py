@@ -3,6 +3,7 @@ from dataclasses import replace
 
 import pytest
 
+from thalweg.aggregation import Flash
 from thalweg.report.drifts import drift_columns
 from thalweg.report.study import plan_study, reproduce
 from thalweg.report.study_table import study_markdown
@@ -71,6 +72,7 @@ def test_learning_rates_and_settings_are_those_of_the_paper(tmp_path):
         "fedavg": 0.06,
         "adaptive-fedavg": 0.06,
         "flash": 0.03,
+        "flash, small strides": 0.03,
         "fedrc": 0.1,
         "feddrift": 0.06,
         "feddrift reassigned": 0.06,
@@ -93,6 +95,12 @@ def test_who_chooses_in_every_round_is_a_row_of_its_own_without_a_number(tmp_pat
     banks = {row: found[row, FASHION].recipe.bank for row in ("feddrift", "feddrift reassigned")}
     assert [bank.reassign for bank in banks.values()] == [False, True]
     assert not any("reassigned" in row for row, _ in STUDIES["feddaa-table-1"].published)
+
+
+def test_flash_also_has_the_settings_of_another_study_without_a_number(tmp_path):
+    found = plans("feddaa-table-1", tmp_path)["flash, small strides", FASHION].recipe.server
+    assert found == Flash()
+    assert not any("strides" in row for row, _ in STUDIES["feddaa-table-1"].published)
 
 
 def test_feddaa_finds_the_number_of_models_or_is_given_it(tmp_path):
