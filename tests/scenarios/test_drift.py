@@ -14,6 +14,7 @@ from thalweg.scenarios.drift import (
     drift_cifar10,
     drift_digits,
     drift_fashion_mnist,
+    drift_fashion_mnist_mlp,
     drift_fashion_mnist_small,
 )
 from thalweg.streams import HasViews, Setting, Steps
@@ -33,7 +34,9 @@ def test_the_scenario_of_the_paper_has_its_numbers() -> None:
     assert (scenario.ticks, scenario.prequential) == (1, 0)
 
 
-@pytest.mark.parametrize("make", [drift_fashion_mnist_small, drift_cifar10])
+@pytest.mark.parametrize(
+    "make", [drift_fashion_mnist_small, drift_fashion_mnist_mlp, drift_cifar10]
+)
 def test_at_reduced_scale_there_are_as_many_steps_in_a_round(make: Callable[[], Scenario]) -> None:
     scenario, whole = make(), drift_fashion_mnist()
     assert scenario.world == replace(Steps(), num_clients=20, shard_size=500)
@@ -48,7 +51,8 @@ def test_at_reduced_scale_there_are_as_many_steps_in_a_round(make: Callable[[], 
 def test_nets_are_small() -> None:
     grey: Net = drift_fashion_mnist().net.build((1, 28, 28), 10)
     colour: Net = drift_cifar10().net.build((3, 32, 32), 10)
-    assert (grey.num_params, colour.num_params) == (61_706, 62_006)
+    dense: Net = drift_fashion_mnist_mlp().net.build((1, 28, 28), 10)
+    assert (grey.num_params, colour.num_params, dense.num_params) == (61_706, 62_006, 159_010)
 
 
 def test_they_are_known_by_their_names() -> None:

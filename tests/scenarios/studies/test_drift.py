@@ -8,7 +8,7 @@ from thalweg.report.drifts import drift_columns
 from thalweg.report.study import plan_study, reproduce
 from thalweg.report.study_table import study_markdown
 from thalweg.scenarios.studies import STUDIES, on_data
-from thalweg.scenarios.studies.drift import CIFAR, FASHION, METHODS, SMALL, studies
+from thalweg.scenarios.studies.drift import CIFAR, DENSE, FASHION, METHODS, SMALL, studies
 
 NAMES = [study.name for study in studies()]
 
@@ -26,6 +26,7 @@ def plans(name, tmp_path, **options):
 def test_the_numbers_are_those_of_the_tables():
     assert published("feddaa-table-1", "fedavg", FASHION) == (42.53, 0.34)
     assert published("feddaa-table-1", "fedavg", SMALL) == (42.53, 0.34)
+    assert published("feddaa-table-1", "fedavg", DENSE) == (42.53, 0.34)
     assert published("feddaa-table-1", "feddrift", CIFAR) == (58.18, 0.80)
     assert published("feddaa-table-2", "flash", f"{CIFAR} (3, 240°) by labels") == (37.09, 0.22)
     assert published("feddaa-table-2", "oracle", f"{CIFAR} (1, 0°) by labels") == (69.20, 0.66)
@@ -78,6 +79,7 @@ def test_learning_rates_and_settings_are_those_of_the_paper(tmp_path):
         "feddrift reassigned": 0.06,
         "feddaa": 0.06,
         "feddaa given": 0.06,
+        "feddaa explained": 0.06,
         "oracle": 0.1,
     }
     assert all(plan.recipe.selection.fraction == 0.5 for plan in found.values())
@@ -110,6 +112,13 @@ def test_feddaa_finds_the_number_of_models_or_is_given_it(tmp_path):
     assert (given.cluster_count, given.given) == ("given", (2, 3, 4))
 
 
+def test_who_counts_by_what_models_explain_is_a_row_of_its_own_without_a_number(tmp_path):
+    found = plans("feddaa-table-1", tmp_path)
+    weights = {row: found[row, FASHION].recipe.weights.of for row in ("feddaa", "feddaa explained")}
+    assert weights == {"feddaa": "learnt", "feddaa explained": "explained"}
+    assert not any("explained" in row for row, _ in STUDIES["feddaa-table-1"].published)
+
+
 def test_the_ablation_takes_one_part_away_at_a_time(tmp_path):
     found = plans("feddaa-ablation", tmp_path)
     parts = {
@@ -139,8 +148,8 @@ def test_tables_share_their_runs(tmp_path):
         for name in NAMES
     }
     assert jobs["feddaa-table-1"] == jobs["feddaa-table-2"]
-    assert len(jobs["feddaa-ablation"] & jobs["feddaa-table-1"]) == 6
-    assert len(jobs["feddaa-rates"] & jobs["feddaa-table-1"]) == 6
+    assert len(jobs["feddaa-ablation"] & jobs["feddaa-table-1"]) == 8
+    assert len(jobs["feddaa-rates"] & jobs["feddaa-table-1"]) == 8
 
 
 def test_every_column_of_tasks_says_how_mixtures_were_found():

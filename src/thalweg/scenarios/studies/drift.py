@@ -5,7 +5,9 @@ sees its data now; the mean over clients, then over steps. The paper does not sa
 
 The released code of FedDAA is given the true number of models (2, 3, then 4) and only logs the number of clusters
 that NCD finds, so that there are two rows of it: ``feddaa given`` is what was run for the paper, ``feddaa`` is what
-the paper describes. Both stand beside the paper's number. Of FedDrift there are two rows, too: its clients choose
+the paper describes. Both stand beside the paper's number. In both a client counts by its samples for every model,
+also for those that it hardly uses, as in the released code; in ``feddaa explained``, which has no number, it counts
+for a model as far as that model explains its samples. Of FedDrift there are two rows, too: its clients choose
 among the models when a step begins, and ``feddrift reassigned`` lets them choose in every round. The paper begins
 with two models of it and does not say how they come to differ; there is no number for the second row. And of Flash:
 with the paper's settings (a stride of 1 in every coordinate) nothing is learnt here; ``flash, small strides`` has
@@ -23,7 +25,9 @@ from thalweg.scenarios.studies.base import Column, Row, Study
 
 SEEDS = (0, 1, 2)
 FASHION, SMALL, CIFAR = "drift-fashion-mnist", "drift-fashion-mnist-small", "drift-cifar10"
-SCENARIOS = {FASHION: 0, SMALL: 0, CIFAR: 1}  # and the place of their data among a table's numbers
+DENSE = "drift-fashion-mnist-mlp"
+# And the place of their data among a table's numbers.
+SCENARIOS = {FASHION: 0, SMALL: 0, DENSE: 0, CIFAR: 1}
 ROTATIONS = (0, 120, 240)
 STEPS = ("world.rounds_per_step=40", "rounds=240", "evaluate_every=40")  # on other data, too
 HALF = ("selection=uniform", "selection.fraction=0.5")
@@ -33,11 +37,13 @@ QUICK_BANK = (f"bank.every={QUICK_STEP}",)
 GIVEN = "bank.cluster_count=given"
 ABOUT = (
     "60 clients, half of them in every round, six steps of 40 rounds. 'feddaa given' is told the true number of "
-    "models (2, 3, then 4), as the released code is; 'feddaa' finds it. 'feddrift reassigned' lets clients choose "
+    "models (2, 3, then 4), as the released code is; 'feddaa' finds it; 'feddaa explained' does, too, and lets a "
+    "client count for a model as far as the model explains its samples. 'feddrift reassigned' lets clients choose "
     "among the models in every round, not only when a step begins; 'flash, small strides' has the settings of "
     "SFedPO's study, since with the paper's it does not learn here. The paper reports 5 runs. Reduced: "
-    "drift-fashion-mnist-small and drift-cifar10 have 20 clients with 500 images each, where the paper has 60 with "
-    "1,000 and 833, and CIFAR-10 is with LeNet-5, where the paper has a ResNet-18."
+    "drift-fashion-mnist-small, drift-fashion-mnist-mlp and drift-cifar10 have 20 clients with 500 images each, "
+    "where the paper has 60 with 1,000 and 833; the second has a dense net in place of two convolutions, and "
+    "CIFAR-10 is with LeNet-5, where the paper has a ResNet-18."
 )
 WHERE = "Accuracy when a step ends, at every client on the test set as it sees it, averaged over clients and steps."
 
@@ -75,6 +81,7 @@ METHODS = (
     _feddrift("feddrift reassigned", "bank.reassign=true"),
     _feddaa("feddaa"),
     _feddaa("feddaa given", GIVEN),
+    _feddaa("feddaa explained", "weights.of=explained"),
     _row("oracle", "oracle", "0.1"),
 )
 
