@@ -1,6 +1,7 @@
 import json
 import os
 import signal
+import threading
 
 import pytest
 
@@ -68,6 +69,24 @@ def test_a_killed_process_is_reported_and_replaced(tmp_path):
     assert run_cells(jobs, workers=2) == {}
     assert all(is_done(each) for each in jobs)
     assert json.loads((jobs[0].folder / "summary.json").read_text())["rounds"] == 60
+
+
+def test_after_an_interruption_nothing_is_begun_any_more(tmp_path):
+    """Ended processes used to be taken for dead ones: others took over, and complained when nobody listened."""
+    jobs = [job(tmp_path / str(seed), seed=seed, rounds=60) for seed in range(4)]
+    before = set(threading.enumerate())
+
+    def interrupt(news):
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        run_cells(jobs, workers=2, watch=interrupt)
+    for thread in set(threading.enumerate()) - before:
+        thread.join(timeout=30)
+        assert not thread.is_alive()
+    assert list(children()) == []
+    assert not any(each.folder.exists() for each in jobs[2:])
+    assert run_cells(jobs, workers=2) == {}
 
 
 def children():

@@ -126,10 +126,10 @@ def _run_in_workers(
         todo.put(job)
     news: queue.SimpleQueue[tuple[CellJob, dict[str, Any]]] = queue.SimpleQueue()
     failures: dict[Path, str] = {}
-    with _processes(workers) as processes:
+    with _processes(workers) as (processes, closing):
         for place in range(workers):
             serve = threading.Thread(
-                target=_serve, args=(processes, place, todo, news, data_dir), daemon=True
+                target=_serve, args=(processes, place, todo, news, data_dir, closing), daemon=True
             )
             serve.start()
         unfinished = len(jobs)
@@ -150,9 +150,10 @@ def _serve(
     todo: queue.SimpleQueue[CellJob],
     news: queue.SimpleQueue[tuple[CellJob, dict[str, Any]]],
     data_dir: Path | None,
+    closing: threading.Event,
 ) -> None:
-    """Keep one process busy until no job is left; replace it if it dies."""
-    while True:
+    """Keep one process busy until no job is left or all is closing; replace it if it dies before."""
+    while not closing.is_set():
         try:
             job = todo.get_nowait()
         except queue.Empty:
@@ -167,6 +168,8 @@ def _serve(
             RunFolder(job.folder).write_failure(None)
         for said in _answers(processes[place], order):
             if said is None:
+                if closing.is_set():  # it did not die, it was ended
+                    return
                 code = _end(processes[place])
                 processes[place] = _start()
                 reason = f"its process died (exit code {code}); run again to continue"
@@ -214,10 +217,12 @@ def _end(process: subprocess.Popen[str]) -> int:
 
 
 @contextmanager
-def _processes(count: int) -> Iterator[list[subprocess.Popen[str]]]:
-    processes = [_start() for _ in range(count)]
+def _processes(count: int) -> Iterator[tuple[list[subprocess.Popen[str]], threading.Event]]:
+    """Processes, and whether they are about to be ended, as they are also by Ctrl-C."""
+    processes, closing = [_start() for _ in range(count)], threading.Event()
     try:
-        yield processes
+        yield processes, closing
     finally:
+        closing.set()
         for process in processes:
             _end(process)
