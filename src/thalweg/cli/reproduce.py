@@ -51,11 +51,10 @@ def reproduce_command(
         return
     if scale not in ("quick", "paper"):
         raise UnknownName("--scale", scale, ["quick", "paper"])
-    words = [word.strip() for each in only for word in each.split(",") if word.strip()]
-    command = _command(study, words, seeds, scale, data, out, engine, data_dir)
+    command = _command(study, only, seeds, scale, data, out, engine, data_dir)
     plan = plan_study(
         study,
-        only=words,
+        only=only,
         seeds=_seeds(seeds),
         scale=cast("Scale", scale),
         data=data,

@@ -26,7 +26,7 @@ from thalweg.report.study_jobs import (
     study_cells,
 )
 from thalweg.report.summary import Summary, summarise
-from thalweg.scenarios.studies import Column, Study, on_data, restricted, study_named
+from thalweg.scenarios.studies import Column, Study, on_data, restricted, study_named, words_in
 from thalweg.scenarios.studies.base import LESS_IS_BETTER
 
 OUT = {"paper": Path("runs/reproduce"), "quick": Path("runs/reproduce-quick")}
@@ -121,7 +121,7 @@ def plan_study(
     require(scale in OUT, f"scale must be quick or paper, got {scale!r}.")
     study = study_named(study) if isinstance(study, str) else study
     study = study if data is None else on_data(study, data)
-    part = tuple(only)
+    part = tuple(words_in(only, study))
     whole = asked(restricted(study, part) if part else study, seeds, scale)
     root = OUT[scale] if out is None else Path(out)
     folder = root / study.name

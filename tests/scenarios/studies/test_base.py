@@ -1,7 +1,16 @@
 import pytest
 
 from thalweg.core.errors import ConfigError, UnknownName
-from thalweg.scenarios.studies import STUDIES, Column, Row, Study, on_data, restricted, study_named
+from thalweg.scenarios.studies import (
+    STUDIES,
+    Column,
+    Row,
+    Study,
+    on_data,
+    restricted,
+    study_named,
+    words_in,
+)
 
 
 def study(**changes):
@@ -35,6 +44,14 @@ def test_words_restrict_rows_and_columns_by_their_letters():
     part = restricted(study(), ["fedprox", "digits"])
     assert part.row_labels == ["fedprox+sfedpo"]
     assert restricted(study(), ["N="]).column_labels == ["digits-full N=1"]
+
+
+@pytest.mark.parametrize("study", STUDIES.values(), ids=STUDIES)
+def test_every_label_can_be_asked_for_alone_and_beside_others(study):
+    labels = [*study.row_labels, *study.column_labels]
+    assert words_in(labels, study) == labels
+    assert words_in([",".join(labels)], study) == labels
+    assert words_in(["is, ode ,,", "x"], study) == ["is", "ode", "x"]
 
 
 def test_a_word_nobody_has_is_refused_with_the_nearest():

@@ -6,7 +6,7 @@ from thalweg.core.config import object_named
 from thalweg.core.errors import ConfigError, UnknownName
 from thalweg.core.published import Published
 from thalweg.scenarios.studies import churn, dpcs, drift, drifting, sfedpo, streams
-from thalweg.scenarios.studies.base import Column, Metric, Row, Study, on_data, restricted
+from thalweg.scenarios.studies.base import Column, Metric, Row, Study, on_data, restricted, words_in
 
 STUDIES: dict[str, Study] = {
     study.name: study
@@ -24,6 +24,7 @@ __all__ = [
     "on_data",
     "restricted",
     "study_named",
+    "words_in",
 ]
 
 

@@ -167,6 +167,24 @@ class Study:
         return len(self.seeds) * len(runs)
 
 
+def words_in(texts: Iterable[str], study: Study) -> list[str]:
+    """Words with commas between them; pieces that are a label together are one word.
+
+    >>> rows = (Row("flash"), Row("flash, slow"), Row("is"))
+    >>> words_in(["is,flash, slow", "flash"], Study("s", "", "", rows, (Column("mnist"),), (0,), "is"))
+    ['is', 'flash, slow', 'flash']
+    """
+    labels, words = {*study.row_labels, *study.column_labels}, []
+    for text in texts:
+        pieces = [piece.strip() for piece in text.split(",") if piece.strip()]
+        while pieces:
+            joined = [", ".join(pieces[:number]) for number in range(len(pieces), 0, -1)]
+            word = next((each for each in joined if each in labels), pieces[0])
+            words.append(word)
+            del pieces[: word.count(",") + 1]
+    return words
+
+
 def restricted(study: Study, only: Iterable[str]) -> Study:
     """The part of a study that is asked for.
 
