@@ -61,7 +61,7 @@ def drift_fashion_mnist_small() -> Scenario:
 
 
 def drift_fashion_mnist_mlp() -> Scenario:
-    """The same small federation with a dense net of 200 units, at a sixth of that cost: for many runs."""
+    """The same small federation with a dense net of 200 units, at about a quarter of that cost: for many runs."""
     return _in_steps(
         "drift-fashion-mnist-mlp", FashionMnist(), Mlp(), _small_steps(), batch_size=64
     )
