@@ -149,13 +149,30 @@ def test_a_world_without_a_truth_only_counts() -> None:
     assert result.alarms == {"raised": sum(row["cohort"] for row in result.metrics)}
 
 
+def test_who_stands_still_while_away_has_not_drifted_before_its_own_time_has_come() -> None:
+    """Its fourth round is a later one of the run, and for some it never comes."""
+    sets = [
+        *("alarm=river", "alarm.name=DummyDriftDetector", "alarm.settings=t_0=1"),
+        *("drift=sudden", "drift.at=3", "world.num_clients=6", "world.availability=0.5"),
+        *("capacity=24", "ticks=1", "local.passes=1"),
+    ]
+    plan = make_plan("fedavg", "digits-partial", seed=2, rounds=7, overrides=sets)
+    result = play(plan)
+    assert result.alarms is not None
+    drifted = [(row["round"], row["drifted"]) for row in result.metrics if "drifted" in row]
+    assert result.alarms["drifts"] == sum(number for _, number in drifted) < 6
+    assert min(rnd for rnd, _ in drifted) >= 4
+    assert result.alarms["missed"] == 0, "whoever takes part is alarmed, in the round of its drift"
+    assert result.alarms["mean_delay"] == 0.0
+
+
 def test_an_alarm_that_only_notes_changes_no_bit() -> None:
     without, noted = play(plan_of(None)), play(plan_of(PageHinkley()))
     assert np.array_equal(without.model, noted.model)
     assert without.alarms is None
     assert raised(noted) != {}
     for ours, theirs in zip(noted.metrics, without.metrics, strict=True):
-        kept = {name for name in ours if name not in ("seconds", "alarms")}
+        kept = set(ours) - {"seconds", "alarms", "drifts"}
         assert {name: ours[name] for name in kept} == {name: theirs[name] for name in kept}
 
 

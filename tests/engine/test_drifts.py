@@ -31,6 +31,25 @@ def test_who_stands_still_while_away_drifts_when_its_own_time_has_come():
     assert found.row(found.clock(7), found.clock(7)) == {}
 
 
+def test_by_name_a_round_also_says_who_drifted_and_how():
+    found = Drifts(SimpleNamespace(world=WORLD, clock=lambda rnd: rnd), by_name=True)
+    rows = [found.row(found.clock(done), found.clock(done + 1)) for done in (4, 6)]
+    assert [row["drifted"] for row in rows] == [2, 3]
+    assert rows[0]["drifts"] == {"real": [1, 2]}
+    assert sorted(set().union(*rows[1]["drifts"].values())) == [0, 1, 2]
+
+
+def test_clocks_of_clients_that_stand_still_elsewhere_cannot_be_read():
+    for collects, states, known in [
+        (True, {}, True),
+        (False, {0: "here"}, True),
+        (False, {}, False),
+    ]:
+        world = SomeWorld(WORLD.plan, collects_when_absent=collects)
+        assert Drifts(SimpleNamespace(world=world, states=states)).are_known == known
+    assert not Drifts(SimpleNamespace(world=object(), states={})).are_known
+
+
 def test_a_world_without_views_has_nothing_to_say():
     found = drifts(SimpleNamespace(num_clients=3, collects_when_absent=True))
     assert found.row(found.clock(1), found.clock(2)) == {}

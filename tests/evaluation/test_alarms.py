@@ -1,7 +1,5 @@
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -69,20 +67,19 @@ def test_every_alarm_is_false_or_notices_one_drift(
     assert alarm_scores([*raised, *ends], changes).missed <= scores.missed
 
 
-@dataclass(frozen=True)
-class Drifting:
-    def changes(self) -> list[Change]:
-        return [(4, 7, "real")]
-
-
-def test_rounds_of_the_metrics_are_counted_from_one_and_those_of_the_world_from_zero() -> None:
-    rows = [{"round": 4}, {"round": 6, "alarms": [7]}, {"round": 7, "alarms": [1, 7]}]
+def test_alarms_and_drifts_are_read_from_the_metrics_whose_rounds_are_counted_from_one() -> None:
+    rows = [
+        {"round": 4},
+        {"round": 5, "drifts": {"real": [7]}},
+        {"round": 6, "alarms": [7]},
+        {"round": 7, "alarms": [1, 7]},
+    ]
     assert alarms_in(rows) == [(5, 7), (6, 1), (6, 7)]
-    summary = alarm_summary(rows, Drifting())
+    summary = alarm_summary(rows, are_drifts_known=True)
     assert summary["mean_delay"] == 1.0
     assert summary["false_alarms"] == 2
     assert summary["by_kind"] == {"real": {"drifts": 1, "missed": 0, "mean_delay": 1.0}}
 
 
-def test_a_world_that_does_not_know_when_it_changes_gives_no_scores() -> None:
-    assert alarm_summary([{"round": 1, "alarms": [0]}], object()) == {"raised": 1}
+def test_without_a_truth_there_are_no_scores() -> None:
+    assert alarm_summary([{"round": 1, "alarms": [0]}], are_drifts_known=False) == {"raised": 1}

@@ -29,6 +29,7 @@ from thalweg.report import (
     write_figure,
     write_page,
 )
+from thalweg.report.alarms import alarm_extra
 from thalweg.report.comparison import comparison_jobs, read_cell
 from thalweg.report.drifts import drift_extra
 from thalweg.report.extras import extra_markdown, extra_rich
@@ -87,6 +88,7 @@ def compare_command(
         extras = (
             transition_rich(cells, width=console.width),
             extra_rich(drift_extra(cells), width=console.width),
+            extra_rich(alarm_extra(cells), width=console.width),
         )
         for extra in filter(None, extras):
             console.print(extra)
@@ -101,7 +103,8 @@ def compare_command(
 def _write(folder: Path, on: str, cells: Sequence[Cell]) -> dict[str, Path]:
     summaries = summarise(cells)
     files = {"page": folder / "index.html", "table": folder / "table.md"}
-    beside = transition_markdown(cells) + extra_markdown(drift_extra(cells))
+    extras = (drift_extra(cells), alarm_extra(cells))
+    beside = transition_markdown(cells) + "".join(map(extra_markdown, extras))
     (folder / "table.md").write_text(to_markdown(summaries) + beside)
     (folder / "table.csv").write_text(to_csv(summaries))
     write_page(files["page"], f"Comparison on {on}", cells)
@@ -121,6 +124,7 @@ def _json_rows(cells: Sequence[Cell]) -> Iterator[dict[str, object]]:
             "status": cell.status,
             "reason": cell.reason,
             "final": final,
+            **({} if cell.alarms is None else {"alarms": cell.alarms}),
         }
 
 

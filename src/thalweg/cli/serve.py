@@ -136,7 +136,7 @@ def serve_command(
     if as_json:
         say_json({"folder": str(out), "final": metrics[-1]})
     else:
-        alarms = json.loads((out / "summary.json").read_text()).get("alarms")
+        alarms = RunFolder(out).summary().get("alarms")
         summary(console, metrics, alarms, out, (out / "command.txt").read_text().strip())
 
 

@@ -59,7 +59,7 @@ class PageHinkley(Watching):
     memory: float = 1.0
     """Factor of the sum with every value; below one the past fades."""
     direction: Literal["up", "down", "both"] = "up"
-    """Does only a rise num, only a fall, or either?"""
+    """Does only a rise count, only a fall, or either?"""
 
     def __post_init__(self) -> None:
         check_words(self)

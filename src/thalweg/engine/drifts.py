@@ -8,18 +8,31 @@ import numpy as np
 
 from thalweg.core.types import Ints
 from thalweg.engine.crowd import Crowd
+from thalweg.evaluation.alarms import HasChanges
 from thalweg.scenarios import Scenario
-from thalweg.streams import HasViews
 
 
 class Drifts:
-    """Every drift of a run, as its world has it."""
+    """Every drift of a run, as its world has it; who drifted, and how, is told if `by_name`."""
 
-    def __init__(self, crowd: Crowd) -> None:
-        self._crowd = crowd
-        events = crowd.world.changes() if isinstance(crowd.world, HasViews) else []
-        self._rounds = np.array([event.rnd for event in events], dtype=np.int64)
-        self._clients = np.array([event.client for event in events], dtype=np.int64)
+    def __init__(self, crowd: Crowd, by_name: bool = False) -> None:
+        self._crowd, self._by_name = crowd, by_name
+        events = crowd.world.changes() if isinstance(crowd.world, HasChanges) else []
+        self._rounds = np.array([rnd for rnd, _, _ in events], dtype=np.int64)
+        self._clients = np.array([client for _, client, _ in events], dtype=np.int64)
+        self._kinds = np.array([kind for _, _, kind in events], dtype=str)
+
+    @property
+    def are_known(self) -> bool:
+        """Does the world say when its clients drift, on a clock that can be read here?
+
+        That of clients which stand still while they are away is their own, and if they live elsewhere nobody here
+        knows how late it is there.
+        """
+        world = self._crowd.world
+        return isinstance(world, HasChanges) and (
+            world.collects_when_absent or bool(self._crowd.states)
+        )
 
     def clock(self, rounds_done: int) -> Ints:
         """(N,) the round that every client's stream was in last."""
@@ -29,12 +42,19 @@ class Drifts:
         return np.broadcast_to(when, self._crowd.world.num_clients).astype(np.int64)
 
     def row(self, before: Ints, now: Ints) -> dict[str, Any]:
-        """How many clients have drifted between two moments; nothing if nobody has."""
+        """How many clients have drifted between two moments, and by name which; nothing if nobody has."""
         if not len(self._rounds):
             return {}
         who, when = self._clients, self._rounds
-        number = len(np.unique(who[(before[who] < when) & (when <= now[who])]))
-        return {"drifted": number} if number else {}
+        has_come = (before[who] < when) & (when <= now[who])
+        if not has_come.any():
+            return {}
+        row: dict[str, Any] = {"drifted": len(np.unique(who[has_come]))}
+        if self._by_name:
+            kinds = np.unique(self._kinds[has_come]).tolist()
+            of_kind = {kind: who[has_come & (self._kinds == kind)] for kind in kinds}
+            row["drifts"] = {kind: np.unique(whose).tolist() for kind, whose in of_kind.items()}
+        return row
 
     def shows_tasks(self, scenario: Scenario, rounds_done: int) -> bool:
         """Is it time to look at all tasks: in the end, and before somebody drifts?

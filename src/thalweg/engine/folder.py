@@ -145,13 +145,17 @@ class RunFolder:
         with _said_in_one_line(self.path):
             _write_text(self.path / "summary.json", json.dumps(summary, indent=2) + "\n")
 
-    def is_finished(self, rounds: int) -> bool:
-        """Does the folder hold all of a run? A summary is written last, and whole."""
+    def summary(self) -> dict[str, Any]:
+        """What a run that has ended says of itself; empty if it has not, or if the file is damaged."""
         try:
             summary = json.loads((self.path / "summary.json").read_text())
         except (OSError, ValueError):
-            return False
-        return isinstance(summary, dict) and summary.get("rounds") == rounds
+            return {}
+        return summary if isinstance(summary, dict) else {}
+
+    def is_finished(self, rounds: int) -> bool:
+        """Does the folder hold all of a run? A summary is written last, and whole."""
+        return self.summary().get("rounds") == rounds
 
     def failure(self) -> str | None:
         """Why the run stopped the last time, if it failed."""

@@ -179,7 +179,7 @@ def _play(
         server = _restore(folder, federation, server, fingerprint)
         metrics = list(folder.metrics())
     began, rounds_before = time.perf_counter(), server.rnd
-    drifts = Drifts(federation.crowd)
+    drifts = Drifts(federation.crowd, by_name=plan.recipe.alarm is not None)
     while server.rnd < plan.scenario.rounds:
         started, before = time.perf_counter(), drifts.clock(server.rnd)
         server, updates = play_round(
@@ -205,7 +205,7 @@ def _play(
             now = server.rnd - rounds_before
             watch(Progress(plan, row, server.rnd, now, time.perf_counter() - began))
     served = serve(server, plan.recipe)
-    alarms = None if plan.recipe.alarm is None else alarm_summary(metrics, world)
+    alarms = None if plan.recipe.alarm is None else alarm_summary(metrics, drifts.are_known)
     if folder is not None:
         _finish(folder, plan, net, served, metrics, alarms)
     model = served.models[int(served.shares.argmax())]

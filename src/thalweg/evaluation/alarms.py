@@ -84,16 +84,30 @@ def alarms_in(rows: Iterable[Mapping[str, Any]]) -> list[Raised]:
     return [(row["round"] - 1, client) for row in rows for client in row.get("alarms", ())]
 
 
-def alarm_summary(rows: Iterable[Mapping[str, Any]], world: object) -> dict[str, Any]:
-    """What a run says of its alarms; of a world that does not know when it changes, only how many there were.
+def drifts_in(rows: Iterable[Mapping[str, Any]]) -> list[Change]:
+    """The drifts that the metrics of a run tell of by name, each in the round in which its client met with it.
 
-    >>> alarm_summary([{"round": 1}, {"round": 2, "alarms": [0, 3]}], world=None)
+    >>> drifts_in([{"round": 5, "drifts": {"real": [0, 3], "virtual": [3]}}])
+    [(4, 0, 'real'), (4, 3, 'real'), (4, 3, 'virtual')]
+    """
+    return [
+        (row["round"] - 1, client, kind)
+        for row in rows
+        for kind, clients in row.get("drifts", {}).items()
+        for client in clients
+    ]
+
+
+def alarm_summary(rows: Sequence[Mapping[str, Any]], are_drifts_known: bool) -> dict[str, Any]:
+    """What a run says of its alarms; if nobody knows when data drift, only how many there were.
+
+    >>> alarm_summary([{"round": 1}, {"round": 2, "alarms": [0, 3]}], are_drifts_known=False)
     {'raised': 2}
     """
     raised = alarms_in(rows)
-    if not isinstance(world, HasChanges):
+    if not are_drifts_known:
         return {"raised": len(raised)}
-    scores = alarm_scores(raised, world.changes())
+    scores = alarm_scores(raised, drifts_in(rows))
     by_kind = {kind: found._asdict() for kind, found in scores.by_kind.items()}
     return {**scores._asdict(), "by_kind": by_kind}
 

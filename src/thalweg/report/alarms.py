@@ -1,12 +1,28 @@
-"""What a single run says of its alarms."""
+"""What alarms were worth: a line for a single run, a small table for several."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from statistics import fmean
 from typing import Any
 
+from thalweg.report.cells import Cell, by_recipe
+from thalweg.report.extras import Extra
+from thalweg.report.numbers import NONE, amount
+from thalweg.report.summary import spread
+from thalweg.report.table import Column
 
-def alarm_line(found: Mapping[str, Any]) -> str:
+TITLE = "Alarms"
+WORDS = (
+    "alarms: raised in a run, over all clients. noticed: drifts with an alarm after them, before the client's next "
+    "drift, of all seeds together; late: after how many rounds, on average over those. false: alarms without a "
+    "drift that was still to be noticed."
+)
+
+Found = Mapping[str, Any]  # what `evaluation.alarm_summary` has of one run
+
+
+def alarm_line(found: Found) -> str:
     """One line, of what `evaluation.alarm_summary` found.
 
     >>> alarm_line({"raised": 2})
@@ -22,3 +38,48 @@ def alarm_line(found: Mapping[str, Any]) -> str:
         f"{found['raised']} raised, {found['false_alarms']} of them false; "
         f"{noticed} of {found['drifts']} drifts noticed{late}"
     )
+
+
+def alarm_extra(cells: Sequence[Cell]) -> Extra:
+    """Recipe by recipe, over the finished seeds; no columns if no finished run has an alarm."""
+    return Extra(TITLE, alarm_columns(cells), WORDS)
+
+
+def alarm_columns(cells: Sequence[Cell]) -> list[Column]:
+    groups = {
+        recipe: [cell.alarms for cell in group if cell.is_done and cell.alarms is not None]
+        for recipe, group in by_recipe(cells).items()
+    }
+    if not any(groups.values()):
+        return []
+    shown = [
+        Column("alarms", [_average("raised", seeds) for seeds in groups.values()]),
+        Column("noticed", [_noticed(seeds) for seeds in groups.values()]),
+        Column("late", [_late(seeds) for seeds in groups.values()]),
+        Column("false", [_average("false_alarms", seeds) for seeds in groups.values()]),
+    ]
+    return [
+        Column("recipe", list(groups)),
+        *(column for column in shown if set(column.entries) != {NONE}),
+    ]
+
+
+def _average(name: str, seeds: Sequence[Found]) -> str:
+    return amount(spread(found.get(name) for found in seeds))
+
+
+def _noticed(seeds: Sequence[Found]) -> str:
+    drifts = sum(found.get("drifts", 0) for found in seeds)
+    missed = sum(found.get("missed", 0) for found in seeds)
+    return f"{drifts - missed} of {drifts}" if drifts else NONE
+
+
+def _late(seeds: Sequence[Found]) -> str:
+    """Every drift that was noticed counts the same, whatever its seed."""
+    delays = [
+        delay
+        for found in seeds
+        if (delay := found.get("mean_delay")) is not None
+        for _ in range(found["drifts"] - found["missed"])
+    ]
+    return f"{fmean(delays):.1f}" if delays else NONE

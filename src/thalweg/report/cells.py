@@ -29,6 +29,7 @@ class Cell:
     rows: Sequence[Mapping[str, Any]]  # metrics, one row per round, in the order of the rounds
     command: str
     seconds: float  # that the run took
+    alarms: Mapping[str, Any] | None = None  # what they were worth; none: nobody watched
 
     def __post_init__(self) -> None:
         where = f"cell {self.recipe!r}, seed {self.seed}"

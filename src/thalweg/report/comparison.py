@@ -121,6 +121,7 @@ def read_cell(job: CellJob, failure: str | None = None) -> Cell:
         rows=rows,
         command=job.command,
         seconds=sum(row["seconds"] for row in rows),
+        alarms=folder.summary().get("alarms") if status == "done" else None,
     )
 
 

@@ -8,6 +8,7 @@ from html import escape
 from pathlib import Path
 
 from thalweg.report import sections
+from thalweg.report.alarms import alarm_extra
 from thalweg.report.cells import Cell
 from thalweg.report.drifts import drift_extra
 from thalweg.report.extras import extra_section
@@ -45,6 +46,7 @@ def page(
         sections.left_out(summaries),
         transition_section(cells),
         extra_section(drift_extra(cells)),
+        extra_section(alarm_extra(cells)),
         sections.figure_section(cells),
         sections.bank_section(cells),
         sections.differences(summaries),

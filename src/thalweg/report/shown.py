@@ -33,7 +33,8 @@ def as_shown(study: Study, place: StudyCell) -> Cell:
         rows = [{**row, "accuracy": _value(row, column, metric)} for row in rows]
     is_at_the_moment = column.until is not None and _has(rows, "round", column.until)
     if len(rows) < len(cell.rows) or is_at_the_moment:  # more rounds change nothing
-        cell = replace(cell, status="done", reason="")
+        alarms = cell.alarms if len(rows) == len(cell.rows) else None  # they are about whole runs
+        cell = replace(cell, status="done", reason="", alarms=alarms)
     if cell.is_done and column.session is not None and not _has(rows, "session", column.session):
         reason = f"its {len(cell.rows)} rounds have no session {column.session}"
         cell = replace(cell, status="failed", reason=reason)

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from html import escape
 
 from thalweg.report import sections
+from thalweg.report.alarms import alarm_extra
 from thalweg.report.curves import Panel, panels
 from thalweg.report.drifts import drift_extra
 from thalweg.report.extras import extra_section
@@ -97,6 +98,7 @@ def _scenario(result: StudyResult, label: str, summaries: list[Summary]) -> str:
     if _shows_runs_first(result, label):
         content += [
             extra_section(drift_extra(cells), level=3),
+            extra_section(alarm_extra(cells), level=3),
             sections.bank_section(cells, level=3),
         ]
     content += [
