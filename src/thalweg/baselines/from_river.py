@@ -8,7 +8,7 @@ import re
 from dataclasses import dataclass
 from typing import Any
 
-from thalweg.core.config import parse
+from thalweg.core.config import parse_pairs
 from thalweg.core.errors import ConfigError, require
 from thalweg.core.types import Floats32
 
@@ -40,13 +40,7 @@ class River:
         >>> River(settings="grace_period=50, delta=0.01").parsed_settings()
         {'grace_period': 50, 'delta': 0.01}
         """
-        pairs = [part.partition("=") for part in self.settings.split(",") if part.strip()]
-        for name, equals, text in pairs:
-            require(
-                bool(equals and name.strip().isidentifier() and text.strip()),
-                f"learner.settings={self.settings!r}: expected name=value,name=value, such as max_depth=6.",
-            )
-        return {name.strip(): parse(text) for name, _, text in pairs}
+        return parse_pairs(self.settings, "learner.settings", "max_depth=6")
 
     def begin(self, num_classes: int, seed: int) -> OfRiver:
         kind, settings = self._kind(), self.parsed_settings()

@@ -12,6 +12,7 @@ import hashlib
 import importlib
 import importlib.util
 import numbers
+import re
 import sys
 import tomllib
 import types
@@ -22,7 +23,7 @@ from typing import Any, Literal, TypeVar
 
 import msgspec
 
-from thalweg.core.errors import ConfigError, UnknownName
+from thalweg.core.errors import ConfigError, UnknownName, require
 
 T = TypeVar("T")
 Table = Mapping[str, Any]  # kind -> dataclass
@@ -130,6 +131,21 @@ def parse(text: str) -> Any:
         ]
     except tomllib.TOMLDecodeError:
         return text
+
+
+def parse_pairs(text: str, field: str, example: str) -> dict[str, Any]:
+    """Names and values with commas between them, or semicolons where commas part something else.
+
+    >>> parse_pairs("clock=1; delta=0.01", "alarm.settings", "clock=1")
+    {'clock': 1, 'delta': 0.01}
+    """
+    pairs = [part.partition("=") for part in re.split("[,;]", text) if part.strip()]
+    for name, equals, value in pairs:
+        require(
+            bool(equals and name.strip().isidentifier() and value.strip()),
+            f"{field}={text!r}: expected name=value, name=value, such as {example}.",
+        )
+    return {name.strip(): parse(value) for name, _, value in pairs}
 
 
 def check_words(part: Any) -> None:

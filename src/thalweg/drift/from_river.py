@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from thalweg.core.config import check_ranges, check_words, object_named, parse
+from thalweg.core.config import check_ranges, check_words, object_named, parse_pairs
 from thalweg.core.errors import ConfigError, UnknownName
 from thalweg.core.types import Floats, Ints, Supplies
 from thalweg.drift.base import Bools, Detector
@@ -49,7 +49,8 @@ class River(Watching):
 
     name: str = "ADWIN"
     settings: str = ""
-    """What it is made with, such as clock=1,delta=0.01; empty: River's defaults."""
+    """What it is made with, such as clock=1,delta=0.01 (or clock=1;delta=0.01, where commas part recipes' changes);
+    empty: River's defaults."""
     most: int = 1000
     """After so many values without an alarm the client gets a new detector that is shown the newer half of them."""
 
@@ -64,13 +65,7 @@ class River(Watching):
         >>> River(settings="clock=1, delta=0.01").parsed_settings()
         {'clock': 1, 'delta': 0.01}
         """
-        pairs = [part.partition("=") for part in self.settings.split(",") if part.strip()]
-        for name, equals, text in pairs:
-            if not (equals and name.strip().isidentifier() and text.strip()):
-                raise ConfigError(
-                    f"alarm.settings={self.settings!r}: expected name=value, name=value, such as clock=1."
-                )
-        return {name.strip(): parse(text) for name, _, text in pairs}
+        return parse_pairs(self.settings, "alarm.settings", "clock=1")
 
     def check_fits(self, supplies: Supplies, num_classes: int) -> None:
         """Before anything runs: is there such a detector?"""

@@ -40,12 +40,12 @@ def extra_section(extra: Extra, *, level: int = 2) -> str:
     return sections.section(extra.title, table + words, level=level)
 
 
-def extra_markdown(extra: Extra) -> str:
+def extra_markdown(extra: Extra, *, level: int = 2) -> str:
     """Below a table in Markdown; empty if there is nothing to show."""
     if not (shown := extra.columns):
         return ""
     lines = [
-        f"## {extra.title}\n",
+        f"{'#' * level} {extra.title}\n",
         markdown_row([column.heading for column in shown]),
         markdown_row(["---", *("---:" for _ in shown[1:])]),
         *(

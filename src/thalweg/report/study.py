@@ -71,6 +71,11 @@ class StudyResult(AskedStudy):
         mine = [cell for cell in self.cells if cell.scenario == column]
         return sorted(mine, key=lambda cell: order[cell.recipe])  # stable: seeds keep their order
 
+    def shows_runs_first(self, label: str) -> bool:
+        """Of columns that look at the same runs, is it the first one?"""
+        runs = {column.label: (column.scenario, column.sets) for column in self.study.columns}
+        return next(other for other, of in runs.items() if of == runs[label]) == label
+
     def summaries(self) -> dict[str, list[Summary]]:
         """One summary per row and column, by column."""
         against = {row.label: self.study.against(row) for row in self.study.rows}

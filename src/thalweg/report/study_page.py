@@ -95,7 +95,7 @@ def _scenario(result: StudyResult, label: str, summaries: list[Summary]) -> str:
     ]
     if panels(cells) and not summaries[0].is_inverted:  # forgetting is not a share of one
         content.append(sections.figure_section(cells, level=3))
-    if _shows_runs_first(result, label):
+    if result.shows_runs_first(label):
         content += [
             extra_section(drift_extra(cells), level=3),
             extra_section(alarm_extra(cells), level=3),
@@ -106,12 +106,6 @@ def _scenario(result: StudyResult, label: str, summaries: list[Summary]) -> str:
         _folded("Seed by seed", sections.seeds_section(cells, level=3)),
     ]
     return sections.section(label, "".join(content), anchor=_anchor(label, result))
-
-
-def _shows_runs_first(result: StudyResult, label: str) -> bool:
-    """Of columns that look at the same runs, is it the first one?"""
-    runs = {column.label: (column.scenario, column.sets) for column in result.study.columns}
-    return next(other for other, of in runs.items() if of == runs[label]) == label
 
 
 def _sweeps(drawn: Sequence[Panel], *, level: int = 2) -> str:

@@ -8,7 +8,10 @@ from statistics import fmean
 from typing import TYPE_CHECKING, NamedTuple
 
 from thalweg.core.errors import require
+from thalweg.report.alarms import alarm_extra
 from thalweg.report.cells import Cell
+from thalweg.report.drifts import drift_extra
+from thalweg.report.extras import extra_markdown
 from thalweg.report.markdown import escaped, markdown_row, to_markdown
 from thalweg.report.numbers import NONE, percent_spread, points
 from thalweg.report.records import csv_text, record
@@ -236,6 +239,10 @@ def study_markdown(result: StudyResult) -> str:
     lines += ["", escaped(legend(result)), ""]
     for column, summaries in result.summaries().items():
         lines += [f"## {escaped(column)}", "", to_markdown(summaries)]
+        if result.shows_runs_first(column):
+            cells = result.cells_of(column)
+            found = (drift_extra(cells), alarm_extra(cells))
+            lines += [extra_markdown(extra, level=3) for extra in found if extra.columns]
     return "\n".join(lines)
 
 

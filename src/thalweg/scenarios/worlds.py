@@ -23,6 +23,7 @@ from thalweg.data import (
 )
 from thalweg.local import Sgd
 from thalweg.nets import AlexNet, Cnn, HamCnn, LeNet5, Linear, Mlp
+from thalweg.scenarios.alarms import ALARMS
 from thalweg.scenarios.base import Scenario
 from thalweg.scenarios.churn import CHURN
 from thalweg.scenarios.drift import DRIFT
@@ -156,6 +157,7 @@ SCENARIOS: dict[str, Callable[[], Scenario]] = {
     **CHURN,
     **DRIFT,
     **DRIFTING,
+    **ALARMS,
 }
 
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 from thalweg.core.config import object_named
 from thalweg.core.errors import ConfigError, UnknownName
 from thalweg.core.published import Published
-from thalweg.scenarios.studies import churn, dpcs, drift, drifting, sfedpo, streams
+from thalweg.scenarios.studies import alarms, churn, dpcs, drift, drifting, sfedpo, streams
 from thalweg.scenarios.studies.base import Column, Metric, Row, Study, on_data, restricted, words_in
 
 STUDIES: dict[str, Study] = {
     study.name: study
-    for paper in (sfedpo, streams, dpcs, churn, drift, drifting)
+    for paper in (sfedpo, streams, dpcs, churn, drift, alarms, drifting)
     for study in paper.studies()
 }
 

@@ -235,12 +235,12 @@ def on_data(study: Study, data: str) -> Study:
     """The same study on another data set; the paper's numbers do not come along.
 
     The scenario ``cifar10-full`` becomes ``digits-full`` for the data set ``digits``, ``churn-mnist`` becomes
-    ``churn-digits`` and ``drift-cifar10`` ``drift-digits``.
+    ``churn-digits``, ``drift-cifar10`` ``drift-digits``, and so on.
     """
     columns = []
     for column in study.columns:
         scenario = re.sub(r"^.*-(full|partial)$", rf"{data}-\1", column.scenario)
-        scenario = re.sub(r"^(churn|drift)-.*$", rf"\1-{data}", scenario)
+        scenario = re.sub(r"^(churn|drift|alarms)-.*$", rf"\1-{data}", scenario)
         columns.append(replace(column, scenario=scenario))
     return replace(
         study,

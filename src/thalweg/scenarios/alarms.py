@@ -1,0 +1,53 @@
+"""Scenarios for alarms: fresh samples at every client in every round, and labels that change for half of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from thalweg.data import DataSource, Digits, FashionMnist
+from thalweg.local import Sgd
+from thalweg.nets import Mlp
+from thalweg.scenarios.base import Scenario
+from thalweg.streams import Constant, Even, Inflow, Sudden
+
+PER_ROUND = 50  # samples of a client, all of which are tried before they are learnt from
+
+
+def _watched(name: str, data: DataSource, net: Mlp, num_clients: int, rounds: int) -> Scenario:
+    """Everybody is here all the time, memories hold the samples of ten rounds, and half of the clients drift."""
+    world = Inflow(
+        num_clients=num_clients,
+        partition=Even(),
+        arrivals=Constant(per_round=PER_ROUND),
+        at_end="restart",
+        absent="collecting",
+    )
+    return Scenario(
+        name=name,
+        data=data,
+        net=net,
+        world=world,
+        local=Sgd(lr=0.05, momentum=0.9, batch_size=64, steps=8),
+        rounds=rounds,
+        ticks=1,
+        capacity=10 * PER_ROUND,
+        evaluate_every=5,
+        prequential=PER_ROUND,
+        drift=Sudden(at=rounds // 2, share=0.5),
+    )
+
+
+def alarms_fashion_mnist() -> Scenario:
+    """20 clients with 50 new images in every round, each of them once; in the middle ten of them drift."""
+    return _watched("alarms-fashion-mnist", FashionMnist(), Mlp(), num_clients=20, rounds=60)
+
+
+def alarms_digits() -> Scenario:
+    """The same on scikit-learn's digits, with 8 clients whose samples come back: for demonstrations."""
+    return _watched("alarms-digits", Digits(), Mlp(hidden=(64,)), num_clients=8, rounds=60)
+
+
+ALARMS: dict[str, Callable[[], Scenario]] = {
+    "alarms-digits": alarms_digits,
+    "alarms-fashion-mnist": alarms_fashion_mnist,
+}

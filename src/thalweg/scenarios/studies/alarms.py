@@ -1,0 +1,68 @@
+"""Detectors, and what follows from their alarms, in one table."""
+
+from __future__ import annotations
+
+from thalweg.scenarios.studies.base import Column, Row, Study
+
+SEEDS = (0, 1, 2)
+SCENARIO = "alarms-fashion-mnist"
+# The newest samples in place of any: what a client learns from is then of the last ten rounds.
+KEPT = "memory=fifo"
+DETECTORS = {
+    "page-hinkley": "alarm=page-hinkley",
+    "ddm": "alarm=ddm",
+    "window-test": "alarm=window-test",
+    "window-test of means": "alarm=window-test,alarm.test=mean",
+    "river ADWIN": "alarm=river,alarm.name=ADWIN,alarm.settings=clock=1;delta=0.1",
+    "river KSWIN": "alarm=river,alarm.name=KSWIN,alarm.settings=window_size=20;stat_size=7",
+}
+ACTIONS = {
+    "shrink": "alarm.action=shrink,alarm.action.keep=0.1",
+    "hurry": "alarm.action=hurry",
+}
+
+
+def _rows() -> tuple[Row, ...]:
+    """Detectors that only note, then what the first one may lead to, then banks of models."""
+    first = DETECTORS["page-hinkley"]
+    by_alarm = f"bank.every=none,{first},alarm.action=recluster"
+    return (
+        Row("fedavg", f"fedavg,{KEPT}"),
+        *(Row(name, f"fedavg,{KEPT},{alarm}") for name, alarm in DETECTORS.items()),
+        *(
+            Row(f"page-hinkley, {name}", f"fedavg,{KEPT},{first},{a}")
+            for name, a in ACTIONS.items()
+        ),
+        Row("feddrift", f"feddrift,{KEPT}"),
+        Row("feddrift, by alarm", f"feddrift,{KEPT},{by_alarm}"),
+    )
+
+
+def studies() -> list[Study]:
+    gradual = ("drift=gradual", "drift.start=30", "drift.until=45", "drift.share=0.5")
+    return [
+        Study(
+            name="alarms-table",
+            title="Alarms: what detectors notice, and what is done about it",
+            description=(
+                "Every client gets 50 new images in every round. Accuracy on them as they arrive, before anybody "
+                "learns from them. In round 30 all labels of some clients are reversed: of nobody, of all, of "
+                "half of them, or of half of them little by little until round 45. Detectors without an action "
+                "change nothing, so that their rows are that of fedavg; what they noticed is in the tables "
+                "called Alarms. 'shrink' keeps the newest tenth of the memory, 'hurry' doubles the learning rate "
+                "for five rounds, 'by alarm' opens models when an alarm says so, where feddrift asks for "
+                "losses in every round."
+            ),
+            rows=_rows(),
+            columns=(
+                Column(SCENARIO, ("drift=none",), "no drift"),
+                Column(SCENARIO, ("drift.share=1.0",), "all"),
+                Column(SCENARIO, (), "half"),
+                Column(SCENARIO, gradual, "half, gradual"),
+            ),
+            seeds=SEEDS,
+            reference="fedavg",
+            metric="prequential_accuracy",
+            quick=("rounds=36",),  # drifts begin in round 30
+        )
+    ]

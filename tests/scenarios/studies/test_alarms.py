@@ -1,0 +1,49 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from thalweg.drift import River
+from thalweg.recipes import Recipe
+from thalweg.report.study import plan_study, reproduce
+from thalweg.scenarios.studies import STUDIES
+
+STUDY = STUDIES["alarms-table"]
+
+
+@pytest.fixture
+def recipes(tmp_path: Path) -> dict[str, Recipe]:
+    cells = plan_study(STUDY, seeds=1, out=tmp_path).cells
+    return {cell.row.label: cell.job.plan.recipe for cell in cells}  # type: ignore[union-attr]
+
+
+def test_all_rows_keep_the_newest_samples_so_that_only_alarms_and_banks_differ(
+    recipes: dict[str, Recipe],
+) -> None:
+    assert {repr(recipe.memory) for recipe in recipes.values()} == {"Fifo()"}
+    watching = [label for label, recipe in recipes.items() if recipe.alarm is not None]
+    assert [label for label in recipes if label not in watching] == ["fedavg", "feddrift"]
+
+
+def test_detectors_of_river_have_settings_for_a_value_per_round(recipes: dict[str, Recipe]) -> None:
+    kswin = recipes["river KSWIN"].alarm
+    assert isinstance(kswin, River)
+    assert kswin.parsed_settings() == {"window_size": 20, "stat_size": 7}
+
+
+def test_a_quick_look_lasts_until_after_the_drifts(tmp_path: Path) -> None:
+    cells = plan_study(STUDY, scale="quick", out=tmp_path).cells
+    assert {cell.column.label for cell in cells} == set(STUDY.column_labels)
+    assert {cell.job.plan.scenario.rounds for cell in cells} == {36}
+
+
+def test_on_small_data_the_table_says_what_alarms_were_worth(tmp_path: Path) -> None:
+    only = ["page-hinkley", "feddrift, by alarm", "alarms-digits half"]
+    result = reproduce(STUDY, only=only, data="digits", scale="quick", workers=1, out=tmp_path)
+    assert all(cell.is_done for cell in result.cells), [cell.reason for cell in result.cells]
+    table = (result.folder / "table.md").read_text()
+    page = (result.folder / "index.html").read_text()
+    assert "### Alarms" in table
+    assert "| recipe | alarms | noticed | late | false |" in table
+    assert "noticed" in page

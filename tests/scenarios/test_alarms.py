@@ -1,0 +1,47 @@
+from __future__ import annotations
+
+import numpy as np
+
+import thalweg
+from thalweg.scenarios import SCENARIOS, scenario_named
+from thalweg.scenarios.alarms import ALARMS, PER_ROUND, alarms_digits, alarms_fashion_mnist
+from thalweg.streams import HasViews, Setting, drifting
+
+
+def test_they_are_known_by_their_names() -> None:
+    for name, make in ALARMS.items():
+        assert scenario_named(name) == make() == SCENARIOS[name]()
+        assert make().name == name
+
+
+def test_every_image_of_fashion_mnist_comes_once() -> None:
+    scenario = alarms_fashion_mnist()
+    labels = np.arange(60_000) % 10
+    setting = Setting(labels, 10, ticks=1, capacity=scenario.capacity, rounds=60, seed=0)
+    world = scenario.world.build(setting)
+    came = []
+    for client in range(world.num_clients):
+        state, _ = world.begin(client)
+        for rnd in range(60):
+            state, (arrival,) = world.emit(state, client, rnd)
+            assert len(arrival.items) == PER_ROUND
+            came.append(arrival.items)
+    assert sorted(np.concatenate(came).tolist()) == list(range(60_000))
+
+
+def test_half_of_the_clients_drift_in_the_middle_and_all_are_tried_on_all_that_arrives() -> None:
+    for scenario in (alarms_digits(), alarms_fashion_mnist()):
+        setting = Setting(np.arange(2000) % 10, 10, 1, scenario.capacity, scenario.rounds, seed=3)
+        world = drifting(scenario.world.build(setting), scenario.drift, setting)
+        assert isinstance(world, HasViews)
+        assert {rnd for rnd, _, _ in world.changes()} == {30}
+        assert len(world.changes()) == world.num_clients // 2
+        assert scenario.prequential == PER_ROUND
+
+
+def test_page_and_hinkley_notice_all_drifts_of_the_demonstration_at_once() -> None:
+    sets = ["memory=fifo", "alarm=page-hinkley", "drift.at=12"]
+    result = thalweg.run("fedavg", "alarms-digits", rounds=15, workers=1, overrides=sets)
+    assert result.alarms is not None
+    assert (result.alarms["drifts"], result.alarms["missed"]) == (4, 0)
+    assert result.alarms["mean_delay"] <= 1
