@@ -14,7 +14,6 @@ import os
 import statistics
 import tempfile
 import time
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -50,7 +49,7 @@ def idle_round_ms(plan: Plan, cohort: int, rounds: int) -> float:
             started = time.perf_counter()
             here = crowd.roster(rnd).here[:cohort]
             for job in map(Job, here.tolist()):
-                visit = crowd.enter(job, rnd)
+                visit = crowd.enter([job], rnd)
                 for _ in range(scenario.ticks):
                     visit.observe()
                 visit.reports()
@@ -70,13 +69,13 @@ def main() -> None:
     parser.add_argument("--cohort", type=int, default=100)
     parser.add_argument("--rounds", type=int, default=3)
     args = parser.parse_args()
-    share = args.cohort / args.clients
-    overrides = [
-        f"world.num_clients={args.clients}",
-        f"world.availability={share}",
-        "world.availability_spread=0",
-    ]
-    plan = make_plan("sfedpo", "fashion-mnist-partial", rounds=args.rounds, overrides=overrides)
+
+    def plan_with(availability: float) -> Plan:
+        sets = [f"world.num_clients={args.clients}", f"world.availability={availability}"]
+        sets.append("world.availability_spread=0")
+        return make_plan("sfedpo", "fashion-mnist-partial", rounds=args.rounds, overrides=sets)
+
+    plan = plan_with(args.cohort / args.clients)
     began = time.perf_counter()
     first_round: list[float] = []
     peak = [0.0]
@@ -91,9 +90,8 @@ def main() -> None:
     run_plan(plan, watch=watch)
     print(f"start-up          {first_round[0]:.2f} s   (limit 10 s)")
     print(f"resident memory   {peak[0]:.0f} MB   (limit 1500 MB)")
-    quiet = replace(plan.scenario.world, availability=1.0)
-    idle = replace(plan, scenario=replace(plan.scenario, world=quiet))
-    print(f"idle round        {idle_round_ms(idle, args.cohort, 15):.1f} ms   (limit 50 ms)")
+    idle = idle_round_ms(plan_with(1.0), args.cohort, 15)
+    print(f"idle round        {idle:.1f} ms   (limit 50 ms)")
 
 
 if __name__ == "__main__":

@@ -108,11 +108,12 @@ def data_for(work: Workload, rng: np.random.Generator) -> Dataset:
 
 def plain_tensors(data: Dataset) -> tuple[torch.Tensor, torch.Tensor]:
     """What the plain loop trains on: floats, normalised beforehand."""
-    x = data.x
-    if data.is_image:  # as usual: (n, C, H, W), the channels outermost in memory
-        pixels = np.ascontiguousarray(np.moveaxis(x, 3, 1)).reshape(-1, *data.input_shape)
-        x = (pixels.astype(np.float32) / 255 - MEAN) / STD
-    return torch.from_numpy(x), torch.from_numpy(data.y)
+    labels = torch.from_numpy(data.y)
+    if not data.is_image:
+        return torch.from_numpy(data.x), labels
+    # As usual: (n, C, H, W), the channels outermost in memory.
+    pixels = np.ascontiguousarray(np.moveaxis(data.x, 3, 1)).reshape(-1, *data.input_shape)
+    return torch.from_numpy((pixels.astype(np.float32) / 255 - MEAN) / STD), labels
 
 
 def plain_round(
@@ -159,8 +160,8 @@ def take_turns(
     plain: Callable[[], object], ours: Callable[[], object], repeats: int
 ) -> tuple[float, float]:
     """Medians of the two, in seconds."""
-    times = [(seconds(plain), seconds(ours)) for _ in range(repeats)]
-    return tuple(statistics.median(column) for column in zip(*times, strict=True))  # type: ignore[return-value]
+    theirs, mine = zip(*((seconds(plain), seconds(ours)) for _ in range(repeats)), strict=True)
+    return statistics.median(theirs), statistics.median(mine)
 
 
 def batches_for(work: Workload, data: Dataset, rng: np.random.Generator) -> np.ndarray:
@@ -260,8 +261,10 @@ def every_objective(works: Sequence[Workload], repeats: int) -> Iterator[bool]:
     """A line for each objective on each net; were the two sides different?"""
     import objectives
 
+    from thalweg.local import OBJECTIVES
+
     for work in works:
-        for name in objectives.OBJECTIVES:
+        for name in OBJECTIVES:
             if name not in objectives.PLAIN:
                 print(f"{work.name}  {name}: write its plain loss in benchmarks/objectives.py")
                 yield True

@@ -1,13 +1,15 @@
 import json
 import os
 import signal
+import subprocess
+import sys
 import threading
 
 import pytest
 
 from thalweg.core.errors import RunError
 from thalweg.engine.cells import CellJob, is_done, run_cells
-from thalweg.engine.plan import make_plan
+from thalweg.engine.plan import make_plan, plan_to_toml
 
 
 def job(folder, recipe="fedavg", seed=0, overrides=(), rounds=3):
@@ -87,6 +89,29 @@ def test_after_an_interruption_nothing_is_begun_any_more(tmp_path):
     assert list(children()) == []
     assert not any(each.folder.exists() for each in jobs[2:])
     assert run_cells(jobs, workers=2) == {}
+
+
+def test_a_process_whose_master_was_killed_leaves_without_a_word_and_its_cell_goes_on(tmp_path):
+    asked = job(tmp_path / "a", rounds=40)
+    order = {"plan": plan_to_toml(asked.plan), "out": str(asked.folder), "data_dir": None}
+    worker = subprocess.Popen(
+        [sys.executable, "-m", "thalweg.engine.cell_worker"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    worker.stdin.write(json.dumps({**order, "command": asked.command}) + "\n")
+    worker.stdin.flush()
+    assert json.loads(worker.stdout.readline())["event"] == "round"
+    worker.stdout.close()  # nobody listens any more
+    assert worker.wait(timeout=60) == 0
+    assert worker.stderr.read() == ""
+    worker.stdin.close()
+    worker.stderr.close()
+    assert not is_done(asked)
+    assert run_cells([asked], workers=1) == {}
+    assert is_done(asked)
 
 
 def children():

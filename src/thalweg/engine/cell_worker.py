@@ -24,8 +24,11 @@ def main() -> None:
     loaded: dict[str, Dataset] = {}
 
     def say(event: str, **rest: Any) -> None:
-        news.write(json.dumps({"event": event, **rest}) + "\n")
-        news.flush()
+        try:
+            news.write(json.dumps({"event": event, **rest}) + "\n")
+            news.flush()
+        except BrokenPipeError:  # who started us was killed; this cell goes on after its last round
+            os._exit(0)
 
     def tell(progress: Progress) -> None:
         say("round", row=dict(progress.row))

@@ -1,0 +1,38 @@
+"""Benchmarks still run: what they measure is for `docs/results/speed.md`, not for a test."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+DEBIAN = Path("/usr/share/datasets/fashion-mnist")
+FOLDER = Path(__file__).parents[2] / "benchmarks"
+QUICK = {
+    "bank.py": ("--quick",),
+    "churn.py": ("--clients", "40", "--rounds", "60", "--cohort", "5", "--kills", "1"),
+    "dpcs.py": ("--clients", "200", "--repeats", "1"),
+    "scale.py": ("--clients", "200", "--cohort", "10", "--rounds", "1"),
+    "speed.py": ("--quick", "--only", "BC"),
+    "warm_start.py": ("--quick", "--repeats", "1"),
+}
+OTHERS = {
+    "flower.py": "starts a SuperLink and SuperNodes; tests/flower/test_real.py does so, too",
+    "objectives.py": "is a part of speed.py --objectives",
+}
+
+
+def test_every_benchmark_is_tried_or_has_a_reason_not_to_be() -> None:
+    assert {file.name for file in FOLDER.glob("*.py")} == {*QUICK, *OTHERS}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", QUICK)
+def test_it_runs_at_small_scale(name: str) -> None:
+    if name == "scale.py" and not DEBIAN.is_dir():
+        pytest.skip("needs the Debian package dataset-fashion-mnist (make test-deps)")
+    words = [sys.executable, str(FOLDER / name), *QUICK[name]]
+    done = subprocess.run(words, capture_output=True, text=True, timeout=600, check=False)
+    assert "Traceback" not in done.stderr, done.stderr[-2000:]
+    assert done.returncode in (0, 1), "1: a target is missed, which small scales do"
+    assert done.stdout.strip()
