@@ -16,7 +16,7 @@ TITLE = "Alarms"
 WORDS = (
     "alarms: raised in a run, over all clients. noticed: drifts with an alarm after them, before the client's next "
     "drift, of all seeds together; late: after how many rounds, on average over those. false: alarms without a "
-    "drift that was still to be noticed."
+    "drift that was still to be noticed. Where nothing drifts, or nobody knows of it, alarms are only counted."
 )
 
 Found = Mapping[str, Any]  # what `evaluation.alarm_summary` has of one run
