@@ -1,3 +1,4 @@
+from report.small_tables import by_name
 from thalweg.report import page
 from thalweg.report.drifts import drift_columns, drift_extra, drift_lines
 from thalweg.report.extras import extra_markdown, extra_rich
@@ -27,11 +28,7 @@ def run(before, after, forgotten=0.0):
 
 
 def table(cells):
-    names, *others = drift_columns(cells)
-    return {
-        name: {column.heading: column.entries[row] for column in others}
-        for row, name in enumerate(names.entries)
-    }
+    return by_name(drift_columns(cells))
 
 
 def test_recipes_are_compared_by_what_drifts_did_to_them(cell):

@@ -1,3 +1,4 @@
+from report.small_tables import by_name
 from thalweg.evaluation import Transition
 from thalweg.report import page, transition_markdown, transition_rich
 from thalweg.report.transitions import (
@@ -26,11 +27,7 @@ def sessions(*accuracies, rehearsals=0):
 
 
 def table(cells):
-    names, *others = transition_columns(cells)
-    return {
-        name: {column.heading: column.entries[row] for column in others}
-        for row, name in enumerate(names.entries)
-    }
+    return by_name(transition_columns(cells))
 
 
 def test_every_session_from_the_second_on_has_a_mean_over_seeds(cell):

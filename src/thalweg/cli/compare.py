@@ -29,10 +29,9 @@ from thalweg.report import (
     write_figure,
     write_page,
 )
-from thalweg.report.alarms import alarm_extra
 from thalweg.report.comparison import comparison_jobs, read_cell
-from thalweg.report.drifts import drift_extra
 from thalweg.report.extras import extra_markdown, extra_rich
+from thalweg.report.happened import happened
 
 
 def compare_command(
@@ -87,8 +86,7 @@ def compare_command(
         console.print(to_rich(summaries, width=console.width))
         extras = (
             transition_rich(cells, width=console.width),
-            extra_rich(drift_extra(cells), width=console.width),
-            extra_rich(alarm_extra(cells), width=console.width),
+            *(extra_rich(extra, width=console.width) for extra in happened(cells)),
         )
         for extra in filter(None, extras):
             console.print(extra)
@@ -103,8 +101,7 @@ def compare_command(
 def _write(folder: Path, on: str, cells: Sequence[Cell]) -> dict[str, Path]:
     summaries = summarise(cells)
     files = {"page": folder / "index.html", "table": folder / "table.md"}
-    extras = (drift_extra(cells), alarm_extra(cells))
-    beside = transition_markdown(cells) + "".join(map(extra_markdown, extras))
+    beside = transition_markdown(cells) + "".join(map(extra_markdown, happened(cells)))
     (folder / "table.md").write_text(to_markdown(summaries) + beside)
     (folder / "table.csv").write_text(to_csv(summaries))
     write_page(files["page"], f"Comparison on {on}", cells)

@@ -8,11 +8,10 @@ from html import escape
 from pathlib import Path
 
 from thalweg.report import sections
-from thalweg.report.alarms import alarm_extra
 from thalweg.report.cells import Cell
-from thalweg.report.drifts import drift_extra
 from thalweg.report.extras import extra_section
 from thalweg.report.files import write_whole
+from thalweg.report.happened import happened
 from thalweg.report.headline import headline
 from thalweg.report.summary import summarise
 from thalweg.report.transitions import transition_section
@@ -45,8 +44,7 @@ def page(
         sections.results(summaries),
         sections.left_out(summaries),
         transition_section(cells),
-        extra_section(drift_extra(cells)),
-        extra_section(alarm_extra(cells)),
+        *map(extra_section, happened(cells)),
         sections.figure_section(cells),
         sections.bank_section(cells),
         sections.differences(summaries),

@@ -7,11 +7,10 @@ from collections.abc import Sequence
 from html import escape
 
 from thalweg.report import sections
-from thalweg.report.alarms import alarm_extra
 from thalweg.report.curves import Panel, panels
-from thalweg.report.drifts import drift_extra
 from thalweg.report.extras import extra_section
 from thalweg.report.figure import panels_svg
+from thalweg.report.happened import happened
 from thalweg.report.study import StudyResult
 from thalweg.report.study_table import (
     NOT_COMPARABLE,
@@ -97,8 +96,7 @@ def _scenario(result: StudyResult, label: str, summaries: list[Summary]) -> str:
         content.append(sections.figure_section(cells, level=3))
     if result.shows_runs_first(label):
         content += [
-            extra_section(drift_extra(cells), level=3),
-            extra_section(alarm_extra(cells), level=3),
+            *(extra_section(extra, level=3) for extra in happened(cells)),
             sections.bank_section(cells, level=3),
         ]
     content += [

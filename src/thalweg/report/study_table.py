@@ -8,10 +8,9 @@ from statistics import fmean
 from typing import TYPE_CHECKING, NamedTuple
 
 from thalweg.core.errors import require
-from thalweg.report.alarms import alarm_extra
 from thalweg.report.cells import Cell
-from thalweg.report.drifts import drift_extra
 from thalweg.report.extras import extra_markdown
+from thalweg.report.happened import happened
 from thalweg.report.markdown import escaped, markdown_row, to_markdown
 from thalweg.report.numbers import NONE, percent_spread, points
 from thalweg.report.records import csv_text, record
@@ -240,9 +239,8 @@ def study_markdown(result: StudyResult) -> str:
     for column, summaries in result.summaries().items():
         lines += [f"## {escaped(column)}", "", to_markdown(summaries)]
         if result.shows_runs_first(column):
-            cells = result.cells_of(column)
-            found = (drift_extra(cells), alarm_extra(cells))
-            lines += [extra_markdown(extra, level=3) for extra in found if extra.columns]
+            found = happened(result.cells_of(column))
+            lines += [extra_markdown(extra, level=3) for extra in found]
     return "\n".join(lines)
 
 
