@@ -35,6 +35,7 @@ def _rows() -> tuple[Row, ...]:
         ),
         Row("feddrift", f"feddrift,{KEPT}"),
         Row("feddrift, by alarm", f"feddrift,{KEPT},{by_alarm}"),
+        Row("feddrift-eager, by alarm", f"feddrift-eager,{KEPT},{by_alarm}"),
     )
 
 
@@ -50,8 +51,8 @@ def studies() -> list[Study]:
                 "half of them, or of half of them little by little until round 45. Detectors without an action "
                 "change nothing, so that their rows are that of fedavg; what they noticed is in the tables "
                 "called Alarms. 'shrink' keeps the newest tenth of the memory, 'hurry' doubles the learning rate "
-                "for five rounds, 'by alarm' opens models when an alarm says so, where feddrift asks for "
-                "losses in every round."
+                "for five rounds. 'by alarm' opens models when an alarm says so, one for each client that "
+                "drifted or (eager) one for all of them, where feddrift asks for losses in every round."
             ),
             rows=_rows(),
             columns=(
