@@ -7,8 +7,8 @@ import os
 
 from hypothesis import HealthCheck, settings
 
-# One process per core is enough: threads of several processes wait for each other, half of the time in all. Set
-# before anybody imports torch. How many threads there are changes no bit; tests/core/test_vectors.py and others
+# One process per core is enough: threads of several processes only wait for each other. Set before anybody
+# imports torch. How many threads there are changes no bit; tests/core/test_vectors.py and others
 # try that for themselves.
 if "PYTEST_XDIST_WORKER" in os.environ:
     os.environ.setdefault("OMP_NUM_THREADS", "1")
