@@ -21,10 +21,10 @@ import numpy as np
 from thalweg.data import Dataset
 from thalweg.engine.fast import stack
 from thalweg.engine.gather import Gather
-from thalweg.engine.stacked import StackedTrainer, how_to_stack
+from thalweg.engine.stacked import StackedTrainer, choose_stack_sizes
+from thalweg.federation.batching import MiniBatch
 from thalweg.local import CrossEntropy, Sgd
 from thalweg.nets import LeNet5, Mlp, Net, NetSpec
-from thalweg.recipes.learning import MiniBatch
 
 BATCHES, SIZE, LIMIT = 8, 64, 4.2
 NETS: dict[str, NetSpec] = {"mlp 784-200-10": Mlp(), "lenet5": LeNet5()}
@@ -55,7 +55,7 @@ class Pass:
             for client, _ in jobs
         ]
         which = np.array([model for _, model in jobs])
-        ends = np.cumsum([0, *how_to_stack(net, len(jobs))]).tolist()
+        ends = np.cumsum([0, *choose_stack_sizes(net, len(jobs))]).tolist()
         self._tasks = [
             stack(which[first:last], batches[first:last]) for first, last in pairwise(ends)
         ]

@@ -25,13 +25,13 @@ from subprocess import run
 import numpy as np
 
 from thalweg.data import Digits
-from thalweg.flower.processes import (
-    Child,
+from thalweg.network.flower.processes import (
+    GuardedProcess,
     await_health,
-    end_all,
+    find_program,
     free_port,
-    program,
-    surroundings,
+    make_environment,
+    stop_all,
 )
 
 SAMPLES, BATCH, HIDDEN, LR, MOMENTUM = 100, 16, 64, 0.03, 0.9
@@ -156,18 +156,22 @@ def bare(folder: Path, nodes: int, rounds: int, steps: int) -> Timed:
     (folder / "home").mkdir()
     connection = f'[superlink.bare]\naddress = "{server}"\ninsecure = true\n'
     (folder / "home" / "config.toml").write_text(connection)
-    env, rng, data = surroundings(folder / "home"), np.random.default_rng(0), Digits().load(None, 0)
+    env, rng, data = (
+        make_environment(folder / "home"),
+        np.random.default_rng(0),
+        Digits().load(None, 0),
+    )
     with children(folder) as start:
         own = ("--insecure", "--host", "127.0.0.1", "--port")
-        link = start("link", program("flower-superlink", env), *own, str(port))
+        link = start("link", find_program("flower-superlink", env), *own, str(port))
         await_health(link, "127.0.0.1", port, None, 120)
         for node in range(nodes):
             rows, file = rng.choice(len(data.y), SAMPLES, replace=False), folder / f"{node}.npz"
             np.savez(file, x=data.x[rows].astype(np.float32) / 255, y=data.y[rows])
             config = ("--node-config", f'data="{file}"', "--superlink", server)
             words = (*own, str(free_port()), *config)
-            start(f"node{node}", program("flower-supernode", env), *words)
-        submit = [program("flwr", env), "run", str(app), "bare"]
+            start(f"node{node}", find_program("flower-supernode", env), *words)
+        submit = [find_program("flwr", env), "run", str(app), "bare"]
         run(submit, env=env, check=True, timeout=300, capture_output=True)
         watched(ends, rounds)
     return Timed(began, [float(line) for line in ends.read_text().splitlines()])
@@ -183,19 +187,19 @@ def write_app(folder: Path, **config: object) -> None:
 
 
 @contextmanager
-def children(folder: Path) -> Iterator[Callable[..., Child]]:
+def children(folder: Path) -> Iterator[Callable[..., GuardedProcess]]:
     """Starts programs whose logs are in a folder; all of them end with the block."""
     folder.mkdir(exist_ok=True)
-    env, started = surroundings(folder / "home"), list[Child]()
+    env, started = make_environment(folder / "home"), list[GuardedProcess]()
 
-    def start(name: str, *command: str) -> Child:
-        started.append(Child(name, command, folder / f"{name}.log", env))
+    def start(name: str, *command: str) -> GuardedProcess:
+        started.append(GuardedProcess(name, command, folder / f"{name}.log", env))
         return started[-1]
 
     try:
         yield start
     finally:
-        end_all(started)
+        stop_all(started)
 
 
 def watched(file: Path, rounds: int) -> list[float]:

@@ -22,21 +22,21 @@ from speed import CORES, Workload, batches_for, data_for, flat, plain_tensors, t
 from torch import Tensor, nn
 from torch.nn import functional
 
-from thalweg.core.talk import Sessional, Talks
+from thalweg.core.capabilities import ServerHalf, TracksSessions
 from thalweg.core.types import Floats32, Ints
 from thalweg.data.base import Dataset
 from thalweg.engine.gather import Gather
-from thalweg.engine.look import StillLook
-from thalweg.engine.stacked import StackedTrainer, StackTask, in_threads
+from thalweg.engine.model_probe import FixedModelProbe
+from thalweg.engine.stacked import StackedTrainer, StackTask, map_in_threads
 from thalweg.engine.workers import WorkerPool
 from thalweg.local import (
     OBJECTIVES,
-    Concludes,
+    FinishesRound,
     Objective,
-    Remembers,
-    SaysFromObjective,
     Sgd,
-    Work,
+    StatefulObjective,
+    TrainingSummary,
+    UploadsFromObjective,
 )
 from thalweg.nets import Net
 
@@ -74,8 +74,12 @@ def plain_elastic(
 def plain_curvature(
     own: Any, client: nn.Module, x: Tensor, y: Tensor, parts: Parts, teachers: Any
 ) -> Tensor:
-    threes = zip(client.parameters(), parts["others_fisher"], parts["others_pulled"], strict=True)
-    pull = sum((fisher * p * p - 2 * pulled * p).sum() for p, fisher, pulled in threes)
+    threes = zip(
+        client.parameters(), parts["others_fisher"], parts["others_fisher_params"], strict=True
+    )
+    pull = sum(
+        (fisher * p * p - 2 * fisher_params * p).sum() for p, fisher, fisher_params in threes
+    )
     return functional.cross_entropy(client(x), y) + own.strength * pull
 
 
@@ -201,32 +205,34 @@ def memo_of(objective: Objective, trainer: StackedTrainer, start: Floats32, rows
     """What K clients know in a later round; rows (K, n) are what they hold."""
     rng, num_params = np.random.default_rng(1), start.shape[1]
     looks = [
-        StillLook(
+        FixedModelProbe(
             trainer, params + 0.01 * rng.standard_normal(num_params, dtype=np.float32)
         )  # where each had been
         for params in start
     ]
-    clients, memo, told = np.arange(len(start)), dict[str, Floats32](), dict[str, Floats32]()
-    notes = objective.begin(len(start), num_params) if isinstance(objective, Talks) else None
-    if isinstance(objective, Sessional):
-        notes = objective.new_session(notes, looks[0].params(), clients)
-    if isinstance(objective, Talks) and isinstance(objective, SaysFromObjective):
-        words = [objective.say(look, held) for look, held in zip(looks, rows, strict=True)]
-        said = {name: np.stack([each[name] for each in words]) for name in words[0]}
-        notes = objective.hear(notes, clients, said)
-    if isinstance(objective, Talks):
-        told = dict(objective.tell(notes, clients))
-    if isinstance(objective, Remembers):
+    clients, memo, broadcast = np.arange(len(start)), dict[str, Floats32](), dict[str, Floats32]()
+    notes = (
+        objective.init_server(len(start), num_params) if isinstance(objective, ServerHalf) else None
+    )
+    if isinstance(objective, TracksSessions):
+        notes = objective.start_session(notes, looks[0].params(), clients)
+    if isinstance(objective, ServerHalf) and isinstance(objective, UploadsFromObjective):
+        words = [objective.upload(look, held) for look, held in zip(looks, rows, strict=True)]
+        uploads = {name: np.stack([each[name] for each in words]) for name in words[0]}
+        notes = objective.collect(notes, clients, uploads)
+    if isinstance(objective, ServerHalf):
+        broadcast = dict(objective.broadcast(notes, clients))
+    if isinstance(objective, StatefulObjective):
         mine = []
         for k, (look, held, params) in enumerate(zip(looks, rows, start, strict=True)):
-            state = objective.turn(objective.init(num_params), look, held, changed=True)
-            if isinstance(objective, Concludes):
-                work = Work(params, look.params(), num_steps=5, lr=0.01, momentum=0.9)
-                heard = {name: rows_told[k] for name, rows_told in told.items()}
-                state, _ = objective.conclude(state, heard, work)
+            state = objective.start_tick(objective.init(num_params), look, held, changed=True)
+            if isinstance(objective, FinishesRound):
+                work = TrainingSummary(params, look.params(), num_steps=5, lr=0.01, momentum=0.9)
+                received = {name: rows_told[k] for name, rows_told in broadcast.items()}
+                state, _ = objective.finish_round(state, received, work)
             mine.append(objective.memo(state, params))
         memo = {name: np.stack([each[name] for each in mine]) for name in mine[0]}
-    memo |= {name: np.array(rows_told) for name, rows_told in told.items()}
+    memo |= {name: np.array(rows_told) for name, rows_told in broadcast.items()}
     return memo
 
 
@@ -264,7 +270,7 @@ def fast_round(
                 trainer.steps(stack, task.items[now], task.weights[now], task.live[now], notes)
             trainer.finish(stack, deltas[part])
 
-        in_threads(work, list(zip(tasks, parts, strict=True)), CORES)
+        map_in_threads(work, list(zip(tasks, parts, strict=True)), CORES)
         return deltas
 
     yield train

@@ -19,10 +19,10 @@ from pathlib import Path
 import numpy as np
 
 from thalweg.core.types import Job
-from thalweg.engine.building import crowd_of
-from thalweg.engine.folder import RunFolder
+from thalweg.engine.builders import make_client_pool
 from thalweg.engine.loop import Progress, run_plan
 from thalweg.engine.plan import Plan, make_plan
+from thalweg.engine.run_folder import RunFolder
 
 
 def resident_mb() -> float:
@@ -40,24 +40,26 @@ def idle_round_ms(plan: Plan, cohort: int, rounds: int) -> float:
     """Median time of everything in a round but arithmetic: 100 clients live and are checkpointed."""
     scenario = plan.scenario
     data = scenario.data.load(None, plan.seed)
-    crowd = crowd_of(plan, data, num_params=1)
+    client_pool = make_client_pool(plan, data, num_params=1)
     times = []
     with tempfile.TemporaryDirectory() as scratch:
         folder = RunFolder(Path(scratch))
         folder.open(plan, command="", resume=False)
         for rnd in range(rounds):
             started = time.perf_counter()
-            here = crowd.roster(rnd).here[:cohort]
-            for job in map(Job, here.tolist()):
-                visit = crowd.enter([job], rnd)
+            present = client_pool.roster(rnd).present[:cohort]
+            for job in map(Job, present.tolist()):
+                visit = client_pool.start_round([job], rnd)
                 for _ in range(scenario.ticks):
                     visit.observe()
                 visit.reports()
-                crowd.leave(visit)
+                client_pool.finish(visit)
             folder.append_metrics({"round": rnd + 1})
             model = np.zeros(61_706, dtype=np.float32)
-            folder.save(rnd + 1, {"rnd": rnd + 1, "bank": model}, crowd.states, crowd.changed)
-            crowd.changed.clear()
+            folder.save(
+                rnd + 1, {"rnd": rnd + 1, "bank": model}, client_pool.states, client_pool.changed
+            )
+            client_pool.changed.clear()
             times.append(1000 * (time.perf_counter() - started))
         folder.close()
     return statistics.median(times)

@@ -35,7 +35,7 @@ from torch.nn import functional
 from thalweg.core.types import Floats32
 from thalweg.core.vectors import combine
 from thalweg.data.base import Dataset
-from thalweg.engine.stacked import StackTask, how_to_stack
+from thalweg.engine.stacked import StackTask, choose_stack_sizes
 from thalweg.engine.workers import WorkerPool
 from thalweg.local import CrossEntropy, Sgd
 from thalweg.nets import Cnn, LeNet5, Linear, Mlp, NetSpec
@@ -140,7 +140,7 @@ def flat(model: nn.Module) -> Floats32:
 def tasks_for(net: Any, rows: np.ndarray) -> list[StackTask]:
     """The same batches (K, S, B) as stacks."""
     tasks, first = [], 0
-    for size in how_to_stack(net, len(rows)):
+    for size in choose_stack_sizes(net, len(rows)):
         items = np.ascontiguousarray(rows[first : first + size].swapaxes(0, 1), dtype=np.int32)
         weights = np.full(items.shape, 1 / items.shape[2], dtype=np.float32)
         models, live = np.zeros(size, dtype=np.int64), np.ones(items.shape[:2], dtype=bool)

@@ -21,17 +21,17 @@ from pathlib import Path
 
 import numpy as np
 
-from thalweg.aggregation import WarmStart
-from thalweg.aggregation.warm_start import Archive
 from thalweg.core.types import Floats32
-from thalweg.core.vectors import frozen
+from thalweg.core.vectors import freeze
 from thalweg.data import Dataset
-from thalweg.engine.building import federation_of
-from thalweg.engine.folder import RunFolder
+from thalweg.engine.builders import make_federation
 from thalweg.engine.plan import Plan, make_plan
+from thalweg.engine.run_folder import RunFolder
+from thalweg.federation.server_round import run_server_round
+from thalweg.federation.server_state import new_server
 from thalweg.nets import Net
-from thalweg.recipes.server import play_round
-from thalweg.recipes.state import new_server
+from thalweg.sessions import WarmStart
+from thalweg.sessions.warm_start import WarmStartState
 from thalweg.streams import Timetable
 
 CLIENTS = 10
@@ -55,16 +55,18 @@ def timetable(rounds: int) -> Timetable:
     return Timetable(CLIENTS, 1 + rounds, clients, first, after)
 
 
-def full_archive(opening: WarmStart, model: Floats32, net: Net, stored: int) -> Archive:
+def full_archive(
+    session_start: WarmStart, model: Floats32, net: Net, stored: int
+) -> WarmStartState:
     """As if so many sessions after the pilot were over, when the next one begins."""
     rng = np.random.default_rng(0)
 
     def vectors(number: int) -> list[Floats32]:
-        return [frozen(rng.standard_normal(len(model), dtype=np.float32)) for _ in range(number)]
+        return [freeze(rng.standard_normal(len(model), dtype=np.float32)) for _ in range(number)]
 
-    return opening.init(model, net.pieces)._replace(
-        sessions=opening.pilot_sessions + stored,
-        pilot=frozen(model),
+    return session_start.init(model, net.param_slices)._replace(
+        sessions=session_start.pilot_sessions + stored,
+        pilot=freeze(model),
         models=vectors(stored - 1),  # the last one comes when the next session begins
         fingerprints=vectors(stored),
     )
@@ -75,17 +77,17 @@ class Session:
 
     def __init__(self, plan: Plan, data: Dataset, net: Net, stored: int, out: Path) -> None:
         self.plan, self.seconds = plan, 0.0
-        recipe, opening = plan.recipe, plan.recipe.opening
-        self.federation = federation_of(plan, data, net, "auto")
-        self.federation.crowd.timetable = timetable(plan.scenario.rounds - 1)
+        recipe, session_start = plan.recipe, plan.recipe.session_start
+        self.federation = make_federation(plan, data, net, "auto")
+        self.federation.client_pool.timetable = timetable(plan.scenario.rounds - 1)
         self.folder = RunFolder(out)
         self.folder.open(plan, command="", resume=False)
         start = net.init(np.random.default_rng(1))
-        self.server = new_server(recipe, start, CLIENTS, net.pieces)
+        self.server = new_server(recipe, start, CLIENTS, net.param_slices)
         self._play()
-        if isinstance(opening, WarmStart):
-            archive = full_archive(opening, start, net, stored)
-            self.server = self.server._replace(opening=archive)
+        if isinstance(session_start, WarmStart):
+            archive = full_archive(session_start, start, net, stored)
+            self.server = self.server._replace(session_start=archive)
         self._save()
 
     def advance(self) -> None:
@@ -100,10 +102,10 @@ class Session:
 
     def _play(self) -> None:
         plan = self.plan
-        self.server, _ = play_round(self.server, self.federation, plan.recipe, plan.seed)
+        self.server, _ = run_server_round(self.server, self.federation, plan.recipe, plan.seed)
 
     def _save(self) -> None:
-        clients = self.federation.crowd.states
+        clients = self.federation.client_pool.states
         self.folder.save(self.server.rnd, self.server._asdict(), clients, set(clients))
 
 
@@ -129,22 +131,22 @@ def a_pair(
             session.close()
 
 
-def opening_ms(opening: WarmStart, net: Net, stored: int, repeats: int) -> float:
+def opening_ms(session_start: WarmStart, net: Net, stored: int, repeats: int) -> float:
     """Of comparing and blending alone, without rehearsals."""
     model = net.init(np.random.default_rng(1))
-    notes, times = full_archive(opening, model, net, stored), []
+    notes, times = full_archive(session_start, model, net, stored), []
     moved = model + np.random.default_rng(2).standard_normal(len(model), dtype=np.float32)
     for _ in range(repeats):
         began = time.perf_counter()
-        opening.open(notes, model, lambda model, pace=1.0: moved)
+        session_start.choose_start(notes, model, lambda model, lr_scale=1.0: moved)
         times.append(1000 * (time.perf_counter() - began))
     return statistics.median(times)
 
 
 def stored_bytes(out: Path) -> tuple[int, int, int]:
     """In memory, on disk, and in the file that is written every round."""
-    server, _ = RunFolder(out).look()
-    fields = dict(zip(Archive._fields, server["opening"], strict=True))
+    server, _ = RunFolder(out).read_checkpoint()
+    fields = dict(zip(WarmStartState._fields, server["session_start"], strict=True))
     vectors = [fields["pilot"], *fields["models"], *fields["fingerprints"]]
     blobs = (out / "checkpoint" / "blobs").glob("*")
     every_round = (out / "checkpoint" / "server.safetensors").stat().st_size
@@ -167,11 +169,11 @@ def main() -> None:
     )
     warm = plan_of(hidden, rounds)
     cold = replace(warm, recipe=make_plan("fedavg", "digits-full").recipe)
-    opening = warm.recipe.opening
-    assert isinstance(opening, WarmStart)
+    session_start = warm.recipe.session_start
+    assert isinstance(session_start, WarmStart)
     data = warm.scenario.data.load(None, warm.seed)
     net = warm.scenario.net.build(data.input_shape, data.num_classes)
-    V, W = opening.rehearsals, 4 * net.num_params
+    V, W = session_start.probe_rounds, 4 * net.num_params
     print(f"{net.num_params} parameters, {stored} stored sessions, T = {rounds}, V = {V}")
     ratios = []
     with tempfile.TemporaryDirectory() as scratch:
@@ -184,7 +186,9 @@ def main() -> None:
     limit = (rounds + V) / rounds + 0.02
     allowed = W + 2 * W * (stored + 1)  # with the session that was just played
     print(f"wall time      {statistics.median(ratios):.4f}   (limit {limit:.4f})")
-    print(f"opening        {opening_ms(opening, net, stored, 5):.0f} ms apart from rehearsals")
+    print(
+        f"session_start        {opening_ms(session_start, net, stored, 5):.0f} ms apart from rehearsals"
+    )
     print(f"in memory      {in_memory / 1e6:.2f} MB   (limit {allowed / 1e6:.2f} MB)")
     print(f"on disk        {on_disk / 1e6:.2f} MB   (limit {allowed / 1e6:.2f} MB)")
     print(f"every round    {every_round / 1e6:.2f} MB   (a model has {W / 1e6:.2f} MB)")

@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 import thalweg
-from thalweg.core.types import Intake, Ints
+from thalweg.core.types import Ints, MemoryContext
 from thalweg.recipes import fedavg
 
 
@@ -29,7 +29,7 @@ class Cooling:
     def init(self, capacity: int, held: int) -> int:
         return 0  # samples that have arrived so far
 
-    def keep(self, seen: int, intake: Intake, rng: np.random.Generator) -> tuple[int, Ints]:
+    def keep(self, seen: int, intake: MemoryContext, rng: np.random.Generator) -> tuple[int, Ints]:
         t = seen + np.arange(intake.num_new)
         enters = rng.random(intake.num_new) < 1 / (1 + t / self.pace)
         enters[: intake.capacity - intake.held] = True  # free places are filled first

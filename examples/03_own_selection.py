@@ -27,9 +27,9 @@ class Struggling:
     share: float = 0.3
 
     def choose(self, roster: Roster, rng: np.random.Generator) -> Ints:
-        loss = np.nan_to_num(last_known(roster, "loss")[roster.here], nan=np.inf)
-        largest_first = roster.here[np.argsort(-loss, kind="stable")]
-        return np.sort(largest_first[: cohort_size(self.share, len(roster.here))])
+        loss = np.nan_to_num(last_known(roster, "loss")[roster.present], nan=np.inf)
+        largest_first = roster.present[np.argsort(-loss, kind="stable")]
+        return np.sort(largest_first[: cohort_size(self.share, len(roster.present))])
 
 
 def main() -> None:

@@ -1,6 +1,6 @@
 """A question to the clients before they train.
 
-New: a rule with two halves. At the server, `whom` says who is asked and `choose` decides with the answers;
+New: a rule with two halves. At the server, `choose_surveyed` says who is asked and `choose` decides with the answers;
 at the client, `answer` sees what the client holds. Only the answer travels, a few numbers by name. Takes
 about five seconds and ends with
 
@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 import thalweg
-from thalweg.core.talk import View
+from thalweg.core.capabilities import SurveyContext
 from thalweg.core.types import Floats, Ints, Roster
 from thalweg.recipes import fedavg
 from thalweg.selection import last_known
@@ -27,17 +27,17 @@ class ManyClasses:
     """The clients with samples of most classes."""
 
     size: int = 4
-    shows_models = False  # no model is needed to answer
+    sends_models = False  # no model is needed to answer
 
-    def whom(self, roster: Roster, rng: np.random.Generator) -> Ints:
-        return roster.here
+    def choose_surveyed(self, roster: Roster, rng: np.random.Generator) -> Ints:
+        return roster.present
 
-    def answer(self, view: View) -> tuple[None, dict[str, Floats]]:
+    def answer_survey(self, view: SurveyContext) -> tuple[None, dict[str, Floats]]:
         return None, {"classes": np.array([1.0 * len(np.unique(view.labels(view.held)))])}
 
     def choose(self, roster: Roster, rng: np.random.Generator) -> Ints:
-        classes = last_known(roster, "classes")[roster.here]
-        return np.sort(roster.here[np.argsort(-classes, kind="stable")[: self.size]])
+        classes = last_known(roster, "classes")[roster.present]
+        return np.sort(roster.present[np.argsort(-classes, kind="stable")[: self.size]])
 
 
 def main() -> None:

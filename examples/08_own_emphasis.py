@@ -7,7 +7,7 @@ samples count, so that one with old data only has less of a say. Takes about fiv
 
 The same from the command line:
 
-    thalweg run fedavg --on digits-full --set emphasis=examples/08_own_emphasis.py:HalfLife \
+    thalweg run fedavg --on digits-full --set sample_weights=examples/08_own_emphasis.py:HalfLife \
         --set weights=by-weight --rounds 5
 """
 
@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 
 import thalweg
 from thalweg.aggregation import ByWeight
-from thalweg.core.types import Floats, Holding
+from thalweg.core.types import Floats, SampleAges
 from thalweg.recipes import fedavg
 
 
@@ -25,14 +25,14 @@ class HalfLife:
 
     rounds: float = 2.0
 
-    def weigh(self, holding: Holding) -> Floats:
-        return 0.5 ** (holding.stays / self.rounds)
+    def weigh(self, holding: SampleAges) -> Floats:
+        return 0.5 ** (holding.ages / self.rounds)
 
 
 def main() -> None:
-    mine = replace(fedavg(), name="mine", emphasis=HalfLife(), weights=ByWeight())
+    mine = replace(fedavg(), name="mine", sample_weights=HalfLife(), weights=ByWeight())
     result = thalweg.run(mine, "digits-full", seed=7, rounds=5)
-    print(f"{mine.emphasis} ran for {result.final['round']} rounds")
+    print(f"{mine.sample_weights} ran for {result.final['round']} rounds")
 
 
 if __name__ == "__main__":

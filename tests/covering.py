@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import combinations, product
 
-OPEN = -1  # any value will do
+ANY_VALUE = -1  # any value will do
 Pair = tuple[int, int, int, int]  # value a of factor i beside value b of factor j, i < j
 
 
@@ -36,7 +36,10 @@ def covering_array(factors: Mapping[str, Sequence[str]]) -> list[dict[str, str]]
         _widen(rows, sizes[column], missing)
         _lengthen(rows, missing)
     filled = [
-        [number % size if value == OPEN else value for value, size in zip(row, sizes, strict=True)]
+        [
+            number % size if value == ANY_VALUE else value
+            for value, size in zip(row, sizes, strict=True)
+        ]
         for number, row in enumerate(rows)
     ]
     return [{name: factors[name][row[names.index(name)]] for name in factors} for row in filled]
@@ -45,7 +48,7 @@ def covering_array(factors: Mapping[str, Sequence[str]]) -> list[dict[str, str]]
 def pairs_of(row: Sequence[int]) -> Iterator[Pair]:
     """The pairs that a row covers."""
     for i, j in combinations(range(len(row)), 2):
-        if OPEN not in (row[i], row[j]):
+        if ANY_VALUE not in (row[i], row[j]):
             yield i, row[i], j, row[j]
 
 
@@ -59,7 +62,7 @@ def _widen(rows: list[list[int]], size: int, missing: set[Pair]) -> None:
             for value in range(size)
         ]
         best = min(range(size), key=lambda value: (-gains[value], used[value]))
-        row.append(best if gains[best] else OPEN)
+        row.append(best if gains[best] else ANY_VALUE)
         used[best] += 1
         missing.difference_update(pairs_of(row))
 
@@ -67,9 +70,11 @@ def _widen(rows: list[list[int]], size: int, missing: set[Pair]) -> None:
 def _lengthen(rows: list[list[int]], missing: set[Pair]) -> None:
     """Put each missing pair into a row that leaves room for it, or into a new one."""
     for i, a, j, b in sorted(missing):
-        row = next((row for row in rows if row[i] in (OPEN, a) and row[j] in (OPEN, b)), None)
+        row = next(
+            (row for row in rows if row[i] in (ANY_VALUE, a) and row[j] in (ANY_VALUE, b)), None
+        )
         if row is None:
-            row = [OPEN] * (j + 1)
+            row = [ANY_VALUE] * (j + 1)
             rows.append(row)
         row[i], row[j] = a, b
     missing.clear()

@@ -12,21 +12,40 @@ import pytest
 
 from contracts.alarm import check_alarm
 from contracts.bank import check_bank
-from contracts.emphasis import check_emphasis
 from contracts.forecast import check_forecast
 from contracts.memory import check_memory_policy
-from contracts.opening import check_opening
 from contracts.privacy import check_privacy
 from contracts.robust import check_robust
+from contracts.sample_weights import check_sample_weights
 from contracts.selection import check_selection
 from contracts.server_rule import check_server_rule
+from contracts.session_start import check_session_start
 from contracts.staleness import check_staleness
 from contracts.stopping import check_stopping
 from contracts.weights import check_weights
-from contracts.world import LABELS, Drifting, check_world
-from thalweg import aggregation, drift, emphasis, forecast, local, memory, selection, streams
-from thalweg.core.talk import View
-from thalweg.core.types import Answers, Floats, Floats32, Intake, Ints, Roster, Updates
+from contracts.world import LABELS, DriftingSpec, check_world
+from thalweg import (
+    aggregation,
+    bank,
+    drift,
+    forecast,
+    local,
+    memory,
+    sample_weights,
+    selection,
+    sessions,
+    streams,
+)
+from thalweg.core.capabilities import SurveyContext
+from thalweg.core.types import (
+    Floats,
+    Floats32,
+    Ints,
+    MemoryContext,
+    Roster,
+    SurveyResponses,
+    Updates,
+)
 
 
 def every(table: Mapping[str, Any], *variants: object) -> pytest.MarkDecorator:
@@ -40,7 +59,7 @@ def every(table: Mapping[str, Any], *variants: object) -> pytest.MarkDecorator:
     streams.WORLDS,
     streams.LatentStates(access="full", stickiness=0.5, absent="collecting", arrivals=3),
     streams.LatentStates(state_data="label_prior", importance="frequency", num_clients=1),
-    streams.Replay(at_end="silence", arrivals=50, availability=1.0),
+    streams.Replay(at_end="stop", arrivals=50, availability=1.0),
     streams.Replay(num_clients=3, availability_spread=0.2),
     streams.Inflow(historical=0.5, historical_data=0.2, capacity_of="own"),
     streams.Inflow(historical=0.2, arrivals=streams.OneShot(), partition=streams.Even()),
@@ -51,7 +70,7 @@ def every(table: Mapping[str, Any], *variants: object) -> pytest.MarkDecorator:
         arrivals=streams.Bursts(every=None, probability=0.3), availability_spread=0.2, samples=300
     ),
     streams.Inflow(arrivals=streams.AtStart(), partition=streams.Dirichlet(0.1, 0.8, min_size=1)),
-    streams.Inflow(num_clients=1, arrivals=streams.Constant(0.3), availability=0.3),
+    streams.Inflow(num_clients=1, arrivals=streams.ConstantRate(0.3), availability=0.3),
     streams.Inflow(num_clients=1200, partition=streams.Dirichlet(0.01)),
     streams.Inflow(num_clients=8, partition=streams.Overlap(0.6), historical=1.0),
     streams.Inflow(num_clients=8, partition=streams.PartialOverlap(), availability=0.7),
@@ -61,12 +80,14 @@ def every(table: Mapping[str, Any], *variants: object) -> pytest.MarkDecorator:
     streams.Steps(num_clients=1, rounds_per_step=3),
     streams.Steps(num_clients=7, dirichlet=0.3, stay_probability=0.5, rounds_per_step=1),
     streams.Steps(num_clients=1200, concepts=((2,),), rotations=(30.0,), rounds_per_step=2000),
-    Drifting(streams.LatentStates(num_clients=4), streams.Sudden(at=2)),
-    Drifting(streams.Replay(num_clients=3), streams.Gradual(start=0, until=5, share=0.5)),
-    Drifting(streams.Inflow(num_clients=4, historical=0.5), streams.Returning(period=2)),
-    Drifting(streams.Replay(num_clients=5, absent="collecting"), streams.Staggered(at=0, lag=2)),
-    Drifting(streams.Replay(num_clients=2), streams.Incremental(degrees=50.0, every=1)),
-    Drifting(streams.Replay(num_clients=2), streams.DriftTable(lines=((0, 1, 1, 90.0),))),
+    DriftingSpec(streams.LatentStates(num_clients=4), streams.Sudden(at=2)),
+    DriftingSpec(streams.Replay(num_clients=3), streams.Gradual(start=0, until=5, share=0.5)),
+    DriftingSpec(streams.Inflow(num_clients=4, historical=0.5), streams.RecurringDrift(period=2)),
+    DriftingSpec(
+        streams.Replay(num_clients=5, absent="collecting"), streams.Staggered(at=0, lag=2)
+    ),
+    DriftingSpec(streams.Replay(num_clients=2), streams.Incremental(degrees=50.0, every=1)),
+    DriftingSpec(streams.Replay(num_clients=2), streams.DriftTable(lines=((0, 1, 1, 90.0),))),
 )
 def test_worlds(policy: Any) -> None:
     check_world(policy)
@@ -85,16 +106,16 @@ def test_a_world_on_data_with_coarse_labels() -> None:
 
 
 @every(
-    emphasis.EMPHASES,
-    emphasis.InverseStay(power=0.0),
-    emphasis.OldAndNew(strategy="uniform"),
-    emphasis.OldAndNew(strategy="historical"),
-    emphasis.OldAndNew(strategy="fresh"),
-    emphasis.OldAndNew(strategy="mass", mass=0.3),
-    emphasis.OldAndNew(ratio=0.5, fresh_clients="all"),
+    sample_weights.SAMPLE_WEIGHTS,
+    sample_weights.InverseAge(power=0.0),
+    sample_weights.OldAndNew(strategy="uniform"),
+    sample_weights.OldAndNew(strategy="historical"),
+    sample_weights.OldAndNew(strategy="fresh"),
+    sample_weights.OldAndNew(strategy="mass", mass=0.3),
+    sample_weights.OldAndNew(ratio=0.5, fresh_clients="all"),
 )
 def test_emphases(policy: Any) -> None:
-    check_emphasis(policy)
+    check_sample_weights(policy)
 
 
 @every(
@@ -117,12 +138,12 @@ def test_memory_policies(policy: Any) -> None:
     selection.RULES,
     selection.Uniform(0.01),
     selection.Uniform(1.0),
-    selection.Dpcs(participation=1.0, goal="mean", counter=selection.Cumulative()),
+    selection.Dpcs(participation=1.0, goal="mean", counter=selection.CumulativeCounter()),
     selection.Dpcs(goal="pooled_counts", norm="l1", fill="uniform_fill", ridge=0.0),
-    selection.Dpcs(goal=(0.5, 0.5, 0.0), draw="systematic", counter=selection.Window(4)),
+    selection.Dpcs(goal=(0.5, 0.5, 0.0), draw="systematic", counter=selection.WindowCounter(4)),
     selection.Dpcs(
-        counter=selection.Decay(0.5),
-        privacy=selection.Disclosure(epsilon=1.0, min_change=0.1, min_count=2),
+        counter=selection.DecayCounter(0.5),
+        privacy=selection.LabelPrivacy(epsilon=1.0, min_change=0.1, min_count=2),
     ),
     selection.PowerOfChoice(form="cpow-d", candidates=1, batch=2),
     selection.PowerOfChoice(form="rpow-d", candidates=1000),
@@ -132,7 +153,7 @@ def test_selection_rules(policy: Any) -> None:
 
 
 @every(
-    forecast.ORACLES,
+    forecast.FORECASTS,
     forecast.Exact(proxy="js"),
     forecast.Exact(proxy="l1"),
     forecast.Noisy(noise=1.0),
@@ -146,7 +167,7 @@ def test_forecasts(policy: Any) -> None:
     check_forecast(policy)
 
 
-@every(local.STOPPINGS, local.Settles(gain=0.5))
+@every(local.STOPPINGS, local.GainThreshold(gain=0.5))
 def test_stoppings(policy: Any) -> None:
     check_stopping(policy)
 
@@ -170,9 +191,9 @@ def test_weights(policy: Any) -> None:
 
 @every(
     aggregation.STALENESS,
-    aggregation.Polynomial(power=3.0, most=1),
-    aggregation.Hinge(after=0, slope=0.0, most=20),
-    aggregation.Constant(share=0.0),
+    aggregation.PolynomialDiscount(power=3.0, max_staleness=1),
+    aggregation.HingeDiscount(after=0, slope=0.0, max_staleness=20),
+    aggregation.ConstantDiscount(share=0.0),
 )
 def test_rules_for_late_updates(policy: Any) -> None:
     check_staleness(policy)
@@ -198,36 +219,36 @@ def test_robust_rules(policy: Any) -> None:
 
 
 @every(
-    aggregation.BANKS,
-    aggregation.FedDrift(drift_threshold=0.0, merge_threshold=0.0),
-    aggregation.FedDrift(drift_threshold=0.05, merge_threshold=2.0, isolation=0, max_models=2),
-    aggregation.FedDrift(measure="accuracy", drift_threshold=0.1),
-    aggregation.FedRc(num_models=1),
-    aggregation.FedRc(num_models=4, prediction="hard"),
-    aggregation.FedDaa(every=2),
-    aggregation.FedDaa(every=1, missing="mask", output="probabilities"),
-    aggregation.FedDaa(every=2, cluster_count="given", given=(3, 1, 2), missing="impute"),
-    aggregation.FedDaa(every=2, use_ncd=False, use_daa=False, single_cluster_threshold=0.25),
-    aggregation.FedDaa(every=3, use_rdld=False, shrinking="matched", first_count=5),
-    aggregation.FedDaa(every=None),
+    bank.BANKS,
+    bank.FedDrift(drift_threshold=0.0, merge_threshold=0.0),
+    bank.FedDrift(drift_threshold=0.05, merge_threshold=2.0, isolation=0, max_models=2),
+    bank.FedDrift(measure="accuracy", drift_threshold=0.1),
+    bank.FedRc(num_models=1),
+    bank.FedRc(num_models=4, prediction="hard"),
+    bank.FedDaa(every=2),
+    bank.FedDaa(every=1, missing="mask", output="probabilities"),
+    bank.FedDaa(every=2, cluster_count="given", given=(3, 1, 2), missing="impute"),
+    bank.FedDaa(every=2, use_ncd=False, use_daa=False, single_cluster_threshold=0.25),
+    bank.FedDaa(every=3, use_rdld=False, shrinking="matched", first_count=5),
+    bank.FedDaa(every=None),
 )
 def test_banks(policy: Any) -> None:
     check_bank(policy)
 
 
 @every(
-    aggregation.OPENINGS,
-    aggregation.Anew(session=2),
-    aggregation.Average(pilot_sessions=0, first_start="random"),
-    aggregation.Average(pilot_sessions=3),
-    aggregation.WarmStart(pilot_sessions=0, rehearsals=3, scale=0.0),
-    aggregation.WarmStart(pilot_sessions=3, first_start="random", scale=math.inf),
-    aggregation.WarmStart(first_start="latest", distance="raw", history=2),
-    aggregation.WarmStart(distance="global_unit", history=1, keep="diverse"),
-    aggregation.WarmStart(distance="inner_product", history=3, keep="diverse"),
+    sessions.SESSION_STARTS,
+    sessions.Reset(session=2),
+    sessions.Average(pilot_sessions=0, first_start="random"),
+    sessions.Average(pilot_sessions=3),
+    sessions.WarmStart(pilot_sessions=0, probe_rounds=3, scale=0.0),
+    sessions.WarmStart(pilot_sessions=3, first_start="random", scale=math.inf),
+    sessions.WarmStart(first_start="latest", distance="raw", history=2),
+    sessions.WarmStart(distance="global_unit", history=1, keep="diverse"),
+    sessions.WarmStart(distance="inner_product", history=3, keep="diverse"),
 )
 def test_openings(policy: Any) -> None:
-    check_opening(policy)
+    check_session_start(policy)
 
 
 @every(
@@ -236,13 +257,13 @@ def test_openings(policy: Any) -> None:
     drift.PageHinkley(direction="both", memory=0.9, watch="loss"),
     drift.Ddm(level=1.0, min_values=1),
     drift.WindowTest(test="mean", reference=6, recent=2, significance=0.2),
-    drift.WindowTest(action=drift.Several(keep=0.5, factor=2.0)),
-    drift.River("ADWIN", "clock=1"),
-    drift.River("KSWIN", "window_size=20,stat_size=8"),
-    drift.River("EDDM"),
-    drift.River("HDDMW"),
-    drift.River("DummyDriftDetector", "t_0=1", most=2),  # alarms always
-    drift.River("NoDrift", most=10),
+    drift.WindowTest(action=drift.CombinedActions(keep=0.5, factor=2.0)),
+    drift.RiverAlarm("ADWIN", "clock=1"),
+    drift.RiverAlarm("KSWIN", "window_size=20,stat_size=8"),
+    drift.RiverAlarm("EDDM"),
+    drift.RiverAlarm("HDDMW"),
+    drift.RiverAlarm("DummyDriftDetector", "t_0=1", max_values=2),  # alarms always
+    drift.RiverAlarm("NoDrift", max_values=10),
 )
 def test_alarms(policy: Any) -> None:
     check_alarm(policy)
@@ -253,7 +274,9 @@ class KeepsTooMuch:
     def init(self, capacity: int, held: int) -> None:
         return None
 
-    def keep(self, state: None, intake: Intake, rng: np.random.Generator) -> tuple[None, Ints]:
+    def keep(
+        self, state: None, intake: MemoryContext, rng: np.random.Generator
+    ) -> tuple[None, Ints]:
         return None, np.arange(intake.held + intake.num_new)
 
 
@@ -264,7 +287,9 @@ class KeepsTheFirst:
     def init(self, capacity: int, held: int) -> None:
         return None
 
-    def keep(self, state: None, intake: Intake, rng: np.random.Generator) -> tuple[None, Ints]:
+    def keep(
+        self, state: None, intake: MemoryContext, rng: np.random.Generator
+    ) -> tuple[None, Ints]:
         return None, np.arange(intake.held)
 
 
@@ -277,7 +302,9 @@ class Remembers:
     def init(self, capacity: int, held: int) -> None:
         return None
 
-    def keep(self, state: None, intake: Intake, rng: np.random.Generator) -> tuple[None, Ints]:
+    def keep(
+        self, state: None, intake: MemoryContext, rng: np.random.Generator
+    ) -> tuple[None, Ints]:
         return None, self.rng.permutation(intake.held + intake.num_new)[: intake.capacity]
 
 
@@ -285,7 +312,7 @@ class Remembers:
 class Boasts(memory.UniformRatio):
     """Announces more than it renews."""
 
-    def renewal(self, state: None, intake: Intake) -> Floats:
+    def predict_renewal(self, state: None, intake: MemoryContext) -> Floats:
         return np.ones(len(intake.outlook.probs))
 
 
@@ -297,30 +324,28 @@ class ChoosesAbsent:
 class AsksForTheMoon(selection.Available):
     """Its clients answer with what is no number."""
 
-    shows_models = False
+    sends_models = False
 
-    def whom(self, roster: Roster, rng: np.random.Generator) -> Ints:
-        return roster.here
+    def choose_surveyed(self, roster: Roster, rng: np.random.Generator) -> Ints:
+        return roster.present
 
-    def answer(self, view: View) -> tuple[None, Mapping[str, Floats]]:
+    def answer_survey(self, view: SurveyContext) -> tuple[None, Mapping[str, Floats]]:
         return None, {"loss": np.array([np.nan])}
 
 
-class Merges(aggregation.OneModel):
+class Merges(bank.OneModel):
     """Adds models up instead of taking their mean."""
 
-    def arrange(
-        self, notes: None, roster: Roster, answers: Answers, num_models: int
-    ) -> aggregation.Arranged:
-        return (
-            super().arrange(notes, roster, answers, num_models)._replace(mix=np.full((1, 1), 2.0))
-        )
+    def assign(
+        self, notes: None, roster: Roster, answers: SurveyResponses, num_models: int
+    ) -> bank.BankAssignment:
+        return super().assign(notes, roster, answers, num_models)._replace(mix=np.full((1, 1), 2.0))
 
 
-class LearnsNothing(local.Settles):
+class LearnsNothing(local.GainThreshold):
     """Holds everything out."""
 
-    def held_out(self, num_rows: int) -> Ints:
+    def hold_out(self, num_rows: int) -> Ints:
         return np.arange(num_rows)
 
 
@@ -330,7 +355,9 @@ class Hoards:
     def init(self, model: Floats32, pieces: Any) -> Floats32:
         return np.zeros_like(model)
 
-    def open(self, notes: Floats32, last: Floats32, rehearse: Any) -> tuple[Floats32, Floats32]:
+    def choose_start(
+        self, notes: Floats32, last: Floats32, run_probe_round: Any
+    ) -> tuple[Floats32, Floats32]:
         notes += last
         return notes, notes.copy()
 
@@ -369,7 +396,7 @@ class Rewards:
         (check_stopping, LearnsNothing(), "something is left to learn from"),
         (check_weights, Unequal(), "they sum to one"),
         (check_bank, Merges(), "rows sum to one"),
-        (check_opening, Hoards(), "what it looks at is untouched"),
+        (check_session_start, Hoards(), "what it looks at is untouched"),
         (check_staleness, Rewards(), "what is not late counts in full"),
         (check_alarm, Confused(), "a client's alarms are its own"),
     ],

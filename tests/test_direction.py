@@ -16,23 +16,25 @@ LAYERS = (
         "nets",
         "streams",
         "memory",
-        "emphasis",
+        "sample_weights",
         "selection",
         "local",
         "aggregation",
+        "bank",
+        "sessions",
         "forecast",
         "drift",
         "evaluation",
     },
     {"recipes", "scenarios", "baselines"},
+    {"federation"},
     {"engine"},
-    {"edge"},
-    {"analysis", "report", "flower"},
+    {"analysis", "report", "network"},
     {"cli"},
 )
 DEPTH = {name: depth for depth, names in enumerate(LAYERS) for name in names}
 # What ``from thalweg import ...`` gives that is not a package, and where it really lives.
-HOMES = {name: home.split(".")[1] for name, home in thalweg._HOMES.items()}
+HOMES = {name: home.split(".")[1] for name, home in thalweg._LAZY_IMPORTS.items()}
 OF_THE_PACKAGE = {"__version__"}
 
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 __all__ = ["Result", "__version__", "compare", "reproduce", "run"]
 
-_HOMES = {
+_LAZY_IMPORTS = {
     "Result": "thalweg.engine.loop",
     "compare": "thalweg.report.comparison",
     "reproduce": "thalweg.report.study",
@@ -26,6 +26,6 @@ _HOMES = {
 
 def __getattr__(name: str) -> Any:
     """Import what runs things only when it is asked for: ``import thalweg`` stays quick."""
-    if name in _HOMES:
-        return getattr(importlib.import_module(_HOMES[name]), name)
+    if name in _LAZY_IMPORTS:
+        return getattr(importlib.import_module(_LAZY_IMPORTS[name]), name)
     raise AttributeError(f"module 'thalweg' has no attribute {name!r}")

@@ -17,8 +17,8 @@ def test_the_learning_rates_of_the_sheet(decay, rates):
     rule = Adaptive(decay=decay)
     state, found = rule.init(2), []
     for model in MODELS:
-        state = rule.after(state, np.array(model, dtype=np.float32))
-        found.append(0.1 * rule.pace(state))
+        state = rule.update_state(state, np.array(model, dtype=np.float32))
+        found.append(0.1 * rule.lr_scale(state))
     assert found == pytest.approx(rates, abs=2e-6)
 
 
@@ -26,21 +26,21 @@ def test_the_variances_of_the_sheet():
     rule = Adaptive()
     state, found = rule.init(2), []
     for t, model in enumerate(MODELS, start=1):
-        state = rule.after(state, np.array(model, dtype=np.float32))
+        state = rule.update_state(state, np.array(model, dtype=np.float32))
         found.append(state.variance / (1 - 0.5**t))
     assert found == pytest.approx([0.5, 0.5, 0.257460, 1.988121], abs=2e-6)
 
 
 def test_before_the_first_step_clients_keep_their_learning_rate():
-    assert Adaptive().pace(Adaptive().init(2)) == 1.0
+    assert Adaptive().lr_scale(Adaptive().init(2)) == 1.0
 
 
 def test_a_model_that_never_moves_has_a_ratio_of_one():
     rule = Adaptive(decay="none")
     state = rule.init(2)
     for _ in range(4):
-        state = rule.after(state, np.zeros(2, dtype=np.float32))
-        assert rule.pace(state) == 1.0
+        state = rule.update_state(state, np.zeros(2, dtype=np.float32))
+        assert rule.lr_scale(state) == 1.0
 
 
 def test_the_model_itself_moves_as_in_fedavg():

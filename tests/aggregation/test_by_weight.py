@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from contracts.examples import some_roster, some_updates
-from thalweg.aggregation import Age, ByWeight
+from thalweg.aggregation import ByWeight, MemorySummary
 from thalweg.core.errors import ConfigError
 from thalweg.core.types import Outlook
 
@@ -32,8 +32,8 @@ def test_absent_clients_shrink_the_step_if_they_are_counted():
 
 def test_of_several_models_each_may_count_by_what_it_explains():
     one = np.ones(1)
-    age = Age(Outlook(one, one, one), one, ticks=1, total_weight=10.0, mass=2.5)
-    assert ByWeight().report(age) == {"total_weight": 10.0}
-    assert ByWeight(of="explained").report(age) == {"total_weight": 2.5}
+    summary = MemorySummary(Outlook(one, one, one), one, ticks=1, total_weight=10.0, mass=2.5)
+    assert ByWeight().report(summary) == {"total_weight": 10.0}
+    assert ByWeight(basis="explained").report(summary) == {"total_weight": 2.5}
     with pytest.raises(ConfigError, match="normalise must be participants"):
-        ByWeight(of="explained", normalise="all")
+        ByWeight(basis="explained", normalise="all")

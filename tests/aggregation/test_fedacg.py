@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 import torch
 
-from thalweg.aggregation import FedAcg, Presents
+from thalweg.aggregation import FedAcg, HasEvalModel
 from thalweg.aggregation.fedacg import Momentum
 from thalweg.core.errors import ConfigError
 from thalweg.local import Batch, Proximal
@@ -29,13 +29,13 @@ def trained(start, strength, lr=0.1, num_steps=2):
 def test_the_scalar_example_of_the_sheet():
     rule, state = FedAcg(0.85), Momentum(np.array([0.4], dtype=np.float32))
     start = np.array([1.34], dtype=np.float32)  # the look-ahead 1 + 0.85 * 0.4
-    assert rule.presented(state, start)[0] == pytest.approx(1.0, abs=1e-6)
+    assert rule.eval_model(state, start)[0] == pytest.approx(1.0, abs=1e-6)
     y = trained(1.34, strength=0.01)
     assert y == pytest.approx(1.937268, abs=1e-6)
     delta = np.array([[y - 1.34]], dtype=np.float32)
     after, ahead = rule.step(state, start, delta, np.array([1.0]))
     assert after.values[0] == pytest.approx(0.937268, abs=1e-6)
-    assert rule.presented(after, ahead)[0] == pytest.approx(1.937268, abs=1e-6)
+    assert rule.eval_model(after, ahead)[0] == pytest.approx(1.937268, abs=1e-6)
     assert ahead[0] == pytest.approx(1.937268 + 0.85 * 0.937268, abs=1e-6)
 
 
@@ -48,20 +48,20 @@ def test_the_model_in_use_is_the_mean_of_the_clients_models():
         deltas = rng.normal(size=(2, 5)).astype(np.float32)
         mean = weights @ (ahead + deltas)
         state, ahead = rule.step(state, ahead, deltas, weights)
-        np.testing.assert_allclose(rule.presented(state, ahead), mean, atol=1e-5)
+        np.testing.assert_allclose(rule.eval_model(state, ahead), mean, atol=1e-5)
 
 
 def test_without_momentum_it_is_a_plain_step():
     rule, model = FedAcg(0.0), np.array([1.0, 2.0], dtype=np.float32)
     state, moved = rule.step(rule.init(2), model, np.ones((1, 2), dtype="f4"), np.array([1.0]))
     assert moved.tolist() == [2.0, 3.0]
-    assert rule.presented(state, moved).tolist() == [2.0, 3.0]
+    assert rule.eval_model(state, moved).tolist() == [2.0, 3.0]
 
 
 def test_before_the_first_step_what_is_sent_is_what_is_used():
     rule, model = FedAcg(), np.array([1.0, 2.0], dtype=np.float32)
-    assert isinstance(rule, Presents)
-    assert rule.presented(rule.init(2), model).tolist() == [1.0, 2.0]
+    assert isinstance(rule, HasEvalModel)
+    assert rule.eval_model(rule.init(2), model).tolist() == [1.0, 2.0]
 
 
 def test_a_momentum_that_never_ends_is_refused():

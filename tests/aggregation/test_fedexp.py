@@ -26,6 +26,6 @@ def test_clients_that_agree_make_an_ordinary_step():
 def test_the_model_in_use_is_the_mean_of_the_last_two():
     rule = FedExp()
     state = rule.init(2)
-    assert rule.presented(state, ZERO).tolist() == [0.0, 0.0]
+    assert rule.eval_model(state, ZERO).tolist() == [0.0, 0.0]
     state, moved = rule.step(state, ZERO, np.ones((1, 2), dtype=np.float32), np.ones(1))
-    assert rule.presented(state, moved).tolist() == [0.5, 0.5]
+    assert rule.eval_model(state, moved).tolist() == [0.5, 0.5]

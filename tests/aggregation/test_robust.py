@@ -51,7 +51,7 @@ def test_no_update_is_longer_than_the_bound() -> None:
     left = NormClip(bound=5.0).combine(rows, equally(rows))
     np.testing.assert_allclose(left.deltas, [[3, 4], [0, 1], [3, 4]], rtol=1e-6)
     assert left.weights.tolist() == equally(rows).tolist()
-    assert left.remarks == {"clipped": 1}
+    assert left.extra_metrics == {"clipped": 1}
 
 
 def test_without_a_bound_it_is_a_multiple_of_the_median_length() -> None:
@@ -59,21 +59,21 @@ def test_without_a_bound_it_is_a_multiple_of_the_median_length() -> None:
     left = NormClip(factor=2.0).combine(rows, equally(rows))
     np.testing.assert_allclose(left.deltas[4], [10, 0], rtol=1e-6)
     assert left.deltas[:4].tolist() == rows[:4].tolist()
-    assert left.remarks == {"clipped": 1}
+    assert left.extra_metrics == {"clipped": 1}
 
 
 def test_krum_takes_the_update_in_the_midst_of_the_others() -> None:
     left = Krum(hostile=0.2).combine(FIVE, equally(FIVE))
     assert left.deltas.tolist() == [[2, 1]], "as near to its two nearest as the third, and first"
     assert left.weights.tolist() == [pytest.approx(1.0)]
-    assert left.remarks == {"left_out": 4}
+    assert left.extra_metrics == {"left_out": 4}
 
 
 def test_multi_krum_leaves_out_as_many_as_may_be_hostile() -> None:
     left = MultiKrum(hostile=0.2).combine(FIVE, equally(FIVE))
     assert left.deltas.tolist() == FIVE[:4].tolist()
     assert left.weights.tolist() == [pytest.approx(0.25)] * 4
-    assert left.remarks == {"left_out": 1}
+    assert left.extra_metrics == {"left_out": 1}
 
 
 def test_multi_krum_may_keep_fewer_but_never_one_that_may_be_hostile() -> None:
@@ -92,14 +92,14 @@ def test_with_too_few_for_krum_the_median_takes_its_place(rule: Robust) -> None:
     rows = FIVE[1:]  # four, one of which may be hostile: five would be needed
     left = rule.combine(rows, equally(rows))
     assert left.deltas.tolist() == [[3.5, 1.5]]
-    assert left.remarks == {"too_few": 1}
+    assert left.extra_metrics == {"too_few": 1}
     assert rule.combine(rows[:1], np.ones(1)).deltas.tolist() == [[2, 1]]
 
 
 def test_or_the_round_is_skipped() -> None:
     left = Krum(too_few="skip").combine(FIVE[1:], equally(FIVE[1:]))
     assert len(left.deltas) == len(left.weights) == 0
-    assert left.remarks == {"too_few": 1}
+    assert left.extra_metrics == {"too_few": 1}
 
 
 def test_if_nobody_is_hostile_three_are_enough_for_krum() -> None:
@@ -110,7 +110,7 @@ def test_if_nobody_is_hostile_three_are_enough_for_krum() -> None:
 
 def test_a_share_of_five_that_is_one_is_not_taken_for_two() -> None:
     rows = np.arange(35, dtype=np.float32)[:, None]
-    assert MultiKrum(hostile=0.2).combine(rows, equally(rows)).remarks == {"left_out": 7}
+    assert MultiKrum(hostile=0.2).combine(rows, equally(rows)).extra_metrics == {"left_out": 7}
 
 
 def test_any_server_rule_goes_on_from_what_is_left() -> None:

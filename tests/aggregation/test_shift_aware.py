@@ -8,8 +8,8 @@ import pytest
 
 from contracts.examples import some_outlook, some_roster, some_updates
 from thalweg import theory
-from thalweg.aggregation import Age, Reports, ShiftAware
-from thalweg.aggregation.shift_aware import LEAST_RENEWAL, SCORE
+from thalweg.aggregation import MemorySummary, Reports, ShiftAware
+from thalweg.aggregation.shift_aware import MIN_RENEWAL, SCORE
 from thalweg.core.errors import ConfigError
 from thalweg.core.types import Floats
 from thalweg.memory import Dds
@@ -20,8 +20,8 @@ CLIENTS = ((0.5, 0.3, 0.2), (0.1, 0.1, 0.8), (1 / 3, 1 / 3, 1 / 3))  # state pro
 def score(
     rule: ShiftAware, probs: Sequence[float], renewal: Sequence[float] | Floats, ticks: int = 5
 ) -> float:
-    age = Age(some_outlook(probs), np.asarray(renewal, dtype=np.float64), ticks)
-    return rule.report(age)[SCORE]
+    summary = MemorySummary(some_outlook(probs), np.asarray(renewal, dtype=np.float64), ticks)
+    return rule.report(summary)[SCORE]
 
 
 def weights(
@@ -46,8 +46,8 @@ def weights(
 
 def test_each_client_reports_one_number() -> None:
     assert isinstance(ShiftAware(), Reports)
-    age = Age(some_outlook(), np.full(3, 0.5), 5)
-    assert list(ShiftAware().report(age)) == [SCORE]
+    summary = MemorySummary(some_outlook(), np.full(3, 0.5), 5)
+    assert list(ShiftAware().report(summary)) == [SCORE]
 
 
 def test_scores_and_weights_of_three_clients_that_sample_by_dds() -> None:
@@ -72,7 +72,7 @@ def test_noise_shifts_all_scores_alike() -> None:
 
 def test_a_memory_that_never_changes_has_a_finite_score() -> None:
     still = score(ShiftAware(), CLIENTS[0], [0.0] * 3)
-    barely = score(ShiftAware(), CLIENTS[0], [2 * LEAST_RENEWAL] * 3)
+    barely = score(ShiftAware(), CLIENTS[0], [2 * MIN_RENEWAL] * 3)
     assert still == pytest.approx(barely, rel=1e-4)
 
 
@@ -131,7 +131,7 @@ def test_availability_can_be_estimated_from_who_was_seen() -> None:
         [0.01, 0.01],
         clients=[0, 1],
         rnd=4,
-        times_here=[4, 1],
+        times_present=[4, 1],
     )
     assert got == pytest.approx((1 / 3, 2 / 3))
 
@@ -142,7 +142,7 @@ def test_in_the_first_round_nothing_is_estimated_but_the_prior() -> None:
         [0, 0, 0],
         [0.01, 0.5, 1.0],
         rnd=0,
-        times_here=[0, 0, 0],
+        times_present=[0, 0, 0],
     )
     assert got == pytest.approx([1 / 3] * 3)
 
@@ -181,8 +181,8 @@ def test_impossible_values_are_refused_where_the_rule_is_made(bad: dict[str, Any
 
 
 def kernel_score(embeddings: Any, mismatch: Any = "kme") -> float:
-    age = Age(some_outlook(CLIENTS[0]), np.full(3, 0.5), 5, embeddings)
-    return ShiftAware(mismatch=mismatch).report(age)[SCORE]
+    summary = MemorySummary(some_outlook(CLIENTS[0]), np.full(3, 0.5), 5, embeddings)
+    return ShiftAware(mismatch=mismatch).report(summary)[SCORE]
 
 
 def test_states_without_anything_in_common_have_the_ordinary_score() -> None:

@@ -35,10 +35,10 @@ def by_hand(predicted: Floats, gram: Floats | None = None) -> OracleGap:
         Setting(data.y, 10, ticks=scenario.ticks, capacity=16, rounds=9, seed=4)
     )
     return theory.oracle_gap(
-        np.stack([world.truth(n) for n in range(20)]),
+        np.stack([world.true_state_probs(n) for n in range(20)]),
         predicted,
         np.full(24, 1 / 24),
-        theory.divergence_from_uniform(world.book.histograms, "kl"),
+        theory.divergence_from_uniform(world.state_table.histograms, "kl"),
         0.5,
         world.availability,
         5,
@@ -46,7 +46,9 @@ def by_hand(predicted: Floats, gram: Floats | None = None) -> OracleGap:
         dds_offset=0.35,
         saw_slope=2.0,
         saw_offset=0.5,
-        gram=None if gram is None else world.book.histograms @ world.book.histograms.T,
+        gram=None
+        if gram is None
+        else world.state_table.histograms @ world.state_table.histograms.T,
     )
 
 
@@ -56,7 +58,7 @@ def noisy_probs() -> Floats:
     world = scenario.world.build(Setting(data.y, 10, ticks=5, capacity=16, rounds=9, seed=4))
     return np.stack(
         [
-            Noisy(noise=0.1).init(world.truth(n), rng_for(4, Draw.FORECAST, 0, n)).probs
+            Noisy(noise=0.1).init(world.true_state_probs(n), rng_for(4, Draw.FORECAST, 0, n)).probs
             for n in range(20)
         ]
     )

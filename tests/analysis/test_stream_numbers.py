@@ -33,7 +33,7 @@ def test_a_stream_is_never_like_the_whole():
 def test_uniform_weights_make_the_most_of_the_samples():
     uniform, lopsided = (
         numbers("stream-uniform"),
-        numbers("stream-ours", "emphasis.strategy=mass", "emphasis.mass=0.9"),
+        numbers("stream-ours", "sample_weights.strategy=mass", "sample_weights.mass=0.9"),
     )
     assert uniform.effective_samples == pytest.approx(110, rel=0.02)
     assert lopsided.effective_samples < uniform.effective_samples

@@ -5,14 +5,14 @@ import sys
 import numpy as np
 import pytest
 
-from thalweg.baselines import River
+from thalweg.baselines import RiverClassifier
 from thalweg.core.errors import ConfigError
 
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(400, 3)).astype(np.float32)
 
 
-def accuracy(learner: River, labels: list[int], num_classes: int) -> float:
+def accuracy(learner: RiverClassifier, labels: list[int], num_classes: int) -> float:
     """Test-then-train over the second half, after the first was learnt."""
     model, right = learner.begin(num_classes, seed=3), 0
     for place, (x, label) in enumerate(zip(X, labels, strict=True)):
@@ -24,24 +24,24 @@ def accuracy(learner: River, labels: list[int], num_classes: int) -> float:
 def test_without_the_package_it_says_how_to_get_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "river", None)
     with pytest.raises(ConfigError, match=r"pip install 'thalweg\[river\]'.*majority, no-change"):
-        River().begin(2, seed=0)
+        RiverClassifier().begin(2, seed=0)
 
 
 @pytest.mark.parametrize("bad", ["HoeffdingTreeClassifier", "tree.", "os.path.join", "tree.x y"])
 def test_a_name_is_a_module_and_a_class(bad: str) -> None:
     with pytest.raises(ConfigError, match=r"learner.model must be a module of River"):
-        River(bad)
+        RiverClassifier(bad)
 
 
 def test_settings_are_names_and_values() -> None:
-    assert River(settings="").parsed_settings() == {}
-    assert River(settings="max_depth=3,leaf_prediction=mc").parsed_settings() == {
+    assert RiverClassifier(settings="").parse_settings() == {}
+    assert RiverClassifier(settings="max_depth=3,leaf_prediction=mc").parse_settings() == {
         "max_depth": 3,
         "leaf_prediction": "mc",
     }
     for bad in ("max_depth", "max depth=3", "=3", "max_depth="):
         with pytest.raises(ConfigError, match=r"expected name=value"):
-            River(settings=bad)
+            RiverClassifier(settings=bad)
 
 
 class TestWithRiver:
@@ -51,26 +51,26 @@ class TestWithRiver:
 
     def test_two_classes_are_learnt_by_trees_and_lines(self) -> None:
         labels = (X[:, 0] > 0).astype(int).tolist()
-        assert accuracy(River(), labels, 2) > 0.8
-        assert accuracy(River("linear_model.LogisticRegression"), labels, 2) > 0.8
+        assert accuracy(RiverClassifier(), labels, 2) > 0.8
+        assert accuracy(RiverClassifier("linear_model.LogisticRegression"), labels, 2) > 0.8
 
     def test_a_line_is_put_into_one_versus_rest_if_there_are_more_classes(self) -> None:
         labels = np.digitize(X[:, 0], [-0.6, 0.6]).tolist()
-        assert accuracy(River("linear_model.LogisticRegression"), labels, 3) > 0.6
+        assert accuracy(RiverClassifier("linear_model.LogisticRegression"), labels, 3) > 0.6
 
     def test_before_it_has_learnt_anything_it_says_zero(self) -> None:
-        assert River().begin(2, seed=0).predict(X[0]) == 0
+        assert RiverClassifier().begin(2, seed=0).predict(X[0]) == 0
 
     def test_the_same_seed_gives_the_same_forest(self) -> None:
         labels = (X[:, 0] * X[:, 1] > 0).astype(int).tolist()
-        forest = River("forest.ARFClassifier", "n_models=3")
+        forest = RiverClassifier("forest.ARFClassifier", "n_models=3")
         assert accuracy(forest, labels, 2) == accuracy(forest, labels, 2)
 
     def test_a_model_that_is_not_there_is_refused(self) -> None:
         for name in ("tree.Oak", "woods.Oak", "metrics.Accuracy"):
             with pytest.raises(ConfigError, match="River has no such classifier"):
-                River(name).begin(2, seed=0)
+                RiverClassifier(name).begin(2, seed=0)
 
     def test_a_setting_that_it_does_not_have_is_refused(self) -> None:
         with pytest.raises(ConfigError, match=r"cannot be made with learner.settings='height=3'"):
-            River(settings="height=3").begin(2, seed=0)
+            RiverClassifier(settings="height=3").begin(2, seed=0)

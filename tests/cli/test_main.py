@@ -116,8 +116,8 @@ def test_list_and_show_know_every_name():
     assert set(listed["recipe"]) == set(RECIPES)
     assert "dds" in listed["memory"]
     assert "feddrift" in listed["bank"]
-    assert "p-norm" in listed["mirror"]
-    assert "settles" in listed["stopping"]
+    assert "p-norm" in listed["geometry"]
+    assert "gain-threshold" in listed["stopping"]
     assert {"page-hinkley", "ddm", "window-test", "river"} <= set(listed["alarm"])
     assert "shrink" in listed["alarm.action"]
     assert "mean training loss of a round" in " ".join(thalweg("show", "ddm").stdout.split())
@@ -152,14 +152,14 @@ def test_a_baseline_is_listed_shown_run_and_compared_like_a_recipe(tmp_path):
 
 def test_a_bank_and_another_geometry_are_part_of_the_plan_that_is_shown(tmp_path):
     words = ["run", "fedomd+feddrift", "--on", "digits-partial", "--rounds", "1", "--out", "r"]
-    stopping = ["--set", "stopping=settles", "--set", "stopping.gain=0.1"]
+    stopping = ["--set", "stopping=gain-threshold", "--set", "stopping.gain=0.1"]
     done = thalweg(*words, *stopping, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     said = done.stdout + done.stderr
     for line in (
         "bank      feddrift",
-        "mirror    p-norm",
-        "stopping  settles(gain=0.1)   <- was none",
+        "geometry    p-norm",
+        "stopping  gain-threshold(gain=0.1)   <- was none",
     ):
         assert line in said
 

@@ -41,10 +41,12 @@ def test_faults_and_rules_for_late_updates_are_branches_where_they_matter() -> N
     assert "<- was none" in faults
     (staleness,) = [line for line in text.splitlines() if "staleness" in line]
     assert "polynomial" in staleness
-    assert "<- was Refuse" in staleness
+    assert "<- was RejectLate" in staleness
 
 
 def test_an_opening_is_a_branch_only_if_it_is_another_than_to_go_on() -> None:
-    assert "opening" not in shown()
-    line = next(line for line in shown("opening=warm-start").splitlines() if "opening" in line)
-    assert line.endswith("opening   warm-start   <- was Previous")
+    assert "session_start" not in shown()
+    line = next(
+        line for line in shown("session_start=warm-start").splitlines() if "session_start" in line
+    )
+    assert line.endswith("session_start   warm-start   <- was Previous")

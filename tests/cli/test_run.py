@@ -4,7 +4,7 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from thalweg.cli.run import summary
+from thalweg.cli.run import print_summary
 
 ROW = {
     "round": 1,
@@ -25,13 +25,13 @@ ROW = {
 def test_balanced_accuracy_is_said_where_it_differs(more: dict[str, float], is_said: bool) -> None:
     console = Console(file=io.StringIO(), width=100, color_system=None)
     row = {**ROW, **more}
-    summary(console, [row], None, Path("out"), "thalweg run")
+    print_summary(console, [row], None, Path("out"), "thalweg run")
     assert ("balanced        0.5000" in console.file.getvalue()) is is_said
 
 
 def test_in_a_session_the_accuracy_on_its_members_labels_comes_first() -> None:
     console = Console(file=io.StringIO(), width=100, color_system=None)
     row = {**ROW, "session_accuracy": 0.9}
-    summary(console, [row], None, Path("out"), "thalweg run")
+    print_summary(console, [row], None, Path("out"), "thalweg run")
     said = console.file.getvalue()
     assert "session         0.9000   on the labels that its members have\naccuracy" in said

@@ -6,16 +6,16 @@ import pytest
 from typer.testing import CliRunner
 
 from thalweg.cli.main import app
-from thalweg.cli.serve import Asked, _as_before, server_line
+from thalweg.cli.serve import ServeOptions, _merge_previous, format_event
 from thalweg.core.errors import ConfigError, RunError
 from thalweg.engine.plan import make_plan
-from thalweg.flower.certs import make_certs
+from thalweg.network.flower.certs import make_certs
 
 
 @pytest.fixture(autouse=True)
 def nothing_starts(monkeypatch: pytest.MonkeyPatch) -> None:
     """A mistake that is not noticed fails here, and serves nobody for ever."""
-    monkeypatch.setattr("thalweg.cli.serve.Hosting", None)
+    monkeypatch.setattr("thalweg.cli.serve.ServerProcesses", None)
 
 
 WORDS = ["serve", "fedavg", "--on", "digits-partial", "--clients", "3"]
@@ -74,15 +74,15 @@ def test_a_run_that_is_over_is_shown_and_nothing_is_started(tmp_path: Path) -> N
 
 
 def test_the_words_of_a_command_make_the_same_command_again() -> None:
-    assert Asked().words() == []
-    asked = Asked(host="10.0.0.1", certs=Path("keys"), min_clients=3, insecure=True)
-    assert asked.words() == [
+    assert ServeOptions().to_args() == []
+    serve_options = ServeOptions(host="10.0.0.1", certs=Path("keys"), min_clients=3, insecure=True)
+    assert serve_options.to_args() == [
         *("--host", "10.0.0.1", "--certs", "keys", "--min-clients", "3", "--insecure")
     ]
 
 
 def test_what_the_app_reads_has_absolute_paths() -> None:
-    assert Asked(data_dir=Path("data")).for_the_app(False)["data_dir"] == str(
+    assert ServeOptions(data_dir=Path("data")).to_app_config(False)["data_dir"] == str(
         Path("data").absolute()
     )
 
@@ -90,17 +90,21 @@ def test_what_the_app_reads_has_absolute_paths() -> None:
 def test_a_run_that_goes_on_is_served_as_before_unless_something_else_is_said(
     tmp_path: Path,
 ) -> None:
-    before = Asked(min_clients=3, deadline_s=20.0, limits=("max_norm=5",)).for_the_app(False)
+    before = ServeOptions(min_clients=3, deadline_s=20.0, limits=("max_norm=5",)).to_app_config(
+        False
+    )
     (tmp_path / "serve.json").write_text(json.dumps(before))
-    now = _as_before(tmp_path, Asked(deadline_s=30.0, limits=("max_steps=9",)).for_the_app(False))
+    now = _merge_previous(
+        tmp_path, ServeOptions(deadline_s=30.0, limits=("max_steps=9",)).to_app_config(False)
+    )
     assert (now["min_clients"], now["deadline_s"]) == (3, 30.0)
     assert now["limits"] == {"max_norm": 5.0, "max_steps": 9}
 
 
 def test_limits_are_passed_on_as_they_were_said() -> None:
-    asked = Asked(limits=("norm_factor=5", "max_steps=100"))
-    assert asked.for_the_app(False)["limits"] == {"norm_factor": 5.0, "max_steps": 100}
-    assert asked.words() == ["--limit", "norm_factor=5", "--limit", "max_steps=100"]
+    serve_options = ServeOptions(limits=("norm_factor=5", "max_steps=100"))
+    assert serve_options.to_app_config(False)["limits"] == {"norm_factor": 5.0, "max_steps": 100}
+    assert serve_options.to_args() == ["--limit", "norm_factor=5", "--limit", "max_steps=100"]
 
 
 def test_more_clients_than_the_scenario_has_can_be_asked_for() -> None:
@@ -111,13 +115,16 @@ def test_more_clients_than_the_scenario_has_can_be_asked_for() -> None:
 @pytest.mark.parametrize(
     ("event", "line"),
     [
-        ({"event": "refused", "node": "7", "reason": "too old"}, "node 7 was refused: too old"),
-        ({"event": "waiting", "here": 1, "wanted": 3}, "waiting for clients: 1 of 3 are here"),
+        ({"event": "rejected", "node": "7", "reason": "too old"}, "node 7 was rejected: too old"),
+        (
+            {"event": "waiting", "present": 1, "wanted": 3},
+            "waiting for clients: 1 of 3 are present",
+        ),
         ({"event": "of a newer version"}, ""),
     ],
 )
 def test_events_are_said_in_lines(event: dict[str, object], line: str) -> None:
-    assert server_line(event) == line
+    assert format_event(event) == line
 
 
 @pytest.mark.parametrize(

@@ -19,7 +19,7 @@ from safetensors.numpy import load_file
 
 from thalweg.engine.loop import run_plan
 from thalweg.engine.plan import read_plan
-from thalweg.flower.certs import make_certs
+from thalweg.network.flower.certs import make_certs
 
 # A test run in the background inherits "ignore Ctrl-C"; a user's terminal does not.
 LISTENING = """
@@ -133,10 +133,10 @@ def test_a_run_survives_the_death_of_every_program_in_turn(tmp_path: Path) -> No
     ):
         with command(log, *serve(run, port, *certs)) as server:
             for rounds, words in (
-                (1, ["door.py", str(port)]),
+                (1, ["loopback_only.py", str(port)]),
                 (3, ["flwr-serverapp", str(port)]),
                 (5, ["flower-superexec", str(port)]),
-                (6, ["thalweg.edge", "client1"]),
+                (6, ["thalweg.network.edge", "client1"]),
                 (8, ["quick_node", "client1"]),
             ):
                 wait_for(lambda rounds=rounds: rounds_of(run) >= rounds, log)
@@ -144,7 +144,7 @@ def test_a_run_survives_the_death_of_every_program_in_turn(tmp_path: Path) -> No
             wait_for(lambda: rounds_of(run) >= 10, log)
             server.kill()
             server.wait()
-        wait_for(lambda: pids_with(str(port), "door.py") == [], log, 30)
+        wait_for(lambda: pids_with(str(port), "loopback_only.py") == [], log, 30)
         with command(log, *serve(run, port, *certs)) as server:
             wait_for(lambda: rounds_of(run) >= 12, log)
             server.send_signal(signal.SIGINT)

@@ -7,41 +7,52 @@ from typing import Any
 
 import numpy as np
 
-from contracts.checkpoint import plain, stored
-from contracts.views import SomeView
-from thalweg.aggregation import Arranged, Bank, Divides, Division, Mixes, RemarksOnBank
-from thalweg.core.talk import Asks
-from thalweg.core.types import Answers, Floats, Ints, Roster
-from thalweg.engine.survey import tabled
+from contracts.checkpoint import round_trip, to_comparable
+from contracts.survey_contexts import FakeSurveyContext
+from thalweg.bank import (
+    Bank,
+    BankAssignment,
+    ExtraBankMetrics,
+    MixesModels,
+    SplitContext,
+    SplitsSamples,
+)
+from thalweg.core.capabilities import Surveys
+from thalweg.core.types import Floats, Ints, Roster, SurveyResponses
+from thalweg.engine.survey import tabulate_answers
 
 NUM_CLIENTS, NUM_CLASSES = 6, 3
 COHORTS = ([0, 1, 2], [3], [0, 5], [1, 2, 3, 4], [0, 1, 2, 3, 4, 5], [2])
 
 
-def some_answers(bank: Bank, cohort: Ints, num_models: int, rnd: int) -> Answers:
+def some_responses(bank: Bank, cohort: Ints, num_models: int, rnd: int) -> SurveyResponses:
     """What clients say whose losses jump about; the last one of a large cohort has no data."""
-    if not isinstance(bank, Asks):
+    if not isinstance(bank, Surveys):
         return {}
     words = []
     for k in range(len(cohort)):
         has_data = len(cohort) <= 3 or k < len(cohort) - 1
-        view = SomeView(seed=100 * rnd + k, num_models=num_models, has_data=has_data, rnd=rnd)
-        words.append(bank.answer(view)[1])
-        assert bank.answer(view)[1].keys() == words[-1].keys(), "same question, same answer"
-    return tabled(words, type(bank).__name__)
+        view = FakeSurveyContext(
+            seed=100 * rnd + k, num_models=num_models, has_data=has_data, rnd=rnd
+        )
+        words.append(bank.answer_survey(view)[1])
+        assert bank.answer_survey(view)[1].keys() == words[-1].keys(), "same question, same answer"
+    return tabulate_answers(words, type(bank).__name__)
 
 
-def of(cohort: Ints, rnd: int = 0) -> Roster:
+def roster_for_cohort(cohort: Ints, rnd: int = 0) -> Roster:
     """A roster in which everybody is here and some were chosen."""
     everybody = np.arange(NUM_CLIENTS)
     nothing, concepts = np.zeros(NUM_CLIENTS, dtype=np.int64), (everybody + rnd // 2) % 3
     return Roster(rnd, everybody, np.ones(NUM_CLIENTS), nothing, cohort=cohort, concepts=concepts)
 
 
-def asked_by(bank: Bank, roster: Roster) -> Ints:
-    if not isinstance(bank, Asks):
+def surveyed_by(bank: Bank, roster: Roster) -> Ints:
+    if not isinstance(bank, Surveys):
         return np.empty(0, dtype=np.int64)
-    return np.unique(bank.whom(roster, np.random.default_rng(roster.rnd))).astype(np.int64)
+    return np.unique(bank.choose_surveyed(roster, np.random.default_rng(roster.rnd))).astype(
+        np.int64
+    )
 
 
 def check_bank(bank: Bank) -> None:
@@ -51,26 +62,28 @@ def check_bank(bank: Bank) -> None:
     _check_served(bank, notes, num_models)
     for rnd, who in enumerate(COHORTS):
         cohort = np.array(who)
-        roster = of(cohort, rnd)
-        roster = replace(roster, asked=asked_by(bank, roster))
-        answers = some_answers(bank, roster.asked, num_models, rnd)
-        asked = plain([notes, cohort, answers])
-        plan = bank.arrange(notes, roster, answers, num_models)
-        assert plain([notes, cohort, answers]) == asked, "what it looks at is untouched"
+        roster = roster_for_cohort(cohort, rnd)
+        roster = replace(roster, surveyed=surveyed_by(bank, roster))
+        answers = some_responses(bank, roster.surveyed, num_models, rnd)
+        surveyed = to_comparable([notes, cohort, answers])
+        plan = bank.assign(notes, roster, answers, num_models)
+        assert to_comparable([notes, cohort, answers]) == surveyed, "what it looks at is untouched"
         _check_plan(plan, cohort, num_models)
-        restored = stored(notes, fresh=bank.init(NUM_CLIENTS, NUM_CLASSES))
-        again = bank.arrange(restored, roster, answers, num_models)
-        assert plain(list(again)) == plain(list(plan)), "a checkpoint restores what it knows"
+        restored = round_trip(notes, fresh=bank.init(NUM_CLIENTS, NUM_CLASSES))
+        again = bank.assign(restored, roster, answers, num_models)
+        assert to_comparable(list(again)) == to_comparable(list(plan)), (
+            "a checkpoint restores what it knows"
+        )
         notes, num_models = plan.notes, len(plan.mix)
-        if isinstance(bank, RemarksOnBank):
-            assert all(np.isfinite(list(bank.remark(notes, roster).values()))), "numbers"
-        if isinstance(bank, Divides):
-            notes = _divided(bank, notes, plan, cohort, rnd)
+        if isinstance(bank, ExtraBankMetrics):
+            assert all(np.isfinite(list(bank.extra_metrics(notes, roster).values()))), "numbers"
+        if isinstance(bank, SplitsSamples):
+            notes = _check_split(bank, notes, plan, cohort, rnd)
         _check_served(bank, notes, num_models)
     assert repr(bank) == written, "a bank remembers nothing itself"
 
 
-def _check_plan(plan: Arranged, cohort: Ints, num_models: int) -> None:
+def _check_plan(plan: BankAssignment, cohort: Ints, num_models: int) -> None:
     assert plan.mix.ndim == 2, "each new model as a mean of old ones"
     assert plan.mix.shape[1] == num_models, "of those that there are"
     assert len(plan.mix) >= 1, "never without a model"
@@ -85,44 +98,48 @@ def _check_plan(plan: Arranged, cohort: Ints, num_models: int) -> None:
     jobs = list(zip(plan.clients.tolist(), plan.models.tolist(), strict=True))
     assert jobs == sorted(set(jobs)), "ascending by client and model"
     assert ((plan.models >= 0) & (plan.models < len(plan.mix))).all(), "of models that there are"
-    assert all(words.shape[0] == len(cohort) for words in plan.told.values()), "a row for each"
+    assert all(words.shape[0] == len(cohort) for words in plan.broadcast.values()), "a row for each"
 
 
-def _divided(bank: Divides, notes: Any, plan: Arranged, cohort: Ints, rnd: int) -> Any:
+def _check_split(
+    bank: SplitsSamples, notes: Any, plan: BankAssignment, cohort: Ints, rnd: int
+) -> Any:
     """Clients divide a few samples each, and say what came of it."""
-    said = []
+    uploads = []
     for k, client in enumerate(cohort.tolist()):
         rng = np.random.default_rng(1000 * rnd + client)
-        kept = bank.begin_division(NUM_CLASSES)
+        kept = bank.init_split(NUM_CLASSES)
         models, held = plan.models[plan.clients == client], 4 * (client % 2)
-        division = Division(
+        split = SplitContext(
             models,
             rng.random((len(models), held)).astype(np.float32),
             rng.integers(NUM_CLASSES, size=held),
             np.full(held, rnd),
             rnd,
         )
-        heard = {name: words[k].astype(np.float32) for name, words in plan.told.items()}
-        after, weights = bank.divide(kept, division, heard)
+        received = {name: words[k].astype(np.float32) for name, words in plan.broadcast.items()}
+        after, weights = bank.split_samples(kept, split, received)
         assert weights.shape == (len(models), held), (
             "a row for each model, a column for each sample"
         )
         assert np.isfinite(weights).all(), "samples count what can be counted"
         assert (weights >= 0).all(), "and nothing less than nothing"
-        assert 0 <= bank.main(after, models) < len(models), "one of the models predicts"
-        restored = stored(after, fresh=bank.begin_division(NUM_CLASSES))
-        again, same = bank.divide(restored, division, heard)
-        once_more, _ = bank.divide(after, division, heard)
-        assert plain([again]) == plain([once_more]), "a checkpoint restores what a client keeps"
+        assert 0 <= bank.main_model(after, models) < len(models), "one of the models predicts"
+        restored = round_trip(after, fresh=bank.init_split(NUM_CLASSES))
+        again, same = bank.split_samples(restored, split, received)
+        once_more, _ = bank.split_samples(after, split, received)
+        assert to_comparable([again]) == to_comparable([once_more]), (
+            "a checkpoint restores what a client keeps"
+        )
         assert same.shape == weights.shape
-        said.append(bank.say(after))
-    words = {name: np.stack([each[name] for each in said]) for name in said[0]}
-    return bank.hear(notes, cohort, words)
+        uploads.append(bank.upload(after))
+    words = {name: np.stack([each[name] for each in uploads]) for name in uploads[0]}
+    return bank.collect(notes, cohort, words)
 
 
 def _check_served(bank: Bank, notes: Any, num_models: int) -> None:
     _check_shares(bank.shares(notes, num_models), num_models)
-    if isinstance(bank, Mixes):
+    if isinstance(bank, MixesModels):
         mixtures = bank.mixtures(notes, num_models)
         assert mixtures.shape == (NUM_CLIENTS, num_models), "a mixture for every client"
         np.testing.assert_allclose(mixtures.sum(axis=1), 1, err_msg="mixtures sum to one")

@@ -8,22 +8,22 @@ from typing import Any
 
 import numpy as np
 
-from thalweg.core.trees import Tree, like, read_tree, write_tree
+from thalweg.core.trees import Tree, read_tree, restore_types, write_tree
 
 
-def stored(state: Tree, fresh: Tree) -> Tree:
+def round_trip(state: Tree, fresh: Tree) -> Tree:
     """The state after a trip to the disk; a fresh one shows which types it had."""
     with TemporaryDirectory() as folder:
         write_tree(Path(folder) / "state", state)
-        return like(fresh, read_tree(Path(folder) / "state"))
+        return restore_types(fresh, read_tree(Path(folder) / "state"))
 
 
-def plain(value: Any) -> Any:
+def to_comparable(value: Any) -> Any:
     """The value with types spelled out and lists for arrays, so that ``==`` compares all of it."""
     if isinstance(value, np.ndarray):
         return (value.dtype.name, value.shape, value.tobytes())
     if isinstance(value, (tuple, list)):
-        return (type(value).__name__, [plain(part) for part in value])
+        return (type(value).__name__, [to_comparable(part) for part in value])
     if isinstance(value, dict):
-        return {key: plain(part) for key, part in value.items()}
+        return {key: to_comparable(part) for key, part in value.items()}
     return value

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from thalweg.core.types import Floats, Floats32, Intake, Outlook, Roster, Updates
-from thalweg.recipes.messages import Order
+from thalweg.core.types import Floats, Floats32, MemoryContext, Outlook, Roster, Updates
+from thalweg.federation.messages import TrainRequest
 
 PROBS = (0.5, 0.3, 0.2)
 HETEROGENEITY = (0.1, 0.5, 2.0)
@@ -26,17 +26,17 @@ def some_outlook(
     )
 
 
-def some_intake(
+def some_memory_context(
     capacity: int,
     held: int,
     num_new: int,
     state: int = 0,
     outlook: Outlook | None = None,
     num_classes: int = 3,
-) -> Intake:
+) -> MemoryContext:
     """`num_new` samples arrive at a memory that holds `held` of at most `capacity`."""
     labels = np.arange(held + num_new) % num_classes
-    return Intake(
+    return MemoryContext(
         capacity=capacity,
         held=held,
         num_new=num_new,
@@ -48,20 +48,20 @@ def some_intake(
 
 
 def some_roster(
-    here: Sequence[int],
+    present: Sequence[int],
     num_clients: int,
     *,
     rnd: int = 4,
     availability: Sequence[float] | None = None,
-    times_here: Sequence[int] | None = None,
+    times_present: Sequence[int] | None = None,
     known: Mapping[str, Floats] | None = None,
 ) -> Roster:
     """A round in which some of the clients are here."""
     return Roster(
         rnd=rnd,
-        here=np.array(here, dtype=np.int64),
+        present=np.array(present, dtype=np.int64),
         availability=np.array([0.5] * num_clients if availability is None else availability),
-        times_here=np.array([2] * num_clients if times_here is None else times_here),
+        times_present=np.array([2] * num_clients if times_present is None else times_present),
         known={} if known is None else known,
     )
 
@@ -92,8 +92,8 @@ def some_updates(
     )
 
 
-def order_for(
-    rnd: int, client: int, params: Floats32, model: int = 0, pace: float = 1.0, **more: Any
-) -> Order:
+def train_request_for(
+    rnd: int, client: int, params: Floats32, model: int = 0, lr_scale: float = 1.0, **more: Any
+) -> TrainRequest:
     """An order to train one model."""
-    return Order(rnd, client, np.array([model]), np.array([pace]), params[None], **more)
+    return TrainRequest(rnd, client, np.array([model]), np.array([lr_scale]), params[None], **more)

@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from contracts.checkpoint import plain, stored
+from contracts.checkpoint import round_trip, to_comparable
 from thalweg.core.types import Floats, Outlook
-from thalweg.forecast import Forecast, Recognises
+from thalweg.forecast import Forecast, RecognisesStates
 
 TRUTHS = (
     np.array([0.5, 0.3, 0.2]),
@@ -37,7 +37,7 @@ def check_forecast(oracle: Forecast) -> None:
     """Let the oracle watch clients of several kinds for a few rounds."""
     written = repr(oracle)
     for truth in TRUTHS:
-        if isinstance(oracle, Recognises):
+        if isinstance(oracle, RecognisesStates):
             _check_recognising(oracle, oracle, truth)
         else:
             _check_client(oracle, truth)
@@ -52,7 +52,7 @@ def _check_client(oracle: Forecast, truth: Floats) -> None:
     given = truth.copy()
     state: Any = oracle.init(truth, np.random.default_rng(3))
     again = oracle.init(truth, np.random.default_rng(3))
-    assert plain(state) == plain(again), "same generator, same oracle"
+    assert to_comparable(state) == to_comparable(again), "same generator, same oracle"
     fresh = oracle.init(truth, np.random.default_rng(4))
     for seen in (*ROUNDS, list(range(num_states))):
         outlook = oracle.outlook(state, histograms, importance)
@@ -61,39 +61,41 @@ def _check_client(oracle: Forecast, truth: Floats) -> None:
         # Only state 0 is skewed.
         assert (outlook.heterogeneity[1:] <= outlook.heterogeneity[0]).all(), "skewed is worse"
         assert outlook.heterogeneity[0] > 0, "skewed is bad"
-        assert plain(oracle.outlook(state, histograms, importance)) == plain(outlook), (
-            "same question, same answer"
+        assert to_comparable(oracle.outlook(state, histograms, importance)) == to_comparable(
+            outlook
+        ), "same question, same answer"
+        restored = round_trip(state, fresh)
+        assert to_comparable(restored) == to_comparable(state), "a checkpoint restores it"
+        assert to_comparable(oracle.outlook(restored, histograms, importance)) == to_comparable(
+            outlook
         )
-        restored = stored(state, fresh)
-        assert plain(restored) == plain(state), "a checkpoint restores it"
-        assert plain(oracle.outlook(restored, histograms, importance)) == plain(outlook)
-        before = plain(state)
+        before = to_comparable(state)
         following = oracle.observe(state, np.array(seen, dtype=np.int64))
-        assert plain(state) == before, "the old state is untouched"
+        assert to_comparable(state) == before, "the old state is untouched"
         state = following
     assert truth.tolist() == given.tolist(), "what it looks at is untouched"
 
 
-def _check_recognising(oracle: Forecast, recognises: Recognises, truth: Floats) -> None:
+def _check_recognising(oracle: Forecast, recognises: RecognisesStates, truth: Floats) -> None:
     """The same for an oracle with states of its own, which may become more."""
     histograms = np.full((len(truth), 4), 0.25)
     importance = np.full(len(truth), 1 / len(truth))
     fresh: Any = oracle.init(truth, np.random.default_rng(4))
     state: Any = oracle.init(truth, np.random.default_rng(3))
     again = oracle.init(truth, np.random.default_rng(3))
-    assert plain(state) == plain(again), "same generator, same oracle"
+    assert to_comparable(state) == to_comparable(again), "same generator, same oracle"
     num_states = len(oracle.outlook(state, histograms, importance).probs)
     for _ in range(3):  # rounds
         seen = []
         for batch in BATCHES:
-            histogram, before = np.array(batch), plain(state)
+            histogram, before = np.array(batch), to_comparable(state)
             following, name = recognises.recognise(state, histogram)
-            answer = plain((following, name))
-            assert plain(state) == before, "the old state is untouched"
+            answer = to_comparable((following, name))
+            assert to_comparable(state) == before, "the old state is untouched"
             assert histogram.tolist() == batch, "what it looks at is untouched"
-            restored = stored(state, fresh)
-            assert plain(restored) == before, "a checkpoint restores it"
-            assert plain(recognises.recognise(restored, histogram)) == answer, (
+            restored = round_trip(state, fresh)
+            assert to_comparable(restored) == before, "a checkpoint restores it"
+            assert to_comparable(recognises.recognise(restored, histogram)) == answer, (
                 "same question, same answer"
             )
             outlook = oracle.outlook(following, histograms, importance)
@@ -107,10 +109,12 @@ def _check_recognising(oracle: Forecast, recognises: Recognises, truth: Floats) 
             assert signatures.shape == (num_states, 4), "a signature per state"
             assert abs(signatures.sum(axis=1) - 1).max() < 1e-9, "signatures are shares"
             state, seen = following, [*seen, name]
-        before = plain(state)
+        before = to_comparable(state)
         following = oracle.observe(state, np.array(seen, dtype=np.int64))
-        assert plain(state) == before, "the old state is untouched"
-        assert plain(oracle.observe(stored(state, fresh), np.array(seen))) == plain(following)
+        assert to_comparable(state) == before, "the old state is untouched"
+        assert to_comparable(
+            oracle.observe(round_trip(state, fresh), np.array(seen))
+        ) == to_comparable(following)
         state = following
     nothing = oracle.observe(fresh, np.empty(0, dtype=np.int64))
     _check_outlook(oracle.outlook(nothing, histograms, importance), 1)

@@ -7,12 +7,19 @@ from typing import Any
 import numpy as np
 import torch
 
-from contracts.checkpoint import plain, stored
-from contracts.looks import FakeLook
-from thalweg.core.talk import Sessional, Talks
+from contracts.checkpoint import round_trip, to_comparable
+from contracts.model_probes import FakeModelProbe
+from thalweg.core.capabilities import ServerHalf, TracksSessions
 from thalweg.core.types import Floats32
 from thalweg.engine.models import NetModel
-from thalweg.local import Batch, Concludes, Objective, Remembers, SaysFromObjective, Work
+from thalweg.local import (
+    Batch,
+    FinishesRound,
+    Objective,
+    StatefulObjective,
+    TrainingSummary,
+    UploadsFromObjective,
+)
 from thalweg.nets import LeNet5, Mlp, Net
 
 
@@ -38,91 +45,105 @@ def memos(objective: Objective, start: torch.Tensor) -> list[dict[str, torch.Ten
     num_clients, num_params = start.shape
     rng = np.random.default_rng(1)
     vectors = rng.normal(size=(num_clients, num_params)).astype(np.float32)
-    if isinstance(objective, Remembers):
+    if isinstance(objective, StatefulObjective):
         states = [objective.init(num_params)] * num_clients
-        first |= _stacked([objective.memo(state, _single(start[0])) for state in states])
+        first |= _stack_memos([objective.memo(state, _single(start[0])) for state in states])
         later_states = []
         for k, state in enumerate(states):
-            look = FakeLook(vectors[k].tolist(), fisher=(vectors[k] ** 2).tolist())
-            same = objective.turn(state, look, np.arange(5), changed=False)
-            assert plain(same) == plain(state), "nothing happens while the state stays the same"
-            changed = objective.turn(state, look, np.arange(5), changed=True)
-            assert plain(objective.turn(state, look, np.arange(5), changed=True)) == plain(changed)
-            restored = stored(changed, fresh=objective.init(num_params))
-            assert plain(restored) == plain(changed), "a checkpoint restores what it remembers"
-            later_states.append(_concluded(objective, restored, vectors[k]))
-        later |= _stacked([objective.memo(state, _single(start[0])) for state in later_states])
-    if isinstance(objective, Talks):
+            look = FakeModelProbe(vectors[k].tolist(), fisher=(vectors[k] ** 2).tolist())
+            same = objective.start_tick(state, look, np.arange(5), changed=False)
+            assert to_comparable(same) == to_comparable(state), (
+                "nothing happens while the state stays the same"
+            )
+            changed = objective.start_tick(state, look, np.arange(5), changed=True)
+            assert to_comparable(
+                objective.start_tick(state, look, np.arange(5), changed=True)
+            ) == to_comparable(changed)
+            restored = round_trip(changed, fresh=objective.init(num_params))
+            assert to_comparable(restored) == to_comparable(changed), (
+                "a checkpoint restores what it remembers"
+            )
+            later_states.append(_check_conclude(objective, restored, vectors[k]))
+        later |= _stack_memos([objective.memo(state, _single(start[0])) for state in later_states])
+    if isinstance(objective, ServerHalf):
         clients = np.arange(num_clients)
-        notes = objective.begin(num_clients + 2, num_params)
-        first |= _doubles(objective.tell(notes, clients))
-        before = plain(notes)
+        notes = objective.init_server(num_clients + 2, num_params)
+        first |= _to_float64(objective.broadcast(notes, clients))
+        before = to_comparable(notes)
         heard = notes
-        if isinstance(objective, Sessional):
-            heard = objective.new_session(heard, vectors[0], clients)
-        if words := _words(objective, vectors):
-            said = {name: np.stack([each[name] for each in words]) for name in words[0]}
-            heard = objective.hear(heard, clients, said)
-        assert plain(notes) == before, "what the server knew is untouched"
-        restored = stored(heard, fresh=objective.begin(num_clients + 2, num_params))
-        assert plain(restored) == plain(heard), "a checkpoint restores what the server knows"
-        later |= _doubles(objective.tell(restored, clients))
+        if isinstance(objective, TracksSessions):
+            heard = objective.start_session(heard, vectors[0], clients)
+        if words := _uploads(objective, vectors):
+            uploads = {name: np.stack([each[name] for each in words]) for name in words[0]}
+            heard = objective.collect(heard, clients, uploads)
+        assert to_comparable(notes) == before, "what the server knew is untouched"
+        restored = round_trip(heard, fresh=objective.init_server(num_clients + 2, num_params))
+        assert to_comparable(restored) == to_comparable(heard), (
+            "a checkpoint restores what the server knows"
+        )
+        later |= _to_float64(objective.broadcast(restored, clients))
     return [first, later]
 
 
-def _concluded(objective: Objective, state: Any, vector: Floats32) -> Any:
+def _check_conclude(objective: Objective, state: Any, vector: Floats32) -> Any:
     """What a client keeps after a round, if the objective wants to know of it."""
-    if not isinstance(objective, Concludes):
+    if not isinstance(objective, FinishesRound):
         return state
-    before = plain(state)
-    after, said = objective.conclude(state, _told(objective, len(vector)), _work(vector))
-    again, same = objective.conclude(state, _told(objective, len(vector)), _work(vector))
-    assert plain(state) == before, "what the client knew is untouched"
-    assert plain([after, dict(said)]) == plain([again, dict(same)]), "same work, same conclusion"
-    assert isinstance(objective, Remembers)
-    idle, nothing = objective.conclude(
-        state, _told(objective, len(vector)), _work(vector)._replace(num_steps=0)
+    before = to_comparable(state)
+    after, uploads = objective.finish_round(
+        state, _broadcast(objective, len(vector)), _work(vector)
     )
-    assert plain(idle) == before, "who took no step learns nothing"
-    assert said.keys() == nothing.keys(), "always the same names"
-    restored = stored(after, fresh=objective.init(len(vector)))
-    assert plain(restored) == plain(after), "a checkpoint restores what it concluded"
+    again, same = objective.finish_round(state, _broadcast(objective, len(vector)), _work(vector))
+    assert to_comparable(state) == before, "what the client knew is untouched"
+    assert to_comparable([after, dict(uploads)]) == to_comparable([again, dict(same)]), (
+        "same work, same conclusion"
+    )
+    assert isinstance(objective, StatefulObjective)
+    idle, nothing = objective.finish_round(
+        state, _broadcast(objective, len(vector)), _work(vector)._replace(num_steps=0)
+    )
+    assert to_comparable(idle) == before, "who took no step learns nothing"
+    assert uploads.keys() == nothing.keys(), "always the same names"
+    restored = round_trip(after, fresh=objective.init(len(vector)))
+    assert to_comparable(restored) == to_comparable(after), (
+        "a checkpoint restores what it concluded"
+    )
     return restored
 
 
-def _words(objective: Objective, vectors: Floats32) -> list[dict[str, Floats32]]:
+def _uploads(objective: Objective, vectors: Floats32) -> list[dict[str, Floats32]]:
     """What each client says after a round; nothing, if the objective has nothing to say."""
     words: list[dict[str, Floats32]] = [{} for _ in vectors]
     for row, mine in zip(vectors, words, strict=True):
-        if isinstance(objective, Concludes) and isinstance(objective, Remembers):
+        if isinstance(objective, FinishesRound) and isinstance(objective, StatefulObjective):
             state = objective.init(len(row))
-            mine |= objective.conclude(state, _told(objective, len(row)), _work(row))[1]
-        if isinstance(objective, SaysFromObjective):
-            look = FakeLook(row.tolist(), fisher=(row**2).tolist())
-            mine |= objective.say(look, np.arange(5))
+            mine |= objective.finish_round(state, _broadcast(objective, len(row)), _work(row))[1]
+        if isinstance(objective, UploadsFromObjective):
+            look = FakeModelProbe(row.tolist(), fisher=(row**2).tolist())
+            mine |= objective.upload(look, np.arange(5))
     return words if words[0] else []
 
 
-def _told(objective: Objective, num_params: int) -> dict[str, Floats32]:
-    if not isinstance(objective, Talks):
+def _broadcast(objective: Objective, num_params: int) -> dict[str, Floats32]:
+    if not isinstance(objective, ServerHalf):
         return {}
-    told = objective.tell(objective.begin(5, num_params), np.arange(1))
-    return {name: rows[0] for name, rows in told.items()}
+    broadcast = objective.broadcast(objective.init_server(5, num_params), np.arange(1))
+    return {name: rows[0] for name, rows in broadcast.items()}
 
 
-def _work(vector: Floats32) -> Work:
-    return Work(np.zeros_like(vector), vector, num_steps=3, lr=0.1, momentum=0.5)
+def _work(vector: Floats32) -> TrainingSummary:
+    return TrainingSummary(np.zeros_like(vector), vector, num_steps=3, lr=0.1, momentum=0.5)
 
 
 def _single(values: torch.Tensor) -> Any:
     return values.numpy().astype(np.float32)
 
 
-def _stacked(memos: list[Any]) -> dict[str, torch.Tensor]:
-    return _doubles({name: np.stack([memo[name] for memo in memos]) for name in memos[0]})
+def _stack_memos(memos: list[Any]) -> dict[str, torch.Tensor]:
+    return _to_float64({name: np.stack([memo[name] for memo in memos]) for name in memos[0]})
 
 
-def _doubles(rows: Any) -> dict[str, torch.Tensor]:
+def _to_float64(rows: Any) -> dict[str, torch.Tensor]:
     return {name: torch.tensor(np.array(matrix, dtype=np.float64)) for name, matrix in rows.items()}
 
 

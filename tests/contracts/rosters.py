@@ -14,8 +14,8 @@ def roster_for(
     cohort: Sequence[int],
     *,
     num_clients: int = 6,
-    here: Sequence[int] | None = None,
-    asked: Sequence[int] | None = None,
+    present: Sequence[int] | None = None,
+    surveyed: Sequence[int] | None = None,
     concepts: Sequence[int] | None = None,
     alarmed: Sequence[int] | None = None,
 ) -> Roster:
@@ -26,10 +26,10 @@ def roster_for(
 
     return Roster(
         rnd=rnd,
-        here=np.arange(num_clients) if here is None else np.array(here, dtype=np.int64),
+        present=np.arange(num_clients) if present is None else np.array(present, dtype=np.int64),
         availability=np.ones(num_clients),
-        times_here=np.zeros(num_clients, dtype=np.int64),
-        asked=ids(cohort if asked is None else asked),
+        times_present=np.zeros(num_clients, dtype=np.int64),
+        surveyed=ids(cohort if surveyed is None else surveyed),
         cohort=ids(cohort),
         concepts=ids(concepts),
         alarmed=ids(alarmed),

@@ -7,19 +7,19 @@ from typing import Any
 import numpy as np
 import pytest
 
-from thalweg.engine.loop import Progress, Result, Watch
+from thalweg.engine.loop import Progress, ProgressCallback, Result
 
 
-class Enough(Exception):
+class Interruption(Exception):
     """The run is interrupted here."""
 
 
-def interrupt_after(rounds: int) -> Watch:
+def interrupt_after(rounds: int) -> ProgressCallback:
     """For `watch`: ends a run as a user would, once some rounds are done."""
 
     def watch(progress: Progress) -> None:
         if progress.rounds_done == rounds:
-            raise Enough
+            raise Interruption
 
     return watch
 

@@ -6,10 +6,10 @@ from typing import Any
 
 import numpy as np
 
-from contracts.checkpoint import plain, stored
+from contracts.checkpoint import round_trip, to_comparable
 from contracts.examples import some_roster
-from contracts.labelled_view import some_view
-from thalweg.core.talk import Asks, Remarks, Tallies
+from contracts.labelled_context import some_context
+from thalweg.core.capabilities import CountsLabels, ExtraMetrics, Surveys
 from thalweg.core.types import Roster
 from thalweg.selection import Selection
 
@@ -18,7 +18,7 @@ ROSTERS = (
     some_roster([], 6),
     some_roster([3], 6),
     some_roster([0, 2, 5], 6),
-    some_roster(range(6), 6, rnd=0, times_here=[0] * 6),
+    some_roster(range(6), 6, rnd=0, times_present=[0] * 6),
     some_roster(range(6), 6, known=REPORTED),
     some_roster(range(0, 1000, 2), 1000, rnd=99),
 )
@@ -31,10 +31,10 @@ def check_selection(rule: Selection) -> None:
     written = repr(rule)
     for roster in (*ROSTERS, *(random_roster(seed) for seed in SEEDS)):
         _check_choice(rule, roster)
-    if isinstance(rule, Tallies):
-        _check_tally(rule)
-    if isinstance(rule, Asks):
-        _check_questions(rule)
+    if isinstance(rule, CountsLabels):
+        _check_label_counts(rule)
+    if isinstance(rule, Surveys):
+        _check_survey(rule)
     assert repr(rule) == written, "a rule remembers nothing itself"
 
 
@@ -42,7 +42,7 @@ def random_roster(seed: int) -> Roster:
     """Some are here, and of each table some rows, all or none are known."""
     rng = np.random.default_rng(seed)
     num_clients = int(rng.integers(1, 15))
-    here = np.flatnonzero(rng.random(num_clients) < rng.choice([0.0, 0.5, 1.0]))
+    present = np.flatnonzero(rng.random(num_clients) < rng.choice([0.0, 0.5, 1.0]))
     counts = rng.poisson(2.0, (num_clients, NUM_CLASSES)) * rng.integers(0, 2, (num_clients, 1))
     tables: dict[str, Any] = {
         "label_counts": counts,
@@ -57,50 +57,50 @@ def random_roster(seed: int) -> Roster:
         if rng.random() < 0.8:
             known[name] = table.astype(np.float64)
             known[name][rng.random(num_clients) < rng.choice([0.0, 0.3, 1.0])] = np.nan
-    return some_roster(here.tolist(), num_clients, known=known)
+    return some_roster(present.tolist(), num_clients, known=known)
 
 
 def _check_choice(rule: Selection, roster: Roster) -> None:
-    before = plain(vars(roster))
-    here = set(roster.here.tolist())
+    before = to_comparable(vars(roster))
+    present = set(roster.present.tolist())
     for seed in SEEDS:
         chosen = rule.choose(roster, np.random.default_rng(seed))
         assert chosen.ndim == 1, "ids of clients"
         assert chosen.dtype == np.int64, "ids are whole numbers"
-        assert set(chosen.tolist()) <= here, "only clients that are here"
+        assert set(chosen.tolist()) <= present, "only clients that are here"
         assert len(set(chosen.tolist())) == len(chosen), "nobody twice"
         again = rule.choose(roster, np.random.default_rng(seed))
         assert chosen.tolist() == again.tolist(), "same generator, same choice"
-        if isinstance(rule, Remarks):
-            _check_remark(rule, roster, chosen)
-    assert plain(vars(roster)) == before, "what it looks at is untouched"
+        if isinstance(rule, ExtraMetrics):
+            _check_extra_metrics(rule, roster, chosen)
+    assert to_comparable(vars(roster)) == before, "what it looks at is untouched"
 
 
-def _check_remark(rule: Remarks, roster: Roster, chosen: Any) -> None:
-    for value in rule.remark(roster, chosen).values():
+def _check_extra_metrics(rule: ExtraMetrics, roster: Roster, chosen: Any) -> None:
+    for value in rule.extra_metrics(roster, chosen).values():
         assert np.isfinite(value).all(), "remarks are numbers"
         assert isinstance(value, (float, list)), "and can be written as JSON"
 
 
-def _check_tally(rule: Tallies) -> None:
-    first = rule.begin_tally(NUM_CLASSES)
-    written = plain(first)
-    tally = first
+def _check_label_counts(rule: CountsLabels) -> None:
+    first = rule.init_counts(NUM_CLASSES)
+    written = to_comparable(first)
+    label_counts = first
     for labels in ([0, 2], [], [1] * 5, [2]):
-        tally = rule.count(tally, np.array(labels, dtype=np.int64))
-        restored = stored(tally, rule.begin_tally(NUM_CLASSES))
-        assert plain(restored) == plain(tally), "a checkpoint restores it"
-    assert plain(first) == written, "a tally is a value"
+        label_counts = rule.count_labels(label_counts, np.array(labels, dtype=np.int64))
+        restored = round_trip(label_counts, rule.init_counts(NUM_CLASSES))
+        assert to_comparable(restored) == to_comparable(label_counts), "a checkpoint restores it"
+    assert to_comparable(first) == written, "a tally is a value"
 
 
-def _check_questions(rule: Any) -> None:
-    assert isinstance(rule.shows_models, bool), "it says whether models are sent along"
+def _check_survey(rule: Any) -> None:
+    assert isinstance(rule.sends_models, bool), "it says whether models are sent along"
     for roster in (*ROSTERS, *(random_roster(seed) for seed in SEEDS)):
-        asked = rule.whom(roster, np.random.default_rng(0))
+        asked = rule.choose_surveyed(roster, np.random.default_rng(0))
         assert asked.dtype == np.int64, "ids are whole numbers"
-        assert set(asked.tolist()) <= set(roster.here.tolist()), "only clients that are here"
+        assert set(asked.tolist()) <= set(roster.present.tolist()), "only clients that are here"
         assert len(set(asked.tolist())) == len(asked), "nobody twice"
-        again = rule.whom(roster, np.random.default_rng(0))
+        again = rule.choose_surveyed(roster, np.random.default_rng(0))
         assert asked.tolist() == again.tolist(), "same generator, same question"
     for labels in ([], [1], [0, 1, 2, 2] * 40):
         _check_answer(rule, labels)
@@ -108,18 +108,24 @@ def _check_questions(rule: Any) -> None:
 
 def _check_answer(rule: Any, labels: list[int]) -> None:
     def ask() -> tuple[Any, Any]:
-        tally = rule.begin_tally(NUM_CLASSES) if isinstance(rule, Tallies) else None
-        view = some_view(labels, num_classes=NUM_CLASSES, tally=tally)
-        written = plain((view.held, tally))
-        answer = rule.answer(view)
-        assert plain((view.held, tally)) == written, "asking changes nothing"
-        return plain(answer[0]), {name: plain(value) for name, value in answer[1].items()}
+        label_counts = rule.init_counts(NUM_CLASSES) if isinstance(rule, CountsLabels) else None
+        view = some_context(labels, num_classes=NUM_CLASSES, label_counts=label_counts)
+        written = to_comparable((view.held, label_counts))
+        answer = rule.answer_survey(view)
+        assert to_comparable((view.held, label_counts)) == written, "asking changes nothing"
+        return to_comparable(answer[0]), {
+            name: to_comparable(value) for name, value in answer[1].items()
+        }
 
     assert ask() == ask(), "same generator, same answer"
-    tally = rule.begin_tally(NUM_CLASSES) if isinstance(rule, Tallies) else None
-    after, said = rule.answer(some_view(labels, num_classes=NUM_CLASSES, tally=tally))
-    assert plain(stored(after, tally)) == plain(after), "a checkpoint restores it"
-    for vector in said.values():
+    label_counts = rule.init_counts(NUM_CLASSES) if isinstance(rule, CountsLabels) else None
+    after, uploads = rule.answer_survey(
+        some_context(labels, num_classes=NUM_CLASSES, label_counts=label_counts)
+    )
+    assert to_comparable(round_trip(after, label_counts)) == to_comparable(after), (
+        "a checkpoint restores it"
+    )
+    for vector in uploads.values():
         assert vector.ndim == 1, "vectors by name"
         assert vector.dtype == np.float64, "of numbers"
         assert np.isfinite(vector).all(), "that are numbers"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from contracts.checkpoint import plain, stored
+from contracts.checkpoint import round_trip, to_comparable
 from thalweg.aggregation import ServerRule
 
 NUM_PARAMS = 6
@@ -20,16 +20,18 @@ def check_server_rule(rule: ServerRule) -> None:
     for weights in ([1.0], [0.5, 0.5], [0.2, 0.0, 0.8], [0.1, 0.1], [1.0]):  # may be below one
         p = np.array(weights)
         deltas = rng.normal(scale=0.1, size=(len(p), NUM_PARAMS)).astype(np.float32)
-        asked = plain([state, model, deltas, p])
+        asked = to_comparable([state, model, deltas, p])
         following, moved = rule.step(state, model, deltas, p)
         assert moved.shape == (NUM_PARAMS,), "a model of the same size"
         assert moved.dtype == np.float32, "in single precision"
         assert np.isfinite(moved).all(), "finite"
-        assert plain([state, model, deltas, p]) == asked, "what it looks at is untouched"
-        restored = stored(state, fresh=rule.init(NUM_PARAMS))
-        assert plain(restored) == plain(state), "a checkpoint restores it"
+        assert to_comparable([state, model, deltas, p]) == asked, "what it looks at is untouched"
+        restored = round_trip(state, fresh=rule.init(NUM_PARAMS))
+        assert to_comparable(restored) == to_comparable(state), "a checkpoint restores it"
         again = rule.step(restored, model, deltas, p)
-        assert plain(list(again)) == plain([following, moved]), "same question, same answer"
+        assert to_comparable(list(again)) == to_comparable([following, moved]), (
+            "same question, same answer"
+        )
         state, model = following, moved
     assert repr(rule) == written, "a rule remembers nothing itself"
 

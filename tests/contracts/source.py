@@ -6,15 +6,15 @@ from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
 from typing import Any
 
-from thalweg.streams.sources import Event, Form, LateLabels, LiveBatch, Source
+from thalweg.network.sources import Event, LateLabels, LiveBatch, SampleFormat, Source
 
-Seen = tuple[Any, ...]
-PLAIN = Form((2,), "float32", 3)
+FlatEvent = tuple[Any, ...]
+PLAIN = SampleFormat((2,), "float32", 3)
 
 
-def seen(events: Sequence[Event]) -> list[Seen]:
+def flatten_events(events: Sequence[Event]) -> list[FlatEvent]:
     """Samples and late labels, one by one, in order."""
-    found: list[Seen] = []
+    found: list[FlatEvent] = []
     for event in events:
         if isinstance(event, LateLabels):
             found += zip(event.keys, event.labels.tolist(), strict=True)
@@ -32,34 +32,34 @@ def labels_of(events: Sequence[Event]) -> list[int]:
     return [label for e in events if isinstance(e, LiveBatch) for label in e.labels.tolist()]
 
 
-def until(events: Iterator[Event], number: int, most: int = 2000) -> list[Event]:
+def read_until(events: Iterator[Event], number: int, most: int = 2000) -> list[Event]:
     """Events, empty ones left out, until there were so many samples and late labels."""
     found: list[Event] = []
     for event in islice(events, most):
         if len(event.keys):
             found.append(event)
-        if len(seen(found)) >= number:
+        if len(flatten_events(found)) >= number:
             return found
-    raise AssertionError(f"expected {number} samples and labels, got {seen(found)}")
+    raise AssertionError(f"expected {number} samples and labels, got {flatten_events(found)}")
 
 
-def _by_kind(found: list[Seen]) -> tuple[list[Seen], list[Seen]]:
+def _by_kind(found: list[FlatEvent]) -> tuple[list[FlatEvent], list[FlatEvent]]:
     """Samples and late labels: each has its order; how they mix may depend on the clock."""
     return [one for one in found if len(one) == 3], [one for one in found if len(one) == 2]
 
 
-def check_source(make: Callable[[], Source]) -> list[Seen]:
+def check_source(make: Callable[[], Source]) -> list[FlatEvent]:
     """Hold a source that ends to its promises; returns what it had."""
     source = make()
     events = list(source.events(""))
-    everything = seen(events)
+    everything = flatten_events(events)
     assert all(len(e.inputs) == len(e.times) for e in events if isinstance(e, LiveBatch))
     done = 0
     for event in events:
         done += len(event.keys)
         if event.cursor:
             again = make()
-            rest = seen(list(again.events(event.cursor)))
+            rest = flatten_events(list(again.events(event.cursor)))
             assert _by_kind(rest) == _by_kind(everything[done:]), (
                 "after a cursor comes what came after it, no less, no more"
             )

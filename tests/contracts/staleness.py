@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import numpy as np
 
-from contracts.checkpoint import plain
+from contracts.checkpoint import to_comparable
 from thalweg.aggregation import Staleness
 
 
 def check_staleness(rule: Staleness) -> None:
     """Ask the rule about nobody, one update and many, new and old."""
     written = repr(rule)
-    assert rule.most is None or (isinstance(rule.most, int) and rule.most >= 0), "a limit, or none"
+    assert rule.max_staleness is None or (
+        isinstance(rule.max_staleness, int) and rule.max_staleness >= 0
+    ), "a limit, or none"
     for staleness in ([], [0], [3], [0, 0, 1], [*range(65)]):
         _check_factors(rule, np.array(staleness, dtype=np.int64))
     everything = rule.factor(np.arange(65))
@@ -22,11 +24,11 @@ def check_staleness(rule: Staleness) -> None:
 
 
 def _check_factors(rule: Staleness, staleness: np.ndarray[tuple[int], np.dtype[np.int64]]) -> None:
-    asked = plain(staleness)
+    asked = to_comparable(staleness)
     factors = rule.factor(staleness)
     assert factors.shape == staleness.shape, "one factor per update"
     assert factors.dtype == np.float64, "in double precision"
     assert ((factors >= 0) & (factors <= 1)).all(), "between zero and one"
     assert (factors[staleness == 0] == 1).all(), "what is not late counts in full"
     assert rule.factor(staleness).tolist() == factors.tolist(), "same question, same answer"
-    assert plain(staleness) == asked, "what it looks at is untouched"
+    assert to_comparable(staleness) == asked, "what it looks at is untouched"

@@ -7,9 +7,9 @@ from dataclasses import replace
 
 import numpy as np
 
-from contracts.checkpoint import plain
+from contracts.checkpoint import to_comparable
 from contracts.examples import some_outlook, some_roster, some_updates
-from thalweg.aggregation import Age, Reports, Weights
+from thalweg.aggregation import MemorySummary, Reports, Weights
 from thalweg.core.types import Outlook
 
 OUTLOOKS = (
@@ -41,13 +41,13 @@ def _check_cohort(rule: Weights, clients: list[int], rnd: int) -> None:
         10,
         rnd=rnd,
         availability=[0.01, 0.2, 0.5, 1.0, 0.5, 0.5, 0.5, 0.5, 0.5, 0.5],
-        times_here=[min(rnd, n) for n in range(10)],
+        times_present=[min(rnd, n) for n in range(10)],
         known=known,
     )
     updates = some_updates(clients, 4, num_samples=[*range(size)], reports=reports)
     if rnd:
         updates = replace(updates, trained_in=rnd - (~updates.is_newest).astype(np.int64))
-    asked = plain([vars(updates), vars(roster)])
+    asked = to_comparable([vars(updates), vars(roster)])
     weights = rule.weigh(updates, roster)
     assert weights.shape == (size,), "one weight per update"
     assert weights.dtype == np.float64, "in double precision"
@@ -55,7 +55,7 @@ def _check_cohort(rule: Weights, clients: list[int], rnd: int) -> None:
     assert (weights >= 0).all(), "not negative"
     assert 0 < weights.sum() <= 1 + 1e-9, "they sum to one, or less where the step should shrink"
     assert rule.weigh(updates, roster).tolist() == weights.tolist(), "same question, same answer"
-    assert plain([vars(updates), vars(roster)]) == asked, "what it looks at is untouched"
+    assert to_comparable([vars(updates), vars(roster)]) == asked, "what it looks at is untouched"
 
 
 def _reports(rule: Weights, size: int) -> Mapping[str, list[float]]:
@@ -66,14 +66,14 @@ def _reports(rule: Weights, size: int) -> Mapping[str, list[float]]:
     for outlook in OUTLOOKS:
         for share in (0.0, 0.25, 1.0):  # a memory that never changes, that ages, that is all new
             renewal = np.full(len(outlook.probs), share)
-            age = Age(outlook, renewal, ticks=5, total_weight=1 + share)
-            assert np.isfinite([*rule.report(age).values()]).all(), "nothing is known of states"
-            age = age._replace(embeddings=np.eye(5)[: len(outlook.probs)])
-            asked = plain(age)
-            report = dict(rule.report(age))
+            summary = MemorySummary(outlook, renewal, ticks=5, total_weight=1 + share)
+            assert np.isfinite([*rule.report(summary).values()]).all(), "nothing is known of states"
+            summary = summary._replace(embeddings=np.eye(5)[: len(outlook.probs)])
+            asked = to_comparable(summary)
+            report = dict(rule.report(summary))
             assert all(np.isfinite(value) for value in report.values()), "reports are finite"
-            assert dict(rule.report(age)) == report, "same question, same answer"
-            assert plain(age) == asked, "what it looks at is untouched"
+            assert dict(rule.report(summary)) == report, "same question, same answer"
+            assert to_comparable(summary) == asked, "what it looks at is untouched"
             rows.append(report)
     assert len({tuple(row) for row in rows}) == 1, "all clients report the same things"
     return {name: [rows[k % len(rows)][name] for k in range(size)] for name in rows[0]}

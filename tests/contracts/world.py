@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from contracts.checkpoint import plain, stored
+from contracts.checkpoint import round_trip, to_comparable
 from thalweg.core.types import Arrival, Floats, Ints, Supply
 from thalweg.core.views import View, concepts_of
-from thalweg.streams import Drift, HasViews, Setting, World, WorldSpec, drifting
+from thalweg.streams import Drift, HasViews, Setting, World, WorldSpec, add_drift
 
 LABELS = np.arange(1200) % 4
 NUM_CLASSES = 4
@@ -18,14 +18,14 @@ ROUNDS = 1000
 
 
 @dataclass(frozen=True)
-class Drifting:
+class DriftingSpec:
     """A world with a drift, as a scenario has it."""
 
     world: WorldSpec
     drift: Drift
 
     def build(self, setting: Setting) -> World:
-        return drifting(self.world.build(setting), self.drift, setting)
+        return add_drift(self.world.build(setting), self.drift, setting)
 
 
 def check_world(
@@ -48,9 +48,9 @@ def check_world(
     world, again = build(), build()
     assert world.num_clients >= 1, "somebody lives there"
     assert world.ticks == ticks, "as many ticks per round as asked for"
-    _check_book(world, num_classes)
+    _check_states(world, num_classes)
     _check_presence(world, again)
-    _check_holdings(world, again, num_classes)
+    _check_data(world, again, num_classes)
     some, num_rows = range(min(world.num_clients, 5)), len(labels)
     if isinstance(world, HasViews):
         assert isinstance(again, HasViews)
@@ -58,22 +58,26 @@ def check_world(
         num_rows *= len(world.views)
     for client in some:
         _check_stream(world, again, client, num_rows)
-    assert _lives(world, some) == _lives(world, reversed(some)), "the order of clients is nothing"
+    assert _first_rounds(world, some) == _first_rounds(world, reversed(some)), (
+        "the order of clients is nothing"
+    )
     if world.availability.min() < 1:
         other = build(seed=6)
-        differs = any(world.here(r).tolist() != other.here(r).tolist() for r in range(200))
+        differs = any(world.present(r).tolist() != other.present(r).tolist() for r in range(200))
         assert differs, "the seed reaches the world"
 
 
-def _check_book(world: World, num_classes: int) -> None:
-    num_states = world.book.num_states
-    assert world.book.histograms.shape == (num_states, num_classes), "a class mix per state"
-    _check_distributions(world.book.histograms, "class mixes")
-    assert world.book.importance.shape == (num_states,), "an importance per state"
-    _check_distributions(world.book.importance, "importances")
+def _check_states(world: World, num_classes: int) -> None:
+    num_states = world.state_table.num_states
+    assert world.state_table.histograms.shape == (num_states, num_classes), "a class mix per state"
+    _check_distributions(world.state_table.histograms, "class mixes")
+    assert world.state_table.importance.shape == (num_states,), "an importance per state"
+    _check_distributions(world.state_table.importance, "importances")
     for client in range(world.num_clients):
-        assert world.truth(client).shape == (num_states,), "a probability per state"
-        _check_distributions(world.truth(client), f"state probabilities of client {client}")
+        assert world.true_state_probs(client).shape == (num_states,), "a probability per state"
+        _check_distributions(
+            world.true_state_probs(client), f"state probabilities of client {client}"
+        )
 
 
 def _check_distributions(rows: Floats, what: str) -> None:
@@ -87,24 +91,24 @@ def _check_presence(world: World, again: World) -> None:
     assert availability.min() > 0, "everybody comes some day"
     assert availability.max() <= 1, "nobody comes more often than always"
     assert isinstance(world.collects_when_absent, bool)
-    times_here = np.zeros(world.num_clients)
+    times_present = np.zeros(world.num_clients)
     for rnd in range(ROUNDS):
-        here = world.here(rnd)
+        here = world.present(rnd)
         assert here.dtype == np.int64, "ids are whole numbers"
         assert (np.diff(here) > 0).all(), "ids ascend, none twice"
         assert ((here >= 0) & (here < world.num_clients)).all(), "ids are ids of clients"
-        times_here[here] += 1
+        times_present[here] += 1
         if rnd % 100 == 0:
-            assert (again.here(rnd) == here).all(), "same seed, same clients"
-            assert (world.here(rnd) == here).all(), "same question, same answer"
+            assert (again.present(rnd) == here).all(), "same seed, same clients"
+            assert (world.present(rnd) == here).all(), "same question, same answer"
     # At most 0.016 standard deviation for each client.
-    assert abs(times_here / ROUNDS - availability).max() < 0.08, "clients come as often as said"
+    assert abs(times_present / ROUNDS - availability).max() < 0.08, "clients come as often as said"
 
 
-def _check_holdings(world: World, again: World, num_classes: int) -> None:
+def _check_data(world: World, again: World, num_classes: int) -> None:
     clients = range(world.num_clients)
     assert world.mixes.shape == (world.num_clients, num_classes), "a label mix per client"
-    assert plain(again.mixes) == plain(world.mixes), "same seed, same mixes"
+    assert to_comparable(again.mixes) == to_comparable(world.mixes), "same seed, same mixes"
     supplies = [world.supply(client) for client in clients]
     assert [again.supply(client) for client in clients] == supplies, "same seed, same supply"
     has_data = np.array([supply.total > 0 for supply in supplies])
@@ -124,20 +128,20 @@ def _check_holdings(world: World, again: World, num_classes: int) -> None:
 def _check_views(world: HasViews, again: HasViews, num_clients: int, num_classes: int) -> None:
     assert world.views[0] == View(), "the first view is plain"
     assert len(set(world.views)) == len(world.views), "no view twice"
-    assert all(view == view.resolved(num_classes) for view in world.views), "labels spelled out"
+    assert all(view == view.resolve(num_classes) for view in world.views), "labels spelled out"
     assert again.views == world.views, "same seed, same views"
-    assert again.changes() == world.changes(), "same seed, same drifts"
-    concepts, changes = concepts_of(world.views, num_classes), world.changes()
+    assert again.drift_events() == world.drift_events(), "same seed, same drifts"
+    concepts, changes = concepts_of(world.views, num_classes), world.drift_events()
     assert changes == sorted(set(changes)), "drifts in order, none twice"
     turned = {(event.rnd, event.client) for event in changes if event.kind != "label"}
-    before = world.view_of(0)
+    before = world.views_at(0)
     for rnd in range(ROUNDS):
-        views = world.view_of(rnd)
+        views = world.views_at(rnd)
         assert views.shape == (num_clients,), "a view per client"
         assert views.min() >= 0, "views are views"
         assert views.max() < len(world.views), "views of this world"
-        assert (again.view_of(rnd) == views).all(), "same seed, same views"
-        assert (world.concept_of(rnd) == concepts[views]).all(), "a concept is that of the view"
+        assert (again.views_at(rnd) == views).all(), "same seed, same views"
+        assert (world.concepts_at(rnd) == concepts[views]).all(), "a concept is that of the view"
         # A gradual drift is announced when it begins, and the view changes half-way.
         for client in np.flatnonzero(views != before).tolist():
             assert any(when <= rnd and who == client for when, who in turned), (
@@ -145,8 +149,8 @@ def _check_views(world: HasViews, again: HasViews, num_clients: int, num_classes
             )
         before = views
     clocks = np.arange(num_clients) % 7
-    mine = [world.view_of(int(clock))[client] for client, clock in enumerate(clocks)]
-    assert world.view_of(clocks).tolist() == mine, "every client may have a clock of its own"
+    mine = [world.views_at(int(clock))[client] for client, clock in enumerate(clocks)]
+    assert world.views_at(clocks).tolist() == mine, "every client may have a clock of its own"
     assert {(event.rnd, event.client) for event in changes} <= {
         (rnd, client) for rnd in range(ROUNDS) for client in range(num_clients)
     }, "drifts of clients, in rounds of the run"
@@ -155,23 +159,31 @@ def _check_views(world: HasViews, again: HasViews, num_clients: int, num_classes
 def _check_stream(world: World, again: World, client: int, num_rows: int) -> None:
     state, start = world.begin(client)
     _check_arrival(start, world, client, num_rows)
-    assert plain(world.begin(client)) == plain((state, start)), "same question, same answer"
-    assert plain(again.begin(client)) == plain((state, start)), "same seed, same beginning"
+    assert to_comparable(world.begin(client)) == to_comparable((state, start)), (
+        "same question, same answer"
+    )
+    assert to_comparable(again.begin(client)) == to_comparable((state, start)), (
+        "same seed, same beginning"
+    )
     is_historical = world.supply(client).is_historical
     for lived in range(4):
-        before = plain(state)
+        before = to_comparable(state)
         following, arrivals = world.emit(state, client, lived)
-        assert plain(state) == before, "the old state is untouched"
+        assert to_comparable(state) == before, "the old state is untouched"
         assert len(arrivals) == world.ticks, "one arrival per tick"
         for arrival in arrivals:
             _check_arrival(arrival, world, client, num_rows)
             assert not (is_historical and len(arrival.items)), (
                 "history comes before the first round"
             )
-        answer = plain((following, arrivals))
-        assert plain(world.emit(state, client, lived)) == answer, "same question, same answer"
-        restored = stored(state, fresh=world.begin(client)[0])
-        assert plain(again.emit(restored, client, lived)) == answer, "a checkpoint restores it"
+        answer = to_comparable((following, arrivals))
+        assert to_comparable(world.emit(state, client, lived)) == answer, (
+            "same question, same answer"
+        )
+        restored = round_trip(state, fresh=world.begin(client)[0])
+        assert to_comparable(again.emit(restored, client, lived)) == answer, (
+            "a checkpoint restores it"
+        )
         state = following
 
 
@@ -180,14 +192,16 @@ def _check_arrival(arrival: Arrival, world: World, client: int, num_rows: int) -
     assert arrival.items.dtype == np.int64, "rows are whole numbers"
     assert ((arrival.items >= 0) & (arrival.items < num_rows)).all(), "rows of the data set"
     assert isinstance(arrival.state, int), "the state is a whole number"
-    assert world.truth(client)[arrival.state] > 0, "only states that the client can reach"
+    assert world.true_state_probs(client)[arrival.state] > 0, (
+        "only states that the client can reach"
+    )
 
 
-def _lives(world: World, clients: Any) -> dict[int, Any]:
+def _first_rounds(world: World, clients: Any) -> dict[int, Any]:
     """The first two rounds of each client."""
     lives = {}
     for client in clients:
         state, start = world.begin(client)
         state, first = world.emit(state, client, 0)
-        lives[client] = plain((start, first, world.emit(state, client, 1)))
+        lives[client] = to_comparable((start, first, world.emit(state, client, 1)))
     return lives

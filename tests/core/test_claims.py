@@ -3,7 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from thalweg.core.claims import first_of, misfit
+from thalweg.core.claims import check_vector, first_reason
 
 
 @pytest.mark.parametrize(
@@ -18,14 +18,14 @@ from thalweg.core.claims import first_of, misfit
 def test_a_vector_has_a_length_and_numbers_that_can_be(
     values: list[float], why: str | None
 ) -> None:
-    assert misfit({"x": np.array(values)}, "x", 2, 0, 10) == why
+    assert check_vector({"x": np.array(values)}, "x", 2, 0, 10) == why
 
 
 def test_a_vector_may_be_missing_or_empty() -> None:
-    assert misfit({}, "x") == "x is missing."
-    assert misfit({"x": np.empty((2, 0))}, "x", least=0) is None
+    assert check_vector({}, "x") == "x is missing."
+    assert check_vector({"x": np.empty((2, 0))}, "x", least=0) is None
 
 
 def test_the_first_reason_is_enough() -> None:
-    assert first_of(None, "this", "that") == "this"
-    assert first_of(None, None) is None
+    assert first_reason(None, "this", "that") == "this"
+    assert first_reason(None, None) is None

@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 
 from thalweg.core.config import (
     build,
+    check_literals,
     check_ranges,
-    check_words,
     choice,
     class_of,
     from_dict,
@@ -42,7 +42,7 @@ class Decay:
     shape: Literal["linear", "exponential"] = "linear"
 
     def __post_init__(self) -> None:
-        check_words(self)
+        check_literals(self)
 
 
 @dataclass(frozen=True)

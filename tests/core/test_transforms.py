@@ -20,7 +20,7 @@ from thalweg.core.transforms import (
     Scaled,
     Shifted,
     Swapped,
-    turned,
+    make_rotation,
 )
 
 IMAGE = np.arange(12, dtype=np.uint8).reshape(1, 3, 4, 1)
@@ -155,5 +155,5 @@ def test_impossible_numbers_are_refused(make: Any) -> None:
 
 
 def test_whole_turns_are_plain() -> None:
-    assert turned(0) == turned(-360) == Plain()
-    assert turned(480) == turned(120) == Rotated(120)
+    assert make_rotation(0) == make_rotation(-360) == Plain()
+    assert make_rotation(480) == make_rotation(120) == Rotated(120)

@@ -14,8 +14,8 @@ from hypothesis.extra import numpy as hnp
 from thalweg.core.errors import BadMessage, RunError
 from thalweg.core.trees import (
     Tree,
-    like,
     read_tree,
+    restore_types,
     tree_from_bytes,
     tree_to_bytes,
     write_tree,
@@ -111,15 +111,15 @@ def test_an_example_restores_the_types_of_tuples(tmp_path: Path) -> None:
         nothing=None,
     )
     fresh = Outer("", Inner(0, np.zeros(2)), (0, Inner(0, 0.0)), [Inner(0, 0.0)], None)
-    assert same(like(fresh, there_and_back(state, tmp_path)), state)
+    assert same(restore_types(fresh, there_and_back(state, tmp_path)), state)
 
 
 def test_an_example_need_not_know_every_key() -> None:
-    assert like({"a": (0, 0)}, {"a": [1, 2], "b": [3]}) == {"a": (1, 2), "b": [3]}
+    assert restore_types({"a": (0, 0)}, {"a": [1, 2], "b": [3]}) == {"a": (1, 2), "b": [3]}
 
 
 def test_a_tuple_may_have_grown_since_the_example() -> None:
-    assert like((), [1, 2]) == (1, 2)
+    assert restore_types((), [1, 2]) == (1, 2)
 
 
 def test_a_write_replaces_the_old_tree_and_leaves_nothing_else(tmp_path: Path) -> None:

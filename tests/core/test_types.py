@@ -31,7 +31,7 @@ def test_no_row_of_the_updates() -> None:
 
 
 def test_a_roster_knows_how_many_clients_there_are() -> None:
-    assert some_roster(here=[1, 4], num_clients=6).num_clients == 6
+    assert some_roster(present=[1, 4], num_clients=6).num_clients == 6
 
 
 def test_rows_of_the_updates_in_another_order() -> None:

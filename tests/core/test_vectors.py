@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from thalweg.core.vectors import BLOCK, blend, combine, frozen, is_frozen
+from thalweg.core.vectors import BLOCK, blend, combine, freeze, is_frozen
 
 
 def test_by_hand():
@@ -66,7 +66,7 @@ def test_a_model_without_weight_does_not_matter_even_if_it_is_infinite():
 
 def test_what_is_frozen_stays():
     values = np.arange(4.0)
-    kept = frozen(values)
+    kept = freeze(values)
     values += 1
     assert kept.tolist() == [0, 1, 2, 3]
     with pytest.raises(ValueError, match="read-only"):

@@ -74,9 +74,9 @@ def test_different_views_are_found_once_and_a_plain_one_is_the_first() -> None:
 
 
 def test_labels_are_spelled_out_or_none() -> None:
-    assert View(labels=1).resolved(3).labels == (2, 1, 0)
-    assert View(labels=(0, 1, 2)).resolved(3).labels is None
-    assert View(Mirrored()).resolved(3) == View(Mirrored())
+    assert View(labels=1).resolve(3).labels == (2, 1, 0)
+    assert View(labels=(0, 1, 2)).resolve(3).labels is None
+    assert View(Mirrored()).resolve(3) == View(Mirrored())
 
 
 @pytest.mark.parametrize("view", [View(), View(Rotated(30.0), 2), View(Plain(), (1, 0))])

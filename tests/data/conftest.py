@@ -17,7 +17,7 @@ from thalweg.data import search
 
 
 @pytest.fixture(autouse=True)
-def nothing_around(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def isolate_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     elsewhere = tmp_path / "elsewhere"
     elsewhere.mkdir()
     monkeypatch.chdir(elsewhere)
@@ -56,27 +56,27 @@ def write_images() -> Callable[..., dict[str, npt.NDArray[np.uint8]]]:
     return write
 
 
-class Shelf:
+class FileServer:
     """A server on this machine. Files are served as they are, unless told otherwise."""
 
     def __init__(self) -> None:
         self.files: dict[str, bytes] = {}
-        self.cut: dict[str, int] = {}  # promise the whole length, send so many bytes
-        self.asked: list[str] = []
-        shelf = self
+        self.truncated: dict[str, int] = {}  # promise the whole length, send so many bytes
+        self.requests: list[str] = []
+        file_server = self
 
         class Handler(http.server.BaseHTTPRequestHandler):
             def do_GET(self) -> None:
                 name = self.path.rpartition("/")[2]
-                shelf.asked.append(name)
-                if name not in shelf.files:
+                file_server.requests.append(name)
+                if name not in file_server.files:
                     self.send_error(404)
                     return
-                content = shelf.files[name]
+                content = file_server.files[name]
                 self.send_response(200)
                 self.send_header("Content-Length", str(len(content)))
                 self.end_headers()
-                self.wfile.write(content[: shelf.cut.get(name, len(content))])
+                self.wfile.write(content[: file_server.truncated.get(name, len(content))])
 
             def log_message(self, format: str, *args: object) -> None:
                 pass
@@ -93,15 +93,15 @@ class Shelf:
 
 
 @pytest.fixture
-def shelf() -> Iterator[Shelf]:
-    shelf = Shelf()
-    yield shelf
-    shelf.close()
+def file_server() -> Iterator[FileServer]:
+    file_server = FileServer()
+    yield file_server
+    file_server.close()
 
 
 @pytest.fixture
 def closed_address() -> str:
     """An address at which nobody listens."""
-    shelf = Shelf()
-    shelf.close()
-    return shelf.address
+    file_server = FileServer()
+    file_server.close()
+    return file_server.address

@@ -174,19 +174,19 @@ def test_missing_and_offline_gives_one_message_with_the_ways_to_get_it(tmp_path:
 
 
 def test_a_download_fills_the_cache_and_happens_once(
-    tmp_path: Path, shelf: Any, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, file_server: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pack(write(tmp_path / "made"), tmp_path / "made.tar.gz")
     content = (tmp_path / "made.tar.gz").read_bytes()
     name = "cifar-10-python.tar.gz"
-    shelf.files[name] = content
+    file_server.files[name] = content
     remote = RemoteFile(name, len(content), hashlib.sha256(content).hexdigest())
-    published = replace(cifar10.CIFAR10, archive=remote, mirrors=(shelf.address,))
+    published = replace(cifar10.CIFAR10, archive=remote, mirrors=(file_server.address,))
     monkeypatch.setattr(cifar10, "CIFAR10", published)
     monkeypatch.setenv("THALWEG_OFFLINE", "0")
     for _ in range(2):
         assert len(Cifar10().load(None, seed=0).x) == 15
-    assert shelf.asked == [name]
+    assert file_server.requests == [name]
 
 
 def test_a_failed_download_says_why(monkeypatch: pytest.MonkeyPatch, closed_address: str) -> None:

@@ -140,17 +140,17 @@ def test_missing_and_offline_gives_the_ways_to_get_it(tmp_path: Path) -> None:
 
 
 def test_a_download_fills_the_cache(
-    tmp_path: Path, shelf: Any, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, file_server: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pack(write(tmp_path / "made"), tmp_path / "made.tar.gz")
     content = (tmp_path / "made.tar.gz").read_bytes()
     remote = RemoteFile(
         "cifar-100-python.tar.gz", len(content), hashlib.sha256(content).hexdigest()
     )
-    shelf.files[remote.name] = content
-    published = replace(cifar100.CIFAR100, archive=remote, mirrors=(shelf.address,))
+    file_server.files[remote.name] = content
+    published = replace(cifar100.CIFAR100, archive=remote, mirrors=(file_server.address,))
     monkeypatch.setattr(cifar100, "CIFAR100", published)
     monkeypatch.setenv("THALWEG_OFFLINE", "0")
     for _ in range(2):
         assert len(Cifar100().load(None, seed=0).x) == 7
-    assert shelf.asked == [remote.name]
+    assert file_server.requests == [remote.name]

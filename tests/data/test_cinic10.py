@@ -61,7 +61,7 @@ def test_the_second_time_nothing_is_decoded(
     def refuse(*files: object) -> None:
         raise AssertionError("decoded again")
 
-    monkeypatch.setattr(image_files, "_decoded", refuse)
+    monkeypatch.setattr(image_files, "_decode_images", refuse)
     second = Cinic10().load(tmp_path, seed=0)
     np.testing.assert_array_equal(first.x, second.x)
     np.testing.assert_array_equal(first.y_test, second.y_test)

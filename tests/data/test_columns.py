@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 from thalweg.core.errors import DataError
-from thalweg.data.columns import codes, numbers, texts
+from thalweg.data.columns import read_codes, read_numbers, read_texts
 
 HERE = Path("here.parquet")
 
@@ -16,18 +16,18 @@ HERE = Path("here.parquet")
 def test_text_is_read_whatever_its_packing() -> None:
     plain = pa.array(["b", "a", "b"])
     for column in (plain, plain.cast(pa.large_string()), plain.dictionary_encode()):
-        assert texts(pa.table({"name": column}), "name", HERE) == ["b", "a", "b"]
+        assert read_texts(pa.table({"name": column}), "name", HERE) == ["b", "a", "b"]
 
 
 def test_numbers_are_no_text_and_gaps_are_errors() -> None:
     with pytest.raises(DataError, match="column 'name' is int64; expected text"):
-        texts(pa.table({"name": [1, 2]}), "name", HERE)
+        read_texts(pa.table({"name": [1, 2]}), "name", HERE)
     with pytest.raises(DataError, match="row 2, column 'name' is missing"):
-        texts(pa.table({"name": ["a", None]}), "name", HERE)
+        read_texts(pa.table({"name": ["a", None]}), "name", HERE)
 
 
 def test_distinct_values_are_counted_in_sorted_order() -> None:
     table = pa.table({"town": ["Ulm", "Bonn", "Ulm"], "size": [3, 1, 2]})
-    coded, names = codes(table, "town", HERE)
+    coded, names = read_codes(table, "town", HERE)
     assert (coded.tolist(), names) == ([1, 0, 1], ("Bonn", "Ulm"))
-    assert numbers(table, "size", HERE).tolist() == [3.0, 1.0, 2.0]
+    assert read_numbers(table, "size", HERE).tolist() == [3.0, 1.0, 2.0]

@@ -38,7 +38,7 @@ def test_what_is_read_from_the_file_is_what_scikit_learn_gives(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     quick = Digits().load(None, seed=0)
-    monkeypatch.setattr(digits, "_file", lambda: None)
+    monkeypatch.setattr(digits, "_find_file", lambda: None)
     asked = Digits().load(None, seed=0)
     for part in ("x", "y", "x_test", "y_test"):
         ours, theirs = getattr(quick, part), getattr(asked, part)
@@ -47,4 +47,4 @@ def test_what_is_read_from_the_file_is_what_scikit_learn_gives(
 
 
 def test_the_file_is_there_so_that_nobody_waits_for_an_import() -> None:
-    assert digits._file() is not None
+    assert digits._find_file() is not None

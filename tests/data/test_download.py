@@ -20,42 +20,42 @@ def left_in(folder: Path) -> list[str]:
     return sorted(path.name for path in folder.iterdir()) if folder.exists() else []
 
 
-def test_a_good_file_arrives_whole_and_alone(shelf: Any, tmp_path: Path) -> None:
-    shelf.files["digits.gz"] = CONTENT
-    path = fetch(REMOTE, [shelf.address], tmp_path / "new" / "folder")
+def test_a_good_file_arrives_whole_and_alone(file_server: Any, tmp_path: Path) -> None:
+    file_server.files["digits.gz"] = CONTENT
+    path = fetch(REMOTE, [file_server.address], tmp_path / "new" / "folder")
     assert path.read_bytes() == CONTENT
     assert left_in(tmp_path / "new" / "folder") == ["digits.gz"]
 
 
-def test_another_file_is_refused_and_removed(shelf: Any, tmp_path: Path) -> None:
-    shelf.files["digits.gz"] = CONTENT[:-1] + b"?"
+def test_another_file_is_refused_and_removed(file_server: Any, tmp_path: Path) -> None:
+    file_server.files["digits.gz"] = CONTENT[:-1] + b"?"
     with pytest.raises(DataError, match=f"sent another file: expected SHA-256 {REMOTE.sha256}"):
-        fetch(REMOTE, [shelf.address], tmp_path / "cache")
+        fetch(REMOTE, [file_server.address], tmp_path / "cache")
     assert left_in(tmp_path / "cache") == []
 
 
 @pytest.mark.parametrize("length", [0, 1, 65_536, len(CONTENT) - 1])
 def test_a_file_that_breaks_off_is_refused_and_removed(
-    shelf: Any, tmp_path: Path, length: int
+    file_server: Any, tmp_path: Path, length: int
 ) -> None:
-    shelf.files["digits.gz"], shelf.cut["digits.gz"] = CONTENT, length
+    file_server.files["digits.gz"], file_server.truncated["digits.gz"] = CONTENT, length
     with pytest.raises(DataError, match=f"sent {length} of 256000 bytes|broke off"):
-        fetch(REMOTE, [shelf.address], tmp_path / "cache")
+        fetch(REMOTE, [file_server.address], tmp_path / "cache")
     assert left_in(tmp_path / "cache") == []
 
 
 def test_a_file_that_does_not_end_is_refused_before_it_fills_the_disk(
-    shelf: Any, tmp_path: Path
+    file_server: Any, tmp_path: Path
 ) -> None:
-    shelf.files["digits.gz"] = CONTENT + b"more"
+    file_server.files["digits.gz"] = CONTENT + b"more"
     with pytest.raises(DataError, match="sent more than the expected 256000 bytes"):
-        fetch(REMOTE, [shelf.address], tmp_path / "cache")
+        fetch(REMOTE, [file_server.address], tmp_path / "cache")
     assert left_in(tmp_path / "cache") == []
 
 
-def test_a_page_that_is_not_there_says_so(shelf: Any, tmp_path: Path) -> None:
+def test_a_page_that_is_not_there_says_so(file_server: Any, tmp_path: Path) -> None:
     with pytest.raises(DataError, match=r"/digits.gz answered 404 \(Not Found\)"):
-        fetch(REMOTE, [shelf.address], tmp_path)
+        fetch(REMOTE, [file_server.address], tmp_path)
 
 
 def test_a_server_that_is_not_there_says_so(closed_address: str, tmp_path: Path) -> None:
@@ -63,62 +63,62 @@ def test_a_server_that_is_not_there_says_so(closed_address: str, tmp_path: Path)
         fetch(REMOTE, [closed_address], tmp_path)
 
 
-def test_the_next_mirror_is_asked(shelf: Any, closed_address: str, tmp_path: Path) -> None:
-    shelf.files["digits.gz"] = CONTENT
-    path = fetch(REMOTE, [closed_address, shelf.address + "/"], tmp_path / "cache")
+def test_the_next_mirror_is_asked(file_server: Any, closed_address: str, tmp_path: Path) -> None:
+    file_server.files["digits.gz"] = CONTENT
+    path = fetch(REMOTE, [closed_address, file_server.address + "/"], tmp_path / "cache")
     assert path.read_bytes() == CONTENT
 
 
 def test_every_mirror_is_named_when_all_fail(
-    shelf: Any, closed_address: str, tmp_path: Path
+    file_server: Any, closed_address: str, tmp_path: Path
 ) -> None:
     with pytest.raises(DataError, match=r"cannot be reached.*; .*answered 404"):
-        fetch(REMOTE, [closed_address, shelf.address], tmp_path)
+        fetch(REMOTE, [closed_address, file_server.address], tmp_path)
 
 
-def test_a_folder_that_cannot_be_made_is_named(shelf: Any, tmp_path: Path) -> None:
+def test_a_folder_that_cannot_be_made_is_named(file_server: Any, tmp_path: Path) -> None:
     (tmp_path / "cache").write_text("a file where the folder should be")
     with pytest.raises(DataError, match=r"cannot write to .*cache \(File exists\)"):
-        fetch(REMOTE, [shelf.address], tmp_path / "cache")
+        fetch(REMOTE, [file_server.address], tmp_path / "cache")
 
 
 def test_a_full_disk_is_named_and_leaves_nothing(
-    shelf: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    file_server: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def full(_: int) -> None:
         raise OSError(28, "No space left on device")
 
-    shelf.files["digits.gz"] = CONTENT
+    file_server.files["digits.gz"] = CONTENT
     monkeypatch.setattr(download.os, "fsync", full)
     with pytest.raises(DataError, match=r"cannot write to .*cache \(No space left on device\)"):
-        fetch(REMOTE, [shelf.address], tmp_path / "cache")
+        fetch(REMOTE, [file_server.address], tmp_path / "cache")
     assert left_in(tmp_path / "cache") == []
 
 
 def test_an_interruption_leaves_nothing_behind(
-    shelf: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    file_server: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def interrupt(_: int) -> None:
         raise KeyboardInterrupt
 
-    shelf.files["digits.gz"] = CONTENT
+    file_server.files["digits.gz"] = CONTENT
     monkeypatch.setattr(download.os, "fsync", interrupt)
     with pytest.raises(KeyboardInterrupt):
-        fetch(REMOTE, [shelf.address], tmp_path / "cache")
+        fetch(REMOTE, [file_server.address], tmp_path / "cache")
     assert left_in(tmp_path / "cache") == []
 
 
-def test_a_file_that_is_there_survives_a_failed_download(shelf: Any, tmp_path: Path) -> None:
+def test_a_file_that_is_there_survives_a_failed_download(file_server: Any, tmp_path: Path) -> None:
     (tmp_path / "digits.gz").write_bytes(b"from another process")
     with pytest.raises(DataError):
-        fetch(REMOTE, [shelf.address], tmp_path)
+        fetch(REMOTE, [file_server.address], tmp_path)
     assert (tmp_path / "digits.gz").read_bytes() == b"from another process"
 
 
-def test_a_terminal_gets_a_bar_and_a_file_one_plain_line(shelf: Any, tmp_path: Path) -> None:
-    shelf.files["digits.gz"] = CONTENT
+def test_a_terminal_gets_a_bar_and_a_file_one_plain_line(file_server: Any, tmp_path: Path) -> None:
+    file_server.files["digits.gz"] = CONTENT
     terminal, plain = io.StringIO(), io.StringIO()
-    fetch(REMOTE, [shelf.address], tmp_path, Console(file=terminal, force_terminal=True))
-    fetch(REMOTE, [shelf.address], tmp_path, Console(file=plain))
+    fetch(REMOTE, [file_server.address], tmp_path, Console(file=terminal, force_terminal=True))
+    fetch(REMOTE, [file_server.address], tmp_path, Console(file=plain))
     assert "━" in terminal.getvalue()
-    assert plain.getvalue() == f"downloading {shelf.address}/digits.gz (0.3 MB)\n"
+    assert plain.getvalue() == f"downloading {file_server.address}/digits.gz (0.3 MB)\n"

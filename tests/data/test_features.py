@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from thalweg.core.errors import DataError
-from thalweg.data.features import feature_parts, first_unusable, scale_of, scaled
+from thalweg.data.features import apply_scale, find_unusable, fit_scale, split_features
 
 finite = st.floats(-1e6, 1e6)
 
@@ -15,43 +15,43 @@ finite = st.floats(-1e6, 1e6)
 @pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf, 1e39, -1e300])
 def test_a_value_that_a_net_cannot_use_is_found(value: float) -> None:
     x = np.zeros((4, 3))
-    assert first_unusable(x) is None
+    assert find_unusable(x) is None
     x[2, 1] = x[3, 0] = value
-    assert first_unusable(x) == (2, 1)
+    assert find_unusable(x) == (2, 1)
 
 
 @settings(deadline=None)
 @given(arrays(np.float64, (6, 2), elements=finite))
 def test_the_training_part_has_mean_0_and_deviation_1_or_0(x) -> None:
-    train = scaled(x, scale_of(x))
+    train = apply_scale(x, fit_scale(x))
     varies = x.std(axis=0) > 1e-6 * (1 + abs(x).max(axis=0))
     assert abs(train.mean(axis=0)[varies]).max(initial=0.0) < 1e-6
     assert abs(train.std(axis=0)[varies] - 1).max(initial=0.0) < 1e-6
 
 
 def test_the_test_part_is_measured_with_the_training_parts_scale() -> None:
-    test = scaled(np.array([[1.0], [4.0]]), scale_of(np.array([[0.0], [2.0]])))
+    test = apply_scale(np.array([[1.0], [4.0]]), fit_scale(np.array([[0.0], [2.0]])))
     assert test.tolist() == [[0.0], [3.0]]
 
 
 def test_a_constant_column_is_not_divided_by_its_rounding_error() -> None:
     train = np.full((10, 1), 0.1)  # the mean of ten times 0.1 is not exactly 0.1
-    scale = scale_of(train)
-    assert scaled(train, scale).tolist() == [[0.0]] * 10
-    assert scaled(np.array([[0.6]]), scale).tolist() == [[0.5]]
+    scale = fit_scale(train)
+    assert apply_scale(train, scale).tolist() == [[0.0]] * 10
+    assert apply_scale(np.array([[0.6]]), scale).tolist() == [[0.5]]
 
 
 def test_a_deviation_too_small_for_a_float_counts_as_constant() -> None:
     x = np.array([[0.0], [1e-200]])
-    assert np.isfinite(scaled(x, scale_of(x))).all()
+    assert np.isfinite(apply_scale(x, fit_scale(x))).all()
 
 
 def test_a_column_that_hardly_varies_in_training_is_named() -> None:
     x = np.array([[0.0, 0.0], [0.0, 1e-150], [0.0, 1e30]])
     train, test = np.array([0, 1]), np.array([2])
     with pytest.raises(DataError, match="toy: 'b' hardly varies in the training part"):
-        feature_parts(x, train, test, standardise=True, names=["a", "b"], where="toy")
-    _, far, scale = feature_parts(x, train, test, standardise=False, names=["a", "b"], where="toy")
+        split_features(x, train, test, standardise=True, names=["a", "b"], where="toy")
+    _, far, scale = split_features(x, train, test, standardise=False, names=["a", "b"], where="toy")
     assert far.dtype == np.float32
     assert far[0, 1] == np.float32(1e30)
     assert scale is None

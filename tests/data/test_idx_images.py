@@ -14,7 +14,7 @@ import pytest
 from thalweg.core.errors import DataError
 from thalweg.data.download import RemoteFile
 from thalweg.data.fashion_mnist import FASHION_MNIST
-from thalweg.data.idx_images import NUM_DIMENSIONS, idx_files, load_images, spellings
+from thalweg.data.idx_images import NUM_DIMENSIONS, find_idx_files, list_file_names, load_images
 from thalweg.data.mnist import MNIST
 
 Write = Callable[..., dict[str, Any]]
@@ -60,7 +60,7 @@ def test_the_unpacked_file_is_preferred_to_the_gzipped_one(
 ) -> None:
     write_images(tmp_path, end=".gz")
     write_images(tmp_path, end="")
-    assert {path.suffix for path in idx_files(tmp_path).values()} == {""}
+    assert {path.suffix for path in find_idx_files(tmp_path).values()} == {""}
 
 
 @pytest.mark.parametrize("stem", NUM_DIMENSIONS)
@@ -68,7 +68,7 @@ def test_half_a_set_in_a_named_folder_is_an_error(
     tmp_path: Path, write_images: Write, stem: str
 ) -> None:
     write_images(tmp_path / "mnist")
-    (tmp_path / "mnist" / spellings(stem)[1]).unlink()
+    (tmp_path / "mnist" / list_file_names(stem)[1]).unlink()
     with pytest.raises(DataError, match=f"only 3 of the 4 files of MNIST; missing: {stem}-idx"):
         load_images(MNIST, tmp_path)
 
@@ -154,38 +154,38 @@ def test_missing_and_offline_gives_one_message_with_the_ways_to_get_it(tmp_path:
 
 @pytest.fixture
 def online(
-    tmp_path: Path, write_images: Write, shelf: Any, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, write_images: Write, file_server: Any, monkeypatch: pytest.MonkeyPatch
 ) -> tuple[Any, Any]:
     """A published set on a shelf nearby: the shelf and the set."""
     monkeypatch.setenv("THALWEG_OFFLINE", "0")
     write_images(tmp_path / "published")
-    for path in idx_files(tmp_path / "published").values():
-        shelf.files[path.name] = path.read_bytes()
+    for path in find_idx_files(tmp_path / "published").values():
+        file_server.files[path.name] = path.read_bytes()
     files = tuple(
         RemoteFile(name, len(content), hashlib.sha256(content).hexdigest())
-        for name, content in shelf.files.items()
+        for name, content in file_server.files.items()
     )
-    return shelf, replace(MNIST, mirrors=(shelf.address,), files=files)
+    return file_server, replace(MNIST, mirrors=(file_server.address,), files=files)
 
 
 def test_a_download_fills_the_cache_and_happens_once(tmp_path: Path, online: Any) -> None:
-    shelf, published = online
+    file_server, published = online
     first = load_images(published, None)
     second = load_images(published, None)
     np.testing.assert_array_equal(first.x, second.x)
-    assert sorted(shelf.asked) == sorted(file.name for file in published.files)
+    assert sorted(file_server.requests) == sorted(file.name for file in published.files)
     assert len(list((tmp_path / "cache" / "mnist").iterdir())) == 4
 
 
 def test_an_interrupted_download_is_completed(tmp_path: Path, online: Any) -> None:
-    shelf, published = online
+    file_server, published = online
     name = published.files[3].name
-    kept = shelf.files.pop(name)
+    kept = file_server.files.pop(name)
     with pytest.raises(DataError, match=r"the download failed: .*answered 404"):
         load_images(published, None)
-    shelf.files[name] = kept
+    file_server.files[name] = kept
     load_images(published, None)
-    assert [shelf.asked.count(file.name) for file in published.files] == [1, 1, 1, 2]
+    assert [file_server.requests.count(file.name) for file in published.files] == [1, 1, 1, 2]
 
 
 def test_a_failed_download_says_why_and_what_else_to_do(online: Any, closed_address: str) -> None:
@@ -199,12 +199,12 @@ def test_a_failed_download_says_why_and_what_else_to_do(online: Any, closed_addr
 def test_a_damaged_download_never_reaches_the_cache(
     tmp_path: Path, online: Any, damage: str
 ) -> None:
-    shelf, published = online
+    file_server, published = online
     name = published.files[0].name
     if damage == "cut":
-        shelf.cut[name] = 100
+        file_server.truncated[name] = 100
     else:
-        shelf.files[name] = gzip.compress(b"an error page", mtime=0)
+        file_server.files[name] = gzip.compress(b"an error page", mtime=0)
     with pytest.raises(DataError, match=f"the download failed: .*{name}"):
         load_images(published, None)
     assert list((tmp_path / "cache" / "mnist").iterdir()) == []

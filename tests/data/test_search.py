@@ -15,7 +15,7 @@ def test_places_come_in_the_promised_order(tmp_path: Path, monkeypatch: pytest.M
     named.mkdir()
     variable.mkdir()
     monkeypatch.setenv("THALWEG_DATA", str(variable))
-    assert [place.folder for place in search.places(NAMES, named, [known])] == [
+    assert [place.folder for place in search.list_folders(NAMES, named, [known])] == [
         named / "mnist",
         named / "MNIST/raw",
         named,
@@ -32,7 +32,7 @@ def test_places_come_in_the_promised_order(tmp_path: Path, monkeypatch: pytest.M
 
 
 def test_only_folders_the_user_named_may_hold_the_files_directly(tmp_path: Path) -> None:
-    places = search.places(NAMES, tmp_path)
+    places = search.list_folders(NAMES, tmp_path)
     assert {place.folder for place in places if place.is_chosen} == {
         tmp_path,
         tmp_path / "mnist",
@@ -45,10 +45,10 @@ def test_a_named_folder_that_is_not_there_is_an_error(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with pytest.raises(DataError, match=r"--data-dir names .*nowhere, but there is no such folder"):
-        search.places(NAMES, tmp_path / "nowhere")
+        search.list_folders(NAMES, tmp_path / "nowhere")
     monkeypatch.setenv("THALWEG_DATA", str(tmp_path / "gone"))
     with pytest.raises(DataError, match=r"THALWEG_DATA names .*gone, but there is no such folder"):
-        search.places(NAMES, None)
+        search.list_folders(NAMES, None)
 
 
 def test_a_file_is_looked_for_in_the_named_folder_then_here_then_in_the_variable(
@@ -59,11 +59,11 @@ def test_a_file_is_looked_for_in_the_named_folder_then_here_then_in_the_variable
         folder.mkdir()
         (folder / "mine.csv").touch()
     monkeypatch.setenv("THALWEG_DATA", str(variable))
-    assert search.user_file("mine.csv", None) == variable / "mine.csv"
+    assert search.find_user_file("mine.csv", None) == variable / "mine.csv"
     Path("mine.csv").touch()
-    assert search.user_file("mine.csv", None) == Path("mine.csv")
-    assert search.user_file("mine.csv", named) == named / "mine.csv"
-    assert search.user_file(str(variable / "mine.csv"), named) == variable / "mine.csv"
+    assert search.find_user_file("mine.csv", None) == Path("mine.csv")
+    assert search.find_user_file("mine.csv", named) == named / "mine.csv"
+    assert search.find_user_file(str(variable / "mine.csv"), named) == variable / "mine.csv"
 
 
 def test_a_missing_file_is_reported_with_every_place(
@@ -73,7 +73,7 @@ def test_a_missing_file_is_reported_with_every_place(
     variable.mkdir()
     monkeypatch.setenv("THALWEG_DATA", str(variable))
     with pytest.raises(DataError) as caught:
-        search.user_file("mine.csv", tmp_path)
+        search.find_user_file("mine.csv", tmp_path)
     for place in (tmp_path / "mine.csv", "mine.csv", variable / "mine.csv"):
         assert str(place) in str(caught.value)
 
@@ -81,7 +81,7 @@ def test_a_missing_file_is_reported_with_every_place(
 def test_a_folder_is_not_a_file(tmp_path: Path) -> None:
     (tmp_path / "mine.csv").mkdir()
     with pytest.raises(DataError, match="is a folder; expected one file"):
-        search.user_file("mine.csv", tmp_path)
+        search.find_user_file("mine.csv", tmp_path)
 
 
 @pytest.mark.parametrize("value, offline", [("1", True), ("yes", True), ("0", False), ("", False)])
@@ -97,9 +97,9 @@ def test_the_first_folder_that_has_everything_is_taken(tmp_path: Path) -> None:
         (tmp_path / folder).mkdir()
         for name in names:
             (tmp_path / folder / name).touch()
-    around = [search.Place(tmp_path / folder, "around", False) for folder in "abc"]
-    assert search.folder_with(["x", "y"], "Letters", around) == tmp_path / "b"
-    assert search.folder_with(["x", "y"], "Letters", around[:1]) is None
-    named = [search.Place(tmp_path / "a", "--data-dir", True)]
+    around = [search.SearchFolder(tmp_path / folder, "around", False) for folder in "abc"]
+    assert search.find_folder(["x", "y"], "Letters", around) == tmp_path / "b"
+    assert search.find_folder(["x", "y"], "Letters", around[:1]) is None
+    named = [search.SearchFolder(tmp_path / "a", "--data-dir", True)]
     with pytest.raises(DataError, match=r"only 1 of the 2 parts of Letters; missing: y"):
-        search.folder_with(["x", "y"], "Letters", named)
+        search.find_folder(["x", "y"], "Letters", named)

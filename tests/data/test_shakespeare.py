@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from thalweg.core.errors import ConfigError, DataError
 from thalweg.data import Shakespeare
-from thalweg.data.shakespeare import CHARACTERS, NUM_CODES, encode, windows
+from thalweg.data.shakespeare import CHARACTERS, NUM_CODES, cut_windows, encode
 
 REAL = Path(os.environ.get("THALWEG_DATA", "nowhere"))
 
@@ -88,7 +88,7 @@ def test_no_character_is_in_both_parts(
     seen, hidden = (set(part.x.ravel()) | set(part.y) for part in (train, test))
     assert not seen & hidden
     assert max(seen, default=-1) < min(hidden, default=size)
-    num_windows = len(windows(text, length, stride).y)
+    num_windows = len(cut_windows(text, length, stride).y)
     assert len(test.y) == (num_windows and max(1, int(num_windows * fraction + 0.5)))
     for part in (train, test):
         assert (part.x[:, -1] + 1 == part.y).all()

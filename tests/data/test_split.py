@@ -7,9 +7,9 @@ from hypothesis import strategies as st
 
 from thalweg.core.errors import DataError
 from thalweg.data.split import (
-    last_of_each,
     split_by_unit,
     split_each_client,
+    split_last,
     split_rows,
     stratified_split,
 )
@@ -22,7 +22,7 @@ fractions = st.floats(0.01, 0.99)
 @given(rows_of_groups, fractions)
 def test_every_row_is_in_one_part_and_every_group_can_train(rows, fraction) -> None:
     group, time = np.array([row[0] for row in rows]), np.array([row[1] for row in rows])
-    train, test = last_of_each(group, time, fraction)
+    train, test = split_last(group, time, fraction)
     assert sorted([*train, *test]) == list(range(len(rows)))
     assert (np.diff(train) > 0).all()
     assert (np.diff(test) > 0).all()
@@ -36,7 +36,7 @@ def test_every_row_is_in_one_part_and_every_group_can_train(rows, fraction) -> N
 @given(rows_of_groups, fractions)
 def test_nobody_trains_on_their_own_future(rows, fraction) -> None:
     group, time = np.array([row[0] for row in rows]), np.array([row[1] for row in rows])
-    train, test = last_of_each(group, time, fraction)
+    train, test = split_last(group, time, fraction)
     for g in set(group[test]):
         assert time[train][group[train] == g].max() <= time[test][group[test] == g].min()
 
@@ -56,7 +56,7 @@ def test_without_clients_there_is_one_history() -> None:
 
 
 def test_rows_of_the_same_moment_stay_in_their_order() -> None:
-    _, test = last_of_each(np.zeros(4, dtype=int), np.zeros(4), 0.5)
+    _, test = split_last(np.zeros(4, dtype=int), np.zeros(4), 0.5)
     assert test.tolist() == [2, 3]
 
 

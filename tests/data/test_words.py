@@ -4,7 +4,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from thalweg.data.words import MOST_WORDS, PADDING, UNKNOWN, count_codes, encode, split
+from thalweg.data.words import MAX_WORDS, PADDING, UNKNOWN, build_vocabulary, encode, split
 
 WORDS = st.lists(st.lists(st.sampled_from("abcdefg"), max_size=8), max_size=8)
 
@@ -19,10 +19,10 @@ def test_words_are_lower_case_and_signs_stand_alone() -> None:
 
 def test_codes_go_by_frequency_and_then_by_the_alphabet() -> None:
     texts = [["b", "a", "c"], ["c", "b"], ["a", "d"]]
-    assert count_codes(texts, num_words=9, min_count=1) == {"a": 2, "b": 3, "c": 4, "d": 5}
-    assert count_codes(texts, num_words=9, min_count=2) == {"a": 2, "b": 3, "c": 4}
-    assert count_codes(texts, num_words=2, min_count=2) == {"a": 2, "b": 3}
-    assert count_codes([], num_words=2, min_count=1) == {}
+    assert build_vocabulary(texts, num_words=9, min_count=1) == {"a": 2, "b": 3, "c": 4, "d": 5}
+    assert build_vocabulary(texts, num_words=9, min_count=2) == {"a": 2, "b": 3, "c": 4}
+    assert build_vocabulary(texts, num_words=2, min_count=2) == {"a": 2, "b": 3}
+    assert build_vocabulary([], num_words=2, min_count=1) == {}
 
 
 def test_long_texts_are_cut_and_short_ones_padded() -> None:
@@ -32,15 +32,15 @@ def test_long_texts_are_cut_and_short_ones_padded() -> None:
 
 
 def test_the_largest_code_fits() -> None:
-    assert encode([["z"]], {"z": MOST_WORDS + 1}, length=1).tolist() == [[2**16 - 1]]
+    assert encode([["z"]], {"z": MAX_WORDS + 1}, length=1).tolist() == [[2**16 - 1]]
 
 
 @given(texts=WORDS, fewer=st.integers(1, 7), min_count=st.integers(1, 3))
 def test_a_smaller_vocabulary_has_the_same_codes_for_what_it_keeps(
     texts: list[list[str]], fewer: int, min_count: int
 ) -> None:
-    large = count_codes(texts, 7, min_count)
-    small = count_codes(texts, fewer, min_count)
+    large = build_vocabulary(texts, 7, min_count)
+    small = build_vocabulary(texts, fewer, min_count)
     assert small.items() <= large.items()
     assert sorted(small.values()) == list(range(2, 2 + min(fewer, len(large))))
     both = encode(texts, large, 8), encode(texts, small, 8)

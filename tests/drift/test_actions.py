@@ -6,40 +6,40 @@ from thalweg.core.config import from_dict, to_dict, with_overrides
 from thalweg.core.errors import ConfigError
 from thalweg.drift import (
     ACTIONS,
+    CombinedActions,
     Effect,
-    Hurry,
-    Note,
     OpenState,
     PageHinkley,
     Recluster,
-    Several,
+    RecordOnly,
+    ScaleLr,
     Shrink,
 )
 
 
 def test_every_action_has_its_effect() -> None:
-    assert Note().effect() == Effect()
+    assert RecordOnly().effect() == Effect()
     assert Shrink(0.25).effect() == Effect(keep=0.25)
     assert Shrink().effect() == Effect(keep=0.0), "all of it goes"
     assert Recluster().effect() == Effect(reclusters=True)
-    assert Hurry(3.0, rounds=2).effect() == Effect(paces=(3.0, 3.0))
+    assert ScaleLr(3.0, rounds=2).effect() == Effect(lr_scales=(3.0, 3.0))
     assert OpenState().effect() == Effect(opens_state=True)
 
 
 def test_several_actions_are_one() -> None:
-    everything = Several(0.5, factor=2.0, rounds=1, recluster=True, open_state=True)
-    assert everything.effect() == Effect(0.5, opens_state=True, reclusters=True, paces=(2.0,))
-    assert Several().effect() == Note().effect()
-    assert Several(keep=0.0).effect() == Shrink().effect()
-    assert Several(factor=3.0, rounds=2).effect() == Hurry(3.0, rounds=2).effect()
+    everything = CombinedActions(0.5, factor=2.0, rounds=1, recluster=True, open_state=True)
+    assert everything.effect() == Effect(0.5, opens_state=True, reclusters=True, lr_scales=(2.0,))
+    assert CombinedActions().effect() == RecordOnly().effect()
+    assert CombinedActions(keep=0.0).effect() == Shrink().effect()
+    assert CombinedActions(factor=3.0, rounds=2).effect() == ScaleLr(3.0, rounds=2).effect()
 
 
 def test_what_is_impossible_is_refused() -> None:
     for make in (
         lambda: Shrink(1.0),
         lambda: Shrink(-0.1),
-        lambda: Hurry(0.0),
-        lambda: Hurry(2, 0),
+        lambda: ScaleLr(0.0),
+        lambda: ScaleLr(2, 0),
     ):
         with pytest.raises(ConfigError):
             make()
@@ -47,8 +47,15 @@ def test_what_is_impossible_is_refused() -> None:
 
 def test_actions_can_be_typed_and_written_to_a_file() -> None:
     typed = with_overrides(
-        PageHinkley(), ["action=several", "action.keep=0.3", "action.recluster=true"]
+        PageHinkley(), ["action=combined", "action.keep=0.3", "action.recluster=true"]
     )
-    assert typed.action == Several(keep=0.3, recluster=True)
+    assert typed.action == CombinedActions(keep=0.3, recluster=True)
     assert from_dict(PageHinkley, to_dict(typed)) == typed
-    assert set(ACTIONS) == {"note", "shrink", "recluster", "hurry", "open-state", "several"}
+    assert set(ACTIONS) == {
+        "record-only",
+        "shrink",
+        "recluster",
+        "scale-lr",
+        "open-state",
+        "combined",
+    }

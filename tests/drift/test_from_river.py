@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 from river import drift as river_drift
 
-from contracts.checkpoint import plain, stored
+from contracts.checkpoint import round_trip, to_comparable
 from drift.test_page_hinkley import alarms, rivers
 from thalweg.core.errors import ConfigError, UnknownName
-from thalweg.drift import PageHinkley, River
+from thalweg.drift import PageHinkley, RiverAlarm
 
 VALUES = (
     np.repeat([0.1, 0.7, 0.2, 0.9], 40) + np.random.default_rng(3).uniform(-0.1, 0.1, 160)
@@ -21,29 +21,32 @@ VALUES = (
 @pytest.mark.parametrize(
     ("alarm", "detector"),
     [
-        (River("ADWIN", "clock=1"), river_drift.ADWIN(clock=1)),
-        (River("PageHinkley", "threshold=1.5"), river_drift.PageHinkley(threshold=1.5)),
-        (River("KSWIN", "window_size=30,stat_size=10,seed=4"), river_drift.KSWIN(0.005, 30, 10, 4)),
-        (River("EDDM", watch="error"), river_drift.binary.EDDM()),
+        (RiverAlarm("ADWIN", "clock=1"), river_drift.ADWIN(clock=1)),
+        (RiverAlarm("PageHinkley", "threshold=1.5"), river_drift.PageHinkley(threshold=1.5)),
+        (
+            RiverAlarm("KSWIN", "window_size=30,stat_size=10,seed=4"),
+            river_drift.KSWIN(0.005, 30, 10, 4),
+        ),
+        (RiverAlarm("EDDM", watch="error"), river_drift.binary.EDDM()),
     ],
     ids=repr,
 )
-def test_the_first_alarm_is_that_of_rivers_own_loop(alarm: River, detector: Any) -> None:
+def test_the_first_alarm_is_that_of_rivers_own_loop(alarm: RiverAlarm, detector: Any) -> None:
     assert alarms(alarm, VALUES)[:1] == rivers(detector, VALUES)[:1]
 
 
 def test_some_of_them_raise_alarms() -> None:
-    assert len(alarms(River("ADWIN", "clock=1"), VALUES)) >= 2
-    assert len(alarms(River("KSWIN", "window_size=30,stat_size=10"), VALUES)) >= 2
+    assert len(alarms(RiverAlarm("ADWIN", "clock=1"), VALUES)) >= 2
+    assert len(alarms(RiverAlarm("KSWIN", "window_size=30,stat_size=10"), VALUES)) >= 2
 
 
 def test_rivers_detector_does_as_ours() -> None:
-    theirs = River("PageHinkley", "min_instances=5,delta=0.05,threshold=0.5,alpha=1.0,mode=up")
+    theirs = RiverAlarm("PageHinkley", "min_instances=5,delta=0.05,threshold=0.5,alpha=1.0,mode=up")
     assert alarms(theirs, VALUES) == alarms(PageHinkley(), VALUES) != []
 
 
 def test_after_an_alarm_nothing_is_remembered() -> None:
-    alarm = River("PageHinkley", "min_instances=1,threshold=0.2")
+    alarm = RiverAlarm("PageHinkley", "min_instances=1,threshold=0.2")
     state, clients = alarm.init(2), np.array([1])
     for value in (0.1, 0.1, 0.1):
         state, _ = alarm.update(state, clients, np.array([value]))
@@ -75,29 +78,29 @@ def test_a_detector_of_ones_own_needs_two_names_only(tmp_path: Path) -> None:
         "    def update(self, x):\n"
         "        self.drift_detected = x > 0.5\n"
     )
-    assert alarms(River(f"{file}:Above"), [0.1, 0.6, 0.2, 0.7]) == [1, 3]
-    ours = River(f"{__name__}:Mean", "above=0.3")
+    assert alarms(RiverAlarm(f"{file}:Above"), [0.1, 0.6, 0.2, 0.7]) == [1, 3]
+    ours = RiverAlarm(f"{__name__}:Mean", "above=0.3")
     assert alarms(ours, [0.1, 0.5, 0.4]) == [2]
 
 
 def test_a_long_history_is_cut_and_a_run_that_goes_on_cuts_it_in_the_same_place() -> None:
-    alarm = River(f"{__name__}:Mean", "above=0.6", most=6)
+    alarm = RiverAlarm(f"{__name__}:Mean", "above=0.6", max_values=6)
     state, clients = alarm.init(1), np.array([0])
     for place in range(6):
         state, _ = alarm.update(state, clients, np.array([0.1 * place]))
     assert state.num.tolist() == [3]
     assert state.values[0, :3].tolist() == pytest.approx([0.3, 0.4, 0.5])
-    fresh = River(f"{__name__}:Mean", "above=0.6", most=6)
-    restored = stored(state, fresh.init(1))
+    fresh = RiverAlarm(f"{__name__}:Mean", "above=0.6", max_values=6)
+    restored = round_trip(state, fresh.init(1))
     here, alarmed = alarm.update(state, clients, np.array([1.4]))
     there, same = fresh.update(restored, clients, np.array([1.4]))
     assert alarmed.tolist() == same.tolist() == [True]  # (0.3 + 0.4 + 0.5 + 1.4) / 4 = 0.65
-    assert plain(here) == plain(there)
+    assert to_comparable(here) == to_comparable(there)
 
 
 def test_two_runs_with_one_alarm_do_not_mix_what_they_saw() -> None:
-    alarm = River("ADWIN", "clock=1")
-    expected = alarms(River("ADWIN", "clock=1"), VALUES)
+    alarm = RiverAlarm("ADWIN", "clock=1")
+    expected = alarms(RiverAlarm("ADWIN", "clock=1"), VALUES)
     one, two, client = alarm.init(1), alarm.init(1), np.array([0])
     found = []
     for place, value in enumerate(VALUES):
@@ -109,31 +112,33 @@ def test_two_runs_with_one_alarm_do_not_mix_what_they_saw() -> None:
 
 def test_an_unknown_detector_is_told_what_was_probably_meant() -> None:
     with pytest.raises(UnknownName, match="Did you mean 'ADWIN'"):
-        River("ADWNI").init(1)
+        RiverAlarm("ADWNI").init(1)
     with pytest.raises(ConfigError, match="expected a class with update"):
-        River(f"{__name__}:VALUES").init(1)
+        RiverAlarm(f"{__name__}:VALUES").init(1)
 
 
 @pytest.mark.parametrize("text", ["clock", "clock=", "=1", "clock=1,delta", "a b=2"])
 def test_settings_that_cannot_be_read_are_refused(text: str) -> None:
     with pytest.raises(ConfigError, match="expected name=value"):
-        River(settings=text)
+        RiverAlarm(settings=text)
 
 
 def test_settings_that_the_detector_does_not_know_are_refused_before_anything_runs() -> None:
-    alarm = River("ADWIN", "clok=1")
+    alarm = RiverAlarm("ADWIN", "clok=1")
     with pytest.raises(ConfigError, match=r"cannot be made with alarm\.settings='clok=1'"):
         alarm.init(1)
     with pytest.raises(ConfigError, match="cannot be made"):
-        alarm.check_fits(None, 10)  # type: ignore[arg-type]
+        alarm.check_world(None, 10)  # type: ignore[arg-type]
 
 
 def test_without_river_the_message_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "river.drift", None)
     with pytest.raises(ConfigError, match=r"pip install 'thalweg\[river\]'"):
-        River().init(1)
+        RiverAlarm().init(1)
 
 
 def test_a_random_detector_has_a_seed() -> None:
-    first, second = (alarms(River("KSWIN", "window_size=30,stat_size=10"), VALUES) for _ in "ab")
+    first, second = (
+        alarms(RiverAlarm("KSWIN", "window_size=30,stat_size=10"), VALUES) for _ in "ab"
+    )
     assert first == second

@@ -10,32 +10,34 @@ import numpy as np
 
 from thalweg.core.types import Arrival, Floats, Roster, Supplies, Supply
 from thalweg.data import Dataset
-from thalweg.engine.building import crowd_of, viewed
-from thalweg.engine.crowd import roster_of
+from thalweg.engine.builders import apply_views, make_client_pool
+from thalweg.engine.client_pool import make_roster
 from thalweg.engine.node import Node
 from thalweg.engine.plan import Plan, plan_from_toml, plan_to_toml
-from thalweg.engine.remote import RemoteNode
 from thalweg.engine.single import SingleTrainer
-from thalweg.recipes.client import Clients, ClientState
-from thalweg.recipes.correspondence import Correspondence, Letter
-from thalweg.recipes.messages import Hello, Order, Question
-from thalweg.recipes.wire import Terms, errand_from, from_bytes
-from thalweg.streams import StateBook, World
+from thalweg.federation.client_state import ClientProgram, ClientState
+from thalweg.federation.messages import Hello, SurveyRequest, TrainRequest
+from thalweg.network.remote_federation import Packet, RemoteFederation
+from thalweg.network.remote_node import RemoteNode
+from thalweg.network.wire import MessageSchema, from_bytes, read_request
+from thalweg.streams import StateTable, World
 
-Fate = Callable[[Order | Question], str]  # what becomes of a message; see `BytesFederation`
+Fate = Callable[
+    [TrainRequest | SurveyRequest], str
+]  # what becomes of a message; see `BytesFederation`
 
 
-def arrives(message: Order | Question) -> str:
+def deliver_all(message: TrainRequest | SurveyRequest) -> str:
     return "arrives"
 
 
-class OwnStream:
+class SingleClientStream:
     """What a device has: its own stream, and what is common knowledge."""
 
     def __init__(self, world: World, client: int) -> None:
         self._world, self._own = world, client
         self.ticks: int = world.ticks
-        self.book: StateBook = world.book
+        self.state_table: StateTable = world.state_table
         self.collects_when_absent: bool = world.collects_when_absent
 
     def capacity(self, client: int) -> int:
@@ -44,8 +46,8 @@ class OwnStream:
     def supply(self, client: int) -> Supply:
         return self._of(client).supply(client)
 
-    def truth(self, client: int) -> Floats:
-        return self._of(client).truth(client)
+    def true_state_probs(self, client: int) -> Floats:
+        return self._of(client).true_state_probs(client)
 
     def begin(self, client: int) -> tuple[Any, Arrival]:
         return self._of(client).begin(client)
@@ -58,7 +60,7 @@ class OwnStream:
         return self._world
 
 
-class BytesFederation(Correspondence):
+class BytesFederation(RemoteFederation):
     """Clients that are bytes between any two messages, reached in another order every time.
 
     The fate of an order or a question:
@@ -71,48 +73,48 @@ class BytesFederation(Correspondence):
         stolen    what comes back arrives under the name of another client
     """
 
-    def __init__(self, plan: Plan, data: Dataset, fate: Fate = arrives) -> None:
+    def __init__(self, plan: Plan, data: Dataset, fate: Fate = deliver_all) -> None:
         net = plan.scenario.net.build(data.input_shape, data.num_classes)
-        self.crowd, self.fate = crowd_of(plan, data, net.num_params), fate
-        self.world = self.crowd.world
-        super().__init__(Terms(plan.recipe, net.num_params), self._carry, self._who_is_here)
+        self.client_pool, self.fate = make_client_pool(plan, data, net.num_params), fate
+        self.world = self.client_pool.world
+        super().__init__(MessageSchema(plan.recipe, net.num_params), self._exchange, self._roster)
         self.nodes = [_node(plan, data, self.world, n) for n in range(self.world.num_clients)]
         self.stored: dict[int, bytes] = {}  # all that clients remember
-        self._late: list[Letter] = []
+        self._late: list[Packet] = []
         self._rng = np.random.default_rng(0)
-        self._supplies = _supplies([node.hello() for node in self.nodes], self._terms)
+        self._supplies = _supplies([node.hello() for node in self.nodes], self._schema)
 
     def state(self, client: int) -> ClientState:
         """What a client remembers now."""
         node = self.nodes[client]
         return (
-            node.restored(self.stored[client]).client
+            node.restore_state(self.stored[client]).client
             if client in self.stored
-            else node.node.newborn()
+            else node.node.new_client()
         )
 
-    def _who_is_here(self, rnd: int) -> Roster:
-        return roster_of(self.world, self.crowd.timetable, rnd, self._supplies)
+    def _roster(self, rnd: int) -> Roster:
+        return make_roster(self.world, self.client_pool.timetable, rnd, self._supplies)
 
-    def _carry(self, letters: Iterable[Letter]) -> Iterator[Letter]:
+    def _exchange(self, letters: Iterable[Packet]) -> Iterator[Packet]:
         late, self._late = self._late, []
         letters = list(letters)
         back = [
             letter
             for place in self._rng.permutation(len(letters))
-            for letter in self._sent(*letters[place])
+            for letter in self._deliver(*letters[place])
         ]
         back += late
         for place in self._rng.permutation(len(back)):
             yield back[place]
 
-    def _sent(self, client: int, payload: bytes) -> list[Letter]:
+    def _deliver(self, client: int, payload: bytes) -> list[Packet]:
         """One letter to a client, and what comes back of it at once."""
-        fate = self.fate(errand_from(payload, self._terms))
+        fate = self.fate(read_request(payload, self._schema))
         if fate == "lost":
             return []
         node, stored = self.nodes[client], self.stored.get(client)
-        before = node.newborn() if stored is None else node.restored(stored)
+        before = node.new_client() if stored is None else node.restore_state(stored)
         after, answer = node.handle(before, payload)
         self.stored[client] = node.stored(after)
         if fate == "late":
@@ -130,17 +132,17 @@ def _node(plan: Plan, data: Dataset, world: World, client: int) -> RemoteNode:
     """A device: it knows the plan as text, its own stream, and its data."""
     plan = plan_from_toml(plan_to_toml(plan), "the plan")
     net = plan.scenario.net.build(data.input_shape, data.num_classes)
-    stream = OwnStream(world, client)
-    data = viewed(data, world)
+    stream = SingleClientStream(world, client)
+    data = apply_views(data, world)
     labels = data.all_labels("train")
-    clients = Clients(plan.recipe, stream, labels, plan.local, plan.seed, net.num_params)
+    clients = ClientProgram(plan.recipe, stream, labels, plan.local, plan.seed, net.num_params)
     recipe, augment = plan.recipe, plan.scenario.augment
-    trainer = SingleTrainer(net, recipe.objective, plan.local, data, recipe.mirror, augment)
+    trainer = SingleTrainer(net, recipe.objective, plan.local, data, recipe.geometry, augment)
     node = Node(clients, client, trainer, plan.scenario.prequential)
-    return RemoteNode(node, Terms(recipe, net.num_params))
+    return RemoteNode(node, MessageSchema(recipe, net.num_params))
 
 
-def _supplies(hellos: list[bytes], terms: Terms) -> Supplies:
+def _supplies(hellos: list[bytes], terms: MessageSchema) -> Supplies:
     came = sorted(
         (from_bytes(hello, terms, Hello) for hello in hellos), key=lambda hello: hello.client
     )

@@ -11,23 +11,32 @@ from typing import Any
 import numpy as np
 import pytest
 
-from contracts.runs import Enough, check_engines_agree, check_same_bits, interrupt_after
+from contracts.runs import Interruption, check_engines_agree, check_same_bits, interrupt_after
 from engine.test_boundary import check_crosses
 from thalweg.core.errors import ConfigError
 from thalweg.core.rng import Draw, rng_for
 from thalweg.core.types import Arrival, Floats, Ints, Supply
 from thalweg.data import Dataset, Digits
-from thalweg.drift import Hurry, Note, OpenState, PageHinkley, River, Several, Shrink, WindowTest
+from thalweg.drift import (
+    CombinedActions,
+    OpenState,
+    PageHinkley,
+    RecordOnly,
+    RiverAlarm,
+    ScaleLr,
+    Shrink,
+    WindowTest,
+)
 from thalweg.engine.loop import Result, run_plan
 from thalweg.engine.plan import Plan, make_plan
-from thalweg.evaluation.alarms import Change
+from thalweg.evaluation.alarms import DriftRecord
 from thalweg.forecast import Growing
 from thalweg.local import Sgd
 from thalweg.memory import Fifo
 from thalweg.nets import Linear
 from thalweg.recipes import Recipe, fedavg
 from thalweg.scenarios import Scenario
-from thalweg.streams import Setting, StateBook
+from thalweg.streams import Setting, StateTable
 
 SWITCH = 10  # the first round with other classes, counted from 0
 PER_ROUND = 24
@@ -48,8 +57,8 @@ class SwitchingWorld:
         return [np.flatnonzero((self.setting.labels >= 5) == late) for late in (False, True)]
 
     @property
-    def book(self) -> StateBook:
-        return StateBook(np.full((1, 10), 0.1), np.ones(1))
+    def state_table(self) -> StateTable:
+        return StateTable(np.full((1, 10), 0.1), np.ones(1))
 
     @property
     def availability(self) -> Floats:
@@ -59,7 +68,7 @@ class SwitchingWorld:
     def mixes(self) -> Floats:
         return np.full((4, 10), 0.1)
 
-    def here(self, rnd: int) -> Ints:
+    def present(self, rnd: int) -> Ints:
         return np.arange(4)
 
     def capacity(self, client: int) -> int:
@@ -68,7 +77,7 @@ class SwitchingWorld:
     def supply(self, client: int) -> Supply:
         return Supply(float(PER_ROUND * self.setting.rounds), False, float(self.setting.rounds))
 
-    def truth(self, client: int) -> Floats:
+    def true_state_probs(self, client: int) -> Floats:
         return np.ones(1)
 
     def begin(self, client: int) -> tuple[None, Arrival]:
@@ -79,7 +88,7 @@ class SwitchingWorld:
         rng = rng_for(self.setting.seed, Draw.STREAM, lived, client)
         return None, [Arrival(rng.choice(half, PER_ROUND), 0)]
 
-    def changes(self) -> list[Change]:
+    def drift_events(self) -> list[DriftRecord]:
         return [(SWITCH, 0, "label"), (SWITCH, 1, "label")]
 
 
@@ -121,7 +130,7 @@ def raised(result: Result) -> dict[int, list[int]]:
     [
         PageHinkley(),
         WindowTest(reference=6, recent=2, significance=0.1),
-        River("PageHinkley", "min_instances=5,delta=0.05,threshold=0.5,mode=up"),
+        RiverAlarm("PageHinkley", "min_instances=5,delta=0.05,threshold=0.5,mode=up"),
     ],
     ids=repr,
 )
@@ -177,11 +186,11 @@ def test_an_alarm_that_only_notes_changes_no_bit() -> None:
 
 
 def test_an_alarm_that_is_never_raised_changes_no_bit_whatever_its_action() -> None:
-    never = PageHinkley(threshold=1e6, action=Several(keep=0.5, factor=2.0))
+    never = PageHinkley(threshold=1e6, action=CombinedActions(keep=0.5, factor=2.0))
     assert np.array_equal(play(plan_of(None)).model, play(plan_of(never)).model)
 
 
-@pytest.mark.parametrize("action", [Shrink(0.25), Shrink(), Hurry(3.0, rounds=2)], ids=repr)
+@pytest.mark.parametrize("action", [Shrink(0.25), Shrink(), ScaleLr(3.0, rounds=2)], ids=repr)
 def test_an_action_changes_the_round_after_the_alarm_and_none_before(action: Any) -> None:
     noted, acted = play(plan_of(PageHinkley())), play(plan_of(PageHinkley(action=action)))
     first = min(raised(noted))
@@ -191,9 +200,9 @@ def test_an_action_changes_the_round_after_the_alarm_and_none_before(action: Any
 
 
 ACTING = [
-    PageHinkley(action=Several(keep=0.5, factor=2.0)),
-    River("PageHinkley", "min_instances=3,threshold=0.3,mode=up", action=Shrink()),
-    River("KSWIN", "window_size=6,stat_size=2,alpha=0.9", action=Hurry()),
+    PageHinkley(action=CombinedActions(keep=0.5, factor=2.0)),
+    RiverAlarm("PageHinkley", "min_instances=3,threshold=0.3,mode=up", action=Shrink()),
+    RiverAlarm("KSWIN", "window_size=6,stat_size=2,alpha=0.9", action=ScaleLr()),
     PageHinkley(action=OpenState()),
 ]
 
@@ -204,7 +213,7 @@ def test_an_interrupted_run_ends_with_the_same_bits(alarm: Any, after: int, tmp_
     plan = plan_of(alarm, forecast=Growing())
     whole = play(plan)
     assert raised(whole) != {}
-    with pytest.raises(Enough):
+    with pytest.raises(Interruption):
         play(plan, out=tmp_path / "cut", watch=interrupt_after(after))
     again = plan_of(replace(alarm), forecast=Growing())  # has no detector at hand
     check_same_bits(whole, play(again, out=tmp_path / "cut", resume=True))
@@ -228,7 +237,7 @@ class Always(PageHinkley):
 
 
 def test_an_alarm_in_every_round_is_defined_and_scored() -> None:
-    action = Several(keep=0.0, factor=1.5, open_state=True)
+    action = CombinedActions(keep=0.0, factor=1.5, open_state=True)
     result = play(plan_of(Always(action=action), forecast=Growing(max_states=5)))
     assert np.isfinite(result.model).all()
     assert raised(result) == {rnd: [0, 1, 2, 3] for rnd in range(1, 17)}
@@ -241,7 +250,7 @@ def test_words_of_an_alarm_cross_the_boundary() -> None:
     overrides = [
         *("capacity=24", "local.passes=1", "ticks=2", "world.num_clients=6"),
         *("world.availability=0.6", "forecast=growing", "alarm=river"),
-        *("alarm.name=DummyDriftDetector", "alarm.settings=t_0=1", "alarm.action=several"),
+        *("alarm.name=DummyDriftDetector", "alarm.settings=t_0=1", "alarm.action=combined"),
         *("alarm.action.keep=0.5", "alarm.action.open_state=true"),
     ]
     plan = make_plan("fedavg", "digits-partial", seed=2, engine="reference", overrides=overrides)
@@ -260,7 +269,7 @@ def test_what_is_never_tested_cannot_be_watched() -> None:
 
 def test_a_slip_in_the_name_of_a_detector_leaves_no_folder_behind(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="Did you mean 'KSWIN'"):
-        play(plan_of(River("KSWN")), out=tmp_path / "run")
+        play(plan_of(RiverAlarm("KSWN")), out=tmp_path / "run")
     assert not (tmp_path / "run").exists()
 
 
@@ -268,4 +277,7 @@ def test_alarms_can_be_typed() -> None:
     overrides = ["alarm=page-hinkley", "alarm.threshold=1.5", "alarm.action=shrink"]
     plan = make_plan("fedavg", "digits-full", overrides=[*overrides, "alarm.action.keep=0.3"])
     assert plan.recipe.alarm == PageHinkley(threshold=1.5, action=Shrink(0.3))
-    assert make_plan("fedavg", "digits-full", overrides=["alarm=ddm"]).recipe.alarm.action == Note()  # type: ignore[union-attr]
+    assert (
+        make_plan("fedavg", "digits-full", overrides=["alarm=ddm"]).recipe.alarm.action
+        == RecordOnly()
+    )  # type: ignore[union-attr]

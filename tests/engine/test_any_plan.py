@@ -10,23 +10,23 @@ from thalweg.core.errors import ConfigError, UnknownName
 from thalweg.engine.any_plan import (
     BaselinePlan,
     any_plan_from_toml,
-    method_of,
-    plan_named,
+    get_method,
+    make_any_plan,
     read_any_plan,
 )
-from thalweg.engine.plan import Plan, differences, make_plan, plan_to_toml, read_plan
+from thalweg.engine.plan import Plan, make_plan, plan_differences, plan_to_toml, read_plan
 
 
 def test_a_name_is_that_of_a_recipe_or_of_a_baseline() -> None:
-    assert isinstance(plan_named("fedavg", "elec2"), Plan)
-    assert isinstance(plan_named("fedprox+sfedpo", "elec2"), Plan)
-    assert isinstance(plan_named("majority", "elec2"), BaselinePlan)
+    assert isinstance(make_any_plan("fedavg", "elec2"), Plan)
+    assert isinstance(make_any_plan("fedprox+sfedpo", "elec2"), Plan)
+    assert isinstance(make_any_plan("majority", "elec2"), BaselinePlan)
     with pytest.raises(UnknownName, match=r"unknown recipe or baseline 'majorty'.*'majority'"):
-        plan_named("majorty", "elec2")
+        make_any_plan("majorty", "elec2")
 
 
 def test_changes_go_to_the_baseline_or_to_the_scenario() -> None:
-    plan = plan_named(
+    plan = make_any_plan(
         *("majority", "elec2"),
         seed=4,
         rounds=7,
@@ -39,19 +39,19 @@ def test_changes_go_to_the_baseline_or_to_the_scenario() -> None:
     assert (plan.scenario.rounds, plan.seed) == (7, 4)
     assert plan.title == "majority on elec2, seed 4"
     with pytest.raises(UnknownName, match=r"part in --set memory.budget=1: 'memory'"):
-        plan_named("majority", "elec2", overrides=["memory.budget=1"])
+        make_any_plan("majority", "elec2", overrides=["memory.budget=1"])
 
 
 @pytest.mark.parametrize("name", ["fedavg", "majority", "river-forest"])
 def test_a_plan_comes_back_from_its_file(name: str, tmp_path: Path) -> None:
-    plan = plan_named(name, "flights", seed=2)
+    plan = make_any_plan(name, "flights", seed=2)
     (tmp_path / "plan.toml").write_text(plan_to_toml(plan))
     assert read_any_plan(tmp_path) == plan
-    assert method_of(read_any_plan(tmp_path / "plan.toml")).name == name
+    assert get_method(read_any_plan(tmp_path / "plan.toml")).name == name
 
 
 def test_who_needs_a_recipe_refuses_the_plan_of_a_baseline(tmp_path: Path) -> None:
-    (tmp_path / "plan.toml").write_text(plan_to_toml(plan_named("majority", "elec2")))
+    (tmp_path / "plan.toml").write_text(plan_to_toml(make_any_plan("majority", "elec2")))
     with pytest.raises(ConfigError, match=r"plan.toml is the plan of a baseline"):
         read_plan(tmp_path)
 
@@ -69,12 +69,12 @@ def test_what_is_no_plan_is_refused(tmp_path: Path) -> None:
 
 
 def test_a_recipe_and_a_baseline_differ_in_what_they_are() -> None:
-    changes = differences(make_plan("fedavg", "elec2"), plan_named("majority", "elec2"))
+    changes = plan_differences(make_plan("fedavg", "elec2"), make_any_plan("majority", "elec2"))
     assert any(line.startswith("baseline.name: absent -> majority") for line in changes)
 
 
 def test_a_scenario_that_tests_on_nothing_that_arrives_is_refused() -> None:
     with pytest.raises(ConfigError, match=r"tests on none of it \(prequential=0\)"):
-        plan_named("majority", "churn-digits")
+        make_any_plan("majority", "churn-digits")
     with pytest.raises(ConfigError, match="seed"):
-        plan_named("majority", "elec2", seed=-1)
+        make_any_plan("majority", "elec2", seed=-1)

@@ -9,17 +9,17 @@ from typing import Any
 import numpy as np
 import pytest
 
-from contracts.runs import Enough, interrupt_after
+from contracts.runs import Interruption, interrupt_after
 from thalweg.baselines import Baseline, Majority
 from thalweg.core.errors import ConfigError, RunError
 from thalweg.core.types import Floats32, Job
 from thalweg.data import Digits, GaussianMixture, Shakespeare
 from thalweg.data.base import Dataset
-from thalweg.engine.any_plan import BaselinePlan, plan_named
-from thalweg.engine.baseline import carry_out, run_baseline
-from thalweg.engine.building import crowd_of
-from thalweg.engine.folder import RunFolder
+from thalweg.engine.any_plan import BaselinePlan, make_any_plan
+from thalweg.engine.baseline import run_any_plan, run_baseline
+from thalweg.engine.builders import make_client_pool
 from thalweg.engine.plan import make_plan
+from thalweg.engine.run_folder import RunFolder
 from thalweg.local import Sgd
 from thalweg.nets import Linear
 from thalweg.scenarios import Scenario
@@ -38,7 +38,7 @@ def data(**more: Any) -> Dataset:
 
 def scenario(**more: Any) -> Scenario:
     settings: dict[str, Any] = {
-        "world": Replay(arrivals=2, availability=1.0, at_end="silence"),
+        "world": Replay(arrivals=2, availability=1.0, at_end="stop"),
         "rounds": 2,
         "ticks": 1,
         "prequential": 10,
@@ -138,7 +138,7 @@ def test_when_nothing_arrives_there_is_no_accuracy() -> None:
 
 
 def test_what_came_while_a_client_was_away_is_learnt_and_not_tested() -> None:
-    collecting = Replay(arrivals=1, availability=0.5, absent="collecting", at_end="silence")
+    collecting = Replay(arrivals=1, availability=0.5, absent="collecting", at_end="stop")
     scene = scenario(world=collecting, rounds=4)
     written, rows = played(scene, data())
     tests = [page for pages in written for page in pages if page.startswith("test")]
@@ -168,16 +168,16 @@ def test_it_is_tested_on_the_samples_that_a_recipe_is_tested_on() -> None:
     world = Replay(arrivals=2, availability=0.6, absent="collecting")
     scene = scenario(world=world, rounds=6, ticks=2, prequential=1)
     written, _ = played(scene, data(), pooled=True)
-    crowd = crowd_of(make_plan("fedavg", scene), data(), num_params=4)
+    client_pool = make_client_pool(make_plan("fedavg", scene), data(), num_params=4)
     rows = []
     for rnd in range(6):
         by_tick = []
-        for client in crowd.roster(rnd).here.tolist():
-            visit = crowd.enter([Job(client, 0)], rnd)
+        for client in client_pool.roster(rnd).present.tolist():
+            visit = client_pool.start_round([Job(client, 0)], rnd)
             by_tick.append(visit.rows_to_test(1).tolist())
             for _ in range(2):
                 visit.observe()
-            crowd.leave(visit)
+            client_pool.finish(visit)
         rows += [row for tick in zip(*by_tick, strict=True) for row in tick]
     assert len(rows) > 8
     assert [page for page in written[0] if "test" in page] == [f"test {row}" for row in rows]
@@ -185,7 +185,7 @@ def test_it_is_tested_on_the_samples_that_a_recipe_is_tested_on() -> None:
 
 def test_members_of_a_session_are_the_only_ones_that_are_here() -> None:
     changes = ["sessions=alternating", "sessions.length=1", "world.availability=1.0"]
-    plan = plan_named("majority", "gaussian-mixture", rounds=2, overrides=changes)
+    plan = make_any_plan("majority", "gaussian-mixture", rounds=2, overrides=changes)
     assert isinstance(plan, BaselinePlan)
     rows = run_baseline(plan).metrics
     assert [row["session"] for row in rows] == [0, 1]
@@ -224,7 +224,7 @@ def test_sequences_are_refused() -> None:
 
 
 def plan(**more: Any) -> BaselinePlan:
-    found = plan_named("majority", "gaussian-mixture", rounds=4, **more)
+    found = make_any_plan("majority", "gaussian-mixture", rounds=4, **more)
     assert isinstance(found, BaselinePlan)
     return found
 
@@ -235,7 +235,7 @@ def without_time(rows: list[Any]) -> list[Any]:
 
 def test_a_run_that_was_interrupted_begins_again_to_the_same_numbers(tmp_path: Path) -> None:
     whole = run_baseline(plan(), out=tmp_path / "whole")
-    with pytest.raises(Enough):
+    with pytest.raises(Interruption):
         run_baseline(plan(), out=tmp_path / "cut", watch=interrupt_after(2))
     assert len(RunFolder(tmp_path / "cut").metrics()) == 2
     again = run_baseline(plan(), out=tmp_path / "cut", resume=True)
@@ -256,7 +256,7 @@ def test_a_finished_run_is_read_and_not_run_again(tmp_path: Path) -> None:
 def test_a_folder_of_another_plan_is_refused(tmp_path: Path) -> None:
     run_baseline(plan(), out=tmp_path)
     with pytest.raises(RunError, match=r"seed: 0 -> 1"):
-        carry_out(plan(seed=1), out=tmp_path)
+        run_any_plan(plan(seed=1), out=tmp_path)
     with pytest.raises(RunError, match="already holds a run"):
         run_baseline(plan(), out=tmp_path)
     with pytest.raises(ConfigError, match="resume needs the run's folder"):
@@ -264,9 +264,9 @@ def test_a_folder_of_another_plan_is_refused(tmp_path: Path) -> None:
 
 
 def test_a_learner_that_cannot_be_had_leaves_no_folder_behind(tmp_path: Path) -> None:
-    impossible = plan_named(
+    impossible = make_any_plan(
         "majority", "gaussian-mixture", overrides=["learner=river", "learner.model=tree.Oak"]
     )
     with pytest.raises(ConfigError):
-        carry_out(impossible, out=tmp_path / "new")
+        run_any_plan(impossible, out=tmp_path / "new")
     assert not (tmp_path / "new").exists()

@@ -11,19 +11,19 @@ from typing import Any
 import numpy as np
 import pytest
 
-from contracts.checkpoint import plain
+from contracts.checkpoint import to_comparable
 from thalweg.core.errors import RunError
 from thalweg.core.trees import Array, Tree, read_tree, write_tree
-from thalweg.core.vectors import frozen, is_frozen
-from thalweg.engine.blobs import SMALLEST, Blobs, digest
-from thalweg.engine.folder import RunFolder
+from thalweg.core.vectors import freeze, is_frozen
+from thalweg.engine.blobs import MIN_BLOB_BYTES, Blobs, digest
 from thalweg.engine.plan import make_plan
+from thalweg.engine.run_folder import RunFolder
 
-NUMBERS = SMALLEST // 4  # of four bytes
+NUMBERS = MIN_BLOB_BYTES // 4  # of four bytes
 
 
 def large(value: float, numbers: int = NUMBERS) -> Array:
-    return frozen(np.full(numbers, value, dtype=np.float32))
+    return freeze(np.full(numbers, value, dtype=np.float32))
 
 
 def files(folder: Path) -> set[str]:
@@ -50,13 +50,13 @@ def place(tmp_path: Path) -> Place:
 
 
 def test_a_large_frozen_array_has_a_file_of_its_own(place: Place) -> None:
-    tree = {"model": large(1), "shape": frozen(np.zeros((NUMBERS, 2))), "rnd": 3}
+    tree = {"model": large(1), "shape": freeze(np.zeros((NUMBERS, 2))), "rnd": 3}
     place.write(tree)
     assert files(place.folder) == {
         f"{digest(tree[name])}.safetensors" for name in ("model", "shape")
     }
     assert place.file.stat().st_size < 1000
-    assert plain(place.read()) == plain(tree)
+    assert to_comparable(place.read()) == to_comparable(tree)
 
 
 def test_what_is_small_or_may_change_stays_in_the_tree(place: Place) -> None:
@@ -114,7 +114,7 @@ def test_what_is_dropped_is_removed_and_not_kept_in_memory(place: Place) -> None
     assert files(place.folder) == {f"{digest(model)}.safetensors" for model in models[2:]}
     place.write([])
     assert files(place.folder) == set()
-    assert place.blobs._there == {}
+    assert place.blobs._written == {}
 
 
 def test_the_same_array_twice_is_one_file_and_one_object(place: Place) -> None:
@@ -137,9 +137,9 @@ def test_leftovers_of_an_interruption_are_removed(place: Place) -> None:
 def test_a_tree_of_before_there_were_such_files_is_read(place: Place) -> None:
     tree = {"rnd": 4, "bank": np.ones((1, NUMBERS), dtype=np.float32)}
     write_tree(place.file, tree)
-    assert plain(place.read()) == plain(tree)
+    assert to_comparable(place.read()) == to_comparable(tree)
     place.write(place.read())
-    assert plain(place.read()) == plain(tree)
+    assert to_comparable(place.read()) == to_comparable(tree)
 
 
 # Damage and forgery
@@ -190,9 +190,9 @@ def test_a_full_disk_leaves_the_old_tree(place: Place, monkeypatch: pytest.Monke
     with pytest.raises(RunError, match="No space left on device"):
         place.write([large(2)])
     monkeypatch.undo()
-    assert plain(place.read()) == plain([large(1)])
+    assert to_comparable(place.read()) == to_comparable([large(1)])
     place.write([large(2)])
-    assert plain(place.read()) == plain([large(2)])
+    assert to_comparable(place.read()) == to_comparable([large(2)])
 
 
 # Reading while somebody writes
@@ -202,7 +202,7 @@ def test_a_reader_that_was_overtaken_reads_again(
     place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     place.write([large(1)])
-    looking, fetched = Place(place.folder).blobs, Blobs._fetched
+    looking, fetched = Place(place.folder).blobs, Blobs._fetch
     overtaken = []
 
     def late(self: Blobs, name: str) -> Array:
@@ -211,8 +211,8 @@ def test_a_reader_that_was_overtaken_reads_again(
             place.write([large(2)])
         return fetched(self, name)
 
-    monkeypatch.setattr(Blobs, "_fetched", late)
-    assert plain(looking.read(place.file)) == plain([large(2)])
+    monkeypatch.setattr(Blobs, "_fetch", late)
+    assert to_comparable(looking.read(place.file)) == to_comparable([large(2)])
     assert len(overtaken) == 1
 
 
@@ -267,7 +267,7 @@ def play(path: Path) -> None:
             server, clients = folder.load()
             done = server["rnd"]
             at_hand = {digest(array): array for array in server["stored"]}
-            assert plain(server) == plain(state_after(done, HISTORY[done - 1]))
+            assert to_comparable(server) == to_comparable(state_after(done, HISTORY[done - 1]))
             assert clients == {0: [done]}
         for rnd in range(done + 1, len(HISTORY) + 1):
             folder.append_metrics({"round": rnd})
@@ -289,14 +289,14 @@ def test_a_kill_between_any_two_changes_of_the_disk_leaves_a_whole_checkpoint(
             with suppress(Killed):
                 play(path)
         if (path / "checkpoint" / "server.safetensors").exists():
-            server, _ = RunFolder(path).look()
+            server, _ = RunFolder(path).read_checkpoint()
             rnd = server["rnd"]
-            assert plain(server) == plain(state_after(rnd, HISTORY[rnd - 1]))
+            assert to_comparable(server) == to_comparable(state_after(rnd, HISTORY[rnd - 1]))
         if not killer.dead:
             break
         play(path)
-        server, clients = RunFolder(path).look()
-        assert plain(server) == plain(state_after(6, [D]))
+        server, clients = RunFolder(path).read_checkpoint()
+        assert to_comparable(server) == to_comparable(state_after(6, [D]))
         assert clients == {0: [6]}
         assert files(path / "checkpoint") == {f"{digest(D)}.safetensors"}, "no leftovers"
         kills += 1
@@ -309,7 +309,9 @@ def test_a_looker_sees_what_is_stored_while_the_run_goes_on(tmp_path: Path) -> N
     for rnd, stored in enumerate(HISTORY, 1):
         folder.append_metrics({"round": rnd})
         folder.save(rnd, state_after(rnd, stored), {}, set())
-        assert plain(RunFolder(tmp_path).look()[0]) == plain(state_after(rnd, stored))
+        assert to_comparable(RunFolder(tmp_path).read_checkpoint()[0]) == to_comparable(
+            state_after(rnd, stored)
+        )
     folder.close()
 
 
@@ -318,7 +320,7 @@ def test_a_checkpoint_of_many_sessions_stays_small(tmp_path: Path) -> None:
     place.write({"rnd": 1, "stored": stored})
     assert place.file.stat().st_size < 4096
     assert sum(file.stat().st_size for file in (tmp_path / "blobs").iterdir()) < 20 * (
-        SMALLEST + 400
+        MIN_BLOB_BYTES + 400
     )
     assert (
         read_tree(tmp_path / "blobs" / f"{digest(stored[0])}.safetensors").tolist() == [0] * NUMBERS

@@ -8,23 +8,23 @@ from typing import Any, cast
 import numpy as np
 import pytest
 
-from contracts.checkpoint import plain
-from contracts.sparing import mostly_slow
-from engine.bytes_federation import BytesFederation, Fate, arrives, load
+from contracts.checkpoint import to_comparable
+from contracts.slow_cases import mark_slow_except
+from engine.bytes_federation import BytesFederation, Fate, deliver_all, load
 from engine.test_every_recipe import COMBINED, ODD, SMALL, world_for
+from thalweg.core.capabilities import Broadcast
 from thalweg.core.errors import Diverged
 from thalweg.core.rng import Draw, rng_for
-from thalweg.core.talk import Told
-from thalweg.core.types import Answers, Floats32, Ints, Job, Updates
-from thalweg.engine.building import federation_of
+from thalweg.core.types import Floats32, Ints, Job, SurveyResponses, Updates
+from thalweg.engine.builders import make_federation
+from thalweg.engine.initial_model import make_model_factory
 from thalweg.engine.plan import Plan, make_plan
-from thalweg.engine.start import model_drawer
+from thalweg.federation.base import SurveyStage
+from thalweg.federation.messages import SurveyRequest, TrainRequest, TrainResponse
+from thalweg.federation.server_round import run_server_round
+from thalweg.federation.server_state import ServerState, new_server
+from thalweg.federation.tables import build_updates, split_updates
 from thalweg.recipes import RECIPES
-from thalweg.recipes.federation import AskingStage
-from thalweg.recipes.messages import Order, Question, Reply
-from thalweg.recipes.server import play_round
-from thalweg.recipes.state import ServerState, new_server
-from thalweg.recipes.tables import replies_of, updates_of
 
 MANY = ["world.availability=0.6"]  # several clients in most rounds
 
@@ -33,25 +33,25 @@ def plan_of(recipe: str, overrides: Sequence[str] = (), scenario: str = "digits-
     return make_plan(recipe, scenario, seed=2, engine="reference", overrides=overrides)
 
 
-def bytes_federation(plan: Plan, fate: Fate = arrives) -> BytesFederation:
+def bytes_federation(plan: Plan, fate: Fate = deliver_all) -> BytesFederation:
     return BytesFederation(plan, load(plan.scenario.data, plan.seed), fate)
 
 
 def reference(plan: Plan) -> Any:
     data = load(plan.scenario.data, plan.seed)
     net = plan.scenario.net.build(data.input_shape, data.num_classes)
-    return federation_of(plan, data, net, workers=1)
+    return make_federation(plan, data, net, workers=1)
 
 
 def play(plan: Plan, federation: Any, rounds: int = 3) -> tuple[ServerState, list[Updates | None]]:
     data = load(plan.scenario.data, plan.seed)
     net = plan.scenario.net.build(data.input_shape, data.num_classes)
     num_clients = len(federation.roster(0).availability)
-    start, draw_model = net.init(rng_for(plan.seed, Draw.NET)), model_drawer(plan, net)
+    start, draw_model = net.init(rng_for(plan.seed, Draw.NET)), make_model_factory(plan, net)
     server = new_server(plan.recipe, start, num_clients, num_classes=data.num_classes)
     history = []
     for _ in range(rounds):
-        server, updates = play_round(server, federation, plan.recipe, plan.seed, draw_model)
+        server, updates = run_server_round(server, federation, plan.recipe, plan.seed, draw_model)
         history.append(updates)
     return server, history
 
@@ -60,9 +60,9 @@ def check_same(plan: Plan, ours: Any, theirs: Any, rounds: int = 3) -> list[Upda
     """Models, all that the server remembers, every update and every metric: to the bit."""
     server, history = play(plan, ours, rounds)
     expected, expected_history = play(plan, theirs, rounds)
-    assert plain(server) == plain(expected)
+    assert to_comparable(server) == to_comparable(expected)
     for updates, others in zip(history, expected_history, strict=True):
-        assert plain(updates and vars(updates)) == plain(others and vars(others))
+        assert to_comparable(updates and vars(updates)) == to_comparable(others and vars(others))
     return history
 
 
@@ -70,11 +70,11 @@ def check_crosses(plan: Plan, rounds: int = 3) -> None:
     ours, theirs = bytes_federation(plan), reference(plan)
     history = check_same(plan, ours, theirs, rounds)
     assert any(updates is not None and len(updates) > 1 for updates in history)
-    for client, state in theirs.crowd.states.items():
-        assert plain(ours.state(client)) == plain(state), (
+    for client, state in theirs.client_pool.states.items():
+        assert to_comparable(ours.state(client)) == to_comparable(state), (
             f"client {client} remembers something else"
         )
-    assert ours.refused == []
+    assert ours.rejected == []
 
 
 @pytest.mark.parametrize("recipe", [*RECIPES, *COMBINED])
@@ -117,20 +117,22 @@ class WithoutReply:
         self._inner, self._when, self._who = reference(plan), rnd, client
         self.roster = self._inner.roster
 
-    def survey(self, clients: Ints, stage: AskingStage, bank: Floats32, rnd: int) -> Answers:
-        return cast(Answers, self._inner.survey(clients, stage, bank, rnd))
+    def survey(
+        self, clients: Ints, stage: SurveyStage, bank: Floats32, rnd: int
+    ) -> SurveyResponses:
+        return cast(SurveyResponses, self._inner.survey(clients, stage, bank, rnd))
 
     def train(
-        self, jobs: Sequence[Job], bank: Floats32, rnd: int, told: Told | None = None
+        self, jobs: Sequence[Job], bank: Floats32, rnd: int, broadcast: Broadcast | None = None
     ) -> Updates:
-        updates: Updates = self._inner.train(jobs, bank, rnd, told)
+        updates: Updates = self._inner.train(jobs, bank, rnd, broadcast)
         return updates.only((updates.clients != self._who) | (rnd != self._when))
 
 
-def fate_of(rnd: int, client: int, what: str, kind: type = Order) -> Fate:
+def fate_of(rnd: int, client: int, what: str, kind: type = TrainRequest) -> Fate:
     """One message has this fate, all others arrive."""
 
-    def fate(message: Order | Question) -> str:
+    def fate(message: TrainRequest | SurveyRequest) -> str:
         is_it = isinstance(message, kind) and (message.rnd, message.client) == (rnd, client)
         return what if is_it else "arrives"
 
@@ -148,7 +150,9 @@ def somebody_in_round(plan: Plan, rnd: int) -> int:
 @pytest.mark.parametrize(
     "recipe",
     [
-        *mostly_slow(RECIPES, "sfedpo", "fedcurv", "scaffold", "stream-ours", "powd", "feddaa"),
+        *mark_slow_except(
+            RECIPES, "sfedpo", "fedcurv", "scaffold", "stream-ours", "powd", "feddaa"
+        ),
         "sfedpo+dpcs",
         "feddrift+is+fedcurv",
     ],
@@ -162,8 +166,8 @@ def test_who_is_not_heard_has_no_say_and_the_run_goes_on(recipe: str) -> None:
     for fate in ("dropped", "late"):
         ours = bytes_federation(plan, fate_of(1, victim, fate))
         server, history = play(plan, ours)
-        assert plain(server) == plain(expected), fate
-        assert [u.remarks.get("missing") for u in history if u is not None][1] == 1
+        assert to_comparable(server) == to_comparable(expected), fate
+        assert [u.extra_metrics.get("missing") for u in history if u is not None][1] == 1
 
 
 class Belated(WithoutReply):
@@ -171,17 +175,17 @@ class Belated(WithoutReply):
 
     def __init__(self, plan: Plan, rnd: int, client: int) -> None:
         super().__init__(plan, rnd, client)
-        self._late: list[Reply] = []
+        self._late: list[TrainResponse] = []
 
     def train(
-        self, jobs: Sequence[Job], bank: Floats32, rnd: int, told: Told | None = None
+        self, jobs: Sequence[Job], bank: Floats32, rnd: int, broadcast: Broadcast | None = None
     ) -> Updates:
         late, self._late = self._late, []
-        replies = replies_of(self._inner.train(jobs, bank, rnd, told), rnd)
+        replies = split_updates(self._inner.train(jobs, bank, rnd, broadcast), rnd)
         if rnd == self._when:
             self._late = [reply for reply in replies if reply.client == self._who]
             replies = [reply for reply in replies if reply.client != self._who]
-        return updates_of([*replies, *late], bank.shape[1], rnd)
+        return build_updates([*replies, *late], bank.shape[1], rnd)
 
 
 @pytest.mark.parametrize(
@@ -191,7 +195,7 @@ class Belated(WithoutReply):
         ("fedcurv", "staleness=constant"),
         ("ode", "staleness=hinge staleness.after=0"),
         ("powd", "staleness=constant staleness.share=0.5"),  # it comes with the answers
-        ("dpcs", "staleness=polynomial staleness.most=1"),
+        ("dpcs", "staleness=polynomial staleness.max_staleness=1"),
         ("flash", "staleness=polynomial"),
         ("scaffold", "staleness=polynomial"),
         ("stream-ours", "staleness=polynomial"),
@@ -204,10 +208,10 @@ def test_who_is_heard_late_counts_less_over_bytes_too(recipe: str, staleness: st
     victim = somebody_in_round(plan, 1)
     ours = bytes_federation(plan, fate_of(1, victim, "late"))
     history = check_same(plan, ours, Belated(plan, 1, victim))
-    remarks = [{} if updates is None else updates.remarks for updates in history]
-    assert remarks[1]["missing"] == 1
-    assert (remarks[2]["late"], remarks[2]["mean_staleness"]) == (1, 1.0)
-    assert "refused" not in remarks[2]
+    extra_metrics = [{} if updates is None else updates.extra_metrics for updates in history]
+    assert extra_metrics[1]["missing"] == 1
+    assert (extra_metrics[2]["late"], extra_metrics[2]["mean_staleness"]) == (1, 1.0)
+    assert "rejected" not in extra_metrics[2]
 
 
 @pytest.mark.parametrize("fate", ["twice", "damaged", "stolen"])
@@ -217,10 +221,10 @@ def test_what_cannot_be_used_is_refused_and_counted(fate: str) -> None:
     heard = reference(plan) if fate == "twice" else WithoutReply(plan, 1, victim)
     expected, _ = play(plan, heard)
     server, history = play(plan, bytes_federation(plan, fate_of(1, victim, fate)))
-    assert plain(server) == plain(expected)
-    remarks = [{} if updates is None else updates.remarks for updates in history]
-    assert remarks[1].get("refused") == 1
-    assert remarks[2].get("refused") is None
+    assert to_comparable(server) == to_comparable(expected)
+    extra_metrics = [{} if updates is None else updates.extra_metrics for updates in history]
+    assert extra_metrics[1].get("rejected") == 1
+    assert extra_metrics[2].get("rejected") is None
 
 
 def test_a_client_that_never_got_its_order_has_not_moved() -> None:
@@ -228,7 +232,7 @@ def test_a_client_that_never_got_its_order_has_not_moved() -> None:
     victim = somebody_in_round(plan, 0)
     ours = bytes_federation(plan, lambda message: "lost" if message.client == victim else "arrives")
     play(plan, ours, rounds=1)
-    assert plain(ours.state(victim)) == plain(ours.nodes[victim].node.newborn())
+    assert to_comparable(ours.state(victim)) == to_comparable(ours.nodes[victim].node.new_client())
     dropped = bytes_federation(plan, fate_of(0, victim, "dropped"))
     play(plan, dropped, rounds=1)
     assert dropped.state(victim).lived == 1, "this one trained, but was not heard"
@@ -243,14 +247,14 @@ def test_a_round_in_which_nobody_is_heard_changes_no_model(recipe: str) -> None:
     ours = bytes_federation(plan, lambda message: "dropped" if message.rnd == 1 else "arrives")
     server, history = play(plan, ours, rounds=2)
     assert server.bank.tobytes() == before.bank.tobytes()
-    assert plain(server.talks) == plain(before.talks)
+    assert to_comparable(server.half_states) == to_comparable(before.half_states)
     assert server.rnd == 2
     updates = history[1]
     assert updates is not None
     assert len(updates) == 0
-    assert updates.remarks["missing"] >= 1
+    assert updates.extra_metrics["missing"] >= 1
     assert updates.bytes_down > 0, "orders were sent all the same"
-    _, updates = play_round(server, ours, plan.recipe, plan.seed)
+    _, updates = run_server_round(server, ours, plan.recipe, plan.seed)
     assert updates is not None
     assert len(updates) >= 1, "the next round is like any other"
 
@@ -258,15 +262,17 @@ def test_a_round_in_which_nobody_is_heard_changes_no_model(recipe: str) -> None:
 class WithoutAnswer(WithoutReply):
     """The same for an answer: the row of one client is nan."""
 
-    def survey(self, clients: Ints, stage: AskingStage, bank: Floats32, rnd: int) -> Answers:
+    def survey(
+        self, clients: Ints, stage: SurveyStage, bank: Floats32, rnd: int
+    ) -> SurveyResponses:
         answers = super().survey(clients, stage, bank, rnd)
         silent = (clients == self._who) & (rnd == self._when)
         return {name: np.where(silent[:, None], np.nan, rows) for name, rows in answers.items()}
 
     def train(
-        self, jobs: Sequence[Job], bank: Floats32, rnd: int, told: Told | None = None
+        self, jobs: Sequence[Job], bank: Floats32, rnd: int, broadcast: Broadcast | None = None
     ) -> Updates:
-        return cast(Updates, self._inner.train(jobs, bank, rnd, told))
+        return cast(Updates, self._inner.train(jobs, bank, rnd, broadcast))
 
 
 @pytest.mark.parametrize("recipe", ["dpcs", "powd", "feddrift"])
@@ -274,11 +280,13 @@ def test_a_question_that_is_not_answered_is_a_row_of_nan(recipe: str) -> None:
     plan = plan_of(recipe, [*SMALL, *MANY])
     victim = somebody_in_round(plan, 1)
     expected, _ = play(plan, WithoutAnswer(plan, 1, victim))
-    ours = bytes_federation(plan, fate_of(1, victim, "dropped", Question))
-    assert plain(play(plan, ours)[0]) == plain(expected)
+    ours = bytes_federation(plan, fate_of(1, victim, "dropped", SurveyRequest))
+    assert to_comparable(play(plan, ours)[0]) == to_comparable(expected)
 
 
 def test_if_everybody_diverges_the_run_stops() -> None:
     plan = plan_of("fedogd", [*SMALL, *MANY, "local.lr=1e30"])
-    with pytest.raises(Diverged, match=r"Reply: (losses|deltas) is not finite\. Try a smaller"):
+    with pytest.raises(
+        Diverged, match=r"TrainResponse: (losses|deltas) is not finite\. Try a smaller"
+    ):
         play(plan, bytes_federation(plan))

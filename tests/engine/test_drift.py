@@ -8,16 +8,16 @@ import numpy as np
 import pytest
 
 import thalweg
-from contracts.runs import Enough, check_engines_agree, check_same_bits, interrupt_after
+from contracts.runs import Interruption, check_engines_agree, check_same_bits, interrupt_after
 from engine.bytes_federation import BytesFederation, load
 from thalweg.core.errors import ConfigError, DataError, RunError
 from thalweg.core.views import View
-from thalweg.engine.building import crowd_of, federation_of, viewed
+from thalweg.engine.builders import apply_views, make_client_pool, make_federation
 from thalweg.engine.loop import Result, run_plan
 from thalweg.engine.plan import Plan, make_plan, plan_from_toml, plan_to_toml
-from thalweg.recipes.server import play_round
-from thalweg.recipes.state import new_server
-from thalweg.streams import HasViews, Returning, Sudden
+from thalweg.federation.server_round import run_server_round
+from thalweg.federation.server_state import new_server
+from thalweg.streams import HasViews, RecurringDrift, Sudden
 
 STEPS = [
     *("world.rounds_per_step=2", "world.num_clients=4", "world.concepts=[[0, 1], [1, 2]]"),
@@ -57,7 +57,7 @@ def test_both_engines_see_the_same(case: str, tmp_path: Path) -> None:
     plan = plan_of(case)
     whole = play(plan, tmp_path / "whole")
     check_engines_agree(whole, play(plan_of(case, engine="reference")))
-    with pytest.raises(Enough):
+    with pytest.raises(Interruption):
         play(plan, tmp_path / "cut", watch=interrupt_after(3))
     check_same_bits(whole, play(plan, tmp_path / "cut", resume=True))
 
@@ -115,11 +115,11 @@ def test_nodes_behind_bytes_see_the_same() -> None:
     data = load(plan.scenario.data, plan.seed)
     net = plan.scenario.net.build(data.input_shape, data.num_classes)
     start = np.zeros(net.num_params, dtype=np.float32)
-    here, there = federation_of(plan, data, net, 1), BytesFederation(plan, data)
+    here, there = make_federation(plan, data, net, 1), BytesFederation(plan, data)
     servers = [new_server(plan.recipe, start, 5) for _ in range(2)]
     for _ in range(3):
-        servers[0], _ = play_round(servers[0], here, plan.recipe, plan.seed)
-        servers[1], _ = play_round(servers[1], there, plan.recipe, plan.seed)
+        servers[0], _ = run_server_round(servers[0], here, plan.recipe, plan.seed)
+        servers[1], _ = run_server_round(servers[1], there, plan.recipe, plan.seed)
     assert np.array_equal(servers[0].bank, servers[1].bank)
 
 
@@ -129,10 +129,10 @@ def test_any_row_of_the_test_part_can_be_predicted() -> None:
         plan = plan_of("steps", engine=engine)
         data = load(plan.scenario.data, plan.seed)
         net = plan.scenario.net.build(data.input_shape, data.num_classes)
-        crowd = crowd_of(plan, data, net.num_params)
-        seen = viewed(data, crowd.world)
-        assert viewed(seen, crowd.world) is seen
-        federation = federation_of(plan, data, net, 1, crowd)
+        client_pool = make_client_pool(plan, data, net.num_params)
+        seen = apply_views(data, client_pool.world)
+        assert apply_views(seen, client_pool.world) is seen
+        federation = make_federation(plan, data, net, 1, client_pool)
         model = net.init(np.random.default_rng(0))
         n = seen.num_samples("test")
         plain, losses = federation.predict(model, "test", None)
@@ -150,19 +150,21 @@ def test_any_row_of_the_test_part_can_be_predicted() -> None:
 def test_clients_know_the_labels_that_they_see() -> None:
     plan = plan_of("steps")
     data = load(plan.scenario.data, plan.seed)
-    crowd = crowd_of(plan, data, 10)
-    assert isinstance(crowd.world, HasViews)
+    client_pool = make_client_pool(plan, data, 10)
+    assert isinstance(client_pool.world, HasViews)
     for client in range(4):
-        items = crowd.world.emit(None, client, 0)[1][0].items
-        view = crowd.world.views[crowd.world.view_of(0)[client]]
+        items = client_pool.world.emit(None, client, 0)[1][0].items
+        view = client_pool.world.views[client_pool.world.views_at(0)[client]]
         n = len(data.y)
-        assert np.array_equal(crowd.clients.labels[items], view.label_map(10)[data.y[items % n]])
+        assert np.array_equal(
+            client_pool.clients.labels[items], view.label_map(10)[data.y[items % n]]
+        )
 
 
 def test_it_is_chosen_by_name_and_written_down() -> None:
     words = ["drift=recurring", "drift.period=4", "drift.views=[{}, {labels = 3}]"]
     plan = make_plan("fedavg", "digits-full", overrides=words)
-    assert plan.scenario.drift == Returning(4, (View(), View(labels=3)))
+    assert plan.scenario.drift == RecurringDrift(4, (View(), View(labels=3)))
     assert plan_from_toml(plan_to_toml(plan), "") == plan
     assert make_plan("fedavg", "digits-full", overrides=["drift=sudden"]).scenario.drift == Sudden()
     old = plan_to_toml(make_plan("fedavg", "digits-full")).replace('drift = "none"\n', "")
@@ -176,7 +178,7 @@ def test_a_table_of_drifts_is_read_and_a_run_does_not_go_on_with_another(tmp_pat
     words = [*SMALL, "drift=table", f"drift.path={file}"]
     plan = make_plan("fedavg", "digits-partial", seed=3, rounds=4, overrides=words)
     whole = play(plan, tmp_path / "whole")
-    with pytest.raises(Enough):
+    with pytest.raises(Interruption):
         play(plan, tmp_path / "cut", watch=interrupt_after(2))
     text = file.read_text()
     for other in (text.replace("2,3,0,90", "1,3,0,90"), text.replace("90", "91")):

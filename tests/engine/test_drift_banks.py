@@ -6,18 +6,18 @@ import numpy as np
 import pytest
 
 import thalweg
-from contracts.runs import Enough, check_engines_agree, check_same_bits, interrupt_after
+from contracts.runs import Interruption, check_engines_agree, check_same_bits, interrupt_after
 from thalweg.core.rng import Draw, rng_for
-from thalweg.engine.building import federation_of
+from thalweg.engine.builders import make_federation
+from thalweg.engine.initial_model import make_model_factory
 from thalweg.engine.plan import make_plan
-from thalweg.engine.start import model_drawer
-from thalweg.recipes.server import play_round
-from thalweg.recipes.state import new_server
+from thalweg.federation.server_round import run_server_round
+from thalweg.federation.server_state import new_server
 
 SMALL = ["world.num_clients=12", "world.rounds_per_step=2", "evaluate_every=2", "net=linear"]
 BANKS = {
     "fedavg-retrain": [],
-    "feddrift": ["bank.start=2", "bank.every=2", "bank.drift_threshold=0.1"],
+    "feddrift": ["bank.initial_models=2", "bank.every=2", "bank.drift_threshold=0.1"],
     "feddrift-eager": ["bank.drift_threshold=0.1"],
     "fedrc": [],
     "feddaa": ["bank.every=2"],
@@ -35,7 +35,7 @@ def test_fast_equals_reference_and_a_run_can_be_resumed(recipe, tmp_path: Path):
 
     whole = run()
     check_engines_agree(whole, run(engine="reference"))
-    with pytest.raises(Enough):
+    with pytest.raises(Interruption):
         run(out=tmp_path / "cut", watch=interrupt_after(3))
     check_same_bits(whole, run(out=tmp_path / "cut", resume=True))
 
@@ -56,18 +56,21 @@ def played(recipe, rounds, *overrides):
     )
     data = plan.scenario.data.load(None, plan.seed)
     net = plan.scenario.net.build(data.input_shape, data.num_classes)
-    federation = federation_of(plan, data, net, 1)
-    start, num_clients = net.init(rng_for(plan.seed, Draw.NET)), federation.crowd.world.num_clients
+    federation = make_federation(plan, data, net, 1)
+    start, num_clients = (
+        net.init(rng_for(plan.seed, Draw.NET)),
+        federation.client_pool.world.num_clients,
+    )
     server = new_server(plan.recipe, start, num_clients, num_classes=data.num_classes)
     for _ in range(rounds):
-        draw = model_drawer(plan, net)
-        server, _ = play_round(server, federation, plan.recipe, plan.seed, draw)
-    mixtures = plan.recipe.bank.mixtures(server.arrangement, len(server.bank))
-    return mixtures, federation.crowd.world.concept_of(rounds - 1)
+        draw = make_model_factory(plan, net)
+        server, _ = run_server_round(server, federation, plan.recipe, plan.seed, draw)
+    mixtures = plan.recipe.bank.mixtures(server.bank_state, len(server.bank))
+    return mixtures, federation.client_pool.world.concepts_at(rounds - 1)
 
 
 def test_fedrc_tells_two_concepts_apart_that_have_the_same_images_and_labels():
-    mixtures, concepts = played("fedrc", 25, "local.lr=0.1", "weights.of=explained")
+    mixtures, concepts = played("fedrc", 25, "local.lr=0.1", "weights.basis=explained")
     uses = mixtures.argmax(axis=1)
     assert (mixtures.max(axis=1) > 0.9).all()
     assert len(np.unique(uses)) == len(np.unique(concepts)) == 2

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from contracts.runs import Enough, check_engines_agree, check_same_bits, interrupt_after
+from contracts.runs import Interruption, check_engines_agree, check_same_bits, interrupt_after
 from covering import covering_array
 from thalweg.data import Augment, Dataset, DataSource, Digits, GaussianMixture, SyntheticLogistic
 from thalweg.engine.loop import Result, run_plan
@@ -57,7 +57,7 @@ SCENARIOS = {
         name="replay",
         data=GaussianMixture(num_samples=110, num_test=40),
         net=Linear(),
-        world=Replay(num_clients=6, arrivals=5, availability=0.9, at_end="silence"),
+        world=Replay(num_clients=6, arrivals=5, availability=0.9, at_end="stop"),
         local=SGD,
     ),
     "images": Scenario(  # by a convolutional net with dropout, on images that are changed
@@ -80,7 +80,7 @@ TINY = ["capacity=12", "ticks=2", "evaluate_every=1"]
 
 # With their defaults these would do nothing in three rounds among five clients.
 TUNED = {
-    "opening=warm-start": "opening.pilot_sessions=0",
+    "session_start=warm-start": "session_start.pilot_sessions=0",
     "bank=feddrift": "bank.drift_threshold=0.0 bank.merge_threshold=0.001",
     "bank=feddaa": "bank.every=2 bank.missing=impute",
     "selection=uniform": "selection.fraction=0.6",
@@ -88,18 +88,18 @@ TUNED = {
     "selection=power-of-choice": "selection.participation=0.6",
     "objective=elastic": "objective.strength=1.0 objective.fisher_samples=4",
     "objective=curvature": "objective.fisher_samples=4",
-    "mirror=p-norm": "mirror.p=1.7",
+    "geometry=p-norm": "geometry.p=1.7",
     "server=flash": "server.lr=0.001",
-    "stopping=settles": "stopping.gain=0.2",
+    "stopping=gain-threshold": "stopping.gain=0.2",
     "alarm=page-hinkley": "alarm.min_values=1 alarm.threshold=0.0 alarm.slack=0.0",
-    "alarm=ddm": "alarm.min_values=1 alarm.level=0.5 alarm.action=hurry",
+    "alarm=ddm": "alarm.min_values=1 alarm.level=0.5 alarm.action=scale-lr",
     "alarm=window-test": "alarm.reference=2 alarm.recent=2 alarm.action=shrink",
     "alarm=river": "alarm.name=DummyDriftDetector alarm.settings=t_0=1 alarm.action=shrink",
 }
 # Policies that have two ways of doing it.
 VARIANTS = {
     "memory": ["memory=drsr memory.mode=match"],
-    "emphasis": ["emphasis=old-and-new emphasis.ratio=0.5"],
+    "sample_weights": ["sample_weights=old-and-new sample_weights.ratio=0.5"],
     "selection": [
         "selection=dpcs selection.participation=0.6 selection.counter=window selection.counter.size=9"
         " selection.privacy.epsilon=1.0 selection.goal=pooled_counts",
@@ -108,7 +108,7 @@ VARIANTS = {
     "objective": ["objective=scaffold objective.variant=as_released"],
     "alarm": [
         "alarm=river alarm.name=DummyDriftDetector alarm.settings=t_0=1 alarm.watch=loss"
-        " alarm.action=several alarm.action.keep=0.5 alarm.action.factor=0.5",
+        " alarm.action=combined alarm.action.keep=0.5 alarm.action.factor=0.5",
     ],
     "weights": ["weights=shift-aware weights.normalise=all weights.mismatch=kme"],
 }
@@ -138,9 +138,9 @@ STAGES = {
 }
 EACH = {stage: choices(stage, kinds) for stage, kinds in STAGES.items()}
 # A bank of several models leaves nothing to an opening: the two stages are one factor.
-EACH["bank"] += [each for each in EACH.pop("opening") if each != "opening=previous"]
+EACH["bank"] += [each for each in EACH.pop("session_start") if each != "session_start=previous"]
 # Whose sum alone is known goes with few of the others, all of which are in test_summing.py.
-del EACH["secrecy"]
+del EACH["secure_aggregation"]
 # What is never tested cannot be watched: neither are these two factors.
 EACH["alarm"] = [f"{each} prequential=3" for each in EACH["alarm"]] + ["alarm=none prequential=0"]
 FACTORS = {
@@ -192,7 +192,7 @@ def plan_of(row: dict[str, str], engine: str = "fast") -> Plan:
 
 def has_one_model(row: dict[str, str]) -> bool:
     """The openings are among the banks, and go with one model."""
-    return row["bank"].startswith(("bank=one-model", "opening="))
+    return row["bank"].startswith(("bank=one-model", "session_start="))
 
 
 @cache
@@ -210,15 +210,22 @@ def test_a_combination_runs_resumes_and_is_the_same_on_both_engines(
 ) -> None:
     plan = plan_of(row)
     whole = play(plan, out=tmp_path / "whole")
-    with pytest.raises(Enough):
+    with pytest.raises(Interruption):
         play(plan, out=tmp_path / "cut", watch=interrupt_after(2))
     check_same_bits(whole, play(plan, out=tmp_path / "cut", resume=True))
     check_engines_agree(whole, play(plan_of(row, "reference")))
 
 
 def test_every_stage_of_a_recipe_is_a_factor_and_every_world_has_a_scenario() -> None:
-    assert {"memory", "emphasis", "selection", "objective", "weights", "server"} < STAGES.keys()
-    assert {"bank", "mirror", "forecast", "stopping", "alarm"} < STAGES.keys()
+    assert {
+        "memory",
+        "sample_weights",
+        "selection",
+        "objective",
+        "weights",
+        "server",
+    } < STAGES.keys()
+    assert {"bank", "geometry", "forecast", "stopping", "alarm"} < STAGES.keys()
 
     assert {type(scenario.world) for scenario in SCENARIOS.values()} == set(WORLDS.values()) - {
         Live

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 import thalweg
-from contracts.runs import Enough, check_engines_agree, check_same_bits, interrupt_after
-from contracts.sparing import mostly_slow
+from contracts.runs import Interruption, check_engines_agree, check_same_bits, interrupt_after
+from contracts.slow_cases import mark_slow_except
 from thalweg.recipes import RECIPES
 
 SMALL = ["capacity=24", "local.passes=1", "ticks=3", "world.num_clients=8", "evaluate_every=1"]
@@ -42,17 +42,17 @@ COMBINED = [
 ODD = {
     "a memory that looks, collecting while away": ("ode", ["world.absent=collecting"]),
     "an objective that remembers, collecting while away": ("fedewc", ["world.absent=collecting"]),
-    "early stopping": ("flash", ["stopping=settles", "stopping.gain=0.2"]),
+    "early stopping": ("flash", ["stopping=gain-threshold", "stopping.gain=0.2"]),
     "drifting models": ("feddrift", ["bank.drift_threshold=0.05", "bank.merge_threshold=0.02"]),
     "models at the start and time steps": (
         "feddrift",
-        ["bank.start=2", "bank.every=2", "bank.reassign=true", "bank.new_model=drawn"],
+        ["bank.initial_models=2", "bank.every=2", "bank.reassign=true", "bank.new_model=random"],
     ),
     "drifting together": ("feddrift-eager", ["bank.drift_threshold=0.01", "bank.max_models=3"]),
     "time steps, and prototypes with gaps": ("feddaa", ["bank.every=2", "bank.missing=mask"]),
     "time steps in which everybody is drifted": (
         "feddaa",
-        ["bank.every=1", "bank.use_daa=false", "bank.missing=impute", "weights.of=explained"],
+        ["bank.every=1", "bank.use_daa=false", "bank.missing=impute", "weights.basis=explained"],
     ),
     "a bank that shrinks, collecting while away": (
         "feddaa",
@@ -64,8 +64,11 @@ ODD = {
         ],
     ),
     "responsibility by a net that is not stacked": ("fedrc", ["net=cnn", "world.num_clients=5"]),
-    "responsibility with early stopping": ("fedrc", ["stopping=settles", "stopping.gain=0.2"]),
-    "responsibility and emphasis": ("fedrc", ["emphasis=inverse-stay"]),
+    "responsibility with early stopping": (
+        "fedrc",
+        ["stopping=gain-threshold", "stopping.gain=0.2"],
+    ),
+    "responsibility and sample_weights": ("fedrc", ["sample_weights=inverse-age"]),
     "a convolutional net that looks": ("is", ["net=cnn", "world.num_clients=5"]),
     "a convolutional net that remembers": ("fedewc", ["net=cnn", "world.num_clients=5"]),
     "dropout": ("sfedpo", ["net=ham-cnn", "net.channels=[4, 4, 4]", "net.hidden=8"]),
@@ -85,10 +88,13 @@ ODD = {
     "features of a projection head": ("moon", ["net.projection=6"]),
     "states found by itself": ("sfedpo", ["forecast=growing"]),
     "matching histograms": ("drsr", ["memory.mode=match"]),
-    "samples that count less with age": ("fedavg", ["emphasis=inverse-stay", "weights=by-weight"]),
+    "samples that count less with age": (
+        "fedavg",
+        ["sample_weights=inverse-age", "weights=by-weight"],
+    ),
     "weighted samples held out": (
         "flash",
-        ["emphasis=inverse-stay", "stopping=settles", "stopping.gain=0.2"],
+        ["sample_weights=inverse-age", "stopping=gain-threshold", "stopping.gain=0.2"],
     ),
     "labels counted while away": (
         "dpcs",
@@ -130,7 +136,7 @@ def test_an_interrupted_run_ends_with_the_same_bits(recipe, tmp_path: Path):
         )
 
     whole = run(tmp_path / "whole")
-    with pytest.raises(Enough):
+    with pytest.raises(Interruption):
         run(tmp_path / "cut", watch=interrupt_after(2))
     resumed = run(tmp_path / "cut", resume=True)
     check_same_bits(whole, resumed)
@@ -142,7 +148,9 @@ WORKED_ON = (
 )
 
 
-@pytest.mark.parametrize("recipe", mostly_slow(WORKED_ON, "fedcurv", "is", "scaffold", "fedrc"))
+@pytest.mark.parametrize(
+    "recipe", mark_slow_except(WORKED_ON, "fedcurv", "is", "scaffold", "fedrc")
+)
 def test_the_number_of_workers_changes_no_bit(recipe):
     one, two = (
         thalweg.run(recipe, "digits-partial", seed=4, rounds=2, workers=workers, overrides=SMALL)
@@ -174,7 +182,7 @@ def test_fedogd_is_fedavg_with_a_memory_that_is_replaced_whole():
 
 def test_fedomd_with_two_is_fedogd():
     two = thalweg.run(
-        "fedomd", "digits-partial", seed=5, rounds=2, overrides=[*SMALL, "mirror.p=2.0"]
+        "fedomd", "digits-partial", seed=5, rounds=2, overrides=[*SMALL, "geometry.p=2.0"]
     )
     fedogd = thalweg.run("fedogd", "digits-partial", seed=5, rounds=2, overrides=SMALL)
     np.testing.assert_allclose(two.model, fedogd.model, rtol=1e-5, atol=1e-7)

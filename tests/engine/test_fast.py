@@ -6,14 +6,14 @@ import numpy as np
 import pytest
 
 import thalweg
-from contracts.sparing import mostly_slow
+from contracts.slow_cases import mark_slow_except
 from thalweg.core.types import Job
-from thalweg.engine.crowd import Crowd
+from thalweg.engine.client_pool import ClientPool
 from thalweg.engine.fast import FastFederation, stack
 from thalweg.engine.plan import make_plan
 from thalweg.engine.workers import make_trainer
-from thalweg.recipes.client import Clients
-from thalweg.recipes.learning import MiniBatch
+from thalweg.federation.batching import MiniBatch
+from thalweg.federation.client_state import ClientProgram
 from thalweg.streams import Setting
 
 SMALL = ["capacity=24", "local.passes=1"]
@@ -46,7 +46,7 @@ def test_fast_equals_reference(recipe, world):
 
 
 @pytest.mark.parametrize(
-    "scenario", mostly_slow(["digits-partial", "gaussian-mixture"], "digits-partial")
+    "scenario", mark_slow_except(["digits-partial", "gaussian-mixture"], "digits-partial")
 )
 def test_the_number_of_workers_changes_no_bit(scenario):
     models = [
@@ -67,9 +67,9 @@ def test_the_order_of_the_clients_changes_no_bit():
     model = net.init(np.random.default_rng(0))[None]
     seen = []
     for order in itertools.permutations([3, 7, 11]):
-        crowd = Crowd(Clients(plan.recipe, world, data.y, plan.local, 4), world)
+        client_pool = ClientPool(ClientProgram(plan.recipe, world, data.y, plan.local, 4), world)
         trainer = make_trainer(net, plan.recipe.objective, plan.local, data, 1)
-        federation = FastFederation(crowd, data.y, net, trainer, 16)
+        federation = FastFederation(client_pool, data.y, net, trainer, 16)
         updates = federation.train([Job(client) for client in order], model, 0)
         assert updates.clients.tolist() == [3, 7, 11]
         seen.append((updates.deltas.tobytes(), updates.reports["shift_score"].tobytes()))

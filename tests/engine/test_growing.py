@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 import thalweg
-from thalweg.engine.building import crowd_of
-from thalweg.engine.folder import RunFolder
+from thalweg.engine.builders import make_client_pool
 from thalweg.engine.loop import Progress, run_plan
 from thalweg.engine.plan import make_plan
+from thalweg.engine.run_folder import RunFolder
 
 SMALL = ["forecast=growing", "capacity=24", "local.passes=1"]
 
@@ -46,14 +46,14 @@ def test_a_run_that_was_interrupted_ends_with_the_same_bits(
     run_plan(plan, out=tmp_path / "parts", data=data, workers=1, resume=True)
     models = [(tmp_path / name / "model.safetensors").read_bytes() for name in ("whole", "parts")]
     assert models[0] == models[1]
-    crowd = crowd_of(plan, data, 0)
-    crowd.restore(RunFolder(tmp_path / "parts").look()[1])
-    found = [len(state.forecast.visits) for state in crowd.states.values()]
+    client_pool = make_client_pool(plan, data, 0)
+    client_pool.restore(RunFolder(tmp_path / "parts").read_checkpoint()[1])
+    found = [len(state.forecast.counts) for state in client_pool.states.values()]
     assert max(found) > 1, "more states than a newborn has"
     assert whole.final["round"] == 4
 
 
 def test_a_world_that_starts_empty_and_falls_silent_can_be_watched_too() -> None:
-    overrides = ["forecast=growing", "world.at_end=silence", "world.availability=1.0"]
+    overrides = ["forecast=growing", "world.at_end=stop", "world.availability=1.0"]
     result = thalweg.run("sfedpo", "gaussian-mixture", seed=1, rounds=3, overrides=overrides)
     assert np.isfinite(result.model).all()

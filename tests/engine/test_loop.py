@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import thalweg
-from contracts.runs import Enough, check_same_bits, interrupt_after
+from contracts.runs import Interruption, check_same_bits, interrupt_after
 from thalweg.core.errors import ConfigError, DataError, Diverged
 from thalweg.engine.loop import run_plan
 from thalweg.engine.plan import make_plan
@@ -86,7 +86,7 @@ def test_a_client_that_never_gets_data_has_no_say():
         "gaussian-mixture",
         seed=0,
         rounds=3,
-        overrides=["world.at_end=silence", "world.availability=1.0"],
+        overrides=["world.at_end=stop", "world.availability=1.0"],
     )
     assert all(np.isfinite(row["loss"]) for row in result.metrics)
 
@@ -130,6 +130,6 @@ def test_every_model_of_a_bank_keeps_its_server_rule_when_the_run_is_resumed(ser
     )
     whole = run_plan(plan, workers=1)
     assert whole.metrics[3]["models"] > 2
-    with pytest.raises(Enough):
+    with pytest.raises(Interruption):
         run_plan(plan, workers=1, out=tmp_path, watch=interrupt_after(4))
     check_same_bits(whole, run_plan(plan, workers=1, out=tmp_path, resume=True))

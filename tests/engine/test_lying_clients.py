@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from contracts.checkpoint import plain
+from contracts.checkpoint import to_comparable
 from engine.bytes_federation import BytesFederation, load
 from engine.test_boundary import (
     MANY,
@@ -21,39 +21,39 @@ from engine.test_boundary import (
 from engine.test_every_recipe import world_for
 from thalweg.core.trees import tree_from_bytes, tree_to_bytes
 from thalweg.engine.plan import Plan
-from thalweg.recipes.correspondence import Letter
-from thalweg.recipes.limits import limits_for
+from thalweg.network.limits import limits_for
+from thalweg.network.remote_federation import Packet
 
 Lie = Callable[[dict[str, Any]], None]  # changes the fields of a reply or an answer
 
 
 def longer(fields: dict[str, Any]) -> None:
-    for words in (fields.get("said", {}), fields.get("words", {})):
+    for words in (fields.get("uploads", {}), fields.get("values", {})):
         for name, vector in words.items():
             extra = np.ones((*vector.shape[:-1], 1), dtype=vector.dtype)
             words[name] = np.concatenate([vector, extra], axis=-1)
 
 
 def empty(fields: dict[str, Any]) -> None:
-    for words in (fields.get("said", {}), fields.get("words", {})):
+    for words in (fields.get("uploads", {}), fields.get("values", {})):
         for name, vector in words.items():
             words[name] = vector[..., :0].copy()
 
 
 def renamed(fields: dict[str, Any]) -> None:
-    for part in ("said", "words"):
+    for part in ("uploads", "values"):
         if part in fields:
             fields[part] = {f"{name}x": vector for name, vector in fields[part].items()}
 
 
 def negative(fields: dict[str, Any]) -> None:
-    for part in ("said", "words", "reports"):
+    for part in ("uploads", "values", "reports"):
         for name, vector in fields.get(part, {}).items():
             fields[part][name] = -np.abs(vector) - vector.dtype.type(3)
 
 
 def huge(fields: dict[str, Any]) -> None:
-    for part in ("said", "words", "reports"):
+    for part in ("uploads", "values", "reports"):
         for name, vector in fields.get(part, {}).items():
             fields[part][name] = np.full_like(vector, 1e30)
     if "deltas" in fields:
@@ -75,9 +75,10 @@ class Lying(BytesFederation):
         super().__init__(plan, load(plan.scenario.data, plan.seed))
         self._lie, self._liars, self._since = lie, liars, since
 
-    def _sent(self, client: int, payload: bytes) -> list[Letter]:
+    def _deliver(self, client: int, payload: bytes) -> list[Packet]:
         return [
-            (sender, self._changed(sender, sent)) for sender, sent in super()._sent(client, payload)
+            (sender, self._changed(sender, sent))
+            for sender, sent in super()._deliver(client, payload)
         ]
 
     def _changed(self, client: int, payload: bytes) -> bytes:
@@ -116,11 +117,11 @@ def test_one_that_is_caught_is_as_good_as_not_heard(recipe: str) -> None:
     liar = somebody_in_round(plan, 1)
     expected, _ = play(plan, WithoutReply(plan, 1, liar), rounds=2)
     server, history = play(plan, Lying(plan, huge, [liar], since=1), rounds=2)
-    assert plain(server) == plain(expected)
+    assert to_comparable(server) == to_comparable(expected)
     updates = history[1]
     assert updates is not None
-    assert [refusal.client for refusal in updates.refusals] == [liar]
-    assert updates.remarks["refused"] == 1
+    assert [refusal.client for refusal in updates.rejections] == [liar]
+    assert updates.extra_metrics["rejected"] == 1
 
 
 @pytest.mark.parametrize("recipe", [*SPEAKERS, "fedavg", "flwf-2t", "warmstart"])
@@ -130,4 +131,4 @@ def test_no_honest_client_is_refused_even_by_tight_limits(recipe: str) -> None:
     num_classes = load(plan.scenario.data, plan.seed).num_classes
     federation._limits = limits_for(federation.world, plan.local, num_classes, norm_factor=50.0)
     _, history = play(plan, federation)
-    assert [updates.refusals for updates in history if updates is not None] == [()] * 3
+    assert [updates.rejections for updates in history if updates is not None] == [()] * 3

@@ -4,7 +4,7 @@ import torch
 
 from thalweg.core.errors import ConfigError
 from thalweg.engine.models import NetModel, step_seeds
-from thalweg.local import frozen, with_features
+from thalweg.local import with_features, without_dropout
 from thalweg.nets import Mlp, Net
 from thalweg.nets.dropout import Dropout
 from thalweg.nets.layers import Dense, Relu
@@ -36,7 +36,7 @@ def test_every_step_and_every_client_draws_anew():
 def test_a_teacher_has_no_dropout(is_stacked):
     model, _, params = logits([5], [0], is_stacked)
     x = torch.ones(1, 3, 20)
-    torch.testing.assert_close(frozen(model)(params, x)[0], NET.apply(params[0], x[0]))
+    torch.testing.assert_close(without_dropout(model)(params, x)[0], NET.apply(params[0], x[0]))
 
 
 @pytest.mark.parametrize("is_stacked", [True, False])
@@ -60,7 +60,7 @@ def test_features_of_a_model_in_training_have_its_dropout(is_stacked):
     again, features = model.with_features(params, torch.ones(2, 3, 20))
     torch.testing.assert_close(again, said)
     assert set(features.unique().tolist()) == {0.0, 2.0}, "half of the inputs are gone"
-    _, whole = frozen(model).with_features(params, torch.ones(2, 3, 20))
+    _, whole = without_dropout(model).with_features(params, torch.ones(2, 3, 20))
     assert set(whole.unique().tolist()) == {1.0}
 
 

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import numpy as np
 
-from contracts.checkpoint import plain
-from contracts.examples import order_for
+from contracts.checkpoint import to_comparable
+from contracts.examples import train_request_for
 from engine.bytes_federation import BytesFederation, load
 from engine.test_every_recipe import SMALL
 from thalweg.core.rng import Draw, rng_for
 from thalweg.engine.node import Node
 from thalweg.engine.plan import make_plan
-from thalweg.recipes.messages import Question
+from thalweg.federation.messages import SurveyRequest
 
 
 def node(recipe: str = "sfedpo", *overrides: str) -> tuple[Node, np.ndarray]:
@@ -25,10 +25,10 @@ def node(recipe: str = "sfedpo", *overrides: str) -> tuple[Node, np.ndarray]:
 
 def test_a_round_leaves_the_old_state_and_the_model_untouched() -> None:
     client, model = node("fedewc")
-    state, before = client.newborn(), model.copy()
-    unchanged = plain(state)
-    after, reply = client.train(state, order_for(0, 3, model))
-    assert plain(state) == unchanged
+    state, before = client.new_client(), model.copy()
+    unchanged = to_comparable(state)
+    after, reply = client.train(state, train_request_for(0, 3, model))
+    assert to_comparable(state) == unchanged
     assert np.array_equal(model, before)
     assert (after.lived, reply.rnd, reply.client) == (1, 0, 3)
     assert reply.num_steps.tolist() == [6], "three ticks, 24 samples in batches of 16"
@@ -37,10 +37,10 @@ def test_a_round_leaves_the_old_state_and_the_model_untouched() -> None:
 
 def test_the_same_order_and_state_give_the_same_reply() -> None:
     client, model = node("ode", "net=ham-cnn", "net.channels=[4, 4, 4]", "net.hidden=8")
-    order = order_for(5, 3, model)
-    first, second = (client.train(client.newborn(), order) for _ in range(2))
-    assert plain(first[0]) == plain(second[0])
-    assert plain(vars(first[1])) == plain(vars(second[1]))
+    order = train_request_for(5, 3, model)
+    first, second = (client.train(client.new_client(), order) for _ in range(2))
+    assert to_comparable(first[0]) == to_comparable(second[0])
+    assert to_comparable(vars(first[1])) == to_comparable(vars(second[1]))
 
 
 def test_what_is_computed_does_not_depend_on_where_the_model_lies() -> None:
@@ -49,26 +49,28 @@ def test_what_is_computed_does_not_depend_on_where_the_model_lies() -> None:
     seen = set()
     for start in range(8):
         room[start : start + len(model)] = model
-        order = order_for(0, 3, room[start : start + len(model)])
-        seen.add(client.train(client.newborn(), order)[1].deltas.tobytes())
+        order = train_request_for(0, 3, room[start : start + len(model)])
+        seen.add(client.train(client.new_client(), order)[1].deltas.tobytes())
     assert len(seen) == 1
 
 
 def test_half_the_pace_is_half_the_step() -> None:
     client, model = node("fedogd", "ticks=1", "local.momentum=0", "local.batch_size=24")
     whole, half = (
-        client.train(client.newborn(), order_for(0, 3, model, pace=pace))[1].deltas
-        for pace in (1.0, 0.5)
+        client.train(client.new_client(), train_request_for(0, 3, model, lr_scale=lr_scale))[
+            1
+        ].deltas
+        for lr_scale in (1.0, 0.5)
     )
     np.testing.assert_allclose(half, whole / 2, rtol=1e-3, atol=1e-7)
 
 
 def test_an_answer_is_to_the_question_and_says_who_gives_it() -> None:
     client, model = node("dpcs")
-    question = Question(2, 3, "selection", np.empty((0, len(model)), dtype=np.float32))
-    _, answer = client.answer(client.newborn(), question)
+    question = SurveyRequest(2, 3, "selection", np.empty((0, len(model)), dtype=np.float32))
+    _, answer = client.answer_survey(client.new_client(), question)
     assert (answer.rnd, answer.client, answer.stage) == (2, 3, "selection")
-    assert answer.words["label_mix"].sum() == 1
+    assert answer.values["label_mix"].sum() == 1
 
 
 def test_it_says_what_it_expects_to_have_when_it_joins() -> None:

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from contracts.runs import Enough, check_same_bits, interrupt_after
-from thalweg.engine.folder import RunFolder
+from contracts.runs import Interruption, check_same_bits, interrupt_after
 from thalweg.engine.loop import Progress, Result, run_plan
 from thalweg.engine.plan import Plan, make_plan
+from thalweg.engine.run_folder import RunFolder
 
 ROUNDS, LENGTH = 10, 2
 SMALL = ["capacity=16", "local.passes=1", "ticks=2", "world.num_clients=6", "evaluate_every=5"]
@@ -33,10 +33,12 @@ def play(plan: Plan, **options: Any) -> Result:
 
 
 PLANS = {
-    "warm start": plan_of("fedavg+warmstart", "opening.scale=3"),
-    "three are kept": plan_of("fedprox+warmstart", "opening.history=3", "opening.keep=diverse"),
+    "warm start": plan_of("fedavg+warmstart", "session_start.scale=3"),
+    "three are kept": plan_of(
+        "fedprox+warmstart", "session_start.history=3", "session_start.keep=diverse"
+    ),
     "average": plan_of("fedexp+average-start"),
-    "anew": plan_of("fedavg", "opening=anew"),
+    "reset": plan_of("fedavg", "session_start=reset"),
 }
 
 
@@ -45,7 +47,7 @@ def test_a_run_of_sessions_is_resumed_to_the_same_bits(case: str, tmp_path: Path
     whole = play(PLANS[case], out=tmp_path / "whole")
     out = tmp_path / "cut"
     for rounds in (1, 2, 3, 5, 6, 9):  # in the middle and at the end of sessions
-        with pytest.raises(Enough):
+        with pytest.raises(Interruption):
             play(PLANS[case], out=out, resume=True, watch=interrupt_after(rounds))
     check_same_bits(whole, play(PLANS[case], out=out, resume=True))
     kept = {
@@ -76,8 +78,8 @@ def test_a_run_of_sessions_can_be_looked_at_while_it_goes_on(tmp_path: Path) -> 
     seen: list[int] = []
 
     def watch(progress: Progress) -> None:
-        server, _ = RunFolder(tmp_path).look()
-        seen.append(len(server["opening"][5]))  # models of past sessions
+        server, _ = RunFolder(tmp_path).read_checkpoint()
+        seen.append(len(server["session_start"][5]))  # models of past sessions
 
     play(PLANS["warm start"], out=tmp_path, watch=watch)
     assert seen == [0, 0, 0, 0, 1, 1, 2, 2, 3, 3]

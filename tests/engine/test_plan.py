@@ -4,13 +4,13 @@ import pytest
 
 from thalweg.core.errors import ConfigError, UnknownName
 from thalweg.engine.plan import (
-    differences,
     make_plan,
+    plan_differences,
     plan_from_toml,
     plan_to_toml,
     read_plan,
 )
-from thalweg.local import Settles
+from thalweg.local import GainThreshold
 from thalweg.memory import Dds, Fifo, UniformRatio
 from thalweg.recipes import RECIPES, Recipe, fedavg
 from thalweg.scenarios import SCENARIOS, Scenario
@@ -79,13 +79,13 @@ def test_unknown_names_get_a_suggestion(recipe, scenario, engine):
 def test_differences_name_the_path_and_both_values():
     old = make_plan("fedavg", "digits-full", seed=1)
     new = make_plan("fedavg", "digits-full", seed=2, overrides=["memory=fifo"])
-    assert differences(old, new) == [
+    assert plan_differences(old, new) == [
         "recipe.memory.budget: 0.5 -> absent",
         "recipe.memory.kind: uniform-ratio -> fifo",
         "recipe.memory.stochastic_rounding: False -> absent",
         "seed: 1 -> 2",
     ]
-    assert differences(old, old) == []
+    assert plan_differences(old, old) == []
 
 
 def test_a_seed_must_not_be_negative():
@@ -158,7 +158,8 @@ def test_every_kind_of_every_stage_can_be_typed_and_written_down(recipe, owner):
 
 
 @pytest.mark.parametrize(
-    ("old", "stopping"), [('"none"', None), ("0.125", Settles(gain=0.125)), ("1", Settles(gain=1))]
+    ("old", "stopping"),
+    [('"none"', None), ("0.125", GainThreshold(gain=0.125)), ("1", GainThreshold(gain=1))],
 )
 def test_a_plan_from_before_stopping_was_a_choice_is_the_same_plan(old, stopping):
     now = make_plan(replace(fedavg(), stopping=stopping), "digits-full")
@@ -167,7 +168,7 @@ def test_a_plan_from_before_stopping_was_a_choice_is_the_same_plan(old, stopping
     assert "early_stop" in before
     read = plan_from_toml(before, "old")
     assert read == now
-    assert differences(read, now) == []
+    assert plan_differences(read, now) == []
 
 
 def test_a_plan_that_stops_in_the_old_words_and_in_the_new_is_refused():

@@ -21,21 +21,23 @@ class Refusal(NamedTuple):
     reason: str
 
 
-OLD, NEW = "emphasis.strategy=historical", "emphasis.strategy=fresh"
+OLD, NEW = "sample_weights.strategy=historical", "sample_weights.strategy=fresh"
 STORED = ["world.historical=1.0", "world.historical_data=none"]  # and nothing streams in
 REFUSALS = [
     Refusal("sfedpo+drsr+is", "sfedpo+drsr+is", "digits-full", [], "a stage has one choice"),
-    Refusal("feddrift+warmstart", "feddrift+warmstart", "digits-full", [], "use opening=previous"),
+    Refusal(
+        "feddrift+warmstart", "feddrift+warmstart", "digits-full", [], "use session_start=previous"
+    ),
     Refusal(
         OLD, "stream-historical", "digits-full", [], "gives 1 of the run to clients with stored"
     ),
     Refusal(OLD, "sfedpo+stream-historical", "synthetic-logistic", [], "ours or uniform"),
     Refusal(NEW, "stream-fresh", "streams-synthetic", STORED, "gives 1 .* with streaming data"),
     Refusal(
-        "emphasis.strategy=mass",
+        "sample_weights.strategy=mass",
         "fedavg",
         "digits-full",
-        ["emphasis=old-and-new", "emphasis.strategy=mass", "emphasis.mass=0.3"],
+        ["sample_weights=old-and-new", "sample_weights.strategy=mass", "sample_weights.mass=0.3"],
         "gives 0.3 of the run to clients with stored data, but this world has none",
     ),
     Refusal(
@@ -101,10 +103,10 @@ REFUSALS = [
         "world.concepts", "fedavg", "drift-digits", ["world.num_clients=5000"], "use fewer clients"
     ),
     Refusal(
-        "weights.of=explained",
+        "weights.basis=explained",
         "fedrc",
         "drift-digits",
-        ["weights.of=explained", "weights.normalise=all"],
+        ["weights.basis=explained", "weights.normalise=all"],
         "normalise",
     ),
     Refusal(
@@ -112,7 +114,11 @@ REFUSALS = [
     ),
     Refusal("privacy=gaussian", "scaffold", "digits-full", ["privacy=gaussian"], "in plain"),
     Refusal(
-        "secrecy=masked", "sfedpo", "digits-full", ["secrecy=masked"], "sum of the updates alone"
+        "secure_aggregation=masked",
+        "sfedpo",
+        "digits-full",
+        ["secure_aggregation=masked"],
+        "sum of the updates alone",
     ),
     Refusal("bank.every", "feddaa", "drift-digits", ["bank.every=7"], "rounds_per_step"),
 ]

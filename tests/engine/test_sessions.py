@@ -9,17 +9,17 @@ from typing import Any
 import numpy as np
 import pytest
 
-from contracts.checkpoint import plain
-from contracts.sparing import mostly_slow
+from contracts.checkpoint import to_comparable
+from contracts.slow_cases import mark_slow_except
 from engine.bytes_federation import BytesFederation, load
 from engine.test_every_recipe import SMALL
-from thalweg.aggregation import Previous
 from thalweg.core.rng import Draw, rng_for
 from thalweg.core.types import Floats32, Updates
-from thalweg.engine.building import federation_of
+from thalweg.engine.builders import make_federation
 from thalweg.engine.plan import Plan, make_plan
-from thalweg.recipes.server import play_round
-from thalweg.recipes.state import ServerState, new_server, serve
+from thalweg.federation.server_round import run_server_round
+from thalweg.federation.server_state import ServerState, get_served_models, new_server
+from thalweg.sessions import Previous
 from thalweg.streams import Timetable
 
 OVERRIDES = [*SMALL, "world.availability=1"]
@@ -41,9 +41,11 @@ class Rehearsing(Previous):
     count: int = 2
     moved: list[Floats32] = field(default_factory=list)
 
-    def open(self, notes: None, last: Floats32, rehearse: Any) -> tuple[None, Floats32]:
+    def choose_start(
+        self, notes: None, last: Floats32, run_probe_round: Any
+    ) -> tuple[None, Floats32]:
         for _ in range(self.count):
-            self.moved.append(rehearse(last, 0.5))
+            self.moved.append(run_probe_round(last, 0.5))
         return None, last
 
 
@@ -51,29 +53,33 @@ def plan_of(recipe: str, engine: str = "reference", count: int = 0, *overrides: 
     plan = make_plan(
         recipe, "digits-partial", seed=2, engine=engine, overrides=[*OVERRIDES, *overrides]
     )
-    return replace(plan, recipe=replace(plan.recipe, opening=Rehearsing(count))) if count else plan
+    return (
+        replace(plan, recipe=replace(plan.recipe, session_start=Rehearsing(count)))
+        if count
+        else plan
+    )
 
 
 def federation(plan: Plan, through: str = "") -> Any:
     data = load(plan.scenario.data, plan.seed)
     if through == "bytes":
         found: Any = BytesFederation(
-            replace(plan, recipe=replace(plan.recipe, opening=Previous())), data
+            replace(plan, recipe=replace(plan.recipe, session_start=Previous())), data
         )
     else:
         net = plan.scenario.net.build(data.input_shape, data.num_classes)
-        found = federation_of(plan, data, net, workers=1)
-    found.crowd.timetable = timetable()
+        found = make_federation(plan, data, net, workers=1)
+    found.client_pool.timetable = timetable()
     return found
 
 
 def play(plan: Plan, place: Any, rounds: int = 7) -> tuple[ServerState, list[Updates]]:
     data = load(plan.scenario.data, plan.seed)
     net = plan.scenario.net.build(data.input_shape, data.num_classes)
-    server = new_server(plan.recipe, net.init(rng_for(plan.seed, Draw.NET)), 8, net.pieces)
+    server = new_server(plan.recipe, net.init(rng_for(plan.seed, Draw.NET)), 8, net.param_slices)
     history = []
     for _ in range(rounds):
-        server, updates = play_round(server, place, plan.recipe, plan.seed)
+        server, updates = run_server_round(server, place, plan.recipe, plan.seed)
         assert updates is not None
         history.append(updates)
     return server, history
@@ -88,13 +94,13 @@ def test_both_engines_agree_through_sessions_and_rehearsals(recipe: str) -> None
     np.testing.assert_allclose(server.bank, expected.bank, rtol=1e-4, atol=1e-5)
     for mine, other in zip(history, expected_history, strict=True):
         np.testing.assert_allclose(mine.deltas, other.deltas, rtol=1e-3, atol=2e-5)
-        assert mine.said.keys() == other.said.keys()
-        for name, words in mine.said.items():
-            np.testing.assert_allclose(words, other.said[name], rtol=1e-3, atol=1e-3)
-    for client, state in theirs.crowd.states.items():
-        assert ours.crowd.states[client].session == state.session
-        assert ours.crowd.states[client].rows.tolist() == state.rows.tolist()
-    assert ours.crowd.states.keys() == theirs.crowd.states.keys()
+        assert mine.uploads.keys() == other.uploads.keys()
+        for name, words in mine.uploads.items():
+            np.testing.assert_allclose(words, other.uploads[name], rtol=1e-3, atol=1e-3)
+    for client, state in theirs.client_pool.states.items():
+        assert ours.client_pool.states[client].session == state.session
+        assert ours.client_pool.states[client].rows.tolist() == state.rows.tolist()
+    assert ours.client_pool.states.keys() == theirs.client_pool.states.keys()
 
 
 @pytest.mark.parametrize("recipe", RECIPES)
@@ -103,34 +109,36 @@ def test_through_bytes_the_bits_are_the_same(recipe: str) -> None:
     ours, theirs = federation(plan, "bytes"), federation(plan)
     server, history = play(plan, ours)
     expected, expected_history = play(plan, theirs)
-    assert plain(server) == plain(expected)
+    assert to_comparable(server) == to_comparable(expected)
     for mine, other in zip(history, expected_history, strict=True):
-        assert plain(vars(mine)) == plain(vars(other))
-    for client, state in theirs.crowd.states.items():
-        assert plain(ours.state(client)) == plain(state)
-    assert ours.refused == []
+        assert to_comparable(vars(mine)) == to_comparable(vars(other))
+    for client, state in theirs.client_pool.states.items():
+        assert to_comparable(ours.state(client)) == to_comparable(state)
+    assert ours.rejected == []
 
 
-@pytest.mark.parametrize("engine", mostly_slow(["fast", "reference"], "fast"))
+@pytest.mark.parametrize("engine", mark_slow_except(["fast", "reference"], "fast"))
 @pytest.mark.parametrize("recipe", [*RECIPES, "sfedpo", "fedewc", "dpcs", "feddrift+fedcurv"])
 def test_rehearsals_leave_no_trace(recipe: str, engine: str) -> None:
-    opening = {} if "feddrift" in recipe else {"count": 2}  # several models go on as they are
-    quiet, loud = plan_of(recipe, engine), plan_of(recipe, engine, **opening)
+    session_start = {} if "feddrift" in recipe else {"count": 2}  # several models go on as they are
+    quiet, loud = plan_of(recipe, engine), plan_of(recipe, engine, **session_start)
     ours, theirs = federation(loud), federation(quiet)
     server, history = play(loud, ours)
     expected, expected_history = play(quiet, theirs)
     assert server.bank.tobytes() == expected.bank.tobytes()
-    assert plain(server._replace(opening=None)) == plain(expected._replace(opening=None))
-    assert plain(ours.crowd.states) == plain(theirs.crowd.states)
+    assert to_comparable(server._replace(session_start=None)) == to_comparable(
+        expected._replace(session_start=None)
+    )
+    assert to_comparable(ours.client_pool.states) == to_comparable(theirs.client_pool.states)
     assert all(
         mine.deltas.tobytes() == other.deltas.tobytes()
         for mine, other in zip(history, expected_history, strict=True)
     )
-    if opening:
-        counts = [updates.remarks.get("rehearsals", 0) for updates in history]
+    if session_start:
+        counts = [updates.extra_metrics.get("probe_rounds", 0) for updates in history]
         assert counts == [2, 0, 2, 0, 2, 2, 0]
-        moved = loud.recipe.opening.moved  # type: ignore[attr-defined]
-        assert len(moved) == 8, "four sessions, two rehearsals each"
+        moved = loud.recipe.session_start.moved  # type: ignore[attr-defined]
+        assert len(moved) == 8, "four sessions, two probe_rounds each"
         assert all(one.tobytes() != other.tobytes() for one, other in pairwise(moved))
 
 
@@ -138,7 +146,7 @@ def test_rehearsals_leave_no_trace(recipe: str, engine: str) -> None:
 def test_dropout_and_images_of_a_rehearsal_are_its_own(engine: str) -> None:
     plan = plan_of("fedavg", engine, 2, "net=ham-cnn", "net.channels=[2, 2, 2]", "net.hidden=4")
     play(plan, federation(plan), rounds=1)
-    first, second = plan.recipe.opening.moved  # type: ignore[attr-defined]
+    first, second = plan.recipe.session_start.moved  # type: ignore[attr-defined]
     assert first.tobytes() != second.tobytes()
 
 
@@ -148,12 +156,12 @@ def test_variates_begin_at_zero_with_every_session_and_count_its_members() -> No
     for rounds, members in ((2, 4), (4, 4), (5, 4), (7, 8)):
         place = federation(plan)
         server, history = play(plan, place, rounds)
-        common = server.talks["objective"]
+        common = server.half_states["objective"]
         assert common.num_members == members
         last = history[-1].clients
-        own = np.stack([place.crowd.states[n].objective.values for n in last.tolist()])
+        own = np.stack([place.client_pool.states[n].objective.values for n in last.tolist()])
         np.testing.assert_allclose(common.values, own.mean(0), rtol=1e-3, atol=1e-4)
-    assert place.crowd.states[0].session == 3
+    assert place.client_pool.states[0].session == 3
 
 
 def test_who_returns_in_another_session_has_forgotten_its_variate() -> None:
@@ -163,9 +171,9 @@ def test_who_returns_in_another_session_has_forgotten_its_variate() -> None:
     _, history = play(plan, federation(plan), rounds=5)
     # In the first round of a session the corrections are zero: the variate is the change.
     for n, change in zip(
-        history[4].clients.tolist(), history[4].said["objective.change"], strict=True
+        history[4].clients.tolist(), history[4].uploads["objective.change"], strict=True
     ):
-        assert place.crowd.states[n].objective.values.tobytes() == change.tobytes()
+        assert place.client_pool.states[n].objective.values.tobytes() == change.tobytes()
 
 
 def test_the_first_session_of_the_continuous_baseline_is_fedavg_and_then_the_last_model_teaches() -> (
@@ -177,7 +185,7 @@ def test_the_first_session_of_the_continuous_baseline_is_fedavg_and_then_the_las
     _, third = play(plain_plan, federation(plain_plan), rounds=3)
     for mine, other in zip(history[:2], plain_history, strict=True):
         assert mine.deltas.tobytes() == other.deltas.tobytes()
-    assert ours.talks["objective"].params.tobytes() == before.bank[0].tobytes()
+    assert ours.half_states["objective"].params.tobytes() == before.bank[0].tobytes()
     assert history[2].deltas.tobytes() != third[2].deltas.tobytes()
     assert history[2].bytes_down == 2 * third[2].bytes_down, "a teacher for everybody"
 
@@ -186,14 +194,16 @@ def test_momentum_at_the_server_ends_with_the_session_and_begins_from_the_model_
     plan = plan_of("fedacg")
     before, _ = play(plan, federation(plan), rounds=2)
     assert before.rules[0].values.any()
-    assert serve(before, plan.recipe).models[0].tobytes() != before.bank[0].tobytes()
+    assert get_served_models(before, plan.recipe).models[0].tobytes() != before.bank[0].tobytes()
     place = federation(plan)
     seen: list[Floats32] = []
     train = place.train
-    place.train = lambda jobs, bank, rnd, told: seen.append(bank[0]) or train(jobs, bank, rnd, told)
+    place.train = lambda jobs, bank, rnd, broadcast: (
+        seen.append(bank[0]) or train(jobs, bank, rnd, broadcast)
+    )
     play(plan, place, rounds=3)
-    assert seen[1].tobytes() != serve(before, plan.recipe).models[0].tobytes()
-    assert seen[2].tobytes() == serve(before, plan.recipe).models[0].tobytes()
+    assert seen[1].tobytes() != get_served_models(before, plan.recipe).models[0].tobytes()
+    assert seen[2].tobytes() == get_served_models(before, plan.recipe).models[0].tobytes()
 
 
 @pytest.mark.parametrize("engine", ["fast", "reference"])
@@ -201,7 +211,7 @@ def test_the_learning_rate_decays_within_a_session_and_starts_again(engine: str)
     decay = ["local.decay=polynomial", "local.decay.floor=0.5", "local.decay.rounds=2"]
     overrides = ["ticks=1", "local.momentum=0", "local.batch_size=64", "memory=never"]
     plan, calm = (plan_of("fedavg", engine, 0, *overrides, *more) for more in (decay, []))
-    falls = plan.local.pace(1)
+    falls = plan.local.lr_scale(1)
     assert 0.5 < falls < 1
     place, other = federation(plan), federation(calm)
     data = load(plan.scenario.data, plan.seed)
@@ -210,7 +220,7 @@ def test_the_learning_rate_decays_within_a_session_and_starts_again(engine: str)
     server = new_server(plan.recipe, model, 8)
     for rnd in range(5):
         start = server._replace(rnd=rnd, session=place.roster(rnd).session.number)
-        _, slowed = play_round(start, place, plan.recipe, plan.seed)
-        _, usual = play_round(start, other, calm.recipe, calm.seed)
+        _, slowed = run_server_round(start, place, plan.recipe, plan.seed)
+        _, usual = run_server_round(start, other, calm.recipe, calm.seed)
         factor = 1.0 if rnd in (0, 2, 4) else falls
         np.testing.assert_allclose(slowed.deltas, factor * usual.deltas, rtol=1e-3, atol=1e-6)

@@ -8,18 +8,18 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from contracts.dividing import EvenAndOdd
-from contracts.runs import Enough, check_engines_agree, check_same_bits, interrupt_after
+from contracts.runs import Interruption, check_engines_agree, check_same_bits, interrupt_after
+from contracts.splitting_bank import EvenAndOdd
 from engine.bytes_federation import BytesFederation
 from thalweg.core.rng import Draw, rng_for
-from thalweg.engine.building import federation_of
+from thalweg.engine.builders import make_federation
+from thalweg.engine.initial_model import make_model_factory
 from thalweg.engine.loop import run_plan
 from thalweg.engine.plan import Plan, make_plan
-from thalweg.engine.start import model_drawer
+from thalweg.federation.server_round import run_server_round
+from thalweg.federation.server_state import new_server
 from thalweg.local import Elastic, Moon, Proximal
 from thalweg.memory import Ode
-from thalweg.recipes.server import play_round
-from thalweg.recipes.state import new_server
 
 SMALL = ["capacity=24", "ticks=2", "world.num_clients=5", "world.availability=0.8"]
 
@@ -58,7 +58,7 @@ def test_the_number_of_workers_changes_no_bit() -> None:
 def test_a_run_that_was_interrupted_ends_with_the_same_bits(case: str, tmp_path: Path) -> None:
     plan = plan_of(**PARTS[case])
     whole = run_plan(plan, workers=1)
-    with pytest.raises(Enough):
+    with pytest.raises(Interruption):
         run_plan(plan, workers=1, out=tmp_path / "run", watch=interrupt_after(1))
     check_same_bits(whole, run_plan(plan, workers=1, out=tmp_path / "run", resume=True))
 
@@ -68,11 +68,11 @@ def test_over_bytes_it_is_the_same() -> None:
     data = plan.scenario.data.load(None, plan.seed)
     net = plan.scenario.net.build(data.input_shape, data.num_classes)
     banks = []
-    for federation in (federation_of(plan, data, net, 1), BytesFederation(plan, data)):
+    for federation in (make_federation(plan, data, net, 1), BytesFederation(plan, data)):
         server = new_server(plan.recipe, net.init(rng_for(plan.seed, Draw.NET)), 5)
         for _ in range(3):
-            server, _ = play_round(
-                server, federation, plan.recipe, plan.seed, model_drawer(plan, net)
+            server, _ = run_server_round(
+                server, federation, plan.recipe, plan.seed, make_model_factory(plan, net)
             )
         banks.append(server.bank)
     assert np.array_equal(*banks)

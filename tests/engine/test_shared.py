@@ -12,7 +12,7 @@ from thalweg.engine.shared import Layout, SharedMemory
 def test_both_ends_of_a_pipe_see_the_same_bytes():
     ours, theirs = mp.Pipe()
     with ours, theirs:
-        memory, layout = SharedMemory.holding(np.arange(6, dtype=np.float32).reshape(2, 3))
+        memory, layout = SharedMemory.from_array(np.arange(6, dtype=np.float32).reshape(2, 3))
         memory.send(ours, os.getpid())
         other = SharedMemory(recv_handle(theirs), memory.num_bytes).array(layout)
         assert other.tolist() == [[0, 1, 2], [3, 4, 5]]
@@ -21,7 +21,7 @@ def test_both_ends_of_a_pipe_see_the_same_bytes():
 
 
 def test_a_view_keeps_the_bytes_alive():
-    memory, layout = SharedMemory.holding(np.arange(6, dtype=np.float32).reshape(2, 3))
+    memory, layout = SharedMemory.from_array(np.arange(6, dtype=np.float32).reshape(2, 3))
     row = memory.array(layout)[1]
     del memory
     assert row.tolist() == [3, 4, 5]
@@ -39,5 +39,5 @@ def test_handles_are_given_back():
 
 
 def test_nothing_at_all_can_be_shared_too():
-    memory, layout = SharedMemory.holding(np.empty((0, 4), dtype=np.uint8))
+    memory, layout = SharedMemory.from_array(np.empty((0, 4), dtype=np.uint8))
     assert memory.array(layout).shape == (0, 4)

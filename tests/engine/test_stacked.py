@@ -16,7 +16,7 @@ from thalweg.engine.stacked import (
     PREDICT_BATCH,
     StackedTrainer,
     StackTask,
-    how_to_stack,
+    choose_stack_sizes,
     stack_size,
 )
 from thalweg.local import CrossEntropy, Sgd
@@ -289,13 +289,13 @@ def test_the_threads_of_the_caller_are_restored():
     ],
 )
 def test_stacks_are_balanced_and_their_number_is_even(spec, shape, jobs, sizes):
-    assert how_to_stack(spec.build(shape, 10), jobs) == sizes
+    assert choose_stack_sizes(spec.build(shape, 10), jobs) == sizes
 
 
 def test_every_job_is_in_one_stack():
     net = LeNet5().build((1, 28, 28), 10)
     for jobs in range(50):
-        sizes = how_to_stack(net, jobs)
+        sizes = choose_stack_sizes(net, jobs)
         assert sum(sizes) == jobs
         assert all(1 <= size <= stack_size(net) for size in sizes)
         assert len(sizes) % 2 == 0 or jobs == 1

@@ -9,13 +9,13 @@ from typing import Any
 import numpy as np
 import pytest
 
+from thalweg.core.capabilities import SurveyContext
 from thalweg.core.errors import ConfigError
 from thalweg.core.rng import Draw, rng_for
-from thalweg.core.talk import View
 from thalweg.core.types import Floats, Ints, Job, Roster
-from thalweg.engine.building import federation_of
+from thalweg.engine.builders import make_federation
 from thalweg.engine.plan import make_plan
-from thalweg.recipes.keeping import caught_up
+from thalweg.federation.ingest import catch_up
 from thalweg.selection import Available
 
 CLIENTS = np.array([2, 5])
@@ -25,34 +25,34 @@ CLIENTS = np.array([2, 5])
 class Everything(Available):
     """Asks for all there is, and counts how often it did."""
 
-    shows_models: bool = True
+    sends_models: bool = True
 
-    def whom(self, roster: Roster, rng: np.random.Generator) -> Ints:
-        return roster.here
+    def choose_surveyed(self, roster: Roster, rng: np.random.Generator) -> Ints:
+        return roster.present
 
-    def begin_tally(self, num_classes: int) -> Any:
+    def init_counts(self, num_classes: int) -> Any:
         return np.zeros(num_classes + 1)
 
-    def count(self, tally: Any, labels: Ints) -> Any:
-        return tally + np.bincount(labels, minlength=len(tally))
+    def count_labels(self, label_counts: Any, labels: Ints) -> Any:
+        return label_counts + np.bincount(labels, minlength=len(label_counts))
 
-    def answer(self, view: View) -> tuple[Any, Mapping[str, Floats]]:
-        look = view.look(1)
+    def answer_survey(self, view: SurveyContext) -> tuple[Any, Mapping[str, Floats]]:
+        look = view.probe_model(1)
         words = {
             "held": view.held.astype(float),
             "labels": view.labels(view.held).astype(float),
             "newest": view.newest.astype(float),
             "losses": look.losses(view.held).astype(float),
-            "right": look.right(view.held).astype(float),
+            "right": look.is_correct(view.held).astype(float),
             "gradient": look.gradient(view.held).astype(float),
             "moved": look.at(look.params() + 1).losses(view.held).astype(float),
             "chance": view.rng.random(2),
-            "tally": view.tally,
+            "tally": view.label_counts,
             "rest": np.array([view.num_classes, view.num_models, view.lr, view.supply.total]),
         }
-        tally = view.tally.copy()
-        tally[-1] += 1
-        return tally, words
+        label_counts = view.label_counts.copy()
+        label_counts[-1] += 1
+        return label_counts, words
 
 
 def federation(
@@ -67,7 +67,7 @@ def federation(
     plan = replace(plan, recipe=replace(plan.recipe, selection=policy))
     data = plan.scenario.data.load(None, 1)
     net = plan.scenario.net.build(data.input_shape, data.num_classes)
-    return federation_of(plan, data, net, workers=1), net, data
+    return make_federation(plan, data, net, workers=1), net, data
 
 
 def survey(engine: str, *overrides: str, rnd: int = 0) -> tuple[Any, Any, Any]:
@@ -87,11 +87,11 @@ def test_both_engines_give_the_same_answers() -> None:
 @pytest.mark.parametrize("absent", ["frozen", "collecting"])
 def test_a_client_answers_about_what_it_has_before_the_round(absent: str) -> None:
     place, words, data = survey("fast", f"world.absent={absent}", rnd=2)
-    clients = place.crowd.clients
-    state = caught_up(clients, 2, clients.newborn(2), 2)
+    clients = place.client_pool.clients
+    state = catch_up(clients, 2, clients.new_client(2), 2)
     assert words["held"][0].tolist() == state.rows.tolist()
     assert words["labels"][0].tolist() == data.y[state.rows].tolist()
-    visit = place.crowd.enter([Job(2)], 2)
+    visit = place.client_pool.start_round([Job(2)], 2)
     assert words["newest"][0].tolist() == visit.arrivals[0].items.tolist()
     seen = 8 + (2 * 5 * 8 if absent == "collecting" else 0)  # two rounds of five ticks
     assert words["tally"][0].sum() == seen
@@ -99,11 +99,13 @@ def test_a_client_answers_about_what_it_has_before_the_round(absent: str) -> Non
 
 def test_asking_changes_the_tally_and_nothing_else() -> None:
     place, _, _ = survey("fast")
-    asked, never = place.crowd.state(2), place.crowd.clients.newborn(2)
-    assert asked.tally[-1] == never.tally[-1] + 1
-    for one, other in zip(asked._replace(tally=None), never._replace(tally=None), strict=True):
+    asked, never = place.client_pool.state(2), place.client_pool.clients.new_client(2)
+    assert asked.label_counts[-1] == never.label_counts[-1] + 1
+    for one, other in zip(
+        asked._replace(label_counts=None), never._replace(label_counts=None), strict=True
+    ):
         np.testing.assert_array_equal(one, other)
-    assert place.crowd.changed == {2, 5}
+    assert place.client_pool.changed == {2, 5}
 
 
 def test_every_client_and_every_round_has_its_own_chance() -> None:
@@ -128,7 +130,7 @@ def test_a_stage_that_asks_nothing_cannot_be_answered() -> None:
 class Peeks(Everything):
     """Looks at a model that it does not want to be sent."""
 
-    shows_models: bool = False
+    sends_models: bool = False
 
 
 @pytest.mark.parametrize("engine", ["fast", "reference"])
@@ -141,10 +143,10 @@ def test_a_model_that_is_not_sent_cannot_be_looked_at(engine: str) -> None:
 
 @dataclass(frozen=True)
 class CountsHeld(Everything):
-    shows_models: bool = False
+    sends_models: bool = False
 
-    def answer(self, view: View) -> tuple[Any, Mapping[str, Floats]]:
-        return view.tally, {"held": view.held.astype(float), "tally": view.tally}
+    def answer_survey(self, view: SurveyContext) -> tuple[Any, Mapping[str, Floats]]:
+        return view.label_counts, {"held": view.held.astype(float), "tally": view.label_counts}
 
 
 @pytest.mark.parametrize(("recipe", "seen"), [("fedogd", 8 + 2 * 5 * 8), ("ode", 8)])
@@ -158,5 +160,5 @@ def test_without_a_model_a_memory_that_looks_at_it_lets_what_came_wait(
     words = place.survey(CLIENTS, "selection", bank, 2)
     assert words["tally"][0].sum() == seen
     place.train([Job(2)], bank, 2)
-    assert place.crowd.state(2).lived == 3
-    assert place.crowd.state(2).tally.sum() == 8 + 3 * 5 * 8
+    assert place.client_pool.state(2).lived == 3
+    assert place.client_pool.state(2).label_counts.sum() == 8 + 3 * 5 * 8

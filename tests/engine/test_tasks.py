@@ -5,20 +5,20 @@ import json
 import numpy as np
 import pytest
 
-from engine.drifting import SomeFederation, SomeWorld, some_data
+from engine.drifting_world import FakeFederation, FakeWorld, some_data
 from thalweg.core.transforms import Dimmed, Mirrored, Plain, Rotated, Swapped
+from thalweg.engine.per_client_eval import ScoreCache, get_model_use
 from thalweg.engine.tasks import task_name, task_records
-from thalweg.engine.used import ScoreBook, use_of
-from thalweg.recipes.state import Served
+from thalweg.federation.server_state import ServedModels
 
 SURE = [[0.1, 0.9], [0.9, 0.1]]  # white is class 1; black is
 
 
-def records(views, mixtures, sure=SURE):
-    federation = SomeFederation(SomeWorld({0: views}), sure)
-    served = Served(federation.models, np.array(mixtures).mean(axis=0), np.array(mixtures))
-    book = ScoreBook(federation, served.models, some_data())
-    found = task_records(book, use_of(served, federation, 0), some_data())
+def records(views, mixtures, class_one_probs=SURE):
+    federation = FakeFederation(FakeWorld({0: views}), class_one_probs)
+    served = ServedModels(federation.models, np.array(mixtures).mean(axis=0), np.array(mixtures))
+    score_cache = ScoreCache(federation, served.models, some_data())
+    found = task_records(score_cache, get_model_use(served, federation, 0), some_data())
     return {(each["task"], each["assignment"]): each for each in found}
 
 

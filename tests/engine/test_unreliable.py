@@ -11,20 +11,20 @@ import numpy as np
 import pytest
 
 import thalweg
-from contracts.checkpoint import plain, stored
+from contracts.checkpoint import round_trip, to_comparable
 from contracts.examples import some_roster, some_updates
-from contracts.runs import Enough, check_engines_agree, check_same_bits, interrupt_after
-from thalweg.core.talk import Told
-from thalweg.core.types import Answers, Floats32, Ints, Job, Roster, Updates
-from thalweg.engine.building import federation_of
-from thalweg.engine.folder import RunFolder
+from contracts.runs import Interruption, check_engines_agree, check_same_bits, interrupt_after
+from thalweg.core.capabilities import Broadcast
+from thalweg.core.types import Floats32, Ints, Job, Roster, SurveyResponses, Updates
+from thalweg.engine.builders import make_federation
 from thalweg.engine.loop import run_plan
+from thalweg.engine.metrics import round_row
 from thalweg.engine.plan import make_plan
-from thalweg.engine.rows import round_row
+from thalweg.engine.run_folder import RunFolder
 from thalweg.engine.unreliable import UnreliableFederation
-from thalweg.recipes import recipe_named
-from thalweg.recipes.federation import AskingStage
-from thalweg.recipes.state import new_server
+from thalweg.federation.base import SurveyStage
+from thalweg.federation.server_state import new_server
+from thalweg.recipes import get_recipe
 from thalweg.streams import LOST, Unreliable
 
 BANK = np.zeros((1, 2), dtype=np.float32)
@@ -34,24 +34,26 @@ BANK = np.zeros((1, 2), dtype=np.float32)
 class Everybody:
     """Four clients in this process; those of a round's list are here."""
 
-    here: Mapping[int, Sequence[int]] = field(default_factory=dict)
+    present: Mapping[int, Sequence[int]] = field(default_factory=dict)
     asked: list[int] = field(default_factory=list)
-    crowd: Any = None
+    client_pool: Any = None
     is_closed: bool = False
 
     def roster(self, rnd: int) -> Roster:
-        return some_roster(self.here.get(rnd, (0, 1, 2, 3)), 4, rnd=rnd)
+        return some_roster(self.present.get(rnd, (0, 1, 2, 3)), 4, rnd=rnd)
 
-    def survey(self, clients: Ints, stage: AskingStage, bank: Floats32, rnd: int) -> Answers:
+    def survey(
+        self, clients: Ints, stage: SurveyStage, bank: Floats32, rnd: int
+    ) -> SurveyResponses:
         return {"word": np.arange(2.0 * len(clients)).reshape(-1, 2)}
 
     def train(
-        self, jobs: Sequence[Job], bank: Floats32, rnd: int, told: Told | None = None
+        self, jobs: Sequence[Job], bank: Floats32, rnd: int, broadcast: Broadcast | None = None
     ) -> Updates:
         who = [job.client for job in jobs]
         self.asked += who
         updates = some_updates(who, 2, deltas=[[n, rnd] for n in who], reports={"n": who})
-        return replace(updates, said={"memory.n": updates.deltas})
+        return replace(updates, uploads={"memory.n": updates.deltas})
 
     def predict(self, model: Any, part: Any, rows: Any) -> Any:
         return "predicted", model
@@ -69,22 +71,22 @@ class Script:
 
     fates: Mapping[tuple[int, int], int]
 
-    def delays(self, clients: Ints, rnd: int, seed: int, rehearsal: int = 0) -> Ints:
+    def draw_delays(self, clients: Ints, rnd: int, seed: int, probe_round: int = 0) -> Ints:
         return np.array([self.fates.get((rnd, n), 0) for n in clients.tolist()], dtype=np.int64)
 
-    def silences(self, clients: Ints, rnd: int, seed: int, question: int) -> Any:
-        return self.delays(clients, rnd, seed) != 0
+    def draw_lost_responses(self, clients: Ints, rnd: int, seed: int, question: int) -> Any:
+        return self.draw_delays(clients, rnd, seed) != 0
 
 
 def unreliable(
-    fates: Mapping[tuple[int, int], int], here: Mapping[int, Sequence[int]] | None = None
+    fates: Mapping[tuple[int, int], int], present: Mapping[int, Sequence[int]] | None = None
 ) -> Any:
-    inner: Any = Everybody(here or {})
+    inner: Any = Everybody(present or {})
     return UnreliableFederation(inner, Script(fates), seed=0)
 
 
 def train(federation: Any, rnd: int, who: Sequence[int] | None = None) -> Updates:
-    cohort = federation.roster(rnd).here.tolist() if who is None else who
+    cohort = federation.roster(rnd).present.tolist() if who is None else who
     updates: Updates = federation.train([Job(client) for client in cohort], BANK, rnd)
     return updates
 
@@ -100,7 +102,7 @@ def test_a_lost_reply_never_comes_but_its_client_trained() -> None:
     assert updates.clients.tolist() == [0, 2, 3]
     assert updates.trained_in is None
     assert federation.inner.asked == [0, 1, 2, 3]
-    assert federation.roster(1).here.tolist() == [0, 1, 2, 3], "it is back at once"
+    assert federation.roster(1).present.tolist() == [0, 1, 2, 3], "it is back at once"
     assert train(federation, 1).clients.tolist() == [0, 1, 2, 3]
 
 
@@ -109,21 +111,21 @@ def test_a_late_reply_comes_with_those_of_a_later_round_and_until_then_its_clien
 ):
     federation = unreliable({(0, 1): 2})
     assert train(federation, 0).clients.tolist() == [0, 2, 3]
-    assert federation.roster(1).here.tolist() == [0, 2, 3]
+    assert federation.roster(1).present.tolist() == [0, 2, 3]
     assert train(federation, 1).clients.tolist() == [0, 2, 3]
-    assert federation.roster(2).here.tolist() == [0, 2, 3]
+    assert federation.roster(2).present.tolist() == [0, 2, 3]
     updates = train(federation, 2)
     assert who_and_when(updates) == [(0, 2), (2, 2), (3, 2), (1, 0)]
     assert updates.trained_in is not None
     assert updates.trained_in.tolist() == [2, 2, 2, 0]
     assert updates.reports["n"].tolist() == [0, 2, 3, 1]
-    assert updates.said["memory.n"].tolist() == updates.deltas.tolist()
-    assert federation.roster(3).here.tolist() == [0, 1, 2, 3]
+    assert updates.uploads["memory.n"].tolist() == updates.deltas.tolist()
+    assert federation.roster(3).present.tolist() == [0, 1, 2, 3]
     assert train(federation, 3).trained_in is None
 
 
 def test_a_late_reply_comes_even_if_its_client_has_gone() -> None:
-    federation = unreliable({(0, 1): 1}, here={1: (0,)})
+    federation = unreliable({(0, 1): 1}, present={1: (0,)})
     train(federation, 0)
     assert who_and_when(train(federation, 1)) == [(0, 1), (1, 0)]
 
@@ -131,8 +133,8 @@ def test_a_late_reply_comes_even_if_its_client_has_gone() -> None:
 def test_a_late_reply_waits_for_a_round_in_which_anybody_trains() -> None:
     federation = unreliable({(0, n): 1 for n in range(4)})
     assert len(train(federation, 0)) == 0
-    assert federation.roster(1).here.tolist() == [], "all of them are still sending"
-    assert federation.roster(2).here.tolist() == [0, 1, 2, 3], "what they sent has come"
+    assert federation.roster(1).present.tolist() == [], "all of them are still sending"
+    assert federation.roster(2).present.tolist() == [0, 1, 2, 3], "what they sent has come"
     updates = train(federation, 2, who=[1])
     assert who_and_when(updates) == [(1, 2), (0, 0), (1, 0), (2, 0), (3, 0)]
     assert federation.pending() == {}
@@ -144,10 +146,10 @@ def test_at_most_one_reply_of_each_client_is_on_its_way() -> None:
     sent: list[tuple[int, int]] = []
     heard: list[tuple[int, int]] = []
     for rnd in range(60):
-        here = federation.roster(rnd).here.tolist()
-        if not here:
+        present = federation.roster(rnd).present.tolist()
+        if not present:
             continue
-        sent += [(client, rnd) for client in here]
+        sent += [(client, rnd) for client in present]
         updates = train(federation, rnd)
         heard += who_and_when(updates)
         assert len(federation.pending()) <= 4
@@ -159,17 +161,17 @@ def test_at_most_one_reply_of_each_client_is_on_its_way() -> None:
 
 def test_of_a_rehearsal_nothing_is_late() -> None:
     federation = unreliable({(0, 1): 2, (0, 2): LOST})
-    jobs = [Job(client, rehearsal=1) for client in range(4)]
+    jobs = [Job(client, probe_round=1) for client in range(4)]
     assert federation.train(jobs, BANK, 0).clients.tolist() == [0, 3]
     assert federation.pending() == {}
-    assert federation.roster(0).here.tolist() == [0, 1, 2, 3]
+    assert federation.roster(0).present.tolist() == [0, 1, 2, 3]
 
 
 def test_what_is_on_its_way_does_not_come_with_a_rehearsal() -> None:
     federation = unreliable({(0, 1): 1})
     train(federation, 0)
-    rehearsal = federation.train([Job(0, rehearsal=1)], BANK, 1)
-    assert who_and_when(rehearsal) == [(0, 1)]
+    probe_round = federation.train([Job(0, probe_round=1)], BANK, 1)
+    assert who_and_when(probe_round) == [(0, 1)]
     assert who_and_when(train(federation, 1)) == [(0, 1), (2, 1), (3, 1), (1, 0)]
 
 
@@ -185,11 +187,11 @@ def test_what_is_on_its_way_survives_a_checkpoint() -> None:
     federation, other = unreliable({(0, 1): 2, (1, 3): 1}), unreliable({})
     for rnd in range(2):
         train(federation, rnd)
-    other.restore(stored(federation.pending(), fresh={}))
-    assert plain(other.pending()) == plain(federation.pending())
+    other.restore(round_trip(federation.pending(), fresh={}))
+    assert to_comparable(other.pending()) == to_comparable(federation.pending())
     assert set(other.pending()) == {"1", "3"}
     ours, theirs = (train(each, 2) for each in (federation, other))
-    assert plain(vars(ours)) == plain(vars(theirs))
+    assert to_comparable(vars(ours)) == to_comparable(vars(theirs))
 
 
 def test_a_reply_on_its_way_does_not_keep_the_others_in_memory() -> None:
@@ -197,7 +199,7 @@ def test_a_reply_on_its_way_does_not_keep_the_others_in_memory() -> None:
     train(federation, 0)
     reply = federation.pending()["1"]["reply"]
     assert reply["deltas"].base is None
-    assert reply["said"]["memory.n"].base is None
+    assert reply["uploads"]["memory.n"].base is None
 
 
 def test_the_rest_is_left_to_the_federation_inside() -> None:
@@ -206,7 +208,7 @@ def test_the_rest_is_left_to_the_federation_inside() -> None:
     assert federation.scores("model", "test", None) == ("scores", "model")
     federation.close()
     assert federation.inner.is_closed
-    assert federation.crowd is federation.inner.crowd
+    assert federation.client_pool is federation.inner.client_pool
 
 
 # --- whole runs ---
@@ -228,14 +230,14 @@ SHAKY = [
         ("sfedpo", "staleness=polynomial", {"late", "mean_staleness"}),
         ("fedcurv", "staleness=hinge", {"late"}),
         ("ode+dpcs", "staleness=constant", {"late"}),
-        ("fedavg", "staleness=refuse", {"refused"}),
-        ("feddrift", "staleness=constant bank.drift_threshold=0.0", {"models", "refused"}),
-        ("powd", "staleness=polynomial staleness.most=1 faults.delay=3.0", {"refused"}),
+        ("fedavg", "staleness=reject", {"rejected"}),
+        ("feddrift", "staleness=constant bank.drift_threshold=0.0", {"models", "rejected"}),
+        ("powd", "staleness=polynomial staleness.max_staleness=1 faults.delay=3.0", {"rejected"}),
         ("scaffold", "staleness=polynomial", {"late"}),
         (
             "scaffold+warmstart",
             "staleness=constant sessions=alternating sessions.length=2",
-            {"refused", "rehearsals"},  # late ones of the session before
+            {"rejected", "probe_rounds"},  # late ones of the session before
         ),
     ],
 )
@@ -254,13 +256,13 @@ def test_a_run_is_the_same_after_an_interruption_and_on_both_engines(
         for engine in ("fast", "reference")
     )
     whole = run_plan(fast, workers=1)
-    with pytest.raises(Enough):
+    with pytest.raises(Interruption):
         run_plan(fast, workers=1, out=tmp_path, watch=interrupt_after(3))
-    assert RunFolder(tmp_path).look()[0]["pending"], "something is on its way"
+    assert RunFolder(tmp_path).read_checkpoint()[0]["pending"], "something is on its way"
     check_same_bits(whole, run_plan(fast, workers=1, out=tmp_path, resume=True))
     slow = run_plan(reference)
     check_engines_agree(whole, slow)
-    names = ("missing", "late", "refused", "mean_staleness")
+    names = ("missing", "late", "rejected", "mean_staleness")
     for ours, theirs in zip(whole.metrics, slow.metrics, strict=True):
         assert [ours.get(name) for name in names] == [theirs.get(name) for name in names]
     assert {"missing", *happens} <= {name for row in whole.metrics for name in row}
@@ -275,7 +277,7 @@ def test_a_run_without_faults_is_that_of_a_reliable_federation_to_the_bit() -> N
 
 
 def test_loss_and_test_then_train_accuracy_are_of_this_rounds_updates_alone() -> None:
-    server = new_server(recipe_named("fedavg"), BANK[0], 4)._replace(rnd=6)
+    server = new_server(get_recipe("fedavg"), BANK[0], 4)._replace(rnd=6)
     came = replace(
         some_updates([0, 1, 2], 2),
         losses=np.array([1.0, 2.0, 9.0]),
@@ -295,10 +297,10 @@ def test_who_is_not_heard_has_moved_on_all_the_same() -> None:
     plan = make_plan("fedavg", "digits-partial", seed=2, overrides=overrides)
     data = plan.scenario.data.load(None, plan.seed)
     net = plan.scenario.net.build(data.input_shape, data.num_classes)
-    federation = federation_of(plan, data, net, workers=1)
+    federation = make_federation(plan, data, net, workers=1)
     assert isinstance(federation, UnreliableFederation)
     bank = np.zeros((1, net.num_params), dtype=np.float32)
     assert len(federation.train([Job(3), Job(5)], bank, 0)) == 0
-    assert federation.crowd.state(3).lived == 1
-    assert set(federation.crowd.changed) == {3, 5}
+    assert federation.client_pool.state(3).lived == 1
+    assert set(federation.client_pool.changed) == {3, 5}
     federation.close()

@@ -13,14 +13,20 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from contracts.odd_objectives import Dying, NotToBeUnpacked, Refusing, Sleepy, Surprising
+from contracts.faulty_objectives import (
+    RaisingObjective,
+    SelfKillingObjective,
+    SlowObjective,
+    UnpicklableErrorObjective,
+    UnpicklableObjective,
+)
 from thalweg.core.errors import ConfigError
 from thalweg.core.transforms import Inverted, Rotated
 from thalweg.core.views import View
 from thalweg.data.base import Dataset
 from thalweg.engine.gather import Gather
 from thalweg.engine.stacked import PREDICT_BATCH, StackedTrainer, StackTask
-from thalweg.engine.workers import WorkerDied, WorkerPool, can_travel, make_trainer
+from thalweg.engine.workers import WorkerDied, WorkerPool, can_send_to_worker, make_trainer
 from thalweg.local import CrossEntropy, Sgd
 from thalweg.nets import Cnn, LeNet5, Linear, Mlp
 
@@ -159,7 +165,7 @@ def test_updates_stay_what_they_are_as_long_as_somebody_holds_them():
 
 def test_an_error_in_a_worker_is_raised_here_with_its_message():
     net, bank = net_and_bank()
-    pool = pool_for(net, Refusing(), num_workers=2)
+    pool = pool_for(net, RaisingObjective(), num_workers=2)
     try:
         for _ in range(2):  # the pool survives it
             with pytest.raises(ConfigError) as caught:
@@ -173,9 +179,9 @@ def test_an_error_in_a_worker_is_raised_here_with_its_message():
 
 def test_an_error_that_cannot_be_sent_still_says_what_it_is():
     net, bank = net_and_bank()
-    pool = pool_for(net, Surprising())
+    pool = pool_for(net, UnpicklableErrorObjective())
     try:
-        with pytest.raises(RuntimeError, match="Unsendable: this and that"):
+        with pytest.raises(RuntimeError, match="UnpicklableError: this and that"):
             pool.train(bank, [some_task(0)])
     finally:
         pool.close()
@@ -183,7 +189,7 @@ def test_an_error_that_cannot_be_sent_still_says_what_it_is():
 
 def test_an_objective_that_cannot_be_rebuilt_over_there_is_reported():
     net, bank = net_and_bank()
-    pool = pool_for(net, NotToBeUnpacked())
+    pool = pool_for(net, UnpicklableObjective())
     try:
         for _ in range(2):
             with pytest.raises(ImportError, match="not on this side"):
@@ -206,7 +212,7 @@ def test_a_row_that_does_not_exist_is_an_error_here_too():
 
 def test_a_worker_that_is_killed_while_it_works_is_reported():
     net, bank = net_and_bank()
-    pool = pool_for(net, Dying(), num_workers=2)
+    pool = pool_for(net, SelfKillingObjective(), num_workers=2)
     pids = [process.pid for process in pool._processes]
     with pytest.raises(WorkerDied, match=r"worker \d of 2 was killed by SIGKILL.*--resume"):
         pool.train(bank, [some_task(seed) for seed in range(4)])
@@ -238,7 +244,7 @@ def test_ctrl_c_is_for_this_process_alone():
 
 def test_an_interrupt_while_waiting_ends_the_workers():
     net, bank = net_and_bank()
-    pool = pool_for(net, Sleepy())
+    pool = pool_for(net, SlowObjective())
     pids = [process.pid for process in pool._processes]
     before = signal.signal(signal.SIGALRM, lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
     try:
@@ -266,7 +272,7 @@ SCRIPT = """
     from dataclasses import dataclass
     import numpy as np
     from thalweg.data.base import Dataset
-    from thalweg.engine.workers import WorkerPool, can_travel, make_trainer
+    from thalweg.engine.workers import WorkerPool, can_send_to_worker, make_trainer
     from thalweg.engine.stacked import StackedTrainer
     from thalweg.local import CrossEntropy, Sgd
     from thalweg.nets import Linear
@@ -279,7 +285,7 @@ SCRIPT = """
     x, y = np.zeros((4, 2), dtype=np.float32), np.array([0, 1, 0, 1])
     data = Dataset("toy", x, y, x, y, 2)
     net, sgd = Linear().build((2,), 2), Sgd(lr=0.1, steps=1)
-    print(can_travel(Mine()), type(make_trainer(net, Mine(), sgd, data, 2)).__name__, flush=True)
+    print(can_send_to_worker(Mine()), type(make_trainer(net, Mine(), sgd, data, 2)).__name__, flush=True)
     pool = WorkerPool(net, CrossEntropy(), sgd, data, 2)
     print(pool.predict(np.zeros(6, dtype=np.float32), "test")[0].tolist(), flush=True)
     print(*(process.pid for process in pool._processes), flush=True)
@@ -311,10 +317,10 @@ def test_what_another_process_cannot_import_stays_here(tmp_path):
     module = sys.modules["loaded_by_path"] = importlib.util.module_from_spec(spec)
     try:
         spec.loader.exec_module(module)
-        assert can_travel(CrossEntropy(), SGD, net_and_bank(LeNet5())[0])
-        assert can_travel(Refusing())
-        assert not can_travel(module.Mine())
-        assert not can_travel(lambda: None)
+        assert can_send_to_worker(CrossEntropy(), SGD, net_and_bank(LeNet5())[0])
+        assert can_send_to_worker(RaisingObjective())
+        assert not can_send_to_worker(module.Mine())
+        assert not can_send_to_worker(lambda: None)
         trainer = make_trainer(net_and_bank()[0], module.Mine(), SGD, DATA, workers=2)
         assert isinstance(trainer, StackedTrainer)
     finally:

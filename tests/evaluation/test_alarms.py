@@ -4,9 +4,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from thalweg.evaluation import alarm_scores, alarm_summary
-from thalweg.evaluation.alarms import Change, KindScores, alarms_in
+from thalweg.evaluation.alarms import DriftRecord, KindScores, read_alarms
 
-CHANGES: list[Change] = [(10, 0, "real"), (20, 0, "virtual"), (10, 1, "real"), (10, 1, "virtual")]
+CHANGES: list[DriftRecord] = [
+    (10, 0, "real"),
+    (20, 0, "virtual"),
+    (10, 1, "real"),
+    (10, 1, "virtual"),
+]
 EVENTS = st.lists(st.tuples(st.integers(0, 30), st.integers(0, 3)), max_size=30)
 KINDS = st.sampled_from(["real", "virtual", "label"])
 
@@ -56,7 +61,7 @@ def test_without_alarms_or_without_drifts_the_scores_are_defined() -> None:
 
 @given(raised=EVENTS, changes=st.lists(st.tuples(st.integers(0, 30), st.integers(0, 3), KINDS)))
 def test_every_alarm_is_false_or_notices_one_drift(
-    raised: list[tuple[int, int]], changes: list[Change]
+    raised: list[tuple[int, int]], changes: list[DriftRecord]
 ) -> None:
     scores = alarm_scores(raised, changes)
     assert scores.raised == len(set(raised))
@@ -74,7 +79,7 @@ def test_alarms_and_drifts_are_read_from_the_metrics_whose_rounds_are_counted_fr
         {"round": 6, "alarms": [7]},
         {"round": 7, "alarms": [1, 7]},
     ]
-    assert alarms_in(rows) == [(5, 7), (6, 1), (6, 7)]
+    assert read_alarms(rows) == [(5, 7), (6, 1), (6, 7)]
     summary = alarm_summary(rows, are_drifts_known=True)
     assert summary["mean_delay"] == 1.0
     assert summary["false_alarms"] == 2

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from thalweg.core.types import Floats, Ints
-from thalweg.evaluation import Scores, held_out_scores
+from thalweg.evaluation import ModelScores, held_out_scores
 
 LABELS = np.array([0, 0, 1, 1, 1, 1])
 PREDICTED = np.array([0, 1, 1, 1, 1, 0])  # class 0: 1 of 2, class 1: 3 of 4
@@ -19,7 +19,7 @@ def scores(
     importance: list[float] | None = None,
     predicted: Ints = PREDICTED,
     labels: Ints = LABELS,
-) -> Scores:
+) -> ModelScores:
     weights: Floats = (
         np.full(len(histograms), 1 / len(histograms))
         if importance is None

@@ -3,7 +3,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from thalweg.evaluation.mixtures import alike, answers, client_tests, mixed
+from thalweg.evaluation.mixtures import client_tests, group_clients, mix_scores, score_mixture
 
 # Two models, three samples, two classes: one says 0 to everything, the other is sure of 1, 1, 0.
 SCORES = np.log(
@@ -16,28 +16,30 @@ LABELS = np.array([0, 1, 0])
 
 
 def test_a_mixture_is_the_mean_of_probabilities_and_not_a_vote():
-    together = np.exp(mixed(SCORES, np.array([0.5, 0.5])))
+    together = np.exp(mix_scores(SCORES, np.array([0.5, 0.5])))
     assert together == pytest.approx(np.array([[0.425, 0.575], [0.575, 0.425], [0.825, 0.175]]))
 
 
 def test_one_model_alone_is_itself_to_the_bit():
-    assert mixed(SCORES, np.array([0.0, 1.0])).tobytes() == SCORES[1].tobytes()
+    assert mix_scores(SCORES, np.array([0.0, 1.0])).tobytes() == SCORES[1].tobytes()
 
 
 def test_a_model_that_is_infinitely_wrong_does_not_spoil_a_mixture():
     scores = np.array([[[0.0, -np.inf]], [[np.log(0.5), np.log(0.5)]]], dtype=np.float32)
-    assert np.exp(mixed(scores, np.array([0.5, 0.5]))) == pytest.approx(np.array([[0.75, 0.25]]))
+    assert np.exp(mix_scores(scores, np.array([0.5, 0.5]))) == pytest.approx(
+        np.array([[0.75, 0.25]])
+    )
 
 
 def test_answers_are_right_or_not_and_cost_their_cross_entropy():
-    right, losses = answers(SCORES, np.array([0.5, 0.5]), LABELS)
+    right, losses = score_mixture(SCORES, np.array([0.5, 0.5]), LABELS)
     assert right.tolist() == [False, False, True]
     assert losses == pytest.approx(-np.log([0.425, 0.425, 0.825]), rel=1e-6)
 
 
 def test_clients_with_one_view_and_one_mixture_are_tested_together():
     mixtures = np.array([[1.0, 0.0], [0.0, 1.0], [1.0, 0.0], [1.0, 0.0]])
-    found = alike(np.array([0, 0, 0, 1]), mixtures)
+    found = group_clients(np.array([0, 0, 0, 1]), mixtures)
     assert sorted((each.view, each.clients.tolist()) for each in found) == [
         (0, [0, 2]),
         (0, [1]),
@@ -50,9 +52,9 @@ def test_every_client_is_tested_with_its_own_mixture_in_its_own_view():
     # right about two, in view 1 (labels 1, 0, 1) model 1 is right about one.
     views, mixtures = np.array([0, 0, 1]), np.array([[1.0, 0.0], [0.0, 1.0], [0.0, 1.0]])
     found = client_tests({0: SCORES, 1: SCORES}, {0: LABELS, 1: 1 - LABELS}, views, mixtures)
-    assert found.at_clients == pytest.approx([2 / 3, 2 / 3, 1 / 3])
+    assert found.local_accuracies == pytest.approx([2 / 3, 2 / 3, 1 / 3])
     assert found.right == pytest.approx([2 / 3, 1 / 3, 2 / 3])
-    assert found.right.mean() == pytest.approx(found.at_clients.mean())
+    assert found.right.mean() == pytest.approx(found.local_accuracies.mean())
 
 
 def test_what_counts_at_a_client_may_be_its_own_samples():
@@ -62,21 +64,21 @@ def test_what_counts_at_a_client_may_be_its_own_samples():
         return np.array([right[owner == client].mean() for client in range(2)])
 
     found = client_tests({0: SCORES}, {0: LABELS}, np.zeros(2, int), np.eye(2), of_owner)
-    assert found.at_clients.tolist() == [1.0, 0.5]
+    assert found.local_accuracies.tolist() == [1.0, 0.5]
     assert found.accuracies == pytest.approx([2 / 3, 2 / 3])
 
 
 def test_without_samples_nothing_is_known():
     empty = np.empty((2, 0, 2), dtype=np.float32)
     found = client_tests({0: empty}, {0: np.empty(0, int)}, np.zeros(2, int), np.eye(2))
-    assert np.isnan(found.at_clients).all()
+    assert np.isnan(found.local_accuracies).all()
 
 
 @given(st.lists(st.tuples(st.integers(0, 2), st.integers(0, 2)), min_size=1, max_size=12))
 def test_everybody_is_in_one_group_with_what_is_theirs(clients):
     views = np.array([view for view, _ in clients])
     mixtures = np.array([[share / 2, 1 - share / 2] for _, share in clients])
-    found = alike(views, mixtures)
+    found = group_clients(views, mixtures)
     assert sorted(k for each in found for k in each.clients.tolist()) == list(range(len(clients)))
     for each in found:
         assert (views[each.clients] == each.view).all()

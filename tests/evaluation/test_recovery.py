@@ -1,6 +1,6 @@
 import pytest
 
-from thalweg.evaluation.recovery import averaged_over_steps, recoveries, step_accuracies
+from thalweg.evaluation.recovery import add_step_accuracy, recoveries, step_accuracies
 
 
 def run(*accuracies, drifts):
@@ -58,14 +58,14 @@ def test_a_step_is_as_good_as_it_was_when_it_ended():
 
 def test_the_mean_over_steps_counts_every_step_once():
     rows = run(0.1, 0.5, 0.2, 0.75, drifts={3: 6})
-    shown = [row["step_accuracy"] for row in averaged_over_steps(rows)]
+    shown = [row["step_accuracy"] for row in add_step_accuracy(rows)]
     assert shown == pytest.approx([0.1, 0.5, (0.5 + 0.2) / 2, (0.5 + 0.75) / 2])
 
 
 def test_a_step_that_was_never_measured_does_not_count():
     rows = run(0.5, None, None, 1.0, drifts={2: 1, 3: 1})
-    assert averaged_over_steps(rows)[-1]["step_accuracy"] == 0.75
+    assert add_step_accuracy(rows)[-1]["step_accuracy"] == 0.75
 
 
 def test_without_drift_there_is_one_step():
-    assert averaged_over_steps(run(0.5, 0.75, drifts={}))[-1]["step_accuracy"] == 0.75
+    assert add_step_accuracy(run(0.5, 0.75, drifts={}))[-1]["step_accuracy"] == 0.75

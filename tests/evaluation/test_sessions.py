@@ -1,8 +1,8 @@
 import numpy as np
 import pytest
 
-from thalweg.evaluation import Turnout, accuracies_by_mix, session_scores
-from thalweg.evaluation.sessions import labels_of
+from thalweg.evaluation import SessionContext, accuracies_by_mix, session_scores
+from thalweg.evaluation.sessions import member_labels
 
 # Labels 0, 0, 1, 1, 2, 2, 3, 3; the model knows 0 and half of 1 and 2.
 LABELS = np.repeat([0, 1, 2, 3], 2)
@@ -13,7 +13,7 @@ AT_CLIENTS = accuracies_by_mix(RIGHT, LABELS, MIXES)  # 1, 0.5, 0.75, nan
 
 def scores(members, before=None, session=1):
     return session_scores(
-        RIGHT, LABELS, MIXES, AT_CLIENTS, Turnout(session, 1, np.array(members), before)
+        RIGHT, LABELS, MIXES, AT_CLIENTS, SessionContext(session, 1, np.array(members), before)
     )
 
 
@@ -25,7 +25,7 @@ def test_only_test_samples_with_a_label_of_some_member_count():
 
 def test_a_rare_label_of_a_member_counts_like_any_other():
     mixes = np.array([[1.0 - 1e-9, 0, 0, 1e-9]])
-    assert labels_of(np.array([0]), mixes).tolist() == [True, False, False, True]
+    assert member_labels(np.array([0]), mixes).tolist() == [True, False, False, True]
 
 
 def test_who_stayed_is_told_from_who_came():
@@ -49,5 +49,5 @@ def test_members_without_data_have_no_labels_and_no_accuracy():
 
 def test_labels_without_a_test_sample_have_no_accuracy():
     nothing = np.array([], dtype=bool), np.array([], dtype=np.int64)
-    turnout = Turnout(0, 1, np.array([0]))
-    assert session_scores(*nothing, MIXES, np.full(4, np.nan), turnout) == {}
+    session_context = SessionContext(0, 1, np.array([0]))
+    assert session_scores(*nothing, MIXES, np.full(4, np.nan), session_context) == {}

@@ -2,7 +2,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from thalweg.evaluation import transitions
-from thalweg.evaluation.transitions import FIRST_ROUNDS, until_transition
+from thalweg.evaluation.transitions import FIRST_ROUNDS, take_until_transition
 
 
 def session(number, accuracies, **first):
@@ -48,7 +48,7 @@ def test_without_an_accuracy_before_there_is_nothing_to_recover():
 
 
 def test_rehearsals_count_as_rounds():
-    rows = session(0, [0.9], rehearsals=9) + session(1, [0.2, 0.8], rehearsals=2)
+    rows = session(0, [0.9], probe_rounds=9) + session(1, [0.2, 0.8], probe_rounds=2)
     (found,) = transitions(rows)
     assert (found.rounds, found.counted_rounds) == (2, 4)
 
@@ -78,7 +78,7 @@ def test_a_run_seen_until_a_transition_ends_with_its_accuracy(sessions):
     found = transitions(rows)
     assert [each.session for each in found] == list(range(1, len(sessions)))
     for each in found:
-        part = until_transition(rows, each.session)
+        part = take_until_transition(rows, each.session)
         last = [row["transition_accuracy"] for row in part if "transition_accuracy" in row]
         assert len(last) == min(each.rounds, FIRST_ROUNDS)
         assert part[-1]["session"] == each.session

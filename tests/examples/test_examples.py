@@ -17,13 +17,13 @@ import pytest
 from safetensors.numpy import load_file
 from typer.testing import CliRunner
 
-from contracts.emphasis import check_emphasis
 from contracts.memory import check_memory_policy
 from contracts.objective import check_objective
+from contracts.sample_weights import check_sample_weights
 from contracts.selection import check_selection
 from contracts.server_rule import check_server_rule
 from thalweg.cli.main import app
-from thalweg.core.config import object_named
+from thalweg.core.config import load_object
 from thalweg.engine.loop import Progress, run_plan
 from thalweg.engine.plan import read_plan
 
@@ -35,7 +35,7 @@ CONTRACTS: dict[str, Callable[[Any], None]] = {
     "selection": check_selection,
     "objective": check_objective,
     "server": check_server_rule,
-    "emphasis": check_emphasis,
+    "sample_weights": check_sample_weights,
 }
 # Smaller problems than the examples have: what is tested is not how well they learn.
 SMALL = {
@@ -109,7 +109,7 @@ def stop_after_two(progress: Progress) -> None:
 def place(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     """A folder from which examples/ and a table can be reached as the commands say."""
     (tmp_path / "examples").symlink_to(ROOT / "examples", target_is_directory=True)
-    object_named(f"{ROOT}/examples/06_own_data.py:write_table")(tmp_path / "sensors.csv")
+    load_object(f"{ROOT}/examples/06_own_data.py:write_table")(tmp_path / "sensors.csv")
     monkeypatch.chdir(tmp_path)
     return tmp_path
 
@@ -162,7 +162,7 @@ def test_an_example_ends_with_the_line_it_promises(
 @each_example
 def test_what_an_example_brings_keeps_the_promises_of_its_stage(file: Path) -> None:
     for stage, kind in own_policies(file).items():
-        CONTRACTS[stage](object_named(str(ROOT / kind))())
+        CONTRACTS[stage](load_object(str(ROOT / kind))())
 
 
 @each_example
@@ -198,5 +198,5 @@ def test_what_a_script_began_the_command_line_can_go_on_with(
     Path("mine.py").write_text(script)
     for _ in range(2):  # the second time there is nothing left to do
         subprocess.run([sys.executable, "mine.py"], check=True)
-    assert read_plan(Path("r")).recipe.memory == object_named("mine.py:Cooling")()
+    assert read_plan(Path("r")).recipe.memory == load_object("mine.py:Cooling")()
     thalweg("run", "r", "--resume")

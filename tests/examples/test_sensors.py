@@ -11,17 +11,17 @@ from typing import Any
 import numpy as np
 import pytest
 
-from contracts.source import seen, until
-from streams.sources.conftest import MOSQUITTO, Mosquitto
-from thalweg.core.config import object_named
-from thalweg.streams.sources import Form, LateLabels, open_source
+from contracts.source import flatten_events, read_until
+from network.sources.conftest import MOSQUITTO, Mosquitto
+from thalweg.core.config import load_object
+from thalweg.network.sources import LateLabels, SampleFormat, open_source
 
 ROOT = Path(__file__).parents[2]
-PUMPS = Form((4,), "float32", 3, classes=("blocked", "fine", "worn"))
+PUMPS = SampleFormat((4,), "float32", 3, classes=("blocked", "fine", "worn"))
 
 
 def named(name: str) -> Any:
-    return object_named(f"{ROOT}/examples/sensors.py:{name}")
+    return load_object(f"{ROOT}/examples/sensors.py:{name}")
 
 
 def centre(state: str, first: int, last: int) -> Any:
@@ -42,7 +42,7 @@ def test_the_table_has_readings_of_other_pumps(tmp_path: Path) -> None:
     assert header == ["temperature", "vibration", "pressure", "current", "state"]
     assert len(rows) == 50
     assert {row[-1] for row in rows} == {"blocked", "fine", "worn"}
-    found = seen(list(open_source(f"{path}?follow=no&y=state", PUMPS).events("")))
+    found = flatten_events(list(open_source(f"{path}?follow=no&y=state", PUMPS).events("")))
     assert len(found) == 50
 
 
@@ -78,11 +78,11 @@ def test_a_source_reads_what_the_pumps_publish(tmp_path: Path) -> None:
     args = named("arguments")([*words, "--label-delay", "0.05"])
     pumps = threading.Thread(target=named("main"), args=(args,))
     pumps.start()
-    found = until(events, 10)
+    found = read_until(events, 10)
     pumps.join()
     source.close()
     broker.stop()
-    samples = [one for one in seen(found) if len(one) == 3]
+    samples = [one for one in flatten_events(found) if len(one) == 3]
     assert [key for _, _, key in samples] == [f"1-{number}" for number in range(5)]
     assert any(isinstance(event, LateLabels) for event in found)
-    assert source.refused == 0
+    assert source.rejected == 0

@@ -8,7 +8,7 @@ import pytest
 from thalweg.core.errors import ConfigError
 from thalweg.core.types import Floats
 from thalweg.forecast import Bayesian, Exact, Forecast, Noisy
-from thalweg.forecast.oracles import Counts
+from thalweg.forecast.oracles import StateCounts
 
 TRUTH = np.array([0.5, 0.3, 0.2])
 HISTOGRAMS = np.array([[0.7, 0.2, 0.1], [1.0, 0.0, 0.0], [1 / 3, 1 / 3, 1 / 3]])
@@ -92,18 +92,18 @@ def test_the_bayesian_oracle_starts_from_its_prior_and_counts() -> None:
     assert predicted(oracle, state).tolist() == pytest.approx([1 / 3] * 3)
     state = oracle.observe(state, np.array([0, 1, 0]))
     state = oracle.observe(state, np.array([0]))
-    assert state.visits.tolist() == [3, 1, 0]
+    assert state.counts.tolist() == [3, 1, 0]
     expected = (0.571429, 0.285714, 0.142857)
     assert predicted(oracle, state) == pytest.approx(expected, abs=1e-6)
 
 
 def test_the_bayesian_oracle_takes_only_the_length_of_the_truth() -> None:
     states = [Bayesian().init(truth, np.random.default_rng(0)) for truth in (TRUTH, TRUTH[::-1])]
-    assert states[0].visits.tolist() == states[1].visits.tolist() == [0, 0, 0]
+    assert states[0].counts.tolist() == states[1].counts.tolist() == [0, 0, 0]
 
 
 def test_a_strong_prior_is_hard_to_convince() -> None:
-    seen = Counts(np.array([8, 0, 0]))
+    seen = StateCounts(np.array([8, 0, 0]))
     assert predicted(Bayesian(prior=0.5), seen)[0] == pytest.approx(8.5 / 9.5)
     assert predicted(Bayesian(prior=100.0), seen)[0] == pytest.approx(108 / 308)
 

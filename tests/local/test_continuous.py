@@ -4,7 +4,7 @@ import torch
 
 from thalweg.core.errors import ConfigError, UnknownName
 from thalweg.local import Batch, Continuous, CrossEntropy
-from thalweg.local.distillation import gradient_shares, half_taught
+from thalweg.local.distillation import binary_distillation, gradient_shares
 
 STUDENT, TEACHER = [2.0, 1.0, 0.0], [1.0, 1.0, 1.0]
 BATCH = Batch(torch.zeros(1, 1, 1), torch.tensor([[0]]), torch.ones(1, 1))
@@ -26,7 +26,9 @@ def test_the_numbers_of_the_sheet(strength, loss):
 
 def test_the_numbers_of_the_sheet_in_the_form_of_glfc():
     student = torch.tensor([[[2.0, -1.0, 0.5]]])
-    fit, kept = half_taught(student, torch.tensor([[[1.0, -2.0]]]), torch.tensor([[2]]), num_old=2)
+    fit, kept = binary_distillation(
+        student, torch.tensor([[[1.0, -2.0]]]), torch.tensor([[2]]), num_old=2
+    )
     assert float(fit) == pytest.approx(0.971422, abs=1e-6)
     assert float(kept) == pytest.approx(0.523784, abs=1e-6)
     assert float(fit + kept) / 2 == pytest.approx(0.747603, abs=1e-6)
@@ -62,7 +64,7 @@ def test_where_nothing_is_left_to_learn_all_samples_count_one():
 def test_without_old_classes_given_the_teacher_answers_for_all():
     student, teacher = torch.tensor([[[2.0, -1.0, 0.5]]]), torch.tensor([[[1.0, -2.0, 0.3]]])
     labels = torch.tensor([[2]])
-    fit, kept = half_taught(student, teacher, labels, num_old=3)
+    fit, kept = binary_distillation(student, teacher, labels, num_old=3)
     found = taught(
         Continuous(form="glfc"),
         student[0, 0].tolist(),
@@ -84,7 +86,7 @@ def test_the_slope_in_the_form_of_glfc_is_that_of_the_two_halves_with_the_shares
         return params.view(1, 4, 3)
 
     def by_hand(logits):
-        fit, kept = half_taught(logits, teacher.view(1, 4, 3), labels, 2)
+        fit, kept = binary_distillation(logits, teacher.view(1, 4, 3), labels, 2)
         return float(((fit * shares + kept) / 2 * batch.weights).sum())
 
     params = start.reshape(1, 12).clone().requires_grad_()
@@ -101,10 +103,10 @@ def test_the_slope_in_the_form_of_glfc_is_that_of_the_two_halves_with_the_shares
 
 def test_in_the_first_session_nobody_teaches():
     objective = Continuous()
-    notes = objective.begin(num_clients=3, num_params=2)
-    assert objective.tell(notes, np.array([0])) == {}
-    first = objective.new_session(notes, np.empty(0, dtype=np.float32), np.arange(3))
-    assert objective.tell(first, np.array([0])) == {}
+    notes = objective.init_server(num_clients=3, num_params=2)
+    assert objective.broadcast(notes, np.array([0])) == {}
+    first = objective.start_session(notes, np.empty(0, dtype=np.float32), np.arange(3))
+    assert objective.broadcast(first, np.array([0])) == {}
     params = torch.tensor([STUDENT])
     plain = CrossEntropy().loss(logits_are_params, params, BATCH, {})
     for form in ("kl", "glfc"):
@@ -113,9 +115,12 @@ def test_in_the_first_session_nobody_teaches():
 
 def test_the_server_tells_everybody_the_last_model_of_the_session_before():
     objective, last = Continuous(), np.array([1.0, 2.0], dtype=np.float32)
-    notes = objective.new_session(objective.begin(3, 2), last, np.array([0, 2]))
-    assert objective.tell(notes, np.array([0, 2]))["teacher"].tolist() == [[1.0, 2.0], [1.0, 2.0]]
-    assert objective.hear(notes, np.array([0]), {}) is notes
+    notes = objective.start_session(objective.init_server(3, 2), last, np.array([0, 2]))
+    assert objective.broadcast(notes, np.array([0, 2]))["teacher"].tolist() == [
+        [1.0, 2.0],
+        [1.0, 2.0],
+    ]
+    assert objective.collect(notes, np.array([0]), {}) is notes
 
 
 def test_the_teacher_is_not_pulled():

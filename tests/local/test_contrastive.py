@@ -4,12 +4,12 @@ import numpy as np
 import pytest
 import torch
 
-from contracts.looks import FakeLook
+from contracts.model_probes import FakeModelProbe
 from contracts.objective import value
 from thalweg.core.errors import ConfigError
 from thalweg.engine.models import NetModel
-from thalweg.local import Batch, CrossEntropy, Moon, PerSession, Work
-from thalweg.local.contrastive import OwnLast, contrasts
+from thalweg.local import Batch, CrossEntropy, Moon, ResetsPerSession, TrainingSummary
+from thalweg.local.contrastive import LastModel, contrasts
 from thalweg.nets import HamCnn, Mlp, ResNet18
 
 BATCH = Batch(torch.zeros(1, 1, 1), torch.tensor([[0]]), torch.ones(1, 1))
@@ -65,18 +65,18 @@ def test_before_a_client_has_a_model_of_its_own_only_its_errors_pull():
 
 
 def test_a_round_with_steps_leaves_the_clients_own_last_model():
-    objective, state = Moon(), OwnLast(np.array([7.0], dtype=np.float32))
-    work = Work(np.zeros(1, "f4"), np.array([3.0], dtype=np.float32), 2, 0.1, 0.9)
-    after, said = objective.conclude(state, {}, work)
-    assert (after.params.tolist(), said) == ([3.0], {})
+    objective, state = Moon(), LastModel(np.array([7.0], dtype=np.float32))
+    summary = TrainingSummary(np.zeros(1, "f4"), np.array([3.0], dtype=np.float32), 2, 0.1, 0.9)
+    after, uploads = objective.finish_round(state, {}, summary)
+    assert (after.params.tolist(), uploads) == ([3.0], {})
     assert objective.memo(after, np.zeros(1, "f4"))["previous"].tolist() == [3.0]
-    idle, _ = objective.conclude(state, {}, work._replace(num_steps=0))
+    idle, _ = objective.finish_round(state, {}, summary._replace(num_steps=0))
     assert idle is state, "a round without a step is no round of its own"
-    assert objective.turn(state, FakeLook([1.0]), np.arange(3), changed=True) is state
+    assert objective.start_tick(state, FakeModelProbe([1.0]), np.arange(3), changed=True) is state
 
 
 def test_it_forgets_with_the_session_only_if_it_is_told_to():
-    assert isinstance(Moon(), PerSession)
+    assert isinstance(Moon(), ResetsPerSession)
     assert not Moon().per_session
     assert Moon(per_session=True).per_session
 

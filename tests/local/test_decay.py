@@ -4,22 +4,22 @@ from hypothesis import strategies as st
 
 from thalweg.core.config import from_dict, to_dict, with_overrides
 from thalweg.core.errors import ConfigError
-from thalweg.local import Polynomial, Sgd
+from thalweg.local import PolynomialDecay, Sgd
 
 
 def test_the_learning_rates_of_the_sheet():
-    sgd = Sgd(lr=0.001, steps=5, decay=Polynomial(power=0.9, floor=0.6, rounds=50))
-    rates = [sgd.lr * sgd.pace(age) for age in (0, 1, 25, 49)]
+    sgd = Sgd(lr=0.001, steps=5, decay=PolynomialDecay(power=0.9, floor=0.6, rounds=50))
+    rates = [sgd.lr * sgd.lr_scale(age) for age in (0, 1, 25, 49)]
     assert rates == pytest.approx([0.001, 0.000992793, 0.000814355, 0.000611830], abs=1e-9)
 
 
 def test_a_session_that_lasts_longer_stays_at_the_floor():
-    falls = Polynomial(floor=0.25, rounds=4)
+    falls = PolynomialDecay(floor=0.25, rounds=4)
     assert [falls.factor(age) for age in (4, 5, 1000)] == [0.25, 0.25, 0.25]
 
 
 def test_without_a_decay_the_learning_rate_stays():
-    assert [Sgd(lr=0.1, steps=1).pace(age) for age in (0, 7)] == [1.0, 1.0]
+    assert [Sgd(lr=0.1, steps=1).lr_scale(age) for age in (0, 7)] == [1.0, 1.0]
 
 
 @given(
@@ -29,7 +29,7 @@ def test_without_a_decay_the_learning_rate_stays():
     age=st.integers(0, 200),
 )
 def test_it_falls_from_one_to_the_floor_and_never_rises(power, floor, rounds, age):
-    falls = Polynomial(power, floor, rounds)
+    falls = PolynomialDecay(power, floor, rounds)
     assert falls.factor(0) == pytest.approx(1.0)
     assert floor - 1e-12 <= falls.factor(age + 1) <= falls.factor(age) + 1e-12 <= 1 + 1e-9
 
@@ -44,21 +44,21 @@ def test_it_falls_from_one_to_the_floor_and_never_rises(power, floor, rounds, ag
 )
 def test_bad_numbers_are_refused(field, value, message):
     with pytest.raises(ConfigError, match=message):
-        Polynomial(**{field: value})
+        PolynomialDecay(**{field: value})
 
 
 def test_it_can_be_set_by_name_and_in_its_parts():
     sgd = with_overrides(
         Sgd(lr=0.1, steps=1), ["decay=polynomial", "decay.rounds=7", "decay.floor=0.5"]
     )
-    assert sgd.decay == Polynomial(floor=0.5, rounds=7)
+    assert sgd.decay == PolynomialDecay(floor=0.5, rounds=7)
     assert with_overrides(sgd, ["decay=none"]).decay is None
     with pytest.raises(ConfigError, match="First choose one, such as --set decay=polynomial"):
         with_overrides(Sgd(lr=0.1, steps=1), ["decay.rounds=7"])
 
 
 def test_it_is_written_and_read_back():
-    sgd = Sgd(lr=0.1, steps=1, decay=Polynomial(rounds=7))
+    sgd = Sgd(lr=0.1, steps=1, decay=PolynomialDecay(rounds=7))
     plain = to_dict(sgd)
     assert plain["decay"] == {"kind": "polynomial", "power": 0.9, "floor": 0.6, "rounds": 7}
     assert from_dict(Sgd, plain) == sgd

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 import torch
 
-from contracts.looks import FakeLook
+from contracts.model_probes import FakeModelProbe
 from thalweg.core.errors import ConfigError
 from thalweg.local import Batch, CrossEntropy, Elastic
 
@@ -30,28 +30,28 @@ def test_before_the_first_change_of_state_nothing_pulls():
 
 def test_the_anchor_is_set_when_the_state_changes_and_kept_while_it_does_not():
     objective, rows = Elastic(fisher_samples=2), np.array([10, 11, 12, 13])
-    look = FakeLook(params=[1.0, 2.0], fisher=[4.0, 0.5])
-    state = objective.turn(objective.init(2), look, rows, changed=False)
+    look = FakeModelProbe(params=[1.0, 2.0], fisher=[4.0, 0.5])
+    state = objective.start_tick(objective.init(2), look, rows, changed=False)
     assert look.asked == []
-    state = objective.turn(state, look, rows, changed=True)
+    state = objective.start_tick(state, look, rows, changed=True)
     assert look.asked == [[10, 12]]
     assert state.params.tolist() == [1.0, 2.0]
     assert state.fisher.tolist() == [4.0, 0.5]
-    later = objective.turn(state, FakeLook(params=[9.0, 9.0]), rows, changed=False)
+    later = objective.start_tick(state, FakeModelProbe(params=[9.0, 9.0]), rows, changed=False)
     assert later.params.tolist() == [1.0, 2.0]
 
 
 def test_online_consolidation_keeps_a_share_of_the_old_importance():
-    objective, look = Elastic(keep=0.5), FakeLook(params=[0.0, 0.0], fisher=[4.0, 0.5])
+    objective, look = Elastic(keep=0.5), FakeModelProbe(params=[0.0, 0.0], fisher=[4.0, 0.5])
     state = objective.init(2)
     for _ in range(2):
-        state = objective.turn(state, look, np.arange(3), changed=True)
+        state = objective.start_tick(state, look, np.arange(3), changed=True)
     assert state.fisher.tolist() == [6.0, 0.75]
 
 
 def test_an_empty_memory_teaches_nothing():
-    objective, look = Elastic(), FakeLook(params=[1.0, 2.0])
-    state = objective.turn(objective.init(2), look, np.empty(0, dtype=np.int64), changed=True)
+    objective, look = Elastic(), FakeModelProbe(params=[1.0, 2.0])
+    state = objective.start_tick(objective.init(2), look, np.empty(0, dtype=np.int64), changed=True)
     assert look.asked == []
     assert state.fisher.tolist() == [0.0, 0.0]
 

@@ -1,11 +1,11 @@
 import pytest
 
 from thalweg.core.errors import ConfigError
-from thalweg.local import Settles
+from thalweg.local import GainThreshold
 
 
 def test_the_first_of_every_ten_samples_is_held_out() -> None:
-    assert [Settles().held_out(n).tolist() for n in (0, 1, 10, 11, 25)] == [
+    assert [GainThreshold().hold_out(n).tolist() for n in (0, 1, 10, 11, 25)] == [
         [],
         [0],
         [0],
@@ -15,18 +15,18 @@ def test_the_first_of_every_ten_samples_is_held_out() -> None:
 
 
 def test_less_must_be_gained_the_later_the_tick() -> None:
-    enough = Settles(gain=0.5)
-    assert not enough.has_settled(1.0, 0.5, tick=1), "exactly the gain is enough"
-    assert enough.has_settled(1.0, 0.625, tick=1)
-    assert not enough.has_settled(1.0, 0.625, tick=2)
-    assert enough.has_settled(1.0, 1.5, tick=100), "a loss is no gain"
+    enough = GainThreshold(gain=0.5)
+    assert not enough.should_stop(1.0, 0.5, tick=1), "exactly the gain is enough"
+    assert enough.should_stop(1.0, 0.625, tick=1)
+    assert not enough.should_stop(1.0, 0.625, tick=2)
+    assert enough.should_stop(1.0, 1.5, tick=100), "a loss is no gain"
 
 
 def test_who_holds_nothing_out_has_settled() -> None:
-    assert Settles().has_settled(0.0, 0.0, tick=1)
+    assert GainThreshold().should_stop(0.0, 0.0, tick=1)
 
 
 @pytest.mark.parametrize("gain", [0.0, -0.1, float("inf"), float("nan")])
 def test_a_gain_is_positive_and_finite(gain: float) -> None:
     with pytest.raises(ConfigError, match="gain must be positive and finite"):
-        Settles(gain)
+        GainThreshold(gain)

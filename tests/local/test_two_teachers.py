@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 import torch
 
-from contracts.looks import FakeLook
+from contracts.model_probes import FakeModelProbe
 from thalweg.core.errors import ConfigError
 from thalweg.local import Batch, TwoTeachers
 
@@ -28,12 +28,14 @@ def test_without_a_past_the_received_model_is_both_teachers():
 
 
 def test_the_past_is_the_model_of_the_moment_when_the_state_changes():
-    objective, look = TwoTeachers(), FakeLook(params=[1.0, 2.0])
-    state = objective.turn(objective.init(2), look, np.arange(3), changed=False)
+    objective, look = TwoTeachers(), FakeModelProbe(params=[1.0, 2.0])
+    state = objective.start_tick(objective.init(2), look, np.arange(3), changed=False)
     assert len(state.params) == 0
-    state = objective.turn(state, look, np.arange(3), changed=True)
+    state = objective.start_tick(state, look, np.arange(3), changed=True)
     assert state.params.tolist() == [1.0, 2.0]
-    later = objective.turn(state, FakeLook(params=[3.0, 4.0]), np.arange(3), changed=False)
+    later = objective.start_tick(
+        state, FakeModelProbe(params=[3.0, 4.0]), np.arange(3), changed=False
+    )
     assert later.params.tolist() == [1.0, 2.0]
 
 

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from contracts.examples import some_intake, some_outlook
+from contracts.examples import some_memory_context, some_outlook
 from thalweg.core.errors import ConfigError
 from thalweg.core.types import Floats, Outlook
 from thalweg.memory import Dds
@@ -14,13 +14,13 @@ RATIOS = (0.535193, 0.552336, 0.333514)  # of the outlook in contracts.examples,
 
 
 def num_renewed(policy: Dds, state: int, *, num_new: int = 500, seed: int = 0) -> int:
-    intake = some_intake(500, 500, num_new, state)
+    intake = some_memory_context(500, 500, num_new, state)
     _, kept = policy.keep(None, intake, np.random.default_rng(seed))
     return int((kept >= 500).sum())
 
 
 def ratios(policy: Dds, outlook: Outlook) -> Floats:
-    return policy.renewal(None, some_intake(10, 10, 10, outlook=outlook))
+    return policy.predict_renewal(None, some_memory_context(10, 10, 10, outlook=outlook))
 
 
 def test_a_memory_of_five_hundred_renews_268_276_or_167() -> None:
@@ -62,8 +62,8 @@ def test_a_state_thought_impossible_gets_what_the_rule_says(rule: Any, ratio: fl
 
 def test_no_more_is_renewed_or_announced_than_arrives() -> None:
     assert num_renewed(Dds(), 0, num_new=100) == 100
-    few = some_intake(500, 500, 200)
-    assert Dds().renewal(None, few) == pytest.approx((0.4, 0.4, RATIOS[2]), abs=1e-6)
+    few = some_memory_context(500, 500, 200)
+    assert Dds().predict_renewal(None, few) == pytest.approx((0.4, 0.4, RATIOS[2]), abs=1e-6)
 
 
 def test_ratios_of_one_policy_are_not_those_of_another() -> None:
@@ -85,7 +85,7 @@ def test_in_the_long_run_the_memory_holds_probability_times_ratio() -> None:
     held, total = np.zeros(50, dtype=np.int64), np.zeros(3)  # the state each kept sample is of
     visited = rng.choice(3, size=10_000, p=outlook.probs).tolist()
     for state in visited:
-        intake = some_intake(50, 50, 50, state, outlook)
+        intake = some_memory_context(50, 50, 50, state, outlook)
         _, kept = policy.keep(None, intake, rng)
         held = np.concatenate([held, np.full(50, state)])[kept]
         total += np.bincount(held, minlength=3)

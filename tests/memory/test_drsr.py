@@ -3,7 +3,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from contracts.examples import some_intake
+from contracts.examples import some_memory_context
 from thalweg.memory import Drsr
 from thalweg.memory.drsr import quotas
 
@@ -12,14 +12,14 @@ def test_the_shares_of_the_sheet():
     policy, rng = Drsr(), np.random.default_rng(0)
     state, renewed = policy.init(500, 500), []
     for _ in range(5):
-        state, kept = policy.keep(state, some_intake(500, 500, 500), rng)
+        state, kept = policy.keep(state, some_memory_context(500, 500, 500), rng)
         renewed.append(np.count_nonzero(kept >= 500))
     assert renewed == [250, 167, 125, 100, 83]  # 1/2, 1/3, 1/4, 1/5, 1/6 of 500
 
 
 def test_matching_keeps_the_histogram_of_everything_seen():
     policy = Drsr(mode="match")
-    intake = some_intake(6, 6, 6)._replace(
+    intake = some_memory_context(6, 6, 6)._replace(
         held_labels=np.array([0, 0, 0, 0, 0, 0]), new_labels=np.array([1, 1, 1, 1, 2, 2])
     )
     state, kept = policy.keep(policy.init(6, 6), intake, np.random.default_rng(0))

@@ -4,7 +4,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from contracts.examples import some_intake
+from contracts.examples import some_memory_context
 from thalweg.memory import Fifo
 
 
@@ -12,7 +12,7 @@ from thalweg.memory import Fifo
 def test_the_memory_is_the_end_of_the_stream(capacity: int, arrivals: list[int]) -> None:
     memory, arrived = np.empty(0, dtype=np.int64), 0
     for num_new in arrivals:
-        intake = some_intake(capacity, len(memory), num_new)
+        intake = some_memory_context(capacity, len(memory), num_new)
         _, kept = Fifo().keep(None, intake, np.random.default_rng(0))
         memory = np.concatenate([memory, arrived + np.arange(num_new)])[kept]
         arrived += num_new
@@ -20,5 +20,5 @@ def test_the_memory_is_the_end_of_the_stream(capacity: int, arrivals: list[int])
 
 
 def test_the_renewed_share_is_what_arrives_of_what_fits() -> None:
-    assert Fifo().renewal(None, some_intake(8, 8, 2)).tolist() == [0.25] * 3
-    assert Fifo().renewal(None, some_intake(8, 8, 20)).tolist() == [1.0] * 3
+    assert Fifo().predict_renewal(None, some_memory_context(8, 8, 2)).tolist() == [0.25] * 3
+    assert Fifo().predict_renewal(None, some_memory_context(8, 8, 20)).tolist() == [1.0] * 3

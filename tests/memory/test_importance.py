@@ -1,9 +1,9 @@
 import numpy as np
 import pytest
 
-from contracts.examples import some_intake
+from contracts.examples import some_memory_context
 from thalweg.core.errors import ConfigError
-from thalweg.core.types import Glance
+from thalweg.core.types import LastLayer
 from thalweg.memory import Importance
 from thalweg.memory.importance import gradient_norms
 
@@ -11,8 +11,8 @@ from thalweg.memory.importance import gradient_norms
 def seen(norms, capacity, held):
     """Samples whose gradient norms are these."""
     values = np.array(norms, dtype=np.float32)
-    glance = Glance(values[:, None], np.zeros((len(values), 1), dtype=np.float32))
-    return some_intake(capacity, held, len(values) - held)._replace(glance=glance)
+    last_layer = LastLayer(values[:, None], np.zeros((len(values), 1), dtype=np.float32))
+    return some_memory_context(capacity, held, len(values) - held)._replace(last_layer=last_layer)
 
 
 def kept(policy, intake):
@@ -23,7 +23,7 @@ def test_the_norm_of_the_sheet():
     z = np.array([2.0, 1.0, 0.0])
     error = np.exp(z) / np.exp(z).sum() - np.array([1, 0, 0])
     assert np.linalg.norm(error) == pytest.approx(0.424336, abs=1e-6)
-    norm = gradient_norms(Glance(error[None], np.array([[1.0, 2.0]])))
+    norm = gradient_norms(LastLayer(error[None], np.array([[1.0, 2.0]])))
     assert norm[0] == pytest.approx(1.039407, abs=1e-6)
 
 
@@ -42,4 +42,4 @@ def test_outliers_stay_out_if_asked():
 
 def test_without_a_model_it_says_so():
     with pytest.raises(ConfigError, match="looks at the model"):
-        kept(Importance(), some_intake(4, 4, 4))
+        kept(Importance(), some_memory_context(4, 4, 4))

@@ -1,16 +1,16 @@
 import numpy as np
 
 from contracts.examples import some_outlook
-from thalweg.core.types import Intake
+from thalweg.core.types import MemoryContext
 from thalweg.memory import Never
 
 
 def keep(held, new, capacity=4):
     labels = np.zeros(held, int), np.zeros(new, int)
-    intake = Intake(capacity, held, new, 0, *labels, some_outlook())
-    return Never().keep(None, intake, np.random.default_rng(0))[1].tolist(), Never().renewal(
-        None, intake
-    )
+    intake = MemoryContext(capacity, held, new, 0, *labels, some_outlook())
+    return Never().keep(None, intake, np.random.default_rng(0))[
+        1
+    ].tolist(), Never().predict_renewal(None, intake)
 
 
 def test_free_places_are_filled_in_the_order_of_arrival():

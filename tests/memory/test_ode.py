@@ -1,16 +1,16 @@
 import numpy as np
 import pytest
 
-from contracts.examples import some_intake
-from thalweg.core.types import Glance
+from contracts.examples import some_memory_context
+from thalweg.core.types import LastLayer
 from thalweg.memory import Ode
 from thalweg.memory.ode import (
     GlobalGradient,
     LocalGradient,
-    corrected,
-    exchanges,
-    values,
-    with_samples,
+    add_samples,
+    choose_exchanges,
+    correct_estimate,
+    sample_values,
 )
 
 Z = np.array([2.0, 1.0, 0.0])
@@ -19,12 +19,12 @@ G = np.array([[0.1, 0.2, 0], [-0.1, 0, 0.1], [0, -0.2, -0.1]])
 
 
 def test_the_value_of_the_sheet():
-    glance = Glance(ERROR[None], np.array([[1.0, 2.0]]))
-    assert values(glance, G.ravel())[0] == pytest.approx(-0.212395, abs=1e-6)
+    last_layer = LastLayer(ERROR[None], np.array([[1.0, 2.0]]))
+    assert sample_values(last_layer, G.ravel())[0] == pytest.approx(-0.212395, abs=1e-6)
 
 
 def test_while_nobody_knows_the_global_gradient_all_samples_are_worth_the_same():
-    assert values(Glance(ERROR[None], np.array([[1.0, 2.0]])), None).tolist() == [0.0]
+    assert sample_values(LastLayer(ERROR[None], np.array([[1.0, 2.0]])), None).tolist() == [0.0]
 
 
 def test_the_server_corrects_its_estimate_by_what_changed():
@@ -34,7 +34,7 @@ def test_the_server_corrects_its_estimate_by_what_changed():
         np.array([7]),
         np.array([[0.1, 0.1]], dtype="f4"),
     )
-    after = corrected(notes, np.array([7]), np.array([[0.4, 0.0]], dtype="f4"))
+    after = correct_estimate(notes, np.array([7]), np.array([[0.4, 0.0]], dtype="f4"))
     assert after.mean.tolist() == pytest.approx([0.35, 0.05])
     assert after.last.tolist() == [[pytest.approx(0.4), 0.0]]
 
@@ -44,8 +44,8 @@ def test_the_running_mean_of_the_sheet():
     for gradient in ([1.0, 0.0], [0.0, 1.0], [2.0, 2.0]):
         # one class and one feature: the gradient is error x (feature, 1)
         error = gradient[1] or 1.0
-        glance = Glance(np.array([[error]]), np.array([[gradient[0] / error]]))
-        state = with_samples(state, glance)
+        last_layer = LastLayer(np.array([[error]]), np.array([[gradient[0] / error]]))
+        state = add_samples(state, last_layer)
         if gradient == [1.0, 0.0]:
             state = LocalGradient(np.array(gradient, dtype="f4"), 1)
     assert state.mean.tolist() == pytest.approx([1.0, 1.0])
@@ -53,63 +53,63 @@ def test_the_running_mean_of_the_sheet():
 
 
 def test_after_sending_the_mean_starts_anew():
-    state, said = Ode().say(LocalGradient(np.array([1.0, 2.0], dtype="f4"), 5))
-    assert said["gradient"].tolist() == [1.0, 2.0]
-    fresh = with_samples(state, Glance(np.array([[3.0]]), np.array([[2.0]])))
+    state, uploads = Ode().upload(LocalGradient(np.array([1.0, 2.0], dtype="f4"), 5))
+    assert uploads["gradient"].tolist() == [1.0, 2.0]
+    fresh = add_samples(state, LastLayer(np.array([[3.0]]), np.array([[2.0]])))
     assert fresh.mean.tolist() == [6.0, 3.0]
     assert fresh.num == 1
 
 
 def test_a_new_sample_replaces_the_least_valuable_one_if_it_is_not_worth_less():
-    going, coming = exchanges(np.array([1.0, 5.0, 3.0]), np.array([0.0, 3.5, 4.0]), 0, 9)
+    going, coming = choose_exchanges(np.array([1.0, 5.0, 3.0]), np.array([0.0, 3.5, 4.0]), 0, 9)
     assert going.tolist() == [0, 2]
     assert coming.tolist() == [1, 2]
 
 
 def test_a_newcomer_may_have_to_leave_again():
-    going, coming = exchanges(np.array([1.0, 5.0]), np.array([1.0, 4.0]), 0, 9)
+    going, coming = choose_exchanges(np.array([1.0, 5.0]), np.array([1.0, 4.0]), 0, 9)
     assert going.tolist() == [0]
     assert coming.tolist() == [1]
 
 
 def test_at_most_the_budget_comes_in():
-    going, coming = exchanges(np.zeros(4), np.ones(4), 0, 2)
+    going, coming = choose_exchanges(np.zeros(4), np.ones(4), 0, 2)
     assert len(going) == len(coming) == 2
 
 
 def test_the_policy_listens_to_the_server():
-    glance = Glance(np.array([[1.0], [-1.0], [2.0]]), np.zeros((3, 1)))
-    intake = some_intake(2, 2, 1)._replace(
-        glance=glance, told={"gradient": np.array([0.0, 1.0], dtype="f4")}
+    last_layer = LastLayer(np.array([[1.0], [-1.0], [2.0]]), np.zeros((3, 1)))
+    intake = some_memory_context(2, 2, 1)._replace(
+        last_layer=last_layer, broadcast={"gradient": np.array([0.0, 1.0], dtype="f4")}
     )
     _, kept = Ode().keep(Ode().init(2, 2), intake, np.random.default_rng(0))
     assert kept.tolist() == [0, 2]  # values 1, -1 and 2
 
 
 def test_before_the_first_message_the_server_has_nothing_to_tell():
-    notes = Ode().begin(3, 10)
-    assert Ode().tell(notes, np.array([0])) == {}
-    notes = Ode().hear(notes, np.array([1]), {"gradient": np.array([[3.0, 6.0]], dtype="f4")})
-    assert Ode().tell(notes, np.array([0, 2]))["gradient"].tolist() == [[1.0, 2.0]] * 2
+    notes = Ode().init_server(3, 10)
+    assert Ode().broadcast(notes, np.array([0])) == {}
+    notes = Ode().collect(notes, np.array([1]), {"gradient": np.array([[3.0, 6.0]], dtype="f4")})
+    assert Ode().broadcast(notes, np.array([0, 2]))["gradient"].tolist() == [[1.0, 2.0]] * 2
 
 
 def test_a_cohort_that_has_seen_nothing_changes_nothing() -> None:
     silence = {"gradient": np.empty((2, 0), dtype="f4")}
-    notes = Ode().hear(Ode().begin(3, 10), np.array([0, 1]), silence)
-    assert Ode().tell(notes, np.array([0])) == {}
-    notes = Ode().hear(notes, np.array([1]), {"gradient": np.array([[3.0, 6.0]], dtype="f4")})
-    assert Ode().hear(notes, np.array([0, 2]), silence).mean.tolist() == [1.0, 2.0]
+    notes = Ode().collect(Ode().init_server(3, 10), np.array([0, 1]), silence)
+    assert Ode().broadcast(notes, np.array([0])) == {}
+    notes = Ode().collect(notes, np.array([1]), {"gradient": np.array([[3.0, 6.0]], dtype="f4")})
+    assert Ode().collect(notes, np.array([0, 2]), silence).mean.tolist() == [1.0, 2.0]
 
 
 def test_the_estimate_can_be_the_mean_of_those_who_have_just_spoken() -> None:
     policy = Ode(estimate="participants")
     words = np.array([[1.0, 0.0], [3.0, 6.0]], dtype="f4")
-    notes = policy.hear(policy.begin(30, 10), np.array([4, 9]), {"gradient": words})
-    assert policy.tell(notes, np.array([0]))["gradient"].tolist() == [[2.0, 3.0]]
-    assert policy.hear(notes, np.array([1]), {"gradient": np.empty((1, 0), dtype="f4")}) == notes
+    notes = policy.collect(policy.init_server(30, 10), np.array([4, 9]), {"gradient": words})
+    assert policy.broadcast(notes, np.array([0]))["gradient"].tolist() == [[2.0, 3.0]]
+    assert policy.collect(notes, np.array([1]), {"gradient": np.empty((1, 0), dtype="f4")}) == notes
 
 
 def test_a_global_gradient_of_another_size_is_as_good_as_none() -> None:
-    glance = Glance(np.ones((2, 3), dtype=np.float32), np.ones((2, 4), dtype=np.float32))
-    assert values(glance, np.ones(16, dtype=np.float32)).tolist() == [0, 0]
-    assert values(glance, np.ones(15, dtype=np.float32)).tolist() == [15, 15]
+    last_layer = LastLayer(np.ones((2, 3), dtype=np.float32), np.ones((2, 4), dtype=np.float32))
+    assert sample_values(last_layer, np.ones(16, dtype=np.float32)).tolist() == [0, 0]
+    assert sample_values(last_layer, np.ones(15, dtype=np.float32)).tolist() == [15, 15]

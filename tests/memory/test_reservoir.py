@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from contracts.examples import some_intake
+from contracts.examples import some_memory_context
 from thalweg.memory import Reservoir
 from thalweg.memory.reservoir import ReservoirState
 
@@ -28,7 +28,7 @@ def kept_of_stream(start: int, arrivals: list[int], capacity: int, seed: int) ->
     policy, rng = Reservoir(), np.random.default_rng(seed)
     memory, state, arrived = np.arange(start), policy.init(capacity, start), start
     for num_new in arrivals:
-        state, kept = policy.keep(state, some_intake(capacity, len(memory), num_new), rng)
+        state, kept = policy.keep(state, some_memory_context(capacity, len(memory), num_new), rng)
         memory = np.concatenate([memory, arrived + np.arange(num_new)])[kept]
         arrived += num_new
     assert state == ReservoirState(arrived)
@@ -67,14 +67,17 @@ def test_free_room_is_taken_in_order_before_anybody_leaves() -> None:
 def test_within_one_arrival_later_samples_overwrite_earlier_ones() -> None:
     # Three new samples at a full memory of two: the first two both draw slot 0, the third misses.
     rng: Any = Rigged([0, 0, 4])
-    state, kept = Reservoir().keep(ReservoirState(2), some_intake(2, 2, 3), rng)
+    state, kept = Reservoir().keep(ReservoirState(2), some_memory_context(2, 2, 3), rng)
     assert kept.tolist() == [3, 1]
     assert state == ReservoirState(5)
 
 
 def test_the_renewed_share_shrinks_as_the_past_grows() -> None:
     policy = Reservoir()
-    intake = some_intake(10, 10, 10)
-    assert policy.renewal(ReservoirState(10), intake).tolist() == [0.5] * 3
-    assert policy.renewal(ReservoirState(90), intake).tolist() == [0.1] * 3
-    assert policy.renewal(ReservoirState(0), some_intake(10, 0, 0)).tolist() == [0.0] * 3
+    intake = some_memory_context(10, 10, 10)
+    assert policy.predict_renewal(ReservoirState(10), intake).tolist() == [0.5] * 3
+    assert policy.predict_renewal(ReservoirState(90), intake).tolist() == [0.1] * 3
+    assert (
+        policy.predict_renewal(ReservoirState(0), some_memory_context(10, 0, 0)).tolist()
+        == [0.0] * 3
+    )

@@ -3,13 +3,13 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from contracts.examples import some_intake
+from contracts.examples import some_memory_context
 from thalweg.core.errors import ConfigError
 from thalweg.memory import UniformRatio
 
 
 def num_renewed(policy: UniformRatio, capacity: int, num_new: int, seed: int = 0) -> int:
-    intake = some_intake(capacity, capacity, num_new)
+    intake = some_memory_context(capacity, capacity, num_new)
     _, kept = policy.keep(None, intake, np.random.default_rng(seed))
     return int((kept >= capacity).sum())
 
@@ -37,8 +37,8 @@ def test_rounding_at_random_spends_the_budget_on_average() -> None:
 def test_no_more_is_renewed_or_announced_than_arrives() -> None:
     policy = UniformRatio(0.5)
     assert num_renewed(policy, 8, num_new=2) == 2
-    assert policy.renewal(None, some_intake(8, 8, 2)).tolist() == [0.25] * 3
-    assert policy.renewal(None, some_intake(8, 8, 8)).tolist() == [0.5] * 3
+    assert policy.predict_renewal(None, some_memory_context(8, 8, 2)).tolist() == [0.25] * 3
+    assert policy.predict_renewal(None, some_memory_context(8, 8, 8)).tolist() == [0.5] * 3
 
 
 @pytest.mark.parametrize("budget", [0.0, -0.5, 1.5, float("nan")])

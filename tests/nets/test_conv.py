@@ -5,7 +5,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nets.ways import assert_both_ways_agree
+from nets.stacked_layers import assert_stacked_agrees
 from thalweg.core.errors import ConfigError
 from thalweg.nets.conv import Conv
 
@@ -40,7 +40,7 @@ def test_stacked_equals_single(
         with pytest.raises(ConfigError, match="too small"):
             layer.out_shape(shape)
         return
-    assert_both_ways_agree(layer, shape, batch=3, clients=clients)
+    assert_stacked_agrees(layer, shape, batch=3, clients=clients)
 
 
 def test_a_convolution_may_have_no_bias():

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from thalweg.core.errors import ConfigError, ShapeMismatch
 from thalweg.nets import HamCnn, LeNet5, Net
-from thalweg.nets.dropout import Dropout, forks
+from thalweg.nets.dropout import Dropout, fork_generators
 from thalweg.nets.layers import Dense, Flatten, Relu
 
 
@@ -83,7 +83,7 @@ def test_the_next_step_draws_anew():
 
 
 def test_two_layers_of_one_net_draw_different_numbers():
-    one, two = forks(*generators(0), 2)
+    one, two = fork_generators(*generators(0), 2)
     layer = Dropout(0.5)
     assert not torch.equal(layer.mask((50,), one), layer.mask((50,), two))
 

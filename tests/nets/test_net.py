@@ -56,15 +56,15 @@ class BasicBlock(nn.Module):
         self.norm1 = nn.GroupNorm(2, go)
         self.conv2 = nn.Conv2d(go, go, 3, padding=1, bias=False)
         self.norm2 = nn.GroupNorm(2, go)
-        self.around = nn.Sequential()
+        self.shortcut = nn.Sequential()
         if stride != 1 or come != go:
-            self.around = nn.Sequential(
+            self.shortcut = nn.Sequential(
                 nn.Conv2d(come, go, 1, stride, bias=False), nn.GroupNorm(2, go)
             )
 
     def forward(self, x):
         y = self.norm2(self.conv2(self.norm1(self.conv1(x)).relu()))
-        return (y + self.around(x)).relu()
+        return (y + self.shortcut(x)).relu()
 
 
 def resnet(blocks):

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 import torch
 
-from nets.ways import assert_both_ways_agree
+from nets.stacked_layers import assert_stacked_agrees
 from thalweg.core.errors import ConfigError
-from thalweg.nets.net import Net, SelfStartingLayer
+from thalweg.nets.net import CustomInitLayer, Net
 from thalweg.nets.norm import GroupNorm
 
 
@@ -22,7 +22,7 @@ def test_two_groups_by_hand():
 @pytest.mark.parametrize("groups", [1, 2, 6])
 @pytest.mark.parametrize("shape", [(6, 3, 4), (6, 1, 2)])
 def test_stacked_equals_single(groups, shape):
-    assert_both_ways_agree(GroupNorm("norm", 6, groups), shape, batch=3, clients=2)
+    assert_stacked_agrees(GroupNorm("norm", 6, groups), shape, batch=3, clients=2)
 
 
 def test_a_sample_is_normalised_the_same_whoever_else_is_in_the_batch():
@@ -38,7 +38,7 @@ def test_scales_start_at_one_and_shifts_at_zero_without_a_draw():
     params = Net((GroupNorm("norm", 3, 1),), (3,)).init(rng)
     assert params.tolist() == [1, 1, 1, 0, 0, 0]
     assert rng.random() == np.random.default_rng(0).random()
-    assert isinstance(GroupNorm("norm", 3, 1), SelfStartingLayer)
+    assert isinstance(GroupNorm("norm", 3, 1), CustomInitLayer)
 
 
 def test_work_is_counted_per_sample():

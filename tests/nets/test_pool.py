@@ -5,7 +5,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nets.ways import assert_both_ways_agree
+from nets.stacked_layers import assert_stacked_agrees
 from thalweg.core.errors import ConfigError
 from thalweg.nets.pool import AvgPool, GlobalAvgPool, MaxPool
 
@@ -30,11 +30,11 @@ def test_pooling_by_hand():
     clients=st.integers(1, 3),
 )
 def test_stacked_equals_single(kind, kernel, stride, height, width, clients):
-    assert_both_ways_agree(kind(kernel, stride), (2, height, width), batch=3, clients=clients)
+    assert_stacked_agrees(kind(kernel, stride), (2, height, width), batch=3, clients=clients)
 
 
 def test_the_mean_over_the_image_is_the_same_stacked():
-    assert_both_ways_agree(GlobalAvgPool(), (4, 3, 5), batch=3, clients=2)
+    assert_stacked_agrees(GlobalAvgPool(), (4, 3, 5), batch=3, clients=2)
 
 
 def test_a_tie_is_won_by_the_first_in_reading_order_in_both_ways():

@@ -9,7 +9,7 @@ from torch.nn.utils import parameters_to_vector
 
 from thalweg.core.errors import ConfigError
 from thalweg.nets import CharLstm
-from thalweg.nets.net import Net, SelfStartingLayer, StackableLayer
+from thalweg.nets.net import CustomInitLayer, Net, StackableLayer
 from thalweg.nets.recurrent import Embedding, Lstm
 
 
@@ -103,7 +103,7 @@ def test_first_parameters_follow_pytorchs_laws():
 def test_such_nets_are_not_stacked():
     net = CharLstm(embedding=2, units=3).build((5, 4), 2)
     assert not net.can_stack
-    assert isinstance(net.layers[0], SelfStartingLayer)
+    assert isinstance(net.layers[0], CustomInitLayer)
     assert not isinstance(net.layers[1], StackableLayer)
 
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from nets.ways import assert_both_ways_agree
+from nets.stacked_layers import assert_stacked_agrees
 from thalweg.core.errors import ConfigError
 from thalweg.nets.conv import Conv
 from thalweg.nets.dropout import Dropout
@@ -27,9 +27,9 @@ def test_a_block_by_hand():
 
 @pytest.mark.parametrize("shape", [(2, 4, 4), (2, 5, 3)])
 def test_stacked_equals_single(shape):
-    assert_both_ways_agree(DOWN, shape, batch=3, clients=2)
+    assert_stacked_agrees(DOWN, shape, batch=3, clients=2)
     same = Residual((Conv("a", 2, 2, 3, padding=1), GroupNorm("n", 2, 1)))
-    assert_both_ways_agree(same, shape, batch=3, clients=2)
+    assert_stacked_agrees(same, shape, batch=3, clients=2)
 
 
 def test_parameters_are_those_of_the_body_and_then_those_of_the_way_around():

@@ -7,12 +7,13 @@ from dataclasses import replace
 import pytest
 import tomli_w
 
-from thalweg.aggregation import Equal, ShiftAware, WarmStart
+from thalweg.aggregation import Equal, ShiftAware
 from thalweg.core.config import from_dict, to_dict, with_overrides
 from thalweg.core.errors import ConfigError, UnknownName
 from thalweg.local import Sgd
 from thalweg.memory import Dds, Fifo, Reservoir
 from thalweg.recipes import RECIPES, Recipe, sfedpo
+from thalweg.sessions import WarmStart
 
 
 def test_a_recipe_needs_a_name_and_a_memory_and_has_the_rest() -> None:
@@ -58,5 +59,5 @@ def test_an_impossible_value_in_a_file_is_refused() -> None:
 
 
 def test_an_infinite_scale_goes_through_a_toml_file_and_back() -> None:
-    recipe = replace(RECIPES["warmstart"](), opening=WarmStart(scale=math.inf, history=5))
+    recipe = replace(RECIPES["warmstart"](), session_start=WarmStart(scale=math.inf, history=5))
     assert from_dict(Recipe, tomllib.loads(tomli_w.dumps(to_dict(recipe)))) == recipe

@@ -5,8 +5,8 @@ from dataclasses import replace
 
 import pytest
 
-from thalweg.aggregation import ByWeight, Equal, FedAcg, FedDrift, FedRc, ShiftAware, Step
-from thalweg.emphasis import Early
+from thalweg.aggregation import ByWeight, Equal, FedAcg, ShiftAware, Step
+from thalweg.bank import FedDrift, FedRc
 from thalweg.forecast import Exact
 from thalweg.local import Moon, Proximal, Scaffold
 from thalweg.memory import Dds, Fifo, Replace, UniformRatio
@@ -21,15 +21,16 @@ from thalweg.recipes import (
     feddrift_eager,
     fedogd,
     fedrc,
+    get_recipe,
     moon,
     oracle,
     powd,
-    recipe_named,
     scaffold,
     scaffold_released,
     sfedpo,
     static,
 )
+from thalweg.sample_weights import Early
 from thalweg.selection import Available, Dpcs, PowerOfChoice, Uniform
 
 
@@ -62,9 +63,9 @@ def test_the_budget_reaches_the_memory() -> None:
 
 
 def test_a_static_model_is_fedavg_until_it_stops() -> None:
-    assert static() == replace(fedavg(), name="static", emphasis=Early(share=0.25))
-    assert static(share=0.1).emphasis == Early(share=0.1)
-    assert recipe_named("fedprox+static").emphasis == Early()
+    assert static() == replace(fedavg(), name="static", sample_weights=Early(share=0.25))
+    assert static(share=0.1).sample_weights == Early(share=0.1)
+    assert get_recipe("fedprox+static").sample_weights == Early()
 
 
 def test_fedogd_learns_only_from_what_has_just_arrived() -> None:
@@ -77,7 +78,7 @@ def test_recipes_that_choose_clients_keep_the_newest_samples_and_take_the_plain_
         assert recipe.memory == Fifo()
         assert recipe.weights == Equal()
     assert dpcs(participation=0.5).selection == Dpcs(0.5)
-    guest = recipe_named("sfedpo+dpcs")
+    guest = get_recipe("sfedpo+dpcs")
     assert (guest.selection, guest.memory) == (Dpcs(), sfedpo().memory)
 
 
@@ -98,10 +99,10 @@ def test_hosts_of_the_study_of_clients_that_come_and_go_are_fedavg_but_for_what_
 def test_recipes_for_drift_choose_half_of_the_clients_and_weigh_what_they_learn_from() -> None:
     for recipe in (fedrc(), feddaa(), oracle()):
         assert recipe.selection == Uniform(0.5)
-        assert recipe.weights == ByWeight(of="learnt")
+        assert recipe.weights == ByWeight(basis="learnt")
     assert fedrc().memory == fedavg_retrain().memory == Replace(), "only the newest data"
     assert feddaa().memory == oracle().memory == Fifo(), "the last step and this one"
-    assert feddaa(aggregate_by_responsibility=True).weights == ByWeight(of="explained")
+    assert feddaa(aggregate_by_responsibility=True).weights == ByWeight(basis="explained")
     assert fedrc(num_models=4).bank == FedRc(4)
     assert feddaa(participation=0.2).selection == Uniform(0.2)
     assert feddrift_eager() == replace(feddrift(), name="feddrift-eager", bank=FedDrift(eager=True))

@@ -48,7 +48,7 @@ def comparison() -> list[Cell]:
 
 
 @pytest.fixture
-def unfinished() -> list[Cell]:
+def unfinished_cells() -> list[Cell]:
     """A finished run of one recipe, and one unfinished run of another in each of the ways."""
     rows = make_cell().rows[:2]
     return [

@@ -2,10 +2,10 @@
 
 from collections.abc import Sequence
 
-from thalweg.report.table import Column
+from thalweg.report.table import TableColumn
 
 
-def by_name(columns: Sequence[Column]) -> dict[str, dict[str, str]]:
+def rows_by_recipe(columns: Sequence[TableColumn]) -> dict[str, dict[str, str]]:
     """What a table says of each recipe, by heading; the first column has their names."""
     names, *others = columns
     return {

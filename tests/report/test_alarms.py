@@ -1,4 +1,4 @@
-from report.small_tables import by_name
+from report.small_tables import rows_by_recipe
 from thalweg.report import page
 from thalweg.report.alarms import alarm_columns, alarm_extra
 from thalweg.report.extras import extra_markdown, extra_rich
@@ -16,7 +16,7 @@ def found(raised, drifts, missed, delay):
 
 
 def table(cells):
-    return by_name(alarm_columns(cells))
+    return rows_by_recipe(alarm_columns(cells))
 
 
 def test_alarms_are_compared_by_what_they_noticed_how_late_and_how_often_they_were_false(cell):

@@ -1,7 +1,7 @@
 import pytest
 
 from thalweg.core.errors import ConfigError
-from thalweg.report.cells import by_recipe, judged, scores, series
+from thalweg.report.cells import group_by_recipe, metric_series, scores, use_session_accuracy
 
 
 def test_scores_are_those_of_the_last_evaluated_round_and_totals_of_the_rest(cell):
@@ -19,7 +19,7 @@ def test_what_was_never_measured_has_no_score(cell):
 
 
 def test_a_series_holds_only_the_rounds_that_were_measured(cell):
-    assert series(cell(accuracy=0.8), "accuracy") == [(2, 0.4), (4, 0.8)]
+    assert metric_series(cell(accuracy=0.8), "accuracy") == [(2, 0.4), (4, 0.8)]
 
 
 @pytest.mark.parametrize(
@@ -45,16 +45,19 @@ def test_an_impossible_cell_is_refused_where_it_is_made(cell, changes, message):
 
 def test_recipes_keep_the_order_in_which_they_were_given(cell):
     cells = [cell("z", 0), cell("a", 0), cell("z", 1)]
-    assert [(name, len(group)) for name, group in by_recipe(cells).items()] == [("z", 2), ("a", 1)]
+    assert [(name, len(group)) for name, group in group_by_recipe(cells).items()] == [
+        ("z", 2),
+        ("a", 1),
+    ]
 
 
 def test_a_comparison_has_one_scenario_and_one_cell_per_seed(cell):
     with pytest.raises(ConfigError, match="no cells"):
-        by_recipe([])
+        group_by_recipe([])
     with pytest.raises(ConfigError, match="one scenario, got digits-full, mnist-full"):
-        by_recipe([cell(), cell(seed=1, scenario="mnist-full")])
+        group_by_recipe([cell(), cell(seed=1, scenario="mnist-full")])
     with pytest.raises(ConfigError, match="two cells with seed 3"):
-        by_recipe([cell(seed=3), cell(seed=3)])
+        group_by_recipe([cell(seed=3), cell(seed=3)])
 
 
 def test_runs_with_sessions_are_judged_by_the_labels_of_the_members(cell):
@@ -62,7 +65,7 @@ def test_runs_with_sessions_are_judged_by_the_labels_of_the_members(cell):
         {"round": 1, "session": 0, "accuracy": 0.4, "session_accuracy": 0.8, "state_accuracy": 0.4},
         {"round": 2, "session": 0},
     ]
-    found = scores(judged(cell(rows=rows)))
+    found = scores(use_session_accuracy(cell(rows=rows)))
     assert (found.accuracy, found.state_accuracy) == (0.8, None)
     plain = cell()
-    assert judged(plain) is plain
+    assert use_session_accuracy(plain) is plain

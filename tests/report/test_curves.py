@@ -5,11 +5,11 @@ from thalweg.report.curves import bank_panels, curves, describe, panels
 
 def test_a_band_is_one_standard_deviation_to_either_side(comparison):
     first, second = curves(comparison, "accuracy")
-    assert first.at == [2, 4]
+    assert first.x == [2, 4]
     assert first.mean == pytest.approx([41, 82])
     assert first.low == pytest.approx([40, 80])
     assert first.high == pytest.approx([42, 84])
-    assert (first.place, second.place) == (0, 1)
+    assert (first.index, second.index) == (0, 1)
 
 
 def test_a_single_seed_has_no_band(cell):
@@ -25,13 +25,13 @@ def test_a_band_ends_at_nought_and_at_a_hundred(cell):
 def test_only_rounds_that_every_seed_evaluated_are_drawn(cell):
     more = [{"round": rnd, "accuracy": 0.5} for rnd in (3, 4, 5)]
     (only,) = curves([cell(seed=0, accuracy=0.7), cell(seed=1, rows=more)], "accuracy")
-    assert only.at == [4]
+    assert only.x == [4]
     assert only.mean == pytest.approx([60])
 
 
-def test_unfinished_runs_are_not_drawn_and_colours_stay_with_the_recipe(cell, unfinished):
-    drawn = curves([*unfinished, cell("fedavg", 0)], "accuracy")
-    assert [(curve.recipe, curve.place) for curve in drawn] == [("sfedpo", 0), ("fedavg", 2)]
+def test_unfinished_runs_are_not_drawn_and_colours_stay_with_the_recipe(cell, unfinished_cells):
+    drawn = curves([*unfinished_cells, cell("fedavg", 0)], "accuracy")
+    assert [(curve.recipe, curve.index) for curve in drawn] == [("sfedpo", 0), ("fedavg", 2)]
 
 
 def test_panels_follow_what_was_measured(cell, comparison):
@@ -57,7 +57,7 @@ def test_of_many_rounds_what_arrives_is_smoothed(cell):
     (panel,) = panels([cell(rows=rows)])
     assert panel.title == "Prequential (test-then-train) accuracy, mean of 2 rounds"
     assert panel.curves[0].mean[:4] == [100, 50, 50, 50]
-    assert len(panel.curves[0].at) == 24
+    assert len(panel.curves[0].x) == 24
     (panel,) = panels([cell(rows=rows[:23])])
     assert panel.title == "Prequential (test-then-train) accuracy"
     assert panel.curves[0].mean[:2] == [100, 0]
@@ -71,7 +71,7 @@ def test_a_bank_is_drawn_from_the_round_in_which_it_had_one_model(cell):
         "Clients found to have drifted",
     )
     (only,) = models.curves
-    assert (only.recipe, only.at, only.mean) == ("feddaa", [1, 2, 3], [1, 3, 4])
+    assert (only.recipe, only.x, only.mean) == ("feddaa", [1, 2, 3], [1, 3, 4])
     assert drifts.curves[0].mean == [5]
 
 

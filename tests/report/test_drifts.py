@@ -1,4 +1,4 @@
-from report.small_tables import by_name
+from report.small_tables import rows_by_recipe
 from thalweg.report import page
 from thalweg.report.drifts import drift_columns, drift_extra, drift_lines
 from thalweg.report.extras import extra_markdown, extra_rich
@@ -28,7 +28,7 @@ def run(before, after, forgotten=0.0):
 
 
 def table(cells):
-    return by_name(drift_columns(cells))
+    return rows_by_recipe(drift_columns(cells))
 
 
 def test_recipes_are_compared_by_what_drifts_did_to_them(cell):

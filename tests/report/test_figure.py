@@ -64,10 +64,10 @@ def test_one_evaluated_round_can_be_drawn(cell):
     assert figure_svg([cell(rows=[{"round": 5, "accuracy": 0.5}])])
 
 
-def test_nothing_finished_is_nothing_to_draw(unfinished):
-    assert not has_figure(unfinished[1:])
+def test_nothing_finished_is_nothing_to_draw(unfinished_cells):
+    assert not has_figure(unfinished_cells[1:])
     with pytest.raises(ConfigError, match="no run has finished"):
-        figure_png(unfinished[1:])
+        figure_png(unfinished_cells[1:])
 
 
 def test_a_figure_is_written_whole(tmp_path, comparison):

@@ -44,11 +44,11 @@ def test_the_best_mean_may_be_behind_on_the_shared_seeds(cell):
     assert "10.00 points below a (1 shared seed, too few for a test)" in headline(summarise(cells))
 
 
-def test_what_did_not_finish_is_said(unfinished):
-    assert headline(summarise(unfinished)).endswith(
+def test_what_did_not_finish_is_said(unfinished_cells):
+    assert headline(summarise(unfinished_cells)).endswith(
         "Of 4 runs, 3 did not finish: 1 failed, 1 interrupted, 1 missing."
     )
-    assert headline(summarise(unfinished[1:])).startswith(
+    assert headline(summarise(unfinished_cells[1:])).startswith(
         "On digits-full, no run has finished yet."
     )
 

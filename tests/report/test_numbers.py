@@ -2,7 +2,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from thalweg.report.numbers import NONE, amount, p_value, paired_points, percent_spread, points
-from thalweg.report.summary import Paired, Spread
+from thalweg.report.summary import PairedDifference, Spread
 
 
 def test_percentages_have_two_decimals_and_a_spread_if_there_is_one():
@@ -16,8 +16,8 @@ def test_nothing_measured_is_a_dash_everywhere():
 
 
 def test_differences_are_in_points_with_a_real_minus_sign():
-    assert paired_points(Paired(-0.02, 0.01, None, 3)) == "−2.00 ± 1.00"
-    assert paired_points(Paired(0.02, None, None, 1)) == "+2.00"
+    assert paired_points(PairedDifference(-0.02, 0.01, None, 3)) == "−2.00 ± 1.00"
+    assert paired_points(PairedDifference(0.02, None, None, 1)) == "+2.00"
 
 
 @given(st.floats(-100, 100))

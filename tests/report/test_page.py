@@ -64,8 +64,8 @@ def test_every_seed_has_its_row(comparison):
         assert f"sfedpo {seed} done 4 {accuracy}" in text
 
 
-def test_unfinished_runs_are_shown_with_their_reasons(unfinished):
-    outline = Outline(page("t", unfinished))
+def test_unfinished_runs_are_shown_with_their_reasons(unfinished_cells):
+    outline = Outline(page("t", unfinished_cells))
     assert ("h2", "Runs that did not finish") in outline.headings
     assert "seed 0: failed , after 2 rounds: the loss is nan in round 3" in outline.text
     assert "seed 1: interrupted , after 2 rounds: no reason was recorded" in outline.text
@@ -73,8 +73,8 @@ def test_unfinished_runs_are_shown_with_their_reasons(unfinished):
     assert "for want of a finished run: fedogd." in outline.text
 
 
-def test_a_page_can_be_made_when_nothing_has_finished(unfinished):
-    outline = Outline(page("t", unfinished[1:]))
+def test_a_page_can_be_made_when_nothing_has_finished(unfinished_cells):
+    outline = Outline(page("t", unfinished_cells[1:]))
     assert "no run has finished yet" in outline.text
     assert "There is no finished run to draw." in outline.text
 

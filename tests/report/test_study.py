@@ -10,7 +10,7 @@ from thalweg.core.published import Published
 from thalweg.engine.cells import is_done
 from thalweg.report.cells import Cell
 from thalweg.report.study import best_cells, plan_study, read_study, reproduce, write_study
-from thalweg.report.study_jobs import check_data, jobs_of
+from thalweg.report.study_jobs import check_data, unique_jobs
 from thalweg.report.study_table import study_headline, study_markdown
 from thalweg.scenarios.studies import Column, Row, Study
 
@@ -107,7 +107,7 @@ def test_missing_data_are_all_named_before_anything_runs(tmp_path, monkeypatch):
     assert "For mnist-full:\nMNIST is not on this machine" in said
     assert "Ways to get it" in said
     assert list(tmp_path.iterdir()) == []
-    check_data(jobs_of(plan_study(study, only=["digits"], out=tmp_path).cells), None)
+    check_data(unique_jobs(plan_study(study, only=["digits"], out=tmp_path).cells), None)
 
 
 def test_a_study_is_run_once_read_again_and_written_three_ways(tmp_path):
@@ -325,7 +325,7 @@ def test_online_learners_are_rows_like_any_other_and_what_is_not_installed_is_sa
     assert [cell.status for cell in result.cells] == ["done", "done", "failed"]
     assert "pip install 'thalweg[river]'" in result.cells[2].reason
     plain, most, _ = result.summaries()["gaussian-mixture"]
-    assert plain.compared == most.compared == "prequential_accuracy"
+    assert plain.main_metric == most.main_metric == "prequential_accuracy"
     assert most.difference is not None
     assert most.difference.mean == pytest.approx(most.main.mean - plain.main.mean)
     page = (tmp_path / "tiny/index.html").read_text()

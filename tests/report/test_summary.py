@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from scipy.stats import ttest_rel
 
 from thalweg.core.errors import ConfigError
-from thalweg.report.summary import paired, spread, summarise
+from thalweg.report.summary import paired_difference, spread, summarise
 
 
 def test_mean_and_sample_standard_deviation_over_seeds(comparison):
@@ -19,7 +19,7 @@ def test_mean_and_sample_standard_deviation_over_seeds(comparison):
     assert first.prequential_accuracy == (0.5, 0.0, 3)
     assert first.megabytes == (5.0, 0.0, 3)
     assert first.seconds == (2.0, 0.0, 3)
-    assert (first.num_done, first.num_asked, first.unfinished) == (3, 3, ())
+    assert (first.num_done, first.num_requested, first.unfinished_cells) == (3, 3, ())
 
 
 def test_differences_are_paired_by_seed(comparison):
@@ -44,7 +44,7 @@ def test_without_a_shared_seed_there_is_no_difference(cell):
 
 
 def test_two_shared_seeds_have_a_spread_but_no_test():
-    difference = paired({0: 0.5, 1: 0.75}, {0: 0.25, 1: 0.25})
+    difference = paired_difference({0: 0.5, 1: 0.75}, {0: 0.25, 1: 0.25})
     assert difference.mean == 0.375
     assert difference.std == pytest.approx(0.25 / math.sqrt(2))
     assert difference.p_value is None
@@ -52,8 +52,8 @@ def test_two_shared_seeds_have_a_spread_but_no_test():
 
 def test_differences_that_do_not_vary_have_no_test():
     # 0.3 - 0.2 and 0.2 - 0.1 differ in the last bit; that is not a spread.
-    assert paired({0: 0.3, 1: 0.2, 2: 0.9}, {0: 0.2, 1: 0.1, 2: 0.8}).p_value is None
-    assert paired({0: 0.3, 1: 0.2, 2: 0.9}, {0: 0.3, 1: 0.2, 2: 0.9}).p_value is None
+    assert paired_difference({0: 0.3, 1: 0.2, 2: 0.9}, {0: 0.2, 1: 0.1, 2: 0.8}).p_value is None
+    assert paired_difference({0: 0.3, 1: 0.2, 2: 0.9}, {0: 0.3, 1: 0.2, 2: 0.9}).p_value is None
 
 
 accuracies = st.integers(0, 1000).map(lambda right: right / 1000)
@@ -62,11 +62,11 @@ accuracies = st.integers(0, 1000).map(lambda right: right / 1000)
 @given(st.lists(st.tuples(accuracies, accuracies), min_size=3, max_size=8))
 def test_the_p_value_is_that_of_scipys_paired_t_test(pairs):
     these, those = dict(enumerate(a for a, _ in pairs)), dict(enumerate(b for _, b in pairs))
-    difference = paired(these, those)
+    difference = paired_difference(these, those)
     if difference.p_value is not None:
         expected = ttest_rel(list(these.values()), list(those.values())).pvalue
         assert difference.p_value == pytest.approx(expected, abs=1e-9)
-    reverse = paired(those, these)
+    reverse = paired_difference(those, these)
     assert reverse.mean == pytest.approx(-difference.mean)
     assert reverse.p_value == pytest.approx(difference.p_value)
 
@@ -75,11 +75,11 @@ def test_a_single_seed_has_no_spread():
     assert spread([0.7]) == (0.7, None, 1)
 
 
-def test_unfinished_runs_are_counted_and_kept_out_of_the_numbers(unfinished):
-    done, undone = summarise(unfinished)
-    assert (done.num_done, done.num_asked) == (1, 1)
-    assert (undone.num_done, undone.num_asked) == (0, 3)
-    assert [cell.status for cell in undone.unfinished] == ["failed", "interrupted", "missing"]
+def test_unfinished_runs_are_counted_and_kept_out_of_the_numbers(unfinished_cells):
+    done, undone = summarise(unfinished_cells)
+    assert (done.num_done, done.num_requested) == (1, 1)
+    assert (undone.num_done, undone.num_requested) == (0, 3)
+    assert [cell.status for cell in undone.unfinished_cells] == ["failed", "interrupted", "missing"]
     assert undone.accuracy is undone.seconds is undone.difference is None
 
 
@@ -97,12 +97,12 @@ def test_without_a_test_part_recipes_are_compared_by_prequential_accuracy(cell):
         return cell(recipe, seed, rows=[{"round": 1, "prequential_accuracy": accuracy}])
 
     first, second = summarise([streaming("a", 0, 0.5), streaming("b", 0, 0.75)])
-    assert first.compared == second.compared == "prequential_accuracy"
+    assert first.main_metric == second.main_metric == "prequential_accuracy"
     assert second.main.mean == 0.75
     assert second.difference.mean == 0.25
 
 
 def test_if_nothing_has_finished_the_measure_is_test_accuracy(cell):
     (only,) = summarise([cell(status="missing", rows=[])])
-    assert only.compared == "accuracy"
+    assert only.main_metric == "accuracy"
     assert only.main is None

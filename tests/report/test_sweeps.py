@@ -7,7 +7,7 @@ import pytest
 from thalweg.report.curves import describe
 from thalweg.report.study import StudyResult
 from thalweg.report.study_page import study_page
-from thalweg.report.sweeps import column_sweeps, row_sweeps, swept
+from thalweg.report.sweeps import column_sweeps, find_sweeps, row_sweeps
 from thalweg.scenarios.studies import Column, Row, Study
 
 TICKS = (10, 2, 5)
@@ -54,14 +54,14 @@ def ticks(cell) -> StudyResult:
 
 def test_columns_that_differ_in_one_value_are_one_panel_with_a_line_per_row(ticks):
     (panel,) = column_sweeps(ticks)
-    assert panel.across == "T"
+    assert panel.x_name == "T"
     assert panel.title == "Test accuracy over T, digits-partial"
     first, second = panel.curves
-    assert (first.recipe, list(first.at)) == ("a", [2, 5, 10])
+    assert (first.recipe, list(first.x)) == ("a", [2, 5, 10])
     assert first.mean == pytest.approx([2, 5, 10])
     assert first.low == pytest.approx([1, 4, 9])
     assert first.high == pytest.approx([3, 6, 11])
-    assert (second.recipe, list(second.at)) == ("b", [5, 10])
+    assert (second.recipe, list(second.x)) == ("b", [5, 10])
 
 
 def test_the_page_draws_them_and_says_them_in_words(ticks):
@@ -85,7 +85,7 @@ def test_rows_that_differ_in_one_value_are_set_beside_the_row_they_are_paired_wi
     result = result_of(study, lambda row, column, seed: values[row], cell)
     (panel,) = row_sweeps(result.summaries()["digits-full"])
     mine, other = panel.curves
-    assert (mine.recipe, list(mine.at)) == ("a1", [0.1, 0.3, 0.5])
+    assert (mine.recipe, list(mine.x)) == ("a1", [0.1, 0.3, 0.5])
     assert mine.mean == pytest.approx([10, 30, 50])
     assert (other.recipe, other.mean) == ("plain", pytest.approx([25, 25, 25]))
     assert column_sweeps(result) == []
@@ -101,8 +101,8 @@ def test_nothing_is_drawn_before_two_points_are_there(ticks, cell):
 
 @pytest.mark.parametrize("note", ["μ=0.2 σ=0.1", "resnet10", "a=b", "=3", "N=10 twice"])
 def test_a_note_that_is_not_one_number_is_no_sweep(note):
-    assert swept({str(number): note for number in range(3)}) == {}
+    assert find_sweeps({str(number): note for number in range(3)}) == {}
 
 
 def test_two_values_are_a_difference_not_a_sweep():
-    assert swept({"x": "T=1", "y": "T=2"}) == {}
+    assert find_sweeps({"x": "T=1", "y": "T=2"}) == {}

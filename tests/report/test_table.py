@@ -39,15 +39,15 @@ def test_the_best_of_several_is_marked_and_of_one_none(comparison, cell):
 
 
 def test_of_what_is_forgotten_the_least_is_best_and_is_not_called_an_accuracy(comparison):
-    summaries = [replace(s, is_inverted=True) for s in summarise(comparison)]
+    summaries = [replace(s, is_lower_better=True) for s in summarise(comparison)]
     assert best(summaries) == {1}
     headings = [column.heading for column in columns(summaries)]
     assert "forgetting" in headings
     assert "accuracy" not in headings
 
 
-def test_unfinished_runs_are_named_in_every_form(unfinished):
-    summaries = summarise(unfinished)
+def test_unfinished_runs_are_named_in_every_form(unfinished_cells):
+    summaries = summarise(unfinished_cells)
     for text in (printed(summaries), to_markdown(summaries), to_csv(summaries)):
         assert "seed 0: failed, the loss is nan in round 3" in text
         assert "seed 1: interrupted" in text

@@ -1,9 +1,9 @@
-from report.small_tables import by_name
+from report.small_tables import rows_by_recipe
 from thalweg.evaluation import Transition
 from thalweg.report import page, transition_markdown, transition_rich
 from thalweg.report.transitions import (
-    MOST_LINES,
-    MOST_SESSIONS,
+    MAX_LINES,
+    MAX_SESSIONS,
     transition_columns,
     transition_lines,
 )
@@ -11,7 +11,7 @@ from thalweg.report.transitions import (
 ONE = Transition(1, 50, 51, 0.9, 0.42, 10, 12, None, 0.4)
 
 
-def sessions(*accuracies, rehearsals=0):
+def sessions(*accuracies, probe_rounds=0):
     """One round per session."""
     return [
         {
@@ -20,14 +20,14 @@ def sessions(*accuracies, rehearsals=0):
             "session_round": 1,
             "session_accuracy": accuracy,
             "accuracy": accuracy,
-            "rehearsals": rehearsals if number else 0,
+            "probe_rounds": probe_rounds if number else 0,
         }
         for number, accuracy in enumerate(accuracies)
     ]
 
 
 def table(cells):
-    return by_name(transition_columns(cells))
+    return rows_by_recipe(transition_columns(cells))
 
 
 def test_every_session_from_the_second_on_has_a_mean_over_seeds(cell):
@@ -35,7 +35,7 @@ def test_every_session_from_the_second_on_has_a_mean_over_seeds(cell):
         [
             cell("plain", 0, rows=sessions(0.9, 0.2, 0.6)),
             cell("plain", 1, rows=sessions(0.9, 0.4, 0.6)),
-            cell("warm", 0, rows=sessions(0.9, 0.9, 0.9, rehearsals=1)),
+            cell("warm", 0, rows=sessions(0.9, 0.9, 0.9, probe_rounds=1)),
         ]
     )
     assert found["plain"] == {
@@ -67,7 +67,7 @@ def test_stayers_stand_beside_newcomers_where_there_are_any(cell):
 def test_of_very_many_sessions_the_first_have_columns_and_all_are_in_the_mean(cell):
     rows = sessions(1.0, *[0.0] * 10, *[1.0] * 10)
     found = table([cell(rows=rows)])["sfedpo"]
-    assert sum(heading.startswith("session") for heading in found) == MOST_SESSIONS
+    assert sum(heading.startswith("session") for heading in found) == MAX_SESSIONS
     assert found["mean of all"] == "50.00"
 
 
@@ -102,7 +102,7 @@ def test_a_run_says_in_lines_what_is_special_about_a_transition():
 
 
 def test_of_very_many_transitions_a_run_tells_the_last():
-    many = [ONE._replace(session=number) for number in range(1, MOST_LINES + 4)]
+    many = [ONE._replace(session=number) for number in range(1, MAX_LINES + 4)]
     lines = transition_lines(many)
     assert lines[0] == "... and 3 earlier ones in summary.json"
-    assert lines[-1].startswith(f"session {MOST_LINES + 3}:")
+    assert lines[-1].startswith(f"session {MAX_LINES + 3}:")

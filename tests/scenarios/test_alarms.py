@@ -3,14 +3,14 @@ from __future__ import annotations
 import numpy as np
 
 import thalweg
-from thalweg.scenarios import SCENARIOS, scenario_named
+from thalweg.scenarios import SCENARIOS, find_scenario
 from thalweg.scenarios.alarms import ALARMS, PER_ROUND, alarms_digits, alarms_fashion_mnist
-from thalweg.streams import HasViews, Setting, drifting
+from thalweg.streams import HasViews, Setting, add_drift
 
 
 def test_they_are_known_by_their_names() -> None:
     for name, make in ALARMS.items():
-        assert scenario_named(name) == make() == SCENARIOS[name]()
+        assert find_scenario(name) == make() == SCENARIOS[name]()
         assert make().name == name
 
 
@@ -32,10 +32,10 @@ def test_every_image_of_fashion_mnist_comes_once() -> None:
 def test_half_of_the_clients_drift_in_the_middle_and_all_are_tried_on_all_that_arrives() -> None:
     for scenario in (alarms_digits(), alarms_fashion_mnist()):
         setting = Setting(np.arange(2000) % 10, 10, 1, scenario.capacity, scenario.rounds, seed=3)
-        world = drifting(scenario.world.build(setting), scenario.drift, setting)
+        world = add_drift(scenario.world.build(setting), scenario.drift, setting)
         assert isinstance(world, HasViews)
-        assert {rnd for rnd, _, _ in world.changes()} == {30}
-        assert len(world.changes()) == world.num_clients // 2
+        assert {rnd for rnd, _, _ in world.drift_events()} == {30}
+        assert len(world.drift_events()) == world.num_clients // 2
         assert scenario.prequential == PER_ROUND
 
 

@@ -9,7 +9,7 @@ import pytest
 import thalweg
 from thalweg.core.config import with_overrides
 from thalweg.engine.loop import Result
-from thalweg.local import Polynomial
+from thalweg.local import PolynomialDecay
 from thalweg.scenarios import SCENARIOS, Scenario
 from thalweg.scenarios.churn import CHURN, churn_ag_news, churn_digits, churn_mnist
 from thalweg.streams import Setting, World
@@ -50,7 +50,7 @@ def test_there_are_six_sessions_in_which_the_learning_rate_falls_to_its_floor(na
     assert scenario.sessions is not None
     starts = scenario.sessions.timetable(40, scenario.rounds, 0).starts
     assert len(starts) == 6
-    assert isinstance(scenario.local.decay, Polynomial)
+    assert isinstance(scenario.local.decay, PolynomialDecay)
     assert scenario.local.decay.rounds == starts[1] == scenario.rounds / 6
     assert scenario.evaluate_first == 10
 
@@ -126,7 +126,7 @@ def test_without_sessions_a_run_says_nothing_of_them() -> None:
 
 
 def test_a_run_leaves_its_transitions_in_its_summary(tmp_path: Path) -> None:
-    overrides = [*QUICK, "opening.rehearsals=2"]
+    overrides = [*QUICK, "session_start.probe_rounds=2"]
     thalweg.run("warmstart", "churn-digits", overrides=overrides, out=tmp_path / "run")
     summary = json.loads((tmp_path / "run/summary.json").read_text())
     found = summary["transitions"]
@@ -138,9 +138,9 @@ def test_a_run_leaves_its_transitions_in_its_summary(tmp_path: Path) -> None:
 def test_methods_that_look_back_differ_from_the_third_session_after_the_pilot_on() -> None:
     """As the study of this paper has it: reset after the pilot, alike for one more transition, then not."""
     recipes = {
-        "fedavg": ["opening=anew", "opening.session=1"],
-        "warmstart": ["opening.first_start=random"],
-        "average-start": ["opening.first_start=random"],
+        "fedavg": ["session_start=reset", "session_start.session=1"],
+        "warmstart": ["session_start.first_start=random"],
+        "average-start": ["session_start.first_start=random"],
     }
     columns = [
         [

@@ -8,7 +8,7 @@ import pytest
 
 import thalweg
 from thalweg.nets import Net
-from thalweg.scenarios import SCENARIOS, Scenario, scenario_named
+from thalweg.scenarios import SCENARIOS, Scenario, find_scenario
 from thalweg.scenarios.drift import (
     DRIFT,
     drift_cifar10,
@@ -57,7 +57,7 @@ def test_nets_are_small() -> None:
 
 def test_they_are_known_by_their_names() -> None:
     for name, make in DRIFT.items():
-        assert scenario_named(name) == make() == SCENARIOS[name]()
+        assert find_scenario(name) == make() == SCENARIOS[name]()
         assert make().name == name
 
 

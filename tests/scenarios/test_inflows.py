@@ -100,15 +100,15 @@ def test_fresh_clients_of_natural_data_pass_by_and_historical_ones_stay(
     group = np.arange(3000) % 300
     scenario = make()
     world = world_of(scenario, np.arange(3000) % 7, group)
-    times_here = np.zeros(300)
+    times_present = np.zeros(300)
     for rnd in range(scenario.rounds):
-        times_here[world.here(rnd)] += 1
-    assert (times_here == scenario.rounds).sum() == 60
-    assert (times_here == stay).sum() == 240
+        times_present[world.present(rnd)] += 1
+    assert (times_present == scenario.rounds).sum() == 60
+    assert (times_present == stay).sum() == 240
     assert world.clients_are_groups
     assert {world.supply(client).total for client in range(300)} == {10.0}
     assert {world.capacity(client) for client in range(300)} == {10, 10 // stay}
-    each = [len(world.here(rnd)) - 60 for rnd in range(scenario.rounds)]
+    each = [len(world.present(rnd)) - 60 for rnd in range(scenario.rounds)]
     assert max(each) <= 3 * stay, "240 clients over 100 rounds"
 
 

@@ -7,19 +7,25 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from contracts.labelled_view import some_view
+from contracts.labelled_context import some_context
 from thalweg.core.errors import ConfigError
-from thalweg.selection import COUNTERS, Cache, Cumulative, Decay, Window
+from thalweg.selection import (
+    COUNTERS,
+    CumulativeCounter,
+    DecayCounter,
+    MemoryCounter,
+    WindowCounter,
+)
 
 BATCHES = st.lists(st.lists(st.integers(0, 2), max_size=12), max_size=8)
 
 
 def counted(counter: Any, batches: list[list[int]], held: list[int] | None = None) -> list[float]:
     """(C,) what the counter says after some batches, at a client that holds some samples."""
-    tally = counter.begin(3)
+    label_counts = counter.init(3)
     for labels in batches:
-        tally = counter.count(tally, np.array(labels, dtype=np.int64))
-    histogram = counter.histogram(tally, some_view(held or [], num_classes=3))
+        label_counts = counter.count(label_counts, np.array(labels, dtype=np.int64))
+    histogram = counter.histogram(label_counts, some_context(held or [], num_classes=3))
     assert histogram.dtype == np.float64
     return [float(count) for count in histogram]
 
@@ -34,53 +40,55 @@ def bins(labels: list[int]) -> list[float]:
 
 @given(batches=BATCHES)
 def test_cumulative_counts_all_that_ever_came(batches: list[list[int]]) -> None:
-    assert counted(Cumulative(), batches, held=[0, 0]) == bins(flat(batches))
+    assert counted(CumulativeCounter(), batches, held=[0, 0]) == bins(flat(batches))
 
 
 @given(batches=BATCHES, size=st.integers(1, 10))
 def test_a_window_counts_the_last_labels_whatever_the_batches(
     batches: list[list[int]], size: int
 ) -> None:
-    assert counted(Window(size), batches, held=[0, 0]) == bins(flat(batches)[-size:])
+    assert counted(WindowCounter(size), batches, held=[0, 0]) == bins(flat(batches)[-size:])
 
 
 @given(batches=BATCHES, held=st.lists(st.integers(0, 2), max_size=5))
 def test_a_cache_counts_what_is_in_memory_whatever_came(
     batches: list[list[int]], held: list[int]
 ) -> None:
-    assert counted(Cache(), batches, held) == bins(held)
+    assert counted(MemoryCounter(), batches, held) == bins(held)
 
 
 def test_decay_ages_by_batches_not_by_samples() -> None:
     # 4 samples of class 0, two batches ago: 4 / 2 / 2; 2 of class 1, one batch ago: 2 / 2.
-    assert counted(Decay(0.5), [[0] * 4, [1, 1], [2]]) == [1.0, 1.0, 1.0]
-    assert counted(Decay(0.5), [[0] * 4, [], [2]]) == [2.0, 0.0, 1.0], "nothing ages nothing"
+    assert counted(DecayCounter(0.5), [[0] * 4, [1, 1], [2]]) == [1.0, 1.0, 1.0]
+    assert counted(DecayCounter(0.5), [[0] * 4, [], [2]]) == [2.0, 0.0, 1.0], "nothing ages nothing"
 
 
 @given(batches=BATCHES)
 def test_decay_at_rate_one_is_cumulative(batches: list[list[int]]) -> None:
-    assert counted(Decay(1.0), batches) == counted(Cumulative(), batches)
+    assert counted(DecayCounter(1.0), batches) == counted(CumulativeCounter(), batches)
 
 
 @pytest.mark.parametrize("counter", [kind() for kind in COUNTERS.values()], ids=repr)
 def test_counting_leaves_the_earlier_tally_alone(counter: Any) -> None:
-    begun = counter.begin(3)
+    begun = counter.init(3)
     once = counter.count(begun, np.array([0, 1]))
     counter.count(once, np.array([2, 2, 2]))
-    view = some_view([0], num_classes=3)
+    view = some_context([0], num_classes=3)
     assert counter.histogram(counter.count(begun, np.array([0, 1])), view).tolist() == (
         counter.histogram(once, view).tolist()
     )
 
 
 def test_only_a_window_knows_when_it_has_forgotten_everything() -> None:
-    assert Window(7).span == 7
-    assert [counter.span for counter in (Cache(), Cumulative(), Decay())] == [None] * 3
+    assert WindowCounter(7).span == 7
+    assert [counter.span for counter in (MemoryCounter(), CumulativeCounter(), DecayCounter())] == [
+        None
+    ] * 3
 
 
 def test_impossible_counters_are_refused() -> None:
     with pytest.raises(ConfigError, match="size must be at least 1 label, got 0"):
-        Window(0)
+        WindowCounter(0)
     for rate in (0.0, 1.5, float("nan")):
         with pytest.raises(ConfigError, match=r"rate must lie in \(0, 1\]"):
-            Decay(rate)
+            DecayCounter(rate)

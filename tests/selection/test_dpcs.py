@@ -7,27 +7,27 @@ import numpy as np
 import pytest
 
 from contracts.examples import some_roster
-from contracts.labelled_view import some_view
+from contracts.labelled_context import some_context
+from thalweg.core.capabilities import CountsLabels, ExtraMetrics, Surveys
 from thalweg.core.config import from_dict, to_dict, with_overrides
 from thalweg.core.errors import ConfigError, UnknownName
-from thalweg.core.talk import Asks, Remarks, Tallies
 from thalweg.core.types import Roster, Supplies
-from thalweg.selection import Cumulative, Disclosure, Dpcs, Window
+from thalweg.selection import CumulativeCounter, Dpcs, LabelPrivacy, WindowCounter
 
 THREE = [[1, 0, 0], [0, 1, 0], [0.2, 0.3, 0.5]]
 NAN = float("nan")
 
 
 def heard(
-    rows: Sequence[Sequence[float]], here: Sequence[int] | None = None, name: str = "label_mix"
+    rows: Sequence[Sequence[float]], present: Sequence[int] | None = None, name: str = "label_mix"
 ) -> Roster:
     """A round in which everybody has said a row of numbers; nan: nothing."""
     known = {name: np.array(rows, dtype=np.float64)}
-    return some_roster(range(len(rows)) if here is None else here, len(rows), known=known)
+    return some_roster(range(len(rows)) if present is None else present, len(rows), known=known)
 
 
 def probs(rule: Dpcs, roster: Roster) -> Any:
-    chances = rule.chances(roster)
+    chances = rule.draw_probabilities(roster)
     assert chances is not None
     return pytest.approx(chances.probs, abs=1e-6)
 
@@ -63,7 +63,7 @@ def test_one_best_client_is_not_drawn_for_ever() -> None:
     # a = (1, 0, 0), mixed with 0.05 / 3 each.
     assert probs(Dpcs(ridge=0.0), roster) == [0.966667, 0.016667, 0.016667]
     assert probs(Dpcs(ridge=0.0, fill="strict"), roster) == [1, 0, 0]
-    remark = Dpcs(ridge=0.0, fill="strict").remark(roster, np.array([0]))
+    remark = Dpcs(ridge=0.0, fill="strict").extra_metrics(roster, np.array([0]))
     assert remark["expected_mix_l2"] == pytest.approx(0.141421, abs=1e-6)
     assert remark["expected_mix_l1"] == pytest.approx(0.2)
 
@@ -80,7 +80,7 @@ def test_with_the_mean_as_goal_and_everybody_here_the_method_does_nothing() -> N
 
 def test_the_mean_is_everybodys_also_of_those_who_are_away() -> None:
     # Of (1, 0), (0, 1), (0, 1), the mean is (1/3, 2/3); the third client is away.
-    roster = heard([[1, 0], [0, 1], [0, 1], [NAN, NAN]], here=[0, 1, 3])
+    roster = heard([[1, 0], [0, 1], [0, 1], [NAN, NAN]], present=[0, 1, 3])
     assert probs(Dpcs(goal="mean", ridge=0.0), roster) == [1 / 3, 2 / 3]
 
 
@@ -96,7 +96,7 @@ def test_pooled_counts_weigh_clients_by_their_samples() -> None:
 def test_a_share_of_the_clients_that_are_here() -> None:
     rows = np.eye(10)[np.arange(20) % 10].tolist()
     assert len(chosen(Dpcs(0.3), heard(rows))) == 6
-    assert len(chosen(Dpcs(0.3), heard(rows, here=range(10)))) == 3
+    assert len(chosen(Dpcs(0.3), heard(rows, present=range(10)))) == 3
     assert len(chosen(Dpcs(0.01), heard(rows))) == 1
 
 
@@ -114,8 +114,8 @@ def test_fewer_clients_with_data_than_wanted_means_all_of_them() -> None:
 def test_if_nobody_has_data_the_draw_is_uniform_among_those_who_are_here() -> None:
     for roster in (
         some_roster([0, 2, 4, 5], 6),
-        heard([[0, 0]] * 6, here=[0, 2, 4, 5]),
-        heard([[NAN, NAN]] * 6, here=[0, 2, 4, 5]),
+        heard([[0, 0]] * 6, present=[0, 2, 4, 5]),
+        heard([[NAN, NAN]] * 6, present=[0, 2, 4, 5]),
     ):
         times = often(Dpcs(0.5), roster, 1000)
         assert times[[1, 3]].tolist() == [0, 0]
@@ -152,20 +152,20 @@ def test_what_happens_if_too_few_have_a_positive_probability() -> None:
 
 
 def answered(rule: Dpcs, labels: list[int], arrived: list[int] | None = None) -> Any:
-    tally = rule.begin_tally(3)
+    label_counts = rule.init_counts(3)
     if arrived is not None:
-        tally = rule.count(tally, np.array(arrived))
-    _, said = rule.answer(some_view(labels, tally=tally))
-    return {name: vector.tolist() for name, vector in said.items()}
+        label_counts = rule.count_labels(label_counts, np.array(arrived))
+    _, uploads = rule.answer_survey(some_context(labels, label_counts=label_counts))
+    return {name: vector.tolist() for name, vector in uploads.items()}
 
 
 def test_everybody_who_is_here_is_asked_and_no_model_is_shown() -> None:
     rule = Dpcs()
-    assert isinstance(rule, Asks)
-    assert isinstance(rule, Tallies)
-    assert isinstance(rule, Remarks)
-    assert not rule.shows_models
-    assert rule.whom(some_roster([1, 4], 6), np.random.default_rng(0)).tolist() == [1, 4]
+    assert isinstance(rule, Surveys)
+    assert isinstance(rule, CountsLabels)
+    assert isinstance(rule, ExtraMetrics)
+    assert not rule.sends_models
+    assert rule.choose_surveyed(some_roster([1, 4], 6), np.random.default_rng(0)).tolist() == [1, 4]
 
 
 def test_clients_say_frequencies_and_counts_only_where_the_goal_needs_them() -> None:
@@ -177,42 +177,46 @@ def test_clients_say_frequencies_and_counts_only_where_the_goal_needs_them() -> 
 def test_the_counter_decides_what_is_counted() -> None:
     arrived = [0, 0, 0, 1, 2]
     assert answered(Dpcs(), [2], arrived)["label_mix"] == [0, 0, 1]
-    assert answered(Dpcs(counter=Cumulative()), [2], arrived)["label_mix"] == [0.6, 0.2, 0.2]
-    assert answered(Dpcs(counter=Window(2)), [2], arrived)["label_mix"] == [0, 0.5, 0.5]
+    assert answered(Dpcs(counter=CumulativeCounter()), [2], arrived)["label_mix"] == [0.6, 0.2, 0.2]
+    assert answered(Dpcs(counter=WindowCounter(2)), [2], arrived)["label_mix"] == [0, 0.5, 0.5]
 
 
 def test_noise_is_paid_for_and_the_bill_is_sent_along() -> None:
-    rule = Dpcs(privacy=Disclosure(epsilon=0.5))
-    tally = rule.begin_tally(3)
+    rule = Dpcs(privacy=LabelPrivacy(epsilon=0.5))
+    label_counts = rule.init_counts(3)
     for looks in (1, 2, 3):
-        tally, said = rule.answer(some_view([0, 0, 2], tally=tally, seed=looks))
-        assert said["epsilon_spent"].tolist() == [0.5 * looks]
-        assert said["label_mix"].sum() == pytest.approx(1.0)
-        assert said["label_mix"].tolist() != [2 / 3, 0, 1 / 3]
+        label_counts, uploads = rule.answer_survey(
+            some_context([0, 0, 2], label_counts=label_counts, seed=looks)
+        )
+        assert uploads["epsilon_spent"].tolist() == [0.5 * looks]
+        assert uploads["label_mix"].sum() == pytest.approx(1.0)
+        assert uploads["label_mix"].tolist() != [2 / 3, 0, 1 / 3]
     assert "epsilon_spent" not in answered(Dpcs(), [0])
 
 
 def test_disjoint_windows_are_paid_for_once() -> None:
-    rule = Dpcs(counter=Window(4), privacy=Disclosure(epsilon=0.5))
-    tally = rule.begin_tally(3)
+    rule = Dpcs(counter=WindowCounter(4), privacy=LabelPrivacy(epsilon=0.5))
+    label_counts = rule.init_counts(3)
     for _ in range(3):
-        tally = rule.count(tally, np.array([0, 1, 2, 2]))
-        tally, said = rule.answer(some_view([], tally=tally))
-    assert said["epsilon_spent"].tolist() == [0.5]
+        label_counts = rule.count_labels(label_counts, np.array([0, 1, 2, 2]))
+        label_counts, uploads = rule.answer_survey(some_context([], label_counts=label_counts))
+    assert uploads["epsilon_spent"].tolist() == [0.5]
 
 
 def test_a_client_that_says_nothing_still_remembers_what_it_spent() -> None:
-    rule = Dpcs(privacy=Disclosure(epsilon=1.0, min_count=1000))
-    tally, said = rule.answer(some_view([0, 1], tally=rule.begin_tally(3)))
-    assert said == {}
-    assert tally.ledger.spent == 1.0
+    rule = Dpcs(privacy=LabelPrivacy(epsilon=1.0, min_count=1000))
+    label_counts, uploads = rule.answer_survey(
+        some_context([0, 1], label_counts=rule.init_counts(3))
+    )
+    assert uploads == {}
+    assert label_counts.account.spent == 1.0
 
 
 # --- remarks ---
 
 
 def test_the_remark_tells_the_mix_of_the_cohort_and_how_far_it_is_from_the_goal() -> None:
-    remark = Dpcs(ridge=0.0).remark(heard(THREE), np.array([0, 2]))
+    remark = Dpcs(ridge=0.0).extra_metrics(heard(THREE), np.array([0, 2]))
     assert remark["cohort_mix"] == pytest.approx([0.6, 0.15, 0.25])
     # Minus a third each: 0.266667, -0.183333, -0.083333.
     assert remark["cohort_mix_l1"] == pytest.approx(0.533333, abs=1e-6)
@@ -224,13 +228,13 @@ def test_the_remark_tells_the_mix_of_the_cohort_and_how_far_it_is_from_the_goal(
 def test_the_remark_tells_the_largest_bill_and_the_mean() -> None:
     spent = np.array([[0.5], [1.5], [NAN]])
     roster = some_roster(range(3), 3, known={"label_mix": np.array(THREE), "epsilon_spent": spent})
-    remark = Dpcs(privacy=Disclosure(epsilon=0.5)).remark(roster, np.array([0]))
+    remark = Dpcs(privacy=LabelPrivacy(epsilon=0.5)).extra_metrics(roster, np.array([0]))
     assert (remark["epsilon_spent_max"], remark["epsilon_spent_mean"]) == (1.5, 1.0)
 
 
 def test_nothing_is_remarked_if_nothing_is_known() -> None:
-    assert Dpcs().remark(some_roster([0, 1], 2), np.array([0])) == {}
-    assert Dpcs().remark(heard(THREE), np.array([], dtype=np.int64)) == {}
+    assert Dpcs().extra_metrics(some_roster([0, 1], 2), np.array([0])) == {}
+    assert Dpcs().extra_metrics(heard(THREE), np.array([], dtype=np.int64)) == {}
 
 
 # --- configuration ---
@@ -252,8 +256,8 @@ def test_every_setting_is_within_reach_of_an_override() -> None:
     )
     assert rule == Dpcs(
         goal=(0.5, 0.25, 0.25),
-        counter=Window(50),
-        privacy=Disclosure(0.5, "add_remove", 0.1, 5),
+        counter=WindowCounter(50),
+        privacy=LabelPrivacy(0.5, "add_remove", 0.1, 5),
         ridge=0.01,
     )
     assert from_dict(Dpcs, to_dict(rule)) == rule
@@ -268,11 +272,11 @@ def test_a_goal_that_is_no_distribution_is_refused(goal: Any) -> None:
 
 def test_a_goal_for_another_number_of_classes_is_refused_before_the_first_round() -> None:
     with pytest.raises(ConfigError, match="goal has 2 entries, but the data has 3 classes"):
-        Dpcs(goal=(0.5, 0.5)).begin_tally(3)
+        Dpcs(goal=(0.5, 0.5)).init_counts(3)
     nothing = Supplies(np.zeros(2), np.zeros(2, dtype=bool), np.zeros(2))
-    Dpcs(goal=(0.5, 0.5)).check_fits(nothing, num_classes=2)
+    Dpcs(goal=(0.5, 0.5)).check_world(nothing, num_classes=2)
     with pytest.raises(ConfigError, match="goal has 2 entries, but the data has 3 classes"):
-        Dpcs(goal=(0.5, 0.5)).check_fits(nothing, num_classes=3)
+        Dpcs(goal=(0.5, 0.5)).check_world(nothing, num_classes=3)
     with pytest.raises(ConfigError, match="goal has 2 entries, but the data has 3 classes"):
         Dpcs(goal=(0.5, 0.5)).choose(heard(THREE), np.random.default_rng(0))
 

@@ -14,13 +14,13 @@ from thalweg.core.types import Floats, Ints
 from thalweg.selection.drawing import (
     DRAWS,
     capped_inclusion,
-    completed,
+    draw_successive,
+    draw_systematic,
+    fill_uniformly,
     inclusion_probabilities,
-    mixed,
+    mix_with_uniform,
     num_positive,
-    successive,
     successive_inclusion,
-    systematic,
 )
 
 PROBS = np.array([0.5, 0.3, 0.2])
@@ -62,7 +62,7 @@ def test_successive_inclusion_is_what_enumeration_says(w: list[float], data: st.
 
 def test_successive_draws_every_set_as_often_as_it_should() -> None:
     rng, probs = np.random.default_rng(0), np.array([0.4, 0.3, 0.2, 0.1])
-    times = Counter(tuple(successive(probs, 2, rng).tolist()) for _ in range(20_000))
+    times = Counter(tuple(draw_successive(probs, 2, rng).tolist()) for _ in range(20_000))
     for drawn, chance in by_enumeration([0.4, 0.3, 0.2, 0.1], 2).items():
         spread = (20_000 * chance * (1 - chance)) ** 0.5
         assert abs(times[drawn] - 20_000 * chance) < 5 * spread, drawn
@@ -73,7 +73,7 @@ def test_systematic_includes_each_exactly_as_often_as_announced(size: int) -> No
     rng, probs = np.random.default_rng(size), np.array([0.45, 0.05, 0.0, 0.2, 0.17, 0.13])
     times = np.zeros(6)
     for _ in range(10_000):
-        times[systematic(probs, size, rng)] += 1
+        times[draw_systematic(probs, size, rng)] += 1
     inclusion = capped_inclusion(probs, size)
     spread = np.sqrt(10_000 * inclusion * (1 - inclusion))
     assert (abs(times - 10_000 * inclusion) <= 5 * spread).all()
@@ -82,7 +82,7 @@ def test_systematic_includes_each_exactly_as_often_as_announced(size: int) -> No
 def test_the_mean_over_a_systematic_draw_is_the_mixture() -> None:
     # pi = 2 a, so the mean of r over the drawn is sum of a_i r_i on average: here 0.3.
     rng, probs, r = np.random.default_rng(1), np.array([0.1, 0.4, 0.3, 0.2]), np.arange(4) / 5
-    means = [r[systematic(probs, 2, rng)].mean() for _ in range(10_000)]
+    means = [r[draw_systematic(probs, 2, rng)].mean() for _ in range(10_000)]
     assert np.mean(means) == pytest.approx(probs @ r, abs=5 * 0.2 / 100)
 
 
@@ -129,14 +129,14 @@ def test_too_few_positive_probabilities_are_refused(
 
 
 def test_the_worked_example_of_mixing() -> None:
-    probs = mixed(np.array([0.6, 0.4, 0, 0, 0]), 0.05)
+    probs = mix_with_uniform(np.array([0.6, 0.4, 0, 0, 0]), 0.05)
     assert probs == pytest.approx([0.58, 0.39, 0.01, 0.01, 0.01])
 
 
 def test_completing_takes_all_that_are_positive_and_the_rest_uniformly() -> None:
     rng, times = np.random.default_rng(0), np.zeros(5)
     for _ in range(3000):
-        drawn = completed(np.array([0.6, 0.0, 0.4, 0.0, 1e-15]), 3, rng)
+        drawn = fill_uniformly(np.array([0.6, 0.0, 0.4, 0.0, 1e-15]), 3, rng)
         assert len(set(drawn.tolist())) == 3
         times[drawn] += 1
     assert times[[0, 2]].tolist() == [3000, 3000]

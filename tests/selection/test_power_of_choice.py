@@ -7,21 +7,23 @@ import numpy as np
 import pytest
 
 from contracts.examples import some_roster
-from contracts.labelled_view import some_view
+from contracts.labelled_context import some_context
+from thalweg.core.capabilities import Surveys
 from thalweg.core.errors import ConfigError, UnknownName
-from thalweg.core.talk import Asks
 from thalweg.core.types import Roster
 from thalweg.selection import PowerOfChoice
 
 NAN = float("nan")
 
 
-def answered(losses: dict[int, float], num_clients: int, here: Any = None) -> Roster:
+def answered(losses: dict[int, float], num_clients: int, present: Any = None) -> Roster:
     """A round in which some clients were asked and answered with a loss."""
     column = np.full((num_clients, 1), NAN)
     column[list(losses), 0] = list(losses.values())
     roster = some_roster(
-        range(num_clients) if here is None else here, num_clients, known={"candidate_loss": column}
+        range(num_clients) if present is None else present,
+        num_clients,
+        known={"candidate_loss": column},
     )
     return replace(roster, asked=np.array(sorted(losses), dtype=np.int64))
 
@@ -31,7 +33,7 @@ def chosen(rule: PowerOfChoice, roster: Roster, seed: int = 0) -> list[int]:
 
 
 def asked(rule: PowerOfChoice, roster: Roster, seed: int = 0) -> list[int]:
-    return [int(n) for n in rule.whom(roster, np.random.default_rng(seed))]
+    return [int(n) for n in rule.choose_surveyed(roster, np.random.default_rng(seed))]
 
 
 def test_the_worked_example() -> None:
@@ -55,9 +57,9 @@ def test_ties_are_broken_at_random() -> None:
 
 
 def test_a_candidate_without_data_comes_last() -> None:
-    tally, said = PowerOfChoice().answer(some_view([]))
-    assert tally is None
-    nothing = said["candidate_loss"][0]
+    label_counts, uploads = PowerOfChoice().answer_survey(some_context([]))
+    assert label_counts is None
+    nothing = uploads["candidate_loss"][0]
     assert np.isfinite(nothing), "an answer is a number"
     roster = answered({0: nothing, 1: 0.0, 2: nothing, 3: 0.0}, 4)
     assert all(chosen(PowerOfChoice(participation=0.5), roster, s) == [1, 3] for s in range(20))
@@ -92,19 +94,21 @@ def test_before_anything_is_known_all_are_equally_likely_candidates() -> None:
 
 
 def test_a_candidate_answers_with_its_mean_loss_over_all_it_holds() -> None:
-    view = some_view([0, 1, 2], losses=[1.0, 2.0, 6.0])
-    _, said = PowerOfChoice(batch=2).answer(view)
-    assert said["candidate_loss"].tolist() == [3.0]
+    view = some_context([0, 1, 2], losses=[1.0, 2.0, 6.0])
+    _, uploads = PowerOfChoice(batch=2).answer_survey(view)
+    assert uploads["candidate_loss"].tolist() == [3.0]
     assert view.model.asked == [[0, 1, 2]]
 
 
 def test_the_cheap_form_looks_at_one_mini_batch() -> None:
-    view = some_view([0] * 10, losses=list(range(10)))
-    _, said = PowerOfChoice(form="cpow-d", batch=4).answer(view)
+    view = some_context([0] * 10, losses=list(range(10)))
+    _, uploads = PowerOfChoice(form="cpow-d", batch=4).answer_survey(view)
     (rows,) = view.model.asked
     assert len(set(rows)) == 4
-    assert said["candidate_loss"].tolist() == [np.mean(rows)]
-    _, few = PowerOfChoice(form="cpow-d", batch=64).answer(some_view([0, 0], losses=[1.0, 2.0]))
+    assert uploads["candidate_loss"].tolist() == [np.mean(rows)]
+    _, few = PowerOfChoice(form="cpow-d", batch=64).answer_survey(
+        some_context([0, 0], losses=[1.0, 2.0])
+    )
     assert few["candidate_loss"].tolist() == [1.5]
 
 
@@ -115,18 +119,18 @@ def test_the_frugal_form_asks_nobody_and_takes_the_last_training_loss() -> None:
         "num_samples": np.array([5.0, 5.0, NAN, 5.0, 0.0]),
     }
     roster = some_roster(range(5), 5, known=known)
-    assert isinstance(rule, Asks)
+    assert isinstance(rule, Surveys)
     assert asked(rule, roster) == []
-    assert not rule.shows_models
+    assert not rule.sends_models
     # Client 2 was never heard of and comes first; client 4 had no data left and comes last.
     assert chosen(rule, replace(roster, asked=np.array([], dtype=np.int64))) == [1, 2]
-    everybody = replace(roster, here=np.array([0, 1, 3, 4]))
+    everybody = replace(roster, present=np.array([0, 1, 3, 4]))
     assert chosen(PowerOfChoice(0.75, candidates=4, form="rpow-d"), everybody) == [0, 1, 3]
 
 
 def test_the_other_forms_show_the_model() -> None:
-    assert PowerOfChoice().shows_models
-    assert PowerOfChoice(form="cpow-d").shows_models
+    assert PowerOfChoice().sends_models
+    assert PowerOfChoice(form="cpow-d").sends_models
 
 
 def test_as_many_candidates_as_places_is_random_sampling() -> None:

@@ -8,19 +8,19 @@ from thalweg.core.errors import ConfigError
 from thalweg.selection import Uniform
 
 
-def chosen(fraction: float, here: range, seed: int = 0) -> list[int]:
-    roster = some_roster(here, 20)
+def chosen(fraction: float, present: range, seed: int = 0) -> list[int]:
+    roster = some_roster(present, 20)
     return [int(n) for n in Uniform(fraction).choose(roster, np.random.default_rng(seed))]
 
 
 @pytest.mark.parametrize(
-    ("fraction", "num_here", "size"),
+    ("fraction", "num_present", "size"),
     [(0.3, 10, 3), (0.5, 10, 5), (1.0, 10, 10), (0.01, 10, 1), (0.3, 1, 1), (0.3, 0, 0)],
 )
 def test_a_fraction_of_those_who_are_here_at_least_one(
-    fraction: float, num_here: int, size: int
+    fraction: float, num_present: int, size: int
 ) -> None:
-    assert len(chosen(fraction, range(num_here))) == size
+    assert len(chosen(fraction, range(num_present))) == size
 
 
 def test_the_chosen_come_in_ascending_order() -> None:

@@ -9,64 +9,74 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from thalweg.core.errors import ConfigError
-from thalweg.streams import ARRIVALS, ArrivalProcess, AtStart, Bursts, Constant, OneShot, Poisson
-from thalweg.streams.arrivals import Flow, spread_starts
+from thalweg.streams import (
+    ARRIVALS,
+    ArrivalProcess,
+    AtStart,
+    Bursts,
+    ConstantRate,
+    OneShot,
+    Poisson,
+)
+from thalweg.streams.arrivals import StreamRate, spread_starts
 
 
-def counts(process: ArrivalProcess, flow: Flow, rounds: int) -> list[int]:
-    return [process.arriving(flow, rnd, np.random.default_rng(rnd)) for rnd in range(rounds)]
+def counts(process: ArrivalProcess, flow: StreamRate, rounds: int) -> list[int]:
+    return [process.draw_count(flow, rnd, np.random.default_rng(rnd)) for rnd in range(rounds)]
 
 
-def flow(rows: int = 20, rounds: float = 10, *, client: int = 0, pace: float = 1.0) -> Flow:
-    return Flow(client, rows, rounds, pace)
+def flow(
+    rows: int = 20, rounds: float = 10, *, client: int = 0, rate_factor: float = 1.0
+) -> StreamRate:
+    return StreamRate(client, rows, rounds, rate_factor)
 
 
 def test_all_at_the_start_is_there_before_anything_happens() -> None:
-    assert AtStart().before(flow()) == 20
+    assert AtStart().initial_count(flow()) == 20
     assert counts(AtStart(), flow(), 3) == [0, 0, 0]
-    assert AtStart().expected(flow(), 10) == 0
-    assert AtStart().batch(flow()) == 20
+    assert AtStart().expected_count(flow(), 10) == 0
+    assert AtStart().burst_size(flow()) == 20
 
 
 def test_nothing_else_is_there_before() -> None:
     for kind, process in ARRIVALS.items():
-        assert process().before(flow()) == (20 if kind == "at-start" else 0)
+        assert process().initial_count(flow()) == (20 if kind == "at-start" else 0)
 
 
 def test_a_constant_number_arrives_in_every_round() -> None:
-    assert counts(Constant(3), flow(), 4) == [3, 3, 3, 3]
-    assert Constant(3).expected(flow(), 7) == 21
-    assert Constant(3).batch(flow()) == 3
+    assert counts(ConstantRate(3), flow(), 4) == [3, 3, 3, 3]
+    assert ConstantRate(3).expected_count(flow(), 7) == 21
+    assert ConstantRate(3).burst_size(flow()) == 3
 
 
 def test_a_fraction_brings_one_more_now_and_then_beginning_with_the_first_round() -> None:
-    assert counts(Constant(0.25), flow(), 8) == [1, 0, 0, 0, 1, 0, 0, 0]
-    assert Constant(0.25).batch(flow()) == 1
+    assert counts(ConstantRate(0.25), flow(), 8) == [1, 0, 0, 0, 1, 0, 0, 0]
+    assert ConstantRate(0.25).burst_size(flow()) == 1
 
 
 @given(rows=st.integers(0, 500), rounds=st.integers(1, 300))
 def test_own_samples_spread_evenly_have_all_come_at_the_end(rows: int, rounds: int) -> None:
     mine = flow(rows, rounds)
-    arrived = counts(Constant(), mine, rounds)
+    arrived = counts(ConstantRate(), mine, rounds)
     assert sum(arrived) == rows
     assert max(arrived) - min(arrived) <= 1
-    assert max(arrived) == Constant().batch(mine)
-    assert Constant().expected(mine, rounds) == pytest.approx(rows)
+    assert max(arrived) == ConstantRate().burst_size(mine)
+    assert ConstantRate().expected_count(mine, rounds) == pytest.approx(rows)
 
 
 def test_a_client_of_twice_the_pace_gets_twice_as_much() -> None:
-    assert counts(Constant(3), flow(pace=2.0), 2) == [6, 6]
-    assert counts(Constant(), flow(pace=2.0), 2) == [4, 4]
-    assert Poisson(3).expected(flow(pace=2.0), 5) == 30
-    assert Bursts(3).batch(flow(pace=2.0)) == 6
+    assert counts(ConstantRate(3), flow(rate_factor=2.0), 2) == [6, 6]
+    assert counts(ConstantRate(), flow(rate_factor=2.0), 2) == [4, 4]
+    assert Poisson(3).expected_count(flow(rate_factor=2.0), 5) == 30
+    assert Bursts(3).burst_size(flow(rate_factor=2.0)) == 6
 
 
 def test_poisson_arrivals_have_the_mean_and_the_variance_of_their_rate() -> None:
     arrived = np.array(counts(Poisson(4.0), flow(), 4000))
     assert abs(arrived.mean() - 4) < 5 * 2 / 63  # standard deviation 2 / sqrt(4000)
     assert abs(arrived.var() - 4) < 5 * 6 / 63
-    assert Poisson().expected(flow(), 10) == 20
-    assert Poisson().batch(flow(rows=21)) == 3
+    assert Poisson().expected_count(flow(), 10) == 20
+    assert Poisson().burst_size(flow(rows=21)) == 3
 
 
 def test_the_same_generator_brings_the_same_number() -> None:
@@ -76,8 +86,8 @@ def test_the_same_generator_brings_the_same_number() -> None:
 def test_bursts_come_in_turns() -> None:
     assert counts(Bursts(5, every=3), flow(client=0), 7) == [5, 0, 0, 5, 0, 0, 5]
     assert counts(Bursts(5, every=3), flow(client=4), 7) == [0, 5, 0, 0, 5, 0, 0]
-    assert Bursts(5, every=3).expected(flow(client=0), 7) == 15
-    assert Bursts(5, every=3).expected(flow(client=4), 7) == 10
+    assert Bursts(5, every=3).expected_count(flow(client=0), 7) == 15
+    assert Bursts(5, every=3).expected_count(flow(client=4), 7) == 10
 
 
 @given(
@@ -91,7 +101,9 @@ def test_bursts_of_no_given_size_bring_everything(
 ) -> None:
     arrived = counts(Bursts(every=every), flow(rows, rounds, client=client), rounds)
     assert sum(arrived) >= rows or rounds < every, "if there is one burst at least"
-    assert sum(arrived) == Bursts(every=every).expected(flow(rows, rounds, client=client), rounds)
+    assert sum(arrived) == Bursts(every=every).expected_count(
+        flow(rows, rounds, client=client), rounds
+    )
 
 
 def test_bursts_may_come_by_chance() -> None:
@@ -99,28 +111,28 @@ def test_bursts_may_come_by_chance() -> None:
     arrived = np.array(counts(process, flow(), 4000))
     assert set(arrived.tolist()) == {0, 5}
     assert abs((arrived > 0).mean() - 0.25) < 5 * 0.007
-    assert process.expected(flow(), 12) == 15
+    assert process.expected_count(flow(), 12) == 15
     # 10 rounds and a quarter: two bursts at least are to bring 20 samples.
-    assert Bursts(every=None, probability=0.25).batch(flow()) == 10
+    assert Bursts(every=None, probability=0.25).burst_size(flow()) == 10
 
 
 def test_a_one_shot_client_gets_everything_while_it_stays() -> None:
     assert counts(OneShot(), flow(7), 3) == [7, 0, 0]
     assert counts(OneShot(width=2), flow(7), 3) == [4, 3, 0]
-    assert OneShot(width=2).arriving(flow(7), -1, np.random.default_rng(0)) == 0
-    assert OneShot(width=2).batch(flow(7)) == 4
-    assert OneShot(width=2).expected(flow(8), 1) == 4
-    assert OneShot(width=2).expected(flow(8), 100) == 8
+    assert OneShot(width=2).draw_count(flow(7), -1, np.random.default_rng(0)) == 0
+    assert OneShot(width=2).burst_size(flow(7)) == 4
+    assert OneShot(width=2).expected_count(flow(8), 1) == 4
+    assert OneShot(width=2).expected_count(flow(8), 100) == 8
 
 
 def test_nothing_arrives_before_a_client_is_here() -> None:
     for process in ARRIVALS.values():
         for rnd in range(-20, 0):
-            assert process().arriving(flow(), rnd, np.random.default_rng(0)) == 0
+            assert process().draw_count(flow(), rnd, np.random.default_rng(0)) == 0
 
 
 def test_only_one_shot_clients_leave() -> None:
-    stays = {kind: process().stay for kind, process in ARRIVALS.items()}
+    stays = {kind: process().stay_length for kind, process in ARRIVALS.items()}
     assert stays.pop("one-shot") == 1
     assert set(stays.values()) == {None}
 
@@ -143,8 +155,8 @@ def test_the_order_in_which_clients_come_is_drawn() -> None:
 @pytest.mark.parametrize(
     ("make", "word"),
     [
-        (lambda: Constant(0), "per_round"),
-        (lambda: Constant(float("inf")), "per_round"),
+        (lambda: ConstantRate(0), "per_round"),
+        (lambda: ConstantRate(float("inf")), "per_round"),
         (lambda: Poisson(-1.0), "rate"),
         (lambda: Poisson(float("nan")), "rate"),
         (lambda: Bursts(0), "size"),

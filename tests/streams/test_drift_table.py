@@ -35,8 +35,8 @@ def test_some_clients_or_all_in_any_order_with_spaces_and_cells_left_out(tmp_pat
 
 def test_turns_may_be_gradual(tmp_path: Path) -> None:
     timeline = read(tmp_path, "client,from_round,until_round,concept\n0,2,5,1\n1,2,,1\n")
-    assert timeline.now(0, 3)[2] == 0.5
-    assert timeline.now(1, 2) == (1, 1, 1.0)
+    assert timeline.view_transition(0, 3)[2] == 0.5
+    assert timeline.view_transition(1, 2) == (1, 1, 1.0)
 
 
 def test_turns_after_the_run_play_no_part(tmp_path: Path) -> None:

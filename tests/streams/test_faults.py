@@ -12,7 +12,7 @@ CLIENTS = np.arange(4000)
 
 
 def test_so_many_are_lost_and_so_many_late_as_is_said() -> None:
-    delays = Unreliable(lost=0.1, late=0.3, delay=2.0).delays(CLIENTS, rnd=3, seed=7)
+    delays = Unreliable(lost=0.1, late=0.3, delay=2.0).draw_delays(CLIENTS, rnd=3, seed=7)
     assert (delays == LOST).mean() == pytest.approx(0.1, abs=0.02)
     assert (delays > 0).mean() == pytest.approx(0.3, abs=0.03)
     late = delays[delays > 0]
@@ -22,40 +22,40 @@ def test_so_many_are_lost_and_so_many_late_as_is_said() -> None:
 
 
 def test_a_mean_delay_of_one_round_is_one_round() -> None:
-    delays = Unreliable(lost=0.0, late=1.0, delay=1.0).delays(CLIENTS, 0, 0)
+    delays = Unreliable(lost=0.0, late=1.0, delay=1.0).draw_delays(CLIENTS, 0, 0)
     assert (delays == 1).all()
 
 
 def test_nothing_goes_wrong_if_nothing_may() -> None:
     calm = Unreliable(lost=0.0, late=0.0)
-    assert not calm.delays(CLIENTS, 0, 0).any()
-    assert not calm.silences(CLIENTS, 0, 0, 0).any()
+    assert not calm.draw_delays(CLIENTS, 0, 0).any()
+    assert not calm.draw_lost_responses(CLIENTS, 0, 0, 0).any()
 
 
 def test_all_is_lost_if_all_is_to_be() -> None:
     gone = Unreliable(lost=1.0, late=0.0, spread=2.0)
-    assert (gone.delays(CLIENTS, 0, 0) == LOST).all()
-    assert gone.silences(CLIENTS, 0, 0, 0).all()
+    assert (gone.draw_delays(CLIENTS, 0, 0) == LOST).all()
+    assert gone.draw_lost_responses(CLIENTS, 0, 0, 0).all()
 
 
 @given(st.lists(st.integers(0, 50), unique=True, max_size=8), st.integers(0, 99), st.integers(0, 9))
 def test_a_fate_does_not_depend_on_who_else_takes_part(who: list[int], rnd: int, seed: int) -> None:
     faults = Unreliable(lost=0.3, late=0.4, spread=1.0)
-    everybody = faults.delays(np.arange(51), rnd, seed)
-    assert faults.delays(np.array(who, dtype=np.int64), rnd, seed).tolist() == [
+    everybody = faults.draw_delays(np.arange(51), rnd, seed)
+    assert faults.draw_delays(np.array(who, dtype=np.int64), rnd, seed).tolist() == [
         everybody[client] for client in who
     ]
 
 
 def test_rounds_seeds_rehearsals_and_questions_have_fates_of_their_own() -> None:
     faults = Unreliable(lost=0.5, late=0.0)
-    lost = faults.delays(CLIENTS, 1, 2) == LOST
+    lost = faults.draw_delays(CLIENTS, 1, 2) == LOST
     others = [
-        faults.delays(CLIENTS, 2, 2) == LOST,
-        faults.delays(CLIENTS, 1, 3) == LOST,
-        faults.delays(CLIENTS, 1, 2, rehearsal=1) == LOST,
-        faults.silences(CLIENTS, 1, 2, 0),
-        faults.silences(CLIENTS, 1, 2, 1),
+        faults.draw_delays(CLIENTS, 2, 2) == LOST,
+        faults.draw_delays(CLIENTS, 1, 3) == LOST,
+        faults.draw_delays(CLIENTS, 1, 2, probe_round=1) == LOST,
+        faults.draw_lost_responses(CLIENTS, 1, 2, 0),
+        faults.draw_lost_responses(CLIENTS, 1, 2, 1),
     ]
     for other in others:
         assert (lost == other).mean() == pytest.approx(0.5, abs=0.05)
@@ -63,7 +63,7 @@ def test_rounds_seeds_rehearsals_and_questions_have_fates_of_their_own() -> None
 
 def test_the_middle_client_is_as_it_is_said_and_some_are_worse() -> None:
     faults = Unreliable(lost=0.1, late=0.2, spread=1.0)
-    chances = np.array([faults.chances(client, seed=0) for client in range(1001)])
+    chances = np.array([faults.fault_probs(client, seed=0) for client in range(1001)])
     assert np.median(chances, axis=0) == pytest.approx([0.1, 0.2], abs=0.015)
     assert (chances[:, 1] / chances[:, 0]) == pytest.approx(2.0)
     # One whose odds are e times worse: 0.3 e / (0.7 + 0.3 e) of its replies are not in time.
@@ -73,7 +73,7 @@ def test_the_middle_client_is_as_it_is_said_and_some_are_worse() -> None:
 
 
 def test_clients_that_are_all_alike_have_the_same_chances() -> None:
-    assert Unreliable(lost=0.1, late=0.2).chances(5, seed=0).tolist() == [0.1, 0.2]
+    assert Unreliable(lost=0.1, late=0.2).fault_probs(5, seed=0).tolist() == [0.1, 0.2]
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ import pytest
 import thalweg
 from contracts.runs import check_engines_agree
 from thalweg.core.errors import ConfigError
-from thalweg.streams import Hostile, Tampers
+from thalweg.streams import Hostile, TampersUpdates
 
 CLIENTS = np.arange(200)
 DELTAS = np.random.default_rng(0).normal(size=(200, 3)).astype(np.float32)
@@ -15,20 +15,20 @@ SMALL = ["capacity=24", "local.passes=1", "ticks=2", "world.num_clients=8", "eva
 
 def test_who_is_hostile_is_drawn_once_and_about_as_many_as_said() -> None:
     faults = Hostile(share=0.3)
-    assert isinstance(faults, Tampers)
+    assert isinstance(faults, TampersUpdates)
     hostile = faults.is_hostile(CLIENTS, seed=1)
     assert 40 <= hostile.sum() <= 80
     assert faults.is_hostile(CLIENTS[50:], seed=1).tolist() == hostile[50:].tolist()
     assert not Hostile(share=0.0).is_hostile(CLIENTS, seed=1).any()
-    assert faults.delays(CLIENTS, 0, 1).tolist() == [0] * 200
-    assert not faults.silences(CLIENTS, 0, 1, 0).any()
+    assert faults.draw_delays(CLIENTS, 0, 1).tolist() == [0] * 200
+    assert not faults.draw_lost_responses(CLIENTS, 0, 1, 0).any()
 
 
 @pytest.mark.parametrize("attack", ["flip", "noise", "together"])
 def test_the_honest_send_what_they_have_learnt(attack: str) -> None:
     faults = Hostile(share=0.3, attack=attack, strength=4.0)  # type: ignore[arg-type]
     before = DELTAS.copy()
-    sent, hostile = faults.tampered(DELTAS, CLIENTS, 5, 1), faults.is_hostile(CLIENTS, 1)
+    sent, hostile = faults.tamper(DELTAS, CLIENTS, 5, 1), faults.is_hostile(CLIENTS, 1)
     assert sent[~hostile].tolist() == DELTAS[~hostile].tolist()
     assert DELTAS.tolist() == before.tolist()
     lengths = np.linalg.norm(sent[hostile], axis=1) / np.linalg.norm(DELTAS[hostile], axis=1)
@@ -37,12 +37,12 @@ def test_the_honest_send_what_they_have_learnt(attack: str) -> None:
 
 def test_the_attacks() -> None:
     deltas, clients = np.array([[1, 2], [3, 0]], dtype=np.float32), np.array([4, 9])
-    flipped = Hostile(share=1.0, strength=2.0).tampered(deltas, clients, 0, 0)
+    flipped = Hostile(share=1.0, strength=2.0).tamper(deltas, clients, 0, 0)
     assert flipped.tolist() == [[-2, -4], [-6, 0]]
-    both = Hostile(share=1.0, attack="together").tampered(deltas, clients, 0, 0)
+    both = Hostile(share=1.0, attack="together").tamper(deltas, clients, 0, 0)
     unit = both / np.linalg.norm(both, axis=1, keepdims=True)
     np.testing.assert_allclose(unit[0], unit[1], rtol=1e-5)
-    own = Hostile(share=1.0, attack="noise").tampered(deltas, clients, 0, 0)
+    own = Hostile(share=1.0, attack="noise").tamper(deltas, clients, 0, 0)
     unit = own / np.linalg.norm(own, axis=1, keepdims=True)
     assert abs(float(unit[0] @ unit[1])) < 0.999
 

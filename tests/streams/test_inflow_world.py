@@ -7,13 +7,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from contracts.checkpoint import plain
+from contracts.checkpoint import to_comparable
 from thalweg.core.errors import ConfigError
 from thalweg.core.types import Supply
 from thalweg.streams import (
     AtStart,
     Bursts,
-    Constant,
+    ConstantRate,
     Dirichlet,
     Even,
     Groups,
@@ -65,8 +65,8 @@ def sizes(came: list[list[int]]) -> list[int]:
 
 
 PROCESSES = (
-    Constant(),
-    Constant(2.5),
+    ConstantRate(),
+    ConstantRate(2.5),
     Poisson(),
     Poisson(7.0),
     Bursts(40, every=3),
@@ -106,10 +106,10 @@ def test_every_sample_arrives_at_most_once_at_one_client(
 def test_asking_changes_nothing(arrivals: Any, lived: int, seed: int) -> None:
     world = built(even(arrivals=arrivals, label_change=0.5, at_end="restart"), seed=seed)
     state, _ = world.begin(1)
-    before = plain(state)
-    first = plain(world.emit(state, 1, lived))
-    assert plain(state) == before
-    assert plain(world.emit(state, 1, lived)) == first
+    before = to_comparable(state)
+    first = to_comparable(world.emit(state, 1, lived))
+    assert to_comparable(state) == before
+    assert to_comparable(world.emit(state, 1, lived)) == first
 
 
 def test_historical_clients_have_everything_at_first_and_fresh_ones_nothing() -> None:
@@ -127,14 +127,14 @@ def test_all_samples_of_fresh_clients_have_come_when_the_run_is_over() -> None:
 
 
 def test_arrivals_of_a_round_are_spread_over_its_ticks() -> None:
-    world = built(even(arrivals=Constant(5)), ticks=3)
+    world = built(even(arrivals=ConstantRate(5)), ticks=3)
     assert sizes(life(world, 0, 2)) == [0, 2, 2, 1, 2, 2, 1]
 
 
 def test_when_all_have_come_there_is_silence_or_they_start_again() -> None:
-    came = life(built(even(arrivals=Constant(8))), 0, 4)
+    came = life(built(even(arrivals=ConstantRate(8))), 0, 4)
     assert sizes(came) == [0, 8, 8, 4, 0]
-    again = life(built(even(arrivals=Constant(8), at_end="restart")), 0, 5)
+    again = life(built(even(arrivals=ConstantRate(8), at_end="restart")), 0, 5)
     assert sizes(again) == [0, 8, 8, 8, 8, 8]
     assert np.bincount(all_of(again)).tolist().count(2) == 20
 
@@ -158,7 +158,7 @@ def test_a_client_without_data_is_here_but_empty() -> None:
         Inflow(num_clients=50, partition=Dirichlet(0.01), capacity_of="own", at_end="restart")
     )
     empty = next(n for n in range(50) if len(world.queues[n].rows) == 0)
-    assert empty in world.here(0)
+    assert empty in world.present(0)
     assert sizes(life(world, empty)) == [0] * 11
     assert world.capacity(empty) == 1
     assert world.supply(empty) == Supply(0.0, False, 10.0)
@@ -167,7 +167,7 @@ def test_a_client_without_data_is_here_but_empty() -> None:
 
 def test_one_shot_clients_are_here_just_while_their_data_come() -> None:
     world = built(even(historical=0.34, arrivals=OneShot(width=2)))
-    here = np.array([[client in world.here(rnd) for client in range(6)] for rnd in range(10)])
+    here = np.array([[client in world.present(rnd) for client in range(6)] for rnd in range(10)])
     assert here[:, :2].all(), "historical clients always are"
     assert here[:, 2:].sum(axis=0).tolist() == [2, 2, 2, 2]
     assert sorted(here[:, 2:].argmax(axis=0).tolist()) == [0, 2, 4, 6]
@@ -180,7 +180,7 @@ def test_one_shot_clients_are_here_just_while_their_data_come() -> None:
 def test_one_shot_clients_that_collect_get_their_data_in_those_rounds() -> None:
     world = built(even(arrivals=OneShot(), absent="collecting"))
     for client in range(6):
-        (rnd,) = (rnd for rnd in range(10) if client in world.here(rnd))
+        (rnd,) = (rnd for rnd in range(10) if client in world.present(rnd))
         assert sizes(life(world, client)) == [0, *(20 * (r == rnd) for r in range(10))]
 
 
@@ -192,16 +192,16 @@ def test_a_stay_longer_than_the_run_is_all_of_it() -> None:
 
 def test_what_a_client_will_have_had_is_what_it_owns_or_what_comes() -> None:
     assert built(even()).supply(0) == Supply(20.0, False, 10.0)
-    assert built(even(arrivals=Constant(1))).supply(0) == Supply(10.0, False, 10.0)
+    assert built(even(arrivals=ConstantRate(1))).supply(0) == Supply(10.0, False, 10.0)
     assert built(even(arrivals=Poisson(3))).supply(0) == Supply(20.0, False, 10.0)
     restart = even(arrivals=Poisson(3), at_end="restart")
     assert built(restart).supply(0) == Supply(30.0, False, 10.0)
 
 
 def test_what_an_absent_client_will_have_had_depends_on_whether_it_collects() -> None:
-    half = even(arrivals=Constant(1), availability=0.5)
+    half = even(arrivals=ConstantRate(1), availability=0.5)
     assert built(half).supply(0) == Supply(5.0, False, 5.0)
-    collecting = even(arrivals=Constant(1), availability=0.5, absent="collecting")
+    collecting = even(arrivals=ConstantRate(1), availability=0.5, absent="collecting")
     assert built(collecting).supply(0) == Supply(10.0, False, 5.0)
 
 
@@ -220,16 +220,16 @@ def test_rates_and_memories_may_differ_from_client_to_client() -> None:
     spec = Inflow(num_clients=120, partition=Even(), rate_spread=0.5, capacity_spread=0.5)
     world = built(spec, capacity=10_000)
     # The mean of log-normal factors is 1, their standard deviation 0.53.
-    assert abs(world.paces.mean() - 1) < 5 * 0.53 / 11
-    assert np.log(world.paces).std() == pytest.approx(0.5, rel=0.3)
+    assert abs(world.rate_factors.mean() - 1) < 5 * 0.53 / 11
+    assert np.log(world.rate_factors).std() == pytest.approx(0.5, rel=0.3)
     capacities = np.array([world.capacity(client) for client in range(120)])
     assert abs(capacities.mean() / 10_000 - 1) < 5 * 0.53 / 11
-    assert not np.allclose(capacities / 10_000, world.paces, rtol=0.01)
+    assert not np.allclose(capacities / 10_000, world.rate_factors, rtol=0.01)
 
 
 def test_without_a_spread_all_are_the_same() -> None:
     world = built(even())
-    assert world.paces.tolist() == [1.0] * 6
+    assert world.rate_factors.tolist() == [1.0] * 6
     assert world.capacities.tolist() == [8] * 6
 
 
@@ -238,7 +238,7 @@ def test_the_label_mix_stays_unless_it_is_to_change() -> None:
 
     def runs(label_change: float) -> float:
         """Share of neighbours of the same class in all clients' streams."""
-        spec = Inflow(num_clients=1, label_change=label_change, arrivals=Constant(6))
+        spec = Inflow(num_clients=1, label_change=label_change, arrivals=ConstantRate(6))
         world = spec.build(Setting(labels_of, 4, 1, 8, 20, seed=0))
         rows = np.array(all_of(life(world, 0, 20)))
         return float((labels_of[rows][1:] == labels_of[rows][:-1]).mean())
@@ -250,10 +250,10 @@ def test_the_label_mix_stays_unless_it_is_to_change() -> None:
 def test_the_book_has_one_state_with_all_that_clients_have() -> None:
     world = built(Inflow(num_clients=3, partition=Dirichlet(1.0, imbalance=0.5)))
     # 30, 15, 7 and 3 of 55.
-    assert world.book.histograms[0] == pytest.approx(np.array([30, 15, 7, 3]) / 55)
-    assert world.truth(2).tolist() == [1.0]
+    assert world.state_table.histograms[0] == pytest.approx(np.array([30, 15, 7, 3]) / 55)
+    assert world.true_state_probs(2).tolist() == [1.0]
     weights = np.array([len(mine.rows) for mine in world.queues]) / 55
-    assert weights @ world.mixes == pytest.approx(world.book.histograms[0])
+    assert weights @ world.mixes == pytest.approx(world.state_table.histograms[0])
 
 
 def test_clients_are_groups_only_if_they_are_not_dealt() -> None:

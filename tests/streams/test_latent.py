@@ -7,7 +7,7 @@ import pytest
 
 from thalweg.core.errors import ConfigError
 from thalweg.streams import LatentStates, Setting
-from thalweg.streams.latent import LatentWorld, Wanderer
+from thalweg.streams.latent import LatentCursor, LatentWorld
 
 LABELS = np.arange(3000) % 10
 
@@ -33,8 +33,8 @@ def small(**changes: Any) -> LatentStates:
 
 def test_the_paper_has_thirty_clients_and_sixty_states() -> None:
     world = built(LatentStates())
-    assert (world.num_clients, world.book.num_states) == (30, 60)
-    assert world.book.importance.tolist() == [1 / 60] * 60
+    assert (world.num_clients, world.state_table.num_states) == (30, 60)
+    assert world.state_table.importance.tolist() == [1 / 60] * 60
 
 
 def test_states_are_disjoint_and_cover_the_data() -> None:
@@ -45,13 +45,13 @@ def test_states_are_disjoint_and_cover_the_data() -> None:
 
 def test_the_book_tells_the_class_mix_of_every_pool() -> None:
     world = built(LatentStates())
-    for pool, histogram in zip(world.pools, world.book.histograms, strict=True):
+    for pool, histogram in zip(world.pools, world.state_table.histograms, strict=True):
         counts = np.bincount(LABELS[pool], minlength=10)
         assert histogram.tolist() == (counts / len(pool)).tolist()
 
 
 def test_clusters_keep_their_order_from_skewed_to_balanced() -> None:
-    histograms = built(LatentStates()).book.histograms
+    histograms = built(LatentStates()).state_table.histograms
     largest = histograms.max(axis=1).reshape(6, 10).mean(axis=1)  # (clusters,)
     assert largest[0] > 0.5
     assert largest[5] < 0.3
@@ -87,7 +87,7 @@ def test_nobody_need_be_confined() -> None:
 def test_a_client_only_visits_states_it_can_reach() -> None:
     world = built(LatentStates(), ticks=20)
     for client in range(30):
-        reach = set(np.flatnonzero(world.truth(client)))
+        reach = set(np.flatnonzero(world.true_state_probs(client)))
         assert set(states_visited(world, client, 5)) <= reach
 
 
@@ -95,7 +95,7 @@ def test_a_client_only_visits_states_it_can_reach() -> None:
 def test_a_client_visits_states_with_its_probabilities(stickiness: float) -> None:
     world = built(small(stickiness=stickiness), ticks=50)
     seen = np.array(states_visited(world, 0, 200))  # 10,000 ticks
-    truth = world.truth(0)
+    truth = world.true_state_probs(0)
     # Staying makes neighbours alike: 10,000 ticks tell as much as 10,000 * 0.3 / 1.7 = 1765 free
     # ones, so the standard deviation of a share is at most 0.5 / 42 = 0.012.
     assert abs(np.bincount(seen, minlength=4) / len(seen) - truth).max() < 5 * 0.012
@@ -117,9 +117,9 @@ def test_the_first_state_follows_the_same_law() -> None:
 def test_a_sticky_client_goes_on_where_it_was_in_the_last_round() -> None:
     world = built(small(stickiness=0.999999), ticks=3)
     for there in range(4):
-        following, arrivals = world.emit(Wanderer(there), 0, 1)
+        following, arrivals = world.emit(LatentCursor(there), 0, 1)
         assert [arrival.state for arrival in arrivals] == [there] * 3
-        assert following == Wanderer(there)
+        assert following == LatentCursor(there)
 
 
 def test_what_arrives_belongs_to_the_state() -> None:
@@ -184,7 +184,7 @@ def test_availabilities_are_near_their_mean() -> None:
 
 def test_importance_by_frequency_is_how_often_states_are_visited_by_all() -> None:
     world = built(LatentStates(importance="frequency"))
-    assert world.book.importance == pytest.approx(world.probs.mean(axis=0))
+    assert world.state_table.importance == pytest.approx(world.probs.mean(axis=0))
 
 
 def test_states_of_a_label_prior_have_equal_sizes() -> None:
@@ -244,7 +244,9 @@ def test_too_few_samples_for_the_states_is_one_message() -> None:
 
 def test_the_label_mix_of_a_client_is_that_of_the_states_it_is_in() -> None:
     world = built(LatentStates())
-    by_hand = sum(p * h for p, h in zip(world.truth(3), world.book.histograms, strict=True))
+    by_hand = sum(
+        p * h for p, h in zip(world.true_state_probs(3), world.state_table.histograms, strict=True)
+    )
     assert world.mixes[3] == pytest.approx(by_hand)
     assert not world.clients_are_groups
 

@@ -9,22 +9,22 @@ from thalweg.core.errors import ConfigError
 from thalweg.engine.loop import run_plan
 from thalweg.engine.plan import make_plan, plan_from_toml, plan_to_toml
 from thalweg.streams import Live, Setting
-from thalweg.streams.live import spread
+from thalweg.streams.live import split_into_ticks
 
 
 def test_a_server_knows_how_many_clients_there_may_be_and_nothing_of_their_data() -> None:
     world = Live(3).build(Setting(np.arange(10) % 5, 5, ticks=2, capacity=7, rounds=4, seed=0))
-    assert world.here(2).tolist() == [0, 1, 2]
+    assert world.present(2).tolist() == [0, 1, 2]
     assert world.availability.tolist() == [1, 1, 1]
-    assert world.book.histograms.tolist() == [[0.2] * 5]
+    assert world.state_table.histograms.tolist() == [[0.2] * 5]
     assert not world.mixes.any()
     assert (world.supply(1), world.capacity(1)) == ((0.0, False, 4.0), 7)
 
 
 def test_samples_are_spread_over_ticks_in_their_order_and_a_tick_may_be_empty() -> None:
     rows = np.array([3, 1, 2], dtype=np.int64)
-    assert [part.items.tolist() for part in spread(rows, 2)] == [[3, 1], [2]]
-    assert [part.items.tolist() for part in spread(rows, 4)] == [[3], [1], [2], []]
+    assert [part.items.tolist() for part in split_into_ticks(rows, 2)] == [[3, 1], [2]]
+    assert [part.items.tolist() for part in split_into_ticks(rows, 4)] == [[3], [1], [2], []]
 
 
 def test_a_live_run_without_a_network_is_refused_and_leaves_no_folder(tmp_path: Path) -> None:

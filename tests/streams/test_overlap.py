@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from thalweg.core.errors import ConfigError
 from thalweg.core.types import Ints
 from thalweg.streams import Overlap, Setting
-from thalweg.streams.overlap import drawn_with_retries
+from thalweg.streams.overlap import draw_with_retries
 
 TEN = np.repeat(np.arange(10), 60)
 
@@ -16,7 +16,7 @@ TEN = np.repeat(np.arange(10), 60)
 def dealt(partition: Overlap, labels: Ints, num_clients: int, seed: int = 0) -> list[Ints]:
     where = Setting(labels, int(labels.max()) + 1, 1, 10, 10, seed)
     rng = np.random.default_rng(seed)
-    return partition.deal(rng.permutation(len(labels)), where, num_clients, rng)
+    return partition.assign_rows(rng.permutation(len(labels)), where, num_clients, rng)
 
 
 def labels_of(hands: list[Ints], labels: Ints) -> set[int]:
@@ -87,14 +87,14 @@ def test_all_samples_of_a_groups_labels_are_dealt_once(
 
 def test_draws_follow_the_mix_while_there_is_enough() -> None:
     mix, left = np.array([0.5, 0.3, 0.2, 0.0]), np.full(4, 10_000)
-    drawn = drawn_with_retries(5000, mix, left, np.random.default_rng(0))
+    drawn = draw_with_retries(5000, mix, left, np.random.default_rng(0))
     # Standard deviation of a count at most 36.
     assert abs(drawn - [2500, 1500, 1000, 0]).max() < 150
 
 
 def test_draws_of_a_label_that_is_used_up_go_to_the_others_of_the_mix() -> None:
     mix, left = np.array([0.5, 0.3, 0.2]), np.array([100, 10_000, 10_000])
-    drawn = drawn_with_retries(5000, mix, left, np.random.default_rng(0))
+    drawn = draw_with_retries(5000, mix, left, np.random.default_rng(0))
     assert drawn[0] == 100
     # About 200 draws until then, after it 3 : 2.
     assert abs(drawn[1] / drawn[1:].sum() - 0.6) < 0.03
@@ -103,24 +103,24 @@ def test_draws_of_a_label_that_is_used_up_go_to_the_others_of_the_mix() -> None:
 
 def test_if_tries_are_in_vain_any_label_that_is_left_will_do() -> None:
     mix, left = np.array([1.0, 0.0, 0.0]), np.array([10, 1000, 1000])
-    drawn = drawn_with_retries(1010, mix, left, np.random.default_rng(0))
+    drawn = draw_with_retries(1010, mix, left, np.random.default_rng(0))
     assert drawn[0] == 10
     assert abs(drawn[1] - 500) < 80, "as likely as another; standard deviation 16"
 
 
 def test_a_label_that_is_hardly_wanted_is_mostly_found_by_trying_again() -> None:
     mix, left = np.array([0.9, 0.1, 0.0]), np.array([0, 10_000, 10_000])
-    drawn = drawn_with_retries(10_000, mix, left, np.random.default_rng(0))
+    drawn = draw_with_retries(10_000, mix, left, np.random.default_rng(0))
     # 3 * 3 + 5 tries fail with probability 0.9^14 = 0.229, and then it is one of two: 1 - 0.229 / 2 = 0.886.
     assert abs(drawn[1] / 10_000 - 0.886) < 0.02
 
 
 def test_no_more_is_drawn_than_there_is() -> None:
     left = np.array([3, 0, 4])
-    drawn = drawn_with_retries(100, np.array([0.2, 0.5, 0.3]), left, np.random.default_rng(0))
+    drawn = draw_with_retries(100, np.array([0.2, 0.5, 0.3]), left, np.random.default_rng(0))
     assert drawn.tolist() == [3, 0, 4]
     assert (
-        drawn_with_retries(0, np.array([0.2, 0.5, 0.3]), left, np.random.default_rng(0)).sum() == 0
+        draw_with_retries(0, np.array([0.2, 0.5, 0.3]), left, np.random.default_rng(0)).sum() == 0
     )
 
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from thalweg.core.errors import ConfigError
 from thalweg.core.types import Ints
 from thalweg.streams import Pachinko, Setting
-from thalweg.streams.pachinko import drawn
+from thalweg.streams.pachinko import draw_counts
 
 LABELS = np.arange(2000) % 20  # class c belongs to coarse class c // 5
 COARSE = LABELS // 5
@@ -18,7 +18,7 @@ COARSE = LABELS // 5
 
 def dealt(spec: Pachinko, num_clients: int, seed: int = 0) -> list[Ints]:
     where = Setting(LABELS, 20, 1, 10, 10, seed, coarse=COARSE)
-    return spec.deal(np.arange(2000), where, num_clients, np.random.default_rng(seed))
+    return spec.assign_rows(np.arange(2000), where, num_clients, np.random.default_rng(seed))
 
 
 def test_clients_get_the_same_number_of_samples() -> None:
@@ -54,25 +54,27 @@ def test_a_small_branch_gives_one_fine_class_until_it_is_used_up() -> None:
 def test_data_without_coarse_labels_are_refused() -> None:
     where = Setting(LABELS, 20, 1, 10, 10, 0)
     with pytest.raises(ConfigError, match="pachinko needs data with coarse labels"):
-        Pachinko().deal(np.arange(2000), where, 3, np.random.default_rng(0))
+        Pachinko().assign_rows(np.arange(2000), where, 3, np.random.default_rng(0))
 
 
 def test_draws_follow_the_likes_while_there_is_enough() -> None:
-    taken = drawn(10_000, np.array([0.5, 0.3, 0.2]), np.full(3, 10_000), np.random.default_rng(0))
+    taken = draw_counts(
+        10_000, np.array([0.5, 0.3, 0.2]), np.full(3, 10_000), np.random.default_rng(0)
+    )
     assert taken.sum() == 10_000
     assert abs(taken - [5000, 3000, 2000]).max() < 5 * 50
 
 
 def test_what_exceeds_an_option_goes_to_the_others_by_their_likes() -> None:
     likes, left = np.array([0.98, 0.015, 0.005]), np.array([1000, 9000, 9000])
-    taken = drawn(9000, likes, left, np.random.default_rng(0))
+    taken = draw_counts(9000, likes, left, np.random.default_rng(0))
     # 8000 draws between the others, three to one: 6000, standard deviation 39.
     assert taken[0] == 1000
     assert abs(taken[1] - 6000) < 5 * 40
 
 
 def test_options_that_nobody_likes_are_taken_when_nothing_else_is_left() -> None:
-    taken = drawn(7, np.array([1.0, 0.0, 0.0]), np.array([2, 3, 4]), np.random.default_rng(0))
+    taken = draw_counts(7, np.array([1.0, 0.0, 0.0]), np.array([2, 3, 4]), np.random.default_rng(0))
     assert taken[0] == 2
     assert taken.sum() == 7
 
@@ -86,7 +88,7 @@ def test_nothing_is_drawn_more_often_than_there_is_of_it(
     left: list[int], count: int, seed: int
 ) -> None:
     rng = np.random.default_rng(seed)
-    taken = drawn(count, rng.dirichlet(np.full(len(left), 0.1)), np.array(left), rng)
+    taken = draw_counts(count, rng.dirichlet(np.full(len(left), 0.1)), np.array(left), rng)
     assert (taken <= left).all()
     assert taken.sum() == min(count, sum(left))
 

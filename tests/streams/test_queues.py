@@ -6,19 +6,21 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from contracts.checkpoint import plain
+from contracts.checkpoint import to_comparable
 from thalweg.core.types import Ints
-from thalweg.streams.queues import Queues, Taken
+from thalweg.streams.queues import ClassQueues, QueueState
 
 LABELS = np.array([0, 0, 0, 1, 1, 2])
 
 
-def queues(labels: Any = LABELS, seed: int = 0) -> Queues:
+def queues(labels: Any = LABELS, seed: int = 0) -> ClassQueues:
     labels = np.asarray(labels, dtype=np.int64)
-    return Queues.of(np.arange(len(labels)), labels, 4, np.random.default_rng(seed))
+    return ClassQueues.from_rows(np.arange(len(labels)), labels, 4, np.random.default_rng(seed))
 
 
-def taken(mine: Queues, counts: list[int], *, again: bool = False, seed: int = 0) -> list[Ints]:
+def taken(
+    mine: ClassQueues, counts: list[int], *, again: bool = False, seed: int = 0
+) -> list[Ints]:
     state, parts = mine.begin(), []
     for step, count in enumerate(counts):
         state, rows = mine.take(state, count, again, np.random.default_rng([seed, step]))
@@ -44,10 +46,10 @@ def test_no_row_comes_twice_and_none_is_lost(
     state, came = mine.begin(), []
     for step, count in enumerate(counts):
         rng = np.random.default_rng(step)
-        state = mine.turn(state, rng) if turns[step] else state
-        before = plain(state)
+        state = mine.switch_focus(state, rng) if turns[step] else state
+        before = to_comparable(state)
         following, rows = mine.take(state, count, False, rng)
-        assert plain(state) == before, "the old state is untouched"
+        assert to_comparable(state) == before, "the old state is untouched"
         came += rows.tolist()
         state = following
     assert len(came) == len(set(came)) == min(sum(counts), len(labels))
@@ -92,17 +94,17 @@ def test_the_class_in_focus_comes_first_until_it_is_used_up() -> None:
 
 def test_a_turn_is_to_another_class_that_has_rows_left() -> None:
     mine = queues()
-    here = Taken(np.array([0, 0, 1, 0]), focus=0)
-    assert {mine.turn(here, np.random.default_rng(s)).focus for s in range(20)} == {1}
+    here = QueueState(np.array([0, 0, 1, 0]), focus=0)
+    assert {mine.switch_focus(here, np.random.default_rng(s)).focus for s in range(20)} == {1}
 
 
 def test_who_has_one_class_left_stays_with_it() -> None:
     mine = queues()
     for focus, expected in ((-1, 0), (0, 0), (2, 0)):
-        here = Taken(np.array([0, 2, 1, 0]), focus)
-        assert mine.turn(here, np.random.default_rng(0)).focus == expected
+        here = QueueState(np.array([0, 2, 1, 0]), focus)
+        assert mine.switch_focus(here, np.random.default_rng(0)).focus == expected
 
 
 def test_who_has_nothing_left_turns_nowhere() -> None:
-    here = Taken(np.array([3, 2, 1, 0]), 1)
-    assert queues().turn(here, np.random.default_rng(0)) is here
+    here = QueueState(np.array([3, 2, 1, 0]), 1)
+    assert queues().switch_focus(here, np.random.default_rng(0)) is here

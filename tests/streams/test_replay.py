@@ -75,13 +75,13 @@ def test_at_the_end_the_rows_start_again() -> None:
 
 
 def test_or_silence_falls() -> None:
-    world = built(Replay(arrivals=3, at_end="silence"))
+    world = built(Replay(arrivals=3, at_end="stop"))
     assert arriving(world, 0, 2) == [[6, 4, 2], [0], [], []]
 
 
 def test_a_client_without_rows_gets_nothing() -> None:
     group = np.array([0, 2, 0, 2, 0, 2, 0, 2])
-    for at_end in ("restart", "silence"):
+    for at_end in ("restart", "stop"):
         world = built(Replay(at_end=at_end), group=group)
         assert world.num_clients == 3
         assert arriving(world, 1, 1) == [[], []]
@@ -96,9 +96,9 @@ def test_the_cursor_is_all_that_a_client_remembers() -> None:
 
 def test_there_is_one_state_with_the_class_mix_of_the_data() -> None:
     world = built(Replay())
-    assert world.book.histograms.tolist() == [[5 / 8, 3 / 8]]
-    assert world.book.importance.tolist() == [1.0]
-    assert world.truth(1).tolist() == [1.0]
+    assert world.state_table.histograms.tolist() == [[5 / 8, 3 / 8]]
+    assert world.state_table.importance.tolist() == [1.0]
+    assert world.true_state_probs(1).tolist() == [1.0]
 
 
 def test_whether_streams_go_on_without_the_client() -> None:
@@ -145,7 +145,7 @@ def test_what_a_client_will_have_had_is_what_arrives_while_it_is_here() -> None:
 
 
 def test_or_all_its_rows_if_nothing_comes_twice() -> None:
-    assert built(Replay(arrivals=3, at_end="silence")).supply(1) == Supply(4.0, False, 5.0)
+    assert built(Replay(arrivals=3, at_end="stop")).supply(1) == Supply(4.0, False, 5.0)
 
 
 def test_a_client_without_rows_has_no_supply_and_no_mix() -> None:
@@ -168,14 +168,14 @@ def test_everybody_can_hold_what_the_setting_says() -> None:
 
 
 def test_by_the_clock_everybody_gets_what_came_in_the_same_time() -> None:
-    world = built(Replay(every=2.0, at_end="silence"))
+    world = built(Replay(every=2.0, at_end="stop"))
     # From 0: [0, 2), [2, 4), [4, 6), [6, 8), [8, 10).
     assert arriving(world, 0, 3) == [[], [6], [4], [2], [0], []]
     assert arriving(world, 1, 3) == [[1], [3, 5], [7], [], [], []]
 
 
 def test_the_clock_begins_at_a_multiple_of_its_step() -> None:
-    world = built(Replay(every=2.0, at_end="silence"), time=TIME + 12)  # the first comes at 13
+    world = built(Replay(every=2.0, at_end="stop"), time=TIME + 12)  # the first comes at 13
     assert arriving(world, 0, 1) == [[], [6]]
     assert arriving(world, 1, 1) == [[1], [3, 5]]
 
@@ -187,9 +187,9 @@ def test_when_all_rows_have_come_the_clock_starts_again() -> None:
 def test_what_came_by_the_clock_is_what_a_client_will_have_had() -> None:
     # 10 rounds of 2 ticks are 20 stretches of time: all rows once, or 10 times.
     assert built(Replay(every=5.0, availability=1.0)).supply(0) == Supply(40.0, False, 10.0)
-    silent = Replay(every=5.0, availability=1.0, at_end="silence")
+    silent = Replay(every=5.0, availability=1.0, at_end="stop")
     assert built(silent).supply(0) == Supply(4.0, False, 10.0)
-    short = Replay(every=0.25, availability=1.0, at_end="silence")  # from 1.0 to 6.0
+    short = Replay(every=0.25, availability=1.0, at_end="stop")  # from 1.0 to 6.0
     assert built(short).supply(0) == Supply(2.0, False, 10.0)
 
 
@@ -204,4 +204,4 @@ def test_a_clock_needs_times() -> None:
 def test_a_world_by_the_clock_keeps_the_promises_of_every_world() -> None:
     time = np.arange(1200) / 7
     check_world(Replay(every=3.0), group=np.arange(1200) % 5, time=time)
-    check_world(Replay(every=3.0, at_end="silence", absent="collecting"), time=time)
+    check_world(Replay(every=3.0, at_end="stop", absent="collecting"), time=time)

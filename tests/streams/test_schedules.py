@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 
 from thalweg.core.config import from_dict, to_dict, with_overrides
 from thalweg.core.errors import ConfigError
-from thalweg.scenarios import scenario_named
+from thalweg.scenarios import find_scenario
 from thalweg.streams import SCHEDULES, Alternating, RandomChurn, Recurring, Schedule, Timetable
-from thalweg.streams.schedules import AT_ONCE
+from thalweg.streams.schedules import CHUNK_SIZE
 
 
 def members(schedule: Schedule, num_clients: int, rounds: int, seed: int = 0) -> list[list[int]]:
@@ -105,8 +105,8 @@ def test_what_a_client_does_depends_on_nobody_else_and_not_on_the_length_of_the_
 
 def test_clients_beyond_those_that_are_drawn_together_are_the_same_as_alone() -> None:
     churn = RandomChurn(0.3, 0.2)
-    many = churn.timetable(AT_ONCE + 3, 30, 1)
-    for client in (0, AT_ONCE - 1, AT_ONCE, AT_ONCE + 2):
+    many = churn.timetable(CHUNK_SIZE + 3, 30, 1)
+    for client in (0, CHUNK_SIZE - 1, CHUNK_SIZE, CHUNK_SIZE + 2):
         alone = churn._stays(np.array([client]), 30, 1)
         mine = many.clients == client
         assert many.first[mine].tolist() == alone[1].tolist()
@@ -186,7 +186,7 @@ def test_more_groups_than_clients_are_refused() -> None:
 
 
 def test_schedules_are_chosen_by_name_and_can_be_written_to_a_file() -> None:
-    scenario = scenario_named("digits-partial")
+    scenario = find_scenario("digits-partial")
     assert scenario.sessions is None
     changed = with_overrides(
         scenario, ["sessions=alternating", "sessions.length=5", "sessions.lengths=[2, 3]"]

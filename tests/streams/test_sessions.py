@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from thalweg.core.errors import ConfigError
 from thalweg.core.types import Supplies
-from thalweg.streams import Timetable, attended
+from thalweg.streams import Timetable, scale_supplies
 
 Bools = npt.NDArray[np.bool_]
 
@@ -104,7 +104,7 @@ def test_the_members_before_are_those_of_the_last_round_of_the_session_before(
         session = table.session(rnd)
         if len(session.members):
             ended[session.number] = session.members.tolist()
-        assert table.before(rnd).tolist() == ended[session.number - 1]
+        assert table.previous_members(rnd).tolist() == ended[session.number - 1]
 
 
 def test_a_session_may_last_for_one_round() -> None:
@@ -199,7 +199,7 @@ def test_who_is_a_member_for_half_of_the_run_has_half_of_what_streams_in() -> No
         np.array([10.0, 40.0, 40.0]), np.array([True, False, False]), np.array([8.0] * 3)
     )
     half = np.array([0.5, 0.5, 0.0])
-    frozen, collecting = (attended(world, half, collects) for collects in (False, True))
+    frozen, collecting = (scale_supplies(world, half, collects) for collects in (False, True))
     assert frozen.total.tolist() == [10, 20, 0]
     assert collecting.total.tolist() == [10, 40, 0], "but nobody hears of one that never comes"
     assert frozen.rounds.tolist() == collecting.rounds.tolist() == [4, 4, 0]

@@ -26,9 +26,9 @@ def build(spec: Steps, rounds: int = 240, seed: int = 1, labels: Any = LABELS) -
 def test_the_schedule_of_the_paper() -> None:
     world = build(Steps())
     steps = [40 * step for step in range(6)]
-    clients = [np.bincount(world.concept_of(rnd)).tolist() for rnd in steps]
+    clients = [np.bincount(world.concepts_at(rnd)).tolist() for rnd in steps]
     assert clients == [[30, 30], [20, 20, 20], *[[15, 15, 15, 15]] * 4]
-    angles = [{world.views[view].transform for view in world.view_of(rnd)} for rnd in steps]
+    angles = [{world.views[view].transform for view in world.views_at(rnd)} for rnd in steps]
     assert angles == [{Plain()}, {Rotated(120.0)}, {Rotated(240.0)}] * 2
     assert len(world.views) == 12
     labels = [view.labels for view in world.views[:4]]
@@ -43,35 +43,37 @@ def test_shards_are_dealt_as_in_the_paper() -> None:
     assert {len(shard) for shard in world.shards} == {1207 // 60}
     rows = np.concatenate(world.shards)
     assert len(np.unique(rows)) == len(rows), "no sample is in two shards"
-    dealt = [Counter(mine.tolist()) for mine in world.held]
+    dealt = [Counter(mine.tolist()) for mine in world.shard_ids]
     assert dealt[0] == Counter(dict.fromkeys(range(30), 2)), "shards 0 to 29 twice"
     assert set(dealt[1]) == set(range(45))
     for concept in range(3):
         own = range(15 * concept, 15 * concept + 15)
         assert sorted(dealt[1][shard] for shard in own) == [1] * 10 + [2] * 5, "5 repeats"
     assert dealt[2:] == [Counter(range(60))] * 4
-    for mine, rnd in zip(world.held, range(0, 240, 40), strict=True):
-        assert (mine // 15 == world.concept_of(rnd)).all(), "a shard belongs to a concept"
+    for mine, rnd in zip(world.shard_ids, range(0, 240, 40), strict=True):
+        assert (mine // 15 == world.concepts_at(rnd)).all(), "a shard belongs to a concept"
 
 
 def test_permutations_are_fresh_at_every_step_and_of_the_seed() -> None:
     world = build(Steps(), rounds=400)
-    assert not any((one == other).all() for one, other in zip(world.held[2:], world.held[3:]))  # noqa: B905
-    assert (build(Steps(), rounds=400).held == world.held).all()
-    assert (build(Steps(), rounds=120).held == world.held[:3]).all(), (
+    assert not any(
+        (one == other).all() for one, other in zip(world.shard_ids[2:], world.shard_ids[3:])
+    )  # noqa: B905
+    assert (build(Steps(), rounds=400).shard_ids == world.shard_ids).all()
+    assert (build(Steps(), rounds=120).shard_ids == world.shard_ids[:3]).all(), (
         "a shorter run is its beginning"
     )
-    assert (build(Steps(), seed=2).held != world.held[:6]).any()
+    assert (build(Steps(), seed=2).shard_ids != world.shard_ids[:6]).any()
 
 
 def test_a_longer_run_repeats_the_last_three_steps() -> None:
     spec = Steps()
-    angles = [spec.in_step(step)[1] for step in range(9)]
+    angles = [spec.step_settings(step)[1] for step in range(9)]
     assert angles == [0, 120, 240] * 3
     short = Steps(concepts=((0,), (1,)), rotations=(0.0,))
-    assert [short.in_step(step)[0] for step in range(5)] == [(0,), (1,), (0,), (1,), (0,)]
+    assert [short.step_settings(step)[0] for step in range(5)] == [(0,), (1,), (0,), (1,), (0,)]
     last = replace(short, cycle=1)
-    assert [last.in_step(step)[0] for step in range(4)] == [(0,), (1,), (1,), (1,)]
+    assert [last.step_settings(step)[0] for step in range(4)] == [(0,), (1,), (1,), (1,)]
 
 
 @settings(max_examples=30, deadline=None)
@@ -92,34 +94,34 @@ def test_concepts_have_equally_many_clients_and_shards_that_exist(
     names = np.array(spec.all_concepts)
     known = names if 0 in names else np.append(0, names)  # the plain view comes first
     for step, wanted in enumerate(concepts):
-        here = Counter(known[world.concept_of(2 * step)].tolist())
+        here = Counter(known[world.concepts_at(2 * step)].tolist())
         assert set(here) <= set(wanted)
         sizes = [here[concept] for concept in wanted]
         assert sum(sizes) == num_clients
         assert max(sizes) - min(sizes) <= 1
         if len(wanted) == len(names) and num_clients >= len(names):
-            assert len(set(world.held[step].tolist())) >= num_clients - len(names)
+            assert len(set(world.shard_ids[step].tolist())) >= num_clients - len(names)
 
 
 def test_clients_keep_their_concept_if_they_may() -> None:
     all_four = ((0, 1, 2, 3),) * 6
     spec = Steps(concepts=all_four, rotations=(0.0,), stay_probability=1.0)
     world = build(spec)
-    assert all((world.concept_of(rnd) == world.concept_of(0)).all() for rnd in range(240))
-    assert world.changes() == []
-    assert (world.held[0] != world.held[1]).any(), "shards are others all the same"
+    assert all((world.concepts_at(rnd) == world.concepts_at(0)).all() for rnd in range(240))
+    assert world.drift_events() == []
+    assert (world.shard_ids[0] != world.shard_ids[1]).any(), "shards are others all the same"
     often = build(replace(spec, stay_probability=0.8))
     stayed = np.mean(
-        [often.concept_of(40 * s) == often.concept_of(40 * s - 1) for s in range(1, 6)]
+        [often.concepts_at(40 * s) == often.concepts_at(40 * s - 1) for s in range(1, 6)]
     )
     seldom = build(replace(spec, stay_probability=0.0))
     chance = np.mean(
-        [seldom.concept_of(40 * s) == seldom.concept_of(40 * s - 1) for s in range(1, 6)]
+        [seldom.concepts_at(40 * s) == seldom.concepts_at(40 * s - 1) for s in range(1, 6)]
     )
     assert stayed > 0.75
     assert chance < 0.4
     grows = build(Steps(stay_probability=1.0))
-    assert np.bincount(grows.concept_of(40)).tolist() == [20, 20, 20], "there is no room for all"
+    assert np.bincount(grows.concepts_at(40)).tolist() == [20, 20, 20], "there is no room for all"
 
 
 def test_shards_may_have_label_mixes_of_their_own() -> None:
@@ -130,9 +132,9 @@ def test_shards_may_have_label_mixes_of_their_own() -> None:
         assert low < np.mean(largest) < high
     assert sum(len(shard) for shard in world.shards) == len(LABELS)
     assert world.capacity(3) == 2 * max(len(shard) for shard in world.shards)
-    kinds = {event.kind for event in world.changes()}
+    kinds = {event.kind for event in world.drift_events()}
     assert kinds == {"real", "virtual", "label"}
-    assert {event.kind for event in even.changes()} == {"real", "virtual"}
+    assert {event.kind for event in even.drift_events()} == {"real", "virtual"}
 
 
 def test_shards_may_be_small() -> None:

@@ -29,27 +29,27 @@ def test_rows_of_an_arrival_are_those_of_the_shard_in_the_view_of_the_step() -> 
     for step in range(3):
         for client in range(6):
             items = world.emit(None, client, 4 * step)[1][0].items
-            shard = world.shards[world.held[step, client]]
+            shard = world.shards[world.shard_ids[step, client]]
             assert (items % 120).tolist() == shard.tolist()
-            assert set((items // 120).tolist()) == {int(world.view_of(4 * step)[client])}
+            assert set((items // 120).tolist()) == {int(world.views_at(4 * step)[client])}
 
 
 def test_views_and_concepts_last_for_a_step() -> None:
     world = build(SPEC)
     assert isinstance(world, HasViews)
     for rnd in range(12):
-        assert (world.view_of(rnd) == world.view_of(rnd - rnd % 4)).all()
-    assert (world.view_of(99) == world.view_of(11)).all(), "after the run, the last one"
+        assert (world.views_at(rnd) == world.views_at(rnd - rnd % 4)).all()
+    assert (world.views_at(99) == world.views_at(11)).all(), "after the run, the last one"
     clocks = np.array([0, 4, 8, 0, 4, 8])
-    expected = [world.view_of(int(clock))[client] for client, clock in enumerate(clocks)]
-    assert world.view_of(clocks).tolist() == expected
+    expected = [world.views_at(int(clock))[client] for client, clock in enumerate(clocks)]
+    assert world.views_at(clocks).tolist() == expected
 
 
 def test_changes_are_where_concepts_and_angles_differ() -> None:
     world = build(SPEC)
-    found = world.changes()
+    found = world.drift_events()
     for rnd in (4, 8):
-        before, after = world.concept_of(rnd - 1), world.concept_of(rnd)
+        before, after = world.concepts_at(rnd - 1), world.concepts_at(rnd)
         real = [event.client for event in found if event[::2] == (rnd, "real")]
         assert real == np.flatnonzero(before != after).tolist()
         virtual = [event.client for event in found if event[::2] == (rnd, "virtual")]
@@ -62,8 +62,8 @@ def test_a_memory_holds_this_step_and_the_one_before() -> None:
     assert world.capacity(0) == 40
     assert world.supply(0).total == 60
     assert world.collects_when_absent
-    assert world.here(3).tolist() == list(range(6))
-    assert len(world.book.importance) == 1
+    assert world.present(3).tolist() == list(range(6))
+    assert len(world.state_table.importance) == 1
 
 
 def test_label_mixes_are_those_that_clients_see() -> None:
@@ -71,17 +71,17 @@ def test_label_mixes_are_those_that_clients_see() -> None:
     for client in range(6):
         seen = []
         for step in range(3):
-            labels = LABELS[world.shards[world.held[step, client]]]
-            view = world.views[world.view_of(4 * step)[client]]
+            labels = LABELS[world.shards[world.shard_ids[step, client]]]
+            view = world.views[world.views_at(4 * step)[client]]
             seen.append(view.label_map(3)[labels])
         expected = np.bincount(np.concatenate(seen), minlength=3) / 60
         assert np.allclose(world.mixes[client], expected)
-    assert np.allclose(world.book.histograms[0], world.mixes.mean(axis=0))
+    assert np.allclose(world.state_table.histograms[0], world.mixes.mean(axis=0))
 
 
 def test_one_client_has_one_concept_at_a_time() -> None:
     world = build(Steps(num_clients=1, rounds_per_step=2, concepts=((1,), (2,)), rotations=(0.0,)))
-    assert [int(world.concept_of(rnd)[0]) for rnd in range(6)] == [1, 1, 2, 2, 1, 1]
+    assert [int(world.concepts_at(rnd)[0]) for rnd in range(6)] == [1, 1, 2, 2, 1, 1]
     assert len(world.emit(None, 0, 2)[1][0].items) == 120
 
 
@@ -97,7 +97,7 @@ def test_a_class_that_nobody_has_is_no_trouble() -> None:
         )
         world = spec.build(Setting(labels, 3, ticks=1, capacity=5, rounds=4, seed=1))
         assert np.allclose(world.mixes.sum(axis=1), 1)
-        concepts = np.stack([world.concept_of(rnd) for rnd in range(4)])
+        concepts = np.stack([world.concepts_at(rnd) for rnd in range(4)])
         for client in range(4):
             sees_two = (concepts[:, client] == 1).any()  # there class 0 is called 2
             assert (world.mixes[client, 2] > 0) == sees_two

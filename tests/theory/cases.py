@@ -45,7 +45,7 @@ def cases(draw: st.DrawFn, max_states: int = 7, max_budget: float = 1.0) -> Case
     )
 
 
-def on_budget(probs: np.ndarray, wish: np.ndarray, budget: float) -> np.ndarray:
+def scale_to_budget(probs: np.ndarray, wish: np.ndarray, budget: float) -> np.ndarray:
     """The wish pulled towards 0 or towards 1 until it spends the budget: a feasible point."""
     spent = float(probs @ wish)
     if spent >= budget:

@@ -11,7 +11,7 @@ from thalweg.theory import (
     heterogeneity_score,
     retention,
 )
-from theory.cases import SPREAD, THIRDS, Case, cases, on_budget, rows
+from theory.cases import SPREAD, THIRDS, Case, cases, rows, scale_to_budget
 
 PROBS = (0.5, 0.3, 0.2)
 TICKS = 5
@@ -110,7 +110,7 @@ def test_no_feasible_point_is_better(case: Case, ticks, grad_bound, data: st.Dat
     best = objective(dds_ratios_exact(*case, ticks, grad_bound))
     wish = data.draw(rows(len(probs), 0.0, 1.0))
     rivals = [dds_ratios(*case, 0.15, 0.25), np.full(len(probs), budget)]
-    rivals.append(np.clip(on_budget(probs, wish, budget), 0, 1))
+    rivals.append(np.clip(scale_to_budget(probs, wish, budget), 0, 1))
     for rival in rivals:
         assert probs @ rival == pytest.approx(budget)
         assert best <= objective(rival) + 1e-9

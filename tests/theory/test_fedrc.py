@@ -5,10 +5,10 @@ from hypothesis import strategies as st
 
 from thalweg.core.errors import ConfigError
 from thalweg.theory import (
+    client_mixture,
     fedrc_objective,
     label_mass,
     label_priors,
-    mixture_of,
     responsibilities,
 )
 
@@ -25,7 +25,7 @@ def check_close(values, expected):
 def test_the_sheet_s_two_rounds_of_em():  # worked example 10
     first = responsibilities(LOSSES, LABELS, HALF, FLAT)
     check_close(first.T, [[0.731059, 0.268941], [0.231475, 0.768525]])
-    mixture = mixture_of(first)
+    mixture = client_mixture(first)
     check_close(mixture, [0.481267, 0.518733])
     priors = label_priors(label_mass(first, LABELS, 2))
     check_close(priors, [[0.759515, 0.240485], [0.259229, 0.740771]])
@@ -45,11 +45,11 @@ def test_a_model_without_a_share_stays_without():
 
 
 def test_but_a_mixture_gives_every_model_a_little_so_that_it_can_come_back():
-    mixture = mixture_of([[1.0, 1.0], [0.0, 0.0]])
+    mixture = client_mixture([[1.0, 1.0], [0.0, 0.0]])
     assert 0 < mixture[1] < 2e-8
     for _ in range(10):  # e^2 per round
         shares = responsibilities([[2.5] * 2, [0.5] * 2], LABELS, mixture, FLAT)
-        mixture = mixture_of(shares)
+        mixture = client_mixture(shares)
     assert mixture[1] > 0.5
 
 
@@ -58,7 +58,7 @@ def test_one_sample_and_none():
     assert one.tolist() == [[0.5], [0.5]]
     none = responsibilities(np.empty((2, 0)), [], HALF, FLAT)
     assert none.shape == (2, 0)
-    assert mixture_of(none).tolist() == HALF
+    assert client_mixture(none).tolist() == HALF
     assert label_mass(none, [], 3).tolist() == [[0.0] * 3] * 2
     with pytest.raises(ConfigError, match="one at least"):
         fedrc_objective(np.empty((2, 0)), [], HALF, FLAT)
@@ -105,4 +105,4 @@ def test_shares_sum_to_one_and_em_never_lowers_the_objective(seed, models, sampl
     np.testing.assert_allclose(mass.sum(), samples)
     # With the same priors, the new mixture is the maximum of a bound on the objective.
     before = fedrc_objective(losses, labels, mixture, priors)
-    assert fedrc_objective(losses, labels, mixture_of(shares), priors) >= before - 1e-6
+    assert fedrc_objective(losses, labels, client_mixture(shares), priors) >= before - 1e-6

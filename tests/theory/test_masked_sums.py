@@ -6,21 +6,21 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from thalweg.core.errors import ConfigError
-from thalweg.theory import from_fixed, secret_of, shares_of, to_fixed
+from thalweg.theory import from_fixed, recover_secret, split_secret, to_fixed
 
 
 def test_a_line_through_two_shares_has_the_secret_at_zero() -> None:
     # f(x) = 5 + 3 x: shares 8, 11, 14.
-    shares = shares_of(b"\x05", number=3, threshold=2, draw=lambda k: 3)
+    shares = split_secret(b"\x05", number=3, threshold=2, draw=lambda k: 3)
     assert [int.from_bytes(share, "big") for share in shares] == [8, 11, 14]
-    assert secret_of({1: shares[0], 2: shares[1]}, length=1) == b"\x05"
-    assert secret_of({2: shares[1], 3: shares[2]}, length=1) == b"\x05"
+    assert recover_secret({1: shares[0], 2: shares[1]}, length=1) == b"\x05"
+    assert recover_secret({2: shares[1], 3: shares[2]}, length=1) == b"\x05"
 
 
 def test_one_share_too_few_is_another_number() -> None:
-    shares = shares_of(b"\x05", number=3, threshold=3, draw=lambda k: 10**100 + k)
-    assert secret_of({1: shares[0], 2: shares[1]}, length=1) is None
-    assert secret_of({1: shares[0], 2: shares[1], 3: shares[2]}, length=1) == b"\x05"
+    shares = split_secret(b"\x05", number=3, threshold=3, draw=lambda k: 10**100 + k)
+    assert recover_secret({1: shares[0], 2: shares[1]}, length=1) is None
+    assert recover_secret({1: shares[0], 2: shares[1], 3: shares[2]}, length=1) == b"\x05"
 
 
 @given(st.binary(min_size=1, max_size=64), st.integers(1, 8), st.data())
@@ -29,18 +29,18 @@ def test_any_shares_will_do_if_there_are_enough(
 ) -> None:
     threshold = data.draw(st.integers(1, number))
     drawn = data.draw(st.lists(st.integers(0, 2**600), min_size=number, max_size=number))
-    shares = shares_of(secret, number, threshold, lambda k: drawn[k])
+    shares = split_secret(secret, number, threshold, lambda k: drawn[k])
     places = data.draw(
         st.lists(st.integers(1, number), min_size=threshold, max_size=threshold, unique=True)
     )
-    assert secret_of({place: shares[place - 1] for place in places}, len(secret)) == secret
+    assert recover_secret({place: shares[place - 1] for place in places}, len(secret)) == secret
 
 
 def test_impossible_shares_are_refused() -> None:
     with pytest.raises(ConfigError, match="from 1 to the number of shares, 3, got 4"):
-        shares_of(b"x", 3, 4, lambda k: 1)
+        split_secret(b"x", 3, 4, lambda k: 1)
     with pytest.raises(ConfigError, match="at most 64 bytes, got 65"):
-        shares_of(bytes(65), 3, 2, lambda k: 1)
+        split_secret(bytes(65), 3, 2, lambda k: 1)
 
 
 @given(st.lists(st.floats(-4, 4, width=32), min_size=1, max_size=5), st.integers(1, 1000))

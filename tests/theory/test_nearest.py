@@ -38,8 +38,8 @@ def test_corners_that_hardly_differ_are_told_apart():
 
 
 def test_a_result_that_is_not_optimal_is_not_handed_out(monkeypatch):
-    monkeypatch.setattr(nearest, "MOST_STEPS", 0)
-    monkeypatch.setattr(nearest, "MOST_POLISH", 0)
+    monkeypatch.setattr(nearest, "MAX_STEPS", 0)
+    monkeypatch.setattr(nearest, "MAX_POLISH_STEPS", 0)
     # half of each is y = 1.5 with slopes 1.5 and 3, on average 0.75 above the smaller one
     with pytest.raises(ThalwegError, match=r"optimal to 1e-09, but might be improved by 0\.75"):
         nearest_mixture(np.array([[1.0, 2.0]]), 0.0)
@@ -48,5 +48,5 @@ def test_a_result_that_is_not_optimal_is_not_handed_out(monkeypatch):
 def test_what_comes_from_within_is_good_enough_without_polish(monkeypatch):
     corners = np.random.default_rng(0).normal(size=(4, 50)) + 0.5
     polished = nearest_mixture(corners, 1e-3)
-    monkeypatch.setattr(nearest, "MOST_POLISH", 0)
+    monkeypatch.setattr(nearest, "MAX_POLISH_STEPS", 0)
     np.testing.assert_allclose(nearest_mixture(corners, 1e-3), polished, atol=1e-6)

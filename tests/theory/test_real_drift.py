@@ -12,12 +12,12 @@ NAN = float("nan")
 
 def test_the_sheet_s_two_clients():  # worked example 10
     found = real_drift([[0, 1], [0, 1]], [[3.5, 0], [0.5, 0]], CENTRES)
-    assert found.drifted.tolist() == [True, False]
+    assert found.has_drifted.tolist() == [True, False]
     assert (found.old.tolist(), found.new.tolist()) == ([0, 0], [1, 0])
 
 
 def test_with_one_centre_nobody_drifts():
-    assert not real_drift([[0, 1]], [[99, 99]], [[1, 1]]).drifted.any()
+    assert not real_drift([[0, 1]], [[99, 99]], [[1, 1]]).has_drifted.any()
 
 
 def test_of_centres_at_the_same_distance_the_first_counts():

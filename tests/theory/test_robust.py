@@ -7,10 +7,10 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from thalweg.theory import (
-    clipped,
+    clip_rows,
     krum,
     krum_scores,
-    lengths,
+    row_norms,
     squared_distances,
     trimmed_mean,
     weighted_median,
@@ -112,10 +112,10 @@ def test_what_nobody_counts_for_has_no_middle() -> None:
 def test_long_vectors_are_sorted_in_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
     values = np.random.default_rng(0).normal(size=(5, 23)).astype(np.float32)
     weights = np.array([0.1, 0.4, 0.2, 0.2, 0.1])
-    whole = [f(values) for f in (lengths, squared_distances)]
+    whole = [f(values) for f in (row_norms, squared_distances)]
     means = weighted_median(values, weights), trimmed_mean(values, weights, 0.2)
     monkeypatch.setattr(module, "BLOCK", 4)
-    np.testing.assert_allclose(lengths(values), whole[0])
+    np.testing.assert_allclose(row_norms(values), whole[0])
     np.testing.assert_allclose(squared_distances(values), whole[1])
     assert weighted_median(values, weights).tolist() == means[0].tolist()
     assert trimmed_mean(values, weights, 0.2).tolist() == means[1].tolist()
@@ -123,17 +123,17 @@ def test_long_vectors_are_sorted_in_blocks(monkeypatch: pytest.MonkeyPatch) -> N
 
 def test_what_is_too_long_is_shortened_and_the_rest_untouched() -> None:
     values = columns([3, 4], [0.3, 0.4], [-6, 8])
-    rows, cut = clipped(values, bound=5.0)
+    rows, cut = clip_rows(values, bound=5.0)
     np.testing.assert_allclose(rows, [[3, 4], [0.3, 0.4], [-3, 4]], rtol=1e-6)
     assert cut.tolist() == [2]
-    assert clipped(values, bound=10.0)[0] is values
+    assert clip_rows(values, bound=10.0)[0] is values
 
 
 def test_an_absurd_length_is_no_overflow() -> None:
     values = columns([3e38, 3e38], [1, 0])
-    assert np.isfinite(lengths(values)).all()
-    rows, _ = clipped(values, bound=1.0)
-    assert lengths(rows).tolist() == pytest.approx([1, 1])
+    assert np.isfinite(row_norms(values)).all()
+    rows, _ = clip_rows(values, bound=1.0)
+    assert row_norms(rows).tolist() == pytest.approx([1, 1])
 
 
 def test_krum_by_hand() -> None:

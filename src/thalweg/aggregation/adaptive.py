@@ -5,13 +5,13 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
-from thalweg.core.config import check_ranges, check_words
+from thalweg.core.config import check_literals, check_ranges
 from thalweg.core.errors import require
 from thalweg.core.types import Floats, Floats32
 from thalweg.core.vectors import combine
 
 
-class Pulse(NamedTuple):
+class AdaptiveState(NamedTuple):
     """How the model has been moving."""
 
     steps: int
@@ -35,7 +35,7 @@ class Adaptive:
 
     Symbols, Canonaco et al. 2021 -> here
         :math:`\beta_1, \beta_2, \beta_3`  -> beta_mean, beta_var, beta_ratio
-        :math:`\eta_{t+1} / \eta_0`        -> `pace`, sent with the model
+        :math:`\eta_{t+1} / \eta_0`        -> `lr_scale`, sent with the model
         the division by t                  -> decay
 
     Differs from the authors' code: the bias-corrected mean is not fed back into the average. Without a
@@ -50,22 +50,22 @@ class Adaptive:
     """The server's own learning rate."""
 
     def __post_init__(self) -> None:
-        check_words(self)
+        check_literals(self)
         check_ranges(self, lr="(0, inf)")
         for name in ("beta_mean", "beta_var", "beta_ratio"):
             value = getattr(self, name)
             require(0 <= value < 1, f"{name} must lie in [0, 1), got {value}.")
 
-    def init(self, num_params: int) -> Pulse:
-        return Pulse(0, np.zeros(num_params, dtype=np.float32), 0.0, 0.0)
+    def init(self, num_params: int) -> AdaptiveState:
+        return AdaptiveState(0, np.zeros(num_params, dtype=np.float32), 0.0, 0.0)
 
     def step(
-        self, state: Pulse, model: Floats32, deltas: Floats32, weights: Floats
-    ) -> tuple[Pulse, Floats32]:
+        self, state: AdaptiveState, model: Floats32, deltas: Floats32, weights: Floats
+    ) -> tuple[AdaptiveState, Floats32]:
         moved = model + combine(self.lr * weights, deltas)
-        return self.after(state, moved), moved
+        return self.update_state(state, moved), moved
 
-    def after(self, state: Pulse, model: Floats32) -> Pulse:
+    def update_state(self, state: AdaptiveState, model: Floats32) -> AdaptiveState:
         """The pulse once the model has come to be `model`."""
         before, now = state.steps, state.steps + 1
         theta = model.astype(np.float64)
@@ -78,14 +78,14 @@ class Adaptive:
         if before and state.variance > 0:
             corrected = variance / (1 - self.beta_var**now)
             ratio = corrected / (state.variance / (1 - self.beta_var**before))
-        return Pulse(
+        return AdaptiveState(
             steps=now,
             mean=(self.beta_mean * state.mean + (1 - self.beta_mean) * theta).astype(np.float32),
             variance=variance,
             ratio=self.beta_ratio * state.ratio + (1 - self.beta_ratio) * ratio,
         )
 
-    def pace(self, state: Pulse) -> float:
+    def lr_scale(self, state: AdaptiveState) -> float:
         """What the clients' learning rate is multiplied by, at most one."""
         if state.steps == 0:
             return 1.0

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple, Protocol, runtime_checkable
 from thalweg.core.types import Floats, Floats32, Outlook, Roster, Updates
 
 
-class Age(NamedTuple):
+class MemorySummary(NamedTuple):
     """How a client's memory ages, as far as weights may look at it: all of it small numbers."""
 
     outlook: Outlook
@@ -35,7 +35,7 @@ class Weights(Protocol):
 class Reports(Protocol):
     """A rule that needs a few numbers from each client, computed there, beside the update."""
 
-    def report(self, age: Age) -> Mapping[str, float]:
+    def report(self, summary: MemorySummary) -> Mapping[str, float]:
         """Finite scalars by name; the server finds them in ``Updates.reports`` and ``Roster.known``."""
         ...
 
@@ -55,18 +55,18 @@ class ServerRule(Protocol):
 
 
 @runtime_checkable
-class Paces(Protocol):
+class ScalesLr(Protocol):
     """A server rule that also says how fast the clients shall learn."""
 
-    def pace(self, state: Any) -> float:
+    def lr_scale(self, state: Any) -> float:
         """What the clients' learning rate is multiplied by in the next round."""
         ...
 
 
 @runtime_checkable
-class Presents(Protocol):
+class HasEvalModel(Protocol):
     """A server rule whose model in use is not the one it goes on from."""
 
-    def presented(self, state: Any, model: Floats32) -> Floats32:
+    def eval_model(self, state: Any, model: Floats32) -> Floats32:
         """The model (P,) to evaluate and to deploy."""
         ...

@@ -6,9 +6,9 @@ from typing import Literal
 
 import numpy as np
 
-from thalweg.aggregation.base import Age
-from thalweg.core.claims import Claim, misfit
-from thalweg.core.config import check_words
+from thalweg.aggregation.base import MemorySummary
+from thalweg.core.claims import Claim, check_vector
+from thalweg.core.config import check_literals
 from thalweg.core.errors import require
 from thalweg.core.types import Floats, Roster, Updates
 
@@ -29,23 +29,23 @@ class ByWeight:
 
     normalise: Literal["participants", "all"] = "participants"
     """all: divide by the sum over every client that was ever heard of, which shrinks the step."""
-    of: Literal["learnt", "explained"] = "learnt"
+    basis: Literal["learnt", "explained"] = "learnt"
     """What is added up where clients train several models on the same samples: all that each of them learns from,
     the same number for all its models, or only as far as the model in question explains it."""
 
     def __post_init__(self) -> None:
-        check_words(self)
+        check_literals(self)
         require(
-            self.of == "learnt" or self.normalise == "participants",
-            "what other clients' models explain is not known of each model: with of=explained, "
+            self.basis == "learnt" or self.normalise == "participants",
+            "what other clients' models explain is not known of each model: with basis=explained, "
             "normalise must be participants.",
         )
 
-    def report(self, age: Age) -> Mapping[str, float]:
-        return {TOTAL: age.total_weight if self.of == "learnt" else age.mass}
+    def report(self, summary: MemorySummary) -> Mapping[str, float]:
+        return {TOTAL: summary.total_weight if self.basis == "learnt" else summary.mass}
 
-    def doubt(self, claim: Claim) -> str | None:
-        return misfit(claim.said, TOTAL, least=0)
+    def validate_claim(self, claim: Claim) -> str | None:
+        return check_vector(claim.uploads, TOTAL, least=0)
 
     def weigh(self, updates: Updates, roster: Roster) -> Floats:
         mine = updates.reports[TOTAL]

@@ -47,5 +47,5 @@ class FedAcg:
         moved = np.float32(self.momentum) * state.values + update
         return Momentum(moved), model + update + np.float32(self.momentum) * moved
 
-    def presented(self, state: Momentum, model: Floats32) -> Floats32:
+    def eval_model(self, state: Momentum, model: Floats32) -> Floats32:
         return model - np.float32(self.momentum) * state.values

@@ -10,7 +10,7 @@ from thalweg.core.types import Floats, Floats32
 from thalweg.core.vectors import combine
 
 
-class LastTwo(NamedTuple):
+class FedExpState(NamedTuple):
     """The model before the newest one; empty before the first step."""
 
     before: Floats32
@@ -36,16 +36,18 @@ class FedExp:
     def __post_init__(self) -> None:
         check_ranges(self, floor="[0, inf)")
 
-    def init(self, num_params: int) -> LastTwo:
-        return LastTwo(np.empty(0, dtype=np.float32))
+    def init(self, num_params: int) -> FedExpState:
+        return FedExpState(np.empty(0, dtype=np.float32))
 
     def step(
-        self, state: LastTwo, model: Floats32, deltas: Floats32, weights: Floats
-    ) -> tuple[LastTwo, Floats32]:
+        self, state: FedExpState, model: Floats32, deltas: Floats32, weights: Floats
+    ) -> tuple[FedExpState, Floats32]:
         mean = combine(weights, deltas)
-        return LastTwo(model.copy()), model + np.float32(self.length(deltas, weights, mean)) * mean
+        return FedExpState(model.copy()), model + np.float32(
+            self.server_lr(deltas, weights, mean)
+        ) * mean
 
-    def length(self, deltas: Floats32, weights: Floats, mean: Floats32) -> float:
+    def server_lr(self, deltas: Floats32, weights: Floats, mean: Floats32) -> float:
         """The server's learning rate for these updates, at least one."""
         norms = np.array([_squared_norm(delta) for delta in deltas])
         denominator = 2 * (_squared_norm(mean) + self.floor)
@@ -53,7 +55,7 @@ class FedExp:
             return 1.0
         return max(1.0, float(weights @ norms) / denominator)
 
-    def presented(self, state: LastTwo, model: Floats32) -> Floats32:
+    def eval_model(self, state: FedExpState, model: Floats32) -> Floats32:
         """The mean of the last two models."""
         return (state.before + model) / np.float32(2) if len(state.before) else model
 

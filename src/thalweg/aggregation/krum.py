@@ -6,8 +6,8 @@ from typing import Literal
 
 import numpy as np
 
-from thalweg.aggregation.robust import Combined, as_one, nobody
-from thalweg.core.config import check_ranges, check_words
+from thalweg.aggregation.robust import CombinedUpdates, no_updates, single_update
+from thalweg.core.config import check_literals, check_ranges
 from thalweg.core.types import Floats, Floats32
 from thalweg.theory import krum, weighted_median
 
@@ -33,11 +33,11 @@ class Krum:
     too_few: TooFew = "median"
 
     def __post_init__(self) -> None:
-        check_words(self)
+        check_literals(self)
         check_ranges(self, hostile="[0, 0.5)")
 
-    def combine(self, deltas: Floats32, weights: Floats) -> Combined:
-        return _nearest(deltas, weights, self.hostile, 1, self.too_few)
+    def combine(self, deltas: Floats32, weights: Floats) -> CombinedUpdates:
+        return _select_nearest(deltas, weights, self.hostile, 1, self.too_few)
 
 
 @dataclass(frozen=True)
@@ -59,35 +59,37 @@ class MultiKrum:
     too_few: TooFew = "median"
 
     def __post_init__(self) -> None:
-        check_words(self)
+        check_literals(self)
         check_ranges(self, hostile="[0, 0.5)", kept="[1, inf) or none")
 
-    def combine(self, deltas: Floats32, weights: Floats) -> Combined:
-        return _nearest(deltas, weights, self.hostile, self.kept, self.too_few, self.weighted)
+    def combine(self, deltas: Floats32, weights: Floats) -> CombinedUpdates:
+        return _select_nearest(
+            deltas, weights, self.hostile, self.kept, self.too_few, self.weighted
+        )
 
 
-def _nearest(
+def _select_nearest(
     deltas: Floats32,
     weights: Floats,
     hostile: float,
     kept: int | None,
     too_few: TooFew,
     weighted: bool = False,
-) -> Combined:
+) -> CombinedUpdates:
     """The updates in the midst of the others; those that count nothing have no say in who that is."""
     has_say = np.flatnonzero(weights > 0)
     num = len(has_say)
     if num == 0:
-        return nobody(deltas, weights)
+        return no_updates(deltas, weights)
     rows = deltas if num == len(deltas) else deltas[has_say]
     num_hostile = math.ceil(hostile * num - 1e-9)  # 0.2 times 5 is 1, not a little more
     if num <= 2 * num_hostile + 2:
-        remarks = {"too_few": 1}
+        extra_metrics = {"too_few": 1}
         if too_few == "skip":
-            return nobody(deltas, weights, remarks)
-        return as_one(weighted_median(rows, np.ones(num)), weights, remarks)
+            return no_updates(deltas, weights, extra_metrics)
+        return single_update(weighted_median(rows, np.ones(num)), weights, extra_metrics)
     num_kept = min(num - num_hostile if kept is None else kept, num - num_hostile)
     places = krum(rows, num_hostile, num_kept)
     mine = weights[has_say][places] if weighted else np.ones(len(places))
     left_out = {"left_out": num - len(places)} if len(places) < num else {}
-    return Combined(rows[places], mine * (weights.sum() / mine.sum()), left_out)
+    return CombinedUpdates(rows[places], mine * (weights.sum() / mine.sum()), left_out)

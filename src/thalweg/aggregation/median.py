@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from thalweg.aggregation.robust import Combined, as_one, believed, nobody
+from thalweg.aggregation.robust import CombinedUpdates, no_updates, rule_weights, single_update
 from thalweg.core.types import Floats, Floats32
 from thalweg.theory import weighted_median
 
@@ -21,7 +21,7 @@ class Median:
     """Does an update count as the recipe's weights say? They mostly go by what clients claim, so that a hostile one
     may count as much as it likes; else all count the same."""
 
-    def combine(self, deltas: Floats32, weights: Floats) -> Combined:
+    def combine(self, deltas: Floats32, weights: Floats) -> CombinedUpdates:
         if not weights.any():
-            return nobody(deltas, weights)
-        return as_one(weighted_median(deltas, believed(weights, self.weighted)), weights)
+            return no_updates(deltas, weights)
+        return single_update(weighted_median(deltas, rule_weights(weights, self.weighted)), weights)

@@ -4,10 +4,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from thalweg.aggregation.robust import Combined
+from thalweg.aggregation.robust import CombinedUpdates
 from thalweg.core.config import check_ranges
 from thalweg.core.types import Floats, Floats32
-from thalweg.theory import clipped, lengths
+from thalweg.theory import clip_rows, row_norms
 
 
 @dataclass(frozen=True)
@@ -20,7 +20,7 @@ class NormClip:
     cannot raise at will. A hostile update still counts, but no more than an honest one of that length: enough
     against accidents and lazy attacks, little against clients that agree on a direction.
 
-    Symbols -> here: c -> bound; none: factor times the median of the lengths. Counted as `clipped` in the metrics.
+    Symbols -> here: c -> bound; none: factor times the median of the lengths. Counted as `clip_rows` in the metrics.
     """
 
     bound: float | None = None
@@ -31,9 +31,9 @@ class NormClip:
     def __post_init__(self) -> None:
         check_ranges(self, bound="(0, inf) or none", factor="[1, inf)")
 
-    def combine(self, deltas: Floats32, weights: Floats) -> Combined:
+    def combine(self, deltas: Floats32, weights: Floats) -> CombinedUpdates:
         bound = self.bound
         if bound is None:
-            bound = self.factor * float(np.median(lengths(deltas)))
-        rows, cut = clipped(deltas, bound)
-        return Combined(rows, weights, {"clipped": len(cut)} if len(cut) else {})
+            bound = self.factor * float(np.median(row_norms(deltas)))
+        rows, cut = clip_rows(deltas, bound)
+        return CombinedUpdates(rows, weights, {"clipped": len(cut)} if len(cut) else {})

@@ -10,12 +10,12 @@ import numpy as np
 from thalweg.core.types import Floats, Floats32
 
 
-class Combined(NamedTuple):
+class CombinedUpdates(NamedTuple):
     """What is left of the updates of one model, for the server rule."""
 
     deltas: Floats32  # (n, P) no rows: the model stays as it is
     weights: Floats  # (n,)
-    remarks: Mapping[
+    extra_metrics: Mapping[
         str, float
     ] = {}  # counts for the metrics; those of several models are added up
 
@@ -26,23 +26,25 @@ class Robust(Protocol):
     Pure: what comes of updates depends on them and their weights alone.
     """
 
-    def combine(self, deltas: Floats32, weights: Floats) -> Combined:
+    def combine(self, deltas: Floats32, weights: Floats) -> CombinedUpdates:
         """Updates (K, P) and weights (K,), K at least one; the sum of the weights shall stay what it is."""
         ...
 
 
-def believed(weights: Floats, weighted: bool) -> Floats:
+def rule_weights(weights: Floats, weighted: bool) -> Floats:
     """(K,) what each update counts for a rule: as the recipe says, or all the same but for what counts nothing."""
     return weights if weighted else (weights > 0).astype(np.float64)
 
 
-def as_one(row: Floats32, weights: Floats, remarks: Mapping[str, float] | None = None) -> Combined:
+def single_update(
+    row: Floats32, weights: Floats, extra_metrics: Mapping[str, float] | None = None
+) -> CombinedUpdates:
     """One row (P,) in the place of all."""
-    return Combined(row[None], np.array([weights.sum()]), remarks or {})
+    return CombinedUpdates(row[None], np.array([weights.sum()]), extra_metrics or {})
 
 
-def nobody(
-    deltas: Floats32, weights: Floats, remarks: Mapping[str, float] | None = None
-) -> Combined:
+def no_updates(
+    deltas: Floats32, weights: Floats, extra_metrics: Mapping[str, float] | None = None
+) -> CombinedUpdates:
     """No update at all."""
-    return Combined(deltas[:0], weights[:0], remarks or {})
+    return CombinedUpdates(deltas[:0], weights[:0], extra_metrics or {})

@@ -9,14 +9,14 @@ from typing import Literal
 import numpy as np
 
 from thalweg import theory
-from thalweg.aggregation.base import Age
-from thalweg.core.claims import Claim, misfit
-from thalweg.core.config import check_ranges, check_words
+from thalweg.aggregation.base import MemorySummary
+from thalweg.core.claims import Claim, check_vector
+from thalweg.core.config import check_literals, check_ranges
 from thalweg.core.errors import require
 from thalweg.core.types import Floats, Roster, Updates
 
 SCORE = "shift_score"
-LEAST_RENEWAL = 1e-6  # the formulas divide by the renewal; a memory that never changes is this
+MIN_RENEWAL = 1e-6  # the formulas divide by the renewal; a memory that never changes is this
 
 
 @dataclass(frozen=True)
@@ -51,10 +51,10 @@ class ShiftAware:
     availability: Literal["known", "estimated"] = "known"
     mismatch: Literal["identity", "kme"] = "identity"
     """How far a memory is from the goal. identity: states have nothing in common; kme: states with
-    similar embeddings (`Age.embeddings`, class histograms by default) can stand in for each other."""
+    similar embeddings (`MemorySummary.embeddings`, class histograms by default) can stand in for each other."""
 
     def __post_init__(self) -> None:
-        check_words(self)
+        check_literals(self)
         check_ranges(self, slope="[0, inf)", grad_bound="(0, inf)", noise="[0, inf)")
         require(math.isfinite(self.offset), f"offset must be a finite number, got {self.offset}.")
         require(
@@ -66,17 +66,19 @@ class ShiftAware:
             "exact weights are defined over the participants; use normalise='participants'.",
         )
 
-    def report(self, age: Age) -> Mapping[str, float]:
-        outlook = (np.asarray(part, dtype=np.float64).tobytes() for part in age.outlook)
-        renewal = np.maximum(age.renewal, LEAST_RENEWAL)
+    def report(self, summary: MemorySummary) -> Mapping[str, float]:
+        outlook = (np.asarray(part, dtype=np.float64).tobytes() for part in summary.outlook)
+        renewal = np.maximum(summary.renewal, MIN_RENEWAL)
         parts = (renewal.tobytes(), *outlook)
         return {
-            SCORE: _score(self.grad_bound, self.noise, age.ticks, self._embeddings(age), *parts)
+            SCORE: _score(
+                self.grad_bound, self.noise, summary.ticks, self._embeddings(summary), *parts
+            )
         }
 
-    def doubt(self, claim: Claim) -> str | None:
+    def validate_claim(self, claim: Claim) -> str | None:
         """A score below zero, but for rounding, would make a client count more than any honest one."""
-        return misfit(claim.said, SCORE, least=-1e-6)
+        return check_vector(claim.uploads, SCORE, least=-1e-6)
 
     def weigh(self, updates: Updates, roster: Roster) -> Floats:
         scores, availability = updates.reports[SCORE], self._availability(roster)
@@ -96,25 +98,25 @@ class ShiftAware:
         availability = np.append(availability, availability[updates.clients[extra]])
         return theory.saw_weights(everyone, availability, self.slope, self.offset)[places]
 
-    def _embeddings(self, age: Age) -> bytes | None:
-        if self.mismatch == "identity" or age.embeddings is None:
+    def _embeddings(self, summary: MemorySummary) -> bytes | None:
+        if self.mismatch == "identity" or summary.embeddings is None:
             return None  # states of which nothing is known have nothing in common
-        return np.asarray(age.embeddings, dtype=np.float64).tobytes()
+        return np.asarray(summary.embeddings, dtype=np.float64).tobytes()
 
     def _availability(self, roster: Roster) -> Floats:
         if self.availability == "known":
             return roster.availability
-        seen = roster.times_here.copy()
-        seen[roster.here] += 1
+        seen = roster.times_present.copy()
+        seen[roster.present] += 1
         return (seen + 1) / (roster.rnd + 1 + 2)
 
 
 @lru_cache(maxsize=4096)
 def _score(
-    grad_bound: float, noise: float, ticks: int, embeddings: bytes | None, *age: bytes
+    grad_bound: float, noise: float, ticks: int, embeddings: bytes | None, *summary: bytes
 ) -> float:
     """The score of one outlook and renewal; a client whose oracle does not learn keeps its own."""
-    renewal, probs, importance, heterogeneity = (np.frombuffer(part) for part in age)
+    renewal, probs, importance, heterogeneity = (np.frombuffer(part) for part in summary)
     return theory.heterogeneity_score(
         probs,
         renewal,

@@ -9,7 +9,7 @@ as in FedBuff (Nguyen et al. 2022), where a buffer of K updates moves the model 
 which old updates are all that came makes a short step; made to sum to one, a single old update would count as
 much as a new one, and no rule could say otherwise. The price: old updates take their share from the new ones of
 the round before they are counted less, and a very old one is hardly more than a loss of that share. That is what
-`most` is for: older ones are refused, and what is refused takes nothing from anybody.
+`max_staleness` is for: older ones are refused, and what is refused takes nothing from anybody.
 
 Late updates are added to the model as it is now, as in FedBuff; FedAsync mixes models instead.
 """
@@ -32,7 +32,7 @@ class Staleness(Protocol):
     """
 
     @property
-    def most(self) -> int | None:
+    def max_staleness(self) -> int | None:
         """Updates that are staler are refused; 0: all late ones; none: no limit but the server's patience."""
         ...
 
@@ -42,11 +42,11 @@ class Staleness(Protocol):
 
 
 @dataclass(frozen=True)
-class Refuse:
+class RejectLate:
     """What comes after its round was closed does not count at all."""
 
     @property
-    def most(self) -> int:
+    def max_staleness(self) -> int:
         return 0
 
     def factor(self, staleness: Ints) -> Floats:
@@ -54,43 +54,43 @@ class Refuse:
 
 
 @dataclass(frozen=True)
-class Constant:
+class ConstantDiscount:
     """A late update counts a fixed share of what it would have counted, however late it is.
 
-    >>> Constant(0.5).factor(np.array([0, 1, 7])).tolist()
+    >>> ConstantDiscount(0.5).factor(np.array([0, 1, 7])).tolist()
     [1.0, 0.5, 0.5]
     """
 
     share: float = 1.0
     """One: late updates count like any other."""
-    most: int | None = None
+    max_staleness: int | None = None
     """Rounds; an update that is staler is refused."""
 
     def __post_init__(self) -> None:
-        check_ranges(self, share="[0, 1]", most="[1, inf) or none")
+        check_ranges(self, share="[0, 1]", max_staleness="[1, inf) or none")
 
     def factor(self, staleness: Ints) -> Floats:
         return np.where(staleness == 0, 1.0, self.share)
 
 
 @dataclass(frozen=True)
-class Polynomial:
+class PolynomialDiscount:
     r"""A late update counts :math:`(1 + s)^{-a}`, for a staleness of s rounds.
 
     Symbols, Xie et al. 2019 and Nguyen et al. 2022 -> here
         a             -> power
         :math:`t - \tau`  -> the staleness; they count steps of the server, which are rounds here
 
-    >>> Polynomial().factor(np.array([0, 3, 8])).round(6).tolist()
+    >>> PolynomialDiscount().factor(np.array([0, 3, 8])).round(6).tolist()
     [1.0, 0.5, 0.333333]
     """
 
     power: float = 0.5
-    most: int | None = None
+    max_staleness: int | None = None
     """Rounds; an update that is staler is refused."""
 
     def __post_init__(self) -> None:
-        check_ranges(self, power="[0, inf)", most="[1, inf) or none")
+        check_ranges(self, power="[0, inf)", max_staleness="[1, inf) or none")
 
     def factor(self, staleness: Ints) -> Floats:
         factors: Floats = np.power(1.0 + staleness, -self.power)
@@ -98,24 +98,24 @@ class Polynomial:
 
 
 @dataclass(frozen=True)
-class Hinge:
+class HingeDiscount:
     r"""A late update counts in full up to some staleness, and beyond it :math:`1 / (1 + a (s - b))`.
 
     Symbols, Xie et al. 2019 -> here
         a, b  -> slope, after
 
-    >>> Hinge(after=1, slope=1.0).factor(np.array([0, 1, 2, 4])).tolist()
+    >>> HingeDiscount(after=1, slope=1.0).factor(np.array([0, 1, 2, 4])).tolist()
     [1.0, 1.0, 0.5, 0.25]
     """
 
     after: int = 1
     """Rounds of staleness that cost nothing."""
     slope: float = 1.0
-    most: int | None = None
+    max_staleness: int | None = None
     """Rounds; an update that is staler is refused."""
 
     def __post_init__(self) -> None:
-        check_ranges(self, after="[0, inf)", slope="[0, inf)", most="[1, inf) or none")
+        check_ranges(self, after="[0, inf)", slope="[0, inf)", max_staleness="[1, inf) or none")
 
     def factor(self, staleness: Ints) -> Floats:
         return 1.0 / (1.0 + self.slope * np.maximum(staleness - self.after, 0))

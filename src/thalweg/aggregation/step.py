@@ -31,9 +31,9 @@ class Step:
     def step(
         self, state: None, model: Floats32, deltas: Floats32, weights: Floats
     ) -> tuple[None, Floats32]:
-        return None, self._projected(model + combine(self.lr * weights, deltas))
+        return None, self._project(model + combine(self.lr * weights, deltas))
 
-    def _projected(self, model: Floats32) -> Floats32:
+    def _project(self, model: Floats32) -> Floats32:
         if self.radius is None:
             return model
         length = float(np.linalg.norm(model.astype(np.float64)))

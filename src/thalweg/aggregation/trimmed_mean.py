@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from thalweg.aggregation.robust import Combined, as_one, believed, nobody
+from thalweg.aggregation.robust import CombinedUpdates, no_updates, rule_weights, single_update
 from thalweg.core.config import check_ranges
 from thalweg.core.types import Floats, Floats32
 from thalweg.theory import trimmed_mean
@@ -26,8 +26,8 @@ class TrimmedMean:
     def __post_init__(self) -> None:
         check_ranges(self, share="[0, 0.5)")
 
-    def combine(self, deltas: Floats32, weights: Floats) -> Combined:
+    def combine(self, deltas: Floats32, weights: Floats) -> CombinedUpdates:
         if not weights.any():
-            return nobody(deltas, weights)
-        mean = trimmed_mean(deltas, believed(weights, self.weighted), self.share)
-        return as_one(mean, weights)
+            return no_updates(deltas, weights)
+        mean = trimmed_mean(deltas, rule_weights(weights, self.weighted), self.share)
+        return single_update(mean, weights)

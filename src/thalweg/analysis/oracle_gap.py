@@ -12,12 +12,12 @@ from thalweg.aggregation import ShiftAware
 from thalweg.core.errors import ConfigError, RunError
 from thalweg.core.types import Outlook
 from thalweg.data import Dataset
-from thalweg.engine.building import crowd_of
-from thalweg.engine.crowd import Crowd
-from thalweg.engine.folder import RunFolder
-from thalweg.engine.loop import check_same_data, fingerprint_of
+from thalweg.engine.builders import make_client_pool
+from thalweg.engine.client_pool import ClientPool
+from thalweg.engine.loop import check_same_data, compute_fingerprint
 from thalweg.engine.plan import Plan, read_plan
-from thalweg.forecast import Recognises
+from thalweg.engine.run_folder import RunFolder
+from thalweg.forecast import RecognisesStates
 from thalweg.memory import Dds
 from thalweg.recipes import Recipe
 
@@ -37,22 +37,22 @@ def oracle_gap(
     plan = run if isinstance(run, Plan) else read_plan(Path(run))
     memory, weights = _parts(plan.recipe)
     data = plan.scenario.data.load(None if data_dir is None else Path(data_dir), plan.seed)
-    crowd = crowd_of(plan, data, _num_params(plan, data))
+    client_pool = make_client_pool(plan, data, _num_params(plan, data))
     if folder is not None:
-        server, states = folder.look()
-        check_same_data(folder, server["data"], fingerprint_of(data, crowd))
-        crowd.restore(states)
-    world = crowd.world
-    who = np.flatnonzero(crowd.availability)  # the others are members of no session
-    outlooks = _outlooks(crowd)
-    signatures = world.book.signatures
+        server, states = folder.read_checkpoint()
+        check_same_data(folder, server["data"], compute_fingerprint(data, client_pool))
+        client_pool.restore(states)
+    world = client_pool.world
+    who = np.flatnonzero(client_pool.availability)  # the others are members of no session
+    outlooks = _outlooks(client_pool)
+    signatures = world.state_table.signatures
     return theory.oracle_gap(
-        np.stack([world.truth(client) for client in who.tolist()]),
+        np.stack([world.true_state_probs(client) for client in who.tolist()]),
         np.stack([outlooks[client].probs for client in who.tolist()]),
         outlooks[0].importance,
         outlooks[0].heterogeneity,
         memory.budget,
-        crowd.availability[who],
+        client_pool.availability[who],
         world.ticks,
         dds_slope=memory.slope,
         dds_offset=memory.offset,
@@ -87,7 +87,7 @@ def _parts(recipe: Recipe) -> tuple[Dds, ShiftAware]:
         raise ConfigError(
             f"the oracle's gap is computed with the closed forms, and this run has {part}.exact=true."
         )
-    if isinstance(recipe.forecast, Recognises):
+    if isinstance(recipe.forecast, RecognisesStates):
         raise ConfigError(
             f"{type(recipe.forecast).__name__} predicts states of its own, which cannot be compared "
             "with the world's; use exact, noisy or bayesian."
@@ -95,15 +95,15 @@ def _parts(recipe: Recipe) -> tuple[Dds, ShiftAware]:
     return memory, weights
 
 
-def _outlooks(crowd: Crowd) -> list[Outlook]:
+def _outlooks(client_pool: ClientPool) -> list[Outlook]:
     """What every client expects now."""
-    clients, world = crowd.clients, crowd.world
+    clients, world = client_pool.clients, client_pool.world
     outlooks = []
     for client in range(world.num_clients):
-        state = crowd.states.get(client) or clients.newborn(client)
+        state = client_pool.states.get(client) or clients.new_client(client)
         outlooks.append(
             clients.recipe.forecast.outlook(
-                state.forecast, world.book.histograms, world.book.importance
+                state.forecast, world.state_table.histograms, world.state_table.importance
             )
         )
     first = outlooks[0]

@@ -14,14 +14,14 @@ from thalweg import theory
 from thalweg.aggregation import ByWeight
 from thalweg.core.errors import ConfigError, require
 from thalweg.core.types import Floats, Floats32, Ints, Updates
-from thalweg.engine.building import federation_of, viewed
-from thalweg.engine.crowd import Crowd
+from thalweg.engine.builders import apply_views, make_federation
+from thalweg.engine.client_pool import ClientPool
 from thalweg.engine.gather import Gather
+from thalweg.engine.initial_model import make_initial_model
 from thalweg.engine.plan import Plan, read_plan
 from thalweg.engine.stacked import StackedTrainer
-from thalweg.engine.start import first_model
-from thalweg.recipes.server import play_round
-from thalweg.recipes.state import new_server
+from thalweg.federation.server_round import run_server_round
+from thalweg.federation.server_state import new_server
 
 
 @dataclass(frozen=True)
@@ -35,10 +35,12 @@ class StreamNumbers:
     gradient_variability: float
 
 
-Steps = Callable[[int, int], None]  # called with how many steps are done, and of how many
+ProgressCallback = Callable[
+    [int, int], None
+]  # called with how many steps are done, and of how many
 
 
-class _Round(NamedTuple):
+class _RoundRecord(NamedTuple):
     model: Floats32  # before the round
     total: float  # weight of all memories
     rows: Ints  # in all memories
@@ -51,7 +53,7 @@ def stream_numbers(
     *,
     rounds: int | None = None,
     data_dir: str | os.PathLike[str] | None = None,
-    watch: Steps | None = None,
+    watch: ProgressCallback | None = None,
 ) -> StreamNumbers:
     r"""Play a run again and measure it; `run` is a plan, or a run's folder, which is not touched.
 
@@ -72,48 +74,55 @@ def stream_numbers(
     folder = None if data_dir is None else Path(data_dir)
     data = plan.scenario.data.load(folder, plan.seed)
     net = plan.scenario.net.build(data.input_shape, data.num_classes)
-    federation = federation_of(plan, data, net, workers=1)
-    data = viewed(data, federation.crowd.world)
+    federation = make_federation(plan, data, net, workers=1)
+    data = apply_views(data, federation.client_pool.world)
     server = new_server(
         plan.recipe,
-        first_model(plan, net, folder),
-        federation.crowd.world.num_clients,
+        make_initial_model(plan, net, folder),
+        federation.client_pool.world.num_clients,
     )
-    played: list[_Round] = []
+    played: list[_RoundRecord] = []
     number = min(rounds or plan.scenario.rounds, plan.scenario.rounds)
-    tell = watch or (lambda done, steps: None)
+    report_progress = watch or (lambda done, steps: None)
     try:
         for each in range(number):
-            tell(each, 2 * number)
+            report_progress(each, 2 * number)
             model = server.bank[0].copy()
-            server, updates = play_round(server, federation, plan.recipe, plan.seed)
+            server, updates = run_server_round(server, federation, plan.recipe, plan.seed)
             if updates is not None and updates.reports["total_weight"].sum() > 0:
-                played.append(_seen(federation.crowd, updates, model, server.rnd - 1))
+                played.append(_record_round(federation.client_pool, updates, model, server.rnd - 1))
     finally:
         federation.close()
     require(len(played) > 0, "in these rounds nobody had a sample that counted.")
     trainer = StackedTrainer(net, plan.recipe.objective, plan.local, Gather(data))
-    return _measured(played, trainer, data.num_rows("train"), tell)
+    return _measure(played, trainer, data.num_rows("train"), report_progress)
 
 
-def _seen(crowd: Crowd, updates: Updates, model: Floats32, rnd: int) -> _Round:
+def _record_round(
+    client_pool: ClientPool, updates: Updates, model: Floats32, rnd: int
+) -> _RoundRecord:
     """What was in the memories of a round, and what it counted."""
     totals = updates.reports["total_weight"]
     rows, weights, stored = [], [], 0.0
     for client, total in zip(updates.clients.tolist(), totals.tolist(), strict=True):
-        state = crowd.states[client]
-        mine = crowd.clients.sample_weights(state.rows.astype(np.int64), state.since, rnd)
+        state = client_pool.states[client]
+        mine = client_pool.clients.compute_sample_weights(
+            state.rows.astype(np.int64), state.since, rnd
+        )
         rows.append(state.rows.astype(np.int64))
         weights.append(total * mine / mine.sum() if total else np.zeros(len(mine)))
-        stored += total * crowd.world.supply(client).is_historical
+        stored += total * client_pool.world.supply(client).is_historical
     whole = float(totals.sum())
-    return _Round(
+    return _RoundRecord(
         model, whole, np.concatenate(rows), np.concatenate(weights) / whole, stored / whole
     )
 
 
-def _measured(
-    played: list[_Round], trainer: StackedTrainer, num_rows: int, tell: Steps
+def _measure(
+    played: list[_RoundRecord],
+    trainer: StackedTrainer,
+    num_rows: int,
+    report_progress: ProgressCallback,
 ) -> StreamNumbers:
     totals = np.array([each.total for each in played])
     q = totals / totals.sum()  # (T,)
@@ -123,7 +132,7 @@ def _measured(
     used = np.flatnonzero(importance)
     whole, parts = [], []
     for done, each in enumerate(played, start=len(played)):
-        tell(done, 2 * len(played))
+        report_progress(done, 2 * len(played))
         whole.append(trainer.gradient(each.model, used, importance[used]))
         parts.append(trainer.gradient(each.model, each.rows, each.weights))
     return StreamNumbers(

@@ -1,8 +1,8 @@
 """Online learners without a federation, on the same arrivals: what recipes are compared with."""
 
 from thalweg.baselines.base import LEARNERS, Baseline, Learner, OnlineLearner
-from thalweg.baselines.from_river import River
-from thalweg.baselines.naming import BASELINES
+from thalweg.baselines.from_river import RiverClassifier
+from thalweg.baselines.registry import BASELINES
 from thalweg.baselines.simple import Majority, NoChange
 
 __all__ = [
@@ -13,5 +13,5 @@ __all__ = [
     "Majority",
     "NoChange",
     "OnlineLearner",
-    "River",
+    "RiverClassifier",
 ]

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
-from thalweg.baselines.from_river import River
+from thalweg.baselines.from_river import RiverClassifier
 from thalweg.baselines.simple import Majority, NoChange
-from thalweg.core.config import check_words, choice
+from thalweg.core.config import check_literals, choice
 from thalweg.core.types import Floats32
 
 
@@ -32,7 +32,7 @@ class OnlineLearner(Protocol):
 LEARNERS: dict[str, type[OnlineLearner]] = {
     "majority": Majority,  # the label that was right most often
     "no-change": NoChange,  # the label that was right last
-    "river": River,  # any classifier of the package river
+    "river": RiverClassifier,  # any classifier of the package river
 }
 
 
@@ -53,4 +53,4 @@ class Baseline:
     sample, as online learners usually are. That alone may decide who is best."""
 
     def __post_init__(self) -> None:
-        check_words(self)
+        check_literals(self)

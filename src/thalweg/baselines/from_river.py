@@ -14,7 +14,7 @@ from thalweg.core.types import Floats32
 
 
 @dataclass(frozen=True)
-class River:
+class RiverClassifier:
     """A classifier of River (the extra ``thalweg[river]``) by its name there: tree.HoeffdingTreeClassifier.
 
     One that can only tell two classes apart is put into River's one-versus-rest if there are more. A classifier
@@ -32,18 +32,18 @@ class River:
             f"learner.model must be a module of River and a class in it, such as "
             f"tree.HoeffdingTreeClassifier, got {self.model!r}.",
         )
-        self.parsed_settings()  # what cannot be read is said at once
+        self.parse_settings()  # what cannot be read is said at once
 
-    def parsed_settings(self) -> dict[str, Any]:
+    def parse_settings(self) -> dict[str, Any]:
         """What is written in `settings`, by name.
 
-        >>> River(settings="grace_period=50, delta=0.01").parsed_settings()
+        >>> RiverClassifier(settings="grace_period=50, delta=0.01").parse_settings()
         {'grace_period': 50, 'delta': 0.01}
         """
         return parse_pairs(self.settings, "learner.settings", "max_depth=6")
 
-    def begin(self, num_classes: int, seed: int) -> OfRiver:
-        kind, settings = self._kind(), self.parsed_settings()
+    def begin(self, num_classes: int, seed: int) -> RiverLearner:
+        kind, settings = self._kind(), self.parse_settings()
         if "seed" in inspect.signature(kind).parameters:
             settings.setdefault("seed", seed)
         try:
@@ -54,7 +54,7 @@ class River:
             ) from error
         if num_classes > 2 and not model._multiclass:
             model = importlib.import_module("river.multiclass").OneVsRestClassifier(model)
-        return OfRiver(model)
+        return RiverLearner(model)
 
     def _kind(self) -> type[Any]:
         module, _, name = self.model.partition(".")
@@ -77,7 +77,7 @@ class River:
         return found
 
 
-class OfRiver:
+class RiverLearner:
     """One of River's, which names features: here by their numbers."""
 
     def __init__(self, model: Any) -> None:

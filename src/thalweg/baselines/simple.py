@@ -20,8 +20,8 @@ class Majority:
     1
     """
 
-    def begin(self, num_classes: int, seed: int) -> Counting:
-        return Counting(num_classes)
+    def begin(self, num_classes: int, seed: int) -> MajorityLearner:
+        return MajorityLearner(num_classes)
 
 
 @dataclass(frozen=True)
@@ -31,11 +31,11 @@ class NoChange:
     Hard to beat where labels repeat themselves, and then a warning: a good accuracy says little about learning.
     """
 
-    def begin(self, num_classes: int, seed: int) -> Repeating:
-        return Repeating()
+    def begin(self, num_classes: int, seed: int) -> LastLabelLearner:
+        return LastLabelLearner()
 
 
-class Counting:
+class MajorityLearner:
     """How often each label was right."""
 
     def __init__(self, num_classes: int) -> None:
@@ -48,7 +48,7 @@ class Counting:
         self._counts[label] += 1
 
 
-class Repeating:
+class LastLabelLearner:
     """The last label."""
 
     def __init__(self) -> None:

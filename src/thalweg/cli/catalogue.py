@@ -16,23 +16,25 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from thalweg.aggregation import BANKS, OPENINGS, ROBUST, SECRECIES, SERVER_RULES, STALENESS, WEIGHTS
+from thalweg.aggregation import ROBUST, SECURE_AGGREGATIONS, SERVER_RULES, STALENESS, WEIGHTS
+from thalweg.bank import BANKS
 from thalweg.baselines import BASELINES, LEARNERS, Baseline
 from thalweg.cli.plan_view import plan_tree
 from thalweg.core.errors import UnknownName
 from thalweg.core.transforms import TRANSFORMS
 from thalweg.data import AUGMENTATIONS, SOURCES
 from thalweg.drift import ACTIONS, ALARMS
-from thalweg.emphasis import EMPHASES
 from thalweg.engine.any_plan import read_any_plan
 from thalweg.engine.plan import plan_to_toml
-from thalweg.forecast import ORACLES
-from thalweg.local import DECAYS, MIRRORS, OBJECTIVES, PRIVACIES, STOPPINGS
+from thalweg.forecast import FORECASTS
+from thalweg.local import DECAYS, GEOMETRIES, OBJECTIVES, PRIVACIES, STOPPINGS
 from thalweg.memory import POLICIES
 from thalweg.nets import NETS
-from thalweg.recipes import RECIPES, Recipe, recipe_named
+from thalweg.recipes import RECIPES, Recipe, get_recipe
+from thalweg.sample_weights import SAMPLE_WEIGHTS
 from thalweg.scenarios import SCENARIOS, Scenario
 from thalweg.selection import RULES
+from thalweg.sessions import SESSION_STARTS
 from thalweg.streams import ARRIVALS, DRIFTS, FAULTS, PARTITIONS, SCHEDULES, WORLDS
 
 PARTS: dict[str, Mapping[str, Any]] = {
@@ -47,8 +49,8 @@ PARTS: dict[str, Mapping[str, Any]] = {
     "augment": AUGMENTATIONS,
     "faults": FAULTS,
     "memory": POLICIES,
-    "emphasis": EMPHASES,
-    "forecast": ORACLES,
+    "sample_weights": SAMPLE_WEIGHTS,
+    "forecast": FORECASTS,
     "selection": RULES,
     "objective": OBJECTIVES,
     "local.decay": DECAYS,
@@ -57,11 +59,11 @@ PARTS: dict[str, Mapping[str, Any]] = {
     "robust": ROBUST,
     "server": SERVER_RULES,
     "bank": BANKS,
-    "opening": OPENINGS,
-    "mirror": MIRRORS,
+    "session_start": SESSION_STARTS,
+    "geometry": GEOMETRIES,
     "stopping": STOPPINGS,
     "privacy": PRIVACIES,
-    "secrecy": SECRECIES,
+    "secure_aggregation": SECURE_AGGREGATIONS,
     "alarm": ALARMS,
     "alarm.action": ACTIONS,
     "learner": LEARNERS,
@@ -99,13 +101,13 @@ def show_command(name: str) -> None:
         return
     if name in RECIPES:
         _show_whole(console, name, RECIPES[name])
-        _point_to_namesakes(console, name)
+        _print_namesakes(console, name)
         return
     if name in BASELINES:
         _show_whole(console, name, BASELINES[name])
         return
     if "+" in name:
-        _show_whole(console, name, recipe_named(name))
+        _show_whole(console, name, get_recipe(name))
         return
     if name in SCENARIOS:
         _show_whole(console, name, SCENARIOS[name])
@@ -133,7 +135,7 @@ def doc_of(thing: Any) -> str:
     return inspect.cleandoc(getattr(thing, "func", thing).__doc__ or "")
 
 
-def _point_to_namesakes(console: Console, name: str) -> None:
+def _print_namesakes(console: Console, name: str) -> None:
     """A recipe is mostly called like the one policy that makes it what it is."""
     for what, table in PARTS.items():
         if name in table:
@@ -180,10 +182,10 @@ def _show_policy(console: Console, what: str, name: str, cls: type[Any]) -> None
 def field_notes(cls: type[Any]) -> dict[str, str]:
     """The strings written under the fields of a dataclass, which Python itself forgets."""
     owners = [owner for owner in reversed(cls.__mro__) if dataclasses.is_dataclass(owner)]
-    return {name: note for owner in owners for name, note in _notes_in(owner).items()}
+    return {name: note for owner in owners for name, note in _own_field_notes(owner).items()}
 
 
-def _notes_in(cls: type[Any]) -> dict[str, str]:
+def _own_field_notes(cls: type[Any]) -> dict[str, str]:
     """The same, of the fields that the class has of its own."""
     (body,) = ast.parse(textwrap.dedent(inspect.getsource(cls))).body
     assert isinstance(body, ast.ClassDef)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import typer
 
-from thalweg.flower.certs import make_certs
+from thalweg.network.flower.certs import make_certs
 
 
 def certs_command(folder: Path, hosts: list[str], nodes: int, renew: bool, days: int) -> None:

@@ -11,27 +11,27 @@ import typer
 from rich.console import Console
 
 from thalweg.baselines import BASELINES
-from thalweg.cli.live import clock, say_json
-from thalweg.cli.live_cells import seeds_named, watching_cells
+from thalweg.cli.cell_progress import parse_seeds, show_cell_progress
 from thalweg.cli.plan_view import plan_tree
+from thalweg.cli.progress import format_duration, print_json
 from thalweg.core.errors import ConfigError
 from thalweg.engine.cells import is_done, run_cells
 from thalweg.report import (
     Cell,
     has_figure,
-    judged,
     summarise,
     to_csv,
     to_markdown,
     to_rich,
     transition_markdown,
     transition_rich,
+    use_session_accuracy,
     write_figure,
     write_page,
 )
 from thalweg.report.comparison import comparison_jobs, read_cell
+from thalweg.report.event_tables import event_tables
 from thalweg.report.extras import extra_markdown, extra_rich
-from thalweg.report.happened import happened
 
 
 def compare_command(
@@ -53,7 +53,7 @@ def compare_command(
     jobs = comparison_jobs(
         recipes,
         on,
-        seeds=seeds_named(seeds),
+        seeds=parse_seeds(seeds),
         rounds=rounds,
         overrides=sets,
         engine=engine,
@@ -70,27 +70,27 @@ def compare_command(
         )
     began = time.perf_counter()
     try:
-        with watching_cells(missing, console, as_json) as watch:
+        with show_cell_progress(missing, console, as_json) as watch:
             failures = run_cells(jobs, workers=workers, data_dir=data_dir, watch=watch)
     except KeyboardInterrupt:
         typer.echo("interrupted; the same command goes on where it stopped.", err=True)
         raise SystemExit(130) from None
     cells = [read_cell(job, failures.get(job.folder)) for job in jobs]
-    seen = [judged(cell) for cell in cells]
+    seen = [use_session_accuracy(cell) for cell in cells]
     files = _write(folder, on, seen)
     summaries = summarise(seen)
     if as_json:
         for row in _json_rows(cells):
-            say_json(row)
+            print_json(row)
     else:
         console.print(to_rich(summaries, width=console.width))
         extras = (
             transition_rich(cells, width=console.width),
-            *(extra_rich(extra, width=console.width) for extra in happened(cells)),
+            *(extra_rich(extra, width=console.width) for extra in event_tables(cells)),
         )
         for extra in filter(None, extras):
             console.print(extra)
-        console.print(f"took {clock(time.perf_counter() - began)}", highlight=False)
+        console.print(f"took {format_duration(time.perf_counter() - began)}", highlight=False)
         for what, file in files.items():
             console.print(f"{what:<7}{file}", highlight=False, soft_wrap=True)
         console.print(_next_steps(recipes, on), highlight=False, soft_wrap=True)
@@ -101,7 +101,7 @@ def compare_command(
 def _write(folder: Path, on: str, cells: Sequence[Cell]) -> dict[str, Path]:
     summaries = summarise(cells)
     files = {"page": folder / "index.html", "table": folder / "table.md"}
-    beside = transition_markdown(cells) + "".join(map(extra_markdown, happened(cells)))
+    beside = transition_markdown(cells) + "".join(map(extra_markdown, event_tables(cells)))
     (folder / "table.md").write_text(to_markdown(summaries) + beside)
     (folder / "table.csv").write_text(to_csv(summaries))
     write_page(files["page"], f"Comparison on {on}", cells)

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import typer
 
-from thalweg.cli.run import plan_of
+from thalweg.cli.run import plan_from_options
 from thalweg.core.errors import ConfigError
 from thalweg.engine.plan import Plan
-from thalweg.flower.project import Options, write_project
+from thalweg.network.flower.project import ProjectOptions, write_project
 
 
 def flower_app_command(
@@ -22,9 +22,9 @@ def flower_app_command(
     min_clients: int,
     deadline_s: float,
 ) -> None:
-    plan, _, _ = plan_of(recipe, on, sets, seed, rounds)
+    plan, _, _ = plan_from_options(recipe, on, sets, seed, rounds)
     if not isinstance(plan, Plan):
         raise ConfigError(f"{recipe} is a baseline, which has no clients; choose a recipe.")
     run_folder = Path("runs") / f"{plan.recipe.name}-{plan.scenario.name}-seed{plan.seed}"
-    files = write_project(folder, plan, Options(run_folder, min_clients, deadline_s))
+    files = write_project(folder, plan, ProjectOptions(run_folder, min_clients, deadline_s))
     typer.echo("\n".join([*map(str, files), f"start it with: flwr run {folder} SUPERLINK"]))

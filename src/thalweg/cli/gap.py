@@ -7,7 +7,7 @@ from pathlib import Path
 from rich.console import Console
 
 from thalweg.analysis.oracle_gap import oracle_gap
-from thalweg.cli.live import say_json
+from thalweg.cli.progress import print_json
 
 
 def gap_command(run: Path, as_json: bool, data_dir: Path | None) -> None:
@@ -19,7 +19,7 @@ def gap_command(run: Path, as_json: bool, data_dir: Path | None) -> None:
         "max": float(budgets.max()),
     }
     if as_json:
-        say_json(
+        print_json(
             {
                 "folder": str(run),
                 "gap": gap.gap,

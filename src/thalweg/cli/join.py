@@ -13,24 +13,24 @@ from typing import Any
 import typer
 from rich.console import Console
 
-import thalweg.flower  # noqa: F401  (says at once if Flower is missing)
-from thalweg.cli.live import say_json
-from thalweg.cli.stopping import Stopped, until_stopped
+import thalweg.network.flower  # noqa: F401  (says at once if Flower is missing)
+from thalweg.cli.progress import print_json
+from thalweg.cli.signals import Stopped, stop_on_signal
 from thalweg.core.errors import ConfigError, require
-from thalweg.flower.attending import claimed
-from thalweg.flower.joining import Joining
-from thalweg.flower.processes import reach
-from thalweg.flower.trust import NodeTrust, check_safe, meet, node_trust
+from thalweg.network.flower.client_processes import ClientProcesses
+from thalweg.network.flower.liveness import lock_file
+from thalweg.network.flower.processes import local_address
+from thalweg.network.flower.trust import NodeTrust, check_safe, check_server, load_node_trust
 
 PORT = 8470
-LOOK_S = 0.2
-MEET_S = 2.0  # between two looks whether the server is up
+POLL_S = 0.2
+CONNECT_POLL_S = 2.0  # between two looks whether the server is up
 COUNTERS = (
     "received",
     "kept",
     "waiting",
     "lost",
-    "refused",
+    "rejected",
 )  # of status.json, if the data are live
 
 
@@ -47,9 +47,9 @@ def join_command(
     insecure: bool,
     as_json: bool,
 ) -> None:
-    host, port = address_of(server)
+    host, port = parse_address(server)
     warning = check_safe(host, certs, insecure, "client")
-    trust = None if certs is None else node_trust(certs)
+    trust = None if certs is None else load_node_trust(certs)
     if warning is not None:
         typer.echo(warning, err=True)
     options = ["--data", data]
@@ -58,28 +58,28 @@ def join_command(
     options += ["--capacity", str(capacity)] if capacity is not None else []
     options += ["--queue", str(queue)] if queue is not None else []
     options += ["--own-code"] if own_code else []
-    _, address = reach(host, port)
+    _, address = local_address(host, port)
     busy = (
         f"another `thalweg join` runs in {state}; every client needs a folder of its own (--state)."
     )
     try:
-        with claimed(state / ".join", busy), until_stopped(), _showing(as_json) as show:
-            joining = Joining(address, state, trust, options)
+        with lock_file(state / ".join", busy), stop_on_signal(), _open_display(as_json) as show:
+            client_processes = ClientProcesses(address, state, trust, options)
             try:
-                _live(joining, host, port, trust, state, show)
+                _run_client(client_processes, host, port, trust, state, show)
             finally:
-                joining.close()
+                client_processes.close()
     except Stopped:
         typer.echo(f"left; the state stays in {state}, and the same command goes on.", err=True)
         return
-    typer.echo(f"thalweg: {joining.refused}", err=True)
+    typer.echo(f"thalweg: {client_processes.rejection_reason}", err=True)
     raise SystemExit(1)
 
 
-def address_of(server: str) -> tuple[str, int]:
+def parse_address(server: str) -> tuple[str, int]:
     """The host and the port of SERVER[:PORT].
 
-    >>> address_of("example.org"), address_of("127.0.0.1:9000"), address_of("[::1]:9000")
+    >>> parse_address("example.org"), parse_address("127.0.0.1:9000"), parse_address("[::1]:9000")
     (('example.org', 8470), ('127.0.0.1', 9000), ('::1', 9000))
     """
     host, colon, port = server.rpartition(":")
@@ -93,7 +93,7 @@ def address_of(server: str) -> tuple[str, int]:
 
 
 @dataclass
-class Standing:
+class ClientProgress:
     """What a client has done so far, as `join` shows it."""
 
     client: int | None = None
@@ -101,7 +101,7 @@ class Standing:
     last_round: int | None = None
     loss: float | None = None
 
-    def hear(self, event: Mapping[str, Any]) -> None:
+    def update(self, event: Mapping[str, Any]) -> None:
         if event["event"] == "joined":
             self.client = event.get("client")
         if event["event"] == "round":
@@ -111,7 +111,7 @@ class Standing:
     def line(self, counters: Mapping[str, Any]) -> str:
         """One line for people.
 
-        >>> Standing(client=2, rounds=7, last_round=9, loss=0.5).line({"received": 120, "kept": 50})
+        >>> ClientProgress(client=2, rounds=7, last_round=9, loss=0.5).line({"received": 120, "kept": 50})
         'client 2   round 9   took part in 7   loss 0.5000   received 120   kept 50'
         """
         words = ["not joined yet" if self.client is None else f"client {self.client}"]
@@ -126,32 +126,37 @@ class Standing:
 Show = Callable[[Mapping[str, Any] | None, str], None]
 
 
-def _live(
-    joining: Joining, host: str, port: int, trust: NodeTrust | None, state: Path, show: Show
+def _run_client(
+    client_processes: ClientProcesses,
+    host: str,
+    port: int,
+    trust: NodeTrust | None,
+    state: Path,
+    show: Show,
 ) -> None:
     """Until this client is stopped, or may not take part."""
-    standing, status = Standing(), state / "status.json"
-    joining.start_daemon()  # loads its data while we look for the server
-    has_met, looked, trouble = False, 0.0, ""
-    while joining.refused is None:
-        if not has_met and time.monotonic() - looked > MEET_S:
-            if has_met := meet(host, port, trust):
-                joining.start_node()
+    progress, status = ClientProgress(), state / "status.json"
+    client_processes.start_daemon()  # loads its data while we look for the server
+    is_connected, looked, trouble = False, 0.0, ""
+    while client_processes.rejection_reason is None:
+        if not is_connected and time.monotonic() - looked > CONNECT_POLL_S:
+            if is_connected := check_server(host, port, trust):
+                client_processes.start_node()
                 show({"event": "connecting", "server": f"{host}:{port}"}, "")
             elif looked == 0.0:
                 show({"event": "waiting", "reason": f"nobody answers at {host}:{port} yet"}, "")
             looked = time.monotonic()
-        for event in joining.events():
-            standing.hear(event)
-            show(event, standing.line(_counters(status)))
-        for news in joining.tend(with_node=has_met):
+        for event in client_processes.events():
+            progress.update(event)
+            show(event, progress.line(_counters(status)))
+        for news in client_processes.supervise(with_node=is_connected):
             show({"event": "restarted", "reason": news}, "")
         counters = _counters(status)
-        if (now := str(counters.get("trouble") or counters.get("last_refusal") or "")) != trouble:
+        if (now := str(counters.get("trouble") or counters.get("last_rejection") or "")) != trouble:
             trouble = now
             show({"event": "trouble", "reason": trouble}, "")
-        show(None, standing.line(counters))
-        time.sleep(LOOK_S)
+        show(None, progress.line(counters))
+        time.sleep(POLL_S)
 
 
 def _counters(status: Path) -> dict[str, Any]:
@@ -164,26 +169,26 @@ def _counters(status: Path) -> dict[str, Any]:
 
 
 @contextmanager
-def _showing(as_json: bool) -> Iterator[Show]:
+def _open_display(as_json: bool) -> Iterator[Show]:
     """A line that changes on a terminal, plain lines elsewhere, JSON lines for programs."""
     console = Console()
     if as_json:
-        yield lambda event, line: None if event is None else say_json(event)
+        yield lambda event, line: None if event is None else print_json(event)
     elif not console.is_terminal:
-        yield lambda event, line: _say(console, event, line)
+        yield lambda event, line: _print_event(console, event, line)
     else:
         with console.status("starting", spinner="dots") as bar:
 
             def show(event: Mapping[str, Any] | None, line: str) -> None:
                 if event is not None and event["event"] != "round":
-                    _say(console, event, line)
+                    _print_event(console, event, line)
                 if line:
                     bar.update(line)
 
             yield show
 
 
-def _say(console: Console, event: Mapping[str, Any] | None, line: str) -> None:
+def _print_event(console: Console, event: Mapping[str, Any] | None, line: str) -> None:
     if event is None:
         return
     words = {

@@ -244,9 +244,9 @@ def serve(
     deadline with who has answered. Stopped or killed: the same command with --resume goes on, and clients
     come back by themselves. To listen beyond this machine, make keys first: [bold]thalweg certs --help[/bold].
     """
-    from thalweg.cli.serve import Asked, serve_command
+    from thalweg.cli.serve import ServeArguments, serve_command
 
-    asked = Asked(
+    arguments = ServeArguments(
         host,
         port,
         certs,
@@ -259,7 +259,7 @@ def serve(
         insecure,
         tuple(limit or ()),
     )
-    serve_command(recipe, on, sets or [], seed, rounds, clients, out, resume, as_json, asked)
+    serve_command(recipe, on, sets or [], seed, rounds, clients, out, resume, as_json, arguments)
 
 
 @app.command()

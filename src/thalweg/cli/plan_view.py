@@ -9,12 +9,20 @@ from rich.text import Text
 from rich.tree import Tree
 
 from thalweg.core.config import kind_of
-from thalweg.engine.any_plan import AnyPlan, BaselinePlan, method_of
+from thalweg.engine.any_plan import AnyPlan, BaselinePlan, get_method
 from thalweg.engine.plan import Plan
 
 RECIPE_PARTS = ("memory", "forecast", "selection", "objective", "weights", "server")
 # The rare ones are shown where somebody makes use of them.
-RARE_PARTS = ("emphasis", "staleness", "bank", "opening", "mirror", "stopping", "alarm")
+RARE_PARTS = (
+    "sample_weights",
+    "staleness",
+    "bank",
+    "session_start",
+    "geometry",
+    "stopping",
+    "alarm",
+)
 SCENARIO_PARTS = ("data", "net", "world")
 RARE_SCENARIO_PARTS = ("sessions", "augment", "faults")
 NOT_FOR_BASELINES = ("net", "augment", "faults")
@@ -29,7 +37,7 @@ def plan_tree(plan: AnyPlan, default: AnyPlan | None) -> Tree:
         owner, owner_before = (
             (plan.scenario, before.scenario)
             if name in (*SCENARIO_PARTS, *RARE_SCENARIO_PARTS)
-            else (method_of(plan), method_of(before))
+            else (get_method(plan), get_method(before))
         )
         field = next(f for f in dataclasses.fields(owner) if f.name == name)
         table = field.metadata["table"]
@@ -39,7 +47,7 @@ def plan_tree(plan: AnyPlan, default: AnyPlan | None) -> Tree:
         tree.add(_branch(name, describe(part, table), _changes(part, part_before)))
     if isinstance(plan, BaselinePlan):
         whose = "one for all clients" if plan.baseline.pooled else "one for each client"
-        changes = _changes(plan.baseline, method_of(before), ("pooled", "feedback"))
+        changes = _changes(plan.baseline, get_method(before), ("pooled", "feedback"))
         tree.add(_branch("learns", f"{whose}, after every {plan.baseline.feedback}", changes))
     if isinstance(plan, Plan) and isinstance(before, Plan):
         tree.add(_branch("local", describe(plan.local), _changes(plan.local, before.local)))

@@ -13,15 +13,15 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from thalweg.cli.live import clock, say_json
-from thalweg.cli.live_cells import estimate, seeds_named, watching_cells
+from thalweg.cli.cell_progress import estimate_seconds, parse_seeds, show_cell_progress
+from thalweg.cli.progress import format_duration, print_json
 from thalweg.core.errors import UnknownName
 from thalweg.engine.cells import is_done
-from thalweg.engine.machine import cores
+from thalweg.engine.machine import count_cores
 from thalweg.report.study import (
-    Effort,
     StudyPlan,
     StudyResult,
+    Timing,
     plan_study,
     read_study,
     run_study,
@@ -68,29 +68,29 @@ def reproduce_command(
     if not as_json:
         _announce(plan, console, workers)
     try:
-        with watching_cells(plan.missing, console, as_json, workers) as watch:
-            effort = run_study(plan, workers=workers, data_dir=data_dir, watch=watch)
+        with show_cell_progress(plan.missing, console, as_json, workers) as watch:
+            timing = run_study(plan, workers=workers, data_dir=data_dir, watch=watch)
     except KeyboardInterrupt:
         result = read_study(plan)
         files = write_study(result)
         typer.echo(
-            f"interrupted: {_how_far(result)}. What there is: {files['page']}\n"
+            f"interrupted: {_describe_progress(result)}. What there is: {files['page']}\n"
             f"go on with: {command}",
             err=True,
         )
         raise SystemExit(130) from None
-    result = _finish(plan, console, as_json, effort)
+    result = _finish(plan, console, as_json, timing)
     if any(not cell.is_done for cell in result.cells):
         raise SystemExit(1)
 
 
-def _finish(plan: StudyPlan, console: Console, as_json: bool, effort: Effort | None) -> StudyResult:
+def _finish(plan: StudyPlan, console: Console, as_json: bool, timing: Timing | None) -> StudyResult:
     """Write everything, then say it."""
     result = read_study(plan)
     files = write_study(result)
     if as_json:
         for cell in result.cells:
-            say_json(
+            print_json(
                 {
                     "study": result.study.name,
                     "row": cell.recipe,
@@ -104,15 +104,15 @@ def _finish(plan: StudyPlan, console: Console, as_json: bool, effort: Effort | N
         return result
     console.print(study_rich(result, width=console.width))
     console.print(study_headline(result), highlight=False)
-    if effort is not None and effort.rounds:
+    if timing is not None and timing.rounds:
         console.print(
-            f"took {clock(effort.wall)}, its cells {clock(effort.seconds)} together: "
-            f"{effort.speedup:.2f} at a time on {effort.workers} worker{'s' if effort.workers > 1 else ''}",
+            f"took {format_duration(timing.wall_seconds)}, its cells {format_duration(timing.seconds)} together: "
+            f"{timing.speedup:.2f} at a time on {timing.workers} worker{'s' if timing.workers > 1 else ''}",
             highlight=False,
         )
     for what, file in files.items():
         console.print(f"{what:<7}{file}", highlight=False, soft_wrap=True)
-    if effort is None:
+    if timing is None:
         console.print(f"run    {plan.command}", highlight=False, soft_wrap=True)
     return result
 
@@ -132,8 +132,12 @@ def _announce(plan: StudyPlan, console: Console, workers: int | None) -> None:
         return
     rounds = sum(job.plan.scenario.rounds for job in missing)
     finished = [job for job in jobs if is_done(job)]
-    left = estimate(missing, finished, workers or cores())
-    known = "how long is known after the first ones" if left is None else f"about {clock(left)}"
+    left = estimate_seconds(missing, finished, workers or count_cores())
+    known = (
+        "how long is known after the first ones"
+        if left is None
+        else f"about {format_duration(left)}"
+    )
     console.print(f"{rounds} rounds to go: {known}. Ctrl-C is safe at any moment.", highlight=False)
     if plan.scale == "paper" and left is None:
         console.print(
@@ -167,11 +171,11 @@ def _list(console: Console, as_json: bool) -> None:
 def _seeds(text: str | None) -> int | list[int] | None:
     if text is None:
         return None
-    seeds = seeds_named(text)
+    seeds = parse_seeds(text)
     return seeds if "," in text else len(seeds)
 
 
-def _how_far(result: StudyResult) -> str:
+def _describe_progress(result: StudyResult) -> str:
     done = sum(cell.is_done for cell in result.cells)
     rounds = sum(len(cell.rows) for cell in result.cells if not cell.is_done)
     begun = f", and {rounds} rounds of others" if rounds else ""

@@ -9,12 +9,12 @@ from pathlib import Path
 import typer
 from rich.console import Console
 
-from thalweg.cli.live import clock, say_json, watching
 from thalweg.cli.plan_view import plan_tree
+from thalweg.cli.progress import format_duration, print_json, show_progress
 from thalweg.core.errors import ConfigError
-from thalweg.engine.any_plan import AnyPlan, method_of, plan_named, read_any_plan
-from thalweg.engine.baseline import carry_out
-from thalweg.engine.loop import Result, Row
+from thalweg.engine.any_plan import AnyPlan, get_method, make_any_plan, read_any_plan
+from thalweg.engine.baseline import run_any_plan
+from thalweg.engine.loop import MetricsRow, Result
 
 
 def run_command(
@@ -31,14 +31,14 @@ def run_command(
     data_dir: Path | None,
 ) -> None:
     console = Console()
-    plan, default, command = plan_of(recipe, on, sets, seed, rounds, engine)
+    plan, default, command = plan_from_options(recipe, on, sets, seed, rounds, engine)
     if out is None:
-        out = Path(recipe) if resume and Path(recipe).is_dir() else folder_for(plan, resume)
+        out = Path(recipe) if resume and Path(recipe).is_dir() else default_run_folder(plan, resume)
     if not as_json:
         console.print(plan_tree(plan, default))
     try:
-        with watching(plan, console, as_json) as watch:
-            result = carry_out(
+        with show_progress(plan, console, as_json) as watch:
+            result = run_any_plan(
                 plan,
                 out=out,
                 resume=resume,
@@ -53,13 +53,13 @@ def run_command(
         )
         raise SystemExit(130) from None
     if as_json:
-        say_json({"folder": str(out), "final": dict(result.final)})
+        print_json({"folder": str(out), "final": dict(result.final)})
     else:
         alarms = result.alarms if isinstance(result, Result) else None
-        summary(console, result.metrics, alarms, out, command)
+        print_summary(console, result.metrics, alarms, out, command)
 
 
-def plan_of(
+def plan_from_options(
     recipe: str,
     on: str | None,
     sets: list[str],
@@ -78,17 +78,17 @@ def plan_of(
         return read_any_plan(Path(recipe)), None, f"thalweg {verb} {shlex.quote(recipe)}"
     if on is None:
         raise ConfigError("which scenario? Say --on SCENARIO; thalweg list shows them.")
-    plan = plan_named(recipe, on, seed=seed or 0, rounds=rounds, engine=engine, overrides=sets)
+    plan = make_any_plan(recipe, on, seed=seed or 0, rounds=rounds, engine=engine, overrides=sets)
     words = ["thalweg", verb, recipe, "--on", on, "--seed", str(plan.seed)]
     words += [word for each in sets for word in ("--set", each)]
     words += ["--rounds", str(rounds)] if rounds is not None else []
     words += ["--engine", engine] if engine != "auto" else []
-    return plan, plan_named(recipe, on, seed=plan.seed), shlex.join(words)
+    return plan, make_any_plan(recipe, on, seed=plan.seed), shlex.join(words)
 
 
-def folder_for(plan: AnyPlan, resume: bool) -> Path:
+def default_run_folder(plan: AnyPlan, resume: bool) -> Path:
     """runs/<recipe>-<scenario>-seed<n>, and a number behind it if that is taken."""
-    base = Path("runs") / f"{method_of(plan).name}-{plan.scenario.name}-seed{plan.seed}"
+    base = Path("runs") / f"{get_method(plan).name}-{plan.scenario.name}-seed{plan.seed}"
     if resume or not base.exists():
         return base
     number = 2
@@ -97,13 +97,17 @@ def folder_for(plan: AnyPlan, resume: bool) -> Path:
     return folder
 
 
-def summary(
-    console: Console, metrics: Sequence[Row], alarms: Row | None, out: Path, command: str
+def print_summary(
+    console: Console,
+    metrics: Sequence[MetricsRow],
+    alarms: MetricsRow | None,
+    out: Path,
+    command: str,
 ) -> None:
     """What a run came to, in a few lines."""
     from thalweg.evaluation import transitions
     from thalweg.report.alarms import alarm_line
-    from thalweg.report.cells import is_noticeable  # tables and figures can wait until now
+    from thalweg.report.cells import is_noticeable_gap  # tables and figures can wait until now
     from thalweg.report.drifts import drift_lines
     from thalweg.report.transitions import transition_lines
 
@@ -111,7 +115,7 @@ def summary(
     seconds = sum(row["seconds"] for row in metrics)
     megabytes = sum(row["bytes_up"] + row["bytes_down"] for row in metrics) / 1e6
     tested = [row["prequential_accuracy"] for row in metrics if "prequential_accuracy" in row]
-    lines = [f"done in {clock(seconds)}, {len(metrics)} rounds, {megabytes:.1f} MB sent"]
+    lines = [f"done in {format_duration(seconds)}, {len(metrics)} rounds, {megabytes:.1f} MB sent"]
     if "session_accuracy" in final:
         lines.append(
             f"session         {final['session_accuracy']:.4f}   on the labels that its members have"
@@ -120,7 +124,7 @@ def summary(
         lines.append(
             f"accuracy        {final['accuracy']:.4f}   test loss {final['test_loss']:.4f}"
         )
-        if is_noticeable(final["accuracy"], final.get("balanced_accuracy")):
+        if is_noticeable_gap(final["accuracy"], final.get("balanced_accuracy")):
             lines.append(
                 f"balanced        {final['balanced_accuracy']:.4f}   mean over the classes, rare ones too"
             )

@@ -13,33 +13,33 @@ from typing import Any
 import typer
 from rich.console import Console
 
-import thalweg.flower  # noqa: F401  (says at once if Flower is missing)
-from thalweg.cli.live import say_json, watching
+import thalweg.network.flower  # noqa: F401  (says at once if Flower is missing)
 from thalweg.cli.plan_view import plan_tree
-from thalweg.cli.run import folder_for, plan_of, summary
-from thalweg.cli.stopping import Stopped, until_stopped
+from thalweg.cli.progress import print_json, show_progress
+from thalweg.cli.run import default_run_folder, plan_from_options, print_summary
+from thalweg.cli.signals import Stopped, stop_on_signal
 from thalweg.core.config import from_dict, with_overrides
 from thalweg.core.errors import ConfigError, RunError, require
-from thalweg.engine.folder import RunFolder
-from thalweg.engine.loop import Progress, Watch
+from thalweg.engine.loop import Progress, ProgressCallback
 from thalweg.engine.plan import Plan
-from thalweg.flower.attending import claimed, is_attended
-from thalweg.flower.following import Follower
-from thalweg.flower.hosting import Hosting, Place
-from thalweg.flower.processes import check_port
-from thalweg.flower.project import write_app
-from thalweg.flower.serving import FILE, Serving, serving_of
-from thalweg.flower.trust import check_safe, server_trust
-from thalweg.recipes.limits import Limits
+from thalweg.engine.run_folder import RunFolder
+from thalweg.network.flower.follower import Follower
+from thalweg.network.flower.liveness import is_server_running, lock_file
+from thalweg.network.flower.processes import check_port
+from thalweg.network.flower.project import write_app
+from thalweg.network.flower.serve_options import FILE, ServeOptions, read_serve_options
+from thalweg.network.flower.server_processes import ServerProcesses, ServerSettings
+from thalweg.network.flower.trust import check_safe, load_server_trust
+from thalweg.network.limits import Limits
 from thalweg.streams.live import Live
 
-LOOK_S = 0.2  # between two looks at what the ServerApp has written
-KEYS_S = 10.0  # between two looks for keys of new nodes
-FAREWELL_S = 20.0  # that a ServerApp may take to end after its last round
+POLL_S = 0.2  # between two looks at what the ServerApp has written
+KEY_POLL_S = 10.0  # between two looks for keys of new nodes
+APP_EXIT_S = 20.0  # that a ServerApp may take to end after its last round
 
 
 @dataclass(frozen=True)
-class Asked:
+class ServeArguments:
     """How a run is served: the options of the command that are not part of the plan."""
 
     host: str = "127.0.0.1"
@@ -54,11 +54,11 @@ class Asked:
     insecure: bool = False
     limits: tuple[str, ...] = ()  # as NAME=VALUE
 
-    def words(self) -> list[str]:
+    def to_args(self) -> list[str]:
         """The same as words of a command, without what is as ever."""
         named = {
-            "--host": None if self.host == Asked.host else self.host,
-            "--port": None if self.port == Asked.port else self.port,
+            "--host": None if self.host == ServeArguments.host else self.host,
+            "--port": None if self.port == ServeArguments.port else self.port,
             "--certs": self.certs,
             "--state": self.state,
             "--min-clients": self.min_clients,
@@ -71,7 +71,7 @@ class Asked:
         words += ["--insecure"] * self.insecure  # --live is part of the plan by then
         return [str(word) for word in words]
 
-    def for_the_app(self, is_live: bool) -> dict[str, Any]:
+    def to_app_config(self, is_live: bool) -> dict[str, Any]:
         """What the ServerApp reads in the run folder; checked here, before there is one."""
         said = {
             "min_clients": self.min_clients,
@@ -81,7 +81,7 @@ class Asked:
             "data_dir": None if self.data_dir is None else str(self.data_dir.absolute()),
         }
         options = {name: value for name, value in said.items() if value is not None}
-        from_dict(Serving, options, "serve")
+        from_dict(ServeOptions, options, "serve")
         limits = with_overrides(Limits(), self.limits)
         named = [limit.partition("=")[0].strip() for limit in self.limits]
         return options | {"limits": {name: getattr(limits, name) for name in named}}
@@ -97,58 +97,65 @@ def serve_command(
     out: Path | None,
     resume: bool,
     as_json: bool,
-    asked: Asked,
+    arguments: ServeArguments,
 ) -> None:
     console = Console()
-    sets = [*sets, *(["world=live"] if asked.live and on is not None else [])]
+    sets = [*sets, *(["world=live"] if arguments.live and on is not None else [])]
     sets += [f"world.num_clients={clients}"] if clients is not None else []
-    plan, default, command = plan_of(recipe, on, sets, seed, rounds, verb="serve")
+    plan, default, command = plan_from_options(recipe, on, sets, seed, rounds, verb="serve")
     if not isinstance(plan, Plan):
         raise ConfigError(f"{recipe} is a baseline, which has no clients; serve a recipe.")
     if out is None:
-        out = Path(recipe) if resume and Path(recipe).is_dir() else folder_for(plan, resume)
-    warning = check_safe(asked.host, asked.certs, asked.insecure, "server")
-    trust = None if asked.certs is None else server_trust(asked.certs, asked.host)
-    place = Place(asked.host, asked.port, (asked.state or out / "server").absolute(), trust)
-    require(1 <= place.port <= 65535, f"--port must lie in 1 to 65535, got {place.port}.")
-    check_port(place.host, place.port)
-    options = asked.for_the_app(isinstance(plan.scenario.world, Live))
-    options = _as_before(out, options) if resume else options
+        out = Path(recipe) if resume and Path(recipe).is_dir() else default_run_folder(plan, resume)
+    warning = check_safe(arguments.host, arguments.certs, arguments.insecure, "server")
+    trust = None if arguments.certs is None else load_server_trust(arguments.certs, arguments.host)
+    settings = ServerSettings(
+        arguments.host,
+        arguments.port,
+        (arguments.state or out / "server").absolute(),
+        trust,
+    )
+    require(1 <= settings.port <= 65535, f"--port must lie in 1 to 65535, got {settings.port}.")
+    check_port(settings.host, settings.port)
+    options = arguments.to_app_config(isinstance(plan.scenario.world, Live))
+    options = _merge_previous(out, options) if resume else options
     most = getattr(plan.scenario.world, "num_clients", None)
     require(
         most is None or options.get("min_clients", 1) <= most,
         f"--min-clients is {options.get('min_clients')}, but the run has {most} clients (--clients).",
     )
-    words = shlex.join([*asked.words(), "--out", str(out)])
-    _begin(plan, out, resume, f"{command} {words}", options)
+    words = shlex.join([*arguments.to_args(), "--out", str(out)])
+    _prepare_folder(plan, out, resume, f"{command} {words}", options)
     if warning is not None:
         typer.echo(warning, err=True)
     if not as_json:
         console.print(plan_tree(plan, default))
-    again = shlex.join(["thalweg", "serve", str(out), *asked.words(), "--resume"])
+    again = shlex.join(["thalweg", "serve", str(out), *arguments.to_args(), "--resume"])
     try:
-        with watching(plan, console, as_json) as watch:
-            _host(plan, out, place, watch, _Voice(console, as_json))
+        with show_progress(plan, console, as_json) as watch:
+            _run_server(plan, out, settings, watch, _EventPrinter(console, as_json))
     except Stopped as stop:
         typer.echo(f"stopped; continue with: {again}", err=True)
         raise SystemExit(stop.code) from None
     metrics = RunFolder(out).metrics()
     if as_json:
-        say_json({"folder": str(out), "final": metrics[-1]})
+        print_json({"folder": str(out), "final": metrics[-1]})
     else:
         alarms = RunFolder(out).summary().get("alarms")
-        summary(console, metrics, alarms, out, (out / "command.txt").read_text().strip())
+        print_summary(console, metrics, alarms, out, (out / "command.txt").read_text().strip())
 
 
-def _as_before(out: Path, options: dict[str, Any]) -> dict[str, Any]:
+def _merge_previous(out: Path, options: dict[str, Any]) -> dict[str, Any]:
     """What a run that goes on was served with, where nothing else is said now."""
     if not (out / FILE).exists():
         return options
-    before = asdict(serving_of(out))
+    before = asdict(read_serve_options(out))
     return {**before, **options, "limits": {**before["limits"], **options["limits"]}}
 
 
-def _begin(plan: Plan, out: Path, resume: bool, command: str, options: dict[str, Any]) -> None:
+def _prepare_folder(
+    plan: Plan, out: Path, resume: bool, command: str, options: dict[str, Any]
+) -> None:
     """Claim the folder and leave in it what the ServerApp needs; it goes on from there by itself."""
     folder = RunFolder(out)
     folder.open(plan, command=command, resume=resume)
@@ -158,54 +165,60 @@ def _begin(plan: Plan, out: Path, resume: bool, command: str, options: dict[str,
         folder.close()
 
 
-def _host(plan: Plan, out: Path, place: Place, watch: Watch, voice: _Voice) -> None:
+def _run_server(
+    plan: Plan, out: Path, settings: ServerSettings, watch: ProgressCallback, printer: _EventPrinter
+) -> None:
     """From the start of Flower to the last round."""
     folder, total = RunFolder(out), plan.scenario.rounds
     if folder.is_finished(total):
         return
-    rounds = _Rounds(plan, out, watch)
+    rounds = _RoundPrinter(plan, out, watch)
     events = Follower(out / "events.jsonl", from_end=True)
-    hosting = Hosting(place, place.state / "app", out)
-    busy = f"another `thalweg serve` runs in {place.state}; stop it, or choose another --state."
-    with claimed(place.state / ".lock", busy), until_stopped():
-        write_app(place.state / "app", out)
+    server_processes = ServerProcesses(settings, settings.state / "app", out)
+    busy = f"another `thalweg serve` runs in {settings.state}; stop it, or choose another --state."
+    with lock_file(settings.state / ".lock", busy), stop_on_signal():
+        write_app(settings.state / "app", out)
         try:
-            voice.say({"event": "starting"})
-            hosting.start()
-            where = {"host": place.host, "port": place.port, "has_keys": place.trust is not None}
+            printer.print_event({"event": "starting"})
+            server_processes.start()
+            where = {
+                "host": settings.host,
+                "port": settings.port,
+                "has_keys": settings.trust is not None,
+            }
             is_live = isinstance(plan.scenario.world, Live)
-            voice.say({"event": "listening", **where, "live": is_live})
+            printer.print_event({"event": "listening", **where, "live": is_live})
             keys_at = time.monotonic()
             while not folder.is_finished(total):
-                for event in events.objects():
-                    voice.say(event)
+                for event in events.read_objects():
+                    printer.print_event(event)
                 if rounds.show():
-                    hosting.calm()
-                for news in hosting.tend():
-                    voice.say({"event": "restarted", "reason": news})
-                if time.monotonic() - keys_at > KEYS_S:
+                    server_processes.reset_backoff()
+                for news in server_processes.supervise():
+                    printer.print_event({"event": "restarted", "reason": news})
+                if time.monotonic() - keys_at > KEY_POLL_S:
                     keys_at = time.monotonic()
-                    _let_in_new_keys(hosting, voice)
-                time.sleep(LOOK_S)
+                    _register_new_keys(server_processes, printer)
+                time.sleep(POLL_S)
             rounds.show()
-            _await_farewell(out)
+            _wait_for_app(out)
         finally:
-            hosting.close()
+            server_processes.close()
 
 
-def _let_in_new_keys(hosting: Hosting, voice: _Voice) -> None:
+def _register_new_keys(server_processes: ServerProcesses, printer: _EventPrinter) -> None:
     """A key that cannot be read, or a SuperLink that is away, is no reason to stop."""
     try:
-        for name in hosting.register():
-            voice.say({"event": "key", "name": name})
+        for name in server_processes.register():
+            printer.print_event({"event": "key", "name": name})
     except RunError as error:
-        voice.say({"event": "restarted", "reason": str(error)})
+        printer.print_event({"event": "restarted", "reason": str(error)})
 
 
-class _Rounds:
+class _RoundPrinter:
     """Shows rounds as the ServerApp writes them; one that is played again after a kill is shown once."""
 
-    def __init__(self, plan: Plan, out: Path, watch: Watch) -> None:
+    def __init__(self, plan: Plan, out: Path, watch: ProgressCallback) -> None:
         self._plan, self._watch = plan, watch
         self._rows = Follower(out / "metrics.jsonl")
         self._done = self._before = len(RunFolder(out).metrics())
@@ -213,7 +226,7 @@ class _Rounds:
 
     def show(self) -> bool:
         """Whether there was anything new."""
-        new = [row for row in self._rows.objects() if row["round"] > self._done]
+        new = [row for row in self._rows.read_objects() if row["round"] > self._done]
         for row in new:
             self._done = row["round"]
             self._seconds += row["seconds"]
@@ -222,32 +235,32 @@ class _Rounds:
         return bool(new)
 
 
-def _await_farewell(out: Path) -> None:
-    until = time.monotonic() + FAREWELL_S
-    while is_attended(out) and time.monotonic() < until:
-        time.sleep(LOOK_S)
+def _wait_for_app(out: Path) -> None:
+    until = time.monotonic() + APP_EXIT_S
+    while is_server_running(out) and time.monotonic() < until:
+        time.sleep(POLL_S)
 
 
-class _Voice:
+class _EventPrinter:
     """Says what happens beside the rounds."""
 
     def __init__(self, console: Console, as_json: bool) -> None:
         self._console, self._as_json, self._last = console, as_json, ""
 
-    def say(self, event: Mapping[str, Any]) -> None:
+    def print_event(self, event: Mapping[str, Any]) -> None:
         if self._as_json:
-            say_json(event)
+            print_json(event)
             return
-        line = server_line(event)
+        line = format_event(event)
         if line and line != self._last:  # a node that cannot join yet is no news the second time
             self._console.print(line, highlight=False, soft_wrap=True, markup=False)
             self._last = line
 
 
-def server_line(event: Mapping[str, Any]) -> str:
+def format_event(event: Mapping[str, Any]) -> str:
     """An event as a line for people.
 
-    >>> server_line({"event": "joined", "client": 2, "node": "77"})
+    >>> format_event({"event": "joined", "client": 2, "node": "77"})
     'client 2 joined (node 77)'
     """
     kind, node = event.get("event"), event.get("node")
@@ -261,9 +274,9 @@ def server_line(event: Mapping[str, Any]) -> str:
         "starting": "starting Flower ...",
         "joined": f"client {event.get('client')} joined (node {node})",
         "gone": f"client {event.get('client')} has gone (node {node})",
-        "refused": f"node {node} was refused: {event.get('reason')}",
+        "rejected": f"node {node} was rejected: {event.get('reason')}",
         "retry": f"node {node} has not joined yet: {event.get('reason')}",
-        "waiting": f"waiting for clients: {event.get('here')} of {event.get('wanted')} are here",
+        "waiting": f"waiting for clients: {event.get('present')} of {event.get('wanted')} are present",
         "restarted": str(event.get("reason")),
         "key": f"the key of node {event.get('name')} is let in",
     }

@@ -9,15 +9,15 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
 
 from thalweg.analysis.stream_numbers import StreamNumbers, stream_numbers
-from thalweg.cli.live import say_json
+from thalweg.cli.progress import print_json
 
 
 def variability_command(
     run: Path, rounds: int | None, as_json: bool, data_dir: Path | None
 ) -> None:
-    numbers = _with_a_bar(run, rounds, data_dir)
+    numbers = _measure_with_progress(run, rounds, data_dir)
     if as_json:
-        say_json({"folder": str(run), **asdict(numbers)})
+        print_json({"folder": str(run), **asdict(numbers)})
         return
     lines = [
         f"rounds                {numbers.rounds}",
@@ -29,7 +29,7 @@ def variability_command(
     Console().print("\n".join(lines), highlight=False, markup=False, soft_wrap=True)
 
 
-def _with_a_bar(run: Path, rounds: int | None, data_dir: Path | None) -> StreamNumbers:
+def _measure_with_progress(run: Path, rounds: int | None, data_dir: Path | None) -> StreamNumbers:
     """Plays and measures; on a terminal, a bar says how far it is, and goes when the numbers come."""
     console = Console(stderr=True)
     columns = (

@@ -17,26 +17,26 @@ import numpy.typing as npt
 class Claim(NamedTuple):
     """Words of one client, and what is known of them otherwise."""
 
-    said: Mapping[str, npt.NDArray[Any]]  # (J, E) words, (J,) reports or (E,) an answer, by name
+    uploads: Mapping[str, npt.NDArray[Any]]  # (J, E) words, (J,) reports or (E,) an answer, by name
     num_params: int
     num_models: int  # of the bank, as far as the client was shown it
-    told: Mapping[str, npt.NDArray[Any]] = {}  # (E,) what the policy had told it
+    broadcast: Mapping[str, npt.NDArray[Any]] = {}  # (E,) what the policy had told it
     num_samples: int | None = None  # that it says it holds; none: it does not say
     num_classes: int | None = None  # of the data; none: the server does not know
-    is_answer: bool = False  # to a question, before anybody trained
+    is_survey_response: bool = False  # to a question, before anybody trained
 
 
 @runtime_checkable
-class Doubts(Protocol):
+class ValidatesClaims(Protocol):
     """A policy that can tell when a client's words cannot be true."""
 
-    def doubt(self, claim: Claim) -> str | None:
+    def validate_claim(self, claim: Claim) -> str | None:
         """Why not, as a sentence; none: they may be."""
         ...
 
 
-def misfit(
-    said: Mapping[str, npt.NDArray[Any]],
+def check_vector(
+    uploads: Mapping[str, npt.NDArray[Any]],
     name: str,
     length: int | None = None,
     least: float = -math.inf,
@@ -44,12 +44,12 @@ def misfit(
 ) -> str | None:
     """Why a vector cannot be right: it is missing, of another length, or has numbers that cannot be.
 
-    >>> misfit({"counts": np.array([3.0, -1.0])}, "counts", length=2, least=0)
+    >>> check_vector({"counts": np.array([3.0, -1.0])}, "counts", length=2, least=0)
     'counts goes from -1 to 3, but only 0 to inf is possible.'
-    >>> misfit({"counts": np.array([3.0])}, "counts", length=2)
+    >>> check_vector({"counts": np.array([3.0])}, "counts", length=2)
     'counts has 1 numbers, not 2.'
     """
-    values = said.get(name)
+    values = uploads.get(name)
     if values is None:
         return f"{name} is missing."
     if length is not None and values.shape[-1] != length:
@@ -64,6 +64,6 @@ def misfit(
     return None
 
 
-def first_of(*reasons: str | None) -> str | None:
+def first_reason(*reasons: str | None) -> str | None:
     """The first reason, if there is one."""
     return next(filter(None, reasons), None)

@@ -66,7 +66,7 @@ def from_dict(cls: type[T], plain: Mapping[str, Any], where: str = "") -> T:
         if name not in fields:
             raise UnknownName(f"field of {where or cls.__name__}", name, fields)
     values = {
-        name: _value(fields[name], hints[name], value, f"{where}.{name}" if where else name)
+        name: _build_value(fields[name], hints[name], value, f"{where}.{name}" if where else name)
         for name, value in plain.items()
     }
     missing = [
@@ -104,7 +104,7 @@ def with_overrides(part: T, assignments: Iterable[str], where: str = "") -> T:
             inside.setdefault(name, []).append(f"{rest}={text}")
         else:
             hint = typing.get_type_hints(type(part))[name]
-            values[name] = _value(fields[name], hint, parse(text), here)
+            values[name] = _build_value(fields[name], hint, parse(text), here)
             inside.pop(name, None)
     for name, rest_of_them in inside.items():
         here = f"{where}.{name}" if where else name
@@ -148,18 +148,18 @@ def parse_pairs(text: str, field: str, example: str) -> dict[str, Any]:
     return {name.strip(): parse(value) for name, _, value in pairs}
 
 
-def check_words(part: Any) -> None:
+def check_literals(part: Any) -> None:
     """Refuse a word that a `Literal` field does not know; for ``__post_init__``.
 
     A file is checked while it is read. Python itself does not look at annotations, so that without
     this a slip of the pen would quietly mean "the other one".
 
     >>> @dataclasses.dataclass(frozen=True)
-    ... class Door:
+    ... class LoopbackOnly:
     ...     is_now: Literal["open", "shut"] = "open"
     ...     def __post_init__(self) -> None:
-    ...         check_words(self)
-    >>> Door("opne")
+    ...         check_literals(self)
+    >>> LoopbackOnly("opne")
     Traceback (most recent call last):
     thalweg.core.errors.UnknownName: unknown is_now 'opne'; known: open, shut. Did you mean 'open'?
     """
@@ -197,10 +197,10 @@ def check_ranges(part: Any, **ranges: str) -> None:
         above = is_number and (value >= low if interval[0] == "[" else value > low)
         below = is_number and (value <= high if interval[-1] == "]" else value < high)
         if not (above and below):
-            raise ConfigError(f"{name} must {_in_words(text)}, got {value}.")
+            raise ConfigError(f"{name} must {_describe_interval(text)}, got {value}.")
 
 
-def _in_words(text: str) -> str:
+def _describe_interval(text: str) -> str:
     interval, also = text.removesuffix(" or none"), ", or none" if "none" in text else ""
     if text == "[0, inf)":
         return "not be negative or infinite"
@@ -229,16 +229,16 @@ def class_of(kind: str, table: Table, what: str) -> type[Any]:
         raise ConfigError(f"{what}={kind}: which class of that file? Say {kind}:CLASS.")
     if not colon:
         raise UnknownName(what, kind, table)
-    found = object_named(kind)
+    found = load_object(kind)
     if not isinstance(found, type) or not dataclasses.is_dataclass(found):
         raise ConfigError(f"{kind}: {source} has no dataclass named {name!r}.")
     return found
 
 
-def object_named(name: str) -> Any:
+def load_object(name: str) -> Any:
     """What ``package.module:NAME`` or ``path/to/file.py:NAME`` holds; None: it has no such name."""
     source, _, attribute = name.rpartition(":")
-    return getattr(_module(source, name), attribute, None)
+    return getattr(_load_module(source, name), attribute, None)
 
 
 def _source_of(module: str) -> str:
@@ -255,7 +255,7 @@ def _source_of(module: str) -> str:
     return str(getattr(found, "__thalweg_file__", module))
 
 
-def _module(source: str, kind: str) -> types.ModuleType:
+def _load_module(source: str, kind: str) -> types.ModuleType:
     if not source.endswith(".py"):
         try:
             return importlib.import_module(source)
@@ -283,7 +283,7 @@ def _module(source: str, kind: str) -> types.ModuleType:
     return sys.modules[name]
 
 
-def _value(field: dataclasses.Field[Any], hint: Any, value: Any, where: str) -> Any:
+def _build_value(field: dataclasses.Field[Any], hint: Any, value: Any, where: str) -> Any:
     table = field.metadata.get("table")
     if isinstance(value, str) and value == "none" and type(None) in typing.get_args(hint):
         return None
@@ -296,14 +296,14 @@ def _value(field: dataclasses.Field[Any], hint: Any, value: Any, where: str) -> 
         return from_dict(typing.cast("type[Any]", nested[0]), value, where)
     if nested and isinstance(value, list) and typing.get_origin(hint) is tuple:
         cls = typing.cast("type[Any]", nested[0])
-        return tuple(_nested(cls, each, f"{where}[{i}]") for i, each in enumerate(value))
+        return tuple(_build_nested(cls, each, f"{where}[{i}]") for i, each in enumerate(value))
     try:
         return msgspec.convert(value, hint)
     except msgspec.ValidationError as error:
         raise ConfigError(f"{where}={value!r}: {error}.") from error
 
 
-def _nested(cls: type[Any], value: Any, where: str) -> Any:
+def _build_nested(cls: type[Any], value: Any, where: str) -> Any:
     if not isinstance(value, Mapping):
         raise ConfigError(f"{where}: expected fields of {cls.__name__}, got {value!r}.")
     return from_dict(cls, value, where)

@@ -21,7 +21,7 @@ class Draw(enum.IntEnum):
     WORLD = 1  # state probabilities, availabilities: the make-up of the clients
     AVAILABILITY = 2  # who is here in a round
     STREAM = 3  # which states a client visits, and what arrives there
-    BEGIN = 4  # what a client holds before its first round
+    INITIAL_MEMORY = 4  # what a client holds before its first round
     MEMORY = 5  # what is kept and what is evicted
     SELECTION = 6  # who is chosen
     BATCH = 7  # which kept samples form the mini-batches
@@ -30,12 +30,12 @@ class Draw(enum.IntEnum):
     DATA = 10  # synthetic data sets, train/test splits
     LOCAL = 11  # randomness inside a local objective, such as dropout
     AUGMENT = 12  # how training images are changed; of a client's own seed and its step
-    WHOM = 13  # who is asked before a selection
+    SURVEYED = 13  # who is asked before a selection
     SELECTION_ANSWER = 14  # a client's answers to questions: of the selection,
     BANK_ANSWER = 15  # of the bank,
-    EMPHASIS_ANSWER = 16  # of the emphasis
+    SAMPLE_WEIGHTS_ANSWER = 16  # of the emphasis
     SESSIONS = 17  # who joins and leaves when
-    REHEARSAL = 18  # who rehearses
+    PROBE_ROUND = 18  # who rehearses
     FAULTS = 19  # whose reply is lost, or late
     DRIFT = 20  # whose data drift, and which samples of a round are seen in the new way
     BASELINE = 21  # what an online learner draws

@@ -45,7 +45,7 @@ class Plain:
         return samples
 
 
-class OfImages:
+class ImageTransform:
     """The check of transforms that know what to do with pixels."""
 
     def check(self, kind: Kind, shape: Shape) -> None:
@@ -53,7 +53,7 @@ class OfImages:
 
 
 @dataclass(frozen=True)
-class Rotated(OfImages):
+class Rotated(ImageTransform):
     """Turned about the centre, counter-clockwise; the size stays, and what comes from outside is black.
 
     Each pixel is its nearest one, so that multiples of 90 degrees are exact for square images.
@@ -76,7 +76,7 @@ class Rotated(OfImages):
 
 
 @dataclass(frozen=True)
-class Mirrored(OfImages):
+class Mirrored(ImageTransform):
     """Left and right exchanged."""
 
     def apply(self, samples: Inputs) -> Inputs:
@@ -84,7 +84,7 @@ class Mirrored(OfImages):
 
 
 @dataclass(frozen=True)
-class Inverted(OfImages):
+class Inverted(ImageTransform):
     """A negative: black is white."""
 
     def apply(self, samples: Inputs) -> Inputs:
@@ -92,7 +92,7 @@ class Inverted(OfImages):
 
 
 @dataclass(frozen=True)
-class Dimmed(OfImages):
+class Dimmed(ImageTransform):
     """Darker by a factor, or brighter by one above 1, at most white."""
 
     factor: float = 0.5
@@ -106,7 +106,7 @@ class Dimmed(OfImages):
         return dimmed
 
 
-class OfFeatures:
+class FeatureTransform:
     """The check of transforms that know what to do with columns."""
 
     def check(self, kind: Kind, shape: Shape) -> None:
@@ -114,7 +114,7 @@ class OfFeatures:
 
 
 @dataclass(frozen=True)
-class Shifted(OfFeatures):
+class Shifted(FeatureTransform):
     """A number is added to every feature."""
 
     by: float = 1.0
@@ -127,7 +127,7 @@ class Shifted(OfFeatures):
 
 
 @dataclass(frozen=True)
-class Scaled(OfFeatures):
+class Scaled(FeatureTransform):
     """Every feature is multiplied by a number."""
 
     by: float = 2.0
@@ -140,7 +140,7 @@ class Scaled(OfFeatures):
 
 
 @dataclass(frozen=True)
-class Swapped(OfFeatures):
+class Swapped(FeatureTransform):
     """Two columns change places.
 
     >>> Swapped(0, 2).apply(np.array([[1, 2, 3]], dtype=np.float32)).tolist()
@@ -179,13 +179,13 @@ TRANSFORMS: dict[str, type[Transform]] = {
 }
 
 
-def turned(degrees: float) -> Transform:
+def make_rotation(degrees: float) -> Transform:
     """Turned by an angle; plain for whole turns."""
     return Plain() if degrees % 360 == 0 else Rotated(degrees % 360)
 
 
 def _require_kind(transform: object, expected: Kind, kind: Kind, shape: Shape) -> None:
-    base = OfImages if kind == "images" else OfFeatures
+    base = ImageTransform if kind == "images" else FeatureTransform
     others = [name for name, cls in TRANSFORMS.items() if issubclass(cls, base)]
     fitting = ", ".join(others) if kind != "sequences" else "none but plain"
     require(

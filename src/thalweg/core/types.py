@@ -36,14 +36,14 @@ class Outlook(NamedTuple):
     heterogeneity: Floats  # (M,) how far each state's labels are from balanced
 
 
-class Glance(NamedTuple):
+class LastLayer(NamedTuple):
     """Samples as the last layer of a model sees them; the gradient of one is error x (feature, 1)."""
 
     errors: Floats32  # (n, C) predicted probabilities minus the right answer
     features: Floats32  # (n, F) what goes into the last layer
 
 
-class Intake(NamedTuple):
+class MemoryContext(NamedTuple):
     """Everything a memory policy may look at when samples arrive at one client."""
 
     capacity: int  # samples this client can hold
@@ -53,14 +53,16 @@ class Intake(NamedTuple):
     held_labels: Ints  # (held,)
     new_labels: Ints  # (num_new,)
     outlook: Outlook
-    glance: Glance | None = None  # of held and new samples, for policies that look at the model
-    told: Mapping[str, Floats32] = {}  # what the server's half of the policy has to say
+    last_layer: LastLayer | None = (
+        None  # of held and new samples, for policies that look at the model
+    )
+    broadcast: Mapping[str, Floats32] = {}  # what the server's half of the policy has to say
 
 
-class Holding(NamedTuple):
+class SampleAges(NamedTuple):
     """What an emphasis may look at: the memory of one client, after samples have arrived."""
 
-    stays: Ints  # (held,) rounds in which each sample has been in memory, this one included
+    ages: Ints  # (held,) rounds in which each sample has been in memory, this one included
     labels: Ints  # (held,)
     assigned: float = 1.0  # what the server's half of the emphasis gave this client
 
@@ -92,7 +94,7 @@ class Session(NamedTuple):
     )
 
 
-class Piece(NamedTuple):
+class ParamSlice(NamedTuple):
     """One tensor of a model, as a stretch of its flat vector of parameters."""
 
     name: str
@@ -105,14 +107,14 @@ class Roster:
     """Who is here in this round, and what the server knows of everybody."""
 
     rnd: int  # the round about to run, counted from 0
-    here: Ints  # ids of the clients that can take part, ascending
+    present: Ints  # ids of the clients that can take part, ascending
     availability: Floats  # (N,) probability of being here in a round
-    times_here: Ints  # (N,) earlier rounds in which each client was here
+    times_present: Ints  # (N,) earlier rounds in which each client was here
     known: Mapping[str, Floats] = field(default_factory=dict)
     """Last reports (N,) and last answers (N, E) by name; nan: none yet."""
     supplies: Supplies | None = None
     """What clients will have had by the end of the run, if anybody can say."""
-    asked: Ints | None = None
+    surveyed: Ints | None = None
     """Who was asked in this round by the stage that reads this; none: not known. Answers of earlier rounds
     stay in `known` beside theirs."""
     cohort: Ints | None = None
@@ -136,15 +138,15 @@ class Job(NamedTuple):
 
     client: int
     model: int = 0
-    pace: float = 1.0  # what its learning rate is multiplied by
+    lr_scale: float = 1.0  # what its learning rate is multiplied by
     session: int = 0  # number of the session
     age: int = 0  # rounds of the session that are over
-    rehearsal: int = (
+    probe_round: int = (
         0  # 0: for good; else the number of a rehearsal, after which nobody remembers anything
     )
 
 
-class Refusal(NamedTuple):
+class Rejection(NamedTuple):
     """A message that was not let in."""
 
     client: int  # from whom it came
@@ -171,15 +173,15 @@ class Updates:
     num_tested: Ints  # (K,) arriving samples that were predicted before they were learnt from
     num_correct: Ints  # (K,) how many of those predictions were right
     reports: Mapping[str, Floats] = field(default_factory=dict)  # (K,) scalars a rule asked for
-    said: Mapping[str, Floats32] = field(
+    uploads: Mapping[str, Floats32] = field(
         default_factory=dict
-    )  # (K, E) by "stage.name", see `Talks`
+    )  # (K, E) by "stage.name", see `ServerHalf`
     trained_in: Ints | None = None
     """(K,) the round whose model each was trained from; none: all of them this round's."""
-    refusals: tuple[Refusal, ...] = ()  # of messages that were not let in
+    rejections: tuple[Rejection, ...] = ()  # of messages that were not let in
     bytes_down: int = 0  # that the server sent in this round
-    bytes_answered: int = 0  # that clients sent in answer to questions
-    remarks: Mapping[str, Any] = field(default_factory=dict)  # of policies, for the metrics
+    extra_bytes_up: int = 0  # that clients sent in answer to questions
+    extra_metrics: Mapping[str, Any] = field(default_factory=dict)  # of policies, for the metrics
 
     def __len__(self) -> int:
         return len(self.clients)
@@ -208,8 +210,10 @@ class Updates:
             self,
             **arrays,
             reports={name: x[rows] for name, x in self.reports.items()},
-            said={name: x[rows] for name, x in self.said.items()},
+            uploads={name: x[rows] for name, x in self.uploads.items()},
         )
 
 
-Answers = Mapping[str, Floats]  # name -> (K, E); rows of nan: this client had nothing to say
+SurveyResponses = Mapping[
+    str, Floats
+]  # name -> (K, E); rows of nan: this client had nothing to say

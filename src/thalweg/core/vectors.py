@@ -62,10 +62,10 @@ def blend(weights: Floats, models: Sequence[Floats32]) -> Floats32:
     return result
 
 
-def frozen(values: npt.NDArray[T]) -> npt.NDArray[T]:
+def freeze(values: npt.NDArray[T]) -> npt.NDArray[T]:
     """A copy that nobody can write to: what is stored for long, and what a checkpoint writes only once.
 
-    >>> frozen(np.zeros(2))[0] = 1.0
+    >>> freeze(np.zeros(2))[0] = 1.0
     Traceback (most recent call last):
     ValueError: assignment destination is read-only
     """

@@ -44,7 +44,7 @@ class View:
         )
         return np.array(self.labels, dtype=np.int64)
 
-    def resolved(self, num_classes: int) -> View:
+    def resolve(self, num_classes: int) -> View:
         """The same view with its labels spelled out; none if they stay as they are."""
         labels = tuple(self.label_map(num_classes).tolist())
         return replace(self, labels=None if labels == tuple(range(num_classes)) else labels)
@@ -77,7 +77,7 @@ def distinct_views(views: Iterable[View], num_classes: int) -> tuple[tuple[View,
     ([None, (2, 1, 0)], [1, 0, 1])
     """
     place_of = {View(): 0}
-    places = [place_of.setdefault(view.resolved(num_classes), len(place_of)) for view in views]
+    places = [place_of.setdefault(view.resolve(num_classes), len(place_of)) for view in views]
     return tuple(place_of), places
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from thalweg.data.ag_news import AgNews
 from thalweg.data.arrays import Arrays
 from thalweg.data.augment import AUGMENTATIONS, Augment, Augmentation
-from thalweg.data.base import Dataset, DataSource, Part, make_sure_of
+from thalweg.data.base import Dataset, DataSource, Part, check_available
 from thalweg.data.cifar10 import Cifar10
 from thalweg.data.cifar100 import Cifar100
 from thalweg.data.cinic10 import Cinic10
@@ -79,5 +79,5 @@ __all__ = [
     "SyntheticLogistic",
     "Table",
     "TinyImagenet",
-    "make_sure_of",
+    "check_available",
 ]

@@ -13,7 +13,7 @@ from thalweg.core.errors import DataError
 from thalweg.core.types import Ints
 from thalweg.data import search, words
 from thalweg.data.base import Dataset
-from thalweg.data.columns import numbers, read_rows, read_table, texts
+from thalweg.data.columns import read_numbers, read_rows, read_table, read_texts
 
 TITLE = "AG News"
 FOLDERS = ("ag_news", "ag-news", "agnews", "AG_NEWS", "ag_news_csv")
@@ -46,14 +46,14 @@ class AgNews:
         check_ranges(
             self,
             length="[1, inf)",
-            vocabulary=f"[1, {words.MOST_WORDS}]",
+            vocabulary=f"[1, {words.MAX_WORDS}]",
             min_count="[1, inf)",
         )
 
     def load(self, data_dir: Path | None, seed: int) -> Dataset:
         """Read both files; the same for every seed."""
         train, test = (_read(file) for file in _find(data_dir))
-        codes = words.count_codes(train.texts, self.vocabulary, self.min_count)
+        codes = words.build_vocabulary(train.texts, self.vocabulary, self.min_count)
         return Dataset(
             name="ag-news",
             x=words.encode(train.texts, codes, self.length),
@@ -79,18 +79,18 @@ class Articles(NamedTuple):
 
 def _find(data_dir: Path | None) -> tuple[Path, Path]:
     """The files of the training and of the test part."""
-    places = search.places(FOLDERS, data_dir)
+    places = search.list_folders(FOLDERS, data_dir)
     for place in places:
         for train, test in (PARQUET, CSV):
-            if folder := search.folder_with((train, test), TITLE, [place]):
+            if folder := search.find_folder((train, test), TITLE, [place]):
                 return folder / train, folder / test
     ways = [
         f"get the published archive ag_news_csv, with {' and '.join(CSV)}, and unpack it",
         f"write {' and '.join(PARQUET)} from any copy: columns text, and label from 0 "
         f"({', '.join(CLASS_NAMES)})",
-        search.by_hand("both files"),
+        search.manual_instructions("both files"),
     ]
-    raise search.not_found(TITLE, "is not downloaded by itself", ways, places)
+    raise search.not_found_error(TITLE, "is not downloaded by itself", ways, places)
 
 
 def _read(file: Path) -> Articles:
@@ -107,7 +107,7 @@ def _parquet(file: Path) -> tuple[list[str], Ints]:
             f"{file}: expected the columns text and label, but {' and '.join(wrong)} is missing or "
             "there twice."
         )
-    values = numbers(table, "label", file)
+    values = read_numbers(table, "label", file)
     outside = ~np.isin(values, range(len(CLASS_NAMES)))
     if outside.any():
         row = int(outside.argmax())
@@ -115,7 +115,7 @@ def _parquet(file: Path) -> tuple[list[str], Ints]:
             f"{file}: row {row + 1}, label is {values[row]:g}; expected 0 to 3 "
             f"({', '.join(CLASS_NAMES)})."
         )
-    return texts(table, "text", file), values.astype(np.int64)
+    return read_texts(table, "text", file), values.astype(np.int64)
 
 
 def _csv(file: Path) -> tuple[list[str], Ints]:

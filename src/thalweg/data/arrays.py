@@ -12,9 +12,9 @@ from thalweg.core.config import check_ranges
 from thalweg.core.errors import DataError, require
 from thalweg.core.types import Floats, Ints
 from thalweg.data.base import Dataset
-from thalweg.data.features import Scale, feature_parts, first_unusable
+from thalweg.data.features import Scale, find_unusable, split_features
 from thalweg.data.npz import Array, read_npz
-from thalweg.data.search import user_file
+from thalweg.data.search import find_user_file
 from thalweg.data.split import split_rows
 
 REQUIRED = ("x", "y")
@@ -55,7 +55,7 @@ class Arrays:
 
     def load(self, data_dir: Path | None, seed: int) -> Dataset:
         """Read and check the whole file; the same for every seed."""
-        file = user_file(self.path, data_dir)
+        file = find_user_file(self.path, data_dir)
         arrays = read_npz(file, REQUIRED, OPTIONAL)
         if ("x_test" in arrays) != ("y_test" in arrays):
             raise DataError(f"{file}: expected x_test and y_test together, got one of them.")
@@ -89,7 +89,7 @@ class Arrays:
             x_train, x_rest = x[train], x[test]
             mean, std = _channel_scale(x_train)
         else:
-            x_train, x_rest, scale = feature_parts(
+            x_train, x_rest, scale = split_features(
                 x,
                 train,
                 test,
@@ -123,7 +123,7 @@ def _samples(arrays: dict[str, Array], suffix: str, file: Path) -> tuple[Array, 
         x = x if x.ndim == 4 else x[..., None]
     elif x.ndim == 2 and x.dtype.kind in "fiub":
         x = x.astype(np.float64)
-        if (at := first_unusable(x)) is not None:
+        if (at := find_unusable(x)) is not None:
             raise DataError(
                 f"{file}: {name}[{at[0]}, {at[1]}] is {x[at]}; "
                 "expected a finite number that fits in 32 bits."

@@ -15,7 +15,13 @@ from thalweg.core.transforms import Kind
 from thalweg.core.types import Floats, Ints
 from thalweg.core.views import View
 from thalweg.data.features import Scale
-from thalweg.data.views import Lenses, check_views, labels_seen, lenses_of, taken
+from thalweg.data.views import (
+    ViewTransforms,
+    check_views,
+    collect_transforms,
+    map_labels,
+    take_samples,
+)
 
 Part = Literal["train", "test"]
 Samples = npt.NDArray[np.uint8] | npt.NDArray[np.uint16] | npt.NDArray[np.float32]
@@ -127,9 +133,9 @@ class Dataset:
         x = self.x if part == "train" else self.x_test
         if not self.views:
             return np.take(x, rows, axis=0)
-        return taken(x, rows, self._lenses)
+        return take_samples(x, rows, self._view_transforms)
 
-    def measured(self, samples: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    def unscale(self, samples: npt.NDArray[Any]) -> npt.NDArray[Any]:
         """Samples as they were before their features were put on a scale, to rounding."""
         if not isinstance(self.scale, Scale):
             return samples
@@ -145,16 +151,16 @@ class Dataset:
         return self._all_labels if part == "train" else self._all_labels_test
 
     @cached_property
-    def _lenses(self) -> Lenses:
-        return lenses_of(self.views)
+    def _view_transforms(self) -> ViewTransforms:
+        return collect_transforms(self.views)
 
     @cached_property
     def _all_labels(self) -> Ints:
-        return labels_seen(self.y, self.views, self.num_classes) if self.views else self.y
+        return map_labels(self.y, self.views, self.num_classes) if self.views else self.y
 
     @cached_property
     def _all_labels_test(self) -> Ints:
-        return labels_seen(self.y_test, self.views, self.num_classes) if self.views else self.y_test
+        return map_labels(self.y_test, self.views, self.num_classes) if self.views else self.y_test
 
     def _check_length(
         self, column: Ints | Floats | None, name: str, expected: int, part: str
@@ -216,7 +222,7 @@ class Locatable(Protocol):
         ...
 
 
-def make_sure_of(source: DataSource, data_dir: Path | None, seed: int) -> None:
+def check_available(source: DataSource, data_dir: Path | None, seed: int) -> None:
     """Raise `DataError` if a data set cannot be had; as cheaply as its source allows."""
     if isinstance(source, Locatable):
         source.locate(data_dir)

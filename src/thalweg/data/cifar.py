@@ -38,10 +38,10 @@ def find(published: PublishedBatches, data_dir: Path | None) -> Path | None:
 
     Of both in one folder the files are taken, which are quicker to read.
     """
-    for place in search.places(published.folders, data_dir):
+    for place in search.list_folders(published.folders, data_dir):
         # A folder called "train" belongs to another data set.
         if not any((place.folder / name).is_dir() for name in published.files):
-            folder = search.folder_with(published.files, published.title, [place])
+            folder = search.find_folder(published.files, published.title, [place])
             if folder is not None:
                 return folder
         if (place.folder / published.archive.name).is_file():
@@ -59,15 +59,15 @@ def download(published: PublishedBatches, data_dir: Path | None) -> Path:
         except DataError as error:
             why = f"the download failed: {error}"
     ways = [
-        search.by_hand(f"the folder {published.folder} or the archive {archive.name}"),
+        search.manual_instructions(f"the folder {published.folder} or the archive {archive.name}"),
         f"let {archive.name} be downloaded from {mirrors[0]}: connect to the network, "
         f"leave {search.OFFLINE_VARIABLE} unset, run again",
     ]
-    places = search.places(published.folders, data_dir)
-    raise search.not_found(published.title, why, ways, places)
+    places = search.list_folders(published.folders, data_dir)
+    raise search.not_found_error(published.title, why, ways, places)
 
 
-def contents(published: PublishedBatches, source: Path) -> Iterator[tuple[str, bytes, str]]:
+def read_files(published: PublishedBatches, source: Path) -> Iterator[tuple[str, bytes, str]]:
     """Name, content and whereabouts of all files in a folder or an archive."""
     if source.is_dir():
         for name in published.files:

@@ -47,7 +47,7 @@ class Cifar10:
         source = cifar.locate(CIFAR10, data_dir)
         parts = {
             name: cifar.read_batch(content, where, CIFAR10.title, NUM_LABELS)
-            for name, content, where in cifar.contents(CIFAR10, source)
+            for name, content, where in cifar.read_files(CIFAR10, source)
         }
         train = [parts[name] for name in TRAIN]
         return Dataset(

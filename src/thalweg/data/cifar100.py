@@ -41,7 +41,7 @@ class Cifar100:
         """Read the files; the same for every seed."""
         source = cifar.locate(CIFAR100, data_dir)
         files = {
-            name: (content, where) for name, content, where in cifar.contents(CIFAR100, source)
+            name: (content, where) for name, content, where in cifar.read_files(CIFAR100, source)
         }
         x, labels = cifar.read_batch(*files[TRAIN], CIFAR100.title, NUM_LABELS)
         x_test, labels_test = cifar.read_batch(*files[TEST], CIFAR100.title, NUM_LABELS)

@@ -80,14 +80,14 @@ ALLOWED: dict[tuple[str, str], type[Any]] = {
 }
 
 
-class _Refused(Exception):
+class _ForbiddenName(Exception):
     """The pickle names something that no official batch names."""
 
 
 class _Unpickler(pickle.Unpickler):
     def find_class(self, module: str, name: str) -> type[Any]:
         if (module, name) not in ALLOWED:
-            raise _Refused(f"{module}.{name}")
+            raise _ForbiddenName(f"{module}.{name}")
         return ALLOWED[module, name]
 
 
@@ -95,7 +95,7 @@ def read_pickle(content: bytes, where: str) -> dict[str, Any]:
     """The dictionary in an official file; arrays are `PickledArray`, text is bytes."""
     try:
         value = _Unpickler(io.BytesIO(content), encoding="bytes").load()
-    except _Refused as error:
+    except _ForbiddenName as error:
         raise DataError(
             f"{where}: this is not an official batch of CIFAR, it asks for {error}. "
             "A pickle can run programs; nothing in this one was executed. Get the official files."

@@ -11,13 +11,13 @@ from thalweg.core.types import Ints
 from thalweg.data import search
 from thalweg.data.base import Dataset
 from thalweg.data.cifar10 import CLASS_NAMES
-from thalweg.data.image_files import Images, Kind, listed, read_images
+from thalweg.data.image_files import ImageFormat, Images, list_images, read_images
 
 TITLE = "CINIC-10"
 FOLDERS = ("cinic10", "CINIC-10", "cinic-10", "CINIC10")
 HOME = "https://datashare.ed.ac.uk/handle/10283/3192"
 MEAN, STD = (0.4789, 0.4723, 0.4305), (0.2421, 0.2383, 0.2587)  # as its authors publish them
-KIND = Kind(FOLDERS[0], "PNG", ".png", side=32)
+IMAGE_FORMAT = ImageFormat(FOLDERS[0], "PNG", ".png", side=32)
 
 
 @dataclass(frozen=True)
@@ -58,17 +58,20 @@ class Cinic10:
 
 
 def _find(data_dir: Path | None, parts: tuple[str, ...]) -> Path:
-    places = search.places(FOLDERS, data_dir)
+    places = search.list_folders(FOLDERS, data_dir)
     wanted = [f"{part}/{name}" for part in parts for name in CLASS_NAMES]
-    folder = search.folder_with(wanted, TITLE, places)
+    folder = search.find_folder(wanted, TITLE, places)
     if folder is None:
-        ways = [f"get CINIC-10.tar.gz from {HOME} and unpack it", search.by_hand("train and test")]
-        raise search.not_found(TITLE, "is not downloaded by itself", ways, places)
+        ways = [
+            f"get CINIC-10.tar.gz from {HOME} and unpack it",
+            search.manual_instructions("train and test"),
+        ]
+        raise search.not_found_error(TITLE, "is not downloaded by itself", ways, places)
     return folder
 
 
 def _read_part(folder: Path) -> tuple[Images, Ints]:
     """Images (n, 32, 32, 3) and labels (n,) of one part, class by class, by file name."""
-    classes = [listed(folder / name, KIND) for name in CLASS_NAMES]
-    x = read_images([file for files in classes for file in files], folder, KIND)
+    classes = [list_images(folder / name, IMAGE_FORMAT) for name in CLASS_NAMES]
+    x = read_images([file for files in classes for file in files], folder, IMAGE_FORMAT)
     return x, np.repeat(np.arange(10), [len(files) for files in classes])

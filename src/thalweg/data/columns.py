@@ -10,7 +10,7 @@ import numpy as np
 
 from thalweg.core.errors import DataError
 from thalweg.core.types import Floats, Ints
-from thalweg.data.features import first_unusable
+from thalweg.data.features import find_unusable
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -91,7 +91,7 @@ def is_numeric(kind: pa.DataType) -> bool:
     )
 
 
-def whole_column(table: pa.Table, name: str, file: Path) -> pa.ChunkedArray[Any]:
+def read_column(table: pa.Table, name: str, file: Path) -> pa.ChunkedArray[Any]:
     """A column, without the packing of repeated values and without gaps."""
     import pyarrow as pa
 
@@ -107,18 +107,18 @@ def whole_column(table: pa.Table, name: str, file: Path) -> pa.ChunkedArray[Any]
     return column
 
 
-def numbers(table: pa.Table, name: str, file: Path) -> Floats:
+def read_numbers(table: pa.Table, name: str, file: Path) -> Floats:
     """A column as float64, every value finite."""
     import pyarrow as pa
 
-    column = whole_column(table, name, file)
+    column = read_column(table, name, file)
     if not is_numeric(column.type):
         raise DataError(
             f"{file}: column {name!r} is {column.type}, for example {str(column[0])!r} in row 1; "
             "expected numbers."
         )
     values = column.cast(pa.float64(), safe=False).to_numpy()
-    if (at := first_unusable(values)) is not None:
+    if (at := find_unusable(values)) is not None:
         raise DataError(
             f"{file}: row {at[0] + 1}, column {name!r} is {values[at]}; "
             "expected a finite number that fits in 32 bits."
@@ -126,14 +126,14 @@ def numbers(table: pa.Table, name: str, file: Path) -> Floats:
     return np.asarray(values, dtype=np.float64)
 
 
-def codes(table: pa.Table, name: str, file: Path) -> tuple[Ints, tuple[str, ...]]:
+def read_codes(table: pa.Table, name: str, file: Path) -> tuple[Ints, tuple[str, ...]]:
     """Numbers 0, 1, ... for the distinct values in sorted order, and the values as text."""
     import pyarrow as pa
 
-    column = whole_column(table, name, file)
+    column = read_column(table, name, file)
     kind = column.type
     if pa.types.is_floating(kind) or pa.types.is_decimal(kind):
-        values = numbers(table, name, file)
+        values = read_numbers(table, name, file)
         fractional = values != np.floor(values)
         if fractional.any():
             row = int(np.argmax(fractional))
@@ -164,19 +164,19 @@ def is_text(kind: pa.DataType) -> bool:
     )
 
 
-def texts(table: pa.Table, name: str, file: Path) -> list[str]:
+def read_texts(table: pa.Table, name: str, file: Path) -> list[str]:
     """A column of text."""
-    column = whole_column(table, name, file)
+    column = read_column(table, name, file)
     if not is_text(column.type):
         raise DataError(f"{file}: column {name!r} is {column.type}; expected text.")
     return [str(value) for value in column.to_pylist()]
 
 
-def seconds(table: pa.Table, name: str, file: Path) -> Floats:
+def read_seconds(table: pa.Table, name: str, file: Path) -> Floats:
     """A column of moments as float64: seconds since 1970, or numbers as they are."""
     import pyarrow as pa
 
-    column = whole_column(table, name, file)
+    column = read_column(table, name, file)
     if pa.types.is_date(column.type):
         column = column.cast(pa.timestamp("ms"))
     if isinstance(column.type, pa.TimestampType):
@@ -187,4 +187,4 @@ def seconds(table: pa.Table, name: str, file: Path) -> Floats:
             f"{file}: column {name!r} is {column.type}, for example {str(column[0])!r} in row 1; "
             "expected moments such as 2026-01-31 12:00:00, or numbers."
         )
-    return numbers(table, name, file)
+    return read_numbers(table, name, file)

@@ -31,7 +31,7 @@ class Digits:
 
     def load(self, data_dir: Path | None, seed: int) -> Dataset:
         """Read them from the installed package; the same for every seed."""
-        table = _packaged() if (file := _file()) is None else _read(file)
+        table = _load_from_sklearn() if (file := _find_file()) is None else _read(file)
         x = np.rint(table[:, :64] * (255 / 16)).astype(np.uint8).reshape(-1, 8, 8, 1)
         y = table[:, 64].astype(np.int64)
         train, test = stratified_split(y, TEST_FRACTION)
@@ -48,7 +48,7 @@ class Digits:
         )
 
 
-def _file() -> Path | None:
+def _find_file() -> Path | None:
     """Where scikit-learn keeps them. Importing it takes a second, reading its file a few milliseconds."""
     spec = importlib.util.find_spec("sklearn")  # finds the package without running it
     if spec is None or spec.origin is None:
@@ -63,7 +63,7 @@ def _read(file: Path) -> Floats:
         return np.loadtxt(lines, delimiter=",")
 
 
-def _packaged() -> Floats:
+def _load_from_sklearn() -> Floats:
     """The same asked of scikit-learn itself, should the file have moved."""
     from sklearn.datasets import load_digits
 

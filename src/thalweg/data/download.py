@@ -59,7 +59,9 @@ def _fetch_from(url: str, remote: RemoteFile, folder: Path, console: Console) ->
         raise DataError(f"cannot write to {folder} ({error.strerror or error})") from error
     try:
         with os.fdopen(handle, "wb") as file:
-            for chunk in _shown(_verified(_received(url), remote, url), remote, url, console):
+            for chunk in _show_progress(
+                _verify_chunks(_download_chunks(url), remote, url), remote, url, console
+            ):
                 file.write(chunk)
             file.flush()
             os.fsync(file.fileno())
@@ -71,7 +73,7 @@ def _fetch_from(url: str, remote: RemoteFile, folder: Path, console: Console) ->
     return folder / remote.name
 
 
-def _received(url: str) -> Iterator[bytes]:
+def _download_chunks(url: str) -> Iterator[bytes]:
     """The bytes behind an address, as they come."""
     import http.client
     import urllib.error
@@ -90,7 +92,7 @@ def _received(url: str) -> Iterator[bytes]:
         raise DataError(f"{url} broke off ({error or type(error).__name__})") from error
 
 
-def _verified(chunks: Iterator[bytes], remote: RemoteFile, url: str) -> Iterator[bytes]:
+def _verify_chunks(chunks: Iterator[bytes], remote: RemoteFile, url: str) -> Iterator[bytes]:
     """The same bytes; an error at the end, or as soon as there are too many."""
     digest, received = hashlib.sha256(), 0
     for chunk in chunks:
@@ -107,7 +109,7 @@ def _verified(chunks: Iterator[bytes], remote: RemoteFile, url: str) -> Iterator
         )
 
 
-def _shown(
+def _show_progress(
     chunks: Iterator[bytes], remote: RemoteFile, url: str, console: Console
 ) -> Iterator[bytes]:
     """The same bytes, with a bar on a terminal and one plain line elsewhere."""

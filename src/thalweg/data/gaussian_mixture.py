@@ -8,7 +8,7 @@ from typing import Literal
 
 import numpy as np
 
-from thalweg.core.config import check_ranges, check_words
+from thalweg.core.config import check_literals, check_ranges
 from thalweg.core.errors import require
 from thalweg.core.rng import Draw, rng_for
 from thalweg.core.types import Floats, Floats32, Ints
@@ -51,7 +51,7 @@ class GaussianMixture:
     """Test samples come from all times, or from the moment after the last training sample."""
 
     def __post_init__(self) -> None:
-        check_words(self)
+        check_literals(self)
         for name, least in (("num_samples", 1), ("num_classes", 2), ("num_features", 2)):
             value = getattr(self, name)
             require(value >= least, f"{name} must be at least {least}, got {value}.")
@@ -84,7 +84,7 @@ class GaussianMixture:
             x_test=x_test,
             y_test=y_test,
             num_classes=self.num_classes,
-            group=None if self.num_clients is None else self._dealt(self.num_clients, rng),
+            group=None if self.num_clients is None else self._assign_clients(self.num_clients, rng),
             time=time,
         )
 
@@ -99,6 +99,6 @@ class GaussianMixture:
         means[:, 0], means[:, 1] = self.radius * np.cos(angle), self.radius * np.sin(angle)
         return means
 
-    def _dealt(self, num_clients: int, rng: np.random.Generator) -> Ints:
+    def _assign_clients(self, num_clients: int, rng: np.random.Generator) -> Ints:
         """A client for every training sample; shares are equal up to one sample."""
         return rng.permutation(np.arange(self.num_samples) % num_clients)

@@ -64,50 +64,56 @@ def _from_gzip(content: bytes, ndim: int, path: Path) -> npt.NDArray[np.uint8]:
         shape = _shape(header, ndim, path)
         expected = math.prod(shape)
         if expected > DEFLATE_LIMIT * len(content):
-            raise _wrong(path, f"{expected} bytes of data for shape {shape}", "a far shorter file")
+            raise _format_error(
+                path, f"{expected} bytes of data for shape {shape}", "a far shorter file"
+            )
         # One byte more than expected, so that a file that goes on is noticed and zlib reaches the
         # checksum at the end of one that does not.
         body = stream.decompress(stream.unconsumed_tail, expected + 1)
     except zlib.error as error:
-        raise _wrong(path, "an intact gzip file", f"damaged data ({error})") from error
+        raise _format_error(path, "an intact gzip file", f"damaged data ({error})") from error
     _check_length(len(body), shape, path)
     if not stream.eof:
-        raise _wrong(path, "a whole gzip file", "one that breaks off inside its checksum")
+        raise _format_error(path, "a whole gzip file", "one that breaks off inside its checksum")
     if stream.unused_data:
-        raise _wrong(path, "one gzip stream", f"{len(stream.unused_data)} more bytes behind it")
+        raise _format_error(
+            path, "one gzip stream", f"{len(stream.unused_data)} more bytes behind it"
+        )
     return _array(body, shape)
 
 
 def _shape(header: bytes, ndim: int, path: Path) -> tuple[int, ...]:
     length = 4 + 4 * ndim
     if len(header) < length:
-        raise _wrong(path, f"an IDX header of {length} bytes", f"only {len(header)} bytes")
+        raise _format_error(path, f"an IDX header of {length} bytes", f"only {len(header)} bytes")
     zero, code, dimensions = struct.unpack(">HBB", header[:4])
     if zero != 0:
-        raise _wrong(path, "an IDX file, starting with two zero bytes", f"0x{header[:2].hex()}")
+        raise _format_error(
+            path, "an IDX file, starting with two zero bytes", f"0x{header[:2].hex()}"
+        )
     if code != UNSIGNED_BYTE:
         name = TYPE_NAMES.get(code, "unknown")
-        raise _wrong(path, "type code 0x08 (unsigned byte)", f"0x{code:02x} ({name})")
+        raise _format_error(path, "type code 0x08 (unsigned byte)", f"0x{code:02x} ({name})")
     if dimensions != ndim:
-        raise _wrong(path, f"{ndim} dimensions", f"{dimensions}")
+        raise _format_error(path, f"{ndim} dimensions", f"{dimensions}")
     return struct.unpack(f">{ndim}I", header[4:length])
 
 
 def _check_length(received: int, shape: tuple[int, ...], path: Path) -> None:
     expected = math.prod(shape)
     if received < expected:
-        raise _wrong(
+        raise _format_error(
             path, f"{expected} bytes of data for shape {shape}", f"only {received}: it is truncated"
         )
     if received > expected:
-        raise _wrong(path, f"{expected} bytes of data for shape {shape}", "more than that")
+        raise _format_error(path, f"{expected} bytes of data for shape {shape}", "more than that")
 
 
 def _array(body: bytes, shape: tuple[int, ...]) -> npt.NDArray[np.uint8]:
     return np.frombuffer(bytearray(body), dtype=np.uint8).reshape(shape)  # writable, unlike bytes
 
 
-def _wrong(path: Path, expected: str, received: str) -> DataError:
+def _format_error(path: Path, expected: str, received: str) -> DataError:
     return DataError(
         f"{path}: expected {expected}, got {received}. "
         "Nothing was loaded; replace the file, or delete it and let it be fetched again."

@@ -20,7 +20,7 @@ NUM_DIMENSIONS = {"train-images": 3, "train-labels": 1, "t10k-images": 3, "t10k-
 
 # SHA-256 of the 60,000 training labels. The files of these sets have the same names, and nothing
 # else in them says which set they belong to.
-LABELS_OF = {
+TITLE_BY_LABELS_HASH = {
     "1feba77c54802fa5339a11837ea4b2866434b83314ec45192930f1df69120c13": "MNIST",
     "657fbd221bfc9f4198cc14b5619cc33ec57c58dd0e47af4d99d6650759e869a7": "Fashion-MNIST",
 }
@@ -48,7 +48,7 @@ def load_images(published: PublishedImages, data_dir: Path | None) -> Dataset:
     files = locate_images(published, data_dir)
     x, y = _read_part(published, files, "train")
     x_test, y_test = _read_part(published, files, "t10k")
-    owner = LABELS_OF.get(hashlib.sha256(y.tobytes()).hexdigest(), published.title)
+    owner = TITLE_BY_LABELS_HASH.get(hashlib.sha256(y.tobytes()).hexdigest(), published.title)
     if owner != published.title:
         raise DataError(
             f"{files['train-labels']}: these are the labels of {owner}, not of {published.title}; "
@@ -75,33 +75,33 @@ def locate_images(published: PublishedImages, data_dir: Path | None) -> dict[str
 
 def find(published: PublishedImages, data_dir: Path | None) -> dict[str, Path] | None:
     """The four files, by stem, in the first place that has them all; None: no place has."""
-    for place in search.places(published.folders, data_dir, published.known):
-        files = idx_files(place.folder)
+    for place in search.list_folders(published.folders, data_dir, published.known):
+        files = find_idx_files(place.folder)
         missing = [stem for stem in NUM_DIMENSIONS if stem not in files]
         if not missing:
             return files
         if files and place.is_chosen:
             raise DataError(
                 f"{place.folder} ({place.origin}) holds only {len(files)} of the 4 files of "
-                f"{published.title}; missing: {', '.join(spellings(stem)[1] for stem in missing)}."
+                f"{published.title}; missing: {', '.join(list_file_names(stem)[1] for stem in missing)}."
             )
     return None
 
 
-def idx_files(folder: Path) -> dict[str, Path]:
+def find_idx_files(folder: Path) -> dict[str, Path]:
     """The IDX files of a folder by stem, whatever their spelling."""
     return {
         stem: folder / name
         for stem in NUM_DIMENSIONS
-        for name in reversed(spellings(stem))  # the last one wins: the best spelling
+        for name in reversed(list_file_names(stem))  # the last one wins: the best spelling
         if (folder / name).is_file()
     }
 
 
-def spellings(stem: str) -> tuple[str, ...]:
+def list_file_names(stem: str) -> tuple[str, ...]:
     """File names in use for one of the four files; plain before gzipped, which is slower to read.
 
-    >>> spellings("t10k-labels")[:2]
+    >>> list_file_names("t10k-labels")[:2]
     ('t10k-labels-idx1-ubyte', 't10k-labels-idx1-ubyte.gz')
     """
     rank = NUM_DIMENSIONS[stem]
@@ -111,28 +111,28 @@ def spellings(stem: str) -> tuple[str, ...]:
 def download(published: PublishedImages, data_dir: Path | None) -> dict[str, Path]:
     """Fetch what the user's cache lacks, or say how else to get it."""
     if search.is_offline():
-        raise _missing(published, data_dir, f"{search.OFFLINE_VARIABLE} forbids a download")
+        raise _not_found_error(published, data_dir, f"{search.OFFLINE_VARIABLE} forbids a download")
     folder = search.cache_folder() / published.name
     try:
         for remote in published.files:
             if not (folder / remote.name).is_file():
                 fetch(remote, published.mirrors, folder)
     except DataError as error:
-        raise _missing(published, data_dir, f"the download failed: {error}") from error
-    return idx_files(folder)
+        raise _not_found_error(published, data_dir, f"the download failed: {error}") from error
+    return find_idx_files(folder)
 
 
-def _missing(published: PublishedImages, data_dir: Path | None, why: str) -> DataError:
-    names = ", ".join(spellings(stem)[1] for stem in NUM_DIMENSIONS)
+def _not_found_error(published: PublishedImages, data_dir: Path | None, why: str) -> DataError:
+    names = ", ".join(list_file_names(stem)[1] for stem in NUM_DIMENSIONS)
     ways = [
-        search.by_hand(f"{names} (gzipped or not)"),
+        search.manual_instructions(f"{names} (gzipped or not)"),
         f"let it be downloaded from {published.mirrors[0]}: connect to the network, "
         f"leave {search.OFFLINE_VARIABLE} unset, run again",
     ]
     if published.package:
         ways.insert(0, f"on Debian and its relatives: apt install {published.package}")
-    places = search.places(published.folders, data_dir, published.known)
-    return search.not_found(published.title, why, ways, places)
+    places = search.list_folders(published.folders, data_dir, published.known)
+    return search.not_found_error(published.title, why, ways, places)
 
 
 def _read_part(

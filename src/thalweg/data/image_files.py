@@ -18,7 +18,7 @@ from thalweg.data import search
 Images = npt.NDArray[np.uint8]
 
 
-class Kind(NamedTuple):
+class ImageFormat(NamedTuple):
     """What all images of a data set have in common."""
 
     name: str  # of the folder in the cache
@@ -33,54 +33,56 @@ class ImageFile(NamedTuple):
     name: str
     path: str
     size: int
-    changed: int
+    mtime_ns: int
 
 
-def listed(folder: Path, kind: Kind) -> list[ImageFile]:
+def list_images(folder: Path, image_format: ImageFormat) -> list[ImageFile]:
     """The images of a folder, by name; at least one."""
     with os.scandir(folder) as entries:
         files = sorted(
             ImageFile(entry.name, entry.path, entry.stat().st_size, entry.stat().st_mtime_ns)
             for entry in entries
-            if entry.name.endswith(kind.suffix)
+            if entry.name.endswith(image_format.suffix)
         )
     if not files:
-        raise DataError(f"{folder}: expected images (*{kind.suffix}), got none.")
+        raise DataError(f"{folder}: expected images (*{image_format.suffix}), got none.")
     return files
 
 
-def read_images(files: Sequence[ImageFile], folder: Path, kind: Kind) -> Images:
+def read_images(files: Sequence[ImageFile], folder: Path, image_format: ImageFormat) -> Images:
     """Images (n, side, side, 3) of files somewhere in a folder, in the order of the files."""
     digest = hashlib.sha256()
     for file in files:
         path = Path(file.path).relative_to(folder).as_posix()
-        digest.update(f"{path} {file.size} {file.changed}\n".encode())
-    cached = search.cache_folder() / kind.name / f"{folder.name}-{digest.hexdigest()[:16]}.npy"
-    x = _from_cache(cached, (len(files), kind.side, kind.side, 3))
+        digest.update(f"{path} {file.size} {file.mtime_ns}\n".encode())
+    cached = (
+        search.cache_folder() / image_format.name / f"{folder.name}-{digest.hexdigest()[:16]}.npy"
+    )
+    x = _from_cache(cached, (len(files), image_format.side, image_format.side, 3))
     if x is None:
-        x = _decoded(files, folder, kind)
+        x = _decode_images(files, folder, image_format)
         _to_cache(cached, x)
     return x
 
 
-def _decoded(files: Sequence[ImageFile], folder: Path, kind: Kind) -> Images:
+def _decode_images(files: Sequence[ImageFile], folder: Path, image_format: ImageFormat) -> Images:
     from PIL import Image, UnidentifiedImageError
     from rich.console import Console
 
     if len(files) > 1000:
         message = f"decoding {len(files):,} images of {folder}, once"
         Console(stderr=True).print(message, soft_wrap=True, highlight=False)
-    side = kind.side
+    side = image_format.side
     x = np.empty((len(files), side, side, 3), dtype=np.uint8)
     for i, file in enumerate(files):
         try:
-            with Image.open(file.path, formats=[kind.format]) as image:
+            with Image.open(file.path, formats=[image_format.format]) as image:
                 if image.size != (side, side):  # before anything is decoded
                     raise ValueError(f"{image.size[0]} x {image.size[1]} pixels")
                 x[i] = np.asarray(image.convert("RGB"))
         except (UnidentifiedImageError, OSError, SyntaxError, ValueError) as error:
             raise DataError(
-                f"{file.path}: expected a {kind.format} image of {side} x {side} pixels, "
+                f"{file.path}: expected a {image_format.format} image of {side} x {side} pixels, "
                 f"got {error}. Nothing was loaded."
             ) from error
     return x

@@ -45,7 +45,7 @@ class MnistWriters:
         file = find_writers(data_dir)
         images = load_images(MNIST, data_dir)
         writers = _read_writers(file, len(images.y), len(images.y_test))  # (70000,)
-        kept, group, names = large_groups(writers, self.min_samples)
+        kept, group, names = select_large_groups(writers, self.min_samples)
         if not names:
             largest = np.unique(writers, return_counts=True)[1].max()
             raise DataError(
@@ -72,10 +72,10 @@ class MnistWriters:
         return locate_images(MNIST, data_dir), find_writers(data_dir)
 
 
-def large_groups(members: Ints, at_least: int) -> tuple[Ints, Ints, tuple[str, ...]]:
+def select_large_groups(members: Ints, at_least: int) -> tuple[Ints, Ints, tuple[str, ...]]:
     """Rows of the groups with enough rows, their groups counted from 0, and what those were called.
 
-    >>> kept, group, names = large_groups(np.array([7, 3, 7, 5, 3]), at_least=2)
+    >>> kept, group, names = select_large_groups(np.array([7, 3, 7, 5, 3]), at_least=2)
     >>> kept.tolist(), group.tolist(), names
     ([0, 1, 2, 4], [1, 0, 1, 0], ('3', '7'))
     """
@@ -101,8 +101,8 @@ def find_writers(data_dir: Path | None) -> Path:
         "such as the third column of QMNIST's labels",
         f"put it in {' or '.join(str(folder) for folder in folders)}",
     ]
-    places = [search.Place(folder, "beside the images of MNIST", True) for folder in folders]
-    raise search.not_found(FILE, "nobody offers it for download", ways, places)
+    places = [search.SearchFolder(folder, "beside the images of MNIST", True) for folder in folders]
+    raise search.not_found_error(FILE, "nobody offers it for download", ways, places)
 
 
 def _read_writers(file: Path, num_train: int, num_test: int) -> Ints:

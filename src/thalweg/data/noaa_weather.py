@@ -7,10 +7,17 @@ from pathlib import Path
 
 import numpy as np
 
-from thalweg.core.config import check_ranges, check_words
-from thalweg.data.arriving import Dealing, dealt, known_labels, one_file, stream_of, table_with
+from thalweg.core.config import check_literals, check_ranges
 from thalweg.data.base import Dataset
-from thalweg.data.columns import numbers
+from thalweg.data.columns import read_numbers
+from thalweg.data.tabular_stream import (
+    RowAssignment,
+    assign_rows,
+    find_file,
+    make_stream_dataset,
+    read_checked_table,
+    read_labels,
+)
 
 TITLE = "NOAA weather"
 FOLDERS = ("noaa_weather", "noaa", "weather")
@@ -32,25 +39,25 @@ class NoaaWeather:
     """
 
     num_clients: int = 10
-    clients: Dealing = "contiguous"
+    clients: RowAssignment = "contiguous"
     """A stretch of time for each client, all replayed side by side; or every row to the next one in turn."""
     standardise: bool = True
     """By what each client has seen so far, never by what comes later."""
 
     def __post_init__(self) -> None:
-        check_words(self)
+        check_literals(self)
         check_ranges(self, num_clients="[1, inf)")
 
     def load(self, data_dir: Path | None, seed: int) -> Dataset:
         """Read and check the whole file; the same for every seed."""
         file = self.locate(data_dir)
-        table = table_with(file, (*FEATURES, "target"))
-        x = np.column_stack([numbers(table, name, file) for name in FEATURES])  # (n, F)
-        return stream_of(
+        table = read_checked_table(file, (*FEATURES, "target"))
+        x = np.column_stack([read_numbers(table, name, file) for name in FEATURES])  # (n, F)
+        return make_stream_dataset(
             "noaa-weather",
             x,
-            known_labels(table, "target", file, LABELS),
-            dealt(len(x), self.num_clients, self.clients),
+            read_labels(table, "target", file, LABELS),
+            assign_rows(len(x), self.num_clients, self.clients),
             np.arange(len(x), dtype=np.float64),
             standardise=self.standardise,
             class_names=("dry", "rain"),
@@ -62,4 +69,4 @@ class NoaaWeather:
             "get the NOAA weather data of Elwell and Polikar as CSV or Parquet, in the order of time, with the "
             "columns feat_1 to feat_8 and target (1: rain)"
         )
-        return one_file(TITLE, FILES, FOLDERS, data_dir, way)
+        return find_file(TITLE, FILES, FOLDERS, data_dir, way)

@@ -22,7 +22,7 @@ DATA_VARIABLE = "THALWEG_DATA"
 OFFLINE_VARIABLE = "THALWEG_OFFLINE"
 
 
-class Place(NamedTuple):
+class SearchFolder(NamedTuple):
     """One folder in which a data set may lie."""
 
     folder: Path
@@ -30,31 +30,35 @@ class Place(NamedTuple):
     is_chosen: bool  # the user pointed here, so that half a data set is an error
 
 
-def places(names: Sequence[str], data_dir: Path | None, known: Sequence[Path] = ()) -> list[Place]:
+def list_folders(
+    names: Sequence[str], data_dir: Path | None, known: Sequence[Path] = ()
+) -> list[SearchFolder]:
     """The folders to look in, best first.
 
     `names` are the folders a data set is kept in, such as ``mnist`` and ``MNIST/raw``; the first is
     our own. `known` are full paths where a distribution puts it.
 
-    >>> [place.folder.as_posix() for place in places(["mnist", "MNIST/raw"], Path("."))][:3]
+    >>> [place.folder.as_posix() for place in list_folders(["mnist", "MNIST/raw"], Path("."))][:3]
     ['mnist', 'MNIST/raw', '.']
     """
     found = [
-        Place(folder, origin, True)
-        for root, origin in chosen_roots(data_dir)
+        SearchFolder(folder, origin, True)
+        for root, origin in list_user_folders(data_dir)
         for folder in (*(root / name for name in names), root)
     ]
-    found.append(Place(cache_folder() / names[0], "the user's cache", False))
-    found += [Place(folder, "a well-known folder", False) for folder in known]
+    found.append(SearchFolder(cache_folder() / names[0], "the user's cache", False))
+    found += [SearchFolder(folder, "a well-known folder", False) for folder in known]
     found += [
-        Place(root / name, "a well-known folder", False)
+        SearchFolder(root / name, "a well-known folder", False)
         for root in (home_folder() / "data", Path("data"))
         for name in names
     ]
     return found
 
 
-def folder_with(wanted: Sequence[str], title: str, candidates: Sequence[Place]) -> Path | None:
+def find_folder(
+    wanted: Sequence[str], title: str, candidates: Sequence[SearchFolder]
+) -> Path | None:
     """The first folder that has all the files (or folders) of a data set; None: no folder has.
 
     Some of them in a folder that the user named are an error: somebody meant these.
@@ -71,7 +75,9 @@ def folder_with(wanted: Sequence[str], title: str, candidates: Sequence[Place]) 
     return None
 
 
-def not_found(title: str, why: str, ways: Sequence[str], looked_in: Sequence[Place]) -> DataError:
+def not_found_error(
+    title: str, why: str, ways: Sequence[str], looked_in: Sequence[SearchFolder]
+) -> DataError:
     """The error for a data set that is nowhere: one message with the ways to get it."""
     return DataError(
         f"{title} is not on this machine, and {why}.\nWays to get it:\n"
@@ -81,12 +87,12 @@ def not_found(title: str, why: str, ways: Sequence[str], looked_in: Sequence[Pla
     )
 
 
-def by_hand(what: str) -> str:
+def manual_instructions(what: str) -> str:
     """The way that always works."""
     return f"put {what} in a folder, and name it with --data-dir FOLDER or {DATA_VARIABLE}=FOLDER"
 
 
-def user_file(path: str, data_dir: Path | None) -> Path:
+def find_user_file(path: str, data_dir: Path | None) -> Path:
     """The file a user means by `path`: absolute, or in ``--data-dir``, here, or in THALWEG_DATA.
 
     Here comes before the environment variable: who types the name of a file sees the file in front
@@ -95,7 +101,7 @@ def user_file(path: str, data_dir: Path | None) -> Path:
     wanted = Path(path).expanduser()
     candidates = [wanted]
     if not wanted.is_absolute():
-        roots = {origin: root for root, origin in chosen_roots(data_dir)}
+        roots = {origin: root for root, origin in list_user_folders(data_dir)}
         before, after = roots.get("--data-dir"), roots.get(DATA_VARIABLE)
         candidates = [root / wanted for root in (before, Path(), after) if root is not None]
     for candidate in candidates:
@@ -110,7 +116,7 @@ def user_file(path: str, data_dir: Path | None) -> Path:
     )
 
 
-def chosen_roots(data_dir: Path | None) -> list[tuple[Path, str]]:
+def list_user_folders(data_dir: Path | None) -> list[tuple[Path, str]]:
     """The folders the user named, with the way they were named."""
     named = [(data_dir, "--data-dir")] if data_dir is not None else []
     if variable := os.environ.get(DATA_VARIABLE):

@@ -14,7 +14,7 @@ from thalweg.core.errors import DataError, require
 from thalweg.core.types import Floats, Ints
 from thalweg.data import search
 from thalweg.data.base import Dataset
-from thalweg.data.columns import read_table, texts
+from thalweg.data.columns import read_table, read_texts
 
 TITLE = "Shakespeare"
 FILE = "speeches.parquet"
@@ -66,10 +66,10 @@ class Shakespeare:
     def load(self, data_dir: Path | None, seed: int) -> Dataset:
         """Read the file; the same for every seed."""
         file = find(data_dir) / FILE
-        train: list[Windows] = []
-        test: list[Windows] = []
+        train: list[TextWindows] = []
+        test: list[TextWindows] = []
         names = []
-        for name, text in _roles(file).items():
+        for name, text in _read_roles(file).items():
             mine, held_out = self.split(encode(text))
             if len(mine.y) > 0 and len(mine.y) + len(held_out.y) >= self.min_samples:
                 names.append(name)
@@ -87,11 +87,11 @@ class Shakespeare:
             x_test=np.concatenate([part.x for part in test]),
             y_test=np.concatenate([part.y for part in test]),
             num_classes=NUM_CODES,
-            group=_owners(train),
+            group=_assign_groups(train),
             time=np.concatenate([part.time for part in train]),
             class_names=("other", "newline", "space", *CHARACTERS[2:]),
             group_names=tuple(names),
-            group_test=_owners(test),
+            group_test=_assign_groups(test),
             num_codes=NUM_CODES,
         )
 
@@ -99,19 +99,19 @@ class Shakespeare:
         """Where the file is, without reading it."""
         return find(data_dir)
 
-    def split(self, codes: Codes) -> tuple[Windows, Windows]:
+    def split(self, codes: Codes) -> tuple[TextWindows, TextWindows]:
         """The samples of one text to train on, and those of its end to test on."""
         reach = self.length + 1  # what is read, and the label
         num_windows = max(0, (len(codes) - reach) // self.stride + 1)
         num_test = max(1, int(num_windows * self.test_fraction + 0.5))
         border = max(0, len(codes) - (num_test - 1) * self.stride - reach)
         return (
-            windows(codes[:border], self.length, self.stride),
-            windows(codes[border:], self.length, self.stride),
+            cut_windows(codes[:border], self.length, self.stride),
+            cut_windows(codes[border:], self.length, self.stride),
         )
 
 
-class Windows(NamedTuple):
+class TextWindows(NamedTuple):
     """Samples of one text."""
 
     x: Codes  # (n, length)
@@ -119,18 +119,18 @@ class Windows(NamedTuple):
     time: Floats  # (n,) characters before the label
 
 
-def windows(codes: Codes, length: int, stride: int) -> Windows:
+def cut_windows(codes: Codes, length: int, stride: int) -> TextWindows:
     """Stretches of a text and the code after each.
 
-    >>> some = windows(encode("the play's"), length=4, stride=3)
+    >>> some = cut_windows(encode("the play's"), length=4, stride=3)
     >>> some.x.shape, [CHARACTERS[code - 1] for code in some.y]
     ((2, 4), ['p', 'y'])
     """
     if len(codes) <= length:
-        return Windows(np.empty((0, length), np.uint8), np.empty(0, np.int64), np.empty(0))
+        return TextWindows(np.empty((0, length), np.uint8), np.empty(0, np.int64), np.empty(0))
     reach = np.lib.stride_tricks.sliding_window_view(codes, length + 1)[::stride]
     time = np.arange(len(reach), dtype=np.float64) * stride + length
-    return Windows(reach[:, :-1].copy(), reach[:, -1].astype(np.int64), time)
+    return TextWindows(reach[:, :-1].copy(), reach[:, -1].astype(np.int64), time)
 
 
 def encode(text: str) -> Codes:
@@ -148,19 +148,19 @@ def encode(text: str) -> Codes:
 
 def find(data_dir: Path | None) -> Path:
     """The folder with the speeches."""
-    places = search.places(("shakespeare",), data_dir)
-    folder = search.folder_with((FILE,), TITLE, places)
+    places = search.list_folders(("shakespeare",), data_dir)
+    folder = search.find_folder((FILE,), TITLE, places)
     if folder is None:
         ways = [
             f"write {FILE} from an edition of the plays, which are free: text columns "
             "play, role and text, a row for each speech, in order",
-            search.by_hand(FILE),
+            search.manual_instructions(FILE),
         ]
-        raise search.not_found(TITLE, f"nobody offers {FILE} for download", ways, places)
+        raise search.not_found_error(TITLE, f"nobody offers {FILE} for download", ways, places)
     return folder
 
 
-def _roles(file: Path) -> dict[str, str]:
+def _read_roles(file: Path) -> dict[str, str]:
     """What each role says in all its speeches, by play and role, in the order of these."""
     table = read_table(file)
     if wrong := [name for name in COLUMNS if table.column_names.count(name) != 1]:
@@ -169,12 +169,12 @@ def _roles(file: Path) -> dict[str, str]:
             "missing or there twice."
         )
     speeches: dict[tuple[str, str], list[str]] = {}
-    rows = zip(*(texts(table, name, file) for name in COLUMNS), strict=True)
+    rows = zip(*(read_texts(table, name, file) for name in COLUMNS), strict=True)
     for play, role, text in rows:
         # Some editions write the play before the role as well.
         speeches.setdefault((play, role.removeprefix(f"{play}/")), []).append(text)
     return {f"{play}/{role}": "\n".join(said) for (play, role), said in sorted(speeches.items())}
 
 
-def _owners(parts: list[Windows]) -> Ints:
+def _assign_groups(parts: list[TextWindows]) -> Ints:
     return np.repeat(np.arange(len(parts)), [len(part.y) for part in parts])

@@ -22,7 +22,7 @@ def split_rows(
     """
     if time is not None:
         group = np.zeros(len(labels), dtype=np.int64) if group is None else group
-        train, test = last_of_each(group, time, test_fraction)
+        train, test = split_last(group, time, test_fraction)
     else:
         train, test = stratified_split(labels, test_fraction)
     _require_test(
@@ -53,7 +53,7 @@ def stratified_split(labels: Ints, test_fraction: float) -> tuple[Ints, Ints]:
     (6, 2)
     """
     shuffled = rng_for(SPLIT_SEED, Draw.DATA).permutation(len(labels)).astype(np.float64)
-    return last_of_each(labels, shuffled, test_fraction)
+    return split_last(labels, shuffled, test_fraction)
 
 
 def split_by_unit(labels: Ints, unit: Ints, test_fraction: float) -> tuple[Ints, Ints]:
@@ -83,12 +83,12 @@ def split_by_unit(labels: Ints, unit: Ints, test_fraction: float) -> tuple[Ints,
     return np.flatnonzero(~is_test[unit]), np.flatnonzero(is_test[unit])
 
 
-def last_of_each(group: Ints, order: Floats, test_fraction: float) -> tuple[Ints, Ints]:
+def split_last(group: Ints, order: Floats, test_fraction: float) -> tuple[Ints, Ints]:
     """Sort every group by `order`; its last rows, rounded to the nearest number, are for testing.
 
     At least one row of a group remains for training. Rows of equal order stay as they lie.
 
-    >>> train, test = last_of_each(np.array([0, 0, 0, 0]), np.array([3.0, 1.0, 4.0, 2.0]), 0.25)
+    >>> train, test = split_last(np.array([0, 0, 0, 0]), np.array([3.0, 1.0, 4.0, 2.0]), 0.25)
     >>> train.tolist(), test.tolist()
     ([0, 1, 3], [2])
     """

@@ -59,11 +59,11 @@ class Svhn:
 
 
 def _find(data_dir: Path | None, files: tuple[str, ...]) -> Path:
-    places = search.places(FOLDERS, data_dir)
-    folder = search.folder_with(files, TITLE, places)
+    places = search.list_folders(FOLDERS, data_dir)
+    folder = search.find_folder(files, TITLE, places)
     if folder is None:
-        ways = [f"get {' and '.join(files)} from {HOME}", search.by_hand("these files")]
-        raise search.not_found(TITLE, "is not downloaded by itself", ways, places)
+        ways = [f"get {' and '.join(files)} from {HOME}", search.manual_instructions("these files")]
+        raise search.not_found_error(TITLE, "is not downloaded by itself", ways, places)
     return folder
 
 

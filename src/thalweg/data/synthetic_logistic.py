@@ -66,8 +66,8 @@ class SyntheticLogistic:
         concepts = rng.normal(common, self.spread, (self.num_clients, self.num_features))  # (N, F)
         group = np.sort(np.arange(self.num_samples) % self.num_clients)
         group_test = np.sort(np.arange(self.num_test) % self.num_clients)
-        x, y = _labelled(concepts[group], rng)
-        x_test, y_test = _labelled(concepts[group_test], rng)
+        x, y = _draw_samples(concepts[group], rng)
+        x_test, y_test = _draw_samples(concepts[group_test], rng)
         return Dataset(
             "synthetic-logistic",
             x,
@@ -80,7 +80,7 @@ class SyntheticLogistic:
         )
 
 
-def _labelled(concept: Floats, rng: np.random.Generator) -> tuple[Floats32, Ints]:
+def _draw_samples(concept: Floats, rng: np.random.Generator) -> tuple[Floats32, Ints]:
     """One point and its label for each row of concepts, (n, F)."""
     x = rng.uniform(-1.0, 1.0, concept.shape).astype(np.float32)  # (n, F)
     chance = 1 / (1 + np.exp(-np.einsum("nf,nf->n", x, concept)))  # (n,) of label 1

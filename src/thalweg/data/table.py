@@ -13,9 +13,9 @@ from thalweg.core.config import check_ranges
 from thalweg.core.errors import ConfigError, DataError, UnknownName, require
 from thalweg.core.types import Ints
 from thalweg.data.base import Dataset
-from thalweg.data.columns import codes, is_numeric, numbers, read_table, seconds
-from thalweg.data.features import feature_parts
-from thalweg.data.search import user_file
+from thalweg.data.columns import is_numeric, read_codes, read_numbers, read_seconds, read_table
+from thalweg.data.features import split_features
+from thalweg.data.search import find_user_file
 from thalweg.data.split import split_rows
 
 if TYPE_CHECKING:
@@ -69,12 +69,12 @@ class Table:
 
     def load(self, data_dir: Path | None, seed: int) -> Dataset:
         """Read and check the whole file; the same for every seed."""
-        file = user_file(self.path, data_dir)
+        file = find_user_file(self.path, data_dir)
         table = read_table(file)
         names = self._feature_names(table, file)
         if table.num_rows == 0:
             raise DataError(f"{file}: expected rows, got none.")
-        labels, class_names = codes(table, self.label, file)
+        labels, class_names = read_codes(table, self.label, file)
         if len(class_names) < 2:
             raise DataError(
                 f"{file}: column {self.label!r} is {class_names[0]!r} in every row; "
@@ -83,11 +83,11 @@ class Table:
         group: Ints | None = None
         group_names: tuple[str, ...] = ()
         if self.client is not None:
-            group, group_names = codes(table, self.client, file)
-        time = None if self.time is None else seconds(table, self.time, file)
-        x = np.column_stack([numbers(table, name, file) for name in names])  # (n, F)
+            group, group_names = read_codes(table, self.client, file)
+        time = None if self.time is None else read_seconds(table, self.time, file)
+        x = np.column_stack([read_numbers(table, name, file) for name in names])  # (n, F)
         train, test = split_rows(labels, group, time, self.test_fraction, str(file))
-        parts = feature_parts(
+        parts = split_features(
             x, train, test, standardise=self.standardise, names=names, where=str(file)
         )
         return Dataset(

@@ -11,7 +11,7 @@ from thalweg.core.errors import DataError
 from thalweg.core.types import Ints
 from thalweg.data import search
 from thalweg.data.base import Dataset
-from thalweg.data.image_files import ImageFile, Images, Kind, listed, read_images
+from thalweg.data.image_files import ImageFile, ImageFormat, Images, list_images, read_images
 
 TITLE = "Tiny ImageNet"
 FOLDER = "tiny-imagenet-200"
@@ -20,7 +20,7 @@ CLASSES, WORDS, ANNOTATIONS = "wnids.txt", "words.txt", "val/val_annotations.txt
 WANTED = (CLASSES, WORDS, "train", "val/images", ANNOTATIONS)
 HOME = "http://cs231n.stanford.edu/tiny-imagenet-200.zip"
 MEAN, STD = (0.4802, 0.4481, 0.3975), (0.2770, 0.2691, 0.2821)  # of the training pixels, x / 255
-KIND = Kind(FOLDERS[0], "JPEG", ".JPEG", side=64)
+IMAGE_FORMAT = ImageFormat(FOLDERS[0], "JPEG", ".JPEG", side=64)
 
 
 @dataclass(frozen=True)
@@ -56,14 +56,14 @@ class TinyImagenet:
 
 
 def _find(data_dir: Path | None) -> Path:
-    places = search.places(FOLDERS, data_dir)
-    folder = search.folder_with(WANTED, TITLE, places)
+    places = search.list_folders(FOLDERS, data_dir)
+    folder = search.find_folder(WANTED, TITLE, places)
     if folder is None:
         ways = [
             f"get {HOME} and unpack it",
-            search.by_hand(f"the folder {FOLDER}"),
+            search.manual_instructions(f"the folder {FOLDER}"),
         ]
-        raise search.not_found(TITLE, "is not downloaded by itself", ways, places)
+        raise search.not_found_error(TITLE, "is not downloaded by itself", ways, places)
     return folder
 
 
@@ -74,14 +74,14 @@ def _read_train(folder: Path, codes: list[str]) -> tuple[Images, Ints]:
             f"{folder}: expected a folder CLASS/images for each of the {len(codes)} classes of "
             f"{CLASSES}; {len(missing)} missing, the first is {missing[0]}."
         )
-    classes = [listed(folder / code / "images", KIND) for code in codes]
-    x = read_images([file for files in classes for file in files], folder, KIND)
+    classes = [list_images(folder / code / "images", IMAGE_FORMAT) for code in codes]
+    x = read_images([file for files in classes for file in files], folder, IMAGE_FORMAT)
     return x, np.repeat(np.arange(len(codes)), [len(files) for files in classes])
 
 
 def _read_test(folder: Path, codes: list[str]) -> tuple[Images, Ints]:
     """The images that the annotations name, in that order."""
-    files = {file.name: file for file in listed(folder / "val" / "images", KIND)}
+    files = {file.name: file for file in list_images(folder / "val" / "images", IMAGE_FORMAT)}
     numbers = {code: number for number, code in enumerate(codes)}
     chosen: list[ImageFile] = []
     labels: list[int] = []
@@ -93,7 +93,7 @@ def _read_test(folder: Path, codes: list[str]) -> tuple[Images, Ints]:
             )
         chosen.append(files[name])
         labels.append(numbers[code])
-    return read_images(chosen, folder / "val", KIND), np.array(labels, dtype=np.int64)
+    return read_images(chosen, folder / "val", IMAGE_FORMAT), np.array(labels, dtype=np.int64)
 
 
 def _classes(file: Path) -> list[str]:

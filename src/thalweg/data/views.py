@@ -13,40 +13,42 @@ from thalweg.core.transforms import Inputs, Kind, Plain, Transform
 from thalweg.core.types import Ints
 from thalweg.core.views import View
 
-MOST_ROWS = 2**31  # memories hold rows of 32 bits
+MAX_ROWS = 2**31  # memories hold rows of 32 bits
 
 
-class Lenses(NamedTuple):
+class ViewTransforms(NamedTuple):
     """The different transforms of some views."""
 
     transforms: tuple[Transform, ...]
     of_view: Ints  # (V,) which of them each view has
 
 
-def lenses_of(views: Sequence[View]) -> Lenses:
+def collect_transforms(views: Sequence[View]) -> ViewTransforms:
     found = dict.fromkeys(view.transform for view in views)
     place = {transform: number for number, transform in enumerate(found)}
-    return Lenses(tuple(found), np.array([place[view.transform] for view in views]))
+    return ViewTransforms(tuple(found), np.array([place[view.transform] for view in views]))
 
 
-def taken(x: Inputs, rows: npt.NDArray[np.integer[Any]], lenses: Lenses) -> Inputs:
+def take_samples(
+    x: Inputs, rows: npt.NDArray[np.integer[Any]], view_transforms: ViewTransforms
+) -> Inputs:
     """Samples of rows of any shape; row v * n + i is sample i of x (n, ...) seen through view v.
 
     Every transform is applied once, to all samples that are seen through it.
     """
     views, samples_of = np.divmod(rows, len(x))
     samples: Inputs = np.take(x, samples_of, axis=0)
-    lens = np.take(lenses.of_view, views)
-    for number in np.unique(lens):
-        transform = lenses.transforms[number]
+    transform_of_row = np.take(view_transforms.of_view, views)
+    for number in np.unique(transform_of_row):
+        transform = view_transforms.transforms[number]
         if isinstance(transform, Plain):
             continue
-        mine = lens == number
+        mine = transform_of_row == number
         samples[mine] = transform.apply(samples[mine])
     return samples
 
 
-def labels_seen(y: Ints, views: Sequence[View], num_classes: int) -> Ints:
+def map_labels(y: Ints, views: Sequence[View], num_classes: int) -> Ints:
     """(V * n,) the labels (n,) through every view in turn."""
     return np.concatenate([view.label_map(num_classes)[y] for view in views])
 
@@ -56,12 +58,12 @@ def check_views(
 ) -> None:
     """Refuse views that do not fit the samples x (n, ...), or are too many for `num_samples`."""
     require(
-        views[0].resolved(num_classes) == View(),
+        views[0].resolve(num_classes) == View(),
         f"the first view must be plain, so that the first rows are the samples as they are; got {views[0]}.",
     )
     require(
-        len(views) * num_samples < MOST_ROWS,
-        f"{len(views)} views of {num_samples} samples are more rows than {MOST_ROWS}; use fewer views.",
+        len(views) * num_samples < MAX_ROWS,
+        f"{len(views)} views of {num_samples} samples are more rows than {MAX_ROWS}; use fewer views.",
     )
     for view in views:
         view.label_map(num_classes)

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 PADDING, UNKNOWN = 0, 1  # codes of what follows a text, and of words without a code of their own
-MOST_WORDS = 2**16 - 2  # that uint16 has room for beside those two
+MAX_WORDS = 2**16 - 2  # that uint16 has room for beside those two
 
 WORD_OR_SIGN = re.compile(r"\w+|[^\w\s]")
 
@@ -26,12 +26,14 @@ def split(text: str) -> list[str]:
     return WORD_OR_SIGN.findall(text.lower())
 
 
-def count_codes(texts: Iterable[Sequence[str]], num_words: int, min_count: int) -> dict[str, int]:
+def build_vocabulary(
+    texts: Iterable[Sequence[str]], num_words: int, min_count: int
+) -> dict[str, int]:
     """Codes 2, 3, ... of the most frequent words; words that are equally frequent go by the alphabet.
 
     A smaller `num_words` leaves out the last ones, and changes no code of the others.
 
-    >>> count_codes([["to", "be"], ["or"], ["not", "to", "be", "?"], ["to"]], 3, min_count=1)
+    >>> build_vocabulary([["to", "be"], ["or"], ["not", "to", "be", "?"], ["to"]], 3, min_count=1)
     {'to': 2, 'be': 3, '?': 4}
     """
     counts = Counter(word for text in texts for word in text)

@@ -9,7 +9,7 @@ from thalweg.drift.base import Effect
 
 
 @dataclass(frozen=True)
-class Note:
+class RecordOnly:
     """Nothing: alarms are in the metrics, and that is all."""
 
     def effect(self) -> Effect:
@@ -39,7 +39,7 @@ class Recluster:
 
 
 @dataclass(frozen=True)
-class Hurry:
+class ScaleLr:
     """The client learns with another learning rate for a while; another alarm begins that anew."""
 
     factor: float = 2.0
@@ -51,7 +51,7 @@ class Hurry:
         check_ranges(self, factor="(0, inf)", rounds="[1, inf)")
 
     def effect(self) -> Effect:
-        return Effect(paces=(self.factor,) * self.rounds)
+        return Effect(lr_scales=(self.factor,) * self.rounds)
 
 
 @dataclass(frozen=True)
@@ -63,17 +63,17 @@ class OpenState:
 
 
 @dataclass(frozen=True)
-class Several:
+class CombinedActions:
     """More than one of them at once.
 
-    >>> Several(keep=0.25, factor=2.0, rounds=1).effect() == Effect(keep=0.25, paces=(2.0,))
+    >>> CombinedActions(keep=0.25, factor=2.0, rounds=1).effect() == Effect(keep=0.25, lr_scales=(2.0,))
     True
     """
 
     keep: float = 1.0
     """As `Shrink` has it; 1: the memory stays as it is."""
     factor: float = 1.0
-    """As `Hurry` has it; 1: the learning rate stays as it is."""
+    """As `ScaleLr` has it; 1: the learning rate stays as it is."""
     rounds: int = 5
     recluster: bool = False
     open_state: bool = False
@@ -86,15 +86,15 @@ class Several:
             keep=self.keep,
             opens_state=self.open_state,
             reclusters=self.recluster,
-            paces=() if self.factor == 1 else (self.factor,) * self.rounds,
+            lr_scales=() if self.factor == 1 else (self.factor,) * self.rounds,
         )
 
 
 ACTIONS = {
-    "note": Note,
+    "record-only": RecordOnly,
     "shrink": Shrink,
     "recluster": Recluster,
-    "hurry": Hurry,
+    "scale-lr": ScaleLr,
     "open-state": OpenState,
-    "several": Several,
+    "combined": CombinedActions,
 }

@@ -12,7 +12,7 @@ from thalweg.core.errors import ConfigError
 from thalweg.core.types import Floats, Ints
 
 Bools = npt.NDArray[np.bool_]
-Watched = Literal["error", "loss"]
+WatchedMetric = Literal["error", "loss"]
 
 S = TypeVar("S", bound=tuple[Any, ...])
 
@@ -23,7 +23,7 @@ class Effect(NamedTuple):
     keep: float = 1.0  # share of its memory that stays, the newest samples; 1: all of it
     opens_state: bool = False  # its forecast takes the next samples for a state of their own
     reclusters: bool = False  # the bank of models is told
-    paces: tuple[float, ...] = ()  # factors of its learning rate in its next rounds
+    lr_scales: tuple[float, ...] = ()  # factors of its learning rate in its next rounds
 
 
 class Action(Protocol):
@@ -40,7 +40,7 @@ class Alarm(Protocol):
     """
 
     @property
-    def watch(self) -> Watched:
+    def watch(self) -> WatchedMetric:
         """Which number: the error on samples before they are learnt from, or the training loss."""
         ...
 
@@ -68,30 +68,32 @@ class Detector(Protocol):
     def update(self, x: float) -> object: ...
 
 
-def effect_of(alarm: Alarm) -> Effect:
+def resolve_effect(alarm: Alarm) -> Effect:
     """What follows from an alarm; an action of the user's own may be wrong."""
     effect = alarm.action.effect()
-    paces_are_fine = all(math.isfinite(pace) and pace > 0 for pace in effect.paces)
-    if not (0 <= effect.keep <= 1 and paces_are_fine):
+    are_scales_valid = all(
+        math.isfinite(lr_scale) and lr_scale > 0 for lr_scale in effect.lr_scales
+    )
+    if not (0 <= effect.keep <= 1 and are_scales_valid):
         raise ConfigError(
-            f"{type(alarm.action).__name__}.effect must keep a share of the memory in [0, 1] and have paces "
+            f"{type(alarm.action).__name__}.effect must keep a share of the memory in [0, 1] and have lr_scales "
             f"that are positive and finite, got {effect}."
         )
     return effect
 
 
-def rows_of(state: S, clients: Ints) -> S:
+def select_rows(state: S, clients: Ints) -> S:
     """Some clients' part of a state; a copy."""
     return type(state)(*(part[clients] for part in state))
 
 
-def written(state: S, clients: Ints, rows: S, alarmed: Bools, fresh: S) -> S:
+def update_rows(state: S, clients: Ints, rows: S, alarmed: Bools, fresh: S) -> S:
     """The state, in which some clients have other rows, or fresh ones after an alarm. The old one stays as it was.
 
     >>> class Seen(NamedTuple):
     ...     num: Ints
     >>> some, fresh = np.array([True, False]), Seen(np.array([0, 0]))
-    >>> now = written(Seen(np.array([5, 6, 7])), np.array([0, 2]), Seen(np.array([6, 8])), some, fresh)
+    >>> now = update_rows(Seen(np.array([5, 6, 7])), np.array([0, 2]), Seen(np.array([6, 8])), some, fresh)
     >>> now.num.tolist()
     [0, 6, 8]
     """

@@ -5,14 +5,14 @@ from typing import NamedTuple
 
 import numpy as np
 
-from thalweg.core.config import check_ranges, check_words
+from thalweg.core.config import check_literals, check_ranges
 from thalweg.core.errors import require
 from thalweg.core.types import Floats, Ints
-from thalweg.drift.base import Bools, rows_of, written
-from thalweg.drift.watching import Watching
+from thalweg.drift.base import Bools, select_rows, update_rows
+from thalweg.drift.options import AlarmOptions
 
 
-class Best(NamedTuple):
+class DdmState(NamedTuple):
     """Of every client, since its last alarm: how often it was wrong, and how seldom that has been."""
 
     num: Ints  # (N,) values
@@ -22,7 +22,7 @@ class Best(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Ddm(Watching):
+class Ddm(AlarmOptions):
     r"""DDM: an alarm when the mean error is significantly above the lowest it has been.
 
     .. math::  p_t + s_t > p_{min} + k\, s_{min}, \qquad s_t = \sqrt{p_t (1 - p_t) / t}
@@ -45,7 +45,7 @@ class Ddm(Watching):
     """Values that are only counted, the last of them excepted; the lowest error is looked for from then on."""
 
     def __post_init__(self) -> None:
-        check_words(self)
+        check_literals(self)
         check_ranges(self, level="(0, inf)", min_values="[1, inf)")
         require(
             self.watch == "error",
@@ -53,12 +53,12 @@ class Ddm(Watching):
             "another alarm, such as page-hinkley.",
         )
 
-    def init(self, num_clients: int) -> Best:
+    def init(self, num_clients: int) -> DdmState:
         never = np.full(num_clients, np.inf)
-        return Best(np.zeros(num_clients, dtype=np.int64), np.zeros(num_clients), never, never)
+        return DdmState(np.zeros(num_clients, dtype=np.int64), np.zeros(num_clients), never, never)
 
-    def update(self, state: Best, clients: Ints, values: Floats) -> tuple[Best, Bools]:
-        old = rows_of(state, clients)
+    def update(self, state: DdmState, clients: Ints, values: Floats) -> tuple[DdmState, Bools]:
+        old = select_rows(state, clients)
         num = old.num + 1
         rate = old.rate + (values - old.rate) / num
         spread = np.sqrt(np.maximum(rate * (1 - rate), 0) / num)
@@ -67,5 +67,5 @@ class Ddm(Watching):
         best_rate = np.where(is_best, rate, old.best_rate)
         best_spread = np.where(is_best, spread, old.best_spread)
         alarmed = is_watched & (rate + spread > best_rate + self.level * best_spread)
-        now = Best(num, rate, best_rate, best_spread)
-        return written(state, clients, now, alarmed, self.init(len(clients))), alarmed
+        now = DdmState(num, rate, best_rate, best_spread)
+        return update_rows(state, clients, now, alarmed, self.init(len(clients))), alarmed

@@ -10,31 +10,31 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from thalweg.core.config import check_ranges, check_words, object_named, parse_pairs
+from thalweg.core.config import check_literals, check_ranges, load_object, parse_pairs
 from thalweg.core.errors import ConfigError, UnknownName
 from thalweg.core.types import Floats, Ints, Supplies
 from thalweg.drift.base import Bools, Detector
-from thalweg.drift.watching import Watching
+from thalweg.drift.options import AlarmOptions
 
-HOMES = ("river.drift", "river.drift.binary")
+RIVER_MODULES = ("river.drift", "river.drift.binary")
 
 
-class Shown(NamedTuple):
+class RiverState(NamedTuple):
     """What every client's detector has been shown since it began."""
 
     num: Ints  # (N,)
     values: Floats  # (N, width) width grows as it must
 
 
-class Running(NamedTuple):
+class RunningDetector(NamedTuple):
     """A detector in mid-stream."""
 
-    shown: list[float]
+    seen_values: list[float]
     detector: Detector
 
 
 @dataclass(frozen=True)
-class River(Watching):
+class RiverAlarm(AlarmOptions):
     """A detector of River (the extra ``thalweg[river]``), such as ADWIN or KSWIN, or any of your own like that.
 
     That is a class with ``update(x)`` and ``drift_detected``; nothing else is asked of it. A name with a colon is
@@ -51,86 +51,86 @@ class River(Watching):
     settings: str = ""
     """What it is made with, such as clock=1,delta=0.01 (or clock=1;delta=0.01, where commas part recipes' changes);
     empty: River's defaults."""
-    most: int = 1000
+    max_values: int = 1000
     """After so many values without an alarm the client gets a new detector that is shown the newer half of them."""
 
     def __post_init__(self) -> None:
-        check_words(self)
-        check_ranges(self, most="[2, inf)")
-        self.parsed_settings()  # what cannot be read is said at once
+        check_literals(self)
+        check_ranges(self, max_values="[2, inf)")
+        self.parse_settings()  # what cannot be read is said at once
 
-    def parsed_settings(self) -> dict[str, Any]:
+    def parse_settings(self) -> dict[str, Any]:
         """What is written in `settings`, by name.
 
-        >>> River(settings="clock=1, delta=0.01").parsed_settings()
+        >>> RiverAlarm(settings="clock=1, delta=0.01").parse_settings()
         {'clock': 1, 'delta': 0.01}
         """
         return parse_pairs(self.settings, "alarm.settings", "clock=1")
 
-    def check_fits(self, supplies: Supplies, num_classes: int) -> None:
+    def check_world(self, supplies: Supplies, num_classes: int) -> None:
         """Before anything runs: is there such a detector?"""
         self.new_detector()
 
-    def init(self, num_clients: int) -> Shown:
+    def init(self, num_clients: int) -> RiverState:
         self.new_detector()
-        return Shown(np.zeros(num_clients, dtype=np.int64), np.zeros((num_clients, 1)))
+        return RiverState(np.zeros(num_clients, dtype=np.int64), np.zeros((num_clients, 1)))
 
-    def update(self, state: Shown, clients: Ints, values: Floats) -> tuple[Shown, Bools]:
+    def update(self, state: RiverState, clients: Ints, values: Floats) -> tuple[RiverState, Bools]:
         counts = state.num.copy()
         width = max(int(counts[clients].max(initial=0)) + 1, 1)
-        table = _widened(state.values, min(self.most, width))
+        table = _widen(state.values, min(self.max_values, width))
         alarmed = np.zeros(len(clients), dtype=bool)
         for k, (client, value) in enumerate(zip(clients.tolist(), values.tolist(), strict=True)):
-            running = self._running(client, table[client, : counts[client]].tolist())
+            running = self._resume_detector(client, table[client, : counts[client]].tolist())
             running.detector.update(value)
-            running.shown.append(value)
+            running.seen_values.append(value)
             alarmed[k] = bool(running.detector.drift_detected)
-            shown = self._kept(client, running, alarmed[k])
-            counts[client] = len(shown)
+            seen_values = self._store_values(client, running, alarmed[k])
+            counts[client] = len(seen_values)
             table[client] = 0.0
-            table[client, : len(shown)] = shown
-        return Shown(counts, table), alarmed
+            table[client, : len(seen_values)] = seen_values
+        return RiverState(counts, table), alarmed
 
     def new_detector(self) -> Detector:
         """One that has seen nothing."""
-        settings = self.parsed_settings()
-        if "seed" in inspect.signature(self._kind).parameters:
+        settings = self.parse_settings()
+        if "seed" in inspect.signature(self._detector_class).parameters:
             settings.setdefault("seed", 0)
         try:
-            detector: Detector = self._kind(**settings)
+            detector: Detector = self._detector_class(**settings)
         except (TypeError, ValueError) as error:
             raise ConfigError(
                 f"alarm.name={self.name} cannot be made with alarm.settings={self.settings!r}: {error}."
             ) from error
         return detector
 
-    def _running(self, client: int, shown: list[float]) -> Running:
+    def _resume_detector(self, client: int, seen_values: list[float]) -> RunningDetector:
         """The client's detector after these values: the one at hand, if it has seen just them, else a new one."""
-        running = self._at_hand.pop(client, None)
-        if running is not None and running.shown == shown:
+        running = self._cache.pop(client, None)
+        if running is not None and running.seen_values == seen_values:
             return running
         detector = self.new_detector()
-        for value in shown:
+        for value in seen_values:
             detector.update(value)
-        return Running(shown, detector)
+        return RunningDetector(seen_values, detector)
 
-    def _kept(self, client: int, running: Running, is_alarmed: bool) -> list[float]:
+    def _store_values(self, client: int, running: RunningDetector, is_alarmed: bool) -> list[float]:
         """What is remembered of the values; the detector stays at hand as long as it has seen nothing else."""
         if is_alarmed:
             return []
-        if len(running.shown) >= self.most:
-            return running.shown[-(self.most // 2) :]
-        self._at_hand[client] = running
-        return running.shown
+        if len(running.seen_values) >= self.max_values:
+            return running.seen_values[-(self.max_values // 2) :]
+        self._cache[client] = running
+        return running.seen_values
 
     @cached_property
-    def _at_hand(self) -> dict[int, Running]:
+    def _cache(self) -> dict[int, RunningDetector]:
         """Only to save time: any of them can be made again from the values that it was shown."""
         return {}
 
     @cached_property
-    def _kind(self) -> type[Any]:
-        kind = object_named(self.name) if ":" in self.name else _of_river(self.name)
+    def _detector_class(self) -> type[Any]:
+        kind = load_object(self.name) if ":" in self.name else _find_river_detector(self.name)
         if not (isinstance(kind, type) and hasattr(kind, "update")):
             raise ConfigError(
                 f"alarm.name={self.name}: expected a class with update(x) and drift_detected, as River's "
@@ -139,9 +139,9 @@ class River(Watching):
         return kind
 
 
-def _of_river(name: str) -> Any:
+def _find_river_detector(name: str) -> Any:
     try:
-        homes = [importlib.import_module(home) for home in HOMES]
+        homes = [importlib.import_module(home) for home in RIVER_MODULES]
     except ImportError as error:
         raise ConfigError(
             "alarm=river needs the package river, which is not installed: pip install 'thalweg[river]'. "
@@ -158,7 +158,7 @@ def _of_river(name: str) -> Any:
     return known[name]
 
 
-def _widened(table: Floats, width: int) -> Floats:
+def _widen(table: Floats, width: int) -> Floats:
     """A copy with room for so many values of each client; doubled, so that this is rare."""
     if table.shape[1] >= width:
         return table.copy()

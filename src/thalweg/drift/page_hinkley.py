@@ -5,13 +5,13 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
-from thalweg.core.config import check_ranges, check_words
+from thalweg.core.config import check_literals, check_ranges
 from thalweg.core.types import Floats, Ints
-from thalweg.drift.base import Bools, rows_of, written
-from thalweg.drift.watching import Watching
+from thalweg.drift.base import Bools, select_rows, update_rows
+from thalweg.drift.options import AlarmOptions
 
 
-class Sums(NamedTuple):
+class PageHinkleyState(NamedTuple):
     """Of every client, since its last alarm."""
 
     num: Ints  # (N,) values
@@ -23,7 +23,7 @@ class Sums(NamedTuple):
 
 
 @dataclass(frozen=True)
-class PageHinkley(Watching):
+class PageHinkley(AlarmOptions):
     r"""Page and Hinkley: an alarm when a number has been above its own mean for too long.
 
     .. math::  m_t = \alpha\, m_{t-1} + (x_t - \bar x_t - \delta), \qquad
@@ -62,7 +62,7 @@ class PageHinkley(Watching):
     """Does only a rise count, only a fall, or either?"""
 
     def __post_init__(self) -> None:
-        check_words(self)
+        check_literals(self)
         check_ranges(
             self,
             slack="[0, inf)",
@@ -71,12 +71,16 @@ class PageHinkley(Watching):
             memory="(0, 1]",
         )
 
-    def init(self, num_clients: int) -> Sums:
+    def init(self, num_clients: int) -> PageHinkleyState:
         zeros, never = np.zeros(num_clients), np.full(num_clients, np.inf)
-        return Sums(np.zeros(num_clients, dtype=np.int64), zeros, zeros, never, zeros, -never)
+        return PageHinkleyState(
+            np.zeros(num_clients, dtype=np.int64), zeros, zeros, never, zeros, -never
+        )
 
-    def update(self, state: Sums, clients: Ints, values: Floats) -> tuple[Sums, Bools]:
-        old = rows_of(state, clients)
+    def update(
+        self, state: PageHinkleyState, clients: Ints, values: Floats
+    ) -> tuple[PageHinkleyState, Bools]:
+        old = select_rows(state, clients)
         num = old.num + 1
         mean = old.mean + (values - old.mean) / num
         excess = values - mean
@@ -86,5 +90,5 @@ class PageHinkley(Watching):
         has_risen, has_fallen = rise - lowest > self.threshold, highest - fall > self.threshold
         changed = {"up": has_risen, "down": has_fallen, "both": has_risen | has_fallen}
         alarmed = changed[self.direction] & (num >= self.min_values)
-        now = Sums(num, mean, rise, lowest, fall, highest)
-        return written(state, clients, now, alarmed, self.init(len(clients))), alarmed
+        now = PageHinkleyState(num, mean, rise, lowest, fall, highest)
+        return update_rows(state, clients, now, alarmed, self.init(len(clients))), alarmed

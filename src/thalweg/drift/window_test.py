@@ -6,13 +6,13 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
-from thalweg.core.config import check_ranges, check_words
+from thalweg.core.config import check_literals, check_ranges
 from thalweg.core.types import Floats, Ints
-from thalweg.drift.base import Bools, written
-from thalweg.drift.watching import Watching
+from thalweg.drift.base import Bools, update_rows
+from thalweg.drift.options import AlarmOptions
 
 
-class Windows(NamedTuple):
+class WindowTestState(NamedTuple):
     """The last values of every client since its last alarm, the newest at the end."""
 
     num: Ints  # (N,) how many there have been, at most as many as are kept
@@ -20,7 +20,7 @@ class Windows(NamedTuple):
 
 
 @dataclass(frozen=True)
-class WindowTest(Watching):
+class WindowTest(AlarmOptions):
     r"""Two windows: an alarm when the newest values are significantly larger than those before them.
 
     ``ks``: Kolmogorov and Smirnov, one-sided. With n values before, m new ones and their distribution functions,
@@ -44,7 +44,7 @@ class WindowTest(Watching):
     """The mean must have risen by more than this."""
 
     def __post_init__(self) -> None:
-        check_words(self)
+        check_literals(self)
         check_ranges(
             self,
             reference="[2, inf)",
@@ -57,10 +57,14 @@ class WindowTest(Watching):
     def _length(self) -> int:
         return self.reference + self.recent
 
-    def init(self, num_clients: int) -> Windows:
-        return Windows(np.zeros(num_clients, dtype=np.int64), np.zeros((num_clients, self._length)))
+    def init(self, num_clients: int) -> WindowTestState:
+        return WindowTestState(
+            np.zeros(num_clients, dtype=np.int64), np.zeros((num_clients, self._length))
+        )
 
-    def update(self, state: Windows, clients: Ints, values: Floats) -> tuple[Windows, Bools]:
+    def update(
+        self, state: WindowTestState, clients: Ints, values: Floats
+    ) -> tuple[WindowTestState, Bools]:
         num = np.minimum(state.num[clients] + 1, self._length)
         shown = np.concatenate([state.values[clients, 1:], values[:, None]], axis=1)
         before, new = shown[:, : self.reference], shown[:, self.reference :]
@@ -69,8 +73,8 @@ class WindowTest(Watching):
             before, new, self.significance
         )
         alarmed = (num == self._length) & has_risen & is_other
-        now = Windows(num, shown)
-        return written(state, clients, now, alarmed, self.init(len(clients))), alarmed
+        now = WindowTestState(num, shown)
+        return update_rows(state, clients, now, alarmed, self.init(len(clients))), alarmed
 
 
 def is_larger(before: Floats, new: Floats, significance: float) -> Bools:

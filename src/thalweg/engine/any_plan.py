@@ -10,9 +10,9 @@ from pathlib import Path
 from thalweg.baselines import BASELINES, Baseline
 from thalweg.core.config import from_dict, with_overrides
 from thalweg.core.errors import ConfigError, UnknownName, require
-from thalweg.engine.plan import Plan, make_plan, plan_from_toml, sorted_by_owner
+from thalweg.engine.plan import Plan, make_plan, plan_from_toml, split_overrides
 from thalweg.recipes import RECIPES, Recipe
-from thalweg.scenarios import Scenario, scenario_named
+from thalweg.scenarios import Scenario, find_scenario
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,7 @@ class BaselinePlan:
 AnyPlan = Plan | BaselinePlan
 
 
-def plan_named(
+def make_any_plan(
     method: Recipe | Baseline | str,
     scenario: Scenario | str,
     *,
@@ -50,7 +50,7 @@ def plan_named(
 ) -> AnyPlan:
     """The plan of a recipe or of a baseline, whichever has the name.
 
-    >>> plan_named("majority", "elec2", overrides=["pooled=true", "rounds=5"]).title
+    >>> make_any_plan("majority", "elec2", overrides=["pooled=true", "rounds=5"]).title
     'majority on elec2, seed 0'
     """
     if isinstance(method, str) and method in BASELINES:
@@ -61,14 +61,14 @@ def plan_named(
         return make_plan(
             method, scenario, seed=seed, rounds=rounds, engine=engine, overrides=overrides
         )
-    scenario = scenario_named(scenario) if isinstance(scenario, str) else scenario
-    for_baseline, for_scenario = sorted_by_owner(method, overrides)
+    scenario = find_scenario(scenario) if isinstance(scenario, str) else scenario
+    for_baseline, for_scenario = split_overrides(method, overrides)
     scenario = with_overrides(scenario, for_scenario)
     scenario = scenario if rounds is None else replace(scenario, rounds=rounds)
     return BaselinePlan(with_overrides(method, for_baseline), scenario, seed)
 
 
-def method_of(plan: AnyPlan) -> Recipe | Baseline:
+def get_method(plan: AnyPlan) -> Recipe | Baseline:
     """What is tried on the scenario."""
     return plan.baseline if isinstance(plan, BaselinePlan) else plan.recipe
 

@@ -22,7 +22,7 @@ from thalweg.core.errors import RunError
 from thalweg.core.trees import Array, Tree, read_tree, write_tree
 from thalweg.core.vectors import is_frozen
 
-SMALLEST = 64 * 1024  # bytes; below, a file of its own is not worth the trouble
+MIN_BLOB_BYTES = 64 * 1024  # bytes; below, a file of its own is not worth the trouble
 SUFFIX = ".safetensors"
 NAME = re.compile(r"[0-9a-f]{32}")
 ATTEMPTS = 20  # to read while another process writes
@@ -33,7 +33,7 @@ class Blobs:
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        self._there: dict[
+        self._written: dict[
             int, tuple[Array, str]
         ] = {}  # by identity; holding them keeps that unique
         self._names: set[str] | None = None  # in the folder; none: not known
@@ -43,14 +43,14 @@ class Blobs:
         used: dict[int, tuple[Array, str]] = {}
 
         def elsewhere(array: Array) -> str | None:
-            if array.nbytes < SMALLEST or not (is_frozen(array) and array.dtype.isnative):
+            if array.nbytes < MIN_BLOB_BYTES or not (is_frozen(array) and array.dtype.isnative):
                 return None
-            used[id(array)] = self._there.get(id(array)) or (array, self._stored(array))
+            used[id(array)] = self._written.get(id(array)) or (array, self._store(array))
             return used[id(array)][1]
 
         write_tree(path, tree, elsewhere)
-        self._there = used
-        self.tidy()
+        self._written = used
+        self.remove_unused()
 
     def read(self, path: Path) -> Tree:
         """Read what `write` wrote, also while another process writes: then the old or the new tree."""
@@ -63,12 +63,12 @@ class Blobs:
                     raise
         return self._read(path)
 
-    def tidy(self) -> None:
+    def remove_unused(self) -> None:
         """Remove what the tree last written or read does not name: the past, and leftovers of interruptions.
 
         Only for the one process that writes.
         """
-        names = {name for _, name in self._there.values()}
+        names = {name for _, name in self._written.values()}
         if names == self._names:
             return
         wanted = {self._file(name) for name in names}
@@ -83,14 +83,14 @@ class Blobs:
 
         def fetch(name: str) -> Array:
             if name not in found:
-                found[name] = self._fetched(name)
+                found[name] = self._fetch(name)
             return found[name]
 
         tree = read_tree(path, fetch)
-        self._there = {id(array): (array, name) for name, array in found.items()}
+        self._written = {id(array): (array, name) for name, array in found.items()}
         return tree
 
-    def _stored(self, array: Array) -> str:
+    def _store(self, array: Array) -> str:
         name = digest(array)
         try:
             self._folder.mkdir(exist_ok=True)
@@ -99,7 +99,7 @@ class Blobs:
         write_tree(self._file(name), array)
         return name
 
-    def _fetched(self, name: str) -> Array:
+    def _fetch(self, name: str) -> Array:
         if not NAME.fullmatch(name):  # it becomes part of a path
             raise ValueError(f"{name!r} is not the name of an array")
         array = read_tree(self._file(name))

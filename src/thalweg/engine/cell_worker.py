@@ -13,46 +13,46 @@ from typing import Any
 from thalweg.core.errors import ThalwegError
 from thalweg.data import Dataset
 from thalweg.engine.any_plan import AnyPlan, any_plan_from_toml
-from thalweg.engine.baseline import carry_out
+from thalweg.engine.baseline import run_any_plan
 from thalweg.engine.loop import Progress
 
 
 def main() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the process that started us
-    news = os.fdopen(os.dup(sys.stdout.fileno()), "w", buffering=1)
+    output = os.fdopen(os.dup(sys.stdout.fileno()), "w", buffering=1)
     sys.stdout = sys.stderr  # whatever a policy prints must not be mistaken for news
     loaded: dict[str, Dataset] = {}
 
-    def say(event: str, **rest: Any) -> None:
+    def send_message(event: str, **rest: Any) -> None:
         try:
-            news.write(json.dumps({"event": event, **rest}) + "\n")
-            news.flush()
+            output.write(json.dumps({"event": event, **rest}) + "\n")
+            output.flush()
         except BrokenPipeError:  # who started us was killed; this cell goes on after its last round
             os._exit(0)
 
-    def tell(progress: Progress) -> None:
-        say("round", row=dict(progress.row))
+    def report_progress(progress: Progress) -> None:
+        send_message("round", row=dict(progress.row))
 
     for line in sys.stdin:
-        order = json.loads(line)
+        request = json.loads(line)
         try:
-            plan = any_plan_from_toml(order["plan"], "the plan of a cell")
-            data_dir = None if order["data_dir"] is None else Path(order["data_dir"])
-            carry_out(
+            plan = any_plan_from_toml(request["plan"], "the plan of a cell")
+            data_dir = None if request["data_dir"] is None else Path(request["data_dir"])
+            run_any_plan(
                 plan,
                 workers=1,
-                out=Path(order["out"]),
+                out=Path(request["out"]),
                 data_dir=data_dir,
-                watch=tell,
-                command=order["command"],
+                watch=report_progress,
+                command=request["command"],
                 data=_data(plan, data_dir, loaded),
             )
-            say("done")
+            send_message("done")
         except ThalwegError as error:
-            say("failed", reason=str(error))
+            send_message("failed", reason=str(error))
         except Exception as error:
             traceback.print_exc()
-            say("failed", reason=f"{type(error).__name__}: {error}")
+            send_message("failed", reason=f"{type(error).__name__}: {error}")
 
 
 def _data(plan: AnyPlan, data_dir: Path | None, loaded: dict[str, Dataset]) -> Dataset:

@@ -15,37 +15,37 @@ from typing import NamedTuple
 import numpy as np
 import torch
 
-from thalweg.core.talk import Told
-from thalweg.core.types import Answers, Floats, Floats32, Ints, Job, Roster, Updates
-from thalweg.engine.crowd import Crowd
+from thalweg.core.capabilities import Broadcast
+from thalweg.core.types import Floats, Floats32, Ints, Job, Roster, SurveyResponses, Updates
+from thalweg.engine.client_pool import ClientPool
 from thalweg.engine.gather import Part
-from thalweg.engine.look import StackLook, StillLook
+from thalweg.engine.model_probe import FixedModelProbe, StackModelProbe
 from thalweg.engine.noise import noise_seeds
 from thalweg.engine.stacked import (
     Stack,
     StackedTrainer,
     StackTask,
     Trainer,
-    how_to_stack,
-    in_threads,
+    choose_stack_sizes,
+    map_in_threads,
 )
-from thalweg.engine.survey import surveyed
-from thalweg.local import Work
+from thalweg.engine.survey import run_survey
+from thalweg.federation.base import SurveyStage
+from thalweg.federation.batching import MiniBatch
+from thalweg.federation.client_round import ClientRound
+from thalweg.federation.client_state import Received
+from thalweg.federation.extensions.privacy import add_noise
+from thalweg.federation.messages import select_client_broadcast
+from thalweg.federation.tables import stack_uploads
+from thalweg.local import TrainingSummary
 from thalweg.nets import Net
-from thalweg.recipes.client import Heard
-from thalweg.recipes.federation import AskingStage
-from thalweg.recipes.hiding import hidden
-from thalweg.recipes.learning import MiniBatch
-from thalweg.recipes.messages import heard_by
-from thalweg.recipes.tables import side_by_side
-from thalweg.recipes.visit import ClientRound
 
 
 class Cohort(NamedTuple):
     """The clients of a round, in the order of their ids, and their jobs: a row for each."""
 
     jobs: list[Job]
-    heard: list[Heard]  # of each client
+    received: list[Received]  # of each client
     visits: list[slice]  # the rows of each client
     rnd: int
 
@@ -54,19 +54,19 @@ class Cohort(NamedTuple):
         return np.array([job.model for job in self.jobs])
 
     @property
-    def paces(self) -> Floats32 | None:
+    def lr_scales(self) -> Floats32 | None:
         """(K,) factors of the learning rates, decay included; None if all are one."""
-        paces = np.array([job.pace for job in self.jobs], dtype=np.float32)
-        return None if (paces == 1).all() else paces
+        lr_scales = np.array([job.lr_scale for job in self.jobs], dtype=np.float32)
+        return None if (lr_scales == 1).all() else lr_scales
 
 
-class WorkDone(NamedTuple):
+class TrainingResult(NamedTuple):
     """What came of training, a row per job."""
 
     deltas: Floats32
     losses: Floats
     num_steps: Ints
-    said: dict[str, Floats32]
+    uploads: dict[str, Floats32]
 
 
 class FastFederation:
@@ -74,7 +74,7 @@ class FastFederation:
 
     def __init__(
         self,
-        crowd: Crowd,
+        client_pool: ClientPool,
         labels: Ints,
         net: Net,
         trainer: Trainer,
@@ -83,36 +83,47 @@ class FastFederation:
         augments: bool = False,
         here: StackedTrainer | None = None,
     ) -> None:
-        self.crowd, self._num_threads = crowd, num_threads
+        self.client_pool, self._num_threads = client_pool, num_threads
         self._here = here or (trainer if isinstance(trainer, StackedTrainer) else None)
         self._is_random = net.is_noisy or augments  # is there chance in a step?
         self._labels, self._net, self._trainer = labels, net, trainer
         self._prequential = prequential
 
     def roster(self, rnd: int) -> Roster:
-        return self.crowd.roster(rnd)
+        return self.client_pool.roster(rnd)
 
-    def survey(self, clients: Ints, stage: AskingStage, bank: Floats32, rnd: int) -> Answers:
+    def survey(
+        self, clients: Ints, stage: SurveyStage, bank: Floats32, rnd: int
+    ) -> SurveyResponses:
         here = self._here
         assert here is not None, "questions are answered in this process"
-        return surveyed(
-            self.crowd, clients, stage, bank, rnd, lambda params: StillLook(here, params)
+        return run_survey(
+            self.client_pool,
+            clients,
+            stage,
+            bank,
+            rnd,
+            lambda params: FixedModelProbe(here, params),
         )
 
     def train(
-        self, jobs: Sequence[Job], bank: Floats32, rnd: int, told: Told | None = None
+        self, jobs: Sequence[Job], bank: Floats32, rnd: int, broadcast: Broadcast | None = None
     ) -> Updates:
         # What is stacked with what must not depend on the order of asking.
         order = sorted(range(len(jobs)), key=lambda place: jobs[place][:2])
         owners = [jobs[place].client for place in order]
         starts = [row for row, owner in enumerate(owners) if row == 0 or owners[row - 1] != owner]
         cohort = Cohort(
-            jobs=[self._paced(jobs[place]) for place in order],
-            heard=[heard_by(told, order[row]) for row in starts],
+            jobs=[self._apply_lr_decay(jobs[place]) for place in order],
+            received=[select_client_broadcast(broadcast, order[row]) for row in starts],
             visits=[slice(*ends) for ends in pairwise([*starts, len(order)])],
             rnd=rnd,
         )
-        work = self._work_ahead if not self.crowd.clients.is_attentive else self._work_together
+        work = (
+            self._train_prebatched
+            if not self.client_pool.clients.needs_probe
+            else self._train_interleaved
+        )
         visits, work_done = work(cohort, bank)
         num_tested, num_correct = self._test_arrivals(visits, cohort, bank)
         reports = [
@@ -121,20 +132,20 @@ class FastFederation:
             for place in range(rows.stop - rows.start)
         ]
         for visit, rows in zip(visits, cohort.visits, strict=True):
-            if not cohort.jobs[rows.start].rehearsal:
-                self.crowd.leave(visit)
+            if not cohort.jobs[rows.start].probe_round:
+                self.client_pool.finish(visit)
         num_jobs = [rows.stop - rows.start for rows in cohort.visits]
         return Updates(
             clients=np.array([job.client for job in cohort.jobs]),
             models=cohort.models,
-            deltas=self._hidden(work_done.deltas, cohort),
+            deltas=self._add_noise(work_done.deltas, cohort),
             num_samples=np.repeat([len(visit.rows) for visit in visits], num_jobs),
             num_steps=work_done.num_steps,
             losses=work_done.losses,
             num_tested=num_tested,
             num_correct=num_correct,
             reports={name: np.array([report[name] for report in reports]) for name in reports[0]},
-            said=work_done.said,
+            uploads=work_done.uploads,
         )
 
     def predict(self, model: Floats32, part: Part, rows: Ints | None) -> tuple[Ints, Floats32]:
@@ -146,29 +157,33 @@ class FastFederation:
     def close(self) -> None:
         self._trainer.close()
 
-    def _work_ahead(self, cohort: Cohort, bank: Floats32) -> tuple[list[ClientRound], WorkDone]:
+    def _train_prebatched(
+        self, cohort: Cohort, bank: Floats32
+    ) -> tuple[list[ClientRound], TrainingResult]:
         """Nobody looks at a model in mid-round: draw all mini-batches first, then train in one go."""
         visits = [
-            self.crowd.enter(cohort.jobs[rows], cohort.rnd, heard=heard)
-            for rows, heard in zip(cohort.visits, cohort.heard, strict=True)
+            self.client_pool.start_round(cohort.jobs[rows], cohort.rnd, received=received)
+            for rows, received in zip(cohort.visits, cohort.received, strict=True)
         ]
-        batches = self._live(visits, cohort, bank)
-        paces, noise = cohort.paces, self._noise(cohort)
+        batches = self._draw_batches(visits, cohort, bank)
+        lr_scales, noise = cohort.lr_scales, self._noise_seeds(cohort)
         tasks = [
             stack(
                 cohort.models[part],
                 batches[part],
-                None if paces is None else paces[part],
+                None if lr_scales is None else lr_scales[part],
                 None if noise is None else noise[part],
             )
-            for part in self._stacks(len(cohort.jobs))
+            for part in self._make_stacks(len(cohort.jobs))
         ]
         deltas, losses = self._trainer.train(bank, tasks)
         num_steps = np.array([len(mine) for mine in batches])
-        said = side_by_side(_words(visits, cohort.visits))
-        return visits, WorkDone(deltas, losses, num_steps, said)
+        uploads = stack_uploads(_collect_uploads(visits, cohort.visits))
+        return visits, TrainingResult(deltas, losses, num_steps, uploads)
 
-    def _work_together(self, cohort: Cohort, bank: Floats32) -> tuple[list[ClientRound], WorkDone]:
+    def _train_interleaved(
+        self, cohort: Cohort, bank: Floats32
+    ) -> tuple[list[ClientRound], TrainingResult]:
         """Clients look at their models between ticks: stream, memory and training take turns.
 
         Models must be where the memories are, so this is done here, stacks in threads beside each other.
@@ -178,25 +193,25 @@ class FastFederation:
         deltas = np.empty((len(cohort.jobs), bank.shape[1]), dtype=np.float32)
         losses = np.empty(len(cohort.jobs))
         num_steps = np.empty(len(cohort.jobs), dtype=np.int64)
-        noise = self._noise(cohort)
+        noise = self._noise_seeds(cohort)
 
         def work(part: slice) -> tuple[list[ClientRound], list[dict[str, Floats32]]]:
-            together, visits, rows = self._begin(trainer, cohort, bank, part, noise)
-            for _ in range(self.crowd.clients.stream.ticks):
-                self._tick(trainer, together, visits, rows)
+            together, visits, rows = self._start_stack(trainer, cohort, bank, part, noise)
+            for _ in range(self.client_pool.clients.stream.ticks):
+                self._run_tick(trainer, together, visits, rows)
             self._conclude(together, visits, rows, cohort.jobs[part])
-            said = _words(visits, rows)
+            uploads = _collect_uploads(visits, rows)
             losses[part] = trainer.finish(together, deltas[part])
             num_steps[part] = together.num_steps
-            return visits, said
+            return visits, uploads
 
-        done = in_threads(work, self._whole_clients(cohort), self._num_threads)
-        said = [words for _, mine in done for words in mine]
-        return [visit for mine, _ in done for visit in mine], WorkDone(
-            deltas, losses, num_steps, side_by_side(said)
+        done = map_in_threads(work, self._make_client_stacks(cohort), self._num_threads)
+        uploads = [words for _, mine in done for words in mine]
+        return [visit for mine, _ in done for visit in mine], TrainingResult(
+            deltas, losses, num_steps, stack_uploads(uploads)
         )
 
-    def _begin(
+    def _start_stack(
         self,
         trainer: StackedTrainer,
         cohort: Cohort,
@@ -205,23 +220,27 @@ class FastFederation:
         noise: Ints | None,
     ) -> tuple[Stack, list[ClientRound], list[slice]]:
         """Some clients at the start of their round, each with a view of its models, and their rows in the stack."""
-        paces = cohort.paces
+        lr_scales = cohort.lr_scales
         together = trainer.begin(
             bank,
             cohort.models[part],
-            None if paces is None else paces[part],
+            None if lr_scales is None else lr_scales[part],
             None if noise is None else noise[part],
         )
         visits, places = [], []
-        for rows, heard in zip(cohort.visits, cohort.heard, strict=True):
+        for rows, received in zip(cohort.visits, cohort.received, strict=True):
             if part.start <= rows.start < part.stop:
                 mine = slice(rows.start - part.start, rows.stop - part.start)
-                looks = [StackLook(trainer, together, k) for k in range(mine.start, mine.stop)]
-                visits.append(self.crowd.enter(cohort.jobs[rows], cohort.rnd, looks, heard))
+                probes = [
+                    StackModelProbe(trainer, together, k) for k in range(mine.start, mine.stop)
+                ]
+                visits.append(
+                    self.client_pool.start_round(cohort.jobs[rows], cohort.rnd, probes, received)
+                )
                 places.append(mine)
         return together, visits, places
 
-    def _tick(
+    def _run_tick(
         self,
         trainer: StackedTrainer,
         together: Stack,
@@ -232,9 +251,9 @@ class FastFederation:
         for visit, mine in zip(visits, rows, strict=True):
             visit.observe()
             starts = [start.numpy() for start in together.start[mine]]
-            if self.crowd.clients.dividing is not None:
+            if self.client_pool.clients.bank_with_split is not None:
                 losses = [trainer.predict(start, "train", visit.rows)[1] for start in starts]
-                visit.divide(np.stack(losses))
+                visit.split_samples(np.stack(losses))
             for place, start in enumerate(starts):
                 batches.append(visit.batches(place))
                 memos.append(visit.memo(start, place))
@@ -242,75 +261,79 @@ class FastFederation:
         task = stack(np.zeros(len(batches), dtype=np.int64), batches)
         trainer.steps(together, task.items, task.weights, task.live, memo)
         for visit in visits:
-            visit.pause()
+            visit.end_tick()
 
     def _conclude(
         self, together: Stack, visits: list[ClientRound], rows: list[slice], jobs: list[Job]
     ) -> None:
         """Tell objectives that want to know what came of the round."""
-        local, steps = self.crowd.clients.local, together.num_steps.tolist()
-        if self.crowd.clients.concluding is None:
+        local, steps = self.client_pool.clients.local, together.num_steps.tolist()
+        if self.client_pool.clients.objective_with_conclude is None:
             return
         for visit, mine in zip(visits, rows, strict=True):
             for place, k in enumerate(range(mine.start, mine.stop)):
                 start, params = together.start[k].numpy(), together.params[k].numpy().copy()
-                lr = local.lr * jobs[k].pace
-                visit.conclude(Work(start, params, steps[k], lr, local.momentum), place)
+                lr = local.lr * jobs[k].lr_scale
+                visit.finish_round(
+                    TrainingSummary(start, params, steps[k], lr, local.momentum), place
+                )
 
-    def _hidden(self, deltas: Floats32, cohort: Cohort) -> Floats32:
+    def _add_noise(self, deltas: Floats32, cohort: Cohort) -> Floats32:
         """What leaves the clients of their updates."""
-        clients = self.crowd.clients
+        clients = self.client_pool.clients
         if clients.recipe.privacy is None:
             return deltas
         sent = [
-            hidden(
+            add_noise(
                 clients.recipe,
                 deltas[rows],
                 clients.seed,
                 cohort.rnd,
                 cohort.jobs[rows.start].client,
-                cohort.jobs[rows.start].rehearsal,
+                cohort.jobs[rows.start].probe_round,
             )
             for rows in cohort.visits
         ]
         return np.concatenate(sent)
 
-    def _paced(self, job: Job) -> Job:
+    def _apply_lr_decay(self, job: Job) -> Job:
         """The learning rate falls while a session lasts, if it does."""
-        return job._replace(pace=job.pace * self.crowd.clients.local.pace(job.age))
+        return job._replace(
+            lr_scale=job.lr_scale * self.client_pool.clients.local.lr_scale(job.age)
+        )
 
-    def _stacks(self, num_jobs: int) -> list[slice]:
-        ends = np.cumsum([0, *how_to_stack(self._net, num_jobs)]).tolist()
+    def _make_stacks(self, num_jobs: int) -> list[slice]:
+        ends = np.cumsum([0, *choose_stack_sizes(self._net, num_jobs)]).tolist()
         return [slice(first, last) for first, last in pairwise(ends)]
 
-    def _whole_clients(self, cohort: Cohort) -> list[slice]:
-        """Stacks that no client is divided between: those of `_stacks`, with their ends moved up where need be."""
+    def _make_client_stacks(self, cohort: Cohort) -> list[slice]:
+        """Stacks that no client is divided between: those of `_make_stacks`, with their ends moved up where need be."""
         ends = [rows.stop for rows in cohort.visits]
-        moved = [ends[bisect_left(ends, part.stop)] for part in self._stacks(len(cohort.jobs))]
+        moved = [ends[bisect_left(ends, part.stop)] for part in self._make_stacks(len(cohort.jobs))]
         return [slice(first, last) for first, last in pairwise([0, *dict.fromkeys(moved)])]
 
-    def _noise(self, cohort: Cohort) -> Ints | None:
+    def _noise_seeds(self, cohort: Cohort) -> Ints | None:
         """Seeds of the clients' dropout and changed images."""
         if not self._is_random:
             return None
-        return noise_seeds(self.crowd.clients.seed, cohort.jobs, cohort.rnd)
+        return noise_seeds(self.client_pool.clients.seed, cohort.jobs, cohort.rnd)
 
-    def _live(
+    def _draw_batches(
         self, visits: list[ClientRound], cohort: Cohort, bank: Floats32
     ) -> list[list[MiniBatch]]:
         """All mini-batches of every job, in order."""
         batches: list[list[MiniBatch]] = [[] for _ in cohort.jobs]
-        for _ in range(self.crowd.clients.stream.ticks):
+        for _ in range(self.client_pool.clients.stream.ticks):
             for visit in visits:
                 visit.observe()
-            if self.crowd.clients.dividing is not None:
-                self._divide(visits, cohort, bank)
+            if self.client_pool.clients.bank_with_split is not None:
+                self._split_samples(visits, cohort, bank)
             for visit, rows in zip(visits, cohort.visits, strict=True):
                 for place, mine in enumerate(batches[rows]):
                     mine += visit.batches(place)
         return batches
 
-    def _divide(self, visits: list[ClientRound], cohort: Cohort, bank: Floats32) -> None:
+    def _split_samples(self, visits: list[ClientRound], cohort: Cohort, bank: Floats32) -> None:
         """Every client divides what it holds among its models, as it received them."""
         owners = np.repeat(np.arange(len(visits)), [r.stop - r.start for r in cohort.visits])
         losses: list[Floats32] = [np.empty(0, dtype=np.float32) for _ in cohort.jobs]
@@ -322,7 +345,7 @@ class FastFederation:
             for row, part in zip(mine.tolist(), parts, strict=True):
                 losses[row] = part
         for visit, rows in zip(visits, cohort.visits, strict=True):
-            visit.divide(np.stack(losses[rows]))
+            visit.split_samples(np.stack(losses[rows]))
 
     def _test_arrivals(
         self, visits: list[ClientRound], cohort: Cohort, bank: Floats32
@@ -333,7 +356,10 @@ class FastFederation:
         """
         rows = [visit.rows_to_test(self._prequential) for visit in visits]
         main = np.array(
-            [part.start + visit.main for visit, part in zip(visits, cohort.visits, strict=True)]
+            [
+                part.start + visit.main_model
+                for visit, part in zip(visits, cohort.visits, strict=True)
+            ]
         )
         tested, correct = np.zeros((2, len(cohort.jobs)), dtype=np.int64)
         tested[main] = [len(part) for part in rows]
@@ -348,10 +374,10 @@ class FastFederation:
         return tested, correct
 
 
-def _words(visits: list[ClientRound], rows: list[slice]) -> list[dict[str, Floats32]]:
+def _collect_uploads(visits: list[ClientRound], rows: list[slice]) -> list[dict[str, Floats32]]:
     """What every client has to say, for each of its models."""
     return [
-        visit.say(place)
+        visit.upload(place)
         for visit, mine in zip(visits, rows, strict=True)
         for place in range(mine.stop - mine.start)
     ]
@@ -360,7 +386,7 @@ def _words(visits: list[ClientRound], rows: list[slice]) -> list[dict[str, Float
 def stack(
     models: Ints,
     batches: Sequence[Sequence[MiniBatch]],
-    paces: Floats32 | None = None,
+    lr_scales: Floats32 | None = None,
     noise: Ints | None = None,
 ) -> StackTask:
     """Mini-batches of a few clients as one task; shorter ones are padded with weight zero."""
@@ -374,4 +400,4 @@ def stack(
             items[s, k, : len(rows)] = rows
             weights[s, k, : len(rows)] = 1 / len(rows) if counts is None else counts
             live[s, k] = True
-    return StackTask(models, items, weights, live, paces, noise)
+    return StackTask(models, items, weights, live, lr_scales, noise)

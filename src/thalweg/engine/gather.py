@@ -13,10 +13,12 @@ from torch import Tensor
 from thalweg.core.types import Ints
 from thalweg.data.base import Dataset, Part
 
-__all__ = ["Change", "Gather", "Part", "Rows"]
+__all__ = ["Gather", "Part", "RowIndices", "SampleTransform"]
 
-Rows = npt.NDArray[np.integer]
-Change = Callable[[npt.NDArray[Any]], npt.NDArray[Any]]  # of samples, before they are normalised
+RowIndices = npt.NDArray[np.integer]
+SampleTransform = Callable[
+    [npt.NDArray[Any]], npt.NDArray[Any]
+]  # of samples, before they are normalised
 
 
 class Gather:
@@ -40,7 +42,9 @@ class Gather:
     def num_samples(self, part: Part) -> int:
         return self._data.num_samples(part)
 
-    def single(self, part: Part, rows: Rows, change: Change | None = None) -> tuple[Tensor, Tensor]:
+    def single(
+        self, part: Part, rows: RowIndices, change: SampleTransform | None = None
+    ) -> tuple[Tensor, Tensor]:
         """Inputs (B, *input_shape), or codes (B, L), and labels (B,).
 
         Images are in ``channels_last`` memory.
@@ -53,7 +57,7 @@ class Gather:
         return x.permute(0, 3, 1, 2), labels
 
     def stacked(
-        self, part: Part, rows: Rows, change: Change | None = None
+        self, part: Part, rows: RowIndices, change: SampleTransform | None = None
     ) -> tuple[Tensor, Tensor]:
         """For rows (K, B): inputs (K, B, *input_shape), or codes (K, B, L), and labels (K, B).
 
@@ -68,13 +72,13 @@ class Gather:
             x = x.transpose(1, 2).contiguous()  # (K, F, B)
         return x.movedim(-1, 1), self._labels(part, rows)
 
-    def _samples(self, part: Part, rows: Rows, change: Change | None) -> Tensor:
+    def _samples(self, part: Part, rows: RowIndices, change: SampleTransform | None) -> Tensor:
         samples = self._data.samples(part, rows)
         x = torch.from_numpy(samples if change is None else change(samples))
         return x.long() if self._is_sequence else x
 
-    def labels(self, part: Part, rows: Rows) -> Ints:
+    def labels(self, part: Part, rows: RowIndices) -> Ints:
         return self._data.labels(part, rows)
 
-    def _labels(self, part: Part, rows: Rows) -> Tensor:
+    def _labels(self, part: Part, rows: RowIndices) -> Tensor:
         return torch.from_numpy(self.labels(part, rows))

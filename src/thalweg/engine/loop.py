@@ -17,27 +17,27 @@ from thalweg.core.errors import RunError, require
 from thalweg.core.types import Floats32
 from thalweg.data import Dataset
 from thalweg.engine.any_plan import AnyPlan
-from thalweg.engine.building import check_has_data, crowd_of, federation_of, viewed
-from thalweg.engine.crowd import Crowd
-from thalweg.engine.drifts import Drifts
-from thalweg.engine.embedded import Embedded, HasPending
-from thalweg.engine.folder import RunFolder
+from thalweg.engine.builders import apply_views, check_has_data, make_client_pool, make_federation
+from thalweg.engine.client_pool import ClientPool
+from thalweg.engine.initial_model import make_initial_model, make_model_factory
+from thalweg.engine.metrics import evaluate_round, needs_evaluation, round_row, summarize_run
 from thalweg.engine.plan import Plan, make_plan
-from thalweg.engine.rows import evaluated, is_evaluated, round_row, summary_of
-from thalweg.engine.scored import turnout_of
-from thalweg.engine.start import first_model, model_drawer
+from thalweg.engine.run_folder import RunFolder
+from thalweg.engine.scores import get_session_context
+from thalweg.engine.simulated import HasPending, SimulatedFederation
+from thalweg.engine.true_drifts import TrueDrifts
 from thalweg.evaluation import alarm_summary
+from thalweg.federation.server_round import run_server_round
+from thalweg.federation.server_state import ServedModels, ServerState, get_served_models, new_server
 from thalweg.nets import Net
 from thalweg.recipes import Recipe
-from thalweg.recipes.server import play_round
-from thalweg.recipes.state import Served, ServerState, new_server, serve
 from thalweg.scenarios import Scenario
 from thalweg.streams import HasViews
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-Row = Mapping[str, Any]
+MetricsRow = Mapping[str, Any]
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,14 +45,14 @@ class Result:
     """What a run leaves behind."""
 
     plan: Plan
-    metrics: list[Row]  # one per round
+    metrics: list[MetricsRow]  # one per round
     net: Net
     model: Floats32  # (P,) the final global model; of a bank, the one that serves most clients
     folder: Path | None
-    alarms: Row | None = None  # how good the recipe's alarm was; none: it has none
+    alarms: MetricsRow | None = None  # how good the recipe's alarm was; none: it has none
 
     @property
-    def final(self) -> Row:
+    def final(self) -> MetricsRow:
         """The last round's metrics; it is always evaluated."""
         return self.metrics[-1]
 
@@ -69,14 +69,16 @@ class Progress:
     """What a watcher is told after every round."""
 
     plan: AnyPlan
-    row: Row
+    row: MetricsRow
     rounds_done: int
     rounds_now: int  # of these, in this process
     seconds_now: float  # that those took
 
 
-Watch = Callable[[Progress], None]
-Federate = Callable[[Plan, Dataset, Net, Crowd], Embedded]  # clients that are somewhere else
+ProgressCallback = Callable[[Progress], None]
+FederationFactory = Callable[
+    [Plan, Dataset, Net, ClientPool], SimulatedFederation
+]  # clients that are somewhere else
 
 
 def run(
@@ -91,7 +93,7 @@ def run(
     out: str | os.PathLike[str] | None = None,
     resume: bool = False,
     data_dir: str | os.PathLike[str] | None = None,
-    watch: Watch | None = None,
+    watch: ProgressCallback | None = None,
 ) -> Result:
     """Run a recipe on a scenario and return its metrics and its model.
 
@@ -118,10 +120,10 @@ def run_plan(
     out: Path | None = None,
     resume: bool = False,
     data_dir: Path | None = None,
-    watch: Watch | None = None,
+    watch: ProgressCallback | None = None,
     command: str | None = None,
     data: Dataset | None = None,
-    federate: Federate | None = None,
+    federate: FederationFactory | None = None,
 ) -> Result:
     """Run a plan, in a folder if `out` is given. `data` spares loading it again.
 
@@ -137,11 +139,11 @@ def run_plan(
         "features; leave it out (--set augment=none).",
     )
     net = plan.scenario.net.build(data.input_shape, data.num_classes)
-    start = first_model(plan, net, data_dir)
-    crowd = crowd_of(plan, data, net.num_params)
-    data = viewed(data, crowd.world)
+    start = make_initial_model(plan, net, data_dir)
+    client_pool = make_client_pool(plan, data, net.num_params)
+    data = apply_views(data, client_pool.world)
     if federate is None:
-        check_has_data(crowd.world)
+        check_has_data(client_pool.world)
     # Only now, so that a slip in a name, or what makes no sense, leaves no folder behind.
     folder = None if out is None else RunFolder(out)
     try:
@@ -149,11 +151,11 @@ def run_plan(
             plan, command=command or f"thalweg run {out}/plan.toml", resume=resume
         )
         if federate is None:
-            federation = federation_of(plan, data, net, workers, crowd)
+            federation = make_federation(plan, data, net, workers, client_pool)
         else:
-            federation = federate(plan, data, net, crowd)
+            federation = federate(plan, data, net, client_pool)
         try:
-            return _play(plan, data, net, start, federation, folder, has_checkpoint, watch)
+            return _run_rounds(plan, data, net, start, federation, folder, has_checkpoint, watch)
         finally:
             federation.close()
     finally:
@@ -161,70 +163,76 @@ def run_plan(
             folder.close()
 
 
-def _play(
+def _run_rounds(
     plan: Plan,
     data: Dataset,
     net: Net,
     start: Floats32,
-    federation: Embedded,
+    federation: SimulatedFederation,
     folder: RunFolder | None,
     has_checkpoint: bool,
-    watch: Watch | None,
+    watch: ProgressCallback | None,
 ) -> Result:
-    world = federation.crowd.world
-    server = new_server(plan.recipe, start, world.num_clients, net.pieces, data.num_classes)
-    fingerprint = fingerprint_of(data, federation.crowd)
-    metrics: list[Row] = []
+    world = federation.client_pool.world
+    server = new_server(plan.recipe, start, world.num_clients, net.param_slices, data.num_classes)
+    fingerprint = compute_fingerprint(data, federation.client_pool)
+    metrics: list[MetricsRow] = []
     if folder is not None and has_checkpoint:
         server = _restore(folder, federation, server, fingerprint)
         metrics = list(folder.metrics())
     began, rounds_before = time.perf_counter(), server.rnd
-    drifts = Drifts(federation.crowd, by_name=plan.recipe.alarm is not None)
+    drifts = TrueDrifts(federation.client_pool, by_name=plan.recipe.alarm is not None)
     while server.rnd < plan.scenario.rounds:
         started, before = time.perf_counter(), drifts.clock(server.rnd)
-        server, updates = play_round(
-            server, federation, plan.recipe, plan.seed, model_drawer(plan, net)
+        server, updates = run_server_round(
+            server, federation, plan.recipe, plan.seed, make_model_factory(plan, net)
         )
-        turnout = turnout_of(federation.crowd.timetable, server.rnd - 1)
-        row = round_row(server, updates, turnout) | drifts.row(before, drifts.clock(server.rnd))
-        if is_evaluated(plan.scenario, server.rnd, turnout):
-            with_tasks = drifts.shows_tasks(plan.scenario, server.rnd)
+        session_context = get_session_context(federation.client_pool.timetable, server.rnd - 1)
+        row = round_row(server, updates, session_context) | drifts.make_row(
+            before, drifts.clock(server.rnd)
+        )
+        if needs_evaluation(plan.scenario, server.rnd, session_context):
+            has_tasks = drifts.needs_tasks(plan.scenario, server.rnd)
             validation = plan.scenario.validation
-            row |= evaluated(server, plan.recipe, federation, data, validation, turnout, with_tasks)
+            row |= evaluate_round(
+                server, plan.recipe, federation, data, validation, session_context, has_tasks
+            )
         row["seconds"] = round(time.perf_counter() - started, 6)
         metrics.append(row)
         if folder is not None:
             folder.append_metrics(row)
-            folder.append_refusals(server.rnd, () if updates is None else updates.refusals)
+            folder.append_rejections(server.rnd, () if updates is None else updates.rejections)
             tree = {**server._asdict(), "data": fingerprint}
             if isinstance(federation, HasPending):
                 tree["pending"] = federation.pending()
-            folder.save(server.rnd, tree, federation.crowd.states, federation.crowd.changed)
-            federation.crowd.changed.clear()
+            folder.save(
+                server.rnd, tree, federation.client_pool.states, federation.client_pool.changed
+            )
+            federation.client_pool.changed.clear()
         if watch is not None:
             now = server.rnd - rounds_before
             watch(Progress(plan, row, server.rnd, now, time.perf_counter() - began))
-    served = serve(server, plan.recipe)
-    alarms = None if plan.recipe.alarm is None else alarm_summary(metrics, drifts.are_known)
+    served = get_served_models(server, plan.recipe)
+    alarms = None if plan.recipe.alarm is None else alarm_summary(metrics, drifts.is_known)
     if folder is not None:
-        _finish(folder, plan, net, served, metrics, alarms)
+        _write_results(folder, plan, net, served, metrics, alarms)
     model = served.models[int(served.shares.argmax())]
     return Result(plan, metrics, net, model, None if folder is None else folder.path, alarms)
 
 
 def _restore(
-    folder: RunFolder, federation: Embedded, fresh: ServerState, fingerprint: int
+    folder: RunFolder, federation: SimulatedFederation, fresh: ServerState, fingerprint: int
 ) -> ServerState:
-    from thalweg.core.trees import like
+    from thalweg.core.trees import restore_types
 
     tree, clients = folder.load()
     check_same_data(folder, tree.pop("data"), fingerprint)
-    federation.crowd.restore(clients)
+    federation.client_pool.restore(clients)
     pending = tree.pop("pending", {})
     if isinstance(federation, HasPending):
         federation.restore(pending)
     fresh = fresh._replace(rules=fresh.rules * len(tree["rules"]))  # one for each model by now
-    return ServerState(**like(fresh._asdict(), tree))
+    return ServerState(**restore_types(fresh._asdict(), tree))
 
 
 def check_same_data(folder: RunFolder, then: int, now: int) -> None:
@@ -237,13 +245,13 @@ def check_same_data(folder: RunFolder, then: int, now: int) -> None:
         )
 
 
-def _finish(
+def _write_results(
     folder: RunFolder,
     plan: Plan,
     net: Net,
-    served: Served,
-    metrics: list[Row],
-    alarms: Row | None,
+    served: ServedModels,
+    metrics: list[MetricsRow],
+    alarms: MetricsRow | None,
 ) -> None:
     model = served.models[int(served.shares.argmax())]
     if len(served.models) > 1:
@@ -259,19 +267,21 @@ def _finish(
         folder.path / "model.safetensors",
         metadata={"net": plan.scenario.name},
     )
-    summary = {"title": plan.title, **summary_of(metrics)}
+    summary = {"title": plan.title, **summarize_run(metrics)}
     if alarms is not None:
         summary["alarms"] = alarms
     folder.write_summary(summary)
 
 
-def fingerprint_of(data: Dataset, crowd: Crowd) -> int:
+def compute_fingerprint(data: Dataset, client_pool: ClientPool) -> int:
     """A checksum of the training part, of who is a member when and of what is seen how, to notice that a run goes
     on with others."""
-    start = 0 if crowd.timetable is None else crowd.timetable.checksum
-    if isinstance(crowd.world, HasViews):
-        start = zlib.crc32(repr(crowd.world.views).encode(), start)
-        for rnd in sorted({event.rnd for event in crowd.world.changes()}):
-            start = zlib.crc32(crowd.world.view_of(rnd).tobytes(), zlib.crc32(b"%d" % rnd, start))
+    start = 0 if client_pool.timetable is None else client_pool.timetable.checksum
+    if isinstance(client_pool.world, HasViews):
+        start = zlib.crc32(repr(client_pool.world.views).encode(), start)
+        for rnd in sorted({event.rnd for event in client_pool.world.drift_events()}):
+            start = zlib.crc32(
+                client_pool.world.views_at(rnd).tobytes(), zlib.crc32(b"%d" % rnd, start)
+            )
     start = zlib.crc32(data.y.tobytes(), start)
     return zlib.crc32(np.ascontiguousarray(data.x).data, start)

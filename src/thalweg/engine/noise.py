@@ -12,14 +12,14 @@ from thalweg.core.types import Ints, Job
 from thalweg.data.augment import Augmentation, Images
 
 
-def noise_seed(seed: int, rnd: int, client: int, rehearsal: int = 0) -> int:
+def noise_seed(seed: int, rnd: int, client: int, probe_round: int = 0) -> int:
     """Where a client's dropout and augmentation start in a round."""
-    return int(rng_for(seed, Draw.LOCAL, rnd, client, take=rehearsal).integers(2**62))
+    return int(rng_for(seed, Draw.LOCAL, rnd, client, take=probe_round).integers(2**62))
 
 
 def noise_seeds(seed: int, jobs: Sequence[Job], rnd: int) -> Ints:
     """(K,) the same for some clients."""
-    seeds = [noise_seed(seed, rnd, job.client, job.rehearsal) for job in jobs]
+    seeds = [noise_seed(seed, rnd, job.client, job.probe_round) for job in jobs]
     return np.array(seeds, dtype=np.int64)
 
 

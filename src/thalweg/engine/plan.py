@@ -15,8 +15,8 @@ from thalweg.baselines import BASELINES, Baseline
 from thalweg.core.config import from_dict, to_dict, with_overrides
 from thalweg.core.errors import ConfigError, UnknownName, require
 from thalweg.local import Sgd
-from thalweg.recipes import Recipe, recipe_named
-from thalweg.scenarios import Scenario, scenario_named
+from thalweg.recipes import Recipe, get_recipe
+from thalweg.scenarios import Scenario, find_scenario
 
 EngineName = Literal["fast", "reference"]
 
@@ -65,11 +65,11 @@ def make_plan(
         f"{recipe} is a baseline and no recipe, so there is no model to train; compare it with recipes "
         f"(thalweg.compare), or run it from the command line (thalweg run {recipe}).",
     )
-    recipe = recipe_named(recipe) if isinstance(recipe, str) else recipe
-    scenario = scenario_named(scenario) if isinstance(scenario, str) else scenario
+    recipe = get_recipe(recipe) if isinstance(recipe, str) else recipe
+    scenario = find_scenario(scenario) if isinstance(scenario, str) else scenario
     if engine not in ("auto", "fast", "reference"):
         raise UnknownName("engine", engine, ["auto", "fast", "reference"])
-    for_recipe, for_scenario = sorted_by_owner(recipe, overrides)
+    for_recipe, for_scenario = split_overrides(recipe, overrides)
     recipe = with_overrides(recipe, for_recipe)
     scenario = with_overrides(scenario, for_scenario)
     if rounds is not None:
@@ -77,7 +77,7 @@ def make_plan(
     return Plan(recipe, scenario, seed, "reference" if engine == "reference" else "fast")
 
 
-def sorted_by_owner(
+def split_overrides(
     recipe: Recipe | Baseline, overrides: Iterable[str]
 ) -> tuple[list[str], list[str]]:
     """Overrides of the recipe (or baseline), then those of the scenario.
@@ -130,7 +130,7 @@ def _in_todays_words(plain: dict[str, Any]) -> dict[str, Any]:
         return plain
     recipe = dict(recipe)
     gain = recipe.pop("early_stop")
-    stopping = gain if gain == "none" else {"kind": "settles", "gain": gain}
+    stopping = gain if gain == "none" else {"kind": "gain-threshold", "gain": gain}
     return {**plain, "recipe": {**recipe, "stopping": stopping}}
 
 
@@ -143,9 +143,9 @@ def read_plan(path: Path) -> Plan:
         raise ConfigError(f"cannot read a plan from {file}: {error.strerror}.") from error
 
 
-def differences(old: Any, new: Any) -> list[str]:
+def plan_differences(old: Any, new: Any) -> list[str]:
     """What two plans disagree on, one line each: ``path: old -> new``."""
-    before, after = _flat(to_dict(old)), _flat(to_dict(new))
+    before, after = _flatten(to_dict(old)), _flatten(to_dict(new))
     return [
         f"{path}: {before.get(path, 'absent')} -> {after.get(path, 'absent')}"
         for path in sorted(before.keys() | after.keys())
@@ -153,11 +153,11 @@ def differences(old: Any, new: Any) -> list[str]:
     ]
 
 
-def _flat(tree: dict[str, Any], prefix: str = "") -> dict[str, Any]:
+def _flatten(tree: dict[str, Any], prefix: str = "") -> dict[str, Any]:
     flat: dict[str, Any] = {}
     for name, value in tree.items():
         if isinstance(value, dict):
-            flat |= _flat(value, f"{prefix}{name}.")
+            flat |= _flatten(value, f"{prefix}{name}.")
         else:
             flat[prefix + name] = value
     return flat

@@ -8,20 +8,20 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from thalweg.core.talk import Told
-from thalweg.core.types import Answers, Floats32, Ints, Job, Roster, Updates
+from thalweg.core.capabilities import Broadcast
+from thalweg.core.types import Floats32, Ints, Job, Roster, SurveyResponses, Updates
 from thalweg.data import Augmentation, Dataset
-from thalweg.engine.crowd import Crowd
+from thalweg.engine.client_pool import ClientPool
 from thalweg.engine.gather import Part
 from thalweg.engine.node import Node
 from thalweg.engine.single import SingleTrainer
 from thalweg.engine.stacked import one_thread
-from thalweg.engine.survey import surveyed
-from thalweg.local import Euclidean, Mirror, Objective
+from thalweg.engine.survey import run_survey
+from thalweg.federation.base import SurveyStage
+from thalweg.federation.messages import make_train_requests
+from thalweg.federation.tables import build_updates
+from thalweg.local import Euclidean, Geometry, Objective
 from thalweg.nets import Net
-from thalweg.recipes.federation import AskingStage
-from thalweg.recipes.messages import orders_for
-from thalweg.recipes.tables import updates_of
 
 
 class ReferenceFederation:
@@ -29,35 +29,39 @@ class ReferenceFederation:
 
     def __init__(
         self,
-        crowd: Crowd,
+        client_pool: ClientPool,
         data: Dataset,
         net: Net,
         objective: Objective,
         prequential: int,
-        mirror: Mirror = Euclidean(),  # noqa: B008  frozen
+        geometry: Geometry = Euclidean(),  # noqa: B008  frozen
         augment: Augmentation | None = None,
     ) -> None:
-        self.crowd, self._prequential = crowd, prequential
-        self._trainer = SingleTrainer(net, objective, crowd.clients.local, data, mirror, augment)
+        self.client_pool, self._prequential = client_pool, prequential
+        self._trainer = SingleTrainer(
+            net, objective, client_pool.clients.local, data, geometry, augment
+        )
 
     def roster(self, rnd: int) -> Roster:
-        return self.crowd.roster(rnd)
+        return self.client_pool.roster(rnd)
 
     @one_thread()
-    def survey(self, clients: Ints, stage: AskingStage, bank: Floats32, rnd: int) -> Answers:
-        return surveyed(self.crowd, clients, stage, bank, rnd, self._trainer.begin)
+    def survey(
+        self, clients: Ints, stage: SurveyStage, bank: Floats32, rnd: int
+    ) -> SurveyResponses:
+        return run_survey(self.client_pool, clients, stage, bank, rnd, self._trainer.begin)
 
     def train(
-        self, jobs: Sequence[Job], bank: Floats32, rnd: int, told: Told | None = None
+        self, jobs: Sequence[Job], bank: Floats32, rnd: int, broadcast: Broadcast | None = None
     ) -> Updates:
         replies = []
-        for order in orders_for(jobs, bank, rnd, told):
-            node = Node(self.crowd.clients, order.client, self._trainer, self._prequential)
-            state, reply = node.train(self.crowd.state(order.client), order)
-            if not order.rehearsal:
-                self.crowd.keep(order.client, state)
+        for order in make_train_requests(jobs, bank, rnd, broadcast):
+            node = Node(self.client_pool.clients, order.client, self._trainer, self._prequential)
+            state, reply = node.train(self.client_pool.state(order.client), order)
+            if not order.probe_round:
+                self.client_pool.set_state(order.client, state)
             replies.append(reply)
-        return updates_of(replies, bank.shape[1])
+        return build_updates(replies, bank.shape[1])
 
     @one_thread()
     def predict(self, model: Floats32, part: Part, rows: Ints | None) -> tuple[Ints, Floats32]:

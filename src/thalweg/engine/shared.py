@@ -40,7 +40,7 @@ class SharedMemory:
 
     @classmethod
     def create(cls, num_bytes: int) -> SharedMemory:
-        handle = _nameless_file()
+        handle = _open_anonymous_file()
         try:
             os.ftruncate(handle, max(num_bytes, 1))
             return cls(handle, num_bytes)
@@ -49,7 +49,7 @@ class SharedMemory:
             raise
 
     @classmethod
-    def holding(cls, values: npt.NDArray[Any]) -> tuple[SharedMemory, Layout]:
+    def from_array(cls, values: npt.NDArray[Any]) -> tuple[SharedMemory, Layout]:
         """A copy of an array, and how to read it."""
         layout = Layout(values.shape, values.dtype.str)
         memory = cls.create(layout.num_bytes)
@@ -68,7 +68,7 @@ class SharedMemory:
             os.close(self._handle)  # the map stays until the last array on it is gone
 
 
-def _nameless_file() -> int:
+def _open_anonymous_file() -> int:
     if hasattr(os, "memfd_create"):
         return os.memfd_create("thalweg")
     with tempfile.TemporaryFile() as file:  # has no name, or loses it at once

@@ -14,14 +14,14 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from thalweg.core.types import Floats32, Glance, Ints
+from thalweg.core.types import Floats32, Ints, LastLayer
 from thalweg.data import Augmentation, Dataset
 from thalweg.engine.gather import Part
 from thalweg.engine.models import NetModel
 from thalweg.engine.noise import image_rng
-from thalweg.local import Batch, Euclidean, Mirror, Model, Objective, Sgd
+from thalweg.federation.batching import MiniBatch
+from thalweg.local import Batch, Euclidean, Geometry, Model, Objective, Sgd
 from thalweg.nets import Net
-from thalweg.recipes.learning import MiniBatch
 
 Samples = npt.NDArray[Any]
 
@@ -35,11 +35,11 @@ class SingleTrainer:
         objective: Objective,
         sgd: Sgd,
         data: Dataset,
-        mirror: Mirror = Euclidean(),  # noqa: B008  frozen
+        geometry: Geometry = Euclidean(),  # noqa: B008  frozen
         augment: Augmentation | None = None,
     ) -> None:
         self.net, self.objective, self.sgd, self.data = net, objective, sgd, data
-        self.mirror, self.augment = mirror, augment
+        self.geometry, self.augment = geometry, augment
 
     def begin(self, params: Floats32, noise: int = 0) -> Training:
         """A client that has just received parameters (P,); `noise` seeds its dropout and images."""
@@ -80,7 +80,7 @@ class SingleTrainer:
 
 
 class Training:
-    """One client in training, and its view of its own model (`core.talk.Look`)."""
+    """One client in training, and its view of its own model (`core.talk.ModelProbe`)."""
 
     def __init__(self, trainer: SingleTrainer, start: Tensor, noise: int) -> None:
         self._trainer, self._data = trainer, trainer.data
@@ -99,13 +99,13 @@ class Training:
         """Over the steps taken so far; nan without a step."""
         return float(np.mean(self.seen_losses)) if self.seen_losses else float("nan")
 
-    def step(self, batch: MiniBatch, memo: Mapping[str, Floats32], pace: float) -> None:
-        sgd, mirror = self._trainer.sgd, self._trainer.mirror
+    def step(self, batch: MiniBatch, memo: Mapping[str, Floats32], lr_scale: float) -> None:
+        sgd, geometry = self._trainer.sgd, self._trainer.geometry
         loss, gradient = self._loss_and_gradient(batch, memo)
         gradient = gradient + sgd.weight_decay * self._now
         self._velocity = sgd.momentum * self._velocity + gradient
-        step = sgd.lr * pace * self._velocity
-        self._now = mirror.move(self._now[None], step[None], self._trainer.net.sizes)[0]
+        step = sgd.lr * lr_scale * self._velocity
+        self._now = geometry.move(self._now[None], step[None], self._trainer.net.sizes)[0]
         self.seen_losses.append(loss)
 
     # --- what a policy may look at ---
@@ -117,7 +117,7 @@ class Training:
     def losses(self, rows: Ints) -> Floats32:
         return self._trainer.predict(self.params(), "train", rows)[1]
 
-    def right(self, rows: Ints) -> npt.NDArray[np.bool_]:
+    def is_correct(self, rows: Ints) -> npt.NDArray[np.bool_]:
         guesses = self._trainer.predict(self.params(), "train", rows)[0]
         right: npt.NDArray[np.bool_] = guesses == self._data.labels("train", rows)
         return right
@@ -150,13 +150,13 @@ class Training:
             total += gradient.double() ** 2
         return (total / max(len(rows), 1)).float().numpy()
 
-    def glance(self, rows: Ints, received: bool) -> Glance:
+    def last_layer(self, rows: Ints, received: bool) -> LastLayer:
         params = self._start if received else self._now
         with torch.inference_mode():
             logits, features = self._trainer.net.with_features(params, self._inputs(rows))
             errors = logits.softmax(1)
         right = np.eye(errors.shape[1], dtype=np.float32)[self._data.labels("train", rows)]
-        return Glance(errors.numpy() - right, features.numpy())
+        return LastLayer(errors.numpy() - right, features.numpy())
 
     # --- one step ---
 

@@ -18,12 +18,12 @@ import torch
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 
-from thalweg.core.types import Floats, Floats32, Glance, Ints
+from thalweg.core.types import Floats, Floats32, Ints, LastLayer
 from thalweg.data.augment import Augmentation
-from thalweg.engine.gather import Change, Gather, Part
+from thalweg.engine.gather import Gather, Part, SampleTransform
 from thalweg.engine.models import NetModel, step_seeds
 from thalweg.engine.noise import ChangedImages
-from thalweg.local import Batch, Euclidean, Mirror, Model, Objective, Sgd
+from thalweg.local import Batch, Euclidean, Geometry, Model, Objective, Sgd
 from thalweg.nets import Net
 
 T = TypeVar("T")
@@ -42,7 +42,7 @@ class StackTask(NamedTuple):
     items: npt.NDArray[np.int32]  # (S, K, B) rows of the training part; any valid row as padding
     weights: Floats32  # (S, K, B) what each sample counts; 0 for padding
     live: npt.NDArray[np.bool_]  # (S, K) False: this client takes no step here
-    paces: Floats32 | None = None  # (K,) factors of the learning rate; None: all one
+    lr_scales: Floats32 | None = None  # (K,) factors of the learning rate; None: all one
     noise: Ints | None = (
         None  # (K,) seeds of the clients' dropout and changed images; None: neither
     )
@@ -75,7 +75,7 @@ class Stack:
     velocity: Tensor  # (K, P)
     loss_sum: Tensor  # (K,) float64, over the steps taken so far
     num_steps: Ints  # (K,)
-    paces: Tensor | None  # (K, 1)
+    lr_scales: Tensor | None  # (K, 1)
     noise: Ints | None  # (K,)
 
 
@@ -88,11 +88,11 @@ class StackedTrainer:
         objective: Objective,
         sgd: Sgd,
         gather: Gather,
-        mirror: Mirror = Euclidean(),  # noqa: B008  frozen
+        geometry: Geometry = Euclidean(),  # noqa: B008  frozen
         augment: Augmentation | None = None,
     ) -> None:
         self._net, self._objective, self._sgd, self._gather = net, objective, sgd, gather
-        self._mirror, self._augment = mirror, augment
+        self._mirror, self._augment = geometry, augment
         self._is_stacked = stack_size(net) > 1  # else one model after the other
 
     def train(self, bank: Floats32, tasks: Sequence[StackTask]) -> tuple[Floats32, Floats]:
@@ -109,7 +109,7 @@ class StackedTrainer:
     def train_one(self, bank: Floats32, task: StackTask, deltas: Floats32) -> Floats:
         """One task. Writes its rows of `deltas`, returns its losses."""
         with one_thread():
-            stack = self.begin(bank, task.models, task.paces, task.noise)
+            stack = self.begin(bank, task.models, task.lr_scales, task.noise)
             self.steps(stack, task.items, task.weights, task.live)
             return self.finish(stack, deltas)
 
@@ -117,7 +117,7 @@ class StackedTrainer:
         self,
         bank: Floats32,
         models: Ints,
-        paces: Floats32 | None = None,
+        lr_scales: Floats32 | None = None,
         noise: Ints | None = None,
     ) -> Stack:
         """K clients at the start of their round, each with a model of the bank."""
@@ -131,7 +131,7 @@ class StackedTrainer:
             velocity=torch.zeros_like(start) if has_velocity else torch.empty(len(start), 0),
             loss_sum=torch.zeros(len(start), dtype=torch.float64),
             num_steps=np.zeros(len(start), dtype=np.int64),
-            paces=None if paces is None else torch.tensor(paces).view(-1, 1),
+            lr_scales=None if lr_scales is None else torch.tensor(lr_scales).view(-1, 1),
             noise=noise,
         )
 
@@ -152,14 +152,14 @@ class StackedTrainer:
                 chosen, notes = stack, memo
                 rows, counts = items[step, :, :width], weights[step, :, :width]
             elif len(who):
-                chosen = _some(stack, who)
+                chosen = _select_clients(stack, who)
                 notes = {name: value[torch.from_numpy(who)] for name, value in memo.items()}
                 rows, counts = items[step, who, :width], weights[step, who, :width]
             else:
                 continue
             self._step(chosen, rows, counts, notes)
             if chosen is not stack:
-                _put_back(stack, who, chosen)
+                _write_back(stack, who, chosen)
 
     def finish(self, stack: Stack, deltas: Floats32) -> Floats:
         """Write what the clients learnt into deltas (K, P); return their mean losses (K,)."""
@@ -196,7 +196,7 @@ class StackedTrainer:
                 found[mine] = self._logits(model, part, rows[mine])[0].numpy()
         return found
 
-    def glance(self, params: Floats32, rows: Ints) -> Glance:
+    def last_layer(self, params: Floats32, rows: Ints) -> LastLayer:
         """Training samples as the last layer of one model sees them."""
         model = torch.tensor(params)
         errors, features = [], []
@@ -217,8 +217,8 @@ class StackedTrainer:
         if not errors:
             x, _ = self._gather.single("train", np.zeros(1, dtype=np.int64))  # any, for the shapes
             logits, inner = self._net.with_features(model, x)
-            return Glance(logits.numpy()[:0], inner.numpy()[:0])
-        return Glance(np.concatenate(errors), np.concatenate(features))
+            return LastLayer(logits.numpy()[:0], inner.numpy()[:0])
+        return LastLayer(np.concatenate(errors), np.concatenate(features))
 
     def labels(self, rows: Ints) -> Ints:
         """The right answers of training samples."""
@@ -265,7 +265,7 @@ class StackedTrainer:
         Without a stack nobody trains: no dropout, and images as they are.
         """
         noise = None if stack is None else stack.noise
-        change: Change | None = None
+        change: SampleTransform | None = None
         if self._augment is not None and stack is not None and noise is not None:
             change = ChangedImages(self._augment, noise, stack.num_steps)
         seeds = None if stack is None or noise is None else step_seeds(noise, stack.num_steps)
@@ -294,11 +294,11 @@ class StackedTrainer:
         stack.num_steps[:] += 1
 
     def _descend(self, stack: Stack, gradient: Tensor) -> None:
-        if self._mirror.is_ordinary:
-            self._sgd.descend(stack.params, gradient, stack.velocity, stack.paces)
+        if self._mirror.is_euclidean:
+            self._sgd.descend(stack.params, gradient, stack.velocity, stack.lr_scales)
             return
         direction = self._sgd.direction(stack.params, gradient, stack.velocity)
-        lr = self._sgd.lr if stack.paces is None else self._sgd.lr * stack.paces
+        lr = self._sgd.lr if stack.lr_scales is None else self._sgd.lr * stack.lr_scales
         stack.params.copy_(self._mirror.move(stack.params, direction * lr, self._net.sizes))
 
     def _logits(self, model: Tensor, part: Part, rows: Ints) -> tuple[Tensor, Tensor]:
@@ -326,15 +326,15 @@ def stack_size(net: Net) -> int:
     return min(max(4, (1 << 17) // net.num_params), 512)
 
 
-def how_to_stack(net: Net, num_jobs: int) -> list[int]:
+def choose_stack_sizes(net: Net, num_jobs: int) -> list[int]:
     """Sizes of the stacks for a cohort: balanced, and an even number of them, so that two are busy.
 
     A function of the net and the cohort, never of the number of workers: so are the bits.
 
     >>> from thalweg.nets import Cnn, LeNet5
-    >>> how_to_stack(LeNet5().build((1, 28, 28), 10), num_jobs=7)
+    >>> choose_stack_sizes(LeNet5().build((1, 28, 28), 10), num_jobs=7)
     [4, 3]
-    >>> how_to_stack(Cnn().build((3, 32, 32), 10), num_jobs=3)
+    >>> choose_stack_sizes(Cnn().build((3, 32, 32), 10), num_jobs=3)
     [1, 1, 1]
     """
     if num_jobs == 0:
@@ -355,7 +355,7 @@ def one_thread() -> Iterator[None]:
         torch.set_num_threads(before)
 
 
-def in_threads(work: Callable[[T], R], parts: Sequence[T], num_threads: int) -> list[R]:
+def map_in_threads(work: Callable[[T], R], parts: Sequence[T], num_threads: int) -> list[R]:
     """Results in the order of the parts; each is computed on one thread, a few at the same time."""
     if num_threads <= 1 or len(parts) <= 1:
         with one_thread():
@@ -376,7 +376,7 @@ def _widths(weights: Floats32, live: npt.NDArray[np.bool_]) -> list[int]:
     return [int(width) for width in last]
 
 
-def _some(stack: Stack, who: Ints) -> Stack:
+def _select_clients(stack: Stack, who: Ints) -> Stack:
     """The clients `who` as a stack of their own: copies."""
     index = torch.from_numpy(who)
     return Stack(
@@ -385,12 +385,12 @@ def _some(stack: Stack, who: Ints) -> Stack:
         velocity=stack.velocity[index],
         loss_sum=stack.loss_sum[index],
         num_steps=stack.num_steps[who],
-        paces=None if stack.paces is None else stack.paces[index],
+        lr_scales=None if stack.lr_scales is None else stack.lr_scales[index],
         noise=None if stack.noise is None else stack.noise[who],
     )
 
 
-def _put_back(stack: Stack, who: Ints, chosen: Stack) -> None:
+def _write_back(stack: Stack, who: Ints, chosen: Stack) -> None:
     index = torch.from_numpy(who)
     stack.params[index] = chosen.params
     stack.velocity[index] = chosen.velocity

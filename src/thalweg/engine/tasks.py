@@ -13,24 +13,24 @@ from thalweg.core.transforms import TRANSFORMS, Transform
 from thalweg.core.types import Floats, Floats32, Ints
 from thalweg.core.views import concepts_of
 from thalweg.data import Dataset
-from thalweg.engine.used import ScoreBook, Use
+from thalweg.engine.per_client_eval import ModelUse, ScoreCache
 from thalweg.evaluation import ASSIGNMENTS, Assignment, mixture_by_concept, mixture_by_labels
-from thalweg.evaluation.mixtures import answers
+from thalweg.evaluation.mixtures import score_mixture
 
 
-def task_records(book: ScoreBook, use: Use, data: Dataset) -> list[dict[str, Any]]:
+def task_records(score_cache: ScoreCache, use: ModelUse, data: Dataset) -> list[dict[str, Any]]:
     """One record for each view and each way to find a mixture of models for it, on the whole test set.
 
     All models of the bank can be used, also those that nobody uses now. `clients` is how many see their data so
     now. An accuracy is None where no client has the concept that an oracle would look for.
     """
     records = []
-    everything = np.arange(book.num_models)
+    everything = np.arange(score_cache.num_models)
     concepts = concepts_of(data.views, data.num_classes)
     for view, concept in enumerate(concepts.tolist()):
-        scores, labels = book.scores(view, everything), book.labels(view)
+        scores, labels = score_cache.scores(view, everything), score_cache.labels(view)
         for assignment, mixture in _mixtures(scores, labels, use, concept):
-            right = None if mixture is None else answers(scores, mixture, labels)[0]
+            right = None if mixture is None else score_mixture(scores, mixture, labels)[0]
             records.append(
                 {
                     "task": task_name(data.views[view].transform, concept),
@@ -44,7 +44,7 @@ def task_records(book: ScoreBook, use: Use, data: Dataset) -> list[dict[str, Any
 
 
 def _mixtures(
-    scores: Floats32, labels: Ints, use: Use, concept: int
+    scores: Floats32, labels: Ints, use: ModelUse, concept: int
 ) -> Iterator[tuple[Assignment, Floats | None]]:
     losses = -np.take_along_axis(scores, labels[None, :, None], axis=2)[:, :, 0]  # (models, n)
     for assignment in ASSIGNMENTS:

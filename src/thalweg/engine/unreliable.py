@@ -8,24 +8,24 @@ from typing import Any, NamedTuple, get_args
 
 import numpy as np
 
-from thalweg.core.talk import Told
+from thalweg.core.capabilities import Broadcast
 from thalweg.core.trees import Tree
-from thalweg.core.types import Answers, Floats32, Ints, Job, Refusal, Roster, Updates
-from thalweg.engine.embedded import Around, Embedded
-from thalweg.recipes.federation import AskingStage
-from thalweg.recipes.messages import Reply
-from thalweg.recipes.tables import of_one_form, replies_of, updates_of
-from thalweg.streams import Faults, Tampers
+from thalweg.core.types import Floats32, Ints, Job, Rejection, Roster, SurveyResponses, Updates
+from thalweg.engine.simulated import FederationWrapper, SimulatedFederation
+from thalweg.federation.base import SurveyStage
+from thalweg.federation.messages import TrainResponse
+from thalweg.federation.tables import build_updates, select_uniform_responses, split_updates
+from thalweg.streams import Faults, TampersUpdates
 
 
-class Pending(NamedTuple):
+class PendingResponse(NamedTuple):
     """A reply on its way."""
 
     due: int  # the round with whose replies it comes, or with those of the next in which anybody trains
-    reply: Reply
+    reply: TrainResponse
 
 
-class UnreliableFederation(Around):
+class UnreliableFederation(FederationWrapper):
     """An embedded federation between whose clients and the server things go wrong.
 
     Everybody who is asked trains, and remembers it. Then some replies are lost, and some come with those of a later
@@ -34,87 +34,106 @@ class UnreliableFederation(Around):
     in time is lost.
     """
 
-    def __init__(self, inner: Embedded, faults: Faults, seed: int) -> None:
+    def __init__(self, inner: SimulatedFederation, faults: Faults, seed: int) -> None:
         super().__init__(inner)
         self._faults, self._seed = faults, seed
-        self._pending: dict[int, Pending] = {}  # at most one per client
+        self._pending: dict[int, PendingResponse] = {}  # at most one per client
 
     def roster(self, rnd: int) -> Roster:
         roster = self.inner.roster(rnd)
-        sending = [client for client, parcel in self._pending.items() if parcel.due >= rnd]
-        here = np.setdiff1d(roster.here, np.array(sending, dtype=np.int64), assume_unique=True)
-        return replace(roster, here=here)
+        sending = [
+            client
+            for client, pending_response in self._pending.items()
+            if pending_response.due >= rnd
+        ]
+        present = np.setdiff1d(
+            roster.present, np.array(sending, dtype=np.int64), assume_unique=True
+        )
+        return replace(roster, present=present)
 
-    def survey(self, clients: Ints, stage: AskingStage, bank: Floats32, rnd: int) -> Answers:
+    def survey(
+        self, clients: Ints, stage: SurveyStage, bank: Floats32, rnd: int
+    ) -> SurveyResponses:
         answers = self.inner.survey(clients, stage, bank, rnd)
-        question = get_args(AskingStage).index(stage)
-        silent = self._faults.silences(clients, rnd, self._seed, question)
+        question = get_args(SurveyStage).index(stage)
+        silent = self._faults.draw_lost_responses(clients, rnd, self._seed, question)
         if silent.all():
             return {}
         return {name: np.where(silent[:, None], np.nan, rows) for name, rows in answers.items()}
 
     def train(
-        self, jobs: Sequence[Job], bank: Floats32, rnd: int, told: Told | None = None
+        self, jobs: Sequence[Job], bank: Floats32, rnd: int, broadcast: Broadcast | None = None
     ) -> Updates:
-        updates, rehearsal = self._trained(jobs, bank, rnd, told), jobs[0].rehearsal
+        updates, probe_round = self._train_inner(jobs, bank, rnd, broadcast), jobs[0].probe_round
         clients, place = np.unique(updates.clients, return_inverse=True)
-        delays = self._faults.delays(clients, rnd, self._seed, rehearsal)
-        if rehearsal:
+        delays = self._faults.draw_delays(clients, rnd, self._seed, probe_round)
+        if probe_round:
             return updates.only((delays == 0)[place])
-        arriving = sorted(client for client, parcel in self._pending.items() if parcel.due <= rnd)
+        arriving = sorted(
+            client
+            for client, pending_response in self._pending.items()
+            if pending_response.due <= rnd
+        )
         arrived = [self._pending.pop(client).reply for client in arriving]
         if not arrived and not delays.any():
             return updates
-        replies = list(zip(replies_of(updates, rnd), delays.tolist(), strict=True))
+        replies = list(zip(split_updates(updates, rnd), delays.tolist(), strict=True))
         self._pending |= {
-            reply.client: Pending(rnd + delay, _copied(reply))
+            reply.client: PendingResponse(rnd + delay, _copy_response(reply))
             for reply, delay in replies
             if delay > 0
         }
         in_time = [reply for reply, delay in replies if delay == 0]
         # What was said when the bank had another number of models cannot be set beside the rest.
-        alike = of_one_form([*in_time, *arrived])
-        refused = tuple(
-            Refusal(reply.client, "its reply has not the form of the others'.")
+        alike = select_uniform_responses([*in_time, *arrived])
+        rejected = tuple(
+            Rejection(reply.client, "its reply has not the form of the others'.")
             for reply in (*in_time, *arrived)
             if reply not in alike
         )
-        remarks = {**updates.remarks, **({"refused": len(refused)} if refused else {})}
-        came = updates_of(alike, bank.shape[1], rnd)
-        return replace(came, remarks=remarks, refusals=refused)
+        extra_metrics = {
+            **updates.extra_metrics,
+            **({"rejected": len(rejected)} if rejected else {}),
+        }
+        came = build_updates(alike, bank.shape[1], rnd)
+        return replace(came, extra_metrics=extra_metrics, rejections=rejected)
 
-    def _trained(self, jobs: Sequence[Job], bank: Floats32, rnd: int, told: Told | None) -> Updates:
+    def _train_inner(
+        self, jobs: Sequence[Job], bank: Floats32, rnd: int, broadcast: Broadcast | None
+    ) -> Updates:
         """What is sent, which of hostile clients is not what they have learnt."""
-        updates, faults = self.inner.train(jobs, bank, rnd, told), self._faults
-        if not isinstance(faults, Tampers):
+        updates, faults = self.inner.train(jobs, bank, rnd, broadcast), self._faults
+        if not isinstance(faults, TampersUpdates):
             return updates
-        deltas = faults.tampered(updates.deltas, updates.clients, rnd, self._seed)
+        deltas = faults.tamper(updates.deltas, updates.clients, rnd, self._seed)
         count = int(faults.is_hostile(np.unique(updates.clients), self._seed).sum())
-        remarks = {**updates.remarks, **({"hostile": count} if count else {})}
-        return replace(updates, deltas=deltas, remarks=remarks)
+        extra_metrics = {**updates.extra_metrics, **({"hostile": count} if count else {})}
+        return replace(updates, deltas=deltas, extra_metrics=extra_metrics)
 
     # --- what a checkpoint must hold ---
 
     def pending(self) -> Tree:
         """Replies on their way, as plain values; see `restore`."""
         return {
-            str(client): {"due": parcel.due, "reply": dict(vars(parcel.reply))}
-            for client, parcel in self._pending.items()
+            str(client): {"due": pending_response.due, "reply": dict(vars(pending_response.reply))}
+            for client, pending_response in self._pending.items()
         }
 
     def restore(self, pending: dict[str, Any]) -> None:
         """Take replies on their way from a checkpoint."""
         self._pending = {
-            int(client): Pending(parcel["due"], Reply(**parcel["reply"]))
-            for client, parcel in pending.items()
+            int(client): PendingResponse(
+                pending_response["due"], TrainResponse(**pending_response["reply"])
+            )
+            for client, pending_response in pending.items()
         }
 
 
-def _copied(reply: Reply) -> Reply:
+def _copy_response(reply: TrainResponse) -> TrainResponse:
     """With arrays of its own: a row would keep the whole matrix of its round in memory."""
     own: dict[str, Any] = {
         name: value.copy() if isinstance(value, np.ndarray) else value
         for name, value in vars(reply).items()
     }
-    own |= {name: {k: v.copy() for k, v in own[name].items()} for name in ("reports", "said")}
-    return Reply(**own)
+    own |= {name: {k: v.copy() for k, v in own[name].items()} for name in ("reports", "uploads")}
+    return TrainResponse(**own)

@@ -20,11 +20,11 @@ from thalweg.data.base import Dataset
 from thalweg.engine.gather import Gather, Part
 from thalweg.engine.shared import Layout, SharedMemory
 from thalweg.engine.stacked import StackedTrainer, StackTask
-from thalweg.local import Mirror, Objective, Sgd
+from thalweg.local import Geometry, Objective, Sgd
 from thalweg.nets import Net
 
 
-class Place(NamedTuple):
+class SharedArray(NamedTuple):
     """An array in shared memory."""
 
     number: int  # of the memory
@@ -44,18 +44,18 @@ class ForgetMemory(NamedTuple):
     number: int
 
 
-class Hire(NamedTuple):
+class WorkerSetup(NamedTuple):
     """Everything that stays the same. No answer."""
 
     net: Net
     objective: Objective
     sgd: Sgd
-    arrays: dict[str, Place]  # x, y, x_test, y_test
+    arrays: dict[str, SharedArray]  # x, y, x_test, y_test
     num_classes: int
     mean: tuple[float, ...]
     std: tuple[float, ...]
     num_codes: int
-    mirror: Mirror
+    geometry: Geometry
     augment: Augmentation | None
     views: tuple[View, ...] = ()
 
@@ -64,15 +64,15 @@ class Train(NamedTuple):
     """Train one stack; its deltas go to some rows of a piece of shared memory. Answer: losses."""
 
     task: StackTask
-    bank: Place  # (M, P)
-    deltas: Place  # (K_total, P)
+    bank: SharedArray  # (M, P)
+    deltas: SharedArray  # (K_total, P)
     first: int  # the first of its rows
 
 
 class Predict(NamedTuple):
     """Answer: predicted labels and losses of the model on some rows."""
 
-    bank: Place  # (1, P)
+    bank: SharedArray  # (1, P)
     part: Part
     rows: Ints
 
@@ -80,7 +80,7 @@ class Predict(NamedTuple):
 class Score(NamedTuple):
     """Answer: logarithms of the probabilities that the model gives the classes of some rows."""
 
-    bank: Place  # (1, P)
+    bank: SharedArray  # (1, P)
     part: Part
     rows: Ints
 
@@ -89,7 +89,7 @@ class Failure(NamedTuple):
     """The answer when an order could not be carried out."""
 
     error: Exception
-    story: str  # the traceback
+    traceback_text: str  # the traceback
 
 
 def main(handle: int) -> None:
@@ -98,74 +98,74 @@ def main(handle: int) -> None:
     torch.set_num_threads(1)
     # The end of the pipe: the run is over, or its process is gone. Nothing here is worth keeping.
     with contextlib.suppress(EOFError, ConnectionError):
-        serve(Connection(handle))
+        run_worker(Connection(handle))
 
 
-def serve(connection: Connection) -> None:
+def run_worker(connection: Connection) -> None:
     """Carry out orders until the other side hangs up."""
     memories: dict[int, SharedMemory] = {}
     trainer: StackedTrainer | None = None
     trouble: Failure | None = None  # why there is no working here; told when work is asked for
     while True:
-        order = None
+        request = None
         try:
-            order = connection.recv()
-            match order:
+            request = connection.recv()
+            match request:
                 case MapMemory(number, num_bytes):
                     memories[number] = SharedMemory(recv_handle(connection), num_bytes)
                 case ForgetMemory(number):
                     del memories[number]
-                case Hire():
-                    trainer = _trainer(order, memories)
+                case WorkerSetup():
+                    trainer = _make_trainer(request, memories)
                 case Train() | Predict() | Score():
-                    connection.send(trouble or _answer(order, trainer, memories))
+                    connection.send(trouble or _execute(request, trainer, memories))
         except (EOFError, ConnectionError):
             raise
         except Exception as error:
-            failure = Failure(_portable(error), traceback.format_exc())
-            if isinstance(order, Train | Predict | Score) or (
-                order is None and trainer is not None
+            failure = Failure(_make_picklable(error), traceback.format_exc())
+            if isinstance(request, Train | Predict | Score) or (
+                request is None and trainer is not None
             ):
                 connection.send(failure)
             else:
                 trouble = failure
 
 
-def _trainer(hire: Hire, memories: dict[int, SharedMemory]) -> StackedTrainer:
+def _make_trainer(setup: WorkerSetup, memories: dict[int, SharedMemory]) -> StackedTrainer:
     arrays: dict[str, Any] = {
-        name: memories[number].array(layout) for name, (number, layout) in hire.arrays.items()
+        name: memories[number].array(layout) for name, (number, layout) in setup.arrays.items()
     }
     data = Dataset(
         name="shared",
-        num_classes=hire.num_classes,
-        mean=hire.mean,
-        std=hire.std,
-        num_codes=hire.num_codes,
-        views=hire.views,
+        num_classes=setup.num_classes,
+        mean=setup.mean,
+        std=setup.std,
+        num_codes=setup.num_codes,
+        views=setup.views,
         **arrays,
     )
     return StackedTrainer(
-        hire.net, hire.objective, hire.sgd, Gather(data), hire.mirror, hire.augment
+        setup.net, setup.objective, setup.sgd, Gather(data), setup.geometry, setup.augment
     )
 
 
-def _answer(
-    order: Train | Predict | Score,
+def _execute(
+    request: Train | Predict | Score,
     trainer: StackedTrainer | None,
     memories: dict[int, SharedMemory],
 ) -> Floats | Floats32 | tuple[Ints, Floats32]:
     assert trainer is not None  # hired before anything else
-    bank = memories[order.bank.number].array(order.bank.layout)
-    if isinstance(order, Predict):
-        return trainer.predict(bank[0], order.part, order.rows)
-    if isinstance(order, Score):
-        return trainer.scores(bank[0], order.part, order.rows)
-    deltas = memories[order.deltas.number].array(order.deltas.layout)
-    mine = deltas[order.first : order.first + len(order.task.models)]
-    return trainer.train_one(bank, order.task, mine)
+    bank = memories[request.bank.number].array(request.bank.layout)
+    if isinstance(request, Predict):
+        return trainer.predict(bank[0], request.part, request.rows)
+    if isinstance(request, Score):
+        return trainer.scores(bank[0], request.part, request.rows)
+    deltas = memories[request.deltas.number].array(request.deltas.layout)
+    mine = deltas[request.first : request.first + len(request.task.models)]
+    return trainer.train_one(bank, request.task, mine)
 
 
-def _portable(error: Exception) -> Exception:
+def _make_picklable(error: Exception) -> Exception:
     """The error itself if it survives the journey, else one that says the same."""
     with contextlib.suppress(Exception):
         copy = pickle.loads(pickle.dumps(error))  # bytes of our own making, never received

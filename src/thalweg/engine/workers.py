@@ -31,25 +31,25 @@ from thalweg.core.types import Floats, Floats32, Ints
 from thalweg.data.augment import Augmentation
 from thalweg.data.base import Dataset
 from thalweg.engine.gather import Gather, Part
-from thalweg.engine.machine import cores, worker_environment
+from thalweg.engine.machine import count_cores, worker_environment
 from thalweg.engine.shared import Layout, SharedMemory
 from thalweg.engine.stacked import PREDICT_BATCH, StackedTrainer, StackTask, Trainer
 from thalweg.engine.worker_main import (
     Failure,
     ForgetMemory,
-    Hire,
     MapMemory,
-    Place,
     Predict,
     Score,
+    SharedArray,
     Train,
+    WorkerSetup,
 )
-from thalweg.local import Euclidean, Mirror, Objective, Sgd
+from thalweg.local import Euclidean, Geometry, Objective, Sgd
 from thalweg.nets import Net
 
-Order = Train | Predict | Score
+WorkerRequest = Train | Predict | Score
 
-_BEGIN = """
+_BOOTSTRAP = """
 import signal, sys, json
 signal.signal(signal.SIGINT, signal.SIG_IGN)
 sys.path[:] = json.loads(sys.argv[2])
@@ -62,21 +62,21 @@ class WorkerDied(ThalwegError):
     """A worker process ended before its work did."""
 
 
-def can_travel(*parts: object) -> bool:
+def can_send_to_worker(*parts: object) -> bool:
     """Can another process be sent these objects, and import what they are made of?
 
     Not if their classes live in the user's script or notebook, or in a file that was loaded by path.
 
     >>> from thalweg.local import CrossEntropy
-    >>> can_travel(CrossEntropy()), can_travel(lambda: None)
+    >>> can_send_to_worker(CrossEntropy()), can_send_to_worker(lambda: None)
     (True, False)
     """
-    scout = _Scout(io.BytesIO())
+    collector = _ModuleCollector(io.BytesIO())
     try:
-        scout.dump(parts)
+        collector.dump(parts)
     except (pickle.PicklingError, AttributeError, TypeError):
         return False
-    return all(_can_import(module) for module in scout.modules)
+    return all(_can_import(module) for module in collector.modules)
 
 
 class WorkerPool:
@@ -93,7 +93,7 @@ class WorkerPool:
         sgd: Sgd,
         data: Dataset,
         num_workers: int,
-        mirror: Mirror = Euclidean(),  # noqa: B008  frozen
+        geometry: Geometry = Euclidean(),  # noqa: B008  frozen
         augment: Augmentation | None = None,
     ) -> None:
         require(num_workers >= 1, f"a pool needs at least one worker, got {num_workers}.")
@@ -106,13 +106,13 @@ class WorkerPool:
         self._created = 0
         self._bank: int | None = None  # number of the memory for models
         # Called by `close`, and also when the pool is forgotten or the interpreter ends.
-        self._let_go = weakref.finalize(
-            self, _let_go, self._processes, self._connections, os.getpid()
+        self._shut_down = weakref.finalize(
+            self, _shut_down, self._processes, self._connections, os.getpid()
         )
         try:
             for _ in range(num_workers):
-                self._start()
-            self._hire(net, objective, sgd, data, mirror, augment)
+                self._start_worker()
+            self._send_setup(net, objective, sgd, data, geometry, augment)
         except BaseException:
             self.close()
             raise
@@ -121,13 +121,13 @@ class WorkerPool:
         self._require_open()
         ends = np.cumsum([0, *(len(task.models) for task in tasks)])
         layout = Layout((int(ends[-1]), bank.shape[1]), "<f4")
-        number = self._memory(layout.num_bytes)
+        number = self._acquire_memory(layout.num_bytes)
         deltas = self._memories[number].array(layout)
         weakref.finalize(deltas, self._free.add, number).atexit = False
         models = self._publish(bank)
-        losses = self._carry_out(
+        losses = self._run_requests(
             [
-                Train(task, models, Place(number, layout), int(first))
+                Train(task, models, SharedArray(number, layout), int(first))
                 for task, first in zip(tasks, ends, strict=False)
             ]
         )
@@ -139,7 +139,9 @@ class WorkerPool:
         self._require_open()
         rows = np.arange(self._num_samples[part]) if rows is None else rows
         model = self._publish(params[None])
-        answers = self._carry_out([Predict(model, part, mine) for mine in self._shares(rows)])
+        answers = self._run_requests(
+            [Predict(model, part, mine) for mine in self._split_rows(rows)]
+        )
         labels = [np.empty(0, dtype=np.int64), *(labels for labels, _ in answers)]
         losses = [np.empty(0, dtype=np.float32), *(losses for _, losses in answers)]
         return np.concatenate(labels), np.concatenate(losses)
@@ -148,30 +150,30 @@ class WorkerPool:
         self._require_open()
         rows = np.arange(self._num_samples[part]) if rows is None else rows
         model = self._publish(params[None])
-        answers = self._carry_out([Score(model, part, mine) for mine in self._shares(rows)])
+        answers = self._run_requests([Score(model, part, mine) for mine in self._split_rows(rows)])
         return np.concatenate([np.empty((0, self._num_classes), dtype=np.float32), *answers])
 
-    def _shares(self, rows: Ints) -> list[Ints]:
+    def _split_rows(self, rows: Ints) -> list[Ints]:
         """Whole batches, so that their boundaries do not depend on who gets which share."""
         share = -(-len(rows) // (PREDICT_BATCH * 2 * len(self._processes))) * PREDICT_BATCH
         return [rows[first : first + share] for first in range(0, len(rows), max(share, 1))]
 
     def close(self) -> None:
-        self._let_go()
+        self._shut_down()
 
     # --- processes ---
 
     def _require_open(self) -> None:
-        if not self._let_go.alive:
+        if not self._shut_down.alive:
             raise WorkerDied("this pool of workers is closed.")
 
-    def _start(self) -> None:
+    def _start_worker(self) -> None:
         ours, theirs = socket.socketpair()
         with theirs:
             handle = theirs.fileno()
             path = json.dumps([str(place) for place in sys.path])
             process = subprocess.Popen(
-                [sys.executable, "-c", _BEGIN, str(handle), path],
+                [sys.executable, "-c", _BOOTSTRAP, str(handle), path],
                 pass_fds=[handle],
                 stdin=subprocess.DEVNULL,
                 env=worker_environment(),
@@ -179,21 +181,21 @@ class WorkerPool:
         self._processes.append(process)
         self._connections.append(Connection(ours.detach()))
 
-    def _hire(
+    def _send_setup(
         self,
         net: Net,
         objective: Objective,
         sgd: Sgd,
         data: Dataset,
-        mirror: Mirror,
+        geometry: Geometry,
         augment: Augmentation | None,
     ) -> None:
         arrays = {}
         for name in ("x", "y", "x_test", "y_test"):
-            memory, layout = SharedMemory.holding(getattr(data, name))
-            arrays[name] = Place(self._introduce(memory), layout)
+            memory, layout = SharedMemory.from_array(getattr(data, name))
+            arrays[name] = SharedArray(self._share_memory(memory), layout)
             del self._memories[arrays[name].number]  # theirs alone: we have the original
-        hire = Hire(
+        setup = WorkerSetup(
             net,
             objective,
             sgd,
@@ -202,28 +204,28 @@ class WorkerPool:
             data.mean,
             data.std,
             data.num_codes,
-            mirror,
+            geometry,
             augment,
             data.views,
         )
         for place in range(len(self._processes)):
-            self._send(place, hire)
+            self._send(place, setup)
 
-    def _send(self, place: int, order: object, memory: SharedMemory | None = None) -> None:
+    def _send(self, place: int, request: object, memory: SharedMemory | None = None) -> None:
         try:
-            self._connections[place].send(order)
+            self._connections[place].send(request)
             if memory is not None:
                 memory.send(self._connections[place], self._processes[place].pid)
         except OSError as error:
-            raise self._obituary(place) from error
+            raise self._make_died_error(place) from error
         except BaseException:
             self.close()  # half an order may be in the pipe
             raise
 
-    def _carry_out(self, orders: Sequence[Order]) -> list[Any]:
+    def _run_requests(self, requests: Sequence[WorkerRequest]) -> list[Any]:
         """Answers in the order of the orders; whoever is free takes the next one."""
-        answers: list[Any] = [None] * len(orders)
-        todo = deque(range(len(orders)))
+        answers: list[Any] = [None] * len(requests)
+        todo = deque(range(len(requests)))
         idle = list(range(len(self._processes)))[::-1]
         busy: dict[Connection, tuple[int, int]] = {}  # whose, which order
         failed: dict[int, Failure] = {}
@@ -231,7 +233,7 @@ class WorkerPool:
             while busy or (todo and not failed):
                 while todo and idle and not failed:
                     place, which = idle.pop(), todo.popleft()
-                    self._send(place, orders[which])
+                    self._send(place, requests[which])
                     busy[self._connections[place]] = place, which
                 for connection in wait(list(busy)):
                     assert isinstance(connection, Connection)
@@ -239,7 +241,7 @@ class WorkerPool:
                     try:
                         answer = connection.recv()
                     except (EOFError, OSError) as error:
-                        raise self._obituary(place) from error
+                        raise self._make_died_error(place) from error
                     idle.append(place)
                     if isinstance(answer, Failure):
                         failed[which] = answer
@@ -250,11 +252,11 @@ class WorkerPool:
             raise
         if failed:
             failure = failed[min(failed)]
-            failure.error.add_note(f"In a worker process:\n{failure.story}")
+            failure.error.add_note(f"In a worker process:\n{failure.traceback_text}")
             raise failure.error
         return answers
 
-    def _obituary(self, place: int) -> WorkerDied:
+    def _make_died_error(self, place: int) -> WorkerDied:
         """What there is to say about a worker whose pipe is broken. Ends the others, too."""
         try:
             code = self._processes[place].wait(timeout=5)
@@ -274,17 +276,17 @@ class WorkerPool:
 
     # --- shared memory ---
 
-    def _publish(self, bank: Floats32) -> Place:
+    def _publish(self, bank: Floats32) -> SharedArray:
         """Put models where the workers can read them."""
         layout = Layout(bank.shape, "<f4")
         if self._bank is None or self._memories[self._bank].num_bytes < layout.num_bytes:
             if self._bank is not None:
                 self._free.add(self._bank)
-            self._bank = self._memory(layout.num_bytes)
+            self._bank = self._acquire_memory(layout.num_bytes)
         self._memories[self._bank].array(layout)[...] = bank
-        return Place(self._bank, layout)
+        return SharedArray(self._bank, layout)
 
-    def _memory(self, num_bytes: int) -> int:
+    def _acquire_memory(self, num_bytes: int) -> int:
         """The number of a piece of shared memory that is large enough and that nobody looks at."""
         fitting = [n for n in self._free if self._memories[n].num_bytes >= num_bytes]
         if fitting:
@@ -297,9 +299,9 @@ class WorkerPool:
             for place in range(len(self._processes)):
                 self._send(place, ForgetMemory(number))
         # Twice what is needed, because cohorts vary; pages nobody writes to cost nothing.
-        return self._introduce(SharedMemory.create(2 * num_bytes))
+        return self._share_memory(SharedMemory.create(2 * num_bytes))
 
-    def _introduce(self, memory: SharedMemory) -> int:
+    def _share_memory(self, memory: SharedMemory) -> int:
         """Let all workers know a piece of memory, by a number."""
         number, self._created = self._created, self._created + 1
         self._memories[number] = memory
@@ -314,7 +316,7 @@ def make_trainer(
     sgd: Sgd,
     data: Dataset,
     workers: int | Literal["auto"] = "auto",
-    mirror: Mirror = Euclidean(),  # noqa: B008  frozen
+    geometry: Geometry = Euclidean(),  # noqa: B008  frozen
     augment: Augmentation | None = None,
 ) -> Trainer:
     """In this process for one worker, else a pool.
@@ -324,17 +326,17 @@ def make_trainer(
     """
     if workers == "auto" and not _can_share():
         workers = 1
-    workers = how_many(workers, net, sgd)
-    parts = (net, objective, sgd, mirror, augment, data.views)
-    if workers == 1 or not _can_share() or not can_travel(*parts):
-        return StackedTrainer(net, objective, sgd, Gather(data), mirror, augment)
-    return WorkerPool(net, objective, sgd, data, workers, mirror, augment)
+    workers = count_workers(workers, net, sgd)
+    parts = (net, objective, sgd, geometry, augment, data.views)
+    if workers == 1 or not _can_share() or not can_send_to_worker(*parts):
+        return StackedTrainer(net, objective, sgd, Gather(data), geometry, augment)
+    return WorkerPool(net, objective, sgd, data, workers, geometry, augment)
 
 
-def how_many(workers: int | Literal["auto"], net: Net, sgd: Sgd) -> int:
+def count_workers(workers: int | Literal["auto"], net: Net, sgd: Sgd) -> int:
     """So many as are asked for; "auto": one per core if there is enough to compute, else one."""
     if workers == "auto":
-        return cores() if _is_worth_a_pool(net, sgd) else 1
+        return count_cores() if _is_worth_a_pool(net, sgd) else 1
     require(workers >= 1, f"workers must be at least 1, got {workers}.")
     return workers
 
@@ -352,7 +354,7 @@ def _can_share() -> bool:
     return hasattr(socket, "send_fds")
 
 
-class _Scout(pickle.Pickler):
+class _ModuleCollector(pickle.Pickler):
     """Notes the modules of all classes and functions on the way."""
 
     def __init__(self, file: io.BytesIO) -> None:
@@ -379,7 +381,7 @@ def _can_import(module: str) -> bool:
     return True
 
 
-def _let_go(
+def _shut_down(
     processes: list[subprocess.Popen[bytes]], connections: list[Connection], owner: int
 ) -> None:
     if os.getpid() != owner:

@@ -3,16 +3,16 @@
 from thalweg.evaluation.alarms import AlarmScores, alarm_scores, alarm_summary
 from thalweg.evaluation.clients import accuracies_by_mix, accuracies_by_owner
 from thalweg.evaluation.forgetting import backward_transfer, forgetting, task_summary, task_table
-from thalweg.evaluation.held_out import Scores, held_out_scores
+from thalweg.evaluation.held_out import ModelScores, held_out_scores
 from thalweg.evaluation.mixtures import ClientTests, client_tests
 from thalweg.evaluation.purity import purity
 from thalweg.evaluation.recovery import (
     Recovery,
-    averaged_over_steps,
+    add_step_accuracy,
     recoveries,
     step_accuracies,
 )
-from thalweg.evaluation.sessions import Turnout, session_scores
+from thalweg.evaluation.sessions import SessionContext, session_scores
 from thalweg.evaluation.tasks import (
     ASSIGNMENTS,
     Assignment,
@@ -26,15 +26,15 @@ __all__ = [
     "AlarmScores",
     "Assignment",
     "ClientTests",
+    "ModelScores",
     "Recovery",
-    "Scores",
+    "SessionContext",
     "Transition",
-    "Turnout",
     "accuracies_by_mix",
     "accuracies_by_owner",
+    "add_step_accuracy",
     "alarm_scores",
     "alarm_summary",
-    "averaged_over_steps",
     "backward_transfer",
     "client_tests",
     "forgetting",

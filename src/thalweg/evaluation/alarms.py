@@ -8,15 +8,15 @@ from collections.abc import Iterable, Mapping, Sequence
 from statistics import fmean
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
-Change = tuple[int, int, str]  # the round (counted from 0), the client, and what kind of drift
-Raised = tuple[int, int]  # the round and the client of an alarm
+DriftRecord = tuple[int, int, str]  # the round (counted from 0), the client, and what kind of drift
+AlarmEvent = tuple[int, int]  # the round and the client of an alarm
 
 
 @runtime_checkable
 class HasChanges(Protocol):
     """A world that knows when the data of its clients change."""
 
-    def changes(self) -> Sequence[Change]: ...
+    def drift_events(self) -> Sequence[DriftRecord]: ...
 
 
 class KindScores(NamedTuple):
@@ -41,7 +41,7 @@ class AlarmScores(NamedTuple):
 
 
 def alarm_scores(
-    raised: Iterable[Raised], changes: Iterable[Change], within: int | None = None
+    raised: Iterable[AlarmEvent], changes: Iterable[DriftRecord], within: int | None = None
 ) -> AlarmScores:
     """Judge alarms by the changes that there were.
 
@@ -55,7 +55,7 @@ def alarm_scores(
     >>> scores.drifts, scores.missed, scores.false_alarms, scores.mean_delay
     (3, 2, 2, 2.0)
     """
-    kinds: dict[Raised, set[str]] = {}
+    kinds: dict[AlarmEvent, set[str]] = {}
     for rnd, client, kind in changes:
         kinds.setdefault((rnd, client), set()).add(kind)
     alarms = sorted(set(raised))
@@ -73,21 +73,21 @@ def alarm_scores(
         false_alarms=len(alarms) - len(noticed),
         mean_delay=_mean(noticed),
         by_kind={
-            kind: _of_kind([delay for change, delay in delays.items() if kind in kinds[change]])
+            kind: _score_kind([delay for change, delay in delays.items() if kind in kinds[change]])
             for kind in sorted(set().union(*kinds.values()))
         },
     )
 
 
-def alarms_in(rows: Iterable[Mapping[str, Any]]) -> list[Raised]:
+def read_alarms(rows: Iterable[Mapping[str, Any]]) -> list[AlarmEvent]:
     """The alarms that the metrics of a run tell of, with rounds counted from 0."""
     return [(row["round"] - 1, client) for row in rows for client in row.get("alarms", ())]
 
 
-def drifts_in(rows: Iterable[Mapping[str, Any]]) -> list[Change]:
+def read_drifts(rows: Iterable[Mapping[str, Any]]) -> list[DriftRecord]:
     """The drifts that the metrics of a run tell of by name, each in the round in which its client met with it.
 
-    >>> drifts_in([{"round": 5, "drifts": {"real": [0, 3], "virtual": [3]}}])
+    >>> read_drifts([{"round": 5, "drifts": {"real": [0, 3], "virtual": [3]}}])
     [(4, 0, 'real'), (4, 3, 'real'), (4, 3, 'virtual')]
     """
     return [
@@ -104,15 +104,15 @@ def alarm_summary(rows: Sequence[Mapping[str, Any]], are_drifts_known: bool) -> 
     >>> alarm_summary([{"round": 1}, {"round": 2, "alarms": [0, 3]}], are_drifts_known=False)
     {'raised': 2}
     """
-    raised = alarms_in(rows)
+    raised = read_alarms(rows)
     if not are_drifts_known:
         return {"raised": len(raised)}
-    scores = alarm_scores(raised, drifts_in(rows))
+    scores = alarm_scores(raised, read_drifts(rows))
     by_kind = {kind: found._asdict() for kind, found in scores.by_kind.items()}
     return {**scores._asdict(), "by_kind": by_kind}
 
 
-def _by_client(events: Iterable[Raised]) -> dict[int, list[int]]:
+def _by_client(events: Iterable[AlarmEvent]) -> dict[int, list[int]]:
     """The rounds of each client's events, ascending as they are."""
     found: dict[int, list[int]] = {}
     for rnd, client in events:
@@ -129,7 +129,7 @@ def _delay(drift: int, following: float, rounds: list[int], within: int | None) 
     return delay if within is None or delay <= within else None
 
 
-def _of_kind(delays: Sequence[int | None]) -> KindScores:
+def _score_kind(delays: Sequence[int | None]) -> KindScores:
     noticed = [delay for delay in delays if delay is not None]
     return KindScores(len(delays), len(delays) - len(noticed), _mean(noticed))
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from thalweg.core.types import Floats, Ints
 
-Row = Mapping[str, Any]  # what a round says about itself
+MetricsRow = Mapping[str, Any]  # what a round says about itself
 NEVER = -1  # of a task: no client has met it
 
 
@@ -60,7 +60,7 @@ class TaskTable(NamedTuple):
     first_met: Ints  # (tasks,) the step in which a client first had the task; `NEVER`: none did
 
 
-def task_table(rows: Iterable[Row], assignment: str) -> TaskTable | None:
+def task_table(rows: Iterable[MetricsRow], assignment: str) -> TaskTable | None:
     """What the metrics of a run say of its tasks; None: nothing.
 
     >>> rows = [{"round": 5, "tasks": [
@@ -83,29 +83,31 @@ def task_table(rows: Iterable[Row], assignment: str) -> TaskTable | None:
     return TaskTable([rnd for rnd, _ in steps], tasks, accuracy, first_met)
 
 
-def with_tasks(rows: Sequence[Row], assignment: str, task: str = "") -> list[Row]:
+def add_task_metrics(
+    rows: Sequence[MetricsRow], assignment: str, task: str = ""
+) -> list[MetricsRow]:
     """A run in which ``task_accuracy`` is of one task, or the mean over all, and ``forgetting`` is known so far.
 
     >>> rows = [{"round": rnd, "tasks": [
     ...     {"task": "a", "assignment": "labels", "accuracy": accuracy, "clients": 1}]}
     ...     for rnd, accuracy in ((1, 0.75), (2, 0.25))]
-    >>> [(row["task_accuracy"], row["forgetting"]) for row in with_tasks(rows, "labels")]
+    >>> [(row["task_accuracy"], row["forgetting"]) for row in add_task_metrics(rows, "labels")]
     [(0.75, None), (0.25, 0.5)]
     """
-    shown: list[Row] = []
+    shown: list[MetricsRow] = []
     for place, row in enumerate(rows):
         if "tasks" in row and (table := task_table(rows[: place + 1], assignment)):
             mine = [not task or each == task for each in table.tasks]
             found = {
-                "task_accuracy": _known(_mean(table.accuracy[-1, mine])),
-                "forgetting": _known(forgetting(table.accuracy[:, mine])),
+                "task_accuracy": _nan_to_none(_mean(table.accuracy[-1, mine])),
+                "forgetting": _nan_to_none(forgetting(table.accuracy[:, mine])),
             }
             row = {**row, **found}
         shown.append(row)
     return shown
 
 
-def task_summary(rows: Iterable[Row], assignment: str) -> dict[str, Any] | None:
+def task_summary(rows: Iterable[MetricsRow], assignment: str) -> dict[str, Any] | None:
     """The tasks of a run in a few numbers, with how mixtures were found; None: it measured none.
 
     A number that does not exist is None: there is no forgetting after one step.
@@ -113,26 +115,26 @@ def task_summary(rows: Iterable[Row], assignment: str) -> dict[str, Any] | None:
     table = task_table(rows, assignment)
     if table is None:
         return None
-    final = dict(zip(table.tasks, map(_known, table.accuracy[-1]), strict=True))
+    final = dict(zip(table.tasks, map(_nan_to_none, table.accuracy[-1]), strict=True))
     return {
         "assignment": assignment,
         "rounds": table.rounds,
         "final": final,
-        "mean": _known(_mean(table.accuracy[-1])),
-        "forgetting": _known(forgetting(table.accuracy)),
-        "backward_transfer": _known(backward_transfer(table.accuracy, table.first_met)),
+        "mean": _nan_to_none(_mean(table.accuracy[-1])),
+        "forgetting": _nan_to_none(forgetting(table.accuracy)),
+        "backward_transfer": _nan_to_none(backward_transfer(table.accuracy, table.first_met)),
     }
 
 
-def _accuracy(record: Row | None) -> float:
+def _accuracy(record: MetricsRow | None) -> float:
     return float("nan") if record is None or record["accuracy"] is None else record["accuracy"]
 
 
-def _clients(record: Row | None) -> int:
+def _clients(record: MetricsRow | None) -> int:
     return 0 if record is None else int(record["clients"])
 
 
-def _known(value: float) -> float | None:
+def _nan_to_none(value: float) -> float | None:
     return None if np.isnan(value) else float(value)
 
 

@@ -10,7 +10,7 @@ import numpy.typing as npt
 from thalweg.core.types import Floats, Ints
 
 
-class Scores(NamedTuple):
+class ModelScores(NamedTuple):
     """Scores of one model on a test set."""
 
     accuracy: float
@@ -26,7 +26,7 @@ def held_out_scores(
     labels: Ints,
     histograms: Floats,
     importance: Floats,
-) -> Scores:
+) -> ModelScores:
     r"""Accuracy, balanced accuracy and loss, and the accuracy in each latent state.
 
     Balanced accuracy is the mean over classes of the share that is recognised, so that a model which
@@ -47,19 +47,19 @@ def held_out_scores(
     >>> scores.state_accuracy, scores.worst_state_accuracy
     (0.875, 0.75)
     """
-    return scores_of(predicted == labels, losses, labels, histograms, importance)
+    return compute_scores(predicted == labels, losses, labels, histograms, importance)
 
 
-def scores_of(
+def compute_scores(
     right: npt.NDArray[np.bool_] | Floats,
     losses: npt.NDArray[np.floating],
     labels: Ints,
     histograms: Floats,
     importance: Floats,
-) -> Scores:
+) -> ModelScores:
     """The same of answers (n,) that are right or not, or right to some share of those who gave them.
 
-    >>> scores_of(np.array([1.0, 0.5]), np.ones(2), np.array([0, 1]), np.eye(2), np.array([0.5, 0.5])).accuracy
+    >>> compute_scores(np.array([1.0, 0.5]), np.ones(2), np.array([0, 1]), np.eye(2), np.array([0.5, 0.5])).accuracy
     0.75
     """
     count = np.bincount(labels, minlength=histograms.shape[1])  # (C,)
@@ -72,7 +72,7 @@ def scores_of(
     if not seen.any():
         per_state = np.array([np.nan])
     weight = importance[seen] / importance[seen].sum() if importance[seen].sum() > 0 else None
-    return Scores(
+    return ModelScores(
         accuracy=float(right.mean()),
         balanced_accuracy=float(per_class[count > 0].mean()),
         loss=float(losses.mean(dtype=np.float64)),

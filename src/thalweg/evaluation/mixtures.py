@@ -10,11 +10,11 @@ import numpy as np
 from thalweg.core.types import Floats, Floats32, Ints
 from thalweg.evaluation.clients import Bools
 
-AtClients = Callable[[Bools, Ints], Floats]
+LocalAccuracies = Callable[[Bools, Ints], Floats]
 """(n,) right or not, and the labels as they are seen -> (N,) what that means at every client."""
 
 
-class Alike(NamedTuple):
+class ClientGroup(NamedTuple):
     """Clients that see the test samples in the same way and predict with the same mixture."""
 
     clients: Ints  # ids, ascending
@@ -28,13 +28,13 @@ class ClientTests(NamedTuple):
     right: Floats  # (n,) share of the clients that are right about each sample
     losses: Floats  # (n,) mean over the clients
     accuracies: Floats  # (N,) of each client on all samples; nan: there are none
-    at_clients: Floats  # (N,) as somebody says it is to be measured; nan: not known
+    local_accuracies: Floats  # (N,) as somebody says it is to be measured; nan: not known
 
 
-def alike(views: Ints, mixtures: Floats) -> list[Alike]:
+def group_clients(views: Ints, mixtures: Floats) -> list[ClientGroup]:
     """Clients in groups that need to be tested once; views (N,), mixtures (N, models).
 
-    >>> found = alike(np.array([0, 1, 0]), np.array([[1.0, 0.0], [0.5, 0.5], [1.0, 0.0]]))
+    >>> found = group_clients(np.array([0, 1, 0]), np.array([[1.0, 0.0], [0.5, 0.5], [1.0, 0.0]]))
     >>> [(each.clients.tolist(), each.view) for each in found]
     [([0, 2], 0), ([1], 1)]
     """
@@ -44,12 +44,12 @@ def alike(views: Ints, mixtures: Floats) -> list[Alike]:
     order = np.argsort(group, kind="stable")
     parts = np.split(order, np.cumsum(np.bincount(group))[:-1])
     return [
-        Alike(clients, int(views[one]), mixtures[one])
+        ClientGroup(clients, int(views[one]), mixtures[one])
         for one, clients in zip(first, parts, strict=True)
     ]
 
 
-def mixed(scores: Floats32, mixture: Floats) -> Floats32:
+def mix_scores(scores: Floats32, mixture: Floats) -> Floats32:
     r"""(n, C) logarithms of what a mixture gives each class, :math:`\ln \sum_m \alpha_m p_m`.
 
     Of one model alone, that model's own, to the bit.
@@ -57,7 +57,7 @@ def mixed(scores: Floats32, mixture: Floats) -> Floats32:
     Shapes: scores (models, n, C) logarithms of the models' probabilities; mixture (models,), sums to one.
 
     >>> scores = np.log(np.array([[[0.5, 0.5]], [[0.9, 0.1]]], dtype=np.float32))
-    >>> np.exp(mixed(scores, np.array([0.5, 0.5]))).astype(float).round(3).tolist()
+    >>> np.exp(mix_scores(scores, np.array([0.5, 0.5]))).astype(float).round(3).tolist()
     [[0.7, 0.3]]
     """
     used = np.flatnonzero(mixture)
@@ -68,9 +68,9 @@ def mixed(scores: Floats32, mixture: Floats) -> Floats32:
     return np.asarray(highest + np.log(np.exp(weighted - highest).sum(axis=0)), dtype=np.float32)
 
 
-def answers(scores: Floats32, mixture: Floats, labels: Ints) -> tuple[Bools, Floats32]:
-    """(n,) is a mixture right about each sample, and its cross-entropy; shapes as in `mixed`."""
-    together = mixed(scores, mixture)
+def score_mixture(scores: Floats32, mixture: Floats, labels: Ints) -> tuple[Bools, Floats32]:
+    """(n,) is a mixture right about each sample, and its cross-entropy; shapes as in `mix_scores`."""
+    together = mix_scores(scores, mixture)
     losses = -np.take_along_axis(together, labels[:, None], axis=1)[:, 0]
     return together.argmax(axis=1) == labels, losses
 
@@ -80,27 +80,27 @@ def client_tests(
     labels: Mapping[int, Ints],
     views: Ints,
     mixtures: Floats,
-    at_clients: AtClients | None = None,
+    local_accuracies: LocalAccuracies | None = None,
 ) -> ClientTests:
     """Test every client; those who are alike, once.
 
     `scores` (models, n, C) and `labels` (n,) are of the same samples in every view that some client has.
-    `at_clients` says what right answers mean at each client; none: all samples count the same everywhere, as in
+    `local_accuracies` says what right answers mean at each client; none: all samples count the same everywhere, as in
     `accuracies`.
 
     >>> scores = {0: np.log(np.array([[[0.9, 0.1], [0.9, 0.1]], [[0.1, 0.9], [0.1, 0.9]]], np.float32))}
     >>> found = client_tests(scores, {0: np.array([0, 1])}, np.zeros(2, int), np.eye(2))
-    >>> found.right.tolist(), found.at_clients.tolist()
+    >>> found.right.tolist(), found.local_accuracies.tolist()
     ([0.5, 0.5], [0.5, 0.5])
     """
     num_samples = len(labels[int(views[0])])
     share, losses = np.zeros(num_samples), np.zeros(num_samples)
     accuracies, found = np.full(len(views), np.nan), np.full(len(views), np.nan)
-    for clients, view, mixture in alike(views, mixtures):
-        right, lost = answers(scores[view], mixture, labels[view])
+    for clients, view, mixture in group_clients(views, mixtures):
+        right, lost = score_mixture(scores[view], mixture, labels[view])
         share += len(clients) / len(views) * right
         losses += len(clients) / len(views) * lost
         accuracies[clients] = right.mean() if num_samples else np.nan
-        if at_clients is not None:
-            found[clients] = at_clients(right, labels[view])[clients]
-    return ClientTests(share, losses, accuracies, accuracies if at_clients is None else found)
+        if local_accuracies is not None:
+            found[clients] = local_accuracies(right, labels[view])[clients]
+    return ClientTests(share, losses, accuracies, accuracies if local_accuracies is None else found)

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from statistics import fmean
 from typing import Any, NamedTuple
 
-Row = Mapping[
+MetricsRow = Mapping[
     str, Any
 ]  # what a round says about itself; `drifted`: clients that drifted when it began
 MARGIN = 0.02  # that still counts as recovered
@@ -26,7 +26,7 @@ class Recovery(NamedTuple):
 
 
 def recoveries(
-    rows: Iterable[Row], margin: float = MARGIN, measure: str = "accuracy"
+    rows: Iterable[MetricsRow], margin: float = MARGIN, measure: str = "accuracy"
 ) -> list[Recovery]:
     """What the metrics of a run, one row per round, say of every drift.
 
@@ -38,7 +38,7 @@ def recoveries(
     >>> recoveries(rows)
     [Recovery(round=2, clients=6, rounds=2, accuracy_before=0.8, lowest=0.4, rounds_to_recover=2)]
     """
-    steps = by_step(rows)
+    steps = split_by_drift(rows)
     found = []
     before: float | None = None
     for number, step in enumerate(steps):
@@ -48,28 +48,28 @@ def recoveries(
     return found
 
 
-def step_accuracies(rows: Iterable[Row], measure: str = "accuracy") -> list[float]:
+def step_accuracies(rows: Iterable[MetricsRow], measure: str = "accuracy") -> list[float]:
     """The last accuracy that was measured in every step: a drift ends one, and so does the end of the run.
 
     >>> step_accuracies([{"accuracy": 0.5}, {"drifted": 3}, {"accuracy": 0.25}])
     [0.5, 0.25]
     """
-    found = (_last(step, measure, None) for step in by_step(rows))
+    found = (_last(step, measure, None) for step in split_by_drift(rows))
     return [value for value in found if value is not None]
 
 
-def averaged_over_steps(rows: Sequence[Row], measure: str = "accuracy") -> list[Row]:
+def add_step_accuracy(rows: Sequence[MetricsRow], measure: str = "accuracy") -> list[MetricsRow]:
     """A run in which ``step_accuracy`` is the mean over steps, each as it ended, or as it stands now.
 
     In the last row that has one it is the mean over all steps of the run.
 
     >>> rows = [{"accuracy": 0.5}, {"drifted": 3}, {"accuracy": 0.25}]
-    >>> [row.get("step_accuracy") for row in averaged_over_steps(rows)]
+    >>> [row.get("step_accuracy") for row in add_step_accuracy(rows)]
     [0.5, None, 0.375]
     """
-    shown: list[Row] = []
+    shown: list[MetricsRow] = []
     ended: list[float] = []
-    for step in by_step(rows):
+    for step in split_by_drift(rows):
         for row in step:
             value = row.get(measure)
             shown.append(row if value is None else {**row, "step_accuracy": fmean([*ended, value])})
@@ -78,9 +78,9 @@ def averaged_over_steps(rows: Sequence[Row], measure: str = "accuracy") -> list[
     return shown
 
 
-def by_step(rows: Iterable[Row]) -> list[list[Row]]:
+def split_by_drift(rows: Iterable[MetricsRow]) -> list[list[MetricsRow]]:
     """The rounds between two drifts."""
-    steps: list[list[Row]] = [[]]
+    steps: list[list[MetricsRow]] = [[]]
     for row in rows:
         if row.get("drifted", 0) > 0 and steps[-1]:
             steps.append([])
@@ -88,7 +88,9 @@ def by_step(rows: Iterable[Row]) -> list[list[Row]]:
     return steps
 
 
-def _recovery(step: Sequence[Row], before: float | None, margin: float, measure: str) -> Recovery:
+def _recovery(
+    step: Sequence[MetricsRow], before: float | None, margin: float, measure: str
+) -> Recovery:
     values = {age: row[measure] for age, row in enumerate(step, start=1) if measure in row}
     back = (age for age, value in values.items() if before is not None and value >= before - margin)
     return Recovery(
@@ -101,6 +103,6 @@ def _recovery(step: Sequence[Row], before: float | None, margin: float, measure:
     )
 
 
-def _last(step: Iterable[Row], measure: str, otherwise: float | None) -> float | None:
+def _last(step: Iterable[MetricsRow], measure: str, otherwise: float | None) -> float | None:
     values = [row[measure] for row in step if row.get(measure) is not None]
     return values[-1] if values else otherwise

@@ -10,7 +10,7 @@ from thalweg.core.types import Floats, Ints
 from thalweg.evaluation.clients import Bools
 
 
-class Turnout(NamedTuple):
+class SessionContext(NamedTuple):
     """Whose session a round belongs to, and whose the one before was."""
 
     session: int  # its number, counted from 0
@@ -19,17 +19,21 @@ class Turnout(NamedTuple):
     before: Ints | None = None  # members of the session before, as it ended; none: the first
 
 
-def labels_of(members: Ints, mixes: Floats) -> Bools:
+def member_labels(members: Ints, mixes: Floats) -> Bools:
     """(C,) labels that somebody among the members has data of; mixes (N, C).
 
-    >>> labels_of(np.array([0, 2]), np.array([[1.0, 0, 0], [0, 1.0, 0], [0.5, 0, 0.5]])).tolist()
+    >>> member_labels(np.array([0, 2]), np.array([[1.0, 0, 0], [0, 1.0, 0], [0.5, 0, 0.5]])).tolist()
     [True, False, True]
     """
     return np.asarray((mixes[members] > 0).any(axis=0))
 
 
 def session_scores(
-    right: Bools, labels: Ints, mixes: Floats, at_clients: Floats, turnout: Turnout
+    right: Bools,
+    labels: Ints,
+    mixes: Floats,
+    local_accuracies: Floats,
+    session_context: SessionContext,
 ) -> dict[str, float]:
     """What the metrics say of a session; a number that does not exist is left out.
 
@@ -41,26 +45,32 @@ def session_scores(
 
     >>> right, labels = np.array([True, True, False, True]), np.array([0, 1, 1, 2])
     >>> mixes = np.array([[1.0, 0.0, 0.0], [0.0, 1.0, 0.0]])
-    >>> turnout = Turnout(1, 1, members=np.array([0, 1]), before=np.array([1]))
-    >>> session_scores(right, labels, mixes, np.array([1.0, 0.5]), turnout)
+    >>> session_context = SessionContext(1, 1, members=np.array([0, 1]), before=np.array([1]))
+    >>> session_scores(right, labels, mixes, np.array([1.0, 0.5]), session_context)
     {'session_accuracy': 0.666..., 'stayers_accuracy': 0.5, 'newcomers_accuracy': 1.0}
     """
-    return turnout_scores(session_accuracy(right, labels, mixes, turnout), at_clients, turnout)
+    return session_member_scores(
+        session_accuracy(right, labels, mixes, session_context), local_accuracies, session_context
+    )
 
 
-def session_accuracy(right: Bools, labels: Ints, mixes: Floats, turnout: Turnout) -> float:
+def session_accuracy(
+    right: Bools, labels: Ints, mixes: Floats, session_context: SessionContext
+) -> float:
     """On the test samples with a label that some member has; nan: there is none."""
-    mine = labels_of(turnout.members, mixes)[labels]
+    mine = member_labels(session_context.members, mixes)[labels]
     return float(right[mine].mean()) if mine.any() else float("nan")
 
 
-def turnout_scores(accuracy: float, at_clients: Floats, turnout: Turnout) -> dict[str, float]:
+def session_member_scores(
+    accuracy: float, local_accuracies: Floats, session_context: SessionContext
+) -> dict[str, float]:
     """The same from the session's accuracy, however it was found."""
-    found, members = {"session_accuracy": accuracy}, turnout.members
-    if turnout.before is not None:
-        stayed = np.isin(members, turnout.before)
-        found["stayers_accuracy"] = _mean(at_clients[members[stayed]])
-        found["newcomers_accuracy"] = _mean(at_clients[members[~stayed]])
+    found, members = {"session_accuracy": accuracy}, session_context.members
+    if session_context.before is not None:
+        stayed = np.isin(members, session_context.before)
+        found["stayers_accuracy"] = _mean(local_accuracies[members[stayed]])
+        found["newcomers_accuracy"] = _mean(local_accuracies[members[~stayed]])
     return {name: value for name, value in found.items() if not np.isnan(value)}
 
 

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 FIRST_ROUNDS = 10  # of a session, over which the papers' tables average
 
-Row = Mapping[str, Any]  # what a round says about itself
+MetricsRow = Mapping[str, Any]  # what a round says about itself
 
 
 class Transition(NamedTuple):
@@ -30,43 +30,43 @@ class Transition(NamedTuple):
     newcomers_accuracy: float | None
 
 
-def transitions(rows: Iterable[Row]) -> list[Transition]:
+def transitions(rows: Iterable[MetricsRow]) -> list[Transition]:
     """What the metrics of a run, one row per round, say of every session from the second one on.
 
     Before and after a transition accuracy is measured on other labels: a session whose labels are harder may
     never recover. Only evaluated rounds are looked at.
 
     >>> rows = [{"session": 0, "session_round": 1, "session_accuracy": 0.75},
-    ...         {"session": 1, "session_round": 1, "session_accuracy": 0.25, "rehearsals": 1},
+    ...         {"session": 1, "session_round": 1, "session_accuracy": 0.25, "probe_rounds": 1},
     ...         {"session": 1, "session_round": 2, "session_accuracy": 0.75}]
     >>> (found,) = transitions(rows)
     >>> found.transition_accuracy, found.accuracy_before, found.rounds_to_recover, found.counted_rounds
     (0.5, 0.75, 2, 3)
     """
-    sessions = by_session(rows)
+    sessions = group_by_session(rows)
     return [
         _transition(number, sessions[earlier], sessions[number])
         for earlier, number in pairwise(sorted(sessions))
     ]
 
 
-def by_session(rows: Iterable[Row]) -> dict[int, list[Row]]:
+def group_by_session(rows: Iterable[MetricsRow]) -> dict[int, list[MetricsRow]]:
     """The rounds of every session; rounds of none are left out."""
-    sessions: dict[int, list[Row]] = {}
+    sessions: dict[int, list[MetricsRow]] = {}
     for row in rows:
         if "session" in row:
             sessions.setdefault(row["session"], []).append(row)
     return sessions
 
 
-def until_transition(rows: Sequence[Row], session: int) -> list[Row]:
+def take_until_transition(rows: Sequence[MetricsRow], session: int) -> list[MetricsRow]:
     """A run until the tenth round of a session, or its last, in which ``transition_accuracy`` is the mean so far.
 
     >>> rows = [{"session": 0}, *({"session": 1, "session_accuracy": a} for a in (0.25, 0.75))]
-    >>> [row.get("transition_accuracy") for row in until_transition(rows, 1)]
+    >>> [row.get("transition_accuracy") for row in take_until_transition(rows, 1)]
     [None, 0.25, 0.5]
     """
-    shown: list[Row] = []
+    shown: list[MetricsRow] = []
     measured: list[float] = []
     rounds = 0
     for row in rows:
@@ -83,9 +83,9 @@ def until_transition(rows: Sequence[Row], session: int) -> list[Row]:
     return shown
 
 
-def _transition(number: int, before: Sequence[Row], now: Sequence[Row]) -> Transition:
+def _transition(number: int, before: Sequence[MetricsRow], now: Sequence[MetricsRow]) -> Transition:
     first = [row for row in now if row["session_round"] <= FIRST_ROUNDS]
-    earlier = _measured(before, "session_accuracy")
+    earlier = _read_values(before, "session_accuracy")
     target = earlier[-1] if earlier else None
     back = (
         row["session_round"]
@@ -95,20 +95,20 @@ def _transition(number: int, before: Sequence[Row], now: Sequence[Row]) -> Trans
     return Transition(
         session=number,
         rounds=len(now),
-        counted_rounds=len(now) + sum(row.get("rehearsals", 0) for row in now),
+        counted_rounds=len(now) + sum(row.get("probe_rounds", 0) for row in now),
         accuracy_before=target,
         transition_accuracy=_mean(first, "session_accuracy"),
-        rounds_averaged=len(_measured(first, "session_accuracy")),
+        rounds_averaged=len(_read_values(first, "session_accuracy")),
         rounds_to_recover=next(back, None),
         stayers_accuracy=_mean(first, "stayers_accuracy"),
         newcomers_accuracy=_mean(first, "newcomers_accuracy"),
     )
 
 
-def _measured(rows: Iterable[Row], measure: str) -> list[float]:
+def _read_values(rows: Iterable[MetricsRow], measure: str) -> list[float]:
     return [row[measure] for row in rows if measure in row]
 
 
-def _mean(rows: Iterable[Row], measure: str) -> float | None:
-    values = _measured(rows, measure)
+def _mean(rows: Iterable[MetricsRow], measure: str) -> float | None:
+    values = _read_values(rows, measure)
     return fmean(values) if values else None

@@ -33,7 +33,7 @@ class Forecast(Protocol):
 
 
 @runtime_checkable
-class Recognises(Protocol):
+class RecognisesStates(Protocol):
     """An oracle that tells states apart by itself, from what arrives.
 
     For an oracle without these methods a state is what the world says it is. With them the world's
@@ -57,9 +57,9 @@ class Recognises(Protocol):
 
 
 @runtime_checkable
-class Opens(Protocol):
+class OpensStates(Protocol):
     """An oracle with states of its own that can be told that the next one is new."""
 
-    def open_next(self, state: Any) -> Any:
+    def open_next_state(self, state: Any) -> Any:
         """What the oracle remembers when it has been told: the next samples are a state of their own."""
         ...

@@ -8,18 +8,20 @@ from typing import Literal, NamedTuple
 import numpy as np
 
 from thalweg import theory
-from thalweg.core.config import check_ranges, check_words
+from thalweg.core.config import check_literals, check_ranges
 from thalweg.core.types import Floats, Ints, Outlook
 from thalweg.forecast.oracles import Proxy, heterogeneity
 
 
-class Found(NamedTuple):
+class FoundStates(NamedTuple):
     """The states that one client has found so far, in the order of finding them."""
 
     signatures: Floats  # (M, C) class shares of the batch that opened each state; (0, 0) at first
-    visits: Ints  # (M,)
+    counts: Ints  # (M,)
     prior: Floats  # (M,)
-    strange: int  # batches in a row that fitted no state; `patience`: the next one opens a state
+    num_unmatched: (
+        int  # batches in a row that fitted no state; `patience`: the next one opens a state
+    )
 
 
 @dataclass(frozen=True)
@@ -65,7 +67,7 @@ class Growing:
     proxy: Proxy = "kl"
 
     def __post_init__(self) -> None:
-        check_words(self)
+        check_literals(self)
         check_ranges(
             self,
             new_state_threshold="(0, inf)",
@@ -75,67 +77,69 @@ class Growing:
             prior_strength="(0, inf) or none",
         )
 
-    def init(self, truth: Floats, rng: np.random.Generator) -> Found:
-        return Found(np.zeros((0, 0)), np.zeros(0, dtype=np.int64), np.zeros(0), 0)
+    def init(self, truth: Floats, rng: np.random.Generator) -> FoundStates:
+        return FoundStates(np.zeros((0, 0)), np.zeros(0, dtype=np.int64), np.zeros(0), 0)
 
-    def recognise(self, state: Found, histogram: Ints) -> tuple[Found, int]:
-        num_states, num_samples = len(state.visits), int(histogram.sum())
+    def recognise(self, state: FoundStates, histogram: Ints) -> tuple[FoundStates, int]:
+        num_states, num_samples = len(state.counts), int(histogram.sum())
         if num_samples == 0:
-            return state, int(np.argmax(state.visits)) if num_states else 0
+            return state, int(np.argmax(state.counts)) if num_states else 0
         shares = histogram / num_samples
         if num_states == 0:
-            return self._opened(state, shares), 0
+            return self._add_state(state, shares), 0
         distances = theory.divergence_between(state.signatures, shares, self.distance)  # (M,)
         nearest = int(np.argmin(distances))
-        fits = distances[nearest] <= self.new_state_threshold and state.strange < self.patience
+        fits = (
+            distances[nearest] <= self.new_state_threshold and state.num_unmatched < self.patience
+        )
         if fits or num_states >= self.max_states:
-            return state._replace(strange=0), nearest
-        if state.strange + 1 < self.patience:
-            return state._replace(strange=state.strange + 1), nearest
-        return self._opened(state, shares), num_states
+            return state._replace(num_unmatched=0), nearest
+        if state.num_unmatched + 1 < self.patience:
+            return state._replace(num_unmatched=state.num_unmatched + 1), nearest
+        return self._add_state(state, shares), num_states
 
-    def open_next(self, state: Found) -> Found:
+    def open_next_state(self, state: FoundStates) -> FoundStates:
         """The next batch opens a state, whatever it resembles, unless there are `max_states` already.
 
         Batches are told apart by their class mix all the same, and one that is as near to two states is taken for
         the older one.
         """
-        return state._replace(strange=self.patience)
+        return state._replace(num_unmatched=self.patience)
 
-    def signatures(self, state: Found, histograms: Floats) -> Floats:
+    def signatures(self, state: FoundStates, histograms: Floats) -> Floats:
         num_classes = histograms.shape[1]
-        if len(state.visits) == 0:
+        if len(state.counts) == 0:
             return np.full((1, num_classes), 1 / num_classes)
         return state.signatures
 
-    def outlook(self, state: Found, histograms: Floats, importance: Floats) -> Outlook:
+    def outlook(self, state: FoundStates, histograms: Floats, importance: Floats) -> Outlook:
         distances = heterogeneity(self.signatures(state, histograms), self.proxy)
-        if len(state.visits) == 0:
+        if len(state.counts) == 0:
             return Outlook(np.ones(1), np.ones(1), distances)
-        mean, _ = theory.posterior(state.prior, state.visits)
-        return Outlook(mean, self._importance(state.visits), distances)
+        mean, _ = theory.posterior(state.prior, state.counts)
+        return Outlook(mean, self._importance(state.counts), distances)
 
-    def observe(self, state: Found, states_seen: Ints) -> Found:
-        num_states = len(state.visits)
+    def observe(self, state: FoundStates, states_seen: Ints) -> FoundStates:
+        num_states = len(state.counts)
         if num_states == 0:
             return state  # nothing has arrived yet, so there is nothing to count
-        visits = state.visits + np.bincount(states_seen, minlength=num_states)
-        if self.prior_strength is None or not visits.any():
-            return state._replace(visits=visits)
-        refreshed = np.where(visits > 0, self.prior_strength * visits / visits.sum(), state.prior)
-        return state._replace(visits=visits, prior=refreshed)
+        counts = state.counts + np.bincount(states_seen, minlength=num_states)
+        if self.prior_strength is None or not counts.any():
+            return state._replace(counts=counts)
+        refreshed = np.where(counts > 0, self.prior_strength * counts / counts.sum(), state.prior)
+        return state._replace(counts=counts, prior=refreshed)
 
-    def _opened(self, state: Found, shares: Floats) -> Found:
+    def _add_state(self, state: FoundStates, shares: Floats) -> FoundStates:
         """One more state, with this signature."""
         prior = float(state.prior.mean()) if len(state.prior) else self.prior
-        return Found(
+        return FoundStates(
             signatures=np.vstack([state.signatures.reshape(-1, len(shares)), shares]),
-            visits=np.append(state.visits, 0),
+            counts=np.append(state.counts, 0),
             prior=np.append(state.prior, prior),
-            strange=0,
+            num_unmatched=0,
         )
 
-    def _importance(self, visits: Ints) -> Floats:
-        if self.importance == "frequency" and visits.any():
-            return np.asarray(visits / visits.sum(), dtype=np.float64)
-        return np.full(len(visits), 1 / len(visits))
+    def _importance(self, counts: Ints) -> Floats:
+        if self.importance == "frequency" and counts.any():
+            return np.asarray(counts / counts.sum(), dtype=np.float64)
+        return np.full(len(counts), 1 / len(counts))

@@ -9,13 +9,13 @@ from typing import Literal, NamedTuple
 import numpy as np
 
 from thalweg import theory
-from thalweg.core.config import check_ranges, check_words
+from thalweg.core.config import check_literals, check_ranges
 from thalweg.core.types import Floats, Ints, Outlook
 
 Proxy = Literal["kl", "js", "l1", "l2", "l2_squared"]
 
 
-class Told(NamedTuple):
+class FixedProbs(NamedTuple):
     """An oracle that never changes its mind."""
 
     probs: Floats  # (M,)
@@ -29,15 +29,15 @@ class Exact:
     """How a state's distance from balanced classes is measured."""
 
     def __post_init__(self) -> None:
-        check_words(self)
+        check_literals(self)
 
-    def init(self, truth: Floats, rng: np.random.Generator) -> Told:
-        return Told(truth)
+    def init(self, truth: Floats, rng: np.random.Generator) -> FixedProbs:
+        return FixedProbs(truth)
 
-    def outlook(self, state: Told, histograms: Floats, importance: Floats) -> Outlook:
+    def outlook(self, state: FixedProbs, histograms: Floats, importance: Floats) -> Outlook:
         return Outlook(state.probs, importance, heterogeneity(histograms, self.proxy))
 
-    def observe(self, state: Told, states_seen: Ints) -> Told:
+    def observe(self, state: FixedProbs, states_seen: Ints) -> FixedProbs:
         return state
 
 
@@ -52,26 +52,26 @@ class Noisy:
     proxy: Proxy = "kl"
 
     def __post_init__(self) -> None:
-        check_words(self)
+        check_literals(self)
         check_ranges(self, noise="[0, 1]")
 
-    def init(self, truth: Floats, rng: np.random.Generator) -> Told:
+    def init(self, truth: Floats, rng: np.random.Generator) -> FixedProbs:
         error = rng.uniform(-self.noise, self.noise, len(truth))
         if self.perturb_support_only:
             error = np.where(truth > 0, error, 0.0)
-        return Told(theory.perturb(truth, error))
+        return FixedProbs(theory.perturb(truth, error))
 
-    def outlook(self, state: Told, histograms: Floats, importance: Floats) -> Outlook:
+    def outlook(self, state: FixedProbs, histograms: Floats, importance: Floats) -> Outlook:
         return Outlook(state.probs, importance, heterogeneity(histograms, self.proxy))
 
-    def observe(self, state: Told, states_seen: Ints) -> Told:
+    def observe(self, state: FixedProbs, states_seen: Ints) -> FixedProbs:
         return state
 
 
-class Counts(NamedTuple):
+class StateCounts(NamedTuple):
     """How often a client was seen in each state."""
 
-    visits: Ints  # (M,)
+    counts: Ints  # (M,)
 
 
 @dataclass(frozen=True)
@@ -83,18 +83,18 @@ class Bayesian:
     proxy: Proxy = "kl"
 
     def __post_init__(self) -> None:
-        check_words(self)
+        check_literals(self)
         check_ranges(self, prior="(0, inf)")
 
-    def init(self, truth: Floats, rng: np.random.Generator) -> Counts:
-        return Counts(np.zeros(len(truth), dtype=np.int64))
+    def init(self, truth: Floats, rng: np.random.Generator) -> StateCounts:
+        return StateCounts(np.zeros(len(truth), dtype=np.int64))
 
-    def outlook(self, state: Counts, histograms: Floats, importance: Floats) -> Outlook:
-        mean, _ = theory.posterior(np.full(len(state.visits), self.prior), state.visits)
+    def outlook(self, state: StateCounts, histograms: Floats, importance: Floats) -> Outlook:
+        mean, _ = theory.posterior(np.full(len(state.counts), self.prior), state.counts)
         return Outlook(mean, importance, heterogeneity(histograms, self.proxy))
 
-    def observe(self, state: Counts, states_seen: Ints) -> Counts:
-        return Counts(state.visits + np.bincount(states_seen, minlength=len(state.visits)))
+    def observe(self, state: StateCounts, states_seen: Ints) -> StateCounts:
+        return StateCounts(state.counts + np.bincount(states_seen, minlength=len(state.counts)))
 
 
 def heterogeneity(histograms: Floats, proxy: Proxy) -> Floats:

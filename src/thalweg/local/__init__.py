@@ -2,31 +2,34 @@
 
 from thalweg.local.base import (
     Batch,
-    Concludes,
     Features,
+    FinishesRound,
     Memo,
     Model,
     Objective,
-    PerSession,
-    Remembers,
-    SaysFromObjective,
-    Work,
-    frozen,
+    ResetsPerSession,
+    StatefulObjective,
+    TrainingSummary,
+    UploadsFromObjective,
     with_features,
+    without_dropout,
 )
 from thalweg.local.continuous import Continuous  # learn from the last session's model
 from thalweg.local.contrastive import Moon  # features like the received model's (MOON)
 from thalweg.local.cross_entropy import CrossEntropy
 from thalweg.local.curvature import Curvature  # stay where the others' losses are low (FedCurv)
-from thalweg.local.decay import DECAYS, Decay, Polynomial
+from thalweg.local.decay import DECAYS, LrDecay, PolynomialDecay
 from thalweg.local.elastic import Elastic  # keep what mattered for the last state (EWC)
-from thalweg.local.mirror import Euclidean, Mirror, PNorm
+from thalweg.local.geometry import Euclidean, Geometry, PNorm
 from thalweg.local.not_true import NotTrue  # keep what was known of wrong classes (FedNTD)
 from thalweg.local.privacy import PRIVACIES, Gaussian, Privacy  # hide updates in noise
 from thalweg.local.proximal import Proximal  # stay near the start (FedProx)
 from thalweg.local.scaffold import Scaffold  # correct every step by the others' (SCAFFOLD)
 from thalweg.local.sgd import Sgd
-from thalweg.local.stopping import Settles, Stopping  # learn no more once it gains little (Flash)
+from thalweg.local.stopping import (  # learn no more once it gains little (Flash)
+    GainThreshold,
+    Stopping,
+)
 from thalweg.local.two_teachers import TwoTeachers  # keep what two teachers knew (FLwF-2T)
 
 OBJECTIVES: dict[str, type[Objective]] = {
@@ -40,44 +43,44 @@ OBJECTIVES: dict[str, type[Objective]] = {
     "scaffold": Scaffold,
     "two-teachers": TwoTeachers,
 }
-MIRRORS: dict[str, type[Mirror]] = {"euclidean": Euclidean, "p-norm": PNorm}
-STOPPINGS: dict[str, type[Stopping]] = {"settles": Settles}
+GEOMETRIES: dict[str, type[Geometry]] = {"euclidean": Euclidean, "p-norm": PNorm}
+STOPPINGS: dict[str, type[Stopping]] = {"gain-threshold": GainThreshold}
 
 __all__ = [
     "DECAYS",
-    "MIRRORS",
+    "GEOMETRIES",
     "OBJECTIVES",
     "PRIVACIES",
     "STOPPINGS",
     "Batch",
-    "Concludes",
     "Continuous",
     "CrossEntropy",
     "Curvature",
-    "Decay",
     "Elastic",
     "Euclidean",
     "Features",
+    "FinishesRound",
+    "GainThreshold",
     "Gaussian",
+    "Geometry",
+    "LrDecay",
     "Memo",
-    "Mirror",
     "Model",
     "Moon",
     "NotTrue",
     "Objective",
     "PNorm",
-    "PerSession",
-    "Polynomial",
+    "PolynomialDecay",
     "Privacy",
     "Proximal",
-    "Remembers",
-    "SaysFromObjective",
+    "ResetsPerSession",
     "Scaffold",
-    "Settles",
     "Sgd",
+    "StatefulObjective",
     "Stopping",
+    "TrainingSummary",
     "TwoTeachers",
-    "Work",
-    "frozen",
+    "UploadsFromObjective",
     "with_features",
+    "without_dropout",
 ]

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, runtime_checkable
 
+from thalweg.core.capabilities import ModelProbe
 from thalweg.core.errors import ConfigError
-from thalweg.core.talk import Look
 from thalweg.core.types import Floats32, Ints
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ class Batch(NamedTuple):
     weights: Tensor  # (K, B) what each sample counts; 1 / size in ordinary training, 0 for padding
 
 
-def frozen(model: Model) -> Model:
+def without_dropout(model: Model) -> Model:
     """The model as a teacher sees it: without dropout."""
     return getattr(model, "still", model)
 
@@ -56,14 +56,14 @@ class Objective(Protocol):
 
 
 @runtime_checkable
-class Remembers(Protocol):
+class StatefulObjective(Protocol):
     """An objective that keeps something at the client, from tick to tick and from round to round."""
 
     def init(self, num_params: int) -> Any:
         """What a client knows before its first round."""
         ...
 
-    def turn(self, state: Any, look: Look, rows: Ints, changed: bool) -> Any:
+    def start_tick(self, state: Any, look: ModelProbe, rows: Ints, changed: bool) -> Any:
         """Called before samples arrive. `rows` are still the old ones; `changed`: the ones to come
         are from another latent state than the last that came. Never true at a client's first tick."""
         ...
@@ -73,7 +73,7 @@ class Remembers(Protocol):
         ...
 
 
-class Work(NamedTuple):
+class TrainingSummary(NamedTuple):
     """What a client's round came to."""
 
     start: Floats32  # (P,) the parameters it received
@@ -84,28 +84,28 @@ class Work(NamedTuple):
 
 
 @runtime_checkable
-class Concludes(Protocol):
-    """An objective that remembers (`Remembers`) and wants to know what came of a round."""
+class FinishesRound(Protocol):
+    """An objective that remembers (`StatefulObjective`) and wants to know what came of a round."""
 
-    def conclude(
-        self, state: Any, told: Mapping[str, Floats32], work: Work
+    def finish_round(
+        self, state: Any, broadcast: Mapping[str, Floats32], summary: TrainingSummary
     ) -> tuple[Any, Mapping[str, Floats32]]:
-        """What the client keeps after its last step, and vectors for the half at the server (`Talks`), by name."""
+        """What the client keeps after its last step, and vectors for the half at the server (`ServerHalf`), by name."""
         ...
 
 
 @runtime_checkable
-class PerSession(Protocol):
-    """An objective that remembers (`Remembers`) within a session only, unless `per_session` is false."""
+class ResetsPerSession(Protocol):
+    """An objective that remembers (`StatefulObjective`) within a session only, unless `per_session` is false."""
 
     @property
     def per_session(self) -> bool: ...
 
 
 @runtime_checkable
-class SaysFromObjective(Protocol):
-    """An objective that sends something to its half at the server; see `core.talk.Talks`."""
+class UploadsFromObjective(Protocol):
+    """An objective that sends something to its half at the server; see `core.talk.ServerHalf`."""
 
-    def say(self, look: Look, rows: Ints) -> Mapping[str, Floats32]:
+    def upload(self, look: ModelProbe, rows: Ints) -> Mapping[str, Floats32]:
         """Vectors by name, after the last step of a round; `rows` are what is in memory."""
         ...

@@ -6,17 +6,22 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import numpy as np
 
-from thalweg.core.config import check_ranges, check_words
+from thalweg.core.config import check_literals, check_ranges
 from thalweg.core.types import Floats32, Ints
-from thalweg.local.base import Batch, Memo, Model, frozen
+from thalweg.local.base import Batch, Memo, Model, without_dropout
 from thalweg.local.cross_entropy import CrossEntropy
-from thalweg.local.distillation import cross_entropies, divergences, gradient_shares, half_taught
+from thalweg.local.distillation import (
+    binary_distillation,
+    cross_entropies,
+    divergences,
+    gradient_shares,
+)
 
 if TYPE_CHECKING:
     from torch import Tensor
 
 
-class Teacher(NamedTuple):
+class TeacherModel(NamedTuple):
     """The last model of the session before; empty in the first session."""
 
     params: Floats32
@@ -53,7 +58,7 @@ class Continuous:
     """For ``glfc``: how many classes, from the first on, the teacher has an opinion on; none: all."""
 
     def __post_init__(self) -> None:
-        check_words(self)
+        check_literals(self)
         check_ranges(self, strength="[0, inf)", old_classes="[0, inf) or none")
 
     # --- at the client ---
@@ -65,28 +70,30 @@ class Continuous:
             return CrossEntropy().loss(model, params, batch, memo)
         student = model(params, batch.x)  # (K, B, C)
         with torch.no_grad():
-            teacher = frozen(model)(memo["teacher"], batch.x)
+            teacher = without_dropout(model)(memo["teacher"], batch.x)
         if self.form == "kl":
             fit = cross_entropies(student, batch.labels)
             kept = divergences(student, teacher)
             return ((fit + self.strength * kept) * batch.weights).sum(1)
         num_old = student.shape[2] if self.old_classes is None else self.old_classes
-        fit, kept = half_taught(student, teacher, batch.labels, num_old)
+        fit, kept = binary_distillation(student, teacher, batch.labels, num_old)
         shares = gradient_shares(student, batch.labels, batch.weights, num_old)
         return ((fit * shares + self.strength * kept) / 2 * batch.weights).sum(1)
 
     # --- at the server ---
 
-    def begin(self, num_clients: int, num_params: int) -> Teacher:
-        return Teacher(np.empty(0, dtype=np.float32))
+    def init_server(self, num_clients: int, num_params: int) -> TeacherModel:
+        return TeacherModel(np.empty(0, dtype=np.float32))
 
-    def new_session(self, notes: Teacher, last: Floats32, members: Ints) -> Teacher:
-        return Teacher(last)
+    def start_session(self, notes: TeacherModel, last: Floats32, members: Ints) -> TeacherModel:
+        return TeacherModel(last)
 
-    def tell(self, notes: Teacher, clients: Ints) -> dict[str, Floats32]:
+    def broadcast(self, notes: TeacherModel, clients: Ints) -> dict[str, Floats32]:
         if not len(notes.params):
             return {}
         return {"teacher": np.broadcast_to(notes.params, (len(clients), len(notes.params)))}
 
-    def hear(self, notes: Teacher, clients: Ints, said: Mapping[str, Floats32]) -> Teacher:
+    def collect(
+        self, notes: TeacherModel, clients: Ints, uploads: Mapping[str, Floats32]
+    ) -> TeacherModel:
         return notes

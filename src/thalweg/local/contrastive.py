@@ -6,17 +6,17 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from thalweg.core.capabilities import ModelProbe
 from thalweg.core.config import check_ranges
-from thalweg.core.talk import Look
 from thalweg.core.types import Floats32, Ints
-from thalweg.local.base import Batch, Memo, Model, Work, frozen, with_features
+from thalweg.local.base import Batch, Memo, Model, TrainingSummary, with_features, without_dropout
 from thalweg.local.distillation import cross_entropies
 
 if TYPE_CHECKING:
     from torch import Tensor
 
 
-class OwnLast(NamedTuple):
+class LastModel(NamedTuple):
     """The model with which a client ended its last round; empty before that."""
 
     params: Floats32
@@ -49,20 +49,22 @@ class Moon:
     def __post_init__(self) -> None:
         check_ranges(self, strength="[0, inf)", temperature="(0, inf)")
 
-    def init(self, num_params: int) -> OwnLast:
-        return OwnLast(np.empty(0, dtype=np.float32))
+    def init(self, num_params: int) -> LastModel:
+        return LastModel(np.empty(0, dtype=np.float32))
 
-    def turn(self, state: OwnLast, look: Look, rows: Ints, changed: bool) -> OwnLast:
+    def start_tick(
+        self, state: LastModel, look: ModelProbe, rows: Ints, changed: bool
+    ) -> LastModel:
         return state
 
-    def memo(self, state: OwnLast, start: Floats32) -> dict[str, Floats32]:
+    def memo(self, state: LastModel, start: Floats32) -> dict[str, Floats32]:
         return {"previous": state.params if len(state.params) else start}
 
     def loss(self, model: Model, params: Tensor, batch: Batch, memo: Memo) -> Tensor:
         import torch
 
         logits, features = with_features(model)(params, batch.x)
-        still = with_features(frozen(model))
+        still = with_features(without_dropout(model))
         with torch.no_grad():
             _, received = still(memo["start"], batch.x)
             _, previous = still(memo["previous"], batch.x)
@@ -70,10 +72,10 @@ class Moon:
         fit = cross_entropies(logits, batch.labels)
         return ((fit + self.strength * contrast) * batch.weights).sum(1)
 
-    def conclude(
-        self, state: OwnLast, told: Mapping[str, Floats32], work: Work
-    ) -> tuple[OwnLast, dict[str, Floats32]]:
-        return (OwnLast(work.params) if work.num_steps else state), {}
+    def finish_round(
+        self, state: LastModel, broadcast: Mapping[str, Floats32], summary: TrainingSummary
+    ) -> tuple[LastModel, dict[str, Floats32]]:
+        return (LastModel(summary.params) if summary.num_steps else state), {}
 
 
 def contrasts(features: Tensor, like: Tensor, unlike: Tensor, temperature: float) -> Tensor:

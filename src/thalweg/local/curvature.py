@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from thalweg.core.claims import Claim, first_of, misfit
+from thalweg.core.capabilities import ModelProbe
+from thalweg.core.claims import Claim, check_vector, first_reason
 from thalweg.core.config import check_ranges
-from thalweg.core.talk import Look
 from thalweg.core.types import Floats32, Ints
 from thalweg.local.base import Batch, Memo, Model
 from thalweg.local.cross_entropy import CrossEntropy
-from thalweg.local.elastic import some_of
+from thalweg.local.elastic import subsample_rows
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -21,9 +21,9 @@ if TYPE_CHECKING:
 class Curvatures(NamedTuple):
     """The newest messages of every client ever heard."""
 
-    who: Ints  # (S,)
+    senders: Ints  # (S,)
     fisher: Floats32  # (S, P)
-    pulled: Floats32  # (S, P) fisher times parameters
+    fisher_params: Floats32  # (S, P) fisher times parameters
 
 
 @dataclass(frozen=True)
@@ -58,54 +58,56 @@ class Curvature:
         fit = CrossEntropy().loss(model, params, batch, memo)
         if "others_fisher" not in memo:
             return fit
-        pull = memo["others_fisher"] * params * params - 2 * memo["others_pulled"] * params
+        pull = memo["others_fisher"] * params * params - 2 * memo["others_fisher_params"] * params
         return fit + self.strength * pull.sum(1)
 
-    def say(self, look: Look, rows: Ints) -> Mapping[str, Floats32]:
+    def upload(self, look: ModelProbe, rows: Ints) -> Mapping[str, Floats32]:
         params = look.params()
         if len(rows) == 0:
-            return {"fisher": np.zeros_like(params), "pulled": np.zeros_like(params)}
-        fisher = look.squared_gradients(some_of(rows, self.fisher_samples))
-        return {"fisher": fisher, "pulled": fisher * params}
+            return {"fisher": np.zeros_like(params), "fisher_params": np.zeros_like(params)}
+        fisher = look.squared_gradients(subsample_rows(rows, self.fisher_samples))
+        return {"fisher": fisher, "fisher_params": fisher * params}
 
     # --- at the server ---
 
-    def begin(self, num_clients: int, num_params: int) -> Curvatures:
+    def init_server(self, num_clients: int, num_params: int) -> Curvatures:
         nothing = np.empty((0, num_params), dtype=np.float32)
         return Curvatures(np.empty(0, dtype=np.int64), nothing, nothing)
 
-    def tell(self, notes: Curvatures, clients: Ints) -> Mapping[str, Floats32]:
-        if not len(notes.who):
+    def broadcast(self, notes: Curvatures, clients: Ints) -> Mapping[str, Floats32]:
+        if not len(notes.senders):
             return {}
         return {
-            "others_fisher": self._without_own(notes.who, notes.fisher, clients),
-            "others_pulled": self._without_own(notes.who, notes.pulled, clients),
+            "others_fisher": self._without_own(notes.senders, notes.fisher, clients),
+            "others_fisher_params": self._without_own(notes.senders, notes.fisher_params, clients),
         }
 
-    def doubt(self, claim: Claim) -> str | None:
+    def validate_claim(self, claim: Claim) -> str | None:
         """Squares are not negative: a negative one would push everybody away without end."""
-        return first_of(
-            misfit(claim.said, "fisher", claim.num_params, least=0),
-            misfit(claim.said, "pulled", claim.num_params),
+        return first_reason(
+            check_vector(claim.uploads, "fisher", claim.num_params, least=0),
+            check_vector(claim.uploads, "fisher_params", claim.num_params),
         )
 
-    def hear(self, notes: Curvatures, clients: Ints, said: Mapping[str, Floats32]) -> Curvatures:
-        stays = ~np.isin(notes.who, clients)
-        who = np.concatenate([notes.who[stays], clients])
-        order = np.argsort(who)
+    def collect(
+        self, notes: Curvatures, clients: Ints, uploads: Mapping[str, Floats32]
+    ) -> Curvatures:
+        stays = ~np.isin(notes.senders, clients)
+        senders = np.concatenate([notes.senders[stays], clients])
+        order = np.argsort(senders)
         return Curvatures(
-            who[order],
-            np.concatenate([notes.fisher[stays], said["fisher"]])[order],
-            np.concatenate([notes.pulled[stays], said["pulled"]])[order],
+            senders[order],
+            np.concatenate([notes.fisher[stays], uploads["fisher"]])[order],
+            np.concatenate([notes.fisher_params[stays], uploads["fisher_params"]])[order],
         )
 
-    def _without_own(self, who: Ints, messages: Floats32, clients: Ints) -> Floats32:
+    def _without_own(self, senders: Ints, messages: Floats32, clients: Ints) -> Floats32:
         """(K, P) sum over everybody else, for each client."""
         total = messages.sum(0, dtype=np.float64)
         rows = np.tile(total, (len(clients), 1))
         for k, client in enumerate(clients):
-            own = messages[who == client]
+            own = messages[senders == client]
             rows[k] -= own.sum(0, dtype=np.float64)
             if self.normalise_by_clients:
-                rows[k] /= max(len(who) - len(own), 1)
+                rows[k] /= max(len(senders) - len(own), 1)
         return rows.astype(np.float32)

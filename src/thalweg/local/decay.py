@@ -8,7 +8,7 @@ from typing import Protocol
 from thalweg.core.config import check_ranges
 
 
-class Decay(Protocol):
+class LrDecay(Protocol):
     """A schedule of the learning rate. Any object of this shape will do."""
 
     def factor(self, age: int) -> float:
@@ -17,7 +17,7 @@ class Decay(Protocol):
 
 
 @dataclass(frozen=True)
-class Polynomial:
+class PolynomialDecay:
     r"""From the whole learning rate down to a share of it, by a power of the time that is left.
 
     .. math::  \eta(t) / \eta_0 = (1 - m) (1 - t/T)^p + m
@@ -30,7 +30,7 @@ class Polynomial:
     It starts again with every session; one that outlasts `rounds` goes on at the floor. Without sessions the run
     is the session.
 
-    >>> falls = Polynomial(floor=0.6, rounds=50)
+    >>> falls = PolynomialDecay(floor=0.6, rounds=50)
     >>> [round(0.001 * falls.factor(age), 9) for age in (0, 1, 25, 49, 50, 99)]
     [0.001, 0.000992793, 0.000814355, 0.00061183, 0.0006, 0.0006]
     """
@@ -47,4 +47,4 @@ class Polynomial:
         return float((1 - self.floor) * left**self.power + self.floor)
 
 
-DECAYS: dict[str, type[Decay]] = {"polynomial": Polynomial}
+DECAYS: dict[str, type[LrDecay]] = {"polynomial": PolynomialDecay}

@@ -33,7 +33,7 @@ def divergences(student: Tensor, teacher: Tensor) -> Tensor:
     return (log_theirs.exp() * (log_theirs - log_ours)).sum(2)
 
 
-def half_taught(
+def binary_distillation(
     student: Tensor, teacher: Tensor, labels: Tensor, num_old: int
 ) -> tuple[Tensor, Tensor]:
     """(K, B) binary cross-entropies, averaged over classes: with the right answers, and with those of a teacher.

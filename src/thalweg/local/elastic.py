@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from thalweg.core.capabilities import ModelProbe
 from thalweg.core.config import check_ranges
-from thalweg.core.talk import Look
 from thalweg.core.types import Floats32, Ints
 from thalweg.local.base import Batch, Memo, Model
 from thalweg.local.cross_entropy import CrossEntropy
@@ -51,10 +51,10 @@ class Elastic:
         nothing = np.zeros(num_params, dtype=np.float32)
         return Anchor(nothing, nothing)
 
-    def turn(self, state: Anchor, look: Look, rows: Ints, changed: bool) -> Anchor:
+    def start_tick(self, state: Anchor, look: ModelProbe, rows: Ints, changed: bool) -> Anchor:
         if not changed or len(rows) == 0:
             return state
-        fisher = look.squared_gradients(some_of(rows, self.fisher_samples))
+        fisher = look.squared_gradients(subsample_rows(rows, self.fisher_samples))
         if self.keep:
             fisher = fisher + np.float32(self.keep) * state.fisher
         return Anchor(look.params(), fisher)
@@ -68,10 +68,10 @@ class Elastic:
         return fit + self.strength / 2 * (memo["fisher"] * away * away).sum(1)
 
 
-def some_of(rows: Ints, count: int) -> Ints:
+def subsample_rows(rows: Ints, count: int) -> Ints:
     """At most `count` rows, spread evenly over all of them.
 
-    >>> some_of(np.arange(10), 4).tolist()
+    >>> subsample_rows(np.arange(10), 4).tolist()
     [0, 2, 5, 7]
     """
     if len(rows) <= count:

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from thalweg.core.config import check_ranges
-from thalweg.local.base import Batch, Memo, Model, frozen
+from thalweg.local.base import Batch, Memo, Model, without_dropout
 from thalweg.local.distillation import cross_entropies, not_true_divergences
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ class NotTrue:
 
         student = model(params, batch.x)  # (K, B, C)
         with torch.no_grad():
-            teacher = frozen(model)(memo["start"], batch.x)
+            teacher = without_dropout(model)(memo["start"], batch.x)
         fit = cross_entropies(student, batch.labels)
         forgotten = not_true_divergences(student, teacher, batch.labels, self.temperature)
         scale = self.strength * self.temperature**2

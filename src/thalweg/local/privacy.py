@@ -9,17 +9,17 @@ import numpy as np
 
 from thalweg.core.config import check_ranges
 from thalweg.core.types import Floats32
-from thalweg.theory import gaussian_epsilon, lengths
+from thalweg.theory import gaussian_epsilon, row_norms
 
 
 class Privacy(Protocol):
     """Hides in an update what the client's samples are. Any object of this shape will do."""
 
-    def hide(self, deltas: Floats32, rng: np.random.Generator) -> Floats32:
+    def add_noise(self, deltas: Floats32, rng: np.random.Generator) -> Floats32:
         """(J, P) what is sent in the place of a client's updates of J models."""
         ...
 
-    def spent(self, releases: int) -> float:
+    def compute_epsilon(self, releases: int) -> float:
         """The epsilon of a client that has sent so many replies."""
         ...
 
@@ -50,15 +50,15 @@ class Gaussian:
     def __post_init__(self) -> None:
         check_ranges(self, clip="(0, inf)", noise="(0, inf)", delta="(0, 1)")
 
-    def hide(self, deltas: Floats32, rng: np.random.Generator) -> Floats32:
-        length = float(lengths(deltas.reshape(1, -1))[0])
+    def add_noise(self, deltas: Floats32, rng: np.random.Generator) -> Floats32:
+        length = float(row_norms(deltas.reshape(1, -1))[0])
         factor = min(1.0, self.clip / length) if length > 0 else 1.0
         hidden = np.empty_like(deltas)
         for row, delta in zip(hidden, deltas, strict=True):
             row[:] = delta * factor + self.noise * self.clip * rng.standard_normal(len(delta))
         return hidden
 
-    def spent(self, releases: int) -> float:
+    def compute_epsilon(self, releases: int) -> float:
         return gaussian_epsilon(self.delta, self.noise, releases, distance=2.0)
 
 

@@ -30,7 +30,7 @@ class Proximal:
         check_ranges(self, strength="[0, inf)")
 
     def loss(self, model: Model, params: Tensor, batch: Batch, memo: Memo) -> Tensor:
-        from thalweg.local.spring import spring
+        from thalweg.local.proximal_penalty import proximal_penalty
 
         fit = CrossEntropy().loss(model, params, batch, memo)
-        return fit + spring(params, memo["start"], self.strength)
+        return fit + proximal_penalty(params, memo["start"], self.strength)

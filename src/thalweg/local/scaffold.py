@@ -6,24 +6,24 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import numpy as np
 
-from thalweg.core.claims import Claim, misfit
-from thalweg.core.config import check_words
-from thalweg.core.talk import Look
+from thalweg.core.capabilities import ModelProbe
+from thalweg.core.claims import Claim, check_vector
+from thalweg.core.config import check_literals
 from thalweg.core.types import Floats32, Ints
-from thalweg.local.base import Batch, Memo, Model, Work
+from thalweg.local.base import Batch, Memo, Model, TrainingSummary
 from thalweg.local.cross_entropy import CrossEntropy
 
 if TYPE_CHECKING:
     from torch import Tensor
 
 
-class OwnVariate(NamedTuple):
+class ClientVariate(NamedTuple):
     """What a client takes for its own gradient."""
 
     values: Floats32  # (P,) zero before its first round in a session
 
 
-class CommonVariate(NamedTuple):
+class ServerVariate(NamedTuple):
     """What the server takes for everybody's gradient."""
 
     values: Floats32  # (P,) zero as a session begins
@@ -46,7 +46,7 @@ class Scaffold:
         x, y           -> memo["start"], params
         :math:`c_i`    -> memo["own"], kept at the client
         c              -> memo["common"], told by the server
-        K              -> `steps_worth(num_steps, momentum)`
+        K              -> `effective_steps(num_steps, momentum)`
         S, N           -> the clients heard in a round, members of the session (all clients without sessions)
 
     Both variates are zero as a session begins. A client that takes part for the first time in mid-session starts
@@ -61,7 +61,7 @@ class Scaffold:
     variant: Literal["true", "as_released"] = "true"
 
     def __post_init__(self) -> None:
-        check_words(self)
+        check_literals(self)
 
     # --- at the client ---
 
@@ -69,13 +69,15 @@ class Scaffold:
     def per_session(self) -> bool:
         return True
 
-    def init(self, num_params: int) -> OwnVariate:
-        return OwnVariate(np.zeros(num_params, dtype=np.float32))
+    def init(self, num_params: int) -> ClientVariate:
+        return ClientVariate(np.zeros(num_params, dtype=np.float32))
 
-    def turn(self, state: OwnVariate, look: Look, rows: Ints, changed: bool) -> OwnVariate:
+    def start_tick(
+        self, state: ClientVariate, look: ModelProbe, rows: Ints, changed: bool
+    ) -> ClientVariate:
         return state
 
-    def memo(self, state: OwnVariate, start: Floats32) -> dict[str, Floats32]:
+    def memo(self, state: ClientVariate, start: Floats32) -> dict[str, Floats32]:
         return {"own": state.values}
 
     def loss(self, model: Model, params: Tensor, batch: Batch, memo: Memo) -> Tensor:
@@ -85,39 +87,39 @@ class Scaffold:
         correction = memo["common"] - memo["own"]
         return fit + (correction * (params - memo["start"])).sum(1)
 
-    def conclude(
-        self, state: OwnVariate, told: Mapping[str, Floats32], work: Work
-    ) -> tuple[OwnVariate, dict[str, Floats32]]:
-        momentum = work.momentum if self.variant == "true" else 0.0
-        travelled = steps_worth(work.num_steps, momentum) * work.lr
+    def finish_round(
+        self, state: ClientVariate, broadcast: Mapping[str, Floats32], summary: TrainingSummary
+    ) -> tuple[ClientVariate, dict[str, Floats32]]:
+        momentum = summary.momentum if self.variant == "true" else 0.0
+        travelled = effective_steps(summary.num_steps, momentum) * summary.lr
         if travelled == 0:  # no step, or steps of no length
             return state, {"change": np.zeros_like(state.values)}
-        slope = (work.start.astype(np.float64) - work.params) / travelled
-        change = (slope - told["common"]).astype(np.float32)
-        return OwnVariate(state.values + change), {"change": change}
+        slope = (summary.start.astype(np.float64) - summary.params) / travelled
+        change = (slope - broadcast["common"]).astype(np.float32)
+        return ClientVariate(state.values + change), {"change": change}
 
     # --- at the server ---
 
-    def begin(self, num_clients: int, num_params: int) -> CommonVariate:
-        return CommonVariate(np.zeros(num_params, dtype=np.float32), num_clients)
+    def init_server(self, num_clients: int, num_params: int) -> ServerVariate:
+        return ServerVariate(np.zeros(num_params, dtype=np.float32), num_clients)
 
-    def new_session(self, notes: CommonVariate, last: Floats32, members: Ints) -> CommonVariate:
-        return CommonVariate(np.zeros_like(notes.values), len(members))
+    def start_session(self, notes: ServerVariate, last: Floats32, members: Ints) -> ServerVariate:
+        return ServerVariate(np.zeros_like(notes.values), len(members))
 
-    def tell(self, notes: CommonVariate, clients: Ints) -> dict[str, Floats32]:
+    def broadcast(self, notes: ServerVariate, clients: Ints) -> dict[str, Floats32]:
         return {"common": np.broadcast_to(notes.values, (len(clients), len(notes.values)))}
 
-    def doubt(self, claim: Claim) -> str | None:
-        return misfit(claim.said, "change", claim.num_params)
+    def validate_claim(self, claim: Claim) -> str | None:
+        return check_vector(claim.uploads, "change", claim.num_params)
 
-    def hear(
-        self, notes: CommonVariate, clients: Ints, said: Mapping[str, Floats32]
-    ) -> CommonVariate:
-        change = said["change"].sum(0, dtype=np.float64) / max(notes.num_members, 1)
+    def collect(
+        self, notes: ServerVariate, clients: Ints, uploads: Mapping[str, Floats32]
+    ) -> ServerVariate:
+        change = uploads["change"].sum(0, dtype=np.float64) / max(notes.num_members, 1)
         return notes._replace(values=(notes.values + change).astype(np.float32))
 
 
-def steps_worth(num_steps: int, momentum: float) -> float:
+def effective_steps(num_steps: int, momentum: float) -> float:
     r"""How many plain steps of a constant gradient lead as far as `num_steps` with momentum.
 
     .. math::  \Big( K - \rho \frac{1 - \rho^K}{1 - \rho} \Big) \Big/ (1 - \rho)
@@ -125,7 +127,7 @@ def steps_worth(num_steps: int, momentum: float) -> float:
     The velocity starts at zero. With it the mean gradient of a round is still
     :math:`(x - y) / (K' \eta)` if gradients hardly change.
 
-    >>> round(steps_worth(5, 0.9), 4), steps_worth(5, 0.0)
+    >>> round(effective_steps(5, 0.9), 4), effective_steps(5, 0.0)
     (13.1441, 5.0)
     """
     slow = 1 - momentum

@@ -8,7 +8,7 @@ import numpy as np
 from thalweg.core.config import check_ranges, choice
 from thalweg.core.errors import require
 from thalweg.core.types import Ints
-from thalweg.local.decay import DECAYS, Decay
+from thalweg.local.decay import DECAYS, LrDecay
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -40,7 +40,7 @@ class Sgd:
     batch_size: int = 64
     steps: int | None = None  # per tick; exactly one of `steps` and `passes`
     passes: float | None = None  # per tick
-    decay: Decay | None = choice(DECAYS, default=None)
+    decay: LrDecay | None = choice(DECAYS, default=None)
     """How the learning rate falls while a session lasts; none: it does not."""
 
     def __post_init__(self) -> None:
@@ -59,7 +59,7 @@ class Sgd:
             f"got steps={self.steps}, passes={self.passes}.",
         )
 
-    def pace(self, age: int) -> float:
+    def lr_scale(self, age: int) -> float:
         """What the learning rate is multiplied by after `age` rounds of a session."""
         return 1.0 if self.decay is None else self.decay.factor(age)
 
@@ -68,7 +68,7 @@ class Sgd:
         if held == 0:
             return []
         if self.steps is not None:
-            return [self._drawn(held, rng) for _ in range(self.steps)]
+            return [self._draw_batch(held, rng) for _ in range(self.steps)]
         assert self.passes is not None  # exactly one of the two is set
         todo = max(1, round(self.passes * held))  # samples to see
         batches: list[Ints] = []
@@ -82,17 +82,17 @@ class Sgd:
         return batches
 
     def descend(
-        self, params: Tensor, gradient: Tensor, velocity: Tensor, pace: Tensor | None = None
+        self, params: Tensor, gradient: Tensor, velocity: Tensor, lr_scale: Tensor | None = None
     ) -> None:
         """One step. Mutates `params` and, with momentum, `velocity`; call it without autograd.
 
-        `pace` (K, 1) multiplies each client's learning rate; None: all of them keep it.
+        `lr_scale` (K, 1) multiplies each client's learning rate; None: all of them keep it.
         """
         direction = self.direction(params, gradient, velocity)
-        if pace is None:
+        if lr_scale is None:
             params.add_(direction, alpha=-self.lr)
         else:
-            params.sub_(direction * (self.lr * pace))
+            params.sub_(direction * (self.lr * lr_scale))
 
     def direction(self, params: Tensor, gradient: Tensor, velocity: Tensor) -> Tensor:
         """Where to go: the gradient with weight decay and momentum. Mutates `velocity`."""
@@ -102,7 +102,7 @@ class Sgd:
             gradient = velocity.mul_(self.momentum).add_(gradient)
         return gradient
 
-    def _drawn(self, held: int, rng: np.random.Generator) -> Ints:
+    def _draw_batch(self, held: int, rng: np.random.Generator) -> Ints:
         if held <= self.batch_size:
             return np.arange(held)
         return rng.choice(held, size=self.batch_size, replace=False)

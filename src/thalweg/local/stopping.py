@@ -10,7 +10,7 @@ import numpy as np
 from thalweg.core.config import check_ranges
 from thalweg.core.types import Ints
 
-EVERY = 10  # of so many samples one is held out
+HOLD_OUT_EVERY = 10  # of so many samples one is held out
 
 
 class Stopping(Protocol):
@@ -20,11 +20,11 @@ class Stopping(Protocol):
     this shape will do.
     """
 
-    def held_out(self, num_rows: int) -> Ints:
+    def hold_out(self, num_rows: int) -> Ints:
         """Positions in a memory of that many samples that are tried and not learnt from, ascending."""
         ...
 
-    def has_settled(self, before: float, after: float, tick: int) -> bool:
+    def should_stop(self, before: float, after: float, tick: int) -> bool:
         """Does the client learn no more in this round?
 
         `before` and `after` are mean losses of the samples held out in tick number `tick`, counted from
@@ -34,7 +34,7 @@ class Stopping(Protocol):
 
 
 @dataclass(frozen=True)
-class Settles:
+class GainThreshold:
     r"""A client stops learning for the round once a tick has gained too little.
 
     That is, once it has lowered the loss of a held-out tenth of its memory by less than `gain` divided by
@@ -48,10 +48,10 @@ class Settles:
     Differs from the paper: ticks instead of epochs, and a part of the memory instead of a validation set.
     The memory changes between ticks, so a loss is compared with that of the same samples before the tick.
 
-    >>> enough = Settles(gain=0.3)
-    >>> enough.held_out(21).tolist()
+    >>> enough = GainThreshold(gain=0.3)
+    >>> enough.hold_out(21).tolist()
     [0, 10, 20]
-    >>> enough.has_settled(1.0, 0.8, tick=1), enough.has_settled(1.0, 0.8, tick=2)
+    >>> enough.should_stop(1.0, 0.8, tick=1), enough.should_stop(1.0, 0.8, tick=2)
     (True, False)
     """
 
@@ -60,8 +60,8 @@ class Settles:
     def __post_init__(self) -> None:
         check_ranges(self, gain="(0, inf)")
 
-    def held_out(self, num_rows: int) -> Ints:
-        return np.arange(0, num_rows, EVERY)
+    def hold_out(self, num_rows: int) -> Ints:
+        return np.arange(0, num_rows, HOLD_OUT_EVERY)
 
-    def has_settled(self, before: float, after: float, tick: int) -> bool:
+    def should_stop(self, before: float, after: float, tick: int) -> bool:
         return before - after < self.gain / tick

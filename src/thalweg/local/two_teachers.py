@@ -6,18 +6,18 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import numpy as np
 
-from thalweg.core.config import check_ranges, check_words
+from thalweg.core.capabilities import ModelProbe
+from thalweg.core.config import check_literals, check_ranges
 from thalweg.core.errors import require
-from thalweg.core.talk import Look
 from thalweg.core.types import Floats32, Ints
-from thalweg.local.base import Batch, Memo, Model, frozen
+from thalweg.local.base import Batch, Memo, Model, without_dropout
 from thalweg.local.distillation import cross_entropies, distances
 
 if TYPE_CHECKING:
     from torch import Tensor
 
 
-class Past(NamedTuple):
+class PastModel(NamedTuple):
     """The client's model at the end of the last latent state; empty before the first change."""
 
     params: Floats32
@@ -49,7 +49,7 @@ class TwoTeachers:
     form: Literal["convex", "additive"] = "convex"
 
     def __post_init__(self) -> None:
-        check_words(self)
+        check_literals(self)
         for name in ("weight_ce", "weight_past"):
             value = getattr(self, name)
             require(0 <= value < math.inf, f"{name} must not be negative, got {value}.")
@@ -60,19 +60,21 @@ class TwoTeachers:
         )
         check_ranges(self, temperature="(0, inf)")
 
-    def init(self, num_params: int) -> Past:
-        return Past(np.empty(0, dtype=np.float32))
+    def init(self, num_params: int) -> PastModel:
+        return PastModel(np.empty(0, dtype=np.float32))
 
-    def turn(self, state: Past, look: Look, rows: Ints, changed: bool) -> Past:
-        return Past(look.params()) if changed else state
+    def start_tick(
+        self, state: PastModel, look: ModelProbe, rows: Ints, changed: bool
+    ) -> PastModel:
+        return PastModel(look.params()) if changed else state
 
-    def memo(self, state: Past, start: Floats32) -> dict[str, Floats32]:
+    def memo(self, state: PastModel, start: Floats32) -> dict[str, Floats32]:
         return {"past": state.params if len(state.params) else start}
 
     def loss(self, model: Model, params: Tensor, batch: Batch, memo: Memo) -> Tensor:
         import torch
 
-        student, still = model(params, batch.x), frozen(model)
+        student, still = model(params, batch.x), without_dropout(model)
         with torch.no_grad():
             past, everybody = still(memo["past"], batch.x), still(memo["start"], batch.x)
         fit = cross_entropies(student, batch.labels)

@@ -1,6 +1,12 @@
 """Stage 2: what each client keeps."""
 
-from thalweg.memory.base import Foresees, LooksAtModel, MemoryPolicy, SaysFromMemory, renew
+from thalweg.memory.base import (
+    MemoryPolicy,
+    NeedsLastLayer,
+    PredictsRenewal,
+    UploadsFromMemory,
+    renew,
+)
 from thalweg.memory.dds import Dds  # more of the states that matter, guided by a forecast
 from thalweg.memory.drsr import Drsr  # the long run of the stream
 from thalweg.memory.fifo import Fifo  # only the recent past
@@ -28,15 +34,15 @@ __all__ = [
     "Dds",
     "Drsr",
     "Fifo",
-    "Foresees",
     "Importance",
-    "LooksAtModel",
     "MemoryPolicy",
+    "NeedsLastLayer",
     "Never",
     "Ode",
+    "PredictsRenewal",
     "Replace",
     "Reservoir",
-    "SaysFromMemory",
     "UniformRatio",
+    "UploadsFromMemory",
     "renew",
 ]

@@ -7,7 +7,7 @@ from typing import Any, Literal, Protocol, runtime_checkable
 
 import numpy as np
 
-from thalweg.core.types import Floats, Floats32, Intake, Ints
+from thalweg.core.types import Floats, Floats32, Ints, MemoryContext
 
 
 class MemoryPolicy(Protocol):
@@ -22,44 +22,44 @@ class MemoryPolicy(Protocol):
         """What the policy remembers when a client starts with `held` samples."""
         ...
 
-    def keep(self, state: Any, intake: Intake, rng: np.random.Generator) -> tuple[Any, Ints]:
+    def keep(self, state: Any, intake: MemoryContext, rng: np.random.Generator) -> tuple[Any, Ints]:
         """What the policy remembers next, and the positions of the samples that stay."""
         ...
 
 
 @runtime_checkable
-class Foresees(Protocol):
+class PredictsRenewal(Protocol):
     """A memory policy that can also say beforehand how much of itself it will renew.
 
     Weights that depend on how a memory ages (SAW) ask for it; for a policy without this method they
     use the renewal measured in the round.
     """
 
-    def renewal(self, state: Any, intake: Intake) -> Floats:
+    def predict_renewal(self, state: Any, intake: MemoryContext) -> Floats:
         """(M,) expected fraction of the memory that is new after one tick in each latent state."""
         ...
 
 
 @runtime_checkable
-class LooksAtModel(Protocol):
-    """A memory policy that wants `Intake.glance`: held and new samples as the model sees them."""
+class NeedsLastLayer(Protocol):
+    """A memory policy that wants `MemoryContext.last_layer`: held and new samples as the model sees them."""
 
     @property
-    def looks_at(self) -> Literal["current", "received"]:
+    def probed_model(self) -> Literal["current", "received"]:
         """The model the client is training, as it is now, or the one it received."""
         ...
 
 
 @runtime_checkable
-class SaysFromMemory(Protocol):
-    """A memory policy that sends something to its half at the server; see `core.talk.Talks`."""
+class UploadsFromMemory(Protocol):
+    """A memory policy that sends something to its half at the server; see `core.talk.ServerHalf`."""
 
-    def say(self, state: Any) -> tuple[Any, Mapping[str, Floats32]]:
+    def upload(self, state: Any) -> tuple[Any, Mapping[str, Floats32]]:
         """What the policy remembers after sending, and vectors by name, at the end of a round."""
         ...
 
 
-def renew(intake: Intake, count: int, rng: np.random.Generator) -> Ints:
+def renew(intake: MemoryContext, count: int, rng: np.random.Generator) -> Ints:
     """Overwrite `count` samples, chosen uniformly, with the first `count` new ones.
 
     Free places are filled first and count as renewed.
@@ -67,7 +67,7 @@ def renew(intake: Intake, count: int, rng: np.random.Generator) -> Ints:
     >>> from thalweg.core.types import Outlook
     >>> nothing = np.empty(0, dtype=np.int64)
     >>> one = np.ones(1)
-    >>> intake = Intake(4, 4, 4, 0, nothing, nothing, Outlook(one, one, one))
+    >>> intake = MemoryContext(4, 4, 4, 0, nothing, nothing, Outlook(one, one, one))
     >>> sorted(renew(intake, 4, np.random.default_rng(0)).tolist())
     [4, 5, 6, 7]
     >>> (renew(intake, 1, np.random.default_rng(0)) == 4).sum().item()
@@ -84,10 +84,10 @@ def renew(intake: Intake, count: int, rng: np.random.Generator) -> Ints:
     return kept
 
 
-def rounded(amount: float, rng: np.random.Generator | None) -> int:
+def round_count(amount: float, rng: np.random.Generator | None) -> int:
     """A whole number of samples: to the nearest, or at random with the right mean.
 
-    >>> rounded(0.535193 * 500, None)
+    >>> round_count(0.535193 * 500, None)
     268
     """
     if rng is None:

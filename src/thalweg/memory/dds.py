@@ -8,10 +8,10 @@ from typing import Literal
 import numpy as np
 
 from thalweg import theory
-from thalweg.core.config import check_ranges, check_words
+from thalweg.core.config import check_literals, check_ranges
 from thalweg.core.errors import require
-from thalweg.core.types import Floats, Intake, Ints
-from thalweg.memory.base import renew, rounded
+from thalweg.core.types import Floats, Ints, MemoryContext
+from thalweg.memory.base import renew, round_count
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,7 @@ class Dds:
     stochastic_rounding: bool = False
 
     def __post_init__(self) -> None:
-        check_words(self)
+        check_literals(self)
         check_ranges(self, budget="(0, 1]", ticks="[1, inf)", grad_bound="(0, inf)")
         require(math.isfinite(self.slope), f"slope must be a finite number, got {self.slope}.")
         require(math.isfinite(self.offset), f"offset must be a finite number, got {self.offset}.")
@@ -55,11 +55,15 @@ class Dds:
     def init(self, capacity: int, held: int) -> None:
         return None
 
-    def keep(self, state: None, intake: Intake, rng: np.random.Generator) -> tuple[None, Ints]:
-        amount = float(self.renewal(state, intake)[intake.state]) * intake.capacity
-        return None, renew(intake, rounded(amount, rng if self.stochastic_rounding else None), rng)
+    def keep(
+        self, state: None, intake: MemoryContext, rng: np.random.Generator
+    ) -> tuple[None, Ints]:
+        amount = float(self.predict_renewal(state, intake)[intake.state]) * intake.capacity
+        return None, renew(
+            intake, round_count(amount, rng if self.stochastic_rounding else None), rng
+        )
 
-    def renewal(self, state: None, intake: Intake) -> Floats:
+    def predict_renewal(self, state: None, intake: MemoryContext) -> Floats:
         outlook = (np.asarray(part, dtype=np.float64).tobytes() for part in intake.outlook)
         return np.minimum(_ratios(self, *outlook), intake.num_new / intake.capacity)
 

@@ -5,12 +5,12 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
-from thalweg.core.config import check_words
-from thalweg.core.types import Floats, Intake, Ints
-from thalweg.memory.base import renew, rounded
+from thalweg.core.config import check_literals
+from thalweg.core.types import Floats, Ints, MemoryContext
+from thalweg.memory.base import renew, round_count
 
 
-class Seen(NamedTuple):
+class DrsrState(NamedTuple):
     """How much has come by, the client's first samples included."""
 
     total: int
@@ -35,20 +35,22 @@ class Drsr:
     mode: Literal["ratio", "match"] = "ratio"
 
     def __post_init__(self) -> None:
-        check_words(self)
+        check_literals(self)
 
-    def init(self, capacity: int, held: int) -> Seen:
-        return Seen(held, np.empty(0, dtype=np.int64))
+    def init(self, capacity: int, held: int) -> DrsrState:
+        return DrsrState(held, np.empty(0, dtype=np.int64))
 
-    def keep(self, state: Seen, intake: Intake, rng: np.random.Generator) -> tuple[Seen, Ints]:
-        seen = _after(state, intake)
+    def keep(
+        self, state: DrsrState, intake: MemoryContext, rng: np.random.Generator
+    ) -> tuple[DrsrState, Ints]:
+        seen = _count_seen(state, intake)
         if self.mode == "ratio":
             share = intake.num_new / max(seen.total, 1)
-            return seen, renew(intake, rounded(share * intake.capacity, None), rng)
-        return seen, _matching(seen.by_class, intake, rng)
+            return seen, renew(intake, round_count(share * intake.capacity, None), rng)
+        return seen, _match_classes(seen.by_class, intake, rng)
 
 
-def _after(state: Seen, intake: Intake) -> Seen:
+def _count_seen(state: DrsrState, intake: MemoryContext) -> DrsrState:
     before = state.by_class
     if not len(before):  # the client's first samples, whose labels nobody has counted yet
         before = np.bincount(intake.held_labels)
@@ -56,10 +58,10 @@ def _after(state: Seen, intake: Intake) -> Seen:
     counts = np.zeros(max(len(before), len(new)), dtype=np.int64)
     counts[: len(before)] += before
     counts[: len(new)] += new
-    return Seen(state.total + intake.num_new, counts)
+    return DrsrState(state.total + intake.num_new, counts)
 
 
-def _matching(wanted: Ints, intake: Intake, rng: np.random.Generator) -> Ints:
+def _match_classes(wanted: Ints, intake: MemoryContext, rng: np.random.Generator) -> Ints:
     """Positions whose class counts are as near as can be to the shares in `wanted`."""
     labels = np.concatenate([intake.held_labels, intake.new_labels])
     room = min(intake.capacity, len(labels))

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from thalweg.core.types import Floats, Intake, Ints
+from thalweg.core.types import Floats, Ints, MemoryContext
 
 
 @dataclass(frozen=True)
@@ -17,10 +17,12 @@ class Fifo:
     def init(self, capacity: int, held: int) -> None:
         return None
 
-    def keep(self, state: None, intake: Intake, rng: np.random.Generator) -> tuple[None, Ints]:
+    def keep(
+        self, state: None, intake: MemoryContext, rng: np.random.Generator
+    ) -> tuple[None, Ints]:
         end = intake.held + intake.num_new
         return None, np.arange(max(0, end - intake.capacity), end)
 
-    def renewal(self, state: None, intake: Intake) -> Floats:
+    def predict_renewal(self, state: None, intake: MemoryContext) -> Floats:
         share = min(1.0, intake.num_new / intake.capacity)
         return np.full(len(intake.outlook.probs), share)

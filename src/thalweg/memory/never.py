@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from thalweg.core.types import Floats, Intake, Ints
+from thalweg.core.types import Floats, Ints, MemoryContext
 
 
 @dataclass(frozen=True)
@@ -17,10 +17,12 @@ class Never:
     def init(self, capacity: int, held: int) -> None:
         return None
 
-    def keep(self, state: None, intake: Intake, rng: np.random.Generator) -> tuple[None, Ints]:
+    def keep(
+        self, state: None, intake: MemoryContext, rng: np.random.Generator
+    ) -> tuple[None, Ints]:
         return None, np.arange(min(intake.held + intake.num_new, intake.capacity))
 
-    def renewal(self, state: None, intake: Intake) -> Floats:
+    def predict_renewal(self, state: None, intake: MemoryContext) -> Floats:
         free = intake.capacity - intake.held
         share = min(free, intake.num_new) / intake.capacity
         return np.full(len(intake.outlook.probs), share)

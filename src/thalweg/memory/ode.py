@@ -7,11 +7,11 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
-from thalweg.core.claims import Claim, misfit
-from thalweg.core.config import check_ranges, check_words
-from thalweg.core.types import Floats, Floats32, Glance, Intake, Ints
-from thalweg.memory.base import rounded
-from thalweg.memory.importance import filled, glance_of
+from thalweg.core.claims import Claim, check_vector
+from thalweg.core.config import check_literals, check_ranges
+from thalweg.core.types import Floats, Floats32, Ints, LastLayer, MemoryContext
+from thalweg.memory.base import round_count
+from thalweg.memory.importance import replace_samples, require_last_layer
 
 GRADIENT = "gradient"
 
@@ -28,7 +28,7 @@ class GlobalGradient(NamedTuple):
 
     num_clients: int
     mean: Floats32  # (C (F + 1),), empty before anybody spoke
-    who: Ints  # (S,) clients that have spoken
+    senders: Ints  # (S,) clients that have spoken
     last: Floats32  # (S, C (F + 1))
 
 
@@ -56,11 +56,11 @@ class Ode:
     """participants: the mean of those who have just spoken, as the released code does by default."""
 
     def __post_init__(self) -> None:
-        check_words(self)
+        check_literals(self)
         check_ranges(self, budget="(0, 1]")
 
     @property
-    def looks_at(self) -> Literal["received"]:
+    def probed_model(self) -> Literal["received"]:
         return "received"
 
     # --- at the client ---
@@ -69,58 +69,58 @@ class Ode:
         return LocalGradient(np.empty(0, dtype=np.float32), 0)
 
     def keep(
-        self, state: LocalGradient, intake: Intake, rng: np.random.Generator
+        self, state: LocalGradient, intake: MemoryContext, rng: np.random.Generator
     ) -> tuple[LocalGradient, Ints]:
-        glance = glance_of(intake, self)
-        worth = values(glance, intake.told.get(GRADIENT))
-        new = Glance(*(part[intake.held :] for part in glance))
-        following = with_samples(state, new)
+        last_layer = require_last_layer(intake, self)
+        worth = sample_values(last_layer, intake.broadcast.get(GRADIENT))
+        new = LastLayer(*(part[intake.held :] for part in last_layer))
+        following = add_samples(state, new)
         free = intake.capacity - intake.held
-        allowed = max(rounded(self.budget * intake.capacity, None), free)
-        going, coming = exchanges(worth[: intake.held], worth[intake.held :], free, allowed)
-        return following, filled(intake.held, going, coming)
+        allowed = max(round_count(self.budget * intake.capacity, None), free)
+        going, coming = choose_exchanges(worth[: intake.held], worth[intake.held :], free, allowed)
+        return following, replace_samples(intake.held, going, coming)
 
-    def say(self, state: LocalGradient) -> tuple[LocalGradient, Mapping[str, Floats32]]:
+    def upload(self, state: LocalGradient) -> tuple[LocalGradient, Mapping[str, Floats32]]:
         return LocalGradient(state.mean, 0), {GRADIENT: state.mean}
 
     # --- at the server ---
 
-    def begin(self, num_clients: int, num_params: int) -> GlobalGradient:
+    def init_server(self, num_clients: int, num_params: int) -> GlobalGradient:
         nothing = np.empty(0, dtype=np.float32)
-        who = np.empty(0, dtype=np.int64)
-        return GlobalGradient(num_clients, nothing, who, nothing.reshape(0, 0))
+        senders = np.empty(0, dtype=np.int64)
+        return GlobalGradient(num_clients, nothing, senders, nothing.reshape(0, 0))
 
-    def tell(self, notes: GlobalGradient, clients: Ints) -> Mapping[str, Floats32]:
+    def broadcast(self, notes: GlobalGradient, clients: Ints) -> Mapping[str, Floats32]:
         if not len(notes.mean):
             return {}
         return {GRADIENT: np.broadcast_to(notes.mean, (len(clients), len(notes.mean)))}
 
-    def doubt(self, claim: Claim) -> str | None:
+    def validate_claim(self, claim: Claim) -> str | None:
         """A gradient of the last layer, the same number of features for every class, or nothing yet."""
-        if reason := misfit(claim.said, GRADIENT):
+        if reason := check_vector(claim.uploads, GRADIENT):
             return reason
-        length, classes = claim.said[GRADIENT].shape[-1], claim.num_classes or 1
+        length, classes = claim.uploads[GRADIENT].shape[-1], claim.num_classes or 1
         if length > claim.num_params or length % classes:
             return (
                 f"{GRADIENT} has {length} numbers, which no last layer for {classes} classes has."
             )
         return None
 
-    def hear(
-        self, notes: GlobalGradient, clients: Ints, said: Mapping[str, Floats32]
+    def collect(
+        self, notes: GlobalGradient, clients: Ints, uploads: Mapping[str, Floats32]
     ) -> GlobalGradient:
-        words = said[GRADIENT]
+        words = uploads[GRADIENT]
         if self.estimate == "participants" and words.shape[1]:
             return notes._replace(mean=words.mean(0, dtype=np.float64).astype(np.float32))
-        return corrected(notes, clients, words)
+        return correct_estimate(notes, clients, words)
 
 
-def values(glance: Glance, gradient: Floats32 | None) -> Floats:
+def sample_values(last_layer: LastLayer, gradient: Floats32 | None) -> Floats:
     """(n,) inner product of each sample's gradient with the global one; 0 while nobody knows it.
 
     One of another size is none: somebody has lied to the server.
     """
-    errors, features = (part.astype(np.float64) for part in glance)
+    errors, features = (part.astype(np.float64) for part in last_layer)
     shape = errors.shape[1], features.shape[1] + 1
     if gradient is None or gradient.size != shape[0] * shape[1]:
         return np.zeros(len(errors))
@@ -129,7 +129,7 @@ def values(glance: Glance, gradient: Floats32 | None) -> Floats:
     return worth
 
 
-def with_samples(state: LocalGradient, new: Glance) -> LocalGradient:
+def add_samples(state: LocalGradient, new: LastLayer) -> LocalGradient:
     """The running mean with some more samples."""
     if not len(new.errors):
         return state
@@ -140,10 +140,10 @@ def with_samples(state: LocalGradient, new: Glance) -> LocalGradient:
     return LocalGradient(((before + total.ravel()) / count).astype(np.float32), count)
 
 
-def exchanges(held: Floats, new: Floats, free: int, allowed: int) -> tuple[Ints, Ints]:
+def choose_exchanges(held: Floats, new: Floats, free: int, allowed: int) -> tuple[Ints, Ints]:
     """Which held samples go, and which new ones come, one by one in the order of arrival.
 
-    >>> [part.tolist() for part in exchanges(np.array([3.0, 1.0]), np.array([0.5, 3.5, 4.0]), 0, 2)]
+    >>> [part.tolist() for part in choose_exchanges(np.array([3.0, 1.0]), np.array([0.5, 3.5, 4.0]), 0, 2)]
     [[1, 0], [1, 2]]
     """
     heap = [(value, position) for position, value in enumerate(held.tolist())]
@@ -167,19 +167,22 @@ def exchanges(held: Floats, new: Floats, free: int, allowed: int) -> tuple[Ints,
     return going, coming
 
 
-def corrected(notes: GlobalGradient, clients: Ints, said: Floats32) -> GlobalGradient:
+def correct_estimate(notes: GlobalGradient, clients: Ints, uploads: Floats32) -> GlobalGradient:
     """The estimate after some clients have spoken; who had not spoken before had said zero."""
-    if said.shape[1] == 0:  # nobody has seen a sample yet
+    if uploads.shape[1] == 0:  # nobody has seen a sample yet
         return notes
-    if len(notes.mean) not in (0, said.shape[1]):  # what was believed before cannot have been right
-        notes = GlobalGradient(notes.num_clients, said[0, :0], clients[:0], said[:0, :0])
-    new = clients[~np.isin(clients, notes.who)]
-    who = np.concatenate([notes.who, new])
-    last = np.zeros((len(who), said.shape[1]), dtype=np.float32)
-    if len(notes.who):
-        last[: len(notes.who)] = notes.last
-    places = np.array([np.flatnonzero(who == client)[0] for client in clients], dtype=np.int64)
-    change = (said - last[places]).astype(np.float64).sum(0) / notes.num_clients
-    before = notes.mean if len(notes.mean) else np.zeros(said.shape[1])
-    last[places] = said
-    return GlobalGradient(notes.num_clients, (before + change).astype(np.float32), who, last)
+    if len(notes.mean) not in (
+        0,
+        uploads.shape[1],
+    ):  # what was believed before cannot have been right
+        notes = GlobalGradient(notes.num_clients, uploads[0, :0], clients[:0], uploads[:0, :0])
+    new = clients[~np.isin(clients, notes.senders)]
+    senders = np.concatenate([notes.senders, new])
+    last = np.zeros((len(senders), uploads.shape[1]), dtype=np.float32)
+    if len(notes.senders):
+        last[: len(notes.senders)] = notes.last
+    places = np.array([np.flatnonzero(senders == client)[0] for client in clients], dtype=np.int64)
+    change = (uploads - last[places]).astype(np.float64).sum(0) / notes.num_clients
+    before = notes.mean if len(notes.mean) else np.zeros(uploads.shape[1])
+    last[places] = uploads
+    return GlobalGradient(notes.num_clients, (before + change).astype(np.float32), senders, last)

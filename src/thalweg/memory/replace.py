@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from thalweg.core.types import Floats, Intake, Ints
+from thalweg.core.types import Floats, Ints, MemoryContext
 
 
 @dataclass(frozen=True)
@@ -18,11 +18,13 @@ class Replace:
     def init(self, capacity: int, held: int) -> None:
         return None
 
-    def keep(self, state: None, intake: Intake, rng: np.random.Generator) -> tuple[None, Ints]:
+    def keep(
+        self, state: None, intake: MemoryContext, rng: np.random.Generator
+    ) -> tuple[None, Ints]:
         if intake.num_new == 0:
             return None, np.arange(intake.held)
         end = intake.held + intake.num_new
         return None, np.arange(max(intake.held, end - intake.capacity), end)
 
-    def renewal(self, state: None, intake: Intake) -> Floats:
+    def predict_renewal(self, state: None, intake: MemoryContext) -> Floats:
         return np.full(len(intake.outlook.probs), 1.0 if intake.num_new else 0.0)

@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from thalweg.core.types import Floats, Intake, Ints
+from thalweg.core.types import Floats, Ints, MemoryContext
 
 
 class ReservoirState(NamedTuple):
@@ -30,7 +30,7 @@ class Reservoir:
         return ReservoirState(seen=held)
 
     def keep(
-        self, state: ReservoirState, intake: Intake, rng: np.random.Generator
+        self, state: ReservoirState, intake: MemoryContext, rng: np.random.Generator
     ) -> tuple[ReservoirState, Ints]:
         before = state.seen + np.arange(intake.num_new)  # (A,) seen before each sample
         slots = np.where(before < intake.capacity, before, rng.integers(0, before + 1))
@@ -42,7 +42,7 @@ class Reservoir:
         kept[slot] = intake.held + enters[::-1][last]
         return ReservoirState(state.seen + intake.num_new), kept[kept >= 0]
 
-    def renewal(self, state: ReservoirState, intake: Intake) -> Floats:
+    def predict_renewal(self, state: ReservoirState, intake: MemoryContext) -> Floats:
         total = state.seen + intake.num_new
         share = min(1.0, intake.num_new / max(total, 1))
         return np.full(len(intake.outlook.probs), share)

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from thalweg.core.config import check_ranges
-from thalweg.core.types import Floats, Intake, Ints
-from thalweg.memory.base import renew, rounded
+from thalweg.core.types import Floats, Ints, MemoryContext
+from thalweg.memory.base import renew, round_count
 
 
 @dataclass(frozen=True)
@@ -27,10 +27,14 @@ class UniformRatio:
     def init(self, capacity: int, held: int) -> None:
         return None
 
-    def keep(self, state: None, intake: Intake, rng: np.random.Generator) -> tuple[None, Ints]:
+    def keep(
+        self, state: None, intake: MemoryContext, rng: np.random.Generator
+    ) -> tuple[None, Ints]:
         amount = self.budget * intake.capacity
-        return None, renew(intake, rounded(amount, rng if self.stochastic_rounding else None), rng)
+        return None, renew(
+            intake, round_count(amount, rng if self.stochastic_rounding else None), rng
+        )
 
-    def renewal(self, state: None, intake: Intake) -> Floats:
+    def predict_renewal(self, state: None, intake: MemoryContext) -> Floats:
         share = min(self.budget, intake.num_new / intake.capacity)
         return np.full(len(intake.outlook.probs), share)

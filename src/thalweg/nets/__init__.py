@@ -1,11 +1,11 @@
 """The networks the papers use, as pure functions of a flat parameter vector."""
 
 from thalweg.nets.alexnet import AlexNet
-from thalweg.nets.building import NetSpec
+from thalweg.nets.builders import NetSpec
 from thalweg.nets.char_lstm import CharLstm
 from thalweg.nets.fast_text import FastText
-from thalweg.nets.given import load_parameters
 from thalweg.nets.net import Net
+from thalweg.nets.parameter_file import load_parameters
 from thalweg.nets.resnet import ResNet10, ResNet18, ResNet34
 from thalweg.nets.specs import Cnn, HamCnn, LeNet5, Linear, Mlp
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from thalweg.core.errors import require
-from thalweg.nets.building import check_dropout, convolutional, image_size
+from thalweg.nets.builders import build_convolutional, check_dropout, check_image_shape
 from thalweg.nets.net import Layer, Net, Shape
 
 POOLED = (1, 2, 5)  # the convolutions that are followed by pooling, as in the original
@@ -41,7 +41,7 @@ class AlexNet:
         check_dropout("AlexNet", self.dropout)
 
     def build(self, input_shape: Shape, num_classes: int) -> Net:
-        inputs, _ = image_size("alexnet", input_shape, at_least=8)
+        inputs, _ = check_image_shape("alexnet", input_shape, at_least=8)
         from thalweg.nets.conv import Conv
         from thalweg.nets.conv_pool import ConvPool
         from thalweg.nets.layers import Relu
@@ -53,6 +53,6 @@ class AlexNet:
             else:
                 blocks += [Conv(f"conv{i}", come, go, kernel=3, padding=1), Relu()]
         hidden = (self.hidden, self.hidden)
-        return convolutional(
+        return build_convolutional(
             input_shape, tuple(blocks), hidden, num_classes, self.dropout, self.gain
         )

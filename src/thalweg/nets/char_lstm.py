@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from thalweg.core.errors import require
-from thalweg.nets.building import head
+from thalweg.nets.builders import build_head
 from thalweg.nets.net import Layer, Net, Shape
 
 
@@ -42,4 +42,4 @@ class CharLstm:
         for i in range(1, self.layers + 1):
             inputs = self.embedding if i == 1 else self.units
             layers.append(Lstm(f"lstm{i}", inputs, self.units, every_state=i < self.layers))
-        return Net((*layers, *head(self.units, (), num_classes)), tuple(input_shape))
+        return Net((*layers, *build_head(self.units, (), num_classes)), tuple(input_shape))

@@ -72,7 +72,7 @@ class ConvPool:
 
     def out_shape(self, shape: Shape) -> Shape:
         check_channels(self.name, shape, self.inputs)
-        height, width = (self._pooled(side) for side in shape[1:])
+        height, width = (self._pool_side(side) for side in shape[1:])
         require(
             min(height, width) >= 1,
             f"{self.name}: an image of {shape[1]}x{shape[2]} pixels is too small for a "
@@ -94,7 +94,7 @@ class ConvPool:
         y: Tensor = _StackedConvPool.apply(x, weight, bias, self.padding)  # type: ignore[no-untyped-call]
         return y
 
-    def _pooled(self, side: int) -> int:
+    def _pool_side(self, side: int) -> int:
         return (side + 2 * self.padding - self.kernel + 1) // 2
 
 

@@ -10,12 +10,12 @@ import torch
 from torch import Generator, Tensor
 
 from thalweg.core.errors import require
-from thalweg.nets.layers import WithoutParameters
+from thalweg.nets.layers import ParameterlessLayer
 from thalweg.nets.net import Shape
 
 
 @dataclass(frozen=True)
-class Dropout(WithoutParameters):
+class Dropout(ParameterlessLayer):
     r"""In training, each number is 0 with probability `rate`, and else divided by 1 - rate.
 
     .. math::  y = x \, \frac{\mathbf 1[u \ge r]}{1 - r}, \qquad u \sim U[0, 1)
@@ -63,7 +63,7 @@ class Dropout(WithoutParameters):
         return x * masks.movedim(1, -1)  # (K, ..., B)
 
 
-def forks(noise: Generator, count: int) -> list[Generator]:
+def fork_generators(noise: Generator, count: int) -> list[Generator]:
     """Generators of their own for `count` layers.
 
     Each call takes `count` numbers from `noise`, however much the layers draw. Without this, a batch

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from thalweg.core.errors import require
-from thalweg.nets.building import check_projection, head
+from thalweg.nets.builders import build_head, check_projection
 from thalweg.nets.net import Net, Shape
 
 
@@ -40,5 +40,5 @@ class FastText:
         from thalweg.nets.word_mean import WordMean
 
         first = WordMean("embedding", input_shape[1], self.width)
-        last = head(self.width, (), num_classes, projection=self.projection)
+        last = build_head(self.width, (), num_classes, projection=self.projection)
         return Net((first, *last), tuple(input_shape))

@@ -32,7 +32,7 @@ def check_channels(name: str, shape: Shape, channels: int) -> None:
     )
 
 
-class WithoutParameters:
+class ParameterlessLayer:
     """The half of the protocol that is the same for every layer with nothing to learn."""
 
     @property
@@ -48,7 +48,7 @@ class WithoutParameters:
 
 
 @dataclass(frozen=True)
-class Relu(WithoutParameters):
+class Relu(ParameterlessLayer):
     """max(x, 0)."""
 
     def out_shape(self, shape: Shape) -> Shape:
@@ -62,7 +62,7 @@ class Relu(WithoutParameters):
 
 
 @dataclass(frozen=True)
-class Flatten(WithoutParameters):
+class Flatten(ParameterlessLayer):
     """An image becomes a vector, in PyTorch's order: channel, row, column."""
 
     def out_shape(self, shape: Shape) -> Shape:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Protocol, runtime_checkable
 import numpy as np
 
 from thalweg.core.errors import ConfigError, ShapeMismatch
-from thalweg.core.types import Floats, Floats32, Piece
+from thalweg.core.types import Floats, Floats32, ParamSlice
 
 if TYPE_CHECKING:
     from torch import Generator, Tensor
@@ -33,7 +33,7 @@ class Layer(Protocol):
     def fan_in(self) -> int:
         """Inputs of one unit; parameters start as U(-1/sqrt(fan_in), 1/sqrt(fan_in)).
 
-        Nobody asks a `SelfStartingLayer`.
+        Nobody asks a `CustomInitLayer`.
         """
 
     def out_shape(self, shape: Shape) -> Shape:
@@ -73,20 +73,20 @@ class NoisyLayer(StackableLayer, Protocol):
 
 
 @runtime_checkable
-class SelfStartingLayer(Layer, Protocol):
+class CustomInitLayer(Layer, Protocol):
     """A layer whose parameters do not start by the common law, such as a scale that starts at 1."""
 
-    def start(self, rng: np.random.Generator, gain: float) -> Iterator[Floats]:
+    def init_params(self, rng: np.random.Generator, gain: float) -> Iterator[Floats]:
         """Its first parameters, one flat array for each of `shapes`."""
 
 
-def first_parameters(
+def init_layer_params(
     layers: Iterable[Layer], rng: np.random.Generator, gain: float
 ) -> Iterator[Floats]:
     """What every parameter starts as, flat, in order. One at a time: nets can be large."""
     for layer in layers:
-        if isinstance(layer, SelfStartingLayer):
-            yield from layer.start(rng, gain)
+        if isinstance(layer, CustomInitLayer):
+            yield from layer.init_params(rng, gain)
         else:
             bound = gain / sqrt(layer.fan_in)
             for shape in layer.shapes.values():
@@ -157,7 +157,7 @@ class Net:
         """
         params = np.empty(self.num_params, dtype=np.float32)
         first = 0
-        for piece in first_parameters(self.layers, rng, self.gain):
+        for piece in init_layer_params(self.layers, rng, self.gain):
             params[first : first + len(piece)] = piece
             first += len(piece)
         return params
@@ -175,12 +175,12 @@ class Net:
         }
 
     @property
-    def pieces(self) -> list[Piece]:
+    def param_slices(self) -> list[ParamSlice]:
         """Where each named tensor is in the flat vector."""
         ends = np.cumsum(self.sizes).tolist()
         names = (name for layer in self.layers for name in layer.shapes)
         return [
-            Piece(name, end - size, end)
+            ParamSlice(name, end - size, end)
             for name, size, end in zip(names, self.sizes, ends, strict=True)
         ]
 
@@ -235,13 +235,13 @@ class Net:
         """What the last layer of K models reads, (K, ..., B), and what it says, (K, C, B)."""
         K = len(params)
         pieces = iter(params.split(self.sizes, dim=1))  # type: ignore[no-untyped-call]
-        streams = self._streams(noise, K)
+        generators = self._noise_generators(noise, K)
         before = x = x.movedim(1, -1)  # (K, *input_shape, B)
         for layer in self._stackable:
             before = x
             weights = [next(pieces).view(K, *shape) for shape in layer.shapes.values()]
-            if streams is not None and isinstance(layer, NoisyLayer):
-                x = layer.apply_stacked_noisy(weights, x, next(streams))
+            if generators is not None and isinstance(layer, NoisyLayer):
+                x = layer.apply_stacked_noisy(weights, x, next(generators))
             else:
                 x = layer.apply_stacked(weights, x)
         return before, x
@@ -250,18 +250,18 @@ class Net:
         """What the last layer of one model reads, and what it says."""
         # Splitting once makes the way back one concatenation.
         pieces = iter(params.split(self.sizes))  # type: ignore[no-untyped-call]
-        streams = self._streams(None if noise is None else [noise], 1)
+        generators = self._noise_generators(None if noise is None else [noise], 1)
         before = x
         for layer in self.layers:
             before = x
             weights = [next(pieces).view(shape) for shape in layer.shapes.values()]
-            if streams is not None and isinstance(layer, NoisyLayer):
-                x = layer.apply_noisy(weights, x, next(streams)[0])
+            if generators is not None and isinstance(layer, NoisyLayer):
+                x = layer.apply_noisy(weights, x, next(generators)[0])
             else:
                 x = layer.apply(weights, x)
         return before, x
 
-    def _streams(
+    def _noise_generators(
         self, noise: Sequence[Generator] | None, num_models: int
     ) -> Iterator[tuple[Generator, ...]] | None:
         """For each noisy layer, a generator of every model; None: nothing is drawn."""
@@ -271,10 +271,10 @@ class Net:
             raise ShapeMismatch(
                 f"expected one generator for each of {num_models} models, got {len(noise)}."
             )
-        from thalweg.nets.dropout import forks
+        from thalweg.nets.dropout import fork_generators
 
         count = sum(isinstance(layer, NoisyLayer) for layer in self.layers)
-        return zip(*(forks(generator, count) for generator in noise), strict=True)
+        return zip(*(fork_generators(generator, count) for generator in noise), strict=True)
 
     @cached_property
     def _stackable(self) -> Sequence[StackableLayer]:

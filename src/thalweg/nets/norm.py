@@ -47,7 +47,7 @@ class GroupNorm:
     def fan_in(self) -> int:
         return 1
 
-    def start(self, rng: np.random.Generator, gain: float) -> Iterator[Floats]:
+    def init_params(self, rng: np.random.Generator, gain: float) -> Iterator[Floats]:
         """Nothing is drawn."""
         yield np.ones(self.channels)
         yield np.zeros(self.channels)

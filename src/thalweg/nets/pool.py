@@ -9,12 +9,12 @@ from torch import Tensor
 from torch.nn import functional
 
 from thalweg.core.errors import require
-from thalweg.nets.layers import WithoutParameters
+from thalweg.nets.layers import ParameterlessLayer
 from thalweg.nets.net import Shape
 
 
 @dataclass(frozen=True)
-class MaxPool(WithoutParameters):
+class MaxPool(ParameterlessLayer):
     """The largest value of each window. What does not fill a window at the edge is dropped.
 
     >>> MaxPool(kernel=3, stride=2).out_shape((8, 32, 32))
@@ -25,7 +25,7 @@ class MaxPool(WithoutParameters):
     stride: int = 2
 
     def out_shape(self, shape: Shape) -> Shape:
-        return pooled(shape, self.kernel, self.stride)
+        return pool_shape(shape, self.kernel, self.stride)
 
     def apply(self, weights: Sequence[Tensor], x: Tensor) -> Tensor:
         return functional.max_pool2d(x, self.kernel, self.stride)
@@ -37,14 +37,14 @@ class MaxPool(WithoutParameters):
 
 
 @dataclass(frozen=True)
-class AvgPool(WithoutParameters):
+class AvgPool(ParameterlessLayer):
     """The mean of each window. What does not fill a window at the edge is dropped."""
 
     kernel: int = 2
     stride: int = 2
 
     def out_shape(self, shape: Shape) -> Shape:
-        return pooled(shape, self.kernel, self.stride)
+        return pool_shape(shape, self.kernel, self.stride)
 
     def apply(self, weights: Sequence[Tensor], x: Tensor) -> Tensor:
         return functional.avg_pool2d(x, self.kernel, self.stride)
@@ -56,7 +56,7 @@ class AvgPool(WithoutParameters):
 
 
 @dataclass(frozen=True)
-class GlobalAvgPool(WithoutParameters):
+class GlobalAvgPool(ParameterlessLayer):
     """The mean of each channel over the whole image: (C, H, W) becomes (C,)."""
 
     def out_shape(self, shape: Shape) -> Shape:
@@ -70,7 +70,7 @@ class GlobalAvgPool(WithoutParameters):
         return x.mean((2, 3))
 
 
-def pooled(shape: Shape, kernel: int, stride: int) -> Shape:
+def pool_shape(shape: Shape, kernel: int, stride: int) -> Shape:
     """Shape of an image after windows of kernel x kernel, `stride` pixels apart."""
     require(
         len(shape) == 3 and min(shape[1:]) >= kernel,

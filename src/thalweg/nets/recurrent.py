@@ -37,7 +37,7 @@ class Embedding:
     def fan_in(self) -> int:
         return 1
 
-    def start(self, rng: np.random.Generator, gain: float) -> Iterator[Floats]:
+    def init_params(self, rng: np.random.Generator, gain: float) -> Iterator[Floats]:
         """Standard normal numbers, whatever the gain."""
         yield rng.normal(size=self.num_codes * self.width)
 

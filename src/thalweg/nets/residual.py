@@ -10,19 +10,19 @@ from torch import Tensor
 
 from thalweg.core.errors import require
 from thalweg.core.types import Floats
-from thalweg.nets.net import NoisyLayer, Shape, StackableLayer, first_parameters
+from thalweg.nets.net import NoisyLayer, Shape, StackableLayer, init_layer_params
 
 
 @dataclass(frozen=True)
 class Residual:
     r"""A residual block (He, Zhang, Ren and Sun, 2016): relu(body(x) + around(x)).
 
-    Without layers, `around` is x itself. Parameters lie in the flat vector as the body's, then those
+    Without layers, `shortcut` is x itself. Parameters lie in the flat vector as the body's, then those
     of the way around.
     """
 
     body: tuple[StackableLayer, ...]
-    around: tuple[StackableLayer, ...] = ()
+    shortcut: tuple[StackableLayer, ...] = ()
 
     def __post_init__(self) -> None:
         noisy = [type(layer).__name__ for layer in self._layers if isinstance(layer, NoisyLayer)]
@@ -34,7 +34,7 @@ class Residual:
 
     @property
     def _layers(self) -> tuple[StackableLayer, ...]:
-        return self.body + self.around
+        return self.body + self.shortcut
 
     @property
     def shapes(self) -> Mapping[str, Shape]:
@@ -44,12 +44,12 @@ class Residual:
     def fan_in(self) -> int:
         return 1
 
-    def start(self, rng: np.random.Generator, gain: float) -> Iterator[Floats]:
+    def init_params(self, rng: np.random.Generator, gain: float) -> Iterator[Floats]:
         """Each of its layers by its own law."""
-        return first_parameters(self._layers, rng, gain)
+        return init_layer_params(self._layers, rng, gain)
 
     def out_shape(self, shape: Shape) -> Shape:
-        one, other = _shapes(self.body, shape)[-1], _shapes(self.around, shape)[-1]
+        one, other = _shapes(self.body, shape)[-1], _shapes(self.shortcut, shape)[-1]
         require(
             one == other,
             f"a residual block adds two ways of the same shape, but for an input of shape {shape} "
@@ -60,27 +60,27 @@ class Residual:
     def multiply_adds(self, shape: Shape) -> int:
         return sum(
             layer.multiply_adds(come)
-            for way in (self.body, self.around)
+            for way in (self.body, self.shortcut)
             for layer, come in zip(way, _shapes(way, shape), strict=False)
         )
 
     def apply(self, weights: Sequence[Tensor], x: Tensor) -> Tensor:
         pieces = iter(weights)
-        body, around = x, x
+        body, shortcut = x, x
         for layer in self.body:
             body = layer.apply([next(pieces) for _ in layer.shapes], body)
-        for layer in self.around:
-            around = layer.apply([next(pieces) for _ in layer.shapes], around)
-        return (body + around).relu()
+        for layer in self.shortcut:
+            shortcut = layer.apply([next(pieces) for _ in layer.shapes], shortcut)
+        return (body + shortcut).relu()
 
     def apply_stacked(self, weights: Sequence[Tensor], x: Tensor) -> Tensor:
         pieces = iter(weights)
-        body, around = x, x
+        body, shortcut = x, x
         for layer in self.body:
             body = layer.apply_stacked([next(pieces) for _ in layer.shapes], body)
-        for layer in self.around:
-            around = layer.apply_stacked([next(pieces) for _ in layer.shapes], around)
-        return (body + around).relu()
+        for layer in self.shortcut:
+            shortcut = layer.apply_stacked([next(pieces) for _ in layer.shapes], shortcut)
+        return (body + shortcut).relu()
 
 
 def _shapes(layers: Sequence[StackableLayer], shape: Shape) -> list[Shape]:

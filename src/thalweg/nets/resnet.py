@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from thalweg.core.errors import require
-from thalweg.nets.building import check_projection, head, image_size
+from thalweg.nets.builders import build_head, check_image_shape, check_projection
 from thalweg.nets.net import Layer, Net, Shape
 
 if TYPE_CHECKING:
@@ -91,7 +91,7 @@ def _resnet(
     num_classes: int,
 ) -> Net:
     """Stem, four stages, the mean over all pixels, one fully connected layer."""
-    inputs, _ = image_size(name, input_shape, at_least=8)
+    inputs, _ = check_image_shape(name, input_shape, at_least=8)
     width, groups = spec.width, spec.groups
     from thalweg.nets.conv import Conv
     from thalweg.nets.layers import Relu
@@ -110,7 +110,7 @@ def _resnet(
             stride = 2 if stage > 0 and number == 0 else 1
             layers.append(_basic_block(f"stage{stage + 1}.{number + 1}", come, go, stride, groups))
             come = go
-    last = head(come, (), num_classes, projection=spec.projection)
+    last = build_head(come, (), num_classes, projection=spec.projection)
     return Net((*layers, GlobalAvgPool(), *last), tuple(input_shape))
 
 
@@ -130,8 +130,8 @@ def _basic_block(name: str, come: int, go: int, stride: int, groups: int) -> Res
     )
     if stride == 1 and come == go:
         return Residual(body)
-    around = (
-        Conv(f"{name}.around.conv", come, go, kernel=1, stride=stride, bias=False),
-        GroupNorm(f"{name}.around.norm", go, groups),
+    shortcut = (
+        Conv(f"{name}.shortcut.conv", come, go, kernel=1, stride=stride, bias=False),
+        GroupNorm(f"{name}.shortcut.norm", go, groups),
     )
-    return Residual(body, around)
+    return Residual(body, shortcut)

@@ -9,7 +9,13 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from thalweg.core.errors import require
-from thalweg.nets.building import check_dropout, check_projection, convolutional, dense, image_size
+from thalweg.nets.builders import (
+    build_convolutional,
+    build_dense,
+    check_dropout,
+    check_image_shape,
+    check_projection,
+)
 from thalweg.nets.net import Layer, Net, Shape
 
 
@@ -18,7 +24,7 @@ class Linear:
     """Multinomial logistic regression on the raw inputs."""
 
     def build(self, input_shape: Shape, num_classes: int) -> Net:
-        return dense(input_shape, (), num_classes)
+        return build_dense(input_shape, (), num_classes)
 
 
 @dataclass(frozen=True)
@@ -38,7 +44,7 @@ class Mlp:
         check_projection("Mlp", self.projection)
 
     def build(self, input_shape: Shape, num_classes: int) -> Net:
-        return dense(input_shape, self.hidden, num_classes, self.projection)
+        return build_dense(input_shape, self.hidden, num_classes, self.projection)
 
 
 @dataclass(frozen=True)
@@ -63,13 +69,13 @@ class LeNet5:
         check_projection("LeNet5", self.projection)
 
     def build(self, input_shape: Shape, num_classes: int) -> Net:
-        channels, side = image_size("lenet5", input_shape, at_least=4)
+        channels, side = check_image_shape("lenet5", input_shape, at_least=4)
         from thalweg.nets.conv_pool import ConvPool
 
         first = ConvPool("conv1", channels, 6, kernel=5, padding=0 if side >= 32 else 2)
         second = ConvPool("conv2", 6, 16, kernel=5, padding=0 if side >= 12 else 2)
         blocks = (first, second)
-        return convolutional(
+        return build_convolutional(
             input_shape, blocks, (120, 84), num_classes, projection=self.projection
         )
 
@@ -93,7 +99,7 @@ class Cnn:
 
     def build(self, input_shape: Shape, num_classes: int) -> Net:
         blocks = _conv_pools("cnn", input_shape, self.channels)
-        return convolutional(
+        return build_convolutional(
             input_shape, blocks, (self.hidden,), num_classes, projection=self.projection
         )
 
@@ -119,7 +125,7 @@ class HamCnn:
 
     def build(self, input_shape: Shape, num_classes: int) -> Net:
         blocks = _conv_pools("ham-cnn", input_shape, self.channels)
-        return convolutional(input_shape, blocks, (self.hidden,), num_classes, self.dropout)
+        return build_convolutional(input_shape, blocks, (self.hidden,), num_classes, self.dropout)
 
 
 def check_widths(net: str, channels: tuple[int, ...], hidden: int) -> None:
@@ -132,7 +138,7 @@ def check_widths(net: str, channels: tuple[int, ...], hidden: int) -> None:
 
 def _conv_pools(net: str, input_shape: Shape, channels: tuple[int, ...]) -> tuple[Layer, ...]:
     """3x3 convolutions, each of which halves the image."""
-    inputs, _ = image_size(net, input_shape, at_least=8)
+    inputs, _ = check_image_shape(net, input_shape, at_least=8)
     from thalweg.nets.conv_pool import ConvPool
 
     return tuple(

@@ -46,7 +46,7 @@ class WordMean:
     def fan_in(self) -> int:
         return 1
 
-    def start(self, rng: np.random.Generator, gain: float) -> Iterator[Floats]:
+    def init_params(self, rng: np.random.Generator, gain: float) -> Iterator[Floats]:
         """Standard normal numbers, whatever the gain; 0 for the padding."""
         weight = rng.normal(size=self.num_codes * self.width)
         weight[: self.width] = 0

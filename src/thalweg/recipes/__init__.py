@@ -1,7 +1,6 @@
 """Published algorithms: one choice per stage, a citation, and how we differ."""
 
 from thalweg.recipes.base import Recipe
-from thalweg.recipes.naming import RECIPES, recipe_named
 from thalweg.recipes.published import (
     adaptive_fedavg,
     average_start,
@@ -36,6 +35,7 @@ from thalweg.recipes.published import (
     static,
     warmstart,
 )
+from thalweg.recipes.registry import RECIPES, get_recipe
 
 __all__ = [
     "RECIPES",
@@ -61,12 +61,12 @@ __all__ = [
     "fedrc",
     "flash",
     "flwf_2t",
+    "get_recipe",
     "importance_sampling",
     "moon",
     "ode",
     "oracle",
     "powd",
-    "recipe_named",
     "scaffold",
     "scaffold_released",
     "sfedpo",

@@ -6,22 +6,16 @@ from dataclasses import replace
 
 from thalweg.aggregation import (
     Adaptive,
-    Average,
     BySamples,
     ByWeight,
     Equal,
     FedAcg,
-    FedDaa,
-    FedDrift,
     FedExp,
-    FedRc,
     Flash,
-    Oracle,
     ShiftAware,
     Step,
-    WarmStart,
 )
-from thalweg.emphasis import Early, OldAndNew
+from thalweg.bank import FedDaa, FedDrift, FedRc, Oracle
 from thalweg.local import (
     Continuous,
     Curvature,
@@ -35,7 +29,9 @@ from thalweg.local import (
 )
 from thalweg.memory import Dds, Drsr, Fifo, Importance, Ode, Replace, UniformRatio
 from thalweg.recipes.base import Recipe
+from thalweg.sample_weights import Early, OldAndNew
 from thalweg.selection import Dpcs, PowerOfChoice, Uniform
+from thalweg.sessions import Average, WarmStart
 
 
 def sfedpo(*, budget: float = 0.5, dds: bool = True, saw: bool = True) -> Recipe:
@@ -67,7 +63,7 @@ def static(*, share: float = 0.25) -> Recipe:
 
     The baseline without adaptation of Gama et al., "A survey on concept drift adaptation", 2014.
     """
-    return replace(fedavg(), name="static", emphasis=Early(share))
+    return replace(fedavg(), name="static", sample_weights=Early(share))
 
 
 def fedprox(*, strength: float = 0.1) -> Recipe:
@@ -163,7 +159,7 @@ def fedomd(*, p: float = 1.99) -> Recipe:
 
     Mitra, Hassani, Pappas, "Online federated learning", 2021.
     """
-    return replace(fedogd(), name="fedomd", mirror=PNorm(p))
+    return replace(fedogd(), name="fedomd", geometry=PNorm(p))
 
 
 def adaptive_fedavg() -> Recipe:
@@ -256,7 +252,7 @@ def feddaa(*, participation: float = 0.5, aggregate_by_responsibility: bool = Fa
         name="feddaa",
         memory=Fifo(),
         selection=Uniform(participation),
-        weights=ByWeight(of="explained" if aggregate_by_responsibility else "learnt"),
+        weights=ByWeight(basis="explained" if aggregate_by_responsibility else "learnt"),
         bank=FedDaa(),
     )
 
@@ -321,7 +317,7 @@ def stream_ours(*, ratio: float | None = None) -> Recipe:
     Marfoq, Neglia, Kameni, Vidal, "Federated learning for data streams", 2023.
     """
     return Recipe(
-        name="stream-ours", memory=Fifo(), emphasis=OldAndNew(ratio=ratio), weights=ByWeight()
+        name="stream-ours", memory=Fifo(), sample_weights=OldAndNew(ratio=ratio), weights=ByWeight()
     )
 
 
@@ -330,7 +326,7 @@ def stream_uniform() -> Recipe:
 
     A baseline of Marfoq et al., "Federated learning for data streams", 2023.
     """
-    return replace(stream_ours(), name="stream-uniform", emphasis=OldAndNew("uniform"))
+    return replace(stream_ours(), name="stream-uniform", sample_weights=OldAndNew("uniform"))
 
 
 def stream_historical() -> Recipe:
@@ -338,7 +334,7 @@ def stream_historical() -> Recipe:
 
     A baseline of Marfoq et al., "Federated learning for data streams", 2023.
     """
-    return replace(stream_ours(), name="stream-historical", emphasis=OldAndNew("historical"))
+    return replace(stream_ours(), name="stream-historical", sample_weights=OldAndNew("historical"))
 
 
 def stream_fresh() -> Recipe:
@@ -346,7 +342,7 @@ def stream_fresh() -> Recipe:
 
     A baseline of Marfoq et al., "Federated learning for data streams", 2023.
     """
-    return replace(stream_ours(), name="stream-fresh", emphasis=OldAndNew("fresh"))
+    return replace(stream_ours(), name="stream-fresh", sample_weights=OldAndNew("fresh"))
 
 
 # --- choosing who takes part ---
@@ -378,7 +374,7 @@ def warmstart(*, scale: float = 10.0) -> Recipe:
     Chang et al., "Federated learning with dynamic client arrival and departure: Convergence and
     rapid adaptation via initial model construction", 2025.
     """
-    return replace(fedavg(), name="warmstart", opening=WarmStart(scale=scale))
+    return replace(fedavg(), name="warmstart", session_start=WarmStart(scale=scale))
 
 
 def average_start() -> Recipe:
@@ -387,4 +383,4 @@ def average_start() -> Recipe:
     A baseline of Chang et al., "Federated learning with dynamic client arrival and departure: Convergence and
     rapid adaptation via initial model construction", 2025.
     """
-    return replace(fedavg(), name="average-start", opening=Average())
+    return replace(fedavg(), name="average-start", session_start=Average())

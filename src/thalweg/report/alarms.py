@@ -6,23 +6,23 @@ from collections.abc import Mapping, Sequence
 from statistics import fmean
 from typing import Any
 
-from thalweg.report.cells import Cell, by_recipe
-from thalweg.report.extras import Extra
+from thalweg.report.cells import Cell, group_by_recipe
+from thalweg.report.extras import ExtraTable
 from thalweg.report.numbers import NONE, amount
 from thalweg.report.summary import spread
-from thalweg.report.table import Column
+from thalweg.report.table import TableColumn
 
 TITLE = "Alarms"
-WORDS = (
+CAPTION = (
     "alarms: raised in a run, over all clients. noticed: drifts with an alarm after them, before the client's next "
     "drift, of all seeds together; late: after how many rounds, on average over those. false: alarms without a "
     "drift that was still to be noticed. Where nothing drifts, or nobody knows of it, alarms are only counted."
 )
 
-Found = Mapping[str, Any]  # what `evaluation.alarm_summary` has of one run
+AlarmSummary = Mapping[str, Any]  # what `evaluation.alarm_summary` has of one run
 
 
-def alarm_line(found: Found) -> str:
+def alarm_line(found: AlarmSummary) -> str:
     """One line, of what `evaluation.alarm_summary` found.
 
     >>> alarm_line({"raised": 2})
@@ -40,41 +40,41 @@ def alarm_line(found: Found) -> str:
     )
 
 
-def alarm_extra(cells: Sequence[Cell]) -> Extra:
+def alarm_extra(cells: Sequence[Cell]) -> ExtraTable:
     """Recipe by recipe, over the finished seeds; no columns if no finished run has an alarm."""
-    return Extra(TITLE, alarm_columns(cells), WORDS)
+    return ExtraTable(TITLE, alarm_columns(cells), CAPTION)
 
 
-def alarm_columns(cells: Sequence[Cell]) -> list[Column]:
+def alarm_columns(cells: Sequence[Cell]) -> list[TableColumn]:
     groups = {
         recipe: [cell.alarms for cell in group if cell.is_done and cell.alarms is not None]
-        for recipe, group in by_recipe(cells).items()
+        for recipe, group in group_by_recipe(cells).items()
     }
     if not any(groups.values()):
         return []
     shown = [
-        Column("alarms", [_average("raised", seeds) for seeds in groups.values()]),
-        Column("noticed", [_noticed(seeds) for seeds in groups.values()]),
-        Column("late", [_late(seeds) for seeds in groups.values()]),
-        Column("false", [_average("false_alarms", seeds) for seeds in groups.values()]),
+        TableColumn("alarms", [_average("raised", seeds) for seeds in groups.values()]),
+        TableColumn("noticed", [_format_detected(seeds) for seeds in groups.values()]),
+        TableColumn("late", [_format_delay(seeds) for seeds in groups.values()]),
+        TableColumn("false", [_average("false_alarms", seeds) for seeds in groups.values()]),
     ]
     return [
-        Column("recipe", list(groups)),
+        TableColumn("recipe", list(groups)),
         *(column for column in shown if set(column.entries) != {NONE}),
     ]
 
 
-def _average(name: str, seeds: Sequence[Found]) -> str:
+def _average(name: str, seeds: Sequence[AlarmSummary]) -> str:
     return amount(spread(found.get(name) for found in seeds))
 
 
-def _noticed(seeds: Sequence[Found]) -> str:
+def _format_detected(seeds: Sequence[AlarmSummary]) -> str:
     drifts = sum(found.get("drifts", 0) for found in seeds)
     missed = sum(found.get("missed", 0) for found in seeds)
     return f"{drifts - missed} of {drifts}" if drifts else NONE
 
 
-def _late(seeds: Sequence[Found]) -> str:
+def _format_delay(seeds: Sequence[AlarmSummary]) -> str:
     """Every drift that was noticed counts the same, whatever its seed."""
     delays = [
         delay

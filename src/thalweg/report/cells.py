@@ -12,9 +12,9 @@ from typing import Any, Literal, NamedTuple, get_args
 from thalweg.core.errors import require
 
 Status = Literal["done", "failed", "interrupted", "missing"]
-NOTICEABLE = 0.005  # half a point
+NOTICEABLE_GAP = 0.005  # half a point
 AS_MEASURED = "accuracy_as_measured"  # where something else is shown in its place
-OVER_ALL_LABELS = ("balanced_accuracy", "state_accuracy", "worst_state_accuracy")
+ALL_LABEL_METRICS = ("balanced_accuracy", "state_accuracy", "worst_state_accuracy")
 
 
 @dataclass(frozen=True)
@@ -70,7 +70,7 @@ class Cell:
         return self.status == "done"
 
 
-class Scores(NamedTuple):
+class CellScores(NamedTuple):
     """One run in a few numbers. Accuracies are shares of one; None: never measured."""
 
     accuracy: float | None  # of the final model on the test set
@@ -82,18 +82,20 @@ class Scores(NamedTuple):
     balanced_accuracy: float | None = None  # of the final model, mean over the classes
 
 
-def is_noticeable(accuracy: float | None, balanced: float | None) -> bool:
+def is_noticeable_gap(accuracy: float | None, balanced: float | None) -> bool:
     """Are accuracy and balanced accuracy so far apart that both should be shown?
 
     They are the same where the test set has as many samples of every class.
 
-    >>> is_noticeable(0.75, 0.7451), is_noticeable(0.75, 0.40), is_noticeable(0.75, None)
+    >>> is_noticeable_gap(0.75, 0.7451), is_noticeable_gap(0.75, 0.40), is_noticeable_gap(0.75, None)
     (False, True, False)
     """
-    return accuracy is not None and balanced is not None and abs(accuracy - balanced) > NOTICEABLE
+    return (
+        accuracy is not None and balanced is not None and abs(accuracy - balanced) > NOTICEABLE_GAP
+    )
 
 
-def scores(cell: Cell) -> Scores:
+def scores(cell: Cell) -> CellScores:
     """The numbers of one run.
 
     The final accuracies are those of the last evaluated round, which in a finished run is the last
@@ -107,9 +109,9 @@ def scores(cell: Cell) -> Scores:
     Scores(accuracy=0.7, state_accuracy=None, worst_state_accuracy=None, prequential_accuracy=0.4,
            megabytes=2.0, seconds=3.0, balanced_accuracy=None)
     """
-    tested = [value for _, value in series(cell, "prequential_accuracy")]
+    tested = [value for _, value in metric_series(cell, "prequential_accuracy")]
     num_bytes = sum(row.get("bytes_up", 0) + row.get("bytes_down", 0) for row in cell.rows)
-    return Scores(
+    return CellScores(
         accuracy=_last(cell, "accuracy"),
         state_accuracy=_last(cell, "state_accuracy"),
         worst_state_accuracy=_last(cell, "worst_state_accuracy"),
@@ -120,16 +122,16 @@ def scores(cell: Cell) -> Scores:
     )
 
 
-def series(cell: Cell, measure: str) -> list[tuple[int, float]]:
+def metric_series(cell: Cell, metric: str) -> list[tuple[int, float]]:
     """(round, value) wherever a cell measured it; a value that is not finite was not measured."""
     return [
-        (row["round"], float(row[measure]))
+        (row["round"], float(row[metric]))
         for row in cell.rows
-        if row.get(measure) is not None and math.isfinite(row[measure])
+        if row.get(metric) is not None and math.isfinite(row[metric])
     ]
 
 
-def judged(cell: Cell) -> Cell:
+def use_session_accuracy(cell: Cell) -> Cell:
     """A run as recipes are compared by it: with sessions, accuracy is that on the labels of the members.
 
     Who has left does not count any more, and what is measured over all labels is left out. Runs without sessions
@@ -137,23 +139,23 @@ def judged(cell: Cell) -> Cell:
 
     >>> rows = [{"round": 1, "session": 0, "accuracy": 0.4, "session_accuracy": 0.8}, {"round": 2, "session": 0}]
     >>> cell = Cell("sfedpo", "churn-digits", 0, "done", "", rows, "thalweg run sfedpo", 3.0)
-    >>> [row.get("accuracy") for row in judged(cell).rows]
+    >>> [row.get("accuracy") for row in use_session_accuracy(cell).rows]
     [0.8, None]
     """
     if not any("session" in row for row in cell.rows):
         return cell
-    rows = [showing(row, row.get("session_accuracy")) for row in cell.rows]
+    rows = [replace_accuracy(row, row.get("session_accuracy")) for row in cell.rows]
     return replace(cell, rows=rows)
 
 
-def showing(row: Mapping[str, Any], accuracy: float | None) -> dict[str, Any]:
+def replace_accuracy(row: Mapping[str, Any], accuracy: float | None) -> dict[str, Any]:
     """A row with another accuracy, such as one for some labels only, and without those over all of them."""
-    kept = {name: value for name, value in row.items() if name not in OVER_ALL_LABELS}
+    kept = {name: value for name, value in row.items() if name not in ALL_LABEL_METRICS}
     as_measured = {AS_MEASURED: row["accuracy"]} if "accuracy" in row else {}
     return {**as_measured, **kept, "accuracy": accuracy}
 
 
-def by_recipe(cells: Sequence[Cell]) -> dict[str, list[Cell]]:
+def group_by_recipe(cells: Sequence[Cell]) -> dict[str, list[Cell]]:
     """The cells of one comparison, recipe by recipe in the order they first appear."""
     require(len(cells) > 0, "there is nothing to compare: no cells were given.")
     scenarios = dict.fromkeys(cell.scenario for cell in cells)
@@ -172,6 +174,6 @@ def by_recipe(cells: Sequence[Cell]) -> dict[str, list[Cell]]:
     return groups
 
 
-def _last(cell: Cell, measure: str) -> float | None:
-    values = series(cell, measure)
+def _last(cell: Cell, metric: str) -> float | None:
+    values = metric_series(cell, metric)
     return values[-1][1] if values else None

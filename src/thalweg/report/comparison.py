@@ -13,11 +13,11 @@ from typing import Any
 
 from thalweg.baselines import Baseline
 from thalweg.core.errors import require
-from thalweg.engine.any_plan import AnyPlan, plan_named
-from thalweg.engine.cells import CellJob, Watch, is_done, run_cells
-from thalweg.engine.folder import RunFolder
+from thalweg.engine.any_plan import AnyPlan, make_any_plan
+from thalweg.engine.cells import CellCallback, CellJob, is_done, run_cells
+from thalweg.engine.run_folder import RunFolder
 from thalweg.recipes import Recipe
-from thalweg.report.cells import Cell, Status, judged
+from thalweg.report.cells import Cell, Status, use_session_accuracy
 from thalweg.report.summary import Summary, summarise
 from thalweg.scenarios import Scenario
 
@@ -31,7 +31,7 @@ class Comparison:
 
     def summary(self) -> list[Summary]:
         """Mean and spread of every recipe over its seeds."""
-        return summarise([judged(cell) for cell in self.cells])
+        return summarise([use_session_accuracy(cell) for cell in self.cells])
 
 
 def compare(
@@ -45,7 +45,7 @@ def compare(
     workers: int | None = None,
     out: str | os.PathLike[str] | None = None,
     data_dir: str | os.PathLike[str] | None = None,
-    watch: Watch | None = None,
+    watch: CellCallback | None = None,
 ) -> Comparison:
     """Run every recipe with every seed; in `out`, if given, finished runs are kept and reused.
 
@@ -90,7 +90,7 @@ def comparison_jobs(
         name, *changes = recipe_parts(recipe) if isinstance(recipe, str) else (recipe,)
         for seed in seeds:
             sets = [*overrides, *map(str, changes)]
-            plan = plan_named(
+            plan = make_any_plan(
                 name, scenario, seed=seed, rounds=rounds, engine=engine, overrides=sets
             )
             command = cell_command(plan, name, scenario, sets, rounds, engine)
@@ -106,7 +106,7 @@ def read_cell(job: CellJob, failure: str | None = None) -> Cell:
     status: Status = "missing"
     reason = "not run yet"
     if is_done(job):
-        status, reason = _done_or_damaged(job, rows)
+        status, reason = _finished_status(job, rows)
     elif failure is not None:
         status, reason = "failed", failure
     elif rows:
@@ -125,7 +125,7 @@ def read_cell(job: CellJob, failure: str | None = None) -> Cell:
     )
 
 
-def _done_or_damaged(job: CellJob, rows: Sequence[Mapping[str, Any]]) -> tuple[Status, str]:
+def _finished_status(job: CellJob, rows: Sequence[Mapping[str, Any]]) -> tuple[Status, str]:
     rounds = job.plan.scenario.rounds
     if len(rows) == rounds:
         return "done", ""

@@ -7,19 +7,19 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from statistics import fmean
 
-from thalweg.report.cells import Cell, by_recipe, series
+from thalweg.report.cells import Cell, group_by_recipe, metric_series
 from thalweg.report.summary import spread
 
-MEASURES = {  # what can be drawn, and what it is called
+METRIC_TITLES = {  # what can be drawn, and what it is called
     "accuracy": "Test accuracy",
     "worst_state_accuracy": "Test accuracy in the worst latent state",
     "prequential_accuracy": "Prequential (test-then-train) accuracy",
 }
-TESTED, ARRIVING = ("accuracy", "worst_state_accuracy"), "prequential_accuracy"
-WINDOWS = 12  # of arriving samples a figure has about so many independent points
+TEST_METRICS, PREQUENTIAL_METRIC = ("accuracy", "worst_state_accuracy"), "prequential_accuracy"
+NUM_WINDOWS = 12  # of arriving samples a figure has about so many independent points
 
 
-COUNTED = {  # what is counted over rounds, and what it is called
+COUNT_TITLES = {  # what is counted over rounds, and what it is called
     "models": "Models in the bank",
     "clusters_found": "Clusters found",
     "drifts_found": "Clients found to have drifted",
@@ -31,8 +31,8 @@ class Curve:
     """One measure of one recipe over the rounds, or over the values of a sweep; of accuracies, in per cent."""
 
     recipe: str
-    place: int  # of the recipe in the comparison, which gives it its colour
-    at: Sequence[float]  # the rounds or values, ascending
+    index: int  # of the recipe in the comparison, which gives it its colour
+    x: Sequence[float]  # the rounds or values, ascending
     mean: list[float]
     low: list[float]  # edges of the band; equal to the mean with a single seed
     high: list[float]
@@ -44,7 +44,7 @@ class Panel:
 
     title: str
     curves: list[Curve]
-    across: str = "round"  # what the curves run over
+    x_name: str = "round"  # what the curves run over
     unit: str = "%"  # empty: a number of things
 
     @property
@@ -54,7 +54,7 @@ class Panel:
     @property
     def is_sweep(self) -> bool:
         """Are the points runs of their own, rather than moments of one?"""
-        return self.across != "round"
+        return self.x_name != "round"
 
 
 def panels(cells: Sequence[Cell]) -> list[Panel]:
@@ -63,24 +63,24 @@ def panels(cells: Sequence[Cell]) -> list[Panel]:
     Without a test accuracy in any run, the prequential accuracy instead; of many rounds, smoothed. Only
     finished runs are drawn, as only they are in the table.
     """
-    tested = [Panel(MEASURES[name], curves(cells, name)) for name in TESTED]
+    tested = [Panel(METRIC_TITLES[name], curves(cells, name)) for name in TEST_METRICS]
     if any(panel.curves for panel in tested):
         return [panel for panel in tested if panel.curves]
-    arriving = curves(cells, ARRIVING)
-    window = max((len(curve.at) for curve in arriving), default=0) // WINDOWS
+    arriving = curves(cells, PREQUENTIAL_METRIC)
+    window = max((len(curve.x) for curve in arriving), default=0) // NUM_WINDOWS
     if window > 1:
-        title = f"{MEASURES[ARRIVING]}, mean of {window} rounds"
-        return [Panel(title, [smoothed(curve, window) for curve in arriving])]
-    return [Panel(MEASURES[ARRIVING], arriving)] if arriving else []
+        title = f"{METRIC_TITLES[PREQUENTIAL_METRIC]}, mean of {window} rounds"
+        return [Panel(title, [smooth(curve, window) for curve in arriving])]
+    return [Panel(METRIC_TITLES[PREQUENTIAL_METRIC], arriving)] if arriving else []
 
 
-def smoothed(curve: Curve, window: int) -> Curve:
+def smooth(curve: Curve, window: int) -> Curve:
     """A curve of which every point is the mean of the last `window` ones; of fewer at the beginning.
 
     What arrives in one round is little, and lines of single rounds would hide one another.
 
-    >>> curve = Curve("sfedpo", 0, at=[1, 2, 3], mean=[10, 20, 60], low=[0, 20, 40], high=[20, 20, 80])
-    >>> smoothed(curve, 2).mean, smoothed(curve, 2).low
+    >>> curve = Curve("sfedpo", 0, x=[1, 2, 3], mean=[10, 20, 60], low=[0, 20, 40], high=[20, 20, 80])
+    >>> smooth(curve, 2).mean, smooth(curve, 2).low
     ([10.0, 15.0, 40.0], [0.0, 10.0, 30.0])
     """
 
@@ -93,25 +93,25 @@ def smoothed(curve: Curve, window: int) -> Curve:
 def bank_panels(cells: Sequence[Cell]) -> list[Panel]:
     """Models, clusters and drifts over the rounds, as far as the metrics have them."""
     drawn = [
-        Panel(title, curves(_counting(cells, measure), measure, is_share=False), unit="")
-        for measure, title in COUNTED.items()
+        Panel(title, curves(_fill_model_counts(cells, metric), metric, is_share=False), unit="")
+        for metric, title in COUNT_TITLES.items()
     ]
     return [panel for panel in drawn if panel.curves]
 
 
-def _counting(cells: Sequence[Cell], measure: str) -> list[Cell]:
+def _fill_model_counts(cells: Sequence[Cell], metric: str) -> list[Cell]:
     """Of a bank, metrics say how many models there are when there is more than one."""
-    if measure != "models":
+    if metric != "models":
         return list(cells)
     return [
-        replace(cell, rows=[{**row, measure: row.get(measure, 1)} for row in cell.rows])
-        if any(measure in row for row in cell.rows)
+        replace(cell, rows=[{**row, metric: row.get(metric, 1)} for row in cell.rows])
+        if any(metric in row for row in cell.rows)
         else cell
         for cell in cells
     ]
 
 
-def curves(cells: Sequence[Cell], measure: str, *, is_share: bool = True) -> list[Curve]:
+def curves(cells: Sequence[Cell], metric: str, *, is_share: bool = True) -> list[Curve]:
     """Mean over the finished seeds, with a band of one sample standard deviation to either side.
 
     The rule is the same for any number of seeds from two on, and the same as in the table. The band
@@ -125,8 +125,10 @@ def curves(cells: Sequence[Cell], measure: str, *, is_share: bool = True) -> lis
     [Curve(recipe='sfedpo', place=0, at=[2], mean=[50.0], low=[14.6...], high=[85.3...])]
     """
     drawn, scale, most = [], 100 if is_share else 1, 1.0 if is_share else math.inf
-    for place, (recipe, group) in enumerate(by_recipe(cells).items()):
-        seeds = [dict(found) for cell in group if cell.is_done and (found := series(cell, measure))]
+    for index, (recipe, group) in enumerate(group_by_recipe(cells).items()):
+        seeds = [
+            dict(found) for cell in group if cell.is_done and (found := metric_series(cell, metric))
+        ]
         rounds = sorted(set(seeds[0]).intersection(*seeds[1:])) if seeds else []
         spreads = [(rnd, spread(seed[rnd] for seed in seeds)) for rnd in rounds]
         points = [(rnd, s.mean, s.std or 0.0) for rnd, s in spreads if s is not None]
@@ -134,8 +136,8 @@ def curves(cells: Sequence[Cell], measure: str, *, is_share: bool = True) -> lis
             drawn.append(
                 Curve(
                     recipe,
-                    place,
-                    at=[rnd for rnd, _, _ in points],
+                    index,
+                    x=[rnd for rnd, _, _ in points],
                     mean=[scale * mean for _, mean, _ in points],
                     low=[scale * max(mean - std, 0.0) for _, mean, std in points],
                     high=[scale * min(mean + std, most) for _, mean, std in points],
@@ -147,17 +149,17 @@ def curves(cells: Sequence[Cell], measure: str, *, is_share: bool = True) -> lis
 def describe(panels: Sequence[Panel]) -> str:
     """The figure in words, for those who do not see it.
 
-    >>> curve = Curve("sfedpo", 0, at=[5, 10], mean=[40.0, 62.5], low=[0, 0], high=[0, 0])
+    >>> curve = Curve("sfedpo", 0, x=[5, 10], mean=[40.0, 62.5], low=[0, 0], high=[0, 0])
     >>> describe([Panel("Test accuracy", [curve])])
     'Line chart over rounds 5 to 10. Test accuracy at the end: sfedpo 62.50 %.'
     """
     rounds = [
-        rnd for panel in panels if not panel.is_sweep for curve in panel.curves for rnd in curve.at
+        rnd for panel in panels if not panel.is_sweep for curve in panel.curves for rnd in curve.x
     ]
     texts = [f"Line chart over rounds {min(rounds)} to {max(rounds)}."] if rounds else []
     for panel in panels:
         if panel.is_sweep:
-            lines = "; ".join(_points(panel.across, curve) for curve in panel.curves)
+            lines = "; ".join(_points(panel.x_name, curve) for curve in panel.curves)
             texts.append(f"Line chart. {panel.title}: {lines}.")
             continue
         number = "{:.2f} %" if panel.unit else "{:g}"
@@ -168,6 +170,6 @@ def describe(panels: Sequence[Panel]) -> str:
     return " ".join(texts)
 
 
-def _points(across: str, curve: Curve) -> str:
-    pairs = zip(curve.at, curve.mean, strict=True)
-    return f"{curve.recipe} " + ", ".join(f"{mean:.2f} % at {across}={at:g}" for at, mean in pairs)
+def _points(x_name: str, curve: Curve) -> str:
+    pairs = zip(curve.x, curve.mean, strict=True)
+    return f"{curve.recipe} " + ", ".join(f"{mean:.2f} % at {x_name}={x:g}" for x, mean in pairs)

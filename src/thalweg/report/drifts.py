@@ -7,17 +7,17 @@ from functools import partial
 from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
-from thalweg.report.cells import AS_MEASURED, Cell, by_recipe
-from thalweg.report.extras import Extra
+from thalweg.report.cells import AS_MEASURED, Cell, group_by_recipe
+from thalweg.report.extras import ExtraTable
 from thalweg.report.numbers import NONE, percent_spread
 from thalweg.report.summary import spread
-from thalweg.report.table import Column
+from thalweg.report.table import TableColumn
 
 if TYPE_CHECKING:
     from thalweg.evaluation import Recovery
 
 TITLE = "Steps between drifts"
-WORDS = (
+CAPTION = (
     "In %. steps: accuracy of the clients, each with its own models on its own view of the test set, averaged "
     "over them and over steps as they ended. back: drifts after which accuracy came within two points of what it "
     "had been, as far as it was measured; after: how many rounds that took, on average over those. tasks: "
@@ -31,38 +31,40 @@ Rows = Sequence[Mapping[str, Any]]
 Measure = Callable[[Rows], float | None]
 
 
-def drift_extra(cells: Sequence[Cell]) -> Extra:
+def drift_extra(cells: Sequence[Cell]) -> ExtraTable:
     """Recipe by recipe, over the finished seeds; no columns if nobody drifted in any finished run."""
-    return Extra(TITLE, drift_columns(cells), WORDS)
+    return ExtraTable(TITLE, drift_columns(cells), CAPTION)
 
 
-def drift_columns(cells: Sequence[Cell]) -> list[Column]:
+def drift_columns(cells: Sequence[Cell]) -> list[TableColumn]:
     from thalweg.evaluation import recoveries  # NumPy can wait until now
 
     groups = {
-        recipe: [_as_measured(cell.rows) for cell in group if cell.is_done]
-        for recipe, group in by_recipe(cells).items()
+        recipe: [_restore_accuracy(cell.rows) for cell in group if cell.is_done]
+        for recipe, group in group_by_recipe(cells).items()
     }
     if not any(row.get("drifted") for seeds in groups.values() for rows in seeds for row in rows):
         return []
     found = {recipe: [recoveries(rows) for rows in seeds] for recipe, seeds in groups.items()}
     measured = [
-        Column(heading, [percent_spread(spread(map(measure, seeds))) for seeds in groups.values()])
+        TableColumn(
+            heading, [percent_spread(spread(map(measure, seeds))) for seeds in groups.values()]
+        )
         for heading, measure in _measures().items()
     ]
     shown = [
         measured[0],
-        Column("back", [_back(seeds) for seeds in found.values()]),
-        Column("after", [_after(seeds) for seeds in found.values()]),
+        TableColumn("back", [_format_recovered(seeds) for seeds in found.values()]),
+        TableColumn("after", [_format_recovery_rounds(seeds) for seeds in found.values()]),
         *measured[1:],
     ]
     return [
-        Column("recipe", list(groups)),
+        TableColumn("recipe", list(groups)),
         *(column for column in shown if set(column.entries) != {NONE}),
     ]
 
 
-def _as_measured(rows: Rows) -> Rows:
+def _restore_accuracy(rows: Rows) -> Rows:
     """Rows with the accuracy that they had, whatever is shown in its place."""
     if not any(AS_MEASURED in row for row in rows):
         return rows
@@ -80,7 +82,9 @@ def drift_lines(rows: Rows) -> list[tuple[str, str]]:
         steps = step_accuracies(rows)
         if steps:
             line = f"{fmean(steps):.4f}   mean over {len(steps)} of them, each as it ended"
-            lines.append(("steps", f"{line}; accuracy came back after {_back([found])} drifts"))
+            lines.append(
+                ("steps", f"{line}; accuracy came back after {_format_recovered([found])} drifts")
+            )
     for assignment in ASSIGNMENTS:
         tasks = task_summary(rows, assignment)
         if tasks is not None and tasks["mean"] is not None:
@@ -96,29 +100,29 @@ def _measures() -> dict[str, Measure]:
     from thalweg.evaluation.tasks import ASSIGNMENTS
 
     return {
-        "steps": _over_steps,
-        **{f"tasks by {how}": partial(_measured, how, "mean") for how in ASSIGNMENTS},
-        **{f"forgotten by {how}": partial(_measured, how, "forgetting") for how in ASSIGNMENTS},
-        "purity": partial(_over_rounds, "purity"),
-        "precision": partial(_over_rounds, "drift_precision"),
-        "recall": partial(_over_rounds, "drift_recall"),
+        "steps": _mean_step_accuracy,
+        **{f"tasks by {how}": partial(_task_metric, how, "mean") for how in ASSIGNMENTS},
+        **{f"forgotten by {how}": partial(_task_metric, how, "forgetting") for how in ASSIGNMENTS},
+        "purity": partial(_mean_over_rounds, "purity"),
+        "precision": partial(_mean_over_rounds, "drift_precision"),
+        "recall": partial(_mean_over_rounds, "drift_recall"),
     }
 
 
-def _over_steps(rows: Rows) -> float | None:
+def _mean_step_accuracy(rows: Rows) -> float | None:
     from thalweg.evaluation import step_accuracies
 
     return _mean(step_accuracies(rows))
 
 
-def _measured(assignment: str, number: str, rows: Rows) -> float | None:
+def _task_metric(assignment: str, number: str, rows: Rows) -> float | None:
     from thalweg.evaluation import task_summary
 
     found = task_summary(rows, assignment)
     return None if found is None else found[number]
 
 
-def _over_rounds(name: str, rows: Rows) -> float | None:
+def _mean_over_rounds(name: str, rows: Rows) -> float | None:
     return _mean([row[name] for row in rows if name in row])
 
 
@@ -126,13 +130,13 @@ def _mean(values: Sequence[float]) -> float | None:
     return fmean(values) if values else None
 
 
-def _back(seeds: Iterable[Sequence[Recovery]]) -> str:
+def _format_recovered(seeds: Iterable[Sequence[Recovery]]) -> str:
     lost = [drift for seed in seeds for drift in seed if drift.accuracy_before is not None]
     found = sum(drift.rounds_to_recover is not None for drift in lost)
     return f"{found} of {len(lost)}" if lost else NONE
 
 
-def _after(seeds: Iterable[Sequence[Recovery]]) -> str:
+def _format_recovery_rounds(seeds: Iterable[Sequence[Recovery]]) -> str:
     rounds = [drift.rounds_to_recover for seed in seeds for drift in seed]
     known = [number for number in rounds if number is not None]
     return f"{fmean(known):.1f}" if known else NONE

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from thalweg.core.errors import require
 from thalweg.report.cells import Cell
 from thalweg.report.curves import Curve, Panel, describe, panels
-from thalweg.report.files import write_whole
+from thalweg.report.files import write_atomically
 from thalweg.report.labels import short_label, spread_apart
 
 if TYPE_CHECKING:
@@ -33,8 +33,8 @@ INK, FAINT, PAPER = "#1b1f24", "#d8dce1", "#ffffff"
 
 WIDTH_IN = 8.0
 LEFT_IN, TOP_IN, BOTTOM_IN, BETWEEN_IN = 0.5, 0.36, 0.5, 0.55
-MANY = 10  # points of a curve, from which on its beginning may lie outside the frame
-UNDER_IN = 0.3  # for a name under the horizontal axis, between two panels
+LONG_CURVE_POINTS = 10  # points of a curve, from which on its beginning may lie outside the frame
+X_NAME_IN = 0.3  # for a name under the horizontal axis, between two panels
 TEXT_PT = 9.5
 LINE_PT = 1.35 * TEXT_PT  # distance of two labels
 
@@ -44,7 +44,7 @@ def figure_png(cells: Sequence[Cell], *, dots_per_inch: int = 160) -> bytes:
     from matplotlib.backends.backend_agg import FigureCanvasAgg
 
     with _style():
-        figure = _draw(_something(cells))
+        figure = _draw(_require_panels(cells))
         FigureCanvasAgg(figure)
         file = io.BytesIO()
         figure.savefig(file, format="png", dpi=dots_per_inch, metadata={"Software": None})
@@ -57,7 +57,7 @@ def figure_svg(cells: Sequence[Cell]) -> str:
     Its colours are CSS variables with the printed colours as their defaults (``--ink``,
     ``--faint``, ``--series-1`` to ``--series-6``), so that a page can have a dark side.
     """
-    return panels_svg(_something(cells))
+    return panels_svg(_require_panels(cells))
 
 
 def panels_svg(drawn: Sequence[Panel]) -> str:
@@ -71,7 +71,7 @@ def panels_svg(drawn: Sequence[Panel]) -> str:
         figure.savefig(
             file, format="svg", metadata=dict.fromkeys(("Creator", "Date", "Format", "Type"))
         )
-    return _for_a_page(file.getvalue(), describe(drawn))
+    return _prepare_for_page(file.getvalue(), describe(drawn))
 
 
 def has_figure(cells: Sequence[Cell]) -> bool:
@@ -81,10 +81,10 @@ def has_figure(cells: Sequence[Cell]) -> bool:
 
 def write_figure(path: str | os.PathLike[str], cells: Sequence[Cell]) -> None:
     """Write the figure as PNG, whole or not at all."""
-    write_whole(Path(path), figure_png(cells))
+    write_atomically(Path(path), figure_png(cells))
 
 
-def _something(cells: Sequence[Cell]) -> list[Panel]:
+def _require_panels(cells: Sequence[Cell]) -> list[Panel]:
     drawn = panels(cells)
     require(
         len(drawn) > 0,
@@ -129,10 +129,10 @@ def _draw(drawn: Sequence[Panel]) -> Figure:
     most = max(len(panel.curves) for panel in drawn)
     right_in = 0.45 + 0.62 * TEXT_PT / 72 * max(map(len, labels))
     panel_in = max(2.3, most * LINE_PT / 72)
-    between_in = BETWEEN_IN + (UNDER_IN if any(panel.is_sweep for panel in drawn) else 0)
+    between_in = BETWEEN_IN + (X_NAME_IN if any(panel.is_sweep for panel in drawn) else 0)
     height_in = TOP_IN + len(drawn) * panel_in + (len(drawn) - 1) * between_in + BOTTOM_IN
     figure = Figure(figsize=(WIDTH_IN, height_in), facecolor=PAPER)
-    rounds = [at for panel in drawn if not panel.is_sweep for c in panel.curves for at in c.at]
+    rounds = [x for panel in drawn if not panel.is_sweep for c in panel.curves for x in c.x]
     for number, panel in enumerate(drawn):
         bottom_in = height_in - TOP_IN - (number + 1) * panel_in - number * between_in
         axes = figure.add_axes(
@@ -145,7 +145,7 @@ def _draw(drawn: Sequence[Panel]) -> Figure:
         )
         _draw_panel(axes, panel, panel_in)
         if panel.is_sweep:
-            axes.set_xlabel(panel.across, parse_math=False)
+            axes.set_xlabel(panel.x_name, parse_math=False)
             continue
         if min(rounds) < max(rounds):
             axes.set_xlim(min(rounds), max(rounds))
@@ -162,7 +162,7 @@ def _draw_panel(axes: Axes, panel: Panel, height_in: float) -> None:
     axes.grid(axis="y", color=FAINT, linewidth=0.8)
     axes.set_axisbelow(True)
     if panel.is_sweep:
-        values = sorted({at for curve in panel.curves for at in curve.at})
+        values = sorted({x for curve in panel.curves for x in curve.x})
         axes.set_xticks(values, [f"{value:g}" for value in values])
         axes.margins(x=0.02)
     else:
@@ -172,12 +172,12 @@ def _draw_panel(axes: Axes, panel: Panel, height_in: float) -> None:
     margin = 0.04 * (highest - lowest) or 1.0
     axes.set_ylim(lowest - margin, highest + margin)
     for curve in reversed(panel.curves):  # the first recipe on top
-        colour, dash = _colour(curve), DASHES[curve.place // len(COLOURS) % len(DASHES)]
-        axes.fill_between(curve.at, curve.low, curve.high, color=colour, alpha=0.16, lw=0)
-        axes.plot(curve.at, curve.mean, color=colour, linewidth=1.8, linestyle=dash)
+        colour, dash = _colour(curve), DASHES[curve.index // len(COLOURS) % len(DASHES)]
+        axes.fill_between(curve.x, curve.low, curve.high, color=colour, alpha=0.16, lw=0)
+        axes.plot(curve.x, curve.mean, color=colour, linewidth=1.8, linestyle=dash)
         marked = slice(None) if panel.is_sweep else slice(-1, None)
         axes.plot(
-            curve.at[marked],
+            curve.x[marked],
             curve.mean[marked],
             color=colour,
             linestyle="none",
@@ -191,7 +191,7 @@ def _draw_panel(axes: Axes, panel: Panel, height_in: float) -> None:
     for curve, place in zip(panel.curves, places, strict=True):
         axes.annotate(
             short_label(curve.recipe),
-            xy=(curve.at[-1], curve.mean[-1]),
+            xy=(curve.x[-1], curve.mean[-1]),
             xytext=(1.045, place),
             textcoords=("axes fraction", "data"),
             verticalalignment="center",
@@ -214,29 +214,29 @@ def _range(panel: Panel) -> tuple[float, float]:
     In the beginning every recipe climbs from chance; with that in the frame, the few points that
     separate them later could not be seen. Lines may therefore enter from below.
     """
-    first = min(curve.at[0] for curve in panel.curves)
-    last = max(curve.at[-1] for curve in panel.curves)
+    first = min(curve.x[0] for curve in panel.curves)
+    last = max(curve.x[-1] for curve in panel.curves)
     is_long = (
         not panel.is_sweep
         and panel.unit != ""
-        and max(len(curve.at) for curve in panel.curves) >= MANY
+        and max(len(curve.x) for curve in panel.curves) >= LONG_CURVE_POINTS
     )
     enough = first + 0.1 * (last - first) if is_long else first
     edges = [
         edge
         for curve in panel.curves
-        for at, *band in zip(curve.at, curve.low, curve.high, strict=True)
+        for x, *band in zip(curve.x, curve.low, curve.high, strict=True)
         for edge in band
-        if at >= enough
+        if x >= enough
     ]
     return min(edges), max(edges)
 
 
 def _colour(curve: Curve) -> str:
-    return COLOURS[curve.place % len(COLOURS)]
+    return COLOURS[curve.index % len(COLOURS)]
 
 
-def _for_a_page(svg: str, description: str) -> str:
+def _prepare_for_page(svg: str, description: str) -> str:
     """Drop what only a file needs, name the colours, say in words what is shown."""
     svg = svg[svg.index("<svg") :].strip()
     svg = re.sub(r"\s*<metadata>.*?</metadata>", "", svg, flags=re.DOTALL)

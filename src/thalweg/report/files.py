@@ -9,7 +9,7 @@ from pathlib import Path
 from thalweg.core.errors import RunError
 
 
-def write_whole(path: Path, content: bytes) -> None:
+def write_atomically(path: Path, content: bytes) -> None:
     """Write a file under another name first, so that nobody ever reads half of it."""
     unfinished = path.with_name(path.name + ".part")
     try:

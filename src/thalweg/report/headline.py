@@ -6,8 +6,8 @@ from collections import Counter
 from collections.abc import Sequence
 
 from thalweg.report.numbers import p_value, percent_spread
-from thalweg.report.summary import FEWEST_FOR_A_TEST, Paired, Summary
-from thalweg.report.table import unfinished
+from thalweg.report.summary import MIN_SEEDS_FOR_TEST, PairedDifference, Summary
+from thalweg.report.table import unfinished_cells
 
 SIGNIFICANT = 0.05
 
@@ -34,20 +34,20 @@ def headline(summaries: Sequence[Summary]) -> str:
     )
     scenario = summaries[0].scenario
     if not ranked:
-        return f"On {scenario}, no run has finished yet.{_what_is_missing(summaries)}"
+        return f"On {scenario}, no run has finished yet.{_describe_unfinished(summaries)}"
     best = ranked[0]
-    of = "test accuracy" if best.compared == "accuracy" else "prequential accuracy"
+    of = "test accuracy" if best.main_metric == "accuracy" else "prequential accuracy"
     text = f"On {scenario}, {best.recipe} reaches {percent_spread(best.main)} % {of}"
     if best.main is not None and best.main.num_seeds > 1:
         text += f" over {best.main.num_seeds} seeds"
     if best is not summaries[0]:
-        text += _set_against(summaries[0].recipe, best.difference)
+        text += _compare_with(summaries[0].recipe, best.difference)
     elif len(ranked) > 1:
-        text += _set_against(ranked[1].recipe, _reversed(ranked[1].difference))
-    return f"{text}.{_what_is_missing(summaries)}"
+        text += _compare_with(ranked[1].recipe, _negate(ranked[1].difference))
+    return f"{text}.{_describe_unfinished(summaries)}"
 
 
-def _set_against(other: str, difference: Paired | None) -> str:
+def _compare_with(other: str, difference: PairedDifference | None) -> str:
     if difference is None:
         return f"; it shares no finished seed with {other}"
     gap = 100 * difference.mean
@@ -62,21 +62,23 @@ def _set_against(other: str, difference: Paired | None) -> str:
         text += f" (paired t-test over {seeds}, p {equals})"
         if difference.p_value >= SIGNIFICANT:
             text += ", a difference these seeds do not settle"
-    elif difference.num_seeds < FEWEST_FOR_A_TEST:
+    elif difference.num_seeds < MIN_SEEDS_FOR_TEST:
         text += f" ({seeds}, too few for a test)"
     else:
         text += f" (the same in all {seeds})"
     return text
 
 
-def _reversed(difference: Paired | None) -> Paired | None:
+def _negate(difference: PairedDifference | None) -> PairedDifference | None:
     return difference and difference._replace(mean=-difference.mean)
 
 
-def _what_is_missing(summaries: Sequence[Summary]) -> str:
-    cells = unfinished(summaries)
+def _describe_unfinished(summaries: Sequence[Summary]) -> str:
+    cells = unfinished_cells(summaries)
     if not cells:
         return ""
     counts = Counter(cell.status for cell in cells)
     kinds = ", ".join(f"{count} {status}" for status, count in counts.items())
-    return f" Of {sum(s.num_asked for s in summaries)} runs, {len(cells)} did not finish: {kinds}."
+    return (
+        f" Of {sum(s.num_requested for s in summaries)} runs, {len(cells)} did not finish: {kinds}."
+    )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-LONGEST_LABEL = 30  # letters
+MAX_LABEL_LENGTH = 30  # letters
 
 
 def spread_apart(wanted: Sequence[float], gap: float, low: float, high: float) -> list[float]:
@@ -37,7 +37,7 @@ def short_label(name: str) -> str:
     >>> short_label("sfedpo,memory=uniform-ratio,weights=equal")
     'sfedpo,memory=…,weights=equal'
     """
-    if len(name) <= LONGEST_LABEL:
+    if len(name) <= MAX_LABEL_LENGTH:
         return name
-    half = (LONGEST_LABEL - 1) // 2
+    half = (MAX_LABEL_LENGTH - 1) // 2
     return f"{name[:half]}…{name[-half:]}"

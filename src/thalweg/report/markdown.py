@@ -6,18 +6,18 @@ import re
 from collections.abc import Sequence
 
 from thalweg.report.summary import Summary
-from thalweg.report.table import best, columns, legend, main_heading, sentence, unfinished
+from thalweg.report.table import best, columns, legend, main_heading, status_line, unfinished_cells
 
 
 def to_markdown(summaries: Sequence[Summary]) -> str:
     """The table in Markdown, the best mean in bold, unfinished runs in a list below it."""
     shown, bold = columns(summaries), best(summaries)
     lines = [
-        markdown_row([escaped(column.heading) for column in shown]),
+        markdown_row([escape_markdown(column.heading) for column in shown]),
         markdown_row(["---" if c.heading in ("recipe", "seeds") else "---:" for c in shown]),
     ]
     for row in range(len(summaries)):
-        texts = [escaped(column.entries[row]) for column in shown]
+        texts = [escape_markdown(column.entries[row]) for column in shown]
         lines.append(
             markdown_row(
                 [
@@ -28,10 +28,10 @@ def to_markdown(summaries: Sequence[Summary]) -> str:
                 ]
             )
         )
-    lines += ["", escaped(legend(summaries))]
-    if left_out := unfinished(summaries):
+    lines += ["", escape_markdown(legend(summaries))]
+    if left_out := unfinished_cells(summaries):
         lines += ["", "Not finished, and not in the numbers:", ""]
-        lines += [f"- {escaped(sentence(cell))}" for cell in left_out]
+        lines += [f"- {escape_markdown(status_line(cell))}" for cell in left_out]
     return "\n".join(lines) + "\n"
 
 
@@ -39,5 +39,5 @@ def markdown_row(texts: Sequence[str]) -> str:
     return "| " + " | ".join(texts) + " |"
 
 
-def escaped(text: str) -> str:
+def escape_markdown(text: str) -> str:
     return re.sub(r"([\\`*\[\]<>|])", r"\\\1", text)

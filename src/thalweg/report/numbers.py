@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from thalweg.report.summary import Paired, Spread
+from thalweg.report.summary import PairedDifference, Spread
 
 NONE = "–"  # nothing was measured
 MINUS = "\N{MINUS SIGN}"  # as wide as the plus sign, and never broken off at a line's end
@@ -52,10 +52,10 @@ def points(value: float | None) -> str:
     return f"{value:+.2f}".replace("-", MINUS)
 
 
-def paired_points(difference: Paired | None) -> str:
+def paired_points(difference: PairedDifference | None) -> str:
     """The difference to the first recipe, in percentage points.
 
-    >>> paired_points(Paired(-0.0031, 0.001, 0.03, 3))
+    >>> paired_points(PairedDifference(-0.0031, 0.001, 0.03, 3))
     '−0.31 ± 0.10'
     """
     if difference is None:

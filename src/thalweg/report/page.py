@@ -9,9 +9,9 @@ from pathlib import Path
 
 from thalweg.report import sections
 from thalweg.report.cells import Cell
+from thalweg.report.event_tables import event_tables
 from thalweg.report.extras import extra_section
-from thalweg.report.files import write_whole
-from thalweg.report.happened import happened
+from thalweg.report.files import write_atomically
 from thalweg.report.headline import headline
 from thalweg.report.summary import summarise
 from thalweg.report.transitions import transition_section
@@ -26,7 +26,7 @@ def write_page(
 ) -> None:
     """Write the page of a comparison, whole or not at all. See `page`."""
     text = page(title, cells, scenario_description, published)
-    write_whole(Path(path), text.encode("utf-8"))
+    write_atomically(Path(path), text.encode("utf-8"))
 
 
 def page(
@@ -41,15 +41,15 @@ def page(
     """
     summaries = summarise(cells, published)
     parts = [
-        sections.results(summaries),
-        sections.left_out(summaries),
+        sections.results_section(summaries),
+        sections.unfinished_section(summaries),
         transition_section(cells),
-        *map(extra_section, happened(cells)),
+        *map(extra_section, event_tables(cells)),
         sections.figure_section(cells),
         sections.bank_section(cells),
-        sections.differences(summaries),
+        sections.differences_section(summaries),
         sections.seeds_section(cells),
-        sections.commands(cells),
+        sections.commands_section(cells),
     ]
     about = ""
     if scenario_description:

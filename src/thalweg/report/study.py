@@ -10,45 +10,52 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 from thalweg.core.errors import require
-from thalweg.engine.cells import CellJob, CellNews, Watch, run_cells
-from thalweg.engine.machine import cores
-from thalweg.report.cells import Cell, series
+from thalweg.engine.cells import CellCallback, CellEvent, CellJob, run_cells
+from thalweg.engine.machine import count_cores
+from thalweg.report.cells import Cell, metric_series
+from thalweg.report.column_view import read_study_cell
 from thalweg.report.comparison import folder_name
-from thalweg.report.files import write_whole
-from thalweg.report.shown import as_shown
+from thalweg.report.files import write_atomically
 from thalweg.report.study_jobs import (
     Scale,
     StudyCell,
-    asked,
     check_data,
-    jobs_of,
     missing_jobs,
+    select_seeds,
     study_cells,
+    unique_jobs,
 )
 from thalweg.report.summary import Summary, summarise
-from thalweg.scenarios.studies import Column, Study, on_data, restricted, study_named, words_in
-from thalweg.scenarios.studies.base import LESS_IS_BETTER
+from thalweg.scenarios.studies import (
+    Column,
+    Study,
+    find_study,
+    replace_data,
+    restrict_study,
+    split_words,
+)
+from thalweg.scenarios.studies.base import LOWER_IS_BETTER
 
-OUT = {"paper": Path("runs/reproduce"), "quick": Path("runs/reproduce-quick")}
+DEFAULT_FOLDERS = {"paper": Path("runs/reproduce"), "quick": Path("runs/reproduce-quick")}
 
 
 @dataclass(frozen=True)
-class Effort:
+class Timing:
     """What one invocation did."""
 
     rounds: int
     seconds: float  # that the rounds took, summed over the cells
-    wall: float  # seconds from start to end
+    wall_seconds: float  # seconds from start to end
     workers: int
 
     @property
     def speedup(self) -> float:
         """How many cells ran at the same time, on average."""
-        return self.seconds / self.wall if self.wall > 0 else 0.0
+        return self.seconds / self.wall_seconds if self.wall_seconds > 0 else 0.0
 
 
 @dataclass(frozen=True, kw_only=True)
-class AskedStudy:
+class StudySpec:
     """A study as it is asked for, and where everything goes."""
 
     study: Study
@@ -59,11 +66,11 @@ class AskedStudy:
 
 
 @dataclass(frozen=True, kw_only=True)
-class StudyResult(AskedStudy):
+class StudyResult(StudySpec):
     """What there is of a study. Cells carry the labels of their row and column."""
 
     cells: Sequence[Cell]
-    efforts: tuple[Effort, ...] = ()
+    timings: tuple[Timing, ...] = ()
 
     def cells_of(self, column: str) -> list[Cell]:
         """The cells of a column, row by row."""
@@ -71,9 +78,9 @@ class StudyResult(AskedStudy):
         mine = [cell for cell in self.cells if cell.scenario == column]
         return sorted(mine, key=lambda cell: order[cell.recipe])  # stable: seeds keep their order
 
-    def shows_runs_first(self, label: str) -> bool:
+    def is_first_with_same_runs(self, label: str) -> bool:
         """Of columns that look at the same runs, is it the first one?"""
-        runs = {column.label: (column.scenario, column.sets) for column in self.study.columns}
+        runs = {column.label: (column.scenario, column.overrides) for column in self.study.columns}
         return next(other for other, of in runs.items() if of == runs[label]) == label
 
     def summaries(self) -> dict[str, list[Summary]]:
@@ -88,23 +95,25 @@ class StudyResult(AskedStudy):
             for column in self.study.columns
         }
         return {
-            column.label: [replace(s, is_inverted=self._is_inverted(column)) for s in summaries]
+            column.label: [
+                replace(s, is_lower_better=self._is_lower_better(column)) for s in summaries
+            ]
             for column, summaries in found.items()
         }
 
-    def _is_inverted(self, column: Column) -> bool:
-        return self.study.metric_of(column) in LESS_IS_BETTER
+    def _is_lower_better(self, column: Column) -> bool:
+        return self.study.metric_of(column) in LOWER_IS_BETTER
 
 
 @dataclass(frozen=True, kw_only=True)
-class StudyPlan(AskedStudy):
+class StudyPlan(StudySpec):
     """The cells of a study, before anything runs."""
 
     cells: Sequence[StudyCell]
 
     @property
     def jobs(self) -> list[CellJob]:
-        return jobs_of(self.cells)
+        return unique_jobs(self.cells)
 
     @property
     def missing(self) -> list[CellJob]:
@@ -123,12 +132,12 @@ def plan_study(
     command: str = "",
 ) -> StudyPlan:
     """Look everything up and refuse what is unknown; nothing is run or written."""
-    require(scale in OUT, f"scale must be quick or paper, got {scale!r}.")
-    study = study_named(study) if isinstance(study, str) else study
-    study = study if data is None else on_data(study, data)
-    part = tuple(words_in(only, study))
-    whole = asked(restricted(study, part) if part else study, seeds, scale)
-    root = OUT[scale] if out is None else Path(out)
+    require(scale in DEFAULT_FOLDERS, f"scale must be quick or paper, got {scale!r}.")
+    study = find_study(study) if isinstance(study, str) else study
+    study = study if data is None else replace_data(study, data)
+    part = tuple(split_words(only, study))
+    whole = select_seeds(restrict_study(study, part) if part else study, seeds, scale)
+    root = DEFAULT_FOLDERS[scale] if out is None else Path(out)
     folder = root / study.name
     if part:
         folder = folder / f"only-{folder_name('+'.join(part))}"
@@ -154,7 +163,7 @@ def reproduce(
     workers: int | None = None,
     out: str | os.PathLike[str] | None = None,
     data_dir: str | os.PathLike[str] | None = None,
-    watch: Watch | None = None,
+    watch: CellCallback | None = None,
 ) -> StudyResult:
     """Run what is missing of a study, and write its tables and its page.
 
@@ -178,15 +187,15 @@ def run_study(
     *,
     workers: int | None = None,
     data_dir: Path | None = None,
-    watch: Watch | None = None,
-) -> Effort:
+    watch: CellCallback | None = None,
+) -> Timing:
     """Run the missing cells, data checked first. What it took is noted also if it is interrupted."""
     todo = plan.missing
     check_data(todo, data_dir)
     began, rounds, seconds = time.perf_counter(), 0, 0.0
-    workers = max(min(workers or cores(), len(todo)), 1)
+    workers = max(min(workers or count_cores(), len(todo)), 1)
 
-    def count(news: CellNews) -> None:
+    def count(news: CellEvent) -> None:
         nonlocal rounds, seconds
         if news.row is not None:
             rounds += 1
@@ -194,20 +203,20 @@ def run_study(
         if watch is not None:
             watch(news)
 
-    def effort() -> Effort:
-        return Effort(rounds, seconds, time.perf_counter() - began, workers)
+    def timing() -> Timing:
+        return Timing(rounds, seconds, time.perf_counter() - began, workers)
 
     try:
         run_cells(todo, workers=workers, data_dir=data_dir, watch=count)
     finally:
         if rounds:
-            _note(plan.folder, effort())
-    return effort()
+            _append_timing(plan.folder, timing())
+    return timing()
 
 
 def read_study(plan: StudyPlan) -> StudyResult:
     """What the folders say, finished or not; nothing is run."""
-    cells = [as_shown(plan.study, cell) for cell in plan.cells]
+    cells = [read_study_cell(plan.study, cell) for cell in plan.cells]
     return StudyResult(
         study=plan.study,
         scale=plan.scale,
@@ -215,7 +224,7 @@ def read_study(plan: StudyPlan) -> StudyResult:
         command=plan.command,
         part=plan.part,
         cells=[*cells, *best_cells(plan.study, cells)],
-        efforts=_efforts(plan.folder),
+        timings=_read_timings(plan.folder),
     )
 
 
@@ -247,7 +256,7 @@ def _best(cells: Sequence[Cell], metric: str) -> Cell:
             return replace(cell, reason=why)
 
     def validated(cell: Cell) -> float:
-        values = series(cell, f"validation_{metric}")
+        values = metric_series(cell, f"validation_{metric}")
         return values[-1][1] if values else float("-inf")
 
     return max(cells, key=validated)
@@ -264,23 +273,23 @@ def write_study(result: StudyResult) -> dict[str, Path]:
         "csv": ("table.csv", study_csv(result)),
     }
     for name, text in texts.values():
-        write_whole(result.folder / name, text.encode("utf-8"))
+        write_atomically(result.folder / name, text.encode("utf-8"))
     return {what: result.folder / name for what, (name, _) in texts.items()}
 
 
-def _note(folder: Path, effort: Effort) -> None:
+def _append_timing(folder: Path, timing: Timing) -> None:
     folder.mkdir(parents=True, exist_ok=True)
-    with (folder / "efforts.jsonl").open("a") as file:
-        file.write(json.dumps(asdict(effort)) + "\n")
+    with (folder / "timings.jsonl").open("a") as file:
+        file.write(json.dumps(asdict(timing)) + "\n")
 
 
-def _efforts(folder: Path) -> tuple[Effort, ...]:
+def _read_timings(folder: Path) -> tuple[Timing, ...]:
     """What earlier invocations noted; a line that is not whole is left out."""
-    file = folder / "efforts.jsonl"
+    file = folder / "timings.jsonl"
     found = []
     for line in file.read_text().splitlines() if file.exists() else ():
         try:
-            found.append(Effort(**json.loads(line)))
+            found.append(Timing(**json.loads(line)))
         except (ValueError, TypeError):
             continue
     return tuple(found)

@@ -8,16 +8,16 @@ from pathlib import Path
 from typing import Literal, NamedTuple
 
 from thalweg.core.errors import ConfigError, DataError
-from thalweg.data import make_sure_of
-from thalweg.engine.any_plan import AnyPlan, method_of, plan_named
+from thalweg.data import check_available
+from thalweg.engine.any_plan import AnyPlan, get_method, make_any_plan
 from thalweg.engine.cells import CellJob, is_done
-from thalweg.engine.plan import sorted_by_owner
+from thalweg.engine.plan import split_overrides
 from thalweg.report.comparison import cell_command, folder_name, recipe_parts
 from thalweg.scenarios.studies import Column, Row, Study
 
 Scale = Literal["quick", "paper"]
 QUICK_SHARE = 10  # quick runs a tenth of the rounds
-FEWEST_ROUNDS = 5
+MIN_QUICK_ROUNDS = 5
 
 
 class StudyCell(NamedTuple):
@@ -28,7 +28,7 @@ class StudyCell(NamedTuple):
     job: CellJob
 
 
-def asked(study: Study, seeds: int | Iterable[int] | None, scale: Scale) -> Study:
+def select_seeds(study: Study, seeds: int | Iterable[int] | None, scale: Scale) -> Study:
     """The study with the seeds that are asked for: so many, or these; quick: one unless asked.
 
     More seeds than the study has count on from its last one.
@@ -57,7 +57,7 @@ def study_cells(
             if row.best_of:
                 continue
             quick = (*study.quick, *row.quick)
-            key = (row.spelled, quick, column.scenario, column.sets)
+            key = (row.recipe_spec, quick, column.scenario, column.overrides)
             if key not in made:
                 made[key] = _job(row, column, folder, scale, engine, quick)
             job = replace(made[key], recipe=f"{row.label} on {column.label}")
@@ -69,13 +69,13 @@ def study_cells(
     ]
 
 
-def jobs_of(cells: Sequence[StudyCell]) -> list[CellJob]:
+def unique_jobs(cells: Sequence[StudyCell]) -> list[CellJob]:
     """What there is to run, each cell once, in order."""
     return list({cell.job.folder: cell.job for cell in cells}.values())
 
 
 def missing_jobs(cells: Sequence[StudyCell]) -> list[CellJob]:
-    return [job for job in jobs_of(cells) if not is_done(job)]
+    return [job for job in unique_jobs(cells) if not is_done(job)]
 
 
 def check_data(jobs: Sequence[CellJob], data_dir: Path | None) -> None:
@@ -86,7 +86,7 @@ def check_data(jobs: Sequence[CellJob], data_dir: Path | None) -> None:
     problems = []
     for plans in users.values():
         try:
-            make_sure_of(plans[0].scenario.data, data_dir, plans[0].seed)
+            check_available(plans[0].scenario.data, data_dir, plans[0].seed)
         except DataError as error:
             names = ", ".join(dict.fromkeys(plan.scenario.name for plan in plans))
             problems.append(f"For {names}:\n{error}")
@@ -101,17 +101,17 @@ def _job(
     row: Row, column: Column, folder: Path, scale: Scale, engine: str, quick: Sequence[str] = ()
 ) -> CellJob:
     """The cell of seed 0; `_with_seed` gives the others."""
-    name, *changes = recipe_parts(row.spelled)
-    sets = [*changes, *column.sets]
-    plan = plan_named(name, column.scenario, engine=engine, overrides=sets)
+    name, *changes = recipe_parts(row.recipe_spec)
+    sets = [*changes, *column.overrides]
+    plan = make_any_plan(name, column.scenario, engine=engine, overrides=sets)
     if scale == "quick":
-        rounds = max(FEWEST_ROUNDS, plan.scenario.rounds // QUICK_SHARE)
+        rounds = max(MIN_QUICK_ROUNDS, plan.scenario.rounds // QUICK_SHARE)
         short = list(quick) or [f"rounds={rounds}"]
         changed = {each.partition("=")[0] for each in short}
         sets = [each for each in sets if each.partition("=")[0] not in changed] + short
-        plan = plan_named(name, column.scenario, engine=engine, overrides=sets)
-    sets = _essential(plan, name, column.scenario, sets, engine)
-    for_recipe, for_scenario = sorted_by_owner(method_of(plan), sets)
+        plan = make_any_plan(name, column.scenario, engine=engine, overrides=sets)
+    sets = _drop_redundant_sets(plan, name, column.scenario, sets, engine)
+    for_recipe, for_scenario = split_overrides(get_method(plan), sets)
     place = folder / folder_name(",".join([column.scenario, *for_scenario]))
     return CellJob(
         recipe=f"{row.label} on {column.label}",
@@ -130,7 +130,7 @@ def _with_seed(job: CellJob, seed: int) -> CellJob:
     )
 
 
-def _essential(
+def _drop_redundant_sets(
     plan: AnyPlan, recipe: str, scenario: str, sets: Sequence[str], engine: str
 ) -> list[str]:
     """The changes without which the plan would be another one."""
@@ -138,7 +138,7 @@ def _essential(
     for each in sets:
         fewer = [other for other in kept if other is not each]
         try:
-            if plan_named(recipe, scenario, engine=engine, overrides=fewer) == plan:
+            if make_any_plan(recipe, scenario, engine=engine, overrides=fewer) == plan:
                 kept = fewer
         except ConfigError:  # a later change needs this one
             continue

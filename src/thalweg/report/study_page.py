@@ -8,19 +8,19 @@ from html import escape
 
 from thalweg.report import sections
 from thalweg.report.curves import Panel, panels
+from thalweg.report.event_tables import event_tables
 from thalweg.report.extras import extra_section
 from thalweg.report.figure import panels_svg
-from thalweg.report.happened import happened
 from thalweg.report.study import StudyResult
 from thalweg.report.study_table import (
     NOT_COMPARABLE,
-    QUICK,
-    Matrix,
-    balanced,
-    beside,
+    QUICK_OPTION,
+    StudyMatrix,
+    format_balanced,
+    format_mean,
+    format_published,
     legend,
     matrix,
-    ours,
     study_headline,
 )
 from thalweg.report.summary import Summary
@@ -32,10 +32,12 @@ def study_page(result: StudyResult) -> str:
     summaries = result.summaries()
     parts = [
         _whole_table(matrix(result), result.study.column_labels, legend(result, "below it")),
-        sections.left_out([s for of in summaries.values() for s in of], with_scenario=True),
+        sections.unfinished_section(
+            [s for of in summaries.values() for s in of], with_scenario=True
+        ),
         _sweeps(column_sweeps(result)),
         *(_scenario(result, label, of) for label, of in summaries.items()),
-        _time(result),
+        _timing_section(result),
         _commands(result),
     ]
     return sections.document(
@@ -49,38 +51,38 @@ def _about(result: StudyResult) -> str:
         words = shlex.join(["--only", ",".join(result.part)])
         about += f'<p class="quiet">A part of the study: <code>{escape(words)}</code>.</p>\n'
     if result.scale == "quick":
-        words = escape(NOT_COMPARABLE).replace(QUICK, f"<code>{QUICK}</code>")
+        words = escape(NOT_COMPARABLE).replace(QUICK_OPTION, f"<code>{QUICK_OPTION}</code>")
         about = f'<p class="loud" role="note">{words}</p>\n' + about
     return about
 
 
-def _whole_table(shown: Matrix, columns: list[str], words: str) -> str:
+def _whole_table(shown: StudyMatrix, columns: list[str], words: str) -> str:
     rows = []
     for i, name in enumerate(shown.names):
-        head = _link(name, columns) if shown.is_turned else escape(name)
+        head = _link(name, columns) if shown.is_transposed else escape(name)
         entries = [
-            _entry(summary, is_best=(i, j) in shown.best, is_bound=shown.is_bound)
+            _entry(summary, is_best=(i, j) in shown.best, has_bound=shown.has_bound)
             for j, summary in enumerate(shown.entries[i])
         ]
         rows.append(sections.table_row(f'<th scope="row">{head}</th>', entries))
     heads = [
-        f'<th scope="col">{escape(each) if shown.is_turned else _link(each, columns, "<br>")}</th>'
+        f'<th scope="col">{escape(each) if shown.is_transposed else _link(each, columns, "<br>")}</th>'
         for each in shown.headings
     ]
     table = (
         f'<table class="matrix">\n<thead><tr><th scope="col">{escape(shown.corner)}</th>'
         f"{''.join(heads)}</tr></thead>\n<tbody>\n{''.join(rows)}</tbody>\n</table>"
     )
-    content = sections.scrolling("Table: all results", table)
+    content = sections.scroll_region("Table: all results", table)
     return sections.section("All results", f'{content}<p class="quiet">{escape(words)}</p>\n')
 
 
-def _entry(summary: Summary | None, *, is_best: bool, is_bound: bool) -> str:
+def _entry(summary: Summary | None, *, is_best: bool, has_bound: bool) -> str:
     if summary is None:
         return '<td class="quiet">–</td>'
     kind = "best" if is_best else "unfinished" if summary.main is None else ""
-    lines = [f'<span class="{kind}">{escape(ours(summary, is_bound))}</span>']
-    notes = [note for note in (beside(summary), balanced(summary)) if note]
+    lines = [f'<span class="{kind}">{escape(format_mean(summary, has_bound))}</span>']
+    notes = [note for note in (format_published(summary), format_balanced(summary)) if note]
     lines += [f"<small>{escape(note)}</small>" for note in notes]
     return f"<td>{'<br>'.join(lines)}</td>"
 
@@ -89,19 +91,19 @@ def _scenario(result: StudyResult, label: str, summaries: list[Summary]) -> str:
     """What the page of a comparison says, one heading lower."""
     cells = result.cells_of(label)
     content = [
-        sections.results(summaries, level=3),
+        sections.results_section(summaries, level=3),
         _sweeps(row_sweeps(summaries), level=3),
     ]
-    if panels(cells) and not summaries[0].is_inverted:  # forgetting is not a share of one
+    if panels(cells) and not summaries[0].is_lower_better:  # forgetting is not a share of one
         content.append(sections.figure_section(cells, level=3))
-    if result.shows_runs_first(label):
+    if result.is_first_with_same_runs(label):
         content += [
-            *(extra_section(extra, level=3) for extra in happened(cells)),
+            *(extra_section(extra, level=3) for extra in event_tables(cells)),
             sections.bank_section(cells, level=3),
         ]
     content += [
-        sections.differences(summaries, level=3),
-        _folded("Seed by seed", sections.seeds_section(cells, level=3)),
+        sections.differences_section(summaries, level=3),
+        _collapsible("Seed by seed", sections.seeds_section(cells, level=3)),
     ]
     return sections.section(label, "".join(content), anchor=_anchor(label, result))
 
@@ -114,7 +116,7 @@ def _sweeps(drawn: Sequence[Panel], *, level: int = 2) -> str:
         "Lines are means over finished seeds of runs of their own; bands reach one standard deviation "
         "to either side."
     )
-    figures = "".join(sections.scrolling(f"Figure: {p.title}", panels_svg([p])) for p in drawn)
+    figures = "".join(sections.scroll_region(f"Figure: {p.title}", panels_svg([p])) for p in drawn)
     return sections.section(
         "Sweeps",
         f"<figure>\n{figures}<figcaption>{escape(caption)}</figcaption>\n</figure>\n",
@@ -132,24 +134,26 @@ def _link(label: str, columns: list[str], between: str = " ") -> str:
     return f'<a href="#scenario-{columns.index(label) + 1}">{text}</a>'
 
 
-def _time(result: StudyResult) -> str:
+def _timing_section(result: StudyResult) -> str:
     # A cell that two places share is computed once.
     cells = {cell.command: cell for cell in result.cells}.values()
     total = sum(cell.seconds for cell in cells)
-    lines = [f"<p>All rounds that are here took {_hours(total)} of computing, cell by cell.</p>\n"]
-    if result.efforts:
+    lines = [
+        f"<p>All rounds that are here took {_format_duration(total)} of computing, cell by cell.</p>\n"
+    ]
+    if result.timings:
         rows = [
             sections.table_row(
                 f'<th scope="row">{number}</th>',
                 [
-                    sections.entry(str(effort.rounds)),
-                    sections.entry(_hours(effort.seconds)),
-                    sections.entry(_hours(effort.wall)),
-                    sections.entry(str(effort.workers)),
-                    sections.entry(f"{effort.speedup:.2f}"),
+                    sections.entry(str(timing.rounds)),
+                    sections.entry(_format_duration(timing.seconds)),
+                    sections.entry(_format_duration(timing.wall_seconds)),
+                    sections.entry(str(timing.workers)),
+                    sections.entry(f"{timing.speedup:.2f}"),
                 ],
             )
-            for number, effort in enumerate(result.efforts, start=1)
+            for number, timing in enumerate(result.timings, start=1)
         ]
         heads = ["run", "rounds", "cells' time", "wall time", "workers", "ratio"]
         lines.append(sections.html_table("Time", heads, rows))
@@ -172,7 +176,7 @@ def _commands(result: StudyResult) -> str:
         ]
         text = escape("\n".join(lines))
         parts.append(
-            _folded(
+            _collapsible(
                 label,
                 f'<pre tabindex="0" aria-label="{escape(f"Commands on {label}")}">{text}</pre>\n',
             )
@@ -180,13 +184,13 @@ def _commands(result: StudyResult) -> str:
     return sections.section("Commands", "".join(parts))
 
 
-def _folded(summary: str, content: str) -> str:
+def _collapsible(summary: str, content: str) -> str:
     return f"<details>\n<summary>{escape(summary)}</summary>\n{content}</details>\n"
 
 
-def _hours(seconds: float) -> str:
+def _format_duration(seconds: float) -> str:
     """
-    >>> _hours(3.21), _hours(83), _hours(7384)
+    >>> _format_duration(3.21), _format_duration(83), _format_duration(7384)
     ('3.2 s', '1 min 23 s', '2 h 3 min')
     """
     if seconds < 60:

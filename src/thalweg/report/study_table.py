@@ -9,32 +9,39 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from thalweg.core.errors import require
 from thalweg.report.cells import Cell
+from thalweg.report.event_tables import event_tables
 from thalweg.report.extras import extra_markdown
-from thalweg.report.happened import happened
-from thalweg.report.markdown import escaped, markdown_row, to_markdown
+from thalweg.report.markdown import escape_markdown, markdown_row, to_markdown
 from thalweg.report.numbers import NONE, percent_spread, points
-from thalweg.report.records import csv_text, record
+from thalweg.report.records import csv_text, to_record
 from thalweg.report.study import StudyResult
 from thalweg.report.summary import Summary, bound_95
-from thalweg.report.table import BALANCED, MARK, Column, best, sentence, unfinished
-from thalweg.report.terminal import folded
+from thalweg.report.table import (
+    BALANCED_NOTE,
+    FAR_MARK,
+    TableColumn,
+    best,
+    status_line,
+    unfinished_cells,
+)
+from thalweg.report.terminal import fold_columns
 from thalweg.scenarios.studies import Column as StudyColumn
 from thalweg.scenarios.studies import Study
-from thalweg.scenarios.studies.base import OF_TASKS
+from thalweg.scenarios.studies.base import TASK_METRICS
 
 if TYPE_CHECKING:
     from rich.table import Table
 
-MOST_COLUMNS = 8  # a table with more of them than rows is turned
-QUICK = "--scale quick"
+MAX_COLUMNS = 8  # a table with more of them than rows is turned
+QUICK_OPTION = "--scale quick"
 NOT_COMPARABLE = (
-    f"Not comparable with the paper: a tenth of the rounds, for a quick look ({QUICK})."
+    f"Not comparable with the paper: a tenth of the rounds, for a quick look ({QUICK_OPTION})."
 )
-HOW_TASKS_ARE_ASSIGNED = (
+TASK_ASSIGNMENT_NOTE = (
     "By labels: the mixture of models for a task was chosen with the task's own test labels. By oracle: it is "
     "that of the clients who have the task's true concept."
 )
-MEASURED = {
+METRIC_DESCRIPTIONS = {
     "accuracy": "Test accuracy of the final model",
     "client_accuracy": "Test accuracy of the final model at the clients, averaged over them",
     "session_accuracy": "Test accuracy on the labels of a session's members",
@@ -59,7 +66,7 @@ MEASURED = {
 }
 
 
-class Matrix(NamedTuple):
+class StudyMatrix(NamedTuple):
     """The table of a study as it is shown; turned if that is narrower."""
 
     corner: str
@@ -67,39 +74,39 @@ class Matrix(NamedTuple):
     names: list[str]
     entries: list[list[Summary | None]]  # one list per name; None: the study has no such cell
     best: set[tuple[int, int]]  # places of the best recipe of each scenario
-    is_turned: bool
-    is_bound: bool  # does a 95 % bound stand after the ±?
+    is_transposed: bool
+    has_bound: bool  # does a 95 % bound stand after the ±?
 
 
-def matrix(result: StudyResult) -> Matrix:
+def matrix(result: StudyResult) -> StudyMatrix:
     """Recipes x scenarios, or the other way round."""
     rows, columns = result.study.row_labels, result.study.column_labels
-    is_bound = result.study.spread == "bound"
+    has_bound = result.study.spread == "bound"
     found = {(s.recipe, label): s for label, of in result.summaries().items() for s in of}
     entries = [[found.get((row, column)) for column in columns] for row in rows]
     bold = {(i, j) for j in range(len(columns)) for i in best([of[j] for of in entries])}
-    if len(columns) > max(MOST_COLUMNS, len(rows)):
+    if len(columns) > max(MAX_COLUMNS, len(rows)):
         turned = [list(each) for each in zip(*entries, strict=True)]
         turned_best = {(j, i) for i, j in bold}
-        return Matrix("scenario", rows, columns, turned, turned_best, True, is_bound)
-    return Matrix("recipe", columns, rows, entries, bold, False, is_bound)
+        return StudyMatrix("scenario", rows, columns, turned, turned_best, True, has_bound)
+    return StudyMatrix("recipe", columns, rows, entries, bold, False, has_bound)
 
 
-def ours(summary: Summary, is_bound: bool = False) -> str:
+def format_mean(summary: Summary, has_bound: bool = False) -> str:
     """Our number, with what is missing from it: ``86.97 ± 0.21``, ``failed``, ``86.97, 1 of 3``."""
-    states = [cell.status for cell in summary.unfinished]
+    states = [cell.status for cell in summary.unfinished_cells]
     if summary.main is None:
         return next(
             (state for state in ("failed", "interrupted", "missing") if state in states), NONE
         )
-    text = percent_spread(bound_95(summary.main) if is_bound else summary.main)
+    text = percent_spread(bound_95(summary.main) if has_bound else summary.main)
     if not states:
         return text
     failed = ", failed" if "failed" in states else ""
-    return f"{text}, {summary.num_done} of {summary.num_asked}{failed}"
+    return f"{text}, {summary.num_done} of {summary.num_requested}{failed}"
 
 
-def beside(summary: Summary) -> str:
+def format_published(summary: Summary) -> str:
     """The paper's number and the difference: ``paper 86.77 ± 0.42, +0.20``; empty: it has none."""
     if summary.published is None:
         return ""
@@ -107,40 +114,40 @@ def beside(summary: Summary) -> str:
     text = f"paper {summary.published:.2f}{spread}"
     if summary.points_from_published is None:
         return text
-    mark = f" {MARK}" if summary.is_far_from_published else ""
+    mark = f" {FAR_MARK}" if summary.is_far_from_published else ""
     return f"{text}, {points(summary.points_from_published)}{mark}"
 
 
-def balanced(summary: Summary) -> str:
-    """``balanced 61.20 ± 0.42``; empty where that says nothing new."""
-    if not summary.is_lopsided:
+def format_balanced(summary: Summary) -> str:
+    """``format_balanced 61.20 ± 0.42``; empty where that says nothing new."""
+    if not summary.needs_balanced:
         return ""
     return f"balanced {percent_spread(summary.balanced_accuracy)}"
 
 
-def in_one_line(summary: Summary | None, is_bound: bool = False) -> str:
+def format_entry(summary: Summary | None, has_bound: bool = False) -> str:
     if summary is None:
         return NONE
-    notes = [note for note in (beside(summary), balanced(summary)) if note]
-    return ours(summary, is_bound) + (f" ({'; '.join(notes)})" if notes else "")
+    notes = [note for note in (format_published(summary), format_balanced(summary)) if note]
+    return format_mean(summary, has_bound) + (f" ({'; '.join(notes)})" if notes else "")
 
 
 def legend(result: StudyResult, where: str = "in brackets") -> str:
     """What stands in the table, in as few words as the reader needs."""
     summaries = [s for of in result.summaries().values() for s in of]
     metrics = dict.fromkeys(map(result.study.metric_of, result.study.columns))
-    of = "; ".join(MEASURED[metric] for metric in metrics) + ", in %"
+    of = "; ".join(METRIC_DESCRIPTIONS[metric] for metric in metrics) + ", in %"
     after = "95 % bound of the mean" if result.study.spread == "bound" else "standard deviation"
     words = f"{of}: mean ± {after} over finished seeds"
     if any(s.published is not None for s in summaries):
         words += f"; {where} the paper's, and how far ours is above that"
     words += "."
-    if any(metric in OF_TASKS for metric in metrics):
-        words += f" {HOW_TASKS_ARE_ASSIGNED}"
+    if any(metric in TASK_METRICS for metric in metrics):
+        words += f" {TASK_ASSIGNMENT_NOTE}"
     if any(s.is_far_from_published for s in summaries):
-        words += f" {MARK}: more than two of the paper's spreads away."
-    if any(s.is_lopsided for s in summaries):
-        words += f" {BALANCED} It stands where it differs by more than half a point."
+        words += f" {FAR_MARK}: more than two of the paper's spreads away."
+    if any(s.needs_balanced for s in summaries):
+        words += f" {BALANCED_NOTE} It stands where it differs by more than half a point."
     return words
 
 
@@ -148,8 +155,8 @@ def study_headline(result: StudyResult) -> str:
     """Who is best how often, how near the paper's numbers are, and what is missing."""
     by_column = result.summaries()
     everything = [s for of in by_column.values() for s in of]
-    parts = [_who_is_best(by_column), _how_near(everything)]
-    left_out = unfinished(everything)
+    parts = [_describe_winners(by_column), _describe_gap_to_paper(everything)]
+    left_out = unfinished_cells(everything)
     if left_out:
         counts = Counter(cell.status for cell in left_out)
         kinds = ", ".join(f"{count} {status}" for status, count in counts.items())
@@ -157,12 +164,12 @@ def study_headline(result: StudyResult) -> str:
     return " ".join(part for part in parts if part)
 
 
-def _who_is_best(by_column: Mapping[str, Sequence[Summary]]) -> str:
+def _describe_winners(by_column: Mapping[str, Sequence[Summary]]) -> str:
     wins: Counter[str] = Counter()
     scenarios = 0
     for summaries in by_column.values():
         winners = best(summaries)
-        if winners and not summaries[0].is_inverted:
+        if winners and not summaries[0].is_lower_better:
             scenarios += 1
             wins.update(summaries[row].recipe for row in winners)
     if not wins:
@@ -174,7 +181,7 @@ def _who_is_best(by_column: Mapping[str, Sequence[Summary]]) -> str:
     return f"{who} the highest mean in {where} with two or more recipes done."
 
 
-def _how_near(summaries: Sequence[Summary]) -> str:
+def _describe_gap_to_paper(summaries: Sequence[Summary]) -> str:
     gaps = [s.points_from_published for s in summaries if s.points_from_published is not None]
     if not gaps:
         return ""
@@ -191,11 +198,11 @@ def study_rich(result: StudyResult, *, width: int = 80) -> Table:
     from rich.text import Text
 
     shown = matrix(result)
-    table_columns = [Column(shown.corner, shown.names)]
+    table_columns = [TableColumn(shown.corner, shown.names)]
     for j, heading in enumerate(shown.headings):
-        texts = [in_one_line(row[j], shown.is_bound) for row in shown.entries]
-        table_columns.append(Column(heading, texts))
-    whole = folded(table_columns, set(), result.study.title, width=width, justify="left")
+        texts = [format_entry(row[j], shown.has_bound) for row in shown.entries]
+        table_columns.append(TableColumn(heading, texts))
+    whole = fold_columns(table_columns, set(), result.study.title, width=width, justify="left")
     whole.add_row(Text(legend(result), style="dim"))
     for text in _failures(result):
         whole.add_row(Text(text, style="yellow"))
@@ -211,35 +218,42 @@ def _failures(result: StudyResult) -> list[str]:
         if cell.status == "failed":
             groups.setdefault((cell.recipe, cell.scenario), []).append(cell)
     return [
-        f"{scenario}: {sentence(cells[0])}" + _and_more(len(cells) - 1)
+        f"{scenario}: {status_line(cells[0])}" + _format_more_seeds(len(cells) - 1)
         for (_, scenario), cells in groups.items()
     ]
 
 
-def _and_more(number: int) -> str:
+def _format_more_seeds(number: int) -> str:
     return f" (and {number} more seed{'s' if number > 1 else ''})" if number else ""
 
 
 def study_markdown(result: StudyResult) -> str:
     """The whole table, then one per scenario with differences and significance, then what is missing."""
     shown = matrix(result)
-    lines = [f"# {escaped(result.study.title)}", "", escaped(study_headline(result)), ""]
+    lines = [
+        f"# {escape_markdown(result.study.title)}",
+        "",
+        escape_markdown(study_headline(result)),
+        "",
+    ]
     if result.scale == "quick":
-        lines += [f"**{escaped(NOT_COMPARABLE)}**", ""]
-    lines += [escaped(result.study.description), "", f"`{result.command}`", ""]
+        lines += [f"**{escape_markdown(NOT_COMPARABLE)}**", ""]
+    lines += [escape_markdown(result.study.description), "", f"`{result.command}`", ""]
     lines += [
-        markdown_row([shown.corner, *map(escaped, shown.headings)]),
+        markdown_row([shown.corner, *map(escape_markdown, shown.headings)]),
         markdown_row(["---", *("---:" for _ in shown.headings)]),
     ]
     for i, name in enumerate(shown.names):
-        texts = [escaped(in_one_line(summary, shown.is_bound)) for summary in shown.entries[i]]
+        texts = [
+            escape_markdown(format_entry(summary, shown.has_bound)) for summary in shown.entries[i]
+        ]
         bold = [f"**{t}**" if (i, j) in shown.best else t for j, t in enumerate(texts)]
-        lines.append(markdown_row([escaped(name), *bold]))
-    lines += ["", escaped(legend(result)), ""]
+        lines.append(markdown_row([escape_markdown(name), *bold]))
+    lines += ["", escape_markdown(legend(result)), ""]
     for column, summaries in result.summaries().items():
-        lines += [f"## {escaped(column)}", "", to_markdown(summaries)]
-        if result.shows_runs_first(column):
-            found = happened(result.cells_of(column))
+        lines += [f"## {escape_markdown(column)}", "", to_markdown(summaries)]
+        if result.is_first_with_same_runs(column):
+            found = event_tables(result.cells_of(column))
             lines += [extra_markdown(extra, level=3) for extra in found]
     return "\n".join(lines)
 
@@ -256,11 +270,11 @@ def study_csv(result: StudyResult) -> str:
                 "scale": result.scale,
                 "row": s.recipe,
                 "column": label,
-                **record(s),
-                "recipe": rows[s.recipe].spelled,
-                "scenario": ",".join([columns[label].scenario, *columns[label].sets]),
+                **to_record(s),
+                "recipe": rows[s.recipe].recipe_spec,
+                "scenario": ",".join([columns[label].scenario, *columns[label].overrides]),
                 "far_from_published": str(s.is_far_from_published).lower(),
-                **_measured(result.study, columns[label]),
+                **_metric_fields(result.study, columns[label]),
             }
             for label, summaries in result.summaries().items()
             for s in summaries
@@ -268,10 +282,10 @@ def study_csv(result: StudyResult) -> str:
     )
 
 
-def _measured(study: Study, column: StudyColumn) -> dict[str, str]:
+def _metric_fields(study: Study, column: StudyColumn) -> dict[str, str]:
     """What the numbers of a column are, and for tasks how mixtures were found."""
     metric = study.metric_of(column)
-    of_tasks = metric in OF_TASKS
+    of_tasks = metric in TASK_METRICS
     return {
         "metric": metric,
         "task": column.task if of_tasks else "",

@@ -10,13 +10,13 @@ from typing import Literal, NamedTuple
 
 from thalweg.core.errors import require
 from thalweg.core.published import Published
-from thalweg.report.cells import Cell, Scores, by_recipe, is_noticeable, scores
+from thalweg.report.cells import Cell, CellScores, group_by_recipe, is_noticeable_gap, scores
 
-FEWEST_FOR_A_TEST = 3  # shared seeds; with two, the t-test has one degree of freedom
-FAR = 2  # of the paper's spreads, beyond which a mean of ours is marked
-SAME = 1e-9  # differences that vary by less vary by rounding only
+MIN_SEEDS_FOR_TEST = 3  # shared seeds; with two, the t-test has one degree of freedom
+FAR_SPREADS = 2  # of the paper's spreads, beyond which a mean of ours is marked
+ZERO_SPREAD = 1e-9  # differences that vary by less vary by rounding only
 
-Compared = Literal["accuracy", "prequential_accuracy"]
+MainMetric = Literal["accuracy", "prequential_accuracy"]
 
 
 class Spread(NamedTuple):
@@ -27,7 +27,7 @@ class Spread(NamedTuple):
     num_seeds: int
 
 
-class Paired(NamedTuple):
+class PairedDifference(NamedTuple):
     """How a recipe differs from another one, mostly the first, seed by seed."""
 
     mean: float  # this recipe minus the other, as a share of one
@@ -41,22 +41,22 @@ class Summary:
     """One recipe over its seeds.
 
     Accuracies are shares of one; only `published` is in per cent, as papers print it. Only finished
-    runs enter the numbers; the others are listed in `unfinished`.
+    runs enter the numbers; the others are listed in `unfinished_cells`.
     """
 
     recipe: str
     scenario: str
     num_done: int
-    num_asked: int
-    unfinished: tuple[Cell, ...]
+    num_requested: int
+    unfinished_cells: tuple[Cell, ...]
     accuracy: Spread | None
     state_accuracy: Spread | None
     worst_state_accuracy: Spread | None
     prequential_accuracy: Spread | None
     megabytes: Spread | None
     seconds: Spread | None
-    compared: Compared  # what `main` and `difference` are about; the same for all recipes
-    difference: Paired | None  # None: nothing to pair it with, or no seed is shared
+    main_metric: MainMetric  # what `main` and `difference` are about; the same for all recipes
+    difference: PairedDifference | None  # None: nothing to pair it with, or no seed is shared
     published: float | None  # the paper's accuracy, in per cent
     published_spread: float | None = None
     against: str | None = None  # the recipe that `difference` is to
@@ -64,18 +64,18 @@ class Summary:
     balanced_accuracy: Spread | None = (
         None  # mean over the classes; never what recipes are ranked by
     )
-    is_inverted: bool = False  # `accuracy` is something of which less is better: forgetting
+    is_lower_better: bool = False  # `accuracy` is something of which less is better: forgetting
 
     @property
     def main(self) -> Spread | None:
         """The number recipes are ranked by."""
-        return self.accuracy if self.compared == "accuracy" else self.prequential_accuracy
+        return self.accuracy if self.main_metric == "accuracy" else self.prequential_accuracy
 
     @property
-    def is_lopsided(self) -> bool:
+    def needs_balanced(self) -> bool:
         """Do rare classes fare so differently that the balanced accuracy is worth showing?"""
         balanced = self.balanced_accuracy
-        return is_noticeable(self.accuracy and self.accuracy.mean, balanced and balanced.mean)
+        return is_noticeable_gap(self.accuracy and self.accuracy.mean, balanced and balanced.mean)
 
     @property
     def points_from_published(self) -> float | None:
@@ -88,7 +88,7 @@ class Summary:
     def is_far_from_published(self) -> bool:
         """Is our mean more than two of the paper's spreads away from its mean?"""
         gap, spread = self.points_from_published, self.published_spread
-        return gap is not None and spread is not None and abs(gap) > FAR * spread
+        return gap is not None and spread is not None and abs(gap) > FAR_SPREADS * spread
 
 
 def summarise(
@@ -112,13 +112,13 @@ def summarise(
     >>> first.accuracy.mean, first.points_from_published, second.difference.mean
     (0.625, 2.5, -0.25)
     """
-    groups = by_recipe(cells)
-    printed = _as_printed(published or {})
+    groups = group_by_recipe(cells)
+    printed = _check_published(published or {})
     measured = {
         recipe: {cell.seed: scores(cell) for cell in group if cell.is_done}
         for recipe, group in groups.items()
     }
-    compared: Compared = (
+    main_metric: MainMetric = (
         "prequential_accuracy"
         if any(measured.values())
         and all(s.accuracy is None for seeds in measured.values() for s in seeds.values())
@@ -131,23 +131,23 @@ def summarise(
             recipe=recipe,
             scenario=group[0].scenario,
             num_done=len(measured[recipe]),
-            num_asked=len(group),
-            unfinished=tuple(cell for cell in group if not cell.is_done),
+            num_requested=len(group),
+            unfinished_cells=tuple(cell for cell in group if not cell.is_done),
             accuracy=spread(s.accuracy for s in measured[recipe].values()),
             state_accuracy=spread(s.state_accuracy for s in measured[recipe].values()),
             worst_state_accuracy=spread(s.worst_state_accuracy for s in measured[recipe].values()),
             prequential_accuracy=spread(s.prequential_accuracy for s in measured[recipe].values()),
             megabytes=spread(s.megabytes for s in measured[recipe].values()),
             seconds=spread(s.seconds for s in measured[recipe].values()),
-            compared=compared,
-            difference=paired(
-                _main(measured[recipe], compared),
-                _main(measured.get(other.get(recipe) or "", {}), compared),
+            main_metric=main_metric,
+            difference=paired_difference(
+                _main_scores(measured[recipe], main_metric),
+                _main_scores(measured.get(other.get(recipe) or "", {}), main_metric),
             ),
             published=printed[recipe].mean if recipe in printed else None,
             published_spread=printed[recipe].spread if recipe in printed else None,
             against=other.get(recipe),
-            published_difference=_between(printed, recipe, other.get(recipe)),
+            published_difference=_published_difference(printed, recipe, other.get(recipe)),
             balanced_accuracy=spread(s.balanced_accuracy for s in measured[recipe].values()),
         )
         for recipe, group in groups.items()
@@ -184,7 +184,9 @@ def bound_95(spread: Spread | None) -> Spread | None:
     return spread._replace(std=t * spread.std / math.sqrt(spread.num_seeds))
 
 
-def paired(these: Mapping[int, float], those: Mapping[int, float]) -> Paired | None:
+def paired_difference(
+    these: Mapping[int, float], those: Mapping[int, float]
+) -> PairedDifference | None:
     r"""Compare two recipes on the seeds both have, {seed: value} each.
 
     .. math::  t = \frac{\bar d}{s_d / \sqrt{n}}, \qquad p = 2\,P(T_{n-1} > |t|)
@@ -196,7 +198,7 @@ def paired(these: Mapping[int, float], those: Mapping[int, float]) -> Paired | N
 
     Differences 1, 2 and 3: t = 2 / (1 / sqrt 3) = 3.4641, and p = 1 - sqrt(6/7) = 0.0742.
 
-    >>> paired({0: 1.0, 1: 2.0, 2: 3.0, 3: 9.9}, {0: 0.0, 1: 0.0, 2: 0.0})
+    >>> paired_difference({0: 1.0, 1: 2.0, 2: 3.0, 3: 9.9}, {0: 0.0, 1: 0.0, 2: 0.0})
     Paired(mean=2.0, std=1.0, p_value=0.0741..., num_seeds=3)
     """
     shared = [seed for seed in these if seed in those]
@@ -204,15 +206,15 @@ def paired(these: Mapping[int, float], those: Mapping[int, float]) -> Paired | N
     if difference is None:
         return None
     mean, std, num_seeds = difference
-    if std is None or num_seeds < FEWEST_FOR_A_TEST or std < SAME:
-        return Paired(mean, std, None, num_seeds)
+    if std is None or num_seeds < MIN_SEEDS_FOR_TEST or std < ZERO_SPREAD:
+        return PairedDifference(mean, std, None, num_seeds)
     from scipy.special import stdtr  # Student's t; scipy.stats would take a second to import
 
     t = mean / (std / math.sqrt(num_seeds))
-    return Paired(mean, std, float(2 * stdtr(num_seeds - 1, -abs(t))), num_seeds)
+    return PairedDifference(mean, std, float(2 * stdtr(num_seeds - 1, -abs(t))), num_seeds)
 
 
-def _as_printed(published: Mapping[str, float | Published]) -> dict[str, Published]:
+def _check_published(published: Mapping[str, float | Published]) -> dict[str, Published]:
     printed = {}
     for recipe, entry in published.items():
         number = entry if isinstance(entry, Published) else Published(entry)
@@ -224,12 +226,14 @@ def _as_printed(published: Mapping[str, float | Published]) -> dict[str, Publish
     return printed
 
 
-def _between(printed: Mapping[str, Published], recipe: str, other: str | None) -> float | None:
+def _published_difference(
+    printed: Mapping[str, Published], recipe: str, other: str | None
+) -> float | None:
     if other is None or recipe not in printed or other not in printed:
         return None
     return printed[recipe].mean - printed[other].mean
 
 
-def _main(seeds: Mapping[int, Scores], compared: Compared) -> dict[int, float]:
-    values = {seed: getattr(s, compared) for seed, s in seeds.items()}
+def _main_scores(seeds: Mapping[int, CellScores], main_metric: MainMetric) -> dict[int, float]:
+    values = {seed: getattr(s, main_metric) for seed, s in seeds.items()}
     return {seed: value for seed, value in values.items() if value is not None}

@@ -17,19 +17,19 @@ from thalweg.report.numbers import (
 )
 from thalweg.report.summary import Summary
 
-BALANCED = "Balanced: accuracy averaged over the classes, so that rare ones count as much."
-MARK = "*"
-LONGEST_IN_HEADING = 16  # letters
+BALANCED_NOTE = "Balanced: accuracy averaged over the classes, so that rare ones count as much."
+FAR_MARK = "*"
+MAX_HEADING_NAME_LENGTH = 16  # letters
 
 
-class Column(NamedTuple):
+class TableColumn(NamedTuple):
     """One column of the table, as it is read."""
 
     heading: str
     entries: list[str]  # one per recipe
 
 
-def columns(summaries: Sequence[Summary], *, differences: bool = True) -> list[Column]:
+def columns(summaries: Sequence[Summary], *, differences: bool = True) -> list[TableColumn]:
     """The table column by column. A column in which nobody has a number is left away.
 
     Without `differences`, those to the first recipe are left away as well.
@@ -49,28 +49,30 @@ def columns(summaries: Sequence[Summary], *, differences: bool = True) -> list[C
     """
     require(len(summaries) > 0, "there is nothing to show: no summaries were given.")
     to_first = [
-        Column(versus(summaries), [paired_points(s.difference) for s in summaries]),
-        Column("p", [p_value(s.difference and s.difference.p_value) for s in summaries]),
+        TableColumn(
+            difference_heading(summaries), [paired_points(s.difference) for s in summaries]
+        ),
+        TableColumn("p", [p_value(s.difference and s.difference.p_value) for s in summaries]),
     ]
     balanced = [percent_spread(s.balanced_accuracy) for s in summaries]
     candidates = [
-        Column(
-            "forgetting" if summaries[0].is_inverted else "accuracy",
+        TableColumn(
+            "forgetting" if summaries[0].is_lower_better else "accuracy",
             [percent_spread(s.accuracy) for s in summaries],
         ),
-        *([Column("balanced", balanced)] if any(s.is_lopsided for s in summaries) else []),
-        Column("paper", [published(s) for s in summaries]),
-        Column("vs paper", [from_published(s) for s in summaries]),
+        *([TableColumn("balanced", balanced)] if any(s.needs_balanced for s in summaries) else []),
+        TableColumn("paper", [published(s) for s in summaries]),
+        TableColumn("vs paper", [format_gap_to_published(s) for s in summaries]),
         *(to_first if differences else []),
-        Column("mean state", [percent_spread(s.state_accuracy) for s in summaries]),
-        Column("worst state", [percent_spread(s.worst_state_accuracy) for s in summaries]),
-        Column("prequential", [percent_spread(s.prequential_accuracy) for s in summaries]),
-        Column("MB sent", [amount(s.megabytes) for s in summaries]),
-        Column("time, s", [amount(s.seconds) for s in summaries]),
+        TableColumn("mean state", [percent_spread(s.state_accuracy) for s in summaries]),
+        TableColumn("worst state", [percent_spread(s.worst_state_accuracy) for s in summaries]),
+        TableColumn("prequential", [percent_spread(s.prequential_accuracy) for s in summaries]),
+        TableColumn("MB sent", [amount(s.megabytes) for s in summaries]),
+        TableColumn("time, s", [amount(s.seconds) for s in summaries]),
     ]
     return [
-        Column("recipe", [s.recipe for s in summaries]),
-        Column("seeds", [f"{s.num_done} of {s.num_asked}" for s in summaries]),
+        TableColumn("recipe", [s.recipe for s in summaries]),
+        TableColumn("seeds", [f"{s.num_done} of {s.num_requested}" for s in summaries]),
         *(column for column in candidates if set(column.entries) != {NONE}),
     ]
 
@@ -83,9 +85,9 @@ def published(summary: Summary) -> str:
     return f"{summary.published:.2f}" + ("" if spread is None else f" ± {spread:.2f}")
 
 
-def from_published(summary: Summary) -> str:
+def format_gap_to_published(summary: Summary) -> str:
     """Ours minus the paper's, marked if it is more than two of the paper's spreads."""
-    mark = f" {MARK}" if summary.is_far_from_published else ""
+    mark = f" {FAR_MARK}" if summary.is_far_from_published else ""
     return points(summary.points_from_published) + mark
 
 
@@ -95,41 +97,41 @@ def best(summaries: Sequence[Summary | None]) -> set[int]:
     means = {row: s.main.mean for row, s in found if s.main is not None}
     if len(means) < 2:
         return set()
-    top = min(means.values()) if found[0][1].is_inverted else max(means.values())
+    top = min(means.values()) if found[0][1].is_lower_better else max(means.values())
     return {row for row, mean in means.items() if mean == top}
 
 
 def main_heading(summaries: Sequence[Summary]) -> str:
     """The column that recipes are ranked by."""
-    if summaries[0].is_inverted:
+    if summaries[0].is_lower_better:
         return "forgetting"
-    return "accuracy" if summaries[0].compared == "accuracy" else "prequential"
+    return "accuracy" if summaries[0].main_metric == "accuracy" else "prequential"
 
 
-def unfinished(summaries: Sequence[Summary]) -> list[Cell]:
+def unfinished_cells(summaries: Sequence[Summary]) -> list[Cell]:
     """Every run that was asked for and is not in the numbers."""
-    return [cell for s in summaries for cell in s.unfinished]
+    return [cell for s in summaries for cell in s.unfinished_cells]
 
 
 def legend(summaries: Sequence[Summary], *, differences: bool = True) -> str:
     """What the columns mean, in as few words as the reader needs."""
     words = "Accuracies in %. Mean ± standard deviation over finished seeds."
-    if any(s.is_lopsided for s in summaries):
-        words += f" {BALANCED}"
+    if any(s.needs_balanced for s in summaries):
+        words += f" {BALANCED_NOTE}"
     if any(s.published is not None for s in summaries):
         words += " vs paper: percentage points above the published accuracy."
     if any(s.is_far_from_published for s in summaries):
-        words += f" {MARK}: more than two of the paper's spreads away."
+        words += f" {FAR_MARK}: more than two of the paper's spreads away."
     if any(s.state_accuracy is not None for s in summaries):
         words += " Mean and worst state: accuracy over the latent states."
     words += " MB sent: up and down."
     if not differences:
         return words
     if any(s.difference is not None for s in summaries):
-        of = "accuracy" if summaries[0].compared == "accuracy" else "prequential accuracy"
+        of = "accuracy" if summaries[0].main_metric == "accuracy" else "prequential accuracy"
         others = ", ".join(dict.fromkeys(s.against for s in summaries if s.against))
         words += (
-            f" {versus(summaries)}: paired difference in {of} to {others}, in"
+            f" {difference_heading(summaries)}: paired difference in {of} to {others}, in"
             " percentage points over shared seeds."
         )
     if any(s.difference is not None and s.difference.p_value is not None for s in summaries):
@@ -137,23 +139,23 @@ def legend(summaries: Sequence[Summary], *, differences: bool = True) -> str:
     return words
 
 
-def versus(summaries: Sequence[Summary]) -> str:
+def difference_heading(summaries: Sequence[Summary]) -> str:
     """The heading of the differences; the other recipe's name, unless it is too long for one."""
     first = summaries[0].recipe
     others = {s.against for s in summaries if s.against} or {first}
     if len(others) > 1:
         return "gain"
     (other,) = others
-    if len(other) <= LONGEST_IN_HEADING:
+    if len(other) <= MAX_HEADING_NAME_LENGTH:
         return f"vs {other}"
     return "vs first" if other == first else "difference"
 
 
-def sentence(cell: Cell) -> str:
+def status_line(cell: Cell) -> str:
     """What became of a run that is not done, on one line."""
-    return f"{cell.recipe}, {short_sentence(cell)}"
+    return f"{cell.recipe}, {short_status_line(cell)}"
 
 
-def short_sentence(cell: Cell) -> str:
+def short_status_line(cell: Cell) -> str:
     reason = " ".join(cell.reason.split())
     return f"seed {cell.seed}: {cell.status}" + (f", {reason}" if reason else "")

@@ -6,12 +6,12 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Literal
 
 from thalweg.report.summary import Summary
-from thalweg.report.table import Column, best, columns, legend, sentence, unfinished
+from thalweg.report.table import TableColumn, best, columns, legend, status_line, unfinished_cells
 
 if TYPE_CHECKING:
     from rich.table import Table
 
-BETWEEN = 2  # blanks after a column; one of them is the box's
+COLUMN_GAP = 2  # blanks after a column; one of them is the box's
 
 
 def to_rich(summaries: Sequence[Summary], *, width: int = 80) -> Table:
@@ -22,15 +22,15 @@ def to_rich(summaries: Sequence[Summary], *, width: int = 80) -> Table:
     """
     from rich.text import Text
 
-    whole = folded(columns(summaries), best(summaries), summaries[0].scenario, width=width)
+    whole = fold_columns(columns(summaries), best(summaries), summaries[0].scenario, width=width)
     whole.add_row(Text(legend(summaries), style="dim"))
-    for cell in unfinished(summaries):
-        whole.add_row(Text(sentence(cell), style="yellow"))
+    for cell in unfinished_cells(summaries):
+        whole.add_row(Text(status_line(cell), style="yellow"))
     return whole
 
 
-def folded(
-    shown: Sequence[Column],
+def fold_columns(
+    shown: Sequence[TableColumn],
     bold: set[int],
     title: str,
     *,
@@ -47,8 +47,8 @@ def folded(
     names_width = min(_width(names), width // 3)
     whole = Table.grid(expand=False)
     whole.add_row(Text(title, style="italic"))
-    for block in _blocks(others, width - names_width - BETWEEN):
-        table = Table(box=box.SIMPLE_HEAD, show_edge=False, padding=(0, BETWEEN - 1, 0, 0))
+    for block in _blocks(others, width - names_width - COLUMN_GAP):
+        table = Table(box=box.SIMPLE_HEAD, show_edge=False, padding=(0, COLUMN_GAP - 1, 0, 0))
         table.add_column(Text(names.heading), width=names_width, overflow="fold")
         for column in block:
             table.add_column(Text(column.heading), justify=justify, min_width=_width(column))
@@ -60,18 +60,18 @@ def folded(
     return whole
 
 
-def _blocks(shown: Sequence[Column], width: int) -> list[list[Column]]:
+def _blocks(shown: Sequence[TableColumn], width: int) -> list[list[TableColumn]]:
     """Columns that fit side by side, in their order; a column wider than `width` is alone."""
-    blocks: list[list[Column]] = [[]]
+    blocks: list[list[TableColumn]] = [[]]
     for column in shown:
-        used = sum(_width(other) + BETWEEN for other in blocks[-1])
-        if blocks[-1] and used + _width(column) + BETWEEN > width:
+        used = sum(_width(other) + COLUMN_GAP for other in blocks[-1])
+        if blocks[-1] and used + _width(column) + COLUMN_GAP > width:
             blocks.append([])
         blocks[-1].append(column)
     return blocks
 
 
-def _width(column: Column) -> int:
+def _width(column: TableColumn) -> int:
     from rich.cells import cell_len  # some scripts have letters two places wide
 
     return max(cell_len(text) for text in [column.heading, *column.entries])

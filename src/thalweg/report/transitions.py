@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from statistics import fmean
 from typing import TYPE_CHECKING
 
-from thalweg.report.cells import Cell, by_recipe
-from thalweg.report.extras import Extra, extra_markdown, extra_rich, extra_section
+from thalweg.report.cells import Cell, group_by_recipe
+from thalweg.report.extras import ExtraTable, extra_markdown, extra_rich, extra_section
 from thalweg.report.numbers import NONE, percent_spread
 from thalweg.report.summary import spread
-from thalweg.report.table import Column
+from thalweg.report.table import TableColumn
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -18,9 +18,9 @@ if TYPE_CHECKING:
     from thalweg.evaluation import Transition
 
 TITLE = "Transitions"
-MOST_SESSIONS = 8  # that have a column of their own; the mean is over all of them
-MOST_LINES = 8  # transitions that a single run prints
-WORDS = (
+MAX_SESSIONS = 8  # that have a column of their own; the mean is over all of them
+MAX_LINES = 8  # transitions that a single run prints
+CAPTION = (
     "Accuracy over the first ten rounds of each session, from the second one (number 1) on, in %: the test "
     "samples are those with a label that some member has, here and wherever accuracy is shown. back: transitions "
     "after which accuracy was at least what the session before had ended with, on its own labels; after: in which "
@@ -29,30 +29,30 @@ WORDS = (
 )
 
 
-def transition_columns(cells: Sequence[Cell]) -> list[Column]:
+def transition_columns(cells: Sequence[Cell]) -> list[TableColumn]:
     """Recipe by recipe, over the finished seeds; empty if no finished run has a transition."""
     from thalweg.evaluation import transitions  # NumPy can wait until now
 
     groups = {
         recipe: [transitions(cell.rows) for cell in group if cell.is_done]
-        for recipe, group in by_recipe(cells).items()
+        for recipe, group in group_by_recipe(cells).items()
     }
     sessions = sorted({t.session for seeds in groups.values() for seed in seeds for t in seed})
     if not sessions:
         return []
-    both = [_averaged(groups, name, f"{name}_accuracy") for name in ("stayers", "newcomers")]
+    both = [_mean_column(groups, name, f"{name}_accuracy") for name in ("stayers", "newcomers")]
     if set(both[0].entries) == {NONE}:  # everybody is new in every session
         both = []
     shown = [
-        *(_of_session(groups, session) for session in sessions[:MOST_SESSIONS]),
-        _averaged(groups, "mean of all", "transition_accuracy"),
-        Column("back", [_back(seeds) for seeds in groups.values()]),
-        Column("after", [_after(seeds) for seeds in groups.values()]),
+        *(_session_column(groups, session) for session in sessions[:MAX_SESSIONS]),
+        _mean_column(groups, "mean of all", "transition_accuracy"),
+        TableColumn("back", [_format_recovered(seeds) for seeds in groups.values()]),
+        TableColumn("after", [_format_recovery_rounds(seeds) for seeds in groups.values()]),
         *both,
-        Column("rounds", [_rounds(seeds) for seeds in groups.values()]),
+        TableColumn("rounds", [_rounds(seeds) for seeds in groups.values()]),
     ]
     return [
-        Column("recipe", list(groups)),
+        TableColumn("recipe", list(groups)),
         *(column for column in shown if set(column.entries) != {NONE}),
     ]
 
@@ -72,8 +72,8 @@ def transition_rich(cells: Sequence[Cell], *, width: int = 80) -> Table | None:
     return extra_rich(_extra(cells), width=width)
 
 
-def _extra(cells: Sequence[Cell]) -> Extra:
-    return Extra(TITLE, transition_columns(cells), WORDS)
+def _extra(cells: Sequence[Cell]) -> ExtraTable:
+    return ExtraTable(TITLE, transition_columns(cells), CAPTION)
 
 
 def transition_lines(found: Sequence[Transition]) -> list[str]:
@@ -85,7 +85,7 @@ def transition_lines(found: Sequence[Transition]) -> list[str]:
     session 1: 0.4200 over its first 10 rounds, 0.9000 before, back in round 12
     session 2: 0.4200 over its first 10 rounds, 0.9000 before, not back in 50 rounds
     """
-    lines = [_line(transition) for transition in found[-MOST_LINES:]]
+    lines = [_line(transition) for transition in found[-MAX_LINES:]]
     left_out = len(found) - len(lines)
     return [f"... and {left_out} earlier ones in summary.json", *lines] if left_out else lines
 
@@ -110,32 +110,32 @@ def _line(t: Transition) -> str:
 Groups = dict[str, list[list["Transition"]]]  # recipe -> seeds -> transitions
 
 
-def _of_session(groups: Groups, session: int) -> Column:
+def _session_column(groups: Groups, session: int) -> TableColumn:
     texts = [
         percent_spread(
             spread(t.transition_accuracy for seed in seeds for t in seed if t.session == session)
         )
         for seeds in groups.values()
     ]
-    return Column(f"session {session}", texts)
+    return TableColumn(f"session {session}", texts)
 
 
-def _averaged(groups: Groups, heading: str, measure: str) -> Column:
+def _mean_column(groups: Groups, heading: str, metric: str) -> TableColumn:
     """Over the transitions of a run, then over seeds."""
     texts = []
     for seeds in groups.values():
-        measured = [[v for t in seed if (v := getattr(t, measure)) is not None] for seed in seeds]
+        measured = [[v for t in seed if (v := getattr(t, metric)) is not None] for seed in seeds]
         texts.append(percent_spread(spread(fmean(values) for values in measured if values)))
-    return Column(heading, texts)
+    return TableColumn(heading, texts)
 
 
-def _back(seeds: Sequence[Sequence[Transition]]) -> str:
+def _format_recovered(seeds: Sequence[Sequence[Transition]]) -> str:
     lost = [t for seed in seeds for t in seed if t.accuracy_before is not None]
     found = sum(t.rounds_to_recover is not None for t in lost)
     return f"{found} of {len(lost)}" if lost else NONE
 
 
-def _after(seeds: Sequence[Sequence[Transition]]) -> str:
+def _format_recovery_rounds(seeds: Sequence[Sequence[Transition]]) -> str:
     rounds = [t.rounds_to_recover for seed in seeds for t in seed if t.rounds_to_recover]
     return f"{fmean(rounds):.1f}" if rounds else NONE
 

@@ -8,17 +8,19 @@ from thalweg.data import DataSource, Digits, FashionMnist
 from thalweg.local import Sgd
 from thalweg.nets import Mlp
 from thalweg.scenarios.base import Scenario
-from thalweg.streams import Constant, Even, Inflow, Sudden
+from thalweg.streams import ConstantRate, Even, Inflow, Sudden
 
 PER_ROUND = 50  # samples of a client, all of which are tried before they are learnt from
 
 
-def _watched(name: str, data: DataSource, net: Mlp, num_clients: int, rounds: int) -> Scenario:
+def _alarm_scenario(
+    name: str, data: DataSource, net: Mlp, num_clients: int, rounds: int
+) -> Scenario:
     """Everybody is here all the time, memories hold the samples of ten rounds, and half of the clients drift."""
     world = Inflow(
         num_clients=num_clients,
         partition=Even(),
-        arrivals=Constant(per_round=PER_ROUND),
+        arrivals=ConstantRate(per_round=PER_ROUND),
         at_end="restart",
         absent="collecting",
     )
@@ -39,12 +41,12 @@ def _watched(name: str, data: DataSource, net: Mlp, num_clients: int, rounds: in
 
 def alarms_fashion_mnist() -> Scenario:
     """20 clients with 50 new images in every round, each of them once; in the middle ten of them drift."""
-    return _watched("alarms-fashion-mnist", FashionMnist(), Mlp(), num_clients=20, rounds=60)
+    return _alarm_scenario("alarms-fashion-mnist", FashionMnist(), Mlp(), num_clients=20, rounds=60)
 
 
 def alarms_digits() -> Scenario:
     """8 clients with 50 digits in every round, which come back; in the middle four drift: for demonstrations."""
-    return _watched("alarms-digits", Digits(), Mlp(hidden=(64,)), num_clients=8, rounds=60)
+    return _alarm_scenario("alarms-digits", Digits(), Mlp(hidden=(64,)), num_clients=8, rounds=60)
 
 
 ALARMS: dict[str, Callable[[], Scenario]] = {

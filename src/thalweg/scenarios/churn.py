@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from thalweg.data import AgNews, Cifar10, DataSource, Digits, FashionMnist, Mnist, Svhn
-from thalweg.local import Polynomial, Sgd
+from thalweg.local import PolynomialDecay, Sgd
 from thalweg.nets import Cnn, FastText, Mlp, NetSpec
 from thalweg.scenarios.base import Scenario
 from thalweg.streams import Alternating, Inflow, Overlap
@@ -19,7 +19,7 @@ from thalweg.streams import Alternating, Inflow, Overlap
 SESSIONS = 6
 
 
-def _taking_turns(
+def _alternating_scenario(
     name: str,
     data: DataSource,
     net: NetSpec,
@@ -40,7 +40,7 @@ def _taking_turns(
             momentum=0.9,
             batch_size=batch_size,
             steps=5,
-            decay=Polynomial(power=0.9, floor=0.6, rounds=length),
+            decay=PolynomialDecay(power=0.9, floor=0.6, rounds=length),
         ),
         rounds=SESSIONS * length,
         ticks=1,
@@ -55,7 +55,7 @@ def churn_mnist() -> Scenario:
 
     The learning rate is that of the paper's code for FedAvg; the width of its net is not given.
     """
-    return _taking_turns("churn-mnist", Mnist(), Mlp(), each=20, length=50, lr=0.001)
+    return _alternating_scenario("churn-mnist", Mnist(), Mlp(), each=20, length=50, lr=0.001)
 
 
 def churn_fashion_mnist() -> Scenario:
@@ -72,7 +72,7 @@ def churn_ag_news() -> Scenario:
     does this one. Labels that both groups have: overlap 0, or 0.6.
     """
     data, net = AgNews(vocabulary=10_000), FastText(width=100)
-    return _taking_turns("churn-ag-news", data, net, each=20, length=100, lr=0.03)
+    return _alternating_scenario("churn-ag-news", data, net, each=20, length=100, lr=0.03)
 
 
 def churn_cifar10() -> Scenario:
@@ -82,7 +82,7 @@ def churn_cifar10() -> Scenario:
     ImageNet; its levels of accuracy are out of reach here, and its learning rate is not known. Of 0.01, 0.03 and
     0.1 no one was clearly best for the first session of FedAvg (seed 0).
     """
-    return _taking_turns(
+    return _alternating_scenario(
         "churn-cifar10", Cifar10(), Cnn(), each=10, length=40, lr=0.03, batch_size=64
     )
 
@@ -95,7 +95,9 @@ def churn_svhn() -> Scenario:
 def churn_digits() -> Scenario:
     """The same world on scikit-learn's digits, with groups of 6 and sessions of 10 rounds: for demonstrations."""
     net = Mlp(hidden=(32,))
-    return _taking_turns("churn-digits", Digits(), net, each=6, length=10, lr=0.02, batch_size=16)
+    return _alternating_scenario(
+        "churn-digits", Digits(), net, each=6, length=10, lr=0.02, batch_size=16
+    )
 
 
 CHURN: dict[str, Callable[[], Scenario]] = {

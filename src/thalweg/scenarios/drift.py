@@ -18,7 +18,7 @@ from thalweg.scenarios.base import Scenario
 from thalweg.streams import Steps
 
 
-def _in_steps(
+def _steps_scenario(
     name: str,
     data: DataSource,
     net: NetSpec,
@@ -47,7 +47,7 @@ def drift_fashion_mnist() -> Scenario:
 
     The paper's net has two convolutions and is not described further; this is LeNet-5, which has two.
     """
-    return _in_steps("drift-fashion-mnist", FashionMnist(), LeNet5(), Steps())
+    return _steps_scenario("drift-fashion-mnist", FashionMnist(), LeNet5(), Steps())
 
 
 def drift_fashion_mnist_small() -> Scenario:
@@ -55,14 +55,14 @@ def drift_fashion_mnist_small() -> Scenario:
 
     With batches of 64 for 128, so that clients take as many steps in a round.
     """
-    return _in_steps(
+    return _steps_scenario(
         "drift-fashion-mnist-small", FashionMnist(), LeNet5(), _small_steps(), batch_size=64
     )
 
 
 def drift_fashion_mnist_mlp() -> Scenario:
     """The same small federation with a dense net of 200 units, at about a quarter of that cost: for many runs."""
-    return _in_steps(
+    return _steps_scenario(
         "drift-fashion-mnist-mlp", FashionMnist(), Mlp(), _small_steps(), batch_size=64
     )
 
@@ -72,7 +72,7 @@ def drift_cifar10() -> Scenario:
 
     Its levels of accuracy are out of reach; the order of the methods is what can be compared.
     """
-    return _in_steps("drift-cifar10", Cifar10(), LeNet5(), _small_steps(), batch_size=64)
+    return _steps_scenario("drift-cifar10", Cifar10(), LeNet5(), _small_steps(), batch_size=64)
 
 
 def _small_steps() -> Steps:
@@ -82,7 +82,7 @@ def _small_steps() -> Steps:
 def drift_digits() -> Scenario:
     """FedDAA's drifts on scikit-learn's digits, with 12 clients and steps of 5 rounds: for demonstrations."""
     world = Steps(num_clients=12, rounds_per_step=5)
-    return _in_steps("drift-digits", Digits(), Mlp(hidden=(64,)), world, batch_size=16)
+    return _steps_scenario("drift-digits", Digits(), Mlp(hidden=(64,)), world, batch_size=16)
 
 
 DRIFT: dict[str, Callable[[], Scenario]] = {

@@ -26,9 +26,7 @@ _HALF_HISTORICAL = Inflow(
     historical_data=0.2,
     capacity_of="own",
 )
-_PASSING_BY = Inflow(
-    partition=Groups(), historical=0.2, arrivals=OneShot(width=1), capacity_of="own"
-)
+_ONE_SHOT = Inflow(partition=Groups(), historical=0.2, arrivals=OneShot(width=1), capacity_of="own")
 
 
 def streams_synthetic() -> Scenario:
@@ -94,7 +92,7 @@ def streams_writers() -> Scenario:
         name="streams-writers",
         data=MnistWriters(),
         net=Mlp(hidden=(1024,)),
-        world=_PASSING_BY,
+        world=_ONE_SHOT,
         local=Sgd(lr=0.03, batch_size=32, steps=5),
         ticks=1,
     )
@@ -110,7 +108,7 @@ def streams_shakespeare() -> Scenario:
         name="streams-shakespeare",
         data=Shakespeare(),
         net=CharLstm(units=128),
-        world=replace(_PASSING_BY, arrivals=OneShot(width=2)),
+        world=replace(_ONE_SHOT, arrivals=OneShot(width=2)),
         local=Sgd(lr=0.1, batch_size=32, steps=5),
         ticks=1,
     )

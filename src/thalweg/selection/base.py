@@ -13,21 +13,21 @@ class Selection(Protocol):
     """Chooses the cohort of a round. Any object of this shape will do.
 
     A rule may also ask clients before it chooses, keep a tally at each, or have something to say about
-    the round: `Asks`, `Tallies` and `Remarks` in `core.talk`.
+    the round: `Surveys`, `CountsLabels` and `ExtraMetrics` in `core.talk`.
     """
 
     def choose(self, roster: Roster, rng: np.random.Generator) -> Ints:
-        """Ids of the chosen clients: some of ``roster.here``, none twice; possibly nobody."""
+        """Ids of the chosen clients: some of ``roster.present``, none twice; possibly nobody."""
         ...
 
 
-def cohort_size(share: float, num_here: int) -> int:
+def cohort_size(share: float, num_present: int) -> int:
     """A share of those who are here, at least one if anybody is.
 
     >>> cohort_size(0.3, 20), cohort_size(0.01, 20), cohort_size(0.3, 0)
     (6, 1, 0)
     """
-    return min(num_here, max(1, round(share * num_here)))
+    return min(num_present, max(1, round(share * num_present)))
 
 
 def last_known(roster: Roster, name: str) -> Floats:

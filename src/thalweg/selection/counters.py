@@ -12,15 +12,15 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 import numpy.typing as npt
 
+from thalweg.core.capabilities import SurveyContext
 from thalweg.core.config import check_ranges
 from thalweg.core.errors import require
-from thalweg.core.talk import View
 from thalweg.core.types import Floats, Ints
 
-NOTHING = -1  # a place of the ring that has held no label yet
+EMPTY = -1  # a place of the ring that has held no label yet
 
 
-class Counter(Protocol):
+class LabelCounter(Protocol):
     """Counts labels at one client. Any object of this shape will do."""
 
     @property
@@ -28,43 +28,43 @@ class Counter(Protocol):
         """After so many more labels nothing counted so far counts; none: not known, or never."""
         ...
 
-    def begin(self, num_classes: int) -> Any:
+    def init(self, num_classes: int) -> Any:
         """What is counted before anything has arrived."""
         ...
 
-    def count(self, counted: Any, labels: Ints) -> Any:
+    def count_labels(self, counter_state: Any, labels: Ints) -> Any:
         """What is counted after labels (A,) that have just arrived."""
         ...
 
-    def histogram(self, counted: Any, view: View) -> Floats:
+    def histogram(self, counter_state: Any, view: SurveyContext) -> Floats:
         """(C,) how much of each class counts now."""
         ...
 
 
 @dataclass(frozen=True)
-class Cache:
+class MemoryCounter:
     """What is in memory now, which is what the client will train on. Nothing is remembered."""
 
     @property
     def span(self) -> None:
         return None  # the memory policy alone knows how long a sample stays
 
-    def begin(self, num_classes: int) -> None:
+    def init(self, num_classes: int) -> None:
         return None
 
-    def count(self, counted: None, labels: Ints) -> None:
+    def count_labels(self, counter_state: None, labels: Ints) -> None:
         return None
 
-    def histogram(self, counted: None, view: View) -> Floats:
+    def histogram(self, counter_state: None, view: SurveyContext) -> Floats:
         return _bins(view.labels(view.held), view.num_classes).astype(np.float64)
 
 
 @dataclass(frozen=True)
-class Cumulative:
+class CumulativeCounter:
     """Everything that ever arrived. Does not follow drift, nor what a bounded memory still holds.
 
-    >>> counter = Cumulative()
-    >>> counter.count(counter.begin(3), np.array([0, 2, 2])).tolist()
+    >>> counter = CumulativeCounter()
+    >>> counter.count_labels(counter.init(3), np.array([0, 2, 2])).tolist()
     [1, 0, 2]
     """
 
@@ -72,32 +72,32 @@ class Cumulative:
     def span(self) -> None:
         return None
 
-    def begin(self, num_classes: int) -> Ints:
+    def init(self, num_classes: int) -> Ints:
         return np.zeros(num_classes, dtype=np.int64)
 
-    def count(self, counted: Ints, labels: Ints) -> Ints:
-        return counted + _bins(labels, len(counted))
+    def count_labels(self, counter_state: Ints, labels: Ints) -> Ints:
+        return counter_state + _bins(labels, len(counter_state))
 
-    def histogram(self, counted: Ints, view: View) -> Floats:
-        return counted.astype(np.float64)
+    def histogram(self, counter_state: Ints, view: SurveyContext) -> Floats:
+        return counter_state.astype(np.float64)
 
 
-class Ring(NamedTuple):
+class LabelRing(NamedTuple):
     """The last labels, and how many there are of each class."""
 
     labels: npt.NDArray[np.int32]  # (size,) NOTHING where none has been yet
-    at: int  # the place that is overwritten next
+    next_slot: int  # the place that is overwritten next
     counts: Ints  # (C,)
 
 
 @dataclass(frozen=True)
-class Window:
+class WindowCounter:
     """The last `size` labels that arrived.
 
     The histogram changes by what comes and what leaves; besides, the ring is copied, 4 bytes per label.
 
-    >>> counter = Window(size=3)
-    >>> counter.count(counter.begin(2), np.array([0, 0, 1, 1])).counts.tolist()
+    >>> counter = WindowCounter(size=3)
+    >>> counter.count_labels(counter.init(2), np.array([0, 0, 1, 1])).counts.tolist()
     [1, 2]
     """
 
@@ -110,26 +110,28 @@ class Window:
     def span(self) -> int:
         return self.size
 
-    def begin(self, num_classes: int) -> Ring:
-        empty = np.full(self.size, NOTHING, dtype=np.int32)
-        return Ring(empty, 0, np.zeros(num_classes, dtype=np.int64))
+    def init(self, num_classes: int) -> LabelRing:
+        empty = np.full(self.size, EMPTY, dtype=np.int32)
+        return LabelRing(empty, 0, np.zeros(num_classes, dtype=np.int64))
 
-    def count(self, counted: Ring, labels: Ints) -> Ring:
+    def count_labels(self, counter_state: LabelRing, labels: Ints) -> LabelRing:
         new = labels[-self.size :]
-        places = (counted.at + np.arange(len(new))) % self.size
-        leaving = counted.labels[places]
-        ring = counted.labels.copy()
+        places = (counter_state.next_slot + np.arange(len(new))) % self.size
+        leaving = counter_state.labels[places]
+        ring = counter_state.labels.copy()
         ring[places] = new
-        num_classes = len(counted.counts)
-        change = _bins(new, num_classes) - _bins(leaving[leaving != NOTHING], num_classes)
-        return Ring(ring, (counted.at + len(new)) % self.size, counted.counts + change)
+        num_classes = len(counter_state.counts)
+        change = _bins(new, num_classes) - _bins(leaving[leaving != EMPTY], num_classes)
+        return LabelRing(
+            ring, (counter_state.next_slot + len(new)) % self.size, counter_state.counts + change
+        )
 
-    def histogram(self, counted: Ring, view: View) -> Floats:
-        return counted.counts.astype(np.float64)
+    def histogram(self, counter_state: LabelRing, view: SurveyContext) -> Floats:
+        return counter_state.counts.astype(np.float64)
 
 
 @dataclass(frozen=True)
-class Decay:
+class DecayCounter:
     r"""Everything, but older batches count less: :math:`c \leftarrow \rho\, c + \text{new}`.
 
     Once per arriving batch, not per sample: the weight of a sample depends on its age in batches alone, not
@@ -137,11 +139,11 @@ class Decay:
     tick in which nothing arrives ages nothing.
 
     Symbols, here
-        :math:`\rho`  -> rate; 1 is `Cumulative`
+        :math:`\rho`  -> rate; 1 is `CumulativeCounter`
 
-    >>> counter = Decay(rate=0.5)
-    >>> once = counter.count(counter.begin(2), np.array([0, 0]))
-    >>> counter.count(once, np.array([1])).tolist()
+    >>> counter = DecayCounter(rate=0.5)
+    >>> once = counter.count_labels(counter.init(2), np.array([0, 0]))
+    >>> counter.count_labels(once, np.array([1])).tolist()
     [1.0, 1.0]
     """
 
@@ -154,18 +156,27 @@ class Decay:
     def span(self) -> None:
         return None
 
-    def begin(self, num_classes: int) -> Floats:
+    def init(self, num_classes: int) -> Floats:
         return np.zeros(num_classes)
 
-    def count(self, counted: Floats, labels: Ints) -> Floats:
-        return self.rate * counted + _bins(labels, len(counted)) if len(labels) else counted
+    def count_labels(self, counter_state: Floats, labels: Ints) -> Floats:
+        return (
+            self.rate * counter_state + _bins(labels, len(counter_state))
+            if len(labels)
+            else counter_state
+        )
 
-    def histogram(self, counted: Floats, view: View) -> Floats:
-        return counted
+    def histogram(self, counter_state: Floats, view: SurveyContext) -> Floats:
+        return counter_state
 
 
 def _bins(labels: npt.NDArray[np.integer[Any]], num_classes: int) -> Ints:
     return np.bincount(labels, minlength=num_classes)
 
 
-COUNTERS = {"cache": Cache, "cumulative": Cumulative, "decay": Decay, "window": Window}
+COUNTERS = {
+    "memory": MemoryCounter,
+    "cumulative": CumulativeCounter,
+    "decay": DecayCounter,
+    "window": WindowCounter,
+}

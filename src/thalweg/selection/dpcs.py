@@ -8,30 +8,30 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 
 from thalweg import theory
-from thalweg.core.claims import Claim, first_of, misfit
-from thalweg.core.config import check_ranges, check_words, choice
+from thalweg.core.capabilities import SurveyContext
+from thalweg.core.claims import Claim, check_vector, first_reason
+from thalweg.core.config import check_literals, check_ranges, choice
 from thalweg.core.errors import ConfigError, UnknownName, require
-from thalweg.core.talk import View
 from thalweg.core.types import Floats, Ints, Roster, Supplies
 from thalweg.selection.base import cohort_size, last_known
-from thalweg.selection.counters import COUNTERS, Cache, Counter
-from thalweg.selection.disclosure import Disclosure, Ledger, frequencies
-from thalweg.selection.drawing import DRAWS, completed, mixed, num_positive
+from thalweg.selection.counters import COUNTERS, LabelCounter, MemoryCounter
+from thalweg.selection.drawing import DRAWS, fill_uniformly, mix_with_uniform, num_positive
+from thalweg.selection.label_privacy import LabelPrivacy, PrivacyAccount, frequencies
 
 GOALS = ("uniform", "mean", "pooled_counts")
 # Names of what a client answers.
 MIX, COUNTS, SPENT = "label_mix", "label_counts", "epsilon_spent"
-MOST = {MIX: 1.0, COUNTS: 1e7}  # of one class that a client may say it has
+MAX_VALUE = {MIX: 1.0, COUNTS: 1e7}  # of one class that a client may say it has
 
 
-class LabelTally(NamedTuple):
+class LabelCounts(NamedTuple):
     """What a client keeps for the question."""
 
-    counted: Any  # of the counter
-    ledger: Ledger
+    counter_state: Any  # of the counter
+    account: PrivacyAccount
 
 
-class Chances(NamedTuple):
+class DrawProbabilities(NamedTuple):
     """The clients that can be chosen, and how likely each one is to be drawn first."""
 
     clients: Ints  # (n,) here, with data as far as the server knows
@@ -57,7 +57,7 @@ class Dpcs:
         :math:`r_i`  normalised class counts   -> `counter`, "label_mix"
         :math:`g`    p^goal                    -> goal: "uniform", "mean" and "pooled_counts" (of all
         clients, those away as last heard), or a distribution over the classes
-        :math:`a`                              -> `chances`
+        :math:`a`                              -> `draw_probabilities`
         norm (the text says L1, eq. (2) none)  -> norm; "l2" with a ridge that makes the optimum unique
 
     Differs from the paper: the goal is uniform (with "mean" and everybody here, drawing uniformly is already
@@ -70,16 +70,16 @@ class Dpcs:
 
     participation: float = 0.3
     goal: Literal["uniform", "mean", "pooled_counts"] | tuple[float, ...] = "uniform"
-    counter: Counter = choice(COUNTERS, default=Cache())
+    counter: LabelCounter = choice(COUNTERS, default=MemoryCounter())
     norm: Literal["l2", "l1"] = "l2"
     ridge: float | None = None
     fill: Literal["mix", "uniform_fill", "strict"] = "mix"
     mix: float = 0.05
     draw: Literal["successive", "systematic"] = "successive"
-    privacy: Disclosure = field(default_factory=Disclosure)
+    privacy: LabelPrivacy = field(default_factory=LabelPrivacy)
 
     def __post_init__(self) -> None:
-        check_words(self)
+        check_literals(self)
         check_ranges(self, participation="(0, 1]", ridge="[0, inf) or none", mix="(0, 1]")
         require(
             self.norm == "l2" or not self.ridge,
@@ -87,96 +87,103 @@ class Dpcs:
         )
         _check_goal(self.goal)
 
-    def check_fits(self, supplies: Supplies, num_classes: int) -> None:
+    def check_world(self, supplies: Supplies, num_classes: int) -> None:
         self._check_classes(num_classes)
 
     # --- at the client ---
 
     @property
-    def shows_models(self) -> bool:
+    def sends_models(self) -> bool:
         return False
 
-    def whom(self, roster: Roster, rng: np.random.Generator) -> Ints:
-        return roster.here
+    def choose_surveyed(self, roster: Roster, rng: np.random.Generator) -> Ints:
+        return roster.present
 
-    def begin_tally(self, num_classes: int) -> LabelTally:
+    def init_counts(self, num_classes: int) -> LabelCounts:
         self._check_classes(num_classes)
-        return LabelTally(self.counter.begin(num_classes), self.privacy.begin(num_classes))
+        return LabelCounts(self.counter.init(num_classes), self.privacy.init(num_classes))
 
-    def count(self, tally: LabelTally, labels: Ints) -> LabelTally:
-        return LabelTally(
-            self.counter.count(tally.counted, labels),
-            self.privacy.arrive(tally.ledger, len(labels)),
+    def count_labels(self, label_counts: LabelCounts, labels: Ints) -> LabelCounts:
+        return LabelCounts(
+            self.counter.count_labels(label_counts.counter_state, labels),
+            self.privacy.count_arrivals(label_counts.account, len(labels)),
         )
 
-    def answer(self, view: View) -> tuple[LabelTally, Mapping[str, Floats]]:
+    def answer_survey(self, view: SurveyContext) -> tuple[LabelCounts, Mapping[str, Floats]]:
         """The label mix, or the counts if the goal needs them; zeros: no data."""
-        tally: LabelTally = view.tally
-        true = self.counter.histogram(tally.counted, view)
-        ledger, counts = self.privacy.release(tally.ledger, true, self.counter.span, view.rng)
-        tally = tally._replace(ledger=ledger)
+        label_counts: LabelCounts = view.label_counts
+        true = self.counter.histogram(label_counts.counter_state, view)
+        account, counts = self.privacy.release(
+            label_counts.account, true, self.counter.span, view.rng
+        )
+        label_counts = label_counts._replace(account=account)
         if counts is None:
-            return tally, {}
-        said = {COUNTS: counts} if self._needs_counts else {MIX: frequencies(counts)}
+            return label_counts, {}
+        uploads = {COUNTS: counts} if self._needs_counts else {MIX: frequencies(counts)}
         if self.privacy.epsilon is not None:
-            said[SPENT] = np.array([ledger.spent])
-        return tally, said
+            uploads[SPENT] = np.array([account.spent])
+        return label_counts, uploads
 
     # --- at the server ---
 
-    def doubt(self, claim: Claim) -> str | None:
+    def validate_claim(self, claim: Claim) -> str | None:
         """Shares of the classes, which sum to one or are all zero; or counts of them."""
-        said, name = claim.said, COUNTS if self._needs_counts else MIX
+        uploads, name = claim.uploads, COUNTS if self._needs_counts else MIX
         length = len(self.goal) if isinstance(self.goal, tuple) else claim.num_classes
-        spent = misfit(said, SPENT, 1, least=0) if SPENT in said else None
-        if reason := first_of(misfit(said, name, length, least=0, most=MOST[name]), spent):
+        spent = check_vector(uploads, SPENT, 1, least=0) if SPENT in uploads else None
+        if reason := first_reason(
+            check_vector(uploads, name, length, least=0, most=MAX_VALUE[name]), spent
+        ):
             return reason
-        total = float(said[name].sum())
+        total = float(uploads[name].sum())
         if name == MIX and total != 0 and abs(total - 1) > 1e-6:
             return f"{MIX} sums to {total:g}, not to 1."
         return None
 
     def choose(self, roster: Roster, rng: np.random.Generator) -> Ints:
-        size = cohort_size(self.participation, len(roster.here))
-        chances = self.chances(roster)
-        if chances is None:
-            return np.sort(rng.choice(roster.here, size, replace=False))
-        clients, probs = chances.clients, chances.probs
+        size = cohort_size(self.participation, len(roster.present))
+        draw_probabilities = self.draw_probabilities(roster)
+        if draw_probabilities is None:
+            return np.sort(rng.choice(roster.present, size, replace=False))
+        clients, probs = draw_probabilities.clients, draw_probabilities.probs
         if len(clients) <= size:
             return clients
         if num_positive(probs) < size:  # not mixed, then
-            return clients[completed(probs, size, rng)]
+            return clients[fill_uniformly(probs, size, rng)]
         return clients[DRAWS[self.draw](probs, size, rng)]
 
-    def chances(self, roster: Roster) -> Chances | None:
+    def draw_probabilities(self, roster: Roster) -> DrawProbabilities | None:
         """What is drawn from in this round; none: nobody here is known to have data."""
         rows = self._rows(roster)
-        clients = roster.here[rows[roster.here].any(1)] if rows.size else roster.here[:0]
+        clients = roster.present[rows[roster.present].any(1)] if rows.size else roster.present[:0]
         if len(clients) == 0:
             return None
-        goal, mixes = self._target(rows), frequencies(rows[clients])
-        size = cohort_size(self.participation, len(roster.here))
+        goal, mixes = self._goal_mix(rows), frequencies(rows[clients])
+        size = cohort_size(self.participation, len(roster.present))
         if len(clients) <= size:
-            return Chances(clients, mixes, goal, np.full(len(clients), 1 / len(clients)))
+            return DrawProbabilities(clients, mixes, goal, np.full(len(clients), 1 / len(clients)))
         probs = theory.dpcs_probabilities(mixes, goal, self.ridge, self.norm)
-        return Chances(clients, mixes, goal, self._filled(probs, size))
+        return DrawProbabilities(clients, mixes, goal, self._fill_probabilities(probs, size))
 
-    def remark(self, roster: Roster, cohort: Ints) -> Mapping[str, float | list[float]]:
+    def extra_metrics(self, roster: Roster, cohort: Ints) -> Mapping[str, float | list[float]]:
         """How the cohort's labels are distributed, as far as the server knows, and how well that fits.
 
-        The expected distance is that of one client drawn with `Chances.probs`, which is what the
+        The expected distance is that of one client drawn with `DrawProbabilities.probs`, which is what the
         probabilities minimise.
         """
-        chances = self.chances(roster)
-        if chances is None or not np.isin(cohort, chances.clients).any():
+        draw_probabilities = self.draw_probabilities(roster)
+        if draw_probabilities is None or not np.isin(cohort, draw_probabilities.clients).any():
             return {}
-        is_in = np.isin(chances.clients, cohort)
-        realised, expected = chances.mixes[is_in].mean(0), chances.probs @ chances.mixes
+        is_in = np.isin(draw_probabilities.clients, cohort)
+        realised, expected = (
+            draw_probabilities.mixes[is_in].mean(0),
+            draw_probabilities.probs @ draw_probabilities.mixes,
+        )
         return {
             "cohort_mix": realised.tolist(),
-            **_distances("cohort_mix", realised - chances.goal),
-            **_distances("expected_mix", expected - chances.goal),
-            **self._spent(roster),
+            **_distances("cohort_mix", realised - draw_probabilities.goal),
+            **_distances("expected_mix", expected - draw_probabilities.goal),
+            **self._epsilon_metrics(roster),
         }
 
     @property
@@ -188,7 +195,7 @@ class Dpcs:
         rows = roster.known.get(COUNTS if self._needs_counts else MIX)
         return np.zeros((roster.num_clients, 0)) if rows is None else np.nan_to_num(rows)
 
-    def _target(self, rows: Floats) -> Floats:
+    def _goal_mix(self, rows: Floats) -> Floats:
         num_classes = rows.shape[1]
         self._check_classes(num_classes)
         if self.goal == "uniform":
@@ -199,11 +206,11 @@ class Dpcs:
         pool = rows if self._needs_counts else frequencies(rows)
         return frequencies(pool.sum(0))
 
-    def _filled(self, probs: Floats, size: int) -> Floats:
+    def _fill_probabilities(self, probs: Floats, size: int) -> Floats:
         positive = num_positive(probs)
         # With a single one, the same client would be drawn in every round.
         if self.fill == "mix" and positive < max(size, 2):
-            return mixed(probs, self.mix)
+            return mix_with_uniform(probs, self.mix)
         if self.fill == "strict" and positive < size:
             raise ConfigError(
                 f"DPCS wants {size} clients, but only {positive} of {len(probs)} have a positive "
@@ -212,7 +219,7 @@ class Dpcs:
             )
         return probs
 
-    def _spent(self, roster: Roster) -> dict[str, float]:
+    def _epsilon_metrics(self, roster: Roster) -> dict[str, float]:
         spent = last_known(roster, SPENT)
         spent = spent[np.isfinite(spent)]
         if self.privacy.epsilon is None or len(spent) == 0:

@@ -23,27 +23,27 @@ CERTAIN = 1 - 1e-9  # beyond this, rounding could let two points fall on one thi
 NODES = 4000  # of the integral over time; the error is that of float64
 
 
-def successive(probs: Floats, size: int, rng: np.random.Generator) -> Ints:
+def draw_successive(probs: Floats, size: int, rng: np.random.Generator) -> Ints:
     """One by one without putting back, each time with the remaining probabilities renormalised.
 
     As a race: thing i arrives after an exponential time of rate ``probs[i]``; the first `size` are
     taken. The same law as NumPy's ``choice(p=probs, replace=False)``, in one pass.
 
-    >>> successive(np.array([0.0, 0.5, 0.5, 0.0]), 2, np.random.default_rng(0)).tolist()
+    >>> draw_successive(np.array([0.0, 0.5, 0.5, 0.0]), 2, np.random.default_rng(0)).tolist()
     [1, 2]
     """
-    can = _possible(probs, size)
+    can = _check_drawable(probs, size)
     times = rng.exponential(size=len(can)) / probs[can]
     return np.sort(can[np.argsort(times, kind="stable")[:size]])
 
 
-def systematic(probs: Floats, size: int, rng: np.random.Generator) -> Ints:
+def draw_systematic(probs: Floats, size: int, rng: np.random.Generator) -> Ints:
     """With exactly the inclusion probabilities of `capped_inclusion`.
 
     Things lie on a line in random order, each as long as its inclusion probability; `size` points at
     distance one, with a common random start, pick those they fall on.
 
-    >>> systematic(np.array([0.5, 0.25, 0.25]), 2, np.random.default_rng(0)).tolist()[0]
+    >>> draw_systematic(np.array([0.5, 0.25, 0.25]), 2, np.random.default_rng(0)).tolist()[0]
     0
     """
     inclusion = capped_inclusion(probs, size)
@@ -59,8 +59,8 @@ def systematic(probs: Floats, size: int, rng: np.random.Generator) -> Ints:
 
 
 DRAWS: dict[str, Callable[[Floats, int, np.random.Generator], Ints]] = {
-    "successive": successive,
-    "systematic": systematic,
+    "successive": draw_successive,
+    "systematic": draw_systematic,
 }
 
 
@@ -72,7 +72,7 @@ def capped_inclusion(probs: Floats, size: int) -> Floats:
     >>> capped_inclusion(np.array([0.7, 0.2, 0.1]), 2).round(6).tolist()
     [1.0, 0.666667, 0.333333]
     """
-    can = _possible(probs, size)
+    can = _check_drawable(probs, size)
     if len(can) == size:
         return (probs > POSITIVE).astype(np.float64)
     inclusion = np.where(probs > POSITIVE, probs, 0.0)
@@ -91,13 +91,13 @@ def successive_inclusion(probs: Floats, size: int) -> Floats:
 
     .. math::  \pi_i = \int_0^\infty a_i e^{-a_i t} \, P(\text{fewer than } |S| \text{ others before } t) \, dt
 
-    in the race of `successive`, by the trapezoidal rule in :math:`\log t`. Takes n² |S| passes over
+    in the race of `draw_successive`, by the trapezoidal rule in :math:`\log t`. Takes n² |S| passes over
     a few thousand nodes: meant for looking at a small federation, not for every round.
 
     >>> successive_inclusion(np.array([0.5, 0.3, 0.2]), 2).round(6).tolist()
     [0.839286, 0.675, 0.485714]
     """
-    can = _possible(probs, size)
+    can = _check_drawable(probs, size)
     rates = probs[can]
     log_time, step = np.linspace(-30.0, np.log(60 / rates.min()), NODES, retstep=True)
     time = np.exp(log_time)
@@ -121,19 +121,19 @@ def inclusion_probabilities(probs: Floats, size: int, draw: str = "successive") 
     return known[draw](probs, size)
 
 
-def mixed(probs: Floats, share: float) -> Floats:
+def mix_with_uniform(probs: Floats, share: float) -> Floats:
     """A little of the uniform distribution, so that everything can be drawn.
 
-    >>> mixed(np.array([0.6, 0.4, 0.0, 0.0, 0.0]), 0.05).round(6).tolist()
+    >>> mix_with_uniform(np.array([0.6, 0.4, 0.0, 0.0, 0.0]), 0.05).round(6).tolist()
     [0.58, 0.39, 0.01, 0.01, 0.01]
     """
     return (1 - share) * probs + share / len(probs)
 
 
-def completed(probs: Floats, size: int, rng: np.random.Generator) -> Ints:
+def fill_uniformly(probs: Floats, size: int, rng: np.random.Generator) -> Ints:
     """Everything of positive probability, fewer than `size`, and the rest uniformly at random.
 
-    >>> completed(np.array([0.6, 0.4, 0.0]), 3, np.random.default_rng(0)).tolist()
+    >>> fill_uniformly(np.array([0.6, 0.4, 0.0]), 3, np.random.default_rng(0)).tolist()
     [0, 1, 2]
     """
     sure = np.flatnonzero(probs > POSITIVE)
@@ -146,7 +146,7 @@ def num_positive(probs: Floats) -> int:
     return int(np.count_nonzero(probs > POSITIVE))
 
 
-def _possible(probs: Floats, size: int) -> Ints:
+def _check_drawable(probs: Floats, size: int) -> Ints:
     can = np.flatnonzero(probs > POSITIVE)
     if not 1 <= size <= len(can):
         raise ConfigError(

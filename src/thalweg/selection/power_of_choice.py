@@ -6,12 +6,12 @@ from typing import Any, Literal
 
 import numpy as np
 
-from thalweg.core.claims import Claim, misfit
-from thalweg.core.config import check_ranges, check_words
-from thalweg.core.talk import View
+from thalweg.core.capabilities import SurveyContext
+from thalweg.core.claims import Claim, check_vector
+from thalweg.core.config import check_literals, check_ranges
 from thalweg.core.types import Floats, Ints, Roster
 from thalweg.selection.base import cohort_size, last_known
-from thalweg.selection.drawing import successive
+from thalweg.selection.drawing import draw_successive
 
 LOSS = "candidate_loss"  # what a candidate answers
 NO_DATA = -1.0  # a loss that no data can have, and that comes last
@@ -45,45 +45,45 @@ class PowerOfChoice:
     batch: int = 64
 
     def __post_init__(self) -> None:
-        check_words(self)
+        check_literals(self)
         check_ranges(self, participation="(0, 1]", candidates="[1, inf) or none", batch="[1, inf)")
 
     @property
-    def shows_models(self) -> bool:
+    def sends_models(self) -> bool:
         return self.form != "rpow-d"
 
-    def whom(self, roster: Roster, rng: np.random.Generator) -> Ints:
-        return roster.here[:0] if self.form == "rpow-d" else self._draw_candidates(roster, rng)
+    def choose_surveyed(self, roster: Roster, rng: np.random.Generator) -> Ints:
+        return roster.present[:0] if self.form == "rpow-d" else self._draw_candidates(roster, rng)
 
-    def answer(self, view: View) -> tuple[Any, Mapping[str, Floats]]:
+    def answer_survey(self, view: SurveyContext) -> tuple[Any, Mapping[str, Floats]]:
         rows = view.held
         if self.form == "cpow-d" and len(rows) > self.batch:
             rows = view.rng.choice(rows, self.batch, replace=False)
-        loss = float(view.look().losses(rows).mean()) if len(rows) else NO_DATA
-        return view.tally, {LOSS: np.array([loss])}
+        loss = float(view.probe_model().losses(rows).mean()) if len(rows) else NO_DATA
+        return view.label_counts, {LOSS: np.array([loss])}
 
-    def doubt(self, claim: Claim) -> str | None:
-        return misfit(claim.said, LOSS, 1, least=NO_DATA)
+    def validate_claim(self, claim: Claim) -> str | None:
+        return check_vector(claim.uploads, LOSS, 1, least=NO_DATA)
 
     def choose(self, roster: Roster, rng: np.random.Generator) -> Ints:
-        size = cohort_size(self.participation, len(roster.here))
-        if self.form == "rpow-d" or roster.asked is None:
+        size = cohort_size(self.participation, len(roster.present))
+        if self.form == "rpow-d" or roster.surveyed is None:
             candidates = self._draw_candidates(roster, rng)
         else:
-            candidates = roster.asked
+            candidates = roster.surveyed
         losses = self._losses(roster)[candidates]
         ranking = np.lexsort((rng.random(len(candidates)), -losses))
         return np.sort(candidates[ranking[:size]])
 
     def _draw_candidates(self, roster: Roster, rng: np.random.Generator) -> Ints:
-        num_here = len(roster.here)
-        if num_here == 0:
-            return roster.here
-        size = cohort_size(self.participation, num_here)
+        num_present = len(roster.present)
+        if num_present == 0:
+            return roster.present
+        size = cohort_size(self.participation, num_present)
         wanted = 2 * size if self.candidates is None else self.candidates
         sizes = _sizes(roster)
-        drawn = successive(sizes / sizes.sum(), min(max(wanted, size), num_here), rng)
-        return roster.here[drawn]
+        drawn = draw_successive(sizes / sizes.sum(), min(max(wanted, size), num_present), rng)
+        return roster.present[drawn]
 
     def _losses(self, roster: Roster) -> Floats:
         """(N,) by which candidates are ranked."""
@@ -100,4 +100,4 @@ def _sizes(roster: Roster) -> Floats:
     sizes = last_known(roster, "num_samples")
     is_known = np.isfinite(sizes)
     usual = sizes[is_known].mean() if is_known.any() else 1.0
-    return np.maximum(np.where(is_known, sizes, usual), 1.0)[roster.here]
+    return np.maximum(np.where(is_known, sizes, usual), 1.0)[roster.present]

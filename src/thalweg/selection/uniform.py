@@ -19,5 +19,5 @@ class Uniform:
         check_ranges(self, fraction="(0, 1]")
 
     def choose(self, roster: Roster, rng: np.random.Generator) -> Ints:
-        size = cohort_size(self.fraction, len(roster.here))
-        return np.sort(rng.choice(roster.here, size, replace=False))
+        size = cohort_size(self.fraction, len(roster.present))
+        return np.sort(rng.choice(roster.present, size, replace=False))

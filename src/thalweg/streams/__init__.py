@@ -5,7 +5,7 @@ from thalweg.streams.arrivals import (  # how many samples of an `Inflow` come w
     ArrivalProcess,
     AtStart,
     Bursts,
-    Constant,
+    ConstantRate,
     OneShot,
     Poisson,
 )
@@ -13,35 +13,42 @@ from thalweg.streams.base import (
     DriftEvent,
     HasViews,
     Setting,
-    StateBook,
+    StateTable,
     Stream,
     World,
     WorldSpec,
-    supplies_of,
+    collect_supplies,
 )
-from thalweg.streams.drift_table import DriftTable  # the same from a file
-from thalweg.streams.drifting import Drift, DriftingWorld, drifting
-from thalweg.streams.drifts import (  # whose samples are seen in another way, and when
+from thalweg.streams.drift_schedules import (  # whose samples are seen in another way, and when
     DRIFTS,
     Gradual,
     Incremental,
-    Returning,
+    RecurringDrift,
     Staggered,
     Sudden,
 )
-from thalweg.streams.faults import LOST, Faults, Tampers, Unreliable  # replies lost, or late
+from thalweg.streams.drift_table import DriftTable  # the same from a file
+from thalweg.streams.drifting_world import Drift, DriftingWorld, add_drift
+from thalweg.streams.faults import LOST, Faults, TampersUpdates, Unreliable  # replies lost, or late
 from thalweg.streams.hostile import Hostile  # clients that send what they have not learnt
 from thalweg.streams.inflow import Inflow  # historical clients, and fresh ones who receive samples
-from thalweg.streams.latent import LatentStates  # clients that wander among latent states
-from thalweg.streams.layouts import (  # partitions for groups that take turns
+from thalweg.streams.label_partitions import (  # partitions for groups that take turns
     Distinct,
     Half,
     PartialOverlap,
     TwoShard,
 )
+from thalweg.streams.latent import LatentStates  # clients that wander among latent states
 from thalweg.streams.live import Live, LiveWorld  # clients bring their own data
 from thalweg.streams.overlap import Overlap  # the same, with labels in common
 from thalweg.streams.pachinko import Pachinko
+from thalweg.streams.partitions import (  # which samples of an `Inflow` are whose
+    PARTITIONS,
+    Dirichlet,
+    Even,
+    Groups,
+    Partition,
+)
 from thalweg.streams.replay import Replay  # a data set in its own order, by its own clients
 from thalweg.streams.schedules import (  # who is a member when
     SCHEDULES,
@@ -49,16 +56,9 @@ from thalweg.streams.schedules import (  # who is a member when
     RandomChurn,
     Recurring,
 )
-from thalweg.streams.sessions import Schedule, Timetable, attended
-from thalweg.streams.shares import (  # which samples of an `Inflow` are whose
-    PARTITIONS,
-    Dirichlet,
-    Even,
-    Groups,
-    Partition,
-)
+from thalweg.streams.sessions import Schedule, Timetable, scale_supplies
 from thalweg.streams.steps import Steps  # concepts and angles that change every few rounds
-from thalweg.streams.timeline import Timeline, Turn, timeline_of
+from thalweg.streams.timeline import Timeline, ViewChange, build_timeline
 from thalweg.streams.trace import Trace  # who is a member when, from a file
 
 WORLDS = {
@@ -82,7 +82,7 @@ __all__ = [
     "ArrivalProcess",
     "AtStart",
     "Bursts",
-    "Constant",
+    "ConstantRate",
     "Dirichlet",
     "Distinct",
     "Drift",
@@ -109,26 +109,26 @@ __all__ = [
     "Poisson",
     "RandomChurn",
     "Recurring",
+    "RecurringDrift",
     "Replay",
-    "Returning",
     "Schedule",
     "Setting",
     "Staggered",
-    "StateBook",
+    "StateTable",
     "Steps",
     "Stream",
     "Sudden",
-    "Tampers",
+    "TampersUpdates",
     "Timeline",
     "Timetable",
     "Trace",
-    "Turn",
     "TwoShard",
     "Unreliable",
+    "ViewChange",
     "World",
     "WorldSpec",
-    "attended",
-    "drifting",
-    "supplies_of",
-    "timeline_of",
+    "build_timeline",
+    "collect_supplies",
+    "add_drift",
+    "scale_supplies",
 ]

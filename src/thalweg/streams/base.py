@@ -27,7 +27,7 @@ class Setting:
 
 
 @dataclass(frozen=True, eq=False)
-class StateBook:
+class StateTable:
     """What is common knowledge about the latent states of a world."""
 
     histograms: Floats  # (M, C) share of each class in each state
@@ -61,7 +61,7 @@ class Stream(Protocol):
         ...
 
     @property
-    def book(self) -> StateBook: ...
+    def state_table(self) -> StateTable: ...
 
     @property
     def collects_when_absent(self) -> bool:
@@ -76,7 +76,7 @@ class Stream(Protocol):
         """How much data the client has over the whole run."""
         ...
 
-    def truth(self, client: int) -> Floats:
+    def true_state_probs(self, client: int) -> Floats:
         """(M,) the client's real state probabilities: for oracles and for tests."""
         ...
 
@@ -110,7 +110,7 @@ class World(Stream, Protocol):
         """Is client n group n of the data set?"""
         ...
 
-    def here(self, rnd: int) -> Ints:
+    def present(self, rnd: int) -> Ints:
         """Ids of the clients that can take part in a round, ascending."""
         ...
 
@@ -128,7 +128,7 @@ class HasViews(Protocol):
     """A world in which samples are seen in different ways: item v * n + i is sample i through view v.
 
     What it knows of drift is for evaluation and for oracles; no client reads it. Where it asks for a round, one
-    for every client will do, too: (N,) rounds by their own clocks (`Crowd.clock`).
+    for every client will do, too: (N,) rounds by their own clocks (`ClientPool.clock`).
     """
 
     @property
@@ -136,20 +136,20 @@ class HasViews(Protocol):
         """V views, the first of them plain, with labels spelled out."""
         ...
 
-    def view_of(self, rnd: int | Ints) -> Ints:
+    def views_at(self, rnd: int | Ints) -> Ints:
         """(N,) the view in which each client is tested after a round, counted from 0."""
         ...
 
-    def concept_of(self, rnd: int | Ints) -> Ints:
+    def concepts_at(self, rnd: int | Ints) -> Ints:
         """(N,) the concept of that view: views with the same labels have the same one."""
         ...
 
-    def changes(self) -> list[DriftEvent]:
+    def drift_events(self) -> list[DriftEvent]:
         """Every drift of the run, by round and client; one that is of two kinds is two of them."""
         ...
 
 
-def supplies_of(world: World) -> Supplies:
+def collect_supplies(world: World) -> Supplies:
     """What every client will have had by the end of the run."""
     supplies = [world.supply(client) for client in range(world.num_clients)]
     total, is_historical, rounds = zip(*supplies, strict=True)

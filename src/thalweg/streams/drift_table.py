@@ -13,14 +13,14 @@ from typing import NamedTuple
 import numpy as np
 
 from thalweg.core.errors import ConfigError, DataError, require
-from thalweg.core.transforms import turned
+from thalweg.core.transforms import make_rotation
 from thalweg.core.views import View
 from thalweg.streams.base import Setting
-from thalweg.streams.timeline import LAST_ROUND, Timeline, Turn, timeline_of
+from thalweg.streams.timeline import LAST_ROUND, Timeline, ViewChange, build_timeline
 
-NEEDED = ("client", "from_round")
-OPTIONAL = ("concept", "rotation", "until_round")
-EVERYBODY = "*"
+REQUIRED_COLUMNS = ("client", "from_round")
+OPTIONAL_COLUMNS = ("concept", "rotation", "until_round")
+ALL_CLIENTS = "*"
 
 
 @dataclass(frozen=True)
@@ -51,24 +51,24 @@ class DriftTable:
             "a table of drifts needs a file, such as --set drift.path=drift.csv, or lines.",
         )
         found = (
-            read_lines(Path(self.path), num_clients, setting.num_classes)
+            read_drift_table(Path(self.path), num_clients, setting.num_classes)
             if self.path
-            else _given(self.lines, num_clients, setting.num_classes)
+            else _check_lines(self.lines, num_clients, setting.num_classes)
         )
         turns = [
-            Turn(
+            ViewChange(
                 np.array([line.client]),
                 np.array([line.first]),
                 np.array([line.full]),
-                View(turned(line.rotation), line.concept),
+                View(make_rotation(line.rotation), line.concept),
             )
             for line in found
             if line.first < setting.rounds
         ]
-        return timeline_of(turns, num_clients, setting.num_classes)
+        return build_timeline(turns, num_clients, setting.num_classes)
 
 
-class Line(NamedTuple):
+class DriftTableLine(NamedTuple):
     """One line of a table, for one client."""
 
     client: int
@@ -79,40 +79,40 @@ class Line(NamedTuple):
     number: int  # of the line
 
 
-def read_lines(file: Path, num_clients: int, num_classes: int) -> list[Line]:
+def read_drift_table(file: Path, num_clients: int, num_classes: int) -> list[DriftTableLine]:
     """All turns of a table, checked, in the order of clients and time."""
     try:
         with file.open(newline="", encoding="utf-8-sig") as text:
             reader = csv.DictReader(text, strict=True)
-            lines = sorted(_read(file, reader, num_clients, num_classes), key=_order)
+            lines = sorted(_parse_rows(file, reader, num_clients, num_classes), key=_sort_key)
     except OSError as error:
         raise DataError(f"cannot read the table of drifts {file}: {error.strerror}.") from error
     except (csv.Error, UnicodeDecodeError) as error:
         raise DataError(f"{file} is not a readable CSV file ({error}).") from error
     if not lines:
         raise DataError(f"{file} has no lines below the first one, so that nobody would drift.")
-    if overlap := _overlap(lines):
+    if overlap := _find_overlap(lines):
         one, other = overlap
         raise DataError(
             f"{file}: lines {one.number} and {other.number} overlap: client {one.client} turns in round "
-            f"{other.first}, but {_until(one)}. Correct one of them."
+            f"{other.first}, but {_describe_line(one)}. Correct one of them."
         )
     return lines
 
 
-def _read(
+def _parse_rows(
     file: Path, reader: csv.DictReader[str], num_clients: int, num_classes: int
-) -> Iterator[Line]:
+) -> Iterator[DriftTableLine]:
     _check_header(file, tuple(reader.fieldnames or ()))
     for row in reader:
         line = f"{file}: line {reader.line_num}"
         if None in row or None in row.values():
             raise DataError(f"{line} does not have as many cells as the first one.")
         cells = {name: text.strip() for name, text in row.items()}
-        first = _whole(cells["from_round"], "from_round", line)
-        full = _whole(cells.get("until_round") or str(first), "until_round", line)
-        concept = _whole(cells.get("concept") or "0", "concept", line)
-        rotation = _angle(cells.get("rotation") or "0", line)
+        first = _parse_int(cells["from_round"], "from_round", line)
+        full = _parse_int(cells.get("until_round") or str(first), "until_round", line)
+        concept = _parse_int(cells.get("concept") or "0", "concept", line)
+        rotation = _parse_angle(cells.get("rotation") or "0", line)
         if full < first:
             raise DataError(
                 f"{line}: until_round {full} is before from_round {first}; leave it empty for a sudden turn."
@@ -121,13 +121,13 @@ def _read(
             raise DataError(
                 f"{line}: there is no concept {concept}; with {num_classes} classes there are 0 to {num_classes}."
             )
-        for client in _clients(cells["client"], num_clients, line):
-            yield Line(client, first, full, concept, rotation, reader.line_num)
+        for client in _parse_clients(cells["client"], num_clients, line):
+            yield DriftTableLine(client, first, full, concept, rotation, reader.line_num)
 
 
-def _given(
+def _check_lines(
     lines: tuple[tuple[int, int, int, float], ...], num_clients: int, num_classes: int
-) -> list[Line]:
+) -> list[DriftTableLine]:
     found = []
     for number, (client, first, concept, rotation) in enumerate(lines, start=1):
         require(
@@ -141,9 +141,9 @@ def _given(
             f"lines: line {number}: expected a concept from 0 to {num_classes} and an angle, got {concept} and "
             f"{rotation}.",
         )
-        found.append(Line(client, first, first, concept, rotation, number))
-    found.sort(key=_order)
-    if overlap := _overlap(found):
+        found.append(DriftTableLine(client, first, first, concept, rotation, number))
+    found.sort(key=_sort_key)
+    if overlap := _find_overlap(found):
         one, other = overlap
         raise ConfigError(
             f"lines: lines {one.number} and {other.number} overlap: client {one.client} turns in round "
@@ -152,11 +152,11 @@ def _given(
     return found
 
 
-def _order(line: Line) -> tuple[int, int, int]:
+def _sort_key(line: DriftTableLine) -> tuple[int, int, int]:
     return line.client, line.first, line.number
 
 
-def _overlap(lines: list[Line]) -> tuple[Line, Line] | None:
+def _find_overlap(lines: list[DriftTableLine]) -> tuple[DriftTableLine, DriftTableLine] | None:
     for one, other in itertools.pairwise(lines):
         if one.client == other.client and other.first <= one.full:
             return one, other
@@ -164,21 +164,21 @@ def _overlap(lines: list[Line]) -> tuple[Line, Line] | None:
 
 
 def _check_header(file: Path, header: tuple[str, ...]) -> None:
-    unknown = [name for name in header if name not in (*NEEDED, *OPTIONAL)]
-    if not set(NEEDED) <= set(header) or unknown or len(set(header)) < len(header):
+    unknown = [name for name in header if name not in (*REQUIRED_COLUMNS, *OPTIONAL_COLUMNS)]
+    if not set(REQUIRED_COLUMNS) <= set(header) or unknown or len(set(header)) < len(header):
         raise DataError(
-            f"{file}: expected the columns {', '.join(NEEDED)} and some of {', '.join(OPTIONAL)} in the first "
+            f"{file}: expected the columns {', '.join(REQUIRED_COLUMNS)} and some of {', '.join(OPTIONAL_COLUMNS)} in the first "
             f"line, got {', '.join(header) or 'nothing'}."
         )
 
 
-def _clients(text: str, num_clients: int, line: str) -> range:
+def _parse_clients(text: str, num_clients: int, line: str) -> range:
     """``3``, ``0-9`` (both ends included) or ``*``."""
-    if text == EVERYBODY:
+    if text == ALL_CLIENTS:
         return range(num_clients)
     low, dash, high = text.partition("-")
-    first = _whole(low, "client", line)
-    last = _whole(high, "client", line) if dash else first
+    first = _parse_int(low, "client", line)
+    last = _parse_int(high, "client", line) if dash else first
     if last < first:
         raise DataError(f"{line}: clients {text} are none; the smaller number comes first.")
     if last >= num_clients:
@@ -188,7 +188,7 @@ def _clients(text: str, num_clients: int, line: str) -> range:
     return range(first, last + 1)
 
 
-def _whole(text: str, name: str, line: str) -> int:
+def _parse_int(text: str, name: str, line: str) -> int:
     """A whole number that is not negative; Python's own idea of one is wider than ours."""
     text = text.strip()
     if not (text.isascii() and text.isdigit() and len(text) <= 9):
@@ -199,7 +199,7 @@ def _whole(text: str, name: str, line: str) -> int:
     return int(text)
 
 
-def _angle(text: str, line: str) -> float:
+def _parse_angle(text: str, line: str) -> float:
     try:
         angle = float(text)
     except ValueError:
@@ -209,7 +209,7 @@ def _angle(text: str, line: str) -> float:
     return angle
 
 
-def _until(line: Line) -> str:
+def _describe_line(line: DriftTableLine) -> str:
     if line.full == line.first:
         return "it has turned in that round already"
     return f"it turns gradually from round {line.first} until round {line.full}"

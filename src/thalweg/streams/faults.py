@@ -17,9 +17,9 @@ from thalweg.core.types import Floats, Floats32, Ints
 LOST = -1  # the delay of what never comes
 
 # Repetitions of a draw (`take`): rehearsals have the small numbers, then come questions, then the clients' make-up.
-QUESTION = 1 << 32
-MAKE_UP = 1 << 33
-HOSTILE = 1 << 34  # who is, and what they send
+SURVEY_DRAW = 1 << 32
+CLIENT_DRAW = 1 << 33
+HOSTILE_DRAW = 1 << 34  # who is, and what they send
 
 
 class Faults(Protocol):
@@ -28,24 +28,26 @@ class Faults(Protocol):
     Pure: the same client in the same round has the same fate, whoever else takes part.
     """
 
-    def delays(self, clients: Ints, rnd: int, seed: int, rehearsal: int = 0) -> Ints:
+    def draw_delays(self, clients: Ints, rnd: int, seed: int, probe_round: int = 0) -> Ints:
         """(K,) rounds by which each reply comes late; 0: in time, `LOST`: never."""
         ...
 
-    def silences(self, clients: Ints, rnd: int, seed: int, question: int) -> npt.NDArray[np.bool_]:
-        """(K,) whose answer is lost; `question` tells the questions of a round apart."""
+    def draw_lost_responses(
+        self, clients: Ints, rnd: int, seed: int, survey: int
+    ) -> npt.NDArray[np.bool_]:
+        """(K,) whose answer is lost; `survey` tells the questions of a round apart."""
         ...
 
 
 @runtime_checkable
-class Tampers(Protocol):
+class TampersUpdates(Protocol):
     """Faults that are none: what some clients send is not what they have learnt."""
 
     def is_hostile(self, clients: Ints, seed: int) -> npt.NDArray[np.bool_]:
         """(K,) which of some clients send something else."""
         ...
 
-    def tampered(self, deltas: Floats32, clients: Ints, rnd: int, seed: int) -> Floats32:
+    def tamper(self, deltas: Floats32, clients: Ints, rnd: int, seed: int) -> Floats32:
         """(K, P) what is sent in the place of updates (K, P) of clients (K,)."""
         ...
 
@@ -86,35 +88,38 @@ class Unreliable:
             f"{self.late}.",
         )
 
-    def delays(self, clients: Ints, rnd: int, seed: int, rehearsal: int = 0) -> Ints:
+    def draw_delays(self, clients: Ints, rnd: int, seed: int, probe_round: int = 0) -> Ints:
         fates = [
-            self._delay(client, rng_for(seed, Draw.FAULTS, rnd, client, rehearsal), seed)
+            self._draw_delay(client, rng_for(seed, Draw.FAULTS, rnd, client, probe_round), seed)
             for client in clients.tolist()
         ]
         return np.array(fates, dtype=np.int64)
 
-    def silences(self, clients: Ints, rnd: int, seed: int, question: int) -> npt.NDArray[np.bool_]:
-        take = QUESTION + question
+    def draw_lost_responses(
+        self, clients: Ints, rnd: int, seed: int, survey: int
+    ) -> npt.NDArray[np.bool_]:
+        take = SURVEY_DRAW + survey
         fates = [
-            rng_for(seed, Draw.FAULTS, rnd, client, take).random() < self.chances(client, seed)[0]
+            rng_for(seed, Draw.FAULTS, rnd, client, take).random()
+            < self.fault_probs(client, seed)[0]
             for client in clients.tolist()
         ]
         return np.array(fates, dtype=bool)
 
-    def chances(self, client: int, seed: int) -> Floats:
+    def fault_probs(self, client: int, seed: int) -> Floats:
         """(2,) probabilities that a client's reply is lost, and late."""
         chances = np.array([self.lost, self.late])
         if self.spread == 0:
             return chances
         badness = math.exp(
-            self.spread * rng_for(seed, Draw.FAULTS, 0, client, MAKE_UP).standard_normal()
+            self.spread * rng_for(seed, Draw.FAULTS, 0, client, CLIENT_DRAW).standard_normal()
         )
         trouble = self.lost + self.late
         worse: Floats = badness * chances / (1 - trouble + badness * trouble)
         return worse
 
-    def _delay(self, client: int, rng: np.random.Generator, seed: int) -> int:
-        lost, late = self.chances(client, seed)
+    def _draw_delay(self, client: int, rng: np.random.Generator, seed: int) -> int:
+        lost, late = self.fault_probs(client, seed)
         fate = rng.random()
         if fate < lost:
             return LOST

@@ -7,17 +7,17 @@ from typing import Literal
 
 import numpy as np
 
-from thalweg.core.config import check_ranges, check_words, choice
+from thalweg.core.config import check_literals, check_ranges, choice
 from thalweg.core.errors import require
 from thalweg.core.rng import Draw, rng_for
 from thalweg.core.types import Floats
-from thalweg.streams.arrivals import ARRIVALS, ArrivalProcess, Constant, spread_starts
+from thalweg.streams.arrivals import ARRIVALS, ArrivalProcess, ConstantRate, spread_starts
 from thalweg.streams.base import Setting
-from thalweg.streams.dealing import draw_availability
-from thalweg.streams.history import History, deal
+from thalweg.streams.drawing import draw_availability
+from thalweg.streams.historical import HistoricalSplit, assign_rows
 from thalweg.streams.inflow_world import InflowWorld
-from thalweg.streams.queues import Queues
-from thalweg.streams.shares import PARTITIONS, Dirichlet, Partition
+from thalweg.streams.partitions import PARTITIONS, Dirichlet, Partition
+from thalweg.streams.queues import ClassQueues
 
 
 @dataclass(frozen=True)
@@ -52,9 +52,9 @@ class Inflow:
     is dealt to its clients. With partition=groups some samples are left out instead. None: as it falls."""
     samples: int | None = None
     """Samples that take part, drawn at random; none: all."""
-    arrivals: ArrivalProcess = choice(ARRIVALS, default=Constant())
+    arrivals: ArrivalProcess = choice(ARRIVALS, default=ConstantRate())
     """How many samples arrive at a fresh client in each round."""
-    at_end: Literal["silence", "restart"] = "silence"
+    at_end: Literal["stop", "restart"] = "stop"
     """When a client's samples are used up: nothing more arrives, or they start again."""
     capacity_of: Literal["scenario", "own"] = "scenario"
     """scenario: everybody can hold the scenario's capacity; own: a historical client all it has, a
@@ -73,7 +73,7 @@ class Inflow:
     """frozen: a client's stream only moves in rounds it takes part in; collecting: in all rounds."""
 
     def __post_init__(self) -> None:
-        check_words(self)
+        check_literals(self)
         check_ranges(
             self,
             num_clients="[1, inf) or none",
@@ -95,17 +95,21 @@ class Inflow:
     def build(self, setting: Setting) -> InflowWorld:
         """Deal the rows, and draw what makes clients differ."""
         rng = rng_for(setting.seed, Draw.PARTITION)
-        history = History(self.historical, self.historical_data, self.samples)
-        rows, is_historical = deal(self.partition, setting, self.num_clients, history, rng)
-        queues = tuple(Queues.of(mine, setting.labels, setting.num_classes, rng) for mine in rows)
+        history = HistoricalSplit(self.historical, self.historical_data, self.samples)
+        rows, is_historical = assign_rows(self.partition, setting, self.num_clients, history, rng)
+        queues = tuple(
+            ClassQueues.from_rows(mine, setting.labels, setting.num_classes, rng) for mine in rows
+        )
         rng, number = rng_for(setting.seed, Draw.WORLD), len(rows)
         presence = draw_availability(number, self.availability, self.availability_spread, rng)
-        paces = _factors(number, self.rate_spread, rng)
+        rate_factors = _factors(number, self.rate_spread, rng)
         capacities = setting.capacity * _factors(number, self.capacity_spread, rng)
         starts = np.zeros(number, dtype=np.int64)
-        if self.arrivals.stay is not None:
+        if self.arrivals.stay_length is not None:
             fresh = ~is_historical
-            starts[fresh] = spread_starts(int(fresh.sum()), self.arrivals.stay, setting.rounds, rng)
+            starts[fresh] = spread_starts(
+                int(fresh.sum()), self.arrivals.stay_length, setting.rounds, rng
+            )
         return InflowWorld(
             spec=self,
             setting=setting,
@@ -113,7 +117,7 @@ class Inflow:
             is_historical=is_historical | self.arrivals.is_at_start,
             presence=presence,
             starts=starts,
-            paces=paces,
+            rate_factors=rate_factors,
             capacities=np.maximum(np.round(capacities), 1).astype(np.int64),
         )
 

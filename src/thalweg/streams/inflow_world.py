@@ -11,10 +11,10 @@ import numpy.typing as npt
 
 from thalweg.core.rng import Draw, rng_for
 from thalweg.core.types import Arrival, Floats, Ints, Supply
-from thalweg.streams.arrivals import ArrivalProcess, AtStart, Flow
-from thalweg.streams.base import Setting, StateBook
-from thalweg.streams.dealing import moving_rounds, present
-from thalweg.streams.queues import Queues, Taken
+from thalweg.streams.arrivals import ArrivalProcess, AtStart, StreamRate
+from thalweg.streams.base import Setting, StateTable
+from thalweg.streams.drawing import draw_present, moving_rounds
+from thalweg.streams.queues import ClassQueues, QueueState
 
 if TYPE_CHECKING:
     from thalweg.streams.inflow import Inflow
@@ -26,11 +26,11 @@ class InflowWorld:
 
     spec: Inflow
     setting: Setting
-    queues: tuple[Queues, ...]  # N
+    queues: tuple[ClassQueues, ...]  # N
     is_historical: npt.NDArray[np.bool_]  # (N,)
     presence: Floats  # (N,) probability of being here in a round of its stay
     starts: Ints  # (N,) first round of its stay
-    paces: Floats  # (N,) factors on the rates
+    rate_factors: Floats  # (N,) factors on the rates
     capacities: Ints  # (N,) memories, if they are not the clients' own
 
     @property
@@ -50,10 +50,10 @@ class InflowWorld:
         return self.spec.partition.is_natural
 
     @cached_property
-    def book(self) -> StateBook:
+    def state_table(self) -> StateTable:
         """One state: the class mix of all that the clients have."""
         counts = np.sum([mine.sizes for mine in self.queues], axis=0)
-        return StateBook((counts / counts.sum())[None], np.ones(1))
+        return StateTable((counts / counts.sum())[None], np.ones(1))
 
     @cached_property
     def mixes(self) -> Floats:
@@ -69,23 +69,23 @@ class InflowWorld:
     @cached_property
     def _ends(self) -> Ints:
         """(N,) the round after the last one of each stay."""
-        stay = self.spec.arrivals.stay
+        stay = self.spec.arrivals.stay_length
         forever = np.full(self.num_clients, np.iinfo(np.int64).max)
         return (
             forever if stay is None else np.where(self.is_historical, forever, self.starts + stay)
         )
 
-    def here(self, rnd: int) -> Ints:
-        here = present(self.presence, self.setting.seed, rnd)
+    def present(self, rnd: int) -> Ints:
+        here = draw_present(self.presence, self.setting.seed, rnd)
         return here[(self.starts[here] <= rnd) & (rnd < self._ends[here])]
 
-    def truth(self, client: int) -> Floats:
+    def true_state_probs(self, client: int) -> Floats:
         return np.ones(1)
 
     def capacity(self, client: int) -> int:
         if self.spec.capacity_of == "scenario":
             return int(self.capacities[client])
-        return max(1, self._process(client).batch(self._flow(client)))
+        return max(1, self._process(client).burst_size(self._flow(client)))
 
     def supply(self, client: int) -> Supply:
         """What comes is at most what the client owns, unless its rows start again.
@@ -93,36 +93,38 @@ class InflowWorld:
         A historical client that cannot hold all it owns has only ever had what it can hold.
         """
         flow, process = self._flow(client), self._process(client)
-        before = min(process.before(flow), self.capacity(client))
-        total = before + process.expected(flow, flow.rounds)
-        if self.spec.at_end == "silence" or flow.rows == 0:
+        before = min(process.initial_count(flow), self.capacity(client))
+        total = before + process.expected_count(flow, flow.rounds)
+        if self.spec.at_end == "stop" or flow.rows == 0:
             total = min(total, flow.rows)
         rounds = self.setting.rounds * float(self.availability[client])
         return Supply(float(total), bool(self.is_historical[client]), rounds)
 
-    def begin(self, client: int) -> tuple[Taken, Arrival]:
+    def begin(self, client: int) -> tuple[QueueState, Arrival]:
         """What is there before the first round: everything at historical clients, else nothing."""
-        rng = rng_for(self.setting.seed, Draw.BEGIN, 0, client)
+        rng = rng_for(self.setting.seed, Draw.INITIAL_MEMORY, 0, client)
         mine = self.queues[client]
-        before = self._process(client).before(self._flow(client))
-        taken, items = mine.take(mine.begin(), before, starts_again=False, rng=rng)
+        before = self._process(client).initial_count(self._flow(client))
+        taken, items = mine.take(mine.begin(), before, restarts=False, rng=rng)
         return taken, Arrival(items, 0)
 
-    def emit(self, state: Taken, client: int, lived: int) -> tuple[Taken, list[Arrival]]:
+    def emit(self, state: QueueState, client: int, lived: int) -> tuple[QueueState, list[Arrival]]:
         """The round's arrivals, in equal parts; earlier ticks have one more if they do not divide."""
         rng = rng_for(self.setting.seed, Draw.STREAM, lived, client)
         since = lived - int(self.starts[client]) if self.collects_when_absent else lived
         mine = self.queues[client]
-        count = self._process(client).arriving(self._flow(client), since, rng)
+        count = self._process(client).draw_count(self._flow(client), since, rng)
         if self.spec.label_change and rng.random() < self.spec.label_change:
-            state = mine.turn(state, rng)
+            state = mine.switch_focus(state, rng)
         state, items = mine.take(state, count, self.spec.at_end == "restart", rng)
         return state, [Arrival(part, 0) for part in np.array_split(items, self.ticks)]
 
     def _process(self, client: int) -> ArrivalProcess:
         return AtStart() if self.is_historical[client] else self.spec.arrivals
 
-    def _flow(self, client: int) -> Flow:
+    def _flow(self, client: int) -> StreamRate:
         here = self.setting.rounds * float(self.availability[client])
         rounds = moving_rounds(self.setting.rounds, here, self.collects_when_absent)
-        return Flow(client, len(self.queues[client].rows), rounds, float(self.paces[client]))
+        return StreamRate(
+            client, len(self.queues[client].rows), rounds, float(self.rate_factors[client])
+        )

@@ -8,16 +8,16 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
-from thalweg.core.config import check_ranges, check_words
+from thalweg.core.config import check_literals, check_ranges
 from thalweg.core.errors import require
 from thalweg.core.rng import Draw, rng_for
 from thalweg.core.types import Arrival, Floats, Ints, Supply
-from thalweg.streams.base import Setting, StateBook
-from thalweg.streams.dealing import deal, draw_availability, moving_rounds, present
-from thalweg.streams.partition import (
-    dirichlet_deal,
-    imbalanced,
+from thalweg.streams.base import Setting, StateTable
+from thalweg.streams.drawing import draw_availability, draw_present, draw_rows, moving_rounds
+from thalweg.streams.splitting import (
     label_prior_pools,
+    make_imbalanced,
+    split_by_dirichlet,
     stratified_parts,
 )
 
@@ -47,7 +47,7 @@ class LatentStates:
     reachable: int = 10
     confined: float = 0.5
     """Share of clients whose reachable states all lie in the two most skewed clusters (partial)."""
-    state_data: Literal["deal", "label_prior"] = "deal"
+    state_data: Literal["partition", "label_prior"] = "partition"
     min_state_size: int = 10
     imbalance: float | None = None
     """Class k keeps this to the power of k of what class 0 keeps, which is as much as the smallest class
@@ -64,7 +64,7 @@ class LatentStates:
     """Samples per tick; none: as many as the memory holds."""
 
     def __post_init__(self) -> None:
-        check_words(self)
+        check_literals(self)
         check_ranges(
             self,
             num_clients="[1, inf)",
@@ -117,7 +117,7 @@ class LatentStates:
             pools=tuple(pools),
             probs=probs,
             availability=availability,
-            book=StateBook(counts / counts.sum(axis=1, keepdims=True), importance),
+            state_table=StateTable(counts / counts.sum(axis=1, keepdims=True), importance),
             ticks=setting.ticks,
             start_size=setting.capacity,
             arrival_size=self.arrivals or setting.capacity,
@@ -126,10 +126,10 @@ class LatentStates:
         )
 
     def _pools(self, labels: Ints, rng: np.random.Generator) -> list[Ints]:
-        fill = dirichlet_deal if self.state_data == "deal" else label_prior_pools
+        fill = split_by_dirichlet if self.state_data == "partition" else label_prior_pools
         rows = np.arange(len(labels))
         if self.imbalance is not None:
-            rows = np.sort(imbalanced(rows, labels, self.imbalance, rng))
+            rows = np.sort(make_imbalanced(rows, labels, self.imbalance, rng))
         parts = stratified_parts(labels[rows], len(self.clusters), rng)
         return [
             pool
@@ -155,7 +155,7 @@ class LatentStates:
         return probs
 
 
-class Wanderer(NamedTuple):
+class LatentCursor(NamedTuple):
     """Where a client's state process stands."""
 
     state: int
@@ -169,7 +169,7 @@ class LatentWorld:
     pools: tuple[Ints, ...]  # M arrays of rows
     probs: Floats  # (N, M)
     availability: Floats  # (N,)
-    book: StateBook
+    state_table: StateTable
     ticks: int
     start_size: int
     arrival_size: int
@@ -186,7 +186,7 @@ class LatentWorld:
 
     @property
     def mixes(self) -> Floats:
-        mixes: Floats = self.probs @ self.book.histograms
+        mixes: Floats = self.probs @ self.state_table.histograms
         return mixes
 
     @property
@@ -202,30 +202,34 @@ class LatentWorld:
         lived = moving_rounds(self.rounds, here, self.collects_when_absent)
         return Supply(self.start_size + self.ticks * self.arrival_size * lived, False, here)
 
-    def here(self, rnd: int) -> Ints:
-        return present(self.availability, self.seed, rnd)
+    def present(self, rnd: int) -> Ints:
+        return draw_present(self.availability, self.seed, rnd)
 
-    def truth(self, client: int) -> Floats:
+    def true_state_probs(self, client: int) -> Floats:
         probs: Floats = self.probs[client]
         return probs
 
-    def begin(self, client: int) -> tuple[Wanderer, Arrival]:
+    def begin(self, client: int) -> tuple[LatentCursor, Arrival]:
         """A memory full of the client's first state, which is not counted as a tick."""
-        rng = rng_for(self.seed, Draw.BEGIN, 0, client)
-        state = int(self._states(client, rng.random(1))[0])
-        return Wanderer(state), Arrival(deal(self.pools[state], self.start_size, rng), state)
+        rng = rng_for(self.seed, Draw.INITIAL_MEMORY, 0, client)
+        state = int(self._draw_states(client, rng.random(1))[0])
+        return LatentCursor(state), Arrival(
+            draw_rows(self.pools[state], self.start_size, rng), state
+        )
 
-    def emit(self, state: Wanderer, client: int, lived: int) -> tuple[Wanderer, list[Arrival]]:
+    def emit(
+        self, state: LatentCursor, client: int, lived: int
+    ) -> tuple[LatentCursor, list[Arrival]]:
         rng = rng_for(self.seed, Draw.STREAM, lived, client)
-        drawn = self._states(client, rng.random(self.ticks))  # (T,)
+        drawn = self._draw_states(client, rng.random(self.ticks))  # (T,)
         stays = rng.random(self.ticks) < self.spec.stickiness  # (T,)
         now, arrivals = state.state, []
         for fresh, stay in zip(drawn.tolist(), stays.tolist(), strict=True):
             now = now if stay else fresh
-            arrivals.append(Arrival(deal(self.pools[now], self.arrival_size, rng), now))
-        return Wanderer(now), arrivals
+            arrivals.append(Arrival(draw_rows(self.pools[now], self.arrival_size, rng), now))
+        return LatentCursor(now), arrivals
 
-    def _states(self, client: int, uniform: Floats) -> Ints:
+    def _draw_states(self, client: int, uniform: Floats) -> Ints:
         """States by inverting the client's cumulative law; one it cannot reach is never drawn."""
         reach = np.flatnonzero(self.probs[client])
         cumulative = np.cumsum(self.probs[client, reach])

@@ -9,7 +9,7 @@ import numpy as np
 
 from thalweg.core.config import check_ranges
 from thalweg.core.types import Arrival, Floats, Ints, Supply
-from thalweg.streams.base import Setting, StateBook
+from thalweg.streams.base import Setting, StateTable
 
 
 @dataclass(frozen=True)
@@ -27,7 +27,7 @@ class Live:
         check_ranges(self, num_clients="[1, inf)")
 
     def build(self, setting: Setting) -> LiveWorld:
-        return LiveWorld(self.num_clients, setting, live_book(setting.num_classes))
+        return LiveWorld(self.num_clients, setting, make_live_states(setting.num_classes))
 
 
 @dataclass(frozen=True, eq=False)
@@ -36,7 +36,7 @@ class LiveWorld:
 
     num_clients: int
     setting: Setting
-    book: StateBook
+    state_table: StateTable
     collects_when_absent: bool = False  # what comes between rounds is the client's own business
     clients_are_groups: bool = False
 
@@ -52,7 +52,7 @@ class LiveWorld:
     def mixes(self) -> Floats:
         return np.zeros((self.num_clients, self.setting.num_classes))
 
-    def here(self, rnd: int) -> Ints:
+    def present(self, rnd: int) -> Ints:
         """Everybody; who is connected is for the network to say."""
         return np.arange(self.num_clients)
 
@@ -60,32 +60,32 @@ class LiveWorld:
         return self.setting.capacity
 
     def supply(self, client: int) -> Supply:
-        return live_supply(self.setting.rounds)
+        return make_live_supply(self.setting.rounds)
 
-    def truth(self, client: int) -> Floats:
+    def true_state_probs(self, client: int) -> Floats:
         return np.ones(1)
 
     def begin(self, client: int) -> tuple[None, Arrival]:
-        return None, spread(np.empty(0, dtype=np.int64), 1)[0]
+        return None, split_into_ticks(np.empty(0, dtype=np.int64), 1)[0]
 
     def emit(self, state: None, client: int, lived: int) -> tuple[None, list[Arrival]]:
-        return None, spread(np.empty(0, dtype=np.int64), self.ticks)
+        return None, split_into_ticks(np.empty(0, dtype=np.int64), self.ticks)
 
 
-def live_book(num_classes: int) -> StateBook:
+def make_live_states(num_classes: int) -> StateTable:
     """One latent state, of which nothing is known: any class is as likely as any other."""
-    return StateBook(np.full((1, num_classes), 1 / num_classes), np.ones(1))
+    return StateTable(np.full((1, num_classes), 1 / num_classes), np.ones(1))
 
 
-def live_supply(rounds: int) -> Supply:
+def make_live_supply(rounds: int) -> Supply:
     """Nobody knows how many samples will come, which is said as none."""
     return Supply(0.0, False, float(rounds))
 
 
-def spread(rows: Ints, ticks: int) -> list[Arrival]:
+def split_into_ticks(rows: Ints, ticks: int) -> list[Arrival]:
     """Rows in the order of their coming as the arrivals of so many ticks.
 
-    >>> [arrival.items.tolist() for arrival in spread(np.array([4, 0, 2, 7, 1]), 3)]
+    >>> [arrival.items.tolist() for arrival in split_into_ticks(np.array([4, 0, 2, 7, 1]), 3)]
     [[4, 0], [2, 7], [1]]
     """
     return [Arrival(part, 0) for part in np.array_split(rows, ticks)]

@@ -9,11 +9,17 @@ import numpy as np
 from thalweg.core.config import check_ranges
 from thalweg.core.types import Floats, Ints
 from thalweg.streams.base import Setting
-from thalweg.streams.layouts import ByLabels, check_enough, half_of, label_pools, overlapping
+from thalweg.streams.label_partitions import (
+    LabelPartition,
+    check_enough,
+    half_size,
+    label_pools,
+    split_labels,
+)
 
 
 @dataclass(frozen=True)
-class Overlap(ByLabels):
+class Overlap(LabelPartition):
     r"""Two groups of clients, each with its own labels and some that both have; Dirichlet mixes inside.
 
     Every client of a group gets the same number of samples (the first ones one more if they must) and draws a mix
@@ -36,19 +42,19 @@ class Overlap(ByLabels):
     def __post_init__(self) -> None:
         check_ranges(self, overlap="[0, 1)", concentration="(0, inf)")
 
-    def deal(
+    def assign_rows(
         self, rows: Ints, setting: Setting, num_clients: int, rng: np.random.Generator
     ) -> list[Ints]:
         pools = label_pools(rows, setting, rng)
-        size = half_of(num_clients, self)
+        size = half_size(num_clients, self)
         hands: list[Ints] = []
-        for mine in overlapping(len(pools), self.overlap):
+        for mine in split_labels(len(pools), self.overlap):
             group = [rng.permutation(pools[label]) for label in mine]
             check_enough(group, size, self)
-            hands += self._hands(group, size, rng)
+            hands += self._split_group(group, size, rng)
         return hands
 
-    def _hands(self, pools: list[Ints], size: int, rng: np.random.Generator) -> list[Ints]:
+    def _split_group(self, pools: list[Ints], size: int, rng: np.random.Generator) -> list[Ints]:
         """The samples of every client of one group."""
         begins = np.cumsum([0, *(len(pool) for pool in pools)])
         rows, left = np.concatenate(pools), np.diff(begins)
@@ -56,7 +62,7 @@ class Overlap(ByLabels):
         hands = []
         for client, mix in enumerate(mixes):
             quota = len(rows) // size + (client < len(rows) % size)
-            counts = drawn_with_retries(quota, mix, left, rng)
+            counts = draw_with_retries(quota, mix, left, rng)
             nexts = begins[1:] - left  # of every pool, the first that nobody has yet
             spans = zip(nexts, nexts + counts, strict=True)
             hands.append(np.concatenate([rows[start:stop] for start, stop in spans]))
@@ -64,7 +70,7 @@ class Overlap(ByLabels):
         return hands
 
 
-def drawn_with_retries(count: int, mix: Floats, left: Ints, rng: np.random.Generator) -> Ints:
+def draw_with_retries(count: int, mix: Floats, left: Ints, rng: np.random.Generator) -> Ints:
     """(C,) how often each label is drawn in `count` draws, none more often than is `left` of it.
 
     Each draw follows `mix`; if there is none left of its label it is repeated, 3 C + 5 times in all, and then any

@@ -10,11 +10,11 @@ import numpy as np
 from thalweg.core.errors import require
 from thalweg.core.types import Floats, Ints
 from thalweg.streams.base import Setting
-from thalweg.streams.partition import Dealt
+from thalweg.streams.splitting import SyntheticPartition
 
 
 @dataclass(frozen=True)
-class Pachinko(Dealt):
+class Pachinko(SyntheticPartition):
     r"""Two draws per sample: a coarse class, then a fine one inside it, as each client likes them.
 
     .. math::
@@ -38,7 +38,7 @@ class Pachinko(Dealt):
             value = getattr(self, name)
             require(0 < value < math.inf, f"{name} must be positive and finite, got {value}.")
 
-    def deal(
+    def assign_rows(
         self, rows: Ints, setting: Setting, num_clients: int, rng: np.random.Generator
     ) -> list[Ints]:
         require(
@@ -51,20 +51,20 @@ class Pachinko(Dealt):
         hands: list[Ints] = [rows[:0]] * num_clients
         for place, client in enumerate(rng.permutation(num_clients).tolist()):
             size = len(rows) // num_clients + (place < len(rows) % num_clients)
-            hands[client] = self._hand(tree, size, rng)
+            hands[client] = self._take_rows(tree, size, rng)
         return hands
 
-    def _hand(self, tree: _Tree, size: int, rng: np.random.Generator) -> Ints:
+    def _take_rows(self, tree: _Tree, size: int, rng: np.random.Generator) -> Ints:
         """The rows of one client; takes them off the tree."""
         if size == 0:
             return np.empty(0, dtype=np.int64)
         likes = rng.dirichlet(np.full(len(tree.branches), self.root))
         left = np.array([sum(map(len, leaves)) for leaves in tree.branches])
         hand = []
-        for leaves, count in zip(tree.branches, drawn(size, likes, left, rng), strict=True):
+        for leaves, count in zip(tree.branches, draw_counts(size, likes, left, rng), strict=True):
             fine = rng.dirichlet(np.full(len(leaves), self.branch))
             sizes = np.array([len(leaf) for leaf in leaves])
-            for leaf, taken in enumerate(drawn(count, fine, sizes, rng)):
+            for leaf, taken in enumerate(draw_counts(count, fine, sizes, rng)):
                 hand.append(leaves[leaf][:taken])
                 leaves[leaf] = leaves[leaf][taken:]
         return np.concatenate(hand)
@@ -80,7 +80,7 @@ class _Tree:
         ]
 
 
-def drawn(count: int, likes: Floats, left: Ints, rng: np.random.Generator) -> Ints:
+def draw_counts(count: int, likes: Floats, left: Ints, rng: np.random.Generator) -> Ints:
     """How often each option is drawn in `count` draws, none more often than is `left` of it.
 
     The law is that of single draws with probabilities `likes`, renormalised whenever an option is

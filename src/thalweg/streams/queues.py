@@ -10,7 +10,7 @@ import numpy as np
 from thalweg.core.types import Ints
 
 
-class Taken(NamedTuple):
+class QueueState(NamedTuple):
     """How far a client's stream has come."""
 
     counts: Ints  # (C,) rows of each class that have come since the rows last began
@@ -18,23 +18,25 @@ class Taken(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False)
-class Queues:
+class ClassQueues:
     """A queue of rows for every class. What has come is C numbers, whatever the number of rows."""
 
     rows: Ints  # class after class, in random order inside each
     sizes: Ints  # (C,) rows of each class
 
     @classmethod
-    def of(cls, rows: Ints, labels: Ints, num_classes: int, rng: np.random.Generator) -> Queues:
+    def from_rows(
+        cls, rows: Ints, labels: Ints, num_classes: int, rng: np.random.Generator
+    ) -> ClassQueues:
         """Queues of a client's rows."""
         rows = rng.permutation(rows)
         by_class = rows[np.argsort(labels[rows], kind="stable")]
         return cls(by_class, np.bincount(labels[rows], minlength=num_classes))
 
-    def begin(self) -> Taken:
-        return Taken(np.zeros(len(self.sizes), dtype=np.int64), -1)
+    def begin(self) -> QueueState:
+        return QueueState(np.zeros(len(self.sizes), dtype=np.int64), -1)
 
-    def turn(self, taken: Taken, rng: np.random.Generator) -> Taken:
+    def switch_focus(self, taken: QueueState, rng: np.random.Generator) -> QueueState:
         """Focus on another class, drawn in proportion to what is left of each."""
         left = self.sizes - taken.counts
         others = left.copy()
@@ -45,8 +47,8 @@ class Queues:
         return taken._replace(focus=int(rng.choice(len(left), p=others / others.sum())))
 
     def take(
-        self, taken: Taken, count: int, starts_again: bool, rng: np.random.Generator
-    ) -> tuple[Taken, Ints]:
+        self, taken: QueueState, count: int, restarts: bool, rng: np.random.Generator
+    ) -> tuple[QueueState, Ints]:
         """The next `count` rows, or all that are left: the focused class first, others at random.
 
         Drawing the classes of a batch from what is left of each gives the same law as one random order
@@ -56,18 +58,18 @@ class Queues:
         while count > 0 and len(self.rows):
             left = self.sizes - taken.counts
             if not left.any():
-                if not starts_again:
+                if not restarts:
                     break
                 taken = self.begin()._replace(focus=taken.focus)
                 continue
-            taken, lap = self._lap(taken, left, min(count, int(left.sum())), rng)
+            taken, lap = self._take_available(taken, left, min(count, int(left.sum())), rng)
             count -= len(lap)
             parts.append(lap)
         return taken, np.concatenate(parts)
 
-    def _lap(
-        self, taken: Taken, left: Ints, count: int, rng: np.random.Generator
-    ) -> tuple[Taken, Ints]:
+    def _take_available(
+        self, taken: QueueState, left: Ints, count: int, rng: np.random.Generator
+    ) -> tuple[QueueState, Ints]:
         """`count` rows, of which there are enough."""
         first = np.zeros_like(left)
         if taken.focus >= 0:
@@ -77,13 +79,13 @@ class Queues:
         after_first = taken.counts + first
         rows = np.concatenate(
             [
-                self._next(taken.counts, first),
-                rng.permutation(self._next(after_first, mixed)),
+                self._next_rows(taken.counts, first),
+                rng.permutation(self._next_rows(after_first, mixed)),
             ]
         )
         return taken._replace(counts=after_first + mixed), rows
 
-    def _next(self, done: Ints, counts: Ints) -> Ints:
+    def _next_rows(self, done: Ints, counts: Ints) -> Ints:
         """The next rows of every queue."""
         begins = np.cumsum(self.sizes) - self.sizes + done
         pieces = [self.rows[begins[c] : begins[c] + counts[c]] for c in np.flatnonzero(counts)]

@@ -8,12 +8,12 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
-from thalweg.core.config import check_ranges, check_words
+from thalweg.core.config import check_literals, check_ranges
 from thalweg.core.errors import require
 from thalweg.core.rng import Draw, rng_for
 from thalweg.core.types import Arrival, Floats, Ints, Supply
-from thalweg.streams.base import Setting, StateBook
-from thalweg.streams.dealing import class_mixes, draw_availability, moving_rounds, present
+from thalweg.streams.base import Setting, StateTable
+from thalweg.streams.drawing import class_mixes, draw_availability, draw_present, moving_rounds
 
 
 @dataclass(frozen=True)
@@ -36,14 +36,14 @@ class Replay:
     every: float | None = None
     """Time per tick instead, as the data count it: whatever came in that time arrives, at all clients by the same
     clock, which begins at a multiple of it; none: a number of samples."""
-    at_end: Literal["restart", "silence"] = "restart"
+    at_end: Literal["restart", "stop"] = "restart"
     """When a client's rows are used up: start again, or nothing more arrives."""
     availability: float = 0.5
     availability_spread: float = 0.0
     absent: Literal["frozen", "collecting"] = "frozen"
 
     def __post_init__(self) -> None:
-        check_words(self)
+        check_literals(self)
         check_ranges(
             self,
             num_clients="[1, inf) or none",
@@ -83,8 +83,8 @@ class Replay:
             num_clients, self.availability, self.availability_spread, rng
         )
         counts = np.bincount(labels, minlength=setting.num_classes)
-        book = StateBook((counts / counts.sum())[None], np.ones(1))
-        return ReplayWorld(self, setting, rows, availability, book)
+        state_table = StateTable((counts / counts.sum())[None], np.ones(1))
+        return ReplayWorld(self, setting, rows, availability, state_table)
 
 
 class Cursor(NamedTuple):
@@ -101,7 +101,7 @@ class ReplayWorld:
     setting: Setting
     rows: tuple[Ints, ...]  # N arrays, in order of time
     availability: Floats  # (N,)
-    book: StateBook
+    state_table: StateTable
 
     @property
     def ticks(self) -> int:
@@ -134,16 +134,16 @@ class ReplayWorld:
         if self.spec.every is None:
             total = lived * self.ticks * self.spec.arrivals
         else:
-            times, rest = divmod(int(lived * self.ticks), self._num_stretches)
-            total = float(times * own + self._stretch(client, rest)[0])
-        if self.spec.at_end == "silence" or own == 0:
+            times, rest = divmod(int(lived * self.ticks), self._num_intervals)
+            total = float(times * own + self._interval_bounds(client, rest)[0])
+        if self.spec.at_end == "stop" or own == 0:
             total = min(total, own)
         return Supply(total, False, here)
 
-    def here(self, rnd: int) -> Ints:
-        return present(self.availability, self.setting.seed, rnd)
+    def present(self, rnd: int) -> Ints:
+        return draw_present(self.availability, self.setting.seed, rnd)
 
-    def truth(self, client: int) -> Floats:
+    def true_state_probs(self, client: int) -> Floats:
         return np.ones(1)
 
     def begin(self, client: int) -> tuple[Cursor, Arrival]:
@@ -153,7 +153,7 @@ class ReplayWorld:
     def emit(self, state: Cursor, client: int, lived: int) -> tuple[Cursor, list[Arrival]]:
         if self.spec.every is not None:
             return state, [
-                self._within(client, lived * self.ticks + tick) for tick in range(self.ticks)
+                self._arrival_in(client, lived * self.ticks + tick) for tick in range(self.ticks)
             ]
         mine, step = self.rows[client], self.spec.arrivals
         arrivals, position = [], state.position
@@ -167,14 +167,14 @@ class ReplayWorld:
 
     # --- by the clock ---
 
-    def _within(self, client: int, stretch: int) -> Arrival:
+    def _arrival_in(self, client: int, stretch: int) -> Arrival:
         """What came in one stretch of time, counted from the first."""
         if self.spec.at_end == "restart":
-            stretch %= self._num_stretches
-        first, last = self._stretch(client, stretch)
+            stretch %= self._num_intervals
+        first, last = self._interval_bounds(client, stretch)
         return Arrival(self.rows[client][first:last], 0)
 
-    def _stretch(self, client: int, number: int) -> tuple[int, int]:
+    def _interval_bounds(self, client: int, number: int) -> tuple[int, int]:
         """Positions among the rows of a client at which a stretch of time begins and ends."""
         start, every, _ = self._clock
         edges = start + every * np.array([number, number + 1])
@@ -182,7 +182,7 @@ class ReplayWorld:
         return int(first), int(last)
 
     @property
-    def _num_stretches(self) -> int:
+    def _num_intervals(self) -> int:
         """Until everybody's rows are used up."""
         start, every, end = self._clock
         return int((end - start) // every) + 1

@@ -15,8 +15,8 @@ from thalweg.core.types import Floats, Ints
 from thalweg.streams.sessions import Timetable
 from thalweg.streams.trace import Trace
 
-NOBODY = "-"
-AT_ONCE = 4096  # clients whose stays are drawn together, for the sake of memory
+NO_CLIENTS = "-"
+CHUNK_SIZE = 4096  # clients whose stays are drawn together, for the sake of memory
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,7 @@ class Alternating:
     def timetable(self, num_clients: int, rounds: int, seed: int) -> Timetable:
         starts = _starts(self.lengths or (), self.length, rounds)
         turns = [{number % self.groups} for number in range(len(starts))]
-        return _by_turns(turns, starts, self.groups, num_clients, rounds)
+        return _alternate_groups(turns, starts, self.groups, num_clients, rounds)
 
 
 @dataclass(frozen=True)
@@ -68,27 +68,27 @@ class Recurring:
 
     def __post_init__(self) -> None:
         check_ranges(self, length="[1, inf)", groups="[1, inf) or none", tolerance="[0, 1]")
-        letters = set(self.pattern) - {" ", NOBODY}
+        letters = set(self.pattern) - {" ", NO_CLIENTS}
         require(
             bool(letters) and all("A" <= letter <= "Z" for letter in letters),
             f"a pattern is made of letters A to Z and dashes, such as ABAC or 'A AB B', got {self.pattern!r}.",
         )
         require(
-            self.groups is None or self.groups >= self._named,
-            f"pattern={self.pattern} names {self._named} groups, but groups={self.groups}.",
+            self.groups is None or self.groups >= self._num_groups,
+            f"pattern={self.pattern} names {self._num_groups} groups, but groups={self.groups}.",
         )
 
     @property
-    def _named(self) -> int:
-        return max(map(_place, self.pattern)) + 1
+    def _num_groups(self) -> int:
+        return max(map(_group_index, self.pattern)) + 1
 
     def timetable(self, num_clients: int, rounds: int, seed: int) -> Timetable:
         words = self.pattern.split() if " " in self.pattern else list(self.pattern)
-        once = [{_place(letter) for letter in word if letter != NOBODY} for word in words]
+        once = [{_group_index(letter) for letter in word if letter != NO_CLIENTS} for word in words]
         starts = _starts((), self.length, rounds)
         turns = [once[number % len(once)] for number in range(len(starts))]
-        groups = self.groups or self._named
-        return _by_turns(turns, starts, groups, num_clients, rounds, self.tolerance)
+        groups = self.groups or self._num_groups
+        return _alternate_groups(turns, starts, groups, num_clients, rounds, self.tolerance)
 
 
 @dataclass(frozen=True)
@@ -121,8 +121,8 @@ class RandomChurn:
     def timetable(self, num_clients: int, rounds: int, seed: int) -> Timetable:
         ids = np.arange(num_clients)
         parts = [
-            self._stays(ids[some : some + AT_ONCE], rounds, seed)
-            for some in range(0, num_clients, AT_ONCE)
+            self._stays(ids[some : some + CHUNK_SIZE], rounds, seed)
+            for some in range(0, num_clients, CHUNK_SIZE)
         ]
         clients, first, after = np.concatenate(parts, axis=1)
         return Timetable(num_clients, rounds, clients, first, after, self.tolerance)
@@ -137,7 +137,7 @@ class RandomChurn:
             uniform = uniforms_for(seed, Draw.SESSIONS, 0, clients.tolist(), count)
             is_there, ends = self._changes(uniform)
             is_done = ends[:, -1] >= rounds
-            found.append(_stretches(clients[is_done], is_there[is_done], ends[is_done], rounds))
+            found.append(_stays_present(clients[is_done], is_there[is_done], ends[is_done], rounds))
             clients, count = clients[~is_done], 2 * count
         return np.concatenate(found, axis=1)
 
@@ -162,7 +162,7 @@ SCHEDULES = {
 }
 
 
-def _stretches(clients: Ints, is_there: Ints, ends: Floats, rounds: int) -> Ints:
+def _stays_present(clients: Ints, is_there: Ints, ends: Floats, rounds: int) -> Ints:
     """(3, stays) of the stretches (n, k), each up to its end, those in which a client is there in the run."""
     until = np.minimum(ends, rounds).astype(np.int64)
     since = np.concatenate([np.zeros_like(until[:, :1]), until[:, :-1]], axis=1)
@@ -181,7 +181,7 @@ def _starts(first: Sequence[int], length: int, rounds: int) -> list[int]:
     return starts
 
 
-def _by_turns(
+def _alternate_groups(
     turns: Sequence[Iterable[int]],
     starts: Sequence[int],
     groups: int,
@@ -208,6 +208,6 @@ def _by_turns(
     )
 
 
-def _place(letter: str) -> int:
+def _group_index(letter: str) -> int:
     """Of a letter in the alphabet; others come before it."""
     return ord(letter) - ord("A")

@@ -49,8 +49,8 @@ class Timetable:
             clients.ndim == 1 and clients.shape == first.shape == after.shape,
             f"every stay has a client and two rounds, got shapes {clients.shape}, {first.shape}, {after.shape}.",
         )
-        _check(clients, first, after, self.num_clients)
-        tidied = _tidied(clients, first, after, self.rounds)
+        _check_stays(clients, first, after, self.num_clients)
+        tidied = _merge_stays(clients, first, after, self.rounds)
         for name, column in zip(("clients", "first", "after"), tidied, strict=True):
             object.__setattr__(self, name, column)
 
@@ -73,12 +73,12 @@ class Timetable:
     def starts(self) -> Ints:
         """(sessions,) the first round of every session of the run, ascending."""
         counts = self._counts
-        changes = np.flatnonzero(self._changed)
+        changes = np.flatnonzero(self._has_change)
         if self.tolerance == 0:
             return changes[counts[changes] > 0]
         return self._starts_beyond_tolerance(changes)
 
-    def before(self, rnd: int) -> Ints:
+    def previous_members(self, rnd: int) -> Ints:
         """Members of the session before that of a round, in its last round; nobody, if there was none."""
         number = self.session(rnd).number
         return self.members(int(self._ends[number - 1]) - 1 if number > 0 else -1)
@@ -100,7 +100,7 @@ class Timetable:
     @cached_property
     def _ends(self) -> Ints:
         """(sessions,) the round after the last one of each, which may lie beyond the run."""
-        empty = np.flatnonzero(self._changed & (self._counts == 0))
+        empty = np.flatnonzero(self._has_change & (self._counts == 0))
         ends = np.append(np.sort(np.concatenate([self.starts, empty])), np.iinfo(np.int64).max)
         return ends[np.searchsorted(ends, self.starts, side="right")]
 
@@ -111,7 +111,7 @@ class Timetable:
         return np.cumsum(change)[: self.rounds]
 
     @cached_property
-    def _changed(self) -> npt.NDArray[np.bool_]:
+    def _has_change(self) -> npt.NDArray[np.bool_]:
         """(rounds,) does somebody come or go? Stays of one client do not touch, so that nothing cancels out."""
         comings_and_goings = self._per_round(self.first) + self._per_round(self.after)
         changed: npt.NDArray[np.bool_] = comings_and_goings[: self.rounds] > 0
@@ -150,7 +150,7 @@ class Schedule(Protocol):
     def timetable(self, num_clients: int, rounds: int, seed: int) -> Timetable: ...
 
 
-def attended(supplies: Supplies, attendance: Floats, collects_when_absent: bool) -> Supplies:
+def scale_supplies(supplies: Supplies, attendance: Floats, collects_when_absent: bool) -> Supplies:
     """What clients will have had if they are members for a share (N,) of the run only.
 
     What would stream in while they are away does not come, unless they collect it.
@@ -160,7 +160,7 @@ def attended(supplies: Supplies, attendance: Floats, collects_when_absent: bool)
     return Supplies(supplies.total * share, supplies.is_historical, supplies.rounds * attendance)
 
 
-def _check(clients: Ints, first: Ints, after: Ints, num_clients: int) -> None:
+def _check_stays(clients: Ints, first: Ints, after: Ints, num_clients: int) -> None:
     if len(clients) == 0:
         return
     require(
@@ -173,7 +173,7 @@ def _check(clients: Ints, first: Ints, after: Ints, num_clients: int) -> None:
     )
 
 
-def _tidied(clients: Ints, first: Ints, after: Ints, rounds: int) -> tuple[Ints, Ints, Ints]:
+def _merge_stays(clients: Ints, first: Ints, after: Ints, rounds: int) -> tuple[Ints, Ints, Ints]:
     """Stays of the run, joined where those of one client touch, in the order in which they begin."""
     begun = first < rounds
     clients, first, after = clients[begun], first[begun], after[begun]

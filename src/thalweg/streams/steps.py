@@ -11,12 +11,12 @@ import numpy as np
 from thalweg.core.config import check_ranges
 from thalweg.core.errors import require
 from thalweg.core.rng import Draw, rng_for
-from thalweg.core.transforms import turned
+from thalweg.core.transforms import make_rotation
 from thalweg.core.types import Ints
 from thalweg.core.views import View, distinct_views
 from thalweg.streams.base import Setting
-from thalweg.streams.dealing import deal
-from thalweg.streams.partition import dirichlet_deal
+from thalweg.streams.drawing import draw_rows
+from thalweg.streams.splitting import split_by_dirichlet
 from thalweg.streams.steps_world import StepsWorld
 
 
@@ -82,7 +82,7 @@ class Steps:
     def all_concepts(self) -> list[int]:
         return sorted({concept for step in self.concepts for concept in step})
 
-    def in_step(self, step: int) -> tuple[tuple[int, ...], float]:
+    def step_settings(self, step: int) -> tuple[tuple[int, ...], float]:
         """Concepts and angle of a step, counted from 0; the last ones repeat."""
         number, cycle = len(self.concepts), min(self.cycle, len(self.concepts))
         if step >= number:
@@ -94,17 +94,19 @@ class Steps:
         shards = self._shards(setting)
         pairs = list(product(dict.fromkeys(self.rotations), self.all_concepts))
         views, numbers = distinct_views(
-            [View(turned(angle), concept) for angle, concept in pairs], setting.num_classes
+            [View(make_rotation(angle), concept) for angle, concept in pairs], setting.num_classes
         )
         number_of = dict(zip(pairs, numbers, strict=True))
-        schedule = _Schedule(self, setting.seed)
-        held, seen = [], []
+        schedule = _StepAssigner(self, setting.seed)
+        shard_ids, view_ids = [], []
         for step in range(-(-setting.rounds // self.rounds_per_step)):
-            concepts, mine = schedule.following(step)
-            angle = self.in_step(step)[1]
-            held.append(mine)
-            seen.append([number_of[angle, concept] for concept in concepts.tolist()])
-        return StepsWorld(self, setting, tuple(shards), np.stack(held), np.array(seen), views)
+            concepts, mine = schedule.assign_next(step)
+            angle = self.step_settings(step)[1]
+            shard_ids.append(mine)
+            view_ids.append([number_of[angle, concept] for concept in concepts.tolist()])
+        return StepsWorld(
+            self, setting, tuple(shards), np.stack(shard_ids), np.array(view_ids), views
+        )
 
     def _shards(self, setting: Setting) -> list[Ints]:
         labels, number = setting.labels, self.num_clients
@@ -120,25 +122,25 @@ class Steps:
             rows = rows[:wanted]
         if self.dirichlet is None:
             return list(rows[: len(rows) // number * number].reshape(number, -1))
-        shards = dirichlet_deal(rows, labels, number, self.dirichlet, 1, rng)
+        shards = split_by_dirichlet(rows, labels, number, self.dirichlet, 1, rng)
         return [rng.permutation(shard) for shard in shards]
 
 
-class _Schedule:
+class _StepAssigner:
     """Deals concepts and shards, one step after the other."""
 
     def __init__(self, spec: Steps, seed: int) -> None:
         self._spec, self._seed = spec, seed
         self._concepts: Ints | None = None  # (N,) of the step before
 
-    def following(self, step: int) -> tuple[Ints, Ints]:
+    def assign_next(self, step: int) -> tuple[Ints, Ints]:
         """(N,) concept of every client in the next step, and its shard."""
         rng = rng_for(self._seed, Draw.DRIFT, rnd=step)
         concepts = self._concepts_of(step, rng)
         shards = np.empty(len(concepts), dtype=np.int64)
         for concept in np.unique(concepts).tolist():
             mine = np.flatnonzero(concepts == concept)
-            shards[mine] = deal(self._pools[concept], len(mine), rng)
+            shards[mine] = draw_rows(self._pools[concept], len(mine), rng)
         self._concepts = concepts
         return concepts, shards
 
@@ -153,7 +155,7 @@ class _Schedule:
         }
 
     def _concepts_of(self, step: int, rng: np.random.Generator) -> Ints:
-        number, wanted = self._spec.num_clients, np.array(self._spec.in_step(step)[0])
+        number, wanted = self._spec.num_clients, np.array(self._spec.step_settings(step)[0])
         room = np.bincount(np.arange(number) % len(wanted), minlength=len(wanted))
         concepts = np.full(number, -1)
         if self._concepts is not None and self._spec.stay_probability > 0:

@@ -10,7 +10,7 @@ import numpy as np
 
 from thalweg.core.types import Arrival, Floats, Ints, Supply
 from thalweg.core.views import View, concepts_of
-from thalweg.streams.base import DriftEvent, Setting, StateBook
+from thalweg.streams.base import DriftEvent, Setting, StateTable
 
 if TYPE_CHECKING:
     from thalweg.streams.steps import Steps
@@ -23,8 +23,8 @@ class StepsWorld:
     spec: Steps
     setting: Setting
     shards: tuple[Ints, ...]  # N arrays of rows, disjoint
-    held: Ints  # (T, N) the shard that arrives at each client in each step
-    seen: Ints  # (T, N) the view in which it arrives
+    shard_ids: Ints  # (T, N) the shard that arrives at each client in each step
+    view_ids: Ints  # (T, N) the view in which it arrives
     views: tuple[View, ...]
 
     @property
@@ -33,7 +33,7 @@ class StepsWorld:
 
     @property
     def num_steps(self) -> int:
-        return len(self.held)
+        return len(self.shard_ids)
 
     @property
     def ticks(self) -> int:
@@ -54,61 +54,61 @@ class StepsWorld:
 
     # --- what is seen how ---
 
-    def step_of(self, rnd: int | Ints) -> Ints:
+    def step_at(self, rnd: int | Ints) -> Ints:
         """The step of a round, or of each of some; after the run, the last one."""
         steps: Ints = np.minimum(np.asarray(rnd) // self.spec.rounds_per_step, self.num_steps - 1)
         return steps
 
-    def view_of(self, rnd: int | Ints) -> Ints:
-        views: Ints = self.seen[self.step_of(rnd), np.arange(self.num_clients)]
+    def views_at(self, rnd: int | Ints) -> Ints:
+        views: Ints = self.view_ids[self.step_at(rnd), np.arange(self.num_clients)]
         return views
 
-    def concept_of(self, rnd: int | Ints) -> Ints:
-        return self._concepts[self.view_of(rnd)]
+    def concepts_at(self, rnd: int | Ints) -> Ints:
+        return self._concepts[self.views_at(rnd)]
 
-    def changes(self) -> list[DriftEvent]:
+    def drift_events(self) -> list[DriftEvent]:
         """Labels drift whenever a client gets another shard, if shards have label mixes of their own."""
         angles = [view.transform for view in self.views]
         events = []
         for step in range(1, self.num_steps):
             rnd = step * self.spec.rounds_per_step
             for client in range(self.num_clients):
-                old, new = self.seen[step - 1 : step + 1, client]
+                old, new = self.view_ids[step - 1 : step + 1, client]
                 if self._concepts[old] != self._concepts[new]:
                     events.append(DriftEvent(rnd, client, "real"))
                 if angles[old] != angles[new]:
                     events.append(DriftEvent(rnd, client, "virtual"))
-                is_other = self.held[step, client] != self.held[step - 1, client]
+                is_other = self.shard_ids[step, client] != self.shard_ids[step - 1, client]
                 if self.spec.dirichlet is not None and is_other:
                     events.append(DriftEvent(rnd, client, "label"))
         return sorted(events)
 
     # --- what arrives ---
 
-    def here(self, rnd: int) -> Ints:
+    def present(self, rnd: int) -> Ints:
         return np.arange(self.num_clients)
 
-    def truth(self, client: int) -> Floats:
+    def true_state_probs(self, client: int) -> Floats:
         return np.ones(1)
 
     def capacity(self, client: int) -> int:
         return self.spec.memory_shards * self._largest
 
     def supply(self, client: int) -> Supply:
-        total = sum(len(self.shards[shard]) for shard in self.held[:, client])
+        total = sum(len(self.shards[shard]) for shard in self.shard_ids[:, client])
         return Supply(float(total), False, float(self.setting.rounds))
 
     def begin(self, client: int) -> tuple[None, Arrival]:
         """A client starts with nothing."""
-        return None, _nothing()
+        return None, _empty_arrival()
 
     def emit(self, state: None, client: int, lived: int) -> tuple[None, list[Arrival]]:
         """A whole shard in the first tick of a step."""
         step, since = divmod(lived, self.spec.rounds_per_step)
-        arrivals = [_nothing() for _ in range(self.ticks)]
+        arrivals = [_empty_arrival() for _ in range(self.ticks)]
         if since == 0 and step < self.num_steps:
             n = len(self.setting.labels)
-            rows = self.shards[self.held[step, client]] + n * self.seen[step, client]
+            rows = self.shards[self.shard_ids[step, client]] + n * self.view_ids[step, client]
             arrivals[0] = Arrival(rows, 0)
         return None, arrivals
 
@@ -118,10 +118,10 @@ class StepsWorld:
         return mixes
 
     @cached_property
-    def book(self) -> StateBook:
+    def state_table(self) -> StateTable:
         """One state: the class mix of all that the clients have, as they see it."""
         counts = self._counts.sum(axis=0)
-        return StateBook((counts / counts.sum())[None], np.ones(1))
+        return StateTable((counts / counts.sum())[None], np.ones(1))
 
     @cached_property
     def _largest(self) -> int:
@@ -142,10 +142,10 @@ class StepsWorld:
         maps = np.stack([view.label_map(num_classes) for view in self.views])  # (V, C)
         counts = np.zeros((self.num_clients, num_classes), dtype=np.int64)
         clients = np.arange(self.num_clients)[:, None]
-        for held, seen in zip(self.held, self.seen, strict=True):
-            np.add.at(counts, (clients, maps[seen]), in_shard[held])
+        for shard_ids, view_ids in zip(self.shard_ids, self.view_ids, strict=True):
+            np.add.at(counts, (clients, maps[view_ids]), in_shard[shard_ids])
         return counts
 
 
-def _nothing() -> Arrival:
+def _empty_arrival() -> Arrival:
     return Arrival(np.empty(0, dtype=np.int64), 0)

@@ -15,11 +15,11 @@ from thalweg.core.types import Floats, Ints
 from thalweg.core.views import View, concepts_of, distinct_views
 from thalweg.streams.base import DriftEvent
 
-BEFORE = -1  # the round in which everybody begins, with samples as they are
+BEFORE_START = -1  # the round in which everybody begins, with samples as they are
 LAST_ROUND = 2**31  # more than anybody plays
 
 
-class Turn(NamedTuple):
+class ViewChange(NamedTuple):
     """Some clients turn to another view.
 
     The share of samples that are seen in the new way rises linearly from round `first` on, and is one from
@@ -42,20 +42,22 @@ class Timeline:
     clients: Ints  # (T,)
     first: Ints  # (T,)
     full: Ints  # (T,)
-    which: Ints  # (T,) number of the view
+    view_ids: Ints  # (T,) number of the view
 
     def at(self, rnd: int | Ints) -> Ints:
         """(N,) the view of most samples of each client in a round, or of half of them if it is the new one."""
-        place = self._places(np.broadcast_to(np.asarray(rnd, dtype=np.int64), self.num_clients))
+        place = self._change_indices(
+            np.broadcast_to(np.asarray(rnd, dtype=np.int64), self.num_clients)
+        )
         is_new = 2 * self._share(place, rnd) >= 1
-        return self.which[np.where(is_new, place, place - 1)]
+        return self.view_ids[np.where(is_new, place, place - 1)]
 
-    def now(self, client: int, rnd: int) -> tuple[int, int, float]:
+    def view_transition(self, client: int, rnd: int) -> tuple[int, int, float]:
         """The views that a client leaves and turns to in a round, and the share of the latter."""
         place = int(np.searchsorted(self._keys, client * LAST_ROUND + rnd, side="right")) - 1
         share = float(self._share(place, rnd))
         before = place if share == 1 else place - 1
-        return int(self.which[before]), int(self.which[place]), share
+        return int(self.view_ids[before]), int(self.view_ids[place]), share
 
     def time_in_views(self, rounds: Floats) -> Floats:
         """(N, V) rounds that each client spends in each view, of the first (N,) so many."""
@@ -67,16 +69,18 @@ class Timeline:
             lasts, self.full - self.first
         )  # rounds that are shared with the view before
         lost = rising - rising * (rising + 1) / (2 * (self.full - self.first + 1))
-        np.add.at(spent, (self.clients, self.which), lasts - lost)
-        np.add.at(spent, (self.clients, np.roll(self.which, 1)), lost)  # none of a client's first
+        np.add.at(spent, (self.clients, self.view_ids), lasts - lost)
+        np.add.at(
+            spent, (self.clients, np.roll(self.view_ids, 1)), lost
+        )  # none of a client's first
         return spent
 
-    def changes(self, rounds: int) -> list[DriftEvent]:
+    def drift_events(self, rounds: int) -> list[DriftEvent]:
         """What becomes another in the first so many rounds."""
         happens = (self.full > 0) & (self.first < rounds)  # a view from the start is no change
         events = []
         for place in np.flatnonzero(happens):
-            old, new = self.which[place - 1], self.which[place]
+            old, new = self.view_ids[place - 1], self.view_ids[place]
             at = int(self.first[place]), int(self.clients[place])
             if self.concepts[old] != self.concepts[new]:
                 events.append(DriftEvent(*at, "real"))
@@ -97,7 +101,7 @@ class Timeline:
     def _is_last(self) -> npt.NDArray[np.bool_]:
         return np.append(self.clients[1:] != self.clients[:-1], True)
 
-    def _places(self, rounds: Ints) -> Ints:
+    def _change_indices(self, rounds: Ints) -> Ints:
         """(N,) the turn that each client is in."""
         keys = np.arange(self.num_clients) * LAST_ROUND + rounds
         return np.searchsorted(self._keys, keys, side="right") - 1
@@ -109,29 +113,31 @@ class Timeline:
         return share
 
 
-def timeline_of(turns: Iterable[Turn], num_clients: int, num_classes: int) -> Timeline:
+def build_timeline(turns: Iterable[ViewChange], num_clients: int, num_classes: int) -> Timeline:
     """Everybody sees samples as they are until its first turn.
 
     A client cannot turn away before it has turned: turns of one client must not overlap.
     """
     turns = list(turns)
     views, numbers = distinct_views([turn.view for turn in turns], num_classes)
-    before = np.full(num_clients, BEFORE)
+    before = np.full(num_clients, BEFORE_START)
     clients = np.concatenate([np.arange(num_clients), *(turn.clients for turn in turns)])
     first = np.concatenate([before, *(turn.first for turn in turns)])
     full = np.concatenate([before, *(turn.full for turn in turns)])
     sizes = [num_clients, *(len(turn.clients) for turn in turns)]
-    which = np.repeat(np.array([0, *numbers], dtype=np.int64), sizes)
+    view_ids = np.repeat(np.array([0, *numbers], dtype=np.int64), sizes)
     require(
-        bool((first >= BEFORE).all() and (first <= full).all() and (first < LAST_ROUND).all()),
+        bool(
+            (first >= BEFORE_START).all() and (first <= full).all() and (first < LAST_ROUND).all()
+        ),
         f"a turn begins in a round from 0 to {LAST_ROUND - 1}, and is complete then or later.",
     )
     order = np.lexsort((first, clients))
-    clients, first, full, which = clients[order], first[order], full[order], which[order]
+    clients, first, full, view_ids = clients[order], first[order], full[order], view_ids[order]
     overlaps = (clients[1:] == clients[:-1]) & (first[1:] <= full[:-1])
     require(
         not overlaps.any(),
         f"client {clients[1:][overlaps][:1]} would turn to a view before it has turned to the one before; "
         "turns of one client must not overlap.",
     )
-    return Timeline(num_clients, num_classes, views, clients, first, full, which)
+    return Timeline(num_clients, num_classes, views, clients, first, full, view_ids)

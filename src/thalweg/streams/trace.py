@@ -64,7 +64,7 @@ def read_stays(file: Path, num_clients: int) -> list[Stay]:
     """All stays of a trace, checked, in the order of clients and time."""
     try:
         with file.open(newline="", encoding="utf-8-sig") as lines:
-            stays = sorted(_lines(file, csv.DictReader(lines, strict=True), num_clients))
+            stays = sorted(_parse_stays(file, csv.DictReader(lines, strict=True), num_clients))
     except OSError as error:
         raise DataError(f"cannot read the trace {file}: {error.strerror}.") from error
     except (csv.Error, UnicodeDecodeError) as error:
@@ -73,12 +73,12 @@ def read_stays(file: Path, num_clients: int) -> list[Stay]:
         if one.client == other.client and other.join < one.leave:
             raise DataError(
                 f"{file}: lines {one.line} and {other.line} overlap: client {one.client} comes in round "
-                f"{other.join}, but {_until(one)}. Join the two, or correct one of them."
+                f"{other.join}, but {_describe_stay(one)}. Join the two, or correct one of them."
             )
     return stays
 
 
-def _lines(file: Path, reader: csv.DictReader[str], num_clients: int) -> Iterator[Stay]:
+def _parse_stays(file: Path, reader: csv.DictReader[str], num_clients: int) -> Iterator[Stay]:
     header = reader.fieldnames or ()
     if not set(COLUMNS) <= set(header):
         raise DataError(
@@ -89,8 +89,8 @@ def _lines(file: Path, reader: csv.DictReader[str], num_clients: int) -> Iterato
         line = f"{file}: line {reader.line_num}"
         if None in row or None in row.values():
             raise DataError(f"{line} does not have as many cells as the first one.")
-        client, join = (_whole(row[name], name, line) for name in ("client", "join"))
-        leave = _whole(row["leave"], "leave", line) if row["leave"].strip() else LAST_ROUND
+        client, join = (_parse_int(row[name], name, line) for name in ("client", "join"))
+        leave = _parse_int(row["leave"], "leave", line) if row["leave"].strip() else LAST_ROUND
         if client >= num_clients:
             raise DataError(
                 f"{line}: there is no client {client}; the world has {num_clients}, 0 to {num_clients - 1}."
@@ -103,7 +103,7 @@ def _lines(file: Path, reader: csv.DictReader[str], num_clients: int) -> Iterato
         yield Stay(client, join, leave, reader.line_num)
 
 
-def _whole(text: str, name: str, line: str) -> int:
+def _parse_int(text: str, name: str, line: str) -> int:
     """A whole number that is not negative; Python's own idea of one is wider than ours."""
     text = text.strip()
     if not (text.isascii() and text.isdigit() and len(text) <= 15):
@@ -114,7 +114,7 @@ def _whole(text: str, name: str, line: str) -> int:
     return int(text)
 
 
-def _until(stay: Stay) -> str:
+def _describe_stay(stay: Stay) -> str:
     if stay.leave == LAST_ROUND:
         return f"it has been there since round {stay.join}, for ever"
     return f"it has been there since round {stay.join} and leaves in round {stay.leave}"

@@ -29,10 +29,10 @@ from thalweg.theory.dds_exact import dds_objective, dds_ratios_exact
 from thalweg.theory.divergence import divergence_between, divergence_from_uniform
 from thalweg.theory.dpcs import dpcs_probabilities
 from thalweg.theory.fedrc import (
+    client_mixture,
     fedrc_objective,
     label_mass,
     label_priors,
-    mixture_of,
     responsibilities,
 )
 from thalweg.theory.heterogeneity import (
@@ -47,17 +47,17 @@ from thalweg.theory.importance import (
     optimal_importance,
     psi,
 )
-from thalweg.theory.masked_sums import from_fixed, secret_of, shares_of, to_fixed
+from thalweg.theory.masked_sums import from_fixed, recover_secret, split_secret, to_fixed
 from thalweg.theory.mixture import kernel_mismatch, long_run_mixture, mismatch, mixture_step
 from thalweg.theory.oracle import OracleGap, oracle_gap
 from thalweg.theory.privacy import gaussian_delta, gaussian_epsilon
 from thalweg.theory.prototypes import class_means, fill_missing, prototypes, row_distances
 from thalweg.theory.real_drift import RealDrift, nearest_centre, precision_recall, real_drift
 from thalweg.theory.robust import (
-    clipped,
+    clip_rows,
     krum,
     krum_scores,
-    lengths,
+    row_norms,
     squared_distances,
     trimmed_mean,
     weighted_median,
@@ -100,8 +100,8 @@ __all__ = [  # noqa: RUF022  in the order of the round
     # updates of which some may be hostile
     "weighted_median",  # half of the weight on either side, number by number
     "trimmed_mean",  # without the largest and the smallest, number by number
-    "clipped",  # none longer than a bound
-    "lengths",  # of updates
+    "clip_rows",  # none longer than a bound
+    "row_norms",  # of updates
     "krum",  # the updates in the midst of the others
     "krum_scores",  # how far each is from its nearest
     "squared_distances",  # between all of them
@@ -111,8 +111,8 @@ __all__ = [  # noqa: RUF022  in the order of the round
     # sums of which nobody sees the parts
     "to_fixed",  # numbers as whole ones
     "from_fixed",  # and the mean of many
-    "shares_of",  # a secret in shares
-    "secret_of",  # and out of some of them
+    "split_secret",  # a secret in shares
+    "recover_secret",  # and out of some of them
     # what it adds up to
     "b_term",  # the part of the bound that ratios and weights can change
     "sfedpo_bound",  # the whole bound, and which of its preconditions fail
@@ -133,7 +133,7 @@ __all__ = [  # noqa: RUF022  in the order of the round
     "dpcs_probabilities",  # of each client, so that the expected label mix is a goal
     # a bank of models, and who uses which
     "responsibilities",  # to which part each model explains each sample
-    "mixture_of",  # a client's mixture of models
+    "client_mixture",  # a client's mixture of models
     "label_mass",  # what each model explains of each label
     "label_priors",  # how those labels are distributed
     "fedrc_objective",  # what the method maximises

@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from thalweg.core.errors import ConfigError
 from thalweg.core.types import Floats
-from thalweg.theory.inputs import array_of, distribution, vector
+from thalweg.theory.inputs import as_array, distribution, vector
 
 
 class Posterior(NamedTuple):
@@ -34,14 +34,14 @@ def posterior(prior: npt.ArrayLike, counts: npt.ArrayLike) -> Posterior:
     >>> mean.tolist(), variance.tolist()  # 3/4 * 1/4 / 5
     ([0.75, 0.25], [0.0375, 0.0375])
     """
-    before, seen = array_of(prior, "prior"), array_of(counts, "counts")
+    before, seen = as_array(prior, "prior"), as_array(counts, "counts")
     if before.shape != seen.shape or before.ndim == 0 or before.size == 0:
         raise ConfigError(
             "prior and counts must have one entry per state each, "
             f"got shapes {before.shape} and {seen.shape}."
         )
-    _refuse_unless(before.min() > 0, before, "prior must be positive and finite")
-    _refuse_unless(seen.min() >= 0, seen, "counts must be non-negative and finite")
+    _check_finite(before.min() > 0, before, "prior must be positive and finite")
+    _check_finite(seen.min() >= 0, seen, "counts must be non-negative and finite")
     a = before + seen  # (..., M)
     total = a.sum(axis=-1, keepdims=True)  # (..., 1)
     mean = a / total
@@ -66,6 +66,6 @@ def perturb(probs: npt.ArrayLike, noise: npt.ArrayLike) -> Floats:
     return distribution(disturbed, "the disturbed probs")
 
 
-def _refuse_unless(bounded_below: np.bool_, array: Floats, expected: str) -> None:
+def _check_finite(bounded_below: np.bool_, array: Floats, expected: str) -> None:
     if not (bounded_below and float(array.max()) * array.shape[-1] < math.inf):
         raise ConfigError(f"{expected}, got values from {array.min()} to {array.max()}.")

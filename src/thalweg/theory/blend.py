@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from thalweg.core.errors import ConfigError
 from thalweg.core.types import Floats
-from thalweg.theory.inputs import array_of, at_least_zero, nonnegative, one_of
+from thalweg.theory.inputs import as_array, at_least_zero, nonnegative, one_of
 
 Distance = Literal["per_tensor_unit", "global_unit", "raw", "inner_product"]
 Tensors = npt.ArrayLike | Sequence[npt.ArrayLike]
@@ -78,7 +78,7 @@ def blend_distances(
     one_of(distance, get_args(Distance), "distance")
     mine = _tensors(current, "current")
     theirs = [_tensors(each, f"past[{z}]") for z, each in enumerate(past)]
-    _check_alike(mine, theirs)
+    _check_same_sizes(mine, theirs)
     with np.errstate(over="ignore", invalid="ignore"):  # looked at where it happens
         return _distances(mine, theirs, distance)
 
@@ -106,35 +106,36 @@ def softmin(distances: npt.ArrayLike, scale: float) -> Floats:
 
 def _distances(mine: Group, theirs: list[Group], distance: Distance) -> Floats:
     if distance == "raw":
-        return np.array([_apart(mine, each, f"past[{z}]") for z, each in enumerate(theirs)])
-    as_groups = _one if distance == "global_unit" else _each
-    own = [_unit(group, "current") for group in as_groups(mine)]
+        return np.array([_distance(mine, each, f"past[{z}]") for z, each in enumerate(theirs)])
+    as_groups = _as_one_group if distance == "global_unit" else _as_single_groups
+    own = [_normalise(group, "current") for group in as_groups(mine)]
     distances = []
     for z, each in enumerate(theirs):
         pairs = zip(own, as_groups(each), strict=True)
         turns = [
-            _turn(unit, group, f"past[{z}]", distance == "inner_product") for unit, group in pairs
+            _direction_distance(unit, group, f"past[{z}]", distance == "inner_product")
+            for unit, group in pairs
         ]
         distances.append(np.mean(turns))
     return np.array(distances)
 
 
-def _one(tensors: Group) -> list[Group]:
+def _as_one_group(tensors: Group) -> list[Group]:
     """All of them as one vector."""
     return [tensors]
 
 
-def _each(tensors: Group) -> list[Group]:
+def _as_single_groups(tensors: Group) -> list[Group]:
     return [[tensor] for tensor in tensors]
 
 
-def _unit(tensors: Group, name: str) -> Group | None:
+def _normalise(tensors: Group, name: str) -> Group | None:
     """Of length one; none: they are zeros and have no direction."""
-    tensors, length = _sized(tensors, _square(tensors), name)
+    tensors, length = _scale_and_norm(tensors, _square(tensors), name)
     return None if length == 0 else [tensor / np.float64(length) for tensor in tensors]
 
 
-def _sized(tensors: Group, square: float, name: str) -> tuple[Group, float]:
+def _scale_and_norm(tensors: Group, square: float, name: str) -> tuple[Group, float]:
     """The tensors and their length, both scaled if they are too small or too large to be squared."""
     if not TINY < square < math.inf:  # or zeros, or no numbers at all
         largest = _largest(tensors, name)
@@ -145,29 +146,29 @@ def _sized(tensors: Group, square: float, name: str) -> tuple[Group, float]:
     return tensors, math.sqrt(square)
 
 
-def _turn(unit: Group | None, tensors: Group, name: str, as_product: bool) -> float:
+def _direction_distance(unit: Group | None, tensors: Group, name: str, as_product: bool) -> float:
     r"""How far a direction is from another one: :math:`\lVert u - v \rVert^2 = 2 - 2 \langle u, v \rangle`."""
     square, product = _square_and_product(tensors, tensors if unit is None else unit)
-    scaled, length = _sized(tensors, square, name)
+    scaled, length = _scale_and_norm(tensors, square, name)
     if unit is None or length == 0:
         return 0.0 if unit is None and length == 0 else 1.0
     if scaled is not tensors:
         product = _square_and_product(scaled, unit)[1]
     lacking = 1 - product / length
     if lacking < NEAR:  # the difference of two numbers that are nearly the same
-        lacking = _square_apart(unit, scaled, 1 / length) / 2
+        lacking = _squared_distance(unit, scaled, 1 / length) / 2
     return lacking if as_product else math.sqrt(2 * lacking)
 
 
-def _apart(a: Group, b: Group, name: str) -> float:
-    square = _square_apart(a, b)
+def _distance(a: Group, b: Group, name: str) -> float:
+    square = _squared_distance(a, b)
     if TINY < square < math.inf:
         return math.sqrt(square)
     largest = max(_largest(a, "current"), _largest(b, name))
     if largest == 0:
         return 0.0
     a, b = ([tensor / np.float64(largest) for tensor in tensors] for tensors in (a, b))
-    return largest * math.sqrt(_square_apart(a, b))
+    return largest * math.sqrt(_squared_distance(a, b))
 
 
 # Sums over tensors, in double precision and block by block. Not by products of matrices, whose last bits depend on
@@ -188,7 +189,7 @@ def _square_and_product(a: Group, b: Group) -> tuple[float, float]:
     return square, product
 
 
-def _square_apart(a: Group, b: Group, times: float = 1.0) -> float:
+def _squared_distance(a: Group, b: Group, times: float = 1.0) -> float:
     """Of a minus so many times b."""
     total = 0.0
     for left, right in zip(_blocks(a), _blocks(b), strict=True):
@@ -228,7 +229,7 @@ def _tensors(values: Tensors, name: str) -> Group:
 
 def _flat(values: Any, name: str) -> npt.NDArray[Any]:
     if not (isinstance(values, np.ndarray) and values.dtype in (np.float32, np.float64)):
-        values = array_of(values, name)
+        values = as_array(values, name)
     flat: npt.NDArray[Any] = values.reshape(-1)
     return flat
 
@@ -237,7 +238,7 @@ def _is_number(value: object) -> bool:
     return isinstance(value, numbers.Real) or (isinstance(value, np.ndarray) and value.ndim == 0)
 
 
-def _check_alike(mine: Group, theirs: list[Group]) -> None:
+def _check_same_sizes(mine: Group, theirs: list[Group]) -> None:
     if not theirs:
         raise ConfigError("past must have at least one session: there is nothing to blend.")
     sizes = [tensor.size for tensor in mine]

@@ -117,12 +117,12 @@ def sfedpo_bound(
     start = F1 / (T * eta * R)
     middle = float(nu * (joint @ p) + 5 / 3 * (joint @ (nu + s)))
     carried = p if variant == "corrected" else q
-    tail = 7 * G / R * float(_fading(alpha, T) @ carried)
+    tail = 7 * G / R * float(_initial_memory_factor(alpha, T) @ carried)
     value = 18 / float(joint.sum()) * (start + middle + tail)
     return SfedpoBound(value, _violations(L * T * eta, K * float(p.max())))
 
 
-def _fading(budgets: Floats, ticks: int) -> Floats:
+def _initial_memory_factor(budgets: Floats, ticks: int) -> Floats:
     """(N,) how long what a memory held before the first round goes on to matter."""
 
     def fading(alpha: float) -> float:

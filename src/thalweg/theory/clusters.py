@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from thalweg.core.errors import ConfigError
 from thalweg.core.types import Floats, Ints
-from thalweg.theory.inputs import array_of, count, number
+from thalweg.theory.inputs import as_array, count, number
 from thalweg.theory.masked_kmeans import masked_kmeans, mean_present
 from thalweg.theory.prototypes import row_distances
 
@@ -63,8 +63,8 @@ def count_clusters(
     most = count(max_clusters, "max_clusters")
     scores = np.full(most + 1, np.nan)
     best, score = np.zeros(len(values), dtype=np.int64), -np.inf
-    distances = row_distances(_flat(values), _flat(values))
-    for c in range(2, min(most, len(values) - 1, _num_different(values)) + 1):
+    distances = row_distances(_as_rows(values), _as_rows(values))
+    for c in range(2, min(most, len(values) - 1, _count_distinct(values)) + 1):
         member_of = cluster(values, c, seed).member_of
         if len(np.unique(member_of)) == c:  # else points that differ by less than can be told apart
             scores[c] = silhouettes(distances, member_of).mean()
@@ -84,14 +84,14 @@ def cluster(points: npt.ArrayLike, num_clusters: int, seed: int = 0) -> Clusteri
     [[0.0, 0.5], [4.0, 0.5]]
     """
     values = _points(points)
-    c = min(count(num_clusters, "num_clusters"), _num_different(values))
+    c = min(count(num_clusters, "num_clusters"), _count_distinct(values))
     if c == 1:
         member_of = np.zeros(len(values), dtype=np.int64)
     elif np.isnan(values).any():
-        member_of = masked_kmeans(_flat(values), c, seed, RESTARTS)
+        member_of = masked_kmeans(_as_rows(values), c, seed, RESTARTS)
     else:
         member_of = _kmeans(values.reshape(len(values), -1), c, seed)
-    member_of = _renumbered(member_of)
+    member_of = _renumber(member_of)
     return Clustering(member_of, _centres(values, member_of), np.full(c + 1, np.nan))
 
 
@@ -126,24 +126,24 @@ def _centres(values: Floats, member_of: Ints) -> Floats:
     return np.stack([mean_present(values[member_of == c]) for c in range(member_of.max() + 1)])
 
 
-def _renumbered(member_of: Ints) -> Ints:
+def _renumber(member_of: Ints) -> Ints:
     """Clusters in the order of their first members: k-means' own order is an accident."""
     _, first, inverse = np.unique(member_of, return_index=True, return_inverse=True)
     order: Ints = np.argsort(np.argsort(first))[inverse]
     return order
 
 
-def _num_different(values: Floats) -> int:
+def _count_distinct(values: Floats) -> int:
     return len(np.unique(values.reshape(len(values), -1), axis=0))
 
 
-def _flat(values: Floats) -> Floats:
+def _as_rows(values: Floats) -> Floats:
     """(K, R, O), whatever the points look like: rows that may be missing."""
     return values if values.ndim == 3 else values.reshape(len(values), 1, -1)
 
 
 def _points(points: npt.ArrayLike) -> Floats:
-    values = array_of(points, "points")
+    values = as_array(points, "points")
     if values.ndim < 2 or len(values) == 0 or np.isinf(values).any():
         raise ConfigError(
             f"points must be at least one point of finite numbers each, got shape {values.shape}."

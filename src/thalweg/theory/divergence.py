@@ -10,10 +10,10 @@ import numpy.typing as npt
 
 from thalweg.core.errors import ConfigError
 from thalweg.core.types import Floats
-from thalweg.theory.inputs import array_of, one_of
+from thalweg.theory.inputs import as_array, one_of
 
 Divergence = Literal["kl", "js", "l1", "l2", "l2_squared"]
-Symmetric = Literal["js", "l1", "l2"]
+SymmetricDivergence = Literal["js", "l1", "l2"]
 
 
 def divergence_from_uniform(histogram: npt.ArrayLike, kind: Divergence = "kl") -> Floats:
@@ -44,7 +44,7 @@ def divergence_from_uniform(histogram: npt.ArrayLike, kind: Divergence = "kl") -
     1.098612
     """
     one_of(kind, ("kl", "js", "l1", "l2", "l2_squared"), "divergence")
-    h = _normalised(histogram)  # (..., C)
+    h = _normalise(histogram)  # (..., C)
     u = 1 / h.shape[-1]
     if kind == "l1":
         return np.asarray(np.abs(h - u).sum(axis=-1))
@@ -58,7 +58,7 @@ def divergence_from_uniform(histogram: npt.ArrayLike, kind: Divergence = "kl") -
 
 
 def divergence_between(
-    histogram: npt.ArrayLike, other: npt.ArrayLike, kind: Symmetric = "js"
+    histogram: npt.ArrayLike, other: npt.ArrayLike, kind: SymmetricDivergence = "js"
 ) -> Floats:
     r"""Distance between two class histograms; it does not matter which comes first.
 
@@ -78,7 +78,7 @@ def divergence_between(
     0.693147
     """
     one_of(kind, ("js", "l1", "l2"), "divergence")
-    g, h = _normalised(histogram), _normalised(other)
+    g, h = _normalise(histogram), _normalise(other)
     if g.shape[-1] != h.shape[-1]:
         raise ConfigError(
             f"both histograms must have the same classes, got {g.shape[-1]} and {h.shape[-1]}."
@@ -104,8 +104,8 @@ def _kl(p: Floats, q: Floats) -> Floats:
     return np.asarray(np.maximum(terms.sum(axis=-1), 0.0))  # rounding may leave -1e-17
 
 
-def _normalised(histogram: npt.ArrayLike) -> Floats:
-    counts = array_of(histogram, "histogram")
+def _normalise(histogram: npt.ArrayLike) -> Floats:
+    counts = as_array(histogram, "histogram")
     if counts.ndim == 0 or counts.size == 0:
         raise ConfigError(
             f"histogram must have classes along its last axis, got shape {counts.shape}."

@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from thalweg.core.errors import ConfigError, ThalwegError
 from thalweg.core.types import Floats
-from thalweg.theory.inputs import ROUNDED, array_of, at_least_zero, one_of, probabilities
+from thalweg.theory.inputs import SUM_TOLERANCE, as_array, at_least_zero, one_of, probabilities
 from thalweg.theory.nearest import nearest_mixture
 
 Norm = Literal["l2", "l1"]
@@ -53,18 +53,18 @@ def dpcs_probabilities(
     array([0.2     , 0.133333, 0.666667])
     """
     one_of(norm, ("l2", "l1"), "norm")
-    R = _mixes(distributions)  # (n, C)
+    R = _check_mixes(distributions)  # (n, C)
     g = probabilities(goal, "goal", R.shape[1])
     if norm == "l1":
         if ridge:
             raise ConfigError(f'a ridge needs norm="l2", got ridge={ridge} with norm="l1".')
-        return _by_linear_programming(R, g)
+        return _solve_linear_program(R, g)
     mu = RIDGE * float((R**2).sum()) / len(R) if ridge is None else at_least_zero(ridge, "ridge")
     return nearest_mixture(np.ascontiguousarray((R - g).T), mu)
 
 
-def _mixes(distributions: npt.ArrayLike) -> Floats:
-    R = array_of(distributions, "distributions")
+def _check_mixes(distributions: npt.ArrayLike) -> Floats:
+    R = as_array(distributions, "distributions")
     if R.ndim != 2 or R.size == 0:
         raise ConfigError(
             "distributions must be a table with a row per client and a column per class, "
@@ -75,7 +75,7 @@ def _mixes(distributions: npt.ArrayLike) -> Floats:
     for wrong, expected in (
         (~(R.min(axis=1) >= 0), "be non-negative"),
         (totals == 0, "have counted something; leave clients without data out"),
-        (~(np.abs(totals - 1) <= ROUNDED), "sum to one; divide counts by their sum"),
+        (~(np.abs(totals - 1) <= SUM_TOLERANCE), "sum to one; divide counts by their sum"),
     ):
         if wrong.any():
             first = int(np.argmax(wrong))
@@ -87,7 +87,7 @@ def _mixes(distributions: npt.ArrayLike) -> Floats:
     return mixes
 
 
-def _by_linear_programming(R: Floats, g: Floats) -> Floats:
+def _solve_linear_program(R: Floats, g: Floats) -> Floats:
     """Differences are split into what is too much and what is too little, both non-negative."""
     from scipy.optimize import linprog  # takes a while to import
 

@@ -7,7 +7,7 @@ import numpy.typing as npt
 
 from thalweg.core.errors import ConfigError
 from thalweg.core.types import Floats, Ints
-from thalweg.theory.inputs import array_of, count, distribution
+from thalweg.theory.inputs import as_array, count, distribution
 
 FLOOR = 1e-8  # no model is ever quite out of the question, and no label impossible
 
@@ -42,13 +42,13 @@ def responsibilities(
     return np.exp(terms - _log_sum_exp(terms))
 
 
-def mixture_of(shares: npt.ArrayLike) -> Floats:
+def client_mixture(shares: npt.ArrayLike) -> Floats:
     r"""(C,) the client's mixture, :math:`\hat\alpha_c = \mathrm{mean}_i\, \gamma_{i;c}`; no sample: all alike.
 
     At least 1e-8 each: a model that does not suit a client now may do so later, and a share of zero would stay
     zero for ever.
 
-    >>> mixture_of([[0.731059, 0.231475], [0.268941, 0.768525]]).round(6)
+    >>> client_mixture([[0.731059, 0.231475], [0.268941, 0.768525]]).round(6)
     array([0.481267, 0.518733])
     """
     table = _table(shares, "shares")
@@ -134,7 +134,7 @@ def _log_sum_exp(terms: Floats) -> Floats:
 
 
 def _table(values: npt.ArrayLike, name: str) -> Floats:
-    array = array_of(values, name)
+    array = as_array(values, name)
     if array.ndim != 2 or len(array) == 0:
         raise ConfigError(
             f"{name} must have a row per model, at least one, got shape {array.shape}."

@@ -21,9 +21,9 @@ from thalweg.theory.inputs import (
     positive,
 )
 
-Mass = Literal["uniform", "historical", "fresh"]
+MassStrategy = Literal["uniform", "historical", "fresh"]
 
-LARGEST_RATIO = 1e17  # from here on the optimum is the shares, to the last digit
+MAX_RATIO = 1e17  # from here on the optimum is the shares, to the last digit
 
 
 def psi(
@@ -101,11 +101,11 @@ def optimal_importance(
     n, old = _clients(shares, historical)
     rho = math.inf if ratio == math.inf else at_least_zero(ratio, "ratio")
     coming = ~old & (n > 0)
-    rho *= math.sqrt(_at_once(fresh_at_once, coming, old) / max(int(coming.sum()), 1))
-    if not coming.any() or rho > LARGEST_RATIO:
+    rho *= math.sqrt(_num_at_once(fresh_at_once, coming, old) / max(int(coming.sum()), 1))
+    if not coming.any() or rho > MAX_RATIO:
         return n
     mass, sizes = float(n[old].sum()), n[coming]
-    v = _crossing(mass, sizes, rho)
+    v = _find_crossing(mass, sizes, rho)
     p = np.where(old, n, 0.0)
     # Without historical clients v may be zero, too: then it only scales p, and cancels.
     p[coming] = sizes / (v + sizes) * (v if mass > 0 else 1.0)
@@ -137,7 +137,9 @@ def historical_mass(historical_share: float, num_fresh: int, ratio: float) -> fl
     return min(a + math.sqrt(a * (1 - a)) * kappa / math.sqrt(1 - kappa**2), 1.0)
 
 
-def grid_importance(shares: npt.ArrayLike, historical: npt.ArrayLike, mass: float | Mass) -> Floats:
+def grid_importance(
+    shares: npt.ArrayLike, historical: npt.ArrayLike, mass: float | MassStrategy
+) -> Floats:
     """The importance of each client if all historical ones together have a given mass.
 
     Within both groups importance is proportional to the number of samples. The mass is a number
@@ -173,7 +175,7 @@ def _clients(shares: npt.ArrayLike, historical: npt.ArrayLike) -> tuple[Floats, 
     return n, mask(historical, "historical", n.size)
 
 
-def _at_once(fresh_at_once: float | None, coming: Bools, old: Bools) -> float:
+def _num_at_once(fresh_at_once: float | None, coming: Bools, old: Bools) -> float:
     if fresh_at_once is None:
         return float(coming.sum())
     k = positive(fresh_at_once, "fresh_at_once")
@@ -184,7 +186,7 @@ def _at_once(fresh_at_once: float | None, coming: Bools, old: Bools) -> float:
     return min(k, float(coming.sum()))  # those without samples do not count
 
 
-def _crossing(mass: float, sizes: Floats, rho: float) -> float:
+def _find_crossing(mass: float, sizes: Floats, rho: float) -> float:
     """The v at which the two sides cross, or 0 if they do not."""
 
     def too_small(v: float) -> bool:

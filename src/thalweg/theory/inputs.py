@@ -19,10 +19,10 @@ from thalweg.core.types import Floats
 
 Bools = npt.NDArray[np.bool_]
 
-ROUNDED = 1e-6  # what sums to one up to this was rounded, for instance to 32 bits
+SUM_TOLERANCE = 1e-6  # what sums to one up to this was rounded, for instance to 32 bits
 
 
-def array_of(values: npt.ArrayLike, name: str) -> Floats:
+def as_array(values: npt.ArrayLike, name: str) -> Floats:
     """Real numbers of any shape, as float64; the values are not looked at."""
     try:
         return np.asarray(values, dtype=np.float64)
@@ -38,7 +38,7 @@ def vector(values: npt.ArrayLike, name: str, size: int | None = None) -> Floats:
     """
     array = _row(values, name, size)
     if not (array.min() > -math.inf and array.max() < math.inf):  # nan fails both comparisons
-        raise ConfigError(f"{name} must be finite, got {_shown(array)}.")
+        raise ConfigError(f"{name} must be finite, got {_format(array)}.")
     return array
 
 
@@ -46,7 +46,7 @@ def nonnegative(values: npt.ArrayLike, name: str, size: int | None = None) -> Fl
     """(size,) finite numbers, none below zero."""
     array = _row(values, name, size)
     if not (array.min() >= 0 and array.max() < math.inf):
-        raise ConfigError(f"{name} must be non-negative and finite, got {_shown(array)}.")
+        raise ConfigError(f"{name} must be non-negative and finite, got {_format(array)}.")
     return array
 
 
@@ -54,7 +54,7 @@ def fractions(values: npt.ArrayLike, name: str, size: int | None = None) -> Floa
     """(size,) numbers from 0 to 1, both included."""
     array = _row(values, name, size)
     if not (array.min() >= 0 and array.max() <= 1):
-        raise ConfigError(f"{name} must lie in [0, 1], got {_shown(array)}.")
+        raise ConfigError(f"{name} must lie in [0, 1], got {_format(array)}.")
     return array
 
 
@@ -68,7 +68,7 @@ def distribution(values: npt.ArrayLike, name: str, size: int | None = None) -> F
     top = float(array.max())
     # Python floats overflow to inf without a warning: this catches inf, nan and an infinite sum.
     if not (array.min() >= 0 and top * array.size < math.inf):
-        raise ConfigError(f"{name} must be non-negative and finite, got {_shown(array)}.")
+        raise ConfigError(f"{name} must be non-negative and finite, got {_format(array)}.")
     if top == 0:
         raise ConfigError(f"{name} must have a positive entry, got {array.size} zeros.")
     normalised: Floats = array / array.sum()
@@ -84,8 +84,8 @@ def probabilities(values: npt.ArrayLike, name: str, size: int | None = None) -> 
     """
     array = nonnegative(values, name, size)
     total = float(array.sum())
-    if not abs(total - 1) <= ROUNDED:
-        raise ConfigError(f"{name} must sum to one, got {_shown(array)}, whose sum is {total:g}.")
+    if not abs(total - 1) <= SUM_TOLERANCE:
+        raise ConfigError(f"{name} must sum to one, got {_format(array)}, whose sum is {total:g}.")
     normalised: Floats = array / total
     return normalised
 
@@ -141,10 +141,10 @@ def share(value: float, name: str) -> float:
 
 def shares(values: npt.ArrayLike, name: str, size: int) -> Floats:
     """(size,) numbers in (0, 1]; one number alone stands for all of them."""
-    array = array_of(values, name)
+    array = as_array(values, name)
     array = np.full(size, float(array)) if array.ndim == 0 else _row(array, name, size)
     if not (array.min() > 0 and array.max() <= 1):
-        raise ConfigError(f"{name} must lie in (0, 1], got {_shown(array)}.")
+        raise ConfigError(f"{name} must lie in (0, 1], got {_format(array)}.")
     return array
 
 
@@ -173,7 +173,7 @@ def one_of(value: str, known: Iterable[str], what: str) -> str:
 
 
 def _row(values: npt.ArrayLike, name: str, size: int | None) -> Floats:
-    array = array_of(values, name)
+    array = as_array(values, name)
     if array.ndim != 1 or array.size == 0:
         raise ConfigError(f"{name} must be one non-empty row of numbers, got shape {array.shape}.")
     if size is not None and array.size != size:
@@ -194,5 +194,5 @@ def _whole(value: int, name: str) -> int:
         raise ConfigError(f"{name} must be a whole number, got {value!r}.") from error
 
 
-def _shown(array: Floats) -> str:
+def _format(array: Floats) -> str:
     return reprlib.repr(array.tolist())

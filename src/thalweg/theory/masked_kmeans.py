@@ -7,7 +7,7 @@ import numpy as np
 from thalweg.core.types import Floats, Ints
 from thalweg.theory.prototypes import row_distances
 
-MOST_SWEEPS = 100
+MAX_SWEEPS = 100
 
 
 def masked_kmeans(points: Floats, num_clusters: int, seed: int, restarts: int) -> Ints:
@@ -19,7 +19,7 @@ def masked_kmeans(points: Floats, num_clusters: int, seed: int, restarts: int) -
     rng = np.random.default_rng(seed)
     best, least = np.zeros(len(points), dtype=np.int64), np.inf
     for _ in range(restarts):
-        member_of, total = _one_start(points, _spread(points, num_clusters, rng))
+        member_of, total = _run_lloyd(points, _init_centres(points, num_clusters, rng))
         if total < least:
             best, least = member_of, total
     return best
@@ -34,9 +34,9 @@ def mean_present(points: Floats) -> Floats:
     return mean
 
 
-def _one_start(points: Floats, centres: Floats) -> tuple[Ints, float]:
+def _run_lloyd(points: Floats, centres: Floats) -> tuple[Ints, float]:
     member_of = np.full(len(points), -1, dtype=np.int64)
-    for _ in range(MOST_SWEEPS):
+    for _ in range(MAX_SWEEPS):
         distances = row_distances(points, centres)
         nearest: Ints = distances.argmin(axis=1)
         _fill_empty(nearest, distances)
@@ -58,7 +58,7 @@ def _fill_empty(nearest: Ints, distances: Floats) -> None:
             nearest[farthest], own[farthest] = c, 0.0
 
 
-def _spread(points: Floats, num_clusters: int, rng: np.random.Generator) -> Floats:
+def _init_centres(points: Floats, num_clusters: int, rng: np.random.Generator) -> Floats:
     """First centres: points, each drawn the more likely, the farther it is from those before (k-means++)."""
     chosen = [int(rng.integers(len(points)))]
     while len(chosen) < num_clusters:

@@ -17,8 +17,8 @@ from thalweg.core.types import Floats32, Ints
 PRIME = 2**521 - 1  # of the field in which shares live
 SHARE_BYTES = 66
 KEY_BYTES = 32
-LETTER_BYTES = 2 * SHARE_BYTES + 16  # two shares, closed
-LONGEST_SECRET = 64  # bytes
+SEALED_SHARES_BYTES = 2 * SHARE_BYTES + 16  # two shares, closed
+MAX_SECRET_BYTES = 64  # bytes
 
 
 def to_fixed(numbers: Floats32, bound: float, bits: int) -> Ints:
@@ -40,20 +40,20 @@ def from_fixed(total: Ints, weight: int, bound: float, bits: int) -> Floats32:
     return (total * (bound / 2.0**bits / weight)).astype(np.float32)
 
 
-def shares_of(
+def split_secret(
     secret: bytes, number: int, threshold: int, draw: Callable[[int], int]
 ) -> list[bytes]:
     """Shares 1 to `number` of a secret; any `threshold` of them give it, fewer say nothing about it.
 
     `draw(k)` is the k-th coefficient of the polynomial, k from 1: a whole number that nobody can guess.
 
-    >>> halves = shares_of(b"sun", number=3, threshold=2, draw=lambda k: 12345)
-    >>> secret_of({1: halves[0], 3: halves[2]}, length=3)
+    >>> halves = split_secret(b"sun", number=3, threshold=2, draw=lambda k: 12345)
+    >>> recover_secret({1: halves[0], 3: halves[2]}, length=3)
     b'sun'
     """
     require(
-        len(secret) <= LONGEST_SECRET,
-        f"a secret has at most {LONGEST_SECRET} bytes, got {len(secret)}.",
+        len(secret) <= MAX_SECRET_BYTES,
+        f"a secret has at most {MAX_SECRET_BYTES} bytes, got {len(secret)}.",
     )
     require(
         1 <= threshold <= number,
@@ -61,11 +61,12 @@ def shares_of(
     )
     coefficients = [int.from_bytes(secret, "big")] + [draw(k) % PRIME for k in range(1, threshold)]
     return [
-        _value(coefficients, place).to_bytes(SHARE_BYTES, "big") for place in range(1, number + 1)
+        _evaluate_polynomial(coefficients, place).to_bytes(SHARE_BYTES, "big")
+        for place in range(1, number + 1)
     ]
 
 
-def secret_of(shares: Mapping[int, bytes], length: int) -> bytes | None:
+def recover_secret(shares: Mapping[int, bytes], length: int) -> bytes | None:
     """The secret of so many bytes of which these are shares, by number; none: they do not fit together."""
     secret = 0
     for place, share in shares.items():
@@ -77,7 +78,7 @@ def secret_of(shares: Mapping[int, bytes], length: int) -> bytes | None:
     return secret.to_bytes(length, "big") if secret < 256**length else None
 
 
-def _value(coefficients: list[int], place: int) -> int:
+def _evaluate_polynomial(coefficients: list[int], place: int) -> int:
     """Of a polynomial."""
     value = 0
     for coefficient in reversed(coefficients):

@@ -7,7 +7,7 @@ import numpy.typing as npt
 
 from thalweg.core.errors import ConfigError
 from thalweg.core.types import Floats
-from thalweg.theory.inputs import array_of, distribution, fractions, nonnegative, position, share
+from thalweg.theory.inputs import as_array, distribution, fractions, nonnegative, position, share
 
 
 def mixture_step(mixture: npt.ArrayLike, state: int, ratio: float) -> Floats:
@@ -88,7 +88,7 @@ def kernel_mismatch(
     """
     held = nonnegative(mixture, "mixture")
     away = held - distribution(importance, "importance", held.size)
-    K = array_of(gram, "gram")
+    K = as_array(gram, "gram")
     if K.shape != (held.size, held.size):
         raise ConfigError(
             f"gram must have shape {(held.size, held.size)} like the mixture, got {K.shape}."

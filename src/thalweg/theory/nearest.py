@@ -12,14 +12,16 @@ from thalweg.core.errors import ThalwegError
 from thalweg.core.types import Floats
 from thalweg.theory.inputs import Bools
 
-SMALLEST_RIDGE = 1e-9  # below it, which corners have a part cannot be told from rounding
-ENOUGH = 1e-12  # how much the inner point may be improved when the polish takes over
-ALMOST = 1e-11  # how much a polished point may be improved that is preferred to the inner one
-PROMISE = 1e-9  # a result that might be improved by more than this is not handed out
-NOTHING = 1e-9  # of an equal part: a part this small is none
-MOST_STEPS = 60  # towards the inner point; 5 to 30 are usual
-MOST_POLISH = 10  # 1 or 2 are usual
-SAFE = 0.995  # of the way to the nearest bound, how much a step may go
+MIN_RIDGE = 1e-9  # below it, which corners have a part cannot be told from rounding
+INNER_TOLERANCE = 1e-12  # how much the inner point may be improved when the polish takes over
+POLISH_TOLERANCE = (
+    1e-11  # how much a polished point may be improved that is preferred to the inner one
+)
+RESULT_TOLERANCE = 1e-9  # a result that might be improved by more than this is not handed out
+ZERO_SHARE = 1e-9  # of an equal part: a part this small is none
+MAX_STEPS = 60  # towards the inner point; 5 to 30 are usual
+MAX_POLISH_STEPS = 10  # 1 or 2 are usual
+STEP_FRACTION = 0.995  # of the way to the nearest bound, how much a step may go
 
 
 def nearest_mixture(corners: Floats, ridge: float) -> Floats:
@@ -37,14 +39,14 @@ def nearest_mixture(corners: Floats, ridge: float) -> Floats:
     """
     scale = max(1.0, ridge)
     D = corners / math.sqrt(scale)
-    mu = max(ridge / scale, SMALLEST_RIDGE)
+    mu = max(ridge / scale, MIN_RIDGE)
     if len(D) > D.shape[1]:
-        D = _triangle(D)  # (n, n), with the same inner products
-    a = _polished(D, mu, _inner_point(D, mu))
+        D = _qr_factor(D)  # (n, n), with the same inner products
+    a = _polish(D, mu, _inner_point(D, mu))
     excess = _excess(D, ridge / scale, a)
-    if not excess <= PROMISE:
+    if not excess <= RESULT_TOLERANCE:
         raise ThalwegError(
-            f"a mixture of {a.size} corners was to be optimal to {PROMISE:g}, but might be "
+            f"a mixture of {a.size} corners was to be optimal to {RESULT_TOLERANCE:g}, but might be "
             f"improved by {excess:.2g}. Use a ridge above {ridge:g}."
         )
     return a
@@ -65,22 +67,22 @@ def _inner_point(D: Floats, mu: float) -> _Point:
     slope = _slope(D, mu, a)
     level = float(slope.min() - max(np.ptp(slope), 1e-3))
     here = _Point(a, slope - level, level)
-    for _ in range(MOST_STEPS):
+    for _ in range(MAX_STEPS):
         gap = float(here.a @ here.slack)
-        if gap <= ENOUGH:
+        if gap <= INNER_TOLERANCE:
             break
         # Mehrotra's predictor and corrector. The corrector presumes that the whole predicted move
         # was possible; if it was not, less of it may get further (Colombo and Gondzio).
         move = _newton(D, mu, here)
         ahead = move(np.zeros(n))
-        t = min(1.0, _room(here, ahead))
-        reached = _moved(here, ahead, t)
+        t = min(1.0, _max_step(here, ahead))
+        reached = _step(here, ahead, t)
         centre = gap / n * (float(reached.a @ reached.slack) / gap) ** 3
         curved = move(centre - ahead.a * ahead.slack)
-        turn = _moved(curved, ahead, -1.0)
-        moves = [_moved(ahead, turn, share) for share in (t**2, (1 + t**2) / 2)] + [curved]
-        room, best = max(((_room(here, each), each) for each in moves), key=lambda it: it[0])
-        here = _moved(here, best, min(1.0, SAFE * room))
+        turn = _step(curved, ahead, -1.0)
+        moves = [_step(ahead, turn, share) for share in (t**2, (1 + t**2) / 2)] + [curved]
+        room, best = max(((_max_step(here, each), each) for each in moves), key=lambda it: it[0])
+        here = _step(here, best, min(1.0, STEP_FRACTION * room))
     return here
 
 
@@ -109,26 +111,26 @@ def _newton(D: Floats, mu: float, here: _Point) -> Callable[[Floats], _Point]:
     return move
 
 
-def _moved(here: _Point, move: _Point, t: float) -> _Point:
+def _step(here: _Point, move: _Point, t: float) -> _Point:
     return _Point(here.a + t * move.a, here.slack + t * move.slack, here.level + t * move.level)
 
 
-def _room(here: _Point, move: _Point) -> float:
+def _max_step(here: _Point, move: _Point) -> float:
     """How many times the move can be made before the first part, or slack, is zero."""
     slowest = min(float((move.a / here.a).min()), float((move.slack / here.slack).min()))
     return -1 / slowest if slowest < 0 else math.inf
 
 
-def _polished(D: Floats, mu: float, inner: _Point) -> Floats:
+def _polish(D: Floats, mu: float, inner: _Point) -> Floats:
     """The optimum, from the set of corners that seem to have a part in it, put right if need be."""
     # What comes from within stays if the set does not settle, because rounding decides about some.
-    best = _normalised(np.where(inner.a > NOTHING / inner.a.size, inner.a, 0.0))
-    least = max(_excess(D, mu, best), ALMOST)
+    best = _normalise(np.where(inner.a > ZERO_SHARE / inner.a.size, inner.a, 0.0))
+    least = max(_excess(D, mu, best), POLISH_TOLERANCE)
     inside = mu * inner.a > inner.slack
     inside[np.argmax(inner.a)] = True
-    for _ in range(MOST_POLISH):
+    for _ in range(MAX_POLISH_STEPS):
         a = _optimum_without_bounds(D, mu, inside)
-        mix = _normalised(np.maximum(a, 0.0))
+        mix = _normalise(np.maximum(a, 0.0))
         excess = _excess(D, mu, mix)
         if excess < least:
             best, least = mix, excess
@@ -145,7 +147,7 @@ def _optimum_without_bounds(D: Floats, mu: float, inside: Bools) -> Floats:
     E = np.compress(inside, D, axis=1)  # (C, k), rows contiguous: their sums lose less
     mean = E.mean(1)
     E -= mean[:, None]
-    axes, width, _ = np.linalg.svd(_triangle(E.T).T)
+    axes, width, _ = np.linalg.svd(_qr_factor(E.T).T)
     noise = 1e-14 * (width[0] + math.sqrt(E.shape[1]) * np.abs(mean).max())
     axes, width = axes[:, : len(width)][:, width > noise], width[width > noise]
     tilt = -(mean @ axes) / (width**2 + mu) @ axes.T @ E  # (k,)
@@ -154,7 +156,7 @@ def _optimum_without_bounds(D: Floats, mu: float, inside: Bools) -> Floats:
     return a
 
 
-def _triangle(matrix: Floats) -> Floats:
+def _qr_factor(matrix: Floats) -> Floats:
     """The R of its QR decomposition: as high as wide, and the same as the matrix but for a turn."""
     return np.asarray(np.linalg.qr(matrix, mode="r"))
 
@@ -170,6 +172,6 @@ def _excess(D: Floats, mu: float, a: Floats) -> float:
     return float(a @ slope - slope.min())
 
 
-def _normalised(a: Floats) -> Floats:
+def _normalise(a: Floats) -> Floats:
     normalised: Floats = a / a.sum()
     return normalised

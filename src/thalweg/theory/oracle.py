@@ -12,7 +12,7 @@ from thalweg.core.types import Floats
 from thalweg.theory.bound import b_term
 from thalweg.theory.dds import ZeroProbRule, dds_ratios
 from thalweg.theory.heterogeneity import heterogeneity_score
-from thalweg.theory.inputs import array_of, distribution, shares
+from thalweg.theory.inputs import as_array, distribution, shares
 from thalweg.theory.saw import saw_weights
 
 
@@ -120,7 +120,7 @@ def oracle_gap(
 
 
 def _rows(probs: npt.ArrayLike, name: str) -> Floats:
-    table = array_of(probs, name)
+    table = as_array(probs, name)
     if table.ndim != 2 or table.size == 0:
         raise ConfigError(
             f"{name} must have a row per client and a column per state, got shape {table.shape}."

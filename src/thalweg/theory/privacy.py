@@ -13,8 +13,8 @@ import math
 
 from thalweg.core.errors import require
 
-LARGEST = 1e12  # an epsilon of which nobody would speak any more
-STEPS = 200  # of a bisection; more than double precision can tell apart
+MAX_EPSILON = 1e12  # an epsilon of which nobody would speak any more
+BISECTION_STEPS = 200  # of a bisection; more than double precision can tell apart
 
 
 def gaussian_delta(epsilon: float, noise: float, releases: int = 1, distance: float = 1.0) -> float:
@@ -47,12 +47,12 @@ def gaussian_epsilon(delta: float, noise: float, releases: int = 1, distance: fl
     require(0 < delta < 1, f"delta must lie in (0, 1), got {delta}.")
     if releases == 0:
         return 0.0
-    if noise == 0 or gaussian_delta(LARGEST, noise, releases, distance) > delta:
+    if noise == 0 or gaussian_delta(MAX_EPSILON, noise, releases, distance) > delta:
         return math.inf
-    low, high = 0.0, LARGEST
+    low, high = 0.0, MAX_EPSILON
     if gaussian_delta(low, noise, releases, distance) <= delta:
         return 0.0
-    for _ in range(STEPS):
+    for _ in range(BISECTION_STEPS):
         middle = (low + high) / 2
         if gaussian_delta(middle, noise, releases, distance) <= delta:
             high = middle

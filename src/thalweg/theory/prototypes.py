@@ -9,9 +9,9 @@ import numpy.typing as npt
 
 from thalweg.core.errors import ConfigError
 from thalweg.core.types import Floats
-from thalweg.theory.inputs import array_of, count, one_of
+from thalweg.theory.inputs import as_array, count, one_of
 
-Missing = Literal["zero", "impute", "mask"]
+MissingRule = Literal["zero", "impute", "mask"]
 
 
 def prototypes(outputs: npt.ArrayLike, labels: npt.ArrayLike, num_classes: int) -> Floats:
@@ -33,7 +33,7 @@ def prototypes(outputs: npt.ArrayLike, labels: npt.ArrayLike, num_classes: int) 
            [ nan,  nan,  nan],
            [ 1. ,  1. ,  0. ]])
     """
-    z, classes = array_of(outputs, "outputs"), count(num_classes, "num_classes")
+    z, classes = as_array(outputs, "outputs"), count(num_classes, "num_classes")
     y = np.asarray(labels, dtype=np.int64)
     if z.ndim != 2 or y.shape != (len(z),):
         raise ConfigError(
@@ -52,7 +52,7 @@ def prototypes(outputs: npt.ArrayLike, labels: npt.ArrayLike, num_classes: int) 
 
 
 def fill_missing(
-    points: npt.ArrayLike, how: Missing, reference: npt.ArrayLike | None = None
+    points: npt.ArrayLike, how: MissingRule, reference: npt.ArrayLike | None = None
 ) -> Floats:
     """(K, R, O) prototypes in which classes that a client does not have are treated in one of three ways.
 
@@ -68,7 +68,7 @@ def fill_missing(
     >>> fill_missing(two, "impute")[0].ravel().tolist()
     [1.0, 4.0, 0.0]
     """
-    one_of(how, get_args(Missing), "missing")
+    one_of(how, get_args(MissingRule), "missing")
     values = _stack(points, "points")
     if how == "mask":
         return values.copy()
@@ -121,7 +121,7 @@ def row_distances(points: npt.ArrayLike, others: npt.ArrayLike) -> Floats:
 
 def _stack(points: npt.ArrayLike, name: str) -> Floats:
     """(K, R, O); points of one row of numbers each (K, R) have outputs of one number."""
-    values = array_of(points, name)
+    values = as_array(points, name)
     if values.ndim == 2:
         values = values[:, :, None]
     if values.ndim != 3 or np.isinf(values).any():

@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from thalweg.core.errors import ConfigError
 from thalweg.core.types import Ints
-from thalweg.theory.inputs import Bools, array_of
+from thalweg.theory.inputs import Bools, as_array
 from thalweg.theory.prototypes import row_distances
 
 
@@ -20,7 +20,7 @@ class RealDrift(NamedTuple):
     new: Ints  # (K,) and to its new one
 
     @property
-    def drifted(self) -> Bools:
+    def has_drifted(self) -> Bools:
         """(K,) is it another one?"""
         return np.not_equal(self.old, self.new)
 
@@ -36,7 +36,7 @@ def real_drift(old: npt.ArrayLike, new: npt.ArrayLike, centres: npt.ArrayLike) -
         :math:`P_k^{t-1}, P_k^t`  -> old, new
         :math:`P_c^t`             -> centres
 
-    >>> real_drift([[0, 1], [0, 1]], [[3.5, 0], [0.5, 0]], [[0, 0.5], [4, 0.5]]).drifted.tolist()
+    >>> real_drift([[0, 1], [0, 1]], [[3.5, 0], [0.5, 0]], [[0, 0.5], [4, 0.5]]).has_drifted.tolist()
     [True, False]
     """
     if np.shape(old) != np.shape(new):
@@ -48,7 +48,7 @@ def real_drift(old: npt.ArrayLike, new: npt.ArrayLike, centres: npt.ArrayLike) -
 
 def nearest_centre(points: npt.ArrayLike, centres: npt.ArrayLike) -> Ints:
     """(K,) of each point the nearest of some centres; the first of equal ones."""
-    those = array_of(centres, "centres")
+    those = as_array(centres, "centres")
     if len(those) == 0:
         raise ConfigError("centres must be at least one, got none.")
     nearest: Ints = row_distances(_rows(points), _rows(those)).argmin(axis=1)
@@ -79,5 +79,5 @@ def _share(part: int, whole: int) -> float:
 
 def _rows(points: npt.ArrayLike) -> npt.ArrayLike:
     """Plain vectors as prototypes of one row."""
-    values = array_of(points, "points")
+    values = as_array(points, "points")
     return values[:, None, :] if values.ndim == 2 else values

@@ -17,7 +17,7 @@ import numpy as np
 
 from thalweg.core.types import Floats, Floats32, Ints
 
-OfBlock = Callable[[Floats, Floats], Floats]  # sorted columns (K, n) and their weights -> (n,)
+BlockReducer = Callable[[Floats, Floats], Floats]  # sorted columns (K, n) and their weights -> (n,)
 BLOCK = 1 << 14  # columns that are sorted at a time
 SLACK = 1e-9  # of the total weight: sums of weights are not exact
 
@@ -31,7 +31,7 @@ def weighted_median(values: Floats32, weights: Floats) -> Floats32:
     >>> weighted_median(column, np.ones(3)), weighted_median(column, np.array([1.0, 1.0, 2.0]))
     (array([2.], dtype=float32), array([5.5], dtype=float32))
     """
-    return _by_blocks(values, weights, _median)
+    return _reduce_blocks(values, weights, _median)
 
 
 def trimmed_mean(values: Floats32, weights: Floats, share: float) -> Floats32:
@@ -54,13 +54,13 @@ def trimmed_mean(values: Floats32, weights: Floats, share: float) -> Floats32:
         mean = (stays * ordered).sum(axis=0) / np.where(left > 0, left, 1.0)
         return np.where(left > 0, mean, _median(ordered, counts))
 
-    return _by_blocks(values, weights, of_block)
+    return _reduce_blocks(values, weights, of_block)
 
 
-def lengths(values: Floats32) -> Floats:
+def row_norms(values: Floats32) -> Floats:
     """(K,) Euclidean lengths of the rows.
 
-    >>> lengths(np.array([[3, 4], [1e30, 0]], dtype=np.float32)).tolist()
+    >>> row_norms(np.array([[3, 4], [1e30, 0]], dtype=np.float32)).tolist()
     [5.0, 1.0000000150474662e+30]
     """
     squares = np.zeros(len(values))
@@ -70,14 +70,14 @@ def lengths(values: Floats32) -> Floats:
     return np.sqrt(squares)
 
 
-def clipped(values: Floats32, bound: float) -> tuple[Floats32, Ints]:
+def clip_rows(values: Floats32, bound: float) -> tuple[Floats32, Ints]:
     """The rows, none longer than `bound`, and which were (n,). What is short enough stays to the bit.
 
-    >>> rows, cut = clipped(np.array([[3, 4], [0, 1]], dtype=np.float32), bound=2.5)
+    >>> rows, cut = clip_rows(np.array([[3, 4], [0, 1]], dtype=np.float32), bound=2.5)
     >>> rows.tolist(), cut.tolist()
     ([[1.5, 2.0], [0.0, 1.0]], [0])
     """
-    norms = lengths(values)
+    norms = row_norms(values)
     cut = np.flatnonzero(norms > bound)
     if len(cut) == 0:
         return values, cut
@@ -139,7 +139,7 @@ def _median(ordered: Floats, counts: Floats) -> Floats:
     return middle
 
 
-def _by_blocks(values: Floats32, weights: Floats, of_block: OfBlock) -> Floats32:
+def _reduce_blocks(values: Floats32, weights: Floats, of_block: BlockReducer) -> Floats32:
     """Some columns at a time, sorted; rows of no weight have no say."""
     has_say = weights > 0
     values, weights = (values, weights) if has_say.all() else (values[has_say], weights[has_say])

@@ -7,7 +7,7 @@ import numpy.typing as npt
 
 from thalweg.core.errors import ConfigError
 from thalweg.core.types import Floats, Ints
-from thalweg.theory.inputs import array_of, distribution, fractions, number, vector
+from thalweg.theory.inputs import as_array, distribution, fractions, number, vector
 
 AVAILABILITY_FLOOR = 0.01  # the rarest client counts as one that comes every hundredth round
 
@@ -42,7 +42,7 @@ def saw_weights(
     array([0.375, 0.625])
     """
     a2, b2 = number(slope, "slope"), number(offset, "offset")
-    s, q = array_of(scores, "scores"), array_of(availability, "availability")
+    s, q = as_array(scores, "scores"), as_array(availability, "availability")
     if s.ndim != 1 or s.shape != q.shape:
         raise ConfigError(
             "scores and availability must be rows with one entry per client, "

@@ -7,9 +7,11 @@ import numpy.typing as npt
 
 from thalweg.core.errors import ConfigError
 from thalweg.core.types import Floats
-from thalweg.theory.inputs import array_of, at_least_zero, fractions, vector
+from thalweg.theory.inputs import as_array, at_least_zero, fractions, vector
 
-RAREST = 1e-9  # availability below which the ratio cannot be minimised in double precision
+MIN_AVAILABILITY = (
+    1e-9  # availability below which the ratio cannot be minimised in double precision
+)
 
 
 def saw_weights_exact(scores: npt.ArrayLike, availability: npt.ArrayLike, noise: float) -> Floats:
@@ -38,7 +40,7 @@ def saw_weights_exact(scores: npt.ArrayLike, availability: npt.ArrayLike, noise:
     >>> saw_weights_exact([1.0, 1.0, 9.0], [0.5, 0.5, 0.5], noise=0.1).tolist()
     [0.5, 0.5, 0.0]
     """
-    s, q = array_of(scores, "scores"), array_of(availability, "availability")
+    s, q = as_array(scores, "scores"), as_array(availability, "availability")
     nu = at_least_zero(noise, "noise")
     if s.ndim != 1 or s.shape != q.shape:
         raise ConfigError(
@@ -48,9 +50,9 @@ def saw_weights_exact(scores: npt.ArrayLike, availability: npt.ArrayLike, noise:
     if s.size == 0:
         return np.zeros(0)
     s, q = vector(s, "scores"), fractions(q, "availability")
-    if q.min() < RAREST:
+    if q.min() < MIN_AVAILABILITY:
         raise ConfigError(
-            f"availability must lie in [{RAREST:g}, 1], got {q.min():g}. Leave clients that never "
+            f"availability must lie in [{MIN_AVAILABILITY:g}, 1], got {q.min():g}. Leave clients that never "
             "come out of the optimisation."
         )
     excess = s - s.min()  # adding a constant to all scores adds one to the ratio

@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from thalweg.core.errors import ConfigError
 from thalweg.theory.inputs import (
-    array_of,
+    as_array,
     at_least_zero,
     count,
     distribution,
@@ -145,8 +145,8 @@ def gradient_variability(
     3.25
     """
     q = distribution(round_weights, "round_weights")
-    full = array_of(full_gradients, "full_gradients")
-    mixed = array_of(mixed_gradients, "mixed_gradients")
+    full = as_array(full_gradients, "full_gradients")
+    mixed = as_array(mixed_gradients, "mixed_gradients")
     if full.ndim != 2 or full.shape != mixed.shape or len(full) != q.size:
         raise ConfigError(
             f"full_gradients and mixed_gradients must have {q.size} rows each, one per round, and "

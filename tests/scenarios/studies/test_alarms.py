@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from thalweg.drift import River
+from thalweg.drift import RiverAlarm
 from thalweg.recipes import Recipe
 from thalweg.report.study import plan_study, reproduce
 from thalweg.scenarios.studies import STUDIES
@@ -28,8 +28,8 @@ def test_all_rows_keep_the_newest_samples_so_that_only_alarms_and_banks_differ(
 
 def test_detectors_of_river_have_settings_for_a_value_per_round(recipes: dict[str, Recipe]) -> None:
     kswin = recipes["river KSWIN"].alarm
-    assert isinstance(kswin, River)
-    assert kswin.parsed_settings() == {"window_size": 20, "stat_size": 7}
+    assert isinstance(kswin, RiverAlarm)
+    assert kswin.parse_settings() == {"window_size": 20, "stat_size": 7}
 
 
 def test_a_quick_look_lasts_until_after_the_drifts(tmp_path: Path) -> None:

@@ -6,10 +6,10 @@ from thalweg.scenarios.studies import (
     Column,
     Row,
     Study,
-    on_data,
-    restricted,
-    study_named,
-    words_in,
+    find_study,
+    replace_data,
+    restrict_study,
+    split_words,
 )
 
 
@@ -27,50 +27,50 @@ def study(**changes):
 
 
 def test_a_word_that_is_a_label_means_that_row_alone():
-    part = restricted(study(), ["is"])  # "mnist" has it too, as letters
+    part = restrict_study(study(), ["is"])  # "mnist" has it too, as letters
     assert part.row_labels == ["is"]
     assert len(part.columns) == 3
 
 
 def test_who_is_the_best_of_some_brings_them_along():
     rows = (Row("is"), Row("sfedpo"), Row("best", best_of=("is", "sfedpo")))
-    assert restricted(study(rows=rows), ["best"]).row_labels == ["is", "sfedpo", "best"]
-    assert restricted(study(rows=rows), ["sfedpo"]).row_labels == ["sfedpo"]
+    assert restrict_study(study(rows=rows), ["best"]).row_labels == ["is", "sfedpo", "best"]
+    assert restrict_study(study(rows=rows), ["sfedpo"]).row_labels == ["sfedpo"]
     with pytest.raises(ConfigError, match="best of"):
         study(rows=(Row("sfedpo"), Row("best", best_of=("ode",))))
 
 
 def test_words_restrict_rows_and_columns_by_their_letters():
-    part = restricted(study(), ["fedprox", "digits"])
+    part = restrict_study(study(), ["fedprox", "digits"])
     assert part.row_labels == ["fedprox+sfedpo"]
-    assert restricted(study(), ["N="]).column_labels == ["digits-full N=1"]
+    assert restrict_study(study(), ["N="]).column_labels == ["digits-full N=1"]
 
 
 @pytest.mark.parametrize("study", STUDIES.values(), ids=STUDIES)
 def test_every_label_can_be_asked_for_alone_and_beside_others(study):
     labels = [*study.row_labels, *study.column_labels]
-    assert words_in(labels, study) == labels
-    assert words_in([",".join(labels)], study) == labels
-    assert words_in(["is, ode ,,", "x"], study) == ["is", "ode", "x"]
+    assert split_words(labels, study) == labels
+    assert split_words([",".join(labels)], study) == labels
+    assert split_words(["is, ode ,,", "x"], study) == ["is", "ode", "x"]
 
 
 def test_a_word_nobody_has_is_refused_with_the_nearest():
     with pytest.raises(UnknownName, match="Did you mean 'mnist-full'"):
-        restricted(study(), ["mnist-ful1"])
+        restrict_study(study(), ["mnist-ful1"])
 
 
 def test_rows_and_columns_without_common_cells_are_refused():
     columns = (Column("mnist-full", rows=("is",)), Column("digits-full"))
     with pytest.raises(ConfigError, match="nothing of s is left"):
-        restricted(study(columns=columns), ["sfedpo", "mnist"])
+        restrict_study(study(columns=columns), ["sfedpo", "mnist"])
 
 
 def test_on_other_data_the_papers_numbers_stay_behind():
-    moved = on_data(STUDIES["sfedpo-table-5"], "digits")
+    moved = replace_data(STUDIES["sfedpo-table-5"], "digits")
     assert moved.name == "sfedpo-table-5-digits"
     assert moved.column_labels[0] == "digits-full N=10"
     assert moved.published == {}
-    assert len(on_data(STUDIES["sfedpo-table-1"], "digits").columns) == 2
+    assert len(replace_data(STUDIES["sfedpo-table-1"], "digits").columns) == 2
 
 
 def test_a_row_is_paired_with_its_own_partner_or_the_reference():
@@ -100,7 +100,7 @@ def test_a_column_may_show_something_else_than_the_study():
 
 
 def test_a_study_of_clients_that_come_and_go_moves_to_other_data():
-    moved = on_data(study(columns=(Column("churn-mnist"),)), "digits")
+    moved = replace_data(study(columns=(Column("churn-mnist"),)), "digits")
     assert moved.column_labels == ["churn-digits"]
 
 
@@ -131,11 +131,11 @@ def test_a_study_of_your_own_is_named_by_its_file(tmp_path):
         "from thalweg.scenarios.studies import Column, Row, Study\n"
         "MINE = Study('mine', '', '', (Row('fedavg'),), (Column('digits-full'),), (0,), 'fedavg')\n"
     )
-    assert study_named(f"{file}:MINE").name == "mine"
+    assert find_study(f"{file}:MINE").name == "mine"
     with pytest.raises(ConfigError, match="expected a Study"):
-        study_named(f"{file}:NOBODY")
+        find_study(f"{file}:NOBODY")
     with pytest.raises(UnknownName, match="Did you mean 'sfedpo-table-1'"):
-        study_named("sfedpo-tabel-1")
+        find_study("sfedpo-tabel-1")
 
 
 def test_who_finds_mixtures_by_labels_must_say_so():
@@ -147,5 +147,5 @@ def test_who_finds_mixtures_by_labels_must_say_so():
 
 
 def test_a_study_of_drift_moves_to_the_drift_of_other_data():
-    moved = on_data(study(columns=(Column("drift-cifar10", ("rounds=6",)),)), "digits")
+    moved = replace_data(study(columns=(Column("drift-cifar10", ("rounds=6",)),)), "digits")
     assert moved.columns == (Column("drift-digits", ("rounds=6",)),)

@@ -1,10 +1,10 @@
 import pytest
 
-from thalweg.aggregation import Anew, Average, WarmStart
 from thalweg.local import Continuous, Proximal, Scaffold
 from thalweg.report.study import plan_study, reproduce
 from thalweg.scenarios.studies import STUDIES
 from thalweg.scenarios.studies.churn import TABLES, table
+from thalweg.sessions import Average, Reset, WarmStart
 
 NAMES = [f"churn-{each.data}-table" for each in TABLES]
 
@@ -53,14 +53,14 @@ def test_transitions_are_into_sessions_of_which_the_runs_have_all_that_counts(na
 
 @pytest.mark.parametrize("name", NAMES)
 def test_all_methods_begin_session_1_with_the_model_as_it_was_drawn(name, tmp_path):
-    kinds = {"proposed": WarmStart, "average": Average, "previous": Anew, "continuous": Anew}
+    kinds = {"proposed": WarmStart, "average": Average, "previous": Reset, "continuous": Reset}
     for cell in plan_study(STUDIES[name], seeds=[0], out=tmp_path).cells:
-        opening = cell.job.plan.recipe.opening
-        assert type(opening) is kinds[cell.row.label.rpartition(" ")[2]]
-        if isinstance(opening, Anew):
-            assert opening.session == 1
+        session_start = cell.job.plan.recipe.session_start
+        assert type(session_start) is kinds[cell.row.label.rpartition(" ")[2]]
+        if isinstance(session_start, Reset):
+            assert session_start.session == 1
         else:
-            assert (opening.first_start, opening.pilot_sessions) == ("random", 1)
+            assert (session_start.first_start, session_start.pilot_sessions) == ("random", 1)
 
 
 def test_hosts_are_set_up_as_the_paper_says(tmp_path):
@@ -99,7 +99,7 @@ def test_texts_are_told_apart_more_sharply_than_images():
         name: plan_study(STUDIES[name], only=["fedavg proposed"], seeds=[0]).jobs[0].plan
         for name in NAMES
     }
-    assert [plan.recipe.opening.scale for plan in plans.values()] == [10, 10, 800, 10]
+    assert [plan.recipe.session_start.scale for plan in plans.values()] == [10, 10, 800, 10]
 
 
 def test_both_transitions_come_from_the_same_runs_and_pairs_share_a_host(tmp_path):

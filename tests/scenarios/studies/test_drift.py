@@ -7,7 +7,7 @@ from thalweg.aggregation import Flash
 from thalweg.report.drifts import drift_columns
 from thalweg.report.study import plan_study, reproduce
 from thalweg.report.study_table import study_markdown
-from thalweg.scenarios.studies import STUDIES, on_data
+from thalweg.scenarios.studies import STUDIES, replace_data
 from thalweg.scenarios.studies.drift import CIFAR, DENSE, FASHION, METHODS, SMALL, studies
 
 NAMES = [study.name for study in studies()]
@@ -89,7 +89,7 @@ def test_learning_rates_and_settings_are_those_of_the_paper(tmp_path):
     adaptive = found["adaptive-fedavg", FASHION].recipe.server
     assert (adaptive.beta_mean, adaptive.decay) == (0.5, "none")
     assert found["fedrc", FASHION].recipe.bank.num_models == 2
-    assert found["feddrift", FASHION].recipe.bank.start == 2
+    assert found["feddrift", FASHION].recipe.bank.initial_models == 2
 
 
 def test_who_chooses_in_every_round_is_a_row_of_its_own_without_a_number(tmp_path):
@@ -159,7 +159,7 @@ def test_every_column_of_tasks_says_how_mixtures_were_found():
 
 def small(name, *rows):
     """A study on digits, cut down to twelve rounds."""
-    study = on_data(STUDIES[name], "digits")
+    study = replace_data(STUDIES[name], "digits")
     size = ("world.num_clients=6", "net.hidden=[8]", "local.batch_size=64")
     quick = ("rounds=12", "world.rounds_per_step=2", "evaluate_every=2", *size)
     chosen = tuple(replace(row, quick=()) for row in METHODS if row.label in rows)

@@ -42,7 +42,7 @@ def test_tunables_were_not_chosen_on_the_seeds_that_are_reported():
 
 
 def test_fedavg_with_sfedpo_is_sfedpo():
-    rows = {row.label: row.spelled for row in STUDIES["sfedpo-table-2"].rows}
+    rows = {row.label: row.recipe_spec for row in STUDIES["sfedpo-table-2"].rows}
     assert rows["fedavg+sfedpo"] == "sfedpo"
     assert rows["fedprox+sfedpo"] == "fedprox+sfedpo"
 

@@ -1,6 +1,6 @@
 import pytest
 
-from thalweg.engine.any_plan import BaselinePlan, plan_named
+from thalweg.engine.any_plan import BaselinePlan, make_any_plan
 from thalweg.report.comparison import recipe_parts
 from thalweg.report.study import plan_study
 from thalweg.scenarios.studies import STUDIES
@@ -27,24 +27,24 @@ def test_the_optimum_is_chosen_from_the_papers_grid_of_historical_mass():
 def test_the_plans_are_what_the_labels_say(name, tmp_path):
     plan = plan_study(STUDIES[name], out=tmp_path)
     for cell in plan.cells:
-        scenario, emphasis = cell.job.plan.scenario, cell.job.plan.recipe.emphasis
+        scenario, sample_weights = cell.job.plan.scenario, cell.job.plan.recipe.sample_weights
         assert f"{scenario.world.historical_data:.0%}" in cell.column.label
         assert scenario.validation == 0.5
         if cell.row.label.startswith("mass"):
-            assert emphasis.strategy == "mass"
-            assert cell.row.label == f"mass {emphasis.mass}"
+            assert sample_weights.strategy == "mass"
+            assert cell.row.label == f"mass {sample_weights.mass}"
 
 
 def test_natural_clients_have_shares_of_clients():
     study = STUDIES["streams-writers-table"]
-    assert study.columns[0].sets[0] == "world.historical=0.05"
+    assert study.columns[0].overrides[0] == "world.historical=0.05"
 
 
 def test_every_row_of_every_study_can_be_spelled():
     for study in STUDIES.values():
         for row in study.rows:
             if not row.best_of:
-                (name, *changes), column = recipe_parts(row.spelled), study.columns[0]
-                plan = plan_named(name, column.scenario, overrides=[*changes, *column.sets])
+                (name, *changes), column = recipe_parts(row.recipe_spec), study.columns[0]
+                plan = make_any_plan(name, column.scenario, overrides=[*changes, *column.overrides])
                 assert plan.scenario.name == column.scenario
                 assert isinstance(plan, BaselinePlan) or plan.recipe.name == name

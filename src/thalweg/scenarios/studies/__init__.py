@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
-from thalweg.core.config import object_named
+from thalweg.core.config import load_object
 from thalweg.core.errors import ConfigError, UnknownName
 from thalweg.core.published import Published
-from thalweg.scenarios.studies import alarms, churn, dpcs, drift, drifting, sfedpo, streams
-from thalweg.scenarios.studies.base import Column, Metric, Row, Study, on_data, restricted, words_in
+from thalweg.scenarios.studies import alarms, churn, dpcs, drift, real_streams, sfedpo, streams
+from thalweg.scenarios.studies.base import (
+    Column,
+    Metric,
+    Row,
+    Study,
+    replace_data,
+    restrict_study,
+    split_words,
+)
 
 STUDIES: dict[str, Study] = {
     study.name: study
-    for paper in (sfedpo, streams, dpcs, churn, drift, alarms, drifting)
+    for paper in (sfedpo, streams, dpcs, churn, drift, alarms, real_streams)
     for study in paper.studies()
 }
 
@@ -21,20 +29,20 @@ __all__ = [
     "Published",
     "Row",
     "Study",
-    "on_data",
-    "restricted",
-    "study_named",
-    "words_in",
+    "find_study",
+    "replace_data",
+    "restrict_study",
+    "split_words",
 ]
 
 
-def study_named(name: str) -> Study:
+def find_study(name: str) -> Study:
     """A study that comes with the package, or one of the user's own: ``mine.py:STUDY``."""
     if name in STUDIES:
         return STUDIES[name]
     if ":" not in name:
         raise UnknownName("study", name, [*STUDIES, "your own: FILE.py:NAME"])
-    found = object_named(name)
+    found = load_object(name)
     if not isinstance(found, Study):
         raise ConfigError(f"{name}: expected a Study, got {type(found).__name__}.")
     return found

@@ -18,7 +18,7 @@ DETECTORS = {
 }
 ACTIONS = {
     "shrink": "alarm.action=shrink,alarm.action.keep=0.1",
-    "hurry": "alarm.action=hurry",
+    "scale-lr": "alarm.action=scale-lr",
 }
 
 
@@ -50,7 +50,7 @@ def studies() -> list[Study]:
                 "learns from them. In round 30 all labels of some clients are reversed: of nobody, of all, of "
                 "half of them, or of half of them little by little until round 45. Detectors without an action "
                 "change nothing, so that their rows are that of fedavg; what they noticed is in the tables "
-                "called Alarms. 'shrink' keeps the newest tenth of the memory, 'hurry' doubles the learning rate "
+                "called Alarms. 'shrink' keeps the newest tenth of the memory, 'scale-lr' doubles the learning rate "
                 "for five rounds. 'by alarm' opens models when an alarm says so, one for each client that "
                 "drifted or (eager) one for all of them, where feddrift asks for losses in every round."
             ),

@@ -23,8 +23,8 @@ Metric = Literal[
     "task_accuracy",  # on one task, or averaged over all, with mixtures found as the column says
     "forgetting",  # the best accuracy on a task before minus that in the end, averaged over tasks
 ]
-OF_TASKS: tuple[Metric, ...] = ("task_accuracy", "forgetting")
-LESS_IS_BETTER: tuple[Metric, ...] = ("forgetting",)
+TASK_METRICS: tuple[Metric, ...] = ("task_accuracy", "forgetting")
+LOWER_IS_BETTER: tuple[Metric, ...] = ("forgetting",)
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,7 @@ class Column:
     """
 
     scenario: str
-    sets: tuple[str, ...] = ()
+    overrides: tuple[str, ...] = ()
     """Changes as ``--set`` takes them."""
     note: str = ""
     """What tells this column from others of the same scenario."""
@@ -74,7 +74,7 @@ class Row:
     """Changes of this row in a quick look, beside those of the study."""
 
     @property
-    def spelled(self) -> str:
+    def recipe_spec(self) -> str:
         return self.recipe or self.label
 
 
@@ -129,7 +129,7 @@ class Study:
                 f"of {column.label} does not have.",
             )
             require(
-                self.metric_of(column) not in OF_TASKS or column.assignment in column.note,
+                self.metric_of(column) not in TASK_METRICS or column.assignment in column.note,
                 f"{self.name}: mixtures for the tasks of {column.label} are found by {column.assignment}; say "
                 f"so in its note (such as 'by {column.assignment}').",
             )
@@ -159,7 +159,7 @@ class Study:
     def num_cells(self) -> int:
         """Runs; columns that look at one run at different times have it in common, rows with one recipe too."""
         runs = {
-            (row.spelled, column.scenario, column.sets)
+            (row.recipe_spec, column.scenario, column.overrides)
             for column in self.columns
             for row in self.rows_of(column)
             if not row.best_of
@@ -167,11 +167,11 @@ class Study:
         return len(self.seeds) * len(runs)
 
 
-def words_in(texts: Iterable[str], study: Study) -> list[str]:
+def split_words(texts: Iterable[str], study: Study) -> list[str]:
     """Words with commas between them; pieces that are a label together are one word.
 
     >>> rows = (Row("flash"), Row("flash, slow"), Row("is"))
-    >>> words_in(["is,flash, slow", "flash"], Study("s", "", "", rows, (Column("mnist"),), (0,), "is"))
+    >>> split_words(["is,flash, slow", "flash"], Study("s", "", "", rows, (Column("mnist"),), (0,), "is"))
     ['is', 'flash, slow', 'flash']
     """
     labels, words = {*study.row_labels, *study.column_labels}, []
@@ -185,7 +185,7 @@ def words_in(texts: Iterable[str], study: Study) -> list[str]:
     return words
 
 
-def restricted(study: Study, only: Iterable[str]) -> Study:
+def restrict_study(study: Study, only: Iterable[str]) -> Study:
     """The part of a study that is asked for.
 
     A word restricts the rows or the columns, whichever have it in their label; a word that is a
@@ -193,7 +193,7 @@ def restricted(study: Study, only: Iterable[str]) -> Study:
     themselves they add up.
 
     >>> study = Study("s", "", "", (Row("is"), Row("ode")), (Column("mnist"), Column("digits")), (0,), "is")
-    >>> part = restricted(study, ["is", "dig"])
+    >>> part = restrict_study(study, ["is", "dig"])
     >>> part.row_labels, part.column_labels
     (['is'], ['digits'])
     """
@@ -231,7 +231,7 @@ def restricted(study: Study, only: Iterable[str]) -> Study:
     return replace(kept, columns=columns_left)
 
 
-def on_data(study: Study, data: str) -> Study:
+def replace_data(study: Study, data: str) -> Study:
     """The same study on another data set; the paper's numbers do not come along.
 
     The scenario ``cifar10-full`` becomes ``digits-full`` for the data set ``digits``, ``churn-mnist`` becomes

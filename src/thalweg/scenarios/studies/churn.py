@@ -19,21 +19,21 @@ from thalweg.scenarios.studies.base import Column, Row, Study
 SEEDS = (0, 1, 2)
 TRANSITIONS = {"T1": 3, "T2": 4}  # sessions that begin
 WHOLE_SESSIONS = 4  # and of the fifth the rounds that count; what comes then no table shows
-COUNTED = 10  # rounds of a session over which accuracy is averaged
+COUNTED_ROUNDS = 10  # rounds of a session over which accuracy is averaged
 CONCENTRATIONS = ("0.3", "0.7")
 STARTS = ("proposed", "continuous", "previous", "average")
 HOSTS = ("fedavg", "fedprox", "scaffold", "fedacg")
 ABOUT = (
     "Accuracy on the labels of a session's clients, averaged over its first ten rounds. Session 0 makes the "
     "pilot; all methods begin session 1 with the model as it was drawn, as in the paper's code (baselines: "
-    "opening=anew). Into session 2 they still go on alike. T1 is the transition into session 3, T2 into session "
+    "session_start=reset). Into session 2 they still go on alike. T1 is the transition into session 3, T2 into session "
     "4. 'scaffold' is what the paper's code does under that name (scaffold-released), 'true-scaffold' is "
     "SCAFFOLD. 'continuous' is plain FedAvg with distillation, whatever the host, as in the code; its teacher in "
     "session 1 is the last model of session 0, in the code a model of zeros. Rounds of rehearsal are not counted."
 )
 
 
-class Table(NamedTuple):
+class PaperTable(NamedTuple):
     """What tells one of the tables from the others."""
 
     data: str
@@ -51,8 +51,8 @@ class Table(NamedTuple):
 
 
 TABLES = (
-    Table("mnist", "Table 3: MNIST", printed.MNIST, 50, "0.03"),
-    Table(
+    PaperTable("mnist", "Table 3: MNIST", printed.MNIST, 50, "0.03"),
+    PaperTable(
         "fashion-mnist",
         "Table 3: Fashion-MNIST",
         printed.FASHION_MNIST,
@@ -60,7 +60,7 @@ TABLES = (
         "0.03",
         note="Learning rates are those of MNIST; the paper's are not known.",
     ),
-    Table(
+    PaperTable(
         "ag-news",
         "Table 2: AG News",
         printed.AG_NEWS,
@@ -71,7 +71,7 @@ TABLES = (
         starts=("proposed", "previous", "average"),
         note="Word vectors are smaller than the paper's; its learning rates are not known.",
     ),
-    Table(
+    PaperTable(
         "cifar10",
         "Table 1: CIFAR-10, at reduced scale",
         printed.CIFAR10,
@@ -88,13 +88,13 @@ TABLES = (
 )
 
 
-def table(of: Table) -> Study:
+def table(of: PaperTable) -> Study:
     """Every host with every way to begin a session."""
     columns = {
         (overlap, concentration, transition): Column(
             f"churn-{of.data}",
             (
-                f"rounds={WHOLE_SESSIONS * of.length + COUNTED}",
+                f"rounds={WHOLE_SESSIONS * of.length + COUNTED_ROUNDS}",
                 f"world.partition.overlap={overlap}",
                 f"world.partition.concentration={concentration}",
             ),
@@ -114,7 +114,7 @@ def table(of: Table) -> Study:
         columns=tuple(columns.values()),
         seeds=SEEDS,
         reference="fedavg previous",
-        published=_published(of, columns),
+        published=_parse_published(of, columns),
         metric="transition_accuracy",
         quick=(
             f"rounds={(WHOLE_SESSIONS + 1) * short}",
@@ -128,7 +128,7 @@ def studies() -> list[Study]:
     return [table(each) for each in TABLES]
 
 
-def _rows(of: Table) -> tuple[Row, ...]:
+def _rows(of: PaperTable) -> tuple[Row, ...]:
     """The paper's rows, then those of SCAFFOLD as it is meant."""
     released = (f"local.lr={of.released_lr}", "local.decay.floor=0.9")
     hosts = {
@@ -153,14 +153,18 @@ def _rows(of: Table) -> tuple[Row, ...]:
 def _recipe(host: str, start: str, scale: str) -> list[str]:
     """A recipe whose session 1 begins with the model as it was drawn, and its changes."""
     if start == "proposed":
-        return [f"{host}+warmstart", "opening.first_start=random", f"opening.scale={scale}"]
+        return [
+            f"{host}+warmstart",
+            "session_start.first_start=random",
+            f"session_start.scale={scale}",
+        ]
     if start == "average":
-        return [f"{host}+average-start", "opening.first_start=random"]
-    return [host, "opening=anew", "opening.session=1"]
+        return [f"{host}+average-start", "session_start.first_start=random"]
+    return [host, "session_start=reset", "session_start.session=1"]
 
 
-def _published(
-    of: Table, columns: dict[tuple[str, str, str], Column]
+def _parse_published(
+    of: PaperTable, columns: dict[tuple[str, str, str], Column]
 ) -> dict[tuple[str, str], Published]:
     found = {}
     for line in of.numbers.strip().splitlines():

@@ -59,7 +59,13 @@ def _feddaa(label: str, *changes: str) -> Row:
 
 def _feddrift(label: str, *changes: str) -> Row:
     return _row(
-        label, "feddrift", "0.06", "bank.start=2", "bank.every=40", *changes, quick=QUICK_BANK
+        label,
+        "feddrift",
+        "0.06",
+        "bank.initial_models=2",
+        "bank.every=40",
+        *changes,
+        quick=QUICK_BANK,
     )
 
 
@@ -81,7 +87,7 @@ METHODS = (
     _feddrift("feddrift reassigned", "bank.reassign=true"),
     _feddaa("feddaa"),
     _feddaa("feddaa given", GIVEN),
-    _feddaa("feddaa explained", "weights.of=explained"),
+    _feddaa("feddaa explained", "weights.basis=explained"),
     _row("oracle", "oracle", "0.1"),
 )
 
@@ -96,7 +102,7 @@ def table_1() -> Study:
         columns=columns,
         seeds=SEEDS,
         reference="feddaa",
-        published=dict(_published(_lines(printed.TABLE_1), columns)),
+        published=dict(_published_cells(_parse_lines(printed.TABLE_1), columns)),
         metric="step_accuracy",
         quick=QUICK,
     )
@@ -110,7 +116,7 @@ def table_2() -> Study:
         concept, degrees, *entries = line.split()
         label = f"{CIFAR} ({concept}, {degrees}°) by labels"
         for method, entry in zip(printed.TABLE_2_METHODS, entries, strict=True):
-            published |= {(row, label): _number(entry) for row in _rows_named(method)}
+            published |= {(row, label): _parse_number(entry) for row in _rows_for(method)}
     return Study(
         name="feddaa-table-2",
         title="FedDAA, Table 2: what is left of every task after the last step",
@@ -140,7 +146,7 @@ def ablation() -> Study:
         _feddaa("without DAA", GIVEN, "bank.use_daa=false"),
         _feddaa("full, found"),
     )
-    numbers = {label.replace("-", " "): of for label, of in _lines(printed.TABLE_3).items()}
+    numbers = {label.replace("-", " "): of for label, of in _parse_lines(printed.TABLE_3).items()}
     return Study(
         name="feddaa-ablation",
         title="FedDAA, Table 3: without its parts",
@@ -153,7 +159,7 @@ def ablation() -> Study:
         columns=columns,
         seeds=SEEDS,
         reference="full",
-        published=dict(_published(numbers, columns)),
+        published=dict(_published_cells(numbers, columns)),
         metric="step_accuracy",
         quick=QUICK,
     )
@@ -167,7 +173,7 @@ def rates() -> Study:
         "The share of the clients in a round.",
         "rate",
         "selection.fraction",
-        _lines(printed.TABLE_4),
+        _parse_lines(printed.TABLE_4),
         (_feddaa("feddaa"), _feddaa("feddaa given", GIVEN)),
     )
 
@@ -181,7 +187,7 @@ def dirichlet() -> Study:
         "client does not have are rows of zeros in its prototypes, as in the released code, or imputed.",
         "alpha",
         "world.dirichlet",
-        _lines(printed.TABLE_5),
+        _parse_lines(printed.TABLE_5),
         (
             _feddaa("feddaa"),
             _feddaa("feddaa given", GIVEN),
@@ -243,27 +249,27 @@ def _sweep(
     )
 
 
-def _published(
+def _published_cells(
     numbers: Mapping[str, list[Published]], columns: Sequence[Column]
 ) -> Iterator[tuple[tuple[str, str], Published]]:
     for method, found in numbers.items():
         for column in columns:
-            for row in _rows_named(method):
+            for row in _rows_for(method):
                 yield (row, column.label), found[SCENARIOS[column.scenario]]
 
 
-def _rows_named(method: str) -> tuple[str, ...]:
+def _rows_for(method: str) -> tuple[str, ...]:
     """The rows that stand beside a method of the paper."""
     return {"feddaa": ("feddaa", "feddaa given"), "full": ("full", "full, found")}.get(
         method, (method,)
     )
 
 
-def _lines(text: str) -> dict[str, list[Published]]:
+def _parse_lines(text: str) -> dict[str, list[Published]]:
     lines = (line.split() for line in text.strip().splitlines())
-    return {name: [_number(entry) for entry in entries] for name, *entries in lines}
+    return {name: [_parse_number(entry) for entry in entries] for name, *entries in lines}
 
 
-def _number(entry: str) -> Published:
+def _parse_number(entry: str) -> Published:
     mean, spread = entry.split("±")
     return Published(float(mean), float(spread))

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from thalweg.core.published import Published
 from thalweg.scenarios.studies import sfedpo_numbers as printed
-from thalweg.scenarios.studies.base import Column, Row, Study, on_data
+from thalweg.scenarios.studies.base import Column, Row, Study, replace_data
 
 SEEDS = (4, 5, 6)
 ABOUT_SEEDS = (
@@ -20,7 +20,7 @@ HOSTS = ("fedavg", "fedprox", "fedcurv", "fedntd", "fedexp")
 
 
 def table_1() -> Study:
-    numbers = _rows_of(printed.TABLE_1)
+    numbers = _parse_rows(printed.TABLE_1)
     rows = tuple(
         Row(label) for label in ("sfedpo", *(name for name in numbers if name != "sfedpo"))
     )
@@ -33,7 +33,7 @@ def table_1() -> Study:
         columns=columns,
         seeds=SEEDS,
         reference="sfedpo",
-        published=_with_spreads(numbers, columns),
+        published=_published_cells(numbers, columns),
     )
 
 
@@ -46,9 +46,9 @@ def table_2() -> Study:
         rows += [Row(host, against=host), Row(f"{host}+sfedpo", combined, against=host)]
     columns = _scenarios(DATA)
     published = {}
-    for host, entries in _rows_of(printed.TABLE_2).items():
+    for host, entries in _parse_rows(printed.TABLE_2).items():
         for column, entry in zip(columns, entries, strict=True):
-            with_it, gain = _gain(entry)
+            with_it, gain = _parse_gain(entry)
             published[f"{host}+sfedpo", column.label] = Published(with_it)
             published[host, column.label] = Published(round(with_it - gain, 2))
     return Study(
@@ -68,7 +68,7 @@ def table_2() -> Study:
 
 
 def table_3() -> Study:
-    numbers = _rows_of(printed.TABLE_3)
+    numbers = _parse_rows(printed.TABLE_3)
     noisy = [noise for noise in numbers if float(noise) > 0]
     labels = {noise: f"noise {noise}" for noise in numbers}
     columns = _scenarios(["cifar10"])
@@ -88,7 +88,7 @@ def table_3() -> Study:
         columns=columns,
         seeds=SEEDS,
         reference=labels["0.00"],
-        published=_with_spreads({labels[e]: row for e, row in numbers.items()}, columns),
+        published=_published_cells({labels[e]: row for e, row in numbers.items()}, columns),
     )
 
 
@@ -102,11 +102,11 @@ def table_5() -> Study:
         name="sfedpo-table-5",
         title="SFedPO, Table 5: the number of clients",
         description=f"10, 50 and 100 clients instead of 30. {ABOUT_SEEDS}",
-        rows=_with_baselines(),
+        rows=_baseline_rows(),
         columns=columns,
         seeds=SEEDS,
         reference="sfedpo",
-        published=_with_spreads(_rows_of(printed.TABLE_5), columns),
+        published=_published_cells(_parse_rows(printed.TABLE_5), columns),
     )
 
 
@@ -125,11 +125,11 @@ def table_6() -> Study:
         name="sfedpo-table-6",
         title="SFedPO, Table 6: other nets",
         description=f"A small CNN and three residual nets on CIFAR-10. {ABOUT_SEEDS}",
-        rows=_with_baselines(),
+        rows=_baseline_rows(),
         columns=tuple(sorted(printed_order, key=lambda column: "-cnn-" not in column.scenario)),
         seeds=SEEDS,
         reference="sfedpo",
-        published=_with_spreads(_rows_of(printed.TABLE_6), printed_order),
+        published=_published_cells(_parse_rows(printed.TABLE_6), printed_order),
     )
 
 
@@ -151,20 +151,20 @@ def table_7() -> Study:
         columns=columns,
         seeds=SEEDS,
         reference="kl",
-        published=_with_spreads(_rows_of(printed.TABLE_7), columns),
+        published=_published_cells(_parse_rows(printed.TABLE_7), columns),
     )
 
 
 def table_8() -> Study:
     means, columns, published = ("0.2", "0.4", "0.6", "0.8"), [], {}
     places = [(access, mean) for access in ACCESS for mean in means]
-    numbers = _rows_of(printed.TABLE_8)
+    numbers = _parse_rows(printed.TABLE_8)
     for place, (access, mean) in enumerate(places):
         for spread, entries in numbers.items():
             sets = (f"world.availability={mean}", f"world.availability_spread={spread}")
             column = Column(f"cifar10-{access}", sets, f"μ={mean} σ={spread}")
             columns.append(column)
-            with_it, gain = _gain(entries[place])
+            with_it, gain = _parse_gain(entries[place])
             published["sfedpo", column.label] = Published(with_it)
             published["uniform", column.label] = Published(round(with_it - gain, 2))
     return Study(
@@ -203,7 +203,7 @@ def figure_2() -> Study:
             "the budget α (against uniform sampling), in the partial world. The paper has curves "
             f"without numbers. {ABOUT_SEEDS}"
         ),
-        rows=(*_with_baselines(), Row("without DDS", "sfedpo,memory=uniform-ratio")),
+        rows=(*_baseline_rows(), Row("without DDS", "sfedpo,memory=uniform-ratio")),
         columns=tuple(
             Column("cifar10-partial", (change,), note, rows) for change, note, rows in sweeps
         ),
@@ -245,7 +245,7 @@ def figure_3() -> Study:
 def studies() -> list[Study]:
     """All of them, in the order of the paper; with those that were moved to smaller data."""
     third = table_3()
-    small = on_data(third, "fashion-mnist")
+    small = replace_data(third, "fashion-mnist")
     return [
         *(table_1(), table_2(), third, small, table_5(), table_6(), table_7(), table_8()),
         *(figure_2(), figure_3()),
@@ -256,32 +256,32 @@ def _scenarios(data: Sequence[str]) -> tuple[Column, ...]:
     return tuple(Column(f"{name}-{access}") for name in data for access in ACCESS)
 
 
-def _with_baselines() -> tuple[Row, ...]:
+def _baseline_rows() -> tuple[Row, ...]:
     return tuple(Row(label) for label in ("sfedpo", *BASELINES))
 
 
-def _rows_of(table: str) -> dict[str, list[str]]:
+def _parse_rows(table: str) -> dict[str, list[str]]:
     rows = [line.split() for line in table.strip().splitlines()]
     return {label: entries for label, *entries in rows}
 
 
-def _with_spreads(
+def _published_cells(
     numbers: dict[str, list[str]], columns: Sequence[Column]
 ) -> dict[tuple[str, str], Published]:
     return {
-        (row, column.label): _published(entry)
+        (row, column.label): _parse_published(entry)
         for row, entries in numbers.items()
         for column, entry in zip(columns, entries, strict=True)
     }
 
 
-def _published(entry: str) -> Published:
+def _parse_published(entry: str) -> Published:
     """``"85.04±0.46"``, or ``"67.56"`` where the paper gives no spread."""
     mean, _, spread = entry.partition("±")
     return Published(float(mean), float(spread) if spread else None)
 
 
-def _gain(entry: str) -> tuple[float, float]:
+def _parse_gain(entry: str) -> tuple[float, float]:
     """``"87.55(+0.29)"`` -> (87.55, 0.29)."""
     mean, _, gain = entry.rstrip(")").partition("(")
     return float(mean), float(gain)

@@ -50,7 +50,7 @@ def table(scenario: str) -> Study:
         for share in SHARES
     )
     grid = tuple(
-        Row(f"mass {mass}", f"stream-ours,emphasis.strategy=mass,emphasis.mass={mass}")
+        Row(f"mass {mass}", f"stream-ours,sample_weights.strategy=mass,sample_weights.mass={mass}")
         for mass in GRID
     )
     rows = (
@@ -58,13 +58,13 @@ def table(scenario: str) -> Study:
         Row("historical", "stream-historical"),
         Row("uniform", "stream-uniform"),
         Row("stream-ours"),
-        Row("stream-ours, printed ratio", f"stream-ours,emphasis.ratio={RATIOS[scenario]}"),
+        Row("stream-ours, printed ratio", f"stream-ours,sample_weights.ratio={RATIOS[scenario]}"),
         *grid,
         Row("optimal", best_of=("fresh", "historical", *(row.label for row in grid))),
     )
     published: dict[tuple[str, str], Published] = {}
     for share, column in zip(SHARES, columns, strict=True):
-        numbers = [_number(entry) for entry in PRINTED[scenario, share].split()]
+        numbers = [_parse_number(entry) for entry in PRINTED[scenario, share].split()]
         published |= dict(zip(((name, column.label) for name in STRATEGIES), numbers, strict=True))
         published["stream-ours, printed ratio", column.label] = published[
             "stream-ours", column.label
@@ -92,6 +92,6 @@ def studies() -> list[Study]:
     return [table(scenario) for scenario in RATIOS]
 
 
-def _number(entry: str) -> Published:
+def _parse_number(entry: str) -> Published:
     mean, spread = entry.split("±")
     return Published(float(mean), float(spread))

@@ -1,0 +1,53 @@
+"""Baselines by name."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from thalweg.baselines.base import Baseline
+from thalweg.baselines.from_river import RiverClassifier
+from thalweg.baselines.simple import Majority, NoChange
+
+
+def majority() -> Baseline:
+    """The label that was right most often so far."""
+    return Baseline("majority", Majority())
+
+
+def no_change() -> Baseline:
+    """The label that was right the last time."""
+    return Baseline("no-change", NoChange())
+
+
+def river_logistic() -> Baseline:
+    """Logistic regression, one gradient step for every sample.
+
+    River's linear_model.LogisticRegression. Inputs are those of the recipes, already on a scale.
+    """
+    return Baseline("river-logistic", RiverClassifier("linear_model.LogisticRegression"))
+
+
+def river_tree() -> Baseline:
+    """A Hoeffding tree: it splits as soon as it has seen enough to be sure.
+
+    Domingos and Hulten, "Mining high-speed data streams", 2000; River's tree.HoeffdingTreeClassifier.
+    """
+    return Baseline("river-tree", RiverClassifier("tree.HoeffdingTreeClassifier"))
+
+
+def river_forest() -> Baseline:
+    """An adaptive random forest: ten trees, each replaced when it is caught drifting.
+
+    Gomes et al., "Adaptive random forests for evolving data stream classification", 2017; River's
+    forest.ARFClassifier.
+    """
+    return Baseline("river-forest", RiverClassifier("forest.ARFClassifier"))
+
+
+BASELINES: dict[str, Callable[[], Baseline]] = {
+    "majority": majority,
+    "no-change": no_change,
+    "river-logistic": river_logistic,
+    "river-tree": river_tree,
+    "river-forest": river_forest,
+}

@@ -1,0 +1,184 @@
+"""Progress of many cells: one bar over all rounds, with what is running and the time left."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn
+
+from thalweg.cli.progress import format_duration
+from thalweg.core.errors import ConfigError
+from thalweg.engine.any_plan import BaselinePlan
+from thalweg.engine.cells import CellCallback, CellEvent, CellJob
+from thalweg.engine.machine import count_cores
+from thalweg.engine.run_folder import RunFolder
+
+LINE_EVERY_S = 60.0  # where there is no terminal, a sign of life between the ends of cells
+
+
+def parse_seeds(text: str) -> list[int]:
+    """ "3" means three seeds, 0 to 2; "4,8" means those two, and "4," that one."""
+    parts = [part.strip() for part in text.split(",")]
+    try:
+        numbers = [int(part) for part in parts if part]
+    except ValueError:
+        numbers = []
+    if not numbers:
+        raise ConfigError(f"--seeds {text}: expected a number of seeds, or a list 4,8,15.")
+    if "," in text:
+        return numbers
+    if numbers[0] < 1:
+        raise ConfigError(f"--seeds {text}: expected at least one seed.")
+    return list(range(numbers[0]))
+
+
+@dataclass
+class CellProgress:
+    """How far many cells have come."""
+
+    jobs: Sequence[CellJob]
+    workers: int
+    rounds: dict[Path, int] = field(default_factory=dict)  # done, of cells that were begun
+    running: dict[Path, CellJob] = field(default_factory=dict)
+    ended: int = 0
+    failed: int = 0
+    costs: dict[str, list[float]] = field(default_factory=dict)  # seconds per round, by problem
+
+    def __post_init__(self) -> None:
+        for job in self.jobs:
+            if before := len(RunFolder(job.folder).metrics()):
+                self.rounds[job.folder] = min(before, job.plan.scenario.rounds)
+
+    @property
+    def total(self) -> int:
+        return sum(job.plan.scenario.rounds for job in self.jobs)
+
+    @property
+    def done(self) -> int:
+        return sum(self.rounds.values())
+
+    def record(self, event: CellEvent) -> None:
+        folder = event.job.folder
+        self.rounds[folder] = event.rounds_done
+        if event.row is None:
+            self.running.pop(folder, None)
+            self.ended += 1
+            self.failed += event.failure is not None
+        else:
+            self.running[folder] = event.job
+            self.costs.setdefault(_cost_key(event.job), []).append(float(event.row["seconds"]))
+
+    def seconds_left(self) -> float | None:
+        """Rounds left, each at the price of its problem so far; a new problem at the mean price."""
+        if not self.costs:
+            return None
+        prices = {name: sum(costs) / len(costs) for name, costs in self.costs.items()}
+        usual = sum(prices.values()) / len(prices)
+        left = sum(
+            (job.plan.scenario.rounds - self.rounds.get(job.folder, 0))
+            * prices.get(_cost_key(job), usual)
+            for job in self.jobs
+        )
+        return left / max(min(self.workers, len(self.jobs) - self.ended), 1)
+
+    def format_summary(self) -> str:
+        left = self.seconds_left()
+        failed = f", {self.failed} failed" if self.failed else ""
+        time_left = (
+            ""
+            if left is None or self.ended == len(self.jobs)
+            else f", {format_duration(left)} left"
+        )
+        return f"{self.ended} of {len(self.jobs)} runs ended{failed}{time_left}"
+
+
+def estimate_seconds(
+    jobs: Sequence[CellJob], finished: Sequence[CellJob], workers: int
+) -> float | None:
+    """Seconds that `jobs` may take, by what finished runs of the same problems took."""
+    cell_progress = CellProgress(jobs, workers)
+    wanted = {_cost_key(job) for job in jobs}
+    for job in finished:
+        if _cost_key(job) in wanted:
+            rows = RunFolder(job.folder).metrics()
+            cell_progress.costs.setdefault(_cost_key(job), []).extend(
+                float(row["seconds"]) for row in rows
+            )
+    return cell_progress.seconds_left() if wanted <= cell_progress.costs.keys() else None
+
+
+def _cost_key(job: CellJob) -> str:
+    """What decides how long a round takes, nearly."""
+    scenario = job.plan.scenario
+    who = job.plan.baseline if isinstance(job.plan, BaselinePlan) else scenario.net
+    return f"{scenario.data} {who} {scenario.world} {scenario.ticks} {scenario.capacity}"
+
+
+@contextmanager
+def show_cell_progress(
+    jobs: Sequence[CellJob], console: Console, as_json: bool, workers: int | None = None
+) -> Iterator[CellCallback | None]:
+    """Overall progress in rounds, with the time left; plain lines where there is no terminal."""
+    if as_json or not jobs:
+        yield None
+        return
+    cell_progress = CellProgress(jobs, workers or count_cores())
+    if console.is_terminal:
+        with _bar(cell_progress, console) as show:
+            yield show
+        return
+    said = time.monotonic()
+
+    def say(event: CellEvent) -> None:
+        nonlocal said
+        cell_progress.record(event)
+        if event.row is None:
+            how = "ended" if event.failure is None else f"failed: {' '.join(event.failure.split())}"
+            print(f"{_job_name(event.job)}: {how}; {cell_progress.format_summary()}", flush=True)
+        elif time.monotonic() - said < LINE_EVERY_S:
+            return
+        else:
+            print(
+                f"{cell_progress.done}/{cell_progress.total} rounds; {cell_progress.format_summary()}",
+                flush=True,
+            )
+        said = time.monotonic()
+
+    yield say
+
+
+@contextmanager
+def _bar(cell_progress: CellProgress, console: Console) -> Iterator[CellCallback]:
+    columns = (
+        TextColumn("{task.completed:.0f}/{task.total:.0f} rounds"),
+        BarColumn(bar_width=24, complete_style="cyan", finished_style="green"),
+        TextColumn("{task.fields[said]}"),
+    )
+    with Progress(*columns, console=console) as progress:
+        task = progress.add_task(
+            "", total=cell_progress.total, completed=cell_progress.done, said="starting"
+        )
+
+        def show(event: CellEvent) -> None:
+            cell_progress.record(event)
+            accuracy = (event.row or {}).get("accuracy")
+            known = "" if accuracy is None else f" {accuracy:.3f}"
+            now = f"   {_job_name(event.job)}{known}"
+            progress.update(
+                task, completed=cell_progress.done, said=cell_progress.format_summary() + now
+            )
+            if event.failure is not None:
+                reason = " ".join(event.failure.split())
+                said = f"{_job_name(event.job)} failed: {reason}"
+                progress.console.print(said, markup=False, highlight=False, style="yellow")
+
+        yield show
+
+
+def _job_name(job: CellJob) -> str:
+    return f"{job.recipe}, seed {job.plan.seed}"

@@ -1,0 +1,142 @@
+"""From a plan to clients in this process: the world, the timetable, the engine."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Literal
+
+from thalweg.core.errors import require
+from thalweg.data import Dataset
+from thalweg.engine.any_plan import AnyPlan
+from thalweg.engine.client_pool import ClientPool
+from thalweg.engine.plan import Plan
+from thalweg.engine.secure_sum import SecureSumFederation
+from thalweg.engine.simulated import SimulatedFederation
+from thalweg.engine.unreliable import UnreliableFederation
+from thalweg.federation.client_state import ClientProgram
+from thalweg.nets import Net
+from thalweg.recipes.compatibility import check_compatibility
+from thalweg.scenarios import Scenario
+from thalweg.streams import HasViews, LiveWorld, Setting, Timetable, World, add_drift
+
+
+def make_client_pool(plan: Plan, data: Dataset, num_params: int) -> ClientPool:
+    """A plan's world and its clients, before anything has happened.
+
+    Refuses a recipe that makes no sense in this world, and a world that shows the data as they cannot be seen.
+    """
+    clients, world = make_client_program(plan, data, num_params)
+    return ClientPool(clients, world, make_timetable(plan, world.num_clients))
+
+
+def make_client_program(plan: Plan, data: Dataset, num_params: int) -> tuple[ClientProgram, World]:
+    """What any client of a plan is, and the world that has their streams."""
+    world = make_world(plan.scenario, data, plan.seed)
+    check_compatibility(plan.recipe, world)
+    labels = apply_views(data, world).all_labels("train")
+    return ClientProgram(plan.recipe, world, labels, plan.local, plan.seed, num_params), world
+
+
+def make_world(scenario: Scenario, data: Dataset, seed: int) -> World:
+    """What arrives where, on the data of a run."""
+    setting = Setting(
+        labels=data.y,
+        num_classes=data.num_classes,
+        ticks=scenario.ticks,
+        capacity=scenario.capacity,
+        rounds=scenario.rounds,
+        seed=seed,
+        group=data.group,
+        time=data.time,
+        coarse=data.coarse,
+    )
+    return add_drift(scenario.world.build(setting), scenario.drift, setting)
+
+
+def check_has_data(world: World) -> None:
+    """Refuse a world whose clients are somewhere else, with data of their own."""
+    require(
+        not isinstance(world, LiveWorld),
+        "in the world live, clients bring their own data, so that nothing would ever arrive here; serve it "
+        "(thalweg serve --live) and let clients join (thalweg join), or choose another world (--set world=replay).",
+    )
+
+
+def apply_views(data: Dataset, world: World) -> Dataset:
+    """The data as clients of a world see them."""
+    if not isinstance(world, HasViews) or data.views == world.views:
+        return data
+    return replace(data, views=world.views)
+
+
+def make_timetable(plan: AnyPlan, num_clients: int) -> Timetable | None:
+    """When clients are members; none: always."""
+    scenario = plan.scenario
+    if scenario.sessions is None:
+        return None
+    timetable = scenario.sessions.timetable(num_clients, scenario.rounds, plan.seed)
+    require(
+        timetable.num_clients == num_clients,
+        f"{type(scenario.sessions).__name__}.timetable must be for {num_clients} clients, got one for "
+        f"{timetable.num_clients}.",
+    )
+    return timetable
+
+
+def make_federation(
+    plan: Plan,
+    data: Dataset,
+    net: Net,
+    workers: int | Literal["auto"],
+    client_pool: ClientPool | None = None,
+) -> SimulatedFederation:
+    """The clients of a plan in this process, on the engine that it names, as reliable as its scenario says.
+
+    They see the data as their world has it.
+    """
+    federation: SimulatedFederation = _make_engine(plan, data, net, workers, client_pool)
+    faults = plan.scenario.faults
+    if faults is not None:
+        federation = UnreliableFederation(federation, faults, plan.seed)
+    return (
+        federation
+        if plan.recipe.secure_aggregation is None
+        else SecureSumFederation(federation, plan.recipe)
+    )
+
+
+def _make_engine(
+    plan: Plan,
+    data: Dataset,
+    net: Net,
+    workers: int | Literal["auto"],
+    client_pool: ClientPool | None,
+) -> SimulatedFederation:
+    """Clients whose replies all come in time."""
+    scenario, objective, geometry = plan.scenario, plan.recipe.objective, plan.recipe.geometry
+    client_pool = (
+        make_client_pool(plan, data, net.num_params) if client_pool is None else client_pool
+    )
+    data = apply_views(data, client_pool.world)
+    if plan.engine == "reference":
+        from thalweg.engine.reference import ReferenceFederation
+
+        return ReferenceFederation(
+            client_pool, data, net, objective, scenario.prequential, geometry, scenario.augment
+        )
+    from thalweg.engine.fast import FastFederation
+    from thalweg.engine.gather import Gather
+    from thalweg.engine.stacked import StackedTrainer
+    from thalweg.engine.workers import count_workers, make_trainer
+
+    num_threads, augment = 1, scenario.augment
+    if (
+        client_pool.clients.needs_probe
+    ):  # between ticks clients look at their models, which must be here
+        num_threads, workers = count_workers(workers, net, plan.local), 1
+    trainer = make_trainer(net, objective, plan.local, data, workers, geometry, augment)
+    here = StackedTrainer(net, objective, plan.local, Gather(data), geometry, augment)
+    labels, prequential = data.all_labels("train"), scenario.prequential
+    return FastFederation(
+        client_pool, labels, net, trainer, prequential, num_threads, augment is not None, here
+    )

@@ -1,0 +1,117 @@
+"""All clients of an embedded run: their states, who is here, who has changed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cached_property
+
+import numpy as np
+
+from thalweg.core.capabilities import ModelProbe
+from thalweg.core.trees import Tree
+from thalweg.core.types import Floats, Ints, Job, Roster, Supplies
+from thalweg.federation.client_round import ClientRound, start_round
+from thalweg.federation.client_state import ClientProgram, ClientState, Received
+from thalweg.streams import HasViews, Timetable, World, collect_supplies, scale_supplies
+
+
+class ClientPool:
+    """The clients' states. Nobody costs anything before taking part for the first time."""
+
+    def __init__(
+        self, clients: ClientProgram, world: World, timetable: Timetable | None = None
+    ) -> None:
+        self.clients, self.world, self.timetable = clients, world, timetable
+        self.states: dict[int, ClientState] = {}
+        self.changed: set[int] = set()  # since the last checkpoint
+
+    def roster(self, rnd: int) -> Roster:
+        clock = self.clock(rnd, is_over=False) if isinstance(self.world, HasViews) else rnd
+        return make_roster(self.world, self.timetable, rnd, self._supplies, clock)
+
+    @cached_property
+    def availability(self) -> Floats:
+        """(N,) probability that each client is here in a round of the run."""
+        return compute_availability(self.world, self.timetable)
+
+    @cached_property
+    def _supplies(self) -> Supplies:
+        return collect_supplies(self.world)
+
+    def state(self, client: int) -> ClientState:
+        """What a client remembers; of one that never took part, what it is born with."""
+        state = self.states.get(client)
+        return self.clients.new_client(client) if state is None else state
+
+    def set_state(self, client: int, state: ClientState) -> None:
+        """Remember a client's state, if it is another one than before."""
+        if self.states.get(client) is not state:
+            self.states[client] = state
+            self.changed.add(client)
+
+    def clock(self, rnd: int, is_over: bool = True) -> int | Ints:
+        """The round that streams are in when round `rnd` is over, or before it.
+
+        One for all if clients collect while they are away, else (N,) by the rounds that each has lived.
+        """
+        if self.world.collects_when_absent:
+            return rnd
+        lived = np.zeros(self.world.num_clients, dtype=np.int64)
+        for client, state in self.states.items():
+            lived[client] = state.lived
+        return np.maximum(lived - int(is_over), 0)
+
+    def start_round(
+        self,
+        jobs: Sequence[Job],
+        rnd: int,
+        probes: Sequence[ModelProbe] = (),
+        received: Received | None = None,
+    ) -> ClientRound:
+        """A client's part in a round, in which it trains one model or several."""
+        job, models = jobs[0], [each.model for each in jobs]
+        state, when = self.state(job.client), (job.session, job.probe_round)
+        return start_round(self.clients, job.client, state, rnd, probes, received, *when, models)
+
+    def finish(self, visit: ClientRound) -> None:
+        self.set_state(visit.client, visit.finish())
+
+    def restore(self, trees: dict[int, Tree]) -> None:
+        """Take states from a checkpoint."""
+        self.states = {
+            client: self.clients.restore_client(client, tree) for client, tree in trees.items()
+        }
+        self.changed = set()
+
+
+def make_roster(
+    world: World,
+    timetable: Timetable | None,
+    rnd: int,
+    supplies: Supplies,
+    clock: int | Ints | None = None,
+) -> Roster:
+    """Who is here in a round: of the session's members those whom the world has there.
+
+    `supplies` are those of the world, which knows nothing of sessions. `clock` is the round that streams are in;
+    none: the same. A world without views has one concept.
+    """
+    nobody, here = np.zeros(world.num_clients, dtype=np.int64), world.present(rnd)
+    availability, session = compute_availability(world, timetable), None
+    if timetable is not None:
+        session = timetable.session(rnd)
+        here = np.intersect1d(here, session.members, assume_unique=True)
+        supplies = scale_supplies(supplies, timetable.attendance, world.collects_when_absent)
+    concepts = nobody
+    if isinstance(world, HasViews):
+        concepts = world.concepts_at(rnd if clock is None else clock)
+    return Roster(
+        rnd, here, availability, nobody, supplies=supplies, session=session, concepts=concepts
+    )
+
+
+def compute_availability(world: World, timetable: Timetable | None) -> Floats:
+    """(N,) the world's, in the share of the run in which each client is a member."""
+    if timetable is None:
+        return world.availability
+    return world.availability * timetable.attendance

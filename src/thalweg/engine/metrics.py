@@ -1,0 +1,133 @@
+"""What a round says about itself: a row of the metrics."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from statistics import fmean
+from typing import Any
+
+from thalweg.core.types import Updates
+from thalweg.data import Dataset
+from thalweg.engine.per_client_eval import ScoreCache, get_model_use, score_per_client
+from thalweg.engine.scores import score_predictions
+from thalweg.engine.simulated import SimulatedFederation
+from thalweg.engine.tasks import task_records
+from thalweg.evaluation import (
+    ASSIGNMENTS,
+    SessionContext,
+    recoveries,
+    step_accuracies,
+    task_summary,
+    transitions,
+)
+from thalweg.federation.server_halves import bytes_up
+from thalweg.federation.server_state import ServedModels, ServerState, get_served_models
+from thalweg.recipes import Recipe
+from thalweg.scenarios import Scenario
+
+
+def needs_evaluation(
+    scenario: Scenario, rounds_done: int, session_context: SessionContext | None
+) -> bool:
+    """Without sessions there is one for ever."""
+    since = rounds_done if session_context is None else session_context.session_round
+    return (
+        rounds_done % scenario.evaluate_every == 0
+        or rounds_done == scenario.rounds
+        or since <= scenario.evaluate_first
+    )
+
+
+def round_row(
+    server: ServerState, updates: Updates | None, session_context: SessionContext | None
+) -> dict[str, Any]:
+    """What every round says about itself."""
+    row: dict[str, Any] = {"round": server.rnd, "cohort": _count_responses(updates)}
+    if session_context is not None:
+        row |= {"session": session_context.session, "session_round": session_context.session_round}
+    if updates is None:
+        return row | {"bytes_down": 0, "bytes_up": 0}
+    in_time = updates.staleness(server.rnd - 1) == 0  # late ones speak of an older model
+    trained = in_time & (updates.num_steps > 0)
+    if trained.any():
+        row["loss"] = float(updates.losses[trained].mean())
+    if num_tested := int(updates.num_tested[in_time].sum()):
+        row["prequential_accuracy"] = float(updates.num_correct[in_time].sum() / num_tested)
+    row["bytes_down"] = updates.bytes_down
+    row["bytes_up"] = bytes_up(updates)
+    if len(server.bank) > 1:
+        row["models"] = len(server.bank)
+    return row | dict(updates.extra_metrics)
+
+
+def _count_responses(updates: Updates | None) -> int:
+    """A client that trains several models replies once; one of an earlier round that comes late does, too."""
+    if updates is None:
+        return 0
+    replies = zip(updates.clients.tolist(), updates.staleness(0).tolist(), strict=True)
+    return len(set(replies))
+
+
+def evaluate_round(
+    server: ServerState,
+    recipe: Recipe,
+    federation: SimulatedFederation,
+    data: Dataset,
+    validation: float,
+    session_context: SessionContext | None,
+    has_tasks: bool = False,
+) -> dict[str, Any]:
+    """Test every model that serves somebody; a client counts with what it uses, as it sees the samples."""
+    if len(data.y_test) == 0:
+        return {}
+    served = get_served_models(server, recipe)
+    if not data.views and (served.mixtures is None or len(served.models) == 1):
+        return _evaluate_shared(served, federation, data, validation, session_context)
+    score_cache = ScoreCache(federation, served.models, data)
+    use = get_model_use(served, federation, server.rnd - 1)
+    row = score_per_client(score_cache, use, federation, data, validation, session_context)
+    if has_tasks and data.views:
+        row["tasks"] = task_records(score_cache, use, data)
+    return row
+
+
+def _evaluate_shared(
+    served: ServedModels,
+    federation: SimulatedFederation,
+    data: Dataset,
+    validation: float,
+    session_context: SessionContext | None,
+) -> dict[str, Any]:
+    """All see the samples in one way, and nobody says who uses which model: each counts by its share."""
+    total: dict[str, float] = {}
+    for model, share in zip(served.models, served.shares, strict=True):
+        if share == 0:
+            continue
+        predicted, losses = federation.predict(model, "test", None)
+        row = score_predictions(
+            predicted, losses, data, federation.client_pool.world, validation, session_context
+        )
+        for name, value in row.items():
+            total[name] = total.get(name, 0.0) + float(share) * value
+    return total
+
+
+def summarize_run(metrics: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """A finished run in a few numbers: its last round, sessions, steps between drifts, and tasks, if it has any."""
+    summary: dict[str, Any] = {"rounds": len(metrics), "final": metrics[-1]}
+    if found := transitions(metrics):
+        summary["transitions"] = [transition._asdict() for transition in found]
+    if recovered := recoveries(metrics):
+        steps = step_accuracies(metrics)
+        summary["steps"] = {
+            "accuracy": steps,
+            "step_accuracy": fmean(steps) if steps else None,
+            "recoveries": [recovery._asdict() for recovery in recovered],
+        }
+    for name in ("drift_precision", "drift_recall"):
+        if scores := [row[name] for row in metrics if name in row]:
+            summary[name] = fmean(scores)
+    tasks = [task_summary(metrics, assignment) for assignment in ASSIGNMENTS]
+    if any(tasks):
+        summary["tasks"] = [each for each in tasks if each is not None]
+    return summary

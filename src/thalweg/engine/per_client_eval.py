@@ -1,0 +1,174 @@
+"""Models tested as clients use them: each with its own mixture, on its own view of the test samples."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from thalweg.core.transforms import Plain, Transform
+from thalweg.core.types import Floats, Floats32, Ints
+from thalweg.core.views import concepts_of
+from thalweg.data import Dataset
+from thalweg.engine.scores import (
+    SampleOutcomes,
+    compute_subset_scores,
+    local_accuracies,
+    make_validation_row,
+    split_test_set,
+)
+from thalweg.engine.simulated import SimulatedFederation
+from thalweg.evaluation import ClientTests, SessionContext, client_tests, purity
+from thalweg.evaluation.clients import Bools
+from thalweg.evaluation.sessions import session_accuracy
+from thalweg.federation.server_state import ServedModels
+from thalweg.streams import HasViews
+
+
+class ModelUse(NamedTuple):
+    """Which models each client uses, and how it sees the samples."""
+
+    mixtures: Floats  # (N, models) rows sum to one
+    views: Ints  # (N,)
+    concepts: Ints | None  # (N,) the true ones; none: nobody speaks of concepts in this world
+
+
+class ScoreCache:
+    """What models say of the test samples in every view. Views that share their inputs are asked about once."""
+
+    def __init__(self, federation: SimulatedFederation, models: Floats32, data: Dataset) -> None:
+        self._federation, self._models, self._data = federation, models, data
+        self._cached: dict[tuple[int, Transform], Floats32] = {}
+
+    @property
+    def num_models(self) -> int:
+        return len(self._models)
+
+    def scores(self, view: int, models: Ints) -> Floats32:
+        """(models, n, C) logarithms of the probabilities that some models give the classes."""
+        return np.stack([self._model_scores(view, model) for model in models.tolist()])
+
+    def labels(self, view: int) -> Ints:
+        """(n,) of the test samples, as the view has them."""
+        return self._data.labels("test", self._rows(view))
+
+    def _model_scores(self, view: int, model: int) -> Floats32:
+        key = (model, self._data.views[view].transform if self._data.views else Plain())
+        if key not in self._cached:
+            rows = self._rows(view)
+            self._cached[key] = self._federation.scores(self._models[model], "test", rows)
+        return self._cached[key]
+
+    def _rows(self, view: int) -> Ints:
+        number = self._data.num_samples("test")
+        return np.arange(view * number, (view + 1) * number)
+
+
+def get_model_use(served: ServedModels, federation: SimulatedFederation, rnd: int) -> ModelUse:
+    """How clients use what they are served after a round, counted from 0.
+
+    If the bank does not say who uses what, everybody uses all models, as many as use each.
+    """
+    world = federation.client_pool.world
+    mixtures = served.mixtures
+    if mixtures is None:
+        mixtures = np.tile(served.shares, (world.num_clients, 1))
+    if not isinstance(world, HasViews):
+        return ModelUse(mixtures, np.zeros(world.num_clients, dtype=np.int64), None)
+    when = federation.client_pool.clock(rnd)
+    return ModelUse(mixtures, world.views_at(when), world.concepts_at(when))
+
+
+def score_per_client(
+    score_cache: ScoreCache,
+    use: ModelUse,
+    federation: SimulatedFederation,
+    data: Dataset,
+    validation: float = 0.0,
+    session_context: SessionContext | None = None,
+) -> dict[str, Any]:
+    """Scores of the test set, averaged over the clients, with a part of it set aside for validation.
+
+    Accuracy is that of a client on the whole test set as it sees it; only what is said of clients is about data
+    like their own, as everywhere.
+    """
+    world = federation.client_pool.world
+    for_test, for_choice = split_test_set(data, validation)
+    tests = _test_clients(score_cache, use, federation, data, for_test)
+    members = None
+    if session_context is not None:
+        members = _session_accuracy(score_cache, use, federation, for_test, session_context)
+    outcomes = SampleOutcomes(tests.right, tests.losses, tests.local_accuracies, members)
+    row: dict[str, Any] = dict(
+        compute_subset_scores(for_test, outcomes, data, world, session_context)
+    )
+    if for_choice is not None:
+        chosen_by = _test_clients(score_cache, use, federation, data, for_choice)
+        outcomes = SampleOutcomes(chosen_by.right, chosen_by.losses, chosen_by.local_accuracies)
+        row |= make_validation_row(compute_subset_scores(for_choice, outcomes, data, world))
+    if use.concepts is not None:
+        row |= _concept_metrics(tests.accuracies, use, data)
+    return row
+
+
+def _test_clients(
+    score_cache: ScoreCache,
+    use: ModelUse,
+    federation: SimulatedFederation,
+    data: Dataset,
+    rows: Ints,
+) -> ClientTests:
+    """Some test samples, as each client answers them."""
+
+    def own(right: Bools, labels: Ints) -> Floats:
+        return local_accuracies(right, labels, rows, data, federation.client_pool.world)
+
+    scores, labels, mixtures = _gather_scores(score_cache, use, rows)
+    return client_tests(scores, labels, use.views, mixtures, own)
+
+
+def _session_accuracy(
+    score_cache: ScoreCache,
+    use: ModelUse,
+    federation: SimulatedFederation,
+    rows: Ints,
+    session_context: SessionContext,
+) -> float:
+    """The mean over members of their accuracy on labels that some of them have, as each of them sees them."""
+    members, mixes = session_context.members, federation.client_pool.world.mixes
+
+    def on_their_labels(right: Bools, labels: Ints) -> Floats:
+        return np.full(len(members), session_accuracy(right, labels, mixes, session_context))
+
+    scores, labels, mixtures = _gather_scores(score_cache, use, rows)
+    found = client_tests(scores, labels, use.views[members], mixtures[members], on_their_labels)
+    known = found.local_accuracies[~np.isnan(found.local_accuracies)]
+    return float(known.mean()) if len(known) else float("nan")
+
+
+def _gather_scores(
+    score_cache: ScoreCache, use: ModelUse, rows: Ints
+) -> tuple[dict[int, Floats32], dict[int, Ints], Floats]:
+    """Scores and labels of some samples in every view that somebody has, and the mixtures of the models in use."""
+    used = np.flatnonzero(use.mixtures.any(axis=0))
+    met = np.unique(use.views).tolist()
+    scores = {view: score_cache.scores(view, used)[:, rows] for view in met}
+    labels = {view: score_cache.labels(view)[rows] for view in met}
+    return scores, labels, use.mixtures[:, used]
+
+
+def _concept_metrics(accuracies: Floats, use: ModelUse, data: Dataset) -> dict[str, Any]:
+    """The mean accuracy of the clients of each concept, and how well models divide clients by it.
+
+    Nothing unless there are two of each; a concept that nobody has now has None.
+    """
+    concepts = use.concepts
+    if concepts is None or len(np.unique(concepts)) < 2:
+        return {}
+    number = int(concepts_of(data.views, data.num_classes).max()) + 1
+    of_each = [accuracies[concepts == concept] for concept in range(number)]
+    means = [float(mine.mean()) if len(mine) else None for mine in of_each]
+    row: dict[str, Any] = {"concept_accuracy": means}
+    if use.mixtures.shape[1] > 1:
+        row["purity"] = purity(use.mixtures.argmax(axis=1), concepts)
+    return row

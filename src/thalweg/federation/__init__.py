@@ -1,0 +1,1 @@
+"""The round: the server half, the client half, and the interface between them."""

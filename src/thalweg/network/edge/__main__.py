@@ -1,0 +1,68 @@
+"""``python -m thalweg.network.edge``: the daemon of one device. `thalweg join` starts it; it speaks in lines of JSON."""
+
+from __future__ import annotations
+
+import argparse
+import signal
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from types import FrameType
+
+from thalweg.core.errors import ThalwegError
+from thalweg.network.edge.daemon import Daemon, print_event
+from thalweg.network.edge.device_client import DeviceOptions
+from thalweg.network.edge.store import Store
+
+LOCK_TIMEOUT_S = 12.0  # a daemon whose `join` was killed ends a little later than that
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Answer letters until a signal comes (0), or until this client may not take part (1)."""
+    args = _parser().parse_args(arguments)
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, _stop)
+    try:
+        reason = _run(args)
+    except ThalwegError as error:
+        reason = str(error)
+    if reason is not None:
+        print_event({"event": "rejected", "reason": reason})
+        print(reason, file=sys.stderr)
+    return 0 if reason is None else 1
+
+
+def _run(args: argparse.Namespace) -> str | None:
+    store = Store.open(args.state, LOCK_TIMEOUT_S)
+    try:
+        options = DeviceOptions(args.data, args.data_dir, args.capacity, args.queue, args.own_code)
+        daemon = Daemon(store, options, args.client, print_event)
+        try:
+            daemon.serve(args.socket)
+            return daemon.rejection_reason
+        finally:
+            daemon.close()
+    finally:
+        store.close()
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser("python -m thalweg.network.edge", description=__doc__)
+    parser.add_argument("--state", type=Path, required=True, help="the state folder")
+    parser.add_argument("--data", default="replay", help="replay, or where samples come from")
+    parser.add_argument("--socket", type=Path, required=True, help="where letters come in")
+    parser.add_argument("--client", type=int, help="the number that it would like to have")
+    parser.add_argument("--data-dir", type=Path, help="where data sets are")
+    parser.add_argument("--capacity", type=int, help="samples that it holds")
+    parser.add_argument("--queue", type=int, help="samples that may wait beside them")
+    parser.add_argument("--own-code", action="store_true", help="a plan may name our own files")
+    return parser
+
+
+def _stop(number: int, frame: FrameType | None) -> None:
+    """Whatever is being done is dropped; nothing was kept of it, and it is asked for again."""
+    sys.exit(0)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

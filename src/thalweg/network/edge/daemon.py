@@ -1,0 +1,192 @@
+"""The process that is a client: it owns the state folder and the data, and answers letters in turn.
+
+What the network starts for every message comes and goes; this stays. It knows no network: letters come over a unix
+socket (`network/edge/socket.py`), and whoever can write to that may be anybody with the right to do so.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import traceback
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from thalweg.core.errors import BadMessage, ThalwegError
+from thalweg.federation.messages import TrainResponse
+from thalweg.network.edge.device_client import DeviceClient, DeviceOptions
+from thalweg.network.edge.invitations import (
+    check_client_number,
+    check_same_invitation,
+    check_same_plan,
+    make_device_client,
+    read_server_plan,
+)
+from thalweg.network.edge.socket import Frame, open_listener, serve_one
+from thalweg.network.edge.store import Membership, Store
+from thalweg.network.handshake import (
+    IdentityRequest,
+    IdentityResponse,
+    Invitation,
+    JoinRejection,
+    check_versions,
+    handshake_from_bytes,
+    handshake_to_bytes,
+)
+from thalweg.network.wire import read_response
+
+INVITATION_FILE = (
+    "invitation"  # file in the state folder: as what it takes part, for the next start
+)
+DaemonEvent = Mapping[str, Any]
+
+
+class Daemon:
+    """One client, between start and stop. `rejected` says why it may not take part, if so."""
+
+    def __init__(
+        self,
+        store: Store,
+        options: DeviceOptions,
+        wanted_client: int | None = None,
+        on_event: Callable[[DaemonEvent], None] = lambda event: None,
+    ) -> None:
+        self._store, self._options, self._wanted_client, self._on_event = (
+            store,
+            options,
+            wanted_client,
+            on_event,
+        )
+        self._device_client: DeviceClient | None = None
+        self._invitation: Invitation | None = None
+        self.rejection_reason: str | None = None
+        self._restore_membership()
+
+    def handle(self, frame: Frame) -> Frame:
+        """What becomes of one letter. Nothing that comes in can end the process, but a refusal stops it."""
+        try:
+            return Frame(frame.kind, self._dispatch(frame))
+        except ThalwegError as error:
+            return Frame("rejected", reason=str(error))
+        except Exception as error:
+            traceback.print_exc()
+            return Frame("rejected", reason=f"this client failed: {type(error).__name__}: {error}")
+
+    def serve(self, path: Path, is_over: Callable[[], bool] = lambda: False) -> None:
+        """Answer letters, one after the other, until it is over or the client is refused."""
+        with open_listener(path) as listener:
+            listener.settimeout(0.5)
+            self._on_event(
+                {"event": "ready", "identity": self._store.identity, "socket": str(path)}
+            )
+            while self.rejection_reason is None and not is_over():
+                serve_one(listener, self.handle)
+
+    def close(self) -> None:
+        if self._device_client is not None:
+            self._device_client.close()
+            self._device_client = None
+
+    def _dispatch(self, frame: Frame) -> bytes:
+        if frame.kind == "identity":
+            return self._introduce(handshake_from_bytes(frame.payload, IdentityRequest))
+        if frame.kind == "invitation":
+            return self._accept(handshake_from_bytes(frame.payload, Invitation))
+        if frame.kind == "rejection":
+            return self._reject(handshake_from_bytes(frame.payload, JoinRejection).reason)
+        if frame.kind != "request":
+            raise BadMessage(f"nobody knows letters of the kind {frame.kind[:40]!r}.")
+        if self._device_client is None:
+            raise BadMessage("this client was not invited yet; greet it first.")
+        response = self._device_client.handle(frame.payload)
+        self._report_round(response)
+        return response
+
+    # --- joining ---
+
+    def _introduce(self, greeting: IdentityRequest) -> bytes:
+        try:
+            check_versions(greeting, "the server", "this client")
+        except BadMessage as error:
+            return self._reject(str(error))
+        member = self._store.read_membership()
+        own = None if member is None else member.run
+        return handshake_to_bytes(IdentityResponse(self._store.identity, self._wanted_client, own))
+
+    def _accept(self, invitation: Invitation) -> bytes:
+        """Join, or stay with the run that we are in; whatever is wrong with it is a refusal, and the end."""
+        try:
+            check_versions(invitation, "the server", "this client")
+            if self._invitation is None:
+                self._join_run(invitation)
+            else:
+                check_same_invitation(invitation, self._invitation)
+            assert self._device_client is not None
+            return self._device_client.hello()
+        except ThalwegError as error:
+            return self._reject(str(error))
+
+    def _join_run(self, invitation: Invitation) -> None:
+        member = Membership(invitation.run, invitation.client, invitation.plan)
+        check_client_number(invitation, self._wanted_client)
+        check_same_plan(self._store.read_membership(), member)
+        plan = read_server_plan(invitation.plan, self._options)
+        device_client = make_device_client(plan, invitation, self._store, self._options)
+        try:
+            self._store.join(member)
+            _write_atomically(self._store.folder / INVITATION_FILE, handshake_to_bytes(invitation))
+        except BaseException:
+            device_client.close()
+            raise
+        self._device_client, self._invitation = device_client, invitation
+        self._on_event(
+            {"event": "joined", "run": member.run, "client": member.client, "plan": plan.title}
+        )
+
+    def _restore_membership(self) -> None:
+        """After a restart: go on as the client that we were, so that nobody has to ask again."""
+        member, file = self._store.read_membership(), self._store.folder / INVITATION_FILE
+        if member is None or not file.exists():
+            return
+        try:
+            invitation = handshake_from_bytes(file.read_bytes(), Invitation)
+            if Membership(invitation.run, invitation.client, invitation.plan) == member:
+                check_versions(invitation, "this state folder", "this client")
+                self._join_run(invitation)
+        except BadMessage as error:
+            self._on_event({"event": "waiting", "reason": f"for an invitation: {error}"})
+
+    def _reject(self, reason: str) -> bytes:
+        """We may not, or cannot, take part: say so to both sides, and end."""
+        self.rejection_reason = reason
+        return handshake_to_bytes(JoinRejection(reason))
+
+    def _report_round(self, response: bytes) -> None:
+        assert self._device_client is not None
+        message = read_response(response, self._device_client.terms)
+        if isinstance(message, TrainResponse) and not message.probe_round:
+            losses = message.losses[message.num_steps > 0]
+            self._on_event(
+                {
+                    "event": "round",
+                    "round": message.rnd + 1,
+                    "loss": float(losses.mean()) if len(losses) else None,
+                    "num_samples": message.num_samples,
+                    "num_steps": int(message.num_steps.sum()),
+                }
+            )
+
+
+def _write_atomically(path: Path, payload: bytes) -> None:
+    unfinished = path.with_name(path.name + ".part")
+    unfinished.write_bytes(payload)
+    os.replace(unfinished, path)
+
+
+def print_event(event: DaemonEvent) -> None:
+    """One line of JSON on the standard output; whoever reads it may be gone."""
+    with suppress(OSError, ValueError):
+        print(json.dumps(event), file=sys.stdout, flush=True)

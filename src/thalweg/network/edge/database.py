@@ -1,0 +1,169 @@
+"""The SQLite file of a state folder: opened by one process, whole or not at all, errors in one line."""
+
+from __future__ import annotations
+
+import errno
+import os
+import sqlite3
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO
+
+from thalweg.core.errors import RunError
+
+try:
+    import fcntl
+except ImportError:  # no such lock on this system; two processes in one folder are then not noticed
+    fcntl = None  # type: ignore[assignment]
+
+FORMAT_VERSION = 1  # of the tables; a file with a larger number is of a newer version
+APPLICATION_ID = (
+    0x7468_6C77  # "thlw", SQLite's application_id: another program's file is not touched
+)
+
+SCHEMA = """
+CREATE TABLE facts (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
+CREATE TABLE node (only INTEGER PRIMARY KEY CHECK (only = 0), state BLOB NOT NULL,
+    checksum INTEGER NOT NULL);
+CREATE TABLE replies (digest TEXT PRIMARY KEY, rnd INTEGER NOT NULL, reply BLOB NOT NULL,
+    checksum INTEGER NOT NULL);
+CREATE TABLE samples (
+    number INTEGER PRIMARY KEY,           -- 1, 2, ... in the order of coming
+    slot INTEGER NOT NULL UNIQUE,         -- where its input is
+    label INTEGER NOT NULL,               -- -1: not known yet
+    time REAL NOT NULL,
+    name TEXT NOT NULL,                   -- by which its label comes, or it comes a second time; may be ''
+    checksum INTEGER NOT NULL,            -- of the slot's bytes
+    lived INTEGER                         -- the lived round that it is for; none: in no round yet
+);
+CREATE INDEX by_name ON samples (name) WHERE name <> '';
+CREATE INDEX undecided ON samples (label) WHERE lived IS NULL;
+CREATE TABLE recent (name TEXT PRIMARY KEY, number INTEGER NOT NULL) WITHOUT ROWID;
+CREATE INDEX by_number ON recent (number);
+"""
+
+
+def lock_folder(folder: Path, timeout_s: float = 0.0) -> IO[str] | None:
+    """Make the folder if needed and claim it for this process, until the file is closed.
+
+    Waits so long for another process to let go of it.
+    """
+    with translate_errors(folder):
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        lock = os.fdopen(os.open(folder / ".lock", os.O_RDWR | os.O_CREAT, 0o600), "w")
+    if fcntl is None:
+        return lock  # type: ignore[unreachable]
+    until = time.monotonic() + timeout_s
+    while True:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return lock
+        except BlockingIOError:
+            if time.monotonic() >= until:
+                lock.close()
+                raise RunError(
+                    f"another process has the state folder {folder}; stop that one, or choose another folder "
+                    "(--state)."
+                ) from None
+        time.sleep(0.05)
+
+
+def open_database(file: Path, identity: str) -> sqlite3.Connection:
+    """The database of a state folder; a new one, of a client with that identity, if there is none."""
+    with translate_errors(file.parent):
+        os.close(os.open(file, os.O_RDWR | os.O_CREAT, 0o600))  # for the owner alone
+        db = sqlite3.connect(file, isolation_level=None, check_same_thread=False)
+        try:
+            _check_database(db, file)
+            db.execute("PRAGMA journal_mode = WAL")
+            db.execute("PRAGMA synchronous = FULL")
+            if db.execute("PRAGMA user_version").fetchone() == (0,):
+                _create_tables(db, identity)
+                sync(file.parent)
+        except BaseException:
+            db.close()
+            raise
+    return db
+
+
+def sync(folder: Path) -> None:
+    """See to it that new files are still there after a power cut."""
+    place = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(place)
+    finally:
+        os.close(place)
+
+
+def _check_database(db: sqlite3.Connection, file: Path) -> None:
+    (version,) = db.execute("PRAGMA user_version").fetchone()
+    (owner,) = db.execute("PRAGMA application_id").fetchone()
+    (num_tables,) = db.execute("SELECT count(*) FROM sqlite_master").fetchone()
+    if owner != APPLICATION_ID and num_tables:
+        raise RunError(
+            f"{file} is the database of another program; choose another folder (--state)."
+        )
+    if version > FORMAT_VERSION:
+        raise RunError(
+            f"{file} is of a newer version of thalweg (format {version}, this one knows up to {FORMAT_VERSION}); "
+            "update thalweg, or choose another folder (--state)."
+        )
+    (verdict,) = db.execute("PRAGMA quick_check(1)").fetchone()
+    if verdict != "ok":
+        raise sqlite3.DatabaseError(str(verdict).splitlines()[-1])
+
+
+def _create_tables(db: sqlite3.Connection, identity: str) -> None:
+    """All tables at once: who is killed meanwhile leaves an empty file, which is begun again."""
+    db.executescript(
+        f"BEGIN IMMEDIATE;{SCHEMA}PRAGMA application_id = {APPLICATION_ID};PRAGMA user_version = {FORMAT_VERSION};"
+        f"INSERT INTO facts VALUES ('identity', '{identity}');COMMIT;"
+    )
+
+
+@contextmanager
+def transaction(db: sqlite3.Connection, folder: Path) -> Iterator[sqlite3.Connection]:
+    """All of it or nothing: what is raised inside undoes what was done."""
+    with translate_errors(folder):
+        db.execute("BEGIN IMMEDIATE")
+        try:
+            yield db
+            db.execute("COMMIT")
+        finally:
+            if db.in_transaction:
+                db.execute("ROLLBACK")
+
+
+@contextmanager
+def translate_errors(folder: Path) -> Iterator[None]:
+    """A full disk, a damaged file, a folder we may not write to: one message, not a traceback."""
+    try:
+        yield
+    except OSError as error:
+        full = error.errno in (errno.ENOSPC, errno.EDQUOT)
+        reason = "the disk is full" if full else f"{error.strerror or error}"
+        raise RunError(
+            f"cannot write to the state folder {folder}: {reason}. {_advice(full)}"
+        ) from error
+    except sqlite3.OperationalError as error:
+        full = getattr(error, "sqlite_errorcode", 0) == sqlite3.SQLITE_FULL
+        reason = "the disk is full" if full else str(error)
+        raise RunError(
+            f"cannot use the state folder {folder}: {reason}. {_advice(full)}"
+        ) from error
+    except sqlite3.DatabaseError as error:
+        raise damaged_folder_error(folder, str(error)) from error
+
+
+def damaged_folder_error(folder: Path, reason: str) -> RunError:
+    return RunError(
+        f"the state folder {folder} is damaged ({reason}); put back a copy of it, or move it away and join "
+        "anew as another client."
+    )
+
+
+def _advice(full: bool) -> str:
+    kept = "What was there before is still there"
+    return f"{kept}: make room and start again." if full else f"{kept}."

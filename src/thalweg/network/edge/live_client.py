@@ -1,0 +1,101 @@
+"""A device in a federation: a source of samples, a client that keeps and learns, and a state folder."""
+
+from __future__ import annotations
+
+import json
+import os
+import threading
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import asdict
+from typing import Any
+
+from thalweg.engine.plan import Plan
+from thalweg.network.edge.collector import Collector
+from thalweg.network.edge.live_node import LiveNode, LiveSizes
+from thalweg.network.edge.schema import DataSchema
+from thalweg.network.edge.store import Store
+from thalweg.network.sources import Source
+from thalweg.network.wire import MessageSchema
+
+STATUS_EVERY = 1.0  # seconds
+
+
+class LiveClient:
+    """All that a daemon needs: start, hello, handle, status, close. Any thread may call any of it."""
+
+    def __init__(
+        self,
+        store: Store,
+        plan: Plan,
+        client: int,
+        schema: DataSchema,
+        source: Source,
+        sizes: LiveSizes | None = None,
+        now: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """The store must be open and stays the caller's; the source is closed by `close`."""
+        self._store, self._source, self._now = store, source, now
+        self.node = LiveNode(store, plan, client, schema, sizes)
+        self.collector = Collector(
+            source, self.node.inbox, self.node.ingest, self.node.sizes.backlog, self._write_status
+        )
+        self._status_lock = threading.Lock()
+        self._last_status = float("-inf")
+
+    @property
+    def terms(self) -> MessageSchema:
+        return self.node.terms
+
+    @property
+    def num_params(self) -> int:
+        return self.node.net.num_params
+
+    def start(self) -> None:
+        """Begin to read the source, where it was left."""
+        self.collector.start()
+
+    def close(self) -> None:
+        """Stop reading. Whatever was received is on the disk; the store can be closed after it."""
+        is_quiet = self.collector.stop()
+        self._write_status(at_once=True)
+        if is_quiet:  # else somebody may still write into the file
+            self.node.close()
+
+    def hello(self) -> bytes:
+        """What it says when it joins."""
+        return self.node.hello()
+
+    def handle(self, payload: bytes) -> bytes:
+        """Carry out an order or answer a question; a `BadMessage` has changed nothing."""
+        response = self.node.handle(payload)
+        self._write_status()
+        return response
+
+    def status(self) -> dict[str, Any]:
+        """What became of the samples so far, in numbers, and what is wrong, if anything is."""
+        inbox, source = self.node.inbox, self._source
+        counts = asdict(inbox.counts)
+        counts["rejected"] += source.rejected
+        return {
+            **counts,
+            "kept": len(self.node.state.client.rows),
+            "inbox": inbox.num_new,
+            "waiting": inbox.num_waiting,
+            "last_rejection": source.last_rejection,
+            "trouble": self.collector.trouble,
+            "has_ended": self.collector.has_ended,
+        }
+
+    def _write_status(self, at_once: bool = False) -> None:
+        """Write the status for others to read, now and then; it is a view, and may be missing."""
+        with self._status_lock:
+            if not at_once and self._now() < self._last_status + STATUS_EVERY:
+                return
+            self._last_status = self._now()
+            file = self._store.folder / "status.json"
+            with suppress(OSError):
+                unfinished = file.with_name(".status.json")
+                unfinished.write_text(json.dumps(self.status()) + "\n")
+                os.replace(unfinished, file)

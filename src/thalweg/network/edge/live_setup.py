@@ -1,0 +1,44 @@
+"""From an invitation to a live run to the client that takes part in it, with samples of this device's own."""
+
+from __future__ import annotations
+
+from thalweg.engine.plan import Plan
+from thalweg.network.edge.device_client import DeviceOptions, check_shapes
+from thalweg.network.edge.live_client import LiveClient
+from thalweg.network.edge.live_node import choose_sizes
+from thalweg.network.edge.schema import schema_from_json
+from thalweg.network.edge.sources import open_live_source
+from thalweg.network.edge.store import Membership, Store
+from thalweg.network.handshake import Invitation
+
+
+def make_live_client(
+    plan: Plan, invitation: Invitation, store: Store, options: DeviceOptions
+) -> LiveClient:
+    """The client that an invitation names; its source is being read when this returns."""
+    store.check(
+        Membership(invitation.run, invitation.client, invitation.plan)
+    )  # before we write to it
+    schema = schema_from_json(invitation.schema)
+    source = open_live_source(
+        options.data, schema.sample_format, name=store.identity, data_dir=options.data_dir
+    )
+    try:
+        client = LiveClient(
+            store,
+            plan,
+            invitation.client,
+            schema,
+            source,
+            choose_sizes(options.capacity, options.queue),
+        )
+    except BaseException:
+        source.close()
+        raise
+    try:
+        check_shapes(invitation, schema.input_shape, schema.num_classes, client.num_params)
+    except BaseException:
+        client.close()
+        raise
+    client.start()
+    return client

@@ -1,0 +1,148 @@
+"""What a data set is without its samples: all that a client with data of its own must know of it."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from thalweg.core.errors import BadMessage, ConfigError, ThalwegError
+from thalweg.core.types import Ints
+from thalweg.data import Dataset, Scale
+from thalweg.network.sources import PENDING_LABEL, LiveBatch, SampleFormat
+
+MAX_SAMPLE_SIZE = 1 << 26  # numbers in a sample
+
+
+@dataclass(frozen=True)
+class DataSchema:
+    """How samples are stored, what a net makes of them, and what their labels mean."""
+
+    shape: tuple[int, ...]  # of one stored sample: (H, W, C), (F,) or (L,)
+    dtype: Literal["uint8", "uint16", "float32"]
+    num_classes: int
+    mean: tuple[float, ...] = ()  # per channel; images only
+    std: tuple[float, ...] = ()
+    num_codes: int = 0  # of sequences; 0: these are none
+    class_names: tuple[str, ...] = ()
+    columns: tuple[str, ...] = ()  # names of features, or none
+    centre: tuple[float, ...] = ()  # per feature: readings become (x - centre) / width
+    width: tuple[float, ...] = ()
+
+    @property
+    def sample_format(self) -> SampleFormat:
+        """What a source must deliver."""
+        return SampleFormat(
+            self.shape,
+            self.dtype,
+            self.num_classes,
+            self.class_names or None,
+            self.columns or None,
+            self.num_codes,
+            self.centre,
+            self.width,
+        )
+
+    @property
+    def input_shape(self) -> tuple[int, ...]:
+        """Shape of one sample to a net, as `Dataset.input_shape`."""
+        none = np.broadcast_to(np.zeros((), self.dtype), (1, *self.shape))
+        return self.make_dataset(none, np.zeros(1, dtype=np.int64)).input_shape
+
+    def make_dataset(self, x: npt.NDArray[Any], y: Ints) -> Dataset:
+        """A data set with these samples (n, *shape) and labels (n,), and none to test on."""
+        return Dataset(
+            name="live",
+            x=x,
+            y=y,
+            x_test=np.empty((0, *self.shape), self.dtype),
+            y_test=np.empty(0, dtype=np.int64),
+            num_classes=self.num_classes,
+            mean=self.mean,
+            std=self.std,
+            class_names=self.class_names,
+            num_codes=self.num_codes,
+        )
+
+    def find_valid(self, batch: LiveBatch) -> Ints:
+        """Positions of the samples that can be learnt from, or could if their labels came."""
+        x, labels = batch.inputs, batch.labels
+        if x.shape != (len(labels), *self.shape) or x.dtype != self.dtype:
+            return np.empty(0, dtype=np.int64)
+        is_good = (labels >= PENDING_LABEL) & (labels < self.num_classes) & np.isfinite(batch.times)
+        has_name = np.array([key != "" for key in batch.keys], dtype=bool)
+        is_good &= (labels != PENDING_LABEL) | has_name  # a label comes by the sample's name
+        if x.dtype.kind == "f":
+            is_good &= np.isfinite(x).all(axis=tuple(range(1, x.ndim)))
+        if self.num_codes:
+            is_good &= (x < self.num_codes).all(axis=1)
+        return np.flatnonzero(is_good)
+
+
+def describe_dataset(data: Dataset) -> DataSchema:
+    """The data set of a server, without its samples."""
+    if data.scale == "moving":
+        raise ConfigError(
+            f"{data.name} puts every row on the scale of what its client has seen until then, which clients with "
+            "data of their own do not do; serve it with --set data.standardise=false."
+        )
+    dtype: Any = data.x.dtype.name
+    names, shape = data.class_names, tuple(data.x.shape[1:])
+    mean, std = (tuple(map(float, numbers)) for numbers in (data.mean, data.std))
+    scale = data.scale or Scale((), ())
+    return DataSchema(
+        shape, dtype, data.num_classes, mean, std, data.num_codes, names, data.columns, *scale
+    )
+
+
+def schema_to_json(schema: DataSchema) -> str:
+    """As text, to be sent; floats survive to the bit.
+
+    >>> schema_from_json(schema_to_json(DataSchema((4,), "float32", 3))).shape
+    (4,)
+    """
+    return json.dumps(asdict(schema))
+
+
+def schema_from_json(text: str) -> DataSchema:
+    """What `schema_to_json` made, checked: the text is somebody else's."""
+    try:
+        plain = json.loads(text)
+        schema = DataSchema(
+            shape=tuple(_check_integer(size, 1) for size in plain["shape"]),
+            dtype=plain["dtype"],
+            num_classes=_check_integer(plain["num_classes"], 1),
+            mean=tuple(map(float, plain["mean"])),
+            std=tuple(map(float, plain["std"])),
+            num_codes=_check_integer(plain["num_codes"], 0),
+            class_names=tuple(map(str, plain["class_names"])),
+            columns=tuple(map(str, plain["columns"])),
+            centre=tuple(map(float, plain["centre"])),
+            width=tuple(map(float, plain["width"])),
+        )
+        if schema.sample_format.size > MAX_SAMPLE_SIZE:
+            raise ValueError(
+                f"a sample of {schema.sample_format.size} numbers; at most {MAX_SAMPLE_SIZE} are allowed"
+            )
+        if not schema.sample_format.is_image and (schema.mean or schema.std):
+            raise ValueError("only images have a mean and a std")
+        if (
+            schema.sample_format.is_image
+            and not len(schema.mean) == len(schema.std) == schema.shape[2]
+        ):
+            raise ValueError(f"images of {schema.shape[2]} channels need as many means and stds")
+        if not np.isfinite(schema.mean).all() or not (np.array(schema.std) > 0).all():
+            raise ValueError("means must be finite, stds positive")
+        _ = schema.input_shape
+    except (KeyError, TypeError, ValueError, OverflowError, RecursionError, ThalwegError) as error:
+        raise BadMessage(f"this does not describe a data set: {error}.") from error
+    return schema
+
+
+def _check_integer(number: Any, least: int) -> int:
+    if type(number) is not int or not least <= number < 2**31:
+        raise ValueError(f"expected a whole number from {least}, got {number!r}")
+    return number

@@ -1,0 +1,182 @@
+"""A client's side of Flower as one thing: the daemon that is the client, and its line to the server, kept alive.
+
+The line is a SuperNode and a runner, which takes messages from the one to the other (`network/flower/runner.py`). Any of
+them may be killed: the daemon goes on from the state folder, and nothing else has anything to lose. The daemon's
+own reason to stop (it may not take part) ends all.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import tempfile
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from thalweg.core.errors import RunError
+from thalweg.network.flower import runner
+from thalweg.network.flower.backoff import RestartBackoff
+from thalweg.network.flower.follower import Follower
+from thalweg.network.flower.processes import (
+    GuardedProcess,
+    find_program,
+    free_port,
+    make_environment,
+    stop_all,
+)
+from thalweg.network.flower.trust import NodeTrust
+
+PARTS = ("daemon", "runner", "SuperNode")
+MAX_SOCKET_PATH_BYTES = 90  # bytes; systems allow little more
+NODE_REJECTED = "Exit Code: 305"  # of Flower: the server answered, and does not want this node
+REJECTION_TIMEOUT_S = 180.0  # until we believe it: a server that starts has not read its keys yet, and one whose node was
+# killed takes the node for connected up to a minute longer
+Event = Mapping[str, Any]
+
+
+class ClientProcesses:
+    """What `thalweg join` starts, between start and close."""
+
+    def __init__(
+        self, server: str, state: Path, trust: NodeTrust | None, options: Sequence[str]
+    ) -> None:
+        self._server, self._state, self._trust = server, state.absolute(), trust
+        self._options = list(options)  # of the daemon
+        self._env = make_environment(self._state / "flower")
+        self._socket = choose_socket_path(self._state)
+        self._secret = self._state / "flower" / "secret"
+        self._secret.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        self._events = Follower(self._state / "logs" / "daemon.log", from_end=True)
+        self._children: dict[str, GuardedProcess] = {}
+        self._runner_command: list[str] = []  # the runner's command, if there is one
+        self._attempts = {name: RestartBackoff() for name in PARTS}
+        self._rejected_since: float | None = None
+        self.rejection_reason: str | None = None  # why this client may not take part
+
+    def start_daemon(self) -> None:
+        command = [sys.executable, "-m", "thalweg.network.edge", "--state", str(self._state)]
+        command += ["--socket", str(self._socket), *self._options]
+        self._start("daemon", command)
+
+    def start_node(self) -> None:
+        """The line to the server. Its own port is for its children alone, on loopback."""
+        if "runner" in self._children:
+            self._children.pop("runner").stop()  # it belongs to the port of the last one
+        port = str(free_port())
+        command = [find_program("flower-supernode", self._env)]
+        if runner.is_supported():
+            runner.write_secret(self._secret)
+            command = [
+                sys.executable,
+                "-m",
+                "thalweg.network.flower.quick_node",
+                "--isolation",
+                "process",
+            ]
+            command += ["--superexec-auth-secret-file", str(self._secret)]
+        command += ["--superlink", self._server, "--host", "127.0.0.1", "--port", port]
+        command += ["--node-config", f"thalweg-socket={json.dumps(str(self._socket))}"]
+        if self._trust is None:
+            command += ["--insecure"]
+        else:
+            command += ["--root-certificates", str(self._trust.authority.absolute())]
+            command += ["--auth-supernode-private-key", str(self._trust.key.absolute())]
+        self._start("SuperNode", command)
+        if runner.is_supported():
+            self._runner_command = [sys.executable, "-m", "thalweg.network.flower.runner"]
+            self._runner_command += ["--runtime-api-address", f"127.0.0.1:{port}"]
+            self._runner_command += ["--superexec-auth-secret-file", str(self._secret)]
+            self._start("runner", self._runner_command)
+
+    def events(self) -> list[Event]:
+        """What the daemon has said since the last call."""
+        events: list[Event] = [each for each in self._events.read_objects() if "event" in each]
+        for event in events:
+            if event["event"] == "rejected":
+                self.rejection_reason = str(event.get("reason", ""))
+            if event["event"] == "round":
+                self.reset_backoff()
+        return events
+
+    def reset_backoff(self) -> None:
+        """It works: what died before is forgiven."""
+        self._rejected_since = None
+        for attempts in self._attempts.values():
+            attempts.reset_backoff()
+
+    def supervise(self, with_node: bool = True) -> list[str]:
+        """Start again what died, once its time has come; say so. To be called several times a second."""
+        news = []
+        for name, child in list(self._children.items()):
+            if child.code is not None:
+                self._children.pop(name).stop()
+                news.append(self._handle_exit(name, child))
+        if self.rejection_reason is None:
+            self._start_missing(with_node)
+        return [line for line in news if line]
+
+    def close(self) -> None:
+        """The SuperNode first: then the server knows at once that this client has left."""
+        for name in reversed(PARTS):
+            if name in self._children:
+                stop_all([self._children.pop(name)])
+        if self._socket.parent.parent != self._state:
+            self._socket.unlink(missing_ok=True)
+            self._socket.parent.rmdir()
+
+    def _start(self, name: str, command: list[str]) -> None:
+        log = self._state / "logs" / f"{name.lower()}.log"
+        self._children[name] = GuardedProcess(f"the {name}", command, log, self._env)
+
+    def _start_missing(self, with_node: bool) -> None:
+        due = [
+            name for name in PARTS if name not in self._children and self._attempts[name].is_due()
+        ]
+        if "daemon" in due:
+            self.start_daemon()
+        if "SuperNode" in due and with_node:
+            self.start_node()
+        elif "runner" in due and self._runner_command and "SuperNode" in self._children:
+            self._start("runner", self._runner_command)
+
+    def _handle_exit(self, name: str, child: GuardedProcess) -> str:
+        """What to say of a death, if anything; when to try again."""
+        self.events()  # its last words may be a reason
+        if name == "daemon" and child.code == 1 and self.rejection_reason is None:
+            self.rejection_reason = child.last_lines(1).removeprefix("  | ")
+        wait_s = self._attempts[name].record_failure()
+        if name == "SuperNode" and NODE_REJECTED in child.output():
+            return self._handle_rejected_node(child)
+        return f"{child.name} ended with code {child.code}; it is started again in {wait_s:g} s (see {child.log})"
+
+    def _handle_rejected_node(self, child: GuardedProcess) -> str:
+        """Say it once, then try for a while, and say it for good."""
+        answers = [line for line in child.output().splitlines() if line.startswith("[code:")]
+        answer = answers[-1] if answers else "no reason was given"
+        reason = f"{self._server} does not let this node in ({answer})"
+        if self._trust is not None:
+            reason += (
+                f"; either it does not know the key {self._trust.key} (copy the node.pub beside it into nodes/ of "
+                "the server's certificates, under a name of its own such as 7.pub), or another SuperNode is "
+                "connected with it"
+            )
+        is_first = self._rejected_since is None
+        since = self._rejected_since = self._rejected_since or time.monotonic()
+        if time.monotonic() - since > REJECTION_TIMEOUT_S:
+            raise RunError(f"{reason}.")
+        return (
+            f"{reason}; trying again for {REJECTION_TIMEOUT_S / 60:.0f} minutes."
+            if is_first
+            else ""
+        )
+
+
+def choose_socket_path(state: Path) -> Path:
+    """Where the daemon listens: in the state folder, unless its name is too long for a socket."""
+    path = state / "socket" / "daemon"
+    if len(os.fsencode(path)) <= MAX_SOCKET_PATH_BYTES:
+        return path
+    return Path(tempfile.mkdtemp(prefix="thalweg-")) / "daemon"

@@ -1,0 +1,189 @@
+"""Flower's programs as children of ours: started with what they need, watched, ended together.
+
+Each child runs under a guard (`network/flower/guard.py`) that keeps its log and ends it, with all that it has started,
+as soon as we end it, end ourselves, or are killed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import http.client
+import os
+import re
+import shutil
+import socket
+import ssl
+import subprocess
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from thalweg.core.errors import ConfigError, RunError
+
+PACKAGE_DIR = Path(__file__).parent
+COLOUR = re.compile(r"\x1b\[[0-9;]*m")
+FLOWER_ENVIRONMENT = {
+    "FLWR_TELEMETRY_ENABLED": "0",
+    "FLWR_DISABLE_UPDATE_CHECK": "1",
+    "FLWR_DISABLE_RUNTIME_DEPENDENCY_INSTALLATION": "1",
+    "FLWR_SUPEREXEC_TASK_POLL_INTERVAL": "0.05",
+    "PYTHONUNBUFFERED": "1",
+}
+
+
+def make_environment(home: Path) -> dict[str, str]:
+    """The environment of Flower's programs: our own Python first, a home of our own, nothing sent to anybody."""
+    env = {name: value for name, value in os.environ.items() if not name.startswith("FLWR_")}
+    env.pop("FORWARDED_ALLOW_IPS", None)  # nobody may say on behalf of others where they come from
+    programs = str(Path(sys.executable).parent)
+    return (
+        env
+        | FLOWER_ENVIRONMENT
+        | {"FLWR_HOME": str(home), "PATH": f"{programs}{os.pathsep}{env['PATH']}"}
+    )
+
+
+def find_program(name: str, env: Mapping[str, str]) -> str:
+    """Where one of Flower's programs is."""
+    if (found := shutil.which(name, path=env["PATH"])) is None:
+        raise ConfigError(
+            f"{name} is not there; it comes with Flower: pip install 'thalweg[flower]'."
+        )
+    return found
+
+
+class GuardedProcess:
+    """A program under a guard."""
+
+    def __init__(
+        self, name: str, command: Sequence[str], log: Path, env: Mapping[str, str]
+    ) -> None:
+        self.name, self.log = name, log
+        log.parent.mkdir(parents=True, exist_ok=True)
+        self._began_at = log.stat().st_size if log.exists() else 0
+        guard = [sys.executable, "-I", str(PACKAGE_DIR / "guard.py"), str(log), *command]
+        self._guard = subprocess.Popen(
+            guard,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            env=dict(env),
+            start_new_session=True,  # Ctrl-C is ours to hear; we end the children in our own order
+        )
+
+    @property
+    def code(self) -> int | None:
+        """The exit code; None for as long as it runs."""
+        return self._guard.poll()
+
+    def request_stop(self) -> None:
+        """Tell it to end, and do not wait."""
+        if self._guard.stdin is not None:
+            with contextlib.suppress(OSError):
+                self._guard.stdin.close()
+
+    def stop(self, timeout_s: float = 10.0) -> None:
+        """End it and all it has started. The guard kills what does not end by itself."""
+        self.request_stop()
+        try:
+            self._guard.wait(timeout_s)
+        except subprocess.TimeoutExpired:
+            self._guard.kill()
+            self._guard.wait()
+
+    def output(self) -> str:
+        """What it has said since it was started, as far as it is still in the log."""
+        try:
+            with self.log.open("rb") as file:
+                size = file.seek(0, os.SEEK_END)
+                file.seek(self._began_at if size >= self._began_at else 0)
+                return file.read(200_000).decode(errors="replace")
+        except OSError:
+            return ""
+
+    def last_lines(self, count: int = 6) -> str:
+        lines = [
+            line.strip() for line in COLOUR.sub("", self.output()).splitlines() if line.strip()
+        ]
+        return "\n".join(f"  | {line}" for line in lines[-count:]) or "  | (it said nothing)"
+
+
+def stop_all(children: Sequence[GuardedProcess]) -> None:
+    """End them at the same time; the last first, since it was started upon the others."""
+    for child in reversed(children):
+        child.request_stop()
+    for child in reversed(children):
+        child.stop()
+
+
+def check_port(host: str, port: int) -> None:
+    """Refuse a port that somebody has, or that we may not have."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    with socket.socket(family, socket.SOCK_STREAM) as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((host.strip("[]"), port))
+        except PermissionError:
+            raise ConfigError(
+                f"port {port} is reserved for the system; choose one above 1023 with --port."
+            ) from None
+        except OSError as error:
+            raise ConfigError(
+                f"port {port} of {host} cannot be had ({error.strerror}). Does another server run? Stop "
+                "it, or choose another with --port."
+            ) from None
+
+
+def free_port() -> int:
+    """A port of loopback that nobody has at the moment."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+def local_address(host: str, port: int) -> tuple[str, str]:
+    """How this machine itself speaks to a server that listens at `host`: the host, and host:port.
+
+    >>> local_address("0.0.0.0", 8000), local_address("::1", 8000)
+    (('127.0.0.1', '127.0.0.1:8000'), ('::1', '[::1]:8000'))
+    """
+    host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host.strip("[]"), host.strip("[]"))
+    return host, f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+def await_health(
+    child: GuardedProcess, host: str, port: int, authority: Path | None, wait_s: float
+) -> None:
+    """Until a SuperLink says it is well; its last words if it ends before."""
+    until = time.monotonic() + wait_s
+    while not is_healthy(host, port, authority):
+        if child.code is not None:
+            raise RunError(
+                f"{child.name} ended with code {child.code} before it was ready; its last lines, of "
+                f"{child.log}:\n{child.last_lines()}"
+            )
+        if time.monotonic() > until:
+            raise RunError(
+                f"{child.name} was not ready after {wait_s:.0f} s; its last lines, of {child.log}:\n"
+                f"{child.last_lines()}"
+            )
+        time.sleep(0.1)
+
+
+def is_healthy(host: str, port: int, authority: Path | None) -> bool:
+    """Does a SuperLink answer?"""
+    connection: http.client.HTTPConnection
+    if authority is None:
+        connection = http.client.HTTPConnection(host, port, timeout=5.0)
+    else:
+        context = ssl.create_default_context(cafile=str(authority))
+        connection = http.client.HTTPSConnection(host, port, timeout=5.0, context=context)
+    try:
+        connection.request("GET", "/health")
+        return connection.getresponse().status == 200
+    except (OSError, http.client.HTTPException):
+        return False
+    finally:
+        connection.close()

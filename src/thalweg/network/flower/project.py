@@ -1,0 +1,127 @@
+"""Flower projects: the small one that `thalweg serve` submits, and one of your own for ``flwr run``."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from thalweg import __version__
+from thalweg.core.errors import ConfigError, RunError
+from thalweg.engine.plan import Plan, plan_to_toml
+
+SERVER = "thalweg.network.flower.server_app:app"
+CLIENT = "thalweg.network.flower.client_app:app"
+
+
+def write_app(folder: Path, run_folder: Path) -> None:
+    """What `thalweg serve` submits: our own apps, and the run folder's name."""
+    config = {"thalweg-run": str(run_folder.absolute())}
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "pyproject.toml").write_text(_pyproject("thalweg-serve", SERVER, CLIENT, config))
+
+
+@dataclass(frozen=True)
+class ProjectOptions:
+    """How the generated project is served; its run configuration, which ``flwr run --run-config`` can change."""
+
+    run_folder: Path
+    min_clients: int = 1
+    deadline_s: float = 600.0
+
+
+def write_project(folder: Path, plan: Plan, options: ProjectOptions) -> list[Path]:
+    """A whole Flower project that plays one plan. Nothing that exists is touched."""
+    if folder.exists() and any(folder.iterdir()):
+        raise ConfigError(f"{folder} is not empty; choose a new folder for the project.")
+    package = "thalweg_app"
+    config: dict[str, str | int | float] = {
+        "thalweg-run": str(options.run_folder),
+        "min-clients": options.min_clients,
+        "deadline-s": options.deadline_s,
+    }
+    name = f"{plan.recipe.name}-{plan.scenario.name}".replace("+", "-").replace("_", "-")
+    refs = (f"{package}.server_app:app", f"{package}.client_app:app")
+    files = {
+        "pyproject.toml": _pyproject(name.lower(), *refs, config, package=package),
+        "README.md": _README.format(title=plan.title, run_folder=options.run_folder),
+        f"{package}/__init__.py": f'"""{plan.title}, as a Flower app."""\n',
+        f"{package}/server_app.py": _SERVER_APP,
+        f"{package}/client_app.py": _CLIENT_APP,
+        f"{package}/plan.toml": plan_to_toml(plan),
+    }
+    try:
+        for path, text in files.items():
+            (folder / path).parent.mkdir(parents=True, exist_ok=True)
+            (folder / path).write_text(text)
+    except OSError as error:
+        raise RunError(f"cannot write {folder}: {error.strerror}.") from error
+    return [folder / path for path in files]
+
+
+def _pyproject(
+    name: str,
+    server: str,
+    client: str,
+    config: Mapping[str, str | int | float],
+    package: str | None = None,
+) -> str:
+    lines = [
+        "[build-system]",
+        'requires = ["hatchling"]',
+        'build-backend = "hatchling.build"',
+        "",
+        "[project]",
+        f"name = {json.dumps(name)}",
+        f"version = {json.dumps(__version__)}",
+        'description = "Streaming federated learning with thalweg."',
+        'license = "Apache-2.0"',
+        f'dependencies = ["thalweg[flower]=={__version__}"]',
+        "",
+    ]
+    if package is not None:
+        lines += ["[tool.hatch.build.targets.wheel]", f'packages = ["{package}"]', ""]
+    lines += ["[tool.flwr.app]", 'publisher = "local"', ""]
+    lines += ["[tool.flwr.app.components]", f'serverapp = "{server}"', f'clientapp = "{client}"']
+    lines += ["", "[tool.flwr.app.config]"]
+    lines += [f"{key} = {json.dumps(value)}" for key, value in config.items()]
+    return "\n".join(lines) + "\n"
+
+
+_SERVER_APP = '''"""The server's half: plays the rounds of plan.toml."""
+
+from pathlib import Path
+
+from flwr.app import Context
+from flwr.serverapp import Grid, ServerApp
+
+from thalweg.network.flower.project_run import run_project
+
+app = ServerApp()
+
+
+@app.main()
+def main(grid: Grid, context: Context) -> None:
+    run_project(grid, context.run_config, Path(__file__).with_name("plan.toml"))
+'''
+
+_CLIENT_APP = '''"""The client's half: hands letters to the daemon that `thalweg join` starts on every device."""
+
+from thalweg.network.flower.client_app import app
+
+__all__ = ["app"]
+'''
+
+_README = """# {title}
+
+A Flower app. `thalweg_app/plan.toml` says what is learnt, how, and from whom; metrics, checkpoints and the model go
+to `{run_folder}` at the server (relative: to where its SuperExec was started).
+
+    flwr run . SUPERLINK                                     # start it, or go on with it after it was stopped
+    flwr run . SUPERLINK --run-config 'min-clients=3'        # no round with fewer
+    thalweg join HOST:PORT --data replay --state client0     # on every device: a client with a memory
+
+Clients are long-lived, Flower's client processes are not: a device needs `thalweg join`, or
+`python -m thalweg.network.edge` and a SuperNode with `--node-config 'thalweg-socket="..."'`.
+"""

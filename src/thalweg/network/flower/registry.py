@@ -1,0 +1,112 @@
+"""Who is who in a run: identities of clients, their numbers, and the node that each was last seen at.
+
+Kept in the run folder (`clients.json`), so that a server that is started again knows everybody, and the clients
+know it by the run's own name.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+from dataclasses import dataclass
+from pathlib import Path
+
+from thalweg.core.errors import BadMessage, RunError
+from thalweg.network.handshake import IDENTITY, IdentityResponse
+
+FILE = "clients.json"
+
+
+@dataclass
+class ClientEntry:
+    """One client."""
+
+    number: int
+    node: int  # Flower's id of where it was last
+
+
+class ClientRegistry:
+    """The map from identities to numbers 0 .. N-1. A number is given once and for all.
+
+    One number to a node: whoever is new at the node of a client takes that one's place, so that nobody can be all
+    clients by turns. A state folder that was lost is no other case.
+    """
+
+    def __init__(self, folder: Path, num_clients: int) -> None:
+        self._path, self.num_clients = folder / FILE, num_clients
+        self.run, self.entries = secrets.token_hex(16), dict[str, ClientEntry]()
+        if self._path.exists():
+            self._read()
+        else:
+            self._write()
+
+    def find_number(self, who: IdentityResponse, node: int) -> int:
+        """The number that a client has, or gets: its node's, the one it wishes for, or the lowest that is free."""
+        if who.run not in (None, self.run):
+            raise BadMessage(
+                f"the server has run {self.run}, this client's state folder belongs to run {who.run}; join "
+                "with another folder (--state)."
+            )
+        at_node = [entry for entry in self.entries.values() if entry.node == node]
+        known = self.entries.get(who.identity) or (at_node[0] if at_node else None)
+        if known is not None:
+            if who.requested_number not in (None, known.number):
+                raise BadMessage(
+                    f"the server has this client as number {known.number}, it wishes to be {who.requested_number}; join "
+                    "with that number, or with another state folder (--state)."
+                )
+            return known.number
+        taken = {entry.number for entry in self.entries.values()}
+        if who.requested_number is not None and (
+            who.requested_number in taken or who.requested_number >= self.num_clients
+        ):
+            why = (
+                "somebody else has it"
+                if who.requested_number in taken
+                else f"there are {self.num_clients}"
+            )
+            raise BadMessage(f"this client wishes to be number {who.requested_number}, but {why}.")
+        free = [number for number in range(self.num_clients) if number not in taken]
+        if not free:
+            raise BadMessage(
+                f"the server has {self.num_clients} clients, and all of them have joined already; serve more "
+                "(world.num_clients), or join with the state folder of one that left."
+            )
+        return free[0] if who.requested_number is None else who.requested_number
+
+    def record(self, identity: str, number: int, node: int) -> None:
+        """Keep where a client is now. Who had its number before, or was at its node, has it no more."""
+        if self.entries.get(identity) == (entry := ClientEntry(number, node)):
+            return
+        self.entries = {
+            who: other for who, other in self.entries.items() if other.number != number
+        } | {identity: entry}
+        self._write()
+
+    def _read(self) -> None:
+        try:
+            plain = json.loads(self._path.read_text())
+            self.run = str(plain["run"])
+            self.entries = {
+                str(identity): ClientEntry(int(entry["number"]), int(entry["node"]))
+                for identity, entry in plain["clients"].items()
+            }
+        except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+            raise RunError(f"{self._path} is damaged, and says who is who: {error}.") from error
+        numbers = [entry.number for entry in self.entries.values()]
+        if not IDENTITY.fullmatch(self.run) or len(set(numbers)) != len(numbers):
+            raise RunError(
+                f"{self._path} is damaged: two clients have one number, or no run has it."
+            )
+
+    def _write(self) -> None:
+        clients = {identity: vars(entry) for identity, entry in self.entries.items()}
+        unfinished = self._path.with_name(FILE + ".part")
+        try:
+            unfinished.write_text(
+                json.dumps({"run": self.run, "clients": clients}, indent=2) + "\n"
+            )
+            os.replace(unfinished, self._path)
+        except OSError as error:
+            raise RunError(f"cannot write {self._path}: {error.strerror}.") from error

@@ -1,0 +1,23 @@
+"""Live data: sources that a device reads its samples from as they come."""
+
+from thalweg.network.sources.base import (
+    PENDING_LABEL,
+    Event,
+    LateLabels,
+    LiveBatch,
+    SampleFormat,
+    Source,
+    empty_batch,
+)
+from thalweg.network.sources.factory import open_source
+
+__all__ = [
+    "PENDING_LABEL",
+    "Event",
+    "LateLabels",
+    "LiveBatch",
+    "SampleFormat",
+    "Source",
+    "empty_batch",
+    "open_source",
+]

@@ -1,0 +1,70 @@
+"""A client of paho-mqtt for a broker: its session, its certificates, its password."""
+
+from __future__ import annotations
+
+import ssl
+from typing import TYPE_CHECKING, Any
+
+from thalweg.core.errors import ConfigError
+from thalweg.network.sources.broker import Broker
+from thalweg.network.sources.deliveries import IN_FLIGHT
+
+if TYPE_CHECKING:
+    from paho.mqtt.client import Client
+    from paho.mqtt.properties import Properties
+
+MAX_MESSAGE = 16 << 20  # bytes of a message
+
+
+def make_mqtt_client(broker: Broker) -> Client:
+    """A client that acknowledges nothing by itself, and is not connected yet."""
+    mqtt = paho()
+    client: Client = mqtt.Client(
+        mqtt.CallbackAPIVersion.VERSION2,
+        client_id=broker.client,
+        protocol=mqtt.MQTTv5,
+        manual_ack=True,
+    )
+    if broker.user:
+        client.username_pw_set(broker.user, broker.password)
+    if broker.tls:
+        _set_tls(client, broker)
+    return client
+
+
+def make_connect_properties(broker: Broker) -> Properties:
+    """What we ask of the broker: to keep our messages while we are away, and not to send too many at once."""
+    from paho.mqtt.packettypes import PacketTypes
+    from paho.mqtt.properties import Properties
+
+    wishes = Properties(PacketTypes.CONNECT)  # type: ignore[no-untyped-call]
+    wishes.ReceiveMaximum = IN_FLIGHT
+    wishes.MaximumPacketSize = MAX_MESSAGE
+    if broker.client:
+        wishes.SessionExpiryInterval = broker.keep
+    return wishes
+
+
+def _set_tls(client: Client, broker: Broker) -> None:
+    try:
+        client.tls_set(
+            ca_certs=broker.ca or None,
+            certfile=broker.cert or None,
+            keyfile=broker.key or None,
+            cert_reqs=ssl.CERT_REQUIRED,
+        )
+    except (OSError, ValueError) as error:
+        raise ConfigError(
+            f"the certificates for {broker.name} cannot be used ({error})."
+        ) from error
+
+
+def paho() -> Any:
+    """The library, or one line that says how to get it."""
+    try:
+        import paho.mqtt.client as mqtt
+    except ImportError as error:
+        raise ConfigError(
+            "a source mqtt:// needs paho-mqtt: pip install 'thalweg[mqtt]'."
+        ) from error
+    return mqtt

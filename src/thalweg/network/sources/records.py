@@ -1,0 +1,281 @@
+"""Records from outside, checked one by one: what fits becomes a sample, the rest is counted and skipped."""
+
+from __future__ import annotations
+
+import datetime
+import math
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import groupby
+from numbers import Integral
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from thalweg.network.sources.base import (
+    PENDING_LABEL,
+    Event,
+    LateLabels,
+    LiveBatch,
+    SampleFormat,
+    empty_batch,
+)
+
+MAX_KEY = 200  # characters
+MAX_SHOWN = 40  # characters of a wrong value in a reason
+
+
+class InvalidRecord(Exception):
+    """A record is not a sample of the form that was asked for; says why in one line."""
+
+
+class Record(NamedTuple):
+    """One thing that came, before anybody has looked at it."""
+
+    x: Any  # None: this is a late label
+    y: Any = None  # None: comes later
+    t: Any = None  # None: now
+    key: Any = None  # None: has no name
+    mark: Any = None  # how far the source is after this record
+
+
+class BrokenRecord(NamedTuple):
+    """Something that came and is no record at all."""
+
+    reason: str
+    mark: Any = None
+
+
+class FieldNames(NamedTuple):
+    """What the parts of a record are called in a file or a message."""
+
+    x: str = "x"
+    y: str = "y"
+    t: str = "t"
+    id: str = "id"
+    columns: tuple[str, ...] | None = None  # features one by one instead of `x`
+
+    def read(self, fields: Any, mark: Any = None) -> Record | BrokenRecord:
+        """A record of an object with names."""
+        try:
+            return self._record(fields, mark)
+        except InvalidRecord as reason:
+            return BrokenRecord(str(reason), mark)
+
+    def _record(self, fields: Any, mark: Any) -> Record:
+        if not isinstance(fields, Mapping):
+            raise InvalidRecord(
+                f"expected an object with the fields {self.x!r} and {self.y!r}, got {_shorten(fields)}"
+            )
+        parts = [fields.get(name) for name in (self.x, self.y, self.t, self.id)]
+        x, y, t, key = (None if part == "" else part for part in parts)
+        if x is None and self.columns is not None:
+            x = self._features(fields)
+        if x is None and key is None:
+            raise InvalidRecord(
+                f"expected {self.x!r}, or {self.id!r} and {self.y!r} for a late label, got "
+                f"{_shorten(', '.join(map(str, fields)))}"
+            )
+        return Record(x, y, t, key, mark)
+
+    def _features(self, fields: Mapping[str, Any]) -> list[Any] | None:
+        """The named columns; none, if all of them are empty: then it is a late label."""
+        assert self.columns is not None
+        values = [fields.get(name) for name in self.columns]
+        missing = [
+            name for name, value in zip(self.columns, values, strict=True) if value in (None, "")
+        ]
+        if len(missing) == len(values):
+            return None
+        if missing:
+            raise InvalidRecord(f"no value for {missing[0]!r}")
+        return values
+
+
+class RecordValidator:
+    """Lets through what fits a form, and counts what does not."""
+
+    def __init__(self, sample_format: SampleFormat, clock: Callable[[], float] = time.time) -> None:
+        self.sample_format = sample_format
+        self.rejected = 0
+        self.last_rejection = ""
+        self._clock = clock
+        self._class_of = {name: number for number, name in enumerate(sample_format.classes or ())}
+
+    def reject(self, reason: object) -> None:
+        self.rejected += 1
+        self.last_rejection = str(reason)
+
+    def events(
+        self, records: Iterable[Record | BrokenRecord], cursor_of: Callable[[Any], str]
+    ) -> Iterator[Event]:
+        """Batches and late labels in the order of the records; the last of them has the last record's cursor.
+
+        Every event has the cursor of its own last record, so that a stop between two events loses nothing.
+        """
+        fine: list[Record] = []
+        mark = None
+        for record in records:
+            mark = record.mark
+            if isinstance(record, BrokenRecord):
+                self.reject(record.reason)
+                continue
+            try:
+                fine.append(self._check_record(record))
+            except InvalidRecord as reason:
+                self.reject(reason)
+        runs = [list(run) for _, run in groupby(fine, lambda record: record.x is None)]
+        for run in runs[:-1]:
+            yield self._make_event(run, cursor_of(run[-1].mark))
+        if runs:
+            yield self._make_event(runs[-1], cursor_of(mark))
+        elif mark is not None:
+            yield empty_batch(self.sample_format, cursor_of(mark))
+
+    def _make_event(self, run: Sequence[Record], cursor: str) -> Event:
+        keys = tuple(record.key for record in run)
+        labels = np.array([record.y for record in run], dtype=np.int64)
+        if run[0].x is None:
+            return LateLabels(keys, labels, cursor)
+        inputs = self.sample_format.empty(len(run))
+        for i, record in enumerate(run):
+            inputs[i] = record.x
+        return LiveBatch(inputs, labels, np.array([record.t for record in run]), keys, cursor)
+
+    def _check_record(self, record: Record) -> Record:
+        key = _parse_key(record.key)
+        label = PENDING_LABEL if record.y is None else self._parse_label(record.y)
+        if label == PENDING_LABEL and not key:
+            raise InvalidRecord("no label, and no id by which one could come later")
+        if record.x is None:
+            if label == PENDING_LABEL or not key:
+                raise InvalidRecord(
+                    "neither a sample nor the label of one: expected x, or an id and a label"
+                )
+            return record._replace(y=label, key=key)
+        sample = parse_sample(record.x, self.sample_format)
+        moment = self._clock() if record.t is None else _parse_time(record.t)
+        return record._replace(x=sample, y=label, t=moment, key=key)
+
+    def _parse_label(self, value: Any) -> int:
+        """A class by its name, which may look like a number; else by its number."""
+        if isinstance(value, str | Integral | np.bool_) and str(value) in self._class_of:
+            return self._class_of[str(value)]
+        number = _parse_integer(value)
+        if number is None or not 0 <= number < self.sample_format.num_classes:
+            names = f" or one of {_shorten(', '.join(self._class_of))}" if self._class_of else ""
+            raise InvalidRecord(
+                f"unknown label {_shorten(value)}: expected 0 to {self.sample_format.num_classes - 1}{names}"
+            )
+        return number
+
+
+def parse_sample(value: Any, sample_format: SampleFormat) -> npt.NDArray[Any]:
+    """A sample as it is stored, or a `InvalidRecord` that says what is wrong with it."""
+    if isinstance(value, Mapping):
+        value = _order_columns(value, sample_format)
+    try:
+        x = np.asarray(value)
+        if x.dtype.kind in "US":  # a text file has nothing but text
+            x = x.astype(np.float64)
+    except (ValueError, TypeError, OverflowError) as error:
+        raise InvalidRecord(
+            f"expected {sample_format.size} numbers, got {_shorten(value)}"
+        ) from error
+    if x.dtype.kind not in "biuf":
+        raise InvalidRecord(f"expected {sample_format.size} numbers, got {_shorten(value)}")
+    if x.shape not in (sample_format.shape, (sample_format.size,)):
+        raise InvalidRecord(f"expected shape {sample_format.shape}, got {x.shape}")
+    return _to_stored_dtype(x.reshape(sample_format.shape), sample_format)
+
+
+def _to_stored_dtype(x: npt.NDArray[Any], sample_format: SampleFormat) -> npt.NDArray[Any]:
+    """Numbers in the type of the form, none of them changed by it beyond rounding."""
+    if not np.isfinite(x).all():
+        raise InvalidRecord("expected finite numbers, got nan or infinity")
+    if sample_format.width:
+        with np.errstate(over="ignore"):
+            x = ((x.reshape(-1) - sample_format.centre) / sample_format.width).reshape(
+                sample_format.shape
+            )
+    if sample_format.dtype == "float32":
+        if not np.abs(x).max() <= np.finfo(np.float32).max:
+            raise InvalidRecord(
+                f"expected numbers that fit in 32 bits, got {np.abs(x).max():g}{_scale_note(sample_format)}"
+            )
+        return x.astype(np.float32)
+    most = (
+        sample_format.num_codes - 1
+        if sample_format.num_codes
+        else int(np.iinfo(sample_format.dtype).max)
+    )
+    if x.min() < 0 or x.max() > most or (x != np.floor(x)).any():
+        raise InvalidRecord(
+            f"expected whole numbers from 0 to {most}, got {x.min():g} to {x.max():g}"
+        )
+    return x.astype(sample_format.dtype)
+
+
+def _scale_note(sample_format: SampleFormat) -> str:
+    return " on the scale of the federation's data" if sample_format.width else ""
+
+
+def _order_columns(value: Mapping[Any, Any], sample_format: SampleFormat) -> list[Any]:
+    if sample_format.columns is None:
+        raise InvalidRecord(
+            "x names its numbers, but nobody has said in which order; say columns=..., or send a list"
+        )
+    missing = [name for name in sample_format.columns if name not in value]
+    if missing:
+        raise InvalidRecord(
+            f"no value for {missing[0]!r}; x has {_shorten(', '.join(map(str, value)))}"
+        )
+    return [value[name] for name in sample_format.columns]
+
+
+def _parse_key(value: Any) -> str:
+    if value is None:
+        return ""
+    if not isinstance(value, str | int) or len(str(value)) > MAX_KEY:
+        raise InvalidRecord(
+            f"expected an id of at most {MAX_KEY} characters, got {_shorten(value)}"
+        )
+    return str(value)
+
+
+def _parse_integer(value: Any) -> int | None:
+    """A whole number, from a number or a text; none: it is not one."""
+    try:
+        number = float(value)
+    except (TypeError, ValueError, OverflowError):
+        return None
+    return int(number) if math.isfinite(number) and number == math.floor(number) else None
+
+
+def _parse_time(value: Any) -> float:
+    """Unix seconds, from a number, a moment, or a text of either (ISO 8601; without a zone: UTC)."""
+    try:
+        seconds = float(value)
+    except (TypeError, ValueError, OverflowError):
+        seconds = _parse_datetime(value)
+    if not math.isfinite(seconds):
+        raise InvalidRecord(f"expected a time in unix seconds or ISO 8601, got {_shorten(value)}")
+    return seconds
+
+
+def _parse_datetime(value: Any) -> float:
+    moment = value
+    if isinstance(value, str):
+        try:
+            moment = datetime.datetime.fromisoformat(value)
+        except ValueError:
+            return math.nan
+    if not isinstance(moment, datetime.datetime):
+        return math.nan
+    return (moment if moment.tzinfo else moment.replace(tzinfo=datetime.UTC)).timestamp()
+
+
+def _shorten(value: object) -> str:
+    text = " ".join((value if isinstance(value, str) else repr(value)).split())
+    return repr(text if len(text) <= MAX_SHOWN else f"{text[:MAX_SHOWN]}…")

@@ -1,0 +1,74 @@
+"""Real streams that drift: recipes, a model that is trained once, and online learners in one table."""
+
+from __future__ import annotations
+
+from thalweg.scenarios.studies.base import Column, Row, Study
+
+SEEDS = (0, 1, 2)
+RECIPES = (
+    Row("static"),
+    Row("fedavg"),
+    Row("fedavg, newest kept", "fedavg,memory=fifo"),
+    Row("fedogd"),
+    Row("fedprox"),
+    Row("adaptive-fedavg"),
+    Row("flash"),
+    Row("feddrift"),
+    Row("drsr"),
+    Row("sfedpo"),
+)
+LEARNERS = {"logistic": "river-logistic", "tree": "river-tree", "forest": "river-forest"}
+# As a federation is: told what was right when the round is over.
+PER_ROUND = (
+    Row("majority", "majority,pooled=true"),
+    *(Row(f"{name}, own", river) for name, river in LEARNERS.items()),
+    *(Row(f"{name}, pooled", f"{river},pooled=true") for name, river in LEARNERS.items()),
+)
+# As online learners usually are: told after every sample.
+PER_SAMPLE = (
+    Row("no change, own, at once", "no-change,feedback=sample"),
+    *(
+        Row(f"{name}, pooled, at once", f"{river},pooled=true,feedback=sample")
+        for name, river in LEARNERS.items()
+    ),
+)
+ROWS = (*RECIPES, *PER_ROUND, *PER_SAMPLE)
+INTERLEAVED = {
+    "elec2": ("data.clients=interleaved", "world.every=1", "rounds=944", "capacity=48"),
+    "weather": ("data.clients=interleaved", "world.every=30", "rounds=606", "capacity=30"),
+}
+
+
+def _columns() -> tuple[Column, ...]:
+    """Every stream with both nets; those of a single place also with clients that live at the same time."""
+    of_recipes = tuple(row.label for row in RECIPES)
+    without_forests = tuple(row.label for row in ROWS if "forest" not in row.label)  # hours each
+    columns = []
+    for scenario in ("elec2", "weather", "flights"):
+        columns.append(Column(scenario, rows=without_forests if scenario == "flights" else ()))
+        columns.append(Column(scenario, ("net=mlp",), "mlp", rows=of_recipes))
+        if scenario in INTERLEAVED:
+            columns.append(Column(scenario, INTERLEAVED[scenario], "interleaved"))
+    return tuple(columns)
+
+
+def studies() -> list[Study]:
+    return [
+        Study(
+            name="drifting-streams-table",
+            title="Real streams that drift: recipes, a static model and online learners",
+            description=(
+                "Every sample is tested on when it arrives, before anybody learns from it. Recipes of a "
+                "federation; 'static' learns in the first quarter of the run only. Below them online learners "
+                "without a federation on the same arrivals, each client's own or pooled, that is, fed with "
+                "everybody's samples. Learners 'at once' are told what was right after every sample instead of "
+                "every round, which no recipe is; compare them with one another. Rows without 'at once' know as "
+                "much as a recipe does. Forests would take hours on flights and are left out there."
+            ),
+            rows=ROWS,
+            columns=_columns(),
+            seeds=SEEDS,
+            reference="fedavg",
+            metric="prequential_accuracy",
+        )
+    ]

@@ -1,0 +1,54 @@
+"""Drawing arrivals from a pool, and letters of availability: what several worlds share."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from thalweg.core.rng import Draw, rng_for
+from thalweg.core.types import Floats, Ints
+
+
+def draw_rows(pool: Ints, count: int, rng: np.random.Generator) -> Ints:
+    """`count` rows of a pool in random order, none twice before all have come once.
+
+    So whoever takes the first k of them has drawn k without replacement, as long as the pool has k.
+    """
+    if 4 * count < len(pool):
+        return pool[rng.choice(len(pool), count, replace=False)]
+    if count <= len(pool):
+        return pool.take(rng.permutation(len(pool))[:count])
+    times = -(-count // len(pool))
+    return np.concatenate([rng.permutation(pool) for _ in range(times)])[:count]
+
+
+def draw_present(availability: Floats, seed: int, rnd: int) -> Ints:
+    """Ids of the clients that are here: each one independently, with its own probability."""
+    return np.flatnonzero(
+        rng_for(seed, Draw.AVAILABILITY, rnd).random(len(availability)) < availability
+    )
+
+
+def draw_availability(
+    num_clients: int, mean: float, spread: float, rng: np.random.Generator
+) -> Floats:
+    """One probability per client from N(mean, spread²), clipped to [0.01, 1]."""
+    return np.clip(rng.normal(mean, spread, num_clients), 0.01, 1.0)
+
+
+def moving_rounds(rounds: int, here: float, collects_when_absent: bool) -> float:
+    """Rounds in which a client's stream moves if it takes part whenever it is here."""
+    return float(rounds) if collects_when_absent else here
+
+
+def class_mixes(rows: Sequence[Ints], labels: Ints, num_classes: int) -> Floats:
+    """(N, C) share of each class in the rows of each client; zeros for one that has none.
+
+    >>> rows = [np.array([0, 1, 3]), np.array([], dtype=np.int64)]
+    >>> class_mixes(rows, np.array([0, 0, 1, 1]), 2).round(2).tolist()
+    [[0.67, 0.33], [0.0, 0.0]]
+    """
+    counts = np.stack([np.bincount(labels[mine], minlength=num_classes) for mine in rows])
+    mixes: Floats = counts / np.maximum(counts.sum(axis=1, keepdims=True), 1)
+    return mixes

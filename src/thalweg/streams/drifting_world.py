@@ -1,0 +1,154 @@
+"""Any world, with data that drift: what arrives is seen through the view that its client has then."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Protocol
+
+import numpy as np
+
+from thalweg.core.errors import require
+from thalweg.core.rng import Draw, rng_for
+from thalweg.core.types import Arrival, Floats, Ints, Supply
+from thalweg.core.views import View
+from thalweg.streams.base import DriftEvent, HasViews, Setting, StateTable, World, collect_supplies
+from thalweg.streams.timeline import Timeline
+
+
+class Drift(Protocol):
+    """A drift's configuration: a frozen dataclass that says which view each client has when."""
+
+    def timeline(self, num_clients: int, setting: Setting) -> Timeline: ...
+
+
+def add_drift(world: World, drift: Drift | None, setting: Setting) -> World:
+    """The world, with a drift if there is one."""
+    if drift is None:
+        return world
+    require(
+        not isinstance(world, HasViews),
+        f"{type(world).__name__} has drifts of its own, so that drift={type(drift).__name__} cannot be added; "
+        "leave it out (--set drift=none), or choose another world.",
+    )
+    timeline = drift.timeline(world.num_clients, setting)
+    require(
+        timeline.num_clients == world.num_clients,
+        f"{type(drift).__name__}.timeline must be for {world.num_clients} clients, got one for "
+        f"{timeline.num_clients}.",
+    )
+    return DriftingWorld(world, timeline, setting)
+
+
+@dataclass(frozen=True, eq=False)
+class DriftingWorld:
+    """A world whose clients turn from view to view.
+
+    The clock is that of the client's stream: the run's rounds if it collects while it is away, else the rounds
+    that it has lived. Who is here, what arrives and when, and the book of states are those of the world inside;
+    the book speaks of samples as they are.
+    """
+
+    world: World
+    timeline: Timeline
+    setting: Setting
+
+    # --- what is seen how ---
+
+    @property
+    def views(self) -> tuple[View, ...]:
+        return self.timeline.views
+
+    def views_at(self, rnd: int | Ints) -> Ints:
+        return self.timeline.at(rnd)
+
+    def concepts_at(self, rnd: int | Ints) -> Ints:
+        return self.timeline.concepts[self.views_at(rnd)]
+
+    def drift_events(self) -> list[DriftEvent]:
+        return self.timeline.drift_events(self.setting.rounds)
+
+    @cached_property
+    def mixes(self) -> Floats:
+        """Each view counts by the time that a client spends in it; that of one with all samples from the start
+        is the first."""
+        rounds = float(self.setting.rounds)
+        collects = self.collects_when_absent
+        lived = np.full(self.num_clients, rounds) if collects else rounds * self.availability
+        spent = self.timeline.time_in_views(lived)
+        historical = np.flatnonzero(collect_supplies(self.world).is_historical)
+        spent[historical] = 0
+        spent[historical, self.views_at(0)[historical]] = 1
+        spent /= spent.sum(axis=1, keepdims=True)
+        mixes = np.zeros_like(self.world.mixes)
+        for view, share in zip(self.views, spent.T, strict=True):
+            np.add.at(
+                mixes.T,
+                view.label_map(self.setting.num_classes),
+                (share[:, None] * self.world.mixes).T,
+            )
+        return mixes
+
+    # --- what arrives ---
+
+    def begin(self, client: int) -> tuple[Any, Arrival]:
+        """What is there before the first round is seen as what comes in that round."""
+        state, arrival = self.world.begin(client)
+        return state, self._apply_view([arrival], client, 0, take=1)[0]
+
+    def emit(self, state: Any, client: int, lived: int) -> tuple[Any, list[Arrival]]:
+        state, arrivals = self.world.emit(state, client, lived)
+        return state, self._apply_view(arrivals, client, lived)
+
+    def _apply_view(
+        self, arrivals: list[Arrival], client: int, lived: int, take: int = 0
+    ) -> list[Arrival]:
+        old, new, share = self.timeline.view_transition(client, lived)
+        n = len(self.setting.labels)
+        if old == new:
+            return [arrival._replace(items=arrival.items + new * n) for arrival in arrivals]
+        rng = rng_for(self.setting.seed, Draw.DRIFT, lived, client, take)
+        return [
+            arrival._replace(
+                items=arrival.items + n * np.where(rng.random(len(arrival.items)) < share, new, old)
+            )
+            for arrival in arrivals
+        ]
+
+    # --- all else is as in the world inside ---
+
+    @property
+    def ticks(self) -> int:
+        return self.world.ticks
+
+    @property
+    def state_table(self) -> StateTable:
+        return self.world.state_table
+
+    @property
+    def collects_when_absent(self) -> bool:
+        return self.world.collects_when_absent
+
+    @property
+    def num_clients(self) -> int:
+        return self.world.num_clients
+
+    @property
+    def availability(self) -> Floats:
+        return self.world.availability
+
+    @property
+    def clients_are_groups(self) -> bool:
+        return self.world.clients_are_groups
+
+    def capacity(self, client: int) -> int:
+        return self.world.capacity(client)
+
+    def supply(self, client: int) -> Supply:
+        return self.world.supply(client)
+
+    def true_state_probs(self, client: int) -> Floats:
+        return self.world.true_state_probs(client)
+
+    def present(self, rnd: int) -> Ints:
+        return self.world.present(rnd)

@@ -1,0 +1,137 @@
+"""Which samples belong to which client."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+
+from thalweg.core.config import check_ranges
+from thalweg.core.errors import require
+from thalweg.core.types import Ints
+from thalweg.streams.base import Setting
+from thalweg.streams.label_partitions import Distinct, Half, PartialOverlap, TwoShard
+from thalweg.streams.overlap import Overlap
+from thalweg.streams.pachinko import Pachinko
+from thalweg.streams.splitting import SyntheticPartition, make_imbalanced, top_up
+
+
+class Partition(Protocol):
+    """A way to deal samples to clients: a frozen dataclass. No client has a row twice.
+
+    No row goes to two clients either, unless the partition says so, as `Overlap` does.
+    """
+
+    @property
+    def is_natural(self) -> bool:
+        """Are the clients those of the data set?"""
+        ...
+
+    def assign_rows(
+        self, rows: Ints, setting: Setting, num_clients: int, rng: np.random.Generator
+    ) -> list[Ints]:
+        """One array of rows per client, any of which may be empty, out of `rows`."""
+        ...
+
+
+@dataclass(frozen=True)
+class Even(SyntheticPartition):
+    """Everybody gets the same number of samples, drawn at random (i.i.d.).
+
+    The first clients have one more if the samples do not divide evenly.
+    """
+
+    def assign_rows(
+        self, rows: Ints, setting: Setting, num_clients: int, rng: np.random.Generator
+    ) -> list[Ints]:
+        return np.array_split(rng.permutation(rows), num_clients)
+
+
+@dataclass(frozen=True)
+class Groups:
+    """The data set's own clients: writers, speakers, devices."""
+
+    @property
+    def is_natural(self) -> bool:
+        return True
+
+    def assign_rows(
+        self, rows: Ints, setting: Setting, num_clients: int, rng: np.random.Generator
+    ) -> list[Ints]:
+        group = require_groups(setting)[rows]
+        by_client = rows[np.argsort(group, kind="stable")]
+        return np.split(by_client, np.cumsum(np.bincount(group, minlength=num_clients))[:-1])
+
+
+@dataclass(frozen=True)
+class Dirichlet(SyntheticPartition):
+    r"""Every class is dealt over the clients by a draw of its own.
+
+    .. math::  s_c \sim \mathrm{Dir}(a \mathbf{1}_N)
+
+    Small :math:`a`: each class belongs to a few clients, and clients differ much in size. Clients may
+    come away empty; those below `min_size` are topped up from the largest ones. The deal of latent
+    states (`partition.split_by_dirichlet`) differs: there nobody takes more classes than its fair share.
+
+    Symbols, Hsu et al. (2019), Song et al. (DPCS) -> here
+        α  concentration of the draw             -> concentration
+        ρ  size of a class over the one before   -> imbalance
+    """
+
+    concentration: float = 0.4
+    imbalance: float | None = None
+    """Class k keeps this to the power of k of what class 0 keeps, which is as much as the smallest
+    class has; the rest takes no part. None: classes stay as they are."""
+    min_size: int = 0
+    """Samples that every client has at least."""
+
+    def __post_init__(self) -> None:
+        check_ranges(
+            self, concentration="(0, inf)", imbalance="(0, 1] or none", min_size="[0, inf)"
+        )
+
+    def assign_rows(
+        self, rows: Ints, setting: Setting, num_clients: int, rng: np.random.Generator
+    ) -> list[Ints]:
+        labels = setting.labels
+        if self.imbalance is not None:
+            rows = make_imbalanced(rows, labels, self.imbalance, rng)
+        require(
+            len(rows) >= num_clients * self.min_size,
+            f"{len(rows)} samples cannot give {num_clients} clients at least {self.min_size} each; "
+            "use fewer clients or a smaller min_size.",
+        )
+        hands: list[list[int]] = [[] for _ in range(num_clients)]
+        for c in np.unique(labels[rows]):
+            mine = rng.permutation(rows[labels[rows] == c])
+            shares = rng.dirichlet(np.full(num_clients, self.concentration))
+            cuts = np.round(np.cumsum(shares)[:-1] * len(mine)).astype(int)
+            for hand, piece in zip(hands, np.split(mine, cuts), strict=True):
+                hand.extend(piece.tolist())
+        top_up(hands, self.min_size, rng)
+        return [np.array(hand, dtype=np.int64) for hand in hands]
+
+
+PARTITIONS = {
+    "dirichlet": Dirichlet,
+    "pachinko": Pachinko,
+    "groups": Groups,
+    "even": Even,
+    "overlap": Overlap,
+    "two-shard": TwoShard,
+    "half": Half,
+    "partial-overlap": PartialOverlap,
+    "distinct": Distinct,
+}
+
+
+def require_groups(setting: Setting) -> Ints:
+    """The data set's client column, or an error for data without one."""
+    require(
+        setting.group is not None,
+        "partition=groups needs data that say which client each sample belongs to, and these do "
+        "not; use partition=dirichlet or partition=even with num_clients.",
+    )
+    assert setting.group is not None  # just required
+    return setting.group

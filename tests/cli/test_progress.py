@@ -1,0 +1,40 @@
+import io
+from typing import Any
+
+import pytest
+from rich.console import Console
+
+from thalweg.cli.progress import show_progress
+from thalweg.engine.loop import Progress
+from thalweg.engine.plan import make_plan
+
+PLAN = make_plan("fedavg", "digits-full", seed=0, rounds=4)
+
+
+@pytest.mark.parametrize(
+    ("row", "line"),
+    [
+        ({"accuracy": 0.5}, "round 2/4  3 clients  accuracy 0.5000  2.0 rounds/s  0:01 left\n"),
+        (
+            {"accuracy": 0.5, "session": 1, "session_accuracy": 0.9},
+            "round 2/4  session 1  3 clients  accuracy 0.9000  2.0 rounds/s  0:01 left\n",
+        ),
+        ({}, ""),
+        (
+            {"prequential_accuracy": 0.75},
+            "round 2/4  3 clients  test-then-train 0.7500  2.0 rounds/s  0:01 left\n",
+        ),
+    ],
+    ids=[
+        "evaluated",
+        "in a session, on its members' labels",
+        "not evaluated",
+        "nothing to evaluate on",
+    ],
+)
+def test_a_log_gets_a_line_at_every_evaluation(
+    row: dict[str, Any], line: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with show_progress(PLAN, Console(file=io.StringIO()), as_json=False) as watch:
+        watch(Progress(PLAN, {"cohort": 3, **row}, 2, 2, 1.0))
+    assert capsys.readouterr().out == line

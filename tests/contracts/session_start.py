@@ -1,0 +1,56 @@
+"""What every opening promises."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from contracts.checkpoint import round_trip, to_comparable
+from thalweg.core.types import Floats32, ParamSlice
+from thalweg.sessions import SessionStart
+
+NUM_PARAMS = 7
+PIECES = [
+    ParamSlice("fc1.weight", 0, 3),
+    ParamSlice("fc1.bias", 3, 4),
+    ParamSlice("fc2.weight", 4, 7),
+]
+SESSIONS = 8
+
+
+class FakeProbeRounds:
+    """Rehearsals of clients that draw any model towards their own goal."""
+
+    def __init__(self, goal: Floats32) -> None:
+        self.goal, self.calls = goal, 0
+
+    def __call__(self, model: Floats32, lr_scale: float = 1.0) -> Floats32:
+        self.calls += 1
+        return model + np.float32(0.5 * lr_scale) * (self.goal - model)
+
+
+def check_session_start(session_start: SessionStart) -> None:
+    """Let it open some sessions, of which every third resembles the one two before."""
+    written = repr(session_start)
+    rng = np.random.default_rng(0)
+    drawn, *goals = rng.normal(size=(SESSIONS + 1, NUM_PARAMS)).astype(np.float32)
+    goals = [goals[s - 2] if s % 3 == 2 else goal for s, goal in enumerate(goals)]
+    notes, last = session_start.init(drawn.copy(), PIECES), drawn
+    for goal in goals:
+        asked = to_comparable([notes, last])
+        following, start = session_start.choose_start(notes, last, FakeProbeRounds(goal))
+        assert start.shape == (NUM_PARAMS,), "a model of the same size"
+        assert start.dtype == np.float32, "in single precision"
+        assert np.isfinite(start).all(), "finite"
+        assert to_comparable([notes, last]) == asked, "what it looks at is untouched"
+        restored = round_trip(notes, fresh=session_start.init(drawn.copy(), PIECES))
+        again = session_start.choose_start(restored, last, FakeProbeRounds(goal))
+        assert to_comparable(list(again)) == to_comparable([following, start]), (
+            "a checkpoint restores it"
+        )
+        kept = to_comparable(following)
+        last = start + np.float32(0.9) * (goal - start)
+        if start.flags.writeable:
+            start += 1
+        assert to_comparable(following) == kept, "what it gives away is not what it keeps"
+        notes = following
+    assert repr(session_start) == written, "an opening remembers nothing itself"

@@ -1,0 +1,156 @@
+"""Every command that the pages show is one that runs: it is planned here, and stopped before it begins."""
+
+from __future__ import annotations
+
+import doctest
+import itertools
+import re
+import shlex
+from pathlib import Path
+from typing import Any, NoReturn
+
+import pytest
+from typer.testing import CliRunner
+
+from documentation.pages import PAGES, ROOT, blocks, commands, spans
+from thalweg.baselines import BASELINES
+from thalweg.cli.catalogue import PARTS
+from thalweg.cli.main import app
+from thalweg.core.errors import ThalwegError
+from thalweg.engine.any_plan import make_any_plan
+from thalweg.engine.plan import make_plan, plan_to_toml
+from thalweg.recipes import RECIPES
+from thalweg.scenarios import SCENARIOS
+
+KNOWN = {command.name or command.callback.__name__ for command in app.registered_commands}  # type: ignore[union-attr]
+# Where a run, a comparison, a study would begin.
+BEGINNINGS = (
+    "thalweg.cli.run.run_any_plan",
+    "thalweg.cli.compare.run_cells",
+    "thalweg.cli.reproduce.run_study",
+    "thalweg.cli.gap.gap_command",
+    "thalweg.cli.variability.variability_command",
+    "thalweg.cli.serve.check_safe",
+    "thalweg.cli.join.check_safe",
+    "thalweg.cli.certs.make_certs",
+    "thalweg.cli.flower_app.write_project",
+)
+PLACEHOLDERS = {
+    "NAME": "dds",
+    "FOLDER": "runs/some",
+    "RUN_FOLDER": "runs/some",
+    "plan.toml": "runs/some/plan.toml",
+}
+SAID_IN = {
+    **{str(page.relative_to(ROOT)): commands(page) for page in PAGES},
+    "thalweg --help": re.findall(
+        r"^    (thalweg \w.*)$", (ROOT / "src/thalweg/cli/main.py").read_text(), re.M
+    ),
+    "examples": [
+        line.strip()
+        for file in sorted((ROOT / "examples").glob("*.py"))
+        for line in file.read_text().replace("\\\n", " ").splitlines()
+        if line.strip().startswith("thalweg ")
+    ],
+}
+COMMANDS = sorted({(where, line) for where, lines in SAID_IN.items() for line in lines})
+# Sources say --set, too, in what `thalweg show` prints of them.
+SETTINGS = sorted(
+    {
+        (str(page.relative_to(ROOT)), span)
+        for page in PAGES
+        for span in spans(page)
+        if "--set " in span
+    }
+    | {
+        (str(file.relative_to(ROOT)), " ".join(span.split()))
+        for file in sorted((ROOT / "src").rglob("*.py"))
+        for span in re.findall(r"``([^`]*--set [^`]*)``", file.read_text())
+    }
+)
+
+
+class Planned(Exception):
+    """Everything up to here was fine."""
+
+
+def stop(*_: Any, **__: Any) -> NoReturn:
+    raise Planned
+
+
+@pytest.fixture
+def place(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """A folder with the files that the pages tell the reader to write, where nothing begins."""
+    (tmp_path / "examples").symlink_to(ROOT / "examples", target_is_directory=True)
+    balanced = next(body for body in blocks(ROOT / "CONTRIBUTING.md", "python"))
+    (tmp_path / "src/thalweg/memory").mkdir(parents=True)
+    (tmp_path / "src/thalweg/memory/balanced.py").write_text(balanced)
+    study = doctest.DocTestParser().get_examples(blocks(ROOT / "docs/reproduce.md", "python")[0])
+    own = "".join(example.source for example in study)
+    (tmp_path / "mine.py").write_text(f"{balanced}\n\nMyMemory = Balanced\n\n{own}")
+    (tmp_path / "runs/some").mkdir(parents=True)
+    plan = make_plan("sfedpo", "digits-partial")
+    (tmp_path / "runs/some/plan.toml").write_text(plan_to_toml(plan))
+    monkeypatch.chdir(tmp_path)
+    for beginning in BEGINNINGS:
+        monkeypatch.setattr(beginning, stop)
+
+
+@pytest.mark.usefixtures("place")
+@pytest.mark.parametrize(("where", "command"), COMMANDS)
+def test_a_command_can_be_planned(where: str, command: str) -> None:
+    words = [PLACEHOLDERS.get(word, word) for word in shlex.split(command, comments=True)[1:]]
+    if len(words) == 1 and words != ["list"]:  # only mentioned
+        assert words[0] in KNOWN or words[0].startswith("--")
+        return
+    is_plan = any(word.endswith("plan.toml") for word in words)
+    if (
+        words[0] == "run" and not is_plan and not {"--on", "--resume"} & set(words)
+    ):  # on whatever you like
+        words += ["--on", "digits-partial"]
+    try:
+        done = CliRunner().invoke(app, words, catch_exceptions=False)
+    except Planned:
+        assert words[0] not in ("list", "show")
+    else:
+        assert words[0] in ("list", "show") or "--show" in words
+        assert done.exit_code == 0, done.output
+
+
+def is_accepted(overrides: list[str]) -> bool:
+    """Is there a recipe and a scenario in which all of these can be set, or a policy that has them?"""
+    parts = {each.partition("=")[0].partition(".")[0] for each in overrides}
+    kinds = [f"{part}={kind}" for part in sorted(parts & PARTS.keys()) for kind in PARTS[part]]
+    tries = [(*names, overrides) for names in itertools.product(RECIPES, SCENARIOS)]
+    tries += [("sfedpo", "digits-partial", [kind, *overrides]) for kind in kinds]
+    tries += [(name, scenario, overrides) for name in BASELINES for scenario in SCENARIOS]
+    tries += [("majority", "digits-partial", [kind, *overrides]) for kind in kinds]
+    for recipe, scenario, changes in tries:
+        try:
+            make_any_plan(recipe, scenario, overrides=changes)
+        except ThalwegError:
+            continue
+        return True
+    return False
+
+
+@pytest.mark.parametrize(("where", "span"), SETTINGS)
+def test_what_is_set_can_be_set(where: str, span: str) -> None:
+    overrides = re.findall(r"--set (\S+=\S*)", span)
+    overrides = [each for each in overrides if not re.search(r"=([A-Z]+|\.\.\.|<.*>)$", each)]
+    overrides = [each for each in overrides if ".py:" not in each]
+    assert is_accepted(overrides)
+
+
+def test_a_command_that_is_wrong_is_noticed(place: None) -> None:
+    for command in (
+        "thalweg run sfedop --on digits-partial",
+        "thalweg run sfedpo --on digits-partial --set memory.budgets=1",
+        "thalweg run sfedpo --on digits-partial --sed 7",
+        "thalweg compare sfedpo sfedpo,weights=equals --on digits-partial",
+        "thalweg reproduce sfedpo-table-0",
+    ):
+        with pytest.raises((ThalwegError, AssertionError)):
+            test_a_command_can_be_planned("here", command)
+    assert not is_accepted(["memory.budgets=1"])
+    assert any("dpcs" in line for _, line in COMMANDS), "pages are read"

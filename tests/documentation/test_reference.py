@@ -1,0 +1,72 @@
+"""The reference can be made, and formulas and types in it can be read."""
+
+from __future__ import annotations
+
+import html
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import thalweg
+from thalweg.core.config import load_object
+
+pytest.importorskip("pdoc", reason="the reference is made by pdoc, of the dev extra")
+ROOT = Path(__file__).parents[2]
+
+
+def text_of(page: Path) -> str:
+    return html.unescape(re.sub(r"<[^>]+>", "", page.read_text()))
+
+
+def make(folder: Path, *modules: str) -> None:
+    # In another process: it tells packages that they have more public names than they have.
+    code = (
+        "import sys; from pathlib import Path; sys.path.insert(0, 'docs'); import make_reference\n"
+    )
+    code += "make_reference.main(Path(sys.argv[1]), *sys.argv[2:])"
+    paths = [str(Path(thalweg.__file__).parents[1]), os.environ.get("PYTHONPATH", "")]
+    subprocess.run(
+        [sys.executable, "-W", "error::UserWarning", "-c", code, str(folder), *modules],
+        cwd=ROOT,
+        check=True,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(paths)},
+    )
+
+
+def test_formulas_are_formulas_and_types_have_their_names(tmp_path: Path) -> None:
+    make(tmp_path, "thalweg.memory")
+    page = text_of(tmp_path / "thalweg/memory.html")
+    assert r"with probability \( n/(t+1) \)" in page
+    assert "def keep(" in page
+    assert "-> tuple[None, Ints]" in page
+    shown = page.split("class Reservoir:")[1]  # the sources on the page have the words, too
+    assert "numpy.ndarray[" not in shown
+
+
+def test_formulas_that_are_broken_in_the_source_are_whole_in_the_page() -> None:
+    unbroken = load_object(f"{ROOT}/docs/make_reference.py:unbroken")
+    source = (
+        "Sum :math:`a\n    + b`.\n\n.. math::\n    x = y\n    + z, \\qquad\n\n    u = v\n\nText."
+    )
+    assert unbroken(source) == (
+        "Sum :math:`a + b`.\n\n.. math:: x = y + z, \\qquad\n\n.. math:: u = v\n\nText."
+    )
+
+
+@pytest.mark.slow
+def test_every_public_package_has_a_page_without_leftovers(tmp_path: Path) -> None:
+    make(tmp_path)
+    pages = {str(page.relative_to(tmp_path)) for page in tmp_path.rglob("*.html")}
+    packages = {path.parent.name for path in (ROOT / "src/thalweg").glob("*/__init__.py")}
+    assert {f"thalweg/{name}.html" for name in packages - {"cli"}} <= pages
+    assert 'id="run"' in (tmp_path / "thalweg.html").read_text()
+    for page in tmp_path.rglob("*.html"):
+        for docstring in re.findall(r'<div class="docstring">(.*?)</div>', page.read_text(), re.S):
+            assert ":math:" not in docstring
+            assert ".. math::" not in docstring
+            for formula in re.findall(r"\\\(.*?\\\)|\$\$.*?\$\$", docstring, re.S):
+                assert re.findall(r"</?\w+", formula) == [], "nothing in it was taken for markup"

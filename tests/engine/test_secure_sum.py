@@ -1,0 +1,268 @@
+"""Updates of which the server sees the sum: the same bits with masks, over bytes, and without, in one process."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from contracts.runs import Interruption, check_engines_agree, check_same_bits, interrupt_after
+from engine.bytes_federation import BytesFederation, load
+from engine.test_boundary import bytes_federation, check_same, plan_of, play, reference
+from thalweg.core.errors import ConfigError
+from thalweg.core.trees import tree_from_bytes, tree_to_bytes
+from thalweg.engine.loop import run_plan
+from thalweg.engine.plan import Plan, make_plan
+from thalweg.federation.messages import MaskRequest, Request, TrainRequest
+from thalweg.network.remote_federation import Packet
+
+ALL_HERE = [
+    *("world.num_clients=6", "world.availability=1", "world.availability_spread=0"),
+    *("capacity=8", "local.passes=1", "ticks=2"),
+]
+SESSIONS = ["sessions=alternating", "sessions.length=2", "world.num_clients=8"]
+
+
+def masked(recipe: str = "fedavg", *more: str) -> Plan:
+    return plan_of(recipe, [*ALL_HERE, "secure_aggregation=masked", *more])
+
+
+@pytest.mark.parametrize(
+    "recipe, more",
+    [
+        ("fedavg", []),
+        ("fedavg", ["weights=by-samples"]),
+        ("fedprox", ["privacy=gaussian"]),
+        ("fedacg", ["memory=reservoir"]),
+        ("flash", ["selection=uniform", "selection.fraction=0.7"]),
+        ("fedntd", ["memory=dds", "forecast=bayesian"]),
+        ("adaptive-fedavg", []),
+        ("moon", []),
+        ("stream-uniform", ["weights=equal"]),
+        ("dpcs", ["weights=equal", "selection.participation=0.8"]),
+        ("fedavg+warmstart", SESSIONS),
+    ],
+    ids=str,
+)
+def test_the_masked_sum_is_the_plain_one_to_the_bit(recipe: str, more: list[str]) -> None:
+    plan = masked(recipe, *more)
+    ours = bytes_federation(plan)
+    history = check_same(plan, ours, reference(plan), rounds=4)
+    assert any(updates is not None and len(updates) > 2 for updates in history)
+    assert ours.rejected == []
+
+
+def test_the_sum_of_whole_numbers_is_nearly_that_of_the_updates() -> None:
+    plan = masked()
+    plain_plan = replace(plan, recipe=replace(plan.recipe, secure_aggregation=None))
+    (simulate_masked_sum, _), (plain, history) = (
+        play(each, reference(each), 3) for each in (plan, plain_plan)
+    )
+    np.testing.assert_allclose(simulate_masked_sum.bank, plain.bank, atol=1e-5)
+    assert not np.array_equal(simulate_masked_sum.bank, plain.bank)
+    rows = play(plan, reference(plan), 1)[1][0].deltas
+    assert (rows == rows[0]).all(), "nobody's update is seen"
+    assert not (history[0].deltas == history[0].deltas[0]).all()
+
+
+def test_what_is_sent_looks_like_noise() -> None:
+    seen: list[Any] = []
+
+    class Listening(BytesFederation):
+        def _deliver(self, client: int, payload: bytes) -> list[Packet]:
+            back = super()._deliver(client, payload)
+            seen.extend(tree_from_bytes(payload) for _, payload in back)
+            return back
+
+    plan = masked()
+    play(plan, Listening(plan, load(plan.scenario.data, plan.seed)), 1)
+    sent = [tree["fields"]["masked"] for tree in seen if tree["kind"] == "TrainResponse"]
+    assert len(sent) == 6
+    for words in sent:
+        # Of random bits half are set; the updates themselves are small numbers with most of them equal.
+        share = np.unpackbits(words.view(np.uint8)).mean()
+        assert share == pytest.approx(0.5, abs=0.01)
+    assert all(
+        tree["fields"]["deltas"].size == 0 for tree in seen if tree["kind"] == "TrainResponse"
+    )
+
+
+class Fate:
+    """Client 2 falls silent at one step of round 2."""
+
+    def __init__(self, step: str, fate: str) -> None:
+        self._step, self._fate = step, fate
+
+    def __call__(self, message: Request) -> str:
+        step = message.step if isinstance(message, MaskRequest) else "update"
+        is_it = (message.client, message.rnd, step) == (2, 1, self._step)
+        return self._fate if is_it else "arrives"
+
+
+@pytest.mark.parametrize("step", ["keys", "shares", "update"])
+@pytest.mark.parametrize("fate", ["lost", "dropped", "damaged"])
+def test_who_falls_silent_on_the_way_has_no_part_in_the_sum(step: str, fate: str) -> None:
+    plan = masked()
+    server, history = play(plan, bytes_federation(plan, Fate(step, fate)), 3)
+    assert [len(updates) for updates in history] == [6, 5, 6]
+    alone = reference(plan)
+    _, seen = play(plan, WithoutOne(alone, plan), 2)
+    np.testing.assert_array_equal(history[1].deltas[0], seen[1].deltas[0])
+    assert np.isfinite(server.bank).all()
+
+
+class WithoutOne:
+    """The same in one process: client 2 trains in round 2, or does not, and is not heard either way."""
+
+    def __init__(self, inner: Any, plan: Plan) -> None:
+        self._inner, self._recipe = inner, plan.recipe
+        self.roster, self.survey = inner.roster, inner.survey
+
+    def train(self, jobs: Any, bank: Any, rnd: int, broadcast: Any = None) -> Any:
+        from thalweg.federation.extensions.secure_aggregation import simulate_masked_sum
+
+        updates = self._inner.inner.train(jobs, bank, rnd, broadcast)
+        if rnd == 1:
+            updates = updates.only(updates.clients != 2)
+        return simulate_masked_sum(self._recipe, updates, len(jobs))
+
+
+def test_who_falls_silent_after_its_update_is_in_the_sum_all_the_same() -> None:
+    plan = masked()
+    server, _ = play(plan, bytes_federation(plan, Fate("open", "lost")), 3)
+    expected, _ = play(plan, reference(plan), 3)
+    np.testing.assert_array_equal(server.bank, expected.bank)
+
+
+def test_of_too_few_there_is_no_sum() -> None:
+    plan = masked()
+
+    def three_are_deaf(message: Request) -> str:
+        return "lost" if isinstance(message, TrainRequest) and message.client < 3 else "arrives"
+
+    server, history = play(plan, bytes_federation(plan, three_are_deaf), 2)
+    assert [len(updates) for updates in history] == [0, 0]
+    assert [updates.extra_metrics["too_few"] for updates in history] == [1, 1]
+    begin, _ = play(plan, reference(plan), 0)
+    np.testing.assert_array_equal(server.bank, begin.bank)
+
+
+def test_in_one_process_too_few_are_too_few_as_well() -> None:
+    plan = masked("fedavg", "world.num_clients=2")
+    _, history = play(plan, reference(plan), 2)
+    assert [(len(updates), updates.extra_metrics["too_few"]) for updates in history] == [
+        (0, 1),
+        (0, 1),
+    ]
+
+
+class Spoiling(BytesFederation):
+    """One client sends other words than it should, at one step of every round."""
+
+    def __init__(self, plan: Plan, kind: str, name: str, who: int = 1) -> None:
+        super().__init__(plan, load(plan.scenario.data, plan.seed))
+        self._kind, self._name, self._who = kind, name, who
+
+    def _deliver(self, client: int, payload: bytes) -> list[Packet]:
+        return [
+            (sender, self._changed(sender, sent))
+            for sender, sent in super()._deliver(client, payload)
+        ]
+
+    def _changed(self, sender: int, payload: bytes) -> bytes:
+        tree = tree_from_bytes(payload)
+        fields = tree["fields"]
+        where = fields if tree["kind"] == "TrainResponse" else fields.get("values", {})
+        if sender == self._who and tree["kind"] == self._kind and self._name in where:
+            where[self._name] = where[self._name] + np.array(7, dtype=where[self._name].dtype)
+        return tree_to_bytes(tree)
+
+
+@pytest.mark.parametrize("who", [0, 2, 3, 5])
+def test_shares_that_one_has_invented_do_no_harm(who: int) -> None:
+    plan = masked()
+    server, _ = play(plan, Spoiling(plan, "MaskResponse", "shares", who), 2)
+    expected, _ = play(plan, reference(plan), 2)
+    np.testing.assert_array_equal(server.bank, expected.bank)
+
+
+def test_one_who_sends_closed_letters_that_cannot_be_read_stops_the_sum_and_no_more() -> None:
+    plan = masked()
+    server, history = play(plan, Spoiling(plan, "MaskResponse", "encrypted_shares"), 2)
+    assert [len(updates) for updates in history] == [0, 0]
+    whose = [[refusal.client for refusal in updates.rejections] for updates in history]
+    assert whose == [[1], [1]]
+    assert np.isfinite(server.bank).all()
+
+
+def test_one_without_keys_has_no_part_in_the_sum() -> None:
+    plan = masked()
+
+    class Keyless(Spoiling):
+        def _changed(self, sender: int, payload: bytes) -> bytes:
+            tree = tree_from_bytes(payload)
+            if sender == 1 and "mask_keys" in tree["fields"].get("values", {}):
+                tree["fields"]["values"]["mask_keys"][:] = 0
+            return tree_to_bytes(tree)
+
+    _, history = play(plan, Keyless(plan, "MaskResponse", "mask_keys"), 2)
+    assert [len(updates) for updates in history] == [5, 5]
+    assert [str(refusal) for refusal in history[0].rejections] == [
+        "client 1: its public keys are none."
+    ]
+
+
+def test_one_who_sends_anything_but_its_update_can_shift_the_sum_or_spoil_it() -> None:
+    """Nobody can look at it by itself: that is the price. What nobody can have sent is noticed."""
+    plan = masked()
+
+    class Wild(Spoiling):
+        def _changed(self, sender: int, payload: bytes) -> bytes:
+            tree = tree_from_bytes(payload)
+            if sender == 1 and tree["kind"] == "TrainResponse":
+                tree["fields"]["masked"] = tree["fields"]["masked"] * np.uint64(3)
+            return tree_to_bytes(tree)
+
+    server, history = play(plan, Wild(plan, "TrainResponse", "masked"), 2)
+    assert [updates.extra_metrics["invalid_sum"] for updates in history] == [1, 1]
+    begin, _ = play(plan, reference(plan), 0)
+    np.testing.assert_array_equal(server.bank, begin.bank)
+
+
+def test_a_run_that_was_stopped_goes_on_to_the_same_bits_and_both_engines_agree(
+    tmp_path: Path,
+) -> None:
+    overrides = [*ALL_HERE, "secure_aggregation=masked", "faults=unreliable", "faults.late=0.3"]
+    plan = make_plan("fedavg", "digits-partial", seed=1, rounds=6, overrides=overrides)
+    whole = run_plan(plan, workers=1)
+    assert any("rejected" in row for row in whole.metrics), "who is late has no part in the sum"
+    with pytest.raises(Interruption):
+        run_plan(plan, workers=1, out=tmp_path / "run", watch=interrupt_after(3))
+    check_same_bits(whole, run_plan(plan, workers=1, out=tmp_path / "run", resume=True))
+    check_engines_agree(whole, run_plan(replace(plan, engine="reference")))
+
+
+@pytest.mark.parametrize(
+    "recipe, more, why",
+    [
+        ("feddrift", [], "bank=FedDrift asks who belongs to which model"),
+        ("sfedpo", [], "weights=ShiftAware weighs updates by what clients report"),
+        ("fedavg", ["robust=median"], "robust=Median compares single updates"),
+        ("fedexp", [], "server=FedExp needs the length of every update"),
+        (
+            "fedavg",
+            ["staleness=polynomial"],
+            "staleness=PolynomialDiscount takes updates that come after",
+        ),
+        ("scaffold", [], "objective=Scaffold sends values beside the update"),
+    ],
+)
+def test_recipes_that_look_at_single_updates_are_refused(
+    recipe: str, more: list[str], why: str
+) -> None:
+    plan = plan_of(recipe, ["secure_aggregation=masked", *more])
+    with pytest.raises(ConfigError, match=why):
+        reference(plan)

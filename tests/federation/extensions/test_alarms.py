@@ -1,0 +1,325 @@
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from contracts.checkpoint import round_trip, to_comparable
+from contracts.examples import some_roster, some_updates
+from thalweg.aggregation import Adaptive, ConstantDiscount
+from thalweg.bank import FedDrift
+from thalweg.core.capabilities import Broadcast
+from thalweg.core.errors import ConfigError
+from thalweg.core.types import Floats, Floats32, Ints, Job, Roster, SurveyResponses, Updates
+from thalweg.drift import (
+    AlarmOptions,
+    CombinedActions,
+    Effect,
+    OpenState,
+    PageHinkley,
+    Recluster,
+    ScaleLr,
+    Shrink,
+)
+from thalweg.federation.extensions.alarms import (
+    act_on_alarms,
+    collect_watched,
+    init_alarms,
+    update_alarms,
+)
+from thalweg.federation.server_round import run_server_round
+from thalweg.federation.server_state import ServerState, new_server
+from thalweg.forecast import Growing
+from thalweg.memory import Replace
+from thalweg.recipes import Recipe
+from thalweg.selection import Available
+
+MODEL = np.zeros(3, dtype=np.float32)
+
+
+@dataclass(frozen=True)
+class Above(AlarmOptions):
+    """An alarm whenever a client is wrong more often than not; notes what it was shown."""
+
+    shown: list[tuple[list[int], list[float]]] = field(default_factory=list)
+
+    def init(self, num_clients: int) -> Ints:
+        return np.zeros(num_clients, dtype=np.int64)
+
+    def update(self, state: Ints, clients: Ints, values: Floats) -> tuple[Ints, Any]:
+        self.shown.append((clients.tolist(), values.round(6).tolist()))
+        state = state.copy()
+        state[clients] += 1
+        return state, values > 0.5
+
+
+@dataclass
+class Erring:
+    """Three clients, and how many of eight arriving samples each gets wrong in every round."""
+
+    wrong: Sequence[Sequence[int]]
+    tested: int = 8
+    present: Sequence[Sequence[int]] = ((0, 1, 2),)
+    jobs: list[list[Job]] = field(default_factory=list)
+    broadcast: list[Broadcast] = field(default_factory=list)
+
+    def roster(self, rnd: int) -> Roster:
+        return some_roster(self.present[rnd % len(self.present)], 3, rnd=rnd)
+
+    def survey(self, clients: Ints, stage: str, bank: Floats32, rnd: int) -> SurveyResponses:
+        return {}
+
+    def train(
+        self, jobs: Sequence[Job], bank: Floats32, rnd: int, broadcast: Broadcast | None = None
+    ) -> Updates:
+        self.jobs.append(list(jobs))
+        self.broadcast.append(broadcast or {})
+        who = [job.client for job in jobs]
+        return replace(
+            some_updates(who, 3),
+            num_tested=np.full(len(who), self.tested),
+            num_correct=self.tested - np.array(self.wrong[rnd % len(self.wrong)])[who],
+        )
+
+
+def play(
+    federation: Erring, alarm: Any, rounds: int, **parts: Any
+) -> tuple[ServerState, list[Updates | None]]:
+    recipe = Recipe("watchful", Replace(), alarm=alarm, **parts)
+    server, history = new_server(recipe, MODEL, 3), []
+    for _ in range(rounds):
+        server, updates = run_server_round(server, federation, recipe, seed=0)
+        history.append(updates)
+    return server, history
+
+
+def words(broadcast: Broadcast, name: str) -> list[float]:
+    return broadcast["alarm"][name][:, 0].tolist()
+
+
+def lr_scales(federation: Erring) -> list[list[float]]:
+    return [[job.lr_scale for job in jobs] for jobs in federation.jobs]
+
+
+def test_the_alarm_is_shown_every_clients_error_after_every_round() -> None:
+    alarm = Above()
+    server, _ = play(Erring([[2, 4, 8], [0, 1, 2]]), alarm, rounds=2)
+    assert alarm.shown == [([0, 1, 2], [0.25, 0.5, 1.0]), ([0, 1, 2], [0.0, 0.125, 0.25])]
+    assert server.alarm is not None
+    assert server.alarm.detector_state.tolist() == [2, 2, 2]
+
+
+def test_or_their_training_loss() -> None:
+    alarm = Above(watch="loss")
+    play(Erring([[0, 0, 0]]), alarm, rounds=1)
+    assert alarm.shown == [([0, 1, 2], [1.5, 1.5, 1.5])]
+
+
+def test_clients_without_a_number_are_left_out() -> None:
+    updates = replace(
+        some_updates([0, 1, 2], 3, num_steps=[3, 0, 1]),
+        num_tested=np.array([4, 4, 0]),
+        num_correct=np.array([1, 4, 0]),
+    )
+    everything = np.ones(3, dtype=bool)
+    clients, errors = collect_watched(updates, everything, "error")
+    assert (clients.tolist(), errors.tolist()) == ([0, 1], [0.75, 0.0])
+    clients, losses = collect_watched(updates, everything, "loss")
+    assert (clients.tolist(), losses.tolist()) == ([0, 2], [1.5, 1.5])
+
+
+def test_of_several_models_of_one_client_the_one_that_predicts_and_the_mean_loss_count() -> None:
+    updates = replace(
+        some_updates([1, 1, 2], 3),
+        models=np.array([0, 1, 0]),
+        num_tested=np.array([0, 8, 8]),
+        num_correct=np.array([0, 6, 2]),
+        losses=np.array([1.0, 2.0, 5.0]),
+    )
+    everything = np.ones(3, dtype=bool)
+    assert collect_watched(updates, everything, "error")[1].tolist() == [0.25, 0.75]
+    assert collect_watched(updates, everything, "loss")[1].tolist() == [1.5, 5.0]
+
+
+def test_late_rows_are_shown_too_in_the_order_of_what_happened() -> None:
+    alarm = Above()
+    recipe = Recipe("patient", Replace(), alarm=alarm, staleness=ConstantDiscount())
+    updates = replace(
+        some_updates([0, 1, 1], 3),
+        trained_in=np.array([7, 5, 7]),
+        num_correct=np.array([8, 1, 7]),
+    )
+    state, said = update_alarms(init_alarms(recipe, 3), recipe, updates, rnd=7)
+    assert alarm.shown == [([1], [0.875]), ([0, 1], [0.0, 0.125])]
+    assert said == {"alarms": [1]}
+    assert state is not None
+    assert state.is_pending.tolist() == [False, True, False]
+
+
+def test_the_metrics_say_whose_alarm_was_raised() -> None:
+    _, (first, second) = play(Erring([[8, 0, 6], [1, 1, 1]]), Above(), rounds=2)
+    assert first is not None
+    assert first.extra_metrics == {"alarms": [0, 2]}
+    assert second is not None
+    assert second.extra_metrics == {}
+
+
+def test_an_alarm_acts_in_the_next_round_and_only_there() -> None:
+    federation = Erring([[8, 0, 0], [0, 0, 0], [0, 0, 0]])
+    play(federation, Above(action=Shrink(0.25)), rounds=3)
+    assert federation.broadcast[0] == {}
+    assert words(federation.broadcast[1], "shrink") == [0.25, 1.0, 1.0]
+    assert "open" not in federation.broadcast[1]["alarm"]
+    assert federation.broadcast[2] == {}, "said once"
+
+
+def test_an_alarm_waits_for_its_client() -> None:
+    federation = Erring([[8, 0, 0], [0] * 3, [0] * 3], present=((0, 1), (1, 2), (0, 2)))
+    play(federation, Above(action=Shrink()), rounds=3)
+    assert federation.broadcast[1] == {}
+    assert words(federation.broadcast[2], "shrink") == [0.0, 1.0]
+
+
+def test_a_hurry_lasts_for_some_rounds_of_the_client() -> None:
+    federation = Erring(
+        [[8, 0, 0], [0] * 3, [0] * 3, [0] * 3, [0] * 3], present=((0, 1), (0,), (1,))
+    )
+    play(federation, Above(action=ScaleLr(2.0, rounds=2)), rounds=5)
+    assert lr_scales(federation) == [[1, 1], [2], [1], [2, 1], [1]]
+    assert federation.broadcast == [{}] * 5, "nobody is told anything"
+
+
+def test_another_alarm_begins_the_hurry_anew_and_does_not_add_to_it() -> None:
+    federation = Erring([[8] * 3, [8] * 3, [0] * 3, [0] * 3, [0] * 3])
+    play(federation, Above(action=ScaleLr(3.0, rounds=2)), rounds=5)
+    assert [row[0] for row in lr_scales(federation)] == [1, 3, 3, 3, 1]
+
+
+def test_paces_of_an_alarm_and_of_a_server_rule_are_multiplied() -> None:
+    class Slow(Adaptive):
+        def lr_scale(self, state: Any) -> float:
+            return 0.5
+
+    federation = Erring([[8, 0, 0], [0] * 3])
+    play(federation, Above(action=ScaleLr(4.0)), rounds=2, server=Slow())
+    assert lr_scales(federation) == [[0.5] * 3, [2.0, 0.5, 0.5]]
+
+
+def test_a_state_is_opened_at_the_client_that_has_changed() -> None:
+    federation = Erring([[0, 8, 0], [0] * 3])
+    play(federation, Above(action=OpenState()), rounds=2, forecast=Growing())
+    assert words(federation.broadcast[1], "open") == [0.0, 1.0, 0.0]
+    assert "shrink" not in federation.broadcast[1]["alarm"]
+
+
+def test_every_job_of_a_client_is_told_the_same() -> None:
+    recipe = Recipe(
+        "watchful", Replace(), alarm=Above(action=CombinedActions(keep=0.0, factor=2.0, rounds=1))
+    )
+    state = init_alarms(recipe, 3)
+    assert state is not None
+    state = state._replace(is_pending=np.array([False, True, False]))
+    jobs = [Job(0, 0), Job(1, 0), Job(1, 2)]
+    after, hurried, broadcast = act_on_alarms(state, recipe, jobs, {})
+    assert [job.lr_scale for job in hurried] == [1.0, 2.0, 2.0]
+    assert words(broadcast, "shrink") == [1.0, 0.0, 0.0]
+    assert after is not None
+    assert not after.is_pending.any()
+    assert after.lr_rounds_left.tolist() == [0, 0, 0], (
+        "one round is one round, with two models, too"
+    )
+
+
+@dataclass(frozen=True)
+class NotesRosters(Available):
+    rosters: list[Roster] = field(default_factory=list)
+
+    def choose(self, roster: Roster, rng: np.random.Generator) -> Ints:
+        self.rosters.append(roster)
+        return super().choose(roster, rng)
+
+
+def test_a_bank_is_told_whose_data_have_changed_until_they_have_taken_part() -> None:
+    selection = NotesRosters()
+    federation = Erring([[8, 0, 8], [0] * 3, [0] * 3, [0] * 3], present=((0, 1, 2), (0, 1), (1, 2)))
+    play(federation, Above(action=Recluster()), 4, selection=selection, bank=FedDrift())
+    alarmed = [roster.alarmed for roster in selection.rosters]
+    assert [None if who is None else who.tolist() for who in alarmed] == [[], [0, 2], [2], []]
+
+
+def test_without_that_action_the_roster_says_nothing() -> None:
+    selection = NotesRosters()
+    play(Erring([[8] * 3]), Above(), 2, selection=selection)
+    assert [roster.alarmed for roster in selection.rosters] == [None, None]
+
+
+def test_an_alarm_in_every_round_is_defined() -> None:
+    """The memory shrinks in every round, the pace stays what it is, and every round has its line."""
+    federation = Erring([[8, 8, 8]])
+    alarm = Above(action=CombinedActions(keep=0.5, factor=2.0, rounds=3, open_state=True))
+    server, history = play(federation, alarm, rounds=6, forecast=Growing())
+    assert [updates.extra_metrics["alarms"] for updates in history if updates] == [[0, 1, 2]] * 6
+    assert lr_scales(federation) == [[1] * 3] + [[2] * 3] * 5
+    assert [words(broadcast, "shrink") for broadcast in federation.broadcast[1:]] == [[0.5] * 3] * 5
+    assert server.alarm is not None
+    assert server.alarm.is_pending.all()
+
+
+def test_a_round_without_anybody_changes_nothing() -> None:
+    federation = Erring([[8, 0, 0], [0] * 3], present=((0, 1, 2), ()))
+    server, (_, nothing) = play(federation, Above(action=Shrink()), rounds=2)
+    assert nothing is None
+    assert server.alarm is not None
+    assert server.alarm.is_pending.tolist() == [True, False, False]
+
+
+def test_a_recipe_without_an_alarm_remembers_nothing_of_the_kind() -> None:
+    server, (updates,) = play(Erring([[8] * 3]), None, rounds=1)
+    assert server.alarm is None
+    assert updates is not None
+    assert updates.extra_metrics == {}
+
+
+def test_what_is_known_goes_through_a_checkpoint() -> None:
+    alarm = PageHinkley(min_values=1, action=CombinedActions(keep=0.0, factor=2.0, rounds=4))
+    federation = Erring([[0] * 3, [0] * 3, [8, 0, 0], [0] * 3, [0, 8, 0]])
+    server, _ = play(federation, alarm, rounds=5)  # two alarms, one of which has acted twice
+    fresh = new_server(Recipe("watchful", Replace(), alarm=alarm), MODEL, 3)
+    assert to_comparable(round_trip(server._asdict(), fresh._asdict())["alarm"]) == to_comparable(
+        server.alarm
+    )
+    assert server.alarm is not None
+    assert server.alarm.lr_rounds_left.tolist() == [2, 0, 0]
+    assert server.alarm.is_pending.tolist() == [False, True, False]
+
+
+# --- policies of the user's own may be wrong ---
+
+
+@dataclass(frozen=True)
+class Doubles:
+    """An action of the user's own, which wants more than there is."""
+
+    def effect(self) -> Effect:
+        return Effect(keep=2.0)
+
+
+def test_an_impossible_effect_is_refused() -> None:
+    with pytest.raises(ConfigError, match=r"Doubles\.effect must keep a share of the memory"):
+        play(Erring([[0] * 3]), Above(action=Doubles()), rounds=1)
+
+
+@dataclass(frozen=True)
+class SaysTooLittle(Above):
+    def update(self, state: Ints, clients: Ints, values: Floats) -> tuple[Ints, Any]:
+        return state, np.array([True])
+
+
+def test_an_alarm_that_answers_for_others_is_refused() -> None:
+    with pytest.raises(
+        ConfigError, match=r"SaysTooLittle\.update must say yes or no for each of 3"
+    ):
+        play(Erring([[0] * 3]), SaysTooLittle(), rounds=1)

@@ -1,0 +1,126 @@
+"""Updates that are hidden in noise: on both engines, over bytes, and what it costs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import thalweg
+from contracts.runs import check_engines_agree
+from engine.test_boundary import bytes_federation, plan_of, play, reference
+from thalweg.core.errors import ConfigError
+from thalweg.core.types import Floats32
+from thalweg.federation.extensions.privacy import (
+    RELEASES,
+    add_noise,
+    count_releases,
+    privacy_metrics,
+)
+from thalweg.federation.messages import TrainRequest
+from thalweg.local import Gaussian
+from thalweg.recipes import fedavg
+
+SMALL = [
+    *("capacity=24", "local.passes=1", "ticks=2", "world.num_clients=6", "evaluate_every=2"),
+    "world.availability=1.0",
+]
+HIDDEN = [*SMALL, "privacy=gaussian", "privacy.clip=0.5", "privacy.noise=0.1"]
+DELTAS = np.ones((2, 3), dtype=np.float32)
+
+
+def test_without_privacy_nothing_happens() -> None:
+    assert add_noise(fedavg(), DELTAS, 0, 1, 2) is DELTAS
+    assert count_releases({}, fedavg(), [np.array([1])], 3) == {}
+    assert privacy_metrics({}, fedavg()) == {}
+
+
+def test_a_simulation_can_be_repeated_and_a_device_cannot() -> None:
+    recipe = replace(fedavg(), privacy=Gaussian())
+    once = add_noise(recipe, DELTAS, 7, rnd=1, client=2)
+    assert once.tolist() == add_noise(recipe, DELTAS, 7, rnd=1, client=2).tolist()
+    others = [(8, 1, 2, 0), (7, 2, 2, 0), (7, 1, 3, 0), (7, 1, 2, 1)]
+    assert all(add_noise(recipe, DELTAS, *other).tolist() != once.tolist() for other in others)
+    secret = [add_noise(recipe, DELTAS, None, 1, 2).tolist() for _ in range(2)]
+    assert secret[0] != secret[1]
+
+
+@dataclass(frozen=True)
+class Half:
+    """A privacy of the user's own, which sends half of the numbers."""
+
+    def add_noise(self, deltas: Floats32, rng: np.random.Generator) -> Floats32:
+        return deltas[:, :1]
+
+    def compute_epsilon(self, releases: int) -> float:
+        return 0.0
+
+
+def test_a_privacy_of_the_users_own_may_be_wrong() -> None:
+    with pytest.raises(ConfigError, match=r"Half\.add_noise must return updates of shape \(2, 3\)"):
+        add_noise(replace(fedavg(), privacy=Half()), DELTAS, 0, 1, 2)
+
+
+def test_who_is_asked_pays_whether_it_is_heard_or_not() -> None:
+    recipe = replace(fedavg(), privacy=Gaussian(noise=4.0))
+    known = count_releases({}, recipe, [np.array([0, 2]), np.array([2, 2])], 3)
+    assert known[RELEASES].tolist() == [1, 0, 2]
+    again = count_releases(known, recipe, [np.array([1])], 3)
+    assert known[RELEASES].tolist() == [1, 0, 2], "the old account is untouched"
+    assert again[RELEASES].tolist() == [1, 1, 2]
+    assert privacy_metrics(again, recipe) == {
+        "update_epsilon": Gaussian(noise=4.0).compute_epsilon(2)
+    }
+
+
+def test_both_engines_send_the_same_noise_and_the_account_grows() -> None:
+    runs = [
+        thalweg.run("fedavg", "digits-partial", rounds=4, engine=engine, overrides=HIDDEN)
+        for engine in ("fast", "reference")
+    ]
+    check_engines_agree(*runs)
+    spent = [row["update_epsilon"] for row in runs[0].metrics if row["cohort"]]
+    assert spent == sorted(spent)
+    assert spent[-1] > spent[0] > 0
+
+
+def test_over_bytes_it_is_the_same() -> None:
+    plan = plan_of("fedavg", HIDDEN)
+    ours, theirs = play(plan, bytes_federation(plan)), play(plan, reference(plan))
+    assert ours[0].bank.tobytes() == theirs[0].bank.tobytes()
+    assert ours[0].known[RELEASES].tolist() == theirs[0].known[RELEASES].tolist()
+
+
+def test_a_device_draws_its_noise_from_the_system() -> None:
+    plan = plan_of("fedavg", HIDDEN)
+    federation = bytes_federation(plan)
+    node = federation.nodes[0].node
+    params = np.zeros((1, node.clients.num_params), dtype=np.float32)
+    order = TrainRequest(0, 0, np.zeros(1, dtype=np.int64), np.ones(1), params)
+    secret = replace(node, has_secret_noise=True)
+    sent = [each.train(each.new_client(), order)[1].deltas for each in (node, node, secret, secret)]
+    assert sent[0].tolist() == sent[1].tolist()
+    assert len({each.tobytes() for each in sent}) == 3
+
+
+def test_rehearsals_are_paid_for_too(tmp_path: Path) -> None:
+    overrides = [*HIDDEN, "sessions=alternating", "sessions.length=1"]
+    more = [
+        "session_start=warm-start",
+        "session_start.pilot_sessions=0",
+        "session_start.probe_rounds=3",
+    ]
+    plain, rehearsed = (
+        thalweg.run("fedavg", "digits-partial", rounds=2, overrides=each).metrics
+        for each in (overrides, [*overrides, *more])
+    )
+    assert plain[0]["update_epsilon"] == Gaussian(0.5, 0.1).compute_epsilon(1)
+    assert rehearsed[0]["update_epsilon"] == Gaussian(0.5, 0.1).compute_epsilon(4)
+
+
+@pytest.mark.parametrize("recipe", ["scaffold", "fedcurv", "ode", "fedrc"])
+def test_a_recipe_that_says_as_much_beside_the_update_is_refused(recipe: str) -> None:
+    with pytest.raises(ConfigError, match="would send as much in plain beside them"):
+        thalweg.run(recipe, "digits-partial", rounds=1, overrides=HIDDEN)

@@ -1,0 +1,51 @@
+from dataclasses import replace
+
+import pytest
+
+from thalweg.federation.capabilities import Capabilities
+from thalweg.local import GainThreshold, Moon
+from thalweg.recipes import RECIPES, get_recipe
+
+ATTENTIVE = {"fedcurv", "fedewc", "flwf-2t", "is", "ode"}
+ATTENTIVE |= {"scaffold", "scaffold-released", "moon", "continuous"}
+
+
+def abilities(recipe):
+    found = Capabilities()
+    found.recipe = recipe
+    return found
+
+
+@pytest.mark.parametrize("name", RECIPES)
+def test_only_these_recipes_look_at_their_model_between_ticks(name):
+    assert abilities(get_recipe(name)).needs_probe == (name in ATTENTIVE)
+
+
+def test_early_stopping_looks_too():
+    assert abilities(replace(get_recipe("flash"), stopping=GainThreshold())).needs_probe
+
+
+def test_some_objectives_want_to_know_what_came_of_a_round_and_forget_with_the_session():
+    for name, forgets in (("scaffold", True), ("moon", False)):
+        found = abilities(get_recipe(name))
+        assert found.objective_with_conclude is found.recipe.objective
+        assert found.is_reset_per_session == forgets
+    assert abilities(
+        replace(get_recipe("moon"), objective=Moon(per_session=True))
+    ).is_reset_per_session
+    for name in ("fedavg", "fedewc", "continuous"):
+        found = abilities(get_recipe(name))
+        assert (found.objective_with_conclude, found.is_reset_per_session) == (None, False)
+
+
+def test_a_policy_is_asked_for_what_it_has():
+    sfedpo, dpcs = abilities(get_recipe("sfedpo")), abilities(get_recipe("dpcs"))
+    assert sfedpo.weights_with_reports is sfedpo.recipe.weights
+    assert sfedpo.memory_with_renewal is sfedpo.recipe.memory
+    assert (
+        sfedpo.selection_with_counts,
+        sfedpo.memory_with_probe,
+        sfedpo.forecast_with_recognition,
+    ) == (None, None, None)
+    assert dpcs.selection_with_counts is dpcs.recipe.selection
+    assert dpcs.weights_with_reports is None

@@ -1,0 +1,186 @@
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from contracts.checkpoint import to_comparable
+from contracts.splitting_bank import EvenAndOdd
+from federation.scripted_stream import (
+    LABELS,
+    FixedForecast,
+    RecordingSampleWeights,
+    ReportsAge,
+    ScriptedStream,
+    clients,
+    play_rounds,
+    recipe,
+    run_round,
+)
+from thalweg.aggregation import ByWeight, MemorySummary, ShiftAware
+from thalweg.bank import SplitContext
+from thalweg.core.errors import ConfigError
+from thalweg.federation.client_round import ClientRound, start_round
+from thalweg.federation.client_state import ClientProgram
+from thalweg.forecast import Bayesian
+from thalweg.memory import Dds, Fifo, Replace, UniformRatio
+from thalweg.recipes import RECIPES, fedavg, sfedpo
+
+
+def test_a_client_that_is_away_stands_still() -> None:
+    # Its memory and its stream after two rounds are the same, whichever rounds they were.
+    who = clients(recipe(UniformRatio(), forecast=Bayesian()))
+    close, apart = play_rounds(who, 1, [0, 1]), play_rounds(who, 1, [3, 90])
+    assert to_comparable(close) == to_comparable(apart)
+    assert close.lived == 2
+    assert close.forecast.counts.tolist() == [2, 2, 2]
+
+
+def test_the_visit_of_one_client_changes_nothing_for_another() -> None:
+    who = clients(recipe(UniformRatio()))
+    waiting = who.new_client(1)
+    before = to_comparable(waiting)
+    alone = play_rounds(who, 0, [0, 1])
+    assert to_comparable(waiting) == before
+    play_rounds(who, 1, [0])
+    assert to_comparable(play_rounds(who, 0, [0, 1])) == to_comparable(alone)
+
+
+def test_a_client_that_collects_while_away_has_missed_nothing_but_the_training() -> None:
+    who = clients(
+        recipe(UniformRatio(), forecast=Bayesian()), ScriptedStream(collects_when_absent=True)
+    )
+    always, once = play_rounds(who, 1, [0, 1, 2, 3]), play_rounds(who, 1, [3])
+    assert to_comparable(always) == to_comparable(once)
+    assert once.lived == 4
+    assert once.forecast.counts.tolist() == [4, 4, 4]
+
+
+def test_a_visit_does_not_change_the_state_it_began_with() -> None:
+    who = clients(recipe(UniformRatio(), forecast=Bayesian()))
+    state = who.new_client(0)
+    before = to_comparable(state)
+    run_round(start_round(who, 0, state, 0))
+    assert to_comparable(state) == before
+    again = start_round(who, 0, state, 0)
+    assert run_round(again) == run_round(start_round(who, 0, state, 0)), "so it can be repeated"
+
+
+def test_the_score_is_that_of_the_expected_states_and_ratios() -> None:
+    who = clients(
+        recipe(Dds(), forecast=FixedForecast(), weights=ShiftAware()), ScriptedStream(ticks=5)
+    )
+    visit = start_round(who, 0, who.new_client(0), 0)
+    before = dict(visit.reports())
+    assert before["shift_score"] == pytest.approx(0.764378, abs=1e-6)
+    visit.observe()
+    assert dict(visit.reports()) == before, "what happens in the round does not matter"
+
+
+def test_weights_that_ask_for_nothing_get_nothing() -> None:
+    who = clients(fedavg())
+    visit = start_round(who, 0, who.new_client(0), 0)
+    run_round(visit)
+    assert dict(visit.reports()) == {}
+
+
+def test_every_published_recipe_can_be_lived() -> None:
+    for make in RECIPES.values():
+        who = clients(make())
+        state = play_rounds(who, 0, [0, 1])
+        assert (state.lived, len(state.rows)) == (2, 4)
+    who = clients(sfedpo())
+    assert "shift_score" in start_round(who, 0, who.new_client(0), 0).reports()
+
+
+def test_the_weights_are_told_what_the_states_of_the_world_are_like() -> None:
+    told: list[MemorySummary] = []
+
+    @dataclass(frozen=True)
+    class Listens(ReportsAge):
+        def report(self, summary: MemorySummary) -> dict[str, float]:
+            told.append(summary)
+            return {}
+
+    who = clients(recipe(Fifo(), weights=Listens()))
+    start_round(who, 0, who.new_client(0), 0).reports()
+    assert told[0].embeddings is not None
+    assert told[0].embeddings.tolist() == ScriptedStream().state_table.histograms.tolist()
+
+
+def test_the_total_weight_is_reported() -> None:
+    who = clients(recipe(Replace(), sample_weights=RecordingSampleWeights(), weights=ByWeight()))
+    visit = start_round(
+        who, 0, who.new_client(0), 0, received={"sample_weights": {"assigned": np.full(1, 2, "f4")}}
+    )
+    run_round(visit)
+    assert visit.reports() == {"total_weight": 2 * (1 + 2 + 3 + 4)}
+    plain_ones = clients(recipe(Replace(), weights=ByWeight()))
+    visit = start_round(plain_ones, 0, plain_ones.new_client(0), 0)
+    run_round(visit)
+    assert visit.reports() == {"total_weight": 4.0}, "all count one"
+
+
+# --- several models ---
+
+
+def two_models(**parts: Any) -> tuple[ClientProgram, ClientRound]:
+    who = clients(replace(recipe(Fifo(), **parts), bank=EvenAndOdd()), ScriptedStream(holds=8))
+    told = {"bank": {"rounds": np.zeros(1, dtype=np.float32)}}
+    return who, start_round(who, 0, who.new_client(0), 0, received=told, models=[0, 1])
+
+
+def test_all_models_see_the_same_mini_batches_and_samples_count_for_each_what_the_bank_says() -> (
+    None
+):
+    _, visit = two_models()
+    visit.observe()
+    visit.split_samples(np.zeros((2, len(visit.rows)), dtype=np.float32))
+    first, second = visit.batches(0), visit.batches(1)
+    assert [batch.rows.tolist() for batch in first] == [batch.rows.tolist() for batch in second]
+    for one, other in zip(first, second, strict=True):
+        labels = LABELS[one.rows]
+        assert one.weights is not None
+        assert other.weights is not None
+        size = len(one.rows)
+        assert one.weights.tolist() == pytest.approx((labels % 2 == 0) / size), "not scaled up"
+        assert other.weights.tolist() == pytest.approx((labels % 2 == 1) / size)
+
+
+def test_a_sample_that_counts_for_no_model_is_not_learnt_from() -> None:
+    _, visit = two_models(weights=ByWeight())
+    visit.observe()
+    visit.split_samples(np.zeros((2, len(visit.rows)), dtype=np.float32))
+    rows = np.concatenate([batch.rows for batch in visit.batches(0)])
+    visit.batches(1)
+    assert 0 in LABELS[visit.rows]
+    assert 0 not in LABELS[rows]
+    assert visit.reports(0)["total_weight"] == np.count_nonzero(LABELS[visit.rows])
+
+
+def test_a_bank_that_divides_wrongly_is_refused() -> None:
+    @dataclass(frozen=True)
+    class Negative(EvenAndOdd):
+        def split_samples(self, kept: Any, split: SplitContext, received: Any) -> Any:
+            return kept, -np.ones_like(split.losses)
+
+    who = clients(replace(recipe(Fifo()), bank=Negative()))
+    visit = start_round(who, 0, who.new_client(0), 0, models=[0, 1])
+    visit.observe()
+    with pytest.raises(ConfigError, match=r"Negative\.divide must return finite weights"):
+        visit.split_samples(np.zeros((2, len(visit.rows)), dtype=np.float32))
+
+
+def test_what_the_bank_keeps_at_a_client_is_remembered_and_said_for_every_model() -> None:
+    who, visit = two_models()
+    for _ in range(3):
+        visit.observe()
+        visit.split_samples(np.zeros((2, len(visit.rows)), dtype=np.float32))
+        visit.end_tick()
+    labels = LABELS[visit.rows]
+    share = np.count_nonzero((labels % 2 == 0) & (labels > 0)) / np.count_nonzero(labels)
+    assert visit.upload(0)["bank.share"].tolist() == visit.upload(1)["bank.share"].tolist()
+    assert visit.finish().split.tolist() == [pytest.approx(share)]
+    assert who.new_client(0).split.tolist() == [0.5]

@@ -1,0 +1,268 @@
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from contracts.checkpoint import round_trip, to_comparable
+from contracts.model_probes import FakeModelProbe
+from federation.scripted_stream import (
+    LABELS,
+    FixedForecast,
+    RecordingForesightedMemory,
+    RecordingMemory,
+    ReportsAge,
+    ScriptedStream,
+    clients,
+    play_rounds,
+    recipe,
+    run_round,
+)
+from thalweg.aggregation import ShiftAware
+from thalweg.core.errors import ConfigError
+from thalweg.core.types import Ints, MemoryContext
+from thalweg.federation.client_round import start_round
+from thalweg.federation.client_state import ClientProgram
+from thalweg.forecast import Bayesian, Growing
+from thalweg.local import Sgd
+from thalweg.memory import Dds, Fifo, Importance, Ode, Reservoir, UniformRatio
+from thalweg.selection import Available
+from thalweg.streams import Replay, Setting
+
+
+def test_the_memory_is_asked_once_per_tick_with_what_has_just_arrived() -> None:
+    diary = RecordingMemory()
+    who = clients(recipe(diary))
+    run_round(start_round(who, 1, who.new_client(1), 0))
+    assert [intake.state for intake in diary.recorded] == [0, 1, 2]
+    assert [(intake.held, intake.num_new, intake.capacity) for intake in diary.recorded] == [
+        (4, 4, 4)
+    ] * 3
+    first = diary.recorded[0]
+    assert first.held_labels.tolist() == LABELS[100_000:100_004].tolist()
+    assert first.new_labels.tolist() == LABELS[110_000:110_004].tolist()
+    assert diary.recorded[1].held_labels.tolist() == LABELS[110_000:110_004].tolist()
+
+
+def test_a_memory_of_five_hundred_renews_268_276_and_167() -> None:
+    world = ScriptedStream(start=500, per_tick=500)
+    who = clients(recipe(Dds(), forecast=FixedForecast()), world, capacity=500)
+    visit = start_round(who, 0, who.new_client(0), 0)
+    renewed = []
+    for arrival in visit.arrivals:
+        before = visit.rows
+        visit.observe()
+        assert len(visit.rows) == 500
+        renewed.append(np.count_nonzero(visit.rows != before))
+        assert np.isin(arrival.items, visit.rows).sum() == renewed[-1]
+    assert renewed == [268, 276, 167]
+
+
+def test_the_forecast_learns_of_a_round_only_when_it_is_over() -> None:
+    who = clients(
+        recipe(UniformRatio(), forecast=Bayesian(), weights=ReportsAge()), ScriptedStream(ticks=1)
+    )
+    visit = start_round(who, 0, who.new_client(0), 0)
+    assert visit.reports()["expected"] == pytest.approx(1 / 3)
+    run_round(visit, ticks=1)
+    assert visit.outlook.probs == pytest.approx([1 / 3] * 3)
+    assert visit.reports()["expected"] == pytest.approx(1 / 3), "no leak of this round's states"
+    following = start_round(who, 0, visit.finish(), 1)
+    assert following.outlook.probs == pytest.approx([2 / 4, 1 / 4, 1 / 4])
+    assert following.reports()["expected"] == pytest.approx(2 / 4)
+
+
+def test_a_policy_with_foresight_is_asked_about_the_beginning_of_the_round() -> None:
+    diary = RecordingForesightedMemory()
+    who = clients(recipe(diary, weights=ReportsAge()))
+    visit = start_round(who, 0, who.new_client(0), 0)
+    run_round(visit)
+    report = visit.reports()
+    assert [report[f"renewal {m}"] for m in range(3)] == [0.125] * 3
+    assert report["ticks"] == 3
+    (asked,) = diary.asked
+    assert to_comparable(asked) == to_comparable(diary.recorded[0])
+
+
+def test_foresight_knows_what_the_policy_remembered_when_the_round_began() -> None:
+    who = clients(recipe(Reservoir(), weights=ReportsAge()))
+    visit = start_round(who, 0, who.new_client(0), 0)
+    run_round(visit)
+    assert visit.reports()["renewal 0"] == 4 / 8
+    following = start_round(who, 0, visit.finish(), 1)
+    run_round(following)
+    assert following.reports()["renewal 0"] == 4 / 20  # 4 at birth, 3 * 4 in the first round
+
+
+def test_the_renewal_of_a_policy_without_foresight_is_measured() -> None:
+    # Two of the four samples held are new after each tick.
+    who = clients(recipe(RecordingMemory(), weights=ReportsAge()), ScriptedStream(per_tick=2))
+    visit = start_round(who, 0, who.new_client(0), 0)
+    run_round(visit)
+    report = visit.reports()
+    assert [report[f"renewal {m}"] for m in range(3)] == [0.5] * 3
+
+
+def test_a_memory_fills_up_as_rows_arrive() -> None:
+    world = Replay(num_clients=2, arrivals=3).build(
+        Setting(np.zeros(40, dtype=np.int64), 1, ticks=1, capacity=8, rounds=9, seed=0)
+    )
+    who = clients(recipe(UniformRatio()), world)
+    held = [len(play_rounds(who, 0, list(range(rounds))).rows) for rounds in range(5)]
+    assert held == [0, 3, 6, 8, 8]
+
+
+@pytest.mark.parametrize(
+    ("kept", "message"),
+    [
+        (
+            [0, 1, 2, 3, 4],
+            r"at most 4 different positions in \[0, 8\), got 5 from 0 to 4, 5 of them",
+        ),
+        ([0, 8], "got 2 from 0 to 8"),
+        ([-1, 2], "got 2 from -1 to 2"),
+        ([1, 1, 2], "got 3 from 1 to 2, 2 of them different"),
+    ],
+)
+def test_a_policy_that_keeps_what_it_cannot_is_named(kept: list[int], message: str) -> None:
+    @dataclass(frozen=True)
+    class Careless(RecordingMemory):
+        def keep(
+            self, state: None, intake: MemoryContext, rng: np.random.Generator
+        ) -> tuple[None, Ints]:
+            return None, np.array(kept)
+
+    who = clients(recipe(Careless()))
+    with pytest.raises(ConfigError, match=rf"Careless\.keep must return .*{message}"):
+        start_round(who, 0, who.new_client(0), 0).observe()
+
+
+def test_a_policy_may_keep_nothing() -> None:
+    @dataclass(frozen=True)
+    class Forgets(RecordingMemory):
+        def keep(
+            self, state: None, intake: MemoryContext, rng: np.random.Generator
+        ) -> tuple[None, Ints]:
+            return None, np.empty(0, dtype=np.int64)
+
+    who = clients(recipe(Forgets()))
+    visit = start_round(who, 0, who.new_client(0), 0)
+    assert run_round(visit) == []
+    assert visit.finish().rows.tolist() == []
+
+
+@dataclass(frozen=True, eq=False)
+class ThreeClasses(ScriptedStream):
+    """The same, but begins with class 0, and tick t of every round brings class 2 - t alone."""
+
+    @property
+    def labels(self) -> Ints:
+        rows = np.arange(300_000)
+        return np.where(rows % 100_000 < 10_000, 0, 2 - rows % 10_000 // 1_000)
+
+
+def growing_clients(memory: Any, oracle: Any, **parts: Any) -> ClientProgram:
+    world = ThreeClasses(**parts)
+    who = recipe(memory, forecast=oracle, weights=ShiftAware(mismatch="kme"))
+    return ClientProgram(who, world, world.labels, Sgd(lr=0.1, batch_size=3, steps=2), seed=0)
+
+
+def test_an_oracle_with_states_of_its_own_names_them_to_the_memory() -> None:
+    diary = RecordingMemory()
+    who = growing_clients(diary, Growing(), ticks=2)
+    new_client = who.new_client(0)
+    assert new_client.forecast.signatures.tolist() == [[1, 0, 0]], "what it starts with"
+    assert new_client.forecast.counts.tolist() == [0]
+    visit = start_round(who, 0, new_client, 0)
+    run_round(visit, ticks=2)
+    assert [intake.state for intake in diary.recorded] == [1, 2]
+    # Opened in mid-round: the memory sees as many states as it needs, the weights those of before.
+    assert [len(intake.outlook.probs) for intake in diary.recorded] == [2, 3]
+    assert len(visit.outlook.probs) == 1
+    assert visit.finish().forecast.counts.tolist() == [0, 1, 1]
+    following = start_round(who, 0, visit.finish(), 1)
+    assert following.outlook.probs.tolist() == pytest.approx([1 / 5, 2 / 5, 2 / 5])
+
+
+def test_a_state_opened_in_the_round_changes_no_report_of_this_round() -> None:
+    for memory in (Dds(), RecordingMemory()):  # with and without foresight
+        who = growing_clients(memory, Growing())
+        visit = start_round(who, 0, who.new_client(0), 0)
+        visit.observe()
+        before = dict(visit.reports())
+        run_round(visit, 2)
+        assert visit.reports() == before
+        following = start_round(who, 0, visit.finish(), 1)
+        run_round(following)
+        assert (len(visit.outlook.probs), len(following.outlook.probs)) == (1, 3)
+        # Without foresight a score is the mean of the states' heterogeneities, which is ln 3 for a single class.
+        wanted = 1.296702 if isinstance(memory, Dds) else np.log(3)
+        assert following.reports() == {"shift_score": pytest.approx(wanted)}, "but that of the next"
+
+
+def test_dds_has_a_ratio_for_a_state_that_was_opened_just_now() -> None:
+    who = growing_clients(Dds(budget=0.5), Growing())
+    visit = start_round(who, 0, who.new_client(0), 0)
+    run_round(visit)
+    assert len(visit.rows) == 4
+    assert np.unique(who.labels[visit.rows]).size > 1
+
+
+def test_a_client_with_states_of_its_own_goes_on_from_a_checkpoint(tmp_path: Path) -> None:
+    who = growing_clients(Dds(), Growing())
+    state = play_rounds(who, 1, [0, 1])
+    restored = round_trip(state, fresh=who.new_client(1))
+    assert len(restored.forecast.counts) == 3
+    assert len(who.new_client(1).forecast.counts) == 1
+    assert to_comparable(restored) == to_comparable(state)
+    assert run_round(start_round(who, 1, restored, 2)) == run_round(start_round(who, 1, state, 2))
+
+
+def test_states_are_found_while_away_as_well() -> None:
+    who = growing_clients(Dds(), Growing(), collects_when_absent=True)
+    assert to_comparable(play_rounds(who, 1, [0, 1, 2])) == to_comparable(play_rounds(who, 1, [2]))
+
+
+class NotingLook(FakeModelProbe):
+    """Notes how many samples it was asked to look at."""
+
+    def last_layer(self, rows: Ints, received: bool) -> Any:
+        self.asked.append([len(rows), int(received)])
+        return super().last_layer(rows, received)
+
+
+@pytest.mark.parametrize(
+    ("memory", "asked"),
+    [(Ode(), [[8, 1], [4, 1], [4, 1]]), (Importance(), [[8, 0], [8, 0], [8, 0]])],
+)
+def test_samples_are_looked_at_once_if_the_model_stays_the_same(
+    memory: Any, asked: list[list[int]]
+) -> None:
+    who, look = clients(recipe(memory)), NotingLook([])
+    run_round(start_round(who, 0, who.new_client(0), 0, [look]))
+    assert look.asked == asked
+
+
+def test_without_an_emphasis_nobody_notes_when_samples_came() -> None:
+    who = clients(recipe(Fifo()))
+    assert play_rounds(who, 0, [0, 1]).since is None
+
+
+@dataclass(frozen=True)
+class Counting(Available):
+    def init_counts(self, num_classes: int) -> Ints:
+        return np.zeros(num_classes, dtype=np.int64)
+
+    def count_labels(self, label_counts: Ints, labels: Ints) -> Ints:
+        return label_counts + np.bincount(labels % len(label_counts), minlength=len(label_counts))
+
+
+def test_a_selection_that_tallies_sees_every_label_that_arrives() -> None:
+    who = clients(recipe(Fifo(), selection=Counting()))
+    assert who.new_client(0).label_counts.sum() == 4, "what it starts with counts too"
+    state = play_rounds(who, 0, [0, 1])
+    assert state.label_counts.sum() == 4 + 2 * 3 * 4
+    assert to_comparable(round_trip(state, fresh=who.new_client(0))) == to_comparable(state)

@@ -1,0 +1,326 @@
+"""The server's half of a round, when updates of earlier rounds come with those of this one."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from contracts.checkpoint import round_trip, to_comparable
+from contracts.examples import some_roster, some_updates
+from federation.test_server_round import Chatty, CountsSteps, Keeps
+from thalweg.aggregation import (
+    BySamples,
+    ByWeight,
+    ConstantDiscount,
+    FedExp,
+    HingeDiscount,
+    PolynomialDiscount,
+    RejectLate,
+    ShiftAware,
+    Staleness,
+)
+from thalweg.core.capabilities import Broadcast
+from thalweg.core.types import Floats32, Ints, Job, Roster, Session, SurveyResponses, Updates
+from thalweg.federation.server_halves import collect_uploads
+from thalweg.federation.server_round import run_server_round
+from thalweg.federation.server_state import ServerState, new_server
+from thalweg.local import Curvature
+from thalweg.memory import Replace
+from thalweg.memory.ode import Ode
+from thalweg.recipes import Recipe
+
+MODEL = np.zeros(3, dtype=np.float32)
+Row = tuple[int, int]  # client, and the round in which it trained
+
+
+@dataclass
+class Slow:
+    """Three clients, always asked. In each round these rows come; client n moves parameter n by one."""
+
+    script: Sequence[Sequence[Row]]
+    sessions: Sequence[int] | None = None  # the number of each round's
+    present: Sequence[int] = (0, 1, 2)
+    scores: Mapping[Row, float] | None = None  # reported by some rows
+    uploads: Mapping[str, Mapping[Row, Sequence[float]]] = field(default_factory=dict)
+    models: Mapping[Row, int] = field(default_factory=dict)
+
+    def roster(self, rnd: int) -> Roster:
+        roster = some_roster(self.present, 3, rnd=rnd, times_present=[0] * 3)
+        if self.sessions is None:
+            return roster
+        session = Session(self.sessions[rnd], 0, roster.present)
+        return replace(roster, session=session)
+
+    def survey(self, clients: Ints, stage: str, bank: Floats32, rnd: int) -> SurveyResponses:
+        return {}
+
+    def train(
+        self, jobs: Sequence[Job], bank: Floats32, rnd: int, broadcast: Broadcast | None = None
+    ) -> Updates:
+        rows = list(self.script[rnd])
+        who = [client for client, _ in rows]
+        scores = self.scores
+        updates = some_updates(
+            who,
+            3,
+            deltas=np.eye(3)[who].tolist(),
+            reports=None if scores is None else {"shift_score": [scores[row] for row in rows]},
+        )
+        return replace(
+            updates,
+            trained_in=np.array([then for _, then in rows], dtype=np.int64),
+            models=np.array([self.models.get(row, 0) for row in rows], dtype=np.int64),
+            uploads={
+                name: np.array([words[row] for row in rows], dtype=np.float32)
+                for name, words in self.uploads.items()
+            },
+        )
+
+
+def recipe_with(staleness: Staleness, **parts: Any) -> Recipe:
+    return Recipe("patient", parts.pop("memory", Replace()), staleness=staleness, **parts)
+
+
+def play(federation: Slow, recipe: Recipe) -> tuple[ServerState, list[Updates]]:
+    server = new_server(recipe, MODEL, 3)
+    history = []
+    for _ in federation.script:
+        server, updates = run_server_round(server, federation, recipe, seed=0)
+        assert updates is not None
+        history.append(updates)
+    return server, history
+
+
+IN_TIME = [(0, 0), (1, 0), (2, 0)]
+# Client 2 is late in round 0, and in the next round beside the two others.
+LATE = [[(0, 0), (1, 0)], [(0, 1), (1, 1), (2, 0)]]
+
+
+@pytest.mark.parametrize(
+    ("rule", "third"),
+    [
+        (RejectLate(), 0.0),
+        (ConstantDiscount(), 1 / 3),
+        (ConstantDiscount(0.3), 0.1),
+        (PolynomialDiscount(), 1 / 3 / np.sqrt(2)),
+        (PolynomialDiscount(power=1.0), 1 / 6),
+        (HingeDiscount(after=1), 1 / 3),
+        (HingeDiscount(after=0, slope=2.0), 1 / 9),
+    ],
+)
+def test_weights_are_multiplied_and_do_not_sum_to_one_again(rule: Staleness, third: float) -> None:
+    server, (_, second) = play(Slow(LATE), recipe_with(rule))
+    # Two halves in the first round. In the second one three thirds, one of which counts less; if the late row is
+    # refused two halves again, since what is refused takes nothing from anybody.
+    other = 0.5 + (0.5 if rule == RejectLate() else 1 / 3)
+    assert server.bank[0] == pytest.approx([other, other, third])
+    expected = {"missing": 1, "late": 1, "mean_staleness": 1.0}
+    if rule == RejectLate():
+        expected = {"missing": 1, "rejected": 1}
+    assert second.extra_metrics == expected
+
+
+def test_late_updates_alone_make_a_short_step() -> None:
+    late = Slow([[(0, 0)], [], [], [(1, 0), (2, 0)]])
+    server, _ = play(late, recipe_with(PolynomialDiscount()))
+    assert server.bank[0] == pytest.approx([1, 0.25, 0.25])  # half each, times (1 + 3) ** -0.5
+
+
+def test_the_recipes_own_weights_come_first() -> None:
+    scores = {(0, 1): 1.0, (1, 1): 2.0, (2, 0): 3.0, (0, 0): 1.0, (1, 0): 2.0}
+    recipe = recipe_with(ConstantDiscount(0.5), weights=ShiftAware())
+    both = [[], [(0, 1), (1, 1), (2, 0)]]
+    server, _ = play(Slow(both, scores=scores), recipe)
+    # 1/0.5 - score + 0.5 = 1.5, 0.5, 0; then halved where it is late
+    assert server.bank[0] == pytest.approx([0.75, 0.25, 0.0])
+    scores[2, 0] = 1.0
+    server, _ = play(Slow(both, scores=scores), recipe)
+    assert server.bank[0] == pytest.approx([1.5 / 3.5, 0.5 / 3.5, 0.75 / 3.5])
+
+
+def test_updates_that_are_too_old_are_refused() -> None:
+    script = [[(0, 0), (1, 0)], [(0, 1), (1, 1)], [(0, 2), (1, 2), (2, 0)]]
+    server, history = play(Slow(script), recipe_with(ConstantDiscount(max_staleness=2)))
+    assert server.bank[0] == pytest.approx([4 / 3, 4 / 3, 1 / 3])
+    assert history[2].extra_metrics == {"missing": 1, "late": 1, "mean_staleness": 2.0}
+    server, history = play(Slow(script), recipe_with(ConstantDiscount(max_staleness=1)))
+    assert server.bank[0] == pytest.approx([1.5, 1.5, 0])
+    assert history[2].extra_metrics == {"missing": 1, "rejected": 1}
+
+
+def test_a_round_without_a_cohort_makes_late_updates_one_round_later() -> None:
+    @dataclass(frozen=True)
+    class Pauses:
+        def choose(self, roster: Roster, rng: np.random.Generator) -> Ints:
+            return roster.present[:0] if roster.rnd == 1 else roster.present
+
+    recipe = recipe_with(ConstantDiscount(max_staleness=1), selection=Pauses())
+    federation = Slow([[(0, 0)], [], [(2, 0)]])
+    server = new_server(recipe, MODEL, 3)
+    for _ in range(2):
+        server, updates = run_server_round(server, federation, recipe, seed=0)
+    assert updates is None
+    server, updates = run_server_round(server, federation, recipe, seed=0)
+    assert updates is not None
+    assert updates.extra_metrics == {"missing": 3, "rejected": 1}, "two rounds old by now"
+
+
+def test_the_same_reply_is_not_counted_in_two_rounds() -> None:
+    script = [[(0, 0)], [(2, 0)], [(2, 0)]]
+    server, history = play(Slow(script), recipe_with(ConstantDiscount()))
+    assert server.bank[0].tolist() == [1, 0, 1]
+    assert history[2].extra_metrics == {"missing": 3, "rejected": 1}
+
+
+def test_what_a_newer_one_of_the_same_client_has_overtaken_is_refused() -> None:
+    script = [[(0, 0)], [(2, 1)], [(2, 0)]]
+    server, history = play(Slow(script), recipe_with(ConstantDiscount()))
+    assert server.bank[0].tolist() == [1, 0, 1]
+    assert history[2].extra_metrics == {"missing": 3, "rejected": 1}
+
+
+def test_late_and_new_rows_of_one_client_both_count() -> None:
+    script = [[(0, 0)], [(2, 1), (0, 1), (2, 0)]]
+    server, history = play(Slow(script), recipe_with(PolynomialDiscount(1.0)))
+    assert history[1].clients.tolist() == [0, 2, 2]
+    assert history[1].staleness(1).tolist() == [0, 1, 0]
+    assert server.bank[0] == pytest.approx([1 + 1 / 3, 0, 1 / 3 + 1 / 6])
+
+
+def test_what_was_trained_for_another_session_is_refused() -> None:
+    server, history = play(Slow(LATE, sessions=[0, 0]), recipe_with(ConstantDiscount()))
+    assert server.bank[0] == pytest.approx([5 / 6, 5 / 6, 1 / 3])
+    server, history = play(Slow(LATE, sessions=[0, 1]), recipe_with(ConstantDiscount()))
+    assert server.bank[0] == pytest.approx([1, 1, 0])
+    assert history[1].extra_metrics == {"missing": 1, "rejected": 1}
+
+
+def test_with_several_models_late_rows_are_refused() -> None:
+    bank = Keeps((0, 0, 1), mix=((1, 0), (0, 1)), is_new=(False, False))
+    recipe = recipe_with(ConstantDiscount(), bank=bank, server=CountsSteps())
+    server = new_server(recipe, MODEL, 3)._replace(
+        bank=np.zeros((2, 3), dtype=np.float32), rules=[0, 0]
+    )
+    federation = Slow([[(0, 0)], [(0, 1), (1, 0), (2, 0)]], models={(2, 0): 1})
+    for _ in range(2):
+        server, updates = run_server_round(server, federation, recipe, seed=0)
+        assert len(server.open_requests) == 0
+    assert updates is not None
+    assert updates.extra_metrics == {"missing": 2, "rejected": 2}
+
+
+def test_orders_of_a_model_that_was_begun_anew_are_closed() -> None:
+    @dataclass(frozen=True)
+    class Restarts(Keeps):
+        def assign(
+            self, notes: int, roster: Roster, answers: SurveyResponses, num_models: int
+        ) -> Any:
+            plan = super().assign(notes, roster, answers, num_models)
+            return plan._replace(is_new=np.array([notes == 1]))
+
+    bank = Restarts((0, 0, 0), mix=((1.0,),))
+    _, history = play(Slow(LATE), recipe_with(ConstantDiscount(), bank=bank))
+    assert history[1].extra_metrics == {"missing": 1, "rejected": 1}
+
+
+# --- what the server knows of its clients ---
+
+
+def test_the_newest_report_of_a_client_is_known() -> None:
+    scores = {(0, 0): 1.0, (2, 0): 5.0, (2, 1): 7.0, (0, 1): 2.0}
+    script = [[(0, 0)], [(0, 1), (2, 1), (2, 0)]]
+    server, _ = play(
+        Slow(script, scores=scores), recipe_with(ConstantDiscount(), weights=ShiftAware())
+    )
+    assert server.known["shift_score"].tolist() == pytest.approx([2, np.nan, 7], nan_ok=True)
+    script = [[(0, 0)], [(0, 1), (2, 0)]]
+    server, _ = play(
+        Slow(script, scores=scores), recipe_with(ConstantDiscount(), weights=ShiftAware())
+    )
+    assert server.known["shift_score"].tolist() == pytest.approx([2, np.nan, 5], nan_ok=True)
+
+
+def test_a_policy_hears_late_words_in_full() -> None:
+    uploads = {"memory.word": {(0, 0): [2], (2, 0): [3], (0, 1): [4], (2, 1): [5]}}
+    script = [[(0, 0)], [(0, 1), (2, 1), (2, 0)]]
+    recipe = recipe_with(ConstantDiscount(0.1), memory=Chatty())
+    assert play(Slow(script, uploads=uploads), recipe)[0].half_states == {"memory": 2.0 + 3 + 4 + 5}
+    refusing = replace(recipe, staleness=RejectLate())
+    assert play(Slow(script, uploads=uploads), refusing)[0].half_states == {"memory": 2.0 + 4 + 5}
+
+
+def words(**rows: list[list[float]]) -> dict[str, Floats32]:
+    return {
+        name.replace("__", "."): np.array(each, dtype=np.float32) for name, each in rows.items()
+    }
+
+
+def test_of_one_client_the_older_words_are_heard_first_and_the_newest_stay() -> None:
+    recipe = recipe_with(ConstantDiscount(), objective=Curvature())
+    updates = replace(
+        some_updates([0, 2, 2], 2),
+        uploads=words(
+            objective__fisher=[[1, 1], [2, 2], [3, 3]], objective__pulled=[[4, 4], [5, 5], [6, 6]]
+        ),
+    )
+    notes = collect_uploads({"objective": Curvature().init_server(3, 2)}, recipe, updates)[
+        "objective"
+    ]
+    assert notes.senders.tolist() == [0, 2]
+    assert notes.fisher.tolist() == [[1, 1], [3, 3]]
+    assert notes.fisher_params.tolist() == [[4, 4], [6, 6]]
+
+
+def test_corrections_of_one_client_follow_upon_each_other() -> None:
+    recipe = recipe_with(ConstantDiscount(), memory=Ode())
+    updates = replace(some_updates([0, 1, 1], 2), uploads=words(memory__gradient=[[2], [4], [6]]))
+    notes = collect_uploads({"memory": Ode().init_server(2, 2)}, recipe, updates)["memory"]
+    assert notes.mean.tolist() == [(2 + 6) / 2], "not 2 + 4 + 6: the second takes the first back"
+    assert sorted(zip(notes.senders.tolist(), notes.last[:, 0].tolist(), strict=True)) == [
+        (0, 2),
+        (1, 6),
+    ]
+
+
+def test_weights_of_all_clients_stay_below_one_if_a_client_has_two_rows() -> None:
+    updates = some_updates([0, 0, 1], 2, reports={"total_weight": [2.0, 4.0, 4.0]})
+    known = {"total_weight": np.array([99.0, np.nan, 10.0])}
+    roster = some_roster([0, 1, 2], 3, known=known)
+    assert ByWeight(normalise="all").weigh(updates, roster).tolist() == [0.1, 0.2, 0.2]
+    updates = some_updates([0, 0, 1], 2, reports={"shift_score": [1.0, 2.0, 2.0]})
+    roster = some_roster([0, 1], 2, known={"shift_score": np.array([99.0, np.nan])})
+    # psi = 1.5, 0.5, 0.5 of three rows, each with a score of its own
+    assert ShiftAware(normalise="all").weigh(updates, roster) == pytest.approx([0.6, 0.2, 0.2])
+
+
+# --- and the rest ---
+
+
+def test_open_orders_survive_a_checkpoint() -> None:
+    recipe, federation = recipe_with(PolynomialDiscount(), weights=BySamples()), Slow(LATE)
+    server, _ = run_server_round(new_server(recipe, MODEL, 3), federation, recipe, seed=0)
+    assert server.open_requests.tolist() == [[2, 0]]
+    fresh = new_server(recipe, MODEL, 3)
+    restored = ServerState(**round_trip(server._asdict(), fresh._asdict()))
+    present, there = (
+        run_server_round(state, federation, recipe, 0)[0] for state in (server, restored)
+    )
+    assert to_comparable(present) == to_comparable(there)
+
+
+def test_a_server_that_refuses_remembers_no_orders() -> None:
+    server, _ = play(Slow([[], []]), recipe_with(RejectLate()))
+    assert server.open_requests.shape == (0, 2)
+
+
+def test_late_updates_in_time_are_the_same_bits_as_no_rule_at_all() -> None:
+    script = [[(client, rnd) for client in range(3)] for rnd in range(2)]
+    plain_run, patient = (
+        play(Slow(script), recipe_with(rule, server=FedExp()))[0]
+        for rule in (RejectLate(), PolynomialDiscount())
+    )
+    assert to_comparable(plain_run) == to_comparable(patient)

@@ -1,0 +1,88 @@
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pytest
+
+from thalweg.aggregation import CombinedUpdates, FedAcg, Krum, Median, NormClip
+from thalweg.core.config import with_overrides
+from thalweg.core.errors import ConfigError
+from thalweg.core.types import Floats, Floats32
+from thalweg.engine.plan import make_plan, plan_from_toml, plan_to_toml
+from thalweg.federation.merging import merge, sum_metrics
+from thalweg.memory import Replace
+from thalweg.recipes import Recipe, get_recipe
+
+PLAIN = Recipe("plain", Replace())
+MODEL = np.array([10, 10], dtype=np.float32)
+DELTAS = np.array([[1, 0], [2, 1], [900, -900]], dtype=np.float32)
+THIRDS = np.full(3, 1 / 3)
+
+
+def test_without_a_robust_rule_the_mean_is_believed() -> None:
+    merged = merge(PLAIN, None, MODEL, DELTAS, THIRDS)
+    assert merged.model.tolist() == pytest.approx([311, -289 - 2 / 3])
+    assert merged.extra_metrics == {}
+
+
+def test_a_robust_rule_stands_before_any_server_rule() -> None:
+    recipe = replace(PLAIN, robust=Median(), server=FedAcg())
+    merged = merge(recipe, recipe.server.init(2), MODEL, DELTAS, THIRDS)
+    alone = recipe.server.step(
+        recipe.server.init(2), MODEL, np.array([[2, 0]], dtype=np.float32), np.ones(1)
+    )
+    assert merged.model.tolist() == alone[1].tolist()
+
+
+def test_if_nothing_is_left_neither_model_nor_rule_moves() -> None:
+    recipe = replace(PLAIN, robust=Krum(too_few="skip"), server=FedAcg())
+    rule = recipe.server.init(2)
+    merged = merge(recipe, rule, MODEL, DELTAS, THIRDS)
+    assert merged.rule is rule
+    assert merged.model.tolist() == MODEL.tolist()
+    assert merged.extra_metrics == {"too_few": 1}
+
+
+@dataclass(frozen=True)
+class Returns:
+    """A robust rule of the user's own, which always gives the same."""
+
+    deltas: Floats32
+    weights: Floats
+
+    def combine(self, deltas: Floats32, weights: Floats) -> CombinedUpdates:
+        return CombinedUpdates(self.deltas, self.weights)
+
+
+@pytest.mark.parametrize(
+    ("deltas", "weights"),
+    [
+        (DELTAS[0], THIRDS[:1]),
+        (DELTAS[:, :1], THIRDS),
+        (DELTAS, THIRDS[:2]),
+        (DELTAS.astype(np.float64), THIRDS),
+        (np.full_like(DELTAS, np.inf), THIRDS),
+        (DELTAS, -THIRDS),
+        (DELTAS, THIRDS * np.nan),
+    ],
+)
+def test_a_rule_of_the_users_own_may_be_wrong(deltas: Floats32, weights: Floats) -> None:
+    recipe = replace(PLAIN, robust=Returns(deltas, weights))
+    with pytest.raises(ConfigError, match=r"Returns\.combine must return finite updates of 2 numb"):
+        merge(recipe, None, MODEL, DELTAS, THIRDS)
+
+
+def test_what_is_said_of_several_models_is_added_up() -> None:
+    assert sum_metrics([{"left_out": 2.0}, {"left_out": 1.0, "too_few": 1.0}]) == {
+        "left_out": 3.0,
+        "too_few": 1.0,
+    }
+
+
+def test_it_can_be_set_on_any_recipe_and_written_to_a_file() -> None:
+    recipe = with_overrides(get_recipe("fedprox+sfedpo"), ["robust=norm-clip", "robust.factor=2"])
+    assert recipe.robust == NormClip(factor=2.0)
+    plan = make_plan(recipe, "digits-partial", overrides=["robust=krum", "robust.hostile=0.1"])
+    assert plan.recipe.robust == Krum(hostile=0.1)
+    assert plan_from_toml(plan_to_toml(plan), "here").recipe == plan.recipe

@@ -1,0 +1,109 @@
+"""A device that is going to be killed: ``python killed.py collect|client FOLDER CAPACITY [SOURCE]``.
+
+Sample n has the input (n, -n) and no name, so that whoever reads one twice has it twice. Every fourth waits for its
+label, which comes a little later.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+
+from thalweg.network.edge.inbox import Inbox
+from thalweg.network.edge.schema import DataSchema
+from thalweg.network.edge.store import Store
+from thalweg.network.sources import Event, LateLabels, LiveBatch, Source, open_source
+
+SCHEMA = DataSchema((2,), "float32", 3)
+
+
+def event_at(number: int) -> Event:
+    """Event after event, all known beforehand: batches of 1 to 7 samples, then the labels of those that wait."""
+    first, waits = num_samples_before(number), number % 4 == 0
+    if number % 4 == 1:
+        names = tuple(f"n{n}" for n in range(num_samples_before(number - 1), first))
+        return LateLabels(names, np.ones(len(names), dtype=np.int64), str(number + 1))
+    numbers = np.arange(first, num_samples_before(number + 1))
+    names = tuple(f"n{n}" if waits else "" for n in numbers)
+    labels = np.full(len(numbers), -1) if waits else numbers % 3
+    inputs = np.stack([numbers, -numbers], axis=1).astype(np.float32)
+    return LiveBatch(inputs, labels, numbers.astype(float), names, str(number + 1))
+
+
+def num_samples_before(number: int) -> int:
+    """Samples in all events before one."""
+    return sum(0 if k % 4 == 1 else 1 + k * 5 % 7 for k in range(number))
+
+
+class EndlessSource:
+    """Goes on anywhere, never ends, and is never slow."""
+
+    can_wait, rejected, last_rejection, trouble = True, 0, "", ""
+
+    def __init__(self) -> None:
+        self._closed = threading.Event()
+
+    def events(self, cursor: str) -> Iterator[Event]:
+        number = int(cursor or 0)
+        while not self._closed.is_set():
+            yield event_at(number)
+            number += 1
+
+    def confirm(self, cursor: str) -> None:
+        print(cursor, flush=True)
+
+    def close(self) -> None:
+        self._closed.set()
+
+
+def collect(store: Store, capacity: int, spec: str = "") -> None:
+    """The inbox alone, with a memory that keeps the newest."""
+    from thalweg.network.edge.collector import Collector
+
+    source: Source = (
+        open_source(spec, SCHEMA.sample_format, name=store.identity) if spec else EndlessSource()
+    )
+
+    inbox = Inbox(store, SCHEMA, capacity, queue=40)
+    lived = int.from_bytes(store.state() or b"", "big")
+
+    def ingest() -> bool:
+        nonlocal lived
+        if inbox.num_new + len(inbox.marked_slots(lived)) < 8:
+            return False
+        inbox.mark(lived)
+        lived += 1
+        rows = inbox._table.slots_before(lived)
+        newest = rows[np.argsort(inbox.slots.x[rows, 0])][-capacity:]
+        inbox.commit(lived.to_bytes(4, "big"), lived, newest)
+        return True
+
+    Collector(source, inbox, ingest, max_samples=20).start()
+    if spec:
+        print("reading", flush=True)
+
+
+def client(store: Store, capacity: int) -> None:
+    """All of it, and an order after the other."""
+    from contracts.examples import train_request_for
+    from network.edge.doubles import plan_for
+    from thalweg.network.edge.live_client import LiveClient
+    from thalweg.network.edge.live_node import LiveSizes
+    from thalweg.network.wire import to_bytes
+
+    sizes = LiveSizes(capacity, queue=40, batch=8)
+    device = LiveClient(store, plan_for(), 0, SCHEMA, EndlessSource(), sizes)
+    device.start()
+    params = np.zeros(device.num_params, dtype=np.float32)
+    for rnd in range(device.node.state.last_round + 1, 100_000):
+        device.handle(to_bytes(train_request_for(rnd, 0, params), device.node.terms))
+
+
+if __name__ == "__main__":
+    kind, folder, capacity, *spec = sys.argv[1:]
+    {"collect": collect, "client": client}[kind](Store.open(Path(folder)), int(capacity), *spec)
+    threading.Event().wait()

@@ -1,0 +1,247 @@
+"""A device: how it joins, what it refuses, and that nothing is trained twice."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from contracts.examples import train_request_for
+from network.flower.runs import tiny_plan
+from thalweg.core.errors import BadMessage
+from thalweg.engine.plan import plan_to_toml
+from thalweg.federation.messages import Hello, TrainResponse
+from thalweg.network.edge.daemon import Daemon
+from thalweg.network.edge.device_client import DeviceOptions, ReplayClient
+from thalweg.network.edge.invitations import read_server_plan
+from thalweg.network.edge.socket import Frame
+from thalweg.network.edge.store import Store
+from thalweg.network.handshake import (
+    IdentityRequest,
+    IdentityResponse,
+    Invitation,
+    JoinRejection,
+    handshake_from_bytes,
+    handshake_to_bytes,
+)
+from thalweg.network.wire import MessageSchema, from_bytes, to_bytes
+
+RUN, OTHER = "a" * 32, "b" * 32
+PLAN = tiny_plan("fedavg", "digits-partial", 3)
+TERMS = MessageSchema(PLAN.recipe, 4810)
+
+
+def invitation(**changes: Any) -> bytes:
+    plain = Invitation(RUN, 2, plan_to_toml(PLAN), (1, 8, 8), 10, 4810, live=False)
+    return handshake_to_bytes(replace(plain, **changes))
+
+
+class Home:
+    """A daemon that can be started again on the same folder."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder, self.events = folder, list[Any]()
+        self.store: Store | None = None
+
+    def start(self, wish: int | None = None, **options: Any) -> Daemon:
+        self.stop()
+        self.store = Store.open(self.folder)
+        self.daemon = Daemon(self.store, DeviceOptions(**options), wish, self.events.append)
+        return self.daemon
+
+    def stop(self) -> None:
+        if self.store is not None:
+            self.daemon.close()
+            self.store.close()
+            self.store = None
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Iterator[Home]:
+    home = Home(tmp_path / "state")
+    yield home
+    home.stop()
+
+
+def joined(daemon: Daemon) -> Hello:
+    return from_bytes(daemon.handle(Frame("invitation", invitation())).payload, TERMS, Hello)
+
+
+def refusal(daemon: Daemon, letter: bytes) -> str:
+    """Why an invitation was not accepted; the daemon then stops."""
+    reason = handshake_from_bytes(
+        daemon.handle(Frame("invitation", letter)).payload, JoinRejection
+    ).reason
+    assert daemon.rejection_reason == reason
+    return reason
+
+
+def order(rnd: int) -> Frame:
+    params = np.zeros(TERMS.num_params, dtype=np.float32)
+    return Frame("request", to_bytes(train_request_for(rnd, 2, params), TERMS))
+
+
+def test_it_says_who_it_is_and_joins(home: Home) -> None:
+    daemon = home.start(wish=2)
+    assert home.store is not None
+    said = daemon.handle(Frame("identity", handshake_to_bytes(IdentityRequest(RUN))))
+    who = handshake_from_bytes(said.payload, IdentityResponse)
+    assert (who.identity, who.requested_number, who.run) == (home.store.identity, 2, None)
+    assert joined(daemon).client == 2
+    assert joined(daemon).client == 2, "an invitation may come twice"
+    again = handshake_from_bytes(
+        daemon.handle(Frame("identity", handshake_to_bytes(IdentityRequest(RUN)))).payload,
+        IdentityResponse,
+    )
+    assert (again.identity, again.run) == (who.identity, RUN)
+    assert [event["event"] for event in home.events] == ["joined"]
+
+
+def test_the_same_order_twice_is_trained_once(home: Home) -> None:
+    daemon = home.start()
+    joined(daemon)
+    first = daemon.handle(order(0))
+    reply = from_bytes(first.payload, TERMS, TrainResponse)
+    assert (first.kind, reply.rnd, reply.client) == ("request", 0, 2)
+    assert daemon.handle(order(0)) == first
+    second = daemon.handle(order(1))
+    assert daemon.handle(order(0)) == first, "also when the next round is over"
+    daemon = home.start()
+    assert daemon.handle(order(1)) == second, "also in another process, without an invitation"
+    assert daemon.handle(order(2)).kind == "request"
+    rounds = [event["round"] for event in home.events if event["event"] == "round"]
+    assert rounds == [1, 1, 2, 1, 2, 3]
+
+
+def test_a_daemon_that_was_killed_in_a_round_gives_the_same_bits(
+    home: Home, tmp_path: Path
+) -> None:
+    daemon = home.start()
+    joined(daemon)
+    daemon.handle(order(0))
+    whole = daemon.handle(order(1))
+    other = Home(tmp_path / "other")
+    daemon = other.start()
+    joined(daemon)
+    daemon.handle(order(0))
+    device_client = daemon._device_client
+    assert isinstance(device_client, ReplayClient)
+    device_client._remote.handle(device_client._state, order(1).payload)  # trained, but never kept
+    daemon = other.start()
+    assert daemon.handle(order(1)) == whole
+    other.stop()
+
+
+def test_what_is_refused_changes_nothing(home: Home) -> None:
+    daemon = home.start()
+    assert "not invited" in daemon.handle(order(0)).reason
+    joined(daemon)
+    daemon.handle(order(4))
+    assert home.store is not None
+    before = home.store.state()
+    for frame, reason in (
+        (order(3), "round 4 is over"),
+        (Frame("request", b"nonsense"), "not a tree of ours"),
+        (Frame("request", order(5).payload[:-8]), "damaged"),
+        (Frame("picnic", b""), "nobody knows letters of the kind 'picnic'"),
+    ):
+        said = daemon.handle(frame)
+        assert said.kind == "rejected"
+        assert reason in said.reason
+        assert said.payload == b""
+    assert home.store.state() == before
+    assert daemon.rejection_reason is None
+    assert daemon.handle(order(5)).kind == "request"
+
+
+@pytest.mark.parametrize(
+    "changes, reason",
+    [
+        ({"version": "0.0.7"}, "the server has thalweg 0.0.7 .* this client has thalweg"),
+        (
+            {"shape": (1, 28, 28)},
+            r"server has samples of shape \(1, 28, 28\), this client .* \(1, 8, 8\)",
+        ),
+        ({"num_classes": 2}, "server has classes: 2, this client has classes: 10"),
+        (
+            {"num_params": 7},
+            "server has model parameters: 7, this client has model parameters: 4810",
+        ),
+        ({"client": 5}, "server has a client 5, this client's plan has 5"),
+        (
+            {"live": True},
+            "live run, whose clients bring their own samples; this client has --data replay",
+        ),
+        ({"plan": "["}, "not TOML"),
+        ({"plan": "seed = 1"}, "recipe"),
+        ({"plan": plan_to_toml(PLAN).replace("uniform-ratio", "unform")}, "unknown"),
+    ],
+)
+def test_a_run_that_does_not_fit_is_refused_at_once(
+    changes: dict[str, Any], reason: str, home: Home
+) -> None:
+    daemon = home.start()
+    said = refusal(daemon, invitation(**changes))
+    assert re.search(reason, said), said
+    assert home.store is not None
+    assert home.store.read_membership() is None
+
+
+def test_a_folder_of_another_run_or_client_is_refused(home: Home) -> None:
+    joined(home.start())
+    for changes, words in (
+        ({"run": OTHER}, (RUN, OTHER)),
+        ({"client": 3}, ("client 3", "client 2")),
+        ({"plan": plan_to_toml(replace(PLAN, seed=9))}, ("seed",)),
+    ):
+        reason = refusal(home.start(), invitation(**changes))
+        assert all(word in reason for word in words), reason
+
+
+def test_another_number_than_it_wished_for_is_refused(home: Home) -> None:
+    reason = refusal(home.start(wish=4), invitation())
+    assert "as number 2, this client has --client 4" in reason
+
+
+def test_the_server_may_refuse_it(home: Home) -> None:
+    daemon = home.start()
+    daemon.handle(Frame("rejection", handshake_to_bytes(JoinRejection("no room"))))
+    assert daemon.rejection_reason == "no room"
+
+
+def test_a_server_of_another_version_is_refused_when_it_greets(home: Home) -> None:
+    daemon = home.start()
+    daemon.handle(Frame("identity", handshake_to_bytes(IdentityRequest(RUN, version="9.9"))))
+    assert daemon.rejection_reason is not None
+    assert "9.9" in daemon.rejection_reason
+
+
+def test_a_plan_from_the_network_runs_no_code_of_ours(tmp_path: Path) -> None:
+    mine = tmp_path / "mine.py"
+    mine.write_text("raise SystemExit('it was run')")
+    text = plan_to_toml(PLAN).replace('kind = "uniform-ratio"', f'kind = "{mine}:Mine"')
+    assert "Mine" in text
+    with pytest.raises(BadMessage, match="this client takes code from nobody"):
+        read_server_plan(text, DeviceOptions())
+    with pytest.raises(SystemExit, match="it was run"):
+        read_server_plan(text, DeviceOptions(allows_own_code=True))
+
+
+def test_a_failure_of_ours_is_an_answer_and_not_the_end(
+    home: Home, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    daemon = home.start()
+    joined(daemon)
+
+    def broken(self: ReplayClient, letter: bytes) -> bytes:
+        raise RuntimeError("out of luck")
+
+    monkeypatch.setattr(ReplayClient, "handle", broken)
+    said = daemon.handle(order(0))
+    assert (said.kind, said.reason) == ("rejected", "this client failed: RuntimeError: out of luck")
+    assert "out of luck" in capsys.readouterr().err

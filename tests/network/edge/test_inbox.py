@@ -1,0 +1,273 @@
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from network.edge.doubles import SCHEMA, batch, late_labels
+from thalweg.core.errors import RunError
+from thalweg.network.edge.inbox import Inbox
+from thalweg.network.edge.schema import DataSchema
+from thalweg.network.edge.store import Store
+
+CAPACITY, QUEUE = 3, 6
+
+
+@contextmanager
+def opened(folder: Path, capacity: int = CAPACITY, queue: int = QUEUE) -> Iterator[Inbox]:
+    store = Store.open(folder)
+    try:
+        inbox = Inbox(store, SCHEMA, capacity, queue)
+        yield inbox
+        inbox.close()
+    finally:
+        store.close()
+
+
+def contents(inbox: Inbox, lived: int) -> list[int]:
+    """Numbers of the samples that were marked for a round."""
+    return [int(x[0]) for x in inbox.slots.x[inbox.marked_slots(lived)]]
+
+
+def test_what_was_received_is_there_in_another_process(tmp_path: Path) -> None:
+    with opened(tmp_path) as inbox:
+        inbox.receive(batch([5, 6], cursor="after 6"))
+        assert (inbox.num_new, inbox.num_free, inbox.cursor) == (2, 7, ("after 6", 0))
+    with opened(tmp_path) as inbox:
+        assert (inbox.num_new, inbox.num_free, inbox.cursor) == (2, 7, ("after 6", 0))
+        inbox.mark(0)
+        assert contents(inbox, 0) == [5, 6]
+        assert inbox.labels[inbox.marked_slots(0)].tolist() == [2, 0]
+        assert inbox.counts.received == 2
+
+
+def test_what_comes_after_the_mark_is_for_the_next_round(tmp_path: Path) -> None:
+    with opened(tmp_path) as inbox:
+        inbox.receive(batch([1, 2]))
+        inbox.mark(0)
+        inbox.receive(batch([3]))
+        inbox.mark(0)  # as when the same question is asked again
+    with opened(tmp_path) as inbox:
+        inbox.mark(0)
+        assert contents(inbox, 0) == [1, 2]
+        inbox.mark(1)
+        assert contents(inbox, 1) == [3]
+
+
+def test_what_the_client_does_not_hold_after_a_round_makes_room(tmp_path: Path) -> None:
+    with opened(tmp_path) as inbox:
+        inbox.receive(batch([1, 2, 3]))
+        inbox.mark(0)
+        rows = inbox.marked_slots(0)
+        inbox.commit(b"state", 1, rows[:1])
+        assert (inbox.num_free, inbox.counts.evicted, inbox.num_new) == (8, 2, 0)
+        inbox.commit(b"the same round, asked again", 1, rows[:1])
+        assert inbox.counts.evicted == 2
+    with opened(tmp_path) as inbox:
+        assert (inbox.num_free, inbox.counts.evicted) == (8, 2)
+        inbox.check_rows(1, rows[:1])
+        with pytest.raises(RunError, match=r"damaged .*samples that are not here"):
+            inbox.check_rows(1, rows)
+
+
+def test_samples_wait_for_their_labels_and_come_in_the_order_of_their_coming(
+    tmp_path: Path,
+) -> None:
+    with opened(tmp_path) as inbox:
+        inbox.receive(batch([7, 8, 9], labels=[-1, 2, -1]))
+        assert (inbox.num_new, inbox.num_waiting) == (1, 2)
+    with opened(tmp_path) as inbox:
+        inbox.add_labels(late_labels(_7=1, _8=0, nobody=1, _9=3))
+        # 8 has its label, nobody is nobody, and there is no class 3.
+        assert (inbox.num_new, inbox.num_waiting) == (2, 1)
+        assert (inbox.counts.unmatched, inbox.counts.rejected) == (2, 1)
+        inbox.mark(0)
+        assert contents(inbox, 0) == [7, 8]
+        assert inbox.labels[inbox.marked_slots(0)].tolist() == [1, 2]
+
+
+def test_the_oldest_that_wait_for_labels_give_way(tmp_path: Path) -> None:
+    with opened(tmp_path) as inbox:  # three may wait
+        inbox.receive(batch([1, 2], labels=[-1, -1]))
+        inbox.receive(batch([3, 4], labels=[-1, -1]))
+        assert (inbox.num_waiting, inbox.counts.expired, inbox.num_free) == (3, 1, 6)
+        inbox.add_labels(late_labels(_1=0, _4=0))
+        assert (inbox.num_new, inbox.counts.unmatched) == (1, 1)
+
+
+def test_a_second_delivery_is_recognised_by_its_name(tmp_path: Path) -> None:
+    with opened(tmp_path) as inbox:
+        inbox.receive(batch([1, 2, 1]))
+        inbox.mark(0)
+        inbox.commit(b"", 1, np.empty(0, dtype=np.int64))  # both are gone
+    with opened(tmp_path) as inbox:
+        inbox.receive(batch([2, 3]))
+        inbox.receive(batch([2, 2], keys=["", ""]))  # without names they are what they are
+        assert (inbox.counts.received, inbox.counts.duplicates) == (5, 2)
+
+
+def test_what_is_no_sample_of_ours_is_refused_and_counted(tmp_path: Path) -> None:
+    with opened(tmp_path) as inbox:
+        wrong = batch([1, 2, 3, 4], labels=[3, -2, 1, -1], keys=["a", "b", "c", ""])
+        wrong.inputs[2, 1] = np.inf
+        inbox.receive(wrong, is_last=True)
+        assert (inbox.counts.received, inbox.counts.rejected) == (0, 4)
+        inbox.receive(batch([1])._replace(inputs=np.zeros((1, 3), dtype=np.float32)))
+        inbox.receive(batch([1])._replace(inputs=np.zeros((1, 2), dtype=np.uint8)))
+        assert inbox.counts.rejected == 6
+
+
+def test_until_the_last_part_of_a_batch_the_source_is_before_it(tmp_path: Path) -> None:
+    with opened(tmp_path) as inbox:
+        inbox.receive(batch([1], cursor="1"))
+        inbox.receive(batch([2, 3], cursor="4"), is_last=False)
+        assert inbox.cursor == ("1", 2)
+        inbox.receive(batch([4], cursor="4"))
+        assert inbox.cursor == ("4", 0)
+
+
+def test_a_full_disk_loses_nothing(tmp_path: Path) -> None:
+    with opened(tmp_path, 3, 200) as inbox:
+        inbox.receive(batch([1], cursor="1"))
+        with inbox._store.read_transaction() as db:
+            (pages,) = db.execute("PRAGMA page_count").fetchone()
+            db.execute(f"PRAGMA max_page_count = {pages}")
+        long = [f"{n:0500}" for n in range(50)]
+        with pytest.raises(RunError, match="the disk is full"):
+            inbox.receive(batch(range(50), keys=long, cursor="2"))
+        assert (inbox.num_new, inbox.num_free, inbox.cursor) == (1, 202, ("1", 0))
+        with inbox._store.read_transaction() as db:
+            db.execute("PRAGMA max_page_count = 100000")
+        inbox.receive(batch(range(50), keys=long, cursor="2"))
+        assert (inbox.num_new, inbox.counts.received) == (51, 51)
+
+
+def test_a_disk_without_room_for_the_samples_is_one_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(file: int, start: int, size: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("os.posix_fallocate", full)
+    with pytest.raises(RunError, match="the disk is full"), opened(tmp_path):
+        pass
+
+
+def test_a_slot_that_somebody_else_wrote_into_is_noticed(tmp_path: Path) -> None:
+    with opened(tmp_path) as inbox:
+        inbox.receive(batch([1, 2]))
+    file = tmp_path / "samples.bin"
+    content = bytearray(file.read_bytes())
+    content[8] ^= 1  # in the second slot
+    file.write_bytes(content)
+    with pytest.raises(RunError, match="sample 1 is not what was written"), opened(tmp_path):
+        pass
+    file.write_bytes(b"")
+    with pytest.raises(RunError, match="damaged"), opened(tmp_path):
+        pass
+
+
+def test_another_capacity_or_form_is_refused_and_a_longer_queue_is_fine(tmp_path: Path) -> None:
+    with opened(tmp_path) as inbox:
+        inbox.receive(batch([1, 2]))
+    with pytest.raises(RunError, match="capacity = 3, but now capacity = 4"), opened(tmp_path, 4):
+        pass
+    with opened(tmp_path, queue=10) as inbox:
+        assert (inbox.num_new, inbox.num_free) == (2, 11)
+    with opened(tmp_path, queue=2) as inbox:  # what is there stays
+        assert inbox.num_free == 11
+    store = Store.open(tmp_path)
+    with pytest.raises(RunError, match=r"shape = \[2\], but now shape = \[3\]"):
+        Inbox(store, DataSchema((3,), "float32", 3), CAPACITY, QUEUE)
+    store.close()
+
+
+class Model:
+    """The same in plain lists: what an inbox must be like."""
+
+    def __init__(self) -> None:
+        self.new: list[int] = []
+        self.waiting: list[int] = []
+        self.marked_slots: list[int] = []
+        self.memory: list[int] = []
+        self.received = self.evicted = self.expired = 0
+
+    @property
+    def num_used(self) -> int:
+        return len(self.new) + len(self.waiting) + len(self.marked_slots) + len(self.memory)
+
+
+STEPS = st.lists(
+    st.one_of(
+        st.tuples(st.just("receive"), st.integers(0, 4), st.integers(0, 4)),
+        st.tuples(st.just("name"), st.integers(0, 3), st.just(0)),
+        st.tuples(st.just("live"), st.integers(0, CAPACITY), st.just(0)),
+        st.tuples(st.just("mark"), st.just(0), st.just(0)),
+        st.tuples(st.just("restart"), st.just(0), st.just(0)),
+    ),
+    max_size=25,
+)
+
+
+@settings(deadline=None, max_examples=40)
+@given(STEPS)
+def test_every_slot_is_free_or_has_one_sample_whatever_happens(
+    steps: list[tuple[str, int, int]],
+) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        model, lived, marked_slots = Model(), 0, -1
+        store = Store.open(Path(folder))
+        inbox = Inbox(store, SCHEMA, CAPACITY, QUEUE)
+        for kind, first, second in steps:
+            if kind == "receive":
+                number = min(first, inbox.room)
+                unlabelled = min(second, number)
+                names = range(model.received, model.received + number)
+                labels = [-1 if k < unlabelled else 1 for k in range(number)]
+                inbox.receive(batch(names, labels=labels))
+                model.received += number
+                model.waiting += names[:unlabelled]
+                model.new += names[unlabelled:]
+                if unlabelled:
+                    expired = max(len(model.waiting) - inbox.max_waiting, 0)
+                    model.expired += expired
+                    model.waiting = model.waiting[expired:]
+            elif kind == "name":
+                told = model.waiting[:first]
+                inbox.add_labels(late_labels(**{f"_{n}": 2 for n in told}))
+                model.waiting = model.waiting[first:]
+                model.new = sorted(model.new + told)
+            elif kind in ("mark", "live"):
+                inbox.mark(lived)
+                if marked_slots < lived:
+                    model.marked_slots, model.new, marked_slots = model.new, [], lived
+                assert contents(inbox, lived) == model.marked_slots
+            if kind == "live":
+                before = model.memory + model.marked_slots
+                model.memory = before[-first:] if first else []
+                model.evicted += len(before) - len(model.memory)
+                model.marked_slots, lived = [], lived + 1
+                slots = [s for s in range(inbox.slots.num) if inbox._is_taken[s]]
+                rows = [s for s in slots if int(inbox.slots.x[s, 0]) in model.memory]
+                inbox.commit(b"", lived, np.array(rows, dtype=np.int64))
+            elif kind == "restart":
+                inbox.close()
+                store.close()
+                store = Store.open(Path(folder))
+                inbox = Inbox(store, SCHEMA, CAPACITY, QUEUE)
+
+            counts = inbox.counts
+            assert (counts.received, counts.evicted) == (model.received, model.evicted)
+            assert counts.expired == model.expired
+            assert (inbox.num_new, inbox.num_waiting) == (len(model.new), len(model.waiting))
+            assert inbox.num_free == CAPACITY + QUEUE - model.num_used
+            held = {int(x) for x in inbox.slots.x[inbox._is_taken, 0]}
+            assert held == {*model.new, *model.waiting, *model.marked_slots, *model.memory}
+        inbox.close()
+        store.close()

@@ -1,0 +1,264 @@
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from contracts.examples import train_request_for
+from engine.bytes_federation import BytesFederation, load
+from network.edge.doubles import SCHEMA, batch, plan_for
+from thalweg.core.errors import BadMessage, ConfigError, RunError
+from thalweg.data import Dataset
+from thalweg.engine.plan import Plan, make_plan
+from thalweg.federation.messages import SurveyRequest, TrainResponse
+from thalweg.network.edge.live_node import LiveNode, LiveSizes
+from thalweg.network.edge.schema import describe_dataset
+from thalweg.network.edge.store import Store
+from thalweg.network.sources import LiveBatch
+from thalweg.network.wire import from_bytes, to_bytes
+from thalweg.streams import Live, Replay
+
+CLIENT = 2
+SIZES = LiveSizes(queue=16, batch=4)
+
+
+@contextmanager
+def opened(folder: Path, plan: Plan | None = None, sizes: LiveSizes = SIZES) -> Iterator[LiveNode]:
+    store = Store.open(folder)
+    try:
+        node = LiveNode(store, plan or plan_for(), CLIENT, SCHEMA, sizes)
+        yield node
+        node.close()
+    finally:
+        store.close()
+
+
+def order(node: LiveNode, rnd: int, weight: float = 0.0) -> bytes:
+    params = np.full(node.net.num_params, weight, dtype=np.float32)
+    return to_bytes(train_request_for(rnd, CLIENT, params), node.terms)
+
+
+def held(node: LiveNode) -> list[int]:
+    return [int(x[0]) for x in node.inbox.slots.x[node.state.client.rows]]
+
+
+# --- the same numbers as in a simulation ---
+
+
+def of_rows(data: Dataset, rows: np.ndarray) -> LiveBatch:
+    names = ("",) * len(rows)
+    return LiveBatch(data.x[rows], data.y[rows], np.zeros(len(rows)), names, "")
+
+
+@pytest.mark.parametrize(
+    ("recipe", "scenario"),
+    [
+        ("fedavg", "synthetic-logistic"),
+        ("fedavg,memory=reservoir", "digits-partial"),  # images
+        ("fedogd", "digits-partial"),
+        ("ode", "digits-partial"),  # looks at the model, and is told something
+    ],
+)
+def test_a_live_client_does_what_an_embedded_one_does_with_the_same_arrivals(
+    recipe: str, scenario: str, tmp_path: Path
+) -> None:
+    """Absorption in rounds only: the memory, its order, and every bit of the reply are the same."""
+    name, *rest = recipe.split(",")
+    overrides = ["capacity=10", "ticks=2", "local.steps=2", "local.passes=none", *rest]
+    plan = make_plan(name, scenario, seed=3, rounds=9, overrides=overrides)
+    replay = replace(plan.scenario, world=Replay(arrivals=7))
+    plan = replace(plan, scenario=replay)
+    live_plan = replace(plan, scenario=replace(replay, world=Live(20)))
+    data = load(plan.scenario.data, plan.seed)
+    federation = BytesFederation(plan, data)
+    there = federation.nodes[CLIENT]
+    state = there.new_client()
+    store = Store.open(tmp_path)
+    sizes = LiveSizes(queue=1000, batch=500)
+    here = LiveNode(store, live_plan, CLIENT, describe_dataset(data), sizes)
+    rng = np.random.default_rng(0)
+    for rnd in (0, 2, 3):
+        _, arrivals = federation.world.emit(state.client.stream, CLIENT, state.client.lived)
+        for arrival in arrivals:
+            here.inbox.receive(of_rows(data, arrival.items))
+        params = 0.1 * rng.standard_normal(there.terms.num_params).astype(np.float32)
+        payload = to_bytes(train_request_for(rnd, CLIENT, params), there.terms)
+        state, expected = there.handle(state, payload)
+        assert here.handle(payload) == expected
+        mine, theirs = here.state.client, state.client
+        assert (mine.lived, len(mine.rows)) == (theirs.lived, len(theirs.rows))
+        assert (here.inbox.slots.x[mine.rows] == data.x[theirs.rows]).all()
+        assert (here.inbox.labels[mine.rows] == data.y[theirs.rows]).all()
+        here.close()  # another process goes on
+        store.close()
+        store = Store.open(tmp_path)
+        here = LiveNode(store, live_plan, CLIENT, describe_dataset(data), sizes)
+    here.close()
+    store.close()
+
+
+# --- between rounds ---
+
+
+def test_a_batch_is_offered_to_the_memory_policy_without_a_round(tmp_path: Path) -> None:
+    with opened(tmp_path) as node:
+        node.inbox.receive(batch(range(3)))
+        assert not node.ingest()  # three are no batch of four
+        node.inbox.receive(batch([3]))
+        assert node.ingest()
+        assert (held(node), node.state.client.lived, node.state.last_round) == ([0, 1, 2, 3], 1, -1)
+        assert not node.ingest()
+        node.inbox.receive(batch(range(4, 8)))
+        assert node.ingest()
+        assert len(held(node)) == 6  # the capacity
+        assert node.inbox.counts.evicted == 2
+        kept = held(node)
+    with opened(tmp_path) as node:
+        assert (held(node), node.state.client.lived) == (kept, 2)
+
+
+def test_what_is_left_comes_with_the_order(tmp_path: Path) -> None:
+    with opened(tmp_path) as node:
+        node.inbox.receive(batch(range(5)))
+        assert node.ingest()  # takes all five
+        node.inbox.receive(batch([5]))
+        node.handle(order(node, 0))
+        assert sorted(held(node)) == [0, 1, 2, 3, 4, 5]
+        assert (node.state.client.lived, node.inbox.num_new) == (2, 0)
+
+
+def test_a_policy_that_looks_or_is_told_waits_for_the_order(tmp_path: Path) -> None:
+    with opened(tmp_path, plan_for("ode")) as node:
+        assert not node.can_ingest
+        node.inbox.receive(batch(range(8)))
+        assert not node.ingest()
+        node.handle(order(node, 0))
+        assert len(held(node)) == 6
+    with opened(tmp_path / "other") as node:
+        assert node.can_ingest
+
+
+def test_samples_are_predicted_between_rounds_before_anybody_learns_from_them(
+    tmp_path: Path,
+) -> None:
+    plan = plan_for("fedavg", "prequential=3")
+    with opened(tmp_path, plan) as node:
+        node.inbox.receive(batch(range(4)))
+        assert node.ingest()
+        assert node.inbox.counts.tested == 0  # no model was received yet
+        reply = from_bytes(node.handle(order(node, 0)), node.terms, TrainResponse)
+        assert reply.num_tested.tolist() == [0]
+        node.inbox.receive(batch([12, 13, 15, 16]))
+        assert node.ingest()  # a model of zeros says class 0: right for 12 and 15, wrong for 13
+        assert (node.inbox.counts.tested, node.inbox.counts.correct) == (3, 2)
+        node.inbox.receive(batch([18]))
+    with opened(tmp_path, plan) as node:
+        reply = from_bytes(node.handle(order(node, 1)), node.terms, TrainResponse)
+        assert (reply.num_tested.tolist(), reply.num_correct.tolist()) == ([4], [3])
+        assert (node.inbox.counts.tested, node.inbox.counts.rounds) == (0, 2)
+
+
+# --- errands ---
+
+
+def test_an_errand_that_comes_twice_is_carried_out_once(tmp_path: Path) -> None:
+    with opened(tmp_path) as node:
+        node.inbox.receive(batch(range(5)))
+        payload = order(node, 0)
+        first, kept = node.handle(payload), held(node)
+        node.inbox.receive(batch(range(5, 8)))
+        assert node.handle(payload) == first
+    with opened(tmp_path) as node:
+        assert node.handle(payload) == first
+        assert (held(node), node.state.client.lived, node.inbox.num_new) == (kept, 1, 3)
+
+
+def test_who_is_killed_between_mark_and_commit_gives_the_same_reply(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Killed(BaseException): ...
+
+    def killed(*args: object, **more: object) -> None:
+        raise Killed
+
+    with opened(tmp_path / "whole") as node:
+        node.inbox.receive(batch(range(5)))
+        payload = order(node, 0)
+        whole, kept = node.handle(payload), held(node)
+    with opened(tmp_path / "cut") as node:
+        node.inbox.receive(batch(range(5)))
+        monkeypatch.setattr(node.inbox, "commit", killed)
+        with pytest.raises(Killed):
+            node.handle(payload)
+    with opened(tmp_path / "cut") as node:
+        node.inbox.receive(batch([77]))  # comes too late for this round
+        assert node.handle(payload) == whole
+        assert held(node) == kept
+
+
+def test_what_is_refused_changes_nothing(tmp_path: Path) -> None:
+    with opened(tmp_path) as node:
+        node.inbox.receive(batch(range(5)))
+        for payload in (b"", b"nonsense", node.hello(), order(node, 0)[:-4]):
+            with pytest.raises(BadMessage):
+                node.handle(payload)
+        assert (node.inbox.num_new, node.state.last_round) == (5, -1)
+        node.handle(order(node, 3))
+        with pytest.raises(BadMessage, match="round 2 is over"):
+            node.handle(order(node, 1))
+
+
+def test_a_question_and_the_order_after_it_see_the_same_arrivals(tmp_path: Path) -> None:
+    with opened(tmp_path, plan_for("dpcs")) as node:
+        node.inbox.receive(batch(range(3)))
+        nothing = np.empty((0, node.net.num_params), dtype=np.float32)
+        node.handle(to_bytes(SurveyRequest(0, CLIENT, "selection", nothing), node.terms))
+        node.inbox.receive(batch(range(3, 5)))
+        node.handle(order(node, 0))
+        assert (sorted(held(node)), node.inbox.num_new) == ([0, 1, 2], 2)
+
+
+def test_a_client_without_any_samples_answers_all_the_same(tmp_path: Path) -> None:
+    with opened(tmp_path) as node:
+        reply = from_bytes(node.handle(order(node, 0)), node.terms, TrainResponse)
+        assert (reply.num_samples, reply.num_steps.tolist()) == (0, [0])
+        assert node.inbox.counts.last_loss is None
+
+
+def test_the_noise_of_a_private_recipe_is_nobody_elses_to_know(tmp_path: Path) -> None:
+    plan = plan_for("fedavg", "privacy=gaussian")
+    replies = []
+    for name in ("one", "other"):
+        with opened(tmp_path / name, plan) as node:
+            node.inbox.receive(batch(range(5)))
+            replies.append(from_bytes(node.handle(order(node, 0)), node.terms, TrainResponse))
+    one, other = replies
+    assert (one.losses == other.losses).all()  # the same seed, the same steps
+    assert not (one.deltas == other.deltas).any()
+
+
+# --- what cannot be ---
+
+
+def test_a_drift_of_the_scenario_is_refused(tmp_path: Path) -> None:
+    store = Store.open(tmp_path)
+    with pytest.raises(ConfigError, match="drift=Sudden changes data of a scenario"):
+        LiveNode(store, plan_for("fedavg", "drift=sudden"), CLIENT, SCHEMA)
+    store.close()
+
+
+def test_a_state_of_another_recipe_is_refused(tmp_path: Path) -> None:
+    store = Store.open(tmp_path)
+    store.commit(b"not a state")
+    with pytest.raises(RunError, match="damaged, or of another recipe"):
+        LiveNode(store, plan_for(), CLIENT, SCHEMA)
+    store.close()
+
+
+def test_a_batch_that_could_never_fill_up_is_refused() -> None:
+    with pytest.raises(ConfigError, match="batch=9, queue=16"):
+        LiveSizes(queue=16, batch=9)

@@ -1,0 +1,114 @@
+"""Letters over a unix socket: whole, or not at all."""
+
+from __future__ import annotations
+
+import socket
+import stat
+import tempfile
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from thalweg.network.edge.socket import (
+    LENGTHS,
+    Frame,
+    Unreachable,
+    open_listener,
+    receive,
+    send,
+    send_request,
+    serve_one,
+)
+
+
+@contextmanager
+def listener(answer: Callable[[Frame], Frame], letters: int = 1) -> Iterator[Path]:
+    """Somebody who answers some letters, in a folder with a short name."""
+    with tempfile.TemporaryDirectory(prefix="tw") as folder:
+        path = Path(folder) / "inside" / "door"
+        with open_listener(path) as line:
+            line.settimeout(20)
+            thread = threading.Thread(
+                target=lambda: [serve_one(line, answer) for _ in range(letters)]
+            )
+            thread.start()
+            yield path
+            thread.join()
+
+
+def twice(frame: Frame) -> Frame:
+    return Frame(frame.kind, frame.payload * 2, "because")
+
+
+def test_a_letter_goes_there_and_an_answer_comes_back() -> None:
+    with listener(twice, letters=2) as path:
+        assert send_request(path, "request", b"ab" * 3_000_000, 20) == Frame(
+            "request", b"ab" * 6_000_000, "because"
+        )
+        assert send_request(path, "identity", b"", 20) == Frame("identity", b"", "because")
+
+
+def test_nobody_else_may_enter_the_folder() -> None:
+    with listener(twice) as path:
+        assert stat.S_IMODE(path.parent.stat().st_mode) == 0o700
+        assert stat.S_IMODE(path.stat().st_mode) == 0o600
+        send_request(path, "request", b"", 20)
+    assert not path.exists()
+
+
+def test_who_hangs_up_early_harms_nobody() -> None:
+    seen: list[str] = []
+
+    def slow(frame: Frame) -> Frame:
+        seen.append(frame.kind)
+        return Frame("request", bytes(10_000_000))
+
+    with listener(slow, letters=3) as path:
+        with socket.socket(socket.AF_UNIX) as line:
+            line.connect(str(path))
+            line.sendall(b"abc")
+        with socket.socket(socket.AF_UNIX) as line:
+            line.connect(str(path))
+            send(line, Frame("left", b"x"))
+        assert len(send_request(path, "stays", b"x", 20).payload) == 10_000_000
+    assert seen == ["left", "stays"]
+
+
+@pytest.mark.parametrize(
+    "frame, reason",
+    [
+        (LENGTHS.pack(1 << 20, 0), "too long"),
+        (LENGTHS.pack(2, 1 << 60), "too long"),
+        (LENGTHS.pack(2, 0) + b"[]", "not one of ours"),
+        (LENGTHS.pack(2, 0) + b"{}", "not one of ours"),
+        (LENGTHS.pack(44, 1) + b'{"kind": "a", "reason": "", "digest": "0"}  x', "damaged"),
+        (LENGTHS.pack(50, 0) + b"{", "went dead with 49 of 50"),
+    ],
+)
+def test_what_is_no_frame_is_refused(frame: bytes, reason: str) -> None:
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        theirs.sendall(frame)
+        theirs.shutdown(socket.SHUT_WR)
+        with pytest.raises(Unreachable, match=reason):
+            receive(ours)
+
+
+def test_nobody_at_home_is_one_message(tmp_path: Path) -> None:
+    nowhere = Path(tempfile.gettempdir()) / "thalweg" / "none"
+    with pytest.raises(Unreachable, match=r"nobody answers at .*: No such file"):
+        send_request(nowhere, "request", b"", 1)
+    with pytest.raises(Unreachable, match="at most 100 are possible"):
+        send_request(tmp_path / ("long" * 30), "request", b"", 1)
+
+
+def test_a_socket_that_a_dead_daemon_left_behind_is_replaced() -> None:
+    with tempfile.TemporaryDirectory(prefix="tw") as folder:
+        path = Path(folder) / "door"
+        path.write_text("old")
+        with open_listener(path) as line:
+            line.settimeout(0.01)
+            assert serve_one(line, twice) is False

@@ -1,0 +1,215 @@
+from __future__ import annotations
+
+import os
+import random
+import signal
+import sqlite3
+import stat
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+
+from thalweg.core.errors import RunError
+from thalweg.network.edge.database import FORMAT_VERSION
+from thalweg.network.edge.store import Membership, Store
+
+MEMBER = Membership("run-a", 3, "seed = 7\n")
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    return tmp_path / "states" / "mine"
+
+
+def refused(folder: Path) -> str:
+    with pytest.raises(RunError) as caught:
+        Store.open(folder)
+    message = str(caught.value)
+    assert "\n" not in message
+    assert str(folder) in message
+    return message
+
+
+def test_a_new_store_is_empty_and_for_its_owner_alone(folder: Path) -> None:
+    store = Store.open(folder)
+    assert (store.read_membership(), store.state(), store.find_response("abc")) == (
+        None,
+        None,
+        None,
+    )
+    assert len(bytes.fromhex(store.identity)) == 16
+    assert stat.S_IMODE(folder.stat().st_mode) == 0o700
+    assert {stat.S_IMODE(file.stat().st_mode) for file in folder.iterdir()} == {0o600}
+    store.close()
+
+
+def test_everything_is_there_after_opening_it_again(folder: Path) -> None:
+    store = Store.open(folder)
+    identity = store.identity
+    store.join(MEMBER)
+    store.commit(b"remembered", "abc", b"answer", rnd=4)
+    store.close()
+
+    again = Store.open(folder)
+    assert again.identity == identity
+    assert again.read_membership() == MEMBER
+    assert (again.state(), again.find_response("abc")) == (b"remembered", b"answer")
+    again.close()
+
+
+def test_two_stores_are_two_clients(tmp_path: Path) -> None:
+    one, two = Store.open(tmp_path / "one"), Store.open(tmp_path / "two")
+    assert one.identity != two.identity
+    one.close(), two.close()
+
+
+def test_replies_of_the_last_rounds_are_kept_and_older_ones_dropped(folder: Path) -> None:
+    store = Store.open(folder)
+    for rnd in range(5):
+        store.commit(b"state", f"errand of {rnd}", f"reply {rnd}".encode(), rnd=rnd)
+    kept = [rnd for rnd in range(5) if store.find_response(f"errand of {rnd}") is not None]
+    assert kept == [2, 3, 4]
+    store.commit(b"without an errand")
+    assert store.find_response("errand of 2") == b"reply 2"
+    store.close()
+
+
+def test_a_folder_stays_with_its_run_and_its_client(folder: Path) -> None:
+    store = Store.open(folder)
+    store.join(MEMBER)
+    store.join(MEMBER)  # as after every restart
+    with pytest.raises(
+        RunError, match=r"client 3 of run run-a, but the server has client 3 of run b"
+    ):
+        store.join(Membership("b", 3, ""))
+    with pytest.raises(RunError, match=r"client 3 of run run-a, but .* client 5 of run run-a"):
+        store.join(Membership("run-a", 5, ""))
+    assert store.read_membership() == MEMBER
+    store.close()
+
+
+def test_what_is_raised_on_the_way_undoes_all_of_a_commit(folder: Path) -> None:
+    store = Store.open(folder)
+    store.commit(b"before")
+
+    def fail(db: sqlite3.Connection) -> None:
+        raise KeyError("on the way")
+
+    with pytest.raises(KeyError):
+        store.commit(b"after", "abc", b"answer", rnd=0, extra_write=fail)
+    assert (store.state(), store.find_response("abc")) == (b"before", None)
+    store.close()
+
+
+def test_a_full_disk_is_one_line_and_the_state_before_stays(folder: Path) -> None:
+    store = Store.open(folder)
+    store.commit(b"before")
+    with store.read_transaction() as db:
+        (pages,) = db.execute("PRAGMA page_count").fetchone()
+        db.execute(f"PRAGMA max_page_count = {pages + 2}")
+    with pytest.raises(RunError, match="the disk is full") as caught:
+        store.commit(b"x" * 100_000, "abc", b"answer", rnd=0)
+    assert "\n" not in str(caught.value)
+    assert (store.state(), store.find_response("abc")) == (b"before", None)
+    store.commit(b"small")  # goes on as if nothing had happened
+    assert store.state() == b"small"
+    store.close()
+
+
+def test_a_folder_that_cannot_be_made_is_one_line(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("in the way")
+    assert "cannot write to the state folder" in refused(tmp_path / "file" / "state")
+
+
+def test_a_process_that_leaves_is_waited_for(folder: Path) -> None:
+    store = Store.open(folder)
+    threading.Timer(0.3, store.close).start()
+    second = Store.open(folder, timeout_s=60)
+    assert second.identity == store.identity
+    second.close()
+
+
+def test_a_folder_has_one_process_at_a_time(folder: Path) -> None:
+    store = Store.open(folder)
+    assert "another process has the state folder" in refused(folder)
+    code = f"from pathlib import Path; from thalweg.network.edge.store import Store; Store.open(Path({str(folder)!r}))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert "another process has the state folder" in done.stderr
+    store.close()
+    Store.open(folder).close()
+
+
+@pytest.mark.parametrize("where", ["header", "tables", "state"])
+def test_a_damaged_file_is_refused(folder: Path, where: str) -> None:
+    store = Store.open(folder)
+    for rnd in range(20):
+        store.commit(b"state" * 500, f"errand {rnd}", b"reply" * 500, rnd=0)
+    store.close()
+    file = folder / "state.db"
+    content = bytearray(file.read_bytes())
+    start = {"header": 0, "tables": 100, "state": content.rindex(b"statestate")}[where]
+    content[start : start + 8] = b"\xff" * 8
+    file.write_bytes(content)
+    assert "damaged" in refused(folder)
+
+
+def test_a_newer_format_is_refused(folder: Path) -> None:
+    Store.open(folder).close()
+    with sqlite3.connect(folder / "state.db") as db:
+        db.execute(f"PRAGMA user_version = {FORMAT_VERSION + 1}")
+    db.close()
+    assert f"format {FORMAT_VERSION + 1}" in refused(folder)
+
+
+def test_the_database_of_another_program_is_left_alone(folder: Path) -> None:
+    folder.mkdir(parents=True)
+    with sqlite3.connect(folder / "state.db") as db:
+        db.execute("CREATE TABLE theirs (x)")
+    db.close()
+    assert "another program" in refused(folder)
+
+
+def test_who_is_killed_while_the_file_is_made_begins_it_again(folder: Path) -> None:
+    folder.mkdir(parents=True)
+    (folder / "state.db").touch()
+    store = Store.open(folder)
+    assert len(store.identity) == 32
+    store.close()
+
+
+WRITER = """
+import sys
+from pathlib import Path
+from thalweg.network.edge.store import Store
+store = Store.open(Path(sys.argv[1]))
+number = int(store.state() or 0)
+while True:
+    number += 1
+    store.commit(str(number).encode(), f"errand {number}", str(number).encode(), rnd=number)
+    print(number, flush=True)
+"""
+
+
+def test_a_process_that_is_killed_has_kept_what_it_said_it_kept(folder: Path) -> None:
+    waits = random.Random(0)
+    said = 0
+    for _ in range(4):
+        writer = subprocess.Popen(
+            [sys.executable, "-c", WRITER, str(folder)], stdout=subprocess.PIPE, text=True
+        )
+        assert writer.stdout is not None
+        for _ in range(waits.randrange(1, 30)):
+            said = int(writer.stdout.readline())
+        os.kill(writer.pid, signal.SIGKILL)
+        said = max([said, *map(int, writer.stdout.read().split())])
+        writer.wait()
+        writer.stdout.close()
+        store = Store.open(folder)
+        state = int(store.state() or 0)
+        assert said <= state <= said + 1  # the last one may have been kept but not said
+        assert store.find_response(f"errand {state}") == str(state).encode()
+        assert store.find_response(f"errand {state + 1}") is None
+        store.close()

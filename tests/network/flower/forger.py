@@ -1,0 +1,153 @@
+"""A client that means harm: it joins as anybody does, and then sends whatever might break a server."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from thalweg.core.trees import tree_from_bytes, tree_to_bytes
+from thalweg.core.types import Supply
+from thalweg.engine.plan import plan_from_toml
+from thalweg.federation.messages import Hello
+from thalweg.network.edge.socket import Frame, open_listener, serve_one
+from thalweg.network.handshake import (
+    IdentityResponse,
+    Invitation,
+    handshake_from_bytes,
+    handshake_to_bytes,
+)
+from thalweg.network.wire import FORMAT, MessageSchema, to_bytes
+
+Fields = dict[str, Any]
+
+
+class Forger:
+    """What a daemon is to its node, without any data. The round says which forgery it sends."""
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+        self.sent: dict[int, str] = {}  # by round, from 0
+        self.may_answer = (
+            threading.Event()
+        )  # else it answers no order, and every round waits for it
+        self.may_answer.set()
+        self._terms: MessageSchema | None = None
+
+    def handle(self, frame: Frame) -> Frame:
+        return Frame(frame.kind, self._make_answer(frame))
+
+    def _make_answer(self, frame: Frame) -> bytes:
+        if frame.kind == "identity":
+            return handshake_to_bytes(IdentityResponse(f"{0xBAD:032x}", self.number))
+        if frame.kind == "invitation":
+            invitation = handshake_from_bytes(frame.payload, Invitation)
+            plan = plan_from_toml(invitation.plan, "the server's plan")
+            self._terms = MessageSchema(plan.recipe, invitation.num_params)
+            return to_bytes(Hello(self.number, Supply(0.0, False, 1.0)), self._terms)
+        assert self._terms is not None
+        self.may_answer.wait()
+        order: Any = tree_from_bytes(frame.payload)
+        name = list(FORGERIES)[order["fields"]["rnd"] % len(FORGERIES)]
+        self.sent[order["fields"]["rnd"]] = name
+        return FORGERIES[name](valid_fields(order["fields"]), self._terms)
+
+
+def valid_fields(order: Fields) -> Fields:
+    """A reply that nobody could object to."""
+    num, num_params = order["params"].shape
+    none = np.zeros(num, dtype=np.int64)
+    return {
+        "rnd": order["rnd"],
+        "client": order["client"],
+        "models": order["models"],
+        "deltas": np.full((num, num_params), 0.01, dtype=np.float32),
+        "num_samples": 10,
+        "num_steps": none + 1,
+        "losses": np.ones(num),
+        "num_tested": none,
+        "num_correct": none,
+        "probe_round": order["probe_round"],
+        "reports": {},
+        "uploads": {},
+        "masked": None,
+    }
+
+
+def payload(fields: Fields) -> bytes:
+    return tree_to_bytes({"thalweg": FORMAT, "kind": "TrainResponse", "fields": fields})
+
+
+def set_value(value: float) -> Callable[[Fields, MessageSchema], bytes]:
+    """One number of the update is another one."""
+
+    def forge(fields: Fields, terms: MessageSchema) -> bytes:
+        fields["deltas"][0, 7] = value
+        return payload(fields)
+
+    return forge
+
+
+def set_fields(**claims: Any) -> Callable[[Fields, MessageSchema], bytes]:
+    return lambda fields, terms: payload(fields | claims)
+
+
+def wrong_shape(fields: Fields, terms: MessageSchema) -> bytes:
+    return payload(fields | {"deltas": fields["deltas"][:, 1:]})
+
+
+def wrong_round(fields: Fields, terms: MessageSchema) -> bytes:
+    return payload(fields | {"rnd": fields["rnd"] + 1})
+
+
+def oversized(fields: Fields, terms: MessageSchema) -> bytes:
+    rows = 2 * terms.max_bytes // fields["deltas"].nbytes
+    return payload(fields | {"deltas": np.repeat(fields["deltas"], rows, axis=0)})
+
+
+FORGERIES: dict[str, Callable[[Fields, MessageSchema], bytes]] = {
+    "nan": set_value(float("nan")),
+    "inf": set_value(float("inf")),
+    "wrong shape": wrong_shape,
+    "wrong round": wrong_round,
+    "oversized": oversized,
+    "1e30": set_value(1e30),
+    "another client": set_fields(client=0),
+    "absurd count": set_fields(num_samples=10**12),
+    "noise": lambda fields, terms: np.random.default_rng(0).bytes(5000),
+}
+REASONS = {  # by a part of which the refusal of each is known
+    "nan": "finite",
+    "inf": "finite",
+    "wrong shape": "shape",
+    "wrong round": "rnd is",
+    "oversized": "too long",
+    "1e30": "length",
+    "another client": "client is 0",
+    "absurd count": "num_samples is 1000000000000",
+    "noise": "damaged",
+}
+
+
+class ForgerServer:
+    """A forger at a node's socket, in a thread of this process, until `close`."""
+
+    def __init__(self, forger: Forger, path: Path) -> None:
+        self._forger = forger
+        self._is_over = threading.Event()
+        self._thread = threading.Thread(target=self._serve, args=(path,), daemon=True)
+        self._thread.start()
+
+    def close(self) -> None:
+        self._is_over.set()
+        self._forger.may_answer.set()
+        self._thread.join(30)
+
+    def _serve(self, path: Path) -> None:
+        with open_listener(path) as listener:
+            listener.settimeout(0.2)
+            while not self._is_over.is_set():
+                serve_one(listener, self._forger.handle)

@@ -1,0 +1,84 @@
+import stat
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives.serialization import load_ssh_private_key, load_ssh_public_key
+
+from thalweg.core.errors import ConfigError
+from thalweg.network.flower.certs import SERVER_DAYS, make_certs, read_names
+
+
+def certificate(path: Path) -> x509.Certificate:
+    return x509.load_pem_x509_certificate(path.read_bytes())
+
+
+def test_the_server_s_certificate_is_signed_by_the_authority_and_names_its_hosts(
+    tmp_path: Path,
+) -> None:
+    make_certs(tmp_path, ["fl.example.org", "192.168.1.4"], 0)
+    authority, server = (
+        certificate(tmp_path / "ca.crt"),
+        certificate(tmp_path / "server/server.crt"),
+    )
+    server.verify_directly_issued_by(authority)
+    assert set(read_names(server)) == {"fl.example.org", "192.168.1.4", "localhost", "127.0.0.1"}
+    left = server.not_valid_after_utc - datetime.now(UTC)
+    assert timedelta(days=SERVER_DAYS - 1) < left <= timedelta(days=SERVER_DAYS)
+    assert authority.extensions.get_extension_for_class(x509.BasicConstraints).value.ca
+    assert not server.extensions.get_extension_for_class(x509.BasicConstraints).value.ca
+
+
+def test_private_keys_are_for_their_owner_alone(tmp_path: Path) -> None:
+    make_certs(tmp_path, [], 2)
+    keys = [tmp_path / "ca.key", tmp_path / "server/server.key", *tmp_path.glob("nodes/*/node.key")]
+    assert len(keys) == 4
+    assert {stat.S_IMODE(key.stat().st_mode) for key in keys} == {0o600}
+
+
+def test_the_server_has_the_public_half_of_every_node_s_key_and_no_private_one(
+    tmp_path: Path,
+) -> None:
+    make_certs(tmp_path, [], 2)
+    for number in ("0", "1"):
+        private = load_ssh_private_key(
+            (tmp_path / "nodes" / number / "node.key").read_bytes(), None
+        )
+        public = load_ssh_public_key((tmp_path / f"server/nodes/{number}.pub").read_bytes())
+        assert private.public_key() == public
+    in_server = {path.name for path in (tmp_path / "server").rglob("*") if path.is_file()}
+    assert in_server == {"ca.crt", "server.crt", "server.key", "0.pub", "1.pub"}
+
+
+def test_a_second_call_adds_keys_and_changes_none(tmp_path: Path) -> None:
+    make_certs(tmp_path, ["a.org"], 1)
+    before = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
+    made = make_certs(tmp_path, [], 3)
+    assert [folder.name for folder in made.nodes] == ["1", "2"]
+    assert made.server is None
+    assert {path: path.read_bytes() for path in before} == before
+
+
+def test_an_existing_certificate_is_not_overwritten_but_can_be_renewed(tmp_path: Path) -> None:
+    make_certs(tmp_path, ["a.org"], 0)
+    old = certificate(tmp_path / "server/server.crt")
+    with pytest.raises(ConfigError, match="not overwritten; say --renew"):
+        make_certs(tmp_path, ["b.org"], 0)
+    make_certs(tmp_path, [], 0, renew=True)
+    new = certificate(tmp_path / "server/server.crt")
+    assert new.serial_number != old.serial_number
+    assert read_names(new) == read_names(old)
+    new.verify_directly_issued_by(certificate(tmp_path / "ca.crt"))
+
+
+def test_without_the_authority_s_key_nothing_new_is_signed(tmp_path: Path) -> None:
+    make_certs(tmp_path, [], 0)
+    (tmp_path / "ca.key").unlink()
+    with pytest.raises(ConfigError, match="not its key"):
+        make_certs(tmp_path, [], 1, renew=True)
+
+
+def test_what_is_no_host_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="neither a host name nor an IP"):
+        make_certs(tmp_path, ["http://a.org"], 0)

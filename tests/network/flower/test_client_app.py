@@ -1,0 +1,121 @@
+"""What Flower starts on a device: a letter in, an answer or an error out."""
+
+from __future__ import annotations
+
+import socket
+import tempfile
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from flwr.app import ConfigRecord, Context, Message, RecordDict
+from flwr.supercore.task_identity import TaskIdentity
+
+from thalweg.network.edge.socket import Frame, open_listener, receive, send, serve_one
+from thalweg.network.flower import client_app
+from thalweg.network.flower.client_app import DAEMON_UNREACHABLE, SOCKET, app
+from thalweg.network.flower.envelope import pack, unpack
+
+
+@pytest.fixture
+def path() -> Iterator[Path]:
+    with tempfile.TemporaryDirectory(prefix="tw") as folder:
+        yield Path(folder) / "door"
+
+
+def message(content: RecordDict, kind: str = "train", ttl: float = 60.0) -> Message:
+    TaskIdentity.task_id, TaskIdentity.run_id, TaskIdentity.node_id = 1, 1, 1
+    made = Message(content, 7, kind, ttl=ttl)
+    made.metadata.__dict__["_message_id"] = "m"
+    return made
+
+
+def context(path: Path | None) -> Context:
+    config = {} if path is None else {SOCKET: str(path)}
+    return Context(1, 7, config, RecordDict(), {})
+
+
+def test_a_parcel_survives_a_message() -> None:
+    for frame in (Frame("request", b"abc"), Frame("identity", b""), Frame("rejected", b"", "no")):
+        assert unpack(message(pack(frame))) == frame
+
+
+@pytest.mark.parametrize(
+    "content, reason",
+    [
+        (RecordDict(), "'envelope' is missing"),
+        (RecordDict({"envelope": ConfigRecord({"kind": "a"})}), "'letter' is missing"),
+    ],
+)
+def test_what_is_no_letter_of_ours_is_lost(content: RecordDict, reason: str) -> None:
+    frame = unpack(message(content))
+    assert frame.kind == "lost"
+    assert reason in frame.reason
+
+
+def test_an_envelope_that_cannot_be_read_is_lost() -> None:
+    content = pack(Frame("request", b"abc"))
+    content.config_records["envelope"]["kind"] = 3
+    assert unpack(message(content)).kind == "lost"
+    content = pack(Frame("request", b"abc"))
+    content.config_records["envelope"]["size"] = -2
+    assert unpack(message(content)).payload == b""
+
+
+@pytest.mark.parametrize("kind", ["train", "query"])
+def test_the_daemon_gets_the_letter_and_its_answer_goes_back(kind: str, path: Path) -> None:
+    def answer(frame: Frame) -> Frame:
+        return Frame(frame.kind, frame.payload.upper())
+
+    with open_listener(path) as listener:
+        listener.settimeout(20)
+        thread = threading.Thread(target=serve_one, args=(listener, answer))
+        thread.start()
+        reply = app(message(pack(Frame("request", b"letter")), kind), context(path))
+        thread.join()
+    assert unpack(reply) == Frame("request", b"LETTER")
+    assert reply.metadata.reply_to_message_id == "m"
+
+
+def test_a_daemon_that_is_killed_meanwhile_is_asked_again(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(client_app, "RETRY_INTERVAL_S", 0.01)
+    seen: list[bytes] = []
+
+    def live_twice(listener: socket.socket) -> None:
+        line, _ = listener.accept()  # the first takes the letter, and dies
+        with line:
+            seen.append(receive(line).payload)
+        line, _ = listener.accept()
+        with line:
+            seen.append(receive(line).payload)
+            send(line, Frame("request", b"done"))
+
+    with open_listener(path) as listener:
+        listener.settimeout(20)
+        thread = threading.Thread(target=live_twice, args=(listener,))
+        thread.start()
+        reply = app(message(pack(Frame("request", b"letter"))), context(path))
+        thread.join()
+    assert (unpack(reply).payload, seen) == (b"done", [b"letter", b"letter"])
+
+
+def test_no_daemon_is_an_error_that_says_so(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(client_app, "RESTART_S", 0.1)
+    monkeypatch.setattr(client_app, "RETRY_INTERVAL_S", 0.01)
+    for node, reason in ((path, f"nobody answers at {path}"), (None, f"names no {SOCKET}")):
+        reply = app(message(pack(Frame("request", b"letter"))), context(node))
+        assert reply.has_error()
+        assert reply.error.code == DAEMON_UNREACHABLE
+        assert reason in unpack(reply).reason
+        assert unpack(reply).kind == "lost"
+
+
+def test_the_same_words_twice_are_two_letters_to_flower() -> None:
+    """It stores what has the same bytes once, and deletes it when the first run is over."""
+    first, second = (pack(Frame("identity", b"who are you?")) for _ in range(2))
+    arrays = [content.array_records["letter"]["bytes"] for content in (first, second)]
+    assert arrays[0].object_id != arrays[1].object_id
+    assert unpack(message(first)) == unpack(message(second))

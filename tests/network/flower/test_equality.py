@@ -1,0 +1,39 @@
+"""The same bits on Flower as in one process, whatever the recipe talks about."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from contracts.runs import check_same_bits
+from network.flower.fake_grid import FakeGrid, devices_in
+from network.flower.runs import prepare_run, run_simulated, tiny_plan
+from thalweg.engine.run_folder import RunFolder
+from thalweg.network.flower.server_app import serve_run
+
+SESSIONS = ["sessions=alternating", "sessions.length=2", "world.availability=1"]
+DRIFT = ["drift=recurring", "drift.period=2", "drift.views=[{}, {labels = 3}]"]
+
+
+RECIPES: list[tuple[str, list[str]]] = [
+    ("sfedpo", []),
+    ("fedprox", []),
+    ("dpcs", []),
+    ("feddaa", []),
+    ("fedavg+warmstart", SESSIONS),
+    ("feddrift", DRIFT),
+    ("fedavg", ["secure_aggregation=masked", "world.availability=0.9"]),
+]
+
+
+@pytest.mark.parametrize("recipe, more", RECIPES)
+def test_five_clients_and_ten_rounds_give_the_same_bits(
+    recipe: str, more: list[str], tmp_path: Path
+) -> None:
+    plan = tiny_plan(recipe, "digits-partial", 10, *more)
+    folder = prepare_run(tmp_path / "run", plan, min_clients=5)
+    with devices_in(tmp_path, 5) as devices:
+        served = serve_run(FakeGrid(devices), folder)
+    check_same_bits(run_simulated(plan), served)
+    assert RunFolder(tmp_path / "run").is_finished(10)

@@ -1,0 +1,56 @@
+"""A server that trusts nobody: what a client can invent is refused with a reason, and the run goes on."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from network.flower.fake_grid import FakeGrid, devices_in
+from network.flower.forger import FORGERIES, REASONS, Forger
+from network.flower.runs import prepare_run, tiny_plan
+from thalweg.engine.run_folder import RunFolder
+from thalweg.network.edge.socket import Frame
+from thalweg.network.flower.server_app import serve_run
+
+ROUNDS = len(FORGERIES)
+
+
+def test_every_forgery_is_refused_with_its_reason_and_changes_nothing(tmp_path: Path) -> None:
+    plan = tiny_plan("fedavg", "digits-partial", ROUNDS, "world.availability=1")
+    with devices_in(tmp_path / "with", 2) as devices:
+        forger: Any = Forger(4)
+        grid = FakeGrid({**devices, 104: forger})
+        beset = serve_run(grid, prepare_run(tmp_path / "beset", plan, min_clients=3))
+    with devices_in(tmp_path / "without", 2) as devices:
+        calm = serve_run(FakeGrid(devices), prepare_run(tmp_path / "calm", plan, min_clients=2))
+    assert list(forger.sent.values()) == list(FORGERIES)
+    rejections = RunFolder(tmp_path / "beset").rejections()
+    assert [row["round"] for row in rejections] == list(range(1, ROUNDS + 1))
+    for row, name in zip(rejections, FORGERIES, strict=True):
+        assert row["client"] == 4
+        assert REASONS[name] in row["reason"], name
+    assert all(row["rejected"] == 1 for row in beset.metrics)
+    assert np.array_equal(beset.model, calm.model), "as if it had never been there"
+
+
+@pytest.mark.parametrize("others", ["lost", "error"])
+def test_a_forger_whom_nobody_contradicts_cannot_end_the_run(others: str, tmp_path: Path) -> None:
+    """In the second round only the forger answers, and its numbers are not finite."""
+    plan = tiny_plan("fedavg", "digits-partial", 3, "world.availability=1")
+    asked: list[int] = []
+    with devices_in(tmp_path, 2) as devices:
+        forger: Any = Forger(4)
+
+        def fate(node: int, frame: Frame) -> str:
+            asked.extend([node] if frame.kind == "request" else [])
+            is_second = frame.kind == "request" and asked.count(node) == 2
+            return others if is_second and node != 104 else "arrives"
+
+        run = prepare_run(tmp_path / "run", plan, min_clients=3, deadline_s=0.5)
+        served = serve_run(FakeGrid({**devices, 104: forger}, fate), run)
+    assert [row["round"] for row in served.metrics] == [1, 2, 3]
+    assert served.metrics[1]["rejected"] == 1
+    assert [row.get("cohort") for row in served.metrics] == [2, 0, 2]

@@ -1,0 +1,220 @@
+"""Joining at the server's side: numbers, refusals, those who come late, twice, or under another node."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from network.flower.fake_grid import Device, FakeGrid
+from network.flower.runs import tiny_plan
+from thalweg.core.errors import RunError
+from thalweg.engine.plan import plan_to_toml
+from thalweg.network.edge.socket import Frame
+from thalweg.network.flower import nodes as module
+from thalweg.network.flower.nodes import Nodes
+from thalweg.network.flower.registry import ClientRegistry
+from thalweg.network.handshake import Invitation
+from thalweg.network.wire import MessageSchema
+
+PLAN = tiny_plan("fedavg", "digits-partial", 3)
+TERMS = MessageSchema(PLAN.recipe, 4810)
+INVITATION = Invitation("0" * 32, 0, plan_to_toml(PLAN), (1, 8, 8), 10, 4810, live=False)
+
+
+class Server:
+    """A server's nodes, and what it says of them."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder, self.events = folder, list[Any]()
+        self.fates: dict[int, str] = {}
+        self.grid = FakeGrid({}, lambda node, frame: self.fates.get(node, "arrives"))
+        self.devices: list[Device] = []
+        self.restart()
+
+    def restart(self) -> None:
+        self.registry = ClientRegistry(self.folder, 5)
+        self.nodes = Nodes(self.grid, self.registry, TERMS, self._invite, self.events.append)
+
+    def connect(self, node: int, name: str = "", wish: int | None = None) -> Device:
+        device = Device(self.folder / (name or f"device{node}"), wish)
+        self.grid.devices[node] = device
+        self.devices.append(device)
+        return device
+
+    def poll(self, times: int = 4) -> dict[int, int]:
+        for _ in range(times):
+            self.nodes.poll()
+        return self.nodes.present
+
+    def reasons(self, event: str) -> list[str]:
+        return [each["reason"] for each in self.events if each["event"] == event]
+
+    def _invite(self, run: str, client: int) -> Invitation:
+        return replace(INVITATION, run=run, client=client)
+
+
+@pytest.fixture
+def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
+    monkeypatch.setattr(module, "RETRY_S", 0.0)
+    monkeypatch.setattr(module, "MAX_RETRY_S", 0.0)
+    server = Server(tmp_path)
+    yield server
+    for device in server.devices:
+        device.stop()
+
+
+def test_everybody_gets_the_number_it_wishes_for_or_the_lowest_that_is_free(server: Server) -> None:
+    server.connect(100, wish=1)
+    server.connect(101)
+    server.connect(102)
+    assert server.poll() == {1: 100, 0: 101, 2: 102}
+    assert [event["event"] for event in server.events] == ["joined"] * 3
+
+
+def test_who_comes_later_is_greeted_then_and_who_goes_is_gone(server: Server) -> None:
+    server.connect(100)
+    assert server.poll() == {0: 100}
+    server.connect(101)
+    assert server.poll() == {0: 100, 1: 101}
+    del server.grid.devices[100]
+    assert server.poll() == {1: 101}
+    assert server.events[-1] == {"event": "gone", "client": 0, "node": "100"}
+
+
+def test_nobody_is_greeted_twice_who_is_welcome(server: Server) -> None:
+    device = server.connect(100)
+    server.poll(10)
+    assert device.handled == ["identity", "invitation"]
+
+
+def test_a_client_that_comes_back_under_another_node_is_the_same_client(server: Server) -> None:
+    server.connect(100)
+    server.connect(101).stop()
+    server.devices.pop()
+    del server.grid.devices[101]
+    first = server.connect(102)
+    assert server.poll() == {0: 100, 1: 102}
+    del server.grid.devices[102]
+    first.stop()
+    server.devices.remove(first)
+    server.connect(103, name="device102")
+    assert server.poll() == {0: 100, 1: 103}
+
+
+def test_a_server_that_is_started_again_knows_everybody(server: Server) -> None:
+    server.connect(100, wish=3)
+    server.connect(101)
+    assert server.poll() == {3: 100, 0: 101}
+    run = server.registry.run
+    server.restart()
+    assert server.registry.run == run
+    assert server.poll() == {3: 100, 0: 101}
+
+
+def test_a_client_of_another_run_is_refused_and_told_why(server: Server, tmp_path: Path) -> None:
+    device = server.connect(100)
+    server.poll()
+    run = server.registry.run
+    (tmp_path / "clients.json").unlink()
+    server.restart()
+    assert server.poll(2) == {}
+    for run_id in (run, server.registry.run):
+        assert run_id in server.reasons("rejected")[0]
+    assert device.daemon.rejection_reason == server.reasons("rejected")[0]
+
+
+def test_a_wish_that_cannot_be_is_refused(server: Server) -> None:
+    server.connect(100, wish=1)
+    server.poll()
+    other, far = server.connect(101, wish=1), server.connect(102, wish=5)
+    assert server.poll(2) == {1: 100}
+    assert server.reasons("rejected") == [
+        "this client wishes to be number 1, but somebody else has it.",
+        "this client wishes to be number 5, but there are 5.",
+    ]
+    assert other.daemon.rejection_reason == server.reasons("rejected")[0]
+    assert far.daemon.rejection_reason == server.reasons("rejected")[1]
+
+
+def test_more_clients_than_the_run_has_are_refused(server: Server) -> None:
+    for node in range(100, 106):
+        server.connect(node)
+    assert sorted(server.poll(3)) == [0, 1, 2, 3, 4]
+    assert "has 5 clients, and all of them have joined already" in server.reasons("rejected")[0]
+
+
+def test_a_copied_state_folder_is_refused_once_both_are_surely_there(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    device = server.connect(100)
+    assert server.poll() == {0: 100}
+    server.grid.devices[101] = device  # the same identity at another node
+    assert server.poll() == {0: 100}
+    assert server.reasons("retry") == ["client 0 is still connected as node 100"]
+    assert device.daemon.rejection_reason is None, (
+        "the first may be a ghost, so nobody is sent away yet"
+    )
+    monkeypatch.setattr(module, "STALE_NODE_S", 0.0)
+    server.poll(2)
+    assert "in use at two nodes, 100 and 101; was it copied?" in server.reasons("rejected")[0]
+    assert server.nodes.present == {0: 100}
+
+
+def test_who_comes_back_before_its_ghost_is_gone_waits_for_that(server: Server) -> None:
+    device = server.connect(100)
+    server.poll()
+    server.grid.devices[101] = device
+    server.poll()
+    del server.grid.devices[100]
+    assert server.poll() == {0: 101}
+
+
+@pytest.mark.parametrize("fate", ["error", "lost"])
+def test_a_node_that_does_not_answer_is_greeted_again(
+    fate: str, server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "RESPONSE_TIMEOUT_S", 1e-9)
+    server.connect(100)
+    server.fates[100] = fate
+    assert server.poll() == {}
+    reasons = {"error": "Node Unavailable", "lost": "it does not answer"}
+    assert server.reasons("retry") == [reasons[fate]], "once, not with every look"
+    server.fates.clear()
+    monkeypatch.setattr(module, "RESPONSE_TIMEOUT_S", 60.0)
+    assert server.poll() == {0: 100}
+
+
+def test_somebody_else_at_a_node_is_noticed_when_in_doubt(server: Server) -> None:
+    old = server.connect(100)
+    server.poll()
+    new = server.connect(100, name="another")
+    server.nodes.recheck(0)
+    assert server.poll() == {0: 100}, "one number to a node"
+    assert len(server.registry.entries) == 1
+    assert (old.handled, new.handled) == (["identity", "invitation"], ["identity", "invitation"])
+
+
+def test_what_is_no_introduction_is_refused(server: Server) -> None:
+    device = server.connect(100)
+    device.daemon.handle = lambda frame: Frame("identity", b"hello!")  # type: ignore[method-assign]
+    assert server.poll() == {}
+    assert "6 bytes are not a tree of ours" in server.reasons("rejected")[0]
+
+
+def test_a_book_that_is_damaged_is_one_message(tmp_path: Path) -> None:
+    registry = ClientRegistry(tmp_path, 3)
+    registry.record("a" * 32, 0, 7)
+    assert ClientRegistry(tmp_path, 3).entries == registry.entries
+    for text in ("", "[]", '{"run": "x", "clients": {}}', '{"run": 3}'):
+        (tmp_path / "clients.json").write_text(text)
+        with pytest.raises(RunError, match="is damaged"):
+            ClientRegistry(tmp_path, 3)
+    two = {"a" * 32: {"number": 1, "node": 2}, "b" * 32: {"number": 1, "node": 3}}
+    (tmp_path / "clients.json").write_text(json.dumps({"run": "c" * 32, "clients": two}))
+    with pytest.raises(RunError, match="two clients have one number"):
+        ClientRegistry(tmp_path, 3)

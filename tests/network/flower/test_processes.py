@@ -1,0 +1,121 @@
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from thalweg.core.errors import ConfigError, RunError
+from thalweg.network.flower.processes import (
+    GuardedProcess,
+    await_health,
+    check_port,
+    find_program,
+    free_port,
+    stop_all,
+)
+
+# A program with a child of its own, which does not go by itself when its parent does.
+PARENT = """
+import subprocess, sys, time
+child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
+print(child.pid, flush=True)
+time.sleep(600)
+"""
+STUBBORN = """
+import signal, time
+signal.signal(signal.SIGTERM, signal.SIG_IGN)
+print("deaf", flush=True)
+time.sleep(600)
+"""
+
+
+def wait_for(is_so: Callable[[], bool], what: str) -> None:
+    until = time.monotonic() + 60
+    while not is_so():
+        assert time.monotonic() < until, what
+        time.sleep(0.05)
+
+
+def is_alive(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    state = Path(f"/proc/{pid}/stat")
+    return not state.exists() or state.read_text().rpartition(")")[2].split()[0] != "Z"
+
+
+def child_of(code: str, log: Path) -> GuardedProcess:
+    return GuardedProcess("a program", [sys.executable, "-c", code], log, dict(os.environ))
+
+
+def test_a_child_is_ended_with_all_it_has_started(tmp_path: Path) -> None:
+    child = child_of(PARENT, tmp_path / "log")
+    wait_for(lambda: child.output().strip().isdigit(), "it starts")
+    grandchild = int(child.output())
+    stop_all([child])
+    assert child.code is not None
+    wait_for(lambda: not is_alive(grandchild), "the grandchild goes too")
+
+
+def test_what_a_killed_program_leaves_behind_is_ended(tmp_path: Path) -> None:
+    child = child_of("import os; print(os.getpid(), flush=True)\n" + PARENT, tmp_path / "log")
+    wait_for(lambda: len(child.output().split()) == 2, "both start")
+    parent, grandchild = map(int, child.output().split())
+    os.kill(parent, signal.SIGKILL)
+    wait_for(lambda: child.code == 128 + signal.SIGKILL, "its end is noticed")
+    assert not is_alive(grandchild)
+    child.stop()
+
+
+def test_children_end_when_their_owner_is_killed(tmp_path: Path) -> None:
+    owner_code = (
+        "import os, sys, time\nfrom pathlib import Path\n"
+        "from thalweg.network.flower.processes import GuardedProcess\n"
+        f"child = GuardedProcess('a', [sys.executable, '-c', {PARENT!r}], Path({str(tmp_path / 'log')!r}), os.environ)\n"
+        "time.sleep(600)\n"
+    )
+    owner = subprocess.Popen([sys.executable, "-c", owner_code])
+    try:
+        log = tmp_path / "log"
+        wait_for(lambda: log.exists() and log.read_text().endswith("\n"), "the child starts")
+        grandchild = int(log.read_text())
+        assert is_alive(grandchild)
+    finally:
+        owner.kill()
+        owner.wait()
+    wait_for(lambda: not is_alive(grandchild), "nobody is left")
+
+
+def test_who_does_not_hear_is_killed(tmp_path: Path) -> None:
+    child = child_of(STUBBORN, tmp_path / "log")
+    wait_for(lambda: "deaf" in child.output(), "it starts")
+    child.stop(timeout_s=60)
+    assert child.code == 128 + signal.SIGKILL
+
+
+def test_a_child_that_dies_before_it_is_ready_is_one_message_with_its_last_words(
+    tmp_path: Path,
+) -> None:
+    child = child_of("raise SystemExit('the disk is on fire')", tmp_path / "log")
+    with pytest.raises(RunError, match=r"ended with code 1 before it was ready(.|\n)*on fire"):
+        await_health(child, "127.0.0.1", free_port(), None, 60)
+    child.stop()
+
+
+def test_a_port_in_use_is_one_message() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as somebody:
+        port = somebody.getsockname()[1]
+        with pytest.raises(ConfigError, match=r"cannot be had .*choose another with --port"):
+            check_port("127.0.0.1", port)
+    check_port("127.0.0.1", free_port())
+
+
+def test_a_missing_program_says_what_to_install() -> None:
+    with pytest.raises(ConfigError, match=r"pip install 'thalweg\[flower\]'"):
+        find_program("flower-superlink", {"PATH": "/nowhere"})

@@ -1,0 +1,211 @@
+"""A run on Flower when things go wrong: nodes that vanish, replies that are late, servers that are killed."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from contracts.runs import check_same_bits
+from network.flower.fake_grid import FakeGrid, devices_in
+from network.flower.runs import prepare_run, run_simulated, tiny_plan
+from thalweg.core.errors import ConfigError, RunError
+from thalweg.engine.run_folder import RunFolder
+from thalweg.network.edge.socket import Frame
+from thalweg.network.flower import federation as federation_module
+from thalweg.network.flower import transport as post_module
+from thalweg.network.flower.server_app import serve_run
+
+
+class Killed(BaseException):
+    """As a kill would end the server, wherever it is."""
+
+
+def events_of(folder: Path, name: str) -> list[dict[str, Any]]:
+    lines = (folder / "events.jsonl").read_text().splitlines()
+    return [event for event in map(json.loads, lines) if event["event"] == name]
+
+
+class Letters:
+    """Counts errands and says what becomes of each."""
+
+    def __init__(self, *fates: tuple[int, str]) -> None:
+        self.fates, self.count = dict(fates), 0
+
+    def __call__(self, node: int, frame: Frame) -> str:
+        if frame.kind != "request":
+            return "arrives"
+        self.count += 1
+        return self.fates.get(self.count - 1, "arrives")
+
+
+@pytest.mark.parametrize("recipe", ["sfedpo", "dpcs", "fedavg+warmstart"])
+@pytest.mark.parametrize("when", [3, 9])
+def test_a_server_that_is_killed_goes_on_with_the_same_bits(
+    recipe: str, when: int, tmp_path: Path
+) -> None:
+    sessions = ["sessions=alternating", "sessions.length=2"]
+    more = sessions if "warm" in recipe else []
+    plan = tiny_plan(recipe, "digits-partial", 4, "world.availability=1", *more)
+    folder = prepare_run(tmp_path / "run", plan, min_clients=5)
+    letters = Letters()
+
+    def fate(node: int, frame: Frame) -> str:
+        if letters(node, frame) and letters.count == when:
+            raise Killed
+        return "arrives"
+
+    with devices_in(tmp_path, 5) as devices:
+        with pytest.raises(Killed):
+            serve_run(FakeGrid(devices, fate), folder)
+        for device in devices.values():  # and so are the devices
+            device.stop()
+            device.start()
+        served = serve_run(FakeGrid(devices), folder)
+    check_same_bits(run_simulated(plan), served)
+
+
+def test_a_run_goes_on_without_those_who_vanish(tmp_path: Path) -> None:
+    plan = tiny_plan("fedavg", "digits-partial", 4, "world.availability=1")
+    folder = prepare_run(tmp_path / "run", plan, min_clients=3)
+    with devices_in(tmp_path, 5) as devices:
+        away: dict[int, Any] = {}
+
+        def fate(node: int, frame: Frame) -> str:
+            if letters(node, frame) == "error" and node in devices:
+                away[node] = devices.pop(node)
+            return "error" if node in away else "arrives"
+
+        letters = Letters((6, "error"), (7, "error"))
+        served = serve_run(FakeGrid(devices, fate), folder)
+        assert [row["cohort"] for row in served.metrics] == [5, 3, 3, 3]
+        assert [row.get("missing", 0) for row in served.metrics] == [0, 2, 0, 0]
+    assert len(events_of(folder, "gone")) == 2
+    assert [each["reason"] for each in events_of(folder, "lost")] == ["Node Unavailable"] * 2
+
+
+def test_who_joins_late_takes_part_from_then_on(tmp_path: Path) -> None:
+    plan = tiny_plan("fedavg", "digits-partial", 6, "world.availability=1")
+    folder = prepare_run(tmp_path / "run", plan, min_clients=2)
+    with devices_in(tmp_path, 5) as devices:
+        later = {node: devices.pop(node) for node in (102, 103, 104)}
+        letters = Letters()
+
+        def fate(node: int, frame: Frame) -> str:
+            if letters(node, frame) and letters.count == 3:  # in the second round
+                devices.update(later)
+            return "arrives"
+
+        served = serve_run(FakeGrid(devices, fate), folder)
+        assert [row["cohort"] for row in served.metrics] == [2, 2, 5, 5, 5, 5]
+    assert len(events_of(folder, "joined")) == 5
+
+
+def test_a_round_ends_at_its_deadline(tmp_path: Path) -> None:
+    plan = tiny_plan("fedavg", "digits-partial", 3, "world.availability=1")
+    folder = prepare_run(tmp_path / "run", plan, min_clients=5, deadline_s=0.3)
+    letters = Letters((1, "lost"), (2, "dropped"))
+    with devices_in(tmp_path, 5) as devices:
+        served = serve_run(FakeGrid(devices, letters), folder)
+        assert [row["cohort"] for row in served.metrics] == [3, 5, 5]
+        assert served.metrics[0]["missing"] == 2
+    assert [event["client"] for event in events_of(folder, "late")] == [1, 2]
+
+
+def test_a_late_reply_counts_in_the_next_round_if_the_recipe_wants_it(tmp_path: Path) -> None:
+    late = "staleness=polynomial"
+    plan = tiny_plan("fedavg", "digits-partial", 3, "world.availability=1", late)
+    folder = prepare_run(tmp_path / "run", plan, min_clients=5, deadline_s=0.3)
+    letters = Letters((1, "late"))
+    with devices_in(tmp_path, 5) as devices:
+        grid = FakeGrid(devices)
+
+        def fate(node: int, frame: Frame) -> str:
+            said = letters(node, frame)
+            if letters.count == 7:
+                grid.release_late()
+            return said
+
+        grid.fate = fate
+        served = serve_run(grid, folder)
+        assert [row["cohort"] for row in served.metrics] == [4, 6, 5]
+        assert served.metrics[1]["late"] == 1
+
+
+def test_a_client_whose_daemon_refuses_is_missing_and_the_others_count(tmp_path: Path) -> None:
+    plan = tiny_plan("fedavg", "digits-partial", 2, "world.availability=1")
+    folder = prepare_run(tmp_path / "run", plan, min_clients=5)
+    with devices_in(tmp_path, 5) as devices:
+        answer, seen = devices[101].daemon.handle, []
+
+        def full(frame: Frame) -> Frame:
+            seen.append(frame.kind)
+            if seen.count("request") == 1 and frame.kind == "request":
+                return Frame("rejected", reason="the disk is full")
+            return answer(frame)
+
+        devices[101].daemon.handle = full  # type: ignore[method-assign]
+        served = serve_run(FakeGrid(devices), folder)
+        assert [row["cohort"] for row in served.metrics] == [4, 5]
+        assert seen == ["identity", "invitation", "request", "identity", "invitation", "request"]
+    assert [each["reason"] for each in events_of(folder, "lost")] == ["the disk is full"]
+
+
+def test_waiting_for_clients_ends_when_it_is_said_to(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(federation_module, "POLL_S", 0.01)
+    plan = tiny_plan("fedavg", "digits-partial", 2)
+    folder = prepare_run(tmp_path / "run", plan, min_clients=3, wait_s=0.2)
+    reason = r"clients are present after 0\.2 seconds, 3 are needed"
+    with devices_in(tmp_path, 2) as devices, pytest.raises(RunError, match=reason):
+        serve_run(FakeGrid(devices), folder)
+    assert "3 are needed" in (RunFolder(folder).failure() or "")
+    assert events_of(folder, "waiting")[0]["wanted"] == 3
+    (folder / "serve.json").write_text(json.dumps({"min_clients": 2}))
+    with devices_in(tmp_path, 2) as devices:
+        serve_run(FakeGrid(devices), folder)
+    assert RunFolder(folder).failure() is None
+
+
+@pytest.mark.parametrize(
+    "options, more, reason",
+    [
+        ({"min_clients": 9}, [], "min_clients is 9, but the run has 5 clients"),
+        ({"min_clients": 0}, [], "min_clients must be at least 1"),
+        ({"deadline_s": 0}, [], "deadline must be positive"),
+        ({"deadline": 3}, [], "Did you mean 'deadline_s'"),
+        ({"limits": {"max_nrom": 3}}, [], "Did you mean 'max_norm'"),
+        ({"limits": {"max_norm": 0}}, [], "max_norm must"),
+        ({}, ["faults=unreliable"], "on a network things go wrong by themselves"),
+    ],
+)
+def test_what_makes_no_sense_is_refused_before_anybody_is_asked(
+    options: dict[str, Any], more: list[str], reason: str, tmp_path: Path
+) -> None:
+    folder = prepare_run(
+        tmp_path / "run", tiny_plan("fedavg", "digits-partial", 2, *more), **options
+    )
+    with pytest.raises(ConfigError, match=reason):
+        serve_run(FakeGrid({}), folder)
+
+
+def test_the_post_looks_less_and_less_often(monkeypatch: pytest.MonkeyPatch) -> None:
+    naps, looks, now = list[float](), list[float](), [0.0]
+
+    def sleep(seconds: float) -> None:
+        naps.append(seconds)
+        now[0] += seconds
+
+    monkeypatch.setattr(post_module.time, "monotonic", lambda: now[0])
+    nodes: Any = SimpleNamespace(present={0: 100}, poll=lambda: looks.append(now[0]))
+    grid = FakeGrid({}, lambda node, frame: "lost")
+    grid.devices[100] = None  # type: ignore[assignment]
+    transport = post_module.GridTransport(grid, nodes, deadline_s=20.0, sleep=sleep)
+    assert list(transport([(0, b"letter")])) == []
+    assert naps == sorted(naps[:-1]) + naps[-1:]
+    assert (naps[0], max(naps), sum(naps)) == (0.05, 1.0, pytest.approx(20.0))
+    assert looks[0] > 2, "who joins during a long round is greeted"

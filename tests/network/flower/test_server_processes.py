@@ -1,0 +1,159 @@
+"""`ServerProcesses`, with programs that only pretend."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from thalweg.core.errors import RunError
+from thalweg.network.flower import server_processes
+from thalweg.network.flower.backoff import RestartBackoff
+from thalweg.network.flower.liveness import hold_server_lock
+from thalweg.network.flower.processes import GuardedProcess
+from thalweg.network.flower.server_processes import MAX_RESTARTS, ServerProcesses, ServerSettings
+from thalweg.network.flower.trust import ServerTrust
+
+QUIET = "import time; time.sleep(600)"
+
+
+def code(text: str) -> list[str]:
+    return [sys.executable, "-c", text]
+
+
+class Pretended(ServerProcesses):
+    """Children that sleep, and a SuperLink that says yes."""
+
+    link, executor = QUIET, QUIET
+
+    def __init__(self, folder: Path, trust: ServerTrust | None = None) -> None:
+        (folder / "run").mkdir()
+        super().__init__(
+            ServerSettings("127.0.0.1", 1, folder / "state", trust), folder / "app", folder / "run"
+        )
+        self._attempts = {name: RestartBackoff(initial_s=0.0) for name in self._attempts}
+        self.commands: list[list[str]] = []
+        self.answers: dict[str, Any] = {"success": True, "run-id": "7"}
+
+    def _start_link(self) -> None:
+        self._start_child("SuperLink", code(self.link))
+
+    def _start_executor(self) -> None:
+        self._start_child("SuperExec", code(self.executor))
+
+    def _command(self, *commands: list[str]) -> list[dict[str, Any]]:
+        self.commands += commands
+        return [self.answers for _ in commands]
+
+    def up(self) -> None:
+        self._home.mkdir(parents=True)
+        self._start_link()
+        self._start_executor()
+        self._submit()
+
+    def await_death(self, name: str) -> None:
+        self._children[name]._guard.wait(60)
+
+
+def test_what_dies_is_started_again_and_the_app_is_not_submitted_twice(tmp_path: Path) -> None:
+    host = Pretended(tmp_path)
+    try:
+        host.up()
+        assert host.supervise() == []
+        host.link = "exit(7)"
+        host._start_link()
+        host.await_death("SuperLink")
+        host.link = QUIET
+        assert host.supervise() == ["SuperLink died; it is started again, and the run goes on."]
+        assert host.supervise() == []
+        assert len(host.commands) == 1
+    finally:
+        host.close()
+
+
+def test_an_app_that_was_at_work_and_is_gone_is_submitted_again(tmp_path: Path) -> None:
+    host = Pretended(tmp_path)
+    try:
+        host.up()
+        assert host.supervise() == [], "it has not come up yet"
+        with hold_server_lock(tmp_path / "run"):
+            assert host.supervise() == []
+        assert host.supervise() == ["ServerApp died; it is started again, and the run goes on."]
+        assert [words[:2] for words in host.commands[1:]] == [
+            ["stop", "7"],  # else nodes wait for what it was about to send
+            ["run", str(tmp_path / "app")],
+        ]
+        (tmp_path / "run/summary.json").write_text("{}")
+        host._submitted_at = None
+        assert host.supervise() == [], "it has ended as it should"
+    finally:
+        host.close()
+
+
+def test_a_reason_of_ours_ends_it_and_is_passed_on(tmp_path: Path) -> None:
+    host = Pretended(tmp_path)
+    try:
+        host.up()
+        (tmp_path / "run/failure.txt").write_text("a loss is not finite.\n")
+        with pytest.raises(RunError, match="a loss is not finite"):
+            host.supervise()
+    finally:
+        host.close()
+
+
+def test_what_dies_for_ever_is_given_up_unless_rounds_are_played(tmp_path: Path) -> None:
+    host = Pretended(tmp_path)
+    host.executor = "raise SystemExit('no room left')"
+    try:
+        host.up()
+        for _ in range(MAX_RESTARTS + 3):
+            host.await_death("SuperExec")
+            assert len(host.supervise()) == 1
+            host.reset_backoff()
+        for _ in range(MAX_RESTARTS):
+            host.await_death("SuperExec")
+            host.supervise()
+        host.await_death("SuperExec")
+        with pytest.raises(RunError, match=r"died 7 times without a round(.|\n)*no room left"):
+            host.supervise()
+    finally:
+        host.close()
+
+
+def test_keys_are_registered_once_and_new_ones_later(tmp_path: Path) -> None:
+    (tmp_path / "nodes").mkdir()
+    (tmp_path / "nodes/0.pub").touch()
+    paths = (tmp_path / name for name in ("ca.crt", "server.crt", "server.key"))
+    host = Pretended(tmp_path, ServerTrust(tmp_path, *paths))
+    assert host.register() == ["0"]
+    assert host.register() == []
+    (tmp_path / "nodes/1.pub").touch()
+    assert host.register() == ["1"]
+    (tmp_path / "nodes/2.pub").touch()
+    host.answers = {"success": False, "error-message": "Public key already in use."}
+    assert host.register() == ["2"], "it was registered before a restart"
+    (tmp_path / "nodes/3.pub").touch()
+    host.answers = {"success": False, "error-message": "not a key"}
+    with pytest.raises(RunError, match=r"does not take the key .*3\.pub: not a key"):
+        host.register()
+
+
+def test_answers_are_read_one_after_the_other() -> None:
+    text = 'Using ...\n{"success": true,\n "run-id": "7"}\n{"success": false}\n'
+    assert server_processes.json_objects(text) == [
+        {"success": True, "run-id": "7"},
+        {"success": False},
+    ]
+    assert server_processes.json_objects("{ no json") == []
+
+
+def test_a_child_s_last_lines_have_no_colours(tmp_path: Path) -> None:
+    child = GuardedProcess(
+        "x", code(r"print('\x1b[91mERROR\x1b[0m: no')"), tmp_path / "log", os.environ
+    )
+    child._guard.wait(60)
+    assert child.last_lines() == "  | ERROR: no"
+    child.stop()

@@ -1,0 +1,177 @@
+import socket
+import ssl
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+from cryptography import x509
+
+from thalweg.core.errors import ConfigError
+from thalweg.network.flower import certs
+from thalweg.network.flower.certs import make_certs
+from thalweg.network.flower.trust import (
+    check_safe,
+    check_server,
+    load_node_trust,
+    load_server_trust,
+)
+
+
+@contextmanager
+def shows(server: Path) -> Iterator[int]:
+    """A port that shows a server's certificate, or answers in plain HTTP without one."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    if (server / "server.crt").exists():
+        context.load_cert_chain(server / "server.crt", server / "server.key")
+
+    def answer() -> None:
+        while True:
+            try:
+                line, _ = door.accept()
+            except OSError:
+                return
+            with suppress(OSError), line:
+                if (server / "server.crt").exists():
+                    context.wrap_socket(line, server_side=True).close()
+                else:
+                    line.recv(100)
+                    line.sendall(b"HTTP/1.0 200 OK\r\n\r\n")
+
+    with socket.create_server(("127.0.0.1", 0)) as door:
+        threading.Thread(target=answer, daemon=True).start()
+        yield door.getsockname()[1]
+        door.shutdown(socket.SHUT_RDWR)
+
+
+@contextmanager
+def as_if_today_was(when: datetime, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Certificates that are made inside are made then."""
+
+    class Clock(datetime):
+        @classmethod
+        def now(cls, tz: object = None) -> datetime:  # type: ignore[override]
+            return when
+
+    with monkeypatch.context() as patch:
+        patch.setattr(certs, "datetime", Clock)
+        yield
+
+
+def test_beyond_this_machine_nothing_goes_without_keys_unless_it_is_said() -> None:
+    assert check_safe("127.0.0.1", None, False, "server") is None
+    with pytest.raises(ConfigError, match=r"thalweg certs DIR --host 0.0.0.0"):
+        check_safe("0.0.0.0", None, False, "server")
+    assert "warning" in (check_safe("0.0.0.0", None, True, "server") or "")
+    assert check_safe("10.0.0.1", Path("keys"), False, "server") is None
+    with pytest.raises(ConfigError, match="contradict"):
+        check_safe("10.0.0.1", Path("keys"), True, "server")
+
+
+def test_a_server_s_folder_is_found_and_checked(tmp_path: Path) -> None:
+    make_certs(tmp_path, ["10.0.0.1"], 2)
+    assert load_server_trust(tmp_path, "10.0.0.1").node_keys().keys() == {"0", "1"}
+    assert load_server_trust(tmp_path / "server", "0.0.0.0").folder == tmp_path / "server"
+    with pytest.raises(ConfigError, match=r"is for .* and not for 10.0.0.2"):
+        load_server_trust(tmp_path, "10.0.0.2")
+
+
+def test_a_server_without_node_keys_would_be_lonely(tmp_path: Path) -> None:
+    make_certs(tmp_path, [], 0)
+    with pytest.raises(ConfigError, match="no public keys"):
+        load_server_trust(tmp_path, "127.0.0.1")
+
+
+def test_a_certificate_of_another_authority_is_refused_at_the_server(tmp_path: Path) -> None:
+    make_certs(tmp_path / "a", [], 1)
+    make_certs(tmp_path / "b", [], 1)
+    (tmp_path / "a/server/ca.crt").write_bytes((tmp_path / "b/ca.crt").read_bytes())
+    with pytest.raises(ConfigError, match="not signed by the authority"):
+        load_server_trust(tmp_path / "a", "127.0.0.1")
+
+
+def test_a_key_of_another_certificate_is_refused_at_the_server(tmp_path: Path) -> None:
+    make_certs(tmp_path / "a", [], 1)
+    make_certs(tmp_path / "b", [], 1)
+    (tmp_path / "a/server/server.key").write_bytes((tmp_path / "b/server/server.key").read_bytes())
+    with pytest.raises(ConfigError, match="is not the key of"):
+        load_server_trust(tmp_path / "a", "127.0.0.1")
+
+
+def test_an_expired_certificate_is_refused_at_both_ends(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make_certs(tmp_path, [], 1)
+    with as_if_today_was(datetime.now(UTC) - timedelta(days=30), monkeypatch):
+        make_certs(tmp_path, [], 1, renew=True, days=10)
+    with pytest.raises(ConfigError, match=r"expired on .*renew"):
+        load_server_trust(tmp_path, "127.0.0.1")
+    with (
+        shows(tmp_path / "server") as port,
+        pytest.raises(ConfigError, match="has expired; on the server, renew it"),
+    ):
+        check_server("127.0.0.1", port, load_node_trust(tmp_path / "nodes/0"))
+
+
+def test_a_node_believes_its_own_server_and_no_other(tmp_path: Path) -> None:
+    make_certs(tmp_path / "a", [], 1)
+    make_certs(tmp_path / "b", [], 1)
+    with shows(tmp_path / "a/server") as port:
+        assert check_server("127.0.0.1", port, load_node_trust(tmp_path / "a/nodes/0"))
+        with pytest.raises(ConfigError, match="has not signed"):
+            check_server("127.0.0.1", port, load_node_trust(tmp_path / "b/nodes/0"))
+
+
+def test_a_node_notices_that_the_certificate_is_for_another_name(tmp_path: Path) -> None:
+    make_certs(tmp_path, [], 1)
+    file = tmp_path / "server/server.crt"
+    assert "127.0.0.2" not in certs.read_names(x509.load_pem_x509_certificate(file.read_bytes()))
+    with shows(tmp_path / "server") as port:
+        # the same server under an address that its certificate does not have
+        reached = socket.getaddrinfo("127.0.0.2", port)[0][4][0]
+        with socket.create_server((reached, 0)) as other:
+            threading.Thread(target=_show_once, args=(other, tmp_path / "server")).start()
+            with pytest.raises(ConfigError, match="is for another name"):
+                check_server(reached, other.getsockname()[1], load_node_trust(tmp_path / "nodes/0"))
+
+
+def _show_once(door: socket.socket, server: Path) -> None:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(server / "server.crt", server / "server.key")
+    line, _ = door.accept()
+    with suppress(OSError), line:
+        context.wrap_socket(line, server_side=True).close()
+
+
+def test_tls_and_plain_are_told_apart(tmp_path: Path) -> None:
+    make_certs(tmp_path, [], 1)
+    with (
+        shows(tmp_path / "server") as port,
+        pytest.raises(ConfigError, match="speaks TLS and nothing else"),
+    ):
+        check_server("127.0.0.1", port, None)
+    with shows(tmp_path / "nowhere") as port:
+        assert check_server("127.0.0.1", port, None)
+        with pytest.raises(ConfigError, match="does not speak TLS"):
+            check_server("127.0.0.1", port, load_node_trust(tmp_path / "nodes/0"))
+
+
+def test_a_server_that_is_down_is_no_reason_to_give_up(tmp_path: Path) -> None:
+    make_certs(tmp_path, [], 1)
+    with socket.create_server(("127.0.0.1", 0)) as door:
+        port = door.getsockname()[1]
+    assert not check_server("127.0.0.1", port, load_node_trust(tmp_path / "nodes/0"))
+    assert not check_server("127.0.0.1", port, None)
+
+
+def test_the_folder_of_all_nodes_is_not_one_node_s(tmp_path: Path) -> None:
+    make_certs(tmp_path, [], 2)
+    with pytest.raises(ConfigError, match="which one is this"):
+        load_node_trust(tmp_path)
+    (tmp_path / "nodes/0/node.key").write_text("nonsense")
+    with pytest.raises(ConfigError, match="no key that Flower can use"):
+        load_node_trust(tmp_path / "nodes/0")
+    with pytest.raises(ConfigError, match="cannot read the certificate"):
+        load_node_trust(tmp_path / "nodes/7")

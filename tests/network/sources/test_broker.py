@@ -1,0 +1,65 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from thalweg.core.errors import ConfigError
+from thalweg.network.sources.broker import Broker, is_loopback, parse_broker
+from thalweg.network.sources.spec import parse_spec
+
+
+def broker(text: str, name: str = "") -> Broker:
+    return parse_broker(parse_spec(text), name)
+
+
+def test_an_address_says_who_where_and_what() -> None:
+    found = broker("mqtt://ann@localhost:1884/plant/+/pump/#?qos=0&client=pump-3&keep=60")
+    assert found == Broker("localhost", 1884, "plant/+/pump/#", False, "ann", 0, "pump-3", 60)
+    assert broker("mqtt://[::1]/t").host == "::1"
+    assert (broker("mqtt://127.0.0.1/t").port, broker("mqtts://far.example/t").port) == (1883, 8883)
+
+
+def test_a_session_has_the_name_of_its_reader_unless_it_has_its_own() -> None:
+    assert broker("mqtt://localhost/t").client == ""
+    assert broker("mqtt://localhost/t", "abc").client == "thalweg-abc"
+    assert broker("mqtt://localhost/t?client=x", "abc").client == "x"
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("mqtt://localhost", "expected mqtt://"),
+        ("mqtt://localhost/", "expected mqtt://"),
+        ("mqtt:///t", "expected mqtt://"),
+        ("mqtt://ann:secret@localhost/t", "THALWEG_MQTT_PASSWORD"),
+        ("mqtt://far.example/t", "use mqtts://"),
+        ("mqtt://192.168.1.5/t", "use mqtts://"),
+        ("mqtt://localhost/t?qos=2", "qos is 0"),
+        ("mqtt://localhost:70000/t", "a port is 1 to 65535"),
+        ("mqtt://localhost/a+/t", "no topic filter"),
+        ("mqtt://localhost/#/t", "no topic filter"),
+        ("mqtt://localhost/a/b#", "no topic filter"),
+        ("mqtt://localhost/t?ca=x.pem", "belong to mqtts://"),
+        ("mqtts://localhost/t?ca=nowhere.pem", "there is no file nowhere.pem"),
+        ("mqtts://localhost/t?key=k.pem", "cert and key go together"),
+    ],
+)
+def test_an_address_that_cannot_be_meant_is_refused(text: str, why: str) -> None:
+    with pytest.raises(ConfigError, match=why):
+        broker(text)
+
+
+def test_what_is_readable_on_the_way_must_be_asked_for() -> None:
+    assert not broker("mqtt://far.example/t?insecure=1").tls
+
+
+def test_a_password_comes_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("THALWEG_MQTT_PASSWORD", "secret")
+    assert broker("mqtt://ann@localhost/t").password == "secret"
+    assert "secret" not in repr(broker("mqtt://ann@localhost/t"))
+
+
+def test_only_this_machine_is_loopback(tmp_path: Path) -> None:
+    assert all(map(is_loopback, ("localhost", "127.0.0.1", "127.9.9.9", "::1")))
+    assert not any(map(is_loopback, ("10.0.0.1", "localhost.example", "0.0.0.0", "example")))

@@ -1,0 +1,267 @@
+"""What clients may claim, and what policies do not believe."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from thalweg.aggregation import ByWeight, ShiftAware
+from thalweg.bank import FedDaa, FedDrift, FedRc
+from thalweg.core.errors import BadMessage, ConfigError
+from thalweg.core.types import Floats, Floats32
+from thalweg.federation.messages import SurveyRequest, SurveyResponse, TrainRequest, TrainResponse
+from thalweg.local import Curvature, Scaffold, Sgd
+from thalweg.memory import Ode, Replace
+from thalweg.network.limits import (
+    Limits,
+    check_survey_response,
+    check_train_response,
+    find_oversized_updates,
+    limits_for,
+)
+from thalweg.recipes import Recipe
+from thalweg.sample_weights import OldAndNew
+from thalweg.selection import Dpcs, PowerOfChoice
+from thalweg.streams import Inflow, Setting
+
+PLAIN = Recipe("plain", Replace())
+CLASSES = Limits(num_classes=2)
+
+
+def rows(*values: Any) -> Floats32:
+    return np.array(values, dtype=np.float32)
+
+
+def order(num_models: int = 1, **broadcast: dict[str, Floats32]) -> TrainRequest:
+    models = np.arange(num_models)
+    params = np.zeros((num_models, 4), dtype=np.float32)
+    return TrainRequest(0, 0, models, np.ones(num_models), params, broadcast=broadcast)
+
+
+def reply(num_models: int = 1, num_samples: int = 10, **more: Any) -> TrainResponse:
+    none = np.zeros(num_models, dtype=np.int64)
+    deltas = np.ones((num_models, 4), dtype=np.float32)
+    losses = np.full(num_models, 0.5)
+    plain = TrainResponse(
+        0, 0, np.arange(num_models), deltas, num_samples, none + 1, losses, none, none
+    )
+    return replace(plain, **more)
+
+
+PRIORS = {"label_priors": rows(0.5, 0.5, 0.5, 0.5)}  # two models, two labels
+P4 = np.ones((1, 4), dtype=np.float32)
+
+
+@pytest.mark.parametrize(
+    ("stage", "policy", "uploads", "why"),
+    [
+        ("bank", FedRc(), {"label_mass": rows([5, 0, 5, 0], [5, 0, 5, 0])}, None),
+        ("bank", FedRc(), {"label_mass": rows([5, 0], [5, 0])}, "label_mass has 2 numbers, not 4"),
+        ("bank", FedRc(), {"label_mass": rows([-1, 0, 5, 0], [0] * 4)}, "label_mass goes from -1"),
+        ("bank", FedDaa(), {"label_mass": rows([90, 0, 0, 0], [0] * 4)}, "sums to 90, but the cl"),
+        ("bank", FedDaa(), {"other": rows([1] * 4, [1] * 4)}, "label_mass is missing"),
+        ("objective", Scaffold(), {"change": P4}, None),
+        ("objective", Scaffold(), {"change": P4[:, :3]}, "change has 3 numbers, not 4"),
+        ("objective", Scaffold(), {"change": P4[:, :0]}, "change has 0 numbers, not 4"),
+        ("objective", Scaffold(), {"change": P4 * np.float32(1e30)}, "objective.change has length"),
+        ("objective", Curvature(), {"fisher": P4, "fisher_params": -P4}, None),
+        (
+            "objective",
+            Curvature(),
+            {"fisher": -P4, "fisher_params": P4},
+            "fisher goes from -1 to -1",
+        ),
+        ("objective", Curvature(), {"fisher": P4}, "fisher_params is missing"),
+        ("memory", Ode(), {"gradient": P4}, None),
+        ("memory", Ode(), {"gradient": P4[:, :0]}, None),
+        ("memory", Ode(), {"gradient": P4[:, :3]}, "no last layer for 2 classes"),
+        ("memory", Ode(), {"gradient": np.ones((1, 6), dtype=np.float32)}, "gradient has 6 num"),
+    ],
+)
+def test_words_that_cannot_be_true_are_refused(
+    stage: str, policy: Any, uploads: dict[str, Floats32], why: str | None
+) -> None:
+    recipe = replace(PLAIN, **{stage: policy})
+    num = len(next(iter(uploads.values())))
+    heard = reply(num, uploads={f"{stage}.{name}": values for name, values in uploads.items()})
+    asked = order(num, **({"bank": PRIORS} if stage == "bank" else {}))
+    if why is None:
+        check_train_response(heard, asked, recipe, CLASSES)
+        return
+    with pytest.raises(BadMessage, match=re.escape(why)):
+        check_train_response(heard, asked, recipe, CLASSES)
+
+
+@pytest.mark.parametrize(
+    ("weights", "name", "value"),
+    [(ByWeight(), "total_weight", -1.0), (ShiftAware(), "shift_score", -0.5)],
+)
+def test_a_report_that_would_count_too_much_is_refused(
+    weights: Any, name: str, value: float
+) -> None:
+    recipe = replace(PLAIN, weights=weights)
+    check_train_response(reply(reports={name: np.array([0.5])}), order(), recipe, Limits())
+    with pytest.raises(BadMessage, match=f"TrainResponse: {name} goes from {value:g}"):
+        check_train_response(reply(reports={name: np.array([value])}), order(), recipe, Limits())
+    with pytest.raises(BadMessage, match=f"TrainResponse: {name} is 1e\\+12"):
+        check_train_response(reply(reports={name: np.array([1e12])}), order(), recipe, Limits())
+
+
+def numbers(*values: float) -> Floats:
+    return np.array(values, dtype=np.float64)
+
+
+PROTOTYPES = {
+    "new_since": numbers(3),
+    "new_prototype": numbers(1, 2, 3, 4),
+    "new_prototype_classes": numbers(1, 1),
+    "old_prototype": numbers(0, 0, 3, 4),
+    "old_prototype_classes": numbers(0, 1),
+}
+
+
+@pytest.mark.parametrize(
+    ("stage", "policy", "values", "why"),
+    [
+        ("bank", FedDrift(), {"model_costs": numbers(1), "newest_samples": numbers(5)}, None),
+        ("bank", FedDrift(), {"model_costs": numbers(1)}, "newest_samples is missing"),
+        (
+            "bank",
+            FedDrift(),
+            {"model_costs": numbers(1, 2), "newest_samples": numbers(5)},
+            "model_costs has 2 numbers, not 1",
+        ),
+        (
+            "bank",
+            FedDrift(measure="accuracy"),
+            {"model_costs": numbers(2), "newest_samples": numbers(5)},
+            "model_costs goes from 2 to 2, but only 0 to 1 is possible",
+        ),
+        (
+            "bank",
+            FedDrift(),
+            {"model_costs": numbers(1), "newest_samples": numbers(1e8)},
+            "newest_samples goes from 1e+08",
+        ),
+        (
+            "bank",
+            FedDrift(every=5),
+            {
+                "model_costs": numbers(1),
+                "newest_samples": numbers(5),
+                "cost_before": numbers(-1),
+            },
+            "cost_before goes from -1",
+        ),
+        ("bank", FedDaa(), PROTOTYPES, None),
+        ("bank", FedDaa(), {**PROTOTYPES, "old_prototype": numbers(1)}, "old_prototype has 1 num"),
+        ("bank", FedDaa(), {**PROTOTYPES, "new_prototype": numbers(1, 2, 3)}, "has 3 numbers, wh"),
+        ("bank", FedDaa(), {**PROTOTYPES, "new_since": numbers(-2)}, "new_since goes from -2"),
+        (
+            "bank",
+            FedDaa(),
+            {**PROTOTYPES, "new_prototype_classes": numbers(1, 7)},
+            "new_prototype_classes goes from 1 to 7, but only 0 to 1",
+        ),
+        (
+            "bank",
+            FedDaa(),
+            {**PROTOTYPES, "new_prototype_classes": numbers(1, 1, 1, 1)},
+            "new_prototype_classes has 4 numbers, not 2",
+        ),
+        ("bank", FedDaa(), {"new_prototype": numbers(1)}, "new_since is missing"),
+        ("selection", Dpcs(), {"label_mix": numbers(0.3, 0.7)}, None),
+        ("selection", Dpcs(), {"label_mix": numbers(0, 0)}, None),
+        ("selection", Dpcs(), {"label_mix": numbers(0.3, 0.3)}, "label_mix sums to 0.6, not to 1"),
+        ("selection", Dpcs(), {"label_mix": numbers(1, 0, 0)}, "label_mix has 3 numbers, not 2"),
+        ("selection", Dpcs(), {"label_mix": numbers(-1, 2)}, "label_mix goes from -1 to 2"),
+        ("selection", Dpcs(goal="pooled_counts"), {"label_counts": numbers(30, 70)}, None),
+        (
+            "selection",
+            Dpcs(goal="pooled_counts"),
+            {"label_counts": numbers(3, 1e8)},
+            "label_counts goes from 3 to 1e+08",
+        ),
+        ("selection", PowerOfChoice(), {"candidate_loss": numbers(-1)}, None),
+        ("selection", PowerOfChoice(), {"candidate_loss": numbers(-2)}, "candidate_loss goes from"),
+        (
+            "selection",
+            PowerOfChoice(),
+            {"candidate_loss": numbers(1e30)},
+            "candidate_loss is 1e+30",
+        ),
+        ("selection", PowerOfChoice(), {"candidate_loss": numbers(np.nan)}, "is not a number"),
+        ("sample_weights", OldAndNew(), {"bounds": numbers(1, 2, 3)}, None),
+        ("sample_weights", OldAndNew(), {"bounds": numbers(1, 2)}, "bounds has 2 numbers, not 3"),
+        ("sample_weights", OldAndNew(), {}, None),
+    ],
+)
+def test_answers_that_cannot_be_true_are_refused(
+    stage: Any, policy: Any, values: dict[str, Floats], why: str | None
+) -> None:
+    recipe = replace(PLAIN, **{stage: policy})
+    question = SurveyRequest(0, 0, stage, np.zeros((1, 4), dtype=np.float32))
+    answer = SurveyResponse(0, 0, stage, values)
+    if why is None:
+        check_survey_response(answer, question, recipe, CLASSES)
+        return
+    with pytest.raises(BadMessage, match=re.escape(why)):
+        check_survey_response(answer, question, recipe, CLASSES)
+
+
+def test_words_about_another_number_of_models_are_not_heard() -> None:
+    bank = FedRc(num_models=2)
+    notes = bank.init(3, num_classes=2)
+    broadcast = bank.collect(notes, np.array([0]), {"label_mass": rows([1, 2, 3, 4])})
+    assert broadcast.mass[0].tolist() == [[1, 2], [3, 4]]
+    again = bank.collect(broadcast, np.array([0, 1]), {"label_mass": rows([1, 2], [3, 4])})
+    assert again.mass.tolist() == broadcast.mass.tolist()
+    assert bank.collect(broadcast, np.array([0]), {}).mass.tolist() == broadcast.mass.tolist()
+
+
+def test_a_gradient_of_another_length_begins_the_estimate_anew() -> None:
+    memory = Ode()
+    notes = memory.collect(memory.init_server(2, 8), np.array([1]), {"gradient": rows([1, 1, 1])})
+    notes = memory.collect(notes, np.array([0]), {"gradient": rows([4, 2])})
+    assert notes.mean.tolist() == [2, 1]
+    assert notes.senders.tolist() == [0]
+
+
+def test_the_usual_length_is_that_of_each_model() -> None:
+    small, large = np.full((2, 4), 0.5, dtype=np.float32), np.full((2, 4), 0.5, dtype=np.float32)
+    large[1] = 50
+    replies = [reply(2, deltas=each) for each in (small, small, large)]
+    assert list(find_oversized_updates(replies, Limits(norm_factor=10))) == [2]
+    assert find_oversized_updates(replies[1:], Limits(norm_factor=10)) == {}, (
+        "of two, nobody knows which"
+    )
+    idle = replace(replies[2], num_steps=np.array([1, 0]))
+    assert find_oversized_updates([*replies[:2], idle], Limits(norm_factor=10)) == {}
+
+
+def test_a_world_says_what_is_possible() -> None:
+    world = Inflow(num_clients=4).build(Setting(np.arange(40) % 2, 2, 3, 10, 5, 0))
+    limits = limits_for(world, Sgd(lr=0.1, batch_size=4, passes=1.5), 2)
+    assert (limits.max_samples, limits.num_classes) == (10, 2)
+    # A pass is three batches: 6 at most in one and a half passes, and three ticks.
+    assert 15 <= limits.max_steps <= 21
+    assert limits_for(world, Sgd(lr=0.1, steps=4), 2).max_steps == 12
+    assert limits_for(world, Sgd(lr=0.1, steps=4), 2, max_samples=99).max_samples == 99
+
+
+def test_limits_that_let_nobody_in_are_refused() -> None:
+    with pytest.raises(ConfigError, match="max_norm"):
+        Limits(max_norm=0)
+    with pytest.raises(ConfigError, match="norm_factor"):
+        Limits(norm_factor=0.5)
+
+
+def test_more_may_be_tested_than_a_memory_holds() -> None:
+    passing_by = reply(num_samples=10, num_tested=np.array([160]))
+    check_train_response(passing_by, order(), PLAIN, Limits(max_samples=10))
+    with pytest.raises(BadMessage, match="num_samples is 11, at most 10"):
+        check_train_response(reply(num_samples=11), order(), PLAIN, Limits(max_samples=10))

@@ -1,0 +1,164 @@
+import json
+
+import pytest
+
+from thalweg.engine.cells import CellJob
+from thalweg.engine.plan import make_plan, plan_to_toml
+from thalweg.report.cells import scores
+from thalweg.report.column_view import read_study_cell, select_rows
+from thalweg.report.study_jobs import StudyCell
+from thalweg.scenarios.studies import Column, Row, Study
+
+# Three sessions of twelve rounds; in round r of session s, accuracy is s/4 + r/100.
+ROWS = [
+    {
+        "round": 12 * session + place,
+        "session": session,
+        "session_round": place,
+        "accuracy": 0.0,
+        "balanced_accuracy": 0.0,
+        "session_accuracy": session / 4 + place / 100,
+        "seconds": 1.0,
+    }
+    for session in range(3)
+    for place in range(1, 13)
+]
+
+
+def shown(tmp_path, column, *, rounds_done=36, metric="accuracy"):
+    """A run of 36 rounds of which so many are done, as a column sees it."""
+    study = Study("s", "", "", (Row("plain", "fedavg"),), (column,), (0,), "plain", metric=metric)
+    plan = make_plan("fedavg", "digits-full", rounds=36)
+    folder = tmp_path / "run"
+    folder.mkdir()
+    (folder / "metrics.jsonl").write_text(
+        "".join(json.dumps(row) + "\n" for row in ROWS[:rounds_done])
+    )
+    if rounds_done == 36:
+        (folder / "summary.json").write_text('{"rounds": 36}')
+    (folder / "plan.toml").write_text(plan_to_toml(plan))
+    return read_study_cell(
+        study, StudyCell(study.rows[0], column, CellJob("x", plan, folder, "thalweg"))
+    )
+
+
+def transition(session, **more):
+    return Column("digits-full", metric="transition_accuracy", session=session, **more)
+
+
+def test_a_transition_is_the_mean_over_the_first_ten_rounds_of_its_session(tmp_path):
+    cell = shown(tmp_path, transition(1))
+    assert scores(cell).accuracy == pytest.approx(1 / 4 + 5.5 / 100)
+    assert cell.rows[-1]["round"] == 22
+    assert cell.rows[11]["accuracy"] is None, "the session before says nothing of it"
+    assert scores(cell).balanced_accuracy is None, "that is over all labels"
+
+
+def test_the_accuracy_of_a_session_is_that_of_its_last_round(tmp_path):
+    column = Column("digits-full", metric="session_accuracy", session=1)
+    cell = shown(tmp_path, column)
+    assert scores(cell).accuracy == pytest.approx(1 / 4 + 12 / 100)
+    assert cell.rows[-1]["round"] == 24
+
+
+def test_a_run_that_is_past_the_moment_is_done_as_far_as_the_column_goes(tmp_path):
+    assert shown(tmp_path, transition(1), rounds_done=23).is_done
+
+
+def test_a_run_that_has_not_come_so_far_is_not_done(tmp_path):
+    cell = shown(tmp_path, transition(1), rounds_done=18)
+    assert cell.status == "interrupted"
+
+
+def test_a_finished_run_without_the_session_says_so(tmp_path):
+    cell = shown(tmp_path, transition(7))
+    assert cell.status == "failed"
+    assert cell.reason == "its 36 rounds have no session 7"
+
+
+def test_until_a_round_is_enough_also_if_it_is_the_last_there_is(tmp_path):
+    cell = shown(tmp_path, Column("digits-full", until=12), rounds_done=12)
+    assert cell.is_done
+    assert cell.rows[-1]["round"] == 12
+
+
+def test_the_metric_of_the_study_holds_where_a_column_has_none(tmp_path):
+    cell = shown(tmp_path, Column("digits-full"), metric="session_accuracy")
+    assert scores(cell).accuracy == pytest.approx(2 / 4 + 12 / 100)
+
+
+def drifting(tmp_path, column, rows):
+    """A finished run with some metrics, as a column sees it."""
+    study = Study("s", "", "", (Row("plain", "fedavg"),), (column,), (0,), "plain")
+    plan = make_plan("fedavg", "digits-full", rounds=len(rows))
+    folder = tmp_path / "run"
+    folder.mkdir()
+    rows = [{"round": place, "seconds": 1.0, **row} for place, row in enumerate(rows, start=1)]
+    (folder / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    (folder / "summary.json").write_text(json.dumps({"rounds": len(rows)}))
+    (folder / "plan.toml").write_text(plan_to_toml(plan))
+    return read_study_cell(
+        study, StudyCell(study.rows[0], column, CellJob("x", plan, folder, "thalweg"))
+    )
+
+
+def test_the_accuracy_of_steps_is_their_mean_as_they_ended(tmp_path):
+    rows = [
+        {"accuracy": 0.1},
+        {"accuracy": 0.5, "balanced_accuracy": 0.9},
+        {"drifted": 6},
+        {"accuracy": 1.0},
+    ]
+    cell = drifting(tmp_path, Column("digits-full", metric="step_accuracy"), rows)
+    assert scores(cell).accuracy == 0.75
+    assert scores(cell).balanced_accuracy is None
+
+
+def task(name, assignment, accuracy):
+    return {"task": name, "assignment": assignment, "accuracy": accuracy, "clients": 1}
+
+
+TASKS = [
+    {"tasks": [task("a", "labels", 0.5), task("b", "labels", 0.75), task("a", "oracle", 0.25)]},
+    {"tasks": [task("a", "labels", 0.25), task("b", "labels", 1.0), task("a", "oracle", 0.0)]},
+]
+
+
+@pytest.mark.parametrize(
+    ("task", "assignment", "metric", "expected"),
+    [
+        ("a", "labels", "task_accuracy", 0.25),
+        ("", "labels", "task_accuracy", (0.25 + 1.0) / 2),
+        ("a", "oracle", "task_accuracy", 0.0),
+        ("", "labels", "forgetting", (0.25 - 0.25) / 2),
+        ("a", "labels", "forgetting", 0.25),
+        ("", "oracle", "forgetting", 0.25),
+    ],
+)
+def test_a_column_shows_tasks_by_the_assignment_it_names(
+    tmp_path, task, assignment, metric, expected
+):
+    column = Column(
+        "digits-full", note=f"by {assignment}", metric=metric, task=task, assignment=assignment
+    )
+    assert scores(drifting(tmp_path, column, TASKS)).accuracy == expected
+
+
+def test_a_task_that_the_run_did_not_measure_is_said_to_be_missing(tmp_path):
+    column = Column("digits-full", note="by labels", metric="task_accuracy", task="c")
+    cell = drifting(tmp_path, column, TASKS)
+    assert (cell.status, cell.reason) == ("failed", "its metrics have no task 'c'")
+
+
+def test_a_column_without_a_moment_sees_everything():
+    assert select_rows(ROWS, Column("digits-full"), "accuracy") is ROWS
+
+
+def test_what_arrives_is_compared_over_the_whole_run_and_the_test_set_left_out(
+    tmp_path, monkeypatch
+):
+    arriving = [{**row, "prequential_accuracy": row["round"] / 100} for row in ROWS]
+    monkeypatch.setattr(f"{__name__}.ROWS", arriving)
+    cell = shown(tmp_path, Column("digits-full"), metric="prequential_accuracy")
+    assert scores(cell).accuracy is None
+    assert scores(cell).prequential_accuracy == pytest.approx(18.5 / 100)

@@ -1,0 +1,61 @@
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+import thalweg
+from contracts.examples import some_roster
+from thalweg.core.errors import ConfigError
+from thalweg.core.types import Roster, SampleAges, Supplies
+from thalweg.sample_weights import Early
+
+SMALL = ["capacity=24", "local.passes=1", "ticks=2", "world.num_clients=6", "evaluate_every=1"]
+
+
+def roster(times_present: list[int], rounds: list[float]) -> Roster:
+    some = np.array(rounds)
+    supplies = Supplies(total=some, is_historical=some < 0, rounds=some)
+    return replace(some_roster([0, 1, 2], 3, times_present=times_present), supplies=supplies)
+
+
+def test_clients_learn_in_the_first_part_of_the_rounds_in_which_they_are_here() -> None:
+    # A quarter of 40, 40 and 8 rounds: 10, 10 and 2.
+    assigned = Early(share=0.25).assign_weights(roster([9, 10, 2], [40.0, 40.0, 8.0]), num_params=7)
+    assert assigned.tolist() == [1, 0, 0]
+
+
+def test_with_the_whole_run_they_never_stop() -> None:
+    assert Early(share=1.0).assign_weights(roster([9, 0, 39], [10.0, 1.0, 40.0]), 7).tolist() == [
+        1,
+        1,
+        1,
+    ]
+
+
+def test_all_samples_count_the_same_or_nothing() -> None:
+    stays, labels = np.array([1, 5, 9]), np.zeros(3, dtype=np.int64)
+    assert Early().weigh(SampleAges(stays, labels, 1.0)).tolist() == [1, 1, 1]
+    assert Early().weigh(SampleAges(stays, labels, 0.0)).tolist() == [0, 0, 0]
+
+
+def test_a_server_that_does_not_know_how_long_the_run_is_refuses_it() -> None:
+    with pytest.raises(ConfigError, match=r"early needs to know(.|\n)*Roster.supplies"):
+        Early().assign_weights(some_roster([0], 3), 7)
+
+
+def test_a_share_of_nothing_is_refused() -> None:
+    for bad in (0.0, 1.5, float("nan")):
+        with pytest.raises(ConfigError, match="share"):
+            Early(share=bad)
+
+
+@pytest.mark.parametrize("engine", ["fast", "reference"])
+def test_afterwards_the_model_stays_but_is_still_tested(engine: str) -> None:
+    changes = [*SMALL, "world.availability=1.0", "sample_weights.share=0.5"]
+    result = thalweg.run("static", "digits-full", rounds=6, engine=engine, overrides=changes)
+    losses = [row["test_loss"] for row in result.metrics]
+    assert losses[0] > losses[1] > losses[2] == losses[3] == losses[5]
+    assert ["loss" in row for row in result.metrics] == [True] * 3 + [False] * 3
+    assert all("prequential_accuracy" in row for row in result.metrics)

@@ -1,0 +1,134 @@
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from thalweg.core.errors import ConfigError
+from thalweg.streams import Even, Groups, Half, Partition, Setting
+from thalweg.streams.historical import ClientRows, HistoricalSplit, assign_rows, scale_sizes
+
+LABELS = np.arange(120) % 3
+GROUP = np.repeat(np.arange(6), 20)
+
+
+def dealt(
+    partition: Partition,
+    num_clients: int | None = None,
+    *,
+    clients: float = 0.5,
+    data: float | None = None,
+    samples: int | None = None,
+    group: Any = GROUP,
+    seed: int = 0,
+) -> ClientRows:
+    where = Setting(LABELS, 3, 1, 10, 10, seed, group=group)
+    history = HistoricalSplit(clients, data, samples)
+    return assign_rows(partition, where, num_clients, history, np.random.default_rng(seed))
+
+
+def sizes(holdings: ClientRows) -> list[int]:
+    return [len(rows) for rows in holdings.rows]
+
+
+def test_without_a_number_there_are_twenty_clients() -> None:
+    assert sizes(dealt(Even())) == [6] * 20
+
+
+def test_the_first_clients_are_historical() -> None:
+    assert dealt(Even(), 5, clients=0.4).is_historical.tolist() == [True, True, False, False, False]
+    assert dealt(Even(), 5, clients=0.0).is_historical.sum() == 0
+    assert dealt(Even(), 5, clients=1.0).is_historical.sum() == 5
+
+
+def test_a_share_of_the_samples_goes_to_historical_clients() -> None:
+    assert sizes(dealt(Even(), 6, data=0.2)) == [8, 8, 8, 32, 32, 32]
+    assert sizes(dealt(Even(), 6, data=0.0)) == [0, 0, 0, 40, 40, 40]
+
+
+def test_both_parts_are_drawn_from_all_samples() -> None:
+    old = np.concatenate(dealt(Even(), 6, data=0.5).rows[:3])
+    assert len(old) == 60
+    assert old.min() < 10
+    assert old.max() >= 110
+
+
+def test_fewer_samples_may_take_part() -> None:
+    holdings = dealt(Even(), 4, data=0.25, samples=40)
+    assert sizes(holdings) == [5, 5, 15, 15]
+    assert len(set(np.concatenate(holdings.rows).tolist())) == 40
+
+
+def test_own_clients_keep_their_own_rows_and_who_is_historical_is_drawn() -> None:
+    holdings = dealt(Groups(), clients=0.34)
+    for client, rows in enumerate(holdings.rows):
+        assert sorted(rows.tolist()) == list(range(20 * client, 20 * client + 20))
+    assert holdings.is_historical.sum() == 2
+    drawn = {tuple(np.flatnonzero(dealt(Groups(), seed=s).is_historical)) for s in range(10)}
+    assert len(drawn) > 3
+
+
+def test_own_clients_reach_a_share_by_leaving_out_as_few_as_they_can() -> None:
+    holdings = dealt(Groups(), data=0.2)
+    # Fresh clients keep their 60, which are four fifths of 75.
+    kept = np.array(sizes(holdings))
+    assert kept[~holdings.is_historical].tolist() == [20, 20, 20]
+    assert kept[holdings.is_historical].tolist() == [5, 5, 5]
+    for client, rows in enumerate(holdings.rows):
+        assert set(GROUP[rows].tolist()) == {client}
+
+
+def test_own_clients_with_a_number_of_samples_in_all() -> None:
+    holdings = dealt(Groups(), data=0.2, samples=60)
+    kept = np.array(sizes(holdings))
+    assert kept[holdings.is_historical].tolist() == [4, 4, 4]
+    assert kept[~holdings.is_historical].tolist() == [16, 16, 16]
+    assert sizes(dealt(Groups(), samples=60)) == [10] * 6
+
+
+@pytest.mark.parametrize("share", [0.0, 1.0])
+def test_own_clients_may_all_be_left_out_of_one_side(share: float) -> None:
+    holdings = dealt(Groups(), data=share)
+    kept = np.array(sizes(holdings))
+    assert kept[holdings.is_historical].sum() == 60 * share
+    assert kept[~holdings.is_historical].sum() == 60 * (1 - share)
+
+
+@given(
+    have=st.lists(st.integers(0, 30), min_size=1, max_size=12),
+    part=st.floats(0, 1),
+)
+def test_thinning_takes_the_same_share_of_everybody(have: list[int], part: float) -> None:
+    total = int(part * sum(have))
+    kept = scale_sizes(np.array(have), total)
+    assert kept.sum() == total
+    assert (kept <= have).all()
+    assert abs(kept - np.array(have) * total / max(sum(have), 1)).max() <= 1
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"num_clients": 121}, "120 rows cannot be shared among 121 clients"),
+        ({"samples": 121}, "has 120 samples, so samples=121"),
+        (
+            {"partition": Half(), "data": 0.2},
+            "historical_data=0.2 deals .* apart, but Half deals labels to groups",
+        ),
+        ({"samples": 121, "partition": Groups()}, "has 120 samples, so samples=121"),
+        ({"clients": 0.0, "data": 0.2}, "historical=0.0 makes 0 of 20 clients historical"),
+        ({"clients": 1.0, "data": 0.2}, "historical=1.0 makes 20 of 20 clients historical"),
+        ({"partition": Groups(), "num_clients": 7}, "6 clients of its own, so num_clients=7"),
+        ({"partition": Groups(), "group": None}, "partition=groups needs"),
+        (
+            {"partition": Groups(), "data": 0.2, "samples": 100},
+            "need 20 of historical clients and 80 of fresh ones, but these have 60 and 60",
+        ),
+    ],
+)
+def test_what_cannot_be_dealt_is_refused(changes: dict[str, Any], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        dealt(**{"partition": Even(), **changes})
