@@ -23,8 +23,9 @@ demo: $(READY)  ## SFedPO, FedAvg and FedOGD on shifting data: a table, a figure
 test: lint $(READY)  ## lint, types and tests
 	$(BIN)/python -m pytest -m 'not slow' -n auto
 
-test-slow: $(READY)  ## the tests that take minutes, and a search for examples that break a property
+test-slow: $(READY)  ## slow tests, a search for failing examples, and mutation testing
 	$(BIN)/python -m pytest -m slow
+	$(BIN)/python tools/mutation.py --sample 150
 	HYPOTHESIS_PROFILE=search $(BIN)/python -m pytest -m hypothesis -n auto
 
 test-deps:  ## Debian packages that some tests need (as root); without them those tests are skipped
