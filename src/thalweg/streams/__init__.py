@@ -127,8 +127,8 @@ __all__ = [
     "ViewChange",
     "World",
     "WorldSpec",
+    "add_drift",
     "build_timeline",
     "collect_supplies",
-    "add_drift",
     "scale_supplies",
 ]

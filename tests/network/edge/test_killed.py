@@ -15,8 +15,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from network.edge import killable_device as killed
 
+from network.edge import killable_device as killed
 from network.edge.doubles import plan_for
 from network.edge.test_collector import until
 from network.sources.conftest import MOSQUITTO, Mosquitto
