@@ -57,7 +57,8 @@ def test_shards_are_dealt_as_in_the_paper() -> None:
 def test_permutations_are_fresh_at_every_step_and_of_the_seed() -> None:
     world = build(Steps(), rounds=400)
     assert not any(
-        (one == other).all() for one, other in zip(world.shard_ids[2:], world.shard_ids[3:], strict=False)
+        (one == other).all()
+        for one, other in zip(world.shard_ids[2:], world.shard_ids[3:], strict=False)
     )
     assert (build(Steps(), rounds=400).shard_ids == world.shard_ids).all()
     assert (build(Steps(), rounds=120).shard_ids == world.shard_ids[:3]).all(), (
