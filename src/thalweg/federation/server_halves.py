@@ -2,36 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from thalweg.bank import BankAssignment, ExtraBankMetrics, SplitsSamples
-from thalweg.core.capabilities import Broadcast, ExtraMetrics, ServerHalf
+from thalweg.core.capabilities import Broadcast, ExtraMetrics
 from thalweg.core.types import Floats32, Ints, Job, Roster, Updates
-from thalweg.local import FinishesRound, UploadsFromObjective
-from thalweg.memory import UploadsFromMemory
 from thalweg.recipes.base import Recipe
+from thalweg.recipes.compatibility import iter_server_halves
 from thalweg.sample_weights import AssignsWeights
-
-
-def iter_server_halves(recipe: Recipe) -> Iterator[tuple[str, ServerHalf]]:
-    """The stages whose policy has a half at the server."""
-    for stage in ("memory", "objective"):
-        part = getattr(recipe, stage)
-        if isinstance(part, ServerHalf):
-            yield stage, part
-
-
-def find_uploading_stages(recipe: Recipe) -> set[str]:
-    """The stages whose half at the client may have something to say when it has trained."""
-    says = {
-        "memory": UploadsFromMemory,
-        "objective": UploadsFromObjective | FinishesRound,
-        "bank": SplitsSamples,
-    }
-    return {stage for stage, form in says.items() if isinstance(getattr(recipe, stage), form)}
 
 
 def build_broadcast(

@@ -11,9 +11,9 @@ from thalweg.aggregation import HasEvalModel
 from thalweg.bank import MixesModels
 from thalweg.core.types import Floats, Floats32, Ints, ParamSlice
 from thalweg.federation.extensions.alarms import AlarmState, init_alarms
-from thalweg.federation.server_halves import iter_server_halves
 from thalweg.federation.validation import NO_REQUESTS
 from thalweg.recipes.base import Recipe
+from thalweg.recipes.compatibility import iter_server_halves
 
 
 class ServerState(NamedTuple):

@@ -38,9 +38,9 @@ from thalweg.federation.messages import (
     TrainRequest,
     TrainResponse,
 )
-from thalweg.federation.server_halves import find_uploading_stages, iter_server_halves
 from thalweg.network.fields import FieldReader
 from thalweg.recipes.base import Recipe
+from thalweg.recipes.compatibility import find_uploading_stages, iter_server_halves
 from thalweg.sample_weights import AssignsWeights
 from thalweg.theory.masked_sums import KEY_BYTES, SEALED_SHARES_BYTES, SHARE_BYTES
 

@@ -2,16 +2,36 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from thalweg.aggregation import BySamples, Equal, FedExp, RejectLate
-from thalweg.bank import FedDaa, FedDrift, OneModel
-from thalweg.core.capabilities import ChecksWorld
+from thalweg.bank import FedDaa, FedDrift, OneModel, SplitsSamples
+from thalweg.core.capabilities import ChecksWorld, ServerHalf
 from thalweg.core.errors import require
-from thalweg.federation.server_halves import find_uploading_stages, iter_server_halves
 from thalweg.forecast import OpensStates
-from thalweg.local import Scaffold
+from thalweg.local import FinishesRound, Scaffold, UploadsFromObjective
+from thalweg.memory import UploadsFromMemory
 from thalweg.recipes.base import Recipe
 from thalweg.streams import World, collect_supplies
 from thalweg.streams.steps_world import StepsWorld
+
+
+def iter_server_halves(recipe: Recipe) -> Iterator[tuple[str, ServerHalf]]:
+    """The stages whose policy has a half at the server."""
+    for stage in ("memory", "objective"):
+        part = getattr(recipe, stage)
+        if isinstance(part, ServerHalf):
+            yield stage, part
+
+
+def find_uploading_stages(recipe: Recipe) -> set[str]:
+    """The stages whose half at the client may have something to say when it has trained."""
+    says = {
+        "memory": UploadsFromMemory,
+        "objective": UploadsFromObjective | FinishesRound,
+        "bank": SplitsSamples,
+    }
+    return {stage for stage, form in says.items() if isinstance(getattr(recipe, stage), form)}
 
 
 def check_compatibility(recipe: Recipe, world: World) -> None:
