@@ -17,11 +17,11 @@ from thalweg.federation.server_halves import (
     build_broadcast,
     bytes_down,
     bytes_up,
-    iter_server_halves,
 )
 from thalweg.federation.server_state import ServerState, eval_model, get_served_models
 from thalweg.federation.validation import NO_REQUESTS, match_updates, validate_updates
 from thalweg.recipes.base import Recipe
+from thalweg.recipes.compatibility import iter_server_halves
 
 
 def is_session_start(roster: Roster, server: ServerState) -> bool:
