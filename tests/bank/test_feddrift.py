@@ -8,8 +8,7 @@ from contracts.model_probes import FakeModelProbe
 from contracts.rosters import roster_for
 from contracts.survey_contexts import FakeSurveyContext
 from thalweg.bank import FedDrift
-from thalweg.bank.feddrift import BEFORE, COSTS, SAMPLES
-from thalweg.bank.linkage import agglomerate, distances
+from thalweg.bank.feddrift import BEFORE, COSTS, SAMPLES, group_models, model_distances
 from thalweg.core.errors import ConfigError
 
 L = np.array([[0.2, 1.0, 0.5], [0.9, 0.3, 0.8], [0.4, 0.7, 0.25]])
@@ -21,11 +20,11 @@ def survey(losses):
 
 
 def test_the_distances_and_the_merging_of_the_sheet():
-    D = distances(L)
+    D = model_distances(L)
     assert (D[0, 1], D[0, 2], D[1, 2]) == pytest.approx((0.8, 0.3, 0.5))
-    assert agglomerate(D, 0.4) == [[0, 2]]
-    assert agglomerate(D, 0.9) == [[0, 1, 2]]
-    assert agglomerate(D, 0.3) == []
+    assert group_models(D, 0.4) == [[0, 2]]
+    assert group_models(D, 0.9) == [[0, 1, 2]]
+    assert group_models(D, 0.3) == []
 
 
 def test_a_client_that_gets_much_worse_gets_a_model_of_its_own():
@@ -263,5 +262,5 @@ def test_clients_answer_what_the_last_step_s_data_cost_only_if_there_are_steps()
 
 
 def test_more_models_at_the_start_than_there_may_be_are_refused():
-    with pytest.raises(ConfigError, match="initial_models must be at most max_models, 2, got 3"):
+    with pytest.raises(ConfigError, match=r"initial_models must be at most max_models \(2\), got 3"):
         FedDrift(initial_models=3, max_models=2)

@@ -1,4 +1,10 @@
-"""Banks of models: which models exist, and which clients train which."""
+"""Banks: the models of a run, and the assignment of models to clients.
+
+Most recipes have one global model (`OneModel`). Methods for concept drift keep several models and
+open, merge or close them during the run. A bank is any object with `init`, `assign` and `shares`
+(`Bank`); the optional protocols `SplitsSamples`, `MixesModels` and `ExtraBankMetrics` add sample
+weights per model, mixtures for prediction, and metrics.
+"""
 
 from thalweg.bank.base import (
     Bank,
@@ -10,10 +16,10 @@ from thalweg.bank.base import (
     SplitsSamples,
     require_cohort,
 )
-from thalweg.bank.feddaa import FedDaa  # as many as there are concepts in a time step
-from thalweg.bank.feddrift import FedDrift  # a model per concept, opened and merged
-from thalweg.bank.fedrc import FedRc  # models that explain samples beyond their labels
-from thalweg.bank.oracle import Oracle  # a model per true concept
+from thalweg.bank.feddaa import FedDaa  # FedRC in time steps, with drift detection
+from thalweg.bank.feddrift import FedDrift  # new models after a drift, similar models merged
+from thalweg.bank.fedrc import FedRc  # all clients train all models, with weighted samples
+from thalweg.bank.oracle import Oracle  # one model per true concept
 
 BANKS = {
     "one-model": OneModel,

@@ -1,4 +1,4 @@
-"""Hard clusters: who belongs to which model, and how models are opened, merged and closed."""
+"""Banks in which each client belongs to one model: opening, merging and closing models."""
 
 from __future__ import annotations
 
@@ -11,17 +11,28 @@ from thalweg.core.types import Floats, Ints
 
 
 class Clusters(NamedTuple):
-    """Who belongs to which model, and how well it suited them."""
+    """The model of each client, and the history that decides about drift and merging."""
 
-    member_of: Ints  # (N,) model of each client; -1: never seen
-    previous: Floats  # (N,) the client's best loss (or error) when last seen; nan: never
-    isolated_for: Ints  # (models,) rounds during which a model is not merged yet
-    last_used: Ints  # (models,) round of the last use
+    member_of: Ints  # (N,) model of each client; -1: never surveyed
+    previous: Floats  # (N,) the client's lowest cost in its last survey; nan: never surveyed
+    isolated_for: Ints  # (models,) steps for which a model is still excluded from merging
+    last_used: Ints  # (models,) round in which a model was last trained
     rnd: int
 
 
 class BankEdit:
-    """A bank while it is being rearranged. Mutable, and forgotten as soon as it is finished."""
+    """A mutable copy of the clusters, used while one round is assigned.
+
+    >>> clusters = Clusters(
+    ...     member_of=np.array([0, 0, 0]), previous=np.zeros(3),
+    ...     isolated_for=np.array([0]), last_used=np.array([0]), rnd=0,
+    ... )
+    >>> edit = BankEdit(clusters, num_models=1)
+    >>> edit.member_of[2] = edit.open_model(parent=0, max_models=10, isolation=1)
+    >>> plan = edit.finish(cohort=np.array([0, 2]))
+    >>> plan.mix.tolist(), plan.models.tolist()  # model 1 starts as a copy of model 0
+    ([[1.0], [1.0]], [0, 1])
+    """
 
     def __init__(self, notes: Clusters, num_models: int, is_step_start: bool = True) -> None:
         self.member_of, self.previous = notes.member_of.copy(), notes.previous.copy()
@@ -32,26 +43,30 @@ class BankEdit:
         self.is_new = np.zeros(num_models, dtype=bool)
 
     def add_random_models(self, count: int) -> None:
-        """Some more models, which are drawn."""
+        """Add `count` models with random parameters."""
         for _ in range(count):
             self._append(np.zeros(self.mix.shape[1]))
             self.is_new[-1] = True
 
     def open_model(self, parent: int | None, max_models: int, isolation: int) -> int | None:
-        """A copy of a model, or one that is drawn, in a place of its own; None if there is no room."""
+        """Open a copy of model `parent` (None: a random model) and return its index.
+
+        If there are `max_models` models, the least recently used model without clients is
+        replaced; if every model has clients, no model is opened and None is returned.
+        """
         row = np.zeros(self.mix.shape[1]) if parent is None else self.mix[parent]
-        place = len(self.mix)
-        if place >= max_models:
-            unused = [m for m in range(place) if not (self.member_of == m).any()]
+        index = len(self.mix)
+        if index >= max_models:
+            unused = [m for m in range(index) if not (self.member_of == m).any()]
             if not unused:
                 return None
-            place = min(unused, key=lambda m: (self.last_used[m], m))
-            self.mix[place] = row
+            index = min(unused, key=lambda m: (self.last_used[m], m))
+            self.mix[index] = row
         else:
             self._append(row)
-        self.is_new[place], self.last_used[place] = True, self.rnd
-        self.isolated_for[place] = isolation + 1 if isolation else 0
-        return place
+        self.is_new[index], self.last_used[index] = True, self.rnd
+        self.isolated_for[index] = isolation + 1 if isolation else 0
+        return index
 
     def _append(self, row: Floats) -> None:
         self.mix = np.vstack([self.mix, row])
@@ -60,7 +75,7 @@ class BankEdit:
         self.last_used = np.append(self.last_used, 0)
 
     def merge_models(self, models: list[int], weights: Floats) -> None:
-        """All clients of these models follow the first, which becomes their mean."""
+        """Replace the first of these models by their weighted mean; it takes over all clients."""
         first, *others = models
         self.mix[first] = weights @ self.mix[models] / weights.sum()
         for other in others:
@@ -68,14 +83,14 @@ class BankEdit:
             self.last_used[other] = -1
 
     def finish(self, cohort: Ints) -> BankAssignment:
-        """Close what serves nobody, but never the last model."""
-        serves = np.bincount(self.member_of[self.member_of >= 0], minlength=len(self.mix)) > 0
-        kept = np.flatnonzero(serves)
+        """Close the models without clients (one model always stays) and return the assignment."""
+        has_clients = np.bincount(self.member_of[self.member_of >= 0], minlength=len(self.mix)) > 0
+        kept = np.flatnonzero(has_clients)
         if not len(kept):
             kept = np.array([0])
-        place = np.full(len(self.mix), -1, dtype=np.int64)
-        place[kept] = np.arange(len(kept))
-        member_of = np.where(self.member_of >= 0, place[self.member_of], -1)
+        new_index = np.full(len(self.mix), -1, dtype=np.int64)
+        new_index[kept] = np.arange(len(kept))
+        member_of = np.where(self.member_of >= 0, new_index[self.member_of], -1)
         notes = Clusters(
             member_of, self.previous, self.isolated_for[kept], self.last_used[kept], self.rnd
         )

@@ -1,4 +1,4 @@
-"""Which models there are, and who trains which."""
+"""Interfaces of banks, and the bank with one model."""
 
 from __future__ import annotations
 
@@ -14,116 +14,149 @@ from thalweg.core.types import Floats, Floats32, Ints, Roster, SurveyResponses
 
 
 class BankAssignment(NamedTuple):
-    """The bank of a round: its models out of those of the last round, and who trains which."""
+    """The models of a round and the training jobs of its cohort.
 
-    notes: Any
+    Each model of the round is a weighted mean of the models of the previous round. One matrix
+    therefore describes every change: a unit row keeps or copies a model, a row with several
+    entries merges models, a model without a row is closed, and a row of zeros asks for a new
+    model with random parameters.
+    """
+
+    notes: Any  # the state of the bank for the next round
     mix: Floats
-    """(models now, models before) each new model as a mean of old ones; a row of zeros: drawn anew."""
-    is_new: npt.NDArray[np.bool_]  # (models now,) starts a life of its own: server rules begin anew
-    clients: (
-        Ints  # (J,) jobs, ascending by client and model; everybody in the cohort has one at least
-    )
-    models: Ints  # (J,)
-    broadcast: Mapping[
-        str, Floats
-    ] = {}  # (K, E) what each client of the cohort is told, see `SplitsSamples`
+    """(models now, models before) rows sum to one, or to zero for a randomly initialised model."""
+    is_new: npt.NDArray[np.bool_]  # (models now,) the server rule starts from its initial state
+    clients: Ints
+    """(J,) clients of the jobs, ascending by client and model; each client of the cohort has one
+    job or more."""
+    models: Ints  # (J,) models of the jobs
+    broadcast: Mapping[str, Floats] = {}
+    """(K, E) by name: values for each client of the cohort, see `SplitsSamples`."""
 
 
 class Bank(Protocol):
-    """Opens, merges and closes models, and gives each client one or several. Any object of this shape will do.
+    """Opens, merges and closes models, and assigns models to clients.
 
-    One that wants to know something of the clients first is also a `core.talk.Surveys`; it may ask anybody who is
-    here, and finds the chosen ones in `Roster.cohort`.
+    Implement `init`, `assign` and `shares`; no base class is needed. The bank is a frozen value:
+    its state (`notes`) is passed in and returned, and must survive a checkpoint.
+
+    A bank that needs information from the clients before it assigns models also implements
+    `core.capabilities.Surveys`. It may survey any present client; `Roster.cohort` holds the
+    clients that were chosen for training.
     """
 
     def init(self, num_clients: int, num_classes: int) -> Any:
-        """What is known before the first round, with one model."""
+        """Return the state before the first round. The bank then has one model."""
         ...
 
     def assign(
         self, notes: Any, roster: Roster, answers: SurveyResponses, num_models: int
     ) -> BankAssignment:
-        """The bank for the cohort of a roster about to train; answers have a row for each of `Roster.surveyed`."""
+        """Return the models of this round and the jobs of `roster.cohort`.
+
+        `answers` maps names to arrays (number of surveyed clients, E), with one row for each
+        client of `Roster.surveyed`; a row of nan means that this client sent no answer.
+        """
         ...
 
     def shares(self, notes: Any, num_models: int) -> Floats:
-        """(models,) the share of the clients that each model serves; they sum to one."""
+        """Return (models,) the share of the clients that use each model; the sum is one."""
         ...
 
 
 class SplitContext(NamedTuple):
-    """What a client goes by when it divides its samples among the models it has received."""
+    """The data with which a client weights its samples for each received model."""
 
     models: Ints  # (J,) ascending
-    losses: Floats32  # (J, held) cross-entropy of every sample under each model, as it was received
+    losses: Floats32  # (J, held) cross-entropy of each sample under each model, as received
     labels: Ints  # (held,)
-    since: Ints  # (held,) the round in which each sample came
+    since: Ints  # (held,) the round in which each sample arrived
     rnd: int
 
 
 @runtime_checkable
 class SplitsSamples(Protocol):
-    """A bank with a half at the client, which says what every sample counts for every model it trains."""
+    """A bank with a client half: the client weights its samples separately for each model."""
 
     def init_split(self, num_classes: int) -> Any:
-        """What a client keeps for it before its first round."""
+        """Return the state of a client before its first round."""
         ...
 
     def split_samples(
         self, kept: Any, split: SplitContext, received: Mapping[str, Floats32]
     ) -> tuple[Any, Floats]:
-        """What it keeps next, and (J, held) not negative: what a sample counts for a model.
+        """Return the next client state and the sample weights (J, held), not negative.
 
-        A sample that counts nothing for any model is not learnt from at all. `received` is the client's row of
-        `BankAssignment.broadcast`.
+        A sample with weight zero for every model is not used for training. `received` is the
+        client's row of `BankAssignment.broadcast`.
         """
         ...
 
     def main_model(self, kept: Any, models: Ints) -> int:
-        """The place among its models (J,) of the one that predicts for this client."""
+        """Return the index, in `models` (J,), of the model that predicts for this client."""
         ...
 
     def upload(self, kept: Any) -> Mapping[str, Floats32]:
-        """What the client tells the server when it has trained: vectors by name, of one length for all."""
+        """Return the vectors, by name, that the client sends to the server after training.
+
+        Each vector has the same length at every client.
+        """
         ...
 
     def collect(self, notes: Any, clients: Ints, uploads: Mapping[str, Floats32]) -> Any:
-        """What the server knows after these words (K, E); no client comes twice."""
+        """Return the state of the bank after these uploads (K, E); clients are distinct."""
         ...
 
 
 @runtime_checkable
 class MixesModels(Protocol):
-    """A bank whose clients use several models at once."""
+    """A bank whose clients predict with a mixture of models."""
 
     def mixtures(self, notes: Any, num_models: int) -> Floats:
-        """(N, models) how much each client uses each model; rows sum to one."""
+        """Return (N, models) the weight of each model at each client; rows sum to one."""
         ...
 
 
 @runtime_checkable
 class ExtraBankMetrics(Protocol):
-    """A bank that has something to say about a round, for the metrics."""
+    """A bank that contributes metrics."""
 
     def extra_metrics(self, notes: Any, roster: Roster) -> Mapping[str, float]:
-        """After it has arranged the models of the roster's round."""
+        """Return the metrics of the roster's round; called after `assign`."""
         ...
 
 
 def require_cohort(roster: Roster) -> Ints:
-    """(K,) the cohort of a roster, which has one by the time that a bank is asked to arrange things."""
+    """Return the cohort (K,) of a roster; raise `ConfigError` if it has none."""
     require(
         roster.cohort is not None,
-        "a bank arranges models for the cohort of a roster, and this roster has none; "
-        "give it one: dataclasses.replace(roster, cohort=...).",
+        "a bank assigns models to the cohort, expected a roster with a cohort, got one without. "
+        "Set it with dataclasses.replace(roster, cohort=...).",
     )
     assert roster.cohort is not None
     return roster.cohort
 
 
+def is_step_start(every: int | None, roster: Roster) -> bool:
+    """Return whether a time step starts in this round.
+
+    A step starts every `every` rounds. With None it starts in round 0, and in each round whose
+    cohort contains an alarmed client.
+    """
+    if every is not None:
+        return roster.rnd % every == 0
+    alarmed = roster.present[:0] if roster.alarmed is None else roster.alarmed
+    return roster.rnd == 0 or bool(np.isin(alarmed, require_cohort(roster)).any())
+
+
 @dataclass(frozen=True)
 class OneModel:
-    """One global model for everybody."""
+    """One global model that all clients train and use, as in FedAvg.
+
+    >>> bank = OneModel()
+    >>> bank.shares(bank.init(num_clients=5, num_classes=2), num_models=1).tolist()
+    [1.0]
+    """
 
     def init(self, num_clients: int, num_classes: int) -> None:
         return None
@@ -132,8 +165,8 @@ class OneModel:
         self, notes: None, roster: Roster, answers: SurveyResponses, num_models: int
     ) -> BankAssignment:
         cohort = require_cohort(roster)
-        everybody = np.zeros(len(cohort), dtype=np.int64)
-        return BankAssignment(None, np.eye(1), np.array([False]), cohort, everybody)
+        first = np.zeros(len(cohort), dtype=np.int64)
+        return BankAssignment(None, np.eye(1), np.array([False]), cohort, first)
 
     def shares(self, notes: None, num_models: int) -> Floats:
         return np.ones(1)

@@ -8,7 +8,7 @@ from typing import Literal, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from thalweg.bank.base import BankAssignment
+from thalweg.bank.base import BankAssignment, is_step_start
 from thalweg.bank.prototype_set import (
     Output,
     PrototypeSet,
@@ -17,7 +17,6 @@ from thalweg.bank.prototype_set import (
     validate_prototypes,
 )
 from thalweg.bank.soft import Prediction, SoftBank, assign_all_models, client_mixtures, grow_mix
-from thalweg.bank.time_steps import is_step_start
 from thalweg.core.capabilities import SurveyContext
 from thalweg.core.claims import Claim
 from thalweg.core.config import check_literals, check_ranges
@@ -30,58 +29,92 @@ Bools = npt.NDArray[np.bool_]
 
 
 class FedDaaState(NamedTuple):
-    """What the server knows of the time step that lasts, and of the clients in it."""
+    """The server's state of the current time step."""
 
-    mass: Floats32  # (N, models, C) what each model explains of clients' labels, as last heard in this step
-    number: int  # of the step, from 0; -1: none yet
-    began: int  # the round in which it began
-    clustered_in: int  # the round in which clients were judged; -1: never
-    learn_since: Ints  # (N,) the round from which on samples are learnt from
-    drifted: Bools  # (N,) whose concept was found to have changed
-    clusters_found: int  # 0: never looked
+    mass: Floats32  # (N, models, C) label mass of each model, as last received in this step
+    number: int  # number of the step, counted from 0; -1: before the first step
+    began: int  # the round in which the step began
+    clustered_in: int  # the round in which the clients were last clustered; -1: never
+    learn_since: Ints  # (N,) clients train on samples that arrived in this round or later
+    drifted: Bools  # (N,) clients whose concept was found to have changed
+    clusters_found: int  # 0: never clustered
     concepts: Ints  # (N,) the true ones when the step began; -1: nobody knows
     scores: Floats  # (2,) precision and recall of the drifts found; nan: nobody knows
 
 
 @dataclass(frozen=True)
 class FedDaa(SoftBank):
-    r"""FedDAA: FedRC in time steps. How many models there are, and who learns from older data, is found in each.
+    r"""FedDAA: FedRC in time steps, with a new number of models and drift detection in each step.
 
-    A time step begins every `every` rounds. Everybody who is here is then sent the bank and answers with prototypes
-    by its first model (`theory.prototypes`): of the samples of the last step, and of those that arrive now.
+    A time step starts every `every` rounds. All present clients are then surveyed. Each computes
+    two prototypes with the first model of the bank, one of the samples of the previous step and
+    one of the samples that arrive now. Row r of a prototype is the mean output for class r:
 
-    - NCD: as many models as the new prototypes have clusters (`theory.count_clusters`). New models are drawn; if
-      there are too many, those stay that explain most.
-    - RDLD: a client has drifted if its old and its new prototype are nearest to different centres
-      (`theory.real_drift`).
-    - DAA: who has drifted learns from this step's samples, who has not also from those of the last step.
+    .. math::  P_k[r] = \frac{1}{|\{i : y_i = r\}|} \sum_{i : y_i = r} f(x_i)
 
-    In a step clients train as in `FedRc`; mixtures and label priors begin anew with it.
+    - NCD (number of clusters): the bank gets as many models as the new prototypes have clusters,
+      the k-means clustering with 2 to :math:`M` clusters with the largest silhouette
+      (`theory.count_clusters`). Additional models are random; surplus models are closed
+      (`shrinking`).
+    - RDLD (real drift detection): a client has drifted if its old and its new prototype are
+      closest to different cluster centres (`theory.real_drift`).
+    - DAA (data of drifted clients): drifted clients train on the samples of this step, the others
+      also on those of the previous step.
+
+    Within a step clients train as in `FedRc`. Mixtures and label priors are reset at its start.
 
     Symbols, FedDAA -> here
-        :math:`\tau, M`  -> every, max_clusters
-        :math:`C^1, C^t` -> first_count, what is found; or `given`, the last one for all later steps
+        :math:`\tau, M`      -> every, max_clusters
+        :math:`C^1, C^t`     -> first_count and the number found, or `given` (its last value is
+                                used for all later steps)
+        :math:`P_k^{t-1}, P_k^t` -> old and new prototype of client k
 
-    cluster_count "given" is what the released code does: the true number of models is given, and of NCD only the
-    centres are used. Without NCD there are always `first_count` models, without RDLD nobody is taken for drifted,
-    without DAA everybody learns from this step's samples alone.
+    Differs from the paper: NCD determines the number of models, whereas the released code uses the
+    true one (``cluster_count="given"``); classes that a client does not have are rows of zeros, as
+    in the code, or treated as `missing` says; clients that were not surveyed train on new samples
+    only. The ablations: without NCD there are always `first_count` models, without RDLD no client
+    counts as drifted, without DAA all clients train on this step's samples only.
+
+    Clients 0 and 1 answer 0 to class 0 in the old and the new data, client 2 changes its answer
+    from 0 to 4. There are two clusters, client 2 has drifted, and it trains on samples from round
+    40 on:
+
+    >>> bank, clients = FedDaa(every=40), np.arange(3)
+    >>> roster = Roster(0, clients, np.ones(3), np.zeros(3, int), cohort=clients)
+    >>> plan = bank.assign(bank.init(num_clients=3, num_classes=1), roster, {}, num_models=1)
+    >>> has_class = np.ones((3, 1))
+    >>> answers = {
+    ...     "old_prototype": np.array([[0.0], [0.0], [0.0]]), "old_prototype_classes": has_class,
+    ...     "new_prototype": np.array([[0.0], [0.0], [4.0]]), "new_prototype_classes": has_class,
+    ...     "new_since": np.full((3, 1), 40.0),
+    ... }
+    >>> roster = Roster(
+    ...     40, clients, np.ones(3), np.zeros(3, int), cohort=clients, surveyed=clients
+    ... )
+    >>> plan = bank.assign(plan.notes, roster, answers, num_models=2)
+    >>> len(plan.mix), plan.notes.drifted.tolist(), plan.notes.learn_since.tolist()
+    (2, [False, False, True], [0, 0, 40])
     """
 
     every: int | None = 40
-    """none: a step begins when somebody in the cohort has been alarmed."""
+    """Rounds in a time step; none: a step starts when the cohort contains an alarmed client."""
     min_step_rounds: int = 10
-    """Rounds that a step lasts at least which an alarm may end."""
+    """Minimum length of a step that an alarm can end, in rounds."""
     cluster_count: Literal["ncd", "given"] = "ncd"
+    """Number of models: found by NCD, or taken from `given`."""
     given: tuple[int, ...] = (2, 3, 4)
+    """Number of models in each step, for cluster_count="given"; the last one is repeated."""
     first_count: int = 2
+    """Number of models in the first step, and in all steps without NCD."""
     max_clusters: int = 9
     single_cluster_threshold: float | None = None
-    """One cluster is found if the best silhouette is below; none: never, unless all prototypes are the same."""
+    """Silhouette below which there is one cluster; none: only if all prototypes are equal."""
     missing: MissingRule = "zero"
-    """How classes are treated that a client does not have."""
+    """Prototype rows of classes that a client does not have: zeros, imputed, or masked."""
     output: Output = "logits"
     shrinking: Literal["largest", "matched"] = "largest"
-    """Which models stay: those that explain most, or of each cluster's clients the one that explained most."""
+    """Models to keep if their number falls: those with the largest total mixture weight, or the
+    model with the largest weight among the clients of each cluster (each model once)."""
     use_ncd: bool = True
     use_rdld: bool = True
     use_daa: bool = True
@@ -99,7 +132,8 @@ class FedDaa(SoftBank):
         )
         require(
             len(self.given) > 0 and min(self.given) >= 1,
-            f"given must be numbers of models, one for each step, got {list(self.given)}.",
+            f"given must list at least one number of models, one for each step and each at least 1, "
+            f"got {list(self.given)}.",
         )
 
     @property
@@ -107,11 +141,11 @@ class FedDaa(SoftBank):
         return True
 
     def choose_surveyed(self, roster: Roster, rng: np.random.Generator) -> Ints:
-        asks = is_step_start(self.every, roster) and roster.rnd > 0
-        return roster.present if asks else roster.present[:0]
+        is_surveyed = is_step_start(self.every, roster) and roster.rnd > 0
+        return roster.present if is_surveyed else roster.present[:0]
 
     def answer_survey(self, view: SurveyContext) -> tuple[None, Mapping[str, Floats]]:
-        """Prototypes of what arrives now, and of what came in the last step."""
+        """Return prototypes of the samples that arrive now and of those of the previous step."""
         began = None if self.every is None else view.rnd - self.every
         return None, client_prototypes(view, began, self.output)
 
@@ -147,7 +181,7 @@ class FedDaa(SoftBank):
         return assign_all_models(notes, roster, mix, notes.began, notes.learn_since)
 
     def extra_metrics(self, notes: FedDaaState, roster: Roster) -> Mapping[str, float]:
-        """Clusters found at the last look; drifts in the round in which they were found."""
+        """Return the number of clusters, and in the round of a clustering also the drifts."""
         if notes.clusters_found == 0:
             return {}
         extra_metrics: dict[str, float] = {"clusters_found": notes.clusters_found}
@@ -159,7 +193,7 @@ class FedDaa(SoftBank):
         return extra_metrics
 
     def _has_ended(self, notes: FedDaaState, roster: Roster) -> bool:
-        """Is the step over that lasts? Perhaps it was over before, when nobody was here to begin another."""
+        """Return whether a new step is due, also in the first round after one without a cohort."""
         if self.every is not None:
             return roster.rnd // self.every > notes.began // self.every
         return (
@@ -199,7 +233,7 @@ class FedDaa(SoftBank):
         return self._num_models_for(0, None, self.first_count)
 
     def _num_models_for(self, step: int, found: Clustering | None, num_models: int) -> int:
-        """How many models there shall be in a step."""
+        """Return the number of models in a step."""
         if not self.use_ncd:
             return self.first_count
         if self.cluster_count == "given":
@@ -207,7 +241,7 @@ class FedDaa(SoftBank):
         return num_models if found is None else found.size
 
     def _find_clusters(self, prototype_set: PrototypeSet) -> Clustering | None:
-        """Of the new prototypes; none if nobody has said anything."""
+        """Cluster the new prototypes; return None if there are none."""
         if len(prototype_set.clients) == 0:
             return None
         if not self.use_ncd:
@@ -217,25 +251,26 @@ class FedDaa(SoftBank):
     def _find_drifts(
         self, prototype_set: PrototypeSet, found: Clustering | None, num_clients: int
     ) -> tuple[Ints, Bools]:
-        """(N,) the cluster of each client's old data, -1 if it has none; and whose is another one now."""
+        """Return (N,) the cluster of each client's old data (-1: none) and (N,) who has drifted."""
         old, drifted = np.full(num_clients, -1, dtype=np.int64), np.zeros(num_clients, dtype=bool)
         if found is not None and prototype_set.has_old.any():
-            who = prototype_set.clients[prototype_set.has_old]
-            near = real_drift(
+            clients = prototype_set.clients[prototype_set.has_old]
+            nearest = real_drift(
                 prototype_set.old[prototype_set.has_old],
                 prototype_set.new[prototype_set.has_old],
                 found.centres,
             )
-            old[who], drifted[who] = near.old, near.has_drifted & self.use_rdld
+            old[clients], drifted[clients] = nearest.old, nearest.has_drifted & self.use_rdld
         return old, drifted
 
     def _learn_since(
         self, notes: FedDaaState, began: int, prototype_set: PrototypeSet, drifted: Bools
     ) -> Ints:
-        """(N,) who could not be asked learns from new samples alone, like who has drifted.
+        """Return (N,) the first round whose samples each client trains on.
 
-        A step that began with an alarm began too late: its samples are those that the client took for new, and
-        what is older is all that it holds.
+        Clients without an answer are treated like drifted ones: they train on new samples only.
+        A step that an alarm started begins after the change. Its new samples are therefore those
+        that the client reported as new, and stable clients train on all their samples.
         """
         stable = np.zeros(len(drifted), dtype=bool)
         stable[prototype_set.clients] = ~drifted[prototype_set.clients]
@@ -248,7 +283,7 @@ class FedDaa(SoftBank):
     def _choose_kept(
         self, mixtures: Floats, wanted: int, old: Ints, found: Clustering | None
     ) -> Ints:
-        """The models that stay, ascending."""
+        """Return the models to keep, ascending."""
         from scipy.optimize import linear_sum_assignment
 
         if self.shrinking == "matched" and found is not None and found.size == wanted:

@@ -8,9 +8,7 @@ from typing import Literal
 import numpy as np
 
 from thalweg.bank.bank_edit import BankEdit, Clusters
-from thalweg.bank.base import BankAssignment, require_cohort
-from thalweg.bank.linkage import agglomerate, distances
-from thalweg.bank.time_steps import is_step_start
+from thalweg.bank.base import BankAssignment, is_step_start, require_cohort
 from thalweg.core.capabilities import SurveyContext
 from thalweg.core.claims import Claim, check_vector, first_reason
 from thalweg.core.config import check_literals, check_ranges
@@ -20,51 +18,70 @@ from thalweg.core.types import Floats, Ints, Roster, SurveyResponses
 COSTS = "model_costs"
 SAMPLES = "newest_samples"
 BEFORE = "cost_before"
-MAX_SAMPLES = 1e7  # newest ones that a client may say it has: they are what its opinion weighs
+MAX_SAMPLES = 1e7  # plausible number of new samples; it is the weight of the client's costs
 
 
 @dataclass(frozen=True)
 class FedDrift:
-    r"""FedDrift: a client that has drifted gets a model of its own; models that are alike are merged.
+    r"""FedDrift: drifted clients get a new model, and models that perform alike are merged.
 
-    Before training, every client of the cohort tries all models on its newest data and takes the best, unless
-    even that one is worse by more than :math:`\delta` than the best one was when it last took part: then it gets
-    a new model, a copy of the best one, which is left alone for `isolation` rounds. Then models are merged, the two
-    nearest first, while their distance is below :math:`\delta'`:
+    Before training, each client of the cohort evaluates all models on its newest data and takes
+    the best one. If the cost of the best model has grown by more than :math:`\delta` since the
+    client's last survey, the client has drifted: it gets a copy of the best model, which is not
+    merged for `isolation` rounds. Then the two closest models are merged repeatedly (complete
+    linkage) while their distance is below :math:`\delta'`:
 
     .. math::  D_{ij} = \max(L_{ij} - L_{ii},\; L_{ji} - L_{jj},\; 0), \qquad
                D_{kl} \leftarrow \max(D_{il}, D_{jl})
 
-    with :math:`L_{ij}` the loss of model i on the data of the cohort's clients of model j. A merged model is the
-    mean weighted by samples.
+    where :math:`L_{ij}` is the mean cost of model i on the data of the clients of model j, and k
+    is the merger of i and j. A merged model is the mean of its parts, weighted by samples.
 
-    With `every` above 1 the method goes by time steps, as in the paper: when one begins, everybody who is here is
-    asked, and :math:`\delta` is measured against the best model on what the client holds of the last step. In
-    between clients keep the model they have, or with `reassign` those of the cohort take the best of all in every
-    round, but nobody drifts and nothing is merged.
+    With `every` above 1 the method works in time steps, as in the paper. At the start of a step
+    all present clients are surveyed, and :math:`\delta` is measured against the best model on the
+    data that the client holds of the previous step. During a step clients keep their model, or
+    take the best one with `reassign`; no client is treated as drifted and no models are merged.
 
     Symbols, Jothimurugesan et al. 2023 -> here
-        :math:`\delta, \delta'`  -> drift_threshold, merge_threshold (none: the same)
+        :math:`\delta, \delta'`  -> drift_threshold, merge_threshold (None: the same value)
+        :math:`L`                -> the answers of the survey, averaged by number of samples
 
-    Differs from the released code: losses, not accuracies (``measure="accuracy"`` for those); a new model starts as
-    a copy; only models with clients in the cohort can be compared in a round.
+    Differs from the released code: costs are losses (``measure="accuracy"`` for error rates), a
+    new model is a copy (``new_model="random"`` for the code's), and only models with clients in
+    the survey are compared. Models at equal distances are merged in the order of
+    `scipy.cluster.hierarchy.linkage`.
+
+    Model 0 costs 0.2 on its own data and model 2 costs 0.25 on its own. On each other's data they
+    cost 0.5 and 0.4, so their distance is max(0.5 - 0.2, 0.4 - 0.25) = 0.3:
+
+    >>> L = np.array([[0.2, 1.0, 0.5], [0.9, 0.3, 0.8], [0.4, 0.7, 0.25]])
+    >>> model_distances(L).round(6).tolist()
+    [[0.0, 0.8, 0.3], [0.8, 0.0, 0.5], [0.3, 0.5, 0.0]]
+    >>> group_models(model_distances(L), threshold=0.4)
+    [[0, 2]]
     """
 
     measure: Literal["loss", "accuracy"] = "loss"
+    """Cost of a model at a client: the mean loss, or the error rate (accuracy)."""
     drift_threshold: float = 0.5
+    """Increase of the cost above which a client has drifted."""
     merge_threshold: float | None = None
+    """Distance below which models are merged; none: drift_threshold."""
     isolation: int = 1
+    """Time steps for which a new model is not merged."""
     max_models: int = 10
     initial_models: int = 1
-    """Models at the start; those after the first are drawn, and the first cohort is dealt to them in turn."""
+    """Models in round 0. The additional ones are random, and the clients of the first cohort are
+    assigned to the models in turn."""
     every: int | None = 1
-    """Rounds of a time step; none: one begins when somebody in the cohort has been alarmed, and who has been is
-    taken for drifted, whatever the losses."""
+    """Rounds in a time step; none: a step starts when the cohort contains an alarmed client, and
+    alarmed clients count as drifted, whatever their costs."""
     reassign: bool = False
-    """Also while a step lasts, clients take the model that suits them best."""
+    """During a step, too, clients of the cohort take the best model."""
     eager: bool = False
-    """FedDrift-Eager: all that drift at the same time share one new model, and nothing is merged."""
+    """FedDrift-Eager: clients that drift in the same round share one new model; no merging."""
     new_model: Literal["copy", "random"] = "copy"
+    """Initial parameters of a new model: those of the client's best model, or random ones."""
 
     def __post_init__(self) -> None:
         check_literals(self)
@@ -79,7 +96,8 @@ class FedDrift:
         )
         require(
             self.initial_models <= self.max_models,
-            f"initial_models must be at most max_models, {self.max_models}, got {self.initial_models}.",
+            f"initial_models must be at most max_models ({self.max_models}), "
+            f"got {self.initial_models}.",
         )
 
     @property
@@ -96,20 +114,20 @@ class FedDrift:
         return cohort[np.isnan(roster.known.get("loss", never))[cohort]]
 
     def answer_survey(self, view: SurveyContext) -> tuple[None, Mapping[str, Floats]]:
-        """What every model costs on the newest data, and how many samples those are.
+        """Return the cost of each model on the newest samples, and the number of samples.
 
-        As a time step begins also what the best one costs on the data of the last.
+        With time steps, also return the cost of the best model on the samples held before.
         """
         rows = view.newest
         if len(rows) == 0:
             return None, {}
-        words = {COSTS: self._costs(view, rows), SAMPLES: np.array([float(len(rows))])}
+        answer = {COSTS: self._costs(view, rows), SAMPLES: np.array([float(len(rows))])}
         if self.every not in (1, None) and len(view.held):
-            words[BEFORE] = self._costs(view, view.held).min(keepdims=True)
-        return None, words
+            answer[BEFORE] = self._costs(view, view.held).min(keepdims=True)
+        return None, answer
 
     def validate_claim(self, claim: Claim) -> str | None:
-        """A cost for each model, and as many samples as make up one client."""
+        """Expect one cost per model and a plausible number of samples."""
         most = 1.0 if self.measure == "accuracy" else math.inf
         before = (
             check_vector(claim.uploads, BEFORE, 1, 0, most) if BEFORE in claim.uploads else None
@@ -132,32 +150,32 @@ class FedDrift:
     def assign(
         self, notes: Clusters, roster: Roster, answers: SurveyResponses, num_models: int
     ) -> BankAssignment:
-        cohort, does_begin = require_cohort(roster), is_step_start(self.every, roster)
-        who = cohort if roster.surveyed is None else roster.surveyed
-        nobody_spoke = np.full((len(who), num_models), np.nan)
-        costs = answers.get(COSTS, nobody_spoke)  # (K, models)
-        sizes = np.nan_to_num(answers.get(SAMPLES, nobody_spoke)[:, 0])  # (K,)
-        bank_edit = BankEdit(notes, num_models, does_begin)
-        before = bank_edit.previous[who]
-        if self.every is None:  # the alarm says who
-            alarmed = who[:0] if roster.alarmed is None else roster.alarmed
-            before = np.where(np.isin(who, alarmed), -np.inf, np.nan)
+        cohort, is_start = require_cohort(roster), is_step_start(self.every, roster)
+        surveyed = cohort if roster.surveyed is None else roster.surveyed
+        no_answer = np.full((len(surveyed), num_models), np.nan)
+        costs = answers.get(COSTS, no_answer)  # (K, models)
+        sizes = np.nan_to_num(answers.get(SAMPLES, no_answer)[:, 0])  # (K,)
+        edit = BankEdit(notes, num_models, is_start)
+        before = edit.previous[surveyed]
+        if self.every is None:  # alarmed clients have drifted, no others
+            alarmed = surveyed[:0] if roster.alarmed is None else roster.alarmed
+            before = np.where(np.isin(surveyed, alarmed), -np.inf, np.nan)
         elif self.every != 1:
-            before = answers.get(BEFORE, nobody_spoke)[:, 0]
-        if not does_begin:
-            before = np.full(len(who), np.nan)  # nobody drifts
-        self._assign_clients(bank_edit, who, costs, before)
+            before = answers.get(BEFORE, no_answer)[:, 0]
+        if not is_start:
+            before = np.full(len(surveyed), np.nan)  # no client has drifted
+        self._assign_clients(edit, surveyed, costs, before)
         if notes.rnd == 0 and self.initial_models > num_models:
-            bank_edit.add_random_models(self.initial_models - num_models)
-            bank_edit.member_of[cohort] = np.arange(len(cohort)) % self.initial_models
-        everybody = np.union1d(who, cohort)
-        members = bank_edit.member_of[everybody]
-        members[members < 0] = 0  # never seen, and nothing to judge by
-        bank_edit.member_of[everybody] = members
-        if does_begin and not self.eager:
-            self._merge_similar(bank_edit, who, costs, sizes)
-        bank_edit.last_used[bank_edit.member_of[cohort]] = notes.rnd + 1
-        return bank_edit.finish(cohort)
+            edit.add_random_models(self.initial_models - num_models)
+            edit.member_of[cohort] = np.arange(len(cohort)) % self.initial_models
+        clients = np.union1d(surveyed, cohort)
+        members = edit.member_of[clients]
+        members[members < 0] = 0  # no costs known: the first model
+        edit.member_of[clients] = members
+        if is_start and not self.eager:
+            self._merge_similar(edit, surveyed, costs, sizes)
+        edit.last_used[edit.member_of[cohort]] = notes.rnd + 1
+        return edit.finish(cohort)
 
     def shares(self, notes: Clusters, num_models: int) -> Floats:
         counts = np.bincount(notes.member_of[notes.member_of >= 0], minlength=num_models)
@@ -167,64 +185,87 @@ class FedDrift:
         return shares
 
     def mixtures(self, notes: Clusters, num_models: int) -> Floats:
-        """(N, models) everybody uses the model they belong to; who was never seen, all of them by their shares."""
+        """Return (N, models): each client uses its own model.
+
+        Clients without a model use all models, weighted by their shares.
+        """
         mixtures = np.tile(self.shares(notes, num_models), (len(notes.member_of), 1))
-        seen = notes.member_of >= 0
-        mixtures[seen] = np.eye(num_models)[notes.member_of[seen]]
+        has_model = notes.member_of >= 0
+        mixtures[has_model] = np.eye(num_models)[notes.member_of[has_model]]
         return mixtures
 
     def _costs(self, view: SurveyContext, rows: Ints) -> Floats:
-        """(models,) of some samples."""
-        looks = [view.probe_model(model) for model in range(view.num_models)]
+        """Return the cost (models,) of each model on some samples."""
+        probes = [view.probe_model(model) for model in range(view.num_models)]
         if self.measure == "loss":
-            return np.array([float(look.losses(rows).mean(dtype=np.float64)) for look in looks])
-        return np.array([1 - float(look.is_correct(rows).mean()) for look in looks])
+            return np.array([float(probe.losses(rows).mean(dtype=np.float64)) for probe in probes])
+        return np.array([1 - float(probe.is_correct(rows).mean()) for probe in probes])
 
-    def _assign_clients(
-        self, bank_edit: BankEdit, who: Ints, costs: Floats, before: Floats
-    ) -> None:
-        """The best model for everybody, or a new one for who has drifted."""
-        late: dict[int, int] = {}  # who shares a new model, and the best that they have had
-        for k, client in enumerate(who.tolist()):
+    def _assign_clients(self, edit: BankEdit, surveyed: Ints, costs: Floats, before: Floats) -> None:
+        """Assign each client its best model, and drifted clients a new one."""
+        shared: dict[int, int] = {}  # eager: clients of one new model -> their best old model
+        for k, client in enumerate(surveyed.tolist()):
             if np.isnan(costs[k]).any():
                 continue
             best = int(np.argmin(costs[k]))
             drifted = (
                 not math.isnan(before[k]) and costs[k, best] > before[k] + self.drift_threshold
             )
-            place = self._open_model(bank_edit, best) if drifted and not self.eager else None
-            bank_edit.member_of[client] = best if place is None else place
-            bank_edit.previous[client] = costs[k, best]
+            opened = self._open_model(edit, best) if drifted and not self.eager else None
+            edit.member_of[client] = best if opened is None else opened
+            edit.previous[client] = costs[k, best]
             if drifted and self.eager:
-                late[client] = best
-        if late:
-            place = self._open_model(bank_edit, int(np.bincount(list(late.values())).argmax()))
-            if place is not None:
-                bank_edit.member_of[list(late)] = place
+                shared[client] = best
+        if shared:
+            opened = self._open_model(edit, int(np.bincount(list(shared.values())).argmax()))
+            if opened is not None:
+                edit.member_of[list(shared)] = opened
 
-    def _open_model(self, bank_edit: BankEdit, parent: int) -> int | None:
-        like = parent if self.new_model == "copy" else None
-        return bank_edit.open_model(like, self.max_models, self.isolation)
+    def _open_model(self, edit: BankEdit, parent: int) -> int | None:
+        copied = parent if self.new_model == "copy" else None
+        return edit.open_model(copied, self.max_models, self.isolation)
 
-    def _merge_similar(self, bank_edit: BankEdit, who: Ints, costs: Floats, sizes: Floats) -> None:
-        """Complete linkage among the models that are not isolated and have data in this cohort."""
+    def _merge_similar(self, edit: BankEdit, surveyed: Ints, costs: Floats, sizes: Floats) -> None:
+        """Merge similar models among those that are not isolated and have surveyed clients."""
         threshold = self.drift_threshold if self.merge_threshold is None else self.merge_threshold
-        own = bank_edit.member_of[who]
+        own = edit.member_of[surveyed]
         usable = ~np.isnan(costs).any(axis=1)
         present = [
             model
             for model in range(costs.shape[1])
-            if bank_edit.isolated_for[model] == 0
-            and not bank_edit.is_new[model]  # nobody has tried it
+            if edit.isolated_for[model] == 0
+            and not edit.is_new[model]  # its costs are not known yet
             and (usable & (own == model)).any()
         ]
         if len(present) < 2:
             return
         table = np.empty((len(present), len(present)))  # model i on the data of cluster j
         for j, model in enumerate(present):
-            mine = usable & (own == model)
-            table[:, j] = np.average(costs[mine][:, present], axis=0, weights=sizes[mine])
-        for group in agglomerate(distances(table), threshold):
-            models = [present[place] for place in group]
+            members = usable & (own == model)
+            table[:, j] = np.average(costs[members][:, present], axis=0, weights=sizes[members])
+        for group in group_models(model_distances(table), threshold):
+            models = [present[index] for index in group]
             weights = [float(sizes[own == model].sum()) for model in models]
-            bank_edit.merge_models(models, np.array(weights))
+            edit.merge_models(models, np.array(weights))
+
+
+def model_distances(costs: Floats) -> Floats:
+    """Return (m, m) how much worse two models are on each other's data than on their own.
+
+    `costs[i, j]` is the cost of model i on the data of the clients of model j.
+    """
+    own = np.diag(costs)
+    worse = costs - own[:, None]  # L_ij - L_ii
+    return np.maximum(np.maximum(worse, worse.T), 0.0)
+
+
+def group_models(distances: Floats, threshold: float) -> list[list[int]]:
+    """Return the groups of two or more models that complete linkage merges below `threshold`."""
+    from scipy.cluster.hierarchy import fcluster, linkage  # slow to import
+    from scipy.spatial.distance import squareform
+
+    merges = linkage(squareform(distances, checks=False), method="complete")
+    # fcluster merges at distances of at most t, this method at distances below the threshold.
+    labels = fcluster(merges, np.nextafter(threshold, -np.inf), criterion="distance")
+    groups = [np.flatnonzero(labels == label).tolist() for label in np.unique(labels)]
+    return sorted(group for group in groups if len(group) > 1)

@@ -12,35 +12,50 @@ from thalweg.core.types import Floats32, Roster, SurveyResponses
 
 
 class FedRcState(NamedTuple):
-    """What the server knows of the clients' labels."""
+    """The server's state."""
 
-    mass: Floats32  # (N, models, C) what each model explains of them, as last heard
+    mass: Floats32  # (N, models, C) label mass of each model, as last received
 
 
 @dataclass(frozen=True)
 class FedRc(SoftBank):
-    r"""FedRC: every client trains all models, each on the samples that it explains better than others do.
+    r"""FedRC: each client trains all models, and weights each sample by how well a model fits it.
 
-    Before it trains, a client computes
+    Before training, a client computes the responsibility :math:`\gamma` of each model c for each
+    of its samples i, and its mixture :math:`\hat\alpha` over the models:
 
     .. math::
-        \gamma_{i;c} \propto \hat\alpha_c\, e^{-f_c(i)} / A_{y_i,c}, \qquad
+        \gamma_{i;c} = \frac{\hat\alpha_c\, e^{-f_c(i)} / A_{y_i,c}}
+                            {\sum_{c'} \hat\alpha_{c'}\, e^{-f_{c'}(i)} / A_{y_i,c'}}, \qquad
         \hat\alpha_c = \mathrm{mean}_i\, \gamma_{i;c}
 
-    learns with loss :math:`\frac1B \sum_i \gamma_{i;c} f_c(i)` and sends, beside the updates, how much of each
-    label each model explains; the server adds these up to :math:`A`. Dividing by :math:`A` is what makes models
-    differ by concept and not by label.
+    It trains model c with the loss :math:`\frac1B \sum_i \gamma_{i;c} f_c(i)` and sends, beside the
+    updates, the label mass :math:`b_{c,y} = \sum_{i : y_i = y} \gamma_{i;c}`. The server sums these
+    masses over the clients and normalises them to the label priors :math:`A`. The division by
+    :math:`A` separates models by concept instead of by label.
 
     Symbols, FedRC -> here
-        :math:`C`              -> num_models
-        :math:`\hat\alpha`     -> `mixtures`; `prediction` "hard" uses the largest part alone
+        :math:`C, f_c(i)`      -> num_models, the cross-entropy of sample i under model c
+        :math:`\hat\alpha`     -> `mixtures`; ``prediction="hard"`` uses its largest component only
         :math:`\gamma, A`      -> `theory.responsibilities`, `theory.label_priors`
 
-    The first model is the one that the run begins with, the others are drawn when it begins.
+    Differs from the paper: the sum in the denominator runs over models, as in the proof, where the
+    printed formula has clients; a client counts in :math:`A` with its last upload, also in rounds
+    in which it does not take part. Model 0 is the initial model of the run, the others are random.
+
+    Two samples with labels 0 and 1, and losses 0.2, 1.5 under model 0 and 1.2, 0.3 under model 1.
+    With equal mixture and priors, :math:`\gamma_{0;0} = e^{-0.2} / (e^{-0.2} + e^{-1.2})`:
+
+    >>> from thalweg.theory import responsibilities
+    >>> losses = np.array([[0.2, 1.5], [1.2, 0.3]], dtype=np.float32)  # (models, samples)
+    >>> gamma = responsibilities(losses, np.array([0, 1]), np.full(2, 0.5), np.full((2, 2), 0.5))
+    >>> gamma.round(4).tolist(), gamma.mean(axis=1).round(4).tolist()
+    ([[0.7311, 0.2315], [0.2689, 0.7685]], [0.4813, 0.5187])
     """
 
     num_models: int = 2
     prediction: Prediction = "mixture"
+    """Models a client predicts with: all, weighted by its mixture, or the largest alone (hard)."""
 
     def __post_init__(self) -> None:
         check_literals(self)
@@ -52,7 +67,6 @@ class FedRc(SoftBank):
     def assign(
         self, notes: FedRcState, roster: Roster, answers: SurveyResponses, num_models: int
     ) -> BankAssignment:
-        everything = np.zeros(roster.num_clients, dtype=np.int64)
-        return assign_all_models(
-            notes, roster, grow_mix(num_models, self.num_models), 0, everything
-        )
+        learn_since = np.zeros(roster.num_clients, dtype=np.int64)  # all samples
+        mix = grow_mix(num_models, self.num_models)
+        return assign_all_models(notes, roster, mix, 0, learn_since)

@@ -13,22 +13,30 @@ from thalweg.core.types import Floats, Floats32, Ints, Roster, SurveyResponses
 
 
 class ConceptHistory(NamedTuple):
-    """Who has had which concept since when."""
+    """The true concept of each client and of each model."""
 
-    concept_of: Ints  # (N,) -1: not known yet
-    changed: Ints  # (N,) the round in which it last changed
-    concepts: Ints  # (models,) of which concept each model is; -1: nobody's yet
+    concept_of: Ints  # (N,) -1: before the first round
+    changed: Ints  # (N,) the round in which the client's concept last changed
+    concepts: Ints  # (models,) the concept of each model; -1: before the first round
 
 
 @dataclass(frozen=True)
 class Oracle:
-    """One model for every concept, and everybody knows the truth: what clustering could reach at best.
+    r"""Oracle: one model per true concept, as an upper bound for methods that cluster clients.
 
-    A client trains the model of its true concept on the samples that it holds of that concept: those which came
-    in the round in which its concept last changed, or later. A concept that comes up for the first time gets a
-    model that is drawn; one that comes back, however late, has the model it had.
+    Client k trains the model of its true concept :math:`c_k`, on the samples that arrived in or
+    after the round :math:`r_k` in which its concept last changed:
 
-    The truth is the world's (`Roster.concepts`), so that only simulations can have this bank.
+    .. math::  w_c \leftarrow \text{mean of the updates of the clients with } c_k = c
+
+    A new concept gets a random model (the first one the initial model of the run). A concept that
+    returns continues with its earlier model.
+
+    Symbols: :math:`c_k, r_k` -> ConceptHistory.concept_of, ConceptHistory.changed.
+
+    Differs from FedDAA's Oracle baseline, which the paper does not define in detail: hard
+    assignment to concepts, and old samples of the same concept are kept for good. The bank needs
+    ground truth and therefore works in simulations only.
     """
 
     def init(self, num_clients: int, num_classes: int) -> ConceptHistory:
@@ -44,16 +52,17 @@ class Oracle:
         truth = roster.concepts
         if truth is None:
             raise ConfigError(
-                "bank=oracle needs to know every client's true concept, which only a simulation does; "
-                "take a bank that finds out by itself, such as feddaa or feddrift."
+                "bank=oracle needs the true concept of each client, which only a simulation provides; "
+                "got a roster without concepts. Use a bank that estimates them, such as feddaa or "
+                "feddrift."
             )
-        is_other = (truth != notes.concept_of) & (notes.concept_of >= 0)
+        has_changed = (truth != notes.concept_of) & (notes.concept_of >= 0)
         concepts = np.append(
             notes.concepts[notes.concepts >= 0],
             np.setdiff1d(truth, notes.concepts),
         )
         notes = ConceptHistory(
-            truth.astype(np.int64), np.where(is_other, roster.rnd, notes.changed), concepts
+            truth.astype(np.int64), np.where(has_changed, roster.rnd, notes.changed), concepts
         )
         mix = np.eye(len(concepts), num_models)
         cohort = require_cohort(roster)
@@ -97,7 +106,7 @@ class Oracle:
 
 
 def _models_of_clients(notes: ConceptHistory) -> Ints:
-    """(N,) the model of each client's concept."""
+    """Return (N,) the model of each client's concept."""
     order = np.argsort(notes.concepts)
-    places: Ints = order[np.searchsorted(notes.concepts, notes.concept_of, sorter=order)]
-    return places
+    models: Ints = order[np.searchsorted(notes.concepts, notes.concept_of, sorter=order)]
+    return models

@@ -1,4 +1,4 @@
-"""Prototypes on their way from the clients to the server, where they are compared."""
+"""Class prototypes: computed by clients, validated and decoded by the server."""
 
 from __future__ import annotations
 
@@ -16,48 +16,49 @@ from thalweg.theory.prototypes import MissingRule
 
 Output = Literal["logits", "probabilities"]
 NEW, OLD = "new_prototype", "old_prototype"
-CLASSES = "_classes"  # after either name: which rows are there
+CLASSES = "_classes"  # suffix of both names: which classes the client has
 SINCE = "new_since"
-MAX_ROUND = 1e15  # of rounds; beyond that a whole number is none any more
+MAX_ROUND = 1e15  # larger integers are not exact in double precision
 
 
 class PrototypeSet(NamedTuple):
-    """Prototypes of the clients that have something to say, missing rows filled in."""
+    """Prototypes of the clients that answered, with the rows of missing classes filled in."""
 
     clients: Ints  # (K,)
     new: Floats  # (K, C, O)
     old: Floats  # (K, C, O)
     has_old: npt.NDArray[np.bool_]  # (K,)
-    new_since: Ints  # (K,) the round in which the first of the new samples came
+    new_since: Ints  # (K,) the round in which the first of the new samples arrived
 
 
 def client_prototypes(
     view: SurveyContext, last_began: int | None, output: Output
 ) -> Mapping[str, Floats]:
-    """A client's, by the first model of the bank: of new samples, and of older ones. Empty if there are none.
+    """Return a client's prototypes of its new and of its old samples, by the bank's first model.
 
-    New is what arrives now, old what came in round `last_began` or later. Without such a round a step may begin
-    when the new samples have been there for a while: if nothing arrives now, new is what came last, old all else.
+    New samples arrive in this round, old samples arrived in round `last_began` or later. With
+    None, a step may start after the samples have changed: if nothing arrives in this round, the
+    samples of the last arrival are new and all others old. Without new samples the result is empty.
     """
     new, old, since = _split_new_old(view, last_began)
     if len(new) == 0:
         return {}
-    words: dict[str, Floats] = {SINCE: np.array([float(since)])}
+    answer: dict[str, Floats] = {SINCE: np.array([float(since)])}
     for name, rows in ((NEW, new), (OLD, old)):
         outputs = view.probe_model(0).outputs(rows).astype(np.float64)
         if output == "probabilities":
             outputs = _softmax(outputs)
-        rows_of = prototypes(outputs, view.labels(rows), view.num_classes)
-        is_there = np.asarray(~np.isnan(rows_of).any(axis=1))
-        values = np.where(np.isnan(rows_of), 0.0, rows_of)
+        means = prototypes(outputs, view.labels(rows), view.num_classes)
+        has_class = np.asarray(~np.isnan(means).any(axis=1))
+        values = np.where(np.isnan(means), 0.0, means)
         if output == "probabilities":
             values = values / max(float(np.linalg.norm(values)), 1e-12)
-        words[name], words[name + CLASSES] = values.ravel(), is_there.astype(np.float64)
-    return words
+        answer[name], answer[name + CLASSES] = values.ravel(), has_class.astype(np.float64)
+    return answer
 
 
 def _split_new_old(view: SurveyContext, last_began: int | None) -> tuple[Ints, Ints, int]:
-    """New and old rows, and the round in which the new ones came."""
+    """Return the new and the old rows, and the round in which the new ones arrived."""
     held, since = view.held, view.since
     if since is None or len(held) == 0:
         return view.newest, held, view.rnd
@@ -70,7 +71,7 @@ def _split_new_old(view: SurveyContext, last_began: int | None) -> tuple[Ints, I
 
 
 def validate_prototypes(claim: Claim) -> str | None:
-    """Two prototypes of one size, for each which classes it has, and since when the new samples are there."""
+    """Expect two prototypes of equal size, their classes, and the round of the new samples."""
     uploads, classes = claim.uploads, claim.num_classes
     if reason := first_reason(
         check_vector(uploads, SINCE, 1, least=0, most=MAX_ROUND),
@@ -79,7 +80,7 @@ def validate_prototypes(claim: Claim) -> str | None:
         return reason
     num_classes, size = uploads[NEW + CLASSES].shape[-1], uploads.get(NEW, np.empty(0)).shape[-1]
     if num_classes == 0 or size == 0 or size % num_classes:
-        return f"{NEW} has {size} numbers, which are not as many for each of {num_classes} classes."
+        return f"{NEW} has {size} numbers, expected a multiple of the {num_classes} classes."
     return first_reason(
         check_vector(uploads, NEW),
         check_vector(uploads, OLD, size),
@@ -88,24 +89,24 @@ def validate_prototypes(claim: Claim) -> str | None:
 
 
 def read_prototypes(answers: SurveyResponses, roster: Roster, missing: MissingRule) -> PrototypeSet:
-    """What clients have said, as prototypes; who said nothing is left out."""
+    """Decode the answers of the surveyed clients; clients without an answer are left out."""
     surveyed = np.empty(0, dtype=np.int64) if roster.surveyed is None else roster.surveyed
     if not _are_compatible(answers):
-        nothing = np.empty((0, 1, 1))
-        return PrototypeSet(surveyed[:0], nothing, nothing, np.empty(0, dtype=bool), surveyed[:0])
-    spoke = np.asarray(~np.isnan(answers[NEW]).any(axis=1))
-    new, old = (_rows(answers, name, spoke) for name in (NEW, OLD))
+        empty = np.empty((0, 1, 1))
+        return PrototypeSet(surveyed[:0], empty, empty, np.empty(0, dtype=bool), surveyed[:0])
+    has_answered = np.asarray(~np.isnan(answers[NEW]).any(axis=1))
+    new, old = (_decode(answers, name, has_answered) for name in (NEW, OLD))
     return PrototypeSet(
-        clients=surveyed[spoke],
+        clients=surveyed[has_answered],
         new=fill_missing(new, missing),
         old=fill_missing(old, missing, reference=new),
-        has_old=np.asarray(answers[OLD + CLASSES][spoke].any(axis=1)),
-        new_since=answers[SINCE][spoke, 0].astype(np.int64),
+        has_old=np.asarray(answers[OLD + CLASSES][has_answered].any(axis=1)),
+        new_since=answers[SINCE][has_answered, 0].astype(np.int64),
     )
 
 
 def _are_compatible(answers: SurveyResponses) -> bool:
-    """Has anybody said anything, and can it be read?"""
+    """Return whether there are answers and their sizes match."""
     if not all(name in answers for name in (NEW, OLD, NEW + CLASSES, OLD + CLASSES, SINCE)):
         return False
     num_classes, size = answers[NEW + CLASSES].shape[1], answers[NEW].shape[1]
@@ -113,11 +114,14 @@ def _are_compatible(answers: SurveyResponses) -> bool:
     return sizes == (num_classes, size) and num_classes > 0 and size % num_classes == 0
 
 
-def _rows(answers: SurveyResponses, name: str, spoke: npt.NDArray[np.bool_]) -> Floats:
-    """(K, C, O) with nan in rows that are not there: on the way, nan would be silence."""
-    is_there = answers[name + CLASSES][spoke] > 0  # (K, C)
-    values = answers[name][spoke].reshape(*is_there.shape, -1)
-    return np.where(is_there[:, :, None], values, np.nan)
+def _decode(answers: SurveyResponses, name: str, has_answered: npt.NDArray[np.bool_]) -> Floats:
+    """Return (K, C, O) with rows of nan for missing classes.
+
+    In an answer these rows are zeros, because nan there means that the client did not answer.
+    """
+    has_class = answers[name + CLASSES][has_answered] > 0  # (K, C)
+    values = answers[name][has_answered].reshape(*has_class.shape, -1)
+    return np.where(has_class[:, :, None], values, np.nan)
 
 
 def _softmax(logits: Floats) -> Floats:

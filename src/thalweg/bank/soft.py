@@ -1,4 +1,4 @@
-"""What banks have in common whose clients train all models, each sample as far as a model explains it."""
+"""Common parts of banks whose clients train all models with weighted samples."""
 
 from __future__ import annotations
 
@@ -13,40 +13,40 @@ from thalweg.core.claims import Claim, check_vector
 from thalweg.core.types import Floats, Floats32, Ints, Roster
 from thalweg.theory import client_mixture, label_mass, label_priors, responsibilities
 
-PRIORS = "label_priors"  # told
-SINCE = "learn_since"
-BEGAN = "step_began"
-MASS = "label_mass"  # said
+PRIORS = "label_priors"  # broadcast
+SINCE = "learn_since"  # broadcast
+BEGAN = "step_began"  # broadcast
+MASS = "label_mass"  # upload
 
-SLACK = 1e-3  # sums in single precision
+SLACK = 1e-3  # tolerance for sums in single precision
 
 Prediction = Literal["mixture", "hard"]
 
 
 class MixtureState(NamedTuple):
-    """What a client keeps for its half of the bank."""
+    """The state of a client."""
 
-    began: int  # the round in which the step began that the mixture is about; -1: none yet
-    mixture: Floats  # (models,) how much of its samples each model explains
-    mass: Floats32  # (models, C) and of each label
+    began: int  # the first round of the step to which the mixture belongs; -1: none yet
+    mixture: Floats  # (models,) mean responsibility of each model for the client's samples
+    mass: Floats32  # (models, C) sum of the responsibilities over the samples of each label
 
 
 class HasMass(Protocol):
-    """Notes of a bank that remembers what clients said."""
+    """The state of a bank that stores the label masses of its clients."""
 
     @property
     def mass(self) -> Floats32:
-        """(N, models, C) what each model explains of each client's labels, as last heard; zeros: nothing."""
+        """(N, models, C) label mass of each model at each client, as last received; zeros: none."""
         ...
 
 
 class SoftBank:
-    """The client's half of FedRC, and what its server remembers of the clients.
+    """Base class of FedRC and FedDAA: the client half, and the label masses at the server.
 
-    At every tick a client weighs each sample by how far each model, as it was received, explains it, beyond what
-    its label alone explains (`theory.responsibilities`), and takes the mean of that as its mixture of models. It
-    learns only from samples that came in round `learn_since` or later, if it was told such a round; with another
-    `step_began` its mixture begins anew, all models alike.
+    At each tick a client weights each sample by the responsibilities of the received models
+    (`theory.responsibilities`); their mean is its mixture of models. It uses only samples that
+    arrived in round `learn_since` or later. When `step_began` changes, its mixture is reset to
+    equal parts. A subclass is a frozen dataclass with a field `prediction`.
     """
 
     prediction: Prediction
@@ -81,31 +81,29 @@ class SoftBank:
 
     def collect(self, notes: Any, clients: Ints, uploads: Mapping[str, Floats32]) -> Any:
         mass: Floats32 = notes.mass.copy()
-        words = uploads.get(MASS)
-        if (
-            words is None or words.shape[1] != mass[0].size
-        ):  # about another number of models, or nonsense
+        received = uploads.get(MASS)
+        if received is None or received.shape[1] != mass[0].size:  # another number of models
             return notes
-        mass[clients] = words.reshape(len(clients), *mass.shape[1:])
+        mass[clients] = received.reshape(len(clients), *mass.shape[1:])
         return notes._replace(mass=mass)
 
     def validate_claim(self, claim: Claim) -> str | None:
-        """A number for each model and label, and together no more than the client has samples."""
+        """Expect one mass per model and label, with a sum of at most the number of samples."""
         length = len(claim.broadcast[PRIORS]) if PRIORS in claim.broadcast else None
         if reason := check_vector(claim.uploads, MASS, length, least=0):
             return reason
         total, held = float(claim.uploads[MASS].sum(axis=-1).max()), claim.num_samples
         if held is not None and total > held * (1 + SLACK) + SLACK:
-            return f"{MASS} sums to {total:g}, but the client holds {held} samples."
+            return f"{MASS} sums to {total:g}, expected at most {held}, the client's samples."
         return None
 
     def mixtures(self, notes: HasMass, num_models: int) -> Floats:
-        """(N, models) what clients use: the mixture, or the largest part of it alone.
+        """Return (N, models): each client's mixture, or its largest component only ("hard").
 
-        Who was not heard of since the mixtures began has all models alike.
+        Clients without an upload since the last reset use all models equally.
         """
         mixtures = client_mixtures(notes.mass)
-        if mixtures.shape[1] != num_models:  # before the first round there is one
+        if mixtures.shape[1] != num_models:  # before the first round there is one model
             return np.full((len(mixtures), num_models), 1 / num_models)
         if self.prediction == "mixture":
             return mixtures
@@ -119,10 +117,15 @@ class SoftBank:
 
 
 def client_mixtures(mass: Floats32) -> Floats:
-    """(N, models) of each client, out of what it said of its labels; all alike if it said nothing."""
-    parts = mass.sum(axis=2, dtype=np.float64)
-    total = parts.sum(axis=1, keepdims=True)
-    mixtures: Floats = np.where(total > 0, parts, 1.0)
+    """Return (N, models) the mixture of each client; equal parts if its masses are zero.
+
+    >>> mass = np.array([[[3, 0], [0, 1]], [[0, 0], [0, 0]]], dtype=np.float32)  # 2 models, 2 labels
+    >>> client_mixtures(mass).tolist()
+    [[0.75, 0.25], [0.5, 0.5]]
+    """
+    per_model = mass.sum(axis=2, dtype=np.float64)
+    total = per_model.sum(axis=1, keepdims=True)
+    mixtures: Floats = np.where(total > 0, per_model, 1.0)
     mixtures /= mixtures.sum(axis=1, keepdims=True)
     return mixtures
 
@@ -130,10 +133,10 @@ def client_mixtures(mass: Floats32) -> Floats:
 def assign_all_models(
     notes: HasMass, roster: Roster, mix: Floats, began: int, learn_since: Ints
 ) -> BankAssignment:
-    """Every client of the cohort trains every model; rows of zeros in the mix are models drawn anew.
+    """Assign all models of `mix` to each client of the cohort.
 
-    `learn_since` (N,) is told each client, and how the labels are distributed that each model explains
-    (`theory.label_priors`), by the last words of all clients.
+    Each client receives its entry of `learn_since` (N,), the round `began`, and the label priors
+    (`theory.label_priors`) of the models, from the last uploads of all clients.
     """
     cohort, J = require_cohort(roster), len(mix)
     priors = label_priors(notes.mass.sum(axis=0, dtype=np.float64))
@@ -153,12 +156,12 @@ def assign_all_models(
 
 
 def find_random_models(mix: Floats) -> npt.NDArray[np.bool_]:
-    """(models,) which models of a mix are made of no other, and so drawn."""
+    """Return (models,) which models of a mix are random, that is, have a row of zeros."""
     return np.asarray(~mix.any(axis=1))
 
 
 def grow_mix(num_models: int, num_wanted: int) -> Floats:
-    """The mix of a bank that keeps its models and gets some that are drawn.
+    """Return the mix of a bank that keeps its models and adds random ones up to `num_wanted`.
 
     >>> grow_mix(1, 3).tolist()
     [[1.0], [0.0], [0.0]]
