@@ -262,5 +262,7 @@ def test_clients_answer_what_the_last_step_s_data_cost_only_if_there_are_steps()
 
 
 def test_more_models_at_the_start_than_there_may_be_are_refused():
-    with pytest.raises(ConfigError, match=r"initial_models must be at most max_models \(2\), got 3"):
+    with pytest.raises(
+        ConfigError, match=r"initial_models must be at most max_models \(2\), got 3"
+    ):
         FedDrift(initial_models=3, max_models=2)

@@ -201,7 +201,9 @@ class FedDrift:
             return np.array([float(probe.losses(rows).mean(dtype=np.float64)) for probe in probes])
         return np.array([1 - float(probe.is_correct(rows).mean()) for probe in probes])
 
-    def _assign_clients(self, edit: BankEdit, surveyed: Ints, costs: Floats, before: Floats) -> None:
+    def _assign_clients(
+        self, edit: BankEdit, surveyed: Ints, costs: Floats, before: Floats
+    ) -> None:
         """Assign each client its best model, and drifted clients a new one."""
         shared: dict[int, int] = {}  # eager: clients of one new model -> their best old model
         for k, client in enumerate(surveyed.tolist()):
