@@ -116,7 +116,7 @@ class BytesFederation(RemoteFederation):
         node, stored = self.nodes[client], self.stored.get(client)
         before = node.new_client() if stored is None else node.restore_state(stored)
         after, answer = node.handle(before, payload)
-        self.stored[client] = node.stored(after)
+        self.stored[client] = node.serialize_state(after)
         if fate == "late":
             self._late.append((client, answer))
         return {

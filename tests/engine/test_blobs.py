@@ -156,10 +156,10 @@ def test_an_array_that_is_missing_damaged_or_another_one_is_named(place: Place) 
     with pytest.raises(RunError, match=f"{digest(one)}.safetensors is damaged"):
         place.read()
     file.write_bytes(b"nothing of ours")
-    with pytest.raises(RunError, match=f"{digest(one)}.safetensors is not a checkpoint of ours"):
+    with pytest.raises(RunError, match=f"{digest(one)}.safetensors is not a checkpoint of Thalweg"):
         place.read()
     file.unlink()
-    with pytest.raises(RunError, match=f"{digest(one)}.safetensors is not a checkpoint of ours"):
+    with pytest.raises(RunError, match=f"{digest(one)}.safetensors is not a checkpoint of Thalweg"):
         place.read()
 
 

@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 
 import thalweg
+from thalweg.core import trees
 from thalweg.core.errors import RunError
 from thalweg.core.types import Rejection
 from thalweg.engine.plan import make_plan, read_plan
@@ -119,7 +120,18 @@ def test_a_damaged_checkpoint_is_named(tmp_path):
     folder.save(1, {"rnd": 1}, {}, set())
     file = tmp_path / "checkpoint/server.safetensors"
     file.write_bytes(file.read_bytes()[:20])
-    with pytest.raises(RunError, match=r"server\.safetensors is not a checkpoint of ours"):
+    with pytest.raises(RunError, match=r"server\.safetensors is not a checkpoint of Thalweg"):
+        folder.load()
+    folder.close()
+
+
+def test_a_checkpoint_of_another_format_is_not_resumed(tmp_path, monkeypatch):
+    folder = opened(tmp_path)
+    folder.append_metrics({"round": 1})
+    with monkeypatch.context() as older:
+        older.setattr(trees, "FORMAT", 1)
+        folder.save(1, {"rnd": 1}, {}, set())
+    with pytest.raises(RunError, match=r"server\.safetensors .* its format is 1, but"):
         folder.load()
     folder.close()
 

@@ -75,7 +75,7 @@ def test_everybody_gets_its_own_model_and_a_row() -> None:
 @pytest.mark.parametrize(
     ("odd", "why"),
     [
-        (lambda order: [(1, b"nonsense")], "client 1: 8 bytes are not a tree of ours"),
+        (lambda order: [(1, b"nonsense")], "client 1: 8 bytes are not a tree of Thalweg"),
         (
             lambda order: [(1, reply(order, rnd=3))],
             "client 1: .*rnd is 3, asked was 4; it came too",

@@ -30,6 +30,7 @@ from thalweg.federation.messages import (
 from thalweg.local import Curvature
 from thalweg.memory import Fifo, Ode
 from thalweg.network.wire import (
+    FORMAT,
     MessageSchema,
     check_matches_request,
     from_bytes,
@@ -272,7 +273,7 @@ def test_what_does_not_keep_to_the_terms_is_refused_before_it_is_sent(case: str)
 
 def unchecked(message: Message) -> bytes:
     """The bytes of somebody who does not check what is sent."""
-    fields = {"thalweg": 3, "kind": type(message).__name__, "fields": vars(message)}
+    fields = {"thalweg": FORMAT, "kind": type(message).__name__, "fields": vars(message)}
     return tree_to_bytes(fields)
 
 
@@ -322,8 +323,8 @@ def test_only_the_kinds_that_are_expected_come_in() -> None:
 
 def test_a_message_of_another_version_is_named_as_such() -> None:
     tree = tree_from_bytes(to_bytes(ORDER, TERMS))
-    with pytest.raises(BadMessage, match=r"has format 4, expected 3\. Do both sides run the same"):
-        from_bytes(tree_to_bytes({**tree, "thalweg": 4}), TERMS, TrainRequest)
+    with pytest.raises(BadMessage, match=r"has format 5, expected 4\. Do both sides run the same"):
+        from_bytes(tree_to_bytes({**tree, "thalweg": 5}), TERMS, TrainRequest)
 
 
 @pytest.mark.parametrize(
@@ -379,7 +380,7 @@ def test_noise_is_refused(payload: bytes) -> None:
 @given(message=st.sampled_from(MESSAGES), share=st.floats(0, 1, exclude_max=True))
 def test_a_message_that_was_cut_off_is_refused(message: Message, share: float) -> None:
     payload = to_bytes(message, TERMS)
-    with pytest.raises(BadMessage, match="not a tree of ours, or are damaged"):
+    with pytest.raises(BadMessage, match="not a tree of Thalweg, or are damaged"):
         from_bytes(payload[: int(share * len(payload))], TERMS, type(message))
 
 

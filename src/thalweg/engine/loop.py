@@ -14,6 +14,7 @@ import numpy as np
 from safetensors.numpy import save_file
 
 from thalweg.core.errors import RunError, require
+from thalweg.core.trees import restore_types
 from thalweg.core.types import Floats32
 from thalweg.data import Dataset
 from thalweg.engine.any_plan import AnyPlan
@@ -202,7 +203,7 @@ def _run_rounds(
         if folder is not None:
             folder.append_metrics(row)
             folder.append_rejections(server.rnd, () if updates is None else updates.rejections)
-            tree = {**server._asdict(), "data": fingerprint}
+            tree = {"rnd": server.rnd, "state": server, "data": fingerprint}
             if isinstance(federation, HasPending):
                 tree["pending"] = federation.pending()
             folder.save(
@@ -223,16 +224,17 @@ def _run_rounds(
 def _restore(
     folder: RunFolder, federation: SimulatedFederation, fresh: ServerState, fingerprint: int
 ) -> ServerState:
-    from thalweg.core.trees import restore_types
-
     tree, clients = folder.load()
     check_same_data(folder, tree.pop("data"), fingerprint)
     federation.client_pool.restore(clients)
     pending = tree.pop("pending", {})
     if isinstance(federation, HasPending):
         federation.restore(pending)
-    fresh = fresh._replace(rules=fresh.rules * len(tree["rules"]))  # one for each model by now
-    return ServerState(**restore_types(fresh._asdict(), tree))
+    num_models = len(tree["state"].get("rules", ()))
+    state: ServerState = restore_types(
+        fresh._replace(rules=fresh.rules * num_models), tree["state"]
+    )
+    return state
 
 
 def check_same_data(folder: RunFolder, then: int, now: int) -> None:

@@ -108,10 +108,10 @@ class ClientProgram(Capabilities):
     def restore_client(self, client: int, tree: Tree) -> Any:
         """A client's state out of a checkpoint; a newborn shows which types it had."""
         new_client = self.new_client(client)
-        place = ClientState._fields.index("other_objectives")
-        if isinstance(tree, list) and len(tree) > place and isinstance(tree[place], list):
+        others = tree.get("other_objectives") if isinstance(tree, dict) else None
+        if isinstance(others, list):
             new_client = new_client._replace(
-                other_objectives=(new_client.objective,) * len(tree[place])
+                other_objectives=(new_client.objective,) * len(others)
             )
         return restore_types(new_client, tree)
 

@@ -89,7 +89,7 @@ class RemoteNode:
             if isinstance(state, NodeState) and isinstance(client, ClientState):
                 return state._replace(client=client)
             reason = "it has not the form of a state."
-        except (BadMessage, TypeError) as error:
+        except (BadMessage, RunError, TypeError) as error:
             reason = str(error)
         raise RunError(
             f"the stored state of client {self.node.client} is damaged, or of another recipe: {reason}"

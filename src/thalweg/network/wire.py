@@ -44,7 +44,7 @@ from thalweg.recipes.compatibility import find_uploading_stages, iter_server_hal
 from thalweg.sample_weights import AssignsWeights
 from thalweg.theory.masked_sums import KEY_BYTES, SEALED_SHARES_BYTES, SHARE_BYTES
 
-FORMAT = 3  # a message of another number is of another version of this file
+FORMAT = 4  # a message of another number is of another version of this file
 MAX_HEADER_BYTES = 1 << 20  # bytes for all that is not an array
 NO_MASKING = "nobody masks updates in this recipe."
 MASK_REQUEST_FIELDS = {  # what comes with a call, a row per member

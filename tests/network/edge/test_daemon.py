@@ -146,7 +146,7 @@ def test_what_is_refused_changes_nothing(home: Home) -> None:
     before = home.store.state()
     for frame, reason in (
         (order(3), "round 4 is over"),
-        (Frame("request", b"nonsense"), "not a tree of ours"),
+        (Frame("request", b"nonsense"), "not a tree of Thalweg"),
         (Frame("request", order(5).payload[:-8]), "damaged"),
         (Frame("picnic", b""), "nobody knows letters of the kind 'picnic'"),
     ):

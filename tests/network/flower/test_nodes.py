@@ -203,7 +203,7 @@ def test_what_is_no_introduction_is_refused(server: Server) -> None:
     device = server.connect(100)
     device.daemon.handle = lambda frame: Frame("identity", b"hello!")  # type: ignore[method-assign]
     assert server.poll() == {}
-    assert "6 bytes are not a tree of ours" in server.reasons("rejected")[0]
+    assert "6 bytes are not a tree of Thalweg" in server.reasons("rejected")[0]
 
 
 def test_a_book_that_is_damaged_is_one_message(tmp_path: Path) -> None:

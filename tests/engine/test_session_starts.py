@@ -79,7 +79,7 @@ def test_a_run_of_sessions_can_be_looked_at_while_it_goes_on(tmp_path: Path) -> 
 
     def watch(progress: Progress) -> None:
         server, _ = RunFolder(tmp_path).read_checkpoint()
-        seen.append(len(server["session_start"][5]))  # models of past sessions
+        seen.append(len(server["state"]["session_start"]["models"]))  # models of past sessions
 
     play(PLANS["warm start"], out=tmp_path, watch=watch)
     assert seen == [0, 0, 0, 0, 1, 1, 2, 2, 3, 3]
