@@ -251,7 +251,9 @@ def test_a_message_cannot_refer_to_external_arrays() -> None:
 
 
 @pytest.mark.parametrize("outline", ['{"@": [1, "float64", 3]}', '{"@": []}', '{"@": "name"}'])
-def test_an_invalid_reference_to_an_external_array_is_reported(tmp_path: Path, outline: str) -> None:
+def test_an_invalid_reference_to_an_external_array_is_reported(
+    tmp_path: Path, outline: str
+) -> None:
     from safetensors.numpy import save_file
 
     save_file({}, tmp_path / "tree", metadata=make_metadata(outline))

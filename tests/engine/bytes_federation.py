@@ -1,4 +1,4 @@
-"""A network in one process: every call goes through bytes, and not every letter arrives."""
+"""A network in one process: all messages are bytes, and some of them are lost or damaged."""
 
 from __future__ import annotations
 
@@ -22,9 +22,8 @@ from thalweg.network.remote_node import RemoteNode
 from thalweg.network.wire import MessageSchema, from_bytes, read_request
 from thalweg.streams import StateTable, World
 
-Fate = Callable[
-    [TrainRequest | SurveyRequest], str
-]  # what becomes of a message; see `BytesFederation`
+# Chooses what happens to a message; see `BytesFederation`.
+Fate = Callable[[TrainRequest | SurveyRequest], str]
 
 
 def deliver_all(message: TrainRequest | SurveyRequest) -> str:
@@ -32,7 +31,7 @@ def deliver_all(message: TrainRequest | SurveyRequest) -> str:
 
 
 class SingleClientStream:
-    """What a device has: its own stream, and what is common knowledge."""
+    """The world as a device sees it: its own stream, and values that all clients share."""
 
     def __init__(self, world: World, client: int) -> None:
         self._world, self._own = world, client
@@ -61,31 +60,31 @@ class SingleClientStream:
 
 
 class BytesFederation(RemoteFederation):
-    """Clients that are bytes between any two messages, reached in another order every time.
+    """Clients whose states are bytes between messages, called in a random order.
 
-    The fate of an order or a question:
-        arrives   and so does what comes back
-        lost      on its way, so that the client never hears of it
-        dropped   what comes back is lost
-        late      what comes back arrives when the next letters are sent
-        twice     what comes back arrives two times
-        damaged   what comes back is cut off
-        stolen    what comes back arrives under the name of another client
+    The fate of a request is one of:
+        arrives   the request and its response arrive
+        lost      the request is lost: the client does nothing
+        dropped   the response is lost
+        late      the response arrives with those of the next requests
+        twice     the response arrives twice
+        damaged   the response is truncated
+        stolen    the response arrives under the name of another client
     """
 
     def __init__(self, plan: Plan, data: Dataset, fate: Fate = deliver_all) -> None:
         net = plan.scenario.net.build(data.input_shape, data.num_classes)
         self.client_pool, self.fate = make_client_pool(plan, data, net.num_params), fate
         self.world = self.client_pool.world
-        super().__init__(MessageSchema(plan.recipe, net.num_params), self._exchange, self._roster)
-        self.nodes = [_node(plan, data, self.world, n) for n in range(self.world.num_clients)]
-        self.stored: dict[int, bytes] = {}  # all that clients remember
+        super().__init__(MessageSchema(plan.recipe, net.num_params), self._transfer, self._roster)
+        self.nodes = [_make_node(plan, data, self.world, n) for n in range(self.world.num_clients)]
+        self.stored: dict[int, bytes] = {}  # client -> its state
         self._late: list[Packet] = []
         self._rng = np.random.default_rng(0)
-        self._supplies = _supplies([node.hello() for node in self.nodes], self._schema)
+        self._supplies = _read_supplies([node.hello() for node in self.nodes], self._schema)
 
     def state(self, client: int) -> ClientState:
-        """What a client remembers now."""
+        """The current state of a client."""
         node = self.nodes[client]
         return (
             node.restore_state(self.stored[client]).client
@@ -96,20 +95,20 @@ class BytesFederation(RemoteFederation):
     def _roster(self, rnd: int) -> Roster:
         return make_roster(self.world, self.client_pool.timetable, rnd, self._supplies)
 
-    def _exchange(self, letters: Iterable[Packet]) -> Iterator[Packet]:
+    def _transfer(self, requests: Iterable[Packet]) -> Iterator[Packet]:
         late, self._late = self._late, []
-        letters = list(letters)
-        back = [
-            letter
-            for place in self._rng.permutation(len(letters))
-            for letter in self._deliver(*letters[place])
+        requests = list(requests)
+        responses = [
+            response
+            for index in self._rng.permutation(len(requests))
+            for response in self._deliver(*requests[index])
         ]
-        back += late
-        for place in self._rng.permutation(len(back)):
-            yield back[place]
+        responses += late
+        for index in self._rng.permutation(len(responses)):
+            yield responses[index]
 
     def _deliver(self, client: int, payload: bytes) -> list[Packet]:
-        """One letter to a client, and what comes back of it at once."""
+        """Deliver one request to a client and return the responses that arrive at once."""
         fate = self.fate(read_request(payload, self._schema))
         if fate == "lost":
             return []
@@ -128,30 +127,28 @@ class BytesFederation(RemoteFederation):
         }.get(fate, [(client, answer)])
 
 
-def _node(plan: Plan, data: Dataset, world: World, client: int) -> RemoteNode:
-    """A device: it knows the plan as text, its own stream, and its data."""
+def _make_node(plan: Plan, data: Dataset, world: World, client: int) -> RemoteNode:
+    """Make the node of a device from the plan as text, its own stream and the data."""
     plan = plan_from_toml(plan_to_toml(plan), "the plan")
     net = plan.scenario.net.build(data.input_shape, data.num_classes)
     stream = SingleClientStream(world, client)
     data = apply_views(data, world)
     labels = data.all_labels("train")
     clients = ClientProgram(plan.recipe, stream, labels, plan.local, plan.seed, net.num_params)
-    recipe, augment = plan.recipe, plan.scenario.augment
-    trainer = SingleTrainer(net, recipe.objective, plan.local, data, recipe.geometry, augment)
+    trainer = SingleTrainer.from_plan(plan, net, data)
     node = Node(clients, client, trainer, plan.scenario.prequential)
-    return RemoteNode(node, MessageSchema(recipe, net.num_params))
+    return RemoteNode(node, MessageSchema(plan.recipe, net.num_params))
 
 
-def _supplies(hellos: list[bytes], terms: MessageSchema) -> Supplies:
-    came = sorted(
-        (from_bytes(hello, terms, Hello) for hello in hellos), key=lambda hello: hello.client
-    )
-    total, is_historical, rounds = zip(*(hello.supply for hello in came), strict=True)
+def _read_supplies(hellos: list[bytes], schema: MessageSchema) -> Supplies:
+    messages = [from_bytes(hello, schema, Hello) for hello in hellos]
+    messages.sort(key=lambda hello: hello.client)
+    total, is_historical, rounds = zip(*(hello.supply for hello in messages), strict=True)
     return Supplies(np.array(total, float), np.array(is_historical), np.array(rounds, float))
 
 
 @lru_cache(maxsize=4)
 def load(kind: Any, seed: int) -> Dataset:
-    """A data set, once for all tests."""
+    """Load a data set, once for all tests."""
     data: Dataset = kind.load(None, seed)
     return data

@@ -9,7 +9,7 @@ import thalweg
 from thalweg.core.errors import ConfigError
 from thalweg.data import Augment
 from thalweg.engine.loop import run_plan
-from thalweg.engine.noise import ChangedImages, image_rng
+from thalweg.engine.models import StackAugmentation, image_rng
 from thalweg.engine.plan import make_plan, plan_from_toml, plan_to_toml
 
 SMALL = ["capacity=24", "local.passes=1", "ticks=3", "world.num_clients=8", "evaluate_every=1"]
@@ -103,11 +103,11 @@ def test_testing_sees_the_images_as_they_are():
 def test_what_happens_to_an_image_depends_on_its_client_and_step_alone():
     x = np.random.default_rng(0).integers(0, 256, (3, 5, 6, 6, 1), dtype=np.uint8)
     seeds, steps = np.array([11, 22, 33]), np.array([0, 4, 4])
-    together = ChangedImages(Augment(padding=2), seeds, steps)(x)
+    together = StackAugmentation(Augment(padding=2), seeds, steps)(x)
     for k in range(3):
-        alone = ChangedImages(Augment(padding=2), seeds[[k]], steps[[k]])(x[k, :3])
+        alone = StackAugmentation(Augment(padding=2), seeds[[k]], steps[[k]])(x[k, :3])
         assert np.array_equal(alone, together[k, :3]), "fewer of them, one after the other"
-    later = ChangedImages(Augment(padding=2), seeds, steps + 1)(x)
+    later = StackAugmentation(Augment(padding=2), seeds, steps + 1)(x)
     assert not np.array_equal(later, together)
     assert image_rng(11, 1).random() != image_rng(12, 0).random(), "a step is no other client"
 

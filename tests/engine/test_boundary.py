@@ -16,8 +16,7 @@ from thalweg.core.capabilities import Broadcast
 from thalweg.core.errors import Diverged
 from thalweg.core.rng import Draw, rng_for
 from thalweg.core.types import Floats32, Ints, Job, SurveyResponses, Updates
-from thalweg.engine.builders import make_federation
-from thalweg.engine.initial_model import make_model_factory
+from thalweg.engine.builders import make_federation, make_model_factory
 from thalweg.engine.plan import Plan, make_plan
 from thalweg.federation.base import SurveyStage
 from thalweg.federation.messages import SurveyRequest, TrainRequest, TrainResponse

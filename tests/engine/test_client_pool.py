@@ -12,6 +12,7 @@ from thalweg.engine.builders import make_client_pool
 from thalweg.engine.client_pool import ClientPool
 from thalweg.engine.plan import make_plan
 from thalweg.engine.reference import ReferenceFederation
+from thalweg.engine.single import SingleTrainer
 from thalweg.federation.server_round import run_server_round
 from thalweg.federation.server_state import ServerState, new_server
 from thalweg.streams import Timetable, World
@@ -109,7 +110,7 @@ def joining(tolerance: float) -> tuple[list[ServerState], list[Updates], list[li
     timetable = Timetable(4, 3, np.arange(4), first, after, tolerance)
     here = make_client_pool(plan, data, net.num_params)
     everybody = ClientPool(here.clients, here.world, timetable)
-    federation = ReferenceFederation(everybody, data, net, plan.recipe.objective, 0)
+    federation = ReferenceFederation(everybody, SingleTrainer.from_plan(plan, net, data), 0)
     asked: list[list[Job]] = []
     train = federation.train
 

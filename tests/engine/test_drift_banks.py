@@ -8,8 +8,7 @@ import pytest
 import thalweg
 from contracts.runs import Interruption, check_engines_agree, check_same_bits, interrupt_after
 from thalweg.core.rng import Draw, rng_for
-from thalweg.engine.builders import make_federation
-from thalweg.engine.initial_model import make_model_factory
+from thalweg.engine.builders import make_federation, make_model_factory
 from thalweg.engine.plan import make_plan
 from thalweg.federation.server_round import run_server_round
 from thalweg.federation.server_state import new_server

@@ -7,7 +7,7 @@ import thalweg
 from contracts.runs import Interruption, check_same_bits, interrupt_after
 from thalweg.core.errors import ConfigError, DataError
 from thalweg.core.rng import Draw, rng_for
-from thalweg.engine.initial_model import make_initial_model
+from thalweg.engine.builders import make_initial_model
 from thalweg.engine.loop import run_plan
 from thalweg.engine.plan import make_plan, plan_from_toml, plan_to_toml
 from thalweg.nets import Mlp

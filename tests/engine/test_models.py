@@ -3,7 +3,8 @@ import pytest
 import torch
 
 from thalweg.core.errors import ConfigError
-from thalweg.engine.models import NetModel, step_seeds
+from thalweg.core.types import Job
+from thalweg.engine.models import NetModel, noise_seeds, step_seeds
 from thalweg.local import with_features, without_dropout
 from thalweg.nets import Mlp, Net
 from thalweg.nets.dropout import Dropout
@@ -74,3 +75,10 @@ def test_a_net_without_a_dense_end_has_no_features():
 def test_a_plain_function_has_no_features_and_the_error_says_what_to_do():
     with pytest.raises(ConfigError, match=r"no method with_features\. Give it one"):
         with_features(lambda params, x: params)
+
+
+def test_seeds_depend_on_the_client_and_the_round_only():
+    both = noise_seeds(1, [Job(3), Job(7)], 2)
+    assert both[1] == noise_seeds(1, [Job(7, model=1, lr_scale=0.5)], 2)[0]
+    assert both[0] != both[1]
+    assert both[0] != noise_seeds(1, [Job(3)], 3)[0]

@@ -10,20 +10,24 @@ from thalweg.engine.plan import (
     plan_to_toml,
     read_plan,
 )
-from thalweg.local import GainThreshold
 from thalweg.memory import Dds, Fifo, UniformRatio
 from thalweg.recipes import RECIPES, Recipe, fedavg
 from thalweg.scenarios import SCENARIOS, Scenario
 
 
-@pytest.mark.parametrize("recipe", RECIPES)
-@pytest.mark.parametrize("scenario", SCENARIOS)
-def test_every_plan_survives_being_written_as_toml(recipe, scenario):
+@pytest.mark.parametrize(
+    ("recipe", "scenario"),
+    [
+        *((recipe, "digits-partial") for recipe in RECIPES),
+        *(("sfedpo", scenario) for scenario in SCENARIOS),
+    ],
+)
+def test_every_recipe_and_every_scenario_can_be_written_to_toml(recipe, scenario):
     plan = make_plan(recipe, scenario, seed=3)
     assert plan_from_toml(plan_to_toml(plan), "here") == plan
 
 
-def test_overrides_reach_recipe_and_scenario_by_the_name_of_the_part():
+def test_overrides_change_the_recipe_or_the_scenario():
     plan = make_plan(
         "sfedpo",
         "digits-partial",
@@ -38,9 +42,9 @@ def test_a_policy_is_replaced_by_naming_its_kind():
     assert plan.recipe.memory == UniformRatio()
 
 
-def test_a_recipe_may_have_a_way_of_training_of_its_own():
-    scenario_way = make_plan("fedavg", "digits-full").local
-    own = replace(scenario_way, lr=0.25)
+def test_a_recipe_can_define_local_training():
+    default = make_plan("fedavg", "digits-full").local
+    own = replace(default, lr=0.25)
     assert make_plan(replace(fedavg(), local=own), "digits-full").local == own
 
 
@@ -76,7 +80,7 @@ def test_unknown_names_get_a_suggestion(recipe, scenario, engine):
         make_plan(recipe, scenario, engine=engine)
 
 
-def test_differences_name_the_path_and_both_values():
+def test_plan_differences_name_the_path_and_both_values():
     old = make_plan("fedavg", "digits-full", seed=1)
     new = make_plan("fedavg", "digits-full", seed=2, overrides=["memory=fifo"])
     assert plan_differences(old, new) == [
@@ -93,7 +97,7 @@ def test_a_seed_must_not_be_negative():
         make_plan("fedavg", "digits-full", seed=-1)
 
 
-def test_a_plan_that_is_not_there_or_not_toml_is_said_so(tmp_path):
+def test_a_missing_or_damaged_plan_is_reported(tmp_path):
     with pytest.raises(ConfigError, match="cannot read a plan"):
         read_plan(tmp_path / "nowhere.toml")
     (tmp_path / "plan.toml").write_text("= nonsense")
@@ -101,7 +105,7 @@ def test_a_plan_that_is_not_there_or_not_toml_is_said_so(tmp_path):
         read_plan(tmp_path)
 
 
-def test_a_policy_of_the_users_own_needs_no_registration(tmp_path):
+def test_a_user_defined_policy_needs_no_registration(tmp_path):
     (tmp_path / "mine.py").write_text(
         "from dataclasses import dataclass\n"
         "import numpy as np\n"
@@ -121,7 +125,7 @@ def test_a_policy_of_the_users_own_needs_no_registration(tmp_path):
     assert plan.recipe.memory != Fifo()
 
 
-def test_a_policy_file_that_is_missing_or_lacks_the_class_is_refused(tmp_path):
+def test_a_policy_file_that_is_missing_or_lacks_the_class_is_rejected(tmp_path):
     (tmp_path / "empty.py").write_text("")
     for kind, said in [
         (f"{tmp_path}/none.py:X", "there is no file"),
@@ -144,7 +148,7 @@ def choices_of(part, name=""):
 
 @pytest.mark.parametrize("recipe", ["fedavg", "stream-ours+dpcs+flash"])
 @pytest.mark.parametrize("owner", [Recipe, Scenario])
-def test_every_kind_of_every_stage_can_be_typed_and_written_down(recipe, owner):
+def test_every_kind_of_every_stage_can_be_set_and_written_to_toml(recipe, owner):
     typed = 0
     for overrides, policy in choices_of(owner):
         if any(f.default is f.default_factory is MISSING for f in fields(policy)):
@@ -155,24 +159,3 @@ def test_every_kind_of_every_stage_can_be_typed_and_written_down(recipe, owner):
         assert plan_from_toml(plan_to_toml(plan), "here") == plan
         typed += 1
     assert typed >= 30
-
-
-@pytest.mark.parametrize(
-    ("old", "stopping"),
-    [('"none"', None), ("0.125", GainThreshold(gain=0.125)), ("1", GainThreshold(gain=1))],
-)
-def test_a_plan_from_before_stopping_was_a_choice_is_the_same_plan(old, stopping):
-    now = make_plan(replace(fedavg(), stopping=stopping), "digits-full")
-    written = plan_to_toml(make_plan("fedavg", "digits-full"))
-    before = written.replace('stopping = "none"', f"early_stop = {old}")
-    assert "early_stop" in before
-    read = plan_from_toml(before, "old")
-    assert read == now
-    assert plan_differences(read, now) == []
-
-
-def test_a_plan_that_stops_in_the_old_words_and_in_the_new_is_refused():
-    written = plan_to_toml(make_plan("fedavg", "digits-full"))
-    both = written.replace('stopping = "none"', 'stopping = "none"\nearly_stop = 0.5')
-    with pytest.raises(ConfigError, match="early_stop"):
-        plan_from_toml(both, "both")

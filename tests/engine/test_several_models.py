@@ -12,8 +12,7 @@ from contracts.runs import Interruption, check_engines_agree, check_same_bits, i
 from contracts.splitting_bank import EvenAndOdd
 from engine.bytes_federation import BytesFederation
 from thalweg.core.rng import Draw, rng_for
-from thalweg.engine.builders import make_federation
-from thalweg.engine.initial_model import make_model_factory
+from thalweg.engine.builders import make_federation, make_model_factory
 from thalweg.engine.loop import run_plan
 from thalweg.engine.plan import Plan, make_plan
 from thalweg.federation.server_round import run_server_round

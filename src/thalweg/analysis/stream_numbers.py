@@ -14,10 +14,9 @@ from thalweg import theory
 from thalweg.aggregation import ByWeight
 from thalweg.core.errors import ConfigError, require
 from thalweg.core.types import Floats, Floats32, Ints, Updates
-from thalweg.engine.builders import apply_views, make_federation
+from thalweg.engine.builders import apply_views, make_federation, make_initial_model
 from thalweg.engine.client_pool import ClientPool
 from thalweg.engine.gather import Gather
-from thalweg.engine.initial_model import make_initial_model
 from thalweg.engine.plan import Plan, read_plan
 from thalweg.engine.stacked import StackedTrainer
 from thalweg.federation.server_round import run_server_round

@@ -15,7 +15,7 @@ from thalweg.cli.progress import format_duration
 from thalweg.core.errors import ConfigError
 from thalweg.engine.any_plan import BaselinePlan
 from thalweg.engine.cells import CellCallback, CellEvent, CellJob
-from thalweg.engine.machine import count_cores
+from thalweg.engine.processes import count_cores
 from thalweg.engine.run_folder import RunFolder
 
 LINE_EVERY_S = 60.0  # where there is no terminal, a sign of life between the ends of cells

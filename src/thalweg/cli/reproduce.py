@@ -17,7 +17,7 @@ from thalweg.cli.cell_progress import estimate_seconds, parse_seeds, show_cell_p
 from thalweg.cli.progress import format_duration, print_json
 from thalweg.core.errors import UnknownName
 from thalweg.engine.cells import is_done
-from thalweg.engine.machine import count_cores
+from thalweg.engine.processes import count_cores
 from thalweg.report.study import (
     StudyPlan,
     StudyResult,

@@ -224,9 +224,7 @@ class _TreeReader:
         names = self._types[number] if is_known else None
         if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
             raise ValueError("the field names of a NamedTuple are missing")
-        return {
-            name: self._rebuild(value) for name, value in zip(names, values, strict=True)
-        }
+        return {name: self._rebuild(value) for name, value in zip(names, values, strict=True)}
 
     def _read_array(self, place: Any) -> Array:
         dtype, *numbers = place

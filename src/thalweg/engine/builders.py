@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 from typing import Literal
 
 from thalweg.core.errors import require
+from thalweg.core.rng import Draw, rng_for
+from thalweg.core.types import Floats32
 from thalweg.data import Dataset
+from thalweg.data.search import find_user_file
 from thalweg.engine.any_plan import AnyPlan
 from thalweg.engine.client_pool import ClientPool
 from thalweg.engine.plan import Plan
-from thalweg.engine.secure_sum import SecureSumFederation
-from thalweg.engine.simulated import SimulatedFederation
+from thalweg.engine.simulated import SecureSumFederation, SimulatedFederation
 from thalweg.engine.unreliable import UnreliableFederation
 from thalweg.federation.client_state import ClientProgram
-from thalweg.nets import Net
+from thalweg.nets import Net, load_parameters
 from thalweg.recipes.compatibility import check_compatibility
 from thalweg.scenarios import Scenario
 from thalweg.streams import HasViews, LiveWorld, Setting, Timetable, World, add_drift
@@ -83,6 +87,21 @@ def make_timetable(plan: AnyPlan, num_clients: int) -> Timetable | None:
     return timetable
 
 
+def make_initial_model(plan: Plan, net: Net, data_dir: Path | None) -> Floats32:
+    """Return the first model (P,): from the file that the scenario names, else drawn from the seed."""
+    if plan.scenario.start_from is None:
+        return net.init(rng_for(plan.seed, Draw.NET))
+    return load_parameters(find_user_file(plan.scenario.start_from, data_dir), net)
+
+
+def make_model_factory(plan: Plan, net: Net) -> Callable[[int], Floats32]:
+    """Return a function that draws the n-th random model of a run, for banks that add models.
+
+    Model 0 is that of `make_initial_model`.
+    """
+    return lambda number: net.init(rng_for(plan.seed, Draw.NET, number))
+
+
 def make_federation(
     plan: Plan,
     data: Dataset,
@@ -113,17 +132,17 @@ def _make_engine(
     client_pool: ClientPool | None,
 ) -> SimulatedFederation:
     """Clients whose replies all come in time."""
-    scenario, objective, geometry = plan.scenario, plan.recipe.objective, plan.recipe.geometry
+    scenario, recipe = plan.scenario, plan.recipe
     client_pool = (
         make_client_pool(plan, data, net.num_params) if client_pool is None else client_pool
     )
     data = apply_views(data, client_pool.world)
     if plan.engine == "reference":
         from thalweg.engine.reference import ReferenceFederation
+        from thalweg.engine.single import SingleTrainer
 
-        return ReferenceFederation(
-            client_pool, data, net, objective, scenario.prequential, geometry, scenario.augment
-        )
+        trainer_of_one = SingleTrainer.from_plan(plan, net, data)
+        return ReferenceFederation(client_pool, trainer_of_one, scenario.prequential)
     from thalweg.engine.fast import FastFederation
     from thalweg.engine.gather import Gather
     from thalweg.engine.stacked import StackedTrainer
@@ -134,8 +153,9 @@ def _make_engine(
         client_pool.clients.needs_probe
     ):  # between ticks clients look at their models, which must be here
         num_threads, workers = count_workers(workers, net, plan.local), 1
-    trainer = make_trainer(net, objective, plan.local, data, workers, geometry, augment)
-    here = StackedTrainer(net, objective, plan.local, Gather(data), geometry, augment)
+    parts = (net, recipe.objective, plan.local)
+    trainer = make_trainer(*parts, data, workers, recipe.geometry, augment)
+    here = StackedTrainer(*parts, Gather(data), recipe.geometry, augment)
     labels, prequential = data.all_labels("train"), scenario.prequential
     return FastFederation(
         client_pool, labels, net, trainer, prequential, num_threads, augment is not None, here

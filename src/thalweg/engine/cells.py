@@ -21,8 +21,8 @@ from thalweg.core.errors import RunError, ThalwegError
 from thalweg.engine.any_plan import AnyPlan, read_any_plan
 from thalweg.engine.baseline import run_any_plan
 from thalweg.engine.loop import Progress
-from thalweg.engine.machine import count_cores, worker_environment
 from thalweg.engine.plan import plan_differences, plan_to_toml
+from thalweg.engine.processes import count_cores, worker_environment
 from thalweg.engine.run_folder import RunFolder
 
 

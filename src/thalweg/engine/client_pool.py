@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 
 import numpy as np
 
-from thalweg.core.capabilities import ModelProbe
+from thalweg.core.capabilities import ModelProbe, Surveys
+from thalweg.core.errors import ConfigError
 from thalweg.core.trees import Tree
-from thalweg.core.types import Floats, Ints, Job, Roster, Supplies
+from thalweg.core.types import Floats, Floats32, Ints, Job, Roster, Supplies, SurveyResponses
+from thalweg.federation.base import SurveyStage
 from thalweg.federation.client_round import ClientRound, start_round
 from thalweg.federation.client_state import ClientProgram, ClientState, Received
+from thalweg.federation.client_survey import MakeProbe, run_client_survey
+from thalweg.federation.messages import SurveyRequest
+from thalweg.federation.tables import tabulate_answers
 from thalweg.streams import HasViews, Timetable, World, collect_supplies, scale_supplies
 
 
@@ -75,6 +80,24 @@ class ClientPool:
 
     def finish(self, visit: ClientRound) -> None:
         self.set_state(visit.client, visit.finish())
+
+    def survey(
+        self, clients: Ints, stage: SurveyStage, bank: Floats32, rnd: int, make_probe: MakeProbe
+    ) -> SurveyResponses:
+        """Return the responses of some clients to the survey of a stage, with one row per client."""
+        policy = getattr(self.clients.recipe, stage)
+        if not isinstance(policy, Surveys):
+            raise ConfigError(
+                f"the {stage} policy {type(policy).__name__} has no survey, so clients cannot answer it."
+            )
+        answers: list[Mapping[str, Floats]] = []
+        for client in clients.tolist():
+            request = SurveyRequest(rnd, client, stage, bank if policy.sends_models else bank[:0])
+            state, answer = run_client_survey(self.clients, self.state(client), request, make_probe)
+            answers.append(answer)
+            if stage == "selection" or state.lived:  # else the state is still that of `new_client`
+                self.set_state(client, state)
+        return tabulate_answers(answers, type(policy).__name__)
 
     def restore(self, trees: dict[int, Tree]) -> None:
         """Take states from a checkpoint."""

@@ -17,10 +17,10 @@ import torch
 
 from thalweg.core.capabilities import Broadcast
 from thalweg.core.types import Floats, Floats32, Ints, Job, Roster, SurveyResponses, Updates
+from thalweg.data import Part
 from thalweg.engine.client_pool import ClientPool
-from thalweg.engine.gather import Part
 from thalweg.engine.model_probe import FixedModelProbe, StackModelProbe
-from thalweg.engine.noise import noise_seeds
+from thalweg.engine.models import noise_seeds
 from thalweg.engine.stacked import (
     Stack,
     StackedTrainer,
@@ -29,7 +29,6 @@ from thalweg.engine.stacked import (
     choose_stack_sizes,
     map_in_threads,
 )
-from thalweg.engine.survey import run_survey
 from thalweg.federation.base import SurveyStage
 from thalweg.federation.batching import MiniBatch
 from thalweg.federation.client_round import ClientRound
@@ -97,13 +96,8 @@ class FastFederation:
     ) -> SurveyResponses:
         here = self._here
         assert here is not None, "questions are answered in this process"
-        return run_survey(
-            self.client_pool,
-            clients,
-            stage,
-            bank,
-            rnd,
-            lambda params: FixedModelProbe(here, params),
+        return self.client_pool.survey(
+            clients, stage, bank, rnd, lambda params: FixedModelProbe(here, params)
         )
 
     def train(

@@ -13,8 +13,6 @@ from torch import Tensor
 from thalweg.core.types import Ints
 from thalweg.data.base import Dataset, Part
 
-__all__ = ["Gather", "Part", "RowIndices", "SampleTransform"]
-
 RowIndices = npt.NDArray[np.integer]
 SampleTransform = Callable[
     [npt.NDArray[Any]], npt.NDArray[Any]

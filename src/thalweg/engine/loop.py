@@ -18,9 +18,15 @@ from thalweg.core.trees import restore_types
 from thalweg.core.types import Floats32
 from thalweg.data import Dataset
 from thalweg.engine.any_plan import AnyPlan
-from thalweg.engine.builders import apply_views, check_has_data, make_client_pool, make_federation
+from thalweg.engine.builders import (
+    apply_views,
+    check_has_data,
+    make_client_pool,
+    make_federation,
+    make_initial_model,
+    make_model_factory,
+)
 from thalweg.engine.client_pool import ClientPool
-from thalweg.engine.initial_model import make_initial_model, make_model_factory
 from thalweg.engine.metrics import evaluate_round, needs_evaluation, round_row, summarize_run
 from thalweg.engine.plan import Plan, make_plan
 from thalweg.engine.run_folder import RunFolder

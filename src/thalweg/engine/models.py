@@ -1,57 +1,100 @@
-"""A net as objectives see it: K models at once, in training or as teachers."""
+"""Nets in training: stacked models for objectives, and seeds of dropout and augmentation.
+
+Dropout and augmentation are drawn per client and step, so that results do not depend on which
+clients are computed together.
+"""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from itertools import repeat
 
+import numpy as np
 import torch
 from torch import Generator, Tensor
 
-from thalweg.core.types import Ints
+from thalweg.core.rng import Draw, rng_for
+from thalweg.core.types import Ints, Job
+from thalweg.data.augment import Augmentation, Images
 from thalweg.nets import Net
 
 
 class NetModel:
-    """A function of K parameter vectors and K batches (`local.Model`).
+    """A function of K parameter vectors and K batches (see `local.Model`).
 
-    With seeds it is in training: each client draws its dropout from a generator of its own, new for every call.
+    With seeds the model is in training: the dropout of each client comes from its own generator,
+    which is created anew for every call. Without seeds there is no dropout.
     """
 
     def __init__(self, net: Net, is_stacked: bool, seeds: Sequence[int] | None = None) -> None:
-        self._net, self._is_stacked = net, is_stacked  # else one model after the other
+        self._net, self._is_stacked = net, is_stacked  # if False: one model after the other
         self._seeds = seeds if net.is_noisy else None
 
     def __call__(self, params: Tensor, x: Tensor) -> Tensor:
-        """Logits (K, B, C)."""
+        """Return logits (K, B, C)."""
         if self._is_stacked:
-            return self._net.apply_stacked(params, x, self._noise())
+            return self._net.apply_stacked(params, x, self._generators())
         return torch.stack([self._net.apply(*mine) for mine in self._one_by_one(params, x)])
 
     def with_features(self, params: Tensor, x: Tensor) -> tuple[Tensor, Tensor]:
-        """Logits (K, B, C), and what the last layer reads (K, B, F)."""
+        """Return logits (K, B, C) and the inputs of the last layer (K, B, F)."""
         if self._is_stacked:
-            return self._net.with_features_stacked(params, x, self._noise())
+            return self._net.with_features_stacked(params, x, self._generators())
         alone = (self._net.with_features(*mine) for mine in self._one_by_one(params, x))
         logits, features = zip(*alone, strict=True)
         return torch.stack(logits), torch.stack(features)
 
     @property
     def still(self) -> NetModel:
-        """Without dropout: as a teacher."""
+        """The same model without dropout, for use as a teacher."""
         return NetModel(self._net, self._is_stacked)
 
     def _one_by_one(
         self, params: Tensor, x: Tensor
     ) -> Iterator[tuple[Tensor, Tensor, Generator | None]]:
-        return zip(params, x, self._noise() or repeat(None, len(params)), strict=True)
+        return zip(params, x, self._generators() or repeat(None, len(params)), strict=True)
 
-    def _noise(self) -> list[Generator] | None:
+    def _generators(self) -> list[Generator] | None:
         if self._seeds is None:
             return None
         return [Generator().manual_seed(seed) for seed in self._seeds]
 
 
+def noise_seed(seed: int, rnd: int, client: int, probe_round: int = 0) -> int:
+    """Return the seed of the dropout and augmentation of a client in a round."""
+    return int(rng_for(seed, Draw.LOCAL, rnd, client, take=probe_round).integers(2**62))
+
+
+def noise_seeds(seed: int, jobs: Sequence[Job], rnd: int) -> Ints:
+    """Return `noise_seed` of the client of each job, (K,)."""
+    seeds = [noise_seed(seed, rnd, job.client, job.probe_round) for job in jobs]
+    return np.array(seeds, dtype=np.int64)
+
+
 def step_seeds(seeds: Ints, num_steps: Ints) -> list[int]:
-    """Where each client's dropout starts in its present step; `seeds` are of `engine.noise`."""
+    """Return the seed of the dropout of each client in its current step, from its `noise_seed`."""
     return [int(seed) + int(step) for seed, step in zip(seeds, num_steps, strict=True)]
+
+
+def image_rng(seed: int, step: int) -> np.random.Generator:
+    """Return the generator that augments the images of a client in one step, from its `noise_seed`."""
+    return rng_for(seed, Draw.AUGMENT, step)
+
+
+class StackAugmentation:
+    """Augments the mini-batches of K clients, each with the generator of its current step."""
+
+    def __init__(self, augment: Augmentation, seeds: Ints, num_steps: Ints) -> None:
+        self._augment, self._seeds, self._num_steps = augment, seeds, num_steps
+
+    def __call__(self, images: Images) -> Images:
+        """Augment images (K, B, H, W, C), or those of all clients in order, (K * B, H, W, C)."""
+        K = len(self._seeds)
+        B = math.prod(images.shape[:-3]) // K
+        clients = images.reshape(K, B, *images.shape[-3:])
+        changed = [
+            self._augment.apply(mine, image_rng(int(seed), int(step)))
+            for mine, seed, step in zip(clients, self._seeds, self._num_steps, strict=True)
+        ]
+        return np.stack(changed).reshape(images.shape)

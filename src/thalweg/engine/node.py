@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from thalweg.core.types import Floats32, Ints
-from thalweg.engine.noise import noise_seed
+from thalweg.engine.models import noise_seed
 from thalweg.engine.single import SingleTrainer, Training
 from thalweg.engine.stacked import one_thread
 from thalweg.federation.client_round import start_round

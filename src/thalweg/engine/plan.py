@@ -117,21 +117,7 @@ def plan_from_toml(text: str, where: str) -> Plan:
         "baseline" not in plain,
         f"{where} is the plan of a baseline, which has no recipe; expected the run of a recipe.",
     )
-    return from_dict(Plan, _in_todays_words(plain))
-
-
-def _in_todays_words(plain: dict[str, Any]) -> dict[str, Any]:
-    """A plan as older folders have it, as it would be written now.
-
-    Before `stopping` was a choice, a recipe had one number, the gain of what is now "settles".
-    """
-    recipe = plain.get("recipe")
-    if not isinstance(recipe, dict) or "early_stop" not in recipe or "stopping" in recipe:
-        return plain
-    recipe = dict(recipe)
-    gain = recipe.pop("early_stop")
-    stopping = gain if gain == "none" else {"kind": "gain-threshold", "gain": gain}
-    return {**plain, "recipe": {**recipe, "stopping": stopping}}
+    return from_dict(Plan, plain)
 
 
 def read_plan(path: Path) -> Plan:

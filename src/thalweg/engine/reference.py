@@ -10,18 +10,14 @@ from collections.abc import Sequence
 
 from thalweg.core.capabilities import Broadcast
 from thalweg.core.types import Floats32, Ints, Job, Roster, SurveyResponses, Updates
-from thalweg.data import Augmentation, Dataset
+from thalweg.data import Part
 from thalweg.engine.client_pool import ClientPool
-from thalweg.engine.gather import Part
 from thalweg.engine.node import Node
 from thalweg.engine.single import SingleTrainer
 from thalweg.engine.stacked import one_thread
-from thalweg.engine.survey import run_survey
 from thalweg.federation.base import SurveyStage
 from thalweg.federation.messages import make_train_requests
 from thalweg.federation.tables import build_updates
-from thalweg.local import Euclidean, Geometry, Objective
-from thalweg.nets import Net
 
 
 class ReferenceFederation:
@@ -30,17 +26,10 @@ class ReferenceFederation:
     def __init__(
         self,
         client_pool: ClientPool,
-        data: Dataset,
-        net: Net,
-        objective: Objective,
+        trainer: SingleTrainer,
         prequential: int,
-        geometry: Geometry = Euclidean(),  # noqa: B008  frozen
-        augment: Augmentation | None = None,
     ) -> None:
-        self.client_pool, self._prequential = client_pool, prequential
-        self._trainer = SingleTrainer(
-            net, objective, client_pool.clients.local, data, geometry, augment
-        )
+        self.client_pool, self._trainer, self._prequential = client_pool, trainer, prequential
 
     def roster(self, rnd: int) -> Roster:
         return self.client_pool.roster(rnd)
@@ -49,7 +38,7 @@ class ReferenceFederation:
     def survey(
         self, clients: Ints, stage: SurveyStage, bank: Floats32, rnd: int
     ) -> SurveyResponses:
-        return run_survey(self.client_pool, clients, stage, bank, rnd, self._trainer.begin)
+        return self.client_pool.survey(clients, stage, bank, rnd, self._trainer.begin)
 
     def train(
         self, jobs: Sequence[Job], bank: Floats32, rnd: int, broadcast: Broadcast | None = None

@@ -1,20 +1,27 @@
-"""Federations in this process: what all of them can do, and what those have in common that are around another."""
+"""Federations in this process: their interface, wrappers, and simulated secure aggregation."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
+from thalweg.core.capabilities import Broadcast
 from thalweg.core.trees import Tree
-from thalweg.core.types import Floats32, Ints
-from thalweg.federation.base import Federation
+from thalweg.core.types import Floats32, Ints, Job, Rejection, Roster, SurveyResponses, Updates
+from thalweg.data import Part
+from thalweg.federation.base import Federation, SurveyStage
+from thalweg.federation.extensions.secure_aggregation import simulate_masked_sum
+from thalweg.recipes.base import Recipe
 
 if TYPE_CHECKING:
     from thalweg.engine.client_pool import ClientPool
-    from thalweg.engine.gather import Part
+
+LATE_REASON = "its update came after the sum of its round was computed."
 
 
 class SimulatedFederation(Federation, Protocol):
-    """A federation in this process, which can also be asked to predict."""
+    """A federation that has the client states (or their number) and can evaluate models."""
 
     client_pool: ClientPool
 
@@ -27,7 +34,7 @@ class SimulatedFederation(Federation, Protocol):
 
 @runtime_checkable
 class HasPending(Protocol):
-    """A federation that has something to remember between rounds, beside its clients' states."""
+    """A federation with state between rounds other than that of its clients."""
 
     def pending(self) -> Tree: ...
 
@@ -35,7 +42,7 @@ class HasPending(Protocol):
 
 
 class FederationWrapper:
-    """Hands on to another federation what has nothing to do with learning."""
+    """Base class of federations that change what clients send, and delegate the rest."""
 
     def __init__(self, inner: SimulatedFederation) -> None:
         self.inner, self.client_pool = inner, inner.client_pool
@@ -48,3 +55,51 @@ class FederationWrapper:
 
     def close(self) -> None:
         self.inner.close()
+
+
+class SecureSumFederation(FederationWrapper):
+    """Simulates secure aggregation: the server receives the sum of the updates only.
+
+    The result has the same bits as a network run with masks (`Recipe.secure_aggregation`).
+    """
+
+    def __init__(self, inner: SimulatedFederation, recipe: Recipe) -> None:
+        super().__init__(inner)
+        self._recipe = recipe
+
+    def roster(self, rnd: int) -> Roster:
+        return self.inner.roster(rnd)
+
+    def survey(
+        self, clients: Ints, stage: SurveyStage, bank: Floats32, rnd: int
+    ) -> SurveyResponses:
+        return self.inner.survey(clients, stage, bank, rnd)
+
+    def train(
+        self, jobs: Sequence[Job], bank: Floats32, rnd: int, broadcast: Broadcast | None = None
+    ) -> Updates:
+        updates = self.inner.train(jobs, bank, rnd, broadcast)
+        return simulate_masked_sum(self._recipe, _reject_late(updates, rnd), len(jobs))
+
+    def pending(self) -> Tree:
+        return self.inner.pending() if isinstance(self.inner, HasPending) else {}
+
+    def restore(self, pending: dict[str, Any]) -> None:
+        if isinstance(self.inner, HasPending):
+            self.inner.restore(pending)
+
+
+def _reject_late(updates: Updates, rnd: int) -> Updates:
+    """Reject updates of earlier rounds: the sum of a round is computed once."""
+    is_late = updates.staleness(rnd) > 0
+    if not is_late.any():
+        return updates
+    late = updates.clients[is_late].tolist()
+    rejections = (*updates.rejections, *(Rejection(client, LATE_REASON) for client in late))
+    extra_metrics = {
+        **updates.extra_metrics,
+        "rejected": updates.extra_metrics.get("rejected", 0) + len(late),
+    }
+    return replace(
+        updates.only(~is_late), trained_in=None, rejections=rejections, extra_metrics=extra_metrics
+    )

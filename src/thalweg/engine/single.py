@@ -15,10 +15,9 @@ import torch
 from torch import Tensor
 
 from thalweg.core.types import Floats32, Ints, LastLayer
-from thalweg.data import Augmentation, Dataset
-from thalweg.engine.gather import Part
-from thalweg.engine.models import NetModel
-from thalweg.engine.noise import image_rng
+from thalweg.data import Augmentation, Dataset, Part
+from thalweg.engine.models import NetModel, image_rng
+from thalweg.engine.plan import Plan
 from thalweg.federation.batching import MiniBatch
 from thalweg.local import Batch, Euclidean, Geometry, Model, Objective, Sgd
 from thalweg.nets import Net
@@ -40,6 +39,12 @@ class SingleTrainer:
     ) -> None:
         self.net, self.objective, self.sgd, self.data = net, objective, sgd, data
         self.geometry, self.augment = geometry, augment
+
+    @classmethod
+    def from_plan(cls, plan: Plan, net: Net, data: Dataset) -> SingleTrainer:
+        """Return the trainer of the clients of a plan; `data` must be in the views of its world."""
+        recipe = plan.recipe
+        return cls(net, recipe.objective, plan.local, data, recipe.geometry, plan.scenario.augment)
 
     def begin(self, params: Floats32, noise: int = 0) -> Training:
         """A client that has just received parameters (P,); `noise` seeds its dropout and images."""

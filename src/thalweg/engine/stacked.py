@@ -20,9 +20,9 @@ from torch.nn.functional import cross_entropy
 
 from thalweg.core.types import Floats, Floats32, Ints, LastLayer
 from thalweg.data.augment import Augmentation
-from thalweg.engine.gather import Gather, Part, SampleTransform
-from thalweg.engine.models import NetModel, step_seeds
-from thalweg.engine.noise import ChangedImages
+from thalweg.data.base import Part
+from thalweg.engine.gather import Gather, SampleTransform
+from thalweg.engine.models import NetModel, StackAugmentation, step_seeds
 from thalweg.local import Batch, Euclidean, Geometry, Model, Objective, Sgd
 from thalweg.nets import Net
 
@@ -267,7 +267,7 @@ class StackedTrainer:
         noise = None if stack is None else stack.noise
         change: SampleTransform | None = None
         if self._augment is not None and stack is not None and noise is not None:
-            change = ChangedImages(self._augment, noise, stack.num_steps)
+            change = StackAugmentation(self._augment, noise, stack.num_steps)
         seeds = None if stack is None or noise is None else step_seeds(noise, stack.num_steps)
         model = NetModel(self._net, self._is_stacked, seeds)
         if self._is_stacked:

@@ -16,9 +16,9 @@ import torch
 from thalweg.core.types import Floats, Floats32, Ints
 from thalweg.core.views import View
 from thalweg.data.augment import Augmentation
-from thalweg.data.base import Dataset
-from thalweg.engine.gather import Gather, Part
-from thalweg.engine.shared import Layout, SharedMemory
+from thalweg.data.base import Dataset, Part
+from thalweg.engine.gather import Gather
+from thalweg.engine.processes import Layout, SharedMemory
 from thalweg.engine.stacked import StackedTrainer, StackTask
 from thalweg.local import Geometry, Objective, Sgd
 from thalweg.nets import Net

@@ -29,10 +29,9 @@ import numpy as np
 from thalweg.core.errors import ThalwegError, require
 from thalweg.core.types import Floats, Floats32, Ints
 from thalweg.data.augment import Augmentation
-from thalweg.data.base import Dataset
-from thalweg.engine.gather import Gather, Part
-from thalweg.engine.machine import count_cores, worker_environment
-from thalweg.engine.shared import Layout, SharedMemory
+from thalweg.data.base import Dataset, Part
+from thalweg.engine.gather import Gather
+from thalweg.engine.processes import Layout, SharedMemory, count_cores, worker_environment
 from thalweg.engine.stacked import PREDICT_BATCH, StackedTrainer, StackTask, Trainer
 from thalweg.engine.worker_main import (
     Failure,

@@ -110,9 +110,7 @@ class ClientProgram(Capabilities):
         new_client = self.new_client(client)
         others = tree.get("other_objectives") if isinstance(tree, dict) else None
         if isinstance(others, list):
-            new_client = new_client._replace(
-                other_objectives=(new_client.objective,) * len(others)
-            )
+            new_client = new_client._replace(other_objectives=(new_client.objective,) * len(others))
         return restore_types(new_client, tree)
 
     def init_objective(self) -> Any:

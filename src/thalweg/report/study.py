@@ -11,7 +11,7 @@ from pathlib import Path
 
 from thalweg.core.errors import require
 from thalweg.engine.cells import CellCallback, CellEvent, CellJob, run_cells
-from thalweg.engine.machine import count_cores
+from thalweg.engine.processes import count_cores
 from thalweg.report.cells import Cell, metric_series
 from thalweg.report.column_view import read_study_cell
 from thalweg.report.comparison import folder_name

@@ -90,14 +90,7 @@ def make_replay_client(
             f"the server has a client {invitation.client}, this client's plan has {world.num_clients} of "
             "them, counted from 0."
         )
-    trainer = SingleTrainer(
-        net,
-        recipe.objective,
-        plan.local,
-        apply_views(data, world),
-        recipe.geometry,
-        scenario.augment,
-    )
+    trainer = SingleTrainer.from_plan(plan, net, apply_views(data, world))
     node = Node(clients, invitation.client, trainer, scenario.prequential)
     return ReplayClient(RemoteNode(node, MessageSchema(recipe, net.num_params)), store)
 

@@ -104,9 +104,7 @@ class LiveNode:
         clients = ClientProgram(
             recipe, stream, self.inbox.labels, plan.local, plan.seed, self.net.num_params
         )
-        trainer = SingleTrainer(
-            self.net, recipe.objective, plan.local, data, recipe.geometry, scenario.augment
-        )
+        trainer = SingleTrainer.from_plan(plan, self.net, data)
         self._prequential = scenario.prequential
         self._remote = RemoteNode(
             Node(clients, client, trainer, scenario.prequential, has_secret_noise=True),

@@ -14,9 +14,8 @@ from thalweg.core.capabilities import Broadcast
 from thalweg.core.errors import RunError, require
 from thalweg.core.trees import Tree
 from thalweg.core.types import Floats32, Ints, Job, Roster, Updates
-from thalweg.data import Dataset
+from thalweg.data import Dataset, Part
 from thalweg.engine.client_pool import ClientPool
-from thalweg.engine.gather import Part
 from thalweg.engine.plan import Plan, plan_to_toml
 from thalweg.engine.single import SingleTrainer
 from thalweg.engine.stacked import one_thread
@@ -56,15 +55,13 @@ class FlowerFederation(RemoteFederation):
         on_event: EventHandler = lambda event: None,
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
-        recipe, scenario = plan.recipe, plan.scenario
+        recipe = plan.recipe
         _check_servable(plan, client_pool, serve_options)
         self._serve_options, self._on_event, self._sleep = serve_options, on_event, sleep
         self._is_live = isinstance(client_pool.world, LiveWorld)
         self._remote_clients = RemoteClientPool(client_pool)
         self.client_pool: ClientPool = self._remote_clients
-        self._trainer = SingleTrainer(
-            net, recipe.objective, plan.local, data, recipe.geometry, scenario.augment
-        )
+        self._trainer = SingleTrainer.from_plan(plan, net, data)
         schema = MessageSchema(recipe, net.num_params)
         make_invitation = _make_invitation_factory(plan, data, net, self._is_live)
         self.nodes = Nodes(grid, registry, schema, make_invitation, on_event)

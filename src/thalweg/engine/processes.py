@@ -1,7 +1,7 @@
-"""Arrays that several processes see, in memory without a name.
+"""What worker processes need: the number of cores, their environment, and shared memory.
 
-There is nothing to clean up: the kernel frees the memory when the last process that maps it is gone,
-however it went.
+Shared memory has no name, so that there is nothing to clean up: the kernel frees it when the last
+process that maps it has ended, however it ended.
 """
 
 from __future__ import annotations
@@ -18,8 +18,33 @@ import numpy as np
 import numpy.typing as npt
 
 
+def count_cores() -> int:
+    """Return the number of cores that this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+def worker_environment() -> dict[str, str]:
+    """Return the environment variables of a process that computes on one thread.
+
+    By default glibc returns large blocks to the kernel after every step, and the next step causes
+    page faults again. With these thresholds a worker that trains LeNet-5 has half as many page
+    faults. The first threshold is the largest that every version of glibc accepts.
+    """
+    return {
+        **os.environ,
+        "MALLOC_MMAP_THRESHOLD_": str(1 << 25),
+        "MALLOC_TRIM_THRESHOLD_": str(1 << 30),
+        "MALLOC_TOP_PAD_": str(1 << 26),
+        "OMP_NUM_THREADS": "1",
+        "MKL_NUM_THREADS": "1",
+        "OPENBLAS_NUM_THREADS": "1",
+    }
+
+
 class Layout(NamedTuple):
-    """What another process must know to read the bytes."""
+    """Shape and dtype of an array in shared memory."""
 
     shape: tuple[int, ...]
     dtype: str
@@ -30,10 +55,10 @@ class Layout(NamedTuple):
 
 
 class SharedMemory:
-    """Some bytes shared between processes; `array` looks at them. Starts as zeros."""
+    """Memory that several processes can read and write through `array`. It starts as zeros."""
 
     def __init__(self, handle: int, num_bytes: int) -> None:
-        """Map the file behind a handle, which is ours from here on."""
+        """Map the file behind a handle and take ownership of the handle."""
         self._handle = handle
         self.num_bytes = num_bytes
         self._map = mmap.mmap(handle, max(num_bytes, 1))
@@ -50,7 +75,7 @@ class SharedMemory:
 
     @classmethod
     def from_array(cls, values: npt.NDArray[Any]) -> tuple[SharedMemory, Layout]:
-        """A copy of an array, and how to read it."""
+        """Copy an array to new shared memory and return it with its layout."""
         layout = Layout(values.shape, values.dtype.str)
         memory = cls.create(layout.num_bytes)
         memory.array(layout)[...] = values
@@ -60,7 +85,7 @@ class SharedMemory:
         send_handle(connection, self._handle, pid)
 
     def array(self, layout: Layout) -> npt.NDArray[Any]:
-        """A new array object on these bytes; the bytes live as long as it, or any view of it, does."""
+        """Return a new array on this memory, which stays mapped as long as the array or a view of it exists."""
         return np.ndarray(layout.shape, dtype=layout.dtype, buffer=self._map)
 
     def __del__(self) -> None:

@@ -1,15 +1,24 @@
-"""Arrays that several processes see."""
-
 import multiprocessing as mp
 import os
 from multiprocessing.reduction import recv_handle
 
 import numpy as np
 
-from thalweg.engine.shared import Layout, SharedMemory
+from thalweg.engine.processes import Layout, SharedMemory, count_cores, worker_environment
 
 
-def test_both_ends_of_a_pipe_see_the_same_bytes():
+def test_the_number_of_cores_is_between_one_and_that_of_the_machine():
+    assert 1 <= count_cores() <= (os.cpu_count() or 1)
+
+
+def test_workers_inherit_the_environment_and_compute_on_one_thread(monkeypatch):
+    monkeypatch.setenv("THALWEG_TESTED", "yes")
+    environment = worker_environment()
+    assert environment["THALWEG_TESTED"] == "yes"
+    assert environment["OMP_NUM_THREADS"] == "1"
+
+
+def test_two_processes_share_the_same_bytes():
     ours, theirs = mp.Pipe()
     with ours, theirs:
         memory, layout = SharedMemory.from_array(np.arange(6, dtype=np.float32).reshape(2, 3))
@@ -20,14 +29,14 @@ def test_both_ends_of_a_pipe_see_the_same_bytes():
         assert memory.array(layout)[1, 2] == 50
 
 
-def test_a_view_keeps_the_bytes_alive():
+def test_a_view_keeps_the_memory_mapped():
     memory, layout = SharedMemory.from_array(np.arange(6, dtype=np.float32).reshape(2, 3))
     row = memory.array(layout)[1]
     del memory
     assert row.tolist() == [3, 4, 5]
 
 
-def test_handles_are_given_back():
+def test_file_handles_are_closed():
     if not os.path.isdir("/proc/self/fd"):
         return
     before = len(os.listdir("/proc/self/fd"))
@@ -38,6 +47,6 @@ def test_handles_are_given_back():
     assert len(os.listdir("/proc/self/fd")) == before
 
 
-def test_nothing_at_all_can_be_shared_too():
+def test_an_empty_array_can_be_shared():
     memory, layout = SharedMemory.from_array(np.empty((0, 4), dtype=np.uint8))
     assert memory.array(layout).shape == (0, 4)
