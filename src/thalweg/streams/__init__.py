@@ -1,6 +1,6 @@
-"""Stage 1: what arrives, at which client, and when."""
+"""Stage 1: the data that arrive at each client, and when clients are available."""
 
-from thalweg.streams.arrivals import (  # how many samples of an `Inflow` come when
+from thalweg.streams.arrivals import (  # number of samples that arrive per round (`Inflow`)
     ARRIVALS,
     ArrivalProcess,
     AtStart,
@@ -19,7 +19,7 @@ from thalweg.streams.base import (
     WorldSpec,
     collect_supplies,
 )
-from thalweg.streams.drift_schedules import (  # whose samples are seen in another way, and when
+from thalweg.streams.drift_schedules import (  # drift: clients whose data change, and when
     DRIFTS,
     Gradual,
     Incremental,
@@ -27,39 +27,39 @@ from thalweg.streams.drift_schedules import (  # whose samples are seen in anoth
     Staggered,
     Sudden,
 )
-from thalweg.streams.drift_table import DriftTable  # the same from a file
+from thalweg.streams.drift_table import DriftTable  # drift from a CSV file
 from thalweg.streams.drifting_world import Drift, DriftingWorld, add_drift
-from thalweg.streams.faults import LOST, Faults, TampersUpdates, Unreliable  # replies lost, or late
-from thalweg.streams.hostile import Hostile  # clients that send what they have not learnt
-from thalweg.streams.inflow import Inflow  # historical clients, and fresh ones who receive samples
-from thalweg.streams.label_partitions import (  # partitions for groups that take turns
+from thalweg.streams.faults import LOST, Faults, TampersUpdates, Unreliable  # lost and late responses
+from thalweg.streams.hostile import Hostile  # adversarial clients
+from thalweg.streams.inflow import Inflow  # clients with stored data and clients with streaming data
+from thalweg.streams.label_partitions import (  # partitions for groups of clients that alternate
     Distinct,
     Half,
     PartialOverlap,
     TwoShard,
 )
-from thalweg.streams.latent import LatentStates  # clients that wander among latent states
-from thalweg.streams.live import Live, LiveWorld  # clients bring their own data
-from thalweg.streams.overlap import Overlap  # the same, with labels in common
+from thalweg.streams.latent import LatentStates  # clients that switch between latent states
+from thalweg.streams.live import Live, LiveWorld  # clients with their own live data
+from thalweg.streams.overlap import Overlap  # two groups of clients that share labels
 from thalweg.streams.pachinko import Pachinko
-from thalweg.streams.partitions import (  # which samples of an `Inflow` are whose
+from thalweg.streams.partitions import (  # assignment of samples to clients (`Inflow`)
     PARTITIONS,
     Dirichlet,
     Even,
     Groups,
     Partition,
 )
-from thalweg.streams.replay import Replay  # a data set in its own order, by its own clients
-from thalweg.streams.schedules import (  # who is a member when
+from thalweg.streams.replay import Replay  # a data set replayed in time order
+from thalweg.streams.schedules import (  # session membership over time
     SCHEDULES,
     Alternating,
     RandomChurn,
     Recurring,
 )
 from thalweg.streams.sessions import Schedule, Timetable, scale_supplies
-from thalweg.streams.steps import Steps  # concepts and angles that change every few rounds
+from thalweg.streams.steps import Steps  # concepts and rotations that change in steps
 from thalweg.streams.timeline import Timeline, ViewChange, build_timeline
-from thalweg.streams.trace import Trace  # who is a member when, from a file
+from thalweg.streams.trace import Trace  # session membership from a CSV file
 
 WORLDS = {
     "latent-states": LatentStates,

@@ -1,4 +1,4 @@
-"""How many samples arrive at a client in each of its rounds."""
+"""Arrival processes: the number of samples that arrive at a client in each round."""
 
 from __future__ import annotations
 
@@ -14,46 +14,52 @@ from thalweg.core.types import Ints
 
 
 class StreamRate(NamedTuple):
-    """One client's stream in numbers: all that an arrival process goes by."""
+    """The parameters of one client's stream that an arrival process uses."""
 
     client: int
-    rows: int  # samples of its own
-    rounds: float  # in which the stream is expected to move
-    rate_factor: float = 1.0  # factor on its rate
+    rows: int  # samples that belong to the client
+    rounds: float  # expected number of rounds in which the stream advances
+    rate_factor: float = 1.0  # multiplies the client's arrival rate
 
 
 class ArrivalProcess(Protocol):
-    """How many samples arrive when: a frozen dataclass. What is used up cannot arrive."""
+    """Protocol of an arrival process: a frozen dataclass.
+
+    A process may request more samples than the client has left; the world then delivers the rest.
+    """
 
     @property
     def stay_length(self) -> int | None:
-        """Consecutive rounds in which a client is here at all; None: in all of them."""
+        """Number of consecutive rounds in which a client is present; None: all rounds."""
         ...
 
     @property
     def is_at_start(self) -> bool:
-        """Is everything there before the first round?"""
+        """True if all samples are available before the first round."""
         ...
 
     def initial_count(self, flow: StreamRate) -> int:
-        """Samples that are there before the first round."""
+        """Number of samples available before the first round."""
         ...
 
     def draw_count(self, flow: StreamRate, rnd: int, rng: np.random.Generator) -> int:
-        """Samples in round `rnd`, counted from the client's first; negative: not yet here."""
+        """Number of samples in round `rnd`, counted from the client's first round.
+
+        A negative `rnd` means that the client has not arrived yet.
+        """
         ...
 
     def expected_count(self, flow: StreamRate, rounds: float) -> float:
-        """Samples expected in the first `rounds` rounds, those of `before` not among them."""
+        """Expected number of samples in the first `rounds` rounds, without the initial ones."""
         ...
 
     def burst_size(self, flow: StreamRate) -> int:
-        """Samples in a round that has some, about; what a memory for one round must hold."""
+        """Approximate number of samples in a round with arrivals: the memory needed for one round."""
         ...
 
 
 class ArrivalDefaults:
-    """The half of the protocol that is the same for clients who are always here and start with nothing."""
+    """Defaults for processes whose clients are always present and start without samples."""
 
     @property
     def stay_length(self) -> int | None:
@@ -69,7 +75,7 @@ class ArrivalDefaults:
 
 @dataclass(frozen=True)
 class AtStart(ArrivalDefaults):
-    """Everything is there before the first round, and nothing more comes."""
+    """All samples are available before the first round; nothing arrives later."""
 
     @property
     def is_at_start(self) -> bool:
@@ -90,7 +96,7 @@ class AtStart(ArrivalDefaults):
 
 @dataclass(frozen=True)
 class ConstantRate(ArrivalDefaults):
-    """The same number in every round; of a fraction, one sample more now and then.
+    """The same number of samples in every round; fractional rates alternate between two numbers.
 
     >>> flow, rng = StreamRate(client=0, rows=7, rounds=5), np.random.default_rng(0)
     >>> [ConstantRate().draw_count(flow, rnd, rng) for rnd in range(5)]  # 1.4 per round
@@ -98,7 +104,7 @@ class ConstantRate(ArrivalDefaults):
     """
 
     per_round: float | None = None
-    """None: a client's own samples, spread evenly over its part of the run."""
+    """Samples per round; None: the client's samples divided by its number of rounds."""
 
     def __post_init__(self) -> None:
         _check_rate("per_round", self.per_round)
@@ -118,10 +124,10 @@ class ConstantRate(ArrivalDefaults):
 
 @dataclass(frozen=True)
 class Poisson(ArrivalDefaults):
-    """A random number in every round, with the same mean."""
+    """A Poisson-distributed number of samples in every round."""
 
     rate: float | None = None
-    """Mean per round; None: a client's own samples over its part of the run."""
+    """Mean number per round; None: the client's samples divided by its number of rounds."""
 
     def __post_init__(self) -> None:
         _check_rate("rate", self.rate)
@@ -138,22 +144,23 @@ class Poisson(ArrivalDefaults):
 
 @dataclass(frozen=True)
 class Bursts(ArrivalDefaults):
-    """Many samples at once, and nothing in between.
+    """Bursts: many samples in one round, none in between.
 
-    Either in every `every`-th round, in which clients take turns: the first burst of client n is in
-    its round n mod `every`; or in any round with a `probability`.
+    Set exactly one of `every` and `probability`. With `every`, client n receives its first burst in its
+    round n mod `every` and further bursts every `every` rounds. With `probability`, each round contains
+    a burst with this probability.
     """
 
     size: int | None = None
-    """Samples per burst; None: as many as bring all of a client's own samples in its part of the run."""
+    """Samples per burst; None: large enough to deliver all of the client's samples during the run."""
     every: int | None = 10
     probability: float | None = None
 
     def __post_init__(self) -> None:
         require(
             (self.every is None) != (self.probability is None),
-            f"bursts come either every so many rounds or with a probability, one of the two; got "
-            f"every={self.every}, probability={self.probability}.",
+            f"set exactly one of every and probability, got every={self.every}, "
+            f"probability={self.probability}.",
         )
         check_ranges(
             self, size="[1, inf) or none", every="[1, inf) or none", probability="(0, 1] or none"
@@ -176,19 +183,19 @@ class Bursts(ArrivalDefaults):
         if self.size is not None:
             return max(1, _ceil(self.size * flow.rate_factor))
         each = self.probability if self.every is None else 1 / self.every
-        bursts = max(1, math.floor(flow.rounds * (each or 0.0) + 1e-9))  # at least so many
+        bursts = max(1, math.floor(flow.rounds * (each or 0.0) + 1e-9))  # lower bound
         return _ceil(flow.rows / bursts * flow.rate_factor)
 
 
 @dataclass(frozen=True)
 class OneShot(ArrivalDefaults):
-    """A client is here for a few rounds in a row, in which all its samples arrive, and never again.
+    """Each client is present for a few consecutive rounds, receives all its samples, and does not return.
 
-    When it comes is spread evenly over the run; the order of the clients is drawn.
+    Arrival times are spread evenly over the run; the order of the clients is random.
     """
 
     width: int = 1
-    """Rounds for which a client stays."""
+    """Number of rounds for which a client is present."""
 
     def __post_init__(self) -> None:
         check_ranges(self, width="[1, inf)")
@@ -220,7 +227,7 @@ ARRIVALS = {
 
 
 def spread_starts(count: int, stay: int, rounds: int, rng: np.random.Generator) -> Ints:
-    """(count,) first rounds of clients that stay for a while, evenly over the run, in random order.
+    """(count,) first rounds of clients that stay `stay` rounds, evenly spread, in random order.
 
     >>> sorted(spread_starts(5, 2, 10, np.random.default_rng(0)).tolist())
     [0, 1, 3, 5, 7]
@@ -241,5 +248,5 @@ def _check_rate(name: str, value: float | None) -> None:
 
 
 def _ceil(value: float) -> int:
-    """Rounded up, but not by rounding errors."""
+    """Round up, with a tolerance for floating-point errors."""
     return math.ceil(value - 1e-9)

@@ -1,4 +1,4 @@
-"""What a client reads, its stream, and what every world offers beside that: who is here."""
+"""Streams (the data of one client) and worlds (the streams of all clients and their availability)."""
 
 from __future__ import annotations
 
@@ -13,32 +13,32 @@ from thalweg.core.views import View
 
 @dataclass(frozen=True, eq=False)
 class Setting:
-    """What a world is built on: the data set's columns, and the size of the run."""
+    """The input of a world: columns of the data set and the size of the run."""
 
     labels: Ints  # (n,) of the training samples
     num_classes: int
-    ticks: int  # times per round that data arrives
-    capacity: int  # samples a client can hold, unless the world says otherwise
-    rounds: int  # of the whole run
+    ticks: int  # times per round at which data arrive
+    capacity: int  # memory size of a client, unless the world sets its own
+    rounds: int  # length of the run
     seed: int
-    group: Ints | None = None  # (n,) the client that each sample belongs to
-    time: Floats | None = None  # (n,) when each sample came
+    group: Ints | None = None  # (n,) client to which each sample belongs
+    time: Floats | None = None  # (n,) time of each sample
     coarse: Ints | None = None  # (n,) coarse label of each sample
 
 
 @dataclass(frozen=True, eq=False)
 class StateTable:
-    """What is common knowledge about the latent states of a world."""
+    """Public description of the latent states of a world."""
 
-    histograms: Floats  # (M, C) share of each class in each state
+    histograms: Floats  # (M, C) class distribution of each state
     importance: Floats  # (M,) weight of each state in the global objective
-    embeddings: Floats | None = None  # (M, E) mean of some features over each state, if known
+    embeddings: Floats | None = None  # (M, E) mean feature vector of each state, if available
 
     @property
     def signatures(self) -> Floats:
-        """(M, E) what tells states apart: their embeddings, else their class histograms.
+        """(M, E) vectors that distinguish states: embeddings if available, else class histograms.
 
-        A histogram is an embedding too: the mean of the samples' one-hot labels.
+        A class histogram is the mean of one-hot labels, so it is an embedding as well.
         """
         return self.histograms if self.embeddings is None else self.embeddings
 
@@ -48,16 +48,15 @@ class StateTable:
 
 
 class Stream(Protocol):
-    """What arrives at a client, and what it knows of the world. Pure: the same question always has the
-    same answer.
+    """The data of one client. All methods are pure: equal arguments give equal results.
 
-    All that the client's half of a round reads. In a simulation one object has the streams of all
-    clients; a device on a network has its own, and is asked for no other client.
+    The client half of a round reads nothing else. A simulation has one object with the streams of all
+    clients; a device has only its own stream.
     """
 
     @property
     def ticks(self) -> int:
-        """Times per round that data arrives."""
+        """Times per round at which data arrive."""
         ...
 
     @property
@@ -65,98 +64,102 @@ class Stream(Protocol):
 
     @property
     def collects_when_absent(self) -> bool:
-        """Does data reach a client in rounds in which it does not take part?"""
+        """True if data reach a client in rounds in which it does not participate."""
         ...
 
     def capacity(self, client: int) -> int:
-        """Samples that the client can hold."""
+        """Number of samples that the client can store."""
         ...
 
     def supply(self, client: int) -> Supply:
-        """How much data the client has over the whole run."""
+        """Amount of data that the client has over the whole run."""
         ...
 
     def true_state_probs(self, client: int) -> Floats:
-        """(M,) the client's real state probabilities: for oracles and for tests."""
+        """(M,) true state probabilities of the client: ground truth for oracles and tests."""
         ...
 
     def begin(self, client: int) -> tuple[Any, Arrival]:
-        """The stream's state before the client's first round, and what the client starts with."""
+        """Initial state of the stream, and the samples with which the client starts."""
         ...
 
     def emit(self, state: Any, client: int, lived: int) -> tuple[Any, list[Arrival]]:
-        """One arrival per tick of the client's round number `lived`, counted by the client."""
+        """New state of the stream, and one arrival per tick.
+
+        `lived` is the client's own round number: the number of rounds in which its stream has advanced.
+        """
         ...
 
 
 class World(Stream, Protocol):
-    """Streams of all clients, and who is here. For simulations: nobody on a network has one."""
+    """The streams of all clients and their availability. Exists only in simulations."""
 
     @property
     def num_clients(self) -> int: ...
 
     @property
     def availability(self) -> Floats:
-        """(N,) probability that each client is here in a round."""
+        """(N,) probability that each client is present in a round."""
         ...
 
     @property
     def mixes(self) -> Floats:
-        """(N, C) label mix of all data that each client has in the run; zeros: it has none."""
+        """(N, C) class distribution of all data of each client during the run; zeros if it has none."""
         ...
 
     @property
     def clients_are_groups(self) -> bool:
-        """Is client n group n of the data set?"""
+        """True if client n is group n of the data set."""
         ...
 
     def present(self, rnd: int) -> Ints:
-        """Ids of the clients that can take part in a round, ascending."""
+        """Ids of the clients that can participate in a round, ascending."""
         ...
 
 
 class DriftEvent(NamedTuple):
-    """From this round on, one thing about the data of one client is another."""
+    """A change in the data of one client, effective from round `rnd` on."""
 
-    rnd: int  # by the client's clock: the run's rounds, or its own if it stands still while it is away
+    rnd: int  # round of the run, or of the client if its stream stops while it is absent
     client: int
     kind: Literal["real", "virtual", "label"]  # P(y | x), P(x), P(y)
 
 
 @runtime_checkable
 class HasViews(Protocol):
-    """A world in which samples are seen in different ways: item v * n + i is sample i through view v.
+    """A world that shows samples through views: item v * n + i is sample i in view v.
 
-    What it knows of drift is for evaluation and for oracles; no client reads it. Where it asks for a round, one
-    for every client will do, too: (N,) rounds by their own clocks (`ClientPool.clock`).
+    Views and drift times are ground truth for evaluation and for oracles; clients cannot read them.
+    Arguments named `rnd` are one round for all clients, or (N,) rounds by the clients' own clocks
+    (`ClientPool.clock`).
     """
 
     @property
     def views(self) -> tuple[View, ...]:
-        """V views, the first of them plain, with labels spelled out."""
+        """V views; the first one is the identity, with explicit labels."""
         ...
 
     def views_at(self, rnd: int | Ints) -> Ints:
-        """(N,) the view in which each client is tested after a round, counted from 0."""
+        """(N,) view in which each client is tested after a round, counted from 0."""
         ...
 
     def concepts_at(self, rnd: int | Ints) -> Ints:
-        """(N,) the concept of that view: views with the same labels have the same one."""
+        """(N,) concept of that view; views with the same label map have the same concept."""
         ...
 
     def drift_events(self) -> list[DriftEvent]:
-        """Every drift of the run, by round and client; one that is of two kinds is two of them."""
+        """All drifts of the run, ordered by round and client; a drift of two kinds gives two events."""
         ...
 
 
 def collect_supplies(world: World) -> Supplies:
-    """What every client will have had by the end of the run."""
+    """Expected amounts of data of all clients."""
     supplies = [world.supply(client) for client in range(world.num_clients)]
     total, is_historical, rounds = zip(*supplies, strict=True)
     return Supplies(np.array(total, float), np.array(is_historical), np.array(rounds, float))
 
 
 class WorldSpec(Protocol):
-    """A world's configuration: a frozen dataclass that builds the world in a setting."""
+    """Configuration of a world: a frozen dataclass that builds the world in a setting."""
 
     def build(self, setting: Setting) -> World: ...

@@ -1,4 +1,4 @@
-"""Drawing arrivals from a pool, and letters of availability: what several worlds share."""
+"""Random draws that several worlds share: rows of a pool, presence, availability."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from thalweg.core.types import Floats, Ints
 
 
 def draw_rows(pool: Ints, count: int, rng: np.random.Generator) -> Ints:
-    """`count` rows of a pool in random order, none twice before all have come once.
+    """`count` rows of a pool in random order; no row repeats before all rows have been drawn once.
 
-    So whoever takes the first k of them has drawn k without replacement, as long as the pool has k.
+    The first k rows are therefore a draw without replacement if the pool has at least k rows.
     """
     if 4 * count < len(pool):
         return pool[rng.choice(len(pool), count, replace=False)]
@@ -24,7 +24,7 @@ def draw_rows(pool: Ints, count: int, rng: np.random.Generator) -> Ints:
 
 
 def draw_present(availability: Floats, seed: int, rnd: int) -> Ints:
-    """Ids of the clients that are here: each one independently, with its own probability."""
+    """Ids of the present clients; each client is present independently with its own probability."""
     return np.flatnonzero(
         rng_for(seed, Draw.AVAILABILITY, rnd).random(len(availability)) < availability
     )
@@ -33,17 +33,17 @@ def draw_present(availability: Floats, seed: int, rnd: int) -> Ints:
 def draw_availability(
     num_clients: int, mean: float, spread: float, rng: np.random.Generator
 ) -> Floats:
-    """One probability per client from N(mean, spread²), clipped to [0.01, 1]."""
+    """(N,) probabilities from N(mean, spread²), clipped to [0.01, 1]."""
     return np.clip(rng.normal(mean, spread, num_clients), 0.01, 1.0)
 
 
 def moving_rounds(rounds: int, here: float, collects_when_absent: bool) -> float:
-    """Rounds in which a client's stream moves if it takes part whenever it is here."""
+    """Expected number of rounds in which a client's stream advances."""
     return float(rounds) if collects_when_absent else here
 
 
 def class_mixes(rows: Sequence[Ints], labels: Ints, num_classes: int) -> Floats:
-    """(N, C) share of each class in the rows of each client; zeros for one that has none.
+    """(N, C) share of each class in the rows of each client; zeros for a client without rows.
 
     >>> rows = [np.array([0, 1, 3]), np.array([], dtype=np.int64)]
     >>> class_mixes(rows, np.array([0, 0, 1, 1]), 2).round(2).tolist()

@@ -1,4 +1,4 @@
-"""Drifts for any world: whose samples are seen in another way, and from when on."""
+"""Drift schedules for any world: which clients change their view of the data, and when."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ from thalweg.streams.drift_table import DriftTable
 from thalweg.streams.timeline import LAST_ROUND, Timeline, ViewChange, build_timeline
 
 ROUND_RANGE = f"[0, {LAST_ROUND})"
-CLIENTS_DRAW = 2  # repetition of the draw (`take`) that chooses clients
+CLIENTS_DRAW = 2  # index (`take`) of the draw that chooses the clients
 OTHER_LABELS = View(labels=1)
 
 
 @dataclass(frozen=True)
 class Sudden:
-    """From one round on everything is seen in another way."""
+    """Sudden drift: all samples switch to another view in one round."""
 
     at: int = 20
-    """The first round of the new view, counted from 0."""
+    """First round of the new view, counted from 0."""
     to: View = OTHER_LABELS
-    """The new view; unless told otherwise, one with all labels reversed."""
+    """The new view; the default reverses all labels."""
     share: float = 1.0
-    """Share of the clients that drift, drawn at random; at least one."""
+    """Share of the clients that drift, drawn at random; at least one client."""
 
     def __post_init__(self) -> None:
         check_ranges(self, at=ROUND_RANGE, share="(0, 1]")
@@ -43,24 +43,24 @@ class Sudden:
 
 @dataclass(frozen=True)
 class Gradual:
-    """More and more samples are seen in another way: their share rises linearly, and each is drawn.
+    """Gradual drift: the share of samples in the new view rises linearly.
 
-    In round t of `start` .. `until` it is (t - start + 1) / (until - start + 1).
+    In round t of `start` .. `until` the share is (t - start + 1) / (until - start + 1).
     """
 
     start: int = 10
-    """The first round with samples of the new view."""
+    """First round with samples of the new view."""
     until: int = 30
-    """The first round in which all are of the new view."""
+    """First round in which all samples are in the new view."""
     to: View = OTHER_LABELS
     share: float = 1.0
-    """Share of the clients that drift, drawn at random; at least one."""
+    """Share of the clients that drift, drawn at random; at least one client."""
 
     def __post_init__(self) -> None:
         check_ranges(self, start=ROUND_RANGE, until=ROUND_RANGE, share="(0, 1]")
         require(
             self.until >= self.start,
-            f"a gradual drift ends when it has begun: until={self.until} is before start={self.start}.",
+            f"until must not be before start, got start={self.start} and until={self.until}.",
         )
 
     def timeline(self, num_clients: int, setting: Setting) -> Timeline:
@@ -73,13 +73,13 @@ class Gradual:
 
 @dataclass(frozen=True)
 class Incremental:
-    """Images turn a little further every few rounds, for ever; for images only."""
+    """Incremental drift: images rotate further every few rounds. For image data only."""
 
     degrees: float = 10.0
     every: int = 5
-    """Rounds between two turns; the first comes after so many."""
+    """Rounds between two rotations; the first rotation happens after this many rounds."""
     share: float = 1.0
-    """Share of the clients that drift, drawn at random; at least one."""
+    """Share of the clients that drift, drawn at random; at least one client."""
 
     def __post_init__(self) -> None:
         check_ranges(self, degrees="(-inf, inf)", every="[1, inf)", share="(0, 1]")
@@ -95,18 +95,18 @@ class Incremental:
 
 @dataclass(frozen=True)
 class RecurringDrift:
-    """Views take turns, and the first one comes back after the last."""
+    """Recurring drift: views alternate, and the first view returns after the last one."""
 
     period: int = 20
-    """Rounds that each view lasts."""
+    """Number of rounds for which each view lasts."""
     views: tuple[View, ...] = (View(), OTHER_LABELS)
-    """Those that take turns; the first one is there at the start."""
+    """Views in order; the first one is the initial view."""
     share: float = 1.0
-    """Share of the clients that drift, drawn at random; at least one."""
+    """Share of the clients that drift, drawn at random; at least one client."""
 
     def __post_init__(self) -> None:
         check_ranges(self, period="[1, inf)", share="(0, 1]")
-        require(len(self.views) >= 1, "a recurring drift needs at least one view.")
+        require(len(self.views) >= 1, "views must contain at least one view.")
 
     def timeline(self, num_clients: int, setting: Setting) -> Timeline:
         who = _draw_clients(self.share, num_clients, setting)
@@ -119,12 +119,12 @@ class RecurringDrift:
 
 @dataclass(frozen=True)
 class Staggered:
-    """Clients drift suddenly, one after the other: client k in round at + lag * k."""
+    """Staggered drift: clients drift suddenly, one after the other; client k in round at + lag * k."""
 
     at: int = 10
-    """The round in which client 0 drifts, counted from 0."""
+    """Round in which client 0 drifts, counted from 0."""
     lag: int = 1
-    """Rounds by which each client is later than the one before."""
+    """Delay, in rounds, between consecutive clients."""
     to: View = OTHER_LABELS
 
     def __post_init__(self) -> None:
@@ -149,7 +149,7 @@ DRIFTS = {
 
 
 def _draw_clients(share: float, num_clients: int, setting: Setting) -> Ints:
-    """Who drifts, ascending."""
+    """Ids of the clients that drift, ascending."""
     count = max(1, round(share * num_clients))
     rng = rng_for(setting.seed, Draw.DRIFT, take=CLIENTS_DRAW)
     return np.sort(rng.choice(num_clients, count, replace=False))

@@ -1,4 +1,4 @@
-"""Drifts from a table: a file, or lines of Python."""
+"""Drift from a table: a CSV file or lines in Python."""
 
 from __future__ import annotations
 
@@ -25,30 +25,31 @@ ALL_CLIENTS = "*"
 
 @dataclass(frozen=True)
 class DriftTable:
-    """Turns from a CSV file with the columns ``client``, ``from_round``, ``concept`` and ``rotation``.
+    """View changes from a CSV file with columns ``client``, ``from_round``, ``concept``, ``rotation``.
 
-    One line per turn: the client (``3``, some of them as in ``0-9``, or ``*`` for all), the first round in which
-    its samples are seen in the new way, counted from 0, the concept of their labels (`core.views.concept_map`; 0:
-    as they are) and the angle by which images are turned, in degrees. An empty cell, or no such column, is 0. A
-    column ``until_round`` makes turns gradual. Before its first line a client sees samples as they are.
+    One line per change: the client (``3``, a range such as ``0-9``, or ``*`` for all clients), the first
+    round of the new view counted from 0, the concept of the labels (`core.views.concept_map`; 0 is the
+    identity), and the rotation of images in degrees. An empty cell or a missing column means 0. An
+    optional column ``until_round`` makes changes gradual. Before its first line a client has the identity
+    view.
     """
 
     path: str = ""
-    """Absolute, or below the current folder."""
+    """Path of the file, absolute or relative to the current folder."""
     lines: tuple[tuple[int, int, int, float], ...] = ()
     """(client, from_round, concept, rotation), instead of a file."""
 
     def __post_init__(self) -> None:
         require(
             not (self.path and self.lines),
-            f"a table of drifts is a file or lines, but both were given: path={self.path!r} and "
+            f"set either path or lines of a drift table, got path={self.path!r} and "
             f"{len(self.lines)} lines.",
         )
 
     def timeline(self, num_clients: int, setting: Setting) -> Timeline:
         require(
             bool(self.path or self.lines),
-            "a table of drifts needs a file, such as --set drift.path=drift.csv, or lines.",
+            "a drift table needs a file, such as --set drift.path=drift.csv, or lines.",
         )
         found = (
             read_drift_table(Path(self.path), num_clients, setting.num_classes)
@@ -76,25 +77,25 @@ class DriftTableLine(NamedTuple):
     full: int
     concept: int
     rotation: float
-    number: int  # of the line
+    number: int  # line number
 
 
 def read_drift_table(file: Path, num_clients: int, num_classes: int) -> list[DriftTableLine]:
-    """All turns of a table, checked, in the order of clients and time."""
+    """Read and validate all view changes of a table, ordered by client and time."""
     try:
         with file.open(newline="", encoding="utf-8-sig") as text:
             reader = csv.DictReader(text, strict=True)
             lines = sorted(_parse_rows(file, reader, num_clients, num_classes), key=_sort_key)
     except OSError as error:
-        raise DataError(f"cannot read the table of drifts {file}: {error.strerror}.") from error
+        raise DataError(f"cannot read the drift table {file}: {error.strerror}.") from error
     except (csv.Error, UnicodeDecodeError) as error:
         raise DataError(f"{file} is not a readable CSV file ({error}).") from error
     if not lines:
-        raise DataError(f"{file} has no lines below the first one, so that nobody would drift.")
+        raise DataError(f"{file} has a header but no lines, so no client would drift.")
     if overlap := _find_overlap(lines):
         one, other = overlap
         raise DataError(
-            f"{file}: lines {one.number} and {other.number} overlap: client {one.client} turns in round "
+            f"{file}: lines {one.number} and {other.number} overlap: client {one.client} changes in round "
             f"{other.first}, but {_describe_line(one)}. Correct one of them."
         )
     return lines
@@ -107,7 +108,7 @@ def _parse_rows(
     for row in reader:
         line = f"{file}: line {reader.line_num}"
         if None in row or None in row.values():
-            raise DataError(f"{line} does not have as many cells as the first one.")
+            raise DataError(f"{line} does not have as many cells as the header.")
         cells = {name: text.strip() for name, text in row.items()}
         first = _parse_int(cells["from_round"], "from_round", line)
         full = _parse_int(cells.get("until_round") or str(first), "until_round", line)
@@ -115,7 +116,7 @@ def _parse_rows(
         rotation = _parse_angle(cells.get("rotation") or "0", line)
         if full < first:
             raise DataError(
-                f"{line}: until_round {full} is before from_round {first}; leave it empty for a sudden turn."
+                f"{line}: until_round {full} is before from_round {first}; leave it empty for a sudden change."
             )
         if concept > num_classes:
             raise DataError(
@@ -146,8 +147,8 @@ def _check_lines(
     if overlap := _find_overlap(found):
         one, other = overlap
         raise ConfigError(
-            f"lines: lines {one.number} and {other.number} overlap: client {one.client} turns in round "
-            f"{one.first} twice."
+            f"lines: lines {one.number} and {other.number} overlap: client {one.client} changes twice in "
+            f"round {one.first}."
         )
     return found
 
@@ -173,14 +174,14 @@ def _check_header(file: Path, header: tuple[str, ...]) -> None:
 
 
 def _parse_clients(text: str, num_clients: int, line: str) -> range:
-    """``3``, ``0-9`` (both ends included) or ``*``."""
+    """Parse ``3``, ``0-9`` (both ends included) or ``*``."""
     if text == ALL_CLIENTS:
         return range(num_clients)
     low, dash, high = text.partition("-")
     first = _parse_int(low, "client", line)
     last = _parse_int(high, "client", line) if dash else first
     if last < first:
-        raise DataError(f"{line}: clients {text} are none; the smaller number comes first.")
+        raise DataError(f"{line}: the range of clients {text} is empty; the smaller number comes first.")
     if last >= num_clients:
         raise DataError(
             f"{line}: there is no client {last}; the world has {num_clients}, 0 to {num_clients - 1}."
@@ -189,7 +190,7 @@ def _parse_clients(text: str, num_clients: int, line: str) -> range:
 
 
 def _parse_int(text: str, name: str, line: str) -> int:
-    """A whole number that is not negative; Python's own idea of one is wider than ours."""
+    """Parse a non-negative integer in decimal digits; stricter than `int`."""
     text = text.strip()
     if not (text.isascii() and text.isdigit() and len(text) <= 9):
         hint = ", a range such as 0-9 or *" if name == "client" else ""

@@ -1,4 +1,4 @@
-"""Any world, with data that drift: what arrives is seen through the view that its client has then."""
+"""A world with drift: arrivals of any world, shown through each client's current view."""
 
 from __future__ import annotations
 
@@ -17,43 +17,43 @@ from thalweg.streams.timeline import Timeline
 
 
 class Drift(Protocol):
-    """A drift's configuration: a frozen dataclass that says which view each client has when."""
+    """Configuration of a drift: a frozen dataclass that builds the timeline of views."""
 
     def timeline(self, num_clients: int, setting: Setting) -> Timeline: ...
 
 
 def add_drift(world: World, drift: Drift | None, setting: Setting) -> World:
-    """The world, with a drift if there is one."""
+    """Add a drift to a world; the world itself if `drift` is None."""
     if drift is None:
         return world
     require(
         not isinstance(world, HasViews),
-        f"{type(world).__name__} has drifts of its own, so that drift={type(drift).__name__} cannot be added; "
-        "leave it out (--set drift=none), or choose another world.",
+        f"{type(world).__name__} has drifts of its own, so drift={type(drift).__name__} cannot be added; "
+        "remove it (--set drift=none) or choose another world.",
     )
     timeline = drift.timeline(world.num_clients, setting)
     require(
         timeline.num_clients == world.num_clients,
-        f"{type(drift).__name__}.timeline must be for {world.num_clients} clients, got one for "
-        f"{timeline.num_clients}.",
+        f"{type(drift).__name__}.timeline must return a timeline for {world.num_clients} clients, got "
+        f"one for {timeline.num_clients}.",
     )
     return DriftingWorld(world, timeline, setting)
 
 
 @dataclass(frozen=True, eq=False)
 class DriftingWorld:
-    """A world whose clients turn from view to view.
+    """A world whose clients change from view to view.
 
-    The clock is that of the client's stream: the run's rounds if it collects while it is away, else the rounds
-    that it has lived. Who is here, what arrives and when, and the book of states are those of the world inside;
-    the book speaks of samples as they are.
+    The clock is that of the client's stream: the rounds of the run if the client collects data while it
+    is absent, else the client's own rounds. Presence, arrivals and the state table are those of the inner
+    world; the state table describes samples in the identity view.
     """
 
     world: World
     timeline: Timeline
     setting: Setting
 
-    # --- what is seen how ---
+    # --- views ---
 
     @property
     def views(self) -> tuple[View, ...]:
@@ -70,8 +70,10 @@ class DriftingWorld:
 
     @cached_property
     def mixes(self) -> Floats:
-        """Each view counts by the time that a client spends in it; that of one with all samples from the start
-        is the first."""
+        """Class distributions, weighted by the time that each client spends in each view.
+
+        A client that has all samples from the start counts with its first view.
+        """
         rounds = float(self.setting.rounds)
         collects = self.collects_when_absent
         lived = np.full(self.num_clients, rounds) if collects else rounds * self.availability
@@ -89,10 +91,10 @@ class DriftingWorld:
             )
         return mixes
 
-    # --- what arrives ---
+    # --- arrivals ---
 
     def begin(self, client: int) -> tuple[Any, Arrival]:
-        """What is there before the first round is seen as what comes in that round."""
+        """Samples available before the first round have the view of the first round."""
         state, arrival = self.world.begin(client)
         return state, self._apply_view([arrival], client, 0, take=1)[0]
 
@@ -115,7 +117,7 @@ class DriftingWorld:
             for arrival in arrivals
         ]
 
-    # --- all else is as in the world inside ---
+    # --- unchanged parts of the inner world ---
 
     @property
     def ticks(self) -> int:

@@ -1,4 +1,4 @@
-"""What goes wrong between clients and server: whose reply is lost, and whose comes late."""
+"""Faults between clients and server: lost and late responses."""
 
 from __future__ import annotations
 
@@ -14,78 +14,78 @@ from thalweg.core.errors import require
 from thalweg.core.rng import Draw, rng_for
 from thalweg.core.types import Floats, Floats32, Ints
 
-LOST = -1  # the delay of what never comes
+LOST = -1  # delay of a response that never arrives
 
-# Repetitions of a draw (`take`): rehearsals have the small numbers, then come questions, then the clients' make-up.
+# Indices of a draw (`take`): small numbers are probe rounds, then surveys, then client
+# properties.
 SURVEY_DRAW = 1 << 32
 CLIENT_DRAW = 1 << 33
-HOSTILE_DRAW = 1 << 34  # who is, and what they send
+HOSTILE_DRAW = 1 << 34  # which clients are adversarial, and what they send
 
 
 class Faults(Protocol):
-    """Says what becomes of what clients send. Any object of this shape will do.
+    """Protocol of a fault model: decides which responses are lost or late.
 
-    Pure: the same client in the same round has the same fate, whoever else takes part.
+    Pure: the result for a client and round does not depend on which other clients participate.
     """
 
     def draw_delays(self, clients: Ints, rnd: int, seed: int, probe_round: int = 0) -> Ints:
-        """(K,) rounds by which each reply comes late; 0: in time, `LOST`: never."""
+        """(K,) delay of each response in rounds; 0: in time, `LOST`: never."""
         ...
 
     def draw_lost_responses(
         self, clients: Ints, rnd: int, seed: int, survey: int
     ) -> npt.NDArray[np.bool_]:
-        """(K,) whose answer is lost; `survey` tells the questions of a round apart."""
+        """(K,) True where the survey response is lost; `survey` is the index of the survey in the round."""
         ...
 
 
 @runtime_checkable
 class TampersUpdates(Protocol):
-    """Faults that are none: what some clients send is not what they have learnt."""
+    """A fault model with adversarial clients that send forged updates."""
 
     def is_hostile(self, clients: Ints, seed: int) -> npt.NDArray[np.bool_]:
-        """(K,) which of some clients send something else."""
+        """(K,) True for adversarial clients."""
         ...
 
     def tamper(self, deltas: Floats32, clients: Ints, rnd: int, seed: int) -> Floats32:
-        """(K, P) what is sent in the place of updates (K, P) of clients (K,)."""
+        """(K, P) updates sent by adversarial clients instead of their updates (K, P)."""
         ...
 
 
 @dataclass(frozen=True)
 class Unreliable:
-    r"""Every reply may be lost, or late by a geometric number of rounds.
+    r"""Responses are lost, or late by a geometrically distributed number of rounds.
 
-    A round has a deadline: it is closed when everybody has answered or is known to be late. Who is lost or late did
-    train, so its memory and its stream have moved on. Answers to questions are lost as often as replies; they
-    are short, so that they are never late.
+    A round ends when every client of the cohort has responded or is known to be late. A client whose
+    response is lost or late has trained: its memory and its stream have advanced. Survey responses are
+    lost with the same probability as training responses, and are never late because they are small.
 
-    Some clients are worse than others: the odds of client i that its reply is in time are divided by
-    :math:`b_i = e^{\sigma z_i}`, with :math:`z_i` normal and drawn once per run. The middle client is as `lost`
-    and `late` say,
+    Clients can differ. The odds that a response of client i is in time are divided by
+    :math:`b_i = e^{\sigma z_i}` with :math:`z_i \sim N(0, 1)`, drawn once per run. `lost` and `late` are
+    the probabilities of the median client:
 
     .. math::
         P_i(\text{lost}) = \frac{b_i\, \text{lost}}{1 - u + b_i u}, \qquad
         P_i(\text{late}) = \frac{b_i\, \text{late}}{1 - u + b_i u}, \qquad u = \text{lost} + \text{late}
 
-    Symbols -> here: :math:`\sigma` -> spread.
+    Symbols: :math:`\sigma` is `spread`.
     """
 
     lost: float = 0.1
-    """Probability that a reply never comes."""
+    """Probability that a response is lost."""
     late: float = 0.2
-    """Probability that it comes in a later round."""
+    """Probability that a response arrives in a later round."""
     delay: float = 2.0
-    """Mean number of rounds by which it is late then, at least 1."""
+    """Mean delay of a late response in rounds, at least 1."""
     spread: float = 0.0
-    """How much clients differ; 0: not at all."""
+    """Standard deviation of the log-odds between clients; 0: all clients are equal."""
 
     def __post_init__(self) -> None:
         check_ranges(self, lost="[0, 1]", late="[0, 1]", delay="[1, inf)", spread="[0, 5]")
         require(
             self.lost + self.late <= 1,
-            f"a reply is lost, late or in time: lost + late must be at most 1, got {self.lost} + "
-            f"{self.late}.",
+            f"lost + late must be at most 1, got {self.lost} + {self.late}.",
         )
 
     def draw_delays(self, clients: Ints, rnd: int, seed: int, probe_round: int = 0) -> Ints:
@@ -107,7 +107,7 @@ class Unreliable:
         return np.array(fates, dtype=bool)
 
     def fault_probs(self, client: int, seed: int) -> Floats:
-        """(2,) probabilities that a client's reply is lost, and late."""
+        """(2,) probabilities that a response of the client is lost, and late."""
         chances = np.array([self.lost, self.late])
         if self.spread == 0:
             return chances

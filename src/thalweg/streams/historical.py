@@ -1,4 +1,4 @@
-"""Which rows each client has, and which clients have all of theirs before the first round."""
+"""Assignment of rows to clients, and the clients that have all rows before the first round."""
 
 from __future__ import annotations
 
@@ -25,23 +25,23 @@ class ClientRows(NamedTuple):
 
 @dataclass(frozen=True)
 class HistoricalSplit:
-    """How many clients are historical, and how many samples are theirs."""
+    """Number of historical clients, and their share of the samples."""
 
     clients: float
-    """Share of the clients."""
+    """Share of the clients that are historical."""
     data: float | None
-    """Share of the samples; None: as it falls."""
+    """Share of the samples that historical clients have; None: as the partition gives it."""
     samples: int | None
-    """Samples of all clients; None: all there are."""
+    """Total number of samples; None: all."""
 
     def num_historical(self, num_clients: int) -> int:
-        """Historical clients, to the nearest."""
+        """Number of historical clients, rounded to the nearest integer."""
         number = round_half_up(self.clients * num_clients)
         require(
             self.data is None or 0 < number < num_clients,
-            f"historical_data={self.data} shares the samples between historical and fresh clients, "
+            f"historical_data={self.data} splits the samples between historical and fresh clients, "
             f"but historical={self.clients} makes {number} of {num_clients} clients historical; "
-            "change it, or leave historical_data out.",
+            "change historical, or remove historical_data.",
         )
         return number
 
@@ -53,18 +53,21 @@ def assign_rows(
     history: HistoricalSplit,
     rng: np.random.Generator,
 ) -> ClientRows:
-    """Rows for every client; `num_clients` None: as many as the data have, else 20."""
+    """Assign rows to every client.
+
+    `num_clients` None: as many clients as the data set has, else 20.
+    """
     if partition.is_natural:
         return _assign_groups(setting, num_clients, history, rng)
     num_rows, num_clients = len(setting.labels), num_clients or 20
     require(
         num_clients <= num_rows,
-        f"{num_rows} rows cannot be shared among {num_clients} clients.",
+        f"{num_rows} rows cannot be divided among {num_clients} clients.",
     )
     require(
         history.data is None or not isinstance(partition, LabelPartition),
-        f"historical_data={history.data} deals samples to historical and fresh clients apart, but "
-        f"{type(partition).__name__} deals labels to groups of all clients; leave it out.",
+        f"historical_data={history.data} assigns samples to historical and fresh clients separately, but "
+        f"{type(partition).__name__} assigns labels to groups of all clients; remove historical_data.",
     )
     number, total = history.num_historical(num_clients), history.samples or num_rows
     _check_total(total, num_rows)
@@ -81,16 +84,16 @@ def assign_rows(
 def _assign_groups(
     setting: Setting, num_clients: int | None, history: HistoricalSplit, rng: np.random.Generator
 ) -> ClientRows:
-    """The data set's own clients keep their own rows; who is historical is drawn.
+    """Keep the rows of the data set's own clients; historical clients are drawn at random.
 
-    A row cannot go to another client, so a share of the samples is reached by leaving some out, of
-    every client the same share.
+    Rows cannot move between clients, so a share of the samples is reached by dropping the same share of
+    the rows of every client.
     """
     found = int(require_groups(setting).max()) + 1
     require(
         num_clients in (None, found),
-        f"the data set has {found} clients of its own, so num_clients={num_clients} cannot be had; "
-        "leave it out.",
+        f"the data set has {found} clients, so num_clients={num_clients} is not possible; "
+        "remove num_clients.",
     )
     is_historical = np.zeros(found, dtype=np.bool_)
     is_historical[rng.permutation(found)[: history.num_historical(found)]] = True
@@ -111,17 +114,17 @@ def _assign_groups(
 def _split_sizes(
     sizes: Ints, is_historical: npt.NDArray[np.bool_], share: float, samples: int | None
 ) -> Ints:
-    """(N,) rows that every client keeps so that historical ones together have their share."""
+    """(N,) number of rows that each client keeps so that historical clients have their share."""
     old, new = int(sizes[is_historical].sum()), int(sizes[~is_historical].sum())
     total = samples
-    if total is None:  # as many as can be had
+    if total is None:  # as many as possible
         sides = ((old, share), (new, 1 - share))
         total = math.floor(min(have / part for have, part in sides if part > 0) + 1e-9)
     wanted = round_half_up(share * total)
     require(
         wanted <= old and total - wanted <= new,
-        f"{total} samples of which {share} are historical need {wanted} of historical clients and "
-        f"{total - wanted} of fresh ones, but these have {old} and {new}; use fewer samples.",
+        f"{total} samples with a historical share of {share} need {wanted} of historical clients and "
+        f"{total - wanted} of fresh clients, but these have {old} and {new}; use fewer samples.",
     )
     keep = np.zeros_like(sizes)
     keep[is_historical] = scale_sizes(sizes[is_historical], wanted)
@@ -130,7 +133,7 @@ def _split_sizes(
 
 
 def scale_sizes(sizes: Ints, total: int) -> Ints:
-    """(N,) whole numbers in proportion to `sizes` that sum to `total`, which is at most theirs.
+    """(N,) integers proportional to `sizes` that sum to `total`, which is at most ``sizes.sum()``.
 
     >>> scale_sizes(np.array([4, 4, 2]), 5).tolist()
     [2, 2, 1]
@@ -141,12 +144,12 @@ def scale_sizes(sizes: Ints, total: int) -> Ints:
 
 
 def round_half_up(value: float) -> int:
-    """The nearest whole number; a half goes up."""
+    """Round to the nearest integer; halves are rounded up."""
     return math.floor(value + 0.5)
 
 
 def _check_total(samples: int, num_rows: int) -> None:
     require(
         samples <= num_rows,
-        f"the data set has {num_rows} samples, so samples={samples} cannot be had.",
+        f"the data set has {num_rows} samples, but samples={samples}; use at most {num_rows}.",
     )

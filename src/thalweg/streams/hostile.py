@@ -14,15 +14,15 @@ from thalweg.streams.faults import HOSTILE_DRAW
 
 @dataclass(frozen=True)
 class Hostile:
-    r"""Some clients send what they have not learnt, in every round in which they take part.
+    r"""Adversarial clients: some clients send forged updates in every round.
 
-    Who is hostile is drawn once per run, each client with probability `share`. Words, reports and counts are
-    honest: a client that lies in those is for the server's door, and for tests.
+    The adversarial clients are drawn once per run, each client with probability `share`. Uploads, reports
+    and counts are not forged; invalid messages are tested elsewhere.
 
     attack
-        "flip"     the update times minus `strength`: learning is undone
-        "noise"    a random direction of its own, `strength` times as long as the update
-        "together" the same for all, a direction that the hostile ones have agreed on
+        "flip"     the update multiplied by -`strength`
+        "noise"    a random direction per client, with `strength` times the norm of the update
+        "together" a random direction that all adversarial clients share
     """
 
     share: float = 0.2
@@ -42,7 +42,7 @@ class Hostile:
         return np.zeros(len(clients), dtype=bool)
 
     def is_hostile(self, clients: Ints, seed: int) -> npt.NDArray[np.bool_]:
-        """(K,) which of some clients are, for the whole run."""
+        """(K,) True for clients that are adversarial during the whole run."""
         fates = [
             rng_for(seed, Draw.FAULTS, 0, client, HOSTILE_DRAW).random() < self.share
             for client in clients.tolist()
@@ -58,7 +58,8 @@ class Hostile:
     def _forge_update(self, delta: Floats32, client: int, rnd: int, seed: int) -> Floats32:
         if self.attack == "flip":
             return -np.float32(self.strength) * delta
-        # The first word of the counter is the client's: one that nobody has, if they agree.
+        # The first word of the counter is the client id; a shared direction uses an id that no
+        # client has.
         who = client if self.attack == "noise" else 1 << 40
         direction = rng_for(seed, Draw.FAULTS, rnd, who, HOSTILE_DRAW + 1).standard_normal(
             len(delta)

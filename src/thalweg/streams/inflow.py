@@ -1,4 +1,4 @@
-"""Clients with rows of their own, which some have from the start and others receive as time goes by."""
+"""Clients with their own rows: stored from the start, or arriving over time."""
 
 from __future__ import annotations
 
@@ -22,14 +22,13 @@ from thalweg.streams.queues import ClassQueues
 
 @dataclass(frozen=True)
 class Inflow:
-    """Historical clients, who have all their samples from the start, and fresh ones, who receive them.
+    """Historical clients have all samples from the start; fresh clients receive them over time.
 
-    Every sample belongs to at most one client, except with partition=overlap, whose two groups of
-    clients both have the samples of the labels that they share. A fresh client's samples arrive as its
-    arrival process says, in random order, each of them once; a round's arrivals are spread over its
-    ticks. Times of the data set play no part (`Replay` goes by them), and there is exactly one latent
-    state. How the samples are dealt, and their rates, depend on the length of the run: another number of
-    rounds is another world.
+    Every sample belongs to at most one client, except with partition=overlap, where clients of both
+    groups have the samples of shared labels. The samples of a fresh client arrive once each, in random
+    order, at the rate of its arrival process; the arrivals of a round are spread over its ticks. Times of
+    the data set are not used (see `Replay`), and there is exactly one latent state. The assignment of
+    samples and the rates depend on the number of rounds: a different length is a different world.
 
     Symbols, Marfoq et al. (2023) -> here
         M        clients                                   -> num_clients
@@ -41,36 +40,40 @@ class Inflow:
     """
 
     num_clients: int | None = None
-    """None: those of the data with partition=groups, else 20."""
+    """Number of clients; None: those of the data set with partition=groups, else 20."""
     partition: Partition = choice(PARTITIONS, default=Dirichlet())
-    """Which samples belong to which client."""
+    """Assignment of samples to clients."""
     historical: float = 0.0
-    """Share of the clients that have all their samples before the first round: the first ones; with
-    partition=groups they are drawn."""
+    """Share of the clients that have all samples before the first round: the first ids; with
+    partition=groups they are drawn at random.
+    """
     historical_data: float | None = None
-    """Share of the samples that historical clients have: the samples are split at random, and each part
-    is dealt to its clients. With partition=groups some samples are left out instead. None: as it falls."""
+    """Share of the samples that historical clients have: the samples are split at random and each part is
+    partitioned among its clients. With partition=groups, samples are dropped instead. None: as the
+    partition gives it.
+    """
     samples: int | None = None
-    """Samples that take part, drawn at random; none: all."""
+    """Number of samples used, drawn at random; None: all."""
     arrivals: ArrivalProcess = choice(ARRIVALS, default=ConstantRate())
-    """How many samples arrive at a fresh client in each round."""
+    """Number of samples that arrive at a fresh client in each round."""
     at_end: Literal["stop", "restart"] = "stop"
-    """When a client's samples are used up: nothing more arrives, or they start again."""
+    """When a client's samples are used up: stop, or start again."""
     capacity_of: Literal["scenario", "own"] = "scenario"
-    """scenario: everybody can hold the scenario's capacity; own: a historical client all it has, a
-    fresh one what arrives in a round."""
+    """Memory size. scenario: the scenario's capacity for every client; own: all samples of a historical
+    client, and the arrivals of one round of a fresh client.
+    """
     rate_spread: float = 0.0
-    """Fresh clients' rates are multiplied by log-normal factors of mean 1 with this standard deviation
-    of their logarithms."""
+    """Standard deviation of the logarithm of the factor (mean 1) on each fresh client's rate."""
     capacity_spread: float = 0.0
-    """The same for the scenario's capacity."""
+    """The same for the factor on the scenario's capacity."""
     label_change: float = 0.0
-    """Probability, per client and round, that its stream turns to another class, drawn in proportion
-    to what is left, which then comes first until it is used up. 0: the label mix stays."""
+    """Probability, per client and round, that the stream switches to another class. The class is drawn in
+    proportion to the remaining samples and arrives first until it is used up. 0: no switches.
+    """
     availability: float = 1.0
     availability_spread: float = 0.0
     absent: Literal["frozen", "collecting"] = "frozen"
-    """frozen: a client's stream only moves in rounds it takes part in; collecting: in all rounds."""
+    """frozen: a client's stream advances only in rounds in which it participates; collecting: always."""
 
     def __post_init__(self) -> None:
         check_literals(self)
@@ -88,12 +91,12 @@ class Inflow:
         )
         require(
             self.capacity_of == "scenario" or self.capacity_spread == 0,
-            "capacity_spread changes the scenario's capacity, but with capacity_of=own nobody has it; "
-            "use rate_spread, which the memories follow.",
+            "capacity_spread changes the scenario's capacity, which capacity_of=own does not use; "
+            "use rate_spread, which the memory sizes follow.",
         )
 
     def build(self, setting: Setting) -> InflowWorld:
-        """Deal the rows, and draw what makes clients differ."""
+        """Assign the rows and draw the differences between clients."""
         rng = rng_for(setting.seed, Draw.PARTITION)
         history = HistoricalSplit(self.historical, self.historical_data, self.samples)
         rows, is_historical = assign_rows(self.partition, setting, self.num_clients, history, rng)
@@ -123,5 +126,5 @@ class Inflow:
 
 
 def _factors(number: int, spread: float, rng: np.random.Generator) -> Floats:
-    """(N,) log-normal factors of mean 1."""
+    """(N,) log-normal factors with mean 1."""
     return np.exp(spread * rng.normal(size=number) - spread**2 / 2)

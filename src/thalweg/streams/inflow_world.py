@@ -1,4 +1,4 @@
-"""An `Inflow` world, built: who is here, and what arrives there."""
+"""The world built by `Inflow`: presence and arrivals."""
 
 from __future__ import annotations
 
@@ -22,16 +22,16 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False)
 class InflowWorld:
-    """Rows of every client, and what makes clients differ."""
+    """Rows of every client, and the differences between clients."""
 
     spec: Inflow
     setting: Setting
     queues: tuple[ClassQueues, ...]  # N
     is_historical: npt.NDArray[np.bool_]  # (N,)
-    presence: Floats  # (N,) probability of being here in a round of its stay
-    starts: Ints  # (N,) first round of its stay
+    presence: Floats  # (N,) probability of being present in a round of the stay
+    starts: Ints  # (N,) first round of the stay
     rate_factors: Floats  # (N,) factors on the rates
-    capacities: Ints  # (N,) memories, if they are not the clients' own
+    capacities: Ints  # (N,) memory sizes, unless capacity_of=own
 
     @property
     def num_clients(self) -> int:
@@ -51,7 +51,7 @@ class InflowWorld:
 
     @cached_property
     def state_table(self) -> StateTable:
-        """One state: the class mix of all that the clients have."""
+        """One state: the class distribution of all data of the clients."""
         counts = np.sum([mine.sizes for mine in self.queues], axis=0)
         return StateTable((counts / counts.sum())[None], np.ones(1))
 
@@ -61,14 +61,14 @@ class InflowWorld:
 
     @cached_property
     def availability(self) -> Floats:
-        """(N,) over the whole run, also for clients that only stay for a part of it."""
+        """(N,) over the whole run, also for clients that are present for a part of it."""
         stays = np.minimum(self._ends - self.starts, self.setting.rounds)
         availability: Floats = self.presence * stays / self.setting.rounds
         return availability
 
     @cached_property
     def _ends(self) -> Ints:
-        """(N,) the round after the last one of each stay."""
+        """(N,) round after the last round of each stay."""
         stay = self.spec.arrivals.stay_length
         forever = np.full(self.num_clients, np.iinfo(np.int64).max)
         return (
@@ -88,9 +88,9 @@ class InflowWorld:
         return max(1, self._process(client).burst_size(self._flow(client)))
 
     def supply(self, client: int) -> Supply:
-        """What comes is at most what the client owns, unless its rows start again.
+        """Amount of data; at most what the client owns, unless its rows start again.
 
-        A historical client that cannot hold all it owns has only ever had what it can hold.
+        A historical client that cannot store all its rows counts with what it can store.
         """
         flow, process = self._flow(client), self._process(client)
         before = min(process.initial_count(flow), self.capacity(client))
@@ -101,7 +101,7 @@ class InflowWorld:
         return Supply(float(total), bool(self.is_historical[client]), rounds)
 
     def begin(self, client: int) -> tuple[QueueState, Arrival]:
-        """What is there before the first round: everything at historical clients, else nothing."""
+        """Samples available before the first round: all rows of historical clients, else none."""
         rng = rng_for(self.setting.seed, Draw.INITIAL_MEMORY, 0, client)
         mine = self.queues[client]
         before = self._process(client).initial_count(self._flow(client))
@@ -109,7 +109,7 @@ class InflowWorld:
         return taken, Arrival(items, 0)
 
     def emit(self, state: QueueState, client: int, lived: int) -> tuple[QueueState, list[Arrival]]:
-        """The round's arrivals, in equal parts; earlier ticks have one more if they do not divide."""
+        """The arrivals of a round in equal parts; the first ticks have one more sample if necessary."""
         rng = rng_for(self.setting.seed, Draw.STREAM, lived, client)
         since = lived - int(self.starts[client]) if self.collects_when_absent else lived
         mine = self.queues[client]

@@ -1,4 +1,4 @@
-"""Label layouts for clients that take turns: who has which labels, and what two groups share."""
+"""Label partitions for groups of clients that alternate: labels per client and shared labels."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ from thalweg.streams.splitting import SyntheticPartition
 
 
 class LabelPartition(SyntheticPartition):
-    """A partition that gives every client, or every group of them, labels of its own.
+    """A partition that assigns labels to clients or to groups of clients.
 
-    Labels are those that occur, in the order of their numbers. Groups are blocks of ids: the first half of the
-    clients and the second, as `schedules.Alternating` has them.
+    Labels are those that occur in the data, in numerical order. Groups are blocks of client ids: the first
+    half of the clients and the second half, as in `schedules.Alternating`.
     """
 
 
 @dataclass(frozen=True)
 class TwoShard(LabelPartition):
-    """Every label is cut in two, and every client has two halves, of different labels.
+    """Every label is split in two, and every client has two halves of different labels.
 
-    With more labels than clients, labels go together: 100 labels of 10 clients are 10 bundles of 10, so that a
-    client has half of 20 labels. Which ones is drawn.
+    With more labels than clients, labels are bundled: 100 labels of 10 clients form 10 bundles of 10, and a
+    client has half of 20 labels. The assignment is random.
     """
 
     def assign_rows(
@@ -35,11 +35,11 @@ class TwoShard(LabelPartition):
     ) -> list[Ints]:
         pools = label_pools(rows, setting, rng)
         each = labels_per_client(len(pools), num_clients, self)
-        require(num_clients > 1, "two halves of a label need two clients, got num_clients=1.")
+        require(num_clients > 1, "two-shard needs at least two clients, got num_clients=1.")
         bundles = rng.permutation(len(pools)).reshape(num_clients, each)
         takers = rng.permutation(num_clients)
         others = rng.permutation(num_clients)
-        while (takers == others).any():  # a client must not have both halves
+        while (takers == others).any():  # a client must not have both halves of a label
             others = rng.permutation(num_clients)
         hands: list[list[Ints]] = [[] for _ in range(num_clients)]
         for bundle, one, other in zip(bundles, takers.tolist(), others.tolist(), strict=True):
@@ -52,7 +52,7 @@ class TwoShard(LabelPartition):
 
 @dataclass(frozen=True)
 class Half(LabelPartition):
-    """The first half of the clients shares the first half of the labels evenly, the others the rest."""
+    """The first half of the clients shares the first half of the labels evenly, the rest the others."""
 
     def assign_rows(
         self, rows: Ints, setting: Setting, num_clients: int, rng: np.random.Generator
@@ -68,22 +68,22 @@ class Half(LabelPartition):
 
 @dataclass(frozen=True)
 class PartialOverlap(LabelPartition):
-    """Two halves of the clients, each with some of the labels; samples of labels that both have are halved.
+    """Two halves of the clients with some labels in common; samples of common labels are halved.
 
-    Unlike with `Overlap`, no sample belongs to two clients, and inside a half everybody has the same mix.
+    Unlike `Overlap`, no sample belongs to two clients, and all clients of a half have the same mix.
     """
 
     labels: float = 0.6
-    """Share of all labels that a half of the clients has."""
+    """Share of all labels that each half of the clients has."""
     shared: float = 0.2
-    """Share of all labels that both have."""
+    """Share of all labels that both halves have."""
 
     def __post_init__(self) -> None:
         check_ranges(self, labels="(0, 1]", shared="[0, 1]")
         require(
             self.shared <= self.labels and 2 * self.labels - self.shared <= 1 + 1e-9,
-            f"two sets of {self.labels} of the labels cannot share {self.shared} of them; labels - shared must lie "
-            "between 0 and (1 - shared) / 2.",
+            f"labels - shared must lie between 0 and (1 - shared) / 2, got labels={self.labels} and "
+            f"shared={self.shared}.",
         )
 
     def assign_rows(
@@ -92,7 +92,7 @@ class PartialOverlap(LabelPartition):
         pools = label_pools(rows, setting, rng)
         size = half_size(num_clients, self)
         count, both = (floor_int(share * len(pools)) for share in (self.labels, self.shared))
-        require(count > 0, f"{self.labels} of {len(pools)} labels is less than one of them.")
+        require(count > 0, f"labels={self.labels} of {len(pools)} labels is less than one label.")
         own = count - both
         middles = {label: len(pools[label]) // 2 for label in range(own, count)}
         first = [pools[label][: middles.get(label)] for label in range(count)]
@@ -102,7 +102,7 @@ class PartialOverlap(LabelPartition):
 
 @dataclass(frozen=True)
 class Distinct(LabelPartition):
-    """Every client has labels of its own, the same number of them, and all of their samples."""
+    """Every client has the same number of labels, no label is shared, and it has all their samples."""
 
     def assign_rows(
         self, rows: Ints, setting: Setting, num_clients: int, rng: np.random.Generator
@@ -116,14 +116,14 @@ class Distinct(LabelPartition):
 
 
 def split_labels(num_labels: int, overlap: float) -> tuple[range, range]:
-    """The labels of two groups that have a share of theirs in common; some may be left over.
+    """Labels of two groups that share a part of them; some labels may remain unused.
 
     >>> split_labels(10, 0.2), split_labels(4, 0.6), split_labels(5, 0.0)
     ((range(0, 5), range(4, 9)), (range(0, 2), range(1, 3)), (range(0, 2), range(2, 5)))
     """
     size = floor_int(num_labels / (2 - overlap))
     shared = floor_int(size * overlap)
-    require(num_labels > 1, f"two groups need two labels, got data with {num_labels}.")
+    require(num_labels > 1, f"two groups need at least two labels, got data with {num_labels}.")
     if shared == 0:
         return range(num_labels // 2), range(num_labels // 2, num_labels)
     own = size - shared
@@ -131,55 +131,55 @@ def split_labels(num_labels: int, overlap: float) -> tuple[range, range]:
 
 
 def split_evenly(pools: list[Ints], num_clients: int, layout: LabelPartition) -> list[Ints]:
-    """The same number of samples, of all and of each label, for everybody, up to one."""
+    """Split so that all clients have the same number of samples of each label, up to one."""
     check_enough(pools, num_clients, layout)
-    rows = np.concatenate(pools)  # one label after the other, dealt out like cards
+    rows = np.concatenate(pools)  # one label after the other, distributed in turn
     return [rows[client::num_clients] for client in range(num_clients)]
 
 
 def label_pools(rows: Ints, setting: Setting, rng: np.random.Generator) -> list[Ints]:
-    """The rows of every label that occurs, in random order."""
+    """Rows of every label that occurs, in random order."""
     labels = setting.labels[rows]
     return [rng.permutation(rows[labels == label]) for label in np.unique(labels)]
 
 
 def half_size(num_clients: int, layout: LabelPartition) -> int:
-    """Clients in each of two groups."""
+    """Number of clients in each of two groups."""
     require(
         num_clients % 2 == 0,
-        f"partition={_config_name(layout)} is for two groups of the same size, so that num_clients must be even, got "
-        f"{num_clients}.",
+        f"partition={_config_name(layout)} needs two groups of the same size: num_clients must be even, "
+        f"got {num_clients}.",
     )
     return num_clients // 2
 
 
 def labels_per_client(num_labels: int, num_clients: int, layout: LabelPartition) -> int:
-    """How many labels there are for each client."""
+    """Number of labels per client."""
     require(
         num_labels % num_clients == 0,
-        f"partition={_config_name(layout)} gives everybody the same number of labels, but {num_labels} labels are not "
-        f"a multiple of num_clients={num_clients}; use {num_labels} clients, or a divisor of that.",
+        f"partition={_config_name(layout)} gives all clients the same number of labels, but {num_labels} "
+        f"labels are not a multiple of num_clients={num_clients}; use {num_labels} clients or a divisor.",
     )
     return num_labels // num_clients
 
 
 def check_enough(pools: list[Ints], num_clients: int, layout: LabelPartition) -> None:
-    """Every client of a group must be able to have a sample."""
+    """Require at least one sample for every client of a group."""
     have = sum(len(pool) for pool in pools)
     require(
         have >= num_clients,
-        f"partition={_config_name(layout)}: {have} samples of a group's {len(pools)} labels are not enough for its "
-        f"{num_clients} clients; use fewer clients, or more samples.",
+        f"partition={_config_name(layout)}: {have} samples of a group's {len(pools)} labels are not enough "
+        f"for {num_clients} clients; use fewer clients or more samples.",
     )
 
 
 def floor_int(value: float) -> int:
-    """Rounded down, but not by rounding errors."""
+    """Round down, with a tolerance for floating-point errors."""
     return math.floor(value + 1e-9)
 
 
 def _config_name(layout: LabelPartition) -> str:
-    """As it is called in the table of partitions."""
+    """Name of the partition in the configuration."""
     words = "".join(
         f"-{letter.lower()}" if letter.isupper() else letter for letter in type(layout).__name__
     )

@@ -1,4 +1,4 @@
-"""The world of SFedPO: every client wanders among latent states, each a fixed data distribution."""
+"""The world of SFedPO: clients switch between latent states with fixed data distributions."""
 
 from __future__ import annotations
 
@@ -24,11 +24,10 @@ from thalweg.streams.splitting import (
 
 @dataclass(frozen=True)
 class LatentStates:
-    r"""Clients that switch between latent states, each state a pool of samples with its own class mix.
+    r"""Clients switch between latent states; each state is a pool of samples with its own class mix.
 
-    At every tick client n is in state m with probability :math:`\pi_{n,m}` and receives fresh
-    samples of that state. States come in clusters; a cluster's Dirichlet parameter says how skewed
-    its states are.
+    At every tick, client n is in state m with probability :math:`\pi_{n,m}` and receives new samples of that
+    state. States form clusters; the Dirichlet parameter of a cluster controls the skew of its states.
 
     Symbols, SFedPO -> here
         N                        -> num_clients
@@ -40,28 +39,30 @@ class LatentStates:
 
     num_clients: int = 30
     clusters: tuple[float, ...] = (0.05, 0.1, 0.2, 0.5, 1.0, 100.0)
-    """Dirichlet parameter of each cluster of states; small is skewed."""
+    """Dirichlet parameter of each cluster of states; small values give skewed states."""
     states_per_cluster: int = 10
     access: Literal["full", "partial"] = "partial"
-    """full: every client can reach every state; partial: only `reachable` of them."""
+    """full: every client can reach every state; partial: only `reachable` states."""
     reachable: int = 10
     confined: float = 0.5
-    """Share of clients whose reachable states all lie in the two most skewed clusters (partial)."""
+    """Share of clients whose reachable states all lie in the two most skewed clusters (partial access)."""
     state_data: Literal["partition", "label_prior"] = "partition"
     min_state_size: int = 10
     imbalance: float | None = None
-    """Class k keeps this to the power of k of what class 0 keeps, which is as much as the smallest class
-    has; the rest takes no part. None: classes stay as they are."""
+    """Class k keeps `imbalance` ** k times as many samples as class 0, which keeps as many as the smallest
+    class has; other samples are not used. None: classes are unchanged.
+    """
     stickiness: float = 0.0
-    """Probability of staying in a state at a tick; 0 is the i.i.d. process, else a Markov chain
-    with the same stationary law."""
+    """Probability of staying in a state at a tick. 0 gives independent states, other values a Markov chain
+    with the same stationary distribution.
+    """
     importance: Literal["uniform", "frequency"] = "uniform"
     availability: float = 0.2
     availability_spread: float = 0.01
     absent: Literal["frozen", "collecting"] = "frozen"
-    """frozen: a client's stream only moves in rounds it takes part in; collecting: in all rounds."""
+    """frozen: a client's stream advances only in rounds in which it participates; collecting: always."""
     arrivals: int | None = None
-    """Samples per tick; none: as many as the memory holds."""
+    """Samples per tick; None: as many as the memory holds."""
 
     def __post_init__(self) -> None:
         check_literals(self)
@@ -86,8 +87,8 @@ class LatentStates:
         )
         require(
             self.access == "full" or 1 <= self.reachable <= options,
-            f"reachable must lie between 1 and the {options} states that a client may choose from "
-            f"(confined ones: those of the two most skewed clusters), got {self.reachable}.",
+            f"reachable must lie between 1 and {options}, the number of states that a client may choose from "
+            f"(confined clients: states of the two most skewed clusters), got {self.reachable}.",
         )
 
     @property
@@ -95,9 +96,9 @@ class LatentStates:
         return len(self.clusters) * self.states_per_cluster
 
     def build(self, setting: Setting) -> LatentWorld:
-        """Deal the samples into states and draw every client's state probabilities.
+        """Assign the samples to states and draw the state probabilities of every client.
 
-        Client and time columns of the data set play no part in this world.
+        Client and time columns of the data set are not used.
         """
         labels, num_classes = setting.labels, setting.num_classes
         pools = self._pools(labels, rng_for(setting.seed, Draw.PARTITION))
@@ -156,14 +157,14 @@ class LatentStates:
 
 
 class LatentCursor(NamedTuple):
-    """Where a client's state process stands."""
+    """Current position of a client's state process."""
 
     state: int
 
 
 @dataclass(frozen=True, eq=False)
 class LatentWorld:
-    """A `LatentStates` world, built: pools of rows, and one state process per client."""
+    """The world built by `LatentStates`: pools of rows, and one state process per client."""
 
     spec: LatentStates
     pools: tuple[Ints, ...]  # M arrays of rows
@@ -197,7 +198,7 @@ class LatentWorld:
         return self.start_size
 
     def supply(self, client: int) -> Supply:
-        """A memory full at the start, and the same number of samples in every round that it lives."""
+        """A full memory at the start, and the same number of samples in every round."""
         here = self.rounds * float(self.availability[client])
         lived = moving_rounds(self.rounds, here, self.collects_when_absent)
         return Supply(self.start_size + self.ticks * self.arrival_size * lived, False, here)
@@ -210,7 +211,7 @@ class LatentWorld:
         return probs
 
     def begin(self, client: int) -> tuple[LatentCursor, Arrival]:
-        """A memory full of the client's first state, which is not counted as a tick."""
+        """A full memory of samples of the client's first state, which does not count as a tick."""
         rng = rng_for(self.seed, Draw.INITIAL_MEMORY, 0, client)
         state = int(self._draw_states(client, rng.random(1))[0])
         return LatentCursor(state), Arrival(
@@ -230,7 +231,7 @@ class LatentWorld:
         return LatentCursor(now), arrivals
 
     def _draw_states(self, client: int, uniform: Floats) -> Ints:
-        """States by inverting the client's cumulative law; one it cannot reach is never drawn."""
+        """Draw states by inverting the cumulative distribution; unreachable states are never drawn."""
         reach = np.flatnonzero(self.probs[client])
         cumulative = np.cumsum(self.probs[client, reach])
         states: Ints = reach[np.searchsorted(cumulative, uniform * cumulative[-1], side="right")]

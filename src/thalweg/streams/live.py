@@ -1,4 +1,4 @@
-"""A world whose clients bring their own data, so that nothing of it is known here."""
+"""A world whose clients have their own live data."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from thalweg.streams.base import Setting, StateTable
 
 @dataclass(frozen=True)
 class Live:
-    """Clients on a network, each with live data of its own (``thalweg serve``, ``thalweg join``).
+    """Clients on a network with their own live data (``thalweg serve``, ``thalweg join``).
 
-    What arrives where and when, nobody knows beforehand. The scenario's data set only says what samples look like,
-    and is what the model is tested on.
+    Arrivals are not known in advance. The scenario's data set only defines the sample format and is used to
+    test the model.
     """
 
     num_clients: int = 10
-    """At most so many clients can join."""
+    """Maximum number of clients that can join."""
 
     def __post_init__(self) -> None:
         check_ranges(self, num_clients="[1, inf)")
@@ -32,12 +32,12 @@ class Live:
 
 @dataclass(frozen=True, eq=False)
 class LiveWorld:
-    """What a server knows of such clients: how many there may be. Nothing ever arrives by it."""
+    """The server's view of live clients: their maximum number. It produces no arrivals."""
 
     num_clients: int
     setting: Setting
     state_table: StateTable
-    collects_when_absent: bool = False  # what comes between rounds is the client's own business
+    collects_when_absent: bool = False  # data between rounds are handled by the client
     clients_are_groups: bool = False
 
     @property
@@ -53,7 +53,7 @@ class LiveWorld:
         return np.zeros((self.num_clients, self.setting.num_classes))
 
     def present(self, rnd: int) -> Ints:
-        """Everybody; who is connected is for the network to say."""
+        """All clients; the network determines which ones are connected."""
         return np.arange(self.num_clients)
 
     def capacity(self, client: int) -> int:
@@ -73,17 +73,17 @@ class LiveWorld:
 
 
 def make_live_states(num_classes: int) -> StateTable:
-    """One latent state, of which nothing is known: any class is as likely as any other."""
+    """One latent state with a uniform class distribution."""
     return StateTable(np.full((1, num_classes), 1 / num_classes), np.ones(1))
 
 
 def make_live_supply(rounds: int) -> Supply:
-    """Nobody knows how many samples will come, which is said as none."""
+    """An unknown amount of data, represented by 0 samples."""
     return Supply(0.0, False, float(rounds))
 
 
 def split_into_ticks(rows: Ints, ticks: int) -> list[Arrival]:
-    """Rows in the order of their coming as the arrivals of so many ticks.
+    """Distribute rows, in order of arrival, over ticks.
 
     >>> [arrival.items.tolist() for arrival in split_into_ticks(np.array([4, 0, 2, 7, 1]), 3)]
     [[4, 0], [2, 7], [1]]

@@ -1,4 +1,4 @@
-"""Two groups of clients that share some labels, with Dirichlet mixes inside each."""
+"""Two groups of clients that share some labels, with Dirichlet class mixes inside each group."""
 
 from __future__ import annotations
 
@@ -20,20 +20,20 @@ from thalweg.streams.label_partitions import (
 
 @dataclass(frozen=True)
 class Overlap(LabelPartition):
-    r"""Two groups of clients, each with its own labels and some that both have; Dirichlet mixes inside.
+    r"""Two groups of clients with their own and shared labels; Dirichlet class mixes inside each group.
 
-    Every client of a group gets the same number of samples (the first ones one more if they must) and draws a mix
-    of its group's labels from :math:`\mathrm{Dir}(a\mathbf{1})`. One client after the other, sample by sample,
-    draws a label from its mix and takes the next sample of it; if there is none left it tries again, three times
-    per label and five times more, and then takes any label that is left. So the last clients of a group get what
-    the others left over.
+    Every client of a group gets the same number of samples (the first clients one more if necessary) and
+    draws a mix of its group's labels from :math:`\mathrm{Dir}(a\mathbf{1})`. Clients draw in turn, sample by
+    sample: a label from the mix, then the next sample of that label. If no sample is left, the draw is
+    repeated up to 3 C + 5 times; after that any remaining label is used. The last clients of a group
+    therefore get the remaining samples.
 
-    Samples of labels that both groups have are dealt twice: **a sample may belong to a client of either group**.
-    Labels that the formula leaves over belong to nobody.
+    Samples of shared labels are assigned in both groups: **a sample may belong to one client of each
+    group**. Labels that the formula leaves over are not used.
 
     Symbols, Chang et al. and their code -> here
-        o  share of a group's labels that the other one has too  -> overlap
-        α  concentration of the mixes                            -> concentration
+        o  share of a group's labels that the other group has too  -> overlap
+        α  concentration of the mixes                              -> concentration
     """
 
     overlap: float = 0.0
@@ -55,7 +55,7 @@ class Overlap(LabelPartition):
         return hands
 
     def _split_group(self, pools: list[Ints], size: int, rng: np.random.Generator) -> list[Ints]:
-        """The samples of every client of one group."""
+        """Samples of every client of one group."""
         begins = np.cumsum([0, *(len(pool) for pool in pools)])
         rows, left = np.concatenate(pools), np.diff(begins)
         mixes = rng.dirichlet(np.full(len(pools), self.concentration), size)
@@ -63,7 +63,7 @@ class Overlap(LabelPartition):
         for client, mix in enumerate(mixes):
             quota = len(rows) // size + (client < len(rows) % size)
             counts = draw_with_retries(quota, mix, left, rng)
-            nexts = begins[1:] - left  # of every pool, the first that nobody has yet
+            nexts = begins[1:] - left  # first unused row of every pool
             spans = zip(nexts, nexts + counts, strict=True)
             hands.append(np.concatenate([rows[start:stop] for start, stop in spans]))
             left = left - counts
@@ -71,10 +71,10 @@ class Overlap(LabelPartition):
 
 
 def draw_with_retries(count: int, mix: Floats, left: Ints, rng: np.random.Generator) -> Ints:
-    """(C,) how often each label is drawn in `count` draws, none more often than is `left` of it.
+    """(C,) number of draws of each label among `count` draws, at most `left` per label.
 
-    Each draw follows `mix`; if there is none left of its label it is repeated, 3 C + 5 times in all, and then any
-    label that is left is as likely as another. Draws are made together as long as no label is used up.
+    Each draw follows `mix`. If no sample of its label is left, the draw is repeated up to 3 C + 5 times, then
+    any remaining label is drawn uniformly. Draws are vectorised as long as no label is used up.
     """
     taken = np.zeros_like(left)
     while missing := int(min(count, left.sum()) - taken.sum()):

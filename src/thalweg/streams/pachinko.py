@@ -1,4 +1,4 @@
-"""Clients that prefer some coarse classes, and within these some fine ones."""
+"""Partition with preferences for coarse classes and, within them, for fine classes."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ from thalweg.streams.splitting import SyntheticPartition
 
 @dataclass(frozen=True)
 class Pachinko(SyntheticPartition):
-    r"""Two draws per sample: a coarse class, then a fine one inside it, as each client likes them.
+    r"""Pachinko allocation: draw a coarse class, then a fine class inside it, per client preferences.
 
     .. math::
         \theta_n \sim \mathrm{Dir}(\alpha \mathbf{1}) \text{ over coarse classes}, \quad
         \phi_{n,k} \sim \mathrm{Dir}(\beta \mathbf{1}) \text{ over the fine classes of } k
 
-    Samples are drawn without replacement. A fine class that is used up is struck off and the rest of
-    its coarse class renormalised; so is a coarse class that has none left. Clients get the same number
-    of samples, in random order, so that whoever comes last takes what there is.
+    Samples are drawn without replacement. A fine class that is used up is removed and the rest of its coarse
+    class is renormalised; the same holds for coarse classes. Clients get the same number of samples, in
+    random order, so the last clients get the remaining samples.
 
     Symbols, Reddi et al. (2021), Appendix F -> here
-        α  concentration over coarse classes                  -> root
-        β  concentration over the fine classes of a coarse one -> branch
+        α  concentration over coarse classes                    -> root
+        β  concentration over the fine classes of a coarse one  -> branch
     """
 
     root: float = 0.1
@@ -43,10 +43,10 @@ class Pachinko(SyntheticPartition):
     ) -> list[Ints]:
         require(
             setting.coarse is not None,
-            "partition=pachinko needs data with coarse labels (such as cifar100), and these have "
+            "partition=pachinko needs data with coarse labels (such as cifar100), but these data have "
             "none; use partition=dirichlet.",
         )
-        assert setting.coarse is not None  # just required
+        assert setting.coarse is not None
         tree = _Tree(rng.permutation(rows), setting.coarse, setting.labels)
         hands: list[Ints] = [rows[:0]] * num_clients
         for place, client in enumerate(rng.permutation(num_clients).tolist()):
@@ -55,7 +55,7 @@ class Pachinko(SyntheticPartition):
         return hands
 
     def _take_rows(self, tree: _Tree, size: int, rng: np.random.Generator) -> Ints:
-        """The rows of one client; takes them off the tree."""
+        """Draw the rows of one client and remove them from the tree."""
         if size == 0:
             return np.empty(0, dtype=np.int64)
         likes = rng.dirichlet(np.full(len(tree.branches), self.root))
@@ -71,7 +71,7 @@ class Pachinko(SyntheticPartition):
 
 
 class _Tree:
-    """Rows that nobody has yet: one list per coarse class, of one array per fine class."""
+    """Unassigned rows: one list per coarse class, with one array per fine class."""
 
     def __init__(self, rows: Ints, coarse: Ints, fine: Ints) -> None:
         self.branches = [
@@ -81,11 +81,10 @@ class _Tree:
 
 
 def draw_counts(count: int, likes: Floats, left: Ints, rng: np.random.Generator) -> Ints:
-    """How often each option is drawn in `count` draws, none more often than is `left` of it.
+    """Number of draws of each option among `count` draws, at most `left` per option.
 
-    The law is that of single draws with probabilities `likes`, renormalised whenever an option is
-    used up: what exceeds an option is drawn again among the others. If only options with
-    probability zero are left, they are drawn as much as there is of them.
+    The distribution is that of single draws with probabilities `likes`, renormalised whenever an option is
+    used up. If only options with probability zero are left, their remaining samples are drawn.
     """
     taken = np.zeros(len(left), dtype=np.int64)
     while missing := int(min(count, left.sum()) - taken.sum()):

@@ -1,4 +1,4 @@
-"""Which samples belong to which client."""
+"""Partitions: the assignment of samples to clients."""
 
 from __future__ import annotations
 
@@ -18,28 +18,28 @@ from thalweg.streams.splitting import SyntheticPartition, make_imbalanced, top_u
 
 
 class Partition(Protocol):
-    """A way to deal samples to clients: a frozen dataclass. No client has a row twice.
+    """Protocol of a partition: a frozen dataclass. No client receives a row twice.
 
-    No row goes to two clients either, unless the partition says so, as `Overlap` does.
+    No row belongs to two clients, unless the partition documents it, as `Overlap` does.
     """
 
     @property
     def is_natural(self) -> bool:
-        """Are the clients those of the data set?"""
+        """True if the clients are those of the data set."""
         ...
 
     def assign_rows(
         self, rows: Ints, setting: Setting, num_clients: int, rng: np.random.Generator
     ) -> list[Ints]:
-        """One array of rows per client, any of which may be empty, out of `rows`."""
+        """One array of rows per client, possibly empty, taken from `rows`."""
         ...
 
 
 @dataclass(frozen=True)
 class Even(SyntheticPartition):
-    """Everybody gets the same number of samples, drawn at random (i.i.d.).
+    """All clients get the same number of samples, drawn at random (i.i.d.).
 
-    The first clients have one more if the samples do not divide evenly.
+    The first clients have one sample more if the samples do not divide evenly.
     """
 
     def assign_rows(
@@ -50,7 +50,7 @@ class Even(SyntheticPartition):
 
 @dataclass(frozen=True)
 class Groups:
-    """The data set's own clients: writers, speakers, devices."""
+    """The clients of the data set: writers, speakers, devices."""
 
     @property
     def is_natural(self) -> bool:
@@ -66,25 +66,26 @@ class Groups:
 
 @dataclass(frozen=True)
 class Dirichlet(SyntheticPartition):
-    r"""Every class is dealt over the clients by a draw of its own.
+    r"""Every class is distributed over the clients by its own Dirichlet draw.
 
     .. math::  s_c \sim \mathrm{Dir}(a \mathbf{1}_N)
 
-    Small :math:`a`: each class belongs to a few clients, and clients differ much in size. Clients may
-    come away empty; those below `min_size` are topped up from the largest ones. The deal of latent
-    states (`partition.split_by_dirichlet`) differs: there nobody takes more classes than its fair share.
+    For small :math:`a` each class belongs to a few clients, and client sizes differ widely. Clients may be
+    empty; those below `min_size` are filled from the largest ones. The assignment of latent states
+    (`splitting.split_by_dirichlet`) differs: there no state takes more than its fair share.
 
     Symbols, Hsu et al. (2019), Song et al. (DPCS) -> here
-        α  concentration of the draw             -> concentration
-        ρ  size of a class over the one before   -> imbalance
+        α  concentration of the draw                         -> concentration
+        ρ  size of a class relative to the class before it   -> imbalance
     """
 
     concentration: float = 0.4
     imbalance: float | None = None
-    """Class k keeps this to the power of k of what class 0 keeps, which is as much as the smallest
-    class has; the rest takes no part. None: classes stay as they are."""
+    """Class k keeps `imbalance` ** k times as many samples as class 0, which keeps as many as the smallest
+    class has; other samples are not used. None: classes are unchanged.
+    """
     min_size: int = 0
-    """Samples that every client has at least."""
+    """Minimum number of samples per client."""
 
     def __post_init__(self) -> None:
         check_ranges(
@@ -127,11 +128,11 @@ PARTITIONS = {
 
 
 def require_groups(setting: Setting) -> Ints:
-    """The data set's client column, or an error for data without one."""
+    """Client column of the data set; raises an error if there is none."""
     require(
         setting.group is not None,
-        "partition=groups needs data that say which client each sample belongs to, and these do "
-        "not; use partition=dirichlet or partition=even with num_clients.",
+        "partition=groups needs data with a client column, but these data have none; use "
+        "partition=dirichlet or partition=even with num_clients.",
     )
-    assert setting.group is not None  # just required
+    assert setting.group is not None
     return setting.group

@@ -1,4 +1,4 @@
-"""One client's own rows, from which its stream is drawn without replacement."""
+"""The rows of one client, from which its stream is drawn without replacement."""
 
 from __future__ import annotations
 
@@ -11,24 +11,24 @@ from thalweg.core.types import Ints
 
 
 class QueueState(NamedTuple):
-    """How far a client's stream has come."""
+    """Progress of a client's stream."""
 
-    counts: Ints  # (C,) rows of each class that have come since the rows last began
-    focus: int  # the class that comes first until it is used up; -1: none
+    counts: Ints  # (C,) rows of each class delivered since the last restart
+    focus: int  # class that is delivered first until it is used up; -1: none
 
 
 @dataclass(frozen=True, eq=False)
 class ClassQueues:
-    """A queue of rows for every class. What has come is C numbers, whatever the number of rows."""
+    """One queue of rows per class. The state is C numbers, independent of the number of rows."""
 
-    rows: Ints  # class after class, in random order inside each
+    rows: Ints  # ordered by class, random order inside each class
     sizes: Ints  # (C,) rows of each class
 
     @classmethod
     def from_rows(
         cls, rows: Ints, labels: Ints, num_classes: int, rng: np.random.Generator
     ) -> ClassQueues:
-        """Queues of a client's rows."""
+        """Build the queues of a client's rows."""
         rows = rng.permutation(rows)
         by_class = rows[np.argsort(labels[rows], kind="stable")]
         return cls(by_class, np.bincount(labels[rows], minlength=num_classes))
@@ -37,7 +37,7 @@ class ClassQueues:
         return QueueState(np.zeros(len(self.sizes), dtype=np.int64), -1)
 
     def switch_focus(self, taken: QueueState, rng: np.random.Generator) -> QueueState:
-        """Focus on another class, drawn in proportion to what is left of each."""
+        """Focus on another class, drawn in proportion to the remaining rows of each class."""
         left = self.sizes - taken.counts
         others = left.copy()
         if taken.focus >= 0:
@@ -49,10 +49,10 @@ class ClassQueues:
     def take(
         self, taken: QueueState, count: int, restarts: bool, rng: np.random.Generator
     ) -> tuple[QueueState, Ints]:
-        """The next `count` rows, or all that are left: the focused class first, others at random.
+        """The next `count` rows, or all remaining ones: the focused class first, the others at random.
 
-        Drawing the classes of a batch from what is left of each gives the same law as one random order
-        of all rows that was fixed in advance.
+        Drawing classes in proportion to the remaining rows has the same distribution as one random order of all
+        rows that is fixed in advance.
         """
         parts = [self.rows[:0]]
         while count > 0 and len(self.rows):
@@ -70,7 +70,7 @@ class ClassQueues:
     def _take_available(
         self, taken: QueueState, left: Ints, count: int, rng: np.random.Generator
     ) -> tuple[QueueState, Ints]:
-        """`count` rows, of which there are enough."""
+        """`count` rows; at least as many are left."""
         first = np.zeros_like(left)
         if taken.focus >= 0:
             first[taken.focus] = min(count, left[taken.focus])

@@ -1,4 +1,4 @@
-"""A data set played back in its own order: your rows, your clients, your time."""
+"""Replay of a data set in time order: user rows, clients and times."""
 
 from __future__ import annotations
 
@@ -18,26 +18,26 @@ from thalweg.streams.drawing import class_mixes, draw_availability, draw_present
 
 @dataclass(frozen=True)
 class Replay:
-    """Each client replays its own rows in the order of time.
+    """Each client replays its own rows in time order.
 
-    Clients are the groups of the data set. Without a group column the rows are cut into
-    `num_clients` contiguous stretches of time, so that each client lives in another period. Nothing
-    is known of latent states here, so there is exactly one.
+    Clients are the groups of the data set. Without a client column, the rows are cut into `num_clients`
+    contiguous time intervals, so each client covers a different period. Latent states are unknown, so there
+    is exactly one.
 
-    In a tick every client gets the same number of samples (`arrivals`), however long they took to come; or all of
-    those that came in the same stretch of time (`every`), however many. With `every` a client that freezes when it
-    is away has a clock of its own.
+    In a tick every client gets the same number of samples (`arrivals`), or all samples of a time interval of
+    fixed length (`every`). With `every`, a client whose stream stops while it is absent has its own clock.
     """
 
     num_clients: int | None = None
-    """Only for data without a client column; none: 10."""
+    """Number of clients for data without a client column; None: 10."""
     arrivals: int = 32
     """Samples per tick."""
     every: float | None = None
-    """Time per tick instead, as the data count it: whatever came in that time arrives, at all clients by the same
-    clock, which begins at a multiple of it; none: a number of samples."""
+    """Length of the time interval per tick, in the unit of the data set's times; all clients use the same
+    clock, which starts at a multiple of it. None: a fixed number of samples.
+    """
     at_end: Literal["restart", "stop"] = "restart"
-    """When a client's rows are used up: start again, or nothing more arrives."""
+    """When a client's rows are used up: start again, or stop."""
     availability: float = 0.5
     availability_spread: float = 0.0
     absent: Literal["frozen", "collecting"] = "frozen"
@@ -57,23 +57,23 @@ class Replay:
         labels, group, time = setting.labels, setting.group, setting.time
         require(
             self.every is None or time is not None,
-            f"every={self.every} is a stretch of time, but the data set says nothing of times; leave it out, and "
-            "say how many samples arrive in a tick (arrivals).",
+            f"every={self.every} is a time interval, but the data set has no times; remove it and set the "
+            "number of samples per tick (arrivals).",
         )
         in_time = np.arange(len(labels)) if time is None else np.argsort(time, kind="stable")
         if group is None:
             num_clients = self.num_clients or 10
             require(
                 num_clients <= len(labels),
-                f"{len(labels)} rows cannot be shared among {num_clients} clients.",
+                f"{len(labels)} rows cannot be divided among {num_clients} clients.",
             )
             rows = tuple(np.array_split(in_time, num_clients))
         else:
             num_clients = int(group.max()) + 1
             require(
                 self.num_clients in (None, num_clients),
-                f"the data set has {num_clients} clients of its own, so num_clients="
-                f"{self.num_clients} cannot be had; leave it out.",
+                f"the data set has {num_clients} clients, so num_clients={self.num_clients} is not "
+                "possible; remove num_clients.",
             )
             by_client = in_time[np.argsort(group[in_time], kind="stable")]
             ends = np.cumsum(np.bincount(group, minlength=num_clients))
@@ -88,18 +88,18 @@ class Replay:
 
 
 class Cursor(NamedTuple):
-    """How far a client has read."""
+    """Number of rows that a client has read."""
 
     position: int
 
 
 @dataclass(frozen=True, eq=False)
 class ReplayWorld:
-    """A `Replay` world, built."""
+    """The world built by `Replay`."""
 
     spec: Replay
     setting: Setting
-    rows: tuple[Ints, ...]  # N arrays, in order of time
+    rows: tuple[Ints, ...]  # N arrays in time order
     availability: Floats  # (N,)
     state_table: StateTable
 
@@ -127,7 +127,7 @@ class ReplayWorld:
         return self.setting.capacity
 
     def supply(self, client: int) -> Supply:
-        """The same number of samples in every round that it lives, or until its rows are used up."""
+        """The same number of samples in every round, or until the rows are used up."""
         here = self.setting.rounds * float(self.availability[client])
         lived = moving_rounds(self.setting.rounds, here, self.collects_when_absent)
         own = len(self.rows[client])
@@ -147,7 +147,7 @@ class ReplayWorld:
         return np.ones(1)
 
     def begin(self, client: int) -> tuple[Cursor, Arrival]:
-        """A client starts with nothing."""
+        """A client starts without samples."""
         return Cursor(0), Arrival(np.empty(0, dtype=np.int64), 0)
 
     def emit(self, state: Cursor, client: int, lived: int) -> tuple[Cursor, list[Arrival]]:
@@ -165,17 +165,17 @@ class ReplayWorld:
             position += step
         return Cursor(position), arrivals
 
-    # --- by the clock ---
+    # --- arrivals by time interval ---
 
     def _arrival_in(self, client: int, stretch: int) -> Arrival:
-        """What came in one stretch of time, counted from the first."""
+        """Samples of one time interval, counted from the first."""
         if self.spec.at_end == "restart":
             stretch %= self._num_intervals
         first, last = self._interval_bounds(client, stretch)
         return Arrival(self.rows[client][first:last], 0)
 
     def _interval_bounds(self, client: int, number: int) -> tuple[int, int]:
-        """Positions among the rows of a client at which a stretch of time begins and ends."""
+        """First position and end position of a time interval among the rows of a client."""
         start, every, _ = self._clock
         edges = start + every * np.array([number, number + 1])
         first, last = np.searchsorted(self._times[client], edges)
@@ -183,13 +183,13 @@ class ReplayWorld:
 
     @property
     def _num_intervals(self) -> int:
-        """Until everybody's rows are used up."""
+        """Number of intervals until the rows of all clients are used up."""
         start, every, end = self._clock
         return int((end - start) // every) + 1
 
     @cached_property
     def _clock(self) -> tuple[float, float, float]:
-        """When the first stretch begins, how long each is, and when the last row comes."""
+        """Start of the first interval, length of an interval, and time of the last row."""
         time, every = self.setting.time, self.spec.every
         assert time is not None
         assert every is not None

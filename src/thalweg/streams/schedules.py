@@ -1,4 +1,4 @@
-"""Schedules: who is a member of the federation in which rounds."""
+"""Schedules: which clients are members of the federation in which rounds."""
 
 from __future__ import annotations
 
@@ -16,31 +16,31 @@ from thalweg.streams.sessions import Timetable
 from thalweg.streams.trace import Trace
 
 NO_CLIENTS = "-"
-CHUNK_SIZE = 4096  # clients whose stays are drawn together, for the sake of memory
+CHUNK_SIZE = 4096  # number of clients whose stays are drawn together, to limit memory
 
 
 @dataclass(frozen=True)
 class Alternating:
-    """Groups of clients take turns: the first group, the second, ..., and the first again.
+    """Groups of clients alternate: the first group, the second, ..., then the first again.
 
-    Groups are blocks of ids, as equal as can be; the first ones have one client more if they must.
+    Groups are blocks of ids of nearly equal size; the first groups have one client more if necessary.
 
     Symbols, Chang et al. -> here
-        s, S  session                 -> counted as they come; as many as the rounds allow
-        T     rounds per session      -> length; other ones for the first sessions, such as pilots: lengths
+        s, S  session                 -> numbered in order; as many as the rounds allow
+        T     rounds per session      -> length; lengths for different first sessions, such as pilots
     """
 
     groups: int = 2
     length: int = 50
-    """Rounds that a session lasts."""
+    """Rounds per session."""
     lengths: tuple[int, ...] | None = None
-    """Rounds that the first sessions last; those after them last `length`."""
+    """Rounds of the first sessions; later sessions have `length` rounds."""
 
     def __post_init__(self) -> None:
         check_ranges(self, groups="[2, inf)", length="[1, inf)")
         require(
             self.lengths is None or all(length >= 1 for length in self.lengths),
-            f"every one of lengths must be at least 1, got {self.lengths}.",
+            f"all lengths must be at least 1, got {self.lengths}.",
         )
 
     def timetable(self, num_clients: int, rounds: int, seed: int) -> Timetable:
@@ -51,18 +51,18 @@ class Alternating:
 
 @dataclass(frozen=True)
 class Recurring:
-    """A pattern of named groups, again and again: ``ABAC`` is A, then B, then A, then C.
+    """A repeating pattern of named groups: ``ABAC`` is A, then B, then A, then C.
 
-    Each letter is a session; with spaces in the pattern each word is one, of all the groups that it names
-    (``A AB B``: A is joined by B and then leaves). A dash is a time without anybody. Groups are blocks of ids in
-    the order of the alphabet, as equal as can be; letters that are left out are groups that never come.
+    Each letter is a session. With spaces in the pattern, each word is a session of all groups that it names
+    (``A AB B``: B joins A, then A leaves). A dash is a period without members. Groups are blocks of ids in
+    alphabetical order, of nearly equal size; unused letters are groups that never join.
     """
 
     pattern: str = "ABAC"
     length: int = 50
-    """Rounds that a session lasts."""
+    """Rounds per session."""
     groups: int | None = None
-    """Blocks that the clients are cut into; none: as many as the last letter says."""
+    """Number of groups; None: given by the last letter in the alphabet that occurs."""
     tolerance: float = 0.0
     """Share of all old and new members that must differ before a new session begins."""
 
@@ -71,7 +71,7 @@ class Recurring:
         letters = set(self.pattern) - {" ", NO_CLIENTS}
         require(
             bool(letters) and all("A" <= letter <= "Z" for letter in letters),
-            f"a pattern is made of letters A to Z and dashes, such as ABAC or 'A AB B', got {self.pattern!r}.",
+            f"a pattern consists of letters A to Z and dashes, such as ABAC or 'A AB B', got {self.pattern!r}.",
         )
         require(
             self.groups is None or self.groups >= self._num_groups,
@@ -93,19 +93,19 @@ class Recurring:
 
 @dataclass(frozen=True)
 class RandomChurn:
-    r"""Every client comes and goes by itself, with the same probabilities in every round.
+    r"""Clients join and leave independently, with the same probabilities in every round.
 
-    Stays and absences last geometrically distributed numbers of rounds, :math:`1/\text{leave}` and
-    :math:`1/\text{join}` in the mean. What a client does depends on the seed and its id alone: neither on the
-    number of clients nor on the length of the run.
+    Stays and absences have geometrically distributed lengths with means :math:`1/\text{leave}` and
+    :math:`1/\text{join}`. The stays of a client depend only on the seed and its id, neither on the number of
+    clients nor on the length of the run.
     """
 
     join: float = 0.02
-    """Probability that a client who is away comes back in the next round; 0: never."""
+    """Probability that an absent client joins in the next round; 0: never."""
     leave: float = 0.02
     """Probability that a member leaves after a round; 0: never."""
     present: float | None = None
-    """Probability of being a member in the first round; none: what it tends to, join / (join + leave)."""
+    """Probability of being a member in the first round; None: the stationary value join / (join + leave)."""
     tolerance: float = 0.0
     """Share of all old and new members that must differ before a new session begins."""
 
@@ -115,7 +115,7 @@ class RandomChurn:
         )
         require(
             self.present is not None or self.join + self.leave > 0,
-            "if nobody joins or leaves (join=0, leave=0), say how many are there (present).",
+            "with join=0 and leave=0 the initial share of members must be set (present).",
         )
 
     def timetable(self, num_clients: int, rounds: int, seed: int) -> Timetable:
@@ -128,9 +128,9 @@ class RandomChurn:
         return Timetable(num_clients, rounds, clients, first, after, self.tolerance)
 
     def _stays(self, clients: Ints, rounds: int, seed: int) -> Ints:
-        """(3, stays) of some clients; whoever needs more numbers than most begins again with twice as many."""
+        """(3, stays) of some clients; clients that need more random numbers start again with twice as many."""
         both = self.join + self.leave
-        changes = 2 * rounds * self.join * self.leave / both if both else 0.0  # in the mean
+        changes = 2 * rounds * self.join * self.leave / both if both else 0.0  # expected number
         count = 3 + math.ceil(changes + 3 * math.sqrt(changes))
         found: list[Ints] = []
         while len(clients):
@@ -142,12 +142,12 @@ class RandomChurn:
         return np.concatenate(found, axis=1)
 
     def _changes(self, uniform: Floats) -> tuple[Ints, Floats]:
-        """(n,) is each client there at first, (n, k) rounds in which that changes; of uniforms (n, 1 + k)."""
+        """(n,) initial membership and (n, k) rounds of changes, from uniform numbers (n, 1 + k)."""
         share = self.join / (self.join + self.leave) if self.present is None else self.present
         is_there = (uniform[:, 0] < share).astype(np.int64)
         stretch = np.arange(uniform.shape[1] - 1)[None]
         chance = np.where((stretch + is_there[:, None]) % 2 == 1, self.leave, self.join)
-        # A chance of 0 or 1: for ever, or one round.
+        # A probability of 0 or 1 means forever, or one round.
         with np.errstate(divide="ignore", over="ignore"):
             lengths = np.floor(np.log1p(-uniform[:, 1:]) / np.log1p(-chance)) + 1
             lengths = np.where(chance > 0, lengths, np.inf)
@@ -163,7 +163,7 @@ SCHEDULES = {
 
 
 def _stays_present(clients: Ints, is_there: Ints, ends: Floats, rounds: int) -> Ints:
-    """(3, stays) of the stretches (n, k), each up to its end, those in which a client is there in the run."""
+    """(3, stays): the intervals (n, k), each up to its end, in which a client is a member."""
     until = np.minimum(ends, rounds).astype(np.int64)
     since = np.concatenate([np.zeros_like(until[:, :1]), until[:, :-1]], axis=1)
     turn = (np.arange(until.shape[1])[None] + is_there[:, None]) % 2 == 1
@@ -189,10 +189,10 @@ def _alternate_groups(
     rounds: int,
     tolerance: float = 0.0,
 ) -> Timetable:
-    """Each turn of some of the groups lasts until the next one starts."""
+    """Each turn of some groups lasts until the next turn starts."""
     require(
         groups <= num_clients,
-        f"{num_clients} clients cannot be cut into {groups} groups of one client or more.",
+        f"{num_clients} clients cannot be divided into {groups} non-empty groups.",
     )
     blocks = np.array_split(np.arange(num_clients), groups)
     spans = list(zip(turns, starts, [*starts[1:], rounds], strict=True))
@@ -209,5 +209,5 @@ def _alternate_groups(
 
 
 def _group_index(letter: str) -> int:
-    """Of a letter in the alphabet; others come before it."""
+    """Position of a letter in the alphabet."""
     return ord(letter) - ord("A")

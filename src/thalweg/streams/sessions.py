@@ -1,4 +1,4 @@
-"""Sessions: who belongs to the federation, and when that changes."""
+"""Sessions: the members of the federation over time."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from thalweg.core.types import Floats, Ints, Session, Supplies
 
 @dataclass(frozen=True, eq=False)
 class Timetable:
-    """Stays of clients: client i is a member in the rounds from `first` to before `after`.
+    """Stays of clients: a client is a member from round `first` to the round before `after`.
 
-    A session is a stretch of rounds with the same members; it ends with the first arrival or departure, or, with a
-    `tolerance`, when more than that share of all who were or are members differ from those it began with. While
-    nobody is a member there is no session; when somebody comes, a new one begins, also if the same clients were
-    here before.
+    A session is a period with the same members. It ends with the first arrival or departure or, with a
+    `tolerance`, when more than that share of all old and new members differ from the initial members. There
+    is no session while there are no members; the next arrival begins a new session, also if the same clients
+    return.
 
-    Stays of one client must not overlap; those that touch become one. They are kept in the order of `first`.
+    Stays of one client must not overlap; adjacent stays are joined. They are ordered by `first`.
 
     >>> clients, first, after = np.array([[0, 0, 4], [0, 5, 9], [1, 2, 5]]).T
     >>> table = Timetable(2, 10, clients, first, after)
@@ -35,7 +35,7 @@ class Timetable:
     """
 
     num_clients: int
-    rounds: int  # of the run
+    rounds: int  # length of the run
     clients: Ints  # (stays,)
     first: Ints  # (stays,)
     after: Ints  # (stays,)
@@ -47,7 +47,7 @@ class Timetable:
         clients, first, after = (np.asarray(column, dtype=np.int64) for column in stays)
         require(
             clients.ndim == 1 and clients.shape == first.shape == after.shape,
-            f"every stay has a client and two rounds, got shapes {clients.shape}, {first.shape}, {after.shape}.",
+            f"every stay needs a client, a first round and an end, got shapes {clients.shape}, {first.shape}, {after.shape}.",
         )
         _check_stays(clients, first, after, self.num_clients)
         tidied = _merge_stays(clients, first, after, self.rounds)
@@ -55,14 +55,14 @@ class Timetable:
             object.__setattr__(self, name, column)
 
     def members(self, rnd: int) -> Ints:
-        """Ids, ascending."""
+        """Ids of the members, ascending."""
         begun = int(np.searchsorted(self.first, rnd, side="right"))
         is_member = np.zeros(self.num_clients, dtype=np.bool_)
         is_member[self.clients[:begun][self.after[:begun] > rnd]] = True
         return np.flatnonzero(is_member)
 
     def session(self, rnd: int) -> Session:
-        """The session that a round belongs to; if nobody is a member the last one, which is over, or number -1."""
+        """The session of a round; without members, the last session, or number -1 before the first."""
         number = int(np.searchsorted(self.starts, rnd, side="right")) - 1
         age = 0
         if number >= 0:
@@ -71,7 +71,7 @@ class Timetable:
 
     @cached_property
     def starts(self) -> Ints:
-        """(sessions,) the first round of every session of the run, ascending."""
+        """(sessions,) first round of every session of the run, ascending."""
         counts = self._counts
         changes = np.flatnonzero(self._has_change)
         if self.tolerance == 0:
@@ -79,7 +79,7 @@ class Timetable:
         return self._starts_beyond_tolerance(changes)
 
     def previous_members(self, rnd: int) -> Ints:
-        """Members of the session before that of a round, in its last round; nobody, if there was none."""
+        """Members of the previous session in its last round; empty if there was none."""
         number = self.session(rnd).number
         return self.members(int(self._ends[number - 1]) - 1 if number > 0 else -1)
 
@@ -91,7 +91,7 @@ class Timetable:
 
     @property
     def checksum(self) -> int:
-        """Of everything, to notice that a run goes on with another timetable."""
+        """Checksum of all fields, to detect a different timetable when a run is resumed."""
         total = zlib.crc32(repr((self.num_clients, self.rounds, self.tolerance)).encode())
         for column in (self.clients, self.first, self.after):
             total = zlib.crc32(column.tobytes(), total)
@@ -99,20 +99,23 @@ class Timetable:
 
     @cached_property
     def _ends(self) -> Ints:
-        """(sessions,) the round after the last one of each, which may lie beyond the run."""
+        """(sessions,) round after the last round of each session, possibly beyond the run."""
         empty = np.flatnonzero(self._has_change & (self._counts == 0))
         ends = np.append(np.sort(np.concatenate([self.starts, empty])), np.iinfo(np.int64).max)
         return ends[np.searchsorted(ends, self.starts, side="right")]
 
     @cached_property
     def _counts(self) -> Ints:
-        """(rounds,) how many are members."""
+        """(rounds,) number of members."""
         change = self._per_round(self.first) - self._per_round(self.after)
         return np.cumsum(change)[: self.rounds]
 
     @cached_property
     def _has_change(self) -> npt.NDArray[np.bool_]:
-        """(rounds,) does somebody come or go? Stays of one client do not touch, so that nothing cancels out."""
+        """(rounds,) True if a client joins or leaves.
+
+        Stays of one client are never adjacent, so changes do not cancel out.
+        """
         comings_and_goings = self._per_round(self.first) + self._per_round(self.after)
         changed: npt.NDArray[np.bool_] = comings_and_goings[: self.rounds] > 0
         return changed
@@ -121,7 +124,7 @@ class Timetable:
         return np.bincount(np.minimum(when, self.rounds), minlength=self.rounds + 1)
 
     def _starts_beyond_tolerance(self, changes: Ints) -> Ints:
-        """Go through the changes; `differing` clients are in just one of the sets now and then."""
+        """Iterate over the changes; `differing` counts the clients in exactly one of the two sets."""
         starts: list[int] = []
         leaving = np.argsort(self.after, kind="stable")
         comes = np.split(self.clients, np.searchsorted(self.first, [*changes, self.rounds]))[1:-1]
@@ -145,15 +148,15 @@ class Timetable:
 
 
 class Schedule(Protocol):
-    """A timetable's configuration: a frozen dataclass that makes it for so many clients and rounds."""
+    """Configuration of a timetable: a frozen dataclass that builds it."""
 
     def timetable(self, num_clients: int, rounds: int, seed: int) -> Timetable: ...
 
 
 def scale_supplies(supplies: Supplies, attendance: Floats, collects_when_absent: bool) -> Supplies:
-    """What clients will have had if they are members for a share (N,) of the run only.
+    """Amounts of data of clients that are members for a share (N,) of the run.
 
-    What would stream in while they are away does not come, unless they collect it.
+    Data that would arrive during absence are lost unless clients collect them.
     """
     stays_whole = supplies.is_historical | collects_when_absent
     share = np.where(stays_whole, np.sign(attendance), attendance)
@@ -165,24 +168,24 @@ def _check_stays(clients: Ints, first: Ints, after: Ints, num_clients: int) -> N
         return
     require(
         bool(clients.min() >= 0 and clients.max() < num_clients),
-        f"stays are of clients 0 .. {num_clients - 1}, got {clients.min()} to {clients.max()}.",
+        f"stays must have clients 0 to {num_clients - 1}, got {clients.min()} to {clients.max()}.",
     )
     require(
         bool(first.min() >= 0 and (after > first).all()),
-        "a stay begins in round 0 or later and lasts for a round at least.",
+        "a stay must begin in round 0 or later and last at least one round.",
     )
 
 
 def _merge_stays(clients: Ints, first: Ints, after: Ints, rounds: int) -> tuple[Ints, Ints, Ints]:
-    """Stays of the run, joined where those of one client touch, in the order in which they begin."""
+    """Stays within the run, joined where stays of one client are adjacent, ordered by first round."""
     begun = first < rounds
     clients, first, after = clients[begun], first[begun], after[begun]
-    order = np.argsort(clients * rounds + first, kind="stable")  # most schedules have it so
+    order = np.argsort(clients * rounds + first, kind="stable")  # usually already ordered
     clients, first, after = clients[order], first[order], after[order]
     is_same = clients[1:] == clients[:-1]
     overlaps = is_same & (first[1:] < after[:-1])
     for client in clients[1:][overlaps][:1]:
-        raise ConfigError(f"stays of client {client} overlap; it cannot come before it has left.")
+        raise ConfigError(f"stays of client {client} overlap; it must leave before it joins again.")
     touches = is_same & (first[1:] == after[:-1])
     begins, ends = np.append(True, ~touches)[: len(first)], np.append(~touches, True)[: len(first)]
     clients, first, after = clients[begins], first[begins], after[ends]

@@ -1,4 +1,4 @@
-"""Which samples belong to which latent state."""
+"""Assignment of samples to latent states."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from thalweg.core.types import Ints
 
 
 class SyntheticPartition:
-    """The clients of a partition that are made up."""
+    """Artificial clients of a partition."""
 
     @property
     def is_natural(self) -> bool:
@@ -17,14 +17,14 @@ class SyntheticPartition:
 
 
 def stratified_parts(labels: Ints, num_parts: int, rng: np.random.Generator) -> list[Ints]:
-    """Split all rows into parts of equal size with the same class mix (as far as whole rows allow).
+    """Split all rows into parts of equal size with the same class mix, as far as possible.
 
     >>> parts = stratified_parts(np.array([0, 0, 1, 1]), 2, np.random.default_rng(0))
     >>> [np.bincount(np.array([0, 0, 1, 1])[part]).tolist() for part in parts]
     [[1, 1], [1, 1]]
     """
     by_class = [rng.permutation(np.flatnonzero(labels == c)) for c in np.unique(labels)]
-    dealt = np.concatenate(by_class)  # one class after the other, dealt out like cards
+    dealt = np.concatenate(by_class)  # one class after the other, distributed in turn
     return [dealt[part::num_parts] for part in range(num_parts)]
 
 
@@ -36,14 +36,14 @@ def split_by_dirichlet(
     min_size: int,
     rng: np.random.Generator,
 ) -> list[Ints]:
-    r"""Deal each class over the states by a Dirichlet draw.
+    r"""Distribute each class over the states by a Dirichlet draw.
 
     .. math::  p_c \sim \mathrm{Dir}(a \mathbf{1})  \quad\text{over the states still open}
 
-    A state that already holds its fair share (rows / states) takes no further class, as in the
-    partition FedMA made popular; without that, a small :math:`a` leaves some states empty and others huge.
-    Differs from it: there the whole deal is repeated until the smallest state has ten rows, which
-    may never happen; here states below `min_size` are topped up from the largest ones.
+    A state that already holds its fair share (rows / states) receives no further class, as in the partition
+    of FedMA; otherwise a small :math:`a` leaves some states empty and others very large. Difference: FedMA
+    repeats the whole draw until the smallest state has ten rows, which may never happen; here states below
+    `min_size` are filled from the largest ones.
     """
     require(
         len(rows) >= num_states * min_size,
@@ -64,7 +64,7 @@ def split_by_dirichlet(
 
 
 def top_up(parts: list[list[int]], min_size: int, rng: np.random.Generator) -> None:
-    """Move rows from the largest part to the smallest until all have `min_size`. Changes the lists."""
+    """Move rows from the largest part to the smallest until all have `min_size`. Modifies the lists."""
     while (smallest := min(parts, key=len)) is not None and len(smallest) < min_size:
         largest = max(parts, key=len)
         smallest.append(largest.pop(int(rng.integers(len(largest)))))
@@ -78,11 +78,11 @@ def label_prior_pools(
     min_size: int,
     rng: np.random.Generator,
 ) -> list[Ints]:
-    r"""Give each state its own class mix :math:`\sim \mathrm{Dir}(a\mathbf{1}_C)`, rows with replacement.
+    r"""Give each state its own class mix :math:`\sim \mathrm{Dir}(a\mathbf{1}_C)`; rows with replacement.
 
-    Unlike a deal, states may share samples, and every state has the same size.
+    States may share samples, and all states have the same size.
     """
-    require(len(rows) >= 1, "a cluster without samples has no states; use fewer clusters.")
+    require(len(rows) >= 1, "a cluster without samples cannot have states; use fewer clusters.")
     size = max(min_size, len(rows) // num_states)
     by_class = [rows[labels[rows] == c] for c in np.unique(labels[rows])]
     pools = []
@@ -94,9 +94,9 @@ def label_prior_pools(
 
 
 def imbalanced_counts(sizes: Ints, ratio: float, first: int | None = None) -> Ints:
-    r"""(C,) samples that class k keeps of its (C,) sizes: :math:`\lfloor f \rho^k \rfloor`, if it has them.
+    r"""(C,) number of samples that class k keeps: :math:`\lfloor f \rho^k \rfloor`, at most its size.
 
-    `first` (f) is the size of the smallest class that has any samples, unless given.
+    `first` (f) is the size of the smallest non-empty class, unless given.
 
     >>> imbalanced_counts(np.array([90, 50, 80]), 0.5).tolist()
     [50, 25, 12]
@@ -109,7 +109,7 @@ def imbalanced_counts(sizes: Ints, ratio: float, first: int | None = None) -> In
 
 
 def make_imbalanced(rows: Ints, labels: Ints, ratio: float, rng: np.random.Generator) -> Ints:
-    """Rows of which every class keeps fewer than the one before, chosen at random."""
+    """Random subset of the rows in which every class has fewer rows than the class before it."""
     keep = imbalanced_counts(np.bincount(labels[rows]), ratio)
     kept = [rng.permutation(rows[labels[rows] == c])[:count] for c, count in enumerate(keep)]
     return np.concatenate([*kept, rows[:0]])

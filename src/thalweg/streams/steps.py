@@ -1,4 +1,4 @@
-"""The world of FedDAA: every few rounds all clients get new samples, many another concept, all another angle."""
+"""The world of FedDAA: new samples, concepts and rotations at the start of every time step."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ from thalweg.streams.steps_world import StepsWorld
 
 @dataclass(frozen=True)
 class Steps:
-    """Time goes in steps: at the first round of each, a shard of samples arrives at every client, and then nothing.
+    """Time steps: a shard of samples arrives at every client in the first round of a step.
 
-    The training set is cut into as many shards as there are clients, and every concept owns an equal part of the
-    shards. In a step each of its concepts has the same number of clients, give or take one; they get shards of
-    that concept, drawn without replacement until all of them are dealt. So images recur, most clients change
-    their concept at every step, and all images of a step are turned by the same angle. Nobody misses anything by
-    being away: the clock is that of the run. There is one latent state.
+    The training set is cut into as many shards as there are clients, and every concept owns an equal part of
+    the shards. In a step each concept has the same number of clients, up to one; they get shards of that
+    concept, drawn without replacement until all shards are used. Images therefore recur, most clients change
+    their concept at every step, and all images of a step have the same rotation. Absent clients miss no
+    data: the clock is that of the run. There is one latent state.
 
     Symbols, Peng and Tang (FedDAA) -> here
         t, T   time step                    -> step; as many as the run has rounds for
@@ -40,20 +40,21 @@ class Steps:
     num_clients: int = 60
     rounds_per_step: int = 40
     concepts: tuple[tuple[int, ...], ...] = ((0, 1), (0, 1, 2), *((0, 1, 2, 3),) * 4)
-    """For every step the concepts that clients have in it, counted from 0 (`core.views.concept_map`)."""
+    """Concepts of the clients in each step, counted from 0 (`core.views.concept_map`)."""
     rotations: tuple[float, ...] = (0.0, 120.0, 240.0, 0.0, 120.0, 240.0)
-    """For every step the angle of all images in degrees; a single one holds for all steps."""
+    """Rotation of all images in each step, in degrees; a single value holds for all steps."""
     cycle: int = 3
-    """In a run that is longer than the steps, the last so many of them repeat."""
+    """In a longer run, the last `cycle` steps repeat."""
     stay_probability: float = 0.0
-    """Probability that a client keeps its concept at the next step, as far as there is room for it."""
+    """Probability that a client keeps its concept in the next step, as far as capacity allows."""
     dirichlet: float | None = None
-    """Shards have label mixes of their own, by Dirichlet draws of this concentration, so that labels drift with
-    every step; none: shards are cut at random, all of one size."""
+    """Concentration of the Dirichlet draws of the shards' label mixes, so that labels drift with every step;
+    None: random shards of equal size.
+    """
     shard_size: int | None = None
-    """Samples of a shard; of an average one if they have label mixes of their own. None: all samples are dealt."""
+    """Samples per shard (the mean with `dirichlet`); None: all samples are used."""
     memory_shards: int = 2
-    """Shards that fit a client's memory, of the largest size; the scenario's capacity plays no part."""
+    """Memory size in shards of the largest size; the scenario's capacity is not used."""
 
     def __post_init__(self) -> None:
         check_ranges(
@@ -66,16 +67,16 @@ class Steps:
             shard_size="[1, inf) or none",
             memory_shards="[1, inf)",
         )
-        require(len(self.concepts) >= 1, "Steps needs at least one step; concepts is empty.")
+        require(len(self.concepts) >= 1, "concepts must have at least one step, got none.")
         for step in self.concepts:
             require(
                 len(step) >= 1 and len(set(step)) == len(step) and min(step) >= 0,
-                f"the concepts of a step are different numbers from 0 on, at least one; got {step}.",
+                f"the concepts of a step must be different integers from 0 on, at least one; got {step}.",
             )
         require(
             len(self.rotations) in (1, len(self.concepts)),
-            f"rotations has {len(self.rotations)} angles for {len(self.concepts)} steps; expected one for each, "
-            "or one for all.",
+            f"rotations must have one angle, or one for each of {len(self.concepts)} steps, got "
+            f"{len(self.rotations)}.",
         )
 
     @property
@@ -83,14 +84,14 @@ class Steps:
         return sorted({concept for step in self.concepts for concept in step})
 
     def step_settings(self, step: int) -> tuple[tuple[int, ...], float]:
-        """Concepts and angle of a step, counted from 0; the last ones repeat."""
+        """Concepts and rotation of a step, counted from 0; the last steps repeat."""
         number, cycle = len(self.concepts), min(self.cycle, len(self.concepts))
         if step >= number:
             step = number - cycle + (step - number) % cycle
         return self.concepts[step], self.rotations[step % len(self.rotations)]
 
     def build(self, setting: Setting) -> StepsWorld:
-        """Cut the shards, and deal them step after step."""
+        """Cut the shards and assign them step by step."""
         shards = self._shards(setting)
         pairs = list(product(dict.fromkeys(self.rotations), self.all_concepts))
         views, numbers = distinct_views(
@@ -114,7 +115,7 @@ class Steps:
         require(
             wanted <= len(labels),
             f"{len(labels)} samples cannot be cut into {number} shards of {self.shard_size or 'at least 1'}; use "
-            "fewer clients, or smaller shards.",
+            "fewer clients or smaller shards.",
         )
         rng = rng_for(setting.seed, Draw.PARTITION)
         rows = rng.permutation(len(labels))
@@ -127,14 +128,14 @@ class Steps:
 
 
 class _StepAssigner:
-    """Deals concepts and shards, one step after the other."""
+    """Assigns concepts and shards, one step after the other."""
 
     def __init__(self, spec: Steps, seed: int) -> None:
         self._spec, self._seed = spec, seed
-        self._concepts: Ints | None = None  # (N,) of the step before
+        self._concepts: Ints | None = None  # (N,) of the previous step
 
     def assign_next(self, step: int) -> tuple[Ints, Ints]:
-        """(N,) concept of every client in the next step, and its shard."""
+        """(N,) concept and shard of every client in the next step."""
         rng = rng_for(self._seed, Draw.DRIFT, rnd=step)
         concepts = self._concepts_of(step, rng)
         shards = np.empty(len(concepts), dtype=np.int64)
@@ -146,7 +147,7 @@ class _StepAssigner:
 
     @cached_property
     def _pools(self) -> dict[int, Ints]:
-        """The shards of every concept; all of them if there are fewer than concepts."""
+        """Shards of every concept; all shards if there are fewer shards than concepts."""
         everything, concepts = np.arange(self._spec.num_clients), self._spec.all_concepts
         parts = np.array_split(everything, len(concepts))
         return {

@@ -1,4 +1,4 @@
-"""A `Steps` world, built: which shard every client gets when, and how it sees it."""
+"""The world built by `Steps`: shards and views per step."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ class StepsWorld:
     spec: Steps
     setting: Setting
     shards: tuple[Ints, ...]  # N arrays of rows, disjoint
-    shard_ids: Ints  # (T, N) the shard that arrives at each client in each step
-    view_ids: Ints  # (T, N) the view in which it arrives
+    shard_ids: Ints  # (T, N) shard that arrives at each client in each step
+    view_ids: Ints  # (T, N) view of that shard
     views: tuple[View, ...]
 
     @property
@@ -49,13 +49,13 @@ class StepsWorld:
 
     @property
     def availability(self) -> Floats:
-        """Everybody is always here; who takes part is for the selection to say."""
+        """All clients are always present; the selection chooses the participants."""
         return np.ones(self.num_clients)
 
-    # --- what is seen how ---
+    # --- views ---
 
     def step_at(self, rnd: int | Ints) -> Ints:
-        """The step of a round, or of each of some; after the run, the last one."""
+        """Step of one round or of several rounds; the last step after the run."""
         steps: Ints = np.minimum(np.asarray(rnd) // self.spec.rounds_per_step, self.num_steps - 1)
         return steps
 
@@ -67,7 +67,7 @@ class StepsWorld:
         return self._concepts[self.views_at(rnd)]
 
     def drift_events(self) -> list[DriftEvent]:
-        """Labels drift whenever a client gets another shard, if shards have label mixes of their own."""
+        """Label drift occurs with every new shard if shards have their own label mixes."""
         angles = [view.transform for view in self.views]
         events = []
         for step in range(1, self.num_steps):
@@ -83,7 +83,7 @@ class StepsWorld:
                     events.append(DriftEvent(rnd, client, "label"))
         return sorted(events)
 
-    # --- what arrives ---
+    # --- arrivals ---
 
     def present(self, rnd: int) -> Ints:
         return np.arange(self.num_clients)
@@ -99,7 +99,7 @@ class StepsWorld:
         return Supply(float(total), False, float(self.setting.rounds))
 
     def begin(self, client: int) -> tuple[None, Arrival]:
-        """A client starts with nothing."""
+        """A client starts without samples."""
         return None, _empty_arrival()
 
     def emit(self, state: None, client: int, lived: int) -> tuple[None, list[Arrival]]:
@@ -119,7 +119,7 @@ class StepsWorld:
 
     @cached_property
     def state_table(self) -> StateTable:
-        """One state: the class mix of all that the clients have, as they see it."""
+        """One state: the class distribution of all data of the clients, in their views."""
         counts = self._counts.sum(axis=0)
         return StateTable((counts / counts.sum())[None], np.ones(1))
 
@@ -133,7 +133,7 @@ class StepsWorld:
 
     @cached_property
     def _counts(self) -> Ints:
-        """(N, C) samples of every class that each client has in the run, as it sees them."""
+        """(N, C) samples of every class that each client has in the run, in its views."""
         num_classes = self.setting.num_classes
         plain = [
             np.bincount(self.setting.labels[shard], minlength=num_classes) for shard in self.shards

@@ -1,4 +1,4 @@
-"""Which view every client has when: what any drift comes down to."""
+"""Timelines: the view of every client in every round."""
 
 from __future__ import annotations
 
@@ -15,37 +15,37 @@ from thalweg.core.types import Floats, Ints
 from thalweg.core.views import View, concepts_of, distinct_views
 from thalweg.streams.base import DriftEvent
 
-BEFORE_START = -1  # the round in which everybody begins, with samples as they are
-LAST_ROUND = 2**31  # more than anybody plays
+BEFORE_START = -1  # round of the initial identity view
+LAST_ROUND = 2**31  # larger than any round number
 
 
 class ViewChange(NamedTuple):
-    """Some clients turn to another view.
+    """Some clients change to another view.
 
-    The share of samples that are seen in the new way rises linearly from round `first` on, and is one from
-    round `full` on; `full` is `first` for a sudden turn.
+    The share of samples in the new view rises linearly from round `first` and reaches one in round `full`;
+    `full` equals `first` for a sudden change.
     """
 
     clients: Ints  # (k,)
-    first: Ints  # (k,) one for each client
+    first: Ints  # (k,) one per client
     full: Ints  # (k,)
     view: View
 
 
 @dataclass(frozen=True, eq=False)
 class Timeline:
-    """The turns of all clients, in order of clients and time; the first of each is to samples as they are."""
+    """View changes of all clients, ordered by client and time; the first is the identity view."""
 
     num_clients: int
     num_classes: int
-    views: tuple[View, ...]  # V, the first of them plain
+    views: tuple[View, ...]  # V views; the first is the identity
     clients: Ints  # (T,)
     first: Ints  # (T,)
     full: Ints  # (T,)
-    view_ids: Ints  # (T,) number of the view
+    view_ids: Ints  # (T,) index of the view
 
     def at(self, rnd: int | Ints) -> Ints:
-        """(N,) the view of most samples of each client in a round, or of half of them if it is the new one."""
+        """(N,) view of the majority of each client's samples in a round; ties go to the new view."""
         place = self._change_indices(
             np.broadcast_to(np.asarray(rnd, dtype=np.int64), self.num_clients)
         )
@@ -53,31 +53,31 @@ class Timeline:
         return self.view_ids[np.where(is_new, place, place - 1)]
 
     def view_transition(self, client: int, rnd: int) -> tuple[int, int, float]:
-        """The views that a client leaves and turns to in a round, and the share of the latter."""
+        """Previous view, new view, and share of the new view of a client in a round."""
         place = int(np.searchsorted(self._keys, client * LAST_ROUND + rnd, side="right")) - 1
         share = float(self._share(place, rnd))
         before = place if share == 1 else place - 1
         return int(self.view_ids[before]), int(self.view_ids[place]), share
 
     def time_in_views(self, rounds: Floats) -> Floats:
-        """(N, V) rounds that each client spends in each view, of the first (N,) so many."""
+        """(N, V) rounds that each client spends in each view, of its first (N,) rounds."""
         spent = np.zeros((self.num_clients, len(self.views)))
         ends = np.where(self._is_last, np.inf, np.append(self.first[1:], 0))
         ends = np.minimum(ends, rounds[self.clients])
         lasts = np.maximum(ends - np.maximum(self.first, 0), 0)  # (T,)
         rising = np.minimum(
             lasts, self.full - self.first
-        )  # rounds that are shared with the view before
+        )  # rounds shared with the previous view
         lost = rising - rising * (rising + 1) / (2 * (self.full - self.first + 1))
         np.add.at(spent, (self.clients, self.view_ids), lasts - lost)
         np.add.at(
             spent, (self.clients, np.roll(self.view_ids, 1)), lost
-        )  # none of a client's first
+        )  # none for a client's first view
         return spent
 
     def drift_events(self, rounds: int) -> list[DriftEvent]:
-        """What becomes another in the first so many rounds."""
-        happens = (self.full > 0) & (self.first < rounds)  # a view from the start is no change
+        """Drifts in the first `rounds` rounds."""
+        happens = (self.full > 0) & (self.first < rounds)  # a view from the start is no drift
         events = []
         for place in np.flatnonzero(happens):
             old, new = self.view_ids[place - 1], self.view_ids[place]
@@ -90,7 +90,7 @@ class Timeline:
 
     @cached_property
     def concepts(self) -> Ints:
-        """(V,) the concept of each view."""
+        """(V,) concept of each view."""
         return concepts_of(self.views, self.num_classes)
 
     @cached_property
@@ -102,21 +102,21 @@ class Timeline:
         return np.append(self.clients[1:] != self.clients[:-1], True)
 
     def _change_indices(self, rounds: Ints) -> Ints:
-        """(N,) the turn that each client is in."""
+        """(N,) index of each client's current view change."""
         keys = np.arange(self.num_clients) * LAST_ROUND + rounds
         return np.searchsorted(self._keys, keys, side="right") - 1
 
     def _share(self, place: int | Ints, rnd: int | Ints) -> Floats:
-        """Of the samples that are seen in the way of a turn."""
+        """Share of the samples in the view of a change."""
         first, full = self.first[place], self.full[place]
         share: Floats = np.minimum((rnd - first + 1) / (full - first + 1), 1.0)
         return share
 
 
 def build_timeline(turns: Iterable[ViewChange], num_clients: int, num_classes: int) -> Timeline:
-    """Everybody sees samples as they are until its first turn.
+    """Build a timeline; clients have the identity view until their first change.
 
-    A client cannot turn away before it has turned: turns of one client must not overlap.
+    The changes of one client must not overlap.
     """
     turns = list(turns)
     views, numbers = distinct_views([turn.view for turn in turns], num_classes)
@@ -130,14 +130,14 @@ def build_timeline(turns: Iterable[ViewChange], num_clients: int, num_classes: i
         bool(
             (first >= BEFORE_START).all() and (first <= full).all() and (first < LAST_ROUND).all()
         ),
-        f"a turn begins in a round from 0 to {LAST_ROUND - 1}, and is complete then or later.",
+        f"a view change must begin in a round from 0 to {LAST_ROUND - 1} and be complete then or later.",
     )
     order = np.lexsort((first, clients))
     clients, first, full, view_ids = clients[order], first[order], full[order], view_ids[order]
     overlaps = (clients[1:] == clients[:-1]) & (first[1:] <= full[:-1])
     require(
         not overlaps.any(),
-        f"client {clients[1:][overlaps][:1]} would turn to a view before it has turned to the one before; "
-        "turns of one client must not overlap.",
+        f"view changes of client {clients[1:][overlaps][:1]} overlap; a change must be complete before the "
+        "next one begins.",
     )
     return Timeline(num_clients, num_classes, views, clients, first, full, view_ids)

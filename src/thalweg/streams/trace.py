@@ -1,4 +1,4 @@
-"""Who joins and leaves when, from a file."""
+"""Session membership from a file."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ from thalweg.core.errors import DataError, require
 from thalweg.streams.sessions import Timetable
 
 COLUMNS = ("client", "join", "leave")
-LAST_ROUND = 2**53  # more than anybody plays
+LAST_ROUND = 2**53  # larger than any round number
 
 
 @dataclass(frozen=True)
 class Trace:
     """Stays from a CSV file with the columns ``client``, ``join`` and ``leave``.
 
-    One line per stay: the client's number, counted from 0, the first round in which it is a member, and the first
-    one in which it is not any more; empty: it stays for ever. A client may come back as often as it likes. Other
-    columns are not read, and rounds after the run's last one play no part.
+    One line per stay: the client id counted from 0, the first round of membership, and the first round after
+    it; an empty cell means that the client stays until the end. A client may return any number of times.
+    Other columns and rounds after the end of the run are ignored.
     """
 
     path: str = ""
-    """Absolute, or below the current folder."""
+    """Path of the file, absolute or relative to the current folder."""
     tolerance: float = 0.0
     """Share of all old and new members that must differ before a new session begins."""
 
@@ -42,8 +42,8 @@ class Trace:
         now = [stay for stay in stays if stay.join < rounds]
         if not now:
             raise DataError(
-                f"{self.path}: none of its {len(stays)} stays begins in the {rounds} rounds of the run, so that "
-                "nobody would ever train. Are join and leave rounds, counted from 0?"
+                f"{self.path}: none of its {len(stays)} stays begins within the {rounds} rounds of the run, so no "
+                "client would train. join and leave must be rounds counted from 0."
             )
         clients, first, after = np.array(
             [(stay.client, stay.join, min(stay.leave, rounds)) for stay in now], dtype=np.int64
@@ -61,7 +61,7 @@ class Stay(NamedTuple):
 
 
 def read_stays(file: Path, num_clients: int) -> list[Stay]:
-    """All stays of a trace, checked, in the order of clients and time."""
+    """Read and validate all stays of a trace, ordered by client and time."""
     try:
         with file.open(newline="", encoding="utf-8-sig") as lines:
             stays = sorted(_parse_stays(file, csv.DictReader(lines, strict=True), num_clients))
@@ -72,8 +72,8 @@ def read_stays(file: Path, num_clients: int) -> list[Stay]:
     for one, other in itertools.pairwise(stays):
         if one.client == other.client and other.join < one.leave:
             raise DataError(
-                f"{file}: lines {one.line} and {other.line} overlap: client {one.client} comes in round "
-                f"{other.join}, but {_describe_stay(one)}. Join the two, or correct one of them."
+                f"{file}: lines {one.line} and {other.line} overlap: client {one.client} joins in round "
+                f"{other.join}, but {_describe_stay(one)}. Merge the two lines or correct one of them."
             )
     return stays
 
@@ -88,7 +88,7 @@ def _parse_stays(file: Path, reader: csv.DictReader[str], num_clients: int) -> I
     for row in reader:
         line = f"{file}: line {reader.line_num}"
         if None in row or None in row.values():
-            raise DataError(f"{line} does not have as many cells as the first one.")
+            raise DataError(f"{line} does not have as many cells as the header.")
         client, join = (_parse_int(row[name], name, line) for name in ("client", "join"))
         leave = _parse_int(row["leave"], "leave", line) if row["leave"].strip() else LAST_ROUND
         if client >= num_clients:
@@ -97,14 +97,14 @@ def _parse_stays(file: Path, reader: csv.DictReader[str], num_clients: int) -> I
             )
         if leave <= join:
             raise DataError(
-                f"{line}: client {client} joins in round {join} and leaves in round {leave}; a stay lasts for a "
-                "round at least, and leave is the first round without it."
+                f"{line}: client {client} joins in round {join} and leaves in round {leave}; a stay must last at "
+                "least one round (leave is the first round without the client)."
             )
         yield Stay(client, join, leave, reader.line_num)
 
 
 def _parse_int(text: str, name: str, line: str) -> int:
-    """A whole number that is not negative; Python's own idea of one is wider than ours."""
+    """Parse a non-negative integer in decimal digits; stricter than `int`."""
     text = text.strip()
     if not (text.isascii() and text.isdigit() and len(text) <= 15):
         hint = " (empty: it stays for ever)" if name == "leave" else ""
