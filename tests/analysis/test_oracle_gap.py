@@ -116,7 +116,7 @@ def test_an_oracle_that_learns_pays_less_and_less(tmp_path: Path) -> None:
         (["weights=equal"], "Dds with Equal"),
         (["memory.exact=true"], "memory.exact"),
         (["weights.exact=true", "weights.noise=0.1"], "weights.exact"),
-        (["forecast=growing"], "Growing predicts states of its own"),
+        (["forecast=growing"], "Growing learns its own states"),
     ],
     ids=str,
 )
@@ -126,7 +126,7 @@ def test_a_run_that_the_theorem_does_not_cover_is_refused(wrong: list[str], says
 
 
 def test_a_folder_without_a_run_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(RunError, match="not a run's folder"):
+    with pytest.raises(RunError, match="not a run folder"):
         oracle_gap(tmp_path / "nowhere")
     with pytest.raises(ThalwegError, match="no checkpoint"):
         oracle_gap(tmp_path)

@@ -72,5 +72,5 @@ class TestWithRiver:
                 RiverClassifier(name).begin(2, seed=0)
 
     def test_a_setting_that_it_does_not_have_is_refused(self) -> None:
-        with pytest.raises(ConfigError, match=r"cannot be made with learner.settings='height=3'"):
+        with pytest.raises(ConfigError, match=r"rejects learner.settings='height=3'"):
             RiverClassifier(settings="height=3").begin(2, seed=0)

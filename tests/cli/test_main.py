@@ -200,4 +200,4 @@ def test_gap_says_what_the_forecasts_of_a_run_cost(tmp_path):
     assert set(told["effective_budget"]) == {"min", "mean", "max"}
     refused = thalweg("gap", "nowhere", cwd=tmp_path)
     assert refused.returncode == 2
-    assert "not a run's folder" in refused.stderr
+    assert "not a run folder" in refused.stderr

@@ -70,7 +70,7 @@ def test_a_file_that_is_not_it_is_refused(tmp_path: Path, content: pa.Table, sai
 
 
 def test_more_clients_than_days_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="40 rows cannot be shared among 41 clients"):
+    with pytest.raises(ConfigError, match="40 rows cannot be divided among 41 clients"):
         NoaaWeather(num_clients=41).load(written(tmp_path, table()), seed=0)
 
 

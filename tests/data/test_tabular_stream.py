@@ -37,7 +37,7 @@ def test_stretches_of_time_differ_by_one_row_at_most() -> None:
 
 
 def test_more_clients_than_rows_are_refused() -> None:
-    with pytest.raises(ConfigError, match="2 rows cannot be shared among 3 clients"):
+    with pytest.raises(ConfigError, match="2 rows cannot be divided among 3 clients"):
         assign_rows(2, 3, "interleaved")
 
 

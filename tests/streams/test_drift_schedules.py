@@ -116,7 +116,7 @@ def test_a_drift_is_set_by_its_parts() -> None:
         (lambda: Sudden(at=2**31), "at must lie in"),
         (lambda: Gradual(until=2**40), "until must lie in"),
         (lambda: Sudden(share=0.0), "share must lie in"),
-        (lambda: Gradual(start=5, until=4), "until=4 is before start=5"),
+        (lambda: Gradual(start=5, until=4), "start=5 and until=4"),
         (lambda: Incremental(every=0), "every must be at least 1"),
         (lambda: RecurringDrift(period=0), "period must be at least 1"),
         (lambda: RecurringDrift(views=()), "at least one view"),

@@ -53,7 +53,7 @@ def test_one_client_is_enough(tmp_path: Path) -> None:
     [
         ("3,1,0,0", "line 2: there is no client 3; the world has 3, 0 to 2"),
         ("1-7,1,0,0", "line 2: there is no client 7"),
-        ("2-1,1,0,0", "line 2: clients 2-1 are none"),
+        ("2-1,1,0,0", "line 2: the range of clients 2-1 is empty"),
         ("-1,1,0,0", "line 2: client is ''; expected a whole number.*range such as 0-9 or"),
         ("all,1,0,0", "line 2: client is 'all'"),
         ("0,-1,0,0", "line 2: from_round is '-1'; expected a whole number from 0 on"),
@@ -65,9 +65,9 @@ def test_one_client_is_enough(tmp_path: Path) -> None:
         ("0,1,0,nan", "line 2: rotation is 'nan'"),
         ("0,1,1", "line 2 does not have as many cells"),
         ("0,1,1,0,0", "line 2 does not have as many cells"),
-        ("0,4,1,0\n1,4,0,0\n0,4,2,0", "lines 2 and 4 overlap: client 0 turns in round 4"),
+        ("0,4,1,0\n1,4,0,0\n0,4,2,0", "lines 2 and 4 overlap: client 0 changes in round 4"),
         ("*,4,1,0\n1,4,0,0", "lines 2 and 3 overlap: client 1"),
-        ("", "has no lines below the first one"),
+        ("", "has a header but no lines"),
     ],
 )
 def test_what_a_line_says_wrong_is_refused_with_its_number(
@@ -105,7 +105,7 @@ def test_files_that_are_no_tables_are_refused(tmp_path: Path, content: Any, mess
 
 
 def test_a_file_that_is_not_there_is_named() -> None:
-    with pytest.raises(DataError, match=r"cannot read the table of drifts nowhere/drift.csv"):
+    with pytest.raises(DataError, match=r"cannot read the drift table nowhere/drift.csv"):
         DriftTable("nowhere/drift.csv").timeline(3, SETTING)
 
 
@@ -125,7 +125,7 @@ def test_lines_of_python_do_as_well() -> None:
         (((0, 1, 0, float("inf")),), "and an angle, got 0 and inf"),
         (
             ((0, 1, 0, 0.0), (0, 1, 1, 0.0)),
-            "lines 1 and 2 overlap: client 0 turns in round 1 twice",
+            "lines 1 and 2 overlap: client 0 changes twice in round 1",
         ),
     ],
 )
@@ -135,7 +135,7 @@ def test_lines_of_python_are_checked_too(lines: Any, message: str) -> None:
 
 
 def test_a_table_is_a_file_or_lines() -> None:
-    with pytest.raises(ConfigError, match="both were given"):
+    with pytest.raises(ConfigError, match="set either path or lines of a drift table"):
         DriftTable("drift.csv", ((0, 1, 0, 0.0),))
     with pytest.raises(ConfigError, match=r"--set drift\.path=drift\.csv"):
         DriftTable().timeline(2, SETTING)

@@ -156,5 +156,5 @@ def test_a_timeline_for_other_clients_is_refused() -> None:
         def timeline(self, num_clients: int, setting: Setting) -> Timeline:
             return build_timeline([], 2, setting.num_classes)
 
-    with pytest.raises(ConfigError, match="must be for 4 clients, got one for 2"):
+    with pytest.raises(ConfigError, match="must return a timeline for 4 clients, got one for 2"):
         build(QUIET, ForTwo())

@@ -112,20 +112,20 @@ def test_thinning_takes_the_same_share_of_everybody(have: list[int], part: float
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"num_clients": 121}, "120 rows cannot be shared among 121 clients"),
-        ({"samples": 121}, "has 120 samples, so samples=121"),
+        ({"num_clients": 121}, "120 rows cannot be divided among 121 clients"),
+        ({"samples": 121}, "has 120 samples, but samples=121"),
         (
             {"partition": Half(), "data": 0.2},
-            "historical_data=0.2 deals .* apart, but Half deals labels to groups",
+            "historical_data=0.2 assigns .* separately, but Half assigns labels to groups",
         ),
-        ({"samples": 121, "partition": Groups()}, "has 120 samples, so samples=121"),
+        ({"samples": 121, "partition": Groups()}, "has 120 samples, but samples=121"),
         ({"clients": 0.0, "data": 0.2}, "historical=0.0 makes 0 of 20 clients historical"),
         ({"clients": 1.0, "data": 0.2}, "historical=1.0 makes 20 of 20 clients historical"),
-        ({"partition": Groups(), "num_clients": 7}, "6 clients of its own, so num_clients=7"),
+        ({"partition": Groups(), "num_clients": 7}, "6 clients, so num_clients=7"),
         ({"partition": Groups(), "group": None}, "partition=groups needs"),
         (
             {"partition": Groups(), "data": 0.2, "samples": 100},
-            "need 20 of historical clients and 80 of fresh ones, but these have 60 and 60",
+            "need 20 of historical clients and 80 of fresh clients, but these have 60 and 60",
         ),
     ],
 )

@@ -44,7 +44,7 @@ def test_partitions_and_arrivals_are_chosen_by_name() -> None:
         {"capacity_of": "own", "capacity_spread": 0.5},
         {"availability": 0.0},
         {"absent": "away"},
-        {"at_end": "stop"},
+        {"at_end": "silence"},
         {"capacity_of": "ones"},
     ],
     ids=str,

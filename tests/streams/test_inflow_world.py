@@ -264,7 +264,7 @@ def test_clients_are_groups_only_if_they_are_not_dealt() -> None:
 @pytest.mark.parametrize(
     ("spec", "message"),
     [
-        (Inflow(num_clients=121), "120 rows cannot be shared among 121 clients"),
+        (Inflow(num_clients=121), "120 rows cannot be divided among 121 clients"),
         (Inflow(partition=Groups()), "partition=groups needs"),
         (Inflow(partition=Pachinko()), "pachinko needs data with coarse labels"),
         (Inflow(historical_data=0.5), "makes 0 of 20 clients historical"),

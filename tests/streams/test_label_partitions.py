@@ -60,7 +60,7 @@ def test_two_groups_share_at_most_what_was_asked_for(num_labels: int, overlap: f
 
 
 def test_one_label_cannot_be_split() -> None:
-    with pytest.raises(ConfigError, match="two groups need two labels, got data with 1"):
+    with pytest.raises(ConfigError, match="two groups need at least two labels, got data with 1"):
         split_labels(1, 0.0)
 
 
@@ -89,7 +89,7 @@ def test_who_shares_a_label_is_drawn() -> None:
 def test_two_clients_can_do_it_and_one_cannot() -> None:
     table = counts(dealt(TwoShard(), TEN, 2), TEN)
     assert table.tolist() == [[30] * 10] * 2
-    with pytest.raises(ConfigError, match="need two clients, got num_clients=1"):
+    with pytest.raises(ConfigError, match="needs at least two clients, got num_clients=1"):
         dealt(TwoShard(), TEN, 1)
 
 
@@ -169,12 +169,12 @@ def test_labels_that_nobody_has_do_not_count() -> None:
 @pytest.mark.parametrize(
     ("partition", "num_clients", "message"),
     [
-        (Half(), 7, "partition=half is for two groups .* num_clients must be even, got 7"),
-        (PartialOverlap(), 3, "partition=partial-overlap is for two groups"),
+        (Half(), 7, "partition=half needs two groups .* num_clients must be even, got 7"),
+        (PartialOverlap(), 3, "partition=partial-overlap needs two groups"),
         (TwoShard(), 20, "partition=two-shard .* 10 labels are not a multiple of num_clients=20"),
-        (TwoShard(), 3, "use 10 clients, or a divisor of that"),
-        (Distinct(), 4, "partition=distinct gives everybody the same number of labels"),
-        (Half(), 602, "300 samples of a group's 5 labels are not enough for its 301 clients"),
+        (TwoShard(), 3, "use 10 clients or a divisor"),
+        (Distinct(), 4, "partition=distinct gives all clients the same number of labels"),
+        (Half(), 602, "300 samples of a group's 5 labels are not enough for 301 clients"),
         (PartialOverlap(labels=0.05, shared=0.0), 2, "0.05 of 10 labels is less than one"),
     ],
 )

@@ -179,9 +179,9 @@ def test_an_impossible_schedule_is_refused_where_it_is_made(bad: Any) -> None:
 
 
 def test_more_groups_than_clients_are_refused() -> None:
-    with pytest.raises(ConfigError, match="3 clients cannot be cut into 4 groups"):
+    with pytest.raises(ConfigError, match="3 clients cannot be divided into 4 non-empty groups"):
         Alternating(groups=4).timetable(3, 10, 0)
-    with pytest.raises(ConfigError, match="2 clients cannot be cut into 3 groups"):
+    with pytest.raises(ConfigError, match="2 clients cannot be divided into 3 non-empty groups"):
         Recurring("ABAC").timetable(2, 10, 0)
 
 

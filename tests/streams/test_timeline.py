@@ -82,13 +82,13 @@ def test_every_client_may_have_a_clock_of_its_own() -> None:
     ],
 )
 def test_turns_of_one_client_must_not_overlap(turns: Any) -> None:
-    with pytest.raises(ConfigError, match="must not overlap"):
+    with pytest.raises(ConfigError, match="overlap; a change must be complete"):
         build_timeline(turns, 2, 2)
 
 
 @pytest.mark.parametrize("when", [(0, -2, 3), (0, 4, 3), (0, 2**31, 2**31)])
 def test_turns_in_rounds_that_cannot_be_are_refused(when: tuple[int, int, int]) -> None:
-    with pytest.raises(ConfigError, match="a turn begins in a round from 0 to"):
+    with pytest.raises(ConfigError, match="a view change must begin in a round from 0 to"):
         build_timeline([turn(OTHER, when)], 2, 2)
 
 

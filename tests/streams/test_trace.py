@@ -51,13 +51,13 @@ def test_a_trace_may_be_tolerant(tmp_path: Path) -> None:
     [
         (
             "0,0,5\n0,3,9",
-            r"lines 2 and 3 overlap: client 0 comes in round 3, but .* leaves in round 5",
+            r"lines 2 and 3 overlap: client 0 joins in round 3, but .* leaves in round 5",
         ),
-        ("0,3,9\n1,0,\n0,0,5", r"lines 4 and 2 overlap: client 0 comes in round 3"),
+        ("0,3,9\n1,0,\n0,0,5", r"lines 4 and 2 overlap: client 0 joins in round 3"),
         ("1,2,\n1,7,9", r"lines 2 and 3 overlap: .* since round 2, for ever"),
         (
             "0,5,5",
-            r"line 2: client 0 joins in round 5 and leaves in round 5; a stay lasts for a round",
+            r"line 2: client 0 joins in round 5 and leaves in round 5; a stay must last at least one round",
         ),
         ("0,0,1\n0,7,3", r"line 3: client 0 joins in round 7 and leaves in round 3"),
         ("0,-1,3", r"line 2: join is '-1'; expected a whole number from 0 on"),
@@ -73,8 +73,8 @@ def test_a_trace_may_be_tolerant(tmp_path: Path) -> None:
         ("0,0", r"line 2 does not have as many cells"),
         ("0,0,5,7", r"line 2 does not have as many cells"),
         ('0,0,"5', r"not a readable CSV file"),
-        ("", r"none of its 0 stays begins in the 10 rounds"),
-        ("0,1700000000,1700000600", r"none of its 1 stays .* Are join and leave rounds"),
+        ("", r"none of its 0 stays begins within the 10 rounds"),
+        ("0,1700000000,1700000600", r"none of its 1 stays .* join and leave must be rounds"),
     ],
 )
 def test_a_trace_that_cannot_be_is_refused_with_the_line(

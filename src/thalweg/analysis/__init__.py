@@ -1,6 +1,6 @@
-"""What a theory says about one run, with the run's own numbers. Each looks at the methods its theory is about."""
+"""Theoretical quantities of one run, computed from the run's own numbers."""
 
-from thalweg.analysis.oracle_gap import oracle_gap  # what the forecasts of SFedPO cost
-from thalweg.analysis.stream_numbers import StreamNumbers, stream_numbers  # old against new data
+from thalweg.analysis.oracle_gap import oracle_gap  # cost of imperfect forecasts in SFedPO
+from thalweg.analysis.stream_numbers import StreamNumbers, stream_numbers  # weighting of old and new data
 
 __all__ = ["StreamNumbers", "oracle_gap", "stream_numbers"]

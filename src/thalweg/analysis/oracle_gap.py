@@ -1,4 +1,4 @@
-"""What a run's own forecasts cost: Theorem 2 of SFedPO with the numbers of one run."""
+"""Cost of imperfect forecasts: Theorem 2 of SFedPO with the numbers of one run."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ from thalweg.recipes import Recipe
 def oracle_gap(
     run: Plan | str | os.PathLike[str], *, data_dir: str | os.PathLike[str] | None = None
 ) -> theory.OracleGap:
-    """`theory.oracle_gap` with a run's own truth, predictions, ratios and weights.
+    """`theory.oracle_gap` with the true probabilities, predictions, ratios and weights of a run.
 
-    `run` is a run's folder, finished or not (its last checkpoint counts, and nothing in the folder
-    is changed), or a plan, for what the clients believe before the first round. A client that has not
-    come yet believes what it would at first. Availability is the world's own, over all sessions, also
-    where the weights estimate it. Ratios are those of the whole budget: in a world
-    where less than a memory arrives per tick (``world.arrivals``) a client may renew less.
+    `run` is a run folder (finished or not; its last checkpoint is used and the folder is not changed) or a plan,
+    for the predictions before the first round. Clients that have not participated have their initial
+    predictions. Availability is that of the world over all sessions, also if the weights estimate it. Ratios are
+    those of the whole budget; in a world with fewer arrivals per tick than the memory holds (``world.arrivals``) a
+    client may renew less.
     """
     folder = None if isinstance(run, Plan) else _folder(Path(run))
     plan = run if isinstance(run, Plan) else read_plan(Path(run))
@@ -43,7 +43,7 @@ def oracle_gap(
         check_same_data(folder, server["data"], compute_fingerprint(data, client_pool))
         client_pool.restore(states)
     world = client_pool.world
-    who = np.flatnonzero(client_pool.availability)  # the others are members of no session
+    who = np.flatnonzero(client_pool.availability)  # the other clients are not members of any session
     outlooks = _outlooks(client_pool)
     signatures = world.state_table.signatures
     return theory.oracle_gap(
@@ -67,36 +67,36 @@ def oracle_gap(
 
 def _folder(path: Path) -> RunFolder:
     if not path.is_dir():
-        raise RunError(f"{path} is not a run's folder; give the one that the run was written to.")
+        raise RunError(f"{path} is not a run folder; give the folder to which the run was written.")
     if not (path / "checkpoint" / "server.safetensors").exists():
-        raise RunError(f"{path} holds no checkpoint: no round of this run is finished yet.")
+        raise RunError(f"{path} contains no checkpoint: no round of this run is finished.")
     return RunFolder(path)
 
 
 def _parts(recipe: Recipe) -> tuple[Dds, ShiftAware]:
-    """The two modules that believe the forecast; without both the theorem says nothing."""
+    """The two modules that use the forecast; the theorem needs both."""
     memory, weights = recipe.memory, recipe.weights
     if not isinstance(memory, Dds) or not isinstance(weights, ShiftAware):
         raise ConfigError(
-            "the oracle's gap is defined for memory=dds with weights=shift-aware; this run has "
-            f"{type(memory).__name__} with {type(weights).__name__}, which do not both ask the "
-            "oracle. Run sfedpo without replacing these two."
+            "the oracle gap is defined for memory=dds with weights=shift-aware; this run has "
+            f"{type(memory).__name__} with {type(weights).__name__}. Run sfedpo without replacing "
+            "these two."
         )
     if memory.exact or weights.exact:
         part = "memory" if memory.exact else "weights"
         raise ConfigError(
-            f"the oracle's gap is computed with the closed forms, and this run has {part}.exact=true."
+            f"the oracle gap uses the closed forms, but this run has {part}.exact=true."
         )
     if isinstance(recipe.forecast, RecognisesStates):
         raise ConfigError(
-            f"{type(recipe.forecast).__name__} predicts states of its own, which cannot be compared "
-            "with the world's; use exact, noisy or bayesian."
+            f"{type(recipe.forecast).__name__} learns its own states, which cannot be compared with the "
+            "world's; use exact, noisy or bayesian."
         )
     return memory, weights
 
 
 def _outlooks(client_pool: ClientPool) -> list[Outlook]:
-    """What every client expects now."""
+    """The current outlook of every client."""
     clients, world = client_pool.clients, client_pool.world
     outlooks = []
     for client in range(world.num_clients):
@@ -113,7 +113,7 @@ def _outlooks(client_pool: ClientPool) -> list[Outlook]:
         for mine in outlooks
     ):
         raise ConfigError(
-            "the oracle's gap needs the same importance and heterogeneity of the states for all "
+            "the oracle gap needs the same importance and heterogeneity of the states for all "
             f"clients; {type(clients.recipe.forecast).__name__} has different ones."
         )
     return outlooks

@@ -1,4 +1,4 @@
-"""What the data-streams theory says about one run, with the run's own weights and gradients."""
+"""Quantities of the data-streams theory for one run, from the run's weights and gradients."""
 
 from __future__ import annotations
 
@@ -25,23 +25,23 @@ from thalweg.federation.server_state import new_server
 
 @dataclass(frozen=True)
 class StreamNumbers:
-    """How the samples of a run were used, and how well its gradients stood for all of them."""
+    """Use of the samples in a run, and how well its gradients represent all samples."""
 
-    rounds: int  # that were looked at
-    num_samples: int  # different samples that counted
-    effective_samples: float  # as many equally weighted samples would be as good
+    rounds: int  # rounds that were measured
+    num_samples: int  # different samples with positive weight
+    effective_samples: float  # equivalent number of equally weighted samples
     historical_mass: float  # share of the clients with stored data in the objective
     gradient_variability: float
 
 
 ProgressCallback = Callable[
     [int, int], None
-]  # called with how many steps are done, and of how many
+]  # called with the number of finished steps and the total
 
 
 class _RoundRecord(NamedTuple):
     model: Floats32  # before the round
-    total: float  # weight of all memories
+    total: float  # total weight of all memories
     rows: Ints  # in all memories
     weights: Floats  # of these rows, as shares of `total`
     historical: float  # share of the clients with stored data
@@ -54,20 +54,20 @@ def stream_numbers(
     data_dir: str | os.PathLike[str] | None = None,
     watch: ProgressCallback | None = None,
 ) -> StreamNumbers:
-    r"""Play a run again and measure it; `run` is a plan, or a run's folder, which is not touched.
+    r"""Repeat a run and measure it; `run` is a plan, or a run folder, which is not changed.
 
     .. math::  \sum_t q^{(t)} \Big\lVert \nabla L_S(\theta^{(t)}) -
                \sum_m p_m^{(t)} \nabla L_{\text{memory}_m}(\theta^{(t)}) \Big\rVert^2
 
-    with :math:`L_S` the loss of all samples that counted in these rounds, each with the weight that it had in
-    the whole. Zero if every round is like the whole. Costs a pass over all samples per round. `watch` hears how
-    far it is, in steps: every round is played, and then measured.
+    :math:`L_S` is the loss of all samples with positive weight in these rounds, each with its total weight. The
+    value is zero if every round represents the whole. The cost is one pass over all samples per round. `watch` is
+    called with the progress in steps: every round is run and then measured.
     """
     plan = run if isinstance(run, Plan) else read_plan(Path(run))
     if not isinstance(plan.recipe.weights, ByWeight):
         raise ConfigError(
-            "the data-streams theory is about clients that count by the weight of their samples "
-            f"(weights=by-weight); this run has {type(plan.recipe.weights).__name__}."
+            "the data-streams theory needs clients that are weighted by their samples (weights=by-weight); "
+            f"this run has {type(plan.recipe.weights).__name__}."
         )
     require(rounds is None or rounds >= 1, f"rounds must be at least 1, got {rounds}.")
     folder = None if data_dir is None else Path(data_dir)
@@ -92,7 +92,7 @@ def stream_numbers(
                 played.append(_record_round(federation.client_pool, updates, model, server.rnd - 1))
     finally:
         federation.close()
-    require(len(played) > 0, "in these rounds nobody had a sample that counted.")
+    require(len(played) > 0, "no client had a sample with positive weight in these rounds.")
     trainer = StackedTrainer(net, plan.recipe.objective, plan.local, Gather(data))
     return _measure(played, trainer, data.num_rows("train"), report_progress)
 
@@ -100,7 +100,7 @@ def stream_numbers(
 def _record_round(
     client_pool: ClientPool, updates: Updates, model: Floats32, rnd: int
 ) -> _RoundRecord:
-    """What was in the memories of a round, and what it counted."""
+    """The contents and weights of the memories in a round."""
     totals = updates.reports["total_weight"]
     rows, weights, stored = [], [], 0.0
     for client, total in zip(updates.clients.tolist(), totals.tolist(), strict=True):
@@ -125,7 +125,7 @@ def _measure(
 ) -> StreamNumbers:
     totals = np.array([each.total for each in played])
     q = totals / totals.sum()  # (T,)
-    importance = np.zeros(num_rows)  # of every sample in the whole
+    importance = np.zeros(num_rows)  # total weight of every sample
     for share, each in zip(q, played, strict=True):
         np.add.at(importance, each.rows, share * each.weights)
     used = np.flatnonzero(importance)

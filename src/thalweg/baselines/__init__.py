@@ -1,4 +1,4 @@
-"""Online learners without a federation, on the same arrivals: what recipes are compared with."""
+"""Baselines: online learners without a federation, on the same arrivals as the recipes."""
 
 from thalweg.baselines.base import LEARNERS, Baseline, Learner, OnlineLearner
 from thalweg.baselines.from_river import RiverClassifier

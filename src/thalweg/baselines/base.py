@@ -1,4 +1,4 @@
-"""What a baseline is: a learner outside of any federation, on the same arrivals."""
+"""The definition of a baseline: an online learner outside a federation."""
 
 from __future__ import annotations
 
@@ -12,45 +12,46 @@ from thalweg.core.types import Floats32
 
 
 class Learner(Protocol):
-    """Learns one sample after the other. It lives as long as a run does, and is the one thing here that changes."""
+    """Learns from one sample at a time. Mutable; exists for one run."""
 
     def predict(self, x: Floats32) -> int:
-        """The label of a sample (F,); also before anything was learnt."""
+        """Predict the label of a sample (F,); also before the first call of `learn`."""
         ...
 
     def learn(self, x: Floats32, label: int) -> None: ...
 
 
 class OnlineLearner(Protocol):
-    """How such a learner is made: a frozen dataclass. Any object of this shape will do."""
+    """Configuration of an online learner: a frozen dataclass."""
 
     def begin(self, num_classes: int, seed: int) -> Learner:
-        """One that has seen nothing; `ConfigError` if it cannot be had here."""
+        """A new learner; `ConfigError` if it is not available."""
         ...
 
 
 LEARNERS: dict[str, type[OnlineLearner]] = {
-    "majority": Majority,  # the label that was right most often
-    "no-change": NoChange,  # the label that was right last
+    "majority": Majority,  # the most frequent label
+    "no-change": NoChange,  # the last label
     "river": RiverClassifier,  # any classifier of the package river
 }
 
 
 @dataclass(frozen=True)
 class Baseline:
-    """An online learner that is tested on every arriving sample and then learns from it; there is no federation.
+    """An online learner that is tested on every arriving sample and then learns from it.
 
-    What arrives where and when is the scenario's: the same samples that a recipe is tested on in the same round.
-    It needs no memory, and its net, selection and faults mean nothing here.
+    Arrivals are those of the scenario: the same samples on which a recipe is tested in the same round. Memory,
+    net, selection and faults of the scenario are not used.
     """
 
     name: str
     learner: OnlineLearner = choice(LEARNERS)
     pooled: bool = False
-    """One learner, to which all clients send their samples; or one for each client, which sends nothing."""
+    """True: one learner receives the samples of all clients; False: one learner per client."""
     feedback: Literal["round", "sample"] = "round"
-    """When it is told what was right: at the end of the round, as clients of a federation are, or after every
-    sample, as online learners usually are. That alone may decide who is best."""
+    """When labels become available: at the end of the round, as for clients of a federation, or after every
+    sample, as usual for online learners. This choice alone can decide the ranking.
+    """
 
     def __post_init__(self) -> None:
         check_literals(self)

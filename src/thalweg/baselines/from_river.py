@@ -15,16 +15,15 @@ from thalweg.core.types import Floats32
 
 @dataclass(frozen=True)
 class RiverClassifier:
-    """A classifier of River (the extra ``thalweg[river]``) by its name there: tree.HoeffdingTreeClassifier.
+    """A classifier of River (extra ``thalweg[river]``) by name, such as tree.HoeffdingTreeClassifier.
 
-    One that can only tell two classes apart is put into River's one-versus-rest if there are more. A classifier
-    with a seed gets one that follows from the run's, another for each client. Before it has learnt anything it
-    says 0.
+    A binary classifier is wrapped in River's one-versus-rest if there are more than two classes. A classifier with a
+    seed gets one that is derived from the run's seed, different for each client. It predicts 0 before it has learned.
     """
 
     model: str = "tree.HoeffdingTreeClassifier"
     settings: str = ""
-    """What it is made with, such as grace_period=50,max_depth=6; empty: River's defaults."""
+    """Constructor arguments, such as grace_period=50,max_depth=6; empty: River's defaults."""
 
     def __post_init__(self) -> None:
         require(
@@ -32,10 +31,10 @@ class RiverClassifier:
             f"learner.model must be a module of River and a class in it, such as "
             f"tree.HoeffdingTreeClassifier, got {self.model!r}.",
         )
-        self.parse_settings()  # what cannot be read is said at once
+        self.parse_settings()  # report syntax errors immediately
 
     def parse_settings(self) -> dict[str, Any]:
-        """What is written in `settings`, by name.
+        """The arguments in `settings` by name.
 
         >>> RiverClassifier(settings="grace_period=50, delta=0.01").parse_settings()
         {'grace_period': 50, 'delta': 0.01}
@@ -50,7 +49,7 @@ class RiverClassifier:
             model = kind(**settings)
         except (TypeError, ValueError) as error:
             raise ConfigError(
-                f"{self.model} cannot be made with learner.settings={self.settings!r}: {error}."
+                f"{self.model} rejects learner.settings={self.settings!r}: {error}."
             ) from error
         if num_classes > 2 and not model._multiclass:
             model = importlib.import_module("river.multiclass").OneVsRestClassifier(model)
@@ -78,7 +77,7 @@ class RiverClassifier:
 
 
 class RiverLearner:
-    """One of River's, which names features: here by their numbers."""
+    """A River classifier; features are named by their index."""
 
     def __init__(self, model: Any) -> None:
         self._model = model

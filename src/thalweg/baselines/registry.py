@@ -1,4 +1,4 @@
-"""Baselines by name."""
+"""The built-in baselines by name."""
 
 from __future__ import annotations
 
@@ -10,25 +10,25 @@ from thalweg.baselines.simple import Majority, NoChange
 
 
 def majority() -> Baseline:
-    """The label that was right most often so far."""
+    """Predicts the most frequent label so far."""
     return Baseline("majority", Majority())
 
 
 def no_change() -> Baseline:
-    """The label that was right the last time."""
+    """Predicts the last label."""
     return Baseline("no-change", NoChange())
 
 
 def river_logistic() -> Baseline:
-    """Logistic regression, one gradient step for every sample.
+    """Logistic regression with one gradient step per sample.
 
-    River's linear_model.LogisticRegression. Inputs are those of the recipes, already on a scale.
+    River's linear_model.LogisticRegression. Inputs are those of the recipes, already scaled.
     """
     return Baseline("river-logistic", RiverClassifier("linear_model.LogisticRegression"))
 
 
 def river_tree() -> Baseline:
-    """A Hoeffding tree: it splits as soon as it has seen enough to be sure.
+    """A Hoeffding tree: splits a leaf when enough samples have been seen.
 
     Domingos and Hulten, "Mining high-speed data streams", 2000; River's tree.HoeffdingTreeClassifier.
     """
@@ -36,7 +36,7 @@ def river_tree() -> Baseline:
 
 
 def river_forest() -> Baseline:
-    """An adaptive random forest: ten trees, each replaced when it is caught drifting.
+    """An adaptive random forest: ten trees, each replaced when drift is detected in it.
 
     Gomes et al., "Adaptive random forests for evolving data stream classification", 2017; River's
     forest.ARFClassifier.

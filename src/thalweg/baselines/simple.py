@@ -1,4 +1,4 @@
-"""Learners that never look at a sample: what any number has to be compared with."""
+"""Learners that ignore the features: a lower bound for every comparison."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from thalweg.core.types import Floats32
 
 @dataclass(frozen=True)
 class Majority:
-    """The label that was right most often so far; of several the first.
+    """Predicts the most frequent label so far; ties go to the smallest label.
 
     >>> learner = Majority().begin(num_classes=3, seed=0)
     >>> for label in (2, 1, 1):
@@ -26,9 +26,10 @@ class Majority:
 
 @dataclass(frozen=True)
 class NoChange:
-    """The label that was right the last time; 0 before that.
+    """Predicts the last label; 0 before the first one.
 
-    Hard to beat where labels repeat themselves, and then a warning: a good accuracy says little about learning.
+    Hard to beat where labels repeat. A high accuracy of this baseline is a warning that accuracy says little
+    about learning.
     """
 
     def begin(self, num_classes: int, seed: int) -> LastLabelLearner:
@@ -36,7 +37,7 @@ class NoChange:
 
 
 class MajorityLearner:
-    """How often each label was right."""
+    """Counts of each label."""
 
     def __init__(self, num_classes: int) -> None:
         self._counts = np.zeros(num_classes, dtype=np.int64)

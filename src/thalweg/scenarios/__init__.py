@@ -1,4 +1,4 @@
-"""The papers' worlds, and the problem made of your own data."""
+"""Scenarios: the worlds of the papers, and scenarios built from user data."""
 
 from thalweg.scenarios.base import Scenario
 from thalweg.scenarios.registry import SCENARIOS, find_scenario

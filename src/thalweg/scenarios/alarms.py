@@ -1,4 +1,4 @@
-"""Scenarios for alarms: fresh samples at every client in every round, and labels that change for half of them."""
+"""Scenarios for alarms: new samples in every round, and labels that change for half of the clients."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from thalweg.nets import Mlp
 from thalweg.scenarios.base import Scenario
 from thalweg.streams import ConstantRate, Even, Inflow, Sudden
 
-PER_ROUND = 50  # samples of a client, all of which are tried before they are learnt from
+PER_ROUND = 50  # samples per client, all predicted before they are used for training
 
 
 def _alarm_scenario(
     name: str, data: DataSource, net: Mlp, num_clients: int, rounds: int
 ) -> Scenario:
-    """Everybody is here all the time, memories hold the samples of ten rounds, and half of the clients drift."""
+    """All clients are always present, memories hold ten rounds of data, and half of the clients drift."""
     world = Inflow(
         num_clients=num_clients,
         partition=Even(),
@@ -40,12 +40,12 @@ def _alarm_scenario(
 
 
 def alarms_fashion_mnist() -> Scenario:
-    """20 clients with 50 new images in every round, each of them once; in the middle ten of them drift."""
+    """20 clients with 50 new Fashion-MNIST images per round; ten clients drift in mid-run."""
     return _alarm_scenario("alarms-fashion-mnist", FashionMnist(), Mlp(), num_clients=20, rounds=60)
 
 
 def alarms_digits() -> Scenario:
-    """8 clients with 50 digits in every round, which come back; in the middle four drift: for demonstrations."""
+    """8 clients with 50 digits per round, which recur; four clients drift in mid-run. For demonstrations."""
     return _alarm_scenario("alarms-digits", Digits(), Mlp(hidden=(64,)), num_clients=8, rounds=60)
 
 

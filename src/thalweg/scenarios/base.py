@@ -1,4 +1,4 @@
-"""A scenario: the problem that recipes are tried on."""
+"""A scenario: the problem on which recipes are compared."""
 
 from __future__ import annotations
 
@@ -13,40 +13,41 @@ from thalweg.streams import DRIFTS, FAULTS, SCHEDULES, WORLDS, Drift, Faults, Sc
 
 @dataclass(frozen=True)
 class Scenario:
-    """Data, a world in which they arrive, devices of a certain size, and a net to train."""
+    """A data set, a world in which the data arrive, a memory size, and a net to train."""
 
     name: str
     local: Sgd
-    """How clients train, unless the recipe has its own way."""
+    """Local training, unless the recipe sets its own."""
     data: DataSource = choice(SOURCES)
     net: NetSpec = choice(NETS)
     world: WorldSpec = choice(WORLDS)
     rounds: int = 100
     ticks: int = 5
-    """Times per round that data arrives; after each the client trains."""
+    """Times per round at which data arrive; the client trains after each tick."""
     capacity: int = 500
-    """Samples a client can hold."""
+    """Number of samples that a client can store."""
     evaluate_every: int = 5
-    """Rounds between two looks at the test set; the last round is always one."""
+    """Rounds between two evaluations on the test set; the last round is always evaluated."""
     evaluate_first: int = 0
-    """The first so many rounds of every session are evaluated too."""
+    """The first `evaluate_first` rounds of every session are evaluated as well."""
     validation: float = 0.0
-    """Share of the test samples that is set aside for choosing among runs, and not tested on."""
+    """Share of the test samples that is reserved for choosing among runs and not used for testing."""
     tasks: bool = False
-    """Is what is left of earlier views of the data measured, too? After the last look at the test set before
-    somebody drifts, and in the end; in worlds without views there is nothing to measure."""
+    """Measure the accuracy on earlier views of the data as well: before each drift and at the end. Has no
+    effect in worlds without views.
+    """
     prequential: int = 32
-    """Arriving samples per tick that are predicted before they are learnt from; 0: none."""
+    """Arriving samples per tick that are predicted before they are used for training; 0: none."""
     augment: Augmentation | None = choice(AUGMENTATIONS, default=None)
-    """How images are changed in training, and only there; none: not at all."""
+    """Augmentation of training images; None: none."""
     start_from: str | None = None
-    """A file of parameters to start from, as a run leaves it (model.safetensors); none: at random."""
+    """A file of initial parameters as written by a run (model.safetensors); None: random initialisation."""
     sessions: Schedule | None = choice(SCHEDULES, default=None)
-    """Who belongs to the federation when; none: everybody, all the time."""
+    """Session membership over time; None: all clients, always."""
     faults: Faults | None = choice(FAULTS, default=None)
-    """Which replies of clients are lost, or late; none: all come in time."""
+    """Lost and late responses of clients; None: no faults."""
     drift: Drift | None = choice(DRIFTS, default=None)
-    """How samples are seen in another way as time goes by; none: as they are, or as the world says."""
+    """Drift of the data over time; None: as the world defines it."""
 
     def __post_init__(self) -> None:
         check_ranges(

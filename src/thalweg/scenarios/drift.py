@@ -1,10 +1,10 @@
-"""Scenarios in which the meaning of labels and the angle of images change every few rounds.
+"""Scenarios in which label concepts and image rotations change every few rounds.
 
-Peng and Tang, "FedDAA: Dynamic client clustering for concept drift adaptation in federated learning". 60 clients,
-six steps of 40 rounds, four concepts, three angles. The paper lets half of the clients take part in a round, which
-is for a recipe to say (``--set selection=uniform --set selection.fraction=0.5``), and every method has a learning
-rate of its own; here it is that of most of them. Its clients train on what came with this step, and some of them
-on what came with the step before, which a memory has room for.
+Peng and Tang, "FedDAA: Dynamic client clustering for concept drift adaptation in federated learning": 60
+clients, six steps of 40 rounds, four concepts, three rotations. In the paper half of the clients
+participate in a round (``--set selection=uniform --set selection.fraction=0.5``), and every method has its
+own learning rate; the value here is the most frequent one. Clients train on the samples of the current
+step, and some of them also on those of the previous step; the memory holds both.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def _steps_scenario(
     lr: float = 0.06,
     batch_size: int = 128,
 ) -> Scenario:
-    """One pass over the memory in every round; evaluated at the end of every step, on all tasks, too."""
+    """One pass over the memory per round; evaluation at the end of every step, including all tasks."""
     return Scenario(
         name=name,
         data=data,
@@ -43,7 +43,7 @@ def _steps_scenario(
 
 
 def drift_fashion_mnist() -> Scenario:
-    """FedDAA's drifts on Fashion-MNIST: 60 clients, six steps of 40 rounds, four concepts, three angles.
+    """FedDAA's drifts on Fashion-MNIST: 60 clients, six steps of 40 rounds, four concepts, three rotations.
 
     The paper's net has two convolutions and is not described further; this is LeNet-5, which has two.
     """
@@ -51,9 +51,9 @@ def drift_fashion_mnist() -> Scenario:
 
 
 def drift_fashion_mnist_small() -> Scenario:
-    """The same at a sixth of the cost: 20 clients with 500 images each, where the paper has 60 with 1,000.
+    """drift-fashion-mnist at a sixth of the cost: 20 clients with 500 images (paper: 60 with 1,000).
 
-    With batches of 64 for 128, so that clients take as many steps in a round.
+    Batches of 64 instead of 128, so that clients take the same number of steps per round.
     """
     return _steps_scenario(
         "drift-fashion-mnist-small", FashionMnist(), LeNet5(), _small_steps(), batch_size=64
@@ -61,16 +61,16 @@ def drift_fashion_mnist_small() -> Scenario:
 
 
 def drift_fashion_mnist_mlp() -> Scenario:
-    """The same small federation with a dense net of 200 units, at about a quarter of that cost: for many runs."""
+    """drift-fashion-mnist-small with a dense net of 200 units, at about a quarter of the cost."""
     return _steps_scenario(
         "drift-fashion-mnist-mlp", FashionMnist(), Mlp(), _small_steps(), batch_size=64
     )
 
 
 def drift_cifar10() -> Scenario:
-    """At the same reduced scale on CIFAR-10, with LeNet-5: the paper has 60 clients and a ResNet-18.
+    """FedDAA's drifts on CIFAR-10 with LeNet-5 at reduced scale (paper: 60 clients, ResNet-18).
 
-    Its levels of accuracy are out of reach; the order of the methods is what can be compared.
+    The paper's accuracy is not reachable; the order of the methods can be compared.
     """
     return _steps_scenario("drift-cifar10", Cifar10(), LeNet5(), _small_steps(), batch_size=64)
 
@@ -80,7 +80,7 @@ def _small_steps() -> Steps:
 
 
 def drift_digits() -> Scenario:
-    """FedDAA's drifts on scikit-learn's digits, with 12 clients and steps of 5 rounds: for demonstrations."""
+    """FedDAA's drifts on scikit-learn's digits: 12 clients, steps of 5 rounds. For demonstrations."""
     world = Steps(num_clients=12, rounds_per_step=5)
     return _steps_scenario("drift-digits", Digits(), Mlp(hidden=(64,)), world, batch_size=16)
 

@@ -1,4 +1,4 @@
-"""Scenarios of clients with samples of their own: those of the data-streams paper, and those of DPCS."""
+"""Scenarios of clients with their own samples, from the data-streams and DPCS papers."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ _ONE_SHOT = Inflow(partition=Groups(), historical=0.2, arrivals=OneShot(width=1)
 
 
 def streams_synthetic() -> Scenario:
-    """Ten small historical clients and a fresh one, 200 samples in all, each with its own concept.
+    """Ten small historical clients and one fresh client, 200 samples in total, one concept per client.
 
-    The paper's shares are ``--set world.historical_data=0.05``, 0.2 (here) and 0.5. More samples are drawn
-    than take part, so that any share can be had. Rounds and local work are not given there.
+    The paper's shares are ``--set world.historical_data=0.05``, 0.2 (default) and 0.5. More samples are generated
+    than used, so that any share is possible. The paper does not give rounds and local work.
     """
     return Scenario(
         name="streams-synthetic",
@@ -54,14 +54,14 @@ def streams_synthetic() -> Scenario:
 
 
 def streams_cifar10() -> Scenario:
-    """25 historical and 25 fresh clients on CIFAR-10, whose classes are dealt by Dirichlet draws.
+    """25 historical and 25 fresh clients on CIFAR-10 with Dirichlet class mixes.
 
-    A fresh client's memory is what arrives in a round. The paper's shares are
-    ``--set world.historical_data=0.05``, 0.2 (here) and 0.5. Its net has 3.35 million parameters (two
-    convolutions, two dense layers); LeNet-5 has 62 thousand and is meant for a CPU. Rounds and local work are
-    not given there. Without momentum, learning rates of 0.03 and 0.1 were behind after 60 rounds (uniform
-    importance, seed 9); with momentum 0.9, a rate of 0.03 was four points behind this one after 100 rounds, and 0.1
-    diverged in two of the 44 runs of a first table.
+    The memory of a fresh client holds the arrivals of one round. The paper's shares are
+    ``--set world.historical_data=0.05``, 0.2 (default) and 0.5. Its net has 3.35 million parameters (two
+    convolutions, two dense layers); LeNet-5 has 62 thousand and suits a CPU. The paper does not give rounds and
+    local work. Without momentum, learning rates of 0.03 and 0.1 were worse after 60 rounds (uniform importance,
+    seed 9); with momentum 0.9, 0.03 was four points worse after 100 rounds, and 0.1 diverged in two of the 44
+    runs of a first table.
     """
     return Scenario(
         name="streams-cifar10",
@@ -74,19 +74,19 @@ def streams_cifar10() -> Scenario:
 
 
 def streams_cifar100() -> Scenario:
-    """The same on CIFAR-100, whose coarse and fine classes are dealt by pachinko.
+    """streams-cifar10 on CIFAR-100, with coarse and fine classes assigned by Pachinko allocation.
 
-    The concentrations are not given in the paper.
+    The paper does not give the concentrations.
     """
     world = replace(_HALF_HISTORICAL, partition=Pachinko(root=0.4, branch=10.0))
     return replace(streams_cifar10(), name="streams-cifar100", data=Cifar100(), world=world)
 
 
 def streams_writers() -> Scenario:
-    """Writers of MNIST: a fifth of them are historical, each of the others is here in one round only.
+    """Writers of MNIST: a fifth are historical, the others are present in one round each.
 
-    Stands in for the paper's FEMNIST; the net is the paper's, two dense layers with 1024 units between them. The
-    shares are ``--set world.historical=0.05``, 0.2 (here) and 0.5.
+    Replaces the paper's FEMNIST; the net is the paper's, two dense layers with 1024 units between them. The
+    shares are ``--set world.historical=0.05``, 0.2 (default) and 0.5.
     """
     return Scenario(
         name="streams-writers",
@@ -99,10 +99,10 @@ def streams_writers() -> Scenario:
 
 
 def streams_shakespeare() -> Scenario:
-    """Roles of Shakespeare: a fifth are historical, each of the others is here in two rounds in a row.
+    """Roles of Shakespeare: a fifth are historical, the others are present in two consecutive rounds.
 
     Two layers of 128 units have about as many parameters as the paper reports (226,180); its text says
-    256 (``--set net.units=256``). The shares are ``--set world.historical=0.05``, 0.2 (here) and 0.5.
+    256 (``--set net.units=256``). The shares are ``--set world.historical=0.05``, 0.2 (default) and 0.5.
     """
     return Scenario(
         name="streams-shakespeare",
@@ -115,11 +115,11 @@ def streams_shakespeare() -> Scenario:
 
 
 def dpcs_mnist() -> Scenario:
-    """20 clients of very different class mixes on MNIST with rare classes, revealed bit by bit.
+    """20 clients with very different class mixes on imbalanced MNIST; samples arrive gradually.
 
-    Class k keeps 0.8 to the power of k of what class 0 keeps, then classes are dealt by Dirichlet(0.1). Each
-    client's samples come evenly over the run, also while it is away, and memories hold all of them; bound
-    them with ``--set capacity=500``. The paper does not say how its caches grow, nor its net.
+    Class k keeps 0.8 ** k times as many samples as class 0, then classes are assigned by Dirichlet(0.1). The
+    samples of each client arrive evenly over the run, also while it is absent, and memories hold all of them;
+    limit them with ``--set capacity=500``. The paper describes neither the growth of its caches nor its net.
     """
     return Scenario(
         name="dpcs-mnist",
@@ -135,12 +135,12 @@ def dpcs_mnist() -> Scenario:
 
 
 def dpcs_fashion_mnist() -> Scenario:
-    """The same world on Fashion-MNIST."""
+    """dpcs-mnist on Fashion-MNIST."""
     return replace(dpcs_mnist(), name="dpcs-fashion-mnist", data=FashionMnist())
 
 
 def dpcs_cifar10() -> Scenario:
-    """The same world on CIFAR-10, with a small convolutional net."""
+    """dpcs-mnist on CIFAR-10 with a small convolutional net."""
     return replace(dpcs_mnist(), name="dpcs-cifar10", data=Cifar10(), net=Cnn())
 
 

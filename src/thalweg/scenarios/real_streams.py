@@ -1,7 +1,7 @@
-"""Scenarios of real streams that drift: every sample is tested on as it arrives, before anybody learns from it.
+"""Scenarios of real streams with drift, evaluated by test-then-train (prequential) accuracy.
 
-Nothing is set aside for testing, so recipes are compared by their prequential accuracy. The net is linear;
-``--set net=mlp`` has a hidden layer. Memories hold ten rounds of what arrives.
+There is no separate test set: every sample is predicted when it arrives and then used for training. The net
+is linear; ``--set net=mlp`` has a hidden layer. Memories hold the arrivals of ten rounds.
 """
 
 from __future__ import annotations
@@ -14,15 +14,15 @@ from thalweg.nets import Linear
 from thalweg.scenarios.base import Scenario
 from thalweg.streams import Replay
 
-ALL_ARRIVALS = 10_000  # more than ever arrive in a tick
+ALL_ARRIVALS = 10_000  # larger than any number of arrivals per tick
 
 
 def elec2() -> Scenario:
-    """The price of electricity, up or down: ten clients, each in another stretch of 94 days, a day per round.
+    """Electricity price, up or down: ten clients with different periods of 94 days, one day per round.
 
-    By turns instead, so that all see the same days: ``--set data.clients=interleaved --set world.every=1 --set
-    rounds=944 --set capacity=48``. The learning rate is one for both nets: of 0.03, 0.1 and 0.3 it is the best with
-    FedAvg in the first third of the run (seed 9); for the linear net 1.0 is better by a point.
+    With interleaved clients, which all see the same days: ``--set data.clients=interleaved --set world.every=1
+    --set rounds=944 --set capacity=48``. The learning rate is the same for both nets: the best of 0.03, 0.1 and
+    0.3 with FedAvg in the first third of the run (seed 9); 1.0 is better by one point for the linear net.
     """
     return Scenario(
         name="elec2",
@@ -38,10 +38,10 @@ def elec2() -> Scenario:
 
 
 def weather() -> Scenario:
-    """Rain or not: ten clients, each in another five years at one station, 30 days per round.
+    """Rain or no rain: ten clients with different periods of five years at one station, 30 days per round.
 
-    By turns instead, so that all see the same years: ``--set data.clients=interleaved --set world.every=30 --set
-    rounds=606 --set capacity=30``. The learning rate was chosen as that of ``elec2``.
+    With interleaved clients, which all see the same years: ``--set data.clients=interleaved --set
+    world.every=30 --set rounds=606 --set capacity=30``. The learning rate was chosen as for ``elec2``.
     """
     return Scenario(
         name="weather",
@@ -57,9 +57,9 @@ def weather() -> Scenario:
 
 
 def flights() -> Scenario:
-    """Late or not: the 16 carriers of New York are the clients, and a round is a day of 2013 for all of them.
+    """Late or on time: the 16 carriers of New York are the clients; a round is one day of 2013.
 
-    The largest has 158 flights on a day, the smallest 29 in the year. The learning rate was chosen as that of
+    The largest carrier has 158 flights per day, the smallest 29 per year. The learning rate was chosen as for
     ``elec2``.
     """
     return Scenario(

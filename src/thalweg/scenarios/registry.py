@@ -1,4 +1,4 @@
-"""The scenarios that come with the package, by name."""
+"""The built-in scenarios by name."""
 
 from __future__ import annotations
 
@@ -58,9 +58,9 @@ def digits(access: Access) -> Scenario:
 def fashion_mnist(access: Access) -> Scenario:
     """SFedPO's Fashion-MNIST world: 30 clients, 60 states, LeNet-5, memories of 500.
 
-    One pass over the memory per tick, with momentum: the paper's "one step" reading cannot reach
-    its own numbers (docs/recipes/sfedpo.md). That reading is ``--set local.passes=none --set
-    local.steps=1 --set local.momentum=0``.
+    One pass over the memory per tick, with momentum: the "one step" reading of the paper cannot reach its
+    numbers (docs/recipes/sfedpo.md). That reading is ``--set local.passes=none --set local.steps=1 --set
+    local.momentum=0``.
     """
     return Scenario(
         name=f"fashion-mnist-{access}",
@@ -72,33 +72,32 @@ def fashion_mnist(access: Access) -> Scenario:
 
 
 def mnist(access: Access) -> Scenario:
-    """The same world on MNIST."""
+    """SFedPO's world on MNIST."""
     return replace(fashion_mnist(access), name=f"mnist-{access}", data=Mnist())
 
 
 def cifar10(access: Access) -> Scenario:
-    """The same world on CIFAR-10, with the 36 million parameters of the paper's AlexNet."""
+    """SFedPO's world on CIFAR-10, with the paper's AlexNet (36 million parameters)."""
     return replace(fashion_mnist(access), name=f"cifar10-{access}", data=Cifar10(), net=AlexNet())
 
 
 def cifar10_cnn(access: Access) -> Scenario:
-    """The same world on CIFAR-10 with a small net, as in the paper's comparison of nets."""
+    """SFedPO's world on CIFAR-10 with a small net, as in the paper's comparison of nets."""
     return replace(cifar10(access), name=f"cifar10-cnn-{access}", net=Cnn())
 
 
 def cinic10(access: Access) -> Scenario:
-    """The same world on CINIC-10, with AlexNet."""
+    """SFedPO's world on CINIC-10, with AlexNet."""
     return replace(cifar10(access), name=f"cinic10-{access}", data=Cinic10())
 
 
 def ham10000(access: Access) -> Scenario:
-    """The same world on HAM10000: two thirds of the images are of one class, so look at
-    `balanced_accuracy` too."""
+    """SFedPO's world on HAM10000, where two thirds of the images have one class: see balanced_accuracy."""
     return replace(fashion_mnist(access), name=f"ham10000-{access}", data=Ham10000(), net=HamCnn())
 
 
 def synthetic_logistic() -> Scenario:
-    """Eleven clients with logistic concepts of their own, replayed."""
+    """Eleven clients with different logistic concepts, replayed."""
     return Scenario(
         name="synthetic-logistic",
         data=SyntheticLogistic(),
@@ -111,7 +110,7 @@ def synthetic_logistic() -> Scenario:
 
 
 def gaussian_mixture() -> Scenario:
-    """Class blobs that move as time goes by, in contiguous stretches of time per client."""
+    """Gaussian classes whose means move over time; clients cover contiguous periods."""
     return Scenario(
         name="gaussian-mixture",
         data=GaussianMixture(),
@@ -124,7 +123,7 @@ def gaussian_mixture() -> Scenario:
 
 
 def own_data(path: str) -> Scenario:
-    """Your own table or arrays, replayed in the order of time by the clients they name."""
+    """User data: a table or arrays, replayed in time order by the clients in the data."""
     return Scenario(
         name=Path(path).stem,
         data=Arrays(path) if path.endswith(".npz") else Table(path),
@@ -162,7 +161,7 @@ SCENARIOS: dict[str, Callable[[], Scenario]] = {
 
 
 def find_scenario(name: str) -> Scenario:
-    """A scenario with its defaults, or one made of a file of the user's own."""
+    """A built-in scenario with its defaults, or one built from a user's file."""
     if Path(name).suffix in (".npz", ".csv", ".parquet"):
         return own_data(name)
     if name not in SCENARIOS:

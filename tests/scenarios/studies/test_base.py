@@ -61,7 +61,7 @@ def test_a_word_nobody_has_is_refused_with_the_nearest():
 
 def test_rows_and_columns_without_common_cells_are_refused():
     columns = (Column("mnist-full", rows=("is",)), Column("digits-full"))
-    with pytest.raises(ConfigError, match="nothing of s is left"):
+    with pytest.raises(ConfigError, match="no cells of s are left"):
         restrict_study(study(columns=columns), ["sfedpo", "mnist"])
 
 
@@ -108,15 +108,15 @@ def test_a_study_of_clients_that_come_and_go_moves_to_other_data():
     ("changes", "said"),
     [
         ({"seeds": ()}, "at least one seed"),
-        ({"rows": (Row("a"), Row("a"))}, "more than one row is called a"),
-        ({"name": "../x"}, "becomes a folder"),
-        ({"metric": "transition_accuracy"}, "but not of which; give it a session"),
+        ({"rows": (Row("a"), Row("a"))}, "more than one row has the label a"),
+        ({"name": "../x"}, "the name of a study may contain"),
+        ({"metric": "transition_accuracy"}, "set the session of the column"),
         (
             {
                 "rows": (Row("is"), Row("best", best_of=("is",))),
                 "metric": "session_accuracy",
             },
-            "chosen by validation, which session_accuracy",
+            "chosen by validation accuracy, which session_accuracy",
         ),
     ],
 )
@@ -140,7 +140,7 @@ def test_a_study_of_your_own_is_named_by_its_file(tmp_path):
 
 def test_who_finds_mixtures_by_labels_must_say_so():
     columns = (Column("digits-full", metric="task_accuracy", assignment="labels"),)
-    with pytest.raises(ConfigError, match="say so in its note"):
+    with pytest.raises(ConfigError, match="the note of the column must say so"):
         study(columns=columns)
     columns = (Column("digits-full", (), "by labels", metric="forgetting", assignment="labels"),)
     assert study(columns=columns).columns == columns

@@ -1,4 +1,4 @@
-"""Studies: the papers' tables as recipes x scenarios x seeds, with the published numbers."""
+"""Studies: tables of the papers as recipes x scenarios x seeds, with the published numbers."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ __all__ = [
 
 
 def find_study(name: str) -> Study:
-    """A study that comes with the package, or one of the user's own: ``mine.py:STUDY``."""
+    """A built-in study, or a user's own: ``mine.py:STUDY``."""
     if name in STUDIES:
         return STUDIES[name]
     if ":" not in name:

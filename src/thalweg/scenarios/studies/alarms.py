@@ -1,4 +1,4 @@
-"""Detectors, and what follows from their alarms, in one table."""
+"""A study of drift detectors and of the actions that follow an alarm."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from thalweg.scenarios.studies.base import Column, Row, Study
 
 SEEDS = (0, 1, 2)
 SCENARIO = "alarms-fashion-mnist"
-# The newest samples in place of any: what a client learns from is then of the last ten rounds.
+# First in, first out: clients train on samples of the last ten rounds.
 KEPT = "memory=fifo"
 DETECTORS = {
     "page-hinkley": "alarm=page-hinkley",
@@ -23,7 +23,7 @@ ACTIONS = {
 
 
 def _rows() -> tuple[Row, ...]:
-    """Detectors that only note, then what the first one may lead to, then banks of models."""
+    """Detectors without an action, then the actions of the first detector, then banks of models."""
     first = DETECTORS["page-hinkley"]
     by_alarm = f"bank.every=none,{first},alarm.action=recluster"
     return (

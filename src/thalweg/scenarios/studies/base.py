@@ -1,4 +1,4 @@
-"""A study: recipes x scenarios x seeds, and the table that a paper made of them."""
+"""A study: recipes x scenarios x seeds, and the resulting table."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from thalweg.evaluation import Assignment
 
 Metric = Literal[
     "accuracy",  # on the test set
-    "client_accuracy",  # its mean over the clients
-    "session_accuracy",  # on the labels of those who are members
-    "stayers_accuracy",  # at members of the session before, too
-    "newcomers_accuracy",  # at the others
-    "transition_accuracy",  # session accuracy, averaged over the first ten rounds of a session
-    "prequential_accuracy",  # on what arrives, before it is learnt from, averaged over all rounds
-    "step_accuracy",  # accuracy, averaged over the steps between drifts, each as it ended
-    "task_accuracy",  # on one task, or averaged over all, with mixtures found as the column says
-    "forgetting",  # the best accuracy on a task before minus that in the end, averaged over tasks
+    "client_accuracy",  # mean over the clients
+    "session_accuracy",  # on the labels of the current members
+    "stayers_accuracy",  # of members of the previous session
+    "newcomers_accuracy",  # of the other members
+    "transition_accuracy",  # mean session accuracy over the first ten rounds of a session
+    "prequential_accuracy",  # on arriving samples before training, mean over all rounds
+    "step_accuracy",  # accuracy at the end of each step between drifts, mean over steps
+    "task_accuracy",  # on one task, or mean over all, with mixtures found as the column says
+    "forgetting",  # best earlier accuracy on a task minus the final one, mean over tasks
 ]
 TASK_METRICS: tuple[Metric, ...] = ("task_accuracy", "forgetting")
 LOWER_IS_BETTER: tuple[Metric, ...] = ("forgetting",)
@@ -29,7 +29,7 @@ LOWER_IS_BETTER: tuple[Metric, ...] = ("forgetting",)
 
 @dataclass(frozen=True)
 class Column:
-    """One problem of a table: a scenario, and what is changed in it.
+    """One column of a table: a scenario and overrides.
 
     >>> Column("cifar10-full", ("world.num_clients=10",), "N=10").label
     'cifar10-full N=10'
@@ -37,22 +37,23 @@ class Column:
 
     scenario: str
     overrides: tuple[str, ...] = ()
-    """Changes as ``--set`` takes them."""
+    """Overrides in the syntax of ``--set``."""
     note: str = ""
-    """What tells this column from others of the same scenario."""
+    """Distinguishes this column from others of the same scenario."""
     rows: tuple[str, ...] = ()
-    """Labels of the rows that have a cell here; none: all of them."""
+    """Labels of the rows that have a cell in this column; empty: all rows."""
     until: int | None = None
-    """Look at runs as they were after this round; none: at their end."""
+    """Evaluate runs after this round; None: at their end."""
     session: int | None = None
-    """Look at runs as they were at the end of the session with this number (the first one has number 0), or, for
-    the accuracy of a transition, in its first ten rounds; none: at their end."""
+    """Evaluate runs at the end of this session (counted from 0) or, for the transition accuracy, in its first ten
+    rounds; None: at their end.
+    """
     metric: Metric | None = None
-    """What this column shows; none: what the study shows."""
+    """Metric of this column; None: the metric of the study."""
     task: str = ""
-    """The task that accuracy is measured on; empty: all of them."""
+    """Task on which accuracy is measured; empty: all tasks."""
     assignment: Assignment = "labels"
-    """How tasks are given a mixture of models; the note says so."""
+    """How tasks are assigned a mixture of models; the note states it."""
 
     @property
     def label(self) -> str:
@@ -61,17 +62,17 @@ class Column:
 
 @dataclass(frozen=True)
 class Row:
-    """One method of a table: a recipe, spelled with its changes."""
+    """One row of a table: a recipe with overrides."""
 
     label: str
     recipe: str = ""
     """``"sfedpo,forecast=bayesian"``; empty: the label."""
     against: str = ""
-    """Label of the row that this one is paired with; empty: the study's reference."""
+    """Label of the row to compare with; empty: the study's reference."""
     best_of: tuple[str, ...] = ()
-    """No runs of its own: per seed, that of these rows which does best on the validation part."""
+    """This row has no runs of its own: per seed, the run of these rows with the best validation accuracy."""
     quick: tuple[str, ...] = ()
-    """Changes of this row in a quick look, beside those of the study."""
+    """Overrides of this row in a quick run, in addition to those of the study."""
 
     @property
     def recipe_spec(self) -> str:
@@ -80,7 +81,7 @@ class Row:
 
 @dataclass(frozen=True)
 class Study:
-    """A table to fill: every row on every column with every seed."""
+    """A table to compute: every row on every column with every seed."""
 
     name: str
     title: str
@@ -89,27 +90,27 @@ class Study:
     columns: tuple[Column, ...]
     seeds: tuple[int, ...]
     reference: str
-    """Label of the row that the others are paired with, seed by seed."""
+    """Label of the row with which the others are compared, seed by seed."""
     published: Mapping[tuple[str, str], Published] = field(default_factory=dict)
-    """What the paper has, by (row label, column label)."""
+    """Published numbers by (row label, column label)."""
     metric: Metric = "accuracy"
-    """What the table shows, unless a column shows something else."""
+    """Metric of the table, unless a column sets its own."""
     spread: Literal["deviation", "bound"] = "deviation"
-    """What stands after the ±: the standard deviation over seeds, or the 95 % bound of the mean."""
+    """Number after the ±: the standard deviation over seeds, or the 95 % bound of the mean."""
     quick: tuple[str, ...] = ()
-    """Changes that make its runs short, for a quick look; none: a tenth of the rounds."""
+    """Overrides for a quick run; empty: a tenth of the rounds."""
 
     def __post_init__(self) -> None:
         require(
             re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._+-]*", self.name) is not None,
-            f"a study's name becomes a folder: letters, digits, '.', '_', '+', '-'; got {self.name!r}.",
+            f"the name of a study may contain letters, digits, '.', '_', '+' and '-'; got {self.name!r}.",
         )
         require(len(self.seeds) > 0, f"study {self.name!r} needs at least one seed.")
-        require(len(set(self.seeds)) == len(self.seeds), f"{self.name}: a seed is named twice.")
+        require(len(set(self.seeds)) == len(self.seeds), f"{self.name}: the seeds must be different.")
         for what, labels in (("row", self.row_labels), ("column", self.column_labels)):
             require(len(labels) > 0, f"study {self.name!r} needs at least one {what}.")
             twice = sorted({label for label in labels if labels.count(label) > 1})
-            require(not twice, f"{self.name}: more than one {what} is called {', '.join(twice)}.")
+            require(not twice, f"{self.name}: more than one {what} has the label {', '.join(twice)}.")
         for row in self.rows:
             strange = [label for label in row.best_of if label not in self.row_labels]
             require(
@@ -119,19 +120,18 @@ class Study:
         for column in self.columns:
             require(
                 self.metric_of(column) != "transition_accuracy" or column.session is not None,
-                f"{self.name}: {column.label} shows the accuracy of a transition, but not of which; give "
-                "it a session.",
+                f"{self.name}: {column.label} shows the transition accuracy; set the session of the column.",
             )
             require(
                 self.metric_of(column) in ("accuracy", "client_accuracy")
                 or not any(row.best_of for row in self.rows_of(column)),
-                f"{self.name}: the best of some rows is chosen by validation, which {self.metric_of(column)} "
+                f"{self.name}: the best row is chosen by validation accuracy, which {self.metric_of(column)} "
                 f"of {column.label} does not have.",
             )
             require(
                 self.metric_of(column) not in TASK_METRICS or column.assignment in column.note,
-                f"{self.name}: mixtures for the tasks of {column.label} are found by {column.assignment}; say "
-                f"so in its note (such as 'by {column.assignment}').",
+                f"{self.name}: the tasks of {column.label} get their mixtures by {column.assignment}; the note of "
+                f"the column must say so (such as 'by {column.assignment}').",
             )
 
     @property
@@ -143,21 +143,21 @@ class Study:
         return [column.label for column in self.columns]
 
     def rows_of(self, column: Column) -> list[Row]:
-        """The rows that have a cell in a column."""
+        """Rows that have a cell in a column."""
         return [row for row in self.rows if not column.rows or row.label in column.rows]
 
     def metric_of(self, column: Column) -> Metric:
-        """What a column shows."""
+        """Metric of a column."""
         return column.metric or self.metric
 
     def against(self, row: Row) -> str | None:
-        """The row that `row` is paired with; None: it is the one that others are paired with."""
+        """Label of the row with which `row` is compared; None for the reference row."""
         label = row.against or self.reference
         return None if label == row.label else label
 
     @property
     def num_cells(self) -> int:
-        """Runs; columns that look at one run at different times have it in common, rows with one recipe too."""
+        """Number of different runs; columns and rows may share runs."""
         runs = {
             (row.recipe_spec, column.scenario, column.overrides)
             for column in self.columns
@@ -168,7 +168,7 @@ class Study:
 
 
 def split_words(texts: Iterable[str], study: Study) -> list[str]:
-    """Words with commas between them; pieces that are a label together are one word.
+    """Split texts at commas, but keep labels that contain commas.
 
     >>> rows = (Row("flash"), Row("flash, slow"), Row("is"))
     >>> split_words(["is,flash, slow", "flash"], Study("s", "", "", rows, (Column("mnist"),), (0,), "is"))
@@ -186,11 +186,10 @@ def split_words(texts: Iterable[str], study: Study) -> list[str]:
 
 
 def restrict_study(study: Study, only: Iterable[str]) -> Study:
-    """The part of a study that is asked for.
+    """The part of a study that matches some words.
 
-    A word restricts the rows or the columns, whichever have it in their label; a word that is a
-    label restricts to that one alone. Words for rows and words for columns go together; among
-    themselves they add up.
+    A word selects the rows or columns whose label contains it; a word that equals a label selects only that
+    one. Words for rows and words for columns are combined; words of one kind are alternatives.
 
     >>> study = Study("s", "", "", (Row("is"), Row("ode")), (Column("mnist"), Column("digits")), (0,), "is")
     >>> part = restrict_study(study, ["is", "dig"])
@@ -211,7 +210,7 @@ def restrict_study(study: Study, only: Iterable[str]) -> Study:
             raise UnknownName(f"row or column of {study.name}", word, known)
         rows |= set(of_rows)
         columns |= set(of_columns)
-    for row in study.rows:  # who is asked for the best of some needs those
+    for row in study.rows:  # a best-of row needs the rows that it chooses from
         rows |= set(row.best_of) if row.label in rows else set()
     kept = replace(
         study,
@@ -225,17 +224,17 @@ def restrict_study(study: Study, only: Iterable[str]) -> Study:
     columns_left = tuple(column for column in kept.columns if kept.rows_of(column))
     require(
         len(columns_left) > 0,
-        f"nothing of {study.name} is left: its columns {', '.join(kept.column_labels)} have no "
+        f"no cells of {study.name} are left: its columns {', '.join(kept.column_labels)} have no "
         f"cells in the rows {', '.join(kept.row_labels)}.",
     )
     return replace(kept, columns=columns_left)
 
 
 def replace_data(study: Study, data: str) -> Study:
-    """The same study on another data set; the paper's numbers do not come along.
+    """The same study on another data set, without the published numbers.
 
-    The scenario ``cifar10-full`` becomes ``digits-full`` for the data set ``digits``, ``churn-mnist`` becomes
-    ``churn-digits``, ``drift-cifar10`` ``drift-digits``, and so on.
+    For the data set ``digits``, the scenario ``cifar10-full`` becomes ``digits-full``, ``churn-mnist`` becomes
+    ``churn-digits`` and ``drift-cifar10`` becomes ``drift-digits``.
     """
     columns = []
     for column in study.columns:

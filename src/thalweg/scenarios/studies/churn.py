@@ -1,11 +1,12 @@
-"""Tables of the paper on clients that come and go (Chang et al. 2025) as studies.
+"""Tables of the paper on client arrival and departure (Chang et al. 2025) as studies.
 
-Which of our sessions the paper's transitions are, it does not say. Sessions are counted from 0, and session 0
-makes the pilot. Session 1 begins anew with every method. Into session 2 there is one past model, and all methods
-that look back go on from it. So the first transition at which they differ leads into session 3, and that is T1; T2
-leads into session 4. The tables agree: at T1 the labels are those of the second group (easier than the first
-group's on Fashion-MNIST and CIFAR-10, harder on MNIST) and the average of one model of each group does as well as
-the method; at T2 the average has two of the other group's and one of the own, and does not.
+The paper does not say which sessions its transitions T1 and T2 are. Sessions are counted from 0; session 0
+makes the pilot, and session 1 starts from the initial model with every method. At the start of session 2
+there is one past model, and all methods that use past models continue from it. The methods first differ at
+the start of session 3, which is T1; T2 is the start of session 4. The tables agree with this: at T1 the labels
+are those of the second group (easier than the first group's on Fashion-MNIST and CIFAR-10, harder on MNIST),
+and the average of one model per group does as well as the method; at T2 the average contains two models of
+the other group and one of the own group, and does not.
 """
 
 from __future__ import annotations
@@ -17,8 +18,8 @@ from thalweg.scenarios.studies import churn_numbers as printed
 from thalweg.scenarios.studies.base import Column, Row, Study
 
 SEEDS = (0, 1, 2)
-TRANSITIONS = {"T1": 3, "T2": 4}  # sessions that begin
-WHOLE_SESSIONS = 4  # and of the fifth the rounds that count; what comes then no table shows
+TRANSITIONS = {"T1": 3, "T2": 4}  # sessions that start
+WHOLE_SESSIONS = 4  # later rounds do not appear in any table
 COUNTED_ROUNDS = 10  # rounds of a session over which accuracy is averaged
 CONCENTRATIONS = ("0.3", "0.7")
 STARTS = ("proposed", "continuous", "previous", "average")
@@ -34,19 +35,19 @@ ABOUT = (
 
 
 class PaperTable(NamedTuple):
-    """What tells one of the tables from the others."""
+    """The differences between the tables."""
 
     data: str
     title: str
     numbers: str
-    length: int  # rounds of a session, as the scenario has it
+    length: int  # rounds per session of the scenario
     released_lr: (
-        str  # of 'scaffold': the root of the others', because its server multiplies by it once more
+        str  # for 'scaffold': the square root of the others', because its server applies it a second time
     )
     overlaps: tuple[str, ...] = ("0.0", "0.2")
     scale: str = "10.0"  # of the warm start
     starts: tuple[str, ...] = STARTS
-    fedacg_lr: str | None = None  # none: that of the others
+    fedacg_lr: str | None = None  # None: that of the others
     note: str = ""
 
 
@@ -89,7 +90,7 @@ TABLES = (
 
 
 def table(of: PaperTable) -> Study:
-    """Every host with every way to begin a session."""
+    """Every host method with every session start."""
     columns = {
         (overlap, concentration, transition): Column(
             f"churn-{of.data}",
@@ -129,7 +130,7 @@ def studies() -> list[Study]:
 
 
 def _rows(of: PaperTable) -> tuple[Row, ...]:
-    """The paper's rows, then those of SCAFFOLD as it is meant."""
+    """The paper's rows, then the rows of SCAFFOLD as published."""
     released = (f"local.lr={of.released_lr}", "local.decay.floor=0.9")
     hosts = {
         "fedavg": ("fedavg", ()),
@@ -151,7 +152,7 @@ def _rows(of: PaperTable) -> tuple[Row, ...]:
 
 
 def _recipe(host: str, start: str, scale: str) -> list[str]:
-    """A recipe whose session 1 begins with the model as it was drawn, and its changes."""
+    """A recipe whose session 1 starts from the initial model, with overrides."""
     if start == "proposed":
         return [
             f"{host}+warmstart",

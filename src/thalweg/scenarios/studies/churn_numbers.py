@@ -1,9 +1,9 @@
-"""What the paper on clients that come and go prints. Test accuracies in per cent: mean ± spread of 3 seeds."""
+"""Published numbers of Chang et al. (2025). Test accuracy in percent: mean ± spread of 3 seeds."""
 
 from __future__ import annotations
 
-# Overlap, Dir and host; then Proposed, Continuous, Previous, Average at the first transition and at the second.
-# Table 3. It has no FedACG but at overlap 0.0, Dir 0.3.
+# Overlap, Dir and host; then Proposed, Continuous, Previous, Average at the first and at the
+# second transition. Table 3. FedACG only at overlap 0.0, Dir 0.3.
 MNIST = """
 0.0 0.3  fedavg    90.97±0.16 86.47±0.32 62.34±0.64 90.47±0.26 94.06±0.30 84.33±0.58 72.21±0.16 82.05±0.15
 0.0 0.3  fedprox   90.96±0.16 86.47±0.32 62.27±0.62 90.47±0.26 94.06±0.30 84.33±0.58 72.16±0.16 82.01±0.17
@@ -20,8 +20,9 @@ MNIST = """
 0.2 0.7  scaffold  89.66±0.39 89.91±0.67 54.13±0.68 85.91±1.16 93.55±0.24 90.48±1.29 66.33±0.36 68.69±2.32
 """
 
-# Table 3. The row of FedACG at overlap 0.2 is printed as that of FedAvg at Dir 0.7, but repeats the Continuous
-# column of Dir 0.3, and its Previous is as low as only FedACG's is; FedAvg's own row at Dir 0.7 is lost.
+# Table 3. The row of FedACG at overlap 0.2 is printed as that of FedAvg at Dir 0.7, but repeats
+# the Continuous column of Dir 0.3, and its Previous is as low as only FedACG's is; FedAvg's own
+# row at Dir 0.7 is missing.
 FASHION_MNIST = """
 0.0 0.3  fedavg    88.16±0.13 83.95±0.54 79.52±0.61 87.95±0.26 85.06±0.12 46.06±5.63 82.70±0.18 81.63±0.66
 0.0 0.3  fedprox   88.14±0.14 83.95±0.54 79.49±0.59 87.93±0.28 85.06±0.13 46.06±5.63 82.65±0.18 81.59±0.67
@@ -58,7 +59,7 @@ AG_NEWS = """
 0.6 0.7  fedacg    67.24±0.87 55.21±0.72 57.45±0.76 70.34±0.95 55.10±1.12 57.69±0.73
 """
 
-# Table 1. It has no FedACG at Dir 0.7.
+# Table 1. No FedACG at Dir 0.7.
 CIFAR10 = """
 0.0 0.3  fedavg    65.52±2.77 68.96±2.12 69.60±2.51 74.63±1.67 63.85±5.30 61.25±5.54 47.61±1.54 64.37±4.06
 0.0 0.3  fedprox   69.88±3.95 69.12±2.22 71.43±2.77 74.63±2.13 68.07±3.28 61.19±5.87 52.76±2.63 67.66±2.70

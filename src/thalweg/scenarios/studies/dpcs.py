@@ -1,4 +1,4 @@
-"""Table I of the DPCS paper as a study, and what none of the papers has: DPCS with SFedPO's modules."""
+"""Table I of the DPCS paper as a study, and DPCS combined with SFedPO's modules (not in a paper)."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from thalweg.scenarios.studies.sfedpo import SEEDS as SFEDPO_SEEDS
 
 SEEDS = (1, 2, 3)
 DATA = ("mnist", "fashion-mnist", "cifar10")
-# Per cent at 200 and at 600 rounds, for each of the data sets.
+# Percent at 200 and at 600 rounds, for each data set.
 TABLE_1 = {
     "fedavg": (95.41, 98.19, 70.74, 83.91, 37.17, 52.52),
     "fedprox": (95.32, 98.10, 70.83, 84.02, 37.43, 50.51),
@@ -53,7 +53,7 @@ def table_1() -> Study:
 
 
 def together() -> Study:
-    """Whom to choose (DPCS), what to keep (DDS) and whom to trust (SAW): each alone, and together."""
+    """Client selection (DPCS), storage (DDS) and weights (SAW): each alone, and together."""
     drifting = (
         "world.availability=0.5",
         "world.availability_spread=0.1",

@@ -1,17 +1,17 @@
-"""The tables of the FedDAA paper (Peng & Tang) as studies: concepts and rotations that change in six steps.
+"""Tables of the FedDAA paper (Peng & Tang) as studies: concepts and rotations change in six steps.
 
-Accuracy is measured when a step ends: each client with its own models on the standard test set, seen as the client
-sees its data now; the mean over clients, then over steps. The paper does not say so; its code measures there.
+Accuracy is measured at the end of a step: each client with its own models on the standard test set in the
+client's current view; mean over clients, then over steps. The paper does not say so; its code does this.
 
-The released code of FedDAA is given the true number of models (2, 3, then 4) and only logs the number of clusters
-that NCD finds, so that there are two rows of it: ``feddaa given`` is what was run for the paper, ``feddaa`` is what
-the paper describes. Both stand beside the paper's number. In both a client counts by its samples for every model,
-also for those that it hardly uses, as in the released code; in ``feddaa explained``, which has no number, it counts
-for a model as far as that model explains its samples. Of FedDrift there are two rows, too: its clients choose
-among the models when a step begins, and ``feddrift reassigned`` lets them choose in every round. The paper begins
-with two models of it and does not say how they come to differ; there is no number for the second row. And of Flash:
-with the paper's settings (a stride of 1 in every coordinate) nothing is learnt here; ``flash, small strides`` has
-those of SFedPO's study.
+The released code of FedDAA receives the true number of models (2, 3, then 4) and only logs the number of
+clusters that NCD finds. There are therefore two rows: ``feddaa given`` is what was run for the paper,
+``feddaa`` is what the paper describes; both are shown next to the paper's number. In both a client counts with
+its number of samples for every model, as in the released code; in ``feddaa explained`` (no published number)
+it counts for a model by the share of samples that the model explains. FedDrift has two rows as well: clients
+choose among the models at the start of a step, or in every round (``feddrift reassigned``). The paper starts
+with two models and does not say how they differ initially; there is no published number for the second row.
+Flash with the paper's settings (server learning rate 1) does not learn here; ``flash, small strides`` uses the
+settings of SFedPO's study.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ from thalweg.scenarios.studies.base import Column, Row, Study
 SEEDS = (0, 1, 2)
 FASHION, SMALL, CIFAR = "drift-fashion-mnist", "drift-fashion-mnist-small", "drift-cifar10"
 DENSE = "drift-fashion-mnist-mlp"
-# And the place of their data among a table's numbers.
+# Column index of the data set in a table of published numbers.
 SCENARIOS = {FASHION: 0, SMALL: 0, DENSE: 0, CIFAR: 1}
 ROTATIONS = (0, 120, 240)
 STEPS = ("world.rounds_per_step=40", "rounds=240", "evaluate_every=40")  # on other data, too
 HALF = ("selection=uniform", "selection.fraction=0.5")
-QUICK_STEP = 4  # rounds of a step in a quick look
+QUICK_STEP = 4  # rounds per step in a quick run
 QUICK = ("rounds=24", f"world.rounds_per_step={QUICK_STEP}", f"evaluate_every={QUICK_STEP}")
 QUICK_BANK = (f"bank.every={QUICK_STEP}",)
 GIVEN = "bank.cluster_count=given"
@@ -49,7 +49,7 @@ WHERE = "Accuracy when a step ends, at every client on the test set as it sees i
 
 
 def _row(label: str, recipe: str, lr: str, *changes: str, quick: tuple[str, ...] = ()) -> Row:
-    """A method with the paper's learning rate and half of the clients in every round."""
+    """A method with the paper's learning rate and half of the clients per round."""
     return Row(label, ",".join([recipe, *HALF, f"local.lr={lr}", *changes]), quick=quick)
 
 
@@ -109,7 +109,7 @@ def table_1() -> Study:
 
 
 def table_2() -> Study:
-    """Every task in the end; the paper has numbers for CIFAR-10."""
+    """Accuracy on every task at the end; the paper has numbers for CIFAR-10."""
     columns = tuple(column for scenario in SCENARIOS for column in _tasks(scenario))
     published: dict[tuple[str, str], Published] = {}
     for line in printed.TABLE_2.strip().splitlines():
@@ -137,7 +137,7 @@ def table_2() -> Study:
 
 
 def ablation() -> Study:
-    """Table 3. What its rows mean the paper does not say."""
+    """Table 3. The paper does not define its rows."""
     columns = tuple(Column(scenario, STEPS) for scenario in SCENARIOS)
     rows = (
         _feddaa("full", GIVEN),
@@ -202,7 +202,7 @@ def studies() -> list[Study]:
 
 
 def _tasks(scenario: str) -> Iterator[Column]:
-    """A column for every task by labels; then their mean and what was forgotten, in both ways."""
+    """One column per task by labels; then their mean and the forgetting, in both ways."""
     for concept in (1, 2, 3, 4):
         for degrees in ROTATIONS:
             task = f"{concept}, rotated {degrees}" if degrees else f"{concept}, plain"
@@ -227,7 +227,7 @@ def _sweep(
     numbers: Mapping[str, list[Published]],
     rows: tuple[Row, ...],
 ) -> Study:
-    """FedDAA over the values of one field; every row beside the paper's one."""
+    """FedDAA for several values of one field; every row next to the paper's one."""
     columns: list[Column] = []
     published: dict[tuple[str, str], Published] = {}
     for scenario, place in SCENARIOS.items():
@@ -259,7 +259,7 @@ def _published_cells(
 
 
 def _rows_for(method: str) -> tuple[str, ...]:
-    """The rows that stand beside a method of the paper."""
+    """Rows that are shown next to a method of the paper."""
     return {"feddaa": ("feddaa", "feddaa given"), "full": ("full", "full, found")}.get(
         method, (method,)
     )

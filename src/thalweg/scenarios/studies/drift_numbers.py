@@ -1,4 +1,4 @@
-"""What the FedDAA paper (Peng & Tang) prints: test accuracies in per cent, mean ± spread over 5 runs."""
+"""Published numbers of FedDAA (Peng & Tang): test accuracy in percent, mean ± spread over 5 runs."""
 
 from __future__ import annotations
 
@@ -13,8 +13,9 @@ feddaa           71.04±.42 66.02±.59
 oracle           72.26±.29 66.62±.47
 """
 
-# Table 2: concept and rotation; then FedAvg, Adaptive-FedAvg, Flash, FedRC, FedDrift, FedDAA, Oracle on CIFAR-10.
-# The column of FedRC repeats that of FedAvg: either it collapsed to one model, or it was copied. No target.
+# Table 2: concept and rotation; then FedAvg, Adaptive-FedAvg, Flash, FedRC, FedDrift, FedDAA,
+# Oracle on CIFAR-10. The column of FedRC repeats that of FedAvg: it either collapsed to one model
+# or was copied. Not a target.
 TABLE_2_METHODS = ("fedavg", "adaptive-fedavg", "flash", "fedrc", "feddrift", "feddaa", "oracle")
 TABLE_2 = """
 1 0    9.97±.42 11.83±.77 10.26±.58  9.97±.36 36.72±.41 65.61±.29 69.20±.66

@@ -1,4 +1,4 @@
-"""Real streams that drift: recipes, a model that is trained once, and online learners in one table."""
+"""Real streams with drift: recipes, a model that is trained once, and online learners in one table."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ RECIPES = (
     Row("sfedpo"),
 )
 LEARNERS = {"logistic": "river-logistic", "tree": "river-tree", "forest": "river-forest"}
-# As a federation is: told what was right when the round is over.
+# Labels at the end of the round, as in a federation.
 PER_ROUND = (
     Row("majority", "majority,pooled=true"),
     *(Row(f"{name}, own", river) for name, river in LEARNERS.items()),
     *(Row(f"{name}, pooled", f"{river},pooled=true") for name, river in LEARNERS.items()),
 )
-# As online learners usually are: told after every sample.
+# Labels after every sample, as usual for online learners.
 PER_SAMPLE = (
     Row("no change, own, at once", "no-change,feedback=sample"),
     *(
@@ -40,9 +40,9 @@ INTERLEAVED = {
 
 
 def _columns() -> tuple[Column, ...]:
-    """Every stream with both nets; those of a single place also with clients that live at the same time."""
+    """Every stream with both nets; streams of one place also with clients of the same period."""
     of_recipes = tuple(row.label for row in RECIPES)
-    without_forests = tuple(row.label for row in ROWS if "forest" not in row.label)  # hours each
+    without_forests = tuple(row.label for row in ROWS if "forest" not in row.label)  # several hours each
     columns = []
     for scenario in ("elec2", "weather", "flights"):
         columns.append(Column(scenario, rows=without_forests if scenario == "flights" else ()))

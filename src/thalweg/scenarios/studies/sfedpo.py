@@ -1,4 +1,4 @@
-"""The tables of the SFedPO paper, and the sweeps of its Figures 2 and 3, as studies."""
+"""Tables of the SFedPO paper, and the sweeps of its Figures 2 and 3, as studies."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def table_1() -> Study:
 
 
 def table_2() -> Study:
-    """Every host without SFedPO, then with it."""
+    """Every host method without SFedPO, then with it."""
     rows: list[Row] = []
     for host in HOSTS:
         # FedAvg with SFedPO's two modules is SFedPO itself: one cell, not two.
@@ -111,7 +111,7 @@ def table_5() -> Study:
 
 
 def table_6() -> Study:
-    """The small CNN comes first: it is the part that a CPU can do."""
+    """The small CNN comes first: it is affordable on a CPU."""
     nets = ("resnet10", "resnet18", "resnet34")
     printed_order = [
         column
@@ -184,7 +184,7 @@ def table_8() -> Study:
 
 
 def figure_2() -> Study:
-    """The four sweeps of Figure 2; 5 ticks, 100 rounds, 500 samples and 0.5 are the usual world."""
+    """The four sweeps of Figure 2; the default world has 5 ticks, 100 rounds, 500 samples and 0.5."""
     usual = ("sfedpo", *BASELINES)
     sweeps = [
         *((f"ticks={ticks}", f"T={ticks}", usual) for ticks in (2, 5, 8, 10)),
@@ -213,7 +213,7 @@ def figure_2() -> Study:
 
 
 def figure_3() -> Study:
-    """One tunable at a time, the others as the recipe has them."""
+    """One parameter at a time; the others have the recipe's defaults."""
     dds = [
         *((f"a1={value}", f"memory.slope={value}") for value in (0.05, 0.1, 0.15, 0.2, 0.25)),
         *((f"b1={value}", f"memory.offset={value}") for value in (0.15, 0.2, 0.25, 0.3, 0.35)),
@@ -243,7 +243,7 @@ def figure_3() -> Study:
 
 
 def studies() -> list[Study]:
-    """All of them, in the order of the paper; with those that were moved to smaller data."""
+    """All studies in the order of the paper, with variants on smaller data."""
     third = table_3()
     small = replace_data(third, "fashion-mnist")
     return [
@@ -276,12 +276,12 @@ def _published_cells(
 
 
 def _parse_published(entry: str) -> Published:
-    """``"85.04±0.46"``, or ``"67.56"`` where the paper gives no spread."""
+    """Parse ``"85.04±0.46"``, or ``"67.56"`` if the paper gives no spread."""
     mean, _, spread = entry.partition("±")
     return Published(float(mean), float(spread) if spread else None)
 
 
 def _parse_gain(entry: str) -> tuple[float, float]:
-    """``"87.55(+0.29)"`` -> (87.55, 0.29)."""
+    """Parse ``"87.55(+0.29)"`` -> (87.55, 0.29)."""
     mean, _, gain = entry.rstrip(")").partition("(")
     return float(mean), float(gain)

@@ -1,4 +1,4 @@
-"""What the SFedPO paper prints, in the order in which it prints it. Test accuracies in per cent."""
+"""Published numbers of SFedPO in the order of the paper. Test accuracy in percent."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The tables of the data-streams paper (Marfoq et al. 2023) as studies."""
+"""Tables of the data-streams paper (Marfoq et al. 2023) as studies."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ PRINTED = {
     ("streams-shakespeare", "0.2"): "38.4±0.43 49.0±0.26 39.3±0.38 49.0±0.26 49.0±0.26",
     ("streams-shakespeare", "0.5"): "30.9±0.51 44.1±0.27 41.1±0.56 44.1±0.27 44.1±0.27",
 }
-# c2/c1 as printed; the formula does not give them (docs/recipes/stream-ours.md).
+# c2/c1 as printed; the formula does not reproduce them (docs/recipes/stream-ours.md).
 RATIOS = {
     "streams-synthetic": "0.092",
     "streams-cifar10": "0.15",
@@ -36,14 +36,14 @@ RATIOS = {
     "streams-writers": "0.001",
     "streams-shakespeare": "0.064",
 }
-SHARE_OF = {  # natural clients: of the clients; else: of the samples
+SHARE_OF = {  # natural clients: share of the clients; else: share of the samples
     "streams-writers": "world.historical",
     "streams-shakespeare": "world.historical",
 }
 
 
 def table(scenario: str) -> Study:
-    """Every strategy on one scenario, at the paper's three shares of historical data."""
+    """Every strategy on one scenario, for the paper's three shares of historical data."""
     share_of = SHARE_OF.get(scenario, "world.historical_data")
     columns = tuple(
         Column(scenario, (f"{share_of}={share}", "validation=0.5"), f"{float(share):.0%}")
