@@ -1,6 +1,9 @@
 """Theoretical quantities of one run, computed from the run's own numbers."""
 
 from thalweg.analysis.oracle_gap import oracle_gap  # cost of imperfect forecasts in SFedPO
-from thalweg.analysis.stream_numbers import StreamNumbers, stream_numbers  # weighting of old and new data
+from thalweg.analysis.stream_numbers import (  # weighting of old and new data
+    StreamNumbers,
+    stream_numbers,
+)
 
 __all__ = ["StreamNumbers", "oracle_gap", "stream_numbers"]

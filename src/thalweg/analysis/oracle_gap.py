@@ -43,7 +43,9 @@ def oracle_gap(
         check_same_data(folder, server["data"], compute_fingerprint(data, client_pool))
         client_pool.restore(states)
     world = client_pool.world
-    who = np.flatnonzero(client_pool.availability)  # the other clients are not members of any session
+    who = np.flatnonzero(
+        client_pool.availability
+    )  # the other clients are not members of any session
     outlooks = _outlooks(client_pool)
     signatures = world.state_table.signatures
     return theory.oracle_gap(

@@ -29,9 +29,16 @@ from thalweg.streams.drift_schedules import (  # drift: clients whose data chang
 )
 from thalweg.streams.drift_table import DriftTable  # drift from a CSV file
 from thalweg.streams.drifting_world import Drift, DriftingWorld, add_drift
-from thalweg.streams.faults import LOST, Faults, TampersUpdates, Unreliable  # lost and late responses
+from thalweg.streams.faults import (  # lost and late responses
+    LOST,
+    Faults,
+    TampersUpdates,
+    Unreliable,
+)
 from thalweg.streams.hostile import Hostile  # adversarial clients
-from thalweg.streams.inflow import Inflow  # clients with stored data and clients with streaming data
+from thalweg.streams.inflow import (
+    Inflow,  # clients with stored data and clients with streaming data
+)
 from thalweg.streams.label_partitions import (  # partitions for groups of clients that alternate
     Distinct,
     Half,

@@ -181,7 +181,9 @@ def _parse_clients(text: str, num_clients: int, line: str) -> range:
     first = _parse_int(low, "client", line)
     last = _parse_int(high, "client", line) if dash else first
     if last < first:
-        raise DataError(f"{line}: the range of clients {text} is empty; the smaller number comes first.")
+        raise DataError(
+            f"{line}: the range of clients {text} is empty; the smaller number comes first."
+        )
     if last >= num_clients:
         raise DataError(
             f"{line}: there is no client {last}; the world has {num_clients}, 0 to {num_clients - 1}."

@@ -65,9 +65,7 @@ class Timeline:
         ends = np.where(self._is_last, np.inf, np.append(self.first[1:], 0))
         ends = np.minimum(ends, rounds[self.clients])
         lasts = np.maximum(ends - np.maximum(self.first, 0), 0)  # (T,)
-        rising = np.minimum(
-            lasts, self.full - self.first
-        )  # rounds shared with the previous view
+        rising = np.minimum(lasts, self.full - self.first)  # rounds shared with the previous view
         lost = rising - rising * (rising + 1) / (2 * (self.full - self.first + 1))
         np.add.at(spent, (self.clients, self.view_ids), lasts - lost)
         np.add.at(

@@ -114,7 +114,9 @@ def test_feddaa_finds_the_number_of_models_or_is_given_it(tmp_path):
 
 def test_who_counts_by_what_models_explain_is_a_row_of_its_own_without_a_number(tmp_path):
     found = plans("feddaa-table-1", tmp_path)
-    weights = {row: found[row, FASHION].recipe.weights.basis for row in ("feddaa", "feddaa explained")}
+    weights = {
+        row: found[row, FASHION].recipe.weights.basis for row in ("feddaa", "feddaa explained")
+    }
     assert weights == {"feddaa": "learnt", "feddaa explained": "explained"}
     assert not any("explained" in row for row, _ in STUDIES["feddaa-table-1"].published)
 

@@ -106,11 +106,15 @@ class Study:
             f"the name of a study may contain letters, digits, '.', '_', '+' and '-'; got {self.name!r}.",
         )
         require(len(self.seeds) > 0, f"study {self.name!r} needs at least one seed.")
-        require(len(set(self.seeds)) == len(self.seeds), f"{self.name}: the seeds must be different.")
+        require(
+            len(set(self.seeds)) == len(self.seeds), f"{self.name}: the seeds must be different."
+        )
         for what, labels in (("row", self.row_labels), ("column", self.column_labels)):
             require(len(labels) > 0, f"study {self.name!r} needs at least one {what}.")
             twice = sorted({label for label in labels if labels.count(label) > 1})
-            require(not twice, f"{self.name}: more than one {what} has the label {', '.join(twice)}.")
+            require(
+                not twice, f"{self.name}: more than one {what} has the label {', '.join(twice)}."
+            )
         for row in self.rows:
             strange = [label for label in row.best_of if label not in self.row_labels]
             require(

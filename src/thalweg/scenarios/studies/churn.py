@@ -41,9 +41,7 @@ class PaperTable(NamedTuple):
     title: str
     numbers: str
     length: int  # rounds per session of the scenario
-    released_lr: (
-        str  # for 'scaffold': the square root of the others', because its server applies it a second time
-    )
+    released_lr: str  # for 'scaffold': the square root of the others', because its server applies it a second time
     overlaps: tuple[str, ...] = ("0.0", "0.2")
     scale: str = "10.0"  # of the warm start
     starts: tuple[str, ...] = STARTS

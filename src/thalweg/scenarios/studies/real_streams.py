@@ -42,7 +42,9 @@ INTERLEAVED = {
 def _columns() -> tuple[Column, ...]:
     """Every stream with both nets; streams of one place also with clients of the same period."""
     of_recipes = tuple(row.label for row in RECIPES)
-    without_forests = tuple(row.label for row in ROWS if "forest" not in row.label)  # several hours each
+    without_forests = tuple(
+        row.label for row in ROWS if "forest" not in row.label
+    )  # several hours each
     columns = []
     for scenario in ("elec2", "weather", "flights"):
         columns.append(Column(scenario, rows=without_forests if scenario == "flights" else ()))
