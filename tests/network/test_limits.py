@@ -78,7 +78,7 @@ P4 = np.ones((1, 4), dtype=np.float32)
         ("objective", Curvature(), {"fisher": P4}, "fisher_params is missing"),
         ("memory", Ode(), {"gradient": P4}, None),
         ("memory", Ode(), {"gradient": P4[:, :0]}, None),
-        ("memory", Ode(), {"gradient": P4[:, :3]}, "no last layer for 2 classes"),
+        ("memory", Ode(), {"gradient": P4[:, :3]}, "multiple of the 2 classes"),
         ("memory", Ode(), {"gradient": np.ones((1, 6), dtype=np.float32)}, "gradient has 6 num"),
     ],
 )

@@ -118,8 +118,8 @@ def test_clients_that_come_one_after_the_other_count_as_few_in_the_bound():
     ("kwargs", "message"),
     [
         ({"ratio": 0.0}, "ratio must be positive"),
-        ({"strategy": "mass"}, "a mass goes with strategy=mass"),
-        ({"mass": 0.5}, "a mass goes with strategy=mass"),
+        ({"strategy": "mass"}, "strategy=mass needs a mass"),
+        ({"mass": 0.5}, "strategy=mass needs a mass"),
         ({"strategy": "mass", "mass": 1.5}, r"mass must lie in \[0, 1\]"),
         ({"fraction": 0.0}, "fraction must lie"),
         ({"steps": 0}, "steps must be at least 1"),
@@ -133,7 +133,7 @@ def test_settings_that_make_no_sense_are_refused(kwargs, message):
 
 
 def test_a_federation_that_cannot_say_what_clients_will_have_is_refused():
-    with pytest.raises(ConfigError, match="does not say"):
+    with pytest.raises(ConfigError, match="does not provide it"):
         OldAndNew("uniform").assign_weights(some_roster([0], 2), 21)
 
 

@@ -24,7 +24,7 @@ def counted(counter: Any, batches: list[list[int]], held: list[int] | None = Non
     """(C,) what the counter says after some batches, at a client that holds some samples."""
     label_counts = counter.init(3)
     for labels in batches:
-        label_counts = counter.count(label_counts, np.array(labels, dtype=np.int64))
+        label_counts = counter.count_labels(label_counts, np.array(labels, dtype=np.int64))
     histogram = counter.histogram(label_counts, some_context(held or [], num_classes=3))
     assert histogram.dtype == np.float64
     return [float(count) for count in histogram]
@@ -71,10 +71,10 @@ def test_decay_at_rate_one_is_cumulative(batches: list[list[int]]) -> None:
 @pytest.mark.parametrize("counter", [kind() for kind in COUNTERS.values()], ids=repr)
 def test_counting_leaves_the_earlier_tally_alone(counter: Any) -> None:
     begun = counter.init(3)
-    once = counter.count(begun, np.array([0, 1]))
-    counter.count(once, np.array([2, 2, 2]))
+    once = counter.count_labels(begun, np.array([0, 1]))
+    counter.count_labels(once, np.array([2, 2, 2]))
     view = some_context([0], num_classes=3)
-    assert counter.histogram(counter.count(begun, np.array([0, 1])), view).tolist() == (
+    assert counter.histogram(counter.count_labels(begun, np.array([0, 1])), view).tolist() == (
         counter.histogram(once, view).tolist()
     )
 

@@ -144,7 +144,7 @@ def test_what_happens_if_too_few_have_a_positive_probability() -> None:
     assert probs(Dpcs(0.6), roster) == [0.485, 0.485, 0.01, 0.01, 0.01]
     assert all(len(chosen(Dpcs(0.6), roster, seed)) == 3 for seed in range(50))
     assert probs(Dpcs(0.4), roster) == [0.5, 0.5, 0, 0, 0], "two of two: nothing is filled"
-    with pytest.raises(ConfigError, match="wants 3 clients, but only 2 of 5 have a positive"):
+    with pytest.raises(ConfigError, match="needs 3 clients, but only 2 of 5 have a positive"):
         chosen(Dpcs(0.6, fill="strict"), roster)
 
 
@@ -290,7 +290,7 @@ def test_other_slips_are_refused() -> None:
         Dpcs(mix=0.0)
     with pytest.raises(ConfigError, match=r"ridge must lie in \[0, inf\), or none"):
         Dpcs(ridge=-1.0)
-    with pytest.raises(ConfigError, match="a ridge goes with norm l2 only"):
+    with pytest.raises(ConfigError, match="a ridge needs norm=l2"):
         Dpcs(norm="l1", ridge=0.1)
     with pytest.raises(UnknownName, match="Did you mean 'mix'"):
         Dpcs(fill="mixed")  # type: ignore[arg-type]

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from thalweg.core.errors import ConfigError, UnknownName
+from thalweg.core.errors import ConfigError
 from thalweg.core.types import Floats, Ints
 from thalweg.selection.drawing import (
     DRAWS,
@@ -17,13 +17,9 @@ from thalweg.selection.drawing import (
     draw_successive,
     draw_systematic,
     fill_uniformly,
-    inclusion_probabilities,
     mix_with_uniform,
     num_positive,
-    successive_inclusion,
 )
-
-PROBS = np.array([0.5, 0.3, 0.2])
 
 
 def by_enumeration(probs: list[float], size: int) -> dict[tuple[int, ...], float]:
@@ -38,26 +34,8 @@ def by_enumeration(probs: list[float], size: int) -> dict[tuple[int, ...], float
     return chances
 
 
-def included(chances: dict[tuple[int, ...], float], num: int) -> list[float]:
-    return [sum(p for drawn, p in chances.items() if i in drawn) for i in range(num)]
-
-
 def weights(low: float = 0.0) -> st.SearchStrategy[list[float]]:
     return st.lists(st.floats(low, 1.0), min_size=2, max_size=8).filter(lambda w: sum(w) > 0.1)
-
-
-def test_successive_inclusion_is_not_size_times_probability() -> None:
-    expected = [0.839286, 0.675000, 0.485714]
-    assert included(by_enumeration([0.5, 0.3, 0.2], 2), 3) == pytest.approx(expected, abs=1e-6)
-    assert successive_inclusion(PROBS, 2) == pytest.approx(expected, abs=1e-6)
-
-
-@given(w=st.lists(st.floats(0.01, 1.0), min_size=2, max_size=6), data=st.data())
-def test_successive_inclusion_is_what_enumeration_says(w: list[float], data: st.DataObject) -> None:
-    probs = np.array(w) / sum(w)
-    size = data.draw(st.integers(1, len(w)))
-    exact = included(by_enumeration(probs.tolist(), size), len(w))
-    assert successive_inclusion(probs, size) == pytest.approx(exact, abs=1e-8)
 
 
 def test_successive_draws_every_set_as_often_as_it_should() -> None:
@@ -124,7 +102,7 @@ def test_a_draw_is_different_things_of_positive_probability(
 def test_too_few_positive_probabilities_are_refused(
     draw: Callable[[Floats, int, np.random.Generator], Ints],
 ) -> None:
-    with pytest.raises(ConfigError, match="cannot draw 3 different ones: 2 of 4 probabilities"):
+    with pytest.raises(ConfigError, match="cannot draw 3 different items: 2 of 4 probabilities"):
         draw(np.array([0.6, 0.4, 0.0, 1e-15]), 3, np.random.default_rng(0))
 
 
@@ -141,10 +119,3 @@ def test_completing_takes_all_that_are_positive_and_the_rest_uniformly() -> None
         times[drawn] += 1
     assert times[[0, 2]].tolist() == [3000, 3000]
     assert abs(times[[1, 3, 4]] - 1000).max() < 5 * 26
-
-
-def test_inclusion_by_the_name_of_the_draw() -> None:
-    assert inclusion_probabilities(PROBS, 2, "systematic").tolist() == [1.0, 0.6, 0.4]
-    assert inclusion_probabilities(PROBS, 2)[1] == pytest.approx(0.675)
-    with pytest.raises(UnknownName, match="Did you mean 'successive'"):
-        inclusion_probabilities(PROBS, 2, "sucessive")

@@ -95,7 +95,7 @@ def test_a_change_that_is_too_small_is_not_worth_a_report() -> None:
     account, words = said(LabelPrivacy(min_change=0.2), [2, 1], [4, 2], [3, 2], [1, 1], [1, 1])
     assert words == [[2, 1], None, None, [1, 1], None]
     assert account.reports == 2
-    assert account.said.tolist() == [0.5, 0.5]
+    assert account.last_mix.tolist() == [0.5, 0.5]
 
 
 def test_the_change_is_measured_from_what_was_said_not_from_what_was_last_true() -> None:

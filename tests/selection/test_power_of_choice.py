@@ -25,7 +25,7 @@ def answered(losses: dict[int, float], num_clients: int, present: Any = None) ->
         num_clients,
         known={"candidate_loss": column},
     )
-    return replace(roster, asked=np.array(sorted(losses), dtype=np.int64))
+    return replace(roster, surveyed=np.array(sorted(losses), dtype=np.int64))
 
 
 def chosen(rule: PowerOfChoice, roster: Roster, seed: int = 0) -> list[int]:
@@ -43,7 +43,7 @@ def test_the_worked_example() -> None:
 
 def test_losses_of_earlier_rounds_do_not_count() -> None:
     roster = answered({n: 10.0 - n for n in range(6)}, 6)
-    roster = replace(roster, asked=np.array([3, 4, 5]))
+    roster = replace(roster, surveyed=np.array([3, 4, 5]))
     assert chosen(PowerOfChoice(participation=2 / 6), roster) == [3, 4]
 
 
@@ -123,7 +123,7 @@ def test_the_frugal_form_asks_nobody_and_takes_the_last_training_loss() -> None:
     assert asked(rule, roster) == []
     assert not rule.sends_models
     # Client 2 was never heard of and comes first; client 4 had no data left and comes last.
-    assert chosen(rule, replace(roster, asked=np.array([], dtype=np.int64))) == [1, 2]
+    assert chosen(rule, replace(roster, surveyed=np.array([], dtype=np.int64))) == [1, 2]
     everybody = replace(roster, present=np.array([0, 1, 3, 4]))
     assert chosen(PowerOfChoice(0.75, candidates=4, form="rpow-d"), everybody) == [0, 1, 3]
 

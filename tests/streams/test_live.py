@@ -37,5 +37,5 @@ def test_a_live_run_without_a_network_is_refused_and_leaves_no_folder(tmp_path: 
 
 def test_a_recipe_that_must_know_how_much_data_will_come_is_refused() -> None:
     plan = make_plan("stream-uniform", "digits-partial", rounds=2, overrides=["world=live"])
-    with pytest.raises(ConfigError, match="nobody knows that in this world"):
+    with pytest.raises(ConfigError, match="which this world does not provide"):
         run_plan(plan)

@@ -1,4 +1,7 @@
-"""What a client computes from what it kept: an objective, how it is descended, and for how long."""
+"""Local training: objectives, optimiser, early stopping and update privacy (stage 4 of a round).
+
+To add an objective, write a class with the method of `Objective` and add it to `OBJECTIVES`.
+"""
 
 from thalweg.local.base import (
     Batch,
@@ -14,23 +17,20 @@ from thalweg.local.base import (
     with_features,
     without_dropout,
 )
-from thalweg.local.continuous import Continuous  # learn from the last session's model
-from thalweg.local.contrastive import Moon  # features like the received model's (MOON)
-from thalweg.local.cross_entropy import CrossEntropy
-from thalweg.local.curvature import Curvature  # stay where the others' losses are low (FedCurv)
-from thalweg.local.decay import DECAYS, LrDecay, PolynomialDecay
-from thalweg.local.elastic import Elastic  # keep what mattered for the last state (EWC)
-from thalweg.local.geometry import Euclidean, Geometry, PNorm
-from thalweg.local.not_true import NotTrue  # keep what was known of wrong classes (FedNTD)
-from thalweg.local.privacy import PRIVACIES, Gaussian, Privacy  # hide updates in noise
-from thalweg.local.proximal import Proximal  # stay near the start (FedProx)
-from thalweg.local.scaffold import Scaffold  # correct every step by the others' (SCAFFOLD)
-from thalweg.local.sgd import Sgd
-from thalweg.local.stopping import (  # learn no more once it gains little (Flash)
-    GainThreshold,
-    Stopping,
-)
-from thalweg.local.two_teachers import TwoTeachers  # keep what two teachers knew (FLwF-2T)
+from thalweg.local.continuous import Continuous  # distil the last session's model
+from thalweg.local.contrastive import Moon  # features close to the received model's (MOON)
+from thalweg.local.cross_entropy import CrossEntropy  # the ordinary loss
+from thalweg.local.curvature import Curvature  # protect what matters to other clients (FedCurv)
+from thalweg.local.decay import DECAYS, LrDecay, PolynomialDecay  # learning-rate schedules
+from thalweg.local.elastic import Elastic  # protect what mattered in the last state (EWC)
+from thalweg.local.geometry import Euclidean, Geometry, PNorm  # mirror descent
+from thalweg.local.not_true import NotTrue  # distil the wrong classes only (FedNTD)
+from thalweg.local.privacy import PRIVACIES, Gaussian, Privacy  # clip updates, add noise
+from thalweg.local.proximal import Proximal  # stay near the received model (FedProx)
+from thalweg.local.scaffold import Scaffold  # control variates (SCAFFOLD)
+from thalweg.local.sgd import Sgd  # the optimiser
+from thalweg.local.stopping import GainThreshold, Stopping  # early stopping (Flash)
+from thalweg.local.two_teachers import TwoTeachers  # distil two earlier models (FLwF-2T)
 
 OBJECTIVES: dict[str, type[Objective]] = {
     "continuous": Continuous,

@@ -1,4 +1,4 @@
-"""What a local objective is: a pure function of parameters, a batch and a memo, for K clients at once."""
+"""Local objectives: the protocols, and the types that a loss function receives."""
 
 from __future__ import annotations
 
@@ -13,90 +13,103 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 Model = Callable[["Tensor", "Tensor"], "Tensor"]  # params (K, P), x (K, B, ...) -> logits (K, B, C)
-Features = Callable[  # the same -> logits (K, B, C), and what the last layer reads (K, B, F)
+Features = Callable[  # the same -> logits (K, B, C) and inputs of the last layer (K, B, F)
     ["Tensor", "Tensor"], tuple["Tensor", "Tensor"]
 ]
-Memo = Mapping[str, "Tensor"]  # at least "start": the parameters the round began with, (K, P)
+Memo = Mapping[str, "Tensor"]  # at least "start": the received parameters (K, P)
 
 
 class Batch(NamedTuple):
-    """One mini-batch of each of K clients. Shorter ones are padded with weight zero."""
+    """One mini-batch of each of K clients. Shorter mini-batches are padded with weight zero."""
 
-    x: Tensor  # (K, B, *input_shape), or whole numbers (K, B, L)
+    x: Tensor  # (K, B, *input_shape), or integer tokens (K, B, L)
     labels: Tensor  # (K, B) int64
-    weights: Tensor  # (K, B) what each sample counts; 1 / size in ordinary training, 0 for padding
+    weights: Tensor  # (K, B) sample weights; 1 / size in ordinary training, 0 for padding
 
 
 def without_dropout(model: Model) -> Model:
-    """The model as a teacher sees it: without dropout."""
+    """Return the model without dropout, as teachers use it."""
     return getattr(model, "still", model)
 
 
 def with_features(model: Model) -> Features:
-    """The model with what its last layer reads; every model that an engine trains can say that."""
-    found: Features | None = getattr(model, "with_features", None)
-    if found is None:
+    """Return the model as a function that also returns the features (the input of the last layer).
+
+    All models that an engine trains support this.
+    """
+    features: Features | None = getattr(model, "with_features", None)
+    if features is None:
         raise ConfigError(
-            f"this objective looks at features, which are what the last layer of a net reads; the model "
-            f"{model!r} has no method with_features. Give it one, as engine.models.NetModel has."
+            "this objective needs the features of the model (the input of its last layer), but "
+            f"{model!r} has no method with_features. Add one, as in engine.models.NetModel."
         )
-    return found
+    return features
 
 
 class Objective(Protocol):
-    """What a client minimises. Any object of this shape will do.
+    """The loss that a client minimises.
 
-    Pure, and written for K clients at once, because one code then serves both engines: the fast one
-    calls it with a few clients stacked, the reference one with a stack of one. Clients must not look
-    at one another: the loss of client k may depend on row k of everything, and on nothing else.
+    Implement `loss`; no base class is needed. It must be a pure function, written for K clients at
+    once, because both engines use it: the fast one with several clients stacked, the reference one
+    with a stack of one. The loss of client k may depend only on row k of the inputs.
     """
 
     def loss(self, model: Model, params: Tensor, batch: Batch, memo: Memo) -> Tensor:
-        """(K,) each client's loss, differentiable in params (K, P)."""
+        """Return (K,) the loss of each client, differentiable in `params` (K, P).
+
+        `memo` has tensors (K, E) by name: "start", the received parameters (K, P), the vectors of
+        `StatefulObjective.memo`, and those that the server half broadcasts.
+        """
 
 
 @runtime_checkable
 class StatefulObjective(Protocol):
-    """An objective that keeps something at the client, from tick to tick and from round to round."""
+    """An objective with a state at each client, kept between ticks and rounds."""
 
     def init(self, num_params: int) -> Any:
-        """What a client knows before its first round."""
+        """Return the state of a client before its first round."""
         ...
 
-    def start_tick(self, state: Any, look: ModelProbe, rows: Ints, changed: bool) -> Any:
-        """Called before samples arrive. `rows` are still the old ones; `changed`: the ones to come
-        are from another latent state than the last that came. Never true at a client's first tick."""
+    def start_tick(self, state: Any, probe: ModelProbe, rows: Ints, changed: bool) -> Any:
+        """Return the next state. Called at the start of a tick, before samples arrive.
+
+        `rows` are the samples held so far. `changed`: the samples about to arrive come from another
+        latent state than the last ones; it is false at a client's first tick.
+        """
         ...
 
     def memo(self, state: Any, start: Floats32) -> Mapping[str, Floats32]:
-        """(P,) vectors that `loss` will find in its memo; always the same names."""
+        """Return vectors (E,) for the memo of `loss`, always with the same names."""
         ...
 
 
 class TrainingSummary(NamedTuple):
-    """What a client's round came to."""
+    """The result of a client's training in one round."""
 
-    start: Floats32  # (P,) the parameters it received
-    params: Floats32  # (P,) those it has now
+    start: Floats32  # (P,) the received parameters
+    params: Floats32  # (P,) the parameters after the last step
     num_steps: int
-    lr: float  # with which it went, paces included
+    lr: float  # the learning rate, with all scales applied
     momentum: float
 
 
 @runtime_checkable
 class FinishesRound(Protocol):
-    """An objective that remembers (`StatefulObjective`) and wants to know what came of a round."""
+    """A `StatefulObjective` that updates its state at the end of a round."""
 
     def finish_round(
         self, state: Any, broadcast: Mapping[str, Floats32], summary: TrainingSummary
     ) -> tuple[Any, Mapping[str, Floats32]]:
-        """What the client keeps after its last step, and vectors for the half at the server (`ServerHalf`), by name."""
+        """Return the state after the last step, and vectors by name for the server half.
+
+        `broadcast` has the vectors that the server half sent for this round.
+        """
         ...
 
 
 @runtime_checkable
 class ResetsPerSession(Protocol):
-    """An objective that remembers (`StatefulObjective`) within a session only, unless `per_session` is false."""
+    """A `StatefulObjective` whose state is reset in every session, if `per_session` is true."""
 
     @property
     def per_session(self) -> bool: ...
@@ -104,8 +117,8 @@ class ResetsPerSession(Protocol):
 
 @runtime_checkable
 class UploadsFromObjective(Protocol):
-    """An objective that sends something to its half at the server; see `core.talk.ServerHalf`."""
+    """An objective that sends vectors to its server half (`core.capabilities.ServerHalf`)."""
 
-    def upload(self, look: ModelProbe, rows: Ints) -> Mapping[str, Floats32]:
-        """Vectors by name, after the last step of a round; `rows` are what is in memory."""
+    def upload(self, probe: ModelProbe, rows: Ints) -> Mapping[str, Floats32]:
+        """Return float32 vectors by name, after the last step; `rows` are the held samples."""
         ...

@@ -17,34 +17,42 @@ if TYPE_CHECKING:
 
 
 class LastModel(NamedTuple):
-    """The model with which a client ended its last round; empty before that."""
+    """The client's model at the end of its last round; empty before its first round."""
 
     params: Floats32
 
 
 @dataclass(frozen=True)
 class Moon:
-    r"""MOON: features shall be like those of the received model, and unlike those of the client's own last one.
+    r"""MOON: pull features towards those of the received model, away from the client's last ones.
 
     .. math::
         F_k(w) - \mu \log \frac{e^{\cos(z, z_g)/\tau}}{e^{\cos(z, z_g)/\tau} + e^{\cos(z, z_p)/\tau}}
 
-    Features are what goes into the net's last layer, so any net will do that ends with a fully connected one. With
-    a projection head in front of it they are what the head gives, as in the paper.
+    Features are the inputs of the last layer, which must be fully connected. With a projection
+    head in front of it they are the output of the head, as in the paper.
 
-    Symbols, Li, He, Song 2021 -> here
+    Symbols, Li, He, Song (2021) -> here
+        :math:`F_k`              -> `CrossEntropy`
         :math:`\mu, \tau`        -> strength, temperature
         :math:`z, z_g, z_p`      -> features of params, memo["start"], memo["previous"];
                                     the last two without dropout
 
-    In a client's first round the received model stands in for its last one, and the term is log 2 whatever the
-    client does. A round without a step leaves the last model as it was.
+    In a client's first round the received model is used as its last one, and the term is the
+    constant log 2. A round without a step leaves the last model unchanged.
+
+    The contrastive term alone, with cosines 8/9 and 0: log(1 + exp(-8/9)).
+
+    >>> import torch
+    >>> z, z_g, z_p = (torch.tensor([[v]]) for v in ([1., 2., 2.], [2., 1., 2.], [2., -1., 0.]))
+    >>> round(contrasts(z, z_g, z_p, temperature=1.0).item(), 4)
+    0.3444
     """
 
     strength: float = 1.0
     temperature: float = 1.0
     per_session: bool = False
-    """Is a client's last model of an earlier session forgotten?"""
+    """Reset the last model when a session starts."""
 
     def __post_init__(self) -> None:
         check_ranges(self, strength="[0, inf)", temperature="(0, inf)")
@@ -53,7 +61,7 @@ class Moon:
         return LastModel(np.empty(0, dtype=np.float32))
 
     def start_tick(
-        self, state: LastModel, look: ModelProbe, rows: Ints, changed: bool
+        self, state: LastModel, probe: ModelProbe, rows: Ints, changed: bool
     ) -> LastModel:
         return state
 
@@ -64,10 +72,10 @@ class Moon:
         import torch
 
         logits, features = with_features(model)(params, batch.x)
-        still = with_features(without_dropout(model))
+        features_of = with_features(without_dropout(model))
         with torch.no_grad():
-            _, received = still(memo["start"], batch.x)
-            _, previous = still(memo["previous"], batch.x)
+            _, received = features_of(memo["start"], batch.x)
+            _, previous = features_of(memo["previous"], batch.x)
         contrast = contrasts(features, received, previous, self.temperature)
         fit = cross_entropies(logits, batch.labels)
         return ((fit + self.strength * contrast) * batch.weights).sum(1)
@@ -79,9 +87,10 @@ class Moon:
 
 
 def contrasts(features: Tensor, like: Tensor, unlike: Tensor, temperature: float) -> Tensor:
-    """(K, B) how far features (K, B, F) are from being like some and unlike others, by the angle between them.
+    """Return (K, B) the contrastive term for features (K, B, F), by cosine similarity.
 
-    Features without a length are at a right angle to all others.
+    The term is small if the features are like `like` and unlike `unlike`. A zero vector has cosine
+    0 with every other.
 
     >>> import torch
     >>> z, z_g, z_p = (torch.tensor([[v]]) for v in ([1., 2., 2.], [2., 1., 2.], [2., -1., 0.]))
@@ -90,5 +99,5 @@ def contrasts(features: Tensor, like: Tensor, unlike: Tensor, temperature: float
     """
     from torch.nn.functional import cosine_similarity, softplus
 
-    nearer = cosine_similarity(features, unlike, dim=2) - cosine_similarity(features, like, dim=2)
-    return softplus(nearer / temperature)
+    gap = cosine_similarity(features, unlike, dim=2) - cosine_similarity(features, like, dim=2)
+    return softplus(gap / temperature)

@@ -1,4 +1,4 @@
-"""How a client's learning rate falls while a session lasts."""
+"""Learning-rate schedules within a session."""
 
 from __future__ import annotations
 
@@ -9,30 +9,30 @@ from thalweg.core.config import check_ranges
 
 
 class LrDecay(Protocol):
-    """A schedule of the learning rate. Any object of this shape will do."""
+    """A learning-rate schedule. Implement `factor`; no base class is needed."""
 
     def factor(self, age: int) -> float:
-        """What the learning rate is multiplied by after `age` rounds of the session."""
+        """Return the factor on the learning rate after `age` rounds of the session."""
         ...
 
 
 @dataclass(frozen=True)
 class PolynomialDecay:
-    r"""From the whole learning rate down to a share of it, by a power of the time that is left.
+    r"""Polynomial decay: lower the learning rate from its full value to a share of it.
 
     .. math::  \eta(t) / \eta_0 = (1 - m) (1 - t/T)^p + m
 
-    Symbols, as the study of clients that come and go writes them -> here
-        t               -> age
-        T, p            -> rounds, power
+    Symbols, warm-start study of clients that come and go -> here
+        t                                -> age
+        T, p                             -> rounds, power
         :math:`m = \eta_{min} / \eta_0`  -> floor
 
-    It starts again with every session; one that outlasts `rounds` goes on at the floor. Without sessions the run
-    is the session.
+    The schedule starts again with every session; after `rounds` rounds the rate stays at the floor.
+    Without sessions the whole run is one session.
 
-    >>> falls = PolynomialDecay(floor=0.6, rounds=50)
-    >>> [round(0.001 * falls.factor(age), 9) for age in (0, 1, 25, 49, 50, 99)]
-    [0.001, 0.000992793, 0.000814355, 0.00061183, 0.0006, 0.0006]
+    >>> decay = PolynomialDecay(power=1.0, floor=0.6, rounds=50)
+    >>> [round(decay.factor(age), 6) for age in (0, 25, 50, 99)]
+    [1.0, 0.8, 0.6, 0.6]
     """
 
     power: float = 0.9

@@ -1,4 +1,4 @@
-"""What a student is taught by a teacher's logits, for K clients at once."""
+"""Distillation losses: how far a student's logits are from a teacher's, for K clients at once."""
 
 from __future__ import annotations
 
@@ -9,25 +9,34 @@ if TYPE_CHECKING:
 
 
 def cross_entropies(logits: Tensor, labels: Tensor) -> Tensor:
-    """(K, B) minus log-probability of the right label; logits (K, B, C), labels (K, B)."""
+    """Return (K, B) the cross-entropy of each sample; logits (K, B, C), labels (K, B)."""
     from torch.nn.functional import cross_entropy
 
     return cross_entropy(logits.transpose(1, 2), labels, reduction="none")
 
 
 def distances(student: Tensor, teacher: Tensor, temperature: float) -> Tensor:
-    r"""(K, B) cross-entropy between softened predictions; logits (K, B, C).
+    r"""Return (K, B) the cross-entropy between softened predictions; logits (K, B, C).
 
     .. math::  -\textstyle\sum_c \mathrm{softmax}(t/\tau)_c \log \mathrm{softmax}(z/\tau)_c
+
+    >>> import torch
+    >>> even = torch.zeros(1, 1, 4)
+    >>> round(distances(even, even, temperature=2.0).item(), 4)  # log 4
+    1.3863
     """
-    wanted = (teacher / temperature).softmax(2)
-    return -(wanted * (student / temperature).log_softmax(2)).sum(2)
+    target = (teacher / temperature).softmax(2)
+    return -(target * (student / temperature).log_softmax(2)).sum(2)
 
 
 def divergences(student: Tensor, teacher: Tensor) -> Tensor:
-    r"""(K, B) Kullback-Leibler divergence of predictions; logits (K, B, C).
+    r"""Return (K, B) the Kullback-Leibler divergence of predictions; logits (K, B, C).
 
     .. math::  \mathrm{KL}(\mathrm{softmax}(t) \,\|\, \mathrm{softmax}(z))
+
+    >>> import torch
+    >>> round(divergences(torch.tensor([[[2.0, 1.0, 0.0]]]), torch.ones(1, 1, 3)).item(), 6)
+    0.308994
     """
     log_ours, log_theirs = student.log_softmax(2), teacher.log_softmax(2)
     return (log_theirs.exp() * (log_theirs - log_ours)).sum(2)
@@ -36,10 +45,10 @@ def divergences(student: Tensor, teacher: Tensor) -> Tensor:
 def binary_distillation(
     student: Tensor, teacher: Tensor, labels: Tensor, num_old: int
 ) -> tuple[Tensor, Tensor]:
-    """(K, B) binary cross-entropies, averaged over classes: with the right answers, and with those of a teacher.
+    """Return two (K, B) mean binary cross-entropies: with the labels, and with taught targets.
 
-    Logits are (K, B, C). The teacher answers for the first `num_old` classes by its sigmoids;
-    it need not have more.
+    Logits are (K, B, C). The taught targets are the teacher's sigmoids in the first `num_old`
+    classes and the one-hot label in the others. The teacher may have only `num_old` classes.
     """
     import torch
     from torch.nn.functional import binary_cross_entropy_with_logits as errors
@@ -54,10 +63,11 @@ def binary_distillation(
 
 
 def gradient_shares(student: Tensor, labels: Tensor, weights: Tensor, num_old: int) -> Tensor:
-    """(K, B) how badly each sample is predicted, 1 on average over old classes and 1 over new ones.
+    """Return (K, B) weights that are larger for badly predicted samples.
 
-    Badly is one minus the sigmoid of the right logit. Old classes are the first `num_old`. Averages are weighted;
-    where nothing is left to learn all samples count 1. Not differentiated.
+    The weight is one minus the sigmoid of the right logit, divided by its weighted mean: once over
+    samples of old classes (the first `num_old`), once over samples of new classes. If that mean is
+    0 the weights are 1. No gradient flows through the weights.
     """
     import torch
 
@@ -76,7 +86,14 @@ def gradient_shares(student: Tensor, labels: Tensor, weights: Tensor, num_old: i
 def not_true_divergences(
     student: Tensor, teacher: Tensor, labels: Tensor, temperature: float
 ) -> Tensor:
-    """(K, B) Kullback-Leibler divergence of the softened predictions among the wrong classes."""
+    """Return (K, B) the Kullback-Leibler divergence of softened predictions over the wrong classes.
+
+    >>> import torch
+    >>> student = torch.tensor([[[2.0, 1.0, 0.0, -1.0]]])
+    >>> teacher = torch.tensor([[[1.0, 0.5, 0.2, -0.3]]])
+    >>> round(not_true_divergences(student, teacher, torch.tensor([[0]]), 1.0).item(), 6)
+    0.106604
+    """
     import torch
 
     K, B, C = student.shape

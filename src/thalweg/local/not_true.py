@@ -13,16 +13,28 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class NotTrue:
-    r"""FedNTD: what the round's first model thinks of the *wrong* classes is not to be forgotten.
+    r"""FedNTD: distil the received model's predictions for the *wrong* classes.
 
     .. math::
         F_k(w) + \beta \tau^2 \, \mathrm{KL}\big(
             \mathrm{softmax}(z^{\neg y}_g / \tau) \,\big\|\, \mathrm{softmax}(z^{\neg y} / \tau) \big)
 
-    Symbols, Lee et al. 2022 -> here
+    Symbols, Lee et al. (2022) -> here
         :math:`\beta, \tau`       -> strength, temperature
-        :math:`z^{\neg y}`        -> logits without the one of the right class
+        :math:`z^{\neg y}`        -> logits without that of the right class
         :math:`z_g`               -> logits of memo["start"], without dropout
+
+    Differs from the released code: the teacher is always without dropout.
+
+    The logits are the parameters themselves. Cross-entropy 0.440190 plus divergence 0.106604:
+
+    >>> import torch
+    >>> model = lambda params, x: params[:, None, :]
+    >>> batch = Batch(torch.zeros(1, 1, 1), torch.tensor([[0]]), torch.ones(1, 1))
+    >>> params = torch.tensor([[2.0, 1.0, 0.0, -1.0]])
+    >>> memo = {"start": torch.tensor([[1.0, 0.5, 0.2, -0.3]])}
+    >>> round(NotTrue().loss(model, params, batch, memo).item(), 4)
+    0.5468
     """
 
     strength: float = 1.0
@@ -38,6 +50,6 @@ class NotTrue:
         with torch.no_grad():
             teacher = without_dropout(model)(memo["start"], batch.x)
         fit = cross_entropies(student, batch.labels)
-        forgotten = not_true_divergences(student, teacher, batch.labels, self.temperature)
+        divergence = not_true_divergences(student, teacher, batch.labels, self.temperature)
         scale = self.strength * self.temperature**2
-        return ((fit + scale * forgotten) * batch.weights).sum(1)
+        return ((fit + scale * divergence) * batch.weights).sum(1)

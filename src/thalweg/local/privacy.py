@@ -1,4 +1,4 @@
-"""What a client does to its update before anybody else sees it."""
+"""Update privacy: noise that a client adds to its update before sending it."""
 
 from __future__ import annotations
 
@@ -13,39 +13,49 @@ from thalweg.theory import gaussian_epsilon, row_norms
 
 
 class Privacy(Protocol):
-    """Hides in an update what the client's samples are. Any object of this shape will do."""
+    """Protects the samples behind an update. Implement both methods; no base class is needed."""
 
     def add_noise(self, deltas: Floats32, rng: np.random.Generator) -> Floats32:
-        """(J, P) what is sent in the place of a client's updates of J models."""
+        """Return (J, P) what a client sends in place of its updates of J models."""
         ...
 
     def compute_epsilon(self, releases: int) -> float:
-        """The epsilon of a client that has sent so many replies."""
+        """Return the epsilon of a client after `releases` updates."""
         ...
 
 
 @dataclass(frozen=True)
 class Gaussian:
-    r"""Shorten every update to a bound and add Gaussian noise, at the client: nobody else sees it without.
+    r"""Local differential privacy: clip every update and add Gaussian noise, at the client.
 
     .. math::  \tilde\Delta = \Delta \min(1, C / \lVert \Delta \rVert) + N(0, \sigma^2 C^2 I)
 
-    Of several models of one client, the updates are shortened as one vector. What the samples of a client may
-    change in it is at most 2 C, whatever they are, so that T replies together are
-    :math:`(\varepsilon, \delta)`-differentially private with the epsilon of `theory.gaussian_epsilon` for
-    :math:`\mu = 2 \sqrt T / \sigma`: exact, for one client against a server (and everybody behind it) that is not
-    trusted, and however it chooses whom to ask. The guarantee is for updates alone; numbers beside them (samples
-    held, losses, right predictions, reports, answers) go out as they are.
+    The updates of several models are clipped as one vector. The samples of a client change the
+    clipped update by at most 2 C, so that T updates together are
+    :math:`(\varepsilon, \delta)`-differentially private with the epsilon of
+    `theory.gaussian_epsilon` for :math:`\mu = 2 \sqrt T / \sigma`. The guarantee is exact, for all
+    samples of one client, against an untrusted server that may choose clients in any way. It
+    covers updates only: other values that a client sends (number of samples, losses, correct
+    predictions, reports, survey responses) are not protected.
 
-    Symbols -> here: C -> clip, :math:`\sigma` -> noise, :math:`\delta` -> delta.
+    Symbols -> here
+        C                        -> clip
+        :math:`\sigma, \delta`   -> noise, delta
+
+    With almost no noise, an update of length 5 is clipped to length 1:
+
+    >>> privacy = Gaussian(clip=1.0, noise=1e-9)
+    >>> sent = privacy.add_noise(np.array([[3.0, 4.0]], dtype=np.float32), np.random.default_rng(0))
+    >>> [round(float(value), 4) for value in sent[0]]
+    [0.6, 0.8]
     """
 
     clip: float = 1.0
-    """Largest length of an update."""
+    """Largest norm of an update."""
     noise: float = 1.0
-    """Standard deviation of what is added to each number, in units of clip."""
+    """Standard deviation of the noise on each number, in units of clip."""
     delta: float = 1e-5
-    """Of the guarantee; well below one over the number of people concerned."""
+    """Delta of the guarantee; should be well below one over the number of persons concerned."""
 
     def __post_init__(self) -> None:
         check_ranges(self, clip="(0, inf)", noise="(0, inf)", delta="(0, 1)")
@@ -53,10 +63,10 @@ class Gaussian:
     def add_noise(self, deltas: Floats32, rng: np.random.Generator) -> Floats32:
         length = float(row_norms(deltas.reshape(1, -1))[0])
         factor = min(1.0, self.clip / length) if length > 0 else 1.0
-        hidden = np.empty_like(deltas)
-        for row, delta in zip(hidden, deltas, strict=True):
+        noisy = np.empty_like(deltas)
+        for row, delta in zip(noisy, deltas, strict=True):
             row[:] = delta * factor + self.noise * self.clip * rng.standard_normal(len(delta))
-        return hidden
+        return noisy
 
     def compute_epsilon(self, releases: int) -> float:
         return gaussian_epsilon(self.delta, self.noise, releases, distance=2.0)

@@ -13,15 +13,26 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Proximal:
-    r"""FedProx: cross-entropy, and a spring to the model the round began with.
+    r"""FedProx: cross-entropy plus a penalty on the distance from the received model.
 
     .. math::  F_k(w) + \tfrac{\mu}{2} \lVert w - x \rVert^2
 
-    Symbols, Li et al. 2020 -> here
+    Symbols, Li et al. (2020) -> here
         :math:`\mu`  -> strength
         x            -> memo["start"]
 
-    Weight decay is a spring to zero and comes on top of it, from `Sgd`.
+    Weight decay, a penalty on the distance from zero, is separate (`Sgd`) and comes on top.
+
+    The model is undecided between two classes, so that the loss is log 2 plus the penalty
+    0.05 (0.5² + 0.5²) = 0.025:
+
+    >>> import torch
+    >>> model = lambda params, x: torch.zeros(1, 1, 2)
+    >>> batch = Batch(torch.zeros(1, 1, 1), torch.tensor([[0]]), torch.ones(1, 1))
+    >>> memo = {"start": torch.tensor([[1.0, 1.0]])}
+    >>> loss = Proximal(strength=0.1).loss(model, torch.tensor([[1.5, 0.5]]), batch, memo)
+    >>> round(loss.item(), 4)
+    0.7181
     """
 
     strength: float = 0.1

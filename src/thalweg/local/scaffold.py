@@ -18,21 +18,21 @@ if TYPE_CHECKING:
 
 
 class ClientVariate(NamedTuple):
-    """What a client takes for its own gradient."""
+    """The client's estimate of its own gradient (control variate)."""
 
     values: Floats32  # (P,) zero before its first round in a session
 
 
 class ServerVariate(NamedTuple):
-    """What the server takes for everybody's gradient."""
+    """The server's estimate of the mean gradient of all clients (control variate)."""
 
-    values: Floats32  # (P,) zero as a session begins
-    num_members: int  # clients that it is a mean over, whether they have taken part yet or not
+    values: Floats32  # (P,) zero when a session starts
+    num_members: int  # clients in the mean, whether or not they have taken part yet
 
 
 @dataclass(frozen=True)
 class Scaffold:
-    r"""SCAFFOLD: every step is corrected by how a client's gradient differs from everybody's.
+    r"""SCAFFOLD: correct local steps by the difference between global and client gradient.
 
     .. math::
         y \leftarrow y - \eta (g - c_i + c), \qquad
@@ -42,20 +42,32 @@ class Scaffold:
     The correction is the gradient of :math:`\langle c - c_i, y - x \rangle`, which is added to the
     cross-entropy.
 
-    Symbols, Karimireddy et al. 2020 -> here
+    Symbols, Karimireddy et al. (2020) -> here
         x, y           -> memo["start"], params
         :math:`c_i`    -> memo["own"], kept at the client
-        c              -> memo["common"], told by the server
+        c              -> memo["common"], broadcast by the server
         K              -> `effective_steps(num_steps, momentum)`
-        S, N           -> the clients heard in a round, members of the session (all clients without sessions)
+        S              -> clients whose uploads arrived in the round
+        N              -> members of the session (all clients without sessions)
 
-    Both variates are zero as a session begins. A client that takes part for the first time in mid-session starts
-    at zero, as those before it did. One that took no step keeps what it has and says that nothing changed. If the
-    message of a client is lost, c lacks that change for good.
+    Both variates are zero when a session starts. A client that takes part for the first time in
+    mid-session starts at zero. A client without a step keeps its variate and uploads a change of
+    zero. If an upload is lost, c lacks that change for good.
 
-    ``as_released`` is what the code of the study of clients that come and go does: the steps are not corrected,
-    and K is the number of steps whatever the momentum, so that the variates are kept but do nothing. Its server
-    also multiplies the mean update by the clients' learning rate: ``--set server.lr=0.03``.
+    Differs from the paper: momentum is allowed, by way of K. The variant ``as_released`` is the
+    code of the warm-start study of clients that come and go: steps are not corrected, and K is the
+    number of steps whatever the momentum, so that the variates have no effect. Its server also
+    multiplies the mean update by the clients' learning rate: ``--set server.lr=0.03``.
+
+    Two steps of length 0.1 from 1 to 0.8: the mean gradient was 1. With :math:`c_i = 0` and c =
+    0.5 the new variate is 0 - 0.5 + 1:
+
+    >>> start, end = np.array([1.0], dtype=np.float32), np.array([0.8], dtype=np.float32)
+    >>> summary = TrainingSummary(start, end, num_steps=2, lr=0.1, momentum=0.0)
+    >>> objective, broadcast = Scaffold(), {"common": np.array([0.5], dtype=np.float32)}
+    >>> state, uploads = objective.finish_round(objective.init(1), broadcast, summary)
+    >>> round(float(state.values[0]), 4), round(float(uploads["change"][0]), 4)
+    (0.5, 0.5)
     """
 
     variant: Literal["true", "as_released"] = "true"
@@ -63,7 +75,7 @@ class Scaffold:
     def __post_init__(self) -> None:
         check_literals(self)
 
-    # --- at the client ---
+    # --- client ---
 
     @property
     def per_session(self) -> bool:
@@ -73,7 +85,7 @@ class Scaffold:
         return ClientVariate(np.zeros(num_params, dtype=np.float32))
 
     def start_tick(
-        self, state: ClientVariate, look: ModelProbe, rows: Ints, changed: bool
+        self, state: ClientVariate, probe: ModelProbe, rows: Ints, changed: bool
     ) -> ClientVariate:
         return state
 
@@ -91,44 +103,44 @@ class Scaffold:
         self, state: ClientVariate, broadcast: Mapping[str, Floats32], summary: TrainingSummary
     ) -> tuple[ClientVariate, dict[str, Floats32]]:
         momentum = summary.momentum if self.variant == "true" else 0.0
-        travelled = effective_steps(summary.num_steps, momentum) * summary.lr
-        if travelled == 0:  # no step, or steps of no length
+        distance = effective_steps(summary.num_steps, momentum) * summary.lr
+        if distance == 0:  # no step, or a learning rate of 0
             return state, {"change": np.zeros_like(state.values)}
-        slope = (summary.start.astype(np.float64) - summary.params) / travelled
-        change = (slope - broadcast["common"]).astype(np.float32)
+        gradient = (summary.start.astype(np.float64) - summary.params) / distance
+        change = (gradient - broadcast["common"]).astype(np.float32)
         return ClientVariate(state.values + change), {"change": change}
 
-    # --- at the server ---
+    # --- server ---
 
     def init_server(self, num_clients: int, num_params: int) -> ServerVariate:
         return ServerVariate(np.zeros(num_params, dtype=np.float32), num_clients)
 
-    def start_session(self, notes: ServerVariate, last: Floats32, members: Ints) -> ServerVariate:
-        return ServerVariate(np.zeros_like(notes.values), len(members))
+    def start_session(self, state: ServerVariate, last: Floats32, members: Ints) -> ServerVariate:
+        return ServerVariate(np.zeros_like(state.values), len(members))
 
-    def broadcast(self, notes: ServerVariate, clients: Ints) -> dict[str, Floats32]:
-        return {"common": np.broadcast_to(notes.values, (len(clients), len(notes.values)))}
+    def broadcast(self, state: ServerVariate, clients: Ints) -> dict[str, Floats32]:
+        return {"common": np.broadcast_to(state.values, (len(clients), len(state.values)))}
 
     def validate_claim(self, claim: Claim) -> str | None:
         return check_vector(claim.uploads, "change", claim.num_params)
 
     def collect(
-        self, notes: ServerVariate, clients: Ints, uploads: Mapping[str, Floats32]
+        self, state: ServerVariate, clients: Ints, uploads: Mapping[str, Floats32]
     ) -> ServerVariate:
-        change = uploads["change"].sum(0, dtype=np.float64) / max(notes.num_members, 1)
-        return notes._replace(values=(notes.values + change).astype(np.float32))
+        change = uploads["change"].sum(0, dtype=np.float64) / max(state.num_members, 1)
+        return state._replace(values=(state.values + change).astype(np.float32))
 
 
 def effective_steps(num_steps: int, momentum: float) -> float:
-    r"""How many plain steps of a constant gradient lead as far as `num_steps` with momentum.
+    r"""Return the number of plain steps that move as far as `num_steps` steps with momentum.
 
     .. math::  \Big( K - \rho \frac{1 - \rho^K}{1 - \rho} \Big) \Big/ (1 - \rho)
 
-    The velocity starts at zero. With it the mean gradient of a round is still
-    :math:`(x - y) / (K' \eta)` if gradients hardly change.
+    for a constant gradient and a velocity that starts at zero. With this number, K', the mean
+    gradient of a round is still :math:`(x - y) / (K' \eta)` if gradients hardly change.
 
     >>> round(effective_steps(5, 0.9), 4), effective_steps(5, 0.0)
     (13.1441, 5.0)
     """
-    slow = 1 - momentum
-    return (num_steps - momentum * (1 - momentum**num_steps) / slow) / slow
+    rest = 1 - momentum
+    return (num_steps - momentum * (1 - momentum**num_steps) / rest) / rest

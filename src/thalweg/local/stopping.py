@@ -1,4 +1,4 @@
-"""When a client has learnt enough for a round."""
+"""Early stopping: when a client stops training within a round."""
 
 from __future__ import annotations
 
@@ -10,48 +10,53 @@ import numpy as np
 from thalweg.core.config import check_ranges
 from thalweg.core.types import Ints
 
-HOLD_OUT_EVERY = 10  # of so many samples one is held out
+HOLD_OUT_EVERY = 10  # one of this many samples is held out
 
 
 class Stopping(Protocol):
-    """Ends a client's learning, not its round: its memory is renewed all the same. Pure.
+    """Decides when a client stops training in a round. Its memory is still renewed in later ticks.
 
-    Before and after every tick the loss of some samples is taken that nobody learns from. Any object of
-    this shape will do.
+    Implement both methods; no base class is needed. They must be pure. Before and after the
+    training of every tick the loss on held-out samples is measured.
     """
 
     def hold_out(self, num_rows: int) -> Ints:
-        """Positions in a memory of that many samples that are tried and not learnt from, ascending."""
+        """Return ascending positions, in a memory of `num_rows`, that are not trained on."""
         ...
 
     def should_stop(self, before: float, after: float, tick: int) -> bool:
-        """Does the client learn no more in this round?
+        """Return whether the client stops training for the rest of the round.
 
-        `before` and `after` are mean losses of the samples held out in tick number `tick`, counted from
-        1; both are 0 if none were.
+        `before` and `after` are mean losses of the held-out samples in tick number `tick`, counted
+        from 1; both are 0 if no sample was held out.
         """
         ...
 
 
 @dataclass(frozen=True)
 class GainThreshold:
-    r"""A client stops learning for the round once a tick has gained too little.
+    r"""Stop training for the round when a tick improves the held-out loss by too little.
 
-    That is, once it has lowered the loss of a held-out tenth of its memory by less than `gain` divided by
-    the number of the tick: :math:`L_{e-1} - L_e < \gamma / e`. The first of every ten samples is held out,
-    so that a client with one sample does not train.
+    .. math::  L_{e-1} - L_e < \gamma / e
 
-    Symbols, Panchal et al. 2023 (Flash) -> here
+    A tenth of the memory, the first of every ten samples, is held out; a client with a single
+    sample therefore does not train.
+
+    Symbols, Panchal et al. (2023), Flash -> here
         :math:`\gamma`  threshold    -> gain
-        :math:`e`       local epoch  -> tick
+        e               local epoch  -> tick
+        L               loss on the validation set -> mean loss of the held-out samples
 
-    Differs from the paper: ticks instead of epochs, and a part of the memory instead of a validation set.
-    The memory changes between ticks, so a loss is compared with that of the same samples before the tick.
+    Differs from the paper: ticks instead of epochs, and a part of the memory instead of a
+    validation set. The memory changes between ticks, so that a loss is compared with that of the
+    same samples before the tick.
 
-    >>> enough = GainThreshold(gain=0.3)
-    >>> enough.hold_out(21).tolist()
+    A gain of 0.2 is below 0.3 / 1 but not below 0.3 / 2:
+
+    >>> stopping = GainThreshold(gain=0.3)
+    >>> stopping.hold_out(21).tolist()
     [0, 10, 20]
-    >>> enough.should_stop(1.0, 0.8, tick=1), enough.should_stop(1.0, 0.8, tick=2)
+    >>> stopping.should_stop(1.0, 0.8, tick=1), stopping.should_stop(1.0, 0.8, tick=2)
     (True, False)
     """
 

@@ -25,22 +25,34 @@ class PastModel(NamedTuple):
 
 @dataclass(frozen=True)
 class TwoTeachers:
-    r"""FLwF-2T: learning without forgetting what the client knew before, and what the federation knows.
+    r"""FLwF-2T: distil two teachers, the client's model of the last state and the received model.
 
     .. math::
         \alpha\, \mathrm{CE} + \beta\, \mathrm{dist}(\text{past})
         + (1 - \alpha - \beta)\, \mathrm{dist}(\text{global}), \qquad
-        \mathrm{dist}(t) = -\textstyle\sum_c \mathrm{softmax}(t/\tau)_c \log \mathrm{softmax}(z/\tau)_c
+        \mathrm{dist}(t) =
+        -\textstyle\sum_c \mathrm{softmax}(t/\tau)_c \log \mathrm{softmax}(z/\tau)_c
 
-    The first teacher is the client's model of the moment when the latent state last changed, the second
-    the model it received in this round. Before the first change the received model is both.
+    The first teacher is the client's model when the latent state last changed, the second the
+    model it received in this round. Before the first change the received model is both.
 
-    Symbols, Usmanova et al. 2021 -> here
+    Symbols, Usmanova et al. (2021) -> here
         :math:`\alpha, \beta, \tau`  -> weight_ce, weight_past, temperature
 
-    The paper's mix is not fully known; ``convex`` is what SFedPO's grid of values fits. ``additive`` is
-    :math:`\mathrm{CE} + \alpha\, \mathrm{dist}(\text{past}) + \beta\, \mathrm{dist}(\text{global})`, as others
-    have it for one teacher.
+    Differs from the paper: its mix is not fully known. ``convex`` fits the grid of values in
+    SFedPO; ``additive`` is
+    :math:`\mathrm{CE} + \alpha\, \mathrm{dist}(\text{past}) + \beta\, \mathrm{dist}(\text{global})`,
+    as in implementations with one teacher.
+
+    The logits are the parameters themselves: 0.3 * 0.407606 + 0.3 * 1.097793 + 0.4 * 1.340348.
+
+    >>> import torch
+    >>> model = lambda params, x: params[:, None, :]
+    >>> batch = Batch(torch.zeros(1, 1, 1), torch.tensor([[0]]), torch.ones(1, 1))
+    >>> memo = {"past": torch.tensor([[1.5, 1.0, 0.5]]), "start": torch.tensor([[0.0, 1.0, 2.0]])}
+    >>> loss = TwoTeachers().loss(model, torch.tensor([[2.0, 1.0, 0.0]]), batch, memo)
+    >>> round(loss.item(), 4)
+    0.9878
     """
 
     weight_ce: float = 0.3
@@ -64,9 +76,9 @@ class TwoTeachers:
         return PastModel(np.empty(0, dtype=np.float32))
 
     def start_tick(
-        self, state: PastModel, look: ModelProbe, rows: Ints, changed: bool
+        self, state: PastModel, probe: ModelProbe, rows: Ints, changed: bool
     ) -> PastModel:
-        return PastModel(look.params()) if changed else state
+        return PastModel(probe.params()) if changed else state
 
     def memo(self, state: PastModel, start: Floats32) -> dict[str, Floats32]:
         return {"past": state.params if len(state.params) else start}
@@ -74,15 +86,15 @@ class TwoTeachers:
     def loss(self, model: Model, params: Tensor, batch: Batch, memo: Memo) -> Tensor:
         import torch
 
-        student, still = model(params, batch.x), without_dropout(model)
+        student, teacher = model(params, batch.x), without_dropout(model)
         with torch.no_grad():
-            past, everybody = still(memo["past"], batch.x), still(memo["start"], batch.x)
+            past, received = teacher(memo["past"], batch.x), teacher(memo["start"], batch.x)
         fit = cross_entropies(student, batch.labels)
         to_past = distances(student, past, self.temperature)
-        to_all = distances(student, everybody, self.temperature)
+        to_received = distances(student, received, self.temperature)
         a, b = self.weight_ce, self.weight_past
         if self.form == "convex":
-            mix = a * fit + b * to_past + (1 - a - b) * to_all
+            mix = a * fit + b * to_past + (1 - a - b) * to_received
         else:
-            mix = fit + a * to_past + b * to_all
+            mix = fit + a * to_past + b * to_received
         return (mix * batch.weights).sum(1)

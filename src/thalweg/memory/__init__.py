@@ -1,21 +1,27 @@
-"""Stage 2: what each client keeps."""
+"""Memory policies: which samples each client keeps (stage 2 of a round).
+
+A client has a memory of bounded size. When samples arrive, its policy decides which of the held
+and the new samples stay. To add a policy, write a class with the methods of `MemoryPolicy` and add
+it to `POLICIES`.
+"""
 
 from thalweg.memory.base import (
     MemoryPolicy,
     NeedsLastLayer,
     PredictsRenewal,
     UploadsFromMemory,
+    make_context,
     renew,
 )
-from thalweg.memory.dds import Dds  # more of the states that matter, guided by a forecast
-from thalweg.memory.drsr import Drsr  # the long run of the stream
-from thalweg.memory.fifo import Fifo  # only the recent past
-from thalweg.memory.importance import Importance  # samples with large gradients
-from thalweg.memory.never import Never  # what came first
-from thalweg.memory.ode import Ode  # samples whose gradient agrees with everybody's
-from thalweg.memory.replace import Replace  # no past
-from thalweg.memory.reservoir import Reservoir  # uniform over all the past
-from thalweg.memory.uniform_ratio import UniformRatio  # a fixed share of new samples at every tick
+from thalweg.memory.dds import Dds  # renew more in important, balanced or rare states (SFedPO)
+from thalweg.memory.drsr import Drsr  # follow the long-run distribution of the stream
+from thalweg.memory.fifo import Fifo  # the most recent samples
+from thalweg.memory.importance import Importance  # samples with the largest gradients
+from thalweg.memory.never import Never  # the first samples, for ever
+from thalweg.memory.ode import Ode  # samples aligned with the global gradient
+from thalweg.memory.replace import Replace  # only the samples that have just arrived
+from thalweg.memory.reservoir import Reservoir  # a uniform sample of the whole past
+from thalweg.memory.uniform_ratio import UniformRatio  # renew a fixed share per tick
 
 POLICIES = {
     "dds": Dds,
@@ -44,5 +50,6 @@ __all__ = [
     "Reservoir",
     "UniformRatio",
     "UploadsFromMemory",
+    "make_context",
     "renew",
 ]

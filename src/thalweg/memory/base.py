@@ -1,93 +1,138 @@
-"""What every memory policy promises, and the one move that most of them make."""
+"""Memory policies: the protocols, and helpers shared by several policies."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Literal, Protocol, runtime_checkable
 
 import numpy as np
 
-from thalweg.core.types import Floats, Floats32, Ints, MemoryContext
+from thalweg.core.types import Floats, Floats32, Ints, LastLayer, MemoryContext, Outlook
 
 
 class MemoryPolicy(Protocol):
-    """Decides what a client keeps when samples arrive. Any object of this shape will do.
+    """Decides which samples a client keeps when new ones arrive.
 
-    The answer names samples by position: 0 .. held - 1 are the samples held so far, held ..
-    held + num_new - 1 the new ones, in order of arrival. Positions are all different and at most
-    `capacity` many. The policy never sees or moves the samples themselves.
+    Implement `init` and `keep`; no base class is needed. A policy is an immutable object that
+    serves all clients: what it has to remember for one client is the `state` that `keep` takes and
+    returns. A policy identifies samples by position and never sees the samples themselves:
+    positions 0 .. held - 1 are the held samples, in the order in which the last call of `keep`
+    returned them, and positions held .. held + num_new - 1 are the new samples, in order of
+    arrival.
     """
 
     def init(self, capacity: int, held: int) -> Any:
-        """What the policy remembers when a client starts with `held` samples."""
+        """Return the state of a client that starts with `held` samples."""
         ...
 
-    def keep(self, state: Any, intake: MemoryContext, rng: np.random.Generator) -> tuple[Any, Ints]:
-        """What the policy remembers next, and the positions of the samples that stay."""
+    def keep(
+        self, state: Any, context: MemoryContext, rng: np.random.Generator
+    ) -> tuple[Any, Ints]:
+        """Return the next state and the positions of the samples to keep.
+
+        Positions are an integer array (n,) of different values, n at most `context.capacity`.
+        All randomness must come from `rng`.
+        """
         ...
 
 
 @runtime_checkable
 class PredictsRenewal(Protocol):
-    """A memory policy that can also say beforehand how much of itself it will renew.
+    """A memory policy that predicts how much of the memory it will renew.
 
-    Weights that depend on how a memory ages (SAW) ask for it; for a policy without this method they
-    use the renewal measured in the round.
+    Aggregation weights that depend on how memories age (SAW) use the prediction. For a policy
+    without this method they use the renewal measured in the round.
     """
 
-    def predict_renewal(self, state: Any, intake: MemoryContext) -> Floats:
-        """(M,) expected fraction of the memory that is new after one tick in each latent state."""
+    def predict_renewal(self, state: Any, context: MemoryContext) -> Floats:
+        """Return (M,) the expected share of new samples after one tick in each latent state."""
         ...
 
 
 @runtime_checkable
 class NeedsLastLayer(Protocol):
-    """A memory policy that wants `MemoryContext.last_layer`: held and new samples as the model sees them."""
+    """A memory policy that reads `MemoryContext.last_layer`.
+
+    It contains the errors and features of all held and new samples under one model.
+    """
 
     @property
     def probed_model(self) -> Literal["current", "received"]:
-        """The model the client is training, as it is now, or the one it received."""
+        """Which model: "current", which the client is training, or "received" from the server."""
         ...
 
 
 @runtime_checkable
 class UploadsFromMemory(Protocol):
-    """A memory policy that sends something to its half at the server; see `core.talk.ServerHalf`."""
+    """A memory policy that sends vectors to its server half (`core.capabilities.ServerHalf`)."""
 
     def upload(self, state: Any) -> tuple[Any, Mapping[str, Floats32]]:
-        """What the policy remembers after sending, and vectors by name, at the end of a round."""
+        """Return the state after sending, and float32 vectors by name, at the end of a round."""
         ...
 
 
-def renew(intake: MemoryContext, count: int, rng: np.random.Generator) -> Ints:
-    """Overwrite `count` samples, chosen uniformly, with the first `count` new ones.
+def make_context(
+    capacity: int,
+    held: int,
+    num_new: int,
+    *,
+    state: int = 0,
+    held_labels: Sequence[int] | None = None,
+    new_labels: Sequence[int] | None = None,
+    outlook: Outlook | None = None,
+    last_layer: LastLayer | None = None,
+    broadcast: Mapping[str, Floats32] | None = None,
+) -> MemoryContext:
+    """Build a `MemoryContext` by hand, to try a policy without a federation.
 
-    Free places are filled first and count as renewed.
+    By default all labels are 0 and there is a single latent state.
 
-    >>> from thalweg.core.types import Outlook
-    >>> nothing = np.empty(0, dtype=np.int64)
-    >>> one = np.ones(1)
-    >>> intake = MemoryContext(4, 4, 4, 0, nothing, nothing, Outlook(one, one, one))
-    >>> sorted(renew(intake, 4, np.random.default_rng(0)).tolist())
+    >>> make_context(capacity=4, held=2, num_new=3, new_labels=[0, 1, 1]).new_labels.tolist()
+    [0, 1, 1]
+    """
+    one = np.ones(1)
+    return MemoryContext(
+        capacity=capacity,
+        held=held,
+        num_new=num_new,
+        state=state,
+        held_labels=np.array([0] * held if held_labels is None else held_labels, dtype=np.int64),
+        new_labels=np.array([0] * num_new if new_labels is None else new_labels, dtype=np.int64),
+        outlook=Outlook(one, one, one) if outlook is None else outlook,
+        last_layer=last_layer,
+        broadcast={} if broadcast is None else broadcast,
+    )
+
+
+def renew(context: MemoryContext, count: int, rng: np.random.Generator) -> Ints:
+    """Overwrite `count` held samples, chosen uniformly, with the first `count` new ones.
+
+    Free slots are filled first and count as renewed. Returns the positions to keep.
+
+    >>> context = make_context(capacity=4, held=4, num_new=4)
+    >>> sorted(renew(context, 4, np.random.default_rng(0)).tolist())
     [4, 5, 6, 7]
-    >>> (renew(intake, 1, np.random.default_rng(0)) == 4).sum().item()
+    >>> (renew(context, 1, np.random.default_rng(0)) == 4).sum().item()
     1
     """
-    held, free = intake.held, intake.capacity - intake.held
-    added = min(free, intake.num_new)
-    overwritten = max(min(count, intake.num_new) - added, 0)
+    held, free = context.held, context.capacity - context.held
+    added = min(free, context.num_new)
+    overwritten = max(min(count, context.num_new) - added, 0)
     kept = np.arange(held + added)
     if overwritten:
-        # Everything new is no draw at all: then this is `Replace`, to the bit.
+        # A full renewal draws nothing, so that it gives the same bits as `Replace`.
         slots = rng.permutation(held)[:overwritten] if overwritten < held else np.arange(held)
         kept[slots] = held + added + np.arange(len(slots))
     return kept
 
 
 def round_count(amount: float, rng: np.random.Generator | None) -> int:
-    """A whole number of samples: to the nearest, or at random with the right mean.
+    """Round `amount` to a whole number of samples.
 
-    >>> round_count(0.535193 * 500, None)
+    Without `rng` to the nearest integer (halves up). With `rng` up or down at random, such that the
+    mean is `amount`.
+
+    >>> round_count(0.535193 * 500, None)  # 267.6
     268
     """
     if rng is None:

@@ -16,23 +16,44 @@ from thalweg.memory.base import renew, round_count
 
 @dataclass(frozen=True)
 class Dds:
-    r"""Distribution-guided data sampling: renew more in states that matter, are balanced, or are rare.
+    r"""Distribution-guided data sampling: choose the share of the memory to renew by latent state.
 
-    .. math::  \mathrm{score}_m = \frac{w_m - a_1 d_m + b_1}{1 + \frac{1-\alpha}{\alpha}\hat\pi_m},
-       \qquad  \alpha_m \propto \max(\mathrm{score}_m, 0), \quad \textstyle\sum_m \hat\pi_m \alpha_m = \alpha
+    States that are important, have balanced labels, or are rarely visited get a larger share:
 
-    The average renewal over a client's life is the budget; how it is spent over the states follows
-    what the client expects (`Outlook`). With ``exact=True`` the underlying quadratic program is solved by
-    its optimality conditions instead of the closed form.
+    .. math::
+        \mathrm{score}_m = \frac{w_m - a_1 d_m + b_1}{1 + \frac{1-\alpha}{\alpha}\hat\pi_m},
+        \qquad \alpha_m \propto \max(\mathrm{score}_m, 0),
+        \quad \textstyle\sum_m \hat\pi_m \alpha_m = \alpha
+
+    and :math:`\alpha_m \le 1`. In state m the policy overwrites :math:`\alpha_m` of the memory,
+    chosen uniformly, by new samples. The expected renewal is therefore the budget :math:`\alpha`.
+    With ``exact=True`` the underlying quadratic program is solved by its optimality conditions
+    instead of the closed form.
 
     Symbols, SFedPO -> here
-        :math:`\alpha` (per client)     -> budget
-        :math:`a_1, b_1`                -> slope, offset
-        :math:`\hat\pi, w, d`           -> Outlook.probs, .importance, .heterogeneity
-        T, G (exact only)               -> ticks, grad_bound
+        :math:`\alpha` (per client)        -> budget
+        :math:`a_1, b_1`                   -> slope, offset
+        :math:`\hat\pi, w, d`              -> Outlook.probs, .importance, .heterogeneity
+        T, G (only if exact)               -> ticks, grad_bound
 
-    Differs from the paper: it says nothing of states predicted to be impossible; see
-    `zero_prob_rule`. The factor is (1-α)/α as in its derivation, not α/(1-α) as in its appendix.
+    Differs from the paper: states of predicted probability 0, which the paper leaves undefined,
+    follow `zero_prob_rule`. The factor is :math:`(1-\alpha)/\alpha` as in the paper's derivation,
+    not :math:`\alpha/(1-\alpha)` as in its appendix.
+
+    Two equally likely and equally important states; the second one is unbalanced. The scores are
+    (0.5 + 0.25) / 1.5 = 0.5 and (0.5 - 0.25 + 0.25) / 1.5 = 1/3, the shares 0.6 and 0.4:
+
+    >>> from thalweg.core.types import Outlook
+    >>> from thalweg.memory import make_context
+    >>> half = np.array([0.5, 0.5])
+    >>> outlook = Outlook(probs=half, importance=half, heterogeneity=np.array([0.0, 1.0]))
+    >>> context = make_context(capacity=10, held=10, num_new=10, state=0, outlook=outlook)
+    >>> policy = Dds(budget=0.5, slope=0.25, offset=0.25)
+    >>> policy.predict_renewal(None, context).round(6).tolist()
+    [0.6, 0.4]
+    >>> _, kept = policy.keep(None, context, np.random.default_rng(0))
+    >>> (kept >= 10).sum().item()  # six of ten samples are new
+    6
     """
 
     budget: float = 0.5
@@ -42,9 +63,11 @@ class Dds:
     ticks: int = 5
     """Ticks per round in the bound that `exact` minimises."""
     grad_bound: float = 1.0
+    """Largest gradient norm in that bound."""
     zero_prob_rule: Literal["extend", "zero", "budget"] = "extend"
-    """What a state predicted to be impossible gets if the client meets it all the same."""
+    """Share for states of predicted probability 0: by the formula, none, or the budget."""
     stochastic_rounding: bool = False
+    """Round the number of renewed samples at random, so that its mean is exact."""
 
     def __post_init__(self) -> None:
         check_literals(self)
@@ -56,21 +79,24 @@ class Dds:
         return None
 
     def keep(
-        self, state: None, intake: MemoryContext, rng: np.random.Generator
+        self, state: None, context: MemoryContext, rng: np.random.Generator
     ) -> tuple[None, Ints]:
-        amount = float(self.predict_renewal(state, intake)[intake.state]) * intake.capacity
+        amount = float(self.predict_renewal(state, context)[context.state]) * context.capacity
         return None, renew(
-            intake, round_count(amount, rng if self.stochastic_rounding else None), rng
+            context, round_count(amount, rng if self.stochastic_rounding else None), rng
         )
 
-    def predict_renewal(self, state: None, intake: MemoryContext) -> Floats:
-        outlook = (np.asarray(part, dtype=np.float64).tobytes() for part in intake.outlook)
-        return np.minimum(_ratios(self, *outlook), intake.num_new / intake.capacity)
+    def predict_renewal(self, state: None, context: MemoryContext) -> Floats:
+        outlook = (np.asarray(part, dtype=np.float64).tobytes() for part in context.outlook)
+        return np.minimum(_ratios(self, *outlook), context.num_new / context.capacity)
 
 
 @lru_cache(maxsize=4096)
 def _ratios(policy: Dds, *outlook: bytes) -> Floats:
-    """The ratios of one outlook; asked for at every tick, so remembered (by value, not by client)."""
+    """Return (M,) the share to renew in each state, for one outlook.
+
+    Called at every tick, therefore cached by value; clients with equal outlooks share the result.
+    """
     probs, importance, heterogeneity = (np.frombuffer(part) for part in outlook)
     if policy.exact:
         ratios = theory.dds_ratios_exact(

@@ -11,25 +11,42 @@ from thalweg.memory.base import renew, round_count
 
 
 class DrsrState(NamedTuple):
-    """How much has come by, the client's first samples included."""
+    """The number of samples seen so far, initial samples included."""
 
     total: int
-    by_class: Ints  # (classes met so far,), empty before the first look at labels
+    by_class: Ints  # (highest label so far + 1,), empty before the first tick
 
 
 @dataclass(frozen=True)
 class Drsr:
-    r"""Dynamic-ratio selective replacement: the memory follows the long run of the stream.
+    r"""Dynamic-ratio selective replacement: follow the long-run distribution of the stream.
 
-    ``ratio``: the share :math:`\theta_t = n_{new} / (n_{seen} + n_{new})` of the memory is
-    overwritten, at random, by new samples: every period keeps the same weight.
-    ``match``: of what is held and what is new, keep the samples whose class histogram is nearest to
-    the one of everything seen so far (largest remainders; at random inside a class).
+    Mode ``ratio``: the share
 
-    Wang, Bian, Xu 2024. Its text and code were not at hand; both modes are reconstructions.
+    .. math::  \theta_t = \frac{n_{new}}{n_{seen} + n_{new}}
 
-    >>> [round(theta, 6) for theta in (500 / 1000, 500 / 1500, 500 / 2000)]  # 500 held, 500 per tick
-    [0.5, 0.333333, 0.25]
+    of the memory, chosen uniformly, is overwritten by new samples, so that every period of the
+    stream keeps the same weight. Mode ``match``: of the held and new samples together, keep those
+    whose class histogram is nearest to that of all samples seen so far (largest remainders; at
+    random within a class).
+
+    Symbols, Wang, Bian, Xu (2024) -> here
+        :math:`n_{seen}, n_{new}`  -> DrsrState.total, MemoryContext.num_new
+
+    Differs from the paper: neither its text nor its code was available; both modes are
+    reconstructions.
+
+    500 held samples, then 500 per tick: 1/2, 1/3 and 1/4 of the memory are renewed.
+
+    >>> from thalweg.memory import make_context
+    >>> policy, rng = Drsr(), np.random.default_rng(0)
+    >>> state, context = policy.init(500, 500), make_context(500, 500, 500)
+    >>> for tick in range(3):
+    ...     state, kept = policy.keep(state, context, rng)
+    ...     print((kept >= 500).sum())
+    250
+    167
+    125
     """
 
     mode: Literal["ratio", "match"] = "ratio"
@@ -41,63 +58,63 @@ class Drsr:
         return DrsrState(held, np.empty(0, dtype=np.int64))
 
     def keep(
-        self, state: DrsrState, intake: MemoryContext, rng: np.random.Generator
+        self, state: DrsrState, context: MemoryContext, rng: np.random.Generator
     ) -> tuple[DrsrState, Ints]:
-        seen = _count_seen(state, intake)
+        seen = _count_seen(state, context)
         if self.mode == "ratio":
-            share = intake.num_new / max(seen.total, 1)
-            return seen, renew(intake, round_count(share * intake.capacity, None), rng)
-        return seen, _match_classes(seen.by_class, intake, rng)
+            share = context.num_new / max(seen.total, 1)
+            return seen, renew(context, round_count(share * context.capacity, None), rng)
+        return seen, _match_classes(seen.by_class, context, rng)
 
 
-def _count_seen(state: DrsrState, intake: MemoryContext) -> DrsrState:
+def _count_seen(state: DrsrState, context: MemoryContext) -> DrsrState:
     before = state.by_class
-    if not len(before):  # the client's first samples, whose labels nobody has counted yet
-        before = np.bincount(intake.held_labels)
-    new = np.bincount(intake.new_labels)
+    if not len(before):  # first tick: count the initial samples
+        before = np.bincount(context.held_labels)
+    new = np.bincount(context.new_labels)
     counts = np.zeros(max(len(before), len(new)), dtype=np.int64)
     counts[: len(before)] += before
     counts[: len(new)] += new
-    return DrsrState(state.total + intake.num_new, counts)
+    return DrsrState(state.total + context.num_new, counts)
 
 
-def _match_classes(wanted: Ints, intake: MemoryContext, rng: np.random.Generator) -> Ints:
-    """Positions whose class counts are as near as can be to the shares in `wanted`."""
-    labels = np.concatenate([intake.held_labels, intake.new_labels])
-    room = min(intake.capacity, len(labels))
-    if room == len(labels):
-        return np.arange(room)
-    there = np.bincount(labels, minlength=len(wanted))
-    chosen = quotas(wanted / wanted.sum(), there, room)
+def _match_classes(seen_counts: Ints, context: MemoryContext, rng: np.random.Generator) -> Ints:
+    """Return positions whose class counts are nearest to the shares in `seen_counts`."""
+    labels = np.concatenate([context.held_labels, context.new_labels])
+    num_slots = min(context.capacity, len(labels))
+    if num_slots == len(labels):
+        return np.arange(num_slots)
+    available = np.bincount(labels, minlength=len(seen_counts))
+    counts = quotas(seen_counts / seen_counts.sum(), available, num_slots)
     order = rng.permutation(len(labels))
     by_class = order[np.argsort(labels[order], kind="stable")]
-    first = np.cumsum(there) - there
-    kept = [by_class[start : start + count] for start, count in zip(first, chosen, strict=True)]
+    first = np.cumsum(available) - available
+    kept = [by_class[start : start + count] for start, count in zip(first, counts, strict=True)]
     return np.sort(np.concatenate(kept))
 
 
-def quotas(shares: Floats, there: Ints, room: int) -> Ints:
-    """Whole numbers that sum to `room`, near ``room * shares``, at most what is `there`.
+def quotas(shares: Floats, available: Ints, num_slots: int) -> Ints:
+    """Split `num_slots` among classes by `shares`, with at most `available` per class.
 
-    Largest remainders; what a class cannot fill goes to the others in proportion.
+    Uses largest remainders. Slots that a class cannot fill go to the others in proportion.
 
     >>> quotas(np.array([0.5, 0.3, 0.2]), np.array([9, 1, 9]), 5).tolist()
     [3, 1, 1]
     """
-    counts, is_open = np.zeros(len(there), dtype=np.int64), there > 0
+    counts, is_open = np.zeros(len(available), dtype=np.int64), available > 0
     while True:
-        left = room - int(counts.sum())
+        left = num_slots - int(counts.sum())
         weight = np.where(is_open, shares, 0.0)
-        if weight.sum() < 1e-12:  # classes nobody asked for must do
-            weight = np.where(is_open, there, 0).astype(np.float64)
+        if weight.sum() < 1e-12:  # only classes of share 0 are left
+            weight = np.where(is_open, available, 0).astype(np.float64)
         exact = left * weight / max(weight.sum(), 1e-12)
-        full = is_open & (exact >= there)
+        full = is_open & (exact >= available)
         if not full.any():
             break
-        counts[full] = there[full]
+        counts[full] = available[full]
         is_open &= ~full
     whole = np.floor(exact).astype(np.int64)
-    order = np.argsort(whole - exact, kind="stable")  # the largest remainder first
+    order = np.argsort(whole - exact, kind="stable")  # largest remainder first
     whole[order[: left - int(whole.sum())]] += 1
     counts += whole
     return counts

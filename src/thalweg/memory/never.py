@@ -9,20 +9,26 @@ from thalweg.core.types import Floats, Ints, MemoryContext
 
 @dataclass(frozen=True)
 class Never:
-    """Keep what came first: once the memory is full, nothing ever leaves it.
+    """Fill the memory once, then never change it.
 
-    The memory of a client with a static data set.
+    Free slots are filled in order of arrival; later arrivals are dropped. This is the memory of a
+    client with a static data set.
+
+    >>> from thalweg.memory import make_context
+    >>> context = make_context(capacity=4, held=3, num_new=2)
+    >>> Never().keep(None, context, np.random.default_rng(0))[1].tolist()
+    [0, 1, 2, 3]
     """
 
     def init(self, capacity: int, held: int) -> None:
         return None
 
     def keep(
-        self, state: None, intake: MemoryContext, rng: np.random.Generator
+        self, state: None, context: MemoryContext, rng: np.random.Generator
     ) -> tuple[None, Ints]:
-        return None, np.arange(min(intake.held + intake.num_new, intake.capacity))
+        return None, np.arange(min(context.held + context.num_new, context.capacity))
 
-    def predict_renewal(self, state: None, intake: MemoryContext) -> Floats:
-        free = intake.capacity - intake.held
-        share = min(free, intake.num_new) / intake.capacity
-        return np.full(len(intake.outlook.probs), share)
+    def predict_renewal(self, state: None, context: MemoryContext) -> Floats:
+        free = context.capacity - context.held
+        share = min(free, context.num_new) / context.capacity
+        return np.full(len(context.outlook.probs), share)

@@ -17,43 +17,62 @@ GRADIENT = "gradient"
 
 
 class LocalGradient(NamedTuple):
-    """Mean gradient of the samples that came since the last upload; empty before the first look."""
+    """The mean gradient of the samples since the last upload; empty before the first sample."""
 
     mean: Floats32  # (C (F + 1),)
     num: int
 
 
 class GlobalGradient(NamedTuple):
-    """The server's estimate, and what every client said last."""
+    """The server's estimate of the global gradient, and each client's last upload."""
 
     num_clients: int
-    mean: Floats32  # (C (F + 1),), empty before anybody spoke
-    senders: Ints  # (S,) clients that have spoken
-    last: Floats32  # (S, C (F + 1))
+    mean: Floats32  # (C (F + 1),), empty before the first upload
+    senders: Ints  # (S,) clients that have uploaded
+    last: Floats32  # (S, C (F + 1)) their last uploads
 
 
 @dataclass(frozen=True)
 class Ode:
-    r"""ODE: samples whose gradient points where the whole federation's does stay.
+    r"""ODE: keep the samples whose gradient is aligned with the global gradient.
 
-    The value of a sample is the inner product of its gradient in the last layer, under the *received*
-    model, with an estimate of the global gradient :math:`\hat G`,
+    The value of a sample is the inner product of its gradient in the last layer, under the
+    *received* model, with an estimate of the global gradient :math:`\hat G`:
 
     .. math::  (\mathrm{softmax}(z) - \mathrm{onehot}(y))^\top \hat G\, [h; 1]
 
-    A new sample takes the place of the held one of the lowest value if its own is not lower, at most
-    ``budget * capacity`` times per tick. Clients send the mean gradient of what has come since they sent
-    last; the server corrects its estimate by what changed, :math:`\hat G \leftarrow \hat G + \sum_c
-    \zeta_c (g_c - g_c^{last})`, with :math:`\zeta_c = 1/N`, since all memories have one size.
+    New samples are tried in order of arrival. One replaces the held sample of the lowest value if
+    its own value is not lower, at most ``budget * capacity`` times per tick. Clients upload the
+    mean gradient of the samples that arrived since their last upload. The server corrects its
+    estimate by the changes:
 
-    Differs from Gong et al. 2023: last layer only, no coordination of labels, and :math:`\hat G = 0`
-    instead of everybody's true gradient before the first round, so that at first the newest stay.
+    .. math::  \hat G \leftarrow \hat G + \sum_c \zeta_c (g_c - g_c^{last}), \qquad \zeta_c = 1/N
+
+    Symbols, Gong et al. (2023) -> here
+        :math:`\hat G`     -> GlobalGradient.mean, reshaped to (C, F + 1)
+        :math:`g_c`        -> LocalGradient.mean
+        :math:`\zeta_c`    share of the data -> 1/N, since all memories have the same size
+        z, y, h            -> LastLayer.errors = softmax(z) - onehot(y), LastLayer.features
+
+    Differs from the paper: last layer only, no coordination of labels, and :math:`\hat G = 0`
+    before the first round instead of the true gradient of all clients, so that at first the newest
+    samples stay.
+
+    One class, one feature that is 0, :math:`\hat G = (0, 1)`: the value of a sample is its error.
+    The new sample (position 2, value 2) replaces the held one of value -1:
+
+    >>> from thalweg.memory import make_context
+    >>> last_layer = LastLayer(np.array([[1.0], [-1.0], [2.0]]), np.zeros((3, 1)))
+    >>> received = {"gradient": np.array([0.0, 1.0])}
+    >>> context = make_context(2, held=2, num_new=1, last_layer=last_layer, broadcast=received)
+    >>> Ode().keep(Ode().init(2, 2), context, np.random.default_rng(0))[1].tolist()
+    [0, 2]
     """
 
     budget: float = 0.5
     """Largest share of the memory that one tick may renew."""
     estimate: Literal["incremental", "participants"] = "incremental"
-    """participants: the mean of those who have just spoken, as the released code does by default."""
+    """incremental: as above; participants: mean of the round's uploads, as in the released code."""
 
     def __post_init__(self) -> None:
         check_literals(self)
@@ -63,74 +82,78 @@ class Ode:
     def probed_model(self) -> Literal["received"]:
         return "received"
 
-    # --- at the client ---
+    # --- client ---
 
     def init(self, capacity: int, held: int) -> LocalGradient:
         return LocalGradient(np.empty(0, dtype=np.float32), 0)
 
     def keep(
-        self, state: LocalGradient, intake: MemoryContext, rng: np.random.Generator
+        self, state: LocalGradient, context: MemoryContext, rng: np.random.Generator
     ) -> tuple[LocalGradient, Ints]:
-        last_layer = require_last_layer(intake, self)
-        worth = sample_values(last_layer, intake.broadcast.get(GRADIENT))
-        new = LastLayer(*(part[intake.held :] for part in last_layer))
-        following = add_samples(state, new)
-        free = intake.capacity - intake.held
-        allowed = max(round_count(self.budget * intake.capacity, None), free)
-        going, coming = choose_exchanges(worth[: intake.held], worth[intake.held :], free, allowed)
-        return following, replace_samples(intake.held, going, coming)
+        last_layer = require_last_layer(context, self)
+        values = sample_values(last_layer, context.broadcast.get(GRADIENT))
+        new = LastLayer(*(part[context.held :] for part in last_layer))
+        next_state = add_samples(state, new)
+        free = context.capacity - context.held
+        allowed = max(round_count(self.budget * context.capacity, None), free)
+        leaving, entering = choose_exchanges(
+            values[: context.held], values[context.held :], free, allowed
+        )
+        return next_state, replace_samples(context.held, leaving, entering)
 
     def upload(self, state: LocalGradient) -> tuple[LocalGradient, Mapping[str, Floats32]]:
         return LocalGradient(state.mean, 0), {GRADIENT: state.mean}
 
-    # --- at the server ---
+    # --- server ---
 
     def init_server(self, num_clients: int, num_params: int) -> GlobalGradient:
         nothing = np.empty(0, dtype=np.float32)
         senders = np.empty(0, dtype=np.int64)
         return GlobalGradient(num_clients, nothing, senders, nothing.reshape(0, 0))
 
-    def broadcast(self, notes: GlobalGradient, clients: Ints) -> Mapping[str, Floats32]:
-        if not len(notes.mean):
+    def broadcast(self, state: GlobalGradient, clients: Ints) -> Mapping[str, Floats32]:
+        if not len(state.mean):
             return {}
-        return {GRADIENT: np.broadcast_to(notes.mean, (len(clients), len(notes.mean)))}
+        return {GRADIENT: np.broadcast_to(state.mean, (len(clients), len(state.mean)))}
 
     def validate_claim(self, claim: Claim) -> str | None:
-        """A gradient of the last layer, the same number of features for every class, or nothing yet."""
+        """Accept a gradient (C (F + 1),) of the last layer, or an empty one."""
         if reason := check_vector(claim.uploads, GRADIENT):
             return reason
         length, classes = claim.uploads[GRADIENT].shape[-1], claim.num_classes or 1
         if length > claim.num_params or length % classes:
             return (
-                f"{GRADIENT} has {length} numbers, which no last layer for {classes} classes has."
+                f"{GRADIENT} has {length} numbers; expected at most {claim.num_params} and a "
+                f"multiple of the {classes} classes."
             )
         return None
 
     def collect(
-        self, notes: GlobalGradient, clients: Ints, uploads: Mapping[str, Floats32]
+        self, state: GlobalGradient, clients: Ints, uploads: Mapping[str, Floats32]
     ) -> GlobalGradient:
-        words = uploads[GRADIENT]
-        if self.estimate == "participants" and words.shape[1]:
-            return notes._replace(mean=words.mean(0, dtype=np.float64).astype(np.float32))
-        return correct_estimate(notes, clients, words)
+        gradients = uploads[GRADIENT]
+        if self.estimate == "participants" and gradients.shape[1]:
+            return state._replace(mean=gradients.mean(0, dtype=np.float64).astype(np.float32))
+        return correct_estimate(state, clients, gradients)
 
 
 def sample_values(last_layer: LastLayer, gradient: Floats32 | None) -> Floats:
-    """(n,) inner product of each sample's gradient with the global one; 0 while nobody knows it.
+    """Return (n,) the inner product of each sample's gradient with the global gradient.
 
-    One of another size is none: somebody has lied to the server.
+    All values are 0 if there is no global gradient yet, or if its size does not fit the last layer
+    (which happens only if a client sent a forged upload).
     """
     errors, features = (part.astype(np.float64) for part in last_layer)
     shape = errors.shape[1], features.shape[1] + 1
     if gradient is None or gradient.size != shape[0] * shape[1]:
         return np.zeros(len(errors))
     G = gradient.astype(np.float64).reshape(shape)
-    worth: Floats = ((errors @ G[:, :-1]) * features).sum(1) + errors @ G[:, -1]
-    return worth
+    values: Floats = ((errors @ G[:, :-1]) * features).sum(1) + errors @ G[:, -1]
+    return values
 
 
 def add_samples(state: LocalGradient, new: LastLayer) -> LocalGradient:
-    """The running mean with some more samples."""
+    """Return the running mean after more samples."""
     if not len(new.errors):
         return state
     bias = np.ones((len(new.features), 1))
@@ -141,48 +164,55 @@ def add_samples(state: LocalGradient, new: LastLayer) -> LocalGradient:
 
 
 def choose_exchanges(held: Floats, new: Floats, free: int, allowed: int) -> tuple[Ints, Ints]:
-    """Which held samples go, and which new ones come, one by one in the order of arrival.
+    """Return which held samples leave and which new ones enter, tried in order of arrival.
 
-    >>> [part.tolist() for part in choose_exchanges(np.array([3.0, 1.0]), np.array([0.5, 3.5, 4.0]), 0, 2)]
-    [[1, 0], [1, 2]]
+    A new sample enters if a slot is free or its value is at least the lowest value in memory, until
+    `allowed` samples have entered. Both results are positions, within `held` and within `new`; the
+    first ``len(leaving)`` of the entering samples take the slots of the leaving ones.
+
+    >>> leaving, entering = choose_exchanges(
+    ...     held=np.array([3.0, 1.0]), new=np.array([0.5, 3.5, 4.0]), free=0, allowed=2
+    ... )
+    >>> leaving.tolist(), entering.tolist()
+    ([1, 0], [1, 2])
     """
     heap = [(value, position) for position, value in enumerate(held.tolist())]
     heapq.heapify(heap)
-    come_in: dict[int, int] = {}  # place -> new sample; a place may change hands twice
+    entered: dict[int, int] = {}  # slot -> new sample; a slot may be overwritten twice
     for sample, value in enumerate(new.tolist()):
         if allowed <= 0:
             break
         if free > 0:
-            place, free = len(heap), free - 1
-            heapq.heappush(heap, (value, place))
+            slot, free = len(heap), free - 1
+            heapq.heappush(heap, (value, slot))
         elif heap and value >= heap[0][0]:
-            _, place = heapq.heapreplace(heap, (value, heap[0][1]))
+            _, slot = heapq.heapreplace(heap, (value, heap[0][1]))
         else:
             continue
-        come_in[place] = sample
+        entered[slot] = sample
         allowed -= 1
-    going = np.array([place for place in come_in if place < len(held)], dtype=np.int64)
-    added = [come_in[place] for place in sorted(come_in) if place >= len(held)]
-    coming = np.array([*(come_in[place] for place in going.tolist()), *added], dtype=np.int64)
-    return going, coming
+    leaving = np.array([slot for slot in entered if slot < len(held)], dtype=np.int64)
+    added = [entered[slot] for slot in sorted(entered) if slot >= len(held)]
+    entering = np.array([*(entered[slot] for slot in leaving.tolist()), *added], dtype=np.int64)
+    return leaving, entering
 
 
-def correct_estimate(notes: GlobalGradient, clients: Ints, uploads: Floats32) -> GlobalGradient:
-    """The estimate after some clients have spoken; who had not spoken before had said zero."""
-    if uploads.shape[1] == 0:  # nobody has seen a sample yet
-        return notes
-    if len(notes.mean) not in (
-        0,
-        uploads.shape[1],
-    ):  # what was believed before cannot have been right
-        notes = GlobalGradient(notes.num_clients, uploads[0, :0], clients[:0], uploads[:0, :0])
-    new = clients[~np.isin(clients, notes.senders)]
-    senders = np.concatenate([notes.senders, new])
+def correct_estimate(state: GlobalGradient, clients: Ints, uploads: Floats32) -> GlobalGradient:
+    """Return the server's estimate after the uploads (K, E) of some clients.
+
+    The last upload of a client without one counts as 0.
+    """
+    if uploads.shape[1] == 0:  # no client has seen a sample yet
+        return state
+    if len(state.mean) not in (0, uploads.shape[1]):  # the size has changed: start again
+        state = GlobalGradient(state.num_clients, uploads[0, :0], clients[:0], uploads[:0, :0])
+    new = clients[~np.isin(clients, state.senders)]
+    senders = np.concatenate([state.senders, new])
     last = np.zeros((len(senders), uploads.shape[1]), dtype=np.float32)
-    if len(notes.senders):
-        last[: len(notes.senders)] = notes.last
-    places = np.array([np.flatnonzero(senders == client)[0] for client in clients], dtype=np.int64)
-    change = (uploads - last[places]).astype(np.float64).sum(0) / notes.num_clients
-    before = notes.mean if len(notes.mean) else np.zeros(uploads.shape[1])
-    last[places] = uploads
-    return GlobalGradient(notes.num_clients, (before + change).astype(np.float32), senders, last)
+    if len(state.senders):
+        last[: len(state.senders)] = state.last
+    rows = np.array([np.flatnonzero(senders == client)[0] for client in clients], dtype=np.int64)
+    change = (uploads - last[rows]).astype(np.float64).sum(0) / state.num_clients
+    before = state.mean if len(state.mean) else np.zeros(uploads.shape[1])
+    last[rows] = uploads
+    return GlobalGradient(state.num_clients, (before + change).astype(np.float32), senders, last)

@@ -9,22 +9,27 @@ from thalweg.core.types import Floats, Ints, MemoryContext
 
 @dataclass(frozen=True)
 class Replace:
-    """Keep only what has just arrived: no past at all.
+    """Replace the whole memory by the samples that have just arrived.
 
-    The memory of FedOGD. If more arrives than fits, the newest samples stay; in a tick without any
-    arrival the memory stays as it is.
+    The memory of FedOGD and of other online methods without rehearsal. If more samples arrive than
+    fit, the newest stay. A tick without arrivals leaves the memory unchanged.
+
+    >>> from thalweg.memory import make_context
+    >>> context = make_context(capacity=4, held=4, num_new=2)
+    >>> Replace().keep(None, context, np.random.default_rng(0))[1].tolist()
+    [4, 5]
     """
 
     def init(self, capacity: int, held: int) -> None:
         return None
 
     def keep(
-        self, state: None, intake: MemoryContext, rng: np.random.Generator
+        self, state: None, context: MemoryContext, rng: np.random.Generator
     ) -> tuple[None, Ints]:
-        if intake.num_new == 0:
-            return None, np.arange(intake.held)
-        end = intake.held + intake.num_new
-        return None, np.arange(max(intake.held, end - intake.capacity), end)
+        if context.num_new == 0:
+            return None, np.arange(context.held)
+        end = context.held + context.num_new
+        return None, np.arange(max(context.held, end - context.capacity), end)
 
-    def predict_renewal(self, state: None, intake: MemoryContext) -> Floats:
-        return np.full(len(intake.outlook.probs), 1.0 if intake.num_new else 0.0)
+    def predict_renewal(self, state: None, context: MemoryContext) -> Floats:
+        return np.full(len(context.outlook.probs), 1.0 if context.num_new else 0.0)

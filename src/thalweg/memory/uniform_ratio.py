@@ -11,10 +11,21 @@ from thalweg.memory.base import renew, round_count
 
 @dataclass(frozen=True)
 class UniformRatio:
-    """Renew the same fraction of the memory at every tick, whatever state the client is in.
+    r"""Renew a fixed share of the memory at every tick, whatever the latent state.
 
-    SFedPO without its sampling module, and the memory of every "original" host method in its
-    modularity table: who is overwritten is drawn uniformly.
+    At each tick :math:`\alpha n` samples, chosen uniformly, are overwritten by new ones. This is
+    SFedPO without its sampling module (DDS), and the memory of the "original" host methods in its
+    modularity table.
+
+    Symbols, SFedPO -> here
+        :math:`\alpha`  share renewed per tick  -> budget
+        n  size of the memory                   -> MemoryContext.capacity
+
+    >>> from thalweg.memory import make_context
+    >>> context = make_context(capacity=10, held=10, num_new=10)
+    >>> _, kept = UniformRatio(budget=0.3).keep(None, context, np.random.default_rng(0))
+    >>> (kept >= 10).sum().item()  # positions from 10 on are new samples
+    3
     """
 
     budget: float = 0.5
@@ -28,13 +39,13 @@ class UniformRatio:
         return None
 
     def keep(
-        self, state: None, intake: MemoryContext, rng: np.random.Generator
+        self, state: None, context: MemoryContext, rng: np.random.Generator
     ) -> tuple[None, Ints]:
-        amount = self.budget * intake.capacity
+        amount = self.budget * context.capacity
         return None, renew(
-            intake, round_count(amount, rng if self.stochastic_rounding else None), rng
+            context, round_count(amount, rng if self.stochastic_rounding else None), rng
         )
 
-    def predict_renewal(self, state: None, intake: MemoryContext) -> Floats:
-        share = min(self.budget, intake.num_new / intake.capacity)
-        return np.full(len(intake.outlook.probs), share)
+    def predict_renewal(self, state: None, context: MemoryContext) -> Floats:
+        share = min(self.budget, context.num_new / context.capacity)
+        return np.full(len(context.outlook.probs), share)

@@ -1,9 +1,12 @@
-"""Stage 2½: how much each kept sample counts."""
+"""Sample weights: how much each kept sample counts in the local loss (stage 2b of a round).
+
+To add a policy, write a class with the method of `SampleWeights` and add it to `SAMPLE_WEIGHTS`.
+"""
 
 from thalweg.sample_weights.base import AssignsWeights, SampleWeights
-from thalweg.sample_weights.early import Early  # only in the first part of the run
-from thalweg.sample_weights.inverse_age import InverseAge  # less the longer it has stayed
-from thalweg.sample_weights.old_and_new import OldAndNew  # stored data against what streams in
+from thalweg.sample_weights.early import Early  # train only in the first part of the run
+from thalweg.sample_weights.inverse_age import InverseAge  # less for samples long in memory
+from thalweg.sample_weights.old_and_new import OldAndNew  # balance stored and streaming clients
 
 SAMPLE_WEIGHTS = {"inverse-age": InverseAge, "old-and-new": OldAndNew, "early": Early}
 

@@ -1,4 +1,4 @@
-"""What every emphasis promises."""
+"""Sample weights: the protocols."""
 
 from __future__ import annotations
 
@@ -8,22 +8,25 @@ from thalweg.core.types import Floats, Roster, SampleAges
 
 
 class SampleWeights(Protocol):
-    """Says how much each sample in a client's memory counts. Any object of this shape will do.
+    """Weights the samples in a client's memory in its local loss.
 
-    Only proportions matter within a client. Between clients the sums do: weights by total weight
-    (`aggregation.ByWeight`) let a client count by it. A client whose samples all count nothing does not
-    train.
+    Implement `weigh`; no base class is needed. Within a client only the proportions of the weights
+    matter. Between clients their sums matter if the aggregation uses them (`aggregation.ByWeight`).
+    A client whose weights are all 0 does not train.
     """
 
-    def weigh(self, holding: SampleAges) -> Floats:
-        """(held,) finite and not negative."""
+    def weigh(self, samples: SampleAges) -> Floats:
+        """Return (held,) weights, finite and not negative."""
         ...
 
 
 @runtime_checkable
 class AssignsWeights(Protocol):
-    """An emphasis with a half at the server, which gives every client a number before it trains."""
+    """Sample weights with a server half that assigns a number to every client."""
 
     def assign_weights(self, roster: Roster, num_params: int) -> Floats:
-        """(N,) finite and not negative; a client finds its own in `SampleAges.assigned`."""
+        """Return (N,) numbers, finite and not negative.
+
+        Called before a round; a client reads its own number in `SampleAges.assigned`.
+        """
         ...

@@ -11,11 +11,21 @@ from thalweg.core.types import Floats, Roster, SampleAges
 
 @dataclass(frozen=True)
 class Early:
-    """Learn in the first part of the run and never again: afterwards no sample counts.
+    r"""Train only in the first part of the run: afterwards all samples have weight 0.
 
-    Each client learns in the first `share` of the rounds in which it is expected to be here; from then on it has
-    no say, and once nobody learns any more the model stays as it is. It is still tested on what arrives, which
-    says what a model is worth that was trained once: the baseline that whoever adapts has to beat.
+    .. math::  \lambda_j = 1 \text{ if } t < \text{share} \cdot T_m, \text{ else } 0
+
+    Each client trains in the first `share` of the rounds in which it is expected to be present.
+    When no client trains any more the model stays as it is, but is still tested on what arrives: a
+    baseline for methods that adapt.
+
+    Symbols -> here
+        t             earlier rounds in which client m was present  -> Roster.times_present
+        :math:`T_m`   expected number of such rounds                -> Roster.supplies.rounds
+
+    >>> samples = SampleAges(ages=np.array([1, 5]), labels=np.array([0, 1]), assigned=0.0)
+    >>> Early().weigh(samples).tolist()  # the server has assigned 0: the first part is over
+    [0.0, 0.0]
     """
 
     share: float = 0.25
@@ -23,14 +33,15 @@ class Early:
     def __post_init__(self) -> None:
         check_ranges(self, share="(0, 1]")
 
-    def weigh(self, holding: SampleAges) -> Floats:
-        return np.full(len(holding.ages), float(holding.assigned))
+    def weigh(self, samples: SampleAges) -> Floats:
+        return np.full(len(samples.ages), float(samples.assigned))
 
     def assign_weights(self, roster: Roster, num_params: int) -> Floats:
-        """(N,) 1 for those who still learn."""
+        """Return (N,) 1 for clients that still train, else 0."""
         if roster.supplies is None:
             raise ConfigError(
-                "early needs to know in how many rounds clients will be here; this federation does not say "
-                "(Roster.supplies). Use another sample_weights."
+                "early needs the number of rounds in which clients will be present, but this "
+                "federation does not provide it (Roster.supplies is None). Use another "
+                "sample_weights."
             )
         return (roster.times_present < self.share * roster.supplies.rounds).astype(np.float64)

@@ -15,52 +15,72 @@ from thalweg.core.errors import ConfigError, require
 from thalweg.core.types import Floats, Ints, Roster, SampleAges, Supplies
 
 Bools = npt.NDArray[np.bool_]
-MIN_SAMPLES = 64  # samples to answer with, if there are so many: a tenth of ten is noise
-BOUNDS = "bounds"  # of a client: how far a model gets, largest gradient, largest loss
+MIN_SAMPLES = 64  # smallest subset for the survey, if a client holds that many
+BOUNDS = "bounds"  # name of the upload: distance, largest gradient norm, largest loss
 
 
 @dataclass(frozen=True)
 class OldAndNew:
-    r"""Stored data against data that streams in: every client gets its share of the whole run.
+    r"""Balance clients with stored data against clients whose data stream in.
 
-    A client's share :math:`p_m` of the global objective depends on its samples over the whole run and on
-    whether it has had them from the start. It is spread evenly over the rounds in which the client is here and
-    over what it holds then,
+    Each client gets an importance :math:`p_m` for the whole run, which depends on its number of
+    samples and on whether it has them from the start. The importance is spread evenly over the
+    rounds in which the client is present and over the samples that it holds then:
 
-    .. math::  \lambda_j \propto \frac{p_m}{\text{rounds here} \cdot |\text{memory}|}
+    .. math::  \lambda_j \propto \frac{p_m}{T_m \cdot |\text{memory}|}
 
-    so that together with weights by total weight (`aggregation.ByWeight`) each client counts :math:`p_m`.
+    With aggregation by total weight (`aggregation.ByWeight`) each client then counts :math:`p_m`.
 
     Strategies
         ours        the minimiser of the bound :math:`\psi`, `theory.optimal_importance`
         uniform     :math:`p = n`: every sample of the run counts the same
-        historical  only clients with stored data, by their size
-        fresh       only clients whose data stream in
-        mass        `mass` to the stored data, the rest to the stream, inside both by size
+        historical  only clients with stored data, by size
+        fresh       only clients whose data stream in, by size
+        mass        `mass` to the stored data, the rest to the streams, by size within both
 
-    The only number that the bound needs is `ratio`, :math:`c_2/c_1`. Without it, the historical clients that
-    are here are asked once, before the first training: each takes `steps` SGD steps on `fraction` of its data
-    (at least 64 samples, if it has them) and answers three numbers, how far the model got, its largest gradient
-    norm and its largest loss.
+    The bound depends on one number, `ratio` :math:`= c_2/c_1`. If it is not given, the historical
+    clients that are present are surveyed once, before the first training. Each takes `steps`
+    full-batch gradient steps without momentum on a fixed subset, `fraction` of its samples (at
+    least 64, if it has them), and reports three numbers: the distance that the parameters moved,
+    the largest gradient norm, and the largest loss of a sample under the received model.
 
-    Symbols, Marfoq et al. 2023 -> here
-        :math:`c_2/c_1`             -> ratio
-        :math:`n_m`                 -> Roster.supplies.total, as shares
-        D, G, B                     -> the three numbers of an answer; the largest over clients counts
-        :math:`M - M_{hist}`        -> fresh clients that are here at the same time (`fresh_clients`)
+    Symbols, Marfoq et al. (2023) -> here
+        :math:`c_2/c_1`        -> ratio
+        :math:`n_m`            -> Roster.supplies.total, as shares
+        :math:`T_m`            -> Roster.supplies.rounds
+        D, G, B                -> the three numbers of a report; the largest over clients counts
+        :math:`M - M_{hist}`   -> fresh clients that are present at the same time (`fresh_clients`)
+
+    Differs from the paper: the estimate uses gradient steps without momentum even if clients train
+    with it, and takes B before the first step.
+
+    A client of importance 0.5 in every round holds two samples:
+
+    >>> samples = SampleAges(ages=np.array([1, 1]), labels=np.array([0, 1]), assigned=0.5)
+    >>> OldAndNew().weigh(samples).tolist()
+    [0.25, 0.25]
+
+    A historical client with 30 samples, a streaming one with 10, both present in ten rounds:
+
+    >>> supplies = Supplies(np.array([30.0, 10.0]), np.array([True, False]), np.array([10.0, 10.0]))
+    >>> roster = Roster(0, np.arange(2), np.ones(2), np.zeros(2, int), supplies=supplies)
+    >>> OldAndNew("uniform").assign_weights(roster, num_params=5).tolist()
+    [0.075, 0.025]
     """
 
     strategy: Literal["ours", "uniform", "historical", "fresh", "mass"] = "ours"
     ratio: float | None = None
-    """c2/c1; none: estimated before training."""
+    """c2/c1; none: estimated by a survey before training."""
     mass: float | None = None
-    """Share of the stored data, for the strategy of that name."""
+    """Share of the stored data, for strategy "mass" only."""
     fresh_clients: Literal["at once", "all"] = "at once"
-    """How many fresh clients the bound sees: those that are expected to be here in one round, or all."""
+    """Fresh clients in the bound: those expected to be present in one round, or all."""
     fraction: float = 0.1
+    """Share of the memory that a surveyed client uses."""
     steps: int = 10
+    """Gradient steps of the survey."""
     lr: float | None = None
-    """Of those steps; none: as clients train."""
+    """Learning rate of these steps; none: that of training."""
 
     def __post_init__(self) -> None:
         check_literals(self)
@@ -74,57 +94,57 @@ class OldAndNew:
         )
         require(
             (self.mass is not None) == (self.strategy == "mass"),
-            f"a mass goes with strategy=mass and only with it, got strategy={self.strategy}, "
-            f"mass={self.mass}.",
+            f"strategy=mass needs a mass, and no other strategy has one; got "
+            f"strategy={self.strategy}, mass={self.mass}.",
         )
 
     def check_world(self, supplies: Supplies, num_classes: int) -> None:
-        """Whoever is to have a share of the run must be there."""
+        """Raise a `ConfigError` if a group of clients with a fixed share does not exist."""
         has_data = supplies.total > 0
         require(
             bool(has_data.any()),
-            "this sample_weights shares out the run by how many samples each client will have, and nobody knows that in "
-            "this world; use another sample_weights, such as sample_weights=inverse-age.",
+            "old-and-new needs the number of samples that each client will have, which this world "
+            "does not provide; use another policy, such as sample_weights=inverse-age.",
         )
-        for kind, share, there in (
+        for kind, share, exists in (
             ("stored", self._stored_share, has_data & supplies.is_historical),
             ("streaming", 1 - self._stored_share, has_data & ~supplies.is_historical),
         ):
             require(
-                self.strategy in ("ours", "uniform") or share == 0 or bool(there.any()),
-                f"strategy={self.strategy} gives {share:g} of the run to clients with {kind} data, but "
-                "this world has none (world=inflow with world.historical between 0 and 1 has both). "
-                "Set sample_weights.strategy to ours or uniform, which go with any world.",
+                self.strategy in ("ours", "uniform") or share == 0 or bool(exists.any()),
+                f"strategy={self.strategy} gives {share:g} of the run to clients with {kind} data, "
+                "but this world has none (world=inflow with world.historical between 0 and 1 has "
+                "both). Set sample_weights.strategy to ours or uniform, which fit any world.",
             )
 
     @property
     def _stored_share(self) -> float:
-        """Share of the stored data, for strategies that fix it."""
+        """The share of the stored data, for strategies that fix it."""
         return {"historical": 1.0, "fresh": 0.0}.get(self.strategy, self.mass or 0.0)
 
-    # --- at the client ---
+    # --- client ---
 
-    def weigh(self, holding: SampleAges) -> Floats:
-        held = len(holding.ages)
-        return np.full(held, holding.assigned / max(held, 1))
+    def weigh(self, samples: SampleAges) -> Floats:
+        held = len(samples.ages)
+        return np.full(held, samples.assigned / max(held, 1))
 
-    def answer_survey(self, view: SurveyContext) -> tuple[None, Mapping[str, Floats]]:
-        """How far a few steps lead, the largest gradient norm and the largest loss on the way."""
-        if len(view.held) == 0:
+    def answer_survey(self, context: SurveyContext) -> tuple[None, Mapping[str, Floats]]:
+        """Report the distance moved, the largest gradient norm, and the largest initial loss."""
+        if len(context.held) == 0:
             return None, {}
-        count = min(max(round(self.fraction * len(view.held)), MIN_SAMPLES), len(view.held))
-        rows = view.rng.choice(view.held, count, replace=False)
-        look, lr = view.probe_model(), self.lr or view.lr
-        start = look.params().astype(np.float64)
-        now, steepest, largest = start, 0.0, float(look.losses(rows).max())
+        count = min(max(round(self.fraction * len(context.held)), MIN_SAMPLES), len(context.held))
+        rows = context.rng.choice(context.held, count, replace=False)
+        probe, lr = context.probe_model(), self.lr or context.lr
+        start = probe.params().astype(np.float64)
+        params, max_gradient, max_loss = start, 0.0, float(probe.losses(rows).max())
         for _ in range(self.steps):
-            gradient = look.at(now.astype(np.float32)).gradient(rows).astype(np.float64)
-            steepest = max(steepest, float(np.linalg.norm(gradient)))
-            now = now - lr * gradient
-        distance = float(np.linalg.norm(now - start))
-        return None, {BOUNDS: np.array([distance, steepest, largest])}
+            gradient = probe.at(params.astype(np.float32)).gradient(rows).astype(np.float64)
+            max_gradient = max(max_gradient, float(np.linalg.norm(gradient)))
+            params = params - lr * gradient
+        distance = float(np.linalg.norm(params - start))
+        return None, {BOUNDS: np.array([distance, max_gradient, max_loss])}
 
-    # --- at the server ---
+    # --- server ---
 
     @property
     def sends_models(self) -> bool:
@@ -140,11 +160,13 @@ class OldAndNew:
         return check_vector(claim.uploads, BOUNDS, 3, least=0)
 
     def assign_weights(self, roster: Roster, num_params: int) -> Floats:
+        """Return (N,) each client's importance per round in which it is present."""
         supplies = _supplies(roster)
         total = supplies.total.sum()
         require(
             total > 0,
-            "no client will ever have a sample, so that nothing can be shared out among them.",
+            "old-and-new weights clients by their number of samples, but no client will ever have "
+            "a sample; check the world.",
         )
         shares, historical = supplies.total / total, supplies.is_historical
         importance = self._importance(shares, historical, roster, num_params)
@@ -153,33 +175,36 @@ class OldAndNew:
     def _importance(
         self, shares: Floats, historical: Bools, roster: Roster, num_params: int
     ) -> Floats:
+        """Return (N,) each client's importance in the whole run."""
         if self.strategy == "mass":
             return theory.grid_importance(shares, historical, self.mass or 0.0)
         if self.strategy != "ours":
             return theory.grid_importance(shares, historical, self.strategy)
         ratio, fresh = self.ratio or self._estimate(roster, num_params), self._fresh_at_once(roster)
-        if ratio is None or fresh == 0:  # nobody could be asked yet, or nothing streams in
+        if ratio is None or fresh == 0:  # no survey yet, or no streaming client
             return shares
         return theory.optimal_importance(shares, historical, ratio, fresh_at_once=fresh)
 
     def _estimate(self, roster: Roster, num_params: int) -> float | None:
+        """Return c2/c1 estimated from the survey; None if that is not possible."""
         bounds = roster.known.get(BOUNDS)
         if bounds is None or np.isnan(bounds).all():
             return None
-        distance, steepest, largest = np.nanmax(bounds, axis=0)
+        distance, max_gradient, max_loss = np.nanmax(bounds, axis=0)
         fresh = self._fresh_at_once(roster)
-        if fresh == 0 or distance * steepest == 0:
-            return None  # nothing streams in, or nothing can be learnt: size decides
+        if fresh == 0 or distance * max_gradient == 0:
+            return None  # no streaming client, or a zero gradient: weigh by size
         return theory.importance_ratio(
             diameter=distance,
-            grad_bound=steepest,
-            loss_bound=largest,
+            grad_bound=max_gradient,
+            loss_bound=max_loss,
             num_params=num_params,
             num_samples=_supplies(roster).total.sum(),
             num_fresh=fresh,
         )
 
     def _fresh_at_once(self, roster: Roster) -> float:
+        """Return the number of fresh clients in the bound (see `fresh_clients`)."""
         supplies = _supplies(roster)
         fresh = ~supplies.is_historical & (supplies.total > 0)
         if self.fresh_clients == "all":
@@ -189,9 +214,11 @@ class OldAndNew:
 
 
 def _supplies(roster: Roster) -> Supplies:
+    """Return `roster.supplies`, or raise a `ConfigError` if the federation has none."""
     if roster.supplies is None:
         raise ConfigError(
-            "old-and-new needs to know what clients will have had by the end of the run; this "
-            "federation does not say (Roster.supplies). Use sample_weights=inverse-age instead."
+            "old-and-new needs the number of samples of each client over the whole run, but this "
+            "federation does not provide it (Roster.supplies is None). Use "
+            "sample_weights=inverse-age instead."
         )
     return roster.supplies

@@ -1,6 +1,9 @@
-"""Stage 3: who takes part this round."""
+"""Client selection: which clients take part in a round (stage 3 of a round).
 
-from thalweg.selection.available import Available  # all who are here
+To add a rule, write a class with the method of `Selection` and add it to `RULES`.
+"""
+
+from thalweg.selection.available import Available  # all present clients
 from thalweg.selection.base import Selection, cohort_size, last_known
 from thalweg.selection.counters import (
     COUNTERS,
@@ -10,11 +13,11 @@ from thalweg.selection.counters import (
     MemoryCounter,
     WindowCounter,
 )
-from thalweg.selection.dpcs import Dpcs  # whose labels together are as they should be
-from thalweg.selection.drawing import draw_successive, draw_systematic, inclusion_probabilities
-from thalweg.selection.label_privacy import LabelPrivacy, PrivacyAccount
-from thalweg.selection.power_of_choice import PowerOfChoice  # on whose data the model does worst
-from thalweg.selection.uniform import Uniform  # a random fraction of them
+from thalweg.selection.dpcs import Dpcs, DrawProbabilities  # a balanced mix of labels (DPCS)
+from thalweg.selection.drawing import draw_successive, draw_systematic
+from thalweg.selection.label_privacy import LabelPrivacy, PrivacyAccount  # noise on label counts
+from thalweg.selection.power_of_choice import PowerOfChoice  # clients with the largest losses
+from thalweg.selection.uniform import Uniform  # a random fraction of the present clients
 
 RULES = {
     "available": Available,
@@ -30,6 +33,7 @@ __all__ = [
     "CumulativeCounter",
     "DecayCounter",
     "Dpcs",
+    "DrawProbabilities",
     "LabelCounter",
     "LabelPrivacy",
     "MemoryCounter",
@@ -41,6 +45,5 @@ __all__ = [
     "cohort_size",
     "draw_successive",
     "draw_systematic",
-    "inclusion_probabilities",
     "last_known",
 ]

@@ -9,7 +9,13 @@ from thalweg.core.types import Ints, Roster
 
 @dataclass(frozen=True)
 class Available:
-    """Everyone who is here takes part: the world's availability alone decides."""
+    """Choose all present clients: only the availability of the world decides who takes part.
+
+    >>> present, availability, times_present = np.array([1, 3]), np.ones(4), np.zeros(4, int)
+    >>> roster = Roster(0, present, availability, times_present)
+    >>> Available().choose(roster, np.random.default_rng(0)).tolist()
+    [1, 3]
+    """
 
     def choose(self, roster: Roster, rng: np.random.Generator) -> Ints:
         return roster.present

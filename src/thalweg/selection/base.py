@@ -1,4 +1,4 @@
-"""What every selection rule promises, and how many clients a share of them is."""
+"""Client selection: the protocol, and helpers shared by several rules."""
 
 from __future__ import annotations
 
@@ -10,19 +10,24 @@ from thalweg.core.types import Floats, Ints, Roster
 
 
 class Selection(Protocol):
-    """Chooses the cohort of a round. Any object of this shape will do.
+    """Chooses the cohort: the clients that train in a round.
 
-    A rule may also ask clients before it chooses, keep a tally at each, or have something to say about
-    the round: `Surveys`, `CountsLabels` and `ExtraMetrics` in `core.talk`.
+    Implement `choose`; no base class is needed. Optional capabilities (`core.capabilities`):
+    survey clients before choosing (`Surveys`), count labels at each client (`CountsLabels`), and
+    add metrics to the round (`ExtraMetrics`).
     """
 
     def choose(self, roster: Roster, rng: np.random.Generator) -> Ints:
-        """Ids of the chosen clients: some of ``roster.present``, none twice; possibly nobody."""
+        """Return the ids (k,) of the chosen clients.
+
+        They are different elements of ``roster.present``. No client at all is allowed. All
+        randomness must come from `rng`.
+        """
         ...
 
 
 def cohort_size(share: float, num_present: int) -> int:
-    """A share of those who are here, at least one if anybody is.
+    """Return how many clients a share of the present ones is: at least one if any is present.
 
     >>> cohort_size(0.3, 20), cohort_size(0.01, 20), cohort_size(0.3, 0)
     (6, 1, 0)
@@ -31,7 +36,13 @@ def cohort_size(share: float, num_present: int) -> int:
 
 
 def last_known(roster: Roster, name: str) -> Floats:
-    """(N,) the last number every client sent under a name; nan: none yet."""
+    """Return (N,) the last number that each client sent under `name`; nan if it sent none.
+
+    >>> known = {"loss": np.array([0.5, np.nan])}
+    >>> roster = Roster(0, np.arange(2), np.ones(2), np.zeros(2, int), known)
+    >>> last_known(roster, "loss").tolist()
+    [0.5, nan]
+    """
     values = roster.known.get(name)
     if values is None:
         return np.full(roster.num_clients, np.nan)

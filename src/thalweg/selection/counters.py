@@ -1,7 +1,7 @@
-"""How a client counts the labels it has seen: over its life, lately, or in its memory.
+"""Label counters: how a client counts the labels of its samples.
 
-A counter costs no more than the arriving batch and a copy of its own small state; it never keeps a
-sample. What it has counted is a value, so that one counter serves all clients.
+A counter can cover everything that arrived, recent arrivals, or the current memory. Its state is a
+small value per client; it never stores samples, and one counter object serves all clients.
 """
 
 from __future__ import annotations
@@ -17,37 +17,44 @@ from thalweg.core.config import check_ranges
 from thalweg.core.errors import require
 from thalweg.core.types import Floats, Ints
 
-EMPTY = -1  # a place of the ring that has held no label yet
+EMPTY = -1  # a slot of the ring that has not been filled yet
 
 
 class LabelCounter(Protocol):
-    """Counts labels at one client. Any object of this shape will do."""
+    """Counts the labels at one client. Implement the methods; no base class is needed."""
 
     @property
     def span(self) -> int | None:
-        """After so many more labels nothing counted so far counts; none: not known, or never."""
+        """Number of further labels after which nothing counted so far counts; None: not known."""
         ...
 
     def init(self, num_classes: int) -> Any:
-        """What is counted before anything has arrived."""
+        """Return the state before any label has arrived."""
         ...
 
     def count_labels(self, counter_state: Any, labels: Ints) -> Any:
-        """What is counted after labels (A,) that have just arrived."""
+        """Return the state after labels (A,) have arrived."""
         ...
 
-    def histogram(self, counter_state: Any, view: SurveyContext) -> Floats:
-        """(C,) how much of each class counts now."""
+    def histogram(self, counter_state: Any, context: SurveyContext) -> Floats:
+        """Return (C,) the current count of each class."""
         ...
 
 
 @dataclass(frozen=True)
 class MemoryCounter:
-    """What is in memory now, which is what the client will train on. Nothing is remembered."""
+    """Count the labels in memory, which the client will train on. Needs no state.
+
+    >>> from types import SimpleNamespace
+    >>> labels = np.array([0, 2, 2])
+    >>> context = SimpleNamespace(held=np.arange(3), labels=labels.take, num_classes=3)
+    >>> MemoryCounter().histogram(None, context).tolist()
+    [1.0, 0.0, 2.0]
+    """
 
     @property
     def span(self) -> None:
-        return None  # the memory policy alone knows how long a sample stays
+        return None  # depends on the memory policy
 
     def init(self, num_classes: int) -> None:
         return None
@@ -55,13 +62,16 @@ class MemoryCounter:
     def count_labels(self, counter_state: None, labels: Ints) -> None:
         return None
 
-    def histogram(self, counter_state: None, view: SurveyContext) -> Floats:
-        return _bins(view.labels(view.held), view.num_classes).astype(np.float64)
+    def histogram(self, counter_state: None, context: SurveyContext) -> Floats:
+        return _bins(context.labels(context.held), context.num_classes).astype(np.float64)
 
 
 @dataclass(frozen=True)
 class CumulativeCounter:
-    """Everything that ever arrived. Does not follow drift, nor what a bounded memory still holds.
+    """Count all labels that ever arrived.
+
+    This is the counter of the DPCS paper. It follows neither drift nor the content of a bounded
+    memory.
 
     >>> counter = CumulativeCounter()
     >>> counter.count_labels(counter.init(3), np.array([0, 2, 2])).tolist()
@@ -78,23 +88,24 @@ class CumulativeCounter:
     def count_labels(self, counter_state: Ints, labels: Ints) -> Ints:
         return counter_state + _bins(labels, len(counter_state))
 
-    def histogram(self, counter_state: Ints, view: SurveyContext) -> Floats:
+    def histogram(self, counter_state: Ints, context: SurveyContext) -> Floats:
         return counter_state.astype(np.float64)
 
 
 class LabelRing(NamedTuple):
-    """The last labels, and how many there are of each class."""
+    """The last labels, and the number of them in each class."""
 
-    labels: npt.NDArray[np.int32]  # (size,) NOTHING where none has been yet
-    next_slot: int  # the place that is overwritten next
+    labels: npt.NDArray[np.int32]  # (size,) EMPTY in slots not filled yet
+    next_slot: int  # the slot that is overwritten next
     counts: Ints  # (C,)
 
 
 @dataclass(frozen=True)
 class WindowCounter:
-    """The last `size` labels that arrived.
+    """Count the last `size` labels that arrived.
 
-    The histogram changes by what comes and what leaves; besides, the ring is copied, 4 bytes per label.
+    The counts are updated by the labels that enter and leave the window. Each update copies the
+    window, 4 bytes per label.
 
     >>> counter = WindowCounter(size=3)
     >>> counter.count_labels(counter.init(2), np.array([0, 0, 1, 1])).counts.tolist()
@@ -116,30 +127,34 @@ class WindowCounter:
 
     def count_labels(self, counter_state: LabelRing, labels: Ints) -> LabelRing:
         new = labels[-self.size :]
-        places = (counter_state.next_slot + np.arange(len(new))) % self.size
-        leaving = counter_state.labels[places]
+        slots = (counter_state.next_slot + np.arange(len(new))) % self.size
+        leaving = counter_state.labels[slots]
         ring = counter_state.labels.copy()
-        ring[places] = new
+        ring[slots] = new
         num_classes = len(counter_state.counts)
         change = _bins(new, num_classes) - _bins(leaving[leaving != EMPTY], num_classes)
         return LabelRing(
             ring, (counter_state.next_slot + len(new)) % self.size, counter_state.counts + change
         )
 
-    def histogram(self, counter_state: LabelRing, view: SurveyContext) -> Floats:
+    def histogram(self, counter_state: LabelRing, context: SurveyContext) -> Floats:
         return counter_state.counts.astype(np.float64)
 
 
 @dataclass(frozen=True)
 class DecayCounter:
-    r"""Everything, but older batches count less: :math:`c \leftarrow \rho\, c + \text{new}`.
+    r"""Count all labels, with exponentially smaller weights for older batches.
 
-    Once per arriving batch, not per sample: the weight of a sample depends on its age in batches alone, not
-    on how much came after it, and one sample more or less does not change the weights of the others. A
-    tick in which nothing arrives ages nothing.
+    .. math::  c \leftarrow \rho\, c + \text{new}
 
-    Symbols, here
+    The decay is per arriving batch, not per sample: the weight of a sample depends only on its age
+    in batches, and one sample more or less does not change the weights of the others. A tick
+    without arrivals changes nothing.
+
+    Symbols -> here
         :math:`\rho`  -> rate; 1 is `CumulativeCounter`
+
+    Two labels of class 0, then one of class 1: 0.5 * 2 = 1 and 1.
 
     >>> counter = DecayCounter(rate=0.5)
     >>> once = counter.count_labels(counter.init(2), np.array([0, 0]))
@@ -166,11 +181,12 @@ class DecayCounter:
             else counter_state
         )
 
-    def histogram(self, counter_state: Floats, view: SurveyContext) -> Floats:
+    def histogram(self, counter_state: Floats, context: SurveyContext) -> Floats:
         return counter_state
 
 
 def _bins(labels: npt.NDArray[np.integer[Any]], num_classes: int) -> Ints:
+    """Return (C,) the number of labels of each class."""
     return np.bincount(labels, minlength=num_classes)
 
 

@@ -19,22 +19,22 @@ from thalweg.selection.drawing import DRAWS, fill_uniformly, mix_with_uniform, n
 from thalweg.selection.label_privacy import LabelPrivacy, PrivacyAccount, frequencies
 
 GOALS = ("uniform", "mean", "pooled_counts")
-# Names of what a client answers.
+# Names of the uploads.
 MIX, COUNTS, SPENT = "label_mix", "label_counts", "epsilon_spent"
-MAX_VALUE = {MIX: 1.0, COUNTS: 1e7}  # of one class that a client may say it has
+MAX_VALUE = {MIX: 1.0, COUNTS: 1e7}  # largest accepted value per class
 
 
 class LabelCounts(NamedTuple):
-    """What a client keeps for the question."""
+    """What DPCS keeps at each client."""
 
     counter_state: Any  # of the counter
     account: PrivacyAccount
 
 
 class DrawProbabilities(NamedTuple):
-    """The clients that can be chosen, and how likely each one is to be drawn first."""
+    """The clients that can be drawn, and the probability that each is drawn first."""
 
-    clients: Ints  # (n,) here, with data as far as the server knows
+    clients: Ints  # (n,) present, and known to have data
     mixes: Floats  # (n, C)
     goal: Floats  # (C,)
     probs: Floats  # (n,)
@@ -42,39 +42,51 @@ class DrawProbabilities(NamedTuple):
 
 @dataclass(frozen=True)
 class Dpcs:
-    r"""DPCS: draw clients so that their labels together are expected to be as the goal says.
+    r"""DPCS: draw clients such that the expected label mix of the cohort is close to a goal.
 
-    Before every round all clients that are here say how their labels are distributed. Then
+    Before every round all present clients report their label mix. The server computes
 
-    .. math::  a = \arg\min_{a \in \Delta_n} \Big\| \sum_i a_i r_i - g \Big\|, \qquad
-               |S| = \max(1, \mathrm{round}(\text{participation} \cdot n))
+    .. math::
+        a = \arg\min_{a \in \Delta_n} \Big\| \sum_i a_i r_i - g \Big\|, \qquad
+        |S| = \max(1, \mathrm{round}(\text{participation} \cdot n))
 
-    and :math:`|S|` clients are drawn without replacement with probabilities :math:`a`. Here n counts the
-    clients that are here; those without data cannot be drawn, and if that leaves no more than :math:`|S|`,
-    all of them take part. If nobody has data the draw is uniform.
+    and draws :math:`|S|` clients without replacement with probabilities :math:`a`. Here n is the
+    number of present clients. Clients without data cannot be drawn. If at most :math:`|S|` clients
+    have data, all of them take part; if none has, the draw is uniform.
 
     Symbols, Song et al. -> here
-        :math:`r_i`  normalised class counts   -> `counter`, "label_mix"
-        :math:`g`    p^goal                    -> goal: "uniform", "mean" and "pooled_counts" (of all
-        clients, those away as last heard), or a distribution over the classes
-        :math:`a`                              -> `draw_probabilities`
-        norm (the text says L1, eq. (2) none)  -> norm; "l2" with a ridge that makes the optimum unique
+        :math:`r_i`  normalised class counts     -> the upload "label_mix", see `counter`
+        :math:`g`    p^goal                      -> goal: "uniform", "mean" or "pooled_counts" of
+                                                    all clients (absent ones as last reported),
+                                                    or a distribution over the classes
+        :math:`a`    sampling probabilities      -> `draw_probabilities`
+        norm         L1 in the text, none in (2) -> norm; "l2" has a ridge that makes a unique
 
-    Differs from the paper: the goal is uniform (with "mean" and everybody here, drawing uniformly is already
-    optimal and the method does nothing); counts are of what is in memory, not of all that ever came; a ridge
-    (none: 0.001 times the mean squared norm of the mixes) spreads the optimum over clients that are alike;
-    if fewer clients than wanted have a positive probability, a share `mix` of the uniform distribution
-    is added (``fill="mix"``), or the rest is drawn uniformly ("uniform_fill"), or the run stops ("strict").
-    ``draw="systematic"`` gives each client exactly probability :math:`\min(1, |S| a_i)` of taking part.
+    Differs from the paper: the default goal is uniform (with "mean" and all clients present,
+    uniform drawing is already optimal); counts are of the memory, not of everything that ever
+    arrived; a ridge (default: 0.001 times the mean squared norm of the mixes) spreads the optimum
+    over similar clients; if fewer than :math:`|S|` clients have a positive probability, a share
+    `mix` of the uniform distribution is added (``fill="mix"``), or the rest is drawn uniformly
+    (``"uniform_fill"``), or an error is raised (``"strict"``). ``draw="systematic"`` includes each
+    client with probability :math:`\min(1, |S| a_i)` exactly.
+
+    Client 0 holds only class 0, client 1 only class 1. For a quarter of class 0 in expectation:
+
+    >>> known = {"label_mix": np.eye(2)}
+    >>> roster = Roster(0, np.arange(2), np.ones(2), np.zeros(2, int), known)
+    >>> Dpcs(goal=(0.25, 0.75), ridge=0.0).draw_probabilities(roster).probs.round(6).tolist()
+    [0.25, 0.75]
     """
 
     participation: float = 0.3
+    """Share of the present clients that take part."""
     goal: Literal["uniform", "mean", "pooled_counts"] | tuple[float, ...] = "uniform"
     counter: LabelCounter = choice(COUNTERS, default=MemoryCounter())
     norm: Literal["l2", "l1"] = "l2"
     ridge: float | None = None
     fill: Literal["mix", "uniform_fill", "strict"] = "mix"
     mix: float = 0.05
+    """Share of the uniform distribution, for ``fill="mix"``."""
     draw: Literal["successive", "systematic"] = "successive"
     privacy: LabelPrivacy = field(default_factory=LabelPrivacy)
 
@@ -83,14 +95,14 @@ class Dpcs:
         check_ranges(self, participation="(0, 1]", ridge="[0, inf) or none", mix="(0, 1]")
         require(
             self.norm == "l2" or not self.ridge,
-            f"a ridge goes with norm l2 only, got {self.ridge} with norm {self.norm}; leave it out.",
+            f"a ridge needs norm=l2, got ridge={self.ridge} with norm={self.norm}; leave it out.",
         )
         _check_goal(self.goal)
 
     def check_world(self, supplies: Supplies, num_classes: int) -> None:
         self._check_classes(num_classes)
 
-    # --- at the client ---
+    # --- client ---
 
     @property
     def sends_models(self) -> bool:
@@ -109,12 +121,12 @@ class Dpcs:
             self.privacy.count_arrivals(label_counts.account, len(labels)),
         )
 
-    def answer_survey(self, view: SurveyContext) -> tuple[LabelCounts, Mapping[str, Floats]]:
-        """The label mix, or the counts if the goal needs them; zeros: no data."""
-        label_counts: LabelCounts = view.label_counts
-        true = self.counter.histogram(label_counts.counter_state, view)
+    def answer_survey(self, context: SurveyContext) -> tuple[LabelCounts, Mapping[str, Floats]]:
+        """Report the label mix, or the counts if the goal needs them; zeros: no data."""
+        label_counts: LabelCounts = context.label_counts
+        true = self.counter.histogram(label_counts.counter_state, context)
         account, counts = self.privacy.release(
-            label_counts.account, true, self.counter.span, view.rng
+            label_counts.account, true, self.counter.span, context.rng
         )
         label_counts = label_counts._replace(account=account)
         if counts is None:
@@ -124,10 +136,10 @@ class Dpcs:
             uploads[SPENT] = np.array([account.spent])
         return label_counts, uploads
 
-    # --- at the server ---
+    # --- server ---
 
     def validate_claim(self, claim: Claim) -> str | None:
-        """Shares of the classes, which sum to one or are all zero; or counts of them."""
+        """Accept a label mix (sum one, or all zero), or counts if the goal needs them."""
         uploads, name = claim.uploads, COUNTS if self._needs_counts else MIX
         length = len(self.goal) if isinstance(self.goal, tuple) else claim.num_classes
         spent = check_vector(uploads, SPENT, 1, least=0) if SPENT in uploads else None
@@ -148,12 +160,12 @@ class Dpcs:
         clients, probs = draw_probabilities.clients, draw_probabilities.probs
         if len(clients) <= size:
             return clients
-        if num_positive(probs) < size:  # not mixed, then
+        if num_positive(probs) < size:  # only with fill="uniform_fill"
             return clients[fill_uniformly(probs, size, rng)]
         return clients[DRAWS[self.draw](probs, size, rng)]
 
     def draw_probabilities(self, roster: Roster) -> DrawProbabilities | None:
-        """What is drawn from in this round; none: nobody here is known to have data."""
+        """Return the probabilities of this round; None if no present client has known data."""
         rows = self._rows(roster)
         clients = roster.present[rows[roster.present].any(1)] if rows.size else roster.present[:0]
         if len(clients) == 0:
@@ -166,10 +178,10 @@ class Dpcs:
         return DrawProbabilities(clients, mixes, goal, self._fill_probabilities(probs, size))
 
     def extra_metrics(self, roster: Roster, cohort: Ints) -> Mapping[str, float | list[float]]:
-        """How the cohort's labels are distributed, as far as the server knows, and how well that fits.
+        r"""Return the label mix of the cohort, and its distance from the goal.
 
-        The expected distance is that of one client drawn with `DrawProbabilities.probs`, which is what the
-        probabilities minimise.
+        The metrics ``expected_mix_*`` are the distance of :math:`\sum_i a_i r_i` from the goal,
+        which the probabilities minimise. Clients without a known label mix are left out.
         """
         draw_probabilities = self.draw_probabilities(roster)
         if draw_probabilities is None or not np.isin(cohort, draw_probabilities.clients).any():
@@ -191,29 +203,31 @@ class Dpcs:
         return self.goal == "pooled_counts"
 
     def _rows(self, roster: Roster) -> Floats:
-        """(N, C) what every client said last; zeros: nothing, or that it has no data."""
+        """Return (N, C) the last report of every client; zeros: no report, or no data."""
         rows = roster.known.get(COUNTS if self._needs_counts else MIX)
         return np.zeros((roster.num_clients, 0)) if rows is None else np.nan_to_num(rows)
 
     def _goal_mix(self, rows: Floats) -> Floats:
+        """Return (C,) the goal as a distribution over the classes."""
         num_classes = rows.shape[1]
         self._check_classes(num_classes)
         if self.goal == "uniform":
             return np.full(num_classes, 1 / num_classes)
         if isinstance(self.goal, tuple):
             return np.array(self.goal, dtype=np.float64)
-        # Everybody's, those who are away as they were last heard.
+        # Over all clients; absent ones as last reported.
         pool = rows if self._needs_counts else frequencies(rows)
         return frequencies(pool.sum(0))
 
     def _fill_probabilities(self, probs: Floats, size: int) -> Floats:
+        """Apply the rule `fill` if too few clients have a positive probability."""
         positive = num_positive(probs)
-        # With a single one, the same client would be drawn in every round.
+        # With a single positive probability the same client would be drawn in every round.
         if self.fill == "mix" and positive < max(size, 2):
             return mix_with_uniform(probs, self.mix)
         if self.fill == "strict" and positive < size:
             raise ConfigError(
-                f"DPCS wants {size} clients, but only {positive} of {len(probs)} have a positive "
+                f"DPCS needs {size} clients, but only {positive} of {len(probs)} have a positive "
                 "probability. Set selection.fill to mix or uniform_fill, or a larger "
                 "selection.ridge."
             )
@@ -251,4 +265,5 @@ def _check_goal(goal: str | tuple[float, ...]) -> None:
 
 
 def _distances(name: str, gap: Floats) -> dict[str, float]:
+    """Return the L1 and L2 norm of a difference of label mixes, by metric name."""
     return {f"{name}_l1": float(np.abs(gap).sum()), f"{name}_l2": float(np.linalg.norm(gap))}

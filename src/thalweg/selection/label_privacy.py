@@ -1,4 +1,4 @@
-"""What a client lets the server know of its labels, and what that has cost it so far."""
+"""Privacy of label counts: Laplace noise, suppression of reports, and the privacy account."""
 
 from __future__ import annotations
 
@@ -12,49 +12,66 @@ from thalweg.core.types import Floats
 
 
 class PrivacyAccount(NamedTuple):
-    """A client's account of what it has disclosed."""
+    """What a client has disclosed about its labels so far."""
 
-    last_mix: Floats  # (C,) the label mix it last said; zeros before the first time
-    reports: int = 0  # times it said something
-    num_arrived: int = 0  # labels that came since noise was last spent
-    chain_epsilon: float = (
-        0.0  # epsilon of the last look and of those that may share a sample with it
-    )
-    spent: float = 0.0  # epsilon spent on any one sample, at most
+    last_mix: Floats  # (C,) the last reported label mix; zeros before the first report
+    reports: int = 0  # number of reports
+    num_arrived: int = 0  # labels since the last survey with noise
+    chain_epsilon: float = 0.0  # epsilon of the surveys that may share a sample with the last one
+    spent: float = 0.0  # largest epsilon spent on any one sample
 
 
 @dataclass(frozen=True)
 class LabelPrivacy:
-    r"""Privacy of the label histograms that clients send up. Everything is off by default.
+    r"""Protects the label histograms that clients send to the server. Off by default.
 
-    With `epsilon`, counts get Laplace noise of scale :math:`2/\varepsilon`, so that what is said would be
-    almost as likely (up to a factor :math:`e^\varepsilon`) had one sample been *replaced* by another; with
-    ``neighbours="add_remove"``, :math:`1/\varepsilon`, had one been added or removed. The first is the
-    default because in a full memory or window a sample that was not there leaves its place to another. Then
-    counts are clipped at zero and normalised; nothing left is said as uniform.
+    With `epsilon`, every count gets Laplace noise of scale
 
-    With noise, *everything* is decided on the noisy counts: whether there are at least `min_count` samples
-    and whether the mix has moved by more than `min_change`. Silence then tells as much as a report and
-    costs as much: every question spends `epsilon`, answered or not (`PrivacyAccount.spent`, summed up by
-    sequential composition). So with noise `min_change` saves traffic, not budget. Without noise both
-    are decided on the true counts, and silence tells that there are few samples, or that they are alike.
+    .. math::
+        b = 2/\varepsilon \ \text{(replace)}, \qquad b = 1/\varepsilon \ \text{(add or remove)}
 
-    A counter that surely forgets (`WindowCounter`) spends anew: a look at none of the samples of the looks before
-    shares no sample with them, and each sample pays only for the looks it was part of.
+    so that the probability of any report changes by at most a factor :math:`e^\varepsilon` if one
+    sample is *replaced* by another (``neighbours="replace"``, the default: in a full memory,
+    another sample takes the place of a missing one) or is added or removed (``"add_remove"``).
+    Noisy counts are clipped at zero and normalised; if all are clipped, the report is the uniform
+    distribution.
 
-    Not covered: anything else a client sends (updates, losses, number of samples), what a memory policy
-    makes of one sample beyond its own place, and attacks on the floating-point noise of a simulation.
+    With noise, *all* decisions use the noisy counts: whether there are at least `min_count`
+    samples, and whether the mix has changed by more than `min_change`. No report then discloses as
+    much as a report and costs as much: every survey spends `epsilon`. Costs add up
+    (`PrivacyAccount.spent`, sequential composition), so that `min_change` saves traffic, not
+    budget. Without noise the decisions use the true counts, and a missing report discloses that
+    there are few samples or that the mix is unchanged.
 
-    Symbols, here
-        :math:`\varepsilon`  per look -> epsilon        :math:`\|\Delta r\|_1` threshold  -> min_change
+    With a counter that forgets after a known number of labels (`WindowCounter`), surveys without a
+    common sample do not add up: each sample pays only for the surveys that included it.
+
+    Not protected: everything else that a client sends (updates, losses, number of samples),
+    effects of a sample on the memory policy beyond its own slot, and attacks on floating-point
+    noise.
+
+    Symbols -> here
+        :math:`\varepsilon` per survey             -> epsilon
+        b                                          -> scale
+        :math:`\|\Delta r\|_1` smallest change    -> min_change
+
+    >>> privacy = LabelPrivacy(epsilon=0.5)
+    >>> privacy.scale  # 2 / 0.5
+    4.0
+    >>> account, rng = privacy.init(num_classes=2), np.random.default_rng(0)
+    >>> for survey in range(3):
+    ...     account, counts = privacy.release(account, np.array([10.0, 5.0]), None, rng)
+    >>> account.spent  # three times 0.5
+    1.5
     """
 
     epsilon: float | None = None
+    """Privacy parameter per survey; none: no noise."""
     neighbours: Literal["replace", "add_remove"] = "replace"
     min_change: float | None = None
-    """Say nothing unless the label mix has moved by more than this in L1, 0 to 2; none: always say."""
+    """Report only if the mix has changed by more than this in L1 (0 to 2); none: always report."""
     min_count: int = 0
-    """A client with fewer samples says nothing."""
+    """A client with fewer samples sends no report."""
 
     def __post_init__(self) -> None:
         check_literals(self)
@@ -67,41 +84,49 @@ class LabelPrivacy:
 
     @property
     def scale(self) -> float:
-        """Of the noise on every count; its variance is twice the square."""
+        """The scale of the noise on every count; the variance is twice its square."""
         if self.epsilon is None:
             return 0.0
         return (2.0 if self.neighbours == "replace" else 1.0) / self.epsilon
 
     def init(self, num_classes: int) -> PrivacyAccount:
-        """The account of a client that has said nothing yet."""
+        """Return the account of a client that has reported nothing yet."""
         return PrivacyAccount(last_mix=np.zeros(num_classes))
 
     def count_arrivals(self, account: PrivacyAccount, count: int) -> PrivacyAccount:
-        """More labels have arrived; see `LabelCounter.span`."""
+        """Return the account after `count` more labels; see `LabelCounter.span`."""
         return account._replace(num_arrived=account.num_arrived + count)
 
     def release(
         self, account: PrivacyAccount, counts: Floats, span: int | None, rng: np.random.Generator
     ) -> tuple[PrivacyAccount, Floats | None]:
-        """The account afterwards, and the counts (C,) that may be said; none: say nothing.
+        """Return the account afterwards and the counts (C,) to report; None: no report.
 
-        `counts` are the true ones, of which nothing is left after `span` more labels.
+        `counts` are the true counts. `span` is that of the counter (`LabelCounter.span`).
         """
         if self.epsilon is not None:
             counts = counts + rng.laplace(0.0, self.scale, len(counts))
             account = self._charge(account, self.epsilon, span)
-        # Before clipping, which would only add; off, it must not catch a negative sum of noise.
+        # Before clipping, which could only raise the sum. If min_count is 0 the test is off, also
+        # for a negative noisy sum.
         is_few = self.min_count > 0 and counts.sum() < self.min_count
         if self.epsilon is not None:
             counts = clip_counts(counts)
         mix = frequencies(counts)
-        moved = np.abs(mix - account.last_mix).sum()
-        is_known = self.min_change is not None and account.reports > 0 and moved <= self.min_change
-        if is_few or is_known:
+        change = np.abs(mix - account.last_mix).sum()
+        is_unchanged = (
+            self.min_change is not None and account.reports > 0 and change <= self.min_change
+        )
+        if is_few or is_unchanged:
             return account, None
         return account._replace(last_mix=mix, reports=account.reports + 1), counts
 
     def _charge(self, account: PrivacyAccount, epsilon: float, span: int | None) -> PrivacyAccount:
+        """Add `epsilon` to the account.
+
+        Surveys form a chain while consecutive ones may share a sample; a sample pays for at most
+        one chain.
+        """
         is_fresh = span is not None and account.num_arrived >= span
         chain_epsilon = epsilon if is_fresh else account.chain_epsilon + epsilon
         return account._replace(
@@ -110,7 +135,7 @@ class LabelPrivacy:
 
 
 def clip_counts(noisy: Floats) -> Floats:
-    """No negative counts; nothing left becomes one sample, spread over all classes.
+    """Replace negative counts by zero; if nothing is left, spread one sample over all classes.
 
     >>> frequencies(clip_counts(np.array([10 + 1.2, 0 - 0.8, 5 + 0.3]))).round(6).tolist()
     [0.678788, 0.0, 0.321212]
@@ -122,7 +147,7 @@ def clip_counts(noisy: Floats) -> Floats:
 
 
 def frequencies(counts: Floats) -> Floats:
-    """(..., C) counts divided by their sum; no counts stay zeros.
+    """Divide counts (..., C) by their sum; rows of zeros stay zeros.
 
     >>> frequencies(np.array([[1.0, 3.0], [0.0, 0.0]])).tolist()
     [[0.25, 0.75], [0.0, 0.0]]

@@ -13,36 +13,48 @@ from thalweg.core.types import Floats, Ints, Roster
 from thalweg.selection.base import cohort_size, last_known
 from thalweg.selection.drawing import draw_successive
 
-LOSS = "candidate_loss"  # what a candidate answers
-NO_DATA = -1.0  # a loss that no data can have, and that comes last
+LOSS = "candidate_loss"  # name of the upload
+NO_DATA = -1.0  # the loss of a candidate without data; ranks below every real loss
 
 
 @dataclass(frozen=True)
 class PowerOfChoice:
-    r"""Power-of-choice: of some random candidates, those on whose data the model does worst.
+    r"""Power-of-choice: of some random candidates, choose those on whose data the model is worst.
 
-    `candidates` clients are drawn without replacement, with probabilities proportional to their samples;
-    the :math:`|S| = \max(1, \mathrm{round}(\text{participation} \cdot n))` with the largest loss take part, n
-    being the number of clients here. As many candidates as places is random sampling, all clients as
-    candidates is greedy.
+    `candidates` clients are drawn without replacement, with probabilities proportional to their
+    number of samples. Of them, the
+    :math:`|S| = \max(1, \mathrm{round}(\text{participation} \cdot n))` with the largest loss take
+    part, where n is the number of present clients. With as many candidates as places this is
+    random sampling; with all clients as candidates it is greedy.
 
-    Symbols, Cho, Wang, Joshi -> here
-        :math:`d`  -> candidates; none: :math:`2 |S|`, and never fewer than :math:`|S|` or more than are here
-        :math:`p_k`  share of the data  -> the number of samples last known; a client never heard of
-        counts as the mean of the others, one that had none as if it had one, lest it be lost for good
-    form
-        "pow-d"   candidates get the model and answer with its mean loss on their memory
-        "cpow-d"  the same on a mini-batch of `batch` samples
-        "rpow-d"  nobody is asked: the last training loss counts; a client never heard of comes first
+    Symbols, Cho, Wang, Joshi (2022) -> here
+        :math:`d`    -> candidates; none: :math:`2 |S|`; at least :math:`|S|` and at most n
+        :math:`p_k`  share of the data -> the last known number of samples
 
-    Ties are broken at random; clients without data come last. With a bank of several models the first
-    one is shown.
+    `form` is the variant of the paper: "pow-d" (candidates receive the model and report its mean
+    loss on their memory), "cpow-d" (the loss on a mini-batch of `batch` samples), or "rpow-d" (no
+    survey: the last training loss counts, and clients without one come first).
+
+    Differs from the paper: a client that never reported its number of samples counts with the mean
+    of the others, and one that had no samples counts as one sample, so that it can be drawn again.
+    Ties are broken at random; candidates without data come last. With a bank of several models the
+    first one is used.
+
+    All four clients are candidates; 1 and 3 have the largest losses:
+
+    >>> known = {"candidate_loss": np.array([[0.9], [1.4], [0.2], [1.1]])}
+    >>> clients = np.arange(4)
+    >>> roster = Roster(0, clients, np.ones(4), np.zeros(4, int), known, surveyed=clients)
+    >>> PowerOfChoice(participation=0.5).choose(roster, np.random.default_rng(0)).tolist()
+    [1, 3]
     """
 
     participation: float = 0.3
+    """Share of the present clients that take part."""
     candidates: int | None = None
     form: Literal["pow-d", "cpow-d", "rpow-d"] = "pow-d"
     batch: int = 64
+    """Samples per candidate, for "cpow-d" only."""
 
     def __post_init__(self) -> None:
         check_literals(self)
@@ -55,12 +67,12 @@ class PowerOfChoice:
     def choose_surveyed(self, roster: Roster, rng: np.random.Generator) -> Ints:
         return roster.present[:0] if self.form == "rpow-d" else self._draw_candidates(roster, rng)
 
-    def answer_survey(self, view: SurveyContext) -> tuple[Any, Mapping[str, Floats]]:
-        rows = view.held
+    def answer_survey(self, context: SurveyContext) -> tuple[Any, Mapping[str, Floats]]:
+        rows = context.held
         if self.form == "cpow-d" and len(rows) > self.batch:
-            rows = view.rng.choice(rows, self.batch, replace=False)
-        loss = float(view.probe_model().losses(rows).mean()) if len(rows) else NO_DATA
-        return view.label_counts, {LOSS: np.array([loss])}
+            rows = context.rng.choice(rows, self.batch, replace=False)
+        loss = float(context.probe_model().losses(rows).mean()) if len(rows) else NO_DATA
+        return context.label_counts, {LOSS: np.array([loss])}
 
     def validate_claim(self, claim: Claim) -> str | None:
         return check_vector(claim.uploads, LOSS, 1, least=NO_DATA)
@@ -80,13 +92,15 @@ class PowerOfChoice:
         if num_present == 0:
             return roster.present
         size = cohort_size(self.participation, num_present)
-        wanted = 2 * size if self.candidates is None else self.candidates
+        num_candidates = 2 * size if self.candidates is None else self.candidates
         sizes = _sizes(roster)
-        drawn = draw_successive(sizes / sizes.sum(), min(max(wanted, size), num_present), rng)
+        drawn = draw_successive(
+            sizes / sizes.sum(), min(max(num_candidates, size), num_present), rng
+        )
         return roster.present[drawn]
 
     def _losses(self, roster: Roster) -> Floats:
-        """(N,) by which candidates are ranked."""
+        """Return (N,) the losses by which candidates are ranked."""
         if self.form == "rpow-d":
             losses = last_known(roster, "loss")
             had_none = last_known(roster, "num_samples") == 0
@@ -96,8 +110,8 @@ class PowerOfChoice:
 
 
 def _sizes(roster: Roster) -> Floats:
-    """(here,) samples of the clients that are here, guessed where nothing is known."""
+    """Return (n,) the number of samples of each present client; the mean if it is not known."""
     sizes = last_known(roster, "num_samples")
     is_known = np.isfinite(sizes)
-    usual = sizes[is_known].mean() if is_known.any() else 1.0
-    return np.maximum(np.where(is_known, sizes, usual), 1.0)[roster.present]
+    mean = sizes[is_known].mean() if is_known.any() else 1.0
+    return np.maximum(np.where(is_known, sizes, mean), 1.0)[roster.present]

@@ -11,7 +11,21 @@ from thalweg.selection.base import cohort_size
 
 @dataclass(frozen=True)
 class Uniform:
-    """A fixed fraction of those who are here, each equally likely; at least one if anybody is."""
+    r"""Choose a fixed fraction of the present clients, each with the same probability.
+
+    Of n present clients :math:`\max(1, \mathrm{round}(C n))` are drawn without replacement. This is
+    the selection of FedAvg.
+
+    Symbols, McMahan et al. (2017) -> here
+        C  fraction of clients per round  -> fraction
+
+    Differs from the paper: the fraction is of the clients that are present in the round.
+
+    >>> present, availability, times_present = np.arange(10), np.ones(10), np.zeros(10, int)
+    >>> roster = Roster(0, present, availability, times_present)
+    >>> len(Uniform(fraction=0.3).choose(roster, np.random.default_rng(0)))
+    3
+    """
 
     fraction: float = 0.3
 
