@@ -41,5 +41,5 @@ def test_outliers_stay_out_if_asked():
 
 
 def test_without_a_model_it_says_so():
-    with pytest.raises(ConfigError, match="needs context.last_layer"):
+    with pytest.raises(ConfigError, match=r"needs context\.last_layer"):
         kept(Importance(), some_memory_context(4, 4, 4))

@@ -41,7 +41,9 @@ def test_all_samples_count_the_same_or_nothing() -> None:
 
 
 def test_a_server_that_does_not_know_how_long_the_run_is_refuses_it() -> None:
-    with pytest.raises(ConfigError, match=r"early needs the number of rounds(.|\n)*Roster.supplies"):
+    with pytest.raises(
+        ConfigError, match=r"early needs the number of rounds(.|\n)*Roster.supplies"
+    ):
         Early().assign_weights(some_roster([0], 3), 7)
 
 

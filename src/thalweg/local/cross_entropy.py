@@ -31,8 +31,6 @@ class CrossEntropy:
     def loss(self, model: Model, params: Tensor, batch: Batch, memo: Memo) -> Tensor:
         from torch.nn.functional import cross_entropy
 
-        logits = model(params, batch.x).transpose(
-            1, 2
-        )  # (K, C, B), as cross_entropy expects
+        logits = model(params, batch.x).transpose(1, 2)  # (K, C, B), as cross_entropy expects
         per_sample = cross_entropy(logits, batch.labels, reduction="none")  # (K, B)
         return (per_sample * batch.weights).sum(1)
