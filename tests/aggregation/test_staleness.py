@@ -28,18 +28,18 @@ ROUNDS = np.array([0, 1, 2, 3, 8])
         (HingeDiscount(after=0, slope=10.0), [1, 1 / 11, 1 / 21, 1 / 31, 1 / 81]),
     ],
 )
-def test_what_late_updates_count(rule: Staleness, factors: list[float]) -> None:
+def test_factors_of_late_updates(rule: Staleness, factors: list[float]) -> None:
     assert rule.factor(ROUNDS) == pytest.approx(factors, abs=1e-6)
 
 
-def test_who_refuses_waits_for_nobody_and_the_others_as_long_as_they_are_told() -> None:
+def test_maximum_staleness_of_each_rule() -> None:
     assert RejectLate().max_staleness == 0
     assert PolynomialDiscount().max_staleness is None
     assert HingeDiscount(max_staleness=3).max_staleness == 3
 
 
 @pytest.mark.parametrize(
-    ("make", "said"),
+    ("make", "message"),
     [
         (lambda: PolynomialDiscount(power=-1), "power must not be negative"),
         (
@@ -51,6 +51,6 @@ def test_who_refuses_waits_for_nobody_and_the_others_as_long_as_they_are_told() 
         (lambda: HingeDiscount(after=-1), "after must not be negative"),
     ],
 )
-def test_impossible_rules_are_refused(make: object, said: str) -> None:
-    with pytest.raises(ConfigError, match=said):
+def test_invalid_fields_are_rejected(make: object, message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
         make()  # type: ignore[operator]

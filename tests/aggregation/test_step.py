@@ -11,12 +11,12 @@ MODEL = np.array([1.0, 2.0], dtype=np.float32)
 DELTAS = np.array([[1.0, 0.0], [3.0, -8.0]], dtype=np.float32)
 
 
-def test_the_model_moves_by_the_weighted_mean_of_the_updates() -> None:
+def test_model_moves_by_the_weighted_mean_of_the_updates() -> None:
     _, moved = Step().step(None, MODEL, DELTAS, np.array([0.75, 0.25]))
     assert moved.tolist() == [1 + 0.75 + 0.75, 2 - 2]
 
 
-def test_the_step_scales_the_update_and_not_the_model() -> None:
+def test_learning_rate_scales_the_update_and_not_the_model() -> None:
     _, moved = Step(lr=0.5).step(None, MODEL, DELTAS, np.array([0.75, 0.25]))
     assert moved.tolist() == [1 + 0.75, 2 - 1]
 
@@ -26,13 +26,15 @@ def test_weights_below_one_shrink_the_update_and_not_the_model() -> None:
     assert moved.tolist() == [1.25, 2.0]
 
 
-def test_the_old_model_is_untouched() -> None:
+def test_step_does_not_change_its_arguments() -> None:
     Step().step(None, MODEL, DELTAS, np.array([0.5, 0.5]))
     assert MODEL.tolist() == [1.0, 2.0]
 
 
 @given(size=st.integers(1, 6), seed=st.integers(0, 9))
-def test_a_whole_step_is_the_weighted_mean_of_the_clients_models(size: int, seed: int) -> None:
+def test_step_with_lr_one_gives_the_weighted_mean_of_the_clients_models(
+    size: int, seed: int
+) -> None:
     rng = np.random.default_rng(seed)
     model = rng.normal(size=5).astype(np.float32)
     deltas = rng.normal(size=(size, 5)).astype(np.float32)
@@ -43,17 +45,17 @@ def test_a_whole_step_is_the_weighted_mean_of_the_clients_models(size: int, seed
 
 
 @pytest.mark.parametrize("lr", [0.0, -1.0, float("nan"), float("inf")])
-def test_an_impossible_step_is_refused(lr: float) -> None:
+def test_invalid_learning_rate_is_rejected(lr: float) -> None:
     with pytest.raises(ValueError, match="lr must be positive and finite"):
         Step(lr)
 
 
-def test_with_a_radius_the_model_stays_in_its_ball() -> None:
+def test_radius_projects_the_model_onto_a_ball() -> None:
     nothing = np.zeros((1, 2), dtype=np.float32)
     long = np.array([3.0, 4.0], dtype=np.float32)
-    _, put_back = Step(radius=2.5).step(None, long, nothing, np.ones(1))
-    assert put_back.tolist() == pytest.approx([1.5, 2.0])
-    assert put_back.dtype == np.float32
+    _, projected = Step(radius=2.5).step(None, long, nothing, np.ones(1))
+    assert projected.tolist() == pytest.approx([1.5, 2.0])
+    assert projected.dtype == np.float32
     _, inside = Step(radius=5.0).step(None, long, nothing, np.ones(1))
     assert inside.tolist() == [3.0, 4.0]
     with pytest.raises(ValueError, match="radius must be positive and finite, or none"):

@@ -11,41 +11,41 @@ from thalweg.bank.prototype_set import SINCE as NEW_SINCE
 from thalweg.bank.soft import BEGAN, MASS, PRIORS, SINCE
 from thalweg.core.errors import ConfigError
 
-EVERYBODY = list(range(6))
+ALL_CLIENTS = list(range(6))
 
 
 def prototype(concept, classes=(0, 1)):
-    """Of a world with two classes: concepts have their answers in different places."""
+    """Return a prototype of two classes with four outputs; concepts differ in their outputs."""
     rows = 5 * np.eye(4)[2 * (concept % 2) : 2 * (concept % 2) + 2] + concept // 2
-    there = np.isin([0, 1], classes)
-    return np.where(there[:, None], rows, 0.0), there.astype(np.float64)
+    has_class = np.isin([0, 1], classes)
+    return np.where(has_class[:, None], rows, 0.0), has_class.astype(np.float64)
 
 
-def survey(old, new, classes=(0, 1)):
-    """What clients answer whose data are of these concepts; none: they have no old data."""
-    words = {NEW: [], NEW + CLASSES: [], OLD: [], OLD + CLASSES: []}
+def answers_for(old, new, classes=(0, 1)):
+    """Return the answers of clients with data of these concepts; None: no old data."""
+    answers = {NEW: [], NEW + CLASSES: [], OLD: [], OLD + CLASSES: []}
     for before, now in zip(old, new, strict=True):
         for name, concept in ((OLD, before), (NEW, now)):
-            rows, there = prototype(0, ()) if concept is None else prototype(concept, classes)
-            words[name].append(rows.ravel())
-            words[name + CLASSES].append(there)
-    words[NEW_SINCE] = [[7.0]] * len(new)
-    return {name: np.array(rows) for name, rows in words.items()}
+            rows, has_class = prototype(0, ()) if concept is None else prototype(concept, classes)
+            answers[name].append(rows.ravel())
+            answers[name + CLASSES].append(has_class)
+    answers[NEW_SINCE] = [[7.0]] * len(new)
+    return {name: np.array(rows) for name, rows in answers.items()}
 
 
-def first_step(bank, num_clients=6, cohort=EVERYBODY, concepts=None):
+def first_step(bank, num_clients=6, cohort=ALL_CLIENTS, concepts=None):
     roster = roster_for(0, cohort, num_clients=num_clients, concepts=concepts)
     return bank.assign(bank.init(num_clients, 2), roster, {}, 1)
 
 
-def second_step(bank, old, new, *, rnd=40, cohort=EVERYBODY, concepts=None, plan=None):
+def second_step(bank, old, new, *, rnd=40, cohort=ALL_CLIENTS, concepts=None, plan=None):
     plan = plan or first_step(bank, len(old), list(range(len(old))))
     cohort, surveyed = [k for k in cohort if k < len(old)], range(len(old))
     roster = roster_for(rnd, cohort, num_clients=len(old), surveyed=surveyed, concepts=concepts)
-    return bank.assign(plan.notes, roster, survey(old, new), len(plan.mix))
+    return bank.assign(plan.notes, roster, answers_for(old, new), len(plan.mix))
 
 
-def test_the_first_step_has_as_many_models_as_it_is_told_and_asks_nobody():
+def test_first_step_has_first_count_models_and_no_survey():
     bank = FedDaa()
     assert len(bank.choose_surveyed(roster_for(0, [0]), np.random.default_rng(0))) == 0
     plan = first_step(bank)
@@ -54,13 +54,13 @@ def test_the_first_step_has_as_many_models_as_it_is_told_and_asks_nobody():
     assert bank.extra_metrics(plan.notes, roster_for(0, [0])) == {}
 
 
-def test_everybody_who_is_here_is_asked_when_a_step_begins_and_nobody_in_between():
+def test_present_clients_are_surveyed_at_step_starts_only():
     bank, rng = FedDaa(every=40), np.random.default_rng(0)
     assert bank.choose_surveyed(roster_for(40, [0], present=[0, 2, 3]), rng).tolist() == [0, 2, 3]
     assert bank.choose_surveyed(roster_for(41, [0]), rng).tolist() == []
 
 
-def test_as_many_models_as_clusters_and_drifts_by_the_nearest_centre():
+def test_models_follow_the_clusters_and_drifts_the_nearest_centres():
     bank = FedDaa()
     plan = second_step(bank, [0, 0, 0, 1, 1, 1], [0, 0, 1, 1, 2, 2])
     assert plan.notes.clusters_found == 3
@@ -71,39 +71,39 @@ def test_as_many_models_as_clusters_and_drifts_by_the_nearest_centre():
     assert plan.broadcast[BEGAN].ravel().tolist() == [40] * 6
 
 
-def test_mixtures_and_label_priors_begin_anew_with_a_step():
+def test_mixtures_and_label_priors_are_reset_at_a_step_start():
     bank, plan = FedDaa(), first_step(FedDaa())
     uploads = {MASS: np.array([[9, 1, 0, 0]] * 6, dtype=np.float32)}
     notes = bank.collect(plan.notes, np.arange(6), uploads)
     assert bank.mixtures(notes, 2)[0].tolist() == [1.0, 0.0]
-    roster = roster_for(40, EVERYBODY, surveyed=EVERYBODY)
-    plan = bank.assign(notes, roster, survey([0] * 6, [0, 0, 0, 1, 1, 1]), 2)
+    roster = roster_for(40, ALL_CLIENTS, surveyed=ALL_CLIENTS)
+    plan = bank.assign(notes, roster, answers_for([0] * 6, [0, 0, 0, 1, 1, 1]), 2)
     assert bank.mixtures(plan.notes, 2).tolist() == [[0.5, 0.5]] * 6
     assert plan.broadcast[PRIORS].tolist() == [[0.5] * 4] * 6
 
 
-def divided(bank, kept, broadcast, since):
+def split(bank, kept, broadcast, since):
     losses = np.array([[0.1] * len(since), [3.0] * len(since)], dtype=np.float32)
-    split = SplitContext(np.arange(2), losses, np.zeros(len(since), int), np.array(since), 40)
-    return bank.split_samples(kept, split, broadcast)
+    context = SplitContext(np.arange(2), losses, np.zeros(len(since), int), np.array(since), 40)
+    return bank.split_samples(kept, context, broadcast)
 
 
-def test_a_client_leaves_out_what_it_must_not_learn_from():
+def test_samples_before_learn_since_have_weight_zero():
     bank = FedDaa()
     broadcast = {PRIORS: np.full(4, 0.5), SINCE: np.array([40.0]), BEGAN: np.array([40.0])}
-    kept, weights = divided(bank, bank.init_split(2), broadcast, [0, 39, 40, 41])
+    kept, weights = split(bank, bank.init_split(2), broadcast, [0, 39, 40, 41])
     assert weights[:, :2].tolist() == [[0.0, 0.0], [0.0, 0.0]]
     np.testing.assert_allclose(weights[:, 2:].sum(axis=0), 1)
     assert kept.mass.sum() == pytest.approx(2)
-    kept, _ = divided(bank, kept, broadcast, [40])
-    assert kept.mixture[0] > 0.99  # twice in a row
+    kept, _ = split(bank, kept, broadcast, [40])
+    assert kept.mixture[0] > 0.99  # after two updates
     broadcast = {**broadcast, BEGAN: np.array([80.0]), SINCE: np.array([80.0])}
-    kept, weights = divided(bank, kept, broadcast, [40, 41])  # nothing has come in this step
+    kept, weights = split(bank, kept, broadcast, [40, 41])  # no sample of this step
     assert not weights.any()
     assert kept.mixture.tolist() == [0.5, 0.5]
 
 
-def test_the_given_number_of_models_is_taken_and_that_of_the_clusters_only_noted():
+def test_given_number_of_models_overrides_the_number_of_clusters():
     bank = FedDaa(cluster_count="given", given=(2, 3, 4))
     plan = second_step(bank, [0] * 6, [0, 0, 0, 1, 1, 1])
     assert len(plan.mix) == 3
@@ -123,39 +123,83 @@ def test_the_given_number_of_models_is_taken_and_that_of_the_clusters_only_noted
         ({"use_daa": False}, 3, [40] * 6),
     ],
 )
-def test_each_part_can_be_switched_off(switches, models, since):
+def test_ncd_rdld_and_daa_can_be_disabled(switches, models, since):
     plan = second_step(FedDaa(**switches), [0, 0, 0, 1, 1, 1], [0, 0, 1, 1, 2, 2])
     assert len(plan.mix) == models
     if since is not None:
         assert plan.broadcast[SINCE].ravel().tolist() == since
 
 
-def test_a_bank_that_shrinks_keeps_the_models_that_explain_most():
-    bank = FedDaa(cluster_count="given", given=(3, 2))
+def shrink(bank, mass, old, new):
+    """Start a second step in a bank of three models; return the models that are kept."""
     plan = first_step(bank)
-    uploads = {MASS: np.array([[0, 1, 5, 5, 4, 4]] * 6, dtype=np.float32)}
-    notes = bank.collect(plan.notes, np.arange(6), uploads)
-    roster = roster_for(40, EVERYBODY, surveyed=EVERYBODY)
-    plan = bank.assign(notes, roster, survey([0] * 6, [0, 0, 0, 1, 1, 1]), 3)
-    assert plan.mix.tolist() == [[0, 1, 0], [0, 0, 1]]
+    notes = bank.collect(plan.notes, np.arange(6), {MASS: np.array(mass, dtype=np.float32)})
+    roster = roster_for(40, ALL_CLIENTS, surveyed=ALL_CLIENTS)
+    plan = bank.assign(notes, roster, answers_for(old, new), 3)
     assert not plan.is_new.any()
+    assert (plan.mix.sum(axis=1) == 1).all()
+    return plan.mix.argmax(axis=1).tolist()
 
 
-def test_or_of_each_cluster_the_one_that_explained_most_of_its_clients():
+# Label masses of six clients: two classes for each of three models. Five clients of concept 0 use
+# models 0 and 1 (0.6 and 0.4), the client of concept 1 uses model 2: totals 3, 2 and 1.
+UNEVEN = [[0.6, 0, 0.4, 0, 0, 0]] * 5 + [[0, 0, 0, 0, 1, 0]]
+CONCEPTS = [0, 0, 0, 0, 0, 1]
+
+
+def test_largest_shrinking_keeps_the_models_with_the_largest_total_mixture():
+    bank = FedDaa(first_count=3, shrinking="largest")
+    assert shrink(bank, UNEVEN, CONCEPTS, CONCEPTS) == [0, 1]
+
+
+def test_largest_shrinking_counts_clients_and_not_samples():
+    # Client 0 has 100 samples of model 0; the others have one sample each of model 1 or 2.
+    mass = [[100, 0, 0, 0, 0, 0]] + [[0, 0, 1, 0, 0, 0]] * 3 + [[0, 0, 0, 0, 1, 0]] * 2
+    assert shrink(FedDaa(first_count=3), mass, CONCEPTS, CONCEPTS) == [1, 2]
+
+
+def test_matched_shrinking_keeps_one_model_for_each_cluster():
     bank = FedDaa(first_count=3, shrinking="matched")
-    plan = first_step(bank)
-    mass = np.zeros((6, 6), dtype=np.float32)
-    mass[:4, 0], mass[:4, 2] = 0.6, 0.4  # models 0 and 1 share the clients of concept 0
-    mass[4:, 4] = 1.0  # model 2 has those of concept 1
-    notes = bank.collect(plan.notes, np.arange(6), {MASS: mass})
-    roster, answers = (
-        roster_for(40, EVERYBODY, surveyed=EVERYBODY),
-        survey([0, 0, 0, 0, 1, 1], [0, 0, 0, 0, 1, 1]),
-    )
-    assert bank.assign(notes, roster, answers, 3).mix.tolist() == [[1, 0, 0], [0, 0, 1]]
+    assert shrink(bank, UNEVEN, CONCEPTS, CONCEPTS) == [0, 2]
 
 
-def test_drifts_are_scored_where_the_truth_is_known():
+def test_matched_shrinking_uses_the_clusters_of_the_old_data():
+    # Client 4 has old data of concept 1. Client 5 has new data of concept 1 and no old data.
+    mass = [[1, 0, 0, 0, 0, 0]] * 4 + [[0, 0, 1, 0, 0, 0], [0, 0, 0, 0, 1, 0]]
+    bank = FedDaa(first_count=3, shrinking="matched")
+    assert shrink(bank, mass, [0, 0, 0, 0, 1, None], [0, 0, 0, 0, 0, 1]) == [0, 1]
+
+
+def test_matched_shrinking_needs_as_many_clusters_as_models():
+    bank = FedDaa(cluster_count="given", given=(3, 1), shrinking="matched")
+    assert shrink(bank, UNEVEN, CONCEPTS, CONCEPTS) == [0]  # two clusters: the largest model
+
+
+def test_without_rdld_no_client_has_drifted_and_all_train_on_old_samples():
+    bank, plan = FedDaa(use_rdld=False), first_step(FedDaa())
+    roster = roster_for(40, ALL_CLIENTS, surveyed=[0, 1, 2, 3])
+    plan = bank.assign(plan.notes, roster, answers_for([0, 0, 1, 1], [1, 0, 1, 1]), 2)
+    assert bank.extra_metrics(plan.notes, roster)["drifts_found"] == 0
+    assert plan.broadcast[SINCE].ravel().tolist() == [0] * 6  # also without an answer
+
+
+def test_without_ncd_the_prototypes_are_clustered_into_first_count_groups():
+    bank = FedDaa(use_ncd=False, first_count=3)
+    plan = second_step(bank, [0, 0, 0, 1, 1, 1], [0, 0, 0, 1, 1, 2])
+    assert plan.notes.clusters_found == 3
+    assert plan.notes.drifted.tolist() == [False] * 5 + [True]
+
+
+def test_step_without_answers_keeps_the_models_and_the_number_of_clusters():
+    bank = FedDaa()
+    plan = second_step(bank, [0, 0, 0, 1, 1, 1], [0, 0, 1, 1, 2, 2])
+    plan = bank.assign(plan.notes, roster_for(80, [0, 1], surveyed=[]), {}, 3)
+    assert plan.mix.tolist() == np.eye(3).tolist()
+    assert not plan.notes.drifted.any()
+    assert bank.extra_metrics(plan.notes, roster_for(80, [0, 1])) == {"clusters_found": 3}
+
+
+def test_precision_and_recall_are_reported_if_the_true_concepts_are_known():
     bank = FedDaa()
     plan = first_step(bank, concepts=[0, 0, 0, 1, 1, 1])
     plan = second_step(
@@ -171,7 +215,7 @@ def test_drifts_are_scored_where_the_truth_is_known():
     assert bank.extra_metrics(plan.notes, roster_for(41, [0])) == {"clusters_found": 2}
 
 
-def test_where_it_is_not_known_they_are_only_counted():
+def test_drifts_are_only_counted_without_true_concepts():
     bank = FedDaa()
     plan = second_step(bank, [0, 0, 0, 1, 1, 1], [0, 0, 1, 1, 1, 0])
     assert bank.extra_metrics(plan.notes, roster_for(40, [0])) == {
@@ -180,42 +224,42 @@ def test_where_it_is_not_known_they_are_only_counted():
     }
 
 
-def test_one_client_is_one_cluster_and_has_not_drifted():
+def test_single_client_is_one_cluster_without_drift():
     bank = FedDaa()
     plan = second_step(bank, [0], [1], cohort=[0])
     assert len(plan.mix) == 1
     assert plan.broadcast[SINCE].tolist() == [[0.0]]
 
 
-def test_fewer_clients_than_clusters_are_given():
+def test_given_number_of_models_may_exceed_the_number_of_clients():
     bank = FedDaa(cluster_count="given", given=(2, 4))
     plan = second_step(bank, [0, 1], [1, 1], cohort=[0, 1])
     assert len(plan.mix) == 4
     assert plan.models.tolist() == [0, 1, 2, 3] * 2
 
 
-def test_identical_prototypes_are_one_cluster():
+def test_identical_prototypes_form_one_cluster():
     plan = second_step(FedDaa(), [0] * 6, [0] * 6)
     assert plan.notes.clusters_found == 1
     assert not plan.notes.drifted.any()
 
 
 @pytest.mark.parametrize("missing", ["zero", "impute", "mask"])
-def test_a_class_that_nobody_has(missing):
+def test_clusters_and_drifts_with_a_class_that_no_client_has(missing):
     bank = FedDaa(missing=missing)
     plan = first_step(bank)
-    roster = roster_for(40, EVERYBODY, surveyed=EVERYBODY)
-    answers = survey([0, 0, 0, 1, 1, 1], [0, 0, 1, 1, 1, 0], classes=[0])
+    roster = roster_for(40, ALL_CLIENTS, surveyed=ALL_CLIENTS)
+    answers = answers_for([0, 0, 0, 1, 1, 1], [0, 0, 1, 1, 1, 0], classes=[0])
     plan = bank.assign(plan.notes, roster, answers, 2)
     assert plan.notes.clusters_found == 2
     assert plan.notes.drifted.tolist() == [False, False, True, False, False, True]
 
 
-def test_classes_that_some_lack_look_like_concepts_if_they_are_zeros_but_not_if_they_are_left_out():
-    """Two concepts; of each, two clients have both classes and four have one of them alone."""
+def test_missing_classes_split_clusters_with_zero_rows_but_not_with_masks():
+    """Two concepts; of each, two clients have both classes and four have one class only."""
     concepts, parts = [0, 1, 0, 1, 0, 1], ([0, 1], [0], [1], [0], [1], [0, 1])
-    answers = [survey(concepts[:2], concepts[:2], classes) for classes in parts]
-    both = {name: np.concatenate([words[name] for words in answers]) for name in answers[0]}
+    answers = [answers_for(concepts[:2], concepts[:2], classes) for classes in parts]
+    both = {name: np.concatenate([answer[name] for answer in answers]) for name in answers[0]}
     roster = roster_for(40, range(12), num_clients=12, surveyed=range(12))
     found = {}
     for missing in ("zero", "impute", "mask"):
@@ -226,25 +270,25 @@ def test_classes_that_some_lack_look_like_concepts_if_they_are_zeros_but_not_if_
     assert found["mask"] == 2
 
 
-def test_who_could_not_be_asked_learns_from_new_data_alone():
+def test_clients_without_an_answer_train_on_new_samples_only():
     bank, plan = FedDaa(), first_step(FedDaa())
-    roster = roster_for(40, EVERYBODY, surveyed=[0, 1, 2, 3])
-    plan = bank.assign(plan.notes, roster, survey([0, 0, 1, 1], [0, 0, 1, 1]), 2)
+    roster = roster_for(40, ALL_CLIENTS, surveyed=[0, 1, 2, 3])
+    plan = bank.assign(plan.notes, roster, answers_for([0, 0, 1, 1], [0, 0, 1, 1]), 2)
     assert plan.broadcast[SINCE].ravel().tolist() == [0, 0, 0, 0, 40, 40]
 
 
-def test_a_client_without_data_says_nothing_and_one_without_old_data_has_not_drifted():
+def test_clients_without_samples_or_without_old_samples_have_not_drifted():
     bank, plan = FedDaa(), first_step(FedDaa())
-    answers = survey([0, 0, 1, 1, None, 1], [0, 0, 1, 1, 1, 0])
-    for words in answers.values():
-        words[5] = math.nan
-    plan = bank.assign(plan.notes, roster_for(40, EVERYBODY, surveyed=EVERYBODY), answers, 2)
+    answers = answers_for([0, 0, 1, 1, None, 1], [0, 0, 1, 1, 1, 0])
+    for answer in answers.values():
+        answer[5] = math.nan
+    plan = bank.assign(plan.notes, roster_for(40, ALL_CLIENTS, surveyed=ALL_CLIENTS), answers, 2)
     assert not plan.notes.drifted.any()
     assert plan.broadcast[SINCE].ravel().tolist() == [0, 0, 0, 0, 0, 40]
 
 
 @pytest.mark.parametrize("rnd", [40, 47])
-def test_a_step_in_whose_first_round_nobody_answers_begins_all_the_same(rnd):
+def test_step_starts_without_any_answers(rnd):
     bank, plan = FedDaa(), first_step(FedDaa())
     plan = bank.assign(plan.notes, roster_for(rnd, [0, 1], surveyed=[]), {}, 2)
     assert len(plan.mix) == 2
@@ -253,7 +297,7 @@ def test_a_step_in_whose_first_round_nobody_answers_begins_all_the_same(rnd):
     assert bank.extra_metrics(plan.notes, roster_for(rnd, [0])) == {}
 
 
-def test_models_go_on_while_a_step_lasts():
+def test_models_do_not_change_during_a_step():
     bank, plan = FedDaa(), first_step(FedDaa())
     for rnd in range(1, 40):
         plan = bank.assign(plan.notes, roster_for(rnd, [rnd % 6], surveyed=[]), {}, 2)
@@ -261,7 +305,7 @@ def test_models_go_on_while_a_step_lasts():
         assert plan.broadcast[BEGAN].tolist() == [[0.0]]
 
 
-def test_steps_may_begin_with_an_alarm_but_last_a_while():
+def test_alarms_start_steps_after_the_minimum_length():
     bank, rng = FedDaa(every=None, min_step_rounds=10), np.random.default_rng(0)
     plan = first_step(bank)
     for rnd, alarmed, began in (
@@ -271,23 +315,25 @@ def test_steps_may_begin_with_an_alarm_but_last_a_while():
         (13, [1], 12),
         (22, [1], 22),
     ):
-        roster = roster_for(rnd, [0, 1], surveyed=EVERYBODY, alarmed=alarmed)
+        roster = roster_for(rnd, [0, 1], surveyed=ALL_CLIENTS, alarmed=alarmed)
         surveyed = bank.choose_surveyed(roster, rng).tolist()
-        assert surveyed == ([] if alarmed == [5] else EVERYBODY)  # who is not chosen must wait
-        plan = bank.assign(plan.notes, roster, survey([0] * 6, [0, 0, 0, 1, 1, 1]), 2)
+        assert surveyed == (
+            [] if alarmed == [5] else ALL_CLIENTS
+        )  # the alarmed client must be chosen
+        plan = bank.assign(plan.notes, roster, answers_for([0] * 6, [0, 0, 0, 1, 1, 1]), 2)
         assert plan.broadcast[BEGAN].ravel().tolist() == [began] * 2
 
 
-def test_after_an_alarm_who_has_drifted_learns_from_what_came_last_and_the_others_from_all():
+def test_after_an_alarm_drifted_clients_train_on_the_last_arrival_and_others_on_all():
     bank = FedDaa(every=None)
     plan = first_step(bank)
-    roster = roster_for(12, EVERYBODY, surveyed=EVERYBODY, alarmed=[0])
-    plan = bank.assign(plan.notes, roster, survey([0, 0, 0, 1, 1, 1], [0, 0, 1, 1, 1, 0]), 2)
+    roster = roster_for(12, ALL_CLIENTS, surveyed=ALL_CLIENTS, alarmed=[0])
+    plan = bank.assign(plan.notes, roster, answers_for([0, 0, 0, 1, 1, 1], [0, 0, 1, 1, 1, 0]), 2)
     assert plan.broadcast[SINCE].ravel().tolist() == [0, 0, 7, 0, 0, 7]
 
 
 class Drifting(FakeSurveyContext):
-    """Rows 0-3 came in round 0, 4-9 in round 40; 10 to 12 arrive. The model's answer to row r is r, r, r."""
+    """Rows 0-3 arrived in round 0, 4-9 in round 40, 10-12 arrive now; row r has outputs r, r, r."""
 
     since = np.array([0] * 4 + [40] * 6)
 
@@ -296,35 +342,35 @@ class Drifting(FakeSurveyContext):
         return np.arange(10, 13)
 
 
-def test_a_client_makes_prototypes_of_the_last_step_and_of_what_arrives():
-    words = FedDaa(every=40).answer_survey(Drifting(rnd=80))[1]
+def test_answer_contains_prototypes_of_the_previous_step_and_of_new_samples():
+    answer = FedDaa(every=40).answer_survey(Drifting(rnd=80))[1]
     assert (
-        words[NEW].tolist() == [12.0] * 3 + [10.0] * 3 + [11.0] * 3
+        answer[NEW].tolist() == [12.0] * 3 + [10.0] * 3 + [11.0] * 3
     )  # rows 12, 10, 11: classes 0, 1, 2
-    assert words[OLD].tolist() == [7.5] * 3 + [5.5] * 3 + [6.5] * 3  # rows 6, 9; 4, 7; 5, 8
-    assert words[NEW + CLASSES].tolist() == [1.0] * 3
+    assert answer[OLD].tolist() == [7.5] * 3 + [5.5] * 3 + [6.5] * 3  # rows 6, 9; 4, 7; 5, 8
+    assert answer[NEW + CLASSES].tolist() == [1.0] * 3
 
 
-def test_after_an_alarm_new_is_what_came_last_if_nothing_arrives():
+def test_after_an_alarm_the_last_arrival_is_new_if_nothing_arrives():
     class Waiting(Drifting):
         @property
         def newest(self):
             return self.held
 
-    words = FedDaa(every=None).answer_survey(Waiting(rnd=45))[1]
-    assert words[NEW_SINCE].tolist() == [40.0]
-    assert words[NEW].tolist() == [7.5] * 3 + [5.5] * 3 + [6.5] * 3
-    assert words[OLD].tolist() == [1.5] * 3 + [1.0] * 3 + [2.0] * 3  # rows 0, 3; 1; 2
+    answer = FedDaa(every=None).answer_survey(Waiting(rnd=45))[1]
+    assert answer[NEW_SINCE].tolist() == [40.0]
+    assert answer[NEW].tolist() == [7.5] * 3 + [5.5] * 3 + [6.5] * 3
+    assert answer[OLD].tolist() == [1.5] * 3 + [1.0] * 3 + [2.0] * 3  # rows 0, 3; 1; 2
     assert FedDaa(every=None).answer_survey(Drifting(rnd=45))[1][NEW_SINCE].tolist() == [45.0]
 
 
-def test_prototypes_of_probabilities_have_length_one():
-    words = FedDaa(every=40, output="probabilities").answer_survey(Drifting(rnd=80))[1]
-    np.testing.assert_allclose(words[NEW], 1 / 3)
-    assert np.linalg.norm(words[OLD]) == pytest.approx(1)
+def test_prototypes_of_probabilities_have_unit_length():
+    answer = FedDaa(every=40, output="probabilities").answer_survey(Drifting(rnd=80))[1]
+    np.testing.assert_allclose(answer[NEW], 1 / 3)
+    assert np.linalg.norm(answer[OLD]) == pytest.approx(1)
 
 
-def test_a_client_with_one_sample_has_a_prototype_of_one_class():
+def test_prototype_of_a_single_sample_has_one_class():
     class OneSample(Drifting):
         held, since = np.array([4]), np.array([40])
 
@@ -332,16 +378,16 @@ def test_a_client_with_one_sample_has_a_prototype_of_one_class():
         def newest(self):
             return np.array([4])
 
-    words = client_prototypes(OneSample(), 40, "probabilities")
-    assert words[NEW + CLASSES].tolist() == words[OLD + CLASSES].tolist() == [0.0, 1.0, 0.0]
+    answer = client_prototypes(OneSample(), 40, "probabilities")
+    assert answer[NEW + CLASSES].tolist() == answer[OLD + CLASSES].tolist() == [0.0, 1.0, 0.0]
 
 
-def test_a_client_that_has_nothing_says_nothing():
+def test_answer_of_a_client_without_samples_is_empty():
     assert FedDaa().answer_survey(FakeSurveyContext(has_data=False)) == (None, {})
 
 
 @pytest.mark.parametrize(
-    ("fields", "words"),
+    ("fields", "message"),
     [
         ({"every": 0}, "every must be at least 1, or none"),
         ({"given": ()}, "one for each step"),
@@ -350,6 +396,6 @@ def test_a_client_that_has_nothing_says_nothing():
         ({"single_cluster_threshold": 2.0}, "single_cluster_threshold must lie in"),
     ],
 )
-def test_what_makes_no_sense_is_refused(fields, words):
-    with pytest.raises(ConfigError, match=words):
+def test_invalid_fields_are_rejected(fields, message):
+    with pytest.raises(ConfigError, match=message):
         FedDaa(**fields)

@@ -14,12 +14,12 @@ from thalweg.core.errors import ConfigError
 L = np.array([[0.2, 1.0, 0.5], [0.9, 0.3, 0.8], [0.4, 0.7, 0.25]])
 
 
-def survey(losses):
+def answers_with(losses):
     costs = np.array(losses, dtype=np.float64)
     return {COSTS: costs, SAMPLES: np.full((len(costs), 1), 10.0)}
 
 
-def test_the_distances_and_the_merging_of_the_sheet():
+def test_distances_and_groups_of_a_worked_example():
     D = model_distances(L)
     assert (D[0, 1], D[0, 2], D[1, 2]) == pytest.approx((0.8, 0.3, 0.5))
     assert group_models(D, 0.4) == [[0, 2]]
@@ -27,82 +27,88 @@ def test_the_distances_and_the_merging_of_the_sheet():
     assert group_models(D, 0.3) == []
 
 
-def test_a_client_that_gets_much_worse_gets_a_model_of_its_own():
+def test_client_whose_cost_rises_above_the_threshold_gets_a_new_model():
     bank, cohort = FedDrift(drift_threshold=0.5), np.array([0, 1])
-    plan = bank.assign(bank.init(3, 2), roster_for_cohort(cohort), survey([[1.0], [1.0]]), 1)
+    plan = bank.assign(bank.init(3, 2), roster_for_cohort(cohort), answers_with([[1.0], [1.0]]), 1)
     assert plan.models.tolist() == [0, 0]
-    plan = bank.assign(plan.notes, roster_for_cohort(cohort), survey([[1.2], [1.6]]), 1)
+    plan = bank.assign(plan.notes, roster_for_cohort(cohort), answers_with([[1.2], [1.6]]), 1)
     assert plan.models.tolist() == [0, 1]
-    assert plan.mix.tolist() == [[1.0], [1.0]]  # the new one starts as a copy
+    assert plan.mix.tolist() == [[1.0], [1.0]]  # the new model starts as a copy
     assert plan.is_new.tolist() == [False, True]
     assert bank.shares(plan.notes, 2).tolist() == [0.5, 0.5]
 
 
-def test_models_that_do_as_well_on_each_others_data_are_merged_once_isolation_ends():
+def test_similar_models_are_merged_after_their_isolation():
     bank, cohort = FedDrift(drift_threshold=0.5, isolation=1), np.array([0, 1])
-    plan = bank.assign(bank.init(2, 2), roster_for_cohort(cohort), survey([[1.0], [1.0]]), 1)
-    plan = bank.assign(plan.notes, roster_for_cohort(cohort), survey([[1.0], [2.0]]), 1)
+    plan = bank.assign(bank.init(2, 2), roster_for_cohort(cohort), answers_with([[1.0], [1.0]]), 1)
+    plan = bank.assign(plan.notes, roster_for_cohort(cohort), answers_with([[1.0], [2.0]]), 1)
     alike = [[1.0, 1.05], [1.2, 1.1]]
-    plan = bank.assign(plan.notes, roster_for_cohort(cohort), survey(alike), 2)
-    assert plan.models.tolist() == [0, 1]  # still left alone
-    plan = bank.assign(plan.notes, roster_for_cohort(cohort), survey(alike), 2)
+    plan = bank.assign(plan.notes, roster_for_cohort(cohort), answers_with(alike), 2)
+    assert plan.models.tolist() == [0, 1]  # still isolated
+    plan = bank.assign(plan.notes, roster_for_cohort(cohort), answers_with(alike), 2)
     assert plan.models.tolist() == [0, 0]
     assert plan.mix.tolist() == [[0.5, 0.5]]
 
 
-def test_models_that_serve_nobody_are_closed():
+def test_models_without_clients_are_closed():
     bank = FedDrift(drift_threshold=0.1, merge_threshold=0.0)
-    plan = bank.assign(bank.init(1, 2), roster_for_cohort(np.array([0])), survey([[1.0]]), 1)
-    plan = bank.assign(plan.notes, roster_for_cohort(np.array([0])), survey([[2.0]]), 1)
+    plan = bank.assign(bank.init(1, 2), roster_for_cohort(np.array([0])), answers_with([[1.0]]), 1)
+    plan = bank.assign(plan.notes, roster_for_cohort(np.array([0])), answers_with([[2.0]]), 1)
     assert plan.mix.shape == (1, 1)
     assert plan.is_new.tolist() == [True]
 
 
-def test_there_is_a_limit_to_the_number_of_models():
+def test_number_of_models_is_limited():
     bank, cohort = FedDrift(drift_threshold=0.1, max_models=2), np.arange(3)
-    plan = bank.assign(bank.init(3, 2), roster_for_cohort(cohort), survey([[1.0]] * 3), 1)
-    plan = bank.assign(plan.notes, roster_for_cohort(cohort), survey([[1.0], [2.0], [3.0]]), 1)
+    plan = bank.assign(bank.init(3, 2), roster_for_cohort(cohort), answers_with([[1.0]] * 3), 1)
+    plan = bank.assign(
+        plan.notes, roster_for_cohort(cohort), answers_with([[1.0], [2.0], [3.0]]), 1
+    )
     assert plan.models.tolist() == [0, 1, 0]
 
 
 @pytest.mark.parametrize(("measure", "costs"), [("loss", [0.5, 2.0]), ("accuracy", [0.0, 1.0])])
-def test_clients_answer_what_every_model_costs_them(measure, costs):
-    class View(FakeSurveyContext):
+def test_answer_contains_the_cost_of_each_model(measure, costs):
+    class TwoModels(FakeSurveyContext):
         def probe_model(self, model=0):
             return FakeModelProbe([], loss=[0.5, 2.0][model])
 
-    _, answer = FedDrift(measure=measure).answer_survey(View(num_models=2))
+    _, answer = FedDrift(measure=measure).answer_survey(TwoModels(num_models=2))
     assert answer[COSTS].tolist() == costs
     assert answer[SAMPLES].tolist() == [10]
 
 
-def test_a_client_without_data_has_nothing_to_say():
+def test_answer_of_a_client_without_samples_is_empty():
     assert FedDrift().answer_survey(FakeSurveyContext(has_data=False)) == (None, {})
 
 
-def test_a_client_without_data_stays_where_it_is():
+def test_client_without_samples_keeps_its_model():
     bank = FedDrift()
-    plan = bank.assign(bank.init(2, 2), roster_for_cohort(np.array([0])), survey([[np.nan]]), 1)
+    plan = bank.assign(
+        bank.init(2, 2), roster_for_cohort(np.array([0])), answers_with([[np.nan]]), 1
+    )
     assert plan.models.tolist() == [0]
 
 
-def test_before_anybody_was_seen_the_only_model_serves_all():
+def test_bank_has_one_model_before_the_first_survey():
     bank = FedDrift()
     assert bank.shares(bank.init(2, 2), 1).tolist() == [1.0]
 
 
-def test_if_nobody_has_anything_to_say_everybody_stays_where_they_are():
+def test_clients_keep_their_model_if_there_are_no_answers():
     plan = FedDrift().assign(FedDrift().init(1, 2), roster_for_cohort(np.array([0])), {}, 1)
     assert plan.models.tolist() == [0]
 
 
-def test_a_model_opened_just_now_is_not_merged_by_what_was_there_before():
+def test_model_opened_in_this_round_is_not_merged():
     bank, cohort = FedDrift(drift_threshold=0.1, isolation=0, max_models=2), np.arange(2)
-    plan = bank.assign(bank.init(2, 2), roster_for_cohort(cohort), survey([[1.0], [1.0]]), 1)
-    plan = bank.assign(plan.notes, roster_for_cohort(cohort), survey([[2.0], [1.0]]), 1)
+    plan = bank.assign(bank.init(2, 2), roster_for_cohort(cohort), answers_with([[1.0], [1.0]]), 1)
+    plan = bank.assign(plan.notes, roster_for_cohort(cohort), answers_with([[2.0], [1.0]]), 1)
     assert plan.models.tolist() == [1, 0]
-    # Client 0 goes back to model 0, client 1 drifts and gets the place that has become free.
-    plan = bank.assign(plan.notes, roster_for_cohort(cohort), survey([[0.5, 0.5], [3.0, 3.0]]), 2)
+    # Client 0 returns to model 0; client 1 drifts and gets the freed model 1.
+    plan = bank.assign(
+        plan.notes, roster_for_cohort(cohort), answers_with([[0.5, 0.5], [3.0, 3.0]]), 2
+    )
     assert plan.models.tolist() == [0, 1]
     assert plan.is_new.tolist() == [False, True]
 
@@ -115,27 +121,27 @@ def in_round(rnd, cohort, surveyed=None, **fields):
 
 
 def with_before(losses, before):
-    return {**survey(losses), BEFORE: np.array(before, dtype=np.float64)[:, None]}
+    return {**answers_with(losses), BEFORE: np.array(before, dtype=np.float64)[:, None]}
 
 
-def test_the_first_cohort_is_dealt_to_the_models_at_the_start():
+def test_first_cohort_is_assigned_to_the_initial_models_in_turn():
     bank = FedDrift(initial_models=2)
-    plan = bank.assign(bank.init(4, 2), in_round(0, [0, 1, 3]), survey([[1.0]] * 3), 1)
+    plan = bank.assign(bank.init(4, 2), in_round(0, [0, 1, 3]), answers_with([[1.0]] * 3), 1)
     assert plan.models.tolist() == [0, 1, 0]
-    assert plan.mix.tolist() == [[1.0], [0.0]]  # the second one is drawn
+    assert plan.mix.tolist() == [[1.0], [0.0]]  # the second model is random
     assert plan.is_new.tolist() == [False, True]
-    plan = bank.assign(plan.notes, in_round(1, [0, 1]), survey([[1.0, 0.2], [0.9, 0.3]]), 2)
-    assert plan.models.tolist() == [1, 1]  # then everybody takes the best
+    plan = bank.assign(plan.notes, in_round(1, [0, 1]), answers_with([[1.0, 0.2], [0.9, 0.3]]), 2)
+    assert plan.models.tolist() == [1, 1]  # then each client takes the best
 
 
-def test_fewer_clients_than_models_at_the_start_have_one_each():
+def test_initial_models_without_clients_are_closed():
     bank = FedDrift(initial_models=3)
-    plan = bank.assign(bank.init(4, 2), in_round(0, [2]), survey([[1.0]]), 1)
+    plan = bank.assign(bank.init(4, 2), in_round(0, [2]), answers_with([[1.0]]), 1)
     assert plan.mix.tolist() == [[1.0]]
     assert bank.mixtures(plan.notes, 1).tolist() == [[1.0]] * 4
 
 
-def test_everybody_is_asked_as_a_step_begins_and_then_only_who_is_new():
+def test_step_start_surveys_all_present_clients_and_later_rounds_only_new_ones():
     bank, rng = FedDrift(every=5), np.random.default_rng(0)
     assert bank.choose_surveyed(in_round(5, [0, 1]), rng).tolist() == [0, 1, 2, 3]
     known = {"loss": np.array([0.3, np.nan, np.nan, 0.1])}
@@ -147,23 +153,23 @@ def test_everybody_is_asked_as_a_step_begins_and_then_only_who_is_new():
     assert FedDrift().choose_surveyed(in_round(5, [0, 1]), rng).tolist() == [0, 1]
 
 
-def test_with_steps_a_client_has_drifted_if_the_best_is_worse_than_on_the_last_step_s_data():
+def test_with_steps_drift_is_measured_against_the_data_of_the_previous_step():
     bank = FedDrift(every=5, drift_threshold=0.5)
-    plan = bank.assign(bank.init(4, 2), in_round(0, [0], range(4)), survey([[2.3]] * 4), 1)
+    plan = bank.assign(bank.init(4, 2), in_round(0, [0], range(4)), answers_with([[2.3]] * 4), 1)
     answers = with_before([[0.4], [1.0], [0.4], [1.0]], [0.2, 0.2, 0.2, np.nan])
     plan = bank.assign(plan.notes, in_round(5, [0, 1], range(4)), answers, 1)
-    assert plan.notes.member_of.tolist() == [0, 1, 0, 0]  # also of who was not chosen
+    assert plan.notes.member_of.tolist() == [0, 1, 0, 0]  # also outside the cohort
     assert plan.models.tolist() == [0, 1]
     plan = bank.assign(plan.notes, in_round(6, [1, 2], []), {}, 2)
-    assert plan.models.tolist() == [1, 0]  # and so it stays while the step lasts
+    assert plan.models.tolist() == [1, 0]  # unchanged during the step
 
 
-def test_while_a_step_lasts_nobody_drifts_and_nothing_is_merged():
+def test_during_a_step_no_client_drifts_and_no_models_are_merged():
     bank = FedDrift(every=5, drift_threshold=0.1, reassign=True, isolation=0)
-    plan = bank.assign(bank.init(4, 2), in_round(0, [0, 1], range(4)), survey([[1.0]] * 4), 1)
+    plan = bank.assign(bank.init(4, 2), in_round(0, [0, 1], range(4)), answers_with([[1.0]] * 4), 1)
     answers = with_before([[1.0], [5.0], [1.0], [1.0]], [1.0] * 4)
     plan = bank.assign(plan.notes, in_round(5, [0, 1], range(4)), answers, 1)
-    plan = bank.assign(plan.notes, in_round(6, [0, 1]), survey([[9.0, 9.1], [9.0, 8.9]]), 2)
+    plan = bank.assign(plan.notes, in_round(6, [0, 1]), answers_with([[9.0, 9.1], [9.0, 8.9]]), 2)
     assert plan.models.tolist() == [0, 1]
     plan = bank.assign(
         plan.notes, in_round(10, [0, 1], [0, 1]), with_before([[9.0, 9.01]] * 2, [9.0] * 2), 2
@@ -171,9 +177,9 @@ def test_while_a_step_lasts_nobody_drifts_and_nothing_is_merged():
     assert plan.models.tolist() == [0, 0]
 
 
-def test_isolation_counts_steps():
+def test_isolation_is_counted_in_steps():
     bank = FedDrift(every=5, drift_threshold=0.5, isolation=1)
-    plan = bank.assign(bank.init(4, 2), in_round(0, [0, 1], [0, 1]), survey([[1.0]] * 2), 1)
+    plan = bank.assign(bank.init(4, 2), in_round(0, [0, 1], [0, 1]), answers_with([[1.0]] * 2), 1)
     plan = bank.assign(
         plan.notes, in_round(5, [0, 1], [0, 1]), with_before([[1.0], [2.0]], [1.0] * 2), 1
     )
@@ -181,42 +187,44 @@ def test_isolation_counts_steps():
         plan = bank.assign(plan.notes, in_round(rnd, [0, 1], []), {}, 2)
     alike = with_before([[1.0, 1.05], [1.2, 1.1]], [1.0] * 2)
     plan = bank.assign(plan.notes, in_round(10, [0, 1], [0, 1]), alike, 2)
-    assert plan.models.tolist() == [0, 1]  # still left alone
+    assert plan.models.tolist() == [0, 1]  # still isolated
     plan = bank.assign(plan.notes, in_round(15, [0, 1], [0, 1]), alike, 2)
     assert plan.models.tolist() == [0, 0]
 
 
-def test_eager_clients_that_drift_together_share_a_model_and_nothing_is_merged():
+def test_eager_clients_that_drift_together_share_a_new_model_without_merging():
     bank = FedDrift(eager=True, drift_threshold=0.5)
-    plan = bank.assign(bank.init(4, 2), in_round(0, range(4)), survey([[1.0]] * 4), 1)
-    plan = bank.assign(plan.notes, in_round(1, range(4)), survey([[1.0], [2.0], [3.0], [1.1]]), 1)
+    plan = bank.assign(bank.init(4, 2), in_round(0, range(4)), answers_with([[1.0]] * 4), 1)
+    plan = bank.assign(
+        plan.notes, in_round(1, range(4)), answers_with([[1.0], [2.0], [3.0], [1.1]]), 1
+    )
     assert plan.models.tolist() == [0, 1, 1, 0]
     assert plan.mix.tolist() == [[1.0], [1.0]]
     alike = [[1.0, 1.01], [1.01, 1.0], [1.01, 1.0], [1.0, 1.01]]
     for rnd in range(2, 6):
-        plan = bank.assign(plan.notes, in_round(rnd, range(4)), survey(alike), 2)
+        plan = bank.assign(plan.notes, in_round(rnd, range(4)), answers_with(alike), 2)
         assert plan.models.tolist() == [0, 1, 1, 0]
 
 
-def test_eager_copies_the_model_that_most_of_those_who_drift_had():
+def test_eager_copies_the_best_model_of_most_drifted_clients():
     bank = FedDrift(eager=True, initial_models=2, drift_threshold=0.5)
-    plan = bank.assign(bank.init(4, 2), in_round(0, range(4)), survey([[1.0]] * 4), 1)
+    plan = bank.assign(bank.init(4, 2), in_round(0, range(4)), answers_with([[1.0]] * 4), 1)
     costs = [[1.0, 9.0], [3.0, 2.0], [3.0, 2.0], [2.0, 3.0]]
-    plan = bank.assign(plan.notes, in_round(1, range(4)), survey(costs), 2)
-    assert plan.mix.tolist() == [[1.0, 0.0], [0.0, 1.0]]  # the old second model serves nobody
+    plan = bank.assign(plan.notes, in_round(1, range(4)), answers_with(costs), 2)
+    assert plan.mix.tolist() == [[1.0, 0.0], [0.0, 1.0]]  # the old second model has no clients
     assert plan.is_new.tolist() == [False, True]
     assert plan.models.tolist() == [0, 1, 1, 1]
 
 
-def test_a_new_model_may_be_drawn():
+def test_new_models_can_be_random():
     bank = FedDrift(new_model="random", drift_threshold=0.5)
-    plan = bank.assign(bank.init(4, 2), in_round(0, [0, 1]), survey([[1.0]] * 2), 1)
-    plan = bank.assign(plan.notes, in_round(1, [0, 1]), survey([[1.0], [2.0]]), 1)
+    plan = bank.assign(bank.init(4, 2), in_round(0, [0, 1]), answers_with([[1.0]] * 2), 1)
+    plan = bank.assign(plan.notes, in_round(1, [0, 1]), answers_with([[1.0], [2.0]]), 1)
     assert plan.mix.tolist() == [[1.0], [0.0]]
     assert plan.is_new.tolist() == [False, True]
 
 
-def test_an_alarm_may_begin_a_step():
+def test_alarm_starts_a_step_and_alarmed_clients_get_new_models():
     bank, rng = FedDrift(every=None), np.random.default_rng(0)
     assert bank.choose_surveyed(in_round(7, [0], alarmed=[0]), rng).tolist() == [0, 1, 2, 3]
     known = {"loss": np.ones(4)}
@@ -224,44 +232,46 @@ def test_an_alarm_may_begin_a_step():
         bank.choose_surveyed(replace(in_round(7, [0], alarmed=[1]), known=known), rng).tolist()
         == []
     )
-    plan = bank.assign(bank.init(4, 2), in_round(0, [0, 1], range(4)), survey([[1.0]] * 4), 1)
+    plan = bank.assign(bank.init(4, 2), in_round(0, [0, 1], range(4)), answers_with([[1.0]] * 4), 1)
     assert plan.models.tolist() == [0, 0]
     roster = in_round(7, [0, 1], range(4), alarmed=[1, 2])
-    plan = bank.assign(plan.notes, roster, survey([[1.0]] * 4), 1)
-    assert plan.notes.member_of.tolist() == [0, 1, 2, 0], "who was alarmed gets a model of its own"
+    plan = bank.assign(plan.notes, roster, answers_with([[1.0]] * 4), 1)
+    assert plan.notes.member_of.tolist() == [0, 1, 2, 0]
 
 
-def test_a_model_whose_clients_are_away_for_a_hundred_rounds_waits_for_them():
+def test_model_of_an_absent_client_is_kept_for_a_hundred_rounds():
     bank = FedDrift(drift_threshold=0.5)
-    plan = bank.assign(bank.init(4, 2), in_round(0, [0, 1]), survey([[1.0]] * 2), 1)
-    plan = bank.assign(plan.notes, in_round(1, [0, 1]), survey([[1.0], [2.0]]), 1)
+    plan = bank.assign(bank.init(4, 2), in_round(0, [0, 1]), answers_with([[1.0]] * 2), 1)
+    plan = bank.assign(plan.notes, in_round(1, [0, 1]), answers_with([[1.0], [2.0]]), 1)
     for rnd in range(2, 102):
-        plan = bank.assign(plan.notes, in_round(rnd, [0]), survey([[1.0, 3.0]]), 2)
+        plan = bank.assign(plan.notes, in_round(rnd, [0]), answers_with([[1.0, 3.0]]), 2)
         assert plan.mix.tolist() == [[1.0, 0.0], [0.0, 1.0]]
-    plan = bank.assign(plan.notes, in_round(102, [1]), survey([[2.0, 0.5]]), 2)
+    plan = bank.assign(plan.notes, in_round(102, [1]), answers_with([[2.0, 0.5]]), 2)
     assert plan.models.tolist() == [1]
 
 
-def test_everybody_uses_the_model_they_belong_to():
+def test_clients_use_their_own_model_and_new_clients_all_models():
     bank = FedDrift()
-    plan = bank.assign(bank.init(4, 2), in_round(0, [0, 1, 2]), survey([[1.0]] * 3), 1)
-    plan = bank.assign(plan.notes, in_round(1, [0, 1, 2]), survey([[1.0], [2.0], [1.0]]), 1)
+    plan = bank.assign(bank.init(4, 2), in_round(0, [0, 1, 2]), answers_with([[1.0]] * 3), 1)
+    plan = bank.assign(plan.notes, in_round(1, [0, 1, 2]), answers_with([[1.0], [2.0], [1.0]]), 1)
     assert bank.mixtures(plan.notes, 2)[:3].tolist() == [[1, 0], [0, 1], [1, 0]]
-    assert bank.mixtures(plan.notes, 2)[3].tolist() == pytest.approx([2 / 3, 1 / 3])  # never seen
+    assert bank.mixtures(plan.notes, 2)[3].tolist() == pytest.approx(
+        [2 / 3, 1 / 3]
+    )  # never surveyed
 
 
-def test_clients_answer_what_the_last_step_s_data_cost_only_if_there_are_steps():
-    class View(FakeSurveyContext):
+def test_answer_contains_the_cost_of_old_data_only_with_steps():
+    class TwoModels(FakeSurveyContext):
         newest = np.arange(3)
 
         def probe_model(self, model=0):
             return FakeModelProbe([], loss=[0.5, 2.0][model])
 
-    assert BEFORE not in FedDrift().answer_survey(View(num_models=2))[1]
-    assert FedDrift(every=5).answer_survey(View(num_models=2))[1][BEFORE].tolist() == [0.5]
+    assert BEFORE not in FedDrift().answer_survey(TwoModels(num_models=2))[1]
+    assert FedDrift(every=5).answer_survey(TwoModels(num_models=2))[1][BEFORE].tolist() == [0.5]
 
 
-def test_more_models_at_the_start_than_there_may_be_are_refused():
+def test_more_initial_models_than_the_maximum_are_rejected():
     with pytest.raises(
         ConfigError, match=r"initial_models must be at most max_models \(2\), got 3"
     ):

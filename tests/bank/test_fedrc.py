@@ -6,9 +6,7 @@ from thalweg.bank import FedRc, SplitContext
 from thalweg.bank.soft import BEGAN, MASS, PRIORS, SINCE, MixtureState
 from thalweg.core.errors import ConfigError
 
-LOSSES = np.array(
-    [[0.2, 1.5], [1.2, 0.3]], dtype=np.float32
-)  # (models, samples): the sheet's table, turned
+LOSSES = np.array([[0.2, 1.5], [1.2, 0.3]], dtype=np.float32)  # (models, samples)
 
 
 def split(losses=LOSSES, labels=(0, 1), since=(0, 0), rnd=0):
@@ -17,11 +15,11 @@ def split(losses=LOSSES, labels=(0, 1), since=(0, 0), rnd=0):
 
 
 def received(plan, row=0):
-    """What one client of the cohort is told, as it comes over a wire."""
+    """Return what one client of the cohort receives, in single precision as on a network."""
     return {name: words[row].astype(np.float32) for name, words in plan.broadcast.items()}
 
 
-def test_the_run_begins_with_its_model_and_some_that_are_drawn():
+def test_first_round_adds_random_models_to_the_initial_one():
     bank = FedRc(num_models=3)
     plan = bank.assign(bank.init(6, 2), roster_for(0, [1, 4]), {}, 1)
     assert plan.mix.tolist() == [[1.0], [0.0], [0.0]]
@@ -33,10 +31,10 @@ def test_the_run_begins_with_its_model_and_some_that_are_drawn():
     assert not again.is_new.any()
 
 
-def test_the_sheet_s_em_at_one_client_and_its_server():
+def test_two_em_steps_of_a_worked_example():
     bank, roster = FedRc(), roster_for(0, [0], num_clients=2)
     plan = bank.assign(bank.init(2, 2), roster, {}, 1)
-    assert plan.broadcast[PRIORS].tolist() == [[0.5] * 4]  # nothing known: all labels alike
+    assert plan.broadcast[PRIORS].tolist() == [[0.5] * 4]  # nothing known yet: uniform
     kept, weights = bank.split_samples(bank.init_split(2), split(), received(plan))
     np.testing.assert_allclose(weights.T, [[0.731059, 0.268941], [0.231475, 0.768525]], atol=1e-6)
     np.testing.assert_allclose(kept.mixture, [0.481267, 0.518733], atol=1e-6)
@@ -54,7 +52,7 @@ def test_the_sheet_s_em_at_one_client_and_its_server():
     np.testing.assert_allclose(bank.shares(notes, 2), [0.490634, 0.509367], atol=1e-6)
 
 
-def test_the_last_words_of_clients_who_are_away_count_too():
+def test_label_priors_include_the_last_uploads_of_absent_clients():
     bank = FedRc()
     notes = bank.init(2, 2)
     notes = bank.collect(notes, np.array([0]), {MASS: np.array([[3, 0, 0, 0]], dtype=np.float32)})
@@ -63,7 +61,7 @@ def test_the_last_words_of_clients_who_are_away_count_too():
     np.testing.assert_allclose(broadcast, [[0.75, 0.25, 0.5, 0.5]], atol=1e-6)
 
 
-def test_a_client_may_use_the_largest_part_of_its_mixture_alone():
+def test_hard_prediction_uses_the_largest_component_only():
     bank = FedRc(prediction="hard")
     notes = bank.init(2, 1)
     notes = bank.collect(notes, np.array([1]), {MASS: np.array([[1, 9]], dtype=np.float32)})
@@ -75,15 +73,15 @@ def test_a_client_may_use_the_largest_part_of_its_mixture_alone():
         )
         == 1
     )
-    assert bank.main_model(bank.init_split(1), np.arange(2)) == 0  # of more models than it knows
+    assert bank.main_model(bank.init_split(1), np.arange(2)) == 0  # before the client has a mixture
 
 
-def test_before_the_first_round_there_is_one_model_for_all():
+def test_bank_has_one_model_before_the_first_round():
     bank = FedRc()
     assert bank.shares(bank.init(3, 2), 1).tolist() == [1.0]
 
 
-def test_a_client_with_one_sample_and_one_without_any():
+def test_clients_with_one_sample_and_without_samples():
     bank = FedRc()
     plan = bank.assign(bank.init(1, 2), roster_for(0, [0], num_clients=1), {}, 1)
     kept, weights = bank.split_samples(
@@ -93,12 +91,12 @@ def test_a_client_with_one_sample_and_one_without_any():
     none = split(np.empty((2, 0)), np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64))
     after, weights = bank.split_samples(kept, none, received(plan))
     assert weights.shape == (2, 0)
-    assert after.mixture.tolist() == kept.mixture.tolist()  # nothing to judge by
+    assert after.mixture.tolist() == kept.mixture.tolist()  # no samples: unchanged
     notes = bank.collect(plan.notes, np.array([0]), {MASS: bank.upload(after)[MASS][None]})
     assert bank.mixtures(notes, 2).tolist() == [[0.5, 0.5]]
 
 
-def test_a_model_that_nobody_uses_for_a_hundred_rounds_can_be_taken_up_again():
+def test_model_unused_for_a_hundred_rounds_can_regain_weight():
     bank, kept = FedRc(), FedRc().init_split(2)
     broadcast = {PRIORS: np.full(4, 0.5, np.float32), SINCE: np.zeros(1, np.float32)}
     broadcast[BEGAN] = np.zeros(1, np.float32)
@@ -113,7 +111,7 @@ def test_a_model_that_nobody_uses_for_a_hundred_rounds_can_be_taken_up_again():
     assert (weights[1] > 0.99).all()
 
 
-def test_what_makes_no_sense_is_refused():
+def test_invalid_fields_are_rejected():
     with pytest.raises(ConfigError, match="num_models must be at least 1"):
         FedRc(num_models=0)
     with pytest.raises(ConfigError, match="prediction"):

@@ -7,19 +7,19 @@ from thalweg.bank.soft import SINCE
 from thalweg.core.errors import ConfigError
 
 
-def test_everybody_trains_the_model_of_their_concept():
+def test_clients_train_the_model_of_their_concept():
     bank = Oracle()
     plan = bank.assign(
         bank.init(4, 2), roster_for(0, [0, 1, 3], num_clients=4, concepts=[2, 5, 2, 5]), {}, 1
     )
-    assert plan.mix.tolist() == [[1.0], [0.0]]  # the run's model, and one that is drawn
+    assert plan.mix.tolist() == [[1.0], [0.0]]  # the initial model and a random one
     assert plan.is_new.tolist() == [False, True]
     assert plan.models.tolist() == [0, 1, 1]
     assert bank.mixtures(plan.notes, 2).tolist() == [[1, 0], [0, 1], [1, 0], [0, 1]]
     assert bank.shares(plan.notes, 2).tolist() == [0.5, 0.5]
 
 
-def test_who_drifts_learns_from_what_came_since_and_who_does_not_from_everything():
+def test_drifted_clients_train_on_samples_since_the_drift_and_others_on_all():
     bank = Oracle()
     plan = bank.assign(
         bank.init(2, 2), roster_for(0, [0, 1], num_clients=2, concepts=[0, 0]), {}, 1
@@ -34,7 +34,7 @@ def test_who_drifts_learns_from_what_came_since_and_who_does_not_from_everything
     assert bank.split_samples(None, split, received)[1].tolist() == [[0.0, 0.0, 1.0]]
 
 
-def test_a_drift_counts_also_for_who_is_not_chosen_in_that_round():
+def test_drift_of_a_client_outside_the_cohort_is_recorded():
     bank = Oracle()
     plan = bank.assign(bank.init(2, 2), roster_for(0, [0], num_clients=2, concepts=[0, 0]), {}, 1)
     plan = bank.assign(plan.notes, roster_for(1, [0], num_clients=2, concepts=[0, 1]), {}, 1)
@@ -43,7 +43,7 @@ def test_a_drift_counts_also_for_who_is_not_chosen_in_that_round():
     assert plan.models.tolist() == [1]
 
 
-def test_a_concept_that_nobody_has_for_a_hundred_rounds_has_its_model_when_it_comes_back():
+def test_returning_concept_continues_with_its_model_after_a_hundred_rounds():
     bank = Oracle()
     plan = bank.assign(bank.init(1, 2), roster_for(0, [0], num_clients=1, concepts=[3]), {}, 1)
     for rnd in range(1, 101):
@@ -56,6 +56,6 @@ def test_a_concept_that_nobody_has_for_a_hundred_rounds_has_its_model_when_it_co
     assert plan.models.tolist() == [0]
 
 
-def test_without_the_truth_it_is_refused():
+def test_roster_without_concepts_is_rejected():
     with pytest.raises(ConfigError, match="only a simulation"):
         Oracle().assign(Oracle().init(1, 2), roster_for(0, [0], num_clients=1), {}, 1)

@@ -1,6 +1,15 @@
-"""Stage 5: weights of updates, staleness, robust aggregation and server rules."""
+"""Aggregation at the server: from the updates of a round to the next model.
 
-from thalweg.aggregation.adaptive import Adaptive  # and the clients' pace follows its variance
+Five kinds of policies, applied in this order:
+
+1. `SECURE_AGGREGATIONS`: optionally hide single updates from the server.
+2. `WEIGHTS`: the weight of each update in the mean.
+3. `STALENESS`: discounts for late updates.
+4. `ROBUST`: optionally limit the influence of hostile updates.
+5. `SERVER_RULES`: the step from the current model to the next one.
+"""
+
+from thalweg.aggregation.adaptive import Adaptive  # adapts the clients' learning rate
 from thalweg.aggregation.base import (
     HasEvalModel,
     MemorySummary,
@@ -9,30 +18,25 @@ from thalweg.aggregation.base import (
     ServerRule,
     Weights,
 )
-from thalweg.aggregation.by_samples import BySamples  # in proportion to samples held
-from thalweg.aggregation.by_weight import ByWeight  # of the samples held, as the emphasis says
-from thalweg.aggregation.equal import Equal  # all the same
-from thalweg.aggregation.fedacg import FedAcg  # with momentum, and clients look ahead
-from thalweg.aggregation.fedexp import FedExp  # farther, the more the clients disagree
-from thalweg.aggregation.flash import Flash  # adaptive, faster after a drift
-from thalweg.aggregation.krum import Krum, MultiKrum  # the updates in the midst of the others
-from thalweg.aggregation.median import Median  # number by number
-from thalweg.aggregation.norm_clip import NormClip  # none longer than a bound
-from thalweg.aggregation.robust import CombinedUpdates, Robust
-from thalweg.aggregation.secure_aggregation import (  # the sum is seen, no single update
+from thalweg.aggregation.fedacg import FedAcg  # server momentum with look-ahead models
+from thalweg.aggregation.fedexp import FedExp  # longer steps if the updates disagree
+from thalweg.aggregation.flash import Flash  # adaptive optimiser that reacts to drift
+from thalweg.aggregation.krum import Krum, MultiKrum  # select updates by their distances
+from thalweg.aggregation.robust import CombinedUpdates, Median, NormClip, Robust, TrimmedMean
+from thalweg.aggregation.secure_aggregation import (  # reveals the sum of the updates only
     SECURE_AGGREGATIONS,
     Masked,
 )
-from thalweg.aggregation.shift_aware import ShiftAware  # less for clients whose data mislead
-from thalweg.aggregation.staleness import (  # what updates count that come late
+from thalweg.aggregation.shift_aware import ShiftAware  # less weight for misleading memories
+from thalweg.aggregation.staleness import (  # discounts for late updates
     ConstantDiscount,
     HingeDiscount,
     PolynomialDiscount,
     RejectLate,
     Staleness,
 )
-from thalweg.aggregation.step import Step  # the weighted mean
-from thalweg.aggregation.trimmed_mean import TrimmedMean  # without the largest and the smallest
+from thalweg.aggregation.step import Step  # the weighted mean, as in FedAvg
+from thalweg.aggregation.weights import BySamples, ByWeight, Equal
 
 WEIGHTS = {
     "equal": Equal,

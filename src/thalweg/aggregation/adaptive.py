@@ -12,19 +12,19 @@ from thalweg.core.vectors import combine
 
 
 class AdaptiveState(NamedTuple):
-    """How the model has been moving."""
+    """Moving averages of one model, without bias correction."""
 
     steps: int
-    mean: Floats32  # (P,) moving average of the model
-    variance: float  # moving average of its squared distance to that
-    ratio: float  # moving average of how that variance changes
+    mean: Floats32  # (P,) of the model
+    variance: float  # of the model's mean squared distance to that mean
+    ratio: float  # of the ratio of consecutive variances
 
 
 @dataclass(frozen=True)
 class Adaptive:
-    r"""Adaptive-FedAvg: FedAvg whose clients learn faster while the model's variance grows.
+    r"""Adaptive-FedAvg: FedAvg that raises the clients' learning rate when the model changes more.
 
-    With :math:`\theta_t` the new model and hats for bias-corrected averages,
+    With :math:`\theta_t` the new model and hats for bias-corrected moving averages,
 
     .. math::
         \mu \leftarrow \beta_1 \mu + (1 - \beta_1) \theta_t, \qquad
@@ -38,16 +38,26 @@ class Adaptive:
         :math:`\eta_{t+1} / \eta_0`        -> `lr_scale`, sent with the model
         the division by t                  -> decay
 
-    Differs from the authors' code: the bias-corrected mean is not fed back into the average. Without a
-    previous variance, or with one of zero, the ratio is 1.
+    Differs from the authors' code: the bias-corrected mean is not fed back into the average. The
+    ratio is 1 if the previous variance is zero or does not exist.
+
+    The first model (1, 0) has variance (1 + 0) / 2 around zero, the second (1, 1) has variance 0.5
+    around the first. The ratio is 1, and the division by t = 2 halves the learning rate:
+
+    >>> rule = Adaptive()
+    >>> state = rule.update_state(rule.init(2), np.array([1, 0], dtype=np.float32))
+    >>> state = rule.update_state(state, np.array([1, 1], dtype=np.float32))
+    >>> rule.lr_scale(state)
+    0.5
     """
 
     beta_mean: float = 0.5
     beta_var: float = 0.5
     beta_ratio: float = 0.5
     decay: Literal["inverse_round", "none"] = "inverse_round"
+    """Whether the clients' learning rate is divided by the number of steps."""
     lr: float = 1.0
-    """The server's own learning rate."""
+    """Learning rate of the server."""
 
     def __post_init__(self) -> None:
         check_literals(self)
@@ -66,13 +76,13 @@ class Adaptive:
         return self.update_state(state, moved), moved
 
     def update_state(self, state: AdaptiveState, model: Floats32) -> AdaptiveState:
-        """The pulse once the model has come to be `model`."""
+        """Return the averages after a step to `model` (P,)."""
         before, now = state.steps, state.steps + 1
         theta = model.astype(np.float64)
-        usual = state.mean / (1 - self.beta_mean**before) if before else np.zeros_like(theta)
+        expected = state.mean / (1 - self.beta_mean**before) if before else np.zeros_like(theta)
         variance = (
             self.beta_var * state.variance
-            + (1 - self.beta_var) * np.mean((theta - usual) ** 2).item()
+            + (1 - self.beta_var) * np.mean((theta - expected) ** 2).item()
         )
         ratio = 1.0
         if before and state.variance > 0:
@@ -86,7 +96,7 @@ class Adaptive:
         )
 
     def lr_scale(self, state: AdaptiveState) -> float:
-        """What the clients' learning rate is multiplied by, at most one."""
+        """Return the factor of the clients' learning rate, at most one."""
         if state.steps == 0:
             return 1.0
         corrected = state.ratio / (1 - self.beta_ratio**state.steps)

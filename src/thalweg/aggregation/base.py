@@ -1,4 +1,4 @@
-"""What weights and server rules promise."""
+"""Interfaces of weights and server rules."""
 
 from __future__ import annotations
 
@@ -9,64 +9,78 @@ from thalweg.core.types import Floats, Floats32, Outlook, Roster, Updates
 
 
 class MemorySummary(NamedTuple):
-    """How a client's memory ages, as far as weights may look at it: all of it small numbers."""
+    """Statistics of one client's memory, from which `Reports.report` computes its numbers."""
 
     outlook: Outlook
-    renewal: Floats  # (M,) fraction of the memory renewed by one tick in each state
+    renewal: Floats  # (M,) fraction of the memory that one tick in each state replaces
     ticks: int  # ticks per round
-    embeddings: Floats | None = None  # (M, E) what each state is like; none: nothing is known
-    total_weight: float = (
-        0.0  # of the samples learnt from; their number unless somebody weighs them
-    )
-    mass: float = (
-        0.0  # the part of it that counts for this model, if a client divides it among several
-    )
+    embeddings: Floats | None = None  # (M, E) an embedding of each state; None: not known
+    total_weight: float = 0.0  # sum of the sample weights; without such a policy their number
+    mass: float = 0.0  # the part of it that counts for one model, if there are several
 
 
 class Weights(Protocol):
-    """Says how much each update counts. Any object of this shape will do."""
+    """Computes the weight of each update in the weighted mean.
+
+    Implement `weigh`; no base class is needed. A rule that needs numbers from the clients also
+    implements `Reports`.
+    """
 
     def weigh(self, updates: Updates, roster: Roster) -> Floats:
-        """(K,) not negative; they sum to one, or to less where the step should shrink."""
+        """Return weights (K,), one per update, not negative.
+
+        They sum to one, or to less if the server's step should be shorter.
+        """
         ...
 
 
 @runtime_checkable
 class Reports(Protocol):
-    """A rule that needs a few numbers from each client, computed there, beside the update."""
+    """A weights rule for which each client computes a few numbers and sends them with its update."""
 
     def report(self, summary: MemorySummary) -> Mapping[str, float]:
-        """Finite scalars by name; the server finds them in ``Updates.reports`` and ``Roster.known``."""
+        """Return finite numbers by name; called at the client.
+
+        The server finds the values of this round in `Updates.reports` (K,) and the last values of
+        each client in `Roster.known` (N,).
+        """
         ...
 
 
 class ServerRule(Protocol):
-    """Turns weighted updates into the next model. Any object of this shape will do."""
+    """Computes the next model from the current model and the weighted updates.
+
+    Implement `init` and `step`; no base class is needed. The rule is a frozen value: its state is
+    passed in and returned, and must survive a checkpoint. Each model of a bank has its own state.
+    """
 
     def init(self, num_params: int) -> Any:
-        """What the rule remembers of one model before the first round."""
+        """Return the state of the rule before the first step."""
         ...
 
     def step(
         self, state: Any, model: Floats32, deltas: Floats32, weights: Floats
     ) -> tuple[Any, Floats32]:
-        """Model (P,), updates (K, P) and weights (K,) to the next model; K is at least one."""
+        """Return the next state and the next model (P,), without changing the arguments.
+
+        `model` is (P,), `deltas` is (K, P), `weights` is (K,), and K is at least one.
+        """
         ...
 
 
 @runtime_checkable
 class ScalesLr(Protocol):
-    """A server rule that also says how fast the clients shall learn."""
+    """A server rule that also scales the learning rate of the clients."""
 
     def lr_scale(self, state: Any) -> float:
-        """What the clients' learning rate is multiplied by in the next round."""
+        """Return the factor of the clients' learning rate in the next round."""
         ...
 
 
 @runtime_checkable
 class HasEvalModel(Protocol):
-    """A server rule whose model in use is not the one it goes on from."""
+    """A server rule that sends clients another model than the one it evaluates and deploys."""
 
     def eval_model(self, state: Any, model: Floats32) -> Floats32:
-        """The model (P,) to evaluate and to deploy."""
+        """Return the model (P,) to evaluate and to deploy; `model` (P,) is sent to clients."""
         ...

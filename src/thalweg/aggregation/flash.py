@@ -12,7 +12,7 @@ from thalweg.core.vectors import combine
 
 
 class Moments(NamedTuple):
-    """What Flash remembers of one model; each is (P,)."""
+    """Moving averages of one model, each (P,)."""
 
     mean: Floats32
     variance: Floats32
@@ -21,7 +21,7 @@ class Moments(NamedTuple):
 
 @dataclass(frozen=True)
 class Flash:
-    r"""Flash: an adaptive server step that takes larger strides where the updates have changed.
+    r"""Flash: an adaptive server optimiser with larger steps where the updates have changed.
 
     .. math::
         m \leftarrow \beta_1 m + (1 - \beta_1) \bar\Delta, \qquad
@@ -34,18 +34,30 @@ class Flash:
     Symbols, Panchal et al. 2023 -> here
         :math:`\beta_1, \beta_2`   -> beta_mean, beta_var
         :math:`\eta_g, \tau`       -> lr, adaptivity_floor; v starts at :math:`\tau^2`
+        :math:`\bar\Delta`        -> weighted mean of the updates; all operations are elementwise
 
-    Differs from the paper: right after a large drift :math:`\sqrt v - d` is negative and the step goes
-    the wrong way; it is held at zero unless ``raw``. A weight that never moved has
-    :math:`\beta_3 = 0/0`, read as 1.
+    Differs from the paper: right after a large drift :math:`\sqrt v - d` is negative, and the step
+    has the wrong direction; here it is at least zero unless ``raw=True``. A parameter that never
+    changed has :math:`\beta_3 = 0/0`, which is taken as 1.
+
+    With both betas 0 the averages are the current values: m = 0.5, v = 0.25 and d = 0, so the step
+    is 0.1 * 0.5 / (0.5 + 0.5):
+
+    >>> rule = Flash(lr=0.1, beta_mean=0.0, beta_var=0.0, adaptivity_floor=0.5)
+    >>> model, deltas = np.zeros(1, dtype=np.float32), np.array([[0.5]], dtype=np.float32)
+    >>> state, moved = rule.step(rule.init(1), model, deltas, np.ones(1))
+    >>> round(float(moved[0]), 6)
+    0.05
     """
 
     lr: float = 0.01
+    """Learning rate of the server."""
     beta_mean: float = 0.9
     beta_var: float = 0.99
     adaptivity_floor: float = 1e-3
+    """Added to the denominator; its square is the initial variance."""
     raw: bool = False
-    """The paper's denominator, which may be negative."""
+    """Whether to use the paper's denominator, which may be negative."""
 
     def __post_init__(self) -> None:
         check_ranges(self, lr="(0, inf)", adaptivity_floor="(0, inf)")
@@ -64,11 +76,11 @@ class Flash:
         square, before = update**2, state.variance.astype(np.float64)
         mean = self.beta_mean * state.mean + (1 - self.beta_mean) * update
         variance = self.beta_var * before + (1 - self.beta_var) * square
-        surprise = square - variance
-        total = np.abs(surprise) + np.abs(before)
-        still = total == 0  # 0 / 0: keep what there was
-        beta_drift = np.where(still, 1.0, np.abs(before) / np.where(still, 1.0, total))
-        drift = beta_drift * state.drift + (1 - beta_drift) * surprise
+        deviation = square - variance
+        total = np.abs(deviation) + np.abs(before)
+        is_zero = total == 0  # 0 / 0: keep the previous drift
+        beta_drift = np.where(is_zero, 1.0, np.abs(before) / np.where(is_zero, 1.0, total))
+        drift = beta_drift * state.drift + (1 - beta_drift) * deviation
         spread = np.sqrt(variance) - drift
         if not self.raw:
             spread = np.maximum(spread, 0.0)

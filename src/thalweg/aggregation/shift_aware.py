@@ -16,42 +16,57 @@ from thalweg.core.errors import require
 from thalweg.core.types import Floats, Roster, Updates
 
 SCORE = "shift_score"
-MIN_RENEWAL = 1e-6  # the formulas divide by the renewal; a memory that never changes is this
+MIN_RENEWAL = 1e-6  # used for a memory that never changes, because formulas divide by it
 
 
 @dataclass(frozen=True)
 class ShiftAware:
-    r"""Shift-aware weights (SAW): clients whose data will mislead the model count less.
+    r"""SAW (shift-aware weights): less weight for clients whose memory misrepresents the goal.
 
-    .. math::  \psi_n = \max(1/q_n - a_2 s_n + b_2,\ 0), \qquad p_n = \psi_n \big/ \textstyle\sum_{j \in S_r} \psi_j
+    .. math::  \psi_n = \max(1/q_n - a_2 s_n + b_2,\ 0), \qquad
+               p_n = \psi_n \big/ \textstyle\sum_{j \in S_r} \psi_j
 
-    The score :math:`s_n` (`theory.heterogeneity_score`) is computed by the client from its forecast
-    and its renewal ratios, and is one number beside its update. With ``exact=True`` the bound
-    itself is minimised over the simplex instead of the closed form.
+    Each client computes its score :math:`s_n` (`theory.heterogeneity_score`) from its forecast and
+    its renewal ratios, and reports this one number with its update. With ``exact=True`` the weights
+    minimise the convergence bound itself over the simplex, instead of the closed form.
 
     Symbols, SFedPO -> here
         :math:`a_2, b_2`        -> slope, offset
+        :math:`s_n`             -> the report `shift_score`
+        :math:`q_n`             -> Roster.availability, or an estimate from Roster.times_present
+        :math:`S_r`             -> clients of the round
         G, :math:`L\eta\sigma^2` -> grad_bound, noise
-        :math:`q_n`             -> Roster.availability, or estimated from who was seen
-        K of (17)               -> mismatch="kme": products of the rows of Age.embeddings
+        K of (17)               -> mismatch="kme": inner products of MemorySummary.embeddings
 
     Differs from the paper: the sum runs over the participants, as in its algorithm, not over all
-    clients as in its formula (`normalise`).
+    clients as in its formula (``normalise="all"``). If all :math:`\psi_n` are zero, the weights are
+    equal.
+
+    Two clients with availability 0.5 and scores 1 and 2:
+    :math:`\psi` = (2 - 1 + 0.5, 2 - 2 + 0.5) = (1.5, 0.5).
+
+    >>> from types import SimpleNamespace
+    >>> updates = SimpleNamespace(clients=np.arange(2), reports={"shift_score": np.array([1.0, 2.0])})
+    >>> roster = SimpleNamespace(availability=np.array([0.5, 0.5]))
+    >>> ShiftAware(slope=1.0, offset=0.5).weigh(updates, roster).tolist()
+    [0.75, 0.25]
     """
 
     slope: float = 1.0
     offset: float = 0.5
     grad_bound: float = 1.0
+    """Bound of the gradient norm in the score."""
     noise: float = 0.0
-    """The constant gradient noise in the score; with `exact` it must be positive."""
+    """Gradient noise in the score, a constant; with `exact` it must be positive."""
     exact: bool = False
     normalise: Literal["participants", "all"] = "participants"
-    """all: divide by the sum over every client, which shrinks the step; a client never heard of
-    counts as the average of the others."""
+    """Clients in the denominator: those of the round, or all. With all, the weights sum to less
+    than one and the step is shorter; clients without a score get the mean of the others."""
     availability: Literal["known", "estimated"] = "known"
+    """Where the availability comes from: the scenario, or the rounds in which a client was present."""
     mismatch: Literal["identity", "kme"] = "identity"
-    """How far a memory is from the goal. identity: states have nothing in common; kme: states with
-    similar embeddings (`MemorySummary.embeddings`, class histograms by default) can stand in for each other."""
+    """Distance of a memory from the goal. identity: all states differ equally; kme: states with
+    similar embeddings (class histograms by default) can replace each other."""
 
     def __post_init__(self) -> None:
         check_literals(self)
@@ -59,11 +74,13 @@ class ShiftAware:
         require(math.isfinite(self.offset), f"offset must be a finite number, got {self.offset}.")
         require(
             not self.exact or self.noise > 0,
-            "exact weights need a positive noise: without it one client would get all the weight.",
+            f"exact weights need a positive noise, got {self.noise}: without noise one client would "
+            "get all the weight.",
         )
         require(
             not self.exact or self.normalise == "participants",
-            "exact weights are defined over the participants; use normalise='participants'.",
+            "exact weights are defined over the participants, got normalise='all'; use "
+            "normalise='participants'.",
         )
 
     def report(self, summary: MemorySummary) -> Mapping[str, float]:
@@ -77,7 +94,7 @@ class ShiftAware:
         }
 
     def validate_claim(self, claim: Claim) -> str | None:
-        """A score below zero, but for rounding, would make a client count more than any honest one."""
+        """Expect a score that is not negative: a negative one would inflate the client's weight."""
         return check_vector(claim.uploads, SCORE, least=-1e-6)
 
     def weigh(self, updates: Updates, roster: Roster) -> Floats:
@@ -88,34 +105,34 @@ class ShiftAware:
             return theory.saw_weights(
                 scores, availability[updates.clients], self.slope, self.offset
             )
-        # One place per client, and one more for every late update of a client that has a newer one.
-        places, extra = updates.clients.copy(), ~updates.is_newest
-        places[extra] = roster.num_clients + np.arange(extra.sum())
-        everyone = roster.known.get(SCORE, np.full(roster.num_clients, np.nan))
-        everyone = np.append(everyone, scores[extra])
-        everyone[places] = scores
-        everyone[np.isnan(everyone)] = np.nanmean(everyone)
-        availability = np.append(availability, availability[updates.clients[extra]])
-        return theory.saw_weights(everyone, availability, self.slope, self.offset)[places]
+        # One entry per client, and one more for each late update of a client with a newer update.
+        entries, is_late = updates.clients.copy(), ~updates.is_newest
+        entries[is_late] = roster.num_clients + np.arange(is_late.sum())
+        known = roster.known.get(SCORE, np.full(roster.num_clients, np.nan))
+        counted = np.append(known, scores[is_late])
+        counted[entries] = scores
+        counted[np.isnan(counted)] = np.nanmean(counted)
+        availability = np.append(availability, availability[updates.clients[is_late]])
+        return theory.saw_weights(counted, availability, self.slope, self.offset)[entries]
 
     def _embeddings(self, summary: MemorySummary) -> bytes | None:
         if self.mismatch == "identity" or summary.embeddings is None:
-            return None  # states of which nothing is known have nothing in common
+            return None  # without embeddings all states differ equally
         return np.asarray(summary.embeddings, dtype=np.float64).tobytes()
 
     def _availability(self, roster: Roster) -> Floats:
         if self.availability == "known":
             return roster.availability
-        seen = roster.times_present.copy()
-        seen[roster.present] += 1
-        return (seen + 1) / (roster.rnd + 1 + 2)
+        times = roster.times_present.copy()
+        times[roster.present] += 1
+        return (times + 1) / (roster.rnd + 1 + 2)  # with a uniform prior
 
 
 @lru_cache(maxsize=4096)
 def _score(
     grad_bound: float, noise: float, ticks: int, embeddings: bytes | None, *summary: bytes
 ) -> float:
-    """The score of one outlook and renewal; a client whose oracle does not learn keeps its own."""
+    """Return the score; cached, because it stays the same while a client's forecast does."""
     renewal, probs, importance, heterogeneity = (np.frombuffer(part) for part in summary)
     return theory.heterogeneity_score(
         probs,
@@ -132,6 +149,6 @@ def _score(
 
 @lru_cache(maxsize=64)
 def _gram(embeddings: bytes, num_states: int) -> Floats:
-    """(M, M) inner products of the states' embeddings."""
+    """Return (M, M) the inner products of the states' embeddings."""
     rows = np.frombuffer(embeddings).reshape(num_states, -1)
     return rows @ rows.T

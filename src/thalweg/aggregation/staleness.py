@@ -1,17 +1,19 @@
-r"""How much an update counts that was trained from an older model than the present one.
+r"""Staleness: discounts for late updates, which were trained from an older model.
 
-The weights of the recipe are multiplied by the factors and *not* made to sum to one again:
+The weights of the recipe are multiplied by the factors and are *not* normalised again:
 
 .. math::  x \leftarrow x + \sum_n p_n\, f(s_n)\, \Delta_n, \qquad \textstyle\sum_n p_n = 1
 
-as in FedBuff (Nguyen et al. 2022), where a buffer of K updates moves the model by :math:`\frac 1 K \sum f(s_n)
-\Delta_n`, and in FedAsync (Xie et al. 2019), where one late model is mixed in with less weight. So a round in
-which old updates are all that came makes a short step; made to sum to one, a single old update would count as
-much as a new one, and no rule could say otherwise. The price: old updates take their share from the new ones of
-the round before they are counted less, and a very old one is hardly more than a loss of that share. That is what
-`max_staleness` is for: older ones are refused, and what is refused takes nothing from anybody.
+Symbols: :math:`s_n` is the staleness of update n in rounds, :math:`f` the factor of the rule.
 
-Late updates are added to the model as it is now, as in FedBuff; FedAsync mixes models instead.
+This follows FedBuff (Nguyen et al. 2022), where a buffer of K updates moves the model by
+:math:`\frac 1 K \sum f(s_n) \Delta_n`. A round with late updates only therefore makes a short step.
+With normalised weights, a single late update would count as much as a new one, whatever the rule.
+The disadvantage is that a late update reduces the weights of the new updates before it is
+discounted itself. Updates older than `max_staleness` are rejected and do not have this effect.
+
+Late updates are added to the current model, as in FedBuff; FedAsync (Xie et al. 2019) averages
+models instead.
 """
 
 from __future__ import annotations
@@ -26,24 +28,37 @@ from thalweg.core.types import Floats, Ints
 
 
 class Staleness(Protocol):
-    """Says what late updates count. Any object of this shape will do.
+    """Computes the factors of late updates.
 
-    Staleness is counted in rounds: an update that was trained in round 3 and comes in round 5 has 2.
+    Implement `max_staleness` and `factor`; no base class is needed. Staleness is counted in rounds:
+    an update that was trained in round 3 and arrives in round 5 has staleness 2.
     """
 
     @property
     def max_staleness(self) -> int | None:
-        """Updates that are staler are refused; 0: all late ones; none: no limit but the server's patience."""
+        """Updates with a larger staleness are rejected.
+
+        0 rejects all late updates; None sets no limit except the server's own.
+        """
         ...
 
     def factor(self, staleness: Ints) -> Floats:
-        """(K,) in [0, 1], by which the weights are multiplied; 1 where staleness is 0, never more for more."""
+        """Return (K,) the factors of the weights, in [0, 1].
+
+        The factor is 1 for staleness 0 and does not increase with staleness.
+        """
         ...
 
 
 @dataclass(frozen=True)
 class RejectLate:
-    """What comes after its round was closed does not count at all."""
+    r"""Rejects all late updates.
+
+    .. math::  f(0) = 1, \qquad f(s) = 0 \text{ for } s > 0
+
+    >>> RejectLate().factor(np.array([0, 1, 7])).tolist()
+    [1.0, 0.0, 0.0]
+    """
 
     @property
     def max_staleness(self) -> int:
@@ -55,16 +70,20 @@ class RejectLate:
 
 @dataclass(frozen=True)
 class ConstantDiscount:
-    """A late update counts a fixed share of what it would have counted, however late it is.
+    r"""Multiplies the weights of late updates by a constant.
+
+    .. math::  f(0) = 1, \qquad f(s) = c \text{ for } s > 0
+
+    Symbols: c -> share.
 
     >>> ConstantDiscount(0.5).factor(np.array([0, 1, 7])).tolist()
     [1.0, 0.5, 0.5]
     """
 
     share: float = 1.0
-    """One: late updates count like any other."""
+    """Factor of late updates; 1: they count like all others."""
     max_staleness: int | None = None
-    """Rounds; an update that is staler is refused."""
+    """Updates with a larger staleness, in rounds, are rejected; none: no limit."""
 
     def __post_init__(self) -> None:
         check_ranges(self, share="[0, 1]", max_staleness="[1, inf) or none")
@@ -75,11 +94,15 @@ class ConstantDiscount:
 
 @dataclass(frozen=True)
 class PolynomialDiscount:
-    r"""A late update counts :math:`(1 + s)^{-a}`, for a staleness of s rounds.
+    r"""Discounts late updates by a power of their staleness.
+
+    .. math::  f(s) = (1 + s)^{-a}
 
     Symbols, Xie et al. 2019 and Nguyen et al. 2022 -> here
-        a             -> power
-        :math:`t - \tau`  -> the staleness; they count steps of the server, which are rounds here
+        a                 -> power
+        :math:`t - \tau`  -> s; the papers count server steps, which are rounds here
+
+    An update that is three rounds late has the factor :math:`4^{-1/2} = 0.5`:
 
     >>> PolynomialDiscount().factor(np.array([0, 3, 8])).round(6).tolist()
     [1.0, 0.5, 0.333333]
@@ -87,7 +110,7 @@ class PolynomialDiscount:
 
     power: float = 0.5
     max_staleness: int | None = None
-    """Rounds; an update that is staler is refused."""
+    """Updates with a larger staleness, in rounds, are rejected; none: no limit."""
 
     def __post_init__(self) -> None:
         check_ranges(self, power="[0, inf)", max_staleness="[1, inf) or none")
@@ -99,20 +122,22 @@ class PolynomialDiscount:
 
 @dataclass(frozen=True)
 class HingeDiscount:
-    r"""A late update counts in full up to some staleness, and beyond it :math:`1 / (1 + a (s - b))`.
+    r"""Discounts late updates beyond a tolerated staleness.
 
-    Symbols, Xie et al. 2019 -> here
-        a, b  -> slope, after
+    .. math::  f(s) = \frac{1}{1 + a \max(s - b, 0)}
+
+    Symbols, Xie et al. 2019 -> here: a, b -> slope, after. Differs from the paper: the factor
+    multiplies the weight of an update, not that of a whole model.
 
     >>> HingeDiscount(after=1, slope=1.0).factor(np.array([0, 1, 2, 4])).tolist()
     [1.0, 1.0, 0.5, 0.25]
     """
 
     after: int = 1
-    """Rounds of staleness that cost nothing."""
+    """Staleness, in rounds, up to which updates count in full."""
     slope: float = 1.0
     max_staleness: int | None = None
-    """Rounds; an update that is staler is refused."""
+    """Updates with a larger staleness, in rounds, are rejected; none: no limit."""
 
     def __post_init__(self) -> None:
         check_ranges(self, after="[0, inf)", slope="[0, inf)", max_staleness="[1, inf) or none")

@@ -11,16 +11,25 @@ from thalweg.core.vectors import combine
 
 @dataclass(frozen=True)
 class Step:
-    r"""Move the model by the weighted mean of the updates: :math:`x \leftarrow x + \eta_g \sum_n p_n \Delta_n`.
+    r"""Adds the weighted mean of the updates to the model, as in FedAvg.
 
-    With ``lr=1`` and weights that sum to one this is the weighted mean of the clients' models. With a
-    `radius` the model is then put back onto the ball of that radius around zero, if it has left it, as theories
-    like to have it.
+    .. math::  x \leftarrow x + \eta_g \sum_n p_n \Delta_n
+
+    With ``lr=1`` and weights that sum to one, the result is the weighted mean of the clients'
+    models. With a `radius` the model is then projected onto the ball of that radius around zero,
+    as many convergence proofs assume.
+
+    Symbols: :math:`\eta_g` -> lr, :math:`p_n` -> weights, :math:`\Delta_n` -> deltas.
+
+    >>> model, deltas = np.zeros(2, dtype=np.float32), np.array([[4, 0], [0, 8]], dtype=np.float32)
+    >>> Step().step(None, model, deltas, np.array([0.75, 0.25]))[1].tolist()
+    [3.0, 2.0]
     """
 
     lr: float = 1.0
+    """Learning rate of the server."""
     radius: float | None = None
-    """Largest length of the parameter vector; none: any."""
+    """Maximum length of the parameter vector; none: unlimited."""
 
     def __post_init__(self) -> None:
         check_ranges(self, lr="(0, inf)", radius="(0, inf) or none")
