@@ -1,10 +1,15 @@
-"""A first run and its result: 20 devices whose data keep changing learn to read digits.
+"""A first run: 20 clients whose data keep changing train a classifier of handwritten digits.
 
-Takes about five seconds. It ends with
+Takes a few seconds and prints
 
-    10 rounds, a model of 4810 parameters, 8 of 10 test images read right or better: True
+    round  2   3 clients  accuracy 0.67
+    round  4   5 clients  accuracy 0.81
+    round  6   5 clients  accuracy 0.94
+    round  8   5 clients  accuracy 0.92
+    round 10   5 clients  accuracy 0.97
+    final accuracy 0.97, a model of 4810 parameters
 
-The same from the command line, with a plan, progress and a folder of results:
+The same run from the command line, with progress and a folder of results:
 
     thalweg run sfedpo --on digits-partial --seed 7 --rounds 10
 """
@@ -14,14 +19,12 @@ import thalweg
 
 def main() -> None:
     result = thalweg.run("sfedpo", "digits-partial", seed=7, rounds=10)
-    for row in result.metrics:  # one per round; some rounds are also tested
+    for row in result.metrics:  # one row per round; only some rounds are evaluated
         if "accuracy" in row:
-            print(f"round {row['round']:2}  {row['cohort']} clients  {row['accuracy']:.3f} right")
-    good = result.final["accuracy"] >= 0.8
-    print(
-        f"{len(result.metrics)} rounds, a model of {result.model.size} parameters, "
-        f"8 of 10 test images read right or better: {good}"
-    )
+            number, cohort, accuracy = row["round"], row["cohort"], row["accuracy"]
+            print(f"round {number:2}  {cohort:2} clients  accuracy {accuracy:.2f}")
+    accuracy = result.final["accuracy"]
+    print(f"final accuracy {accuracy:.2f}, a model of {result.model.size} parameters")
 
 
 if __name__ == "__main__":

@@ -1,14 +1,15 @@
-"""A memory policy of one's own: what each client keeps when samples arrive.
+"""A memory policy: which samples a client keeps when new ones arrive.
 
-New: a policy is a frozen dataclass. It never sees samples, only small numbers about them, and answers
-with the positions that stay: 0 .. held-1 are what the client holds, then come the new ones. What it must
-remember goes in and comes out. Takes about five seconds and ends with
+A policy is a frozen dataclass. It does not receive samples, only a `MemoryContext` with their number
+and labels. It returns the positions to keep: 0 .. held-1 are the stored samples, held .. held+new-1
+the new ones. Its state is passed in and returned. Takes a few seconds and prints
 
-    Cooling(pace=200.0) ran for 5 rounds
+    UniformRatio(budget=0.5, stochastic_rounding=False): accuracy 0.94
+    Cooling(scale=200.0): accuracy 0.96
 
-The same from the command line:
+The second run from the command line:
 
-    thalweg run fedavg --on digits-full --set memory=examples/02_own_memory.py:Cooling --rounds 5
+    thalweg run fedavg --on digits-full --seed 7 --rounds 5 --set memory=examples/02_own_memory.py:Cooling
 """
 
 from dataclasses import dataclass, replace
@@ -22,26 +23,26 @@ from thalweg.recipes import fedavg
 
 @dataclass(frozen=True)
 class Cooling:
-    """Let ever fewer new samples in: of those that come after t others, a share of 1 / (1 + t / pace)."""
+    """Accept the t-th new sample with probability 1 / (1 + t / scale)."""
 
-    pace: float = 200.0
+    scale: float = 200.0
 
     def init(self, capacity: int, held: int) -> int:
         return 0  # samples that have arrived so far
 
-    def keep(self, seen: int, intake: MemoryContext, rng: np.random.Generator) -> tuple[int, Ints]:
-        t = seen + np.arange(intake.num_new)
-        enters = rng.random(intake.num_new) < 1 / (1 + t / self.pace)
-        enters[: intake.capacity - intake.held] = True  # free places are filled first
-        newcomers = intake.held + np.flatnonzero(enters)
-        positions = np.concatenate([np.arange(intake.held), newcomers])
-        return seen + intake.num_new, positions[-intake.capacity :]  # the oldest leave
+    def keep(self, seen: int, context: MemoryContext, rng: np.random.Generator) -> tuple[int, Ints]:
+        t = seen + np.arange(context.num_new)
+        accepted = rng.random(context.num_new) < 1 / (1 + t / self.scale)
+        accepted[: context.capacity - context.held] = True  # fill free space first
+        new = context.held + np.flatnonzero(accepted)
+        positions = np.concatenate([np.arange(context.held), new])
+        return seen + context.num_new, positions[-context.capacity :]  # drop the oldest
 
 
 def main() -> None:
-    mine = replace(fedavg(), name="mine", memory=Cooling())
-    result = thalweg.run(mine, "digits-full", seed=7, rounds=5)
-    print(f"{mine.memory} ran for {result.final['round']} rounds")
+    for recipe in (fedavg(), replace(fedavg(), memory=Cooling())):
+        result = thalweg.run(recipe, "digits-full", seed=7, rounds=5)
+        print(f"{recipe.memory}: accuracy {result.final['accuracy']:.2f}")
 
 
 if __name__ == "__main__":

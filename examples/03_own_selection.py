@@ -1,13 +1,14 @@
-"""A selection rule of one's own: who takes part in a round.
+"""A selection rule: which clients take part in a round.
 
-New: a rule sees the roster, which says who is here and what the server remembers of everybody, and
-answers with the ids of some of them. Takes about five seconds and ends with
+A rule receives the roster: the clients that are present in this round and the values that the server
+has stored for each client. It returns the ids of the chosen clients. Takes a few seconds and prints
 
-    Struggling(share=0.3): 2 clients took part in the last round
+    Available(): accuracy 0.94, 0.65 MB sent
+    LargestLoss(share=0.3): accuracy 0.92, 0.27 MB sent
 
-The same from the command line:
+The second run from the command line:
 
-    thalweg run fedavg --on digits-full --set selection=examples/03_own_selection.py:Struggling --rounds 5
+    thalweg run fedavg --on digits-full --seed 7 --rounds 5 --set selection=examples/03_own_selection.py:LargestLoss
 """
 
 from dataclasses import dataclass, replace
@@ -21,8 +22,8 @@ from thalweg.selection import cohort_size, last_known
 
 
 @dataclass(frozen=True)
-class Struggling:
-    """Those whose last training loss was largest; who has never trained comes first."""
+class LargestLoss:
+    """Choose the clients with the largest last training loss; untrained clients come first."""
 
     share: float = 0.3
 
@@ -33,9 +34,11 @@ class Struggling:
 
 
 def main() -> None:
-    mine = replace(fedavg(), name="mine", selection=Struggling())
-    result = thalweg.run(mine, "digits-full", seed=7, rounds=5)
-    print(f"{mine.selection}: {result.final['cohort']} clients took part in the last round")
+    for recipe in (fedavg(), replace(fedavg(), selection=LargestLoss())):
+        result = thalweg.run(recipe, "digits-full", seed=7, rounds=5)
+        sent = sum(row["bytes_up"] + row["bytes_down"] for row in result.metrics) / 1e6
+        accuracy = result.final["accuracy"]
+        print(f"{recipe.selection}: accuracy {accuracy:.2f}, {sent:.2f} MB sent")
 
 
 if __name__ == "__main__":

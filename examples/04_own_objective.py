@@ -1,18 +1,19 @@
-"""A local objective of one's own: what a client minimises on what it kept.
+"""A local objective: the loss that a client minimises on its memory.
 
-New: an objective is a function of parameters, a batch and a memo, written in PyTorch for K clients at
-once: a loss for each. Batches are padded; padding has weight zero. Takes about five seconds and ends with
+An objective is a function of parameters, a batch and a memo. It is written in PyTorch for K clients at
+once and returns one loss per client. Batches are padded; padding has weight zero. Takes a few seconds
+and prints
 
-    Smoothed(share=0.1): 5 rounds, a finite loss: True
+    CrossEntropy(): training loss 0.05, accuracy 0.94
+    LabelSmoothing(share=0.1): training loss 0.59, accuracy 0.96
 
-The same from the command line:
+The second run from the command line:
 
-    thalweg run fedavg --on digits-full --set objective=examples/04_own_objective.py:Smoothed --rounds 5
+    thalweg run fedavg --on digits-full --seed 7 --rounds 5 --set objective=examples/04_own_objective.py:LabelSmoothing
 """
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -25,23 +26,23 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Smoothed:
+class LabelSmoothing:
     """Cross-entropy with labels of which a share is spread evenly over all classes."""
 
     share: float = 0.1
 
     def loss(self, model: Model, params: Tensor, batch: Batch, memo: Memo) -> Tensor:
         log_probs = model(params, batch.x).log_softmax(-1)  # (K, B, C)
-        right = log_probs.gather(-1, batch.labels[..., None])[..., 0]  # (K, B)
-        each = -(1 - self.share) * right - self.share * log_probs.mean(-1)
-        return (batch.weights * each).sum(1)  # (K,)
+        true_class = log_probs.gather(-1, batch.labels[..., None])[..., 0]  # (K, B)
+        losses = -(1 - self.share) * true_class - self.share * log_probs.mean(-1)
+        return (batch.weights * losses).sum(1)  # (K,)
 
 
 def main() -> None:
-    mine = replace(fedavg(), name="mine", objective=Smoothed())
-    result = thalweg.run(mine, "digits-full", seed=7, rounds=5)
-    finite = math.isfinite(result.final["loss"])
-    print(f"{mine.objective}: {len(result.metrics)} rounds, a finite loss: {finite}")
+    for recipe in (fedavg(), replace(fedavg(), objective=LabelSmoothing())):
+        final = thalweg.run(recipe, "digits-full", seed=7, rounds=5).final
+        loss, accuracy = final["loss"], final["accuracy"]
+        print(f"{recipe.objective}: training loss {loss:.2f}, accuracy {accuracy:.2f}")
 
 
 if __name__ == "__main__":

@@ -1,14 +1,15 @@
-"""A server rule of one's own: how the updates of a round become the next model.
+"""A server rule: how the updates of a round change the model.
 
-New: a rule with a memory of its own, as long as the model; it is in every checkpoint without further code.
-`deltas` has a row per client, `weights` says how much each counts. (How much each counts is a rule, too:
-`--set weights=...`, one method, `weigh`.) Takes about five seconds and ends with
+This rule has a state, a vector as long as the model. Checkpoints contain it without further code.
+`deltas` has one row per client and `weights` one number per client. (How the weights are computed is a
+stage of its own: `--set weights=...`, one method, `weigh`.) Takes a few seconds and prints
 
-    Momentum(keep=0.5) moved the model for 5 rounds
+    Step(lr=1.0, radius=None): accuracy 0.94
+    Momentum(decay=0.5): accuracy 0.96
 
-The same from the command line:
+The second run from the command line:
 
-    thalweg run fedavg --on digits-full --set server=examples/05_own_server_rule.py:Momentum --rounds 5
+    thalweg run fedavg --on digits-full --seed 7 --rounds 5 --set server=examples/05_own_server_rule.py:Momentum
 """
 
 from dataclasses import dataclass, replace
@@ -23,9 +24,9 @@ from thalweg.recipes import fedavg
 
 @dataclass(frozen=True)
 class Momentum:
-    """Go on in the direction of earlier rounds (FedAvgM)."""
+    """Move along a decaying sum of the mean updates of all rounds (FedAvgM)."""
 
-    keep: float = 0.5
+    decay: float = 0.5
 
     def init(self, num_params: int) -> Floats32:
         return np.zeros(num_params, dtype=np.float32)
@@ -33,14 +34,14 @@ class Momentum:
     def step(
         self, velocity: Floats32, model: Floats32, deltas: Floats32, weights: Floats
     ) -> tuple[Floats32, Floats32]:
-        velocity = self.keep * velocity + combine(weights, deltas)
+        velocity = self.decay * velocity + combine(weights, deltas)
         return velocity, model + velocity
 
 
 def main() -> None:
-    mine = replace(fedavg(), name="mine", server=Momentum())
-    result = thalweg.run(mine, "digits-full", seed=7, rounds=5)
-    print(f"{mine.server} moved the model for {result.final['round']} rounds")
+    for recipe in (fedavg(), replace(fedavg(), server=Momentum())):
+        result = thalweg.run(recipe, "digits-full", seed=7, rounds=5)
+        print(f"{recipe.server}: accuracy {result.final['accuracy']:.2f}")
 
 
 if __name__ == "__main__":

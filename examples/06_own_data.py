@@ -1,15 +1,15 @@
-"""A scenario from one's own table: six machines with a sensor each, of which some overheat.
+"""Your own table as a scenario: six machines with two sensors; the label says whether one overheats.
 
-New: a CSV (or Parquet) file is a scenario. Name the column to predict and, if there are such, those that
-say which client a row belongs to and when it came; the other numeric columns are what is learnt from.
-Takes about five seconds and ends with
+A CSV or Parquet file is a scenario. Name the column to predict and, if the file has them, the columns
+for the client and the time of a row. All other numeric columns are inputs. Takes a few seconds and
+prints
 
-    6 clients, 9 of 10 test rows right or better: True
+    6 clients, accuracy 1.00; always predicting the commonest label: 0.62
 
-The same from the command line, with a file written by `python examples/06_own_data.py sensors.csv`:
+The same run from the command line, with a file written by `python examples/06_own_data.py sensors.csv`:
 
-    thalweg run fedavg --on sensors.csv --rounds 10 --set data.label=fault --set data.client=device \
-        --set data.time=when
+    thalweg run fedavg --on sensors.csv --seed 7 --rounds 20 --set data.label=fault \
+        --set data.client=device --set data.time=when --set world.availability=1
 """
 
 import sys
@@ -21,22 +21,26 @@ import numpy as np
 import thalweg
 
 
-def write_table(path: Path) -> None:
+def write_table(path: Path) -> float:
+    """Write 600 rows and return the share of the commonest label."""
     rng = np.random.default_rng(0)
+    heat, vibration = 20 * rng.random(600), rng.random(600)
+    fault = np.where(heat + 10 * vibration > 18, "yes", "no")
     rows = ["device,when,temperature,vibration,fault"]
-    for when in range(600):
-        hot, shaky = 20 * rng.random(), rng.random()
-        fault = "yes" if hot + 10 * shaky > 18 else "no"
-        rows.append(f"pump-{when % 6},{when},{60 + hot:.2f},{shaky:.3f},{fault}")
+    for t in range(600):
+        rows.append(f"pump-{t % 6},{t},{60 + heat[t]:.2f},{vibration[t]:.3f},{fault[t]}")
     path.write_text("\n".join(rows) + "\n")
+    return max(np.mean(fault == "yes"), np.mean(fault == "no"))
 
 
 def main(path: Path) -> None:
-    write_table(path)
+    commonest = write_table(path)
     columns = ["data.label=fault", "data.client=device", "data.time=when", "world.availability=1"]
-    result = thalweg.run("fedavg", str(path), seed=7, rounds=20, overrides=columns)
-    good = result.final["accuracy"] >= 0.9
-    print(f"{result.final['cohort']} clients, 9 of 10 test rows right or better: {good}")
+    final = thalweg.run("fedavg", str(path), seed=7, rounds=20, overrides=columns).final
+    print(
+        f"{final['cohort']} clients, accuracy {final['accuracy']:.2f}; "
+        f"always predicting the commonest label: {commonest:.2f}"
+    )
 
 
 if __name__ == "__main__":

@@ -1,11 +1,11 @@
-"""Pumps that do not exist: readings over MQTT that drift while you watch.
+"""Simulated pumps that publish sensor readings over MQTT; the readings drift after a while.
 
-    python examples/sensors.py --table pumps.csv      a table of readings, for a server to test on
-    python examples/sensors.py --devices 3            readings for ever, to the broker on this machine
+    python examples/sensors.py --table pumps.csv      write a table of readings, the server's test set
+    python examples/sensors.py --devices 3            publish readings to the broker on this machine
 
-Device 2 publishes {"id": "2-17", "x": [0.1, 1.2, -0.3, 0.8], "t": 1767225600.0} to pumps/2/reading, and some
-seconds later what was the matter with the pump, {"id": "2-17", "y": "worn"}, to pumps/2/state. From reading
-number --drift-after on, worn pumps look as blocked ones did, and the other way round.
+Device 2 publishes {"id": "2-17", "x": [0.1, 1.2, -0.3, 0.8], "t": 1767225600.0} to pumps/2/reading.
+Some seconds later it publishes the label, {"id": "2-17", "y": "worn"}, to pumps/2/state. From reading
+number --drift-after on, the readings of worn and blocked pumps are swapped.
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ from pathlib import Path
 
 import numpy as np
 
-COLUMNS = ("temperature", "vibration", "pressure", "current")  # in deviations from what is usual
+COLUMNS = ("temperature", "vibration", "pressure", "current")  # in standard deviations from the normal value
 STATES = ("blocked", "fine", "worn")
 SHARES = (0.2, 0.5, 0.3)
 CENTRES = np.array([[1.5, 0.0, 2.0, 1.5], [0.0, 0.0, 0.0, 0.0], [1.0, 2.0, -1.5, 0.0]])
-NOISE, SPREAD = 0.7, 0.3  # of a reading, and of the devices
+NOISE, SPREAD = 0.7, 0.3  # standard deviation per reading, and between devices
 
 Send = Callable[[str, dict[str, object]], None]
 
 
 def readings(device: int, seed: int, drift_after: int) -> Iterator[tuple[list[float], str]]:
-    """What a pump's sensors say and what is the matter with it, reading by reading."""
+    """Yield the sensor values and the label of each reading of a pump."""
     rng = np.random.default_rng([seed, device])
     own = rng.normal(0, SPREAD, len(COLUMNS))
     number = 0
@@ -43,7 +43,7 @@ def readings(device: int, seed: int, drift_after: int) -> Iterator[tuple[list[fl
 
 
 def write_table(path: Path, rows: int, seed: int) -> None:
-    """Readings of ten other pumps, before any drift."""
+    """Write readings of ten other pumps, without drift."""
     with path.open("w", newline="") as file:
         writer = csv.writer(file)
         writer.writerow([*COLUMNS, "state"])
@@ -54,7 +54,7 @@ def write_table(path: Path, rows: int, seed: int) -> None:
 
 
 def publish(args: argparse.Namespace, send: Send, now: Callable[[], float] = time.time) -> None:
-    """One reading of each device after another, each label when it is due."""
+    """Publish one reading per device at a time, and each label after its delay."""
     pumps = [readings(device, args.seed, args.drift_after) for device in range(args.devices)]
     labels: list[tuple[float, int, int, str]] = []  # due, number, device, state
     number, begin = 0, now()
@@ -66,7 +66,7 @@ def publish(args: argparse.Namespace, send: Send, now: Callable[[], float] = tim
                 heapq.heappush(labels, (now() + args.label_delay, number, device, state))
             if number == args.drift_after:
                 print(
-                    f"reading {number}: from now on worn pumps look blocked, and blocked ones worn"
+                    f"reading {number}: readings of worn and blocked pumps are swapped from now on"
                 )
             number += 1
         while labels and labels[0][0] <= now():
@@ -100,16 +100,16 @@ def main(args: argparse.Namespace) -> None:
 
 def arguments(words: list[str] | None = None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--broker", default="localhost", help="where to publish")
+    parser.add_argument("--broker", default="localhost", help="host of the MQTT broker")
     parser.add_argument("--port", type=int, default=1883)
     parser.add_argument("--devices", type=int, default=3)
     parser.add_argument("--rate", type=float, default=10.0, help="readings per second and device")
-    parser.add_argument("--drift-after", type=int, default=1200, help="readings of a device")
-    parser.add_argument("--label-delay", type=float, default=2.0, help="seconds from a reading")
-    parser.add_argument("--count", type=int, default=10**9, help="readings of a device, then stop")
+    parser.add_argument("--drift-after", type=int, default=1200, help="readings per device before the drift")
+    parser.add_argument("--label-delay", type=float, default=2.0, help="seconds between a reading and its label")
+    parser.add_argument("--count", type=int, default=10**9, help="readings per device, then stop")
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--table", type=Path, help="write a table of readings instead")
-    parser.add_argument("--rows", type=int, default=2000, help="of the table")
+    parser.add_argument("--table", type=Path, help="write a CSV table of readings instead of publishing")
+    parser.add_argument("--rows", type=int, default=2000, help="rows of the table")
     return parser.parse_args(words)
 
 

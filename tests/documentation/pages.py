@@ -1,4 +1,4 @@
-"""What the pages of the project say in code: blocks, commands, words between backticks."""
+"""Read the code on the project's Markdown pages: blocks, commands and inline code."""
 
 from __future__ import annotations
 
@@ -11,26 +11,28 @@ PAGES = sorted(
     [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), *(ROOT / "examples").glob("*.md")]
 )
 FENCE = re.compile(r"^```(\w*)\n(.*?)^```", re.MULTILINE | re.DOTALL)
+SHELL = ("", "sh", "bash", "console")  # languages of blocks that may contain commands
 
 
-def blocks(page: Path, language: str) -> list[str]:
-    """Fenced blocks of a language; the empty word: those that name none."""
-    return [body for word, body in FENCE.findall(page.read_text()) if word == language]
+def blocks(page: Path, *languages: str) -> list[str]:
+    """Return the fenced blocks in some languages; "" stands for blocks without a language."""
+    return [body for word, body in FENCE.findall(page.read_text()) if word in languages]
 
 
 def prose(page: Path) -> str:
-    """The page without its fenced blocks."""
+    """Return the page without its fenced blocks."""
     return FENCE.sub("", page.read_text())
 
 
 def spans(page: Path) -> list[str]:
-    """Everything between single backticks."""
+    """Return everything between single backticks."""
     return [" ".join(found.split()) for found in re.findall(r"`([^`]+)`", prose(page))]
 
 
 def commands(page: Path) -> list[str]:
-    """Commands of ours on a page: lines of blocks, indented lines, whole spans; without comments."""
-    lines = [line for body in blocks(page, "") for line in body.replace("\\\n", " ").splitlines()]
+    """Return the thalweg commands in blocks, indented lines and inline code, without comments."""
+    code = "\n".join(blocks(page, *SHELL)).replace("\\\n", " ")
+    lines = code.splitlines()
     lines += [line for line in prose(page).splitlines() if line.startswith("    ")]
     lines += spans(page)
     found = [line.strip().removeprefix("$ ") for line in lines]
