@@ -1,4 +1,4 @@
-"""The walk-through of CONTRIBUTING.md, tried as it is written."""
+"""The code on CONTRIBUTING.md runs as it is written."""
 
 from __future__ import annotations
 
@@ -35,18 +35,18 @@ CONTRACTS: dict[str, Callable[[Any], None]] = {
 }
 STAGES = {
     "Balanced": "memory",
-    "Surprising": "memory",
-    "Homesick": "objective",
-    "Scarce": "memory",
-    "TwoHalves": "bank",
+    "LargestError": "memory",
+    "Anchored": "objective",
+    "RareClasses": "memory",
+    "EvenOdd": "bank",
     "Halfway": "session_start",
-    "Hoarders": "selection",
+    "LargestMemory": "selection",
     "RareFirst": "sample_weights",
 }
 
 
 def policy_in(block: str) -> str:
-    """The name of the last class of a block: the policy."""
+    """Return the name of the last class of a block: the policy."""
     return [node.name for node in ast.parse(block).body if isinstance(node, ast.ClassDef)][-1]
 
 
@@ -57,23 +57,23 @@ each_policy = pytest.mark.parametrize("name", BLOCKS)
 
 @pytest.fixture
 def kind(name: str, tmp_path: Path) -> str:
-    """The block as a file, and nothing but the block."""
+    """Write the block to a file and return ``path:Class``."""
     file = tmp_path / "mine.py"
     file.write_text(BLOCKS[name])
     return f"{file}:{name}"
 
 
-def test_every_block_is_tried() -> None:
+def test_each_block_has_a_stage() -> None:
     assert BLOCKS.keys() == STAGES.keys()
 
 
 @each_policy
-def test_a_policy_of_the_page_keeps_the_promises_of_its_stage(name: str, kind: str) -> None:
+def test_policy_on_the_page_satisfies_the_contract_of_its_stage(name: str, kind: str) -> None:
     CONTRACTS[STAGES[name]](load_object(kind)())
 
 
 @each_policy
-def test_a_policy_of_the_page_runs_on_both_engines(name: str, kind: str) -> None:
+def test_policy_on_the_page_runs_on_both_engines(name: str, kind: str) -> None:
     fast, slow = (
         thalweg.run(
             "fedavg",
@@ -89,7 +89,7 @@ def test_a_policy_of_the_page_runs_on_both_engines(name: str, kind: str) -> None
     assert [row["cohort"] for row in fast.metrics] == [row["cohort"] for row in slow.metrics]
 
 
-def test_the_first_policy_can_be_tried_as_the_page_says(
+def test_command_for_the_first_policy_runs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
