@@ -30,7 +30,7 @@ def write_table(path: Path) -> float:
     for t in range(600):
         rows.append(f"pump-{t % 6},{t},{60 + heat[t]:.2f},{vibration[t]:.3f},{fault[t]}")
     path.write_text("\n".join(rows) + "\n")
-    return max(np.mean(fault == "yes"), np.mean(fault == "no"))
+    return float(max(np.mean(fault == "yes"), np.mean(fault == "no")))
 
 
 def main(path: Path) -> None:

@@ -20,7 +20,12 @@ from pathlib import Path
 
 import numpy as np
 
-COLUMNS = ("temperature", "vibration", "pressure", "current")  # in standard deviations from the normal value
+COLUMNS = (
+    "temperature",
+    "vibration",
+    "pressure",
+    "current",
+)  # in standard deviations from the normal value
 STATES = ("blocked", "fine", "worn")
 SHARES = (0.2, 0.5, 0.3)
 CENTRES = np.array([[1.5, 0.0, 2.0, 1.5], [0.0, 0.0, 0.0, 0.0], [1.0, 2.0, -1.5, 0.0]])
@@ -104,11 +109,17 @@ def arguments(words: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--port", type=int, default=1883)
     parser.add_argument("--devices", type=int, default=3)
     parser.add_argument("--rate", type=float, default=10.0, help="readings per second and device")
-    parser.add_argument("--drift-after", type=int, default=1200, help="readings per device before the drift")
-    parser.add_argument("--label-delay", type=float, default=2.0, help="seconds between a reading and its label")
+    parser.add_argument(
+        "--drift-after", type=int, default=1200, help="readings per device before the drift"
+    )
+    parser.add_argument(
+        "--label-delay", type=float, default=2.0, help="seconds between a reading and its label"
+    )
     parser.add_argument("--count", type=int, default=10**9, help="readings per device, then stop")
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--table", type=Path, help="write a CSV table of readings instead of publishing")
+    parser.add_argument(
+        "--table", type=Path, help="write a CSV table of readings instead of publishing"
+    )
     parser.add_argument("--rows", type=int, default=2000, help="rows of the table")
     return parser.parse_args(words)
 

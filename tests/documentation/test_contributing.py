@@ -89,9 +89,7 @@ def test_policy_on_the_page_runs_on_both_engines(name: str, kind: str) -> None:
     assert [row["cohort"] for row in fast.metrics] == [row["cohort"] for row in slow.metrics]
 
 
-def test_command_for_the_first_policy_runs(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_command_for_the_first_policy_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     (command,) = [line for line in commands(PAGE) if "balanced.py" in line]
     file = Path("src/thalweg/memory/balanced.py")

@@ -227,7 +227,9 @@ def test_command_line_resumes_the_run_of_a_script(
     source = (ROOT / "examples/02_own_memory.py").read_text()
     script = source.replace("seed=7, rounds=5)", 'seed=7, rounds=2, out="r", resume=True)')
     script = script.replace("in (fedavg(), replace(fedavg(), memory=Cooling())):", "in [own]:")
-    script = script.replace("def main() ->", "own = replace(fedavg(), memory=Cooling())\n\n\ndef main() ->")
+    script = script.replace(
+        "def main() ->", "own = replace(fedavg(), memory=Cooling())\n\n\ndef main() ->"
+    )
     assert "resume=True" in script
     assert "[own]" in script
     Path("mine.py").write_text(script)
