@@ -1,4 +1,4 @@
-"""Every policy of every stage keeps the promises of its stage."""
+"""Each policy fulfils the contract of its stage."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ from thalweg.core.types import (
 
 
 def every(table: Mapping[str, Any], *variants: object) -> pytest.MarkDecorator:
-    """The policies of a table with their defaults, and some variants of them."""
+    """Parametrize a test with the policies of a table, with defaults, and some variants."""
     return pytest.mark.parametrize(
         "policy", [*(policy() for policy in table.values()), *variants], ids=repr
     )
@@ -93,7 +93,7 @@ def test_worlds(policy: Any) -> None:
     check_world(policy)
 
 
-def test_worlds_on_data_with_clients_and_times_of_their_own() -> None:
+def test_worlds_on_data_with_groups_and_times() -> None:
     rng = np.random.default_rng(0)
     natural = streams.Inflow(partition=streams.Groups(), historical=0.5, historical_data=0.2)
     for spec in (streams.LatentStates(), streams.Replay(), natural):
@@ -114,7 +114,7 @@ def test_a_world_on_data_with_coarse_labels() -> None:
     sample_weights.OldAndNew(strategy="mass", mass=0.3),
     sample_weights.OldAndNew(ratio=0.5, fresh_clients="all"),
 )
-def test_emphases(policy: Any) -> None:
+def test_sample_weights(policy: Any) -> None:
     check_sample_weights(policy)
 
 
@@ -195,7 +195,7 @@ def test_weights(policy: Any) -> None:
     aggregation.HingeDiscount(after=0, slope=0.0, max_staleness=20),
     aggregation.ConstantDiscount(share=0.0),
 )
-def test_rules_for_late_updates(policy: Any) -> None:
+def test_staleness_rules(policy: Any) -> None:
     check_staleness(policy)
 
 
@@ -247,13 +247,13 @@ def test_banks(policy: Any) -> None:
     sessions.WarmStart(distance="global_unit", history=1, keep="diverse"),
     sessions.WarmStart(distance="inner_product", history=3, keep="diverse"),
 )
-def test_openings(policy: Any) -> None:
+def test_session_starts(policy: Any) -> None:
     check_session_start(policy)
 
 
 @every(
     drift.ALARMS,
-    drift.PageHinkley(threshold=0.0, min_values=1, slack=0.0),  # alarms nearly always
+    drift.PageHinkley(threshold=0.0, min_values=1, slack=0.0),  # raises alarms nearly always
     drift.PageHinkley(direction="both", memory=0.9, watch="loss"),
     drift.Ddm(level=1.0, min_values=1),
     drift.WindowTest(test="mean", reference=6, recent=2, significance=0.2),
@@ -262,7 +262,7 @@ def test_openings(policy: Any) -> None:
     drift.RiverAlarm("KSWIN", "window_size=20,stat_size=8"),
     drift.RiverAlarm("EDDM"),
     drift.RiverAlarm("HDDMW"),
-    drift.RiverAlarm("DummyDriftDetector", "t_0=1", max_values=2),  # alarms always
+    drift.RiverAlarm("DummyDriftDetector", "t_0=1", max_values=2),  # raises an alarm for each value
     drift.RiverAlarm("NoDrift", max_values=10),
 )
 def test_alarms(policy: Any) -> None:
@@ -282,7 +282,7 @@ class KeepsTooMuch:
 
 @dataclass(frozen=True)
 class KeepsTheFirst:
-    """Never fills up: what does not fit at once is lost, and free room stays empty."""
+    """Ignores new samples, also while there is room."""
 
     def init(self, capacity: int, held: int) -> None:
         return None
@@ -294,10 +294,10 @@ class KeepsTheFirst:
 
 
 @dataclass(frozen=True)
-class Remembers:
-    """Draws from a generator of its own."""
+class HasOwnGenerator:
+    """Draws from its own generator instead of the given one."""
 
-    rng: Any = np.random.default_rng(0)  # noqa: RUF009  the mistake that the contract is to find
+    rng: Any = np.random.default_rng(0)  # noqa: RUF009  the mistake that the contract must detect
 
     def init(self, capacity: int, held: int) -> None:
         return None
@@ -309,8 +309,8 @@ class Remembers:
 
 
 @dataclass(frozen=True)
-class Boasts(memory.UniformRatio):
-    """Announces more than it renews."""
+class PredictsTooMuch(memory.UniformRatio):
+    """Predicts a larger renewal than it makes."""
 
     def predict_renewal(self, state: None, intake: MemoryContext) -> Floats:
         return np.ones(len(intake.outlook.probs))
@@ -321,8 +321,8 @@ class ChoosesAbsent:
         return np.arange(roster.num_clients)
 
 
-class AsksForTheMoon(selection.Available):
-    """Its clients answer with what is no number."""
+class AnswersNan(selection.Available):
+    """Its clients answer with nan."""
 
     sends_models = False
 
@@ -333,8 +333,8 @@ class AsksForTheMoon(selection.Available):
         return None, {"loss": np.array([np.nan])}
 
 
-class Merges(bank.OneModel):
-    """Adds models up instead of taking their mean."""
+class DoublesModels(bank.OneModel):
+    """Multiplies the model by two."""
 
     def assign(
         self, notes: None, roster: Roster, answers: SurveyResponses, num_models: int
@@ -342,15 +342,15 @@ class Merges(bank.OneModel):
         return super().assign(notes, roster, answers, num_models)._replace(mix=np.full((1, 1), 2.0))
 
 
-class LearnsNothing(local.GainThreshold):
-    """Holds everything out."""
+class HoldsOutAll(local.GainThreshold):
+    """Holds all samples out, so that none are left for training."""
 
     def hold_out(self, num_rows: int) -> Ints:
         return np.arange(num_rows)
 
 
-class Hoards:
-    """Adds up in a vector of its own, and forgets that the checkpoint before has it, too."""
+class ChangesItsState:
+    """Adds to a vector of its state in place."""
 
     def init(self, model: Floats32, pieces: Any) -> Floats32:
         return np.zeros_like(model)
@@ -363,44 +363,44 @@ class Hoards:
 
 
 @dataclass(frozen=True)
-class Confused(drift.PageHinkley):
-    """Takes the place in the list for the client."""
+class MixesClients(drift.PageHinkley):
+    """Takes the index in the list for the client."""
 
     def update(self, state: Any, clients: Ints, values: Floats) -> Any:
         return super().update(state, np.arange(len(clients)), values)
 
 
-class Unequal:
+class SumsToMoreThanOne:
     def weigh(self, updates: Updates, roster: Roster) -> Floats:
         return np.ones(len(updates))
 
 
-class Rewards:
-    """Counts what is late more."""
+class RewardsLateness:
+    """Has larger factors for later updates."""
 
-    most = None
+    max_staleness = None
 
     def factor(self, staleness: Ints) -> Floats:
         return 1 - 1 / (1.0 + staleness)
 
 
 @pytest.mark.parametrize(
-    ("check", "policy", "promise"),
+    ("check", "policy", "message"),
     [
         (check_memory_policy, KeepsTooMuch(), "never more than the capacity"),
         (check_memory_policy, KeepsTheFirst(), "no room stays empty"),
-        (check_memory_policy, Remembers(), "same generator, same choice"),
-        (check_memory_policy, Boasts(), "it does as it says"),
+        (check_memory_policy, HasOwnGenerator(), "same generator, same choice"),
+        (check_memory_policy, PredictsTooMuch(), "it does as it says"),
         (check_selection, ChoosesAbsent(), "only clients that are here"),
-        (check_selection, AsksForTheMoon(), "that are numbers"),
-        (check_stopping, LearnsNothing(), "something is left to learn from"),
-        (check_weights, Unequal(), "they sum to one"),
-        (check_bank, Merges(), "rows sum to one"),
-        (check_session_start, Hoards(), "what it looks at is untouched"),
-        (check_staleness, Rewards(), "what is not late counts in full"),
-        (check_alarm, Confused(), "a client's alarms are its own"),
+        (check_selection, AnswersNan(), "that are numbers"),
+        (check_stopping, HoldsOutAll(), "something is left to learn from"),
+        (check_weights, SumsToMoreThanOne(), "weights sum to one"),
+        (check_bank, DoublesModels(), "rows of the mix sum to one"),
+        (check_session_start, ChangesItsState(), "arguments do not change"),
+        (check_staleness, RewardsLateness(), "the factor of a new update is one"),
+        (check_alarm, MixesClients(), "clients are independent"),
     ],
 )
-def test_a_broken_promise_is_noticed_and_named(check: Any, policy: Any, promise: str) -> None:
-    with pytest.raises(AssertionError, match=promise):
+def test_broken_contract_is_detected_and_named(check: Any, policy: Any, message: str) -> None:
+    with pytest.raises(AssertionError, match=message):
         check(policy)

@@ -1,7 +1,8 @@
-"""What every alarm promises."""
+"""Contract of alarms, and helpers for their tests."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,7 @@ NO_CLIENTS = np.empty(0, dtype=np.int64)
 
 
 def some_errors(rounds: int = 160, num_clients: int = 3) -> Floats:
-    """(rounds, N) client 0 stays as it is, 1 gets worse half way, 2 is good, bad and good again."""
+    """Return errors (rounds, N): client 0 is constant, 1 rises half way, 2 rises and falls again."""
     rng = np.random.default_rng(5)
     errors = np.full((rounds, num_clients), 0.2)
     errors[rounds // 2 :, 1] = 0.9
@@ -23,26 +24,46 @@ def some_errors(rounds: int = 160, num_clients: int = 3) -> Floats:
     return errors
 
 
+def find_alarms(alarm: Alarm, values: Sequence[float]) -> list[int]:
+    """Return the indices of the values of one client that raised an alarm."""
+    state, found = alarm.init(1), []
+    for index, value in enumerate(values):
+        state, alarmed = alarm.update(state, np.array([0]), np.array([value]))
+        found += [index] * int(alarmed[0])
+    return found
+
+
+def find_river_alarms(detector: Any, values: Sequence[float]) -> list[int]:
+    """Return the indices of the values at which a River detector raised an alarm."""
+    found = []
+    for index, value in enumerate(values):
+        detector.update(value)
+        found += [index] * int(detector.drift_detected)
+    return found
+
+
 def check_alarm(alarm: Alarm) -> None:
-    """Let it watch three clients that are not always there, through checkpoints, and each of them alone."""
-    written = repr(alarm)
-    assert alarm.watch in ("error", "loss"), "it says what it watches"
+    """Watch three clients, some of them absent now and then, with checkpoints, and each one alone."""
+    fields = repr(alarm)
+    assert alarm.watch in ("error", "loss"), "watch is error or loss"
     resolve_effect(alarm)
     errors = some_errors()
     state: Any = alarm.init(3)
     fresh = alarm.init(3)
-    assert to_comparable(state) == to_comparable(fresh), "it begins the same way"
-    together: list[list[bool]] = [[], [], []]
+    assert to_comparable(state) == to_comparable(fresh), "init always returns the same state"
+    together: list[list[int]] = [[], [], []]  # indices of the values that raised an alarm
+    num_values = [0, 0, 0]
     for rnd, values in enumerate(errors):
-        clients = np.flatnonzero(np.arange(3) != rnd % 7)  # one is away now and then
+        clients = np.flatnonzero(np.arange(3) != rnd % 7)  # one client is absent now and then
         state, alarmed = _check_update(alarm, state, fresh, clients, values[clients])
         for client, is_alarmed in zip(clients.tolist(), alarmed.tolist(), strict=True):
-            together[client].append(is_alarmed)
+            together[client] += [num_values[client]] * int(is_alarmed)
+            num_values[client] += 1
     for client, expected in enumerate(together):
         values = [row[client] for rnd, row in enumerate(errors) if client != rnd % 7]
-        assert _alarms_alone(alarm, values) == expected, "a client's alarms are its own"
+        assert find_alarms(alarm, values) == expected, "clients are independent of each other"
         _check_reset(alarm, values, expected)
-    assert repr(alarm) == written, "an alarm remembers nothing itself"
+    assert repr(alarm) == fields, "an alarm object does not change"
 
 
 def _check_update(
@@ -50,30 +71,21 @@ def _check_update(
 ) -> tuple[Any, Any]:
     before, given = to_comparable(state), (clients.copy(), values.copy())
     following, alarmed = alarm.update(state, clients, values)
-    assert alarmed.shape == clients.shape, "a yes or no for each client"
-    assert alarmed.dtype == bool, "a yes or no for each client"
-    assert to_comparable(state) == before, "the old state is untouched"
-    assert to_comparable((clients, values)) == to_comparable(given), "what it looks at is untouched"
+    assert alarmed.shape == clients.shape, "one flag per client"
+    assert alarmed.dtype == bool, "flags are booleans"
+    assert to_comparable(state) == before, "the old state does not change"
+    assert to_comparable((clients, values)) == to_comparable(given), "arguments do not change"
     again, same = alarm.update(round_trip(state, fresh), clients, values)
-    assert to_comparable(again) == to_comparable(following), "a checkpoint restores it"
-    assert same.tolist() == alarmed.tolist(), "same question, same answer"
-    unchanged, nobody = alarm.update(following, NO_CLIENTS, np.empty(0))
-    assert nobody.shape == (0,), "nobody is no trouble"
-    assert to_comparable(unchanged) == to_comparable(following), "without a value nothing changes"
+    assert to_comparable(again) == to_comparable(following), "the state survives a checkpoint"
+    assert same.tolist() == alarmed.tolist(), "equal arguments give equal results"
+    unchanged, no_flags = alarm.update(following, NO_CLIENTS, np.empty(0))
+    assert no_flags.shape == (0,), "no flags without clients"
+    assert to_comparable(unchanged) == to_comparable(following), "no change without values"
     return following, alarmed
 
 
-def _alarms_alone(alarm: Alarm, values: list[float]) -> list[bool]:
-    state, found = alarm.init(1), []
-    for value in values:
-        state, alarmed = alarm.update(state, np.array([0]), np.array([value]))
-        found.append(bool(alarmed[0]))
-    return found
-
-
-def _check_reset(alarm: Alarm, values: list[float], alarms: list[bool]) -> None:
-    if True in alarms:
-        first = alarms.index(True) + 1
-        assert _alarms_alone(alarm, values[first:]) == alarms[first:], (
-            "after an alarm it begins anew"
-        )
+def _check_reset(alarm: Alarm, values: list[float], alarms: list[int]) -> None:
+    if alarms:
+        first = alarms[0] + 1
+        later = [index - first for index in alarms[1:]]
+        assert find_alarms(alarm, values[first:]) == later, "an alarm resets its client"

@@ -1,4 +1,4 @@
-"""What every bank promises."""
+"""Contract of banks."""
 
 from __future__ import annotations
 
@@ -26,25 +26,25 @@ COHORTS = ([0, 1, 2], [3], [0, 5], [1, 2, 3, 4], [0, 1, 2, 3, 4, 5], [2])
 
 
 def some_responses(bank: Bank, cohort: Ints, num_models: int, rnd: int) -> SurveyResponses:
-    """What clients say whose losses jump about; the last one of a large cohort has no data."""
+    """Return answers of clients with random losses; the last one of a large cohort has no data."""
     if not isinstance(bank, Surveys):
         return {}
-    words = []
+    answers = []
     for k in range(len(cohort)):
         has_data = len(cohort) <= 3 or k < len(cohort) - 1
         view = FakeSurveyContext(
             seed=100 * rnd + k, num_models=num_models, has_data=has_data, rnd=rnd
         )
-        words.append(bank.answer_survey(view)[1])
-        assert bank.answer_survey(view)[1].keys() == words[-1].keys(), "same question, same answer"
-    return tabulate_answers(words, type(bank).__name__)
+        answers.append(bank.answer_survey(view)[1])
+        assert bank.answer_survey(view)[1].keys() == answers[-1].keys(), "answers are reproducible"
+    return tabulate_answers(answers, type(bank).__name__)
 
 
 def roster_for_cohort(cohort: Ints, rnd: int = 0) -> Roster:
-    """A roster in which everybody is here and some were chosen."""
-    everybody = np.arange(NUM_CLIENTS)
-    nothing, concepts = np.zeros(NUM_CLIENTS, dtype=np.int64), (everybody + rnd // 2) % 3
-    return Roster(rnd, everybody, np.ones(NUM_CLIENTS), nothing, cohort=cohort, concepts=concepts)
+    """Return a roster in which all clients are present."""
+    present = np.arange(NUM_CLIENTS)
+    nothing, concepts = np.zeros(NUM_CLIENTS, dtype=np.int64), (present + rnd // 2) % 3
+    return Roster(rnd, present, np.ones(NUM_CLIENTS), nothing, cohort=cohort, concepts=concepts)
 
 
 def surveyed_by(bank: Bank, roster: Roster) -> Ints:
@@ -56,8 +56,8 @@ def surveyed_by(bank: Bank, roster: Roster) -> Ints:
 
 
 def check_bank(bank: Bank) -> None:
-    """Let the bank live through a few rounds of clients that come and go."""
-    written = repr(bank)
+    """Run the bank for a few rounds with changing cohorts."""
+    fields = repr(bank)
     notes, num_models = bank.init(NUM_CLIENTS, NUM_CLASSES), 1
     _check_served(bank, notes, num_models)
     for rnd, who in enumerate(COHORTS):
@@ -65,46 +65,52 @@ def check_bank(bank: Bank) -> None:
         roster = roster_for_cohort(cohort, rnd)
         roster = replace(roster, surveyed=surveyed_by(bank, roster))
         answers = some_responses(bank, roster.surveyed, num_models, rnd)
-        surveyed = to_comparable([notes, cohort, answers])
+        arguments = to_comparable([notes, cohort, answers])
         plan = bank.assign(notes, roster, answers, num_models)
-        assert to_comparable([notes, cohort, answers]) == surveyed, "what it looks at is untouched"
+        assert to_comparable([notes, cohort, answers]) == arguments, "arguments do not change"
         _check_plan(plan, cohort, num_models)
         restored = round_trip(notes, fresh=bank.init(NUM_CLIENTS, NUM_CLASSES))
         again = bank.assign(restored, roster, answers, num_models)
         assert to_comparable(list(again)) == to_comparable(list(plan)), (
-            "a checkpoint restores what it knows"
+            "the state survives a checkpoint"
         )
         notes, num_models = plan.notes, len(plan.mix)
         if isinstance(bank, ExtraBankMetrics):
-            assert all(np.isfinite(list(bank.extra_metrics(notes, roster).values()))), "numbers"
+            assert all(np.isfinite(list(bank.extra_metrics(notes, roster).values()))), (
+                "metrics are finite"
+            )
         if isinstance(bank, SplitsSamples):
             notes = _check_split(bank, notes, plan, cohort, rnd)
         _check_served(bank, notes, num_models)
-    assert repr(bank) == written, "a bank remembers nothing itself"
+    assert repr(bank) == fields, "a bank object does not change"
 
 
 def _check_plan(plan: BankAssignment, cohort: Ints, num_models: int) -> None:
-    assert plan.mix.ndim == 2, "each new model as a mean of old ones"
-    assert plan.mix.shape[1] == num_models, "of those that there are"
-    assert len(plan.mix) >= 1, "never without a model"
-    assert (plan.mix >= 0).all(), "shares are not negative"
-    assert plan.is_new.shape == (len(plan.mix),), "new or not, for every model"
+    assert plan.mix.ndim == 2, "the mix is a matrix"
+    assert plan.mix.shape[1] == num_models, "the mix has a column for each old model"
+    assert len(plan.mix) >= 1, "there is at least one model"
+    assert (plan.mix >= 0).all(), "entries of the mix are not negative"
+    assert plan.is_new.shape == (len(plan.mix),), "is_new has an entry for each model"
     sums = plan.mix.sum(axis=1)
     assert (np.isclose(sums, 1) | ((sums == 0) & plan.is_new)).all(), (
-        "rows sum to one, or to zero for a model to be drawn"
+        "rows of the mix sum to one, or to zero for a random model"
     )
-    assert plan.models.shape == plan.clients.shape, "jobs are a client and a model each"
-    assert np.array_equal(np.unique(plan.clients), cohort), "a job for every client of the cohort"
+    assert plan.models.shape == plan.clients.shape, "each job has a client and a model"
+    assert np.array_equal(np.unique(plan.clients), cohort), "each client of the cohort has a job"
     jobs = list(zip(plan.clients.tolist(), plan.models.tolist(), strict=True))
-    assert jobs == sorted(set(jobs)), "ascending by client and model"
-    assert ((plan.models >= 0) & (plan.models < len(plan.mix))).all(), "of models that there are"
-    assert all(words.shape[0] == len(cohort) for words in plan.broadcast.values()), "a row for each"
+    assert jobs == sorted(set(jobs)), "jobs are distinct and ascending by client and model"
+    assert ((plan.models >= 0) & (plan.models < len(plan.mix))).all(), (
+        "jobs refer to existing models"
+    )
+    assert all(values.shape[0] == len(cohort) for values in plan.broadcast.values()), (
+        "broadcasts have a row for each client of the cohort"
+    )
 
 
 def _check_split(
     bank: SplitsSamples, notes: Any, plan: BankAssignment, cohort: Ints, rnd: int
 ) -> Any:
-    """Clients divide a few samples each, and say what came of it."""
+    """Let clients split a few samples each, and collect their uploads."""
     uploads = []
     for k, client in enumerate(cohort.tolist()):
         rng = np.random.default_rng(1000 * rnd + client)
@@ -117,35 +123,37 @@ def _check_split(
             np.full(held, rnd),
             rnd,
         )
-        received = {name: words[k].astype(np.float32) for name, words in plan.broadcast.items()}
+        received = {name: values[k].astype(np.float32) for name, values in plan.broadcast.items()}
         after, weights = bank.split_samples(kept, split, received)
         assert weights.shape == (len(models), held), (
-            "a row for each model, a column for each sample"
+            "sample weights have a row per model and a column per sample"
         )
-        assert np.isfinite(weights).all(), "samples count what can be counted"
-        assert (weights >= 0).all(), "and nothing less than nothing"
-        assert 0 <= bank.main_model(after, models) < len(models), "one of the models predicts"
+        assert np.isfinite(weights).all(), "sample weights are finite"
+        assert (weights >= 0).all(), "sample weights are not negative"
+        assert 0 <= bank.main_model(after, models) < len(models), (
+            "the main model is one of the client's models"
+        )
         restored = round_trip(after, fresh=bank.init_split(NUM_CLASSES))
         again, same = bank.split_samples(restored, split, received)
         once_more, _ = bank.split_samples(after, split, received)
         assert to_comparable([again]) == to_comparable([once_more]), (
-            "a checkpoint restores what a client keeps"
+            "the client state survives a checkpoint"
         )
         assert same.shape == weights.shape
         uploads.append(bank.upload(after))
-    words = {name: np.stack([each[name] for each in uploads]) for name in uploads[0]}
-    return bank.collect(notes, cohort, words)
+    stacked = {name: np.stack([each[name] for each in uploads]) for name in uploads[0]}
+    return bank.collect(notes, cohort, stacked)
 
 
 def _check_served(bank: Bank, notes: Any, num_models: int) -> None:
     _check_shares(bank.shares(notes, num_models), num_models)
     if isinstance(bank, MixesModels):
         mixtures = bank.mixtures(notes, num_models)
-        assert mixtures.shape == (NUM_CLIENTS, num_models), "a mixture for every client"
+        assert mixtures.shape == (NUM_CLIENTS, num_models), "mixtures have a row per client"
         np.testing.assert_allclose(mixtures.sum(axis=1), 1, err_msg="mixtures sum to one")
 
 
 def _check_shares(shares: Floats, num_models: int) -> None:
-    assert shares.shape == (num_models,), "a share for every model"
-    assert (shares >= 0).all(), "shares of clients are not negative"
-    np.testing.assert_allclose(shares.sum(), 1, err_msg="every client is served")
+    assert shares.shape == (num_models,), "one share per model"
+    assert (shares >= 0).all(), "shares are not negative"
+    np.testing.assert_allclose(shares.sum(), 1, err_msg="shares sum to one")

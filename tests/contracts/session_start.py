@@ -1,4 +1,4 @@
-"""What every opening promises."""
+"""Contract of session starts, and helpers for their tests."""
 
 from __future__ import annotations
 
@@ -17,8 +17,16 @@ PIECES = [
 SESSIONS = 8
 
 
+def vector(*values: float) -> Floats32:
+    return np.array(values, dtype=np.float32)
+
+
+def fail_probe_round(model: Floats32, lr_scale: float = 1.0) -> Floats32:
+    raise AssertionError("no probe round is needed")
+
+
 class FakeProbeRounds:
-    """Rehearsals of clients that draw any model towards their own goal."""
+    """Probe rounds of clients that move any model towards their own goal."""
 
     def __init__(self, goal: Floats32) -> None:
         self.goal, self.calls = goal, 0
@@ -29,28 +37,28 @@ class FakeProbeRounds:
 
 
 def check_session_start(session_start: SessionStart) -> None:
-    """Let it open some sessions, of which every third resembles the one two before."""
-    written = repr(session_start)
+    """Start some sessions, of which every third is similar to the one two before."""
+    fields = repr(session_start)
     rng = np.random.default_rng(0)
-    drawn, *goals = rng.normal(size=(SESSIONS + 1, NUM_PARAMS)).astype(np.float32)
+    initial, *goals = rng.normal(size=(SESSIONS + 1, NUM_PARAMS)).astype(np.float32)
     goals = [goals[s - 2] if s % 3 == 2 else goal for s, goal in enumerate(goals)]
-    notes, last = session_start.init(drawn.copy(), PIECES), drawn
+    notes, last = session_start.init(initial.copy(), PIECES), initial
     for goal in goals:
-        asked = to_comparable([notes, last])
+        arguments = to_comparable([notes, last])
         following, start = session_start.choose_start(notes, last, FakeProbeRounds(goal))
-        assert start.shape == (NUM_PARAMS,), "a model of the same size"
-        assert start.dtype == np.float32, "in single precision"
-        assert np.isfinite(start).all(), "finite"
-        assert to_comparable([notes, last]) == asked, "what it looks at is untouched"
-        restored = round_trip(notes, fresh=session_start.init(drawn.copy(), PIECES))
+        assert start.shape == (NUM_PARAMS,), "the model keeps its size"
+        assert start.dtype == np.float32, "the model is in single precision"
+        assert np.isfinite(start).all(), "the model is finite"
+        assert to_comparable([notes, last]) == arguments, "arguments do not change"
+        restored = round_trip(notes, fresh=session_start.init(initial.copy(), PIECES))
         again = session_start.choose_start(restored, last, FakeProbeRounds(goal))
         assert to_comparable(list(again)) == to_comparable([following, start]), (
-            "a checkpoint restores it"
+            "the state survives a checkpoint"
         )
         kept = to_comparable(following)
         last = start + np.float32(0.9) * (goal - start)
         if start.flags.writeable:
             start += 1
-        assert to_comparable(following) == kept, "what it gives away is not what it keeps"
+        assert to_comparable(following) == kept, "the returned model is not part of the state"
         notes = following
-    assert repr(session_start) == written, "an opening remembers nothing itself"
+    assert repr(session_start) == fields, "a policy object does not change"

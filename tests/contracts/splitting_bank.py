@@ -1,4 +1,4 @@
-"""A bank whose clients train two models at once, simple enough to follow by hand."""
+"""A simple bank whose clients train two models each."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from thalweg.core.types import Floats, Floats32, Ints, Roster, SurveyResponses
 
 
 class EvenOddState(NamedTuple):
-    """What the server knows: the last share of even labels that each client had, and rounds."""
+    """The last share of even labels at each client, and the number of rounds."""
 
     shares: Floats  # (N,)
     rounds: int
@@ -21,7 +21,7 @@ class EvenOddState(NamedTuple):
 
 @dataclass(frozen=True)
 class EvenAndOdd:
-    """Model 0 learns from even labels, model 1, which is drawn, from odd ones; label 0 is nobody's."""
+    """Model 0 learns even labels, model 1 (a random one) odd labels; label 0 is not used."""
 
     def init(self, num_clients: int, num_classes: int) -> EvenOddState:
         return EvenOddState(np.full(num_clients, 0.5), 0)
@@ -48,7 +48,7 @@ class EvenAndOdd:
             return np.ones((len(notes.shares), 1))
         return np.stack([notes.shares, 1 - notes.shares], axis=1)
 
-    # --- at the client ---
+    # Client half
 
     def init_split(self, num_classes: int) -> Floats:
         return np.array([0.5])

@@ -1,4 +1,4 @@
-"""What every rule for weights promises."""
+"""Contract of weights rules."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ OUTLOOKS = (
 
 
 def check_weights(rule: Weights) -> None:
-    """Ask the rule for one, a few and many clients, in the first round and in a later one."""
-    written = repr(rule)
-    # The last ones: a client may have a late update beside that of this round.
+    """Check the rule for one, a few and many clients, in the first and in a later round."""
+    fields = repr(rule)
+    # In the last two a client has late updates beside that of this round.
     for clients in ([2], [0, 3], [0, 1, 4, 5, 9], [3, 3], [0, 2, 2, 2, 5, 5]):
         for rnd in (0, 7):
             _check_cohort(rule, clients, rnd)
-    assert repr(rule) == written, "a rule remembers nothing itself"
+    assert repr(rule) == fields, "a rule object does not change"
 
 
 def _check_cohort(rule: Weights, clients: list[int], rnd: int) -> None:
@@ -47,33 +47,37 @@ def _check_cohort(rule: Weights, clients: list[int], rnd: int) -> None:
     updates = some_updates(clients, 4, num_samples=[*range(size)], reports=reports)
     if rnd:
         updates = replace(updates, trained_in=rnd - (~updates.is_newest).astype(np.int64))
-    asked = to_comparable([vars(updates), vars(roster)])
+    arguments = to_comparable([vars(updates), vars(roster)])
     weights = rule.weigh(updates, roster)
     assert weights.shape == (size,), "one weight per update"
-    assert weights.dtype == np.float64, "in double precision"
-    assert np.isfinite(weights).all(), "finite"
-    assert (weights >= 0).all(), "not negative"
-    assert 0 < weights.sum() <= 1 + 1e-9, "they sum to one, or less where the step should shrink"
-    assert rule.weigh(updates, roster).tolist() == weights.tolist(), "same question, same answer"
-    assert to_comparable([vars(updates), vars(roster)]) == asked, "what it looks at is untouched"
+    assert weights.dtype == np.float64, "weights are in double precision"
+    assert np.isfinite(weights).all(), "weights are finite"
+    assert (weights >= 0).all(), "weights are not negative"
+    assert 0 < weights.sum() <= 1 + 1e-9, "weights sum to one, or to less for a shorter step"
+    assert rule.weigh(updates, roster).tolist() == weights.tolist(), (
+        "equal arguments give equal results"
+    )
+    assert to_comparable([vars(updates), vars(roster)]) == arguments, "arguments do not change"
 
 
 def _reports(rule: Weights, size: int) -> Mapping[str, list[float]]:
-    """What clients of several kinds report, one number per client and name."""
+    """Return the reports of different clients, one number per client and name."""
     if not isinstance(rule, Reports):
         return {}
     rows = []
     for outlook in OUTLOOKS:
-        for share in (0.0, 0.25, 1.0):  # a memory that never changes, that ages, that is all new
+        for share in (0.0, 0.25, 1.0):  # a constant, a partly renewed and a new memory
             renewal = np.full(len(outlook.probs), share)
             summary = MemorySummary(outlook, renewal, ticks=5, total_weight=1 + share)
-            assert np.isfinite([*rule.report(summary).values()]).all(), "nothing is known of states"
+            assert np.isfinite([*rule.report(summary).values()]).all(), (
+                "reports are finite without embeddings"
+            )
             summary = summary._replace(embeddings=np.eye(5)[: len(outlook.probs)])
-            asked = to_comparable(summary)
+            arguments = to_comparable(summary)
             report = dict(rule.report(summary))
             assert all(np.isfinite(value) for value in report.values()), "reports are finite"
-            assert dict(rule.report(summary)) == report, "same question, same answer"
-            assert to_comparable(summary) == asked, "what it looks at is untouched"
+            assert dict(rule.report(summary)) == report, "equal arguments give equal results"
+            assert to_comparable(summary) == arguments, "arguments do not change"
             rows.append(report)
-    assert len({tuple(row) for row in rows}) == 1, "all clients report the same things"
+    assert len({tuple(row) for row in rows}) == 1, "all clients report the same names"
     return {name: [rows[k % len(rows)][name] for k in range(size)] for name in rows[0]}

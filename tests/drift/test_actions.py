@@ -17,16 +17,16 @@ from thalweg.drift import (
 )
 
 
-def test_every_action_has_its_effect() -> None:
+def test_effect_of_each_action() -> None:
     assert RecordOnly().effect() == Effect()
     assert Shrink(0.25).effect() == Effect(keep=0.25)
-    assert Shrink().effect() == Effect(keep=0.0), "all of it goes"
+    assert Shrink().effect() == Effect(keep=0.0)
     assert Recluster().effect() == Effect(reclusters=True)
     assert ScaleLr(3.0, rounds=2).effect() == Effect(lr_scales=(3.0, 3.0))
     assert OpenState().effect() == Effect(opens_state=True)
 
 
-def test_several_actions_are_one() -> None:
+def test_combined_actions_have_the_effects_of_each() -> None:
     everything = CombinedActions(0.5, factor=2.0, rounds=1, recluster=True, open_state=True)
     assert everything.effect() == Effect(0.5, opens_state=True, reclusters=True, lr_scales=(2.0,))
     assert CombinedActions().effect() == RecordOnly().effect()
@@ -34,7 +34,7 @@ def test_several_actions_are_one() -> None:
     assert CombinedActions(factor=3.0, rounds=2).effect() == ScaleLr(3.0, rounds=2).effect()
 
 
-def test_what_is_impossible_is_refused() -> None:
+def test_invalid_fields_are_rejected() -> None:
     for make in (
         lambda: Shrink(1.0),
         lambda: Shrink(-0.1),
@@ -45,7 +45,7 @@ def test_what_is_impossible_is_refused() -> None:
             make()
 
 
-def test_actions_can_be_typed_and_written_to_a_file() -> None:
+def test_actions_can_be_set_by_overrides_and_stored() -> None:
     typed = with_overrides(
         PageHinkley(), ["action=combined", "action.keep=0.3", "action.recluster=true"]
     )

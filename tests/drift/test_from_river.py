@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from river import drift as river_drift
 
+from contracts.alarm import find_alarms, find_river_alarms
 from contracts.checkpoint import round_trip, to_comparable
-from drift.test_page_hinkley import alarms, rivers
 from thalweg.core.errors import ConfigError, UnknownName
 from thalweg.drift import PageHinkley, RiverAlarm
 
@@ -31,21 +31,21 @@ VALUES = (
     ],
     ids=repr,
 )
-def test_the_first_alarm_is_that_of_rivers_own_loop(alarm: RiverAlarm, detector: Any) -> None:
-    assert alarms(alarm, VALUES)[:1] == rivers(detector, VALUES)[:1]
+def test_first_alarm_equals_that_of_river(alarm: RiverAlarm, detector: Any) -> None:
+    assert find_alarms(alarm, VALUES)[:1] == find_river_alarms(detector, VALUES)[:1]
 
 
-def test_some_of_them_raise_alarms() -> None:
-    assert len(alarms(RiverAlarm("ADWIN", "clock=1"), VALUES)) >= 2
-    assert len(alarms(RiverAlarm("KSWIN", "window_size=30,stat_size=10"), VALUES)) >= 2
+def test_adwin_and_kswin_raise_several_alarms() -> None:
+    assert len(find_alarms(RiverAlarm("ADWIN", "clock=1"), VALUES)) >= 2
+    assert len(find_alarms(RiverAlarm("KSWIN", "window_size=30,stat_size=10"), VALUES)) >= 2
 
 
-def test_rivers_detector_does_as_ours() -> None:
+def test_river_page_hinkley_equals_our_own() -> None:
     theirs = RiverAlarm("PageHinkley", "min_instances=5,delta=0.05,threshold=0.5,alpha=1.0,mode=up")
-    assert alarms(theirs, VALUES) == alarms(PageHinkley(), VALUES) != []
+    assert find_alarms(theirs, VALUES) == find_alarms(PageHinkley(), VALUES) != []
 
 
-def test_after_an_alarm_nothing_is_remembered() -> None:
+def test_values_are_cleared_after_an_alarm() -> None:
     alarm = RiverAlarm("PageHinkley", "min_instances=1,threshold=0.2")
     state, clients = alarm.init(2), np.array([1])
     for value in (0.1, 0.1, 0.1):
@@ -59,7 +59,7 @@ def test_after_an_alarm_nothing_is_remembered() -> None:
 
 
 class Mean:
-    """A detector of the test's own, with River's interface and nothing else: it has no copy, and no pickle."""
+    """A detector with River's interface only; it can be neither copied nor pickled."""
 
     def __init__(self, above: float = 0.5) -> None:
         self.drift_detected, self._above, self._values = False, above, [0.0][:0]
@@ -70,7 +70,7 @@ class Mean:
         self.drift_detected = sum(self._values) / len(self._values) > self._above
 
 
-def test_a_detector_of_ones_own_needs_two_names_only(tmp_path: Path) -> None:
+def test_custom_detector_needs_update_and_drift_detected_only(tmp_path: Path) -> None:
     file = tmp_path / "mine.py"
     file.write_text(
         "class Above:\n"
@@ -78,12 +78,12 @@ def test_a_detector_of_ones_own_needs_two_names_only(tmp_path: Path) -> None:
         "    def update(self, x):\n"
         "        self.drift_detected = x > 0.5\n"
     )
-    assert alarms(RiverAlarm(f"{file}:Above"), [0.1, 0.6, 0.2, 0.7]) == [1, 3]
+    assert find_alarms(RiverAlarm(f"{file}:Above"), [0.1, 0.6, 0.2, 0.7]) == [1, 3]
     ours = RiverAlarm(f"{__name__}:Mean", "above=0.3")
-    assert alarms(ours, [0.1, 0.5, 0.4]) == [2]
+    assert find_alarms(ours, [0.1, 0.5, 0.4]) == [2]
 
 
-def test_a_long_history_is_cut_and_a_run_that_goes_on_cuts_it_in_the_same_place() -> None:
+def test_long_history_is_cut_identically_after_a_checkpoint() -> None:
     alarm = RiverAlarm(f"{__name__}:Mean", "above=0.6", max_values=6)
     state, clients = alarm.init(1), np.array([0])
     for place in range(6):
@@ -98,9 +98,9 @@ def test_a_long_history_is_cut_and_a_run_that_goes_on_cuts_it_in_the_same_place(
     assert to_comparable(here) == to_comparable(there)
 
 
-def test_two_runs_with_one_alarm_do_not_mix_what_they_saw() -> None:
+def test_two_runs_with_the_same_alarm_object_are_independent() -> None:
     alarm = RiverAlarm("ADWIN", "clock=1")
-    expected = alarms(RiverAlarm("ADWIN", "clock=1"), VALUES)
+    expected = find_alarms(RiverAlarm("ADWIN", "clock=1"), VALUES)
     one, two, client = alarm.init(1), alarm.init(1), np.array([0])
     found = []
     for place, value in enumerate(VALUES):
@@ -110,7 +110,7 @@ def test_two_runs_with_one_alarm_do_not_mix_what_they_saw() -> None:
     assert found == expected
 
 
-def test_an_unknown_detector_is_told_what_was_probably_meant() -> None:
+def test_unknown_detector_error_suggests_a_name() -> None:
     with pytest.raises(UnknownName, match="Did you mean 'ADWIN'"):
         RiverAlarm("ADWNI").init(1)
     with pytest.raises(ConfigError, match="expected a class with update"):
@@ -118,27 +118,27 @@ def test_an_unknown_detector_is_told_what_was_probably_meant() -> None:
 
 
 @pytest.mark.parametrize("text", ["clock", "clock=", "=1", "clock=1,delta", "a b=2"])
-def test_settings_that_cannot_be_read_are_refused(text: str) -> None:
+def test_malformed_settings_are_rejected(text: str) -> None:
     with pytest.raises(ConfigError, match="expected name=value"):
         RiverAlarm(settings=text)
 
 
-def test_settings_that_the_detector_does_not_know_are_refused_before_anything_runs() -> None:
+def test_unknown_settings_are_rejected_before_the_run() -> None:
     alarm = RiverAlarm("ADWIN", "clok=1")
-    with pytest.raises(ConfigError, match=r"cannot be made with alarm\.settings='clok=1'"):
+    with pytest.raises(ConfigError, match=r"cannot be created with alarm\.settings='clok=1'"):
         alarm.init(1)
-    with pytest.raises(ConfigError, match="cannot be made"):
+    with pytest.raises(ConfigError, match="cannot be created"):
         alarm.check_world(None, 10)  # type: ignore[arg-type]
 
 
-def test_without_river_the_message_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_error_without_river_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "river.drift", None)
     with pytest.raises(ConfigError, match=r"pip install 'thalweg\[river\]'"):
         RiverAlarm().init(1)
 
 
-def test_a_random_detector_has_a_seed() -> None:
+def test_random_detector_has_a_fixed_seed() -> None:
     first, second = (
-        alarms(RiverAlarm("KSWIN", "window_size=30,stat_size=10"), VALUES) for _ in "ab"
+        find_alarms(RiverAlarm("KSWIN", "window_size=30,stat_size=10"), VALUES) for _ in "ab"
     )
     assert first == second

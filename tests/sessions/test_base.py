@@ -3,47 +3,44 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from contracts.session_start import fail_probe_round, vector
 from thalweg.core.errors import ConfigError
-from thalweg.core.types import Floats32
 from thalweg.sessions import Previous, Reset
 from thalweg.sessions.base import check_same_net
 
 
-def never(model: Floats32, lr_scale: float = 1.0) -> Floats32:
-    raise AssertionError("nobody needs to rehearse")
-
-
-def vector(*values: float) -> Floats32:
-    return np.array(values, dtype=np.float32)
-
-
-def test_the_next_session_goes_on_where_the_last_one_ended() -> None:
+def test_previous_starts_with_the_last_model() -> None:
     last = vector(1, 2)
-    assert Previous().choose_start(Previous().init(vector(0, 0), []), last, never)[1] is last
+    assert (
+        Previous().choose_start(Previous().init(vector(0, 0), []), last, fail_probe_round)[1]
+        is last
+    )
 
 
-def test_every_session_may_begin_with_the_model_as_it_was_drawn() -> None:
+def test_reset_starts_every_session_with_the_initial_model() -> None:
     drawn = vector(5, 7)
     notes = Reset().init(drawn, [])
-    drawn += 1  # somebody else's affair
+    drawn += 1  # the policy has its own copy
     for _ in range(3):
-        notes, start = Reset().choose_start(notes, vector(1, 2), never)
+        notes, start = Reset().choose_start(notes, vector(1, 2), fail_probe_round)
         assert start.tolist() == [5, 7]
         start += 1
 
 
-def test_one_session_alone_may_begin_anew() -> None:
+def test_reset_of_one_session_only() -> None:
     session_start = Reset(session=1)
     notes, starts = session_start.init(vector(0), []), []
     for last in (0, 1, 2):
-        notes, start = session_start.choose_start(notes, vector(last), never)
+        notes, start = session_start.choose_start(notes, vector(last), fail_probe_round)
         starts.append(start.tolist())
     assert starts == [[0], [0], [2]]
     with pytest.raises(ConfigError, match=r"session must lie in \[0, inf\), or none, got -1"):
         Reset(session=-1)
 
 
-def test_models_of_another_architecture_are_not_mixed() -> None:
+def test_models_of_another_architecture_are_rejected() -> None:
     check_same_net(vector(1, 2), np.zeros(2))
-    with pytest.raises(ConfigError, match=r"past sessions have 3 parameters, .* has 2; .* new run"):
+    with pytest.raises(
+        ConfigError, match=r"expected a model with 3 parameters, .* got one with 2; .* new run"
+    ):
         check_same_net(vector(1, 2), np.zeros(3))

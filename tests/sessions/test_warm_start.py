@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from sessions.test_base import vector
+from contracts.session_start import vector
 from thalweg.core.errors import ConfigError, UnknownName
 from thalweg.core.types import Floats32, ParamSlice
 from thalweg.core.vectors import is_frozen
@@ -15,11 +15,11 @@ from thalweg.sessions import WarmStart
 from thalweg.sessions.warm_start import WarmStartState, older_of_nearest
 
 RAW = WarmStart(distance="raw")
-DRAWN = vector(-1, -1)
+INITIAL = vector(-1, -1)
 
 
-class Moves:
-    """Rehearsals that add the same to any model, and note from where and how fast."""
+class FakeProbeRound:
+    """Adds a constant to any model, and records models and learning rate scales."""
 
     def __init__(self, *by: float) -> None:
         self.by = vector(*by)
@@ -30,13 +30,13 @@ class Moves:
         return model + self.by
 
 
-def openings(
+def run_sessions(
     session_start: WarmStart, ends: Sequence[Floats32], fingerprints: Sequence[Sequence[float]]
-) -> tuple[WarmStartState, list[Floats32], list[Moves]]:
-    """What sessions begin with, if they end and move in rehearsals as said; one more session than ends."""
-    notes, last = session_start.init(DRAWN, []), DRAWN
-    starts, moves = [], [Moves(*by) for by in fingerprints]
-    for run_probe_round, end in zip(moves, [*ends, DRAWN], strict=True):
+) -> tuple[WarmStartState, list[Floats32], list[FakeProbeRound]]:
+    """Run sessions with these final models and fingerprints, and one more session."""
+    notes, last = session_start.init(INITIAL, []), INITIAL
+    starts, moves = [], [FakeProbeRound(*by) for by in fingerprints]
+    for run_probe_round, end in zip(moves, [*ends, INITIAL], strict=True):
         notes, start = session_start.choose_start(notes, last, run_probe_round)
         starts.append(start)
         last = end
@@ -45,115 +45,116 @@ def openings(
 
 PILOT = vector(10, 20)
 TWO_MODELS = [PILOT, vector(1, 0), vector(0, 2)]
-TWO_FINGERPRINTS = [(0, 0), (3, 4), (0, 1), (3, 3.5)]  # the pilot session's is never asked for
+TWO_FINGERPRINTS = [(0, 0), (3, 4), (0, 1), (3, 3.5)]  # the pilot session has no probe round
 
 
-def test_the_worked_example_begins_with_the_weighted_mean_of_two_models() -> None:
+def test_start_of_a_worked_example_is_the_weighted_mean_of_two_models() -> None:
     session_start = WarmStart(distance="raw", scale=1.0)
-    _, starts, _ = openings(session_start, TWO_MODELS, TWO_FINGERPRINTS)
+    _, starts, _ = run_sessions(session_start, TWO_MODELS, TWO_FINGERPRINTS)
     np.testing.assert_allclose(starts[-1], [0.967864, 0.064271], atol=1e-6)
 
 
-def test_unit_fingerprints_and_a_scale_of_ten_nearly_choose() -> None:
-    _, starts, _ = openings(WarmStart(), TWO_MODELS, TWO_FINGERPRINTS)
+def test_default_distance_and_scale_nearly_select_one_session() -> None:
+    _, starts, _ = run_sessions(WarmStart(), TWO_MODELS, TWO_FINGERPRINTS)
     np.testing.assert_allclose(starts[-1], [0.998145, 2 * 0.001855], atol=2e-6)
 
 
-def test_pilot_sessions_go_on_and_nobody_rehearses() -> None:
+def test_pilot_sessions_start_with_the_last_model_without_probe_rounds() -> None:
     session_start = WarmStart(pilot_sessions=2, distance="raw")
-    _, starts, moves = openings(session_start, [vector(2, 2), vector(4, 8)], [(9, 9)] * 3)
+    _, starts, moves = run_sessions(session_start, [vector(2, 2), vector(4, 8)], [(9, 9)] * 3)
     assert [start.tolist() for start in starts[:2]] == [[-1, -1], [2, 2]]
     assert [len(each.calls) for each in moves] == [0, 0, 1]
 
 
-def test_the_pilot_is_the_mean_of_what_the_pilot_sessions_ended_with() -> None:
+def test_pilot_is_the_mean_of_the_final_models_of_pilot_sessions() -> None:
     session_start = WarmStart(pilot_sessions=2, distance="raw")
-    notes, starts, moves = openings(session_start, [vector(2, 2), vector(4, 8)], [(0, 0)] * 3)
+    notes, starts, moves = run_sessions(session_start, [vector(2, 2), vector(4, 8)], [(0, 0)] * 3)
     assert notes.pilot.tolist() == [3, 5]
     assert starts[2].tolist() == [3, 5]
     assert moves[2].calls[0][0] == [3, 5]
     assert notes.pilots == []
-    assert notes.models == [], "models of pilot sessions are never blended"
+    assert notes.models == [], "models of pilot sessions are not averaged later"
 
 
-def test_the_pilot_is_made_once() -> None:
+def test_pilot_is_computed_once() -> None:
     ends = [PILOT, vector(1, 1), vector(2, 2), vector(3, 3)]
-    notes, _, moves = openings(RAW, ends, [(0, 0)] * 5)
+    notes, _, moves = run_sessions(RAW, ends, [(0, 0)] * 5)
     assert notes.pilot.tolist() == PILOT.tolist()
     assert [each.calls for each in moves[1:]] == [[(PILOT.tolist(), 0.5)]] * 4
     assert [model.tolist() for model in notes.models] == [[1, 1], [2, 2], [3, 3]]
 
 
-def test_without_pilot_sessions_the_pilot_is_the_model_as_it_was_drawn() -> None:
+def test_without_pilot_sessions_the_pilot_is_the_initial_model() -> None:
     session_start = WarmStart(pilot_sessions=0, distance="raw")
-    notes, starts, moves = openings(session_start, [vector(1, 1)], [(1, 0), (1, 0)])
-    assert notes.pilot.tolist() == DRAWN.tolist()
-    assert [start.tolist() for start in starts] == [DRAWN.tolist(), [1, 1]]
+    notes, starts, moves = run_sessions(session_start, [vector(1, 1)], [(1, 0), (1, 0)])
+    assert notes.pilot.tolist() == INITIAL.tolist()
+    assert [start.tolist() for start in starts] == [INITIAL.tolist(), [1, 1]]
     assert len(moves[0].calls) == 1
 
 
 @pytest.mark.parametrize(
     ("first_start", "expected"), [("pilot", [3, 5]), ("latest", [4, 8]), ("random", [-1, -1])]
 )
-def test_the_first_session_after_the_pilot_has_no_past(first_start: Any, expected: Any) -> None:
+def test_first_session_after_the_pilot_starts_as_configured(
+    first_start: Any, expected: Any
+) -> None:
     session_start = WarmStart(pilot_sessions=2, first_start=first_start)
-    notes, starts, _ = openings(session_start, [vector(2, 2), vector(4, 8)], [(1, 0)] * 3)
+    notes, starts, _ = run_sessions(session_start, [vector(2, 2), vector(4, 8)], [(1, 0)] * 3)
     assert starts[2].tolist() == expected
-    assert notes.initial_model.size == 0, "nobody needs it any more"
+    assert notes.initial_model.size == 0, "it is no longer needed"
     assert len(notes.fingerprints) == 1
 
 
-def test_the_second_session_after_the_pilot_goes_on_from_the_first_to_the_bit() -> None:
+def test_second_session_after_the_pilot_starts_exactly_with_the_first_ones_model() -> None:
     end = vector(0.1, 1 / 3)
-    _, starts, _ = openings(RAW, [PILOT, end], [(0, 0), (1, 0), (0, 1)])
+    _, starts, _ = run_sessions(RAW, [PILOT, end], [(0, 0), (1, 0), (0, 1)])
     assert starts[2].tobytes() == end.tobytes()
 
 
-def test_a_fingerprint_is_what_all_rehearsals_together_change() -> None:
+def test_fingerprint_is_the_change_of_all_probe_rounds() -> None:
     session_start = WarmStart(probe_rounds=3, probe_lr_scale=0.25, distance="raw")
-    notes, _, moves = openings(session_start, [vector(10, 20)], [(0, 0), (1, 2)])
+    notes, _, moves = run_sessions(session_start, [vector(10, 20)], [(0, 0), (1, 2)])
     assert notes.fingerprints[0].tolist() == [3, 6]
     assert moves[1].calls == [([10, 20], 0.25), ([11, 22], 0.25), ([12, 24], 0.25)]
 
 
-def test_a_scale_of_zero_is_the_plain_average_and_an_infinite_one_the_nearest() -> None:
+def test_scale_zero_gives_the_mean_and_infinity_the_nearest_model() -> None:
     even = WarmStart(distance="raw", scale=0.0)
-    assert openings(even, TWO_MODELS, TWO_FINGERPRINTS)[1][-1].tolist() == [0.5, 1]
+    assert run_sessions(even, TWO_MODELS, TWO_FINGERPRINTS)[1][-1].tolist() == [0.5, 1]
     nearest = WarmStart(distance="raw", scale=math.inf)
-    assert openings(nearest, TWO_MODELS, TWO_FINGERPRINTS)[1][-1].tolist() == [1, 0]
+    assert run_sessions(nearest, TWO_MODELS, TWO_FINGERPRINTS)[1][-1].tolist() == [1, 0]
 
 
-def test_clients_that_return_find_the_model_they_left() -> None:
+def test_returning_clients_get_the_model_of_their_session() -> None:
     ends = [PILOT, vector(5, 5), vector(-7, 3), vector(0, 9)]
     session_start = WarmStart(scale=200.0)
-    _, starts, _ = openings(session_start, ends, [(0, 0), (1, 0), (0, 1), (-1, 0), (2, 0)])
+    _, starts, _ = run_sessions(session_start, ends, [(0, 0), (1, 0), (0, 1), (-1, 0), (2, 0)])
     np.testing.assert_allclose(starts[-1], [5, 5], atol=1e-6)
 
 
-def test_biases_do_not_count_in_distances_by_tensor() -> None:
+def test_per_tensor_distances_ignore_biases() -> None:
     pieces = [ParamSlice("fc.weight", 0, 1), ParamSlice("fc.bias", 1, 2)]
     for distance, expected in [("per_tensor_unit", [1, 2]), ("global_unit", [3, 4])]:
         session_start = WarmStart(distance=distance, scale=1000.0)  # type: ignore[arg-type]
-        notes, last = session_start.init(DRAWN, pieces), DRAWN
-        # Alike in the weight to the first, in the bias to the second.
+        notes, last = session_start.init(INITIAL, pieces), INITIAL
+        # The last session is similar in the weight to the first, in the bias to the second.
         for by, end in [
             ((0, 0), (0, 0)),
             ((1, 50), (1, 2)),
             ((-1, -50), (3, 4)),
             ((1, -50), (0, 0)),
         ]:
-            notes, start = session_start.choose_start(notes, last, Moves(*by))
+            notes, start = session_start.choose_start(notes, last, FakeProbeRound(*by))
             last = vector(*end)
         assert start.tolist() == pytest.approx(expected, abs=1e-5)
 
 
-def test_a_net_of_biases_alone_is_compared_whole() -> None:
-    notes = WarmStart().init(DRAWN, [ParamSlice("bias", 0, 2)])
+def test_net_with_biases_only_is_compared_as_one_vector() -> None:
+    notes = WarmStart().init(INITIAL, [ParamSlice("bias", 0, 2)])
     assert notes.compared_slices.tolist() == [[0, 2]]
 
 
-def test_tensors_of_the_net_are_compared_one_by_one() -> None:
-    """The worked example of two tensors: weights 0.999905 and 0.000095."""
+def test_worked_example_with_two_tensors() -> None:
     pieces = [
         ParamSlice("a.weight", 0, 2),
         ParamSlice("a.bias", 2, 3),
@@ -165,27 +166,34 @@ def test_tensors_of_the_net_are_compared_one_by_one() -> None:
     notes = session_start.init(np.zeros(6, dtype=np.float32), pieces)
     last = np.zeros(6, dtype=np.float32)
     for by, end in zip(fingerprints, ends, strict=True):
-        notes, start = session_start.choose_start(notes, last, Moves(*by))
+        notes, start = session_start.choose_start(notes, last, FakeProbeRound(*by))
         last = end
     np.testing.assert_allclose(start, [0.999905, 0.000095, 0, 0, 0, 0], atol=1e-6)
 
 
-# Who is kept
+# History
 
 
-def test_of_the_nearest_two_the_older_is_dropped() -> None:
+def test_older_of_the_two_closest_sessions_is_dropped() -> None:
     points = np.array([(0, 0), (0, 1), (5, 0), (5, 0.5)])
     apart = np.linalg.norm(points[:, None] - points[None], axis=2)
-    assert older_of_nearest(apart) == 2  # the third
+    assert older_of_nearest(apart) == 2  # the third session
 
 
-FOUR = [(0, 0), (0, 0), (0, 1), (5, 0), (5, 0.5), (0, 0)]  # the pilot's, four, the one that begins
+FOUR = [
+    (0, 0),
+    (0, 0),
+    (0, 1),
+    (5, 0),
+    (5, 0.5),
+    (0, 0),
+]  # pilot, four sessions, the one that starts
 ENDS = [PILOT, *(vector(n, n) for n in (1, 2, 3, 4))]
 
 
-def test_a_diverse_history_keeps_what_is_far_apart() -> None:
+def test_diverse_history_keeps_distant_sessions() -> None:
     session_start = WarmStart(distance="raw", history=3, keep="diverse", scale=0.0)
-    notes, starts, _ = openings(session_start, ENDS, FOUR)
+    notes, starts, _ = run_sessions(session_start, ENDS, FOUR)
     assert [model.tolist() for model in notes.models] == [[1, 1], [2, 2], [4, 4]]
     assert [each.tolist() for each in notes.fingerprints] == [[0, 0], [0, 1], [5, 0.5], [0, 0]]
     points = np.array(notes.fingerprints)
@@ -197,39 +205,39 @@ def test_a_diverse_history_keeps_what_is_far_apart() -> None:
     assert starts[-1].tolist() == pytest.approx([7 / 3, 7 / 3])
 
 
-def test_a_limited_history_keeps_the_newest() -> None:
-    notes, _, _ = openings(WarmStart(distance="raw", history=3), ENDS, FOUR)
+def test_limited_history_keeps_the_newest_sessions() -> None:
+    notes, _, _ = run_sessions(WarmStart(distance="raw", history=3), ENDS, FOUR)
     assert [model.tolist() for model in notes.models] == [[2, 2], [3, 3], [4, 4]]
     assert [each.tolist() for each in notes.fingerprints] == [[0, 1], [5, 0], [5, 0.5], [0, 0]]
 
 
 @pytest.mark.parametrize("keep", ["newest", "diverse"])
-def test_a_history_of_one_goes_on_from_the_last_session(keep: Any) -> None:
-    _, starts, _ = openings(WarmStart(history=1, keep=keep), ENDS, FOUR)
+def test_history_of_one_starts_with_the_last_session(keep: Any) -> None:
+    _, starts, _ = run_sessions(WarmStart(history=1, keep=keep), ENDS, FOUR)
     assert [start.tolist() for start in starts[2:]] == [[1, 1], [2, 2], [3, 3], [4, 4]]
 
 
-def test_a_history_that_is_long_enough_changes_nothing() -> None:
+def test_long_history_changes_nothing() -> None:
     whole, long = WarmStart(scale=1.0), WarmStart(scale=1.0, history=4, keep="diverse")
     for one, other in zip(
-        openings(whole, ENDS, FOUR)[1], openings(long, ENDS, FOUR)[1], strict=True
+        run_sessions(whole, ENDS, FOUR)[1], run_sessions(long, ENDS, FOUR)[1], strict=True
     ):
         assert one.tobytes() == other.tobytes()
 
 
-# What it costs
+# Memory use
 
 
-def weight_of(notes: WarmStartState) -> int:
-    """Bytes of all vectors that are as long as a model."""
+def count_bytes(notes: WarmStartState) -> int:
+    """Return the bytes of all stored vectors of the size of a model."""
     vectors = [notes.initial_model, notes.pilot, *notes.pilots, *notes.models, *notes.fingerprints]
     assert all(each.dtype == np.float32 for each in vectors)
-    assert all(map(is_frozen, vectors)), "nobody can write to what is stored"
+    assert all(map(is_frozen, vectors)), "stored vectors are read-only"
     return sum(each.nbytes for each in vectors)
 
 
 @pytest.mark.parametrize("pilots", [0, 1, 3])
-def test_what_is_stored_is_a_model_and_two_for_every_session_after_the_pilots(pilots: int) -> None:
+def test_state_holds_one_model_and_two_per_session_after_the_pilots(pilots: int) -> None:
     session_start, size = WarmStart(pilot_sessions=pilots, first_start="random"), 1000
     model = np.zeros(size, dtype=np.float32)
     notes, W = session_start.init(model, []), 4 * size
@@ -237,39 +245,39 @@ def test_what_is_stored_is_a_model_and_two_for_every_session_after_the_pilots(pi
         notes, model = session_start.choose_start(
             notes, model, lambda model, lr_scale=1.0: model + 1
         )
-        over = session + 1  # sessions, when this one will be over
+        finished = session + 1  # sessions after this one
         if session >= pilots:
-            # The model with which this session ends comes with the next one.
-            assert weight_of(notes) == W + 2 * W * (over - pilots) - W
+            # The final model of this session is stored when the next one starts.
+            assert count_bytes(notes) == W + 2 * W * (finished - pilots) - W
         else:
-            assert weight_of(notes) <= pilots * W + W, "for a while, and the model as it was drawn"
+            assert count_bytes(notes) <= pilots * W + W, "the pilots so far and the initial model"
 
 
-def test_a_history_bounds_what_is_stored() -> None:
+def test_history_bounds_the_size_of_the_state() -> None:
     session_start, model = WarmStart(history=3), np.zeros(1000, dtype=np.float32)
     notes = session_start.init(model, [])
     for _ in range(12):
         notes, model = session_start.choose_start(
             notes, model, lambda model, lr_scale=1.0: model + 1
         )
-    assert weight_of(notes) == 4000 * (1 + 2 * 3 + 1)
+    assert count_bytes(notes) == 4000 * (1 + 2 * 3 + 1)
 
 
-def test_stored_vectors_are_the_same_objects_from_session_to_session() -> None:
-    notes, _, _ = openings(RAW, TWO_MODELS, TWO_FINGERPRINTS)
-    following, _ = RAW.choose_start(notes, vector(0, 0), Moves(1, 1))
+def test_stored_vectors_are_not_copied_between_sessions() -> None:
+    notes, _, _ = run_sessions(RAW, TWO_MODELS, TWO_FINGERPRINTS)
+    following, _ = RAW.choose_start(notes, vector(0, 0), FakeProbeRound(1, 1))
     assert following.pilot is notes.pilot
     assert all(a is b for a, b in zip(following.models, notes.models, strict=False))
     assert all(a is b for a, b in zip(following.fingerprints, notes.fingerprints, strict=False))
 
 
-# Refusals
+# Validation
 
 
-def test_a_model_of_another_architecture_is_refused() -> None:
-    notes, _, _ = openings(RAW, TWO_MODELS, TWO_FINGERPRINTS)
-    with pytest.raises(ConfigError, match=r"past sessions have 2 parameters, .* has 3"):
-        RAW.choose_start(notes, vector(1, 2, 3), Moves(1, 1, 1))
+def test_model_of_another_architecture_is_rejected() -> None:
+    notes, _, _ = run_sessions(RAW, TWO_MODELS, TWO_FINGERPRINTS)
+    with pytest.raises(ConfigError, match=r"expected a model with 2 parameters, .* got one with 3"):
+        RAW.choose_start(notes, vector(1, 2, 3), FakeProbeRound(1, 1, 1))
 
 
 @pytest.mark.parametrize(
@@ -284,12 +292,12 @@ def test_a_model_of_another_architecture_is_refused() -> None:
         ({"keep": "diverse"}, 'keep="diverse" needs a history'),
     ],
 )
-def test_impossible_settings_are_refused(settings: dict[str, Any], message: str) -> None:
+def test_invalid_fields_are_rejected(settings: dict[str, Any], message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         WarmStart(**settings)
 
 
-def test_unknown_words_are_refused() -> None:
+def test_unknown_choices_are_rejected() -> None:
     with pytest.raises(UnknownName, match="unknown distance 'unit'"):
         WarmStart(distance="unit")  # type: ignore[arg-type]
     with pytest.raises(UnknownName, match="unknown first_start 'average'"):

@@ -1,16 +1,20 @@
-"""What may be done about an alarm, chosen by the user."""
+"""Actions that follow an alarm, and the two fields that all alarms share."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
-from thalweg.core.config import check_ranges
-from thalweg.drift.base import Effect
+from thalweg.core.config import check_ranges, choice
+from thalweg.drift.base import Action, Effect, WatchedMetric
 
 
 @dataclass(frozen=True)
 class RecordOnly:
-    """Nothing: alarms are in the metrics, and that is all."""
+    """Only records alarms in the metrics.
+
+    >>> RecordOnly().effect() == Effect()
+    True
+    """
 
     def effect(self) -> Effect:
         return Effect()
@@ -18,10 +22,14 @@ class RecordOnly:
 
 @dataclass(frozen=True)
 class Shrink:
-    """The client's memory keeps its newest samples alone; the memory policy begins anew with them."""
+    """Drops the oldest samples of the client's memory and resets its memory policy.
+
+    >>> Shrink(keep=0.2).effect()
+    Effect(keep=0.2, opens_state=False, reclusters=False, lr_scales=())
+    """
 
     keep: float = 0.0
-    """Share of the samples that stays, those that came last; 0: the memory is emptied."""
+    """Share of the samples to keep, the newest ones; 0 empties the memory."""
 
     def __post_init__(self) -> None:
         check_ranges(self, keep="[0, 1)")
@@ -32,7 +40,11 @@ class Shrink:
 
 @dataclass(frozen=True)
 class Recluster:
-    """The bank of models is told whose data have changed (`Roster.alarmed`)."""
+    """Passes the alarmed clients to the bank of models (`Roster.alarmed`).
+
+    >>> Recluster().effect().reclusters
+    True
+    """
 
     def effect(self) -> Effect:
         return Effect(reclusters=True)
@@ -40,12 +52,16 @@ class Recluster:
 
 @dataclass(frozen=True)
 class ScaleLr:
-    """The client learns with another learning rate for a while; another alarm begins that anew."""
+    """Scales the client's learning rate for some rounds; another alarm restarts them.
+
+    >>> ScaleLr(factor=2.0, rounds=3).effect().lr_scales
+    (2.0, 2.0, 2.0)
+    """
 
     factor: float = 2.0
-    """What its learning rate is multiplied by."""
+    """Factor of the client's learning rate."""
     rounds: int = 5
-    """For so many of its own rounds."""
+    """Number of rounds, counted in rounds in which the client takes part."""
 
     def __post_init__(self) -> None:
         check_ranges(self, factor="(0, inf)", rounds="[1, inf)")
@@ -56,7 +72,11 @@ class ScaleLr:
 
 @dataclass(frozen=True)
 class OpenState:
-    """The client's forecast takes the next samples for a state of their own, whatever they resemble."""
+    """Makes the client's forecast open a new latent state for the next samples.
+
+    >>> OpenState().effect().opens_state
+    True
+    """
 
     def effect(self) -> Effect:
         return Effect(opens_state=True)
@@ -64,19 +84,22 @@ class OpenState:
 
 @dataclass(frozen=True)
 class CombinedActions:
-    """More than one of them at once.
+    """Combines several actions.
 
-    >>> CombinedActions(keep=0.25, factor=2.0, rounds=1).effect() == Effect(keep=0.25, lr_scales=(2.0,))
-    True
+    >>> CombinedActions(keep=0.25, factor=2.0, rounds=1).effect()
+    Effect(keep=0.25, opens_state=False, reclusters=False, lr_scales=(2.0,))
     """
 
     keep: float = 1.0
-    """As `Shrink` has it; 1: the memory stays as it is."""
+    """As in `Shrink`; 1 keeps the whole memory."""
     factor: float = 1.0
-    """As `ScaleLr` has it; 1: the learning rate stays as it is."""
+    """As in `ScaleLr`; 1 keeps the learning rate."""
     rounds: int = 5
+    """As in `ScaleLr`."""
     recluster: bool = False
+    """As in `Recluster`."""
     open_state: bool = False
+    """As in `OpenState`."""
 
     def __post_init__(self) -> None:
         check_ranges(self, keep="[0, 1]", factor="(0, inf)", rounds="[1, inf)")
@@ -98,3 +121,14 @@ ACTIONS = {
     "open-state": OpenState,
     "combined": CombinedActions,
 }
+
+
+@dataclass(frozen=True)
+class AlarmOptions:
+    """Base class of the alarms of this package: the metric to watch and the action."""
+
+    watch: WatchedMetric = field(default="error", kw_only=True)
+    """Metric to watch. error: share of the round's new samples that the received model predicts
+    wrongly, before training; loss: mean training loss of the round."""
+    action: Action = choice(ACTIONS, default=RecordOnly(), kw_only=True)
+    """Action after an alarm, in the client's next round."""

@@ -1,4 +1,4 @@
-"""What every alarm promises, and what follows from one."""
+"""Interfaces of alarms and their actions."""
 
 from __future__ import annotations
 
@@ -18,88 +18,98 @@ S = TypeVar("S", bound=tuple[Any, ...])
 
 
 class Effect(NamedTuple):
-    """What an alarm changes for its client, in the next round in which that takes part."""
+    """The consequences of an alarm, in the next round in which its client takes part."""
 
-    keep: float = 1.0  # share of its memory that stays, the newest samples; 1: all of it
-    opens_state: bool = False  # its forecast takes the next samples for a state of their own
-    reclusters: bool = False  # the bank of models is told
-    lr_scales: tuple[float, ...] = ()  # factors of its learning rate in its next rounds
+    keep: float = 1.0  # share of the memory to keep, the newest samples; 1: all
+    opens_state: bool = False  # the forecast opens a new latent state for the next samples
+    reclusters: bool = False  # the bank finds the client in `Roster.alarmed`
+    lr_scales: tuple[float, ...] = ()  # factors of the learning rate in the client's next rounds
 
 
 class Action(Protocol):
-    """What is done about an alarm. Any object of this shape will do."""
+    """Defines what follows an alarm. Implement `effect`; no base class is needed."""
 
-    def effect(self) -> Effect: ...
+    def effect(self) -> Effect:
+        """Return the consequences of one alarm."""
+        ...
 
 
 class Alarm(Protocol):
-    """Watches a number of every client, and says when it has changed. Any object of this shape will do.
+    """Watches one number of each client and detects changes.
 
-    All clients at once: a state has a row for each, and what one of them is told changes nothing for the others.
-    After an alarm it begins anew for that client.
+    Implement the two properties, `init` and `update`; no base class is needed. The state covers all
+    clients (arrays with N rows), but clients are independent: a value of one client must not
+    affect another. After an alarm the client's rows are reset. The state must survive a checkpoint.
     """
 
     @property
     def watch(self) -> WatchedMetric:
-        """Which number: the error on samples before they are learnt from, or the training loss."""
+        """The watched metric: the error on new samples before training, or the training loss."""
         ...
 
     @property
-    def action(self) -> Action: ...
+    def action(self) -> Action:
+        """What follows an alarm."""
+        ...
 
     def init(self, num_clients: int) -> Any:
-        """What it remembers before the first round."""
+        """Return the state before the first round."""
         ...
 
     def update(self, state: Any, clients: Ints, values: Floats) -> tuple[Any, Bools]:
-        """What it remembers next, and (K,) whose number has changed.
+        """Return the next state and, as a mask (K,), the alarmed clients.
 
-        Clients (K,) are all different, values (K,) finite.
+        `clients` (K,) are distinct, `values` (K,) are finite.
         """
         ...
 
 
 class Detector(Protocol):
-    """One detector of one stream, as River has them; see `River`."""
+    """A detector for one stream of numbers, with the interface of River; see `RiverAlarm`."""
 
     @property
-    def drift_detected(self) -> bool: ...
+    def drift_detected(self) -> bool:
+        """Whether the last value caused an alarm."""
+        ...
 
-    def update(self, x: float) -> object: ...
+    def update(self, x: float) -> object:
+        """Process the next value."""
+        ...
 
 
 def resolve_effect(alarm: Alarm) -> Effect:
-    """What follows from an alarm; an action of the user's own may be wrong."""
+    """Return the effect of an alarm's action, after validating it."""
     effect = alarm.action.effect()
     are_scales_valid = all(
         math.isfinite(lr_scale) and lr_scale > 0 for lr_scale in effect.lr_scales
     )
     if not (0 <= effect.keep <= 1 and are_scales_valid):
         raise ConfigError(
-            f"{type(alarm.action).__name__}.effect must keep a share of the memory in [0, 1] and have lr_scales "
-            f"that are positive and finite, got {effect}."
+            f"{type(alarm.action).__name__}.effect must keep a share of the memory in [0, 1] and "
+            f"have lr_scales that are positive and finite, got {effect}."
         )
     return effect
 
 
 def select_rows(state: S, clients: Ints) -> S:
-    """Some clients' part of a state; a copy."""
+    """Return a copy of some clients' rows of a state."""
     return type(state)(*(part[clients] for part in state))
 
 
 def update_rows(state: S, clients: Ints, rows: S, alarmed: Bools, fresh: S) -> S:
-    """The state, in which some clients have other rows, or fresh ones after an alarm. The old one stays as it was.
+    """Return a copy of the state with new rows of some clients, and fresh ones after an alarm.
 
-    >>> class Seen(NamedTuple):
+    Clients 0 and 2 have new rows, and client 0 is alarmed:
+
+    >>> class Counts(NamedTuple):
     ...     num: Ints
-    >>> some, fresh = np.array([True, False]), Seen(np.array([0, 0]))
-    >>> now = update_rows(Seen(np.array([5, 6, 7])), np.array([0, 2]), Seen(np.array([6, 8])), some, fresh)
-    >>> now.num.tolist()
+    >>> state, rows, fresh = (Counts(np.array(num)) for num in ([5, 6, 7], [6, 8], [0, 0]))
+    >>> update_rows(state, np.array([0, 2]), rows, np.array([True, False]), fresh).num.tolist()
     [0, 6, 8]
     """
     parts = []
-    for whole, mine, new in zip(state, rows, fresh, strict=True):
-        whole, begun = whole.copy(), alarmed.reshape(-1, *[1] * (mine.ndim - 1))
-        whole[clients] = np.where(begun, new, mine)
-        parts.append(whole)
+    for old, new, initial in zip(state, rows, fresh, strict=True):
+        part, is_reset = old.copy(), alarmed.reshape(-1, *[1] * (new.ndim - 1))
+        part[clients] = np.where(is_reset, initial, new)
+        parts.append(part)
     return type(state)(*parts)

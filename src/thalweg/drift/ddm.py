@@ -8,48 +8,60 @@ import numpy as np
 from thalweg.core.config import check_literals, check_ranges
 from thalweg.core.errors import require
 from thalweg.core.types import Floats, Ints
+from thalweg.drift.actions import AlarmOptions
 from thalweg.drift.base import Bools, select_rows, update_rows
-from thalweg.drift.options import AlarmOptions
 
 
 class DdmState(NamedTuple):
-    """Of every client, since its last alarm: how often it was wrong, and how seldom that has been."""
+    """Error statistics of each client since its last alarm."""
 
-    num: Ints  # (N,) values
-    rate: Floats  # (N,) mean error so far
-    best_rate: Floats  # (N,) when rate and spread together were lowest; inf: never yet
-    best_spread: Floats  # (N,)
+    num: Ints  # (N,) number of values
+    rate: Floats  # (N,) mean error
+    best_rate: Floats  # (N,) rate at the lowest sum of rate and spread; inf: none yet
+    best_spread: Floats  # (N,) spread at the same time
 
 
 @dataclass(frozen=True)
 class Ddm(AlarmOptions):
-    r"""DDM: an alarm when the mean error is significantly above the lowest it has been.
+    r"""DDM: raises an alarm when the mean error is significantly above its lowest value.
 
     .. math::  p_t + s_t > p_{min} + k\, s_{min}, \qquad s_t = \sqrt{p_t (1 - p_t) / t}
 
-    with the mean :math:`p_t` of all errors since the last alarm; the minimum is that of :math:`p + s`. Good where
-    errors only fall while nothing changes. A model that was never wrong has no spread, and its first error is an
-    alarm.
+    It suits errors that fall as long as the data do not change. If a model has never been wrong,
+    its spread is zero and its first error raises an alarm.
 
     Symbols, Gama et al. 2004 -> here
+        :math:`p_t, s_t`            -> mean of the errors since the last alarm, and its spread
+        :math:`p_{min}, s_{min}`    -> DdmState.best_rate, DdmState.best_spread: their values when
+                                       p + s was lowest
         k                           -> level
-        :math:`p_{min}, s_{min}`    -> Best.best_rate, Best.best_spread
 
-    Differs from the paper: a value is the error of a round, a share of its samples, not one right or wrong answer.
-    So t counts rounds and the spread is too large, on the safe side.
+    Differs from the paper: a value is the error rate of a round, not one correct or wrong
+    prediction. So t counts rounds, the spread is too large, and alarms are later rather than false.
+
+    After four errors of 0.2 the limit is 0.2 + 3 * 0.2 = 0.8. With an error of 1 the mean is
+    (0.8 + 1) / 5 = 0.36 and the spread 0.2147, which is below; five more errors of 1 exceed it:
+
+    >>> alarm, client = Ddm(min_values=4), np.array([0])
+    >>> state = alarm.init(num_clients=1)
+    >>> for rnd, error in enumerate([0.2] * 4 + [1.0] * 6):
+    ...     state, alarmed = alarm.update(state, client, np.array([error]))
+    ...     if alarmed[0]:
+    ...         print("alarm after value", rnd)
+    alarm after value 8
     """
 
     level: float = 3.0
-    """Spreads above the lowest error."""
+    """Number of spreads above the lowest error."""
     min_values: int = 10
-    """Values that are only counted, the last of them excepted; the lowest error is looked for from then on."""
+    """Number of values before the first possible alarm; the lowest error is tracked from then on."""
 
     def __post_init__(self) -> None:
         check_literals(self)
         check_ranges(self, level="(0, inf)", min_values="[1, inf)")
         require(
             self.watch == "error",
-            "alarm=ddm goes by shares of wrong answers and cannot watch a loss; use alarm.watch=error, or "
+            f"alarm=ddm needs error rates, got alarm.watch={self.watch}; use alarm.watch=error, or "
             "another alarm, such as page-hinkley.",
         )
 

@@ -1,4 +1,4 @@
-"""Any detector of River, one for each client."""
+"""Alarms from detectors of the River library, one detector per client."""
 
 from __future__ import annotations
 
@@ -13,21 +13,21 @@ import numpy as np
 from thalweg.core.config import check_literals, check_ranges, load_object, parse_pairs
 from thalweg.core.errors import ConfigError, UnknownName
 from thalweg.core.types import Floats, Ints, Supplies
+from thalweg.drift.actions import AlarmOptions
 from thalweg.drift.base import Bools, Detector
-from thalweg.drift.options import AlarmOptions
 
 RIVER_MODULES = ("river.drift", "river.drift.binary")
 
 
 class RiverState(NamedTuple):
-    """What every client's detector has been shown since it began."""
+    """The values that each client's detector has processed since it was created."""
 
-    num: Ints  # (N,)
-    values: Floats  # (N, width) width grows as it must
+    num: Ints  # (N,) number of values
+    values: Floats  # (N, width); the width grows with the values
 
 
 class RunningDetector(NamedTuple):
-    """A detector in mid-stream."""
+    """A detector and the values that it has processed."""
 
     seen_values: list[float]
     detector: Detector
@@ -35,32 +35,45 @@ class RunningDetector(NamedTuple):
 
 @dataclass(frozen=True)
 class RiverAlarm(AlarmOptions):
-    """A detector of River (the extra ``thalweg[river]``), such as ADWIN or KSWIN, or any of your own like that.
+    """Uses a detector of the River library, such as ADWIN or KSWIN, or a detector class of your own.
 
-    That is a class with ``update(x)`` and ``drift_detected``; nothing else is asked of it. A name with a colon is
-    your own, ``package.module:Class`` or ``path/to/file.py:Class``.
+    River is an optional dependency (``thalweg[river]``). A detector is a class with ``update(x)``
+    and ``drift_detected`` (`Detector`). Your own class is given with a colon:
+    ``package.module:Class`` or ``path/to/file.py:Class``.
 
-    What is remembered, and written to checkpoints, are the values that a detector was shown. A run that goes on
-    shows them again, so a detector must depend on nothing else; one with a seed gets seed 0, unless `settings` say
-    otherwise. After an alarm the client gets a new detector, other than in a loop of River's own, in which some
-    keep a part of their window. River's defaults are for thousands of values and a client has one per round: ADWIN
-    looks at every 32nd value only, unless told ``clock=1``.
+    Checkpoints store the values that a detector has processed, and a resumed run replays them. The
+    detector must therefore depend on its values and settings only; a parameter ``seed`` is set to 0
+    unless `settings` has one. After an alarm the client gets a new detector, whereas some of
+    River's detectors keep a part of their window. River's defaults suit thousands of values, and a
+    client has one per round: ADWIN tests every 32nd value only, unless ``clock=1``.
+
+    The sum of the excesses over the mean is 0.8 - 0.4, then 0.4 + 0.8 - 0.5, above 0.5:
+
+    >>> alarm = RiverAlarm("PageHinkley", "min_instances=1,delta=0,threshold=0.5,alpha=1")
+    >>> state = alarm.init(num_clients=1)
+    >>> for rnd, error in enumerate((0.2, 0.2, 0.8, 0.8)):
+    ...     state, alarmed = alarm.update(state, np.array([0]), np.array([error]))
+    ...     if alarmed[0]:
+    ...         print("alarm in round", rnd)
+    alarm in round 3
     """
 
     name: str = "ADWIN"
+    """Name of a River detector, or a class of your own."""
     settings: str = ""
-    """What it is made with, such as clock=1,delta=0.01 (or clock=1;delta=0.01, where commas part recipes' changes);
-    empty: River's defaults."""
+    """Arguments of the detector, such as clock=1,delta=0.01; empty: its defaults. Write
+    clock=1;delta=0.01 where commas separate the changes of a recipe."""
     max_values: int = 1000
-    """After so many values without an alarm the client gets a new detector that is shown the newer half of them."""
+    """After this number of values without an alarm, the client gets a new detector that processes
+    the newer half of them."""
 
     def __post_init__(self) -> None:
         check_literals(self)
         check_ranges(self, max_values="[2, inf)")
-        self.parse_settings()  # what cannot be read is said at once
+        self.parse_settings()  # raises an error for invalid settings
 
     def parse_settings(self) -> dict[str, Any]:
-        """What is written in `settings`, by name.
+        """Return `settings` as a dictionary.
 
         >>> RiverAlarm(settings="clock=1, delta=0.01").parse_settings()
         {'clock': 1, 'delta': 0.01}
@@ -68,7 +81,7 @@ class RiverAlarm(AlarmOptions):
         return parse_pairs(self.settings, "alarm.settings", "clock=1")
 
     def check_world(self, supplies: Supplies, num_classes: int) -> None:
-        """Before anything runs: is there such a detector?"""
+        """Raise `ConfigError` if the detector does not exist or rejects its settings."""
         self.new_detector()
 
     def init(self, num_clients: int) -> RiverState:
@@ -92,7 +105,7 @@ class RiverAlarm(AlarmOptions):
         return RiverState(counts, table), alarmed
 
     def new_detector(self) -> Detector:
-        """One that has seen nothing."""
+        """Create a detector without values."""
         settings = self.parse_settings()
         if "seed" in inspect.signature(self._detector_class).parameters:
             settings.setdefault("seed", 0)
@@ -100,12 +113,13 @@ class RiverAlarm(AlarmOptions):
             detector: Detector = self._detector_class(**settings)
         except (TypeError, ValueError) as error:
             raise ConfigError(
-                f"alarm.name={self.name} cannot be made with alarm.settings={self.settings!r}: {error}."
+                f"alarm.name={self.name} cannot be created with alarm.settings={self.settings!r}: "
+                f"{error}."
             ) from error
         return detector
 
     def _resume_detector(self, client: int, seen_values: list[float]) -> RunningDetector:
-        """The client's detector after these values: the one at hand, if it has seen just them, else a new one."""
+        """Return the client's detector after these values: from the cache, or created again."""
         running = self._cache.pop(client, None)
         if running is not None and running.seen_values == seen_values:
             return running
@@ -115,7 +129,7 @@ class RiverAlarm(AlarmOptions):
         return RunningDetector(seen_values, detector)
 
     def _store_values(self, client: int, running: RunningDetector, is_alarmed: bool) -> list[float]:
-        """What is remembered of the values; the detector stays at hand as long as it has seen nothing else."""
+        """Return the values to store, and cache the detector if it has processed exactly these."""
         if is_alarmed:
             return []
         if len(running.seen_values) >= self.max_values:
@@ -125,33 +139,33 @@ class RiverAlarm(AlarmOptions):
 
     @cached_property
     def _cache(self) -> dict[int, RunningDetector]:
-        """Only to save time: any of them can be made again from the values that it was shown."""
+        """Detectors by client, to save time; each can be created again from its values."""
         return {}
 
     @cached_property
     def _detector_class(self) -> type[Any]:
-        kind = load_object(self.name) if ":" in self.name else _find_river_detector(self.name)
-        if not (isinstance(kind, type) and hasattr(kind, "update")):
+        found = load_object(self.name) if ":" in self.name else _find_river_detector(self.name)
+        if not (isinstance(found, type) and hasattr(found, "update")):
             raise ConfigError(
-                f"alarm.name={self.name}: expected a class with update(x) and drift_detected, as River's "
-                f"detectors have them, got {kind!r}."
+                f"alarm.name={self.name}: expected a class with update(x) and drift_detected, like "
+                f"River's detectors, got {found!r}."
             )
-        return kind
+        return found
 
 
 def _find_river_detector(name: str) -> Any:
     try:
-        homes = [importlib.import_module(home) for home in RIVER_MODULES]
+        modules = [importlib.import_module(module) for module in RIVER_MODULES]
     except ImportError as error:
         raise ConfigError(
-            "alarm=river needs the package river, which is not installed: pip install 'thalweg[river]'. "
-            "Alarms without it: page-hinkley, ddm, window-test."
+            "alarm=river needs the package river, which is not installed. Install it with "
+            "pip install 'thalweg[river]', or use page-hinkley, ddm or window-test."
         ) from error
     known = {
-        each: kind
-        for home in homes
-        for each, kind in vars(home).items()
-        if isinstance(kind, type) and hasattr(kind, "drift_detected")
+        key: member
+        for module in modules
+        for key, member in vars(module).items()
+        if isinstance(member, type) and hasattr(member, "drift_detected")
     }
     if name not in known:
         raise UnknownName("detector of River", name, known)
@@ -159,7 +173,7 @@ def _find_river_detector(name: str) -> Any:
 
 
 def _widen(table: Floats, width: int) -> Floats:
-    """A copy with room for so many values of each client; doubled, so that this is rare."""
+    """Return a copy with at least `width` columns; the width doubles, so that copies are rare."""
     if table.shape[1] >= width:
         return table.copy()
     wider = np.zeros((len(table), max(width, 2 * table.shape[1])))

@@ -7,41 +7,42 @@ import numpy as np
 
 from thalweg.core.config import check_literals, check_ranges
 from thalweg.core.types import Floats, Ints
+from thalweg.drift.actions import AlarmOptions
 from thalweg.drift.base import Bools, select_rows, update_rows
-from thalweg.drift.options import AlarmOptions
 
 
 class PageHinkleyState(NamedTuple):
-    """Of every client, since its last alarm."""
+    """Statistics of each client since its last alarm."""
 
-    num: Ints  # (N,) values
-    mean: Floats  # (N,) of them
-    rise: Floats  # (N,) cumulated excess over the mean so far, less the slack
-    lowest: Floats  # (N,) that it has been
-    fall: Floats  # (N,) the same downwards, with the slack added
-    highest: Floats  # (N,)
+    num: Ints  # (N,) number of values
+    mean: Floats  # (N,) mean of the values
+    rise: Floats  # (N,) cumulative excess over the mean, minus the slack
+    lowest: Floats  # (N,) lowest value of `rise`
+    fall: Floats  # (N,) cumulative excess over the mean, plus the slack
+    highest: Floats  # (N,) highest value of `fall`
 
 
 @dataclass(frozen=True)
 class PageHinkley(AlarmOptions):
-    r"""Page and Hinkley: an alarm when a number has been above its own mean for too long.
+    r"""Page-Hinkley test: raises an alarm when values stay above their mean for too long.
 
     .. math::  m_t = \alpha\, m_{t-1} + (x_t - \bar x_t - \delta), \qquad
                m_t - \min_{s \le t} m_s > \lambda
 
-    with the mean of all values since the last alarm. A jump by h is noticed about :math:`\lambda / (h - \delta)`
-    values later, a little more since the mean follows.
+    A jump by h is detected after about :math:`\lambda / (h - \delta)` values, or a little later,
+    because the mean follows the values.
 
     Symbols, Page 1954, Hinkley 1971 -> here
-        :math:`\delta`   -> slack
-        :math:`\lambda`  -> threshold
-        :math:`\alpha`   -> memory, of the sum; 1: nothing is forgotten
+        :math:`x_t, \bar x_t`  -> value t, and the mean of the values since the last alarm
+        :math:`\delta`         -> slack
+        :math:`\lambda`        -> threshold
+        :math:`\alpha`         -> memory; 1 forgets nothing
 
-    Agrees with River's ``PageHinkley`` value for value, if that has the same numbers: its defaults are for
-    thousands of values, ours for rounds.
+    Gives the same alarms as River's ``PageHinkley`` with the same parameters. River's defaults suit
+    thousands of values, these suit rounds.
 
     >>> alarm, state = PageHinkley(slack=0.0, threshold=0.5, min_values=1), PageHinkley().init(1)
-    >>> for error in (0.2, 0.2, 0.8, 0.8):  # rises by 0.8 - 0.4, then by 0.8 - 0.5
+    >>> for error in (0.2, 0.2, 0.8, 0.8):  # the sum rises by 0.8 - 0.4, then by 0.8 - 0.5
     ...     state, alarmed = alarm.update(state, np.array([0]), np.array([error]))
     ...     print(bool(alarmed[0]), round(float(state.rise[0]), 6))
     False 0.0
@@ -51,15 +52,15 @@ class PageHinkley(AlarmOptions):
     """
 
     slack: float = 0.05
-    """By how much a value may be above the mean without counting."""
+    """Excess over the mean that is ignored."""
     threshold: float = 0.5
-    """How much may add up before there is an alarm."""
+    """Cumulative excess that raises an alarm."""
     min_values: int = 5
-    """No alarm before so many values."""
+    """Number of values before the first possible alarm."""
     memory: float = 1.0
-    """Factor of the sum with every value; below one the past fades."""
+    """Factor of the cumulative sum at each value; below 1 old values are forgotten."""
     direction: Literal["up", "down", "both"] = "up"
-    """Does only a rise count, only a fall, or either?"""
+    """Whether a rise, a fall, or both raise an alarm."""
 
     def __post_init__(self) -> None:
         check_literals(self)

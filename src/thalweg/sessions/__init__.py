@@ -1,9 +1,13 @@
-"""Session starts: the initial model of a session of clients."""
+"""Session starts: the model with which a session of clients begins.
 
-from thalweg.sessions.average import Average  # with the mean of past sessions
-from thalweg.sessions.base import Previous, ProbeRound, SessionStart
-from thalweg.sessions.reset import Reset  # sessions begin with the model as it was drawn
-from thalweg.sessions.warm_start import WarmStart  # with the mean of those that are alike
+A session is a sequence of rounds with the same member clients. When the members change, the policy
+`Recipe.session_start` chooses the first model of the new session, for example the last model
+(`Previous`) or an average of the final models of similar past sessions (`WarmStart`).
+"""
+
+from thalweg.sessions.average import Average  # mean of the final models of all past sessions
+from thalweg.sessions.base import Previous, ProbeRound, Reset, SessionStart
+from thalweg.sessions.warm_start import WarmStart  # weighted by the similarity of sessions
 
 SESSION_STARTS = {"previous": Previous, "average": Average, "warm-start": WarmStart, "reset": Reset}
 

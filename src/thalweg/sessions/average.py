@@ -13,33 +13,43 @@ from thalweg.sessions.base import ProbeRound, check_same_net
 
 
 class AverageState(NamedTuple):
-    """The models of past sessions, added up."""
+    """The sum of the final models of past sessions."""
 
-    sessions: int  # that have begun
-    initial_model: (
-        Floats32  # (P,) the model as it was drawn; of no elements if nobody needs it any more
-    )
-    total: Floats  # (P,) of all sessions but the pilots that are over
+    sessions: int  # number of sessions so far
+    initial_model: Floats32  # (P,) the initial model of the run; empty when no longer needed
+    total: Floats  # (P,) sum of the final models, without pilot sessions
 
 
 @dataclass(frozen=True)
 class Average:
-    r"""Begin with the mean of the models with which past sessions ended, whoever they were trained by.
+    r"""Starts a session with the mean of the final models of all past sessions.
 
-    .. math::  x = \frac{1}{s - P} \sum_{z=P}^{s-1} w_z^{last}
+    .. math::  x_s = \frac{1}{s - P} \sum_{z=P}^{s-1} w_z^{last}
 
-    The first sessions are left out, so that it can be compared with `WarmStart`, which needs them for its pilot;
-    they go on from the last model.
+    The first P sessions are excluded and start with the last model. This makes the policy
+    comparable with `WarmStart`, which uses them for its pilot model.
 
-    Symbols, clients that come and go -> here
-        s, :math:`w_z^{last}`  the session that begins, and the model after the last round of another one
+    Symbols, Chang et al. -> here
+        s                      -> number of the session that starts, counted from 0
+        :math:`w_z^{last}`     -> model after the last round of session z
         P                      -> pilot_sessions
+
+    Without pilot sessions, and with past sessions that ended with 8 and 2, a session starts with 5:
+
+    >>> rule, zero = Average(pilot_sessions=0), np.zeros(1, dtype=np.float32)
+    >>> notes = rule.init(zero, [])
+    >>> for last in (0, 8, 2):
+    ...     notes, start = rule.choose_start(notes, np.array([last], dtype=np.float32), None)
+    ...     print(start.tolist())
+    [0.0]
+    [8.0]
+    [5.0]
     """
 
     pilot_sessions: int = 1
-    """Sessions at the beginning that are not counted."""
+    """Number of sessions at the beginning that are excluded from the mean."""
     first_start: Literal["latest", "random"] = "latest"
-    """The first session after those: from the last model, or from the one that was drawn."""
+    """Start of the first session after the pilots: the last model, or the run's initial one."""
 
     def __post_init__(self) -> None:
         check_literals(self)

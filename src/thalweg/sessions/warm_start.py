@@ -15,61 +15,77 @@ from thalweg.theory import blend_distances, softmin
 
 
 class WarmStartState(NamedTuple):
-    """What is known of past sessions. Vectors in it are never written to."""
+    """Models and fingerprints of past sessions; the vectors are read-only."""
 
-    sessions: int  # that have begun
-    compared_slices: Ints  # (tensors, 2) start and stop of what is compared
-    initial_model: (
-        Floats32  # (P,) the model as it was drawn; of no elements if nobody needs it any more
-    )
-    pilots: list[Floats32]  # the models of the pilot sessions, until the pilot is made of them
-    pilot: Floats32  # (P,) of no elements before
-    models: list[Floats32]  # with which the sessions after those ended, oldest first
-    fingerprints: list[Floats32]  # of the same sessions, and of the one that is going on
-    fingerprint_distances: (
-        Floats  # (n, n) distances between the fingerprints, if they decide who is kept
-    )
+    sessions: int  # number of sessions so far
+    compared_slices: Ints  # (tensors, 2) start and stop of the compared tensors
+    initial_model: Floats32  # (P,) the initial model of the run; empty when no longer needed
+    pilots: list[Floats32]  # final models of the pilot sessions; empty once the pilot is computed
+    pilot: Floats32  # (P,) the pilot model; empty before
+    models: list[Floats32]  # final models of the later sessions, oldest first
+    fingerprints: list[Floats32]  # of the same sessions and of the current one
+    fingerprint_distances: Floats  # (n, n) between the fingerprints, for keep="diverse"
 
 
 @dataclass(frozen=True)
 class WarmStart:
-    r"""Begin with a mean of the models of past sessions: the more, the more alike what their clients learn.
+    r"""Starts a session with a similarity-weighted average of the final models of past sessions.
 
-    The first P sessions make a pilot, the mean of the models they end with. From then on every session begins with
-    V rehearsals from the pilot, which nobody remembers; what they change in it is the session's fingerprint. Then
+    The mean of the final models of the first P sessions is the pilot model. Each later session
+    starts with V probe rounds from the pilot, which change no state. The change that they make to
+    the pilot is the fingerprint :math:`G_s` of the session. Past sessions with similar fingerprints
+    get larger weights:
 
     .. math::
         G_s = w^{(V)} - w_{pilot}, \qquad
         x_s = \sum_{z=P}^{s-1} a_z\, w_z^{last}, \qquad
-        a_z \propto e^{-R\, d(G_s, G_z)}
+        a_z = \frac{e^{-R\, d(G_s, G_z)}}{\sum_{z'} e^{-R\, d(G_s, G_{z'})}}
 
-    The first session after the pilot has no past: `first_start`. The second has one, and goes on from it.
+    Session P has no past sessions and starts as `first_start` says. Session P + 1 has one and
+    starts with its final model.
 
     Symbols, Chang et al. -> here
-        P, V, R   -> pilot_sessions, rehearsals, scale
-        d         -> distance, see `theory.blend_distances`
+        P, V, R              -> pilot_sessions, probe_rounds, scale
+        :math:`w_z^{last}`   -> model after the last round of session z
+        :math:`w^{(V)}`      -> model after V probe rounds
+        d                    -> distance, see `theory.blend_distances`
 
-    Differs from the paper's text: the fingerprint is what V rounds change, not V - 1, and the distance is that of
-    the released code, tensor by tensor and without biases. Differs from that code: rehearsals change nothing at the
-    clients; the first session begins with the pilot (``first_start="random"`` for the code's way).
+    Differs from the paper's text: the fingerprint is the change of V rounds, not of V - 1, and the
+    distance is that of the released code, tensor by tensor and without biases. Differs from that
+    code: probe rounds do not change the clients, and session P starts with the pilot
+    (``first_start="random"`` for the code's behaviour).
+
+    The fingerprints of the past sessions are 3 and 0, the new one is 2, so the distances are 1 and
+    2. With R = ln 3 the weights are 3/4 and 1/4, and the final models 8 and 4 give 7:
+
+    >>> rule = WarmStart(pilot_sessions=0, distance="raw", scale=np.log(3))
+    >>> as_model = lambda value: np.array([value], dtype=np.float32)
+    >>> notes = rule.init(as_model(0), [])
+    >>> for last, change in ((0, 3), (8, 0), (4, 2)):
+    ...     probe_round = lambda model, lr_scale: model + change
+    ...     notes, start = rule.choose_start(notes, as_model(last), probe_round)
+    >>> round(float(start[0]), 6)
+    7.0
     """
 
     pilot_sessions: int = 1
-    """Sessions that make the pilot; 0: the pilot is the model as it was drawn."""
+    """Sessions whose final models are averaged to the pilot; 0: the run's initial model."""
     probe_rounds: int = 1
-    """Rounds from the pilot by which a session is known."""
+    """Probe rounds at the start of a session, from the pilot."""
     scale: float = 10.0
-    """0: all past sessions count the same; inf: the nearest alone."""
+    """Sharpness of the weights. 0: the plain mean of past sessions; inf: the most similar one."""
     distance: Literal["per_tensor_unit", "global_unit", "raw", "inner_product"] = "per_tensor_unit"
-    """Between fingerprints. Tensor by tensor (per_tensor_unit, inner_product) biases do not count."""
+    """Distance between fingerprints; per_tensor_unit and inner_product ignore biases."""
     first_start: Literal["pilot", "latest", "random"] = "pilot"
-    """The first session after the pilot: from the pilot, the last model, or the one that was drawn."""
+    """Start of the first session after the pilots: the pilot, the last model, or the run's initial
+    model."""
     probe_lr_scale: float = 0.5
-    """What the clients' first learning rate is multiplied by in a rehearsal."""
+    """Factor of the clients' initial learning rate in probe rounds."""
     history: int | None = None
-    """Past sessions that are kept; none: all."""
+    """Maximum number of past sessions to store; none: all."""
     keep: Literal["newest", "diverse"] = "newest"
-    """Which ones, if there are too many: diverse drops the older of the two that are most alike."""
+    """Which sessions to store if there are too many: the newest, or diverse ones (of the two most
+    similar sessions the older one is dropped)."""
 
     def __post_init__(self) -> None:
         check_literals(self)
@@ -83,7 +99,8 @@ class WarmStart:
         )
         require(
             self.history is not None or self.keep == "newest",
-            'keep="diverse" needs a history to choose from, such as history=20; without one all are kept.',
+            'keep="diverse" needs a history, got none (all sessions are stored); set one, such as '
+            "history=20.",
         )
 
     def init(self, model: Floats32, pieces: Sequence[ParamSlice]) -> WarmStartState:
@@ -105,7 +122,7 @@ class WarmStart:
         session = notes.sessions
         notes = notes._replace(sessions=session + 1)
         if session < self.pilot_sessions:
-            # The model that session 0 begins with was drawn, not trained.
+            # Session 0 starts with the untrained initial model, which is not part of the pilot.
             pilots = [*notes.pilots, freeze(last)] if session else []
             return notes._replace(pilots=pilots), last
         if session == self.pilot_sessions:
@@ -119,8 +136,8 @@ class WarmStart:
         return self._record_fingerprint(notes, fingerprint, distances), start
 
     def _make_pilot(self, notes: WarmStartState, last: Floats32) -> tuple[WarmStartState, Floats32]:
-        """The pilot, and what the first session after it begins with."""
-        models = [*notes.pilots, last]  # without pilot sessions, the one that was drawn
+        """Compute the pilot; return the state and the start of the first session after it."""
+        models = [*notes.pilots, last]  # without pilot sessions, the run's initial model
         pilot = blend(np.full(len(models), 1 / len(models)), models)
         start = {"pilot": pilot, "latest": last, "random": notes.initial_model.copy()}[
             self.first_start
@@ -135,19 +152,19 @@ class WarmStart:
         return freeze(model - notes.pilot)
 
     def _find_compared_slices(self, size: int, pieces: Sequence[ParamSlice]) -> Ints:
-        """Where the tensors are that are compared one by one; all as one vector is a single stretch."""
+        """Return the slices of the compared tensors, or one slice for the whole vector."""
         chosen = [piece[1:] for piece in pieces if "bias" not in piece.name]
         if self.distance in ("raw", "global_unit") or not chosen:
             chosen = [(0, size)]
         return np.array(chosen, dtype=np.int64)
 
     def _distances(self, notes: WarmStartState, fingerprint: Floats32) -> Floats:
-        """To the fingerprints of the past sessions that are kept."""
+        """Return the distances to the fingerprints of the stored sessions."""
         if not notes.fingerprints:
             return np.empty(0)
-        places = notes.compared_slices.tolist()
+        slices = notes.compared_slices.tolist()
         current, *past = (
-            [vector[start:stop] for start, stop in places]
+            [vector[start:stop] for start, stop in slices]
             for vector in (fingerprint, *notes.fingerprints)
         )
         return blend_distances(current, past, self.distance)
@@ -155,7 +172,7 @@ class WarmStart:
     def _record_fingerprint(
         self, notes: WarmStartState, fingerprint: Floats32, distances: Floats | None = None
     ) -> WarmStartState:
-        """With the fingerprint of the session that begins."""
+        """Add the fingerprint of the session that starts."""
         fingerprint_distances = notes.fingerprint_distances
         if self.keep == "diverse":
             row = np.empty(0) if distances is None else distances
@@ -168,7 +185,7 @@ class WarmStart:
         )
 
     def _drop_session(self, notes: WarmStartState) -> WarmStartState:
-        """Without one of the past sessions, if they are too many."""
+        """Drop one of the past sessions if there are too many."""
         if self.history is None or len(notes.models) <= self.history:
             return notes
         dropped = older_of_nearest(notes.fingerprint_distances) if self.keep == "diverse" else 0
@@ -185,7 +202,7 @@ class WarmStart:
 
 
 def older_of_nearest(fingerprint_distances: Floats) -> int:
-    """Of the two sessions that are nearest to one another, the older; apart is (n, n), oldest first.
+    """Return the older of the two closest sessions, given distances (n, n), oldest first.
 
     >>> older_of_nearest(np.array([[0.0, 9.0, 5.0], [9.0, 0.0, 1.0], [5.0, 1.0, 0.0]]))
     1
