@@ -13,7 +13,7 @@ def shown(*overrides: str) -> str:
     return console.file.getvalue()
 
 
-def test_sessions_are_a_branch_only_if_there_are_some() -> None:
+def test_sessions_are_shown_only_if_there_are_any() -> None:
     assert "sessions" not in shown()
     overrides = ("sessions=alternating", "sessions.length=5")
     line = next(line for line in shown(*overrides).splitlines() if "sessions" in line)
@@ -21,7 +21,7 @@ def test_sessions_are_a_branch_only_if_there_are_some() -> None:
     assert "<- was none" in line
 
 
-def test_augmentation_is_a_branch_only_if_it_is_on() -> None:
+def test_augmentation_is_shown_only_if_it_is_used() -> None:
     assert "augment" not in shown()
     line = next(
         line
@@ -32,7 +32,7 @@ def test_augmentation_is_a_branch_only_if_it_is_on() -> None:
     assert "<- was none" in line
 
 
-def test_faults_and_rules_for_late_updates_are_branches_where_they_matter() -> None:
+def test_faults_and_staleness_are_shown_only_if_they_are_not_the_default() -> None:
     assert "faults" not in shown()
     assert "staleness" not in shown()
     text = shown("faults=unreliable", "faults.lost=0.3", "staleness=polynomial")
@@ -44,9 +44,9 @@ def test_faults_and_rules_for_late_updates_are_branches_where_they_matter() -> N
     assert "<- was RejectLate" in staleness
 
 
-def test_an_opening_is_a_branch_only_if_it_is_another_than_to_go_on() -> None:
+def test_session_start_is_shown_only_if_it_is_not_the_default() -> None:
     assert "session_start" not in shown()
     line = next(
         line for line in shown("session_start=warm-start").splitlines() if "session_start" in line
     )
-    assert line.endswith("session_start   warm-start   <- was Previous")
+    assert line.endswith("session_start  warm-start   <- was Previous")

@@ -37,11 +37,11 @@ def test_a_study_on_small_data_ends_with_a_table_and_goes_on_where_it_was(tmp_pa
     assert "missing" in begun.stdout
     done = thalweg(*words, "--workers", "1", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
-    assert "4 runs, 0 of them already here" in done.stdout
+    assert "4 runs, 0 of them finished before" in done.stdout
     assert "on 1 worker\n" in done.stdout
     folder = tmp_path / "runs/reproduce-quick/sfedpo-table-7-digits/only-kl+l1"
     assert "Not comparable" in (folder / "index.html").read_text()
-    assert "4 of them already here" in " ".join(thalweg(*words, cwd=tmp_path).stdout.split())
+    assert "4 of them finished before" in " ".join(thalweg(*words, cwd=tmp_path).stdout.split())
 
 
 def test_a_name_nobody_has_is_one_message(tmp_path):

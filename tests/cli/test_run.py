@@ -19,19 +19,21 @@ ROW = {
 
 
 @pytest.mark.parametrize(
-    ("more", "is_said"),
+    ("more", "is_printed"),
     [({"balanced_accuracy": 0.5}, True), ({"balanced_accuracy": 0.7475}, False), ({}, False)],
 )
-def test_balanced_accuracy_is_said_where_it_differs(more: dict[str, float], is_said: bool) -> None:
+def test_balanced_accuracy_is_printed_if_it_differs_from_accuracy(more: dict[str, float], is_printed: bool) -> None:
     console = Console(file=io.StringIO(), width=100, color_system=None)
     row = {**ROW, **more}
     print_summary(console, [row], None, Path("out"), "thalweg run")
-    assert ("balanced        0.5000" in console.file.getvalue()) is is_said
+    assert ("balanced        0.5000" in console.file.getvalue()) is is_printed
 
 
-def test_in_a_session_the_accuracy_on_its_members_labels_comes_first() -> None:
+def test_the_session_accuracy_is_printed_before_the_accuracy() -> None:
     console = Console(file=io.StringIO(), width=100, color_system=None)
     row = {**ROW, "session_accuracy": 0.9}
     print_summary(console, [row], None, Path("out"), "thalweg run")
     said = console.file.getvalue()
-    assert "session         0.9000   on the labels that its members have\naccuracy" in said
+    assert (
+        "session         0.9000   accuracy on the labels of the session's members\naccuracy" in said
+    )

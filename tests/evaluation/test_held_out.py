@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from thalweg.core.types import Floats, Ints
-from thalweg.evaluation import ModelScores, held_out_scores
+from thalweg.evaluation import ModelScores, compute_scores
 
 LABELS = np.array([0, 0, 1, 1, 1, 1])
 PREDICTED = np.array([0, 1, 1, 1, 1, 0])  # class 0: 1 of 2, class 1: 3 of 4
@@ -26,7 +26,7 @@ def scores(
         else np.array(importance)
     )
     losses = np.arange(len(labels), dtype=np.float32)
-    return held_out_scores(predicted, losses, labels, np.array(histograms), weights)
+    return compute_scores(predicted == labels, losses, labels, np.array(histograms), weights)
 
 
 def test_accuracy_and_loss_are_plain_means() -> None:
@@ -94,7 +94,7 @@ def test_if_no_state_can_be_tested_there_is_no_score_over_states() -> None:
 def test_many_losses_in_single_precision_are_summed_in_double() -> None:
     losses = np.full(3_000_000, 0.1, dtype=np.float32)
     zeros = np.zeros(3_000_000, dtype=np.int64)
-    got = held_out_scores(zeros, losses, zeros, np.ones((1, 1)), np.ones(1))
+    got = compute_scores(zeros == zeros, losses, zeros, np.ones((1, 1)), np.ones(1))
     assert got.loss == pytest.approx(float(np.float32(0.1)), rel=1e-12)
 
 

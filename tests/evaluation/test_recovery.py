@@ -1,6 +1,6 @@
 import pytest
 
-from thalweg.evaluation.recovery import add_step_accuracy, recoveries, step_accuracies
+from thalweg.evaluation import add_step_accuracy, recoveries, step_accuracies
 
 
 def run(*accuracies, drifts):

@@ -1,7 +1,12 @@
 import numpy as np
 import pytest
 
-from thalweg.evaluation import SessionContext, accuracies_by_mix, session_scores
+from thalweg.evaluation import (
+    SessionContext,
+    accuracies_by_mix,
+    session_accuracy,
+    session_member_scores,
+)
 from thalweg.evaluation.sessions import member_labels
 
 # Labels 0, 0, 1, 1, 2, 2, 3, 3; the model knows 0 and half of 1 and 2.
@@ -12,9 +17,9 @@ AT_CLIENTS = accuracies_by_mix(RIGHT, LABELS, MIXES)  # 1, 0.5, 0.75, nan
 
 
 def scores(members, before=None, session=1):
-    return session_scores(
-        RIGHT, LABELS, MIXES, AT_CLIENTS, SessionContext(session, 1, np.array(members), before)
-    )
+    context = SessionContext(session, 1, np.array(members), before)
+    accuracy = session_accuracy(RIGHT, LABELS, MIXES, context)
+    return session_member_scores(accuracy, AT_CLIENTS, context)
 
 
 def test_only_test_samples_with_a_label_of_some_member_count():
@@ -50,4 +55,6 @@ def test_members_without_data_have_no_labels_and_no_accuracy():
 def test_labels_without_a_test_sample_have_no_accuracy():
     nothing = np.array([], dtype=bool), np.array([], dtype=np.int64)
     session_context = SessionContext(0, 1, np.array([0]))
-    assert session_scores(*nothing, MIXES, np.full(4, np.nan), session_context) == {}
+    accuracy = session_accuracy(*nothing, MIXES, session_context)
+    assert np.isnan(accuracy)
+    assert session_member_scores(accuracy, np.full(4, np.nan), session_context) == {}

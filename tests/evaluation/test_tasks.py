@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from thalweg.evaluation.tasks import ASSIGNMENTS, mixture_by_concept, mixture_by_labels
+from thalweg.evaluation import ASSIGNMENTS, mixture_by_concept, mixture_by_labels
 
 
 def test_one_e_step_gives_the_worked_numbers():

@@ -4,8 +4,7 @@ from thalweg.report import headline, summarise
 def test_the_first_recipe_is_set_against_the_next_best(comparison):
     assert headline(summarise(comparison)) == (
         "On digits-full, sfedpo reaches 82.00 ± 2.00 % test accuracy over 3 seeds, 2.00 points "
-        "above fedavg (paired t-test over 3 shared seeds, p = 0.074), a difference these seeds "
-        "do not settle."
+        "above fedavg (paired t-test over 3 shared seeds, p = 0.074), which is not significant."
     )
 
 
@@ -25,7 +24,7 @@ def test_one_recipe_alone_is_set_against_nobody(cell):
 
 
 def test_equal_recipes_are_level(cell):
-    assert "level with b on the seeds they share" in headline(summarise([cell("a"), cell("b")]))
+    assert "equal to b on the shared seeds" in headline(summarise([cell("a"), cell("b")]))
 
 
 def test_a_constant_difference_is_said_to_be_constant(cell):

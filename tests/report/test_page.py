@@ -70,7 +70,7 @@ def test_unfinished_runs_are_shown_with_their_reasons(unfinished_cells):
     assert "seed 0: failed , after 2 rounds: the loss is nan in round 3" in outline.text
     assert "seed 1: interrupted , after 2 rounds: no reason was recorded" in outline.text
     assert "seed 2: missing : it has not been run" in outline.text
-    assert "for want of a finished run: fedogd." in outline.text
+    assert "Not drawn: fedogd (no finished run)." in outline.text
 
 
 def test_a_page_can_be_made_when_nothing_has_finished(unfinished_cells):

@@ -10,7 +10,7 @@ from thalweg.core.published import Published
 from thalweg.engine.cells import is_done
 from thalweg.report.cells import Cell
 from thalweg.report.study import best_cells, plan_study, read_study, reproduce, write_study
-from thalweg.report.study_jobs import check_data, unique_jobs
+from thalweg.report.study_cells import check_data, unique_jobs
 from thalweg.report.study_table import study_headline, study_markdown
 from thalweg.scenarios.studies import Column, Row, Study
 
@@ -210,7 +210,7 @@ def test_balanced_accuracy_stands_in_the_table_where_it_differs(tmp_path, cell):
     files = write_study(result)
     assert "<small>balanced 50.00</small>" in files["page"].read_text()
     assert "; balanced 50.00)" in files["table"].read_text()
-    assert "Balanced: accuracy averaged" in files["table"].read_text()
+    assert "balanced: accuracy averaged" in files["table"].read_text()
 
 
 @pytest.mark.parametrize(
@@ -265,7 +265,7 @@ def test_the_best_is_not_known_before_all_have_finished():
     cells = [cell("a", 4, 0.9, 0.1), cell("b", 4, 0.1, 0.2, status="interrupted")]
     (best,) = best_cells(BEST, cells)
     assert best.status == "interrupted"
-    assert best.reason == "b is among those to choose from: stopped"
+    assert best.reason == "b, one of the candidates, is not done: stopped"
 
 
 def test_a_row_that_is_the_best_of_others_has_no_runs_of_its_own(tmp_path):
@@ -301,7 +301,7 @@ def test_a_study_may_be_about_the_accuracy_at_the_clients(tmp_path):
     row = result.cells[0].rows[-1]
     assert row["accuracy"] == row["client_accuracy"]
     text = study_markdown(result)
-    assert "at the clients, averaged over them" in text
+    assert "distributed like each client's, averaged over clients" in text
     assert "95 % bound of the mean" in text
 
 
@@ -330,7 +330,7 @@ def test_online_learners_are_rows_like_any_other_and_what_is_not_installed_is_sa
     assert most.difference.mean == pytest.approx(most.main.mean - plain.main.mean)
     page = (tmp_path / "tiny/index.html").read_text()
     assert "Prequential (test-then-train) accuracy" in page
-    assert "before anybody learns from them" in page
+    assert "before training on them" in page
     assert "thalweg run majority --on gaussian-mixture --seed 4 --set pooled=true" in page
 
 

@@ -15,10 +15,10 @@ def test_mean_and_sample_standard_deviation_over_seeds(comparison):
     assert first.accuracy.std == pytest.approx(0.02)
     assert second.accuracy.mean == pytest.approx(0.80)  # of 0.79, 0.80, 0.81
     assert second.accuracy.std == pytest.approx(0.01)
-    assert first.worst_state_accuracy.mean == pytest.approx(0.41)
-    assert first.prequential_accuracy == (0.5, 0.0, 3)
-    assert first.megabytes == (5.0, 0.0, 3)
-    assert first.seconds == (2.0, 0.0, 3)
+    assert first.means["worst_state_accuracy"] == pytest.approx(0.41)
+    assert first.spreads["prequential_accuracy"] == (0.5, 0.0, 3)
+    assert first.spreads["megabytes"] == (5.0, 0.0, 3)
+    assert first.spreads["seconds"] == (2.0, 0.0, 3)
     assert (first.num_done, first.num_requested, first.unfinished_cells) == (3, 3, ())
 
 
@@ -43,14 +43,14 @@ def test_without_a_shared_seed_there_is_no_difference(cell):
     assert summarise([cell("a", 0), cell("b", 1)])[1].difference is None
 
 
-def test_two_shared_seeds_have_a_spread_but_no_test():
+def test_two_shared_seeds_have_a_standard_deviation_but_no_p_value():
     difference = paired_difference({0: 0.5, 1: 0.75}, {0: 0.25, 1: 0.25})
     assert difference.mean == 0.375
     assert difference.std == pytest.approx(0.25 / math.sqrt(2))
     assert difference.p_value is None
 
 
-def test_differences_that_do_not_vary_have_no_test():
+def test_equal_differences_have_no_p_value():
     # 0.3 - 0.2 and 0.2 - 0.1 differ in the last bit; that is not a spread.
     assert paired_difference({0: 0.3, 1: 0.2, 2: 0.9}, {0: 0.2, 1: 0.1, 2: 0.8}).p_value is None
     assert paired_difference({0: 0.3, 1: 0.2, 2: 0.9}, {0: 0.3, 1: 0.2, 2: 0.9}).p_value is None
@@ -75,12 +75,12 @@ def test_a_single_seed_has_no_spread():
     assert spread([0.7]) == (0.7, None, 1)
 
 
-def test_unfinished_runs_are_counted_and_kept_out_of_the_numbers(unfinished_cells):
+def test_unfinished_runs_are_counted_but_not_averaged(unfinished_cells):
     done, undone = summarise(unfinished_cells)
     assert (done.num_done, done.num_requested) == (1, 1)
     assert (undone.num_done, undone.num_requested) == (0, 3)
     assert [cell.status for cell in undone.unfinished_cells] == ["failed", "interrupted", "missing"]
-    assert undone.accuracy is undone.seconds is undone.difference is None
+    assert undone.accuracy is undone.spreads["seconds"] is undone.difference is None
 
 
 def test_published_accuracies_are_in_per_cent(comparison):
@@ -102,7 +102,7 @@ def test_without_a_test_part_recipes_are_compared_by_prequential_accuracy(cell):
     assert second.difference.mean == 0.25
 
 
-def test_if_nothing_has_finished_the_measure_is_test_accuracy(cell):
+def test_without_finished_runs_the_main_metric_is_accuracy(cell):
     (only,) = summarise([cell(status="missing", rows=[])])
     assert only.main_metric == "accuracy"
     assert only.main is None

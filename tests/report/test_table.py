@@ -5,7 +5,7 @@ import pytest
 from rich.console import Console
 
 from thalweg.core.errors import ConfigError
-from thalweg.report import summarise, to_csv, to_markdown, to_rich
+from thalweg.report import page, summarise, to_csv, to_markdown, to_rich
 from thalweg.report.table import best, columns, legend
 
 
@@ -15,7 +15,7 @@ def printed(summaries, width=80):
     return console.file.getvalue()
 
 
-def test_columns_read_as_people_write_numbers(comparison):
+def test_columns_contain_formatted_numbers(comparison):
     table = dict(columns(summarise(comparison, {"sfedpo": 83.0})))
     assert table["recipe"] == ["sfedpo", "fedavg"]
     assert table["seeds"] == ["3 of 3", "3 of 3"]
@@ -27,26 +27,26 @@ def test_columns_read_as_people_write_numbers(comparison):
     assert table["MB sent"] == ["5.0 ± 0.0", "5.0 ± 0.0"]
 
 
-def test_a_column_without_a_number_is_left_away(cell):
+def test_a_column_without_a_number_is_left_out(cell):
     assert "paper" not in dict(columns(summarise([cell()])))
     assert "vs sfedpo" not in dict(columns(summarise([cell()])))
 
 
-def test_the_best_of_several_is_marked_and_of_one_none(comparison, cell):
+def test_the_best_of_several_means_is_marked(comparison, cell):
     assert best(summarise(comparison)) == {0}
     assert best(summarise([cell("a", 0, 0.5), cell("b", 0, 0.5)])) == {0, 1}
     assert best(summarise([cell()])) == set()
 
 
-def test_of_what_is_forgotten_the_least_is_best_and_is_not_called_an_accuracy(comparison):
-    summaries = [replace(s, is_lower_better=True) for s in summarise(comparison)]
+def test_the_lowest_forgetting_is_the_best_and_has_its_own_heading(comparison):
+    summaries = [replace(s, accuracy_metric="forgetting") for s in summarise(comparison)]
     assert best(summaries) == {1}
     headings = [column.heading for column in columns(summaries)]
     assert "forgetting" in headings
     assert "accuracy" not in headings
 
 
-def test_unfinished_runs_are_named_in_every_form(unfinished_cells):
+def test_unfinished_runs_are_listed_in_every_format(unfinished_cells):
     summaries = summarise(unfinished_cells)
     for text in (printed(summaries), to_markdown(summaries), to_csv(summaries)):
         assert "seed 0: failed, the loss is nan in round 3" in text
@@ -55,7 +55,7 @@ def test_unfinished_runs_are_named_in_every_form(unfinished_cells):
     assert "0 of 3" in printed(summaries)
 
 
-def test_a_table_of_nothing_is_refused():
+def test_a_table_without_summaries_raises_an_error():
     for form in (to_rich, to_markdown, to_csv):
         with pytest.raises(ConfigError, match="nothing to show"):
             form([])
@@ -66,10 +66,22 @@ def with_balanced(cell, accuracy, balanced):
     return cell("sfedpo", 0, rows=rows)
 
 
-def test_balanced_accuracy_is_shown_where_it_says_something_else(cell):
+def test_balanced_accuracy_is_shown_if_it_differs_from_accuracy(cell):
     summaries = summarise([with_balanced(cell, 0.75, 0.60)])
     assert dict(columns(summaries))["balanced"] == ["60.00"]
-    assert "Balanced: accuracy averaged over the classes" in legend(summaries)
+    assert "balanced: accuracy averaged over the classes" in legend(summaries)
     nearly = summarise([with_balanced(cell, 0.75, 0.7475)])
     assert "balanced" not in dict(columns(nearly))
-    assert "Balanced" not in legend(nearly)
+    assert "balanced" not in legend(nearly)
+
+
+@pytest.mark.parametrize(("worst", "is_shown"), [(0.75, False), (0.5, True)])
+def test_latent_states_have_columns_only_if_there_are_several(cell, worst, is_shown):
+    rows = [
+        {"round": 1, "accuracy": 0.75, "state_accuracy": 0.75, "worst_state_accuracy": worst},
+    ]
+    cells = [cell("sfedpo", 0, rows=rows)]
+    assert ("worst state" in dict(columns(summarise(cells)))) is is_shown
+    assert ("mean state" in dict(columns(summarise(cells)))) is is_shown
+    assert ("worst state" in page("t", cells)) is is_shown
+    assert "worst_state_accuracy_percent_mean" in to_csv(summarise(cells))

@@ -1,6 +1,6 @@
 from report.small_tables import rows_by_recipe
 from thalweg.evaluation import Transition
-from thalweg.report import page, transition_markdown, transition_rich
+from thalweg.report import extra_markdown, extra_rich, page, transition_table
 from thalweg.report.transitions import (
     MAX_LINES,
     MAX_SESSIONS,
@@ -42,12 +42,12 @@ def test_every_session_from_the_second_on_has_a_mean_over_seeds(cell):
         "session 1": "30.00 ± 14.14",
         "session 2": "60.00 ± 0.00",
         "mean of all": "45.00 ± 7.07",
-        "back": "2 of 4",
+        "recovered": "2 of 4",
         "after": "1.0",
         "rounds": "2",
     }
     assert found["warm"]["rounds"] == "2 + 2"
-    assert found["warm"]["back"] == "2 of 2"
+    assert found["warm"]["recovered"] == "2 of 2"
 
 
 def test_unfinished_runs_are_not_in_the_numbers(cell):
@@ -73,8 +73,8 @@ def test_of_very_many_sessions_the_first_have_columns_and_all_are_in_the_mean(ce
 
 def test_runs_without_sessions_say_nothing_of_them(comparison):
     assert transition_columns(comparison) == []
-    assert transition_markdown(comparison) == ""
-    assert transition_rich(comparison) is None
+    assert extra_markdown(transition_table(comparison)) == ""
+    assert extra_rich(transition_table(comparison)) is None
     assert "Transitions" not in page("t", comparison)
 
 
@@ -83,7 +83,7 @@ def test_the_page_and_the_markdown_have_the_table(cell):
     shown = page("t", cells)
     assert "<h2>Transitions</h2>" in shown
     assert "<td>25.00</td>" in shown
-    markdown = transition_markdown(cells)
+    markdown = extra_markdown(transition_table(cells))
     assert "| recipe | session 1 |" in markdown
     assert r"| a\|b | 25.00 |" in markdown
 
@@ -94,8 +94,8 @@ def test_a_run_says_in_lines_what_is_special_about_a_transition():
     nothing = ONE._replace(transition_accuracy=None, rounds_averaged=0)
     fresh = ONE._replace(accuracy_before=None, rounds_to_recover=None, rounds=1, rounds_averaged=1)
     assert transition_lines([short, some, nothing, fresh]) == [
-        "session 1: 0.4200 over its first 3 rounds, 0.9000 before, not back in 3 rounds",
-        "session 1: 0.4200 over 2 of its first 10 rounds, 0.9000 before, back in round 12",
+        "session 1: 0.4200 over its first 3 rounds, 0.9000 before, not recovered in 3 rounds",
+        "session 1: 0.4200 over 2 of its first 10 rounds, 0.9000 before, recovered in round 12",
         "session 1: not evaluated in its first 10 rounds",
         "session 1: 0.4200 over its only round",
     ]

@@ -1,1 +1,1 @@
-"""thalweg run | compare | list | show"""
+"""The command line: ``thalweg run``, ``compare``, ``reproduce``, ``serve`` and others."""

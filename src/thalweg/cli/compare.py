@@ -14,28 +14,30 @@ from thalweg.baselines import BASELINES
 from thalweg.cli.cell_progress import parse_seeds, show_cell_progress
 from thalweg.cli.plan_view import plan_tree
 from thalweg.cli.progress import format_duration, print_json
+from thalweg.cli.run import NO_SCENARIO
 from thalweg.core.errors import ConfigError
 from thalweg.engine.cells import is_done, run_cells
 from thalweg.report import (
     Cell,
+    event_tables,
+    extra_markdown,
+    extra_rich,
     has_figure,
     summarise,
     to_csv,
     to_markdown,
     to_rich,
-    transition_markdown,
-    transition_rich,
+    transition_table,
     use_session_accuracy,
     write_figure,
     write_page,
 )
 from thalweg.report.comparison import comparison_jobs, read_cell
-from thalweg.report.event_tables import event_tables
-from thalweg.report.extras import extra_markdown, extra_rich
 
 
 def compare_command(
     recipes: list[str],
+    *,
     on: str | None,
     seeds: str,
     sets: list[str],
@@ -46,9 +48,10 @@ def compare_command(
     workers: int | None,
     data_dir: Path | None,
 ) -> None:
+    """Run the missing runs of a comparison, print its tables and write its files."""
     console = Console()
     if on is None:
-        raise ConfigError("which scenario? Say --on SCENARIO; thalweg list shows them.")
+        raise ConfigError(NO_SCENARIO)
     folder = out or Path("runs") / f"compare-{Path(on).stem}"
     jobs = comparison_jobs(
         recipes,
@@ -67,29 +70,27 @@ def compare_command(
             f"{len(jobs)} runs ({len(recipes)} recipes x {len(jobs) // len(recipes)} seeds)"
             + (f", {kept} of them already in {folder}" if kept else ""),
             highlight=False,
+            soft_wrap=True,
         )
     began = time.perf_counter()
     try:
         with show_cell_progress(missing, console, as_json) as watch:
             failures = run_cells(jobs, workers=workers, data_dir=data_dir, watch=watch)
     except KeyboardInterrupt:
-        typer.echo("interrupted; the same command goes on where it stopped.", err=True)
+        typer.echo("interrupted; the same command continues the comparison.", err=True)
         raise SystemExit(130) from None
     cells = [read_cell(job, failures.get(job.folder)) for job in jobs]
-    seen = [use_session_accuracy(cell) for cell in cells]
-    files = _write(folder, on, seen)
-    summaries = summarise(seen)
+    shown = [use_session_accuracy(cell) for cell in cells]
+    files = _write(folder, on, shown)
+    summaries = summarise(shown)
     if as_json:
         for row in _json_rows(cells):
             print_json(row)
     else:
         console.print(to_rich(summaries, width=console.width))
-        extras = (
-            transition_rich(cells, width=console.width),
-            *(extra_rich(extra, width=console.width) for extra in event_tables(cells)),
-        )
-        for extra in filter(None, extras):
-            console.print(extra)
+        for extra in (transition_table(cells), *event_tables(cells)):
+            if (table := extra_rich(extra, width=console.width)) is not None:
+                console.print(table)
         console.print(f"took {format_duration(time.perf_counter() - began)}", highlight=False)
         for what, file in files.items():
             console.print(f"{what:<7}{file}", highlight=False, soft_wrap=True)
@@ -101,8 +102,8 @@ def compare_command(
 def _write(folder: Path, on: str, cells: Sequence[Cell]) -> dict[str, Path]:
     summaries = summarise(cells)
     files = {"page": folder / "index.html", "table": folder / "table.md"}
-    beside = transition_markdown(cells) + "".join(map(extra_markdown, event_tables(cells)))
-    (folder / "table.md").write_text(to_markdown(summaries) + beside)
+    extras = map(extra_markdown, (transition_table(cells), *event_tables(cells)))
+    (folder / "table.md").write_text(to_markdown(summaries) + "".join(extras))
     (folder / "table.csv").write_text(to_csv(summaries))
     write_page(files["page"], f"Comparison on {on}", cells)
     if has_figure(cells):

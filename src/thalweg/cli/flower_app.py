@@ -15,6 +15,7 @@ from thalweg.network.flower.project import ProjectOptions, write_project
 def flower_app_command(
     folder: Path,
     recipe: str,
+    *,
     on: str | None,
     sets: list[str],
     seed: int | None,
@@ -22,9 +23,12 @@ def flower_app_command(
     min_clients: int,
     deadline_s: float,
 ) -> None:
+    """Write a Flower project for a plan and print how to start it."""
     plan, _, _ = plan_from_options(recipe, on, sets, seed, rounds)
     if not isinstance(plan, Plan):
-        raise ConfigError(f"{recipe} is a baseline, which has no clients; choose a recipe.")
+        raise ConfigError(
+            f"expected a recipe, got the baseline {recipe}, which has no clients; see thalweg list."
+        )
     run_folder = Path("runs") / f"{plan.recipe.name}-{plan.scenario.name}-seed{plan.seed}"
     files = write_project(folder, plan, ProjectOptions(run_folder, min_clients, deadline_s))
     typer.echo("\n".join([*map(str, files), f"start it with: flwr run {folder} SUPERLINK"]))

@@ -10,7 +10,8 @@ from thalweg.analysis.oracle_gap import oracle_gap
 from thalweg.cli.progress import print_json
 
 
-def gap_command(run: Path, as_json: bool, data_dir: Path | None) -> None:
+def gap_command(run: Path, *, as_json: bool, data_dir: Path | None) -> None:
+    """Print the oracle gap of a run."""
     gap = oracle_gap(run, data_dir=data_dir)
     budgets = gap.effective_budgets
     spent = {
@@ -31,10 +32,10 @@ def gap_command(run: Path, as_json: bool, data_dir: Path | None) -> None:
         )
         return
     lines = [
-        f"gap               {gap.gap:.6f}   what the forecasts cost in the bound",
-        f"oracle error      {gap.oracle_error:.6f}   L1 distance from the truth, all clients",
-        f"ideal             {gap.ideal:.6f}   the bound's term with the true probabilities",
-        f"achieved          {gap.achieved:.6f}   the same with the predicted ones",
+        f"gap               {gap.gap:.6f}   increase of the bound due to the forecasts",
+        f"oracle error      {gap.oracle_error:.6f}   L1 distance to the truth, over all clients",
+        f"ideal             {gap.ideal:.6f}   term of the bound with the true probabilities",
+        f"achieved          {gap.achieved:.6f}   the same term with the predicted ones",
         f"effective budget  {spent['min']:.4f} min, {spent['mean']:.4f} mean, "
         f"{spent['max']:.4f} max over clients",
     ]

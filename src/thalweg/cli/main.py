@@ -1,4 +1,7 @@
-"""The command line. Heavy imports happen inside the commands, so that --help answers at once."""
+"""The command line. Commands import their modules when they are called, so that --help is fast.
+
+To add an option, declare it here and pass it by name to the function of the command.
+"""
 
 from __future__ import annotations
 
@@ -17,8 +20,8 @@ app = typer.Typer(
     rich_markup_mode="rich",
     pretty_exceptions_enable=False,
     help=(
-        "Streaming federated learning: data never stops arriving, does not fit in memory, shifts; "
-        "devices come and go.\n\n"
+        "Streaming federated learning: data arrive continuously, do not fit in memory, and drift; "
+        "clients come and go.\n\n"
         "Try [bold]thalweg run sfedpo --on digits-partial[/bold], then "
         "[bold]thalweg compare sfedpo fedavg fedogd --on digits-partial --seeds 3[/bold]."
     ),
@@ -27,7 +30,7 @@ app = typer.Typer(
 On = Annotated[
     str | None,
     typer.Option(
-        "--on", metavar="SCENARIO", help="A scenario's name, or a .csv/.parquet/.npz file."
+        "--on", metavar="SCENARIO", help="Name of a scenario, or a .csv/.parquet/.npz file."
     ),
 ]
 Sets = Annotated[
@@ -35,39 +38,55 @@ Sets = Annotated[
     typer.Option(
         "--set",
         metavar="PART.FIELD=VALUE",
-        help="Change anything: [cyan]memory.budget=0.3[/cyan], [cyan]weights=equal[/cyan], "
-        "[cyan]world.num_clients=100[/cyan]. May be repeated.",
+        help="Change a part of the recipe or the scenario: [cyan]memory.budget=0.3[/cyan], "
+        "[cyan]weights=equal[/cyan], [cyan]world.num_clients=100[/cyan]. May be repeated.",
     ),
 ]
-Rounds = Annotated[int | None, typer.Option(help="Rounds to run instead of the scenario's own.")]
-DataDir = Annotated[
-    Path | None, typer.Option(help="Where data sets are; THALWEG_DATA and the cache come after it.")
+Recipe = Annotated[
+    str,
+    typer.Argument(help="Name of a recipe (see thalweg list), a run folder or a plan.toml."),
 ]
-Engine = Annotated[str, typer.Option(help="fast, reference (slow, the specification), or auto.")]
+Seed = Annotated[int | None, typer.Option(help="Seed of all random draws. Default: 0.")]
+Rounds = Annotated[int | None, typer.Option(help="Number of rounds. Default: the scenario's.")]
+RunFolderOption = Annotated[
+    Path | None, typer.Option("--out", help="Run folder. Default: a new folder in runs/.")
+]
+Resume = Annotated[bool, typer.Option("--resume", help="Continue after the last complete round.")]
+JsonLines = Annotated[bool, typer.Option("--json", help="Print one JSON object per line.")]
+JsonObject = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
+DataDir = Annotated[
+    Path | None,
+    typer.Option(help="Folder of data sets. Default: THALWEG_DATA, then the cache."),
+]
+Engine = Annotated[str, typer.Option(help="fast, reference (slow, the specification) or auto.")]
 RunsAtOnce = Annotated[
-    int | None, typer.Option("--workers", help="Runs at the same time; else one per core.")
+    int | None, typer.Option("--workers", help="Runs at the same time. Default: one per core.")
+]
+Certs = Annotated[
+    Path | None,
+    typer.Option(help="Folder with TLS certificate and keys, made by [cyan]thalweg certs[/cyan]."),
+]
+Insecure = Annotated[
+    bool,
+    typer.Option("--insecure", help="Allow other machines without TLS and keys. For tests only."),
 ]
 Debug = Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")]
 
 
 @app.command()
 def run(
-    recipe: Annotated[
-        str, typer.Argument(help="A recipe's name (see thalweg list), a run folder or a plan.toml.")
-    ],
+    recipe: Recipe,
     on: On = None,
     sets: Sets = None,
-    seed: Annotated[int | None, typer.Option(help="Every random draw follows from it.")] = None,
+    seed: Seed = None,
     rounds: Rounds = None,
-    out: Annotated[
-        Path | None, typer.Option(help="The run's folder; else one under runs/.")
-    ] = None,
-    resume: Annotated[
-        bool, typer.Option("--resume", help="Go on after the last whole round.")
-    ] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON object per line.")] = False,
+    out: RunFolderOption = None,
+    resume: Resume = False,
+    as_json: JsonLines = False,
     engine: Engine = "auto",
-    workers: Annotated[int | None, typer.Option(help="Processes; never changes a result.")] = None,
+    workers: Annotated[
+        int | None, typer.Option(help="Processes; the results do not depend on it.")
+    ] = None,
     data_dir: DataDir = None,
     debug: Debug = False,
 ) -> None:
@@ -75,197 +94,233 @@ def run(
 
     thalweg run sfedpo --on fashion-mnist-partial --seed 7 --set memory.budget=0.3
 
-    Stopped with Ctrl-C, killed, or out of power: the same command with --resume (and --out) goes on
-    to the same final bits.
+    After an interruption, the same command with --resume (and --out) continues the run. The result is
+    the same, bit for bit.
     """
     from thalweg.cli.run import run_command
 
     run_command(
-        recipe, on, sets or [], seed, rounds, out, resume, as_json, engine, workers, data_dir
+        recipe,
+        on=on,
+        sets=sets or [],
+        seed=seed,
+        rounds=rounds,
+        out=out,
+        resume=resume,
+        as_json=as_json,
+        engine=engine,
+        workers=workers,
+        data_dir=data_dir,
     )
 
 
 @app.command()
 def compare(
     recipes: Annotated[
-        list[str], typer.Argument(help="Recipes; a variant is written sfedpo,weights=equal")
+        list[str],
+        typer.Argument(help="Recipes; a variant is written [cyan]sfedpo,weights=equal[/cyan]."),
     ],
     on: On = None,
     seeds: Annotated[
-        str, typer.Option(help="How many seeds (3 means 0, 1, 2), or a list: 4,8,15.")
+        str, typer.Option(help="Number of seeds (3 means 0, 1, 2), or a list: 4,8,15.")
     ] = "3",
     sets: Sets = None,
     rounds: Rounds = None,
-    out: Annotated[Path | None, typer.Option(help="The folder; else one under runs/.")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON object per recipe.")] = False,
+    out: Annotated[
+        Path | None, typer.Option(help="Folder of the comparison. Default: a folder in runs/.")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object per run.")] = False,
     engine: Engine = "auto",
     workers: RunsAtOnce = None,
     data_dir: DataDir = None,
     debug: Debug = False,
 ) -> None:
-    """Run several recipes on one scenario with the same seeds, and set them side by side.
+    """Compare several recipes on one scenario with the same seeds.
 
-    Ends with a table (mean and spread over seeds), a figure and a self-contained page. What is
-    already in the folder is not run again.
+    Writes a table (mean and standard deviation over seeds), a figure and a self-contained HTML page.
+    Finished runs in the folder are not repeated.
     """
     from thalweg.cli.compare import compare_command
 
-    compare_command(recipes, on, seeds, sets or [], rounds, out, as_json, engine, workers, data_dir)
+    compare_command(
+        recipes,
+        on=on,
+        seeds=seeds,
+        sets=sets or [],
+        rounds=rounds,
+        out=out,
+        as_json=as_json,
+        engine=engine,
+        workers=workers,
+        data_dir=data_dir,
+    )
 
 
 @app.command()
 def reproduce(
     study: Annotated[
         str | None,
-        typer.Argument(help="A study's name, or your own: FILE.py:NAME. None: list them."),
+        typer.Argument(help="Name of a study, or your own: FILE.py:NAME. Default: list all."),
     ] = None,
     only: Annotated[
         list[str] | None,
         typer.Option(
             metavar="WORDS",
-            help="Only rows and columns with these words: [cyan]--only sfedpo,flash,partial[/cyan]. "
-            "May be repeated.",
+            help="Only rows and columns that contain these words: "
+            "[cyan]--only sfedpo,flash,partial[/cyan]. May be repeated.",
         ),
     ] = None,
     seeds: Annotated[
         str | None,
-        typer.Option(help="How many of the study's seeds, or a list: 4,8,15. Else its own."),
+        typer.Option(help="Number of seeds, or a list: 4,8,15. Default: the study's."),
     ] = None,
     scale: Annotated[
         str,
         typer.Option(
             metavar="quick|paper",
-            help="quick: a tenth of the rounds, one seed; a look, not a result.",
+            help="quick: a tenth of the rounds and one seed, not comparable with the paper.",
         ),
     ] = "paper",
     data: Annotated[
         str | None,
-        typer.Option(help="The same study on another data set, such as fashion-mnist or digits."),
+        typer.Option(help="Use another data set, such as fashion-mnist or digits."),
     ] = None,
     show: Annotated[
-        bool, typer.Option("--show", help="Run nothing; write and show what is there.")
+        bool, typer.Option("--show", help="Run nothing; write and show the results so far.")
     ] = False,
     out: Annotated[
         Path | None,
-        typer.Option(help="The folder of all runs and pages; else runs/reproduce or -quick."),
+        typer.Option(help="Folder of runs and pages. Default: runs/reproduce[-quick]."),
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON object per run.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object per run.")] = False,
     engine: Engine = "auto",
     workers: RunsAtOnce = None,
     data_dir: DataDir = None,
     debug: Debug = False,
 ) -> None:
-    """Fill a table of a paper: recipes x scenarios x seeds, the paper's numbers beside ours.
+    """Reproduce a table of a paper: recipes x scenarios x seeds, next to the published numbers.
 
     thalweg reproduce sfedpo-table-1 --only fashion-mnist
 
-    Runs only what is missing, and runs that several tables have in common once. Stop it whenever you
-    like: the same command goes on. Data that are missing, and names that nobody has, are reported
-    before anything runs. Ends with a page, a Markdown and a CSV table; a run that failed is
-    shown in them with its reason.
+    Finished runs are not repeated, and tables share the runs they have in common. An interrupted study
+    is continued by the same command. Missing data and unknown names are reported before anything runs.
+    The results are a page, a Markdown table and a CSV table, which list failed runs with the reason.
     """
     from thalweg.cli.reproduce import reproduce_command
 
     reproduce_command(
-        study, only or [], seeds, scale, data, show, out, as_json, engine, workers, data_dir
+        study,
+        only=only or [],
+        seeds=seeds,
+        scale=scale,
+        data=data,
+        show=show,
+        out=out,
+        as_json=as_json,
+        engine=engine,
+        workers=workers,
+        data_dir=data_dir,
     )
 
 
 @app.command()
 def serve(
-    recipe: Annotated[
-        str, typer.Argument(help="A recipe's name (see thalweg list), a run folder or a plan.toml.")
-    ],
+    recipe: Recipe,
     on: On = None,
     host: Annotated[
-        str, typer.Option(help="The address to listen at; 0.0.0.0 is every one this machine has.")
+        str, typer.Option(help="Address to listen on; 0.0.0.0 means all addresses.")
     ] = "127.0.0.1",
-    port: Annotated[int, typer.Option(help="The port to listen at.")] = 8470,
-    certs: Annotated[
-        Path | None,
-        typer.Option(help="The server's folder of [cyan]thalweg certs[/cyan]: TLS and node keys."),
-    ] = None,
+    port: Annotated[int, typer.Option(help="Port to listen on.")] = 8470,
+    certs: Certs = None,
     state: Annotated[
         Path | None,
-        typer.Option(help="Where Flower keeps its database and logs; else server/ in --out."),
+        typer.Option(help="Folder of Flower's database and logs. Default: server/ in --out."),
     ] = None,
-    out: Annotated[
-        Path | None, typer.Option(help="The run's folder; else one under runs/.")
-    ] = None,
+    out: RunFolderOption = None,
     min_clients: Annotated[
         int | None,
-        typer.Option(help="No round begins with fewer clients here; else 1, or as before."),
+        typer.Option(help="Clients that a round needs. Default: 1, or as before a --resume."),
     ] = None,
     deadline: Annotated[
         float | None,
-        typer.Option(help="Seconds a round waits for replies; else 600, or as before."),
+        typer.Option(help="Seconds until a round ends. Default: 600, or as before a --resume."),
     ] = None,
     wait: Annotated[
-        float | None, typer.Option(help="Seconds to wait for enough clients; else for ever.")
+        float | None,
+        typer.Option(help="Seconds to wait for enough clients. Default: no limit."),
     ] = None,
     limit: Annotated[
         list[str] | None,
         typer.Option(
             metavar="NAME=VALUE",
-            help="What a client may claim at most: [cyan]norm_factor=5[/cyan] (times the median length of a "
-            "round's updates), [cyan]max_norm[/cyan], [cyan]max_samples[/cyan], [cyan]max_steps[/cyan], "
-            "[cyan]max_value[/cyan]. May be repeated.",
+            help="Upper limit of what a client may send: [cyan]norm_factor=5[/cyan] (times the median norm "
+            "of a round's updates), [cyan]max_norm[/cyan], [cyan]max_samples[/cyan], "
+            "[cyan]max_steps[/cyan], [cyan]max_value[/cyan]. May be repeated.",
         ),
     ] = None,
     live: Annotated[
-        bool, typer.Option("--live", help="Clients bring data of their own, as it comes in.")
+        bool, typer.Option("--live", help="Clients use their own data as it arrives.")
     ] = False,
     clients: Annotated[
-        int | None, typer.Option(help="How many clients there may be, instead of the scenario's.")
+        int | None, typer.Option(help="Largest number of clients. Default: the scenario's.")
     ] = None,
     rounds: Rounds = None,
-    seed: Annotated[int | None, typer.Option(help="Every random draw follows from it.")] = None,
+    seed: Seed = None,
     sets: Sets = None,
-    resume: Annotated[
-        bool, typer.Option("--resume", help="Go on after the last whole round.")
-    ] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON object per line.")] = False,
-    insecure: Annotated[
-        bool, typer.Option("--insecure", help="No TLS and no keys beyond this machine. Do not.")
-    ] = False,
+    resume: Resume = False,
+    as_json: JsonLines = False,
+    insecure: Insecure = False,
     data_dir: DataDir = None,
     debug: Debug = False,
 ) -> None:
     """Serve a recipe to real clients, over Flower.
 
-    On one machine, in one terminal, and in others one line for each client, with a folder of its own:
+    On one machine, in one terminal; and one line for each client in other terminals:
 
     thalweg serve fedavg --on digits-partial --clients 3 --min-clients 2 --rounds 20
 
     thalweg join 127.0.0.1 --data replay --state client0
 
-    Rounds, metrics, checkpoints and the run folder are those of [bold]thalweg run[/bold]; with the same seed
-    and the same arrivals, so is the model. Clients may come late, leave, or die; a round closes at its
-    deadline with who has answered. Stopped or killed: the same command with --resume goes on, and clients
-    come back by themselves. To listen beyond this machine, make keys first: [bold]thalweg certs --help[/bold].
+    Rounds, metrics, checkpoints and the run folder are the same as those of [bold]thalweg run[/bold]. With the
+    same seed and the same arrivals, the model is the same too. Clients may join late, leave or fail; at the
+    deadline, a round continues with the clients that have replied. After an interruption, the same command with
+    --resume continues the run, and clients reconnect. To listen on other addresses than this machine's, make
+    keys first: [bold]thalweg certs --help[/bold].
     """
     from thalweg.cli.serve import ServeArguments, serve_command
 
     arguments = ServeArguments(
-        host,
-        port,
-        certs,
-        state,
-        min_clients,
-        deadline,
-        wait,
-        live,
-        data_dir,
-        insecure,
-        tuple(limit or ()),
+        host=host,
+        port=port,
+        certs=certs,
+        state=state,
+        min_clients=min_clients,
+        deadline_s=deadline,
+        wait_s=wait,
+        live=live,
+        data_dir=data_dir,
+        insecure=insecure,
+        limits=tuple(limit or ()),
     )
-    serve_command(recipe, on, sets or [], seed, rounds, clients, out, resume, as_json, arguments)
+    serve_command(
+        recipe,
+        on=on,
+        sets=sets or [],
+        seed=seed,
+        rounds=rounds,
+        clients=clients,
+        out=out,
+        resume=resume,
+        as_json=as_json,
+        arguments=arguments,
+    )
 
 
 @app.command()
 def join(
     server: Annotated[
-        str, typer.Argument(metavar="SERVER[:PORT]", help="Where [cyan]thalweg serve[/cyan] runs.")
+        str,
+        typer.Argument(metavar="SERVER[:PORT]", help="Address of [cyan]thalweg serve[/cyan]."),
     ],
     data: Annotated[
         str,
@@ -279,74 +334,82 @@ def join(
     state: Annotated[
         Path,
         typer.Option(
-            help="This client's folder: its identity, memory and counts. Keep it, and never share it."
+            help="Folder of this client: identity, memory and counters. One folder per client; do not delete it."
         ),
     ] = Path("client"),
-    certs: Annotated[
-        Path | None, typer.Option(help="This node's folder of [cyan]thalweg certs[/cyan].")
-    ] = None,
+    certs: Certs = None,
     client: Annotated[
-        int | None, typer.Option(help="The client's number; else the lowest that is free.")
+        int | None, typer.Option(help="Number of the client. Default: the lowest free number.")
     ] = None,
     capacity: Annotated[
-        int | None, typer.Option(help="Samples it holds, instead of the scenario's number.")
+        int | None, typer.Option(help="Samples in memory. Default: the scenario's number.")
     ] = None,
     queue: Annotated[
         int | None,
         typer.Option(
-            help="Samples that may wait on the disk beside those it holds, half of them for their labels; 256."
+            help="Samples that may wait on disk, half of them for their labels. Default: 256."
         ),
     ] = None,
     own_code: Annotated[
         bool,
-        typer.Option("--own-code", help="The server's plan may name Python files of this machine."),
+        typer.Option(
+            "--own-code", help="Allow the server's plan to use this machine's Python files."
+        ),
     ] = False,
-    insecure: Annotated[
-        bool, typer.Option("--insecure", help="No TLS and no key beyond this machine. Do not.")
-    ] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON object per line.")] = False,
+    insecure: Insecure = False,
+    as_json: JsonLines = False,
     data_dir: DataDir = None,
     debug: Debug = False,
 ) -> None:
-    """Be one client of a server: keep samples as they come, train when asked.
+    """Join a server as one client: store samples as they arrive, train on request.
 
     thalweg join 127.0.0.1 --data replay --state client0
 
     thalweg join fl.example.org --certs nodes/0 --data 'mqtt://localhost/sensors/#' --state /var/lib/thalweg
 
-    Runs until Ctrl-C, and comes back whenever the server does. Killed at any moment: the same command goes on
-    with the same memory, as the same client. Ends with exit code 1 if the server and this client do not
-    fit together (version, data, plan, another run's state folder), and says what each side has.
+    Runs until Ctrl-C and reconnects whenever the server returns. After a crash, the same command continues with
+    the same memory, as the same client. The exit code is 1 if server and client are incompatible (version, data,
+    plan, or the state folder of another run); the message names the difference.
     """
     from thalweg.cli.join import join_command
 
     join_command(
-        server, data, state, certs, client, data_dir, capacity, queue, own_code, insecure, as_json
+        server,
+        data=data,
+        state=state,
+        certs=certs,
+        client=client,
+        data_dir=data_dir,
+        capacity=capacity,
+        queue=queue,
+        own_code=own_code,
+        insecure=insecure,
+        as_json=as_json,
     )
 
 
 @app.command()
 def certs(
-    folder: Annotated[Path, typer.Argument(help="Where to make them; nothing is overwritten.")],
+    folder: Annotated[Path, typer.Argument(help="Folder to write to; nothing is overwritten.")],
     host: Annotated[
         list[str] | None,
-        typer.Option(help="A name or address by which clients reach the server. May be repeated."),
+        typer.Option(help="Name or address of the server as clients use it. May be repeated."),
     ] = None,
-    nodes: Annotated[int, typer.Option(help="How many devices need a key, in all.")] = 0,
+    nodes: Annotated[int, typer.Option(help="Total number of devices that need a key.")] = 0,
     renew: Annotated[
         bool,
-        typer.Option("--renew", help="A new certificate for the server; clients need nothing."),
+        typer.Option("--renew", help="Renew the server's certificate; clients keep their keys."),
     ] = False,
-    days: Annotated[int, typer.Option(help="How long the server's certificate is valid.")] = 397,
+    days: Annotated[int, typer.Option(help="Validity of the server's certificate in days.")] = 397,
     debug: Debug = False,
 ) -> None:
-    """Make certificates for a first deployment: an authority, the server's certificate, a key per device.
+    """Make certificates for a first deployment: an authority, a server certificate, a key per device.
 
     thalweg certs keys --host fl.example.org --host 192.168.1.4 --nodes 3
 
-    keys/server goes to the server (serve --certs), keys/nodes/0 to the first device (join --certs), and so on.
-    keys/ca.key stays where it is. Later: the same folder with --nodes 5 for two devices more, or --renew
-    before the year is over.
+    Copy keys/server to the server (serve --certs), keys/nodes/0 to the first device (join --certs), and so on.
+    Keep keys/ca.key where it is. Later, run it on the same folder with --nodes 5 for two more devices, or with
+    --renew before the certificate expires.
     """
     from thalweg.cli.certs import certs_command
 
@@ -355,17 +418,17 @@ def certs(
 
 @app.command("flower-app")
 def flower_app(
-    folder: Annotated[Path, typer.Argument(help="The folder of the project; a new one.")],
-    recipe: Annotated[str, typer.Argument(help="A recipe's name, a run folder or a plan.toml.")],
+    folder: Annotated[Path, typer.Argument(help="New folder for the project.")],
+    recipe: Recipe,
     on: On = None,
     sets: Sets = None,
-    seed: Annotated[int | None, typer.Option(help="Every random draw follows from it.")] = None,
+    seed: Seed = None,
     rounds: Rounds = None,
-    min_clients: Annotated[int, typer.Option(help="No round begins with fewer clients.")] = 1,
-    deadline: Annotated[float, typer.Option(help="Seconds a round waits for replies.")] = 600.0,
+    min_clients: Annotated[int, typer.Option(help="Clients that a round needs.")] = 1,
+    deadline: Annotated[float, typer.Option(help="Seconds until a round ends.")] = 600.0,
     debug: Debug = False,
 ) -> None:
-    """Write a Flower project that plays a recipe, for those who have a SuperLink already.
+    """Write a Flower project that runs a recipe, for an existing SuperLink.
 
     thalweg flower-app my-app sfedpo --on digits-partial
 
@@ -373,13 +436,20 @@ def flower_app(
     """
     from thalweg.cli.flower_app import flower_app_command
 
-    flower_app_command(folder, recipe, on, sets or [], seed, rounds, min_clients, deadline)
+    flower_app_command(
+        folder,
+        recipe,
+        on=on,
+        sets=sets or [],
+        seed=seed,
+        rounds=rounds,
+        min_clients=min_clients,
+        deadline_s=deadline,
+    )
 
 
 @app.command("list")
-def list_(
-    as_json: Annotated[bool, typer.Option("--json", help="As one JSON object.")] = False,
-) -> None:
+def list_(as_json: JsonObject = False) -> None:
     """List recipes, scenarios, and the choices for every part."""
     from thalweg.cli.catalogue import list_command
 
@@ -391,7 +461,7 @@ def show(
     name: Annotated[str, typer.Argument(help="A recipe, a scenario, a policy, or a run folder.")],
     debug: Debug = False,
 ) -> None:
-    """Explain one thing: what it does, its fields and their defaults."""
+    """Explain one name: what it does, its fields and their defaults."""
     from thalweg.cli.catalogue import show_command
 
     show_command(name)
@@ -399,43 +469,43 @@ def show(
 
 @app.command()
 def gap(
-    run_folder: Annotated[Path, typer.Argument(help="The folder of a run of sfedpo.")],
-    as_json: Annotated[bool, typer.Option("--json", help="As one JSON object.")] = False,
+    run_folder: Annotated[Path, typer.Argument(help="Folder of a run of sfedpo.")],
+    as_json: JsonObject = False,
     data_dir: DataDir = None,
     debug: Debug = False,
 ) -> None:
-    """Say what the forecasts of a run cost, compared with knowing the truth.
+    """Measure the cost of a run's forecasts, compared with the true probabilities.
 
     thalweg gap runs/sfedpo-digits-partial-seed0
     """
     from thalweg.cli.gap import gap_command
 
-    gap_command(run_folder, as_json, data_dir)
+    gap_command(run_folder, as_json=as_json, data_dir=data_dir)
 
 
 @app.command()
 def variability(
-    run_folder: Annotated[Path, typer.Argument(help="The folder of a run, or its plan.toml.")],
+    run_folder: Annotated[Path, typer.Argument(help="Folder of a run, or its plan.toml.")],
     rounds: Annotated[int | None, typer.Option(help="Only the first rounds.")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="As one JSON object.")] = False,
+    as_json: JsonObject = False,
     data_dir: DataDir = None,
     debug: Debug = False,
 ) -> None:
-    """Say how many samples a run was worth, and how unlike the whole its rounds were.
+    """Measure the effective number of samples of a run and the variability of its gradients.
 
-    The run is played again, which gives the same bits; its folder is not touched.
+    The run is repeated, with the same result bit for bit; its folder is not changed.
 
     thalweg variability runs/stream-ours-streams-synthetic-seed0
     """
     from thalweg.cli.variability import variability_command
 
-    variability_command(run_folder, rounds, as_json, data_dir)
+    variability_command(run_folder, rounds=rounds, as_json=as_json, data_dir=data_dir)
 
 
 @app.callback(invoke_without_command=True)
 def version(
     show_version: Annotated[
-        bool, typer.Option("--version", help="Say the version and stop.")
+        bool, typer.Option("--version", help="Print the version and exit.")
     ] = False,
 ) -> None:
     if show_version:
@@ -446,7 +516,7 @@ def version(
 
 
 def main() -> None:
-    """Run a command; an error of ours is one message and exit code 2."""
+    """Run a command; a `ThalwegError` becomes one message and exit code 2."""
     try:
         app()
     except ThalwegError as error:

@@ -1,9 +1,9 @@
-"""A plan as a tree, before it runs: one branch per part, changes marked."""
+"""A plan as a tree for the terminal: one branch per part, with changes marked."""
 
 from __future__ import annotations
 
 import dataclasses
-from typing import Any
+from typing import Any, NamedTuple
 
 from rich.text import Text
 from rich.tree import Tree
@@ -13,7 +13,7 @@ from thalweg.engine.any_plan import AnyPlan, BaselinePlan, get_method
 from thalweg.engine.plan import Plan
 
 RECIPE_PARTS = ("memory", "forecast", "selection", "objective", "weights", "server")
-# The rare ones are shown where somebody makes use of them.
+# These are shown only if they differ from the default.
 RARE_PARTS = (
     "sample_weights",
     "staleness",
@@ -29,10 +29,18 @@ NOT_FOR_BASELINES = ("net", "augment", "faults")
 SIZES = ("rounds", "ticks", "capacity")
 
 
+class Branch(NamedTuple):
+    """One line of the tree."""
+
+    name: str
+    line: str
+    changes: str  # empty: none
+
+
 def plan_tree(plan: AnyPlan, default: AnyPlan | None) -> Tree:
-    """`default` is the same recipe and scenario without overrides, to mark what was changed."""
+    """A plan as a tree. `default` is the plan without overrides; differences to it are marked."""
     before = default or plan
-    tree = Tree(Text(plan.title, style="bold"))
+    branches: list[Branch] = []
     for name in _parts(plan):
         owner, owner_before = (
             (plan.scenario, before.scenario)
@@ -44,20 +52,27 @@ def plan_tree(plan: AnyPlan, default: AnyPlan | None) -> Tree:
         part, part_before = getattr(owner, name), getattr(owner_before, name)
         if name in (*RARE_PARTS, *RARE_SCENARIO_PARTS) and part == part_before == field.default:
             continue
-        tree.add(_branch(name, describe(part, table), _changes(part, part_before)))
+        branches.append(Branch(name, describe(part, table), _changes(part, part_before)))
     if isinstance(plan, BaselinePlan):
         whose = "one for all clients" if plan.baseline.pooled else "one for each client"
         changes = _changes(plan.baseline, get_method(before), ("pooled", "feedback"))
-        tree.add(_branch("learns", f"{whose}, after every {plan.baseline.feedback}", changes))
+        branches.append(
+            Branch("training", f"{whose}, after every {plan.baseline.feedback}", changes)
+        )
     if isinstance(plan, Plan) and isinstance(before, Plan):
-        tree.add(_branch("local", describe(plan.local), _changes(plan.local, before.local)))
+        branches.append(Branch("local", describe(plan.local), _changes(plan.local, before.local)))
     sizes = ", ".join(f"{name} {getattr(plan.scenario, name)}" for name in SIZES)
-    tree.add(_branch("sizes", sizes, _changes(plan.scenario, before.scenario, SIZES)))
+    branches.append(Branch("sizes", sizes, _changes(plan.scenario, before.scenario, SIZES)))
+    width = max(len(branch.name) for branch in branches) + 2
+    tree = Tree(Text(plan.title, style="bold"))
+    for name, line, changes in branches:
+        text = Text.assemble((f"{name:<{width}}", "cyan"), line)
+        tree.add(text.append(f"   <- {changes}", style="yellow") if changes else text)
     return tree
 
 
 def _parts(plan: AnyPlan) -> list[str]:
-    """The branches of a plan that are a choice, in order."""
+    """The parts of a plan, in order."""
     if isinstance(plan, BaselinePlan):
         names = [*SCENARIO_PARTS, "learner", *RARE_SCENARIO_PARTS]
         return [name for name in names if name not in NOT_FOR_BASELINES]
@@ -65,7 +80,7 @@ def _parts(plan: AnyPlan) -> list[str]:
 
 
 def describe(part: Any, table: dict[str, Any] | None = None) -> str:
-    """A policy by its kind and the fields that are not at their default."""
+    """The kind of a policy and its fields that differ from the default."""
     if part is None:
         return "none"
     changed = [
@@ -82,7 +97,7 @@ def _short(value: Any) -> str:
 
 
 def _changes(part: Any, before: Any, names: tuple[str, ...] | None = None) -> str:
-    """What of a part is not as the recipe or the scenario has it."""
+    """The differences between a part and the part of the recipe or the scenario."""
     if type(part) is not type(before):
         return f"was {'none' if before is None else type(before).__name__}"
     if part is None:
@@ -93,8 +108,3 @@ def _changes(part: Any, before: Any, names: tuple[str, ...] | None = None) -> st
         for name in names
         if getattr(part, name) != getattr(before, name)
     )
-
-
-def _branch(name: str, line: str, changes: str) -> Text:
-    text = Text.assemble((f"{name:<10}", "cyan"), line)
-    return text.append(f"   <- {changes}", style="yellow") if changes else text

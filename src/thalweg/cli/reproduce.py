@@ -27,13 +27,14 @@ from thalweg.report.study import (
     run_study,
     write_study,
 )
-from thalweg.report.study_jobs import Scale
+from thalweg.report.study_cells import Scale
 from thalweg.report.study_table import study_headline, study_rich
 from thalweg.scenarios.studies import STUDIES
 
 
 def reproduce_command(
     study: str | None,
+    *,
     only: Sequence[str],
     seeds: str | None,
     scale: str,
@@ -45,6 +46,7 @@ def reproduce_command(
     workers: int | None,
     data_dir: Path | None,
 ) -> None:
+    """Run a study and write its tables and its page; without a study, list all."""
     console = Console()
     if study is None:
         _list(console, as_json)
@@ -74,8 +76,8 @@ def reproduce_command(
         result = read_study(plan)
         files = write_study(result)
         typer.echo(
-            f"interrupted: {_describe_progress(result)}. What there is: {files['page']}\n"
-            f"go on with: {command}",
+            f"interrupted: {_describe_progress(result)}. Results so far: {files['page']}\n"
+            f"continue with: {command}",
             err=True,
         )
         raise SystemExit(130) from None
@@ -85,7 +87,7 @@ def reproduce_command(
 
 
 def _finish(plan: StudyPlan, console: Console, as_json: bool, timing: Timing | None) -> StudyResult:
-    """Write everything, then say it."""
+    """Write the files of a study and print the results."""
     result = read_study(plan)
     files = write_study(result)
     if as_json:
@@ -106,8 +108,8 @@ def _finish(plan: StudyPlan, console: Console, as_json: bool, timing: Timing | N
     console.print(study_headline(result), highlight=False)
     if timing is not None and timing.rounds:
         console.print(
-            f"took {format_duration(timing.wall_seconds)}, its cells {format_duration(timing.seconds)} together: "
-            f"{timing.speedup:.2f} at a time on {timing.workers} worker{'s' if timing.workers > 1 else ''}",
+            f"took {format_duration(timing.wall_seconds)}; computing time {format_duration(timing.seconds)}, "
+            f"speed-up {timing.speedup:.2f} with {timing.workers} worker{'s' if timing.workers > 1 else ''}",
             highlight=False,
         )
     for what, file in files.items():
@@ -118,14 +120,14 @@ def _finish(plan: StudyPlan, console: Console, as_json: bool, timing: Timing | N
 
 
 def _announce(plan: StudyPlan, console: Console, workers: int | None) -> None:
-    """What is about to happen, and how long that may take."""
+    """Print the size of the study and the expected time."""
     study, jobs, missing = plan.study, plan.jobs, plan.missing
     console.print(Text(study.title, style="bold"))
     console.print(
         f"{_count(study.rows, 'recipe')}, {_count(study.columns, 'scenario')}, "
         f"seed{'s' if len(study.seeds) > 1 else ''} {', '.join(map(str, study.seeds))}: "
         f"{_count(jobs, 'run')}, {len(jobs) - len(missing)} of them "
-        "already here",
+        "finished before",
         highlight=False,
     )
     if not missing:
@@ -133,15 +135,11 @@ def _announce(plan: StudyPlan, console: Console, workers: int | None) -> None:
     rounds = sum(job.plan.scenario.rounds for job in missing)
     finished = [job for job in jobs if is_done(job)]
     left = estimate_seconds(missing, finished, workers or count_cores())
-    known = (
-        "how long is known after the first ones"
-        if left is None
-        else f"about {format_duration(left)}"
-    )
-    console.print(f"{rounds} rounds to go: {known}. Ctrl-C is safe at any moment.", highlight=False)
+    known = "the time is not known yet" if left is None else f"about {format_duration(left)}"
+    console.print(f"{rounds} rounds left, {known}. Ctrl-C is safe at any time.", highlight=False)
     if plan.scale == "paper" and left is None:
         console.print(
-            "A first look in a small part of the time: --scale quick. A part of the table: --only.",
+            "For a quick test: --scale quick. For a part of the table: --only.",
             highlight=False,
         )
 
@@ -157,7 +155,7 @@ def _list(console: Console, as_json: bool) -> None:
     table = Table(box=None, padding=(0, 2, 0, 0))
     table.add_column("study", style="cyan", no_wrap=True)
     table.add_column("runs", justify="right")
-    table.add_column("what")
+    table.add_column("content")
     for name, study in STUDIES.items():
         table.add_row(name, str(study.num_cells), study.title.partition(": ")[2] or study.title)
     console.print(table)
@@ -178,7 +176,7 @@ def _seeds(text: str | None) -> int | list[int] | None:
 def _describe_progress(result: StudyResult) -> str:
     done = sum(cell.is_done for cell in result.cells)
     rounds = sum(len(cell.rows) for cell in result.cells if not cell.is_done)
-    begun = f", and {rounds} rounds of others" if rounds else ""
+    begun = f", and {rounds} rounds of other runs" if rounds else ""
     return f"{done} of {len(result.cells)} runs are done{begun}"
 
 

@@ -12,13 +12,17 @@ from rich.console import Console
 from thalweg.cli.plan_view import plan_tree
 from thalweg.cli.progress import format_duration, print_json, show_progress
 from thalweg.core.errors import ConfigError
+from thalweg.core.metrics import METRICS, is_redundant, metrics_in
 from thalweg.engine.any_plan import AnyPlan, get_method, make_any_plan, read_any_plan
 from thalweg.engine.baseline import run_any_plan
 from thalweg.engine.loop import MetricsRow, Result
 
+NO_SCENARIO = "a scenario is required: add --on SCENARIO; thalweg list shows all scenarios."
+
 
 def run_command(
     recipe: str,
+    *,
     on: str | None,
     sets: list[str],
     seed: int | None,
@@ -30,6 +34,7 @@ def run_command(
     workers: int | None,
     data_dir: Path | None,
 ) -> None:
+    """Run a plan, show its progress and print its results."""
     console = Console()
     plan, default, command = plan_from_options(recipe, on, sets, seed, rounds, engine)
     if out is None:
@@ -68,16 +73,16 @@ def plan_from_options(
     engine: str = "auto",
     verb: str = "run",
 ) -> tuple[AnyPlan, AnyPlan | None, str]:
-    """The plan, the same without overrides, and the command that makes it."""
+    """The plan, the plan without overrides (None for a run folder), and the command that makes it."""
     if recipe.endswith(".toml") or Path(recipe).is_dir():
         if on is not None or sets or seed is not None or rounds is not None:
             raise ConfigError(
-                f"{recipe} is a whole plan; --on, --set, --seed and --rounds cannot change it. "
-                "Edit a copy of its plan.toml, or name a recipe instead."
+                f"{recipe} is a complete plan; --on, --set, --seed and --rounds cannot change it. "
+                "Edit a copy of its plan.toml, or use the name of a recipe."
             )
         return read_any_plan(Path(recipe)), None, f"thalweg {verb} {shlex.quote(recipe)}"
     if on is None:
-        raise ConfigError("which scenario? Say --on SCENARIO; thalweg list shows them.")
+        raise ConfigError(NO_SCENARIO)
     plan = make_any_plan(recipe, on, seed=seed or 0, rounds=rounds, engine=engine, overrides=sets)
     words = ["thalweg", verb, recipe, "--on", on, "--seed", str(plan.seed)]
     words += [word for each in sets for word in ("--set", each)]
@@ -87,7 +92,7 @@ def plan_from_options(
 
 
 def default_run_folder(plan: AnyPlan, resume: bool) -> Path:
-    """runs/<recipe>-<scenario>-seed<n>, and a number behind it if that is taken."""
+    """runs/<recipe>-<scenario>-seed<n>, followed by a number if the folder exists."""
     base = Path("runs") / f"{get_method(plan).name}-{plan.scenario.name}-seed{plan.seed}"
     if resume or not base.exists():
         return base
@@ -104,46 +109,39 @@ def print_summary(
     out: Path,
     command: str,
 ) -> None:
-    """What a run came to, in a few lines."""
+    """Print the results of a run."""
     from thalweg.evaluation import transitions
-    from thalweg.report.alarms import alarm_line
-    from thalweg.report.cells import is_noticeable_gap  # tables and figures can wait until now
-    from thalweg.report.drifts import drift_lines
-    from thalweg.report.transitions import transition_lines
+    from thalweg.report import transition_lines
+    from thalweg.report.events import alarm_line, drift_lines
 
-    final = metrics[-1]
-    seconds = sum(row["seconds"] for row in metrics)
-    megabytes = sum(row["bytes_up"] + row["bytes_down"] for row in metrics) / 1e6
-    tested = [row["prequential_accuracy"] for row in metrics if "prequential_accuracy" in row]
+    seconds = METRICS["seconds"].aggregate(metrics) or 0.0
+    megabytes = METRICS["megabytes"].aggregate(metrics)
     lines = [f"done in {format_duration(seconds)}, {len(metrics)} rounds, {megabytes:.1f} MB sent"]
-    if "session_accuracy" in final:
-        lines.append(
-            f"session         {final['session_accuracy']:.4f}   on the labels that its members have"
-        )
-    if "accuracy" in final:
-        lines.append(
-            f"accuracy        {final['accuracy']:.4f}   test loss {final['test_loss']:.4f}"
-        )
-        if is_noticeable_gap(final["accuracy"], final.get("balanced_accuracy")):
-            lines.append(
-                f"balanced        {final['balanced_accuracy']:.4f}   mean over the classes, rare ones too"
-            )
-        lines.append(
-            f"latent states   {final['state_accuracy']:.4f} weighted mean, "
-            f"{final['worst_state_accuracy']:.4f} worst"
-        )
-        if "client_accuracy" in final:
-            lines.append(
-                f"clients         {final['client_accuracy']:.4f} mean, "
-                f"{final['worst_client_accuracy']:.4f} worst, on data like their own"
-            )
-    if tested:
-        mean = sum(tested) / len(tested)
-        lines.append(f"test-then-train {mean:.4f}   mean over all rounds, on data as it arrived")
+    lines += metric_lines(metrics)
     for place, line in enumerate(transition_lines(transitions(metrics))):
-        lines.append(f"{'' if place else 'transitions':<16}{line}")
+        lines.append(_line("" if place else "transitions", line))
     if alarms is not None:
-        lines.append(f"alarms          {alarm_line(alarms)}")
-    lines += [f"{word:<16}{line}" for word, line in drift_lines(metrics)]
-    lines += [f"results         {out}/", f"repeat          {command}"]
+        lines.append(_line("alarms", alarm_line(alarms)))
+    lines += [_line(label, line) for label, line in drift_lines(metrics)]
+    lines += [_line("results", f"{out}/"), _line("repeat", command)]
     console.print("\n".join(lines), highlight=False, soft_wrap=True)
+
+
+def metric_lines(metrics: Sequence[MetricsRow]) -> list[str]:
+    """One line for every metric that applies to a run.
+
+    >>> rows = [{"prequential_accuracy": 0.25}, {"prequential_accuracy": 0.75, "accuracy": 0.5}]
+    >>> print(*metric_lines(rows), sep="\\n")
+    accuracy        0.5000   share of correct answers on the test set
+    prequential     0.5000   accuracy on arriving samples, before training on them
+    """
+    values = {metric.name: metric.aggregate(metrics) for metric in metrics_in("run")}
+    return [
+        _line(metric.column, f"{values[metric.name]:.4f}   {metric.note}")
+        for metric in metrics_in("run")
+        if values[metric.name] is not None and not is_redundant(metric, [values])
+    ]
+
+
+def _line(label: str, text: str) -> str:
+    return f"{label:<16}{text}"

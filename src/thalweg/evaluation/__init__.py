@@ -1,25 +1,30 @@
-"""What we report."""
+"""Evaluation: scores on the test set, at clients, over sessions, drifts, tasks and alarms."""
 
 from thalweg.evaluation.alarms import AlarmScores, alarm_scores, alarm_summary
 from thalweg.evaluation.clients import accuracies_by_mix, accuracies_by_owner
-from thalweg.evaluation.forgetting import backward_transfer, forgetting, task_summary, task_table
-from thalweg.evaluation.held_out import ModelScores, held_out_scores
-from thalweg.evaluation.mixtures import ClientTests, client_tests
-from thalweg.evaluation.purity import purity
+from thalweg.evaluation.forgetting import (
+    add_task_metrics,
+    backward_transfer,
+    forgetting,
+    task_summary,
+    task_table,
+)
+from thalweg.evaluation.held_out import ModelScores, compute_scores
+from thalweg.evaluation.mixtures import ClientTests, client_tests, purity
 from thalweg.evaluation.recovery import (
     Recovery,
     add_step_accuracy,
     recoveries,
     step_accuracies,
 )
-from thalweg.evaluation.sessions import SessionContext, session_scores
+from thalweg.evaluation.sessions import SessionContext, session_accuracy, session_member_scores
 from thalweg.evaluation.tasks import (
     ASSIGNMENTS,
     Assignment,
     mixture_by_concept,
     mixture_by_labels,
 )
-from thalweg.evaluation.transitions import Transition, transitions
+from thalweg.evaluation.transitions import Transition, take_until_transition, transitions
 
 __all__ = [
     "ASSIGNMENTS",
@@ -33,18 +38,21 @@ __all__ = [
     "accuracies_by_mix",
     "accuracies_by_owner",
     "add_step_accuracy",
+    "add_task_metrics",
     "alarm_scores",
     "alarm_summary",
     "backward_transfer",
     "client_tests",
+    "compute_scores",
     "forgetting",
-    "held_out_scores",
     "mixture_by_concept",
     "mixture_by_labels",
     "purity",
     "recoveries",
-    "session_scores",
+    "session_accuracy",
+    "session_member_scores",
     "step_accuracies",
+    "take_until_transition",
     "task_summary",
     "task_table",
     "transitions",

@@ -1,4 +1,4 @@
-"""How good a model is where it is used: at every client, on data like its own."""
+"""Accuracy of a model at every client, on data distributed like the client's own."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ Bools = npt.NDArray[np.bool_]
 def accuracies_by_mix(right: Bools, labels: Ints, mixes: Floats) -> Floats:
     r"""(N,) accuracy at clients whose data differ in their class mix only.
 
-    :math:`\mathrm{acc}_n = \sum_c m_{n,c}\,\mathrm{acc}_c` with the accuracy per class of the whole
-    test set: what a client's own test set would say on average, without dividing the samples among the
-    clients. Classes that the test set lacks are left out; nan for a client that has no other.
+    :math:`\mathrm{acc}_n = \sum_c m_{n,c}\,\mathrm{acc}_c` with the accuracy per class on the whole
+    test set. This is the expected accuracy on a test set of the client's own, without splitting the
+    samples among clients. Classes that the test set lacks are left out; nan if a client has no other.
 
     Shapes: right, labels (n,); mixes (N, C).
 
@@ -36,7 +36,7 @@ def accuracies_by_mix(right: Bools, labels: Ints, mixes: Floats) -> Floats:
 
 
 def accuracies_by_owner(right: Bools, owner: Ints, num_clients: int) -> Floats:
-    """(N,) accuracy on the test samples (n,) that belong to each client; nan: it has none.
+    """(N,) accuracy on the test samples (n,) that belong to each client; nan if it has none.
 
     >>> right = np.array([True, False, True])
     >>> accuracies_by_owner(right, np.array([0, 0, 2]), 3).tolist()

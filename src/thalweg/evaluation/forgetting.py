@@ -1,4 +1,4 @@
-"""What became of earlier tasks: forgetting and backward transfer, from accuracies over steps."""
+"""Forgetting and backward transfer, from the accuracies on tasks over steps."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ import numpy as np
 
 from thalweg.core.types import Floats, Ints
 
-MetricsRow = Mapping[str, Any]  # what a round says about itself
-NEVER = -1  # of a task: no client has met it
+MetricsRow = Mapping[str, Any]  # the metrics of one round
+NEVER = -1  # no client has had the task
 
 
 def forgetting(table: Floats) -> float:
@@ -18,10 +18,10 @@ def forgetting(table: Floats) -> float:
 
     .. math::  F = \frac 1 J \sum_j \Bigl(\max_{t < T} a_{t,j} - a_{T,j}\Bigr)
 
-    Negative if tasks are better known in the end than ever before. Tasks without an earlier or a last
-    accuracy are left out; nan if none is left, as after a single step.
+    Negative if the last accuracies are the best. Tasks without an earlier or a last accuracy are left
+    out; nan if none is left, as after a single step.
 
-    table (steps, tasks): accuracies, nan: not measured.
+    Symbols: :math:`a_{t,j}` is table[t, j], the accuracy after step t on task j (nan if not measured).
 
     >>> forgetting(np.array([[0.75, 0.25], [0.5, 0.5], [0.25, 0.75]]))
     0.125
@@ -33,16 +33,16 @@ def forgetting(table: Floats) -> float:
 
 
 def backward_transfer(table: Floats, first_met: Ints) -> float:
-    r"""Mean over tasks of the accuracy in the end minus that after the step in which the task was first met.
+    r"""Mean over tasks of the last accuracy minus the accuracy after the task's first step.
 
     .. math::  B = \frac 1 {|J|} \sum_{j \in J} \bigl(a_{T,j} - a_{s_j,j}\bigr), \qquad J = \{j : s_j < T\}
 
-    Negative: what came later has done harm. Tasks that nobody met before the last step are left out; nan if
-    none is left.
+    Negative if later training reduced the accuracy. Tasks that no client had before the last step are
+    left out; nan if none is left.
 
     Symbols, Lopez-Paz & Ranzato 2017 -> here
-        R_{i,j}   table[i, j]: accuracy after step i on task j; theirs is met in step j
-        s_j       first_met[j]: counted from 0, `NEVER` for a task that nobody met
+        R_{i,j}   table[i, j]: accuracy after step i on task j (theirs first occurs in step j)
+        s_j       first_met[j]: the task's first step, counted from 0; `NEVER` if no client had it
 
     >>> backward_transfer(np.array([[0.75, 0.25], [0.5, 0.5], [0.25, 0.75]]), np.array([0, 1]))
     -0.125
@@ -52,16 +52,16 @@ def backward_transfer(table: Floats, first_met: Ints) -> float:
 
 
 class TaskTable(NamedTuple):
-    """Accuracies on every task after every step that was measured, with mixtures found in one way."""
+    """Accuracies on every task after every measured step, for one way to choose mixtures."""
 
-    rounds: list[int]  # after which they were measured, counted from 1
+    rounds: list[int]  # after which tasks were measured, counted from 1
     tasks: list[str]
     accuracy: Floats  # (steps, tasks), nan: not measured
-    first_met: Ints  # (tasks,) the step in which a client first had the task; `NEVER`: none did
+    first_met: Ints  # (tasks,) the first step in which a client had the task; `NEVER`: none had it
 
 
 def task_table(rows: Iterable[MetricsRow], assignment: str) -> TaskTable | None:
-    """What the metrics of a run say of its tasks; None: nothing.
+    """Collect the accuracies on tasks from the metrics of a run; None if there are none.
 
     >>> rows = [{"round": 5, "tasks": [
     ...     {"task": "a", "assignment": "labels", "accuracy": 0.5, "clients": 0},
@@ -86,7 +86,7 @@ def task_table(rows: Iterable[MetricsRow], assignment: str) -> TaskTable | None:
 def add_task_metrics(
     rows: Sequence[MetricsRow], assignment: str, task: str = ""
 ) -> list[MetricsRow]:
-    """A run in which ``task_accuracy`` is of one task, or the mean over all, and ``forgetting`` is known so far.
+    """Add ``task_accuracy`` (of one task, or the mean over all) and ``forgetting`` so far to rows.
 
     >>> rows = [{"round": rnd, "tasks": [
     ...     {"task": "a", "assignment": "labels", "accuracy": accuracy, "clients": 1}]}
@@ -108,9 +108,9 @@ def add_task_metrics(
 
 
 def task_summary(rows: Iterable[MetricsRow], assignment: str) -> dict[str, Any] | None:
-    """The tasks of a run in a few numbers, with how mixtures were found; None: it measured none.
+    """Summarise the tasks of a run for one way to choose mixtures; None if there are none.
 
-    A number that does not exist is None: there is no forgetting after one step.
+    A number that does not exist is None, such as forgetting after one step.
     """
     table = task_table(rows, assignment)
     if table is None:
@@ -139,6 +139,6 @@ def _nan_to_none(value: float) -> float | None:
 
 
 def _mean(values: Floats) -> float:
-    """Of what is known; nan: nothing is."""
+    """The mean of the values that are not nan; nan if there is none."""
     known = values[~np.isnan(values)]
     return float(known.mean()) if len(known) else float("nan")

@@ -1,4 +1,4 @@
-"""How good the global model is on data nobody trains on, overall and in every latent state."""
+"""Scores of a model on held-out data, overall and in every latent state."""
 
 from __future__ import annotations
 
@@ -20,36 +20,6 @@ class ModelScores(NamedTuple):
     worst_state_accuracy: float
 
 
-def held_out_scores(
-    predicted: Ints,
-    losses: npt.NDArray[np.float32],
-    labels: Ints,
-    histograms: Floats,
-    importance: Floats,
-) -> ModelScores:
-    r"""Accuracy, balanced accuracy and loss, and the accuracy in each latent state.
-
-    Balanced accuracy is the mean over classes of the share that is recognised, so that a model which
-    always says the largest class has 1/C, however large that class is.
-
-    A state differs from the test set in its class mix only, so its accuracy is the accuracy per
-    class, :math:`\mathrm{acc}_m = \sum_c h_{m,c}\,\mathrm{acc}_c`, and costs nothing extra. Classes
-    that the test set lacks are left out of the mix; a state made of such classes alone has none,
-    and if there is no other state, the scores over states are nan.
-
-    Shapes: predicted, losses, labels (n,); histograms (M, C); importance (M,).
-
-    >>> scores = held_out_scores(
-    ...     np.array([0, 0, 1, 0]), np.ones(4, dtype=np.float32), np.array([0, 0, 1, 1]),
-    ...     np.array([[1.0, 0.0], [0.5, 0.5]]), np.array([0.5, 0.5]))
-    >>> scores.accuracy, scores.balanced_accuracy
-    (0.75, 0.75)
-    >>> scores.state_accuracy, scores.worst_state_accuracy
-    (0.875, 0.75)
-    """
-    return compute_scores(predicted == labels, losses, labels, histograms, importance)
-
-
 def compute_scores(
     right: npt.NDArray[np.bool_] | Floats,
     losses: npt.NDArray[np.floating],
@@ -57,10 +27,27 @@ def compute_scores(
     histograms: Floats,
     importance: Floats,
 ) -> ModelScores:
-    """The same of answers (n,) that are right or not, or right to some share of those who gave them.
+    r"""Accuracy, balanced accuracy and loss, and the accuracy in each latent state.
 
-    >>> compute_scores(np.array([1.0, 0.5]), np.ones(2), np.array([0, 1]), np.eye(2), np.array([0.5, 0.5])).accuracy
-    0.75
+    `right` is whether each answer is correct, or the share of the clients whose answer is correct.
+
+    Balanced accuracy is the mean over classes of the share of correct answers. A model that always
+    answers with the largest class has 1/C, whatever the size of that class.
+
+    A state differs from the test set in its class mix only, so its accuracy follows from the accuracy per
+    class, :math:`\mathrm{acc}_m = \sum_c h_{m,c}\,\mathrm{acc}_c`. Classes that the test set lacks are left
+    out of the mix. A state with such classes only is left out; if there is no other state, the scores
+    over states are nan.
+
+    Shapes: right, losses, labels (n,); histograms (M, C); importance (M,).
+
+    >>> right = np.array([True, True, True, False])
+    >>> scores = compute_scores(right, np.ones(4), np.array([0, 0, 1, 1]),
+    ...                         np.array([[1.0, 0.0], [0.5, 0.5]]), np.array([0.5, 0.5]))
+    >>> scores.accuracy, scores.balanced_accuracy
+    (0.75, 0.75)
+    >>> scores.state_accuracy, scores.worst_state_accuracy
+    (0.875, 0.75)
     """
     count = np.bincount(labels, minlength=histograms.shape[1])  # (C,)
     hits = np.bincount(labels, weights=right, minlength=histograms.shape[1])

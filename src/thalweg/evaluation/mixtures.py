@@ -1,4 +1,4 @@
-"""How good a bank of models is where it is used: every client with its own mixture and its own view of the data."""
+"""Test a bank of models at every client, with the client's mixture and its view of the data."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from thalweg.core.types import Floats, Floats32, Ints
 from thalweg.evaluation.clients import Bools
 
 LocalAccuracies = Callable[[Bools, Ints], Floats]
-"""(n,) right or not, and the labels as they are seen -> (N,) what that means at every client."""
+"""(n,) whether each answer is correct, and the labels in the view -> (N,) accuracy at every client."""
 
 
 class ClientGroup(NamedTuple):
-    """Clients that see the test samples in the same way and predict with the same mixture."""
+    """Clients with the same view of the test samples and the same mixture of models."""
 
     clients: Ints  # ids, ascending
     view: int
@@ -23,16 +23,16 @@ class ClientGroup(NamedTuple):
 
 
 class ClientTests(NamedTuple):
-    """A test set as all clients fare on it, each in its own way."""
+    """Results of all clients on a test set."""
 
-    right: Floats  # (n,) share of the clients that are right about each sample
+    right: Floats  # (n,) share of the clients with a correct answer
     losses: Floats  # (n,) mean over the clients
-    accuracies: Floats  # (N,) of each client on all samples; nan: there are none
-    local_accuracies: Floats  # (N,) as somebody says it is to be measured; nan: not known
+    accuracies: Floats  # (N,) of each client on all samples; nan: no samples
+    local_accuracies: Floats  # (N,) on data like the client's own; nan: unknown
 
 
 def group_clients(views: Ints, mixtures: Floats) -> list[ClientGroup]:
-    """Clients in groups that need to be tested once; views (N,), mixtures (N, models).
+    """Group clients that can be tested together; views (N,), mixtures (N, models).
 
     >>> found = group_clients(np.array([0, 1, 0]), np.array([[1.0, 0.0], [0.5, 0.5], [1.0, 0.0]]))
     >>> [(each.clients.tolist(), each.view) for each in found]
@@ -50,11 +50,11 @@ def group_clients(views: Ints, mixtures: Floats) -> list[ClientGroup]:
 
 
 def mix_scores(scores: Floats32, mixture: Floats) -> Floats32:
-    r"""(n, C) logarithms of what a mixture gives each class, :math:`\ln \sum_m \alpha_m p_m`.
+    r"""(n, C) log-probabilities of the classes under a mixture, :math:`\ln \sum_m \alpha_m p_m`.
 
-    Of one model alone, that model's own, to the bit.
+    For a mixture of a single model, the model's own scores, bit for bit.
 
-    Shapes: scores (models, n, C) logarithms of the models' probabilities; mixture (models,), sums to one.
+    Shapes: scores (models, n, C) log-probabilities of the models; mixture (models,), sums to one.
 
     >>> scores = np.log(np.array([[[0.5, 0.5]], [[0.9, 0.1]]], dtype=np.float32))
     >>> np.exp(mix_scores(scores, np.array([0.5, 0.5]))).astype(float).round(3).tolist()
@@ -69,7 +69,7 @@ def mix_scores(scores: Floats32, mixture: Floats) -> Floats32:
 
 
 def score_mixture(scores: Floats32, mixture: Floats, labels: Ints) -> tuple[Bools, Floats32]:
-    """(n,) is a mixture right about each sample, and its cross-entropy; shapes as in `mix_scores`."""
+    """(n,) whether a mixture's answers are correct, and its cross-entropy; shapes as in `mix_scores`."""
     together = mix_scores(scores, mixture)
     losses = -np.take_along_axis(together, labels[:, None], axis=1)[:, 0]
     return together.argmax(axis=1) == labels, losses
@@ -82,11 +82,10 @@ def client_tests(
     mixtures: Floats,
     local_accuracies: LocalAccuracies | None = None,
 ) -> ClientTests:
-    """Test every client; those who are alike, once.
+    """Test every client; clients with the same view and mixture are tested once.
 
-    `scores` (models, n, C) and `labels` (n,) are of the same samples in every view that some client has.
-    `local_accuracies` says what right answers mean at each client; none: all samples count the same everywhere, as in
-    `accuracies`.
+    `scores` (models, n, C) and `labels` (n,) are of the same samples, by view. `local_accuracies`
+    computes the accuracy at each client; None: all samples count equally, as in `accuracies`.
 
     >>> scores = {0: np.log(np.array([[[0.9, 0.1], [0.9, 0.1]], [[0.1, 0.9], [0.1, 0.9]]], np.float32))}
     >>> found = client_tests(scores, {0: np.array([0, 1])}, np.zeros(2, int), np.eye(2))
@@ -104,3 +103,25 @@ def client_tests(
         if local_accuracies is not None:
             found[clients] = local_accuracies(right, labels[view])[clients]
     return ClientTests(share, losses, accuracies, accuracies if local_accuracies is None else found)
+
+
+def purity(found: Ints, true: Ints) -> float:
+    r"""Share of the clients whose concept is the most common one in their cluster.
+
+    .. math::  \frac 1 N \sum_c \max_m |\{k : \mathrm{found}_k = c, \mathrm{true}_k = m\}|
+
+    One if no cluster contains two concepts. One cluster per client is pure as well, so compare it with the
+    number of clusters. nan without clients.
+
+    Shapes: found, true (N,).
+
+    >>> purity(np.array([0, 0, 0, 1]), np.array([5, 5, 7, 7]))
+    0.75
+    """
+    if len(found) == 0:
+        return float("nan")
+    _, row = np.unique(found, return_inverse=True)
+    _, column = np.unique(true, return_inverse=True)
+    together = np.zeros((row.max() + 1, column.max() + 1), dtype=np.int64)
+    np.add.at(together, (row, column), 1)
+    return float(together.max(axis=1).sum() / len(found))

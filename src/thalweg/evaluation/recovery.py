@@ -1,4 +1,4 @@
-"""After a drift: how far accuracy falls, and when it is back; and how good it was when steps ended."""
+"""Recovery from drifts: the loss of accuracy, the rounds until recovery, the accuracy of steps."""
 
 from __future__ import annotations
 
@@ -6,32 +6,30 @@ from collections.abc import Iterable, Mapping, Sequence
 from statistics import fmean
 from typing import Any, NamedTuple
 
-MetricsRow = Mapping[
-    str, Any
-]  # what a round says about itself; `drifted`: clients that drifted when it began
-MARGIN = 0.02  # that still counts as recovered
+MetricsRow = Mapping[str, Any]  # the metrics of one round; `drifted`: clients that drifted in it
+MARGIN = 0.02  # accuracy this much below the old one counts as recovered
 
 
 class Recovery(NamedTuple):
-    """What a drift did. Accuracies are shares of one; None: never measured."""
+    """The effect of a drift. Accuracies are shares of one; None: never measured."""
 
-    round: int  # the first one after the drift, counted from 1
-    clients: int  # that drifted
-    rounds: int  # until the next drift, or the end of the run
-    accuracy_before: float | None  # the last one before the drift
-    lowest: float | None  # before the next drift
-    rounds_to_recover: (
-        int | None
-    )  # until it is back, less a margin; None: not before the next drift
+    round: int  # first round after the drift, counted from 1
+    clients: int  # clients that drifted
+    rounds: int  # until the next drift or the end of the run
+    accuracy_before: float | None  # the last accuracy before the drift
+    lowest: float | None  # the lowest accuracy before the next drift
+    rounds_to_recover: int | None
+    """Rounds until accuracy is back, less a margin; None: not before the next drift."""
 
 
 def recoveries(
     rows: Iterable[MetricsRow], margin: float = MARGIN, measure: str = "accuracy"
 ) -> list[Recovery]:
-    """What the metrics of a run, one row per round, say of every drift.
+    """Measure the recovery from every drift in the metrics of a run, one row per round.
 
-    Only evaluated rounds are looked at: who evaluates every tenth round learns that it took ten. Before and
-    after a drift clients are tested on other data; harder data may never be recovered from.
+    Only evaluated rounds are used: with an evaluation every tenth round, recovery takes at least ten.
+    Clients are tested on different data before and after a drift, so accuracy may never recover if
+    the new data are harder.
 
     >>> rows = [{"round": 1, "accuracy": 0.8}, {"round": 2, "drifted": 6, "accuracy": 0.4},
     ...         {"round": 3, "accuracy": 0.79}]
@@ -49,7 +47,7 @@ def recoveries(
 
 
 def step_accuracies(rows: Iterable[MetricsRow], measure: str = "accuracy") -> list[float]:
-    """The last accuracy that was measured in every step: a drift ends one, and so does the end of the run.
+    """The last accuracy measured in every step; a step ends with a drift or with the run.
 
     >>> step_accuracies([{"accuracy": 0.5}, {"drifted": 3}, {"accuracy": 0.25}])
     [0.5, 0.25]
@@ -59,9 +57,9 @@ def step_accuracies(rows: Iterable[MetricsRow], measure: str = "accuracy") -> li
 
 
 def add_step_accuracy(rows: Sequence[MetricsRow], measure: str = "accuracy") -> list[MetricsRow]:
-    """A run in which ``step_accuracy`` is the mean over steps, each as it ended, or as it stands now.
+    """Add ``step_accuracy`` to rows: the mean over the ends of earlier steps and the current accuracy.
 
-    In the last row that has one it is the mean over all steps of the run.
+    Its last value is the mean over all steps of the run.
 
     >>> rows = [{"accuracy": 0.5}, {"drifted": 3}, {"accuracy": 0.25}]
     >>> [row.get("step_accuracy") for row in add_step_accuracy(rows)]
@@ -79,7 +77,7 @@ def add_step_accuracy(rows: Sequence[MetricsRow], measure: str = "accuracy") -> 
 
 
 def split_by_drift(rows: Iterable[MetricsRow]) -> list[list[MetricsRow]]:
-    """The rounds between two drifts."""
+    """Split rounds into the steps between drifts."""
     steps: list[list[MetricsRow]] = [[]]
     for row in rows:
         if row.get("drifted", 0) > 0 and steps[-1]:

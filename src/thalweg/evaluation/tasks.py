@@ -1,8 +1,8 @@
-"""Which mixture of models a task is given: by its labels, or by its true concept. Never silently.
+"""Mixtures of models for tasks, chosen by the task's labels or by its true concept.
 
-A task is a way to see the test set that clients have met, or will meet. Nobody predicts it with one of their own
-mixtures: those are for what clients have now. Whoever reads a number needs to know how the mixture was found, so
-that every record of one says its `assignment`.
+A task is a view of the test set that clients have had or will have. The clients' own mixtures are for
+their current data, so a task needs another mixture. Every record of a task states how its mixture was
+chosen (`assignment`).
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ import numpy.typing as npt
 from thalweg.core.types import Floats, Ints
 
 Assignment = Literal[
-    "labels",  # one E-step on the task's own test samples, whose labels it looks at
-    "oracle",  # what clients use whose true concept is the task's
+    "labels",  # one E-step on the task's test samples, using their labels
+    "oracle",  # the mean mixture of the clients with the task's true concept
 ]
 ASSIGNMENTS: tuple[Assignment, ...] = get_args(Assignment)
 
@@ -27,12 +27,12 @@ def mixture_by_labels(losses: npt.NDArray[np.floating]) -> Floats:
     .. math::  \gamma_{i;c} = \frac{e^{-f_c(i)}}{\sum_{c'} e^{-f_{c'}(i)}}, \qquad
                \hat\alpha_c = \frac 1 n \sum_i \gamma_{i;c}
 
-    One E-step from equal weights and equal label priors. It looks at the labels that are tested on: a client
-    without labels could not do that.
+    One E-step from equal weights and equal label priors. It uses the labels of the test samples, which a
+    client without labels could not do.
 
     Symbols, Peng & Tang, FedDAA (14), (15) -> here
         f_c(i)         losses[c, i]
-        \hat\alpha_c   what is returned
+        \hat\alpha_c   the result
 
     >>> mixture_by_labels(np.array([[0.2, 1.5], [1.2, 0.3]])).round(6).tolist()
     [0.481267, 0.518733]
@@ -44,7 +44,7 @@ def mixture_by_labels(losses: npt.NDArray[np.floating]) -> Floats:
 
 
 def mixture_by_concept(mixtures: Floats, concepts: Ints, concept: int) -> Floats | None:
-    """(models,) the mean mixture of the clients (N, models) whose concept (N,) it is; None: nobody's.
+    """(models,) the mean mixture of the clients (N, models) with a concept (N,); None if there are none.
 
     >>> mixtures = np.array([[1.0, 0.0], [0.5, 0.5], [0.0, 1.0]])
     >>> mixture_by_concept(mixtures, np.array([0, 0, 1]), 0).tolist()

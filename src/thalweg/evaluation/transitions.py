@@ -1,4 +1,4 @@
-"""From one session to the next: how far accuracy falls, when it is back, and what that cost."""
+"""Transitions between sessions: the loss of accuracy and the rounds until recovery."""
 
 from __future__ import annotations
 
@@ -7,34 +7,33 @@ from itertools import pairwise
 from statistics import fmean
 from typing import Any, NamedTuple
 
-FIRST_ROUNDS = 10  # of a session, over which the papers' tables average
+FIRST_ROUNDS = 10  # rounds of a session over which the paper's tables average
 
-MetricsRow = Mapping[str, Any]  # what a round says about itself
+MetricsRow = Mapping[str, Any]  # the metrics of one round
 
 
 class Transition(NamedTuple):
-    """The beginning of a session, from the second one on. Accuracies are shares of one; None: never measured."""
+    """The start of a session, from the second one on.
 
-    session: int  # number of the one that begins
-    rounds: int  # that it has in this run
-    counted_rounds: int  # with rehearsals, which take as long as rounds
-    accuracy_before: (
-        float | None
-    )  # the last one of the session before, on the labels of its members
-    transition_accuracy: (
-        float | None
-    )  # mean over the first ten rounds, on the labels of the members
-    rounds_averaged: int  # that were evaluated among those ten; fewer in a shorter session
-    rounds_to_recover: int | None  # until accuracy is what it was before, or more; None: never
-    stayers_accuracy: float | None  # means over the same rounds
+    Accuracies are shares of one, on the labels of the session's members; None: never measured.
+    """
+
+    session: int  # number of the new session
+    rounds: int  # of the session in this run
+    counted_rounds: int  # including probe rounds, which take as long as rounds
+    accuracy_before: float | None  # the last accuracy of the previous session
+    transition_accuracy: float | None  # mean over the first ten rounds
+    rounds_averaged: int  # evaluated rounds among those ten
+    rounds_to_recover: int | None  # until accuracy is at least `accuracy_before`; None: never
+    stayers_accuracy: float | None  # mean over the same rounds
     newcomers_accuracy: float | None
 
 
 def transitions(rows: Iterable[MetricsRow]) -> list[Transition]:
-    """What the metrics of a run, one row per round, say of every session from the second one on.
+    """Measure the start of every session from the second one on, from the metrics of a run.
 
-    Before and after a transition accuracy is measured on other labels: a session whose labels are harder may
-    never recover. Only evaluated rounds are looked at.
+    Accuracy is measured on different labels before and after a transition, so a session with harder
+    labels may never recover. Only evaluated rounds are used.
 
     >>> rows = [{"session": 0, "session_round": 1, "session_accuracy": 0.75},
     ...         {"session": 1, "session_round": 1, "session_accuracy": 0.25, "probe_rounds": 1},
@@ -51,7 +50,7 @@ def transitions(rows: Iterable[MetricsRow]) -> list[Transition]:
 
 
 def group_by_session(rows: Iterable[MetricsRow]) -> dict[int, list[MetricsRow]]:
-    """The rounds of every session; rounds of none are left out."""
+    """The rounds of every session; rounds without a session are left out."""
     sessions: dict[int, list[MetricsRow]] = {}
     for row in rows:
         if "session" in row:
@@ -60,7 +59,7 @@ def group_by_session(rows: Iterable[MetricsRow]) -> dict[int, list[MetricsRow]]:
 
 
 def take_until_transition(rows: Sequence[MetricsRow], session: int) -> list[MetricsRow]:
-    """A run until the tenth round of a session, or its last, in which ``transition_accuracy`` is the mean so far.
+    """The rows up to the tenth round of a session, with ``transition_accuracy``, the mean so far.
 
     >>> rows = [{"session": 0}, *({"session": 1, "session_accuracy": a} for a in (0.25, 0.75))]
     >>> [row.get("transition_accuracy") for row in take_until_transition(rows, 1)]

@@ -1,4 +1,4 @@
-"""Several recipes, one scenario, the same seeds: run what is missing, then put it side by side."""
+"""Compare recipes on one scenario with the same seeds; finished runs are reused."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from thalweg.scenarios import Scenario
 
 @dataclass(frozen=True)
 class Comparison:
-    """The cells of a comparison, recipe by recipe, seed by seed."""
+    """The cells of a comparison, by recipe and seed."""
 
     scenario: str
     cells: Sequence[Cell]
@@ -47,9 +47,10 @@ def compare(
     data_dir: str | os.PathLike[str] | None = None,
     watch: CellCallback | None = None,
 ) -> Comparison:
-    """Run every recipe with every seed; in `out`, if given, finished runs are kept and reused.
+    """Run every recipe with every seed; with `out`, finished runs are kept there and reused.
 
-    A recipe is an object, a name, or a name with changes: ``"sfedpo,weights=equal"``. A baseline will do as well.
+    A recipe is an object, a name, or a name with changes: ``"sfedpo,weights=equal"``. Baselines are
+    allowed as well.
     """
     folder = None if out is None else Path(out)
     where = None if data_dir is None else Path(data_dir)
@@ -78,7 +79,7 @@ def comparison_jobs(
     engine: str,
     folder: Path,
 ) -> list[CellJob]:
-    """The cells of a comparison, before anything runs: bad names are refused here."""
+    """The jobs of a comparison; raises an error for unknown names before anything runs."""
     seeds = list(range(seeds)) if isinstance(seeds, int) else list(seeds)
     recipes, overrides = list(recipes), list(overrides)
     require(len(seeds) > 0, "a comparison needs at least one seed.")
@@ -99,7 +100,7 @@ def comparison_jobs(
 
 
 def read_cell(job: CellJob, failure: str | None = None) -> Cell:
-    """What a folder says of a cell. An unfinished run is shown as such; it is never a result."""
+    """Read a cell from its run folder. An unfinished run is never a result."""
     folder = RunFolder(job.folder)
     rows = folder.metrics()
     failure = failure or folder.failure()
@@ -141,7 +142,7 @@ def recipe_parts(text: str) -> list[str]:
 
 
 def folder_name(label: str) -> str:
-    """A label without the letters that a file system may not like."""
+    """Replace the characters of a label that are not safe in file names."""
     return re.sub(r"[^A-Za-z0-9._=+-]", "-", label)
 
 
@@ -153,7 +154,7 @@ def cell_command(
     rounds: int | None,
     engine: str,
 ) -> str:
-    """What to type for this cell alone; objects made in Python have no such command."""
+    """The command that runs this cell; objects made in Python have none."""
     if not isinstance(recipe, str) or not isinstance(scenario, str):
         return f"(made in Python) {plan.title}"
     words = ["thalweg", "run", recipe, "--on", scenario, "--seed", str(plan.seed)]

@@ -1,4 +1,4 @@
-"""Accuracy over rounds, or over a swept value, recipe by recipe: what the figure draws."""
+"""Curves for figures: accuracy over rounds or over a swept value, by recipe."""
 
 from __future__ import annotations
 
@@ -7,31 +7,20 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from statistics import fmean
 
+from thalweg.core.metrics import METRICS, Metric, is_redundant, metrics_in
 from thalweg.report.cells import Cell, group_by_recipe, metric_series
 from thalweg.report.summary import spread
 
-METRIC_TITLES = {  # what can be drawn, and what it is called
-    "accuracy": "Test accuracy",
-    "worst_state_accuracy": "Test accuracy in the worst latent state",
-    "prequential_accuracy": "Prequential (test-then-train) accuracy",
-}
-TEST_METRICS, PREQUENTIAL_METRIC = ("accuracy", "worst_state_accuracy"), "prequential_accuracy"
-NUM_WINDOWS = 12  # of arriving samples a figure has about so many independent points
-
-
-COUNT_TITLES = {  # what is counted over rounds, and what it is called
-    "models": "Models in the bank",
-    "clusters_found": "Clusters found",
-    "drifts_found": "Clients found to have drifted",
-}
+PREQUENTIAL = METRICS["prequential_accuracy"]
+NUM_WINDOWS = 12  # independent points of a smoothed curve, about
 
 
 @dataclass(frozen=True)
 class Curve:
-    """One measure of one recipe over the rounds, or over the values of a sweep; of accuracies, in per cent."""
+    """One metric of one recipe over the rounds, or over the values of a sweep; shares in per cent."""
 
     recipe: str
-    index: int  # of the recipe in the comparison, which gives it its colour
+    index: int  # of the recipe in the comparison; determines the colour
     x: Sequence[float]  # the rounds or values, ascending
     mean: list[float]
     low: list[float]  # edges of the band; equal to the mean with a single seed
@@ -40,12 +29,12 @@ class Curve:
 
 @dataclass(frozen=True)
 class Panel:
-    """All curves of one measure."""
+    """All curves of one metric."""
 
     title: str
     curves: list[Curve]
-    x_name: str = "round"  # what the curves run over
-    unit: str = "%"  # empty: a number of things
+    x_name: str = "round"  # the horizontal axis
+    unit: str = "%"  # empty: a count
 
     @property
     def heading(self) -> str:
@@ -53,31 +42,45 @@ class Panel:
 
     @property
     def is_sweep(self) -> bool:
-        """Are the points runs of their own, rather than moments of one?"""
+        """Whether every point is a different run, rather than a round of one run."""
         return self.x_name != "round"
 
 
 def panels(cells: Sequence[Cell]) -> list[Panel]:
-    """Test accuracy, and that in the worst state, as far as there are any.
+    """Test accuracy and the accuracy in the worst latent state, as far as runs have them.
 
-    Without a test accuracy in any run, the prequential accuracy instead; of many rounds, smoothed. Only
-    finished runs are drawn, as only they are in the table.
+    If no run has a test accuracy, the prequential accuracy is drawn, smoothed if there are many
+    rounds. Only finished runs are drawn. A metric that repeats another one in every run, such as the
+    worst of one state, is left out.
     """
-    tested = [Panel(METRIC_TITLES[name], curves(cells, name)) for name in TEST_METRICS]
+    metrics = [metric for metric in metrics_in("figure") if metric != PREQUENTIAL]
+    tested = [
+        Panel(panel_title(metric), curves(cells, metric.name))
+        for metric in metrics
+        if not _is_redundant(metric, cells)
+    ]
     if any(panel.curves for panel in tested):
         return [panel for panel in tested if panel.curves]
-    arriving = curves(cells, PREQUENTIAL_METRIC)
+    arriving, title = curves(cells, PREQUENTIAL.name), panel_title(PREQUENTIAL)
     window = max((len(curve.x) for curve in arriving), default=0) // NUM_WINDOWS
     if window > 1:
-        title = f"{METRIC_TITLES[PREQUENTIAL_METRIC]}, mean of {window} rounds"
-        return [Panel(title, [smooth(curve, window) for curve in arriving])]
-    return [Panel(METRIC_TITLES[PREQUENTIAL_METRIC], arriving)] if arriving else []
+        smoothed = [smooth(curve, window) for curve in arriving]
+        return [Panel(f"{title}, mean of {window} rounds", smoothed)]
+    return [Panel(title, arriving)] if arriving else []
+
+
+def panel_title(metric: Metric) -> str:
+    return metric.title or metric.description
+
+
+def _is_redundant(metric: Metric, cells: Sequence[Cell]) -> bool:
+    return is_redundant(metric, [row for cell in cells for row in cell.rows])
 
 
 def smooth(curve: Curve, window: int) -> Curve:
-    """A curve of which every point is the mean of the last `window` ones; of fewer at the beginning.
+    """Replace every point of a curve by the mean of the last `window` points, fewer at the start.
 
-    What arrives in one round is little, and lines of single rounds would hide one another.
+    Few samples arrive in one round, and curves of single rounds would hide one another.
 
     >>> curve = Curve("sfedpo", 0, x=[1, 2, 3], mean=[10, 20, 60], low=[0, 20, 40], high=[20, 20, 80])
     >>> smooth(curve, 2).mean, smooth(curve, 2).low
@@ -91,16 +94,20 @@ def smooth(curve: Curve, window: int) -> Curve:
 
 
 def bank_panels(cells: Sequence[Cell]) -> list[Panel]:
-    """Models, clusters and drifts over the rounds, as far as the metrics have them."""
+    """Models, clusters and drifts found over the rounds, as far as runs have them."""
     drawn = [
-        Panel(title, curves(_fill_model_counts(cells, metric), metric, is_share=False), unit="")
-        for metric, title in COUNT_TITLES.items()
+        Panel(
+            panel_title(metric),
+            curves(_fill_model_counts(cells, metric.name), metric.name, is_share=False),
+            unit="",
+        )
+        for metric in metrics_in("bank figure")
     ]
     return [panel for panel in drawn if panel.curves]
 
 
 def _fill_model_counts(cells: Sequence[Cell], metric: str) -> list[Cell]:
-    """Of a bank, metrics say how many models there are when there is more than one."""
+    """Add the number of models to the rounds of a bank in which there was one model."""
     if metric != "models":
         return list(cells)
     return [
@@ -114,15 +121,14 @@ def _fill_model_counts(cells: Sequence[Cell], metric: str) -> list[Cell]:
 def curves(cells: Sequence[Cell], metric: str, *, is_share: bool = True) -> list[Curve]:
     """Mean over the finished seeds, with a band of one sample standard deviation to either side.
 
-    The rule is the same for any number of seeds from two on, and the same as in the table. The band
-    ends at 0 and, of a share, at 100 per cent. Rounds that some seed did not evaluate are left out, so that
-    each point is a mean over the same seeds.
+    The band ends at 0 and, for a share, at 100 per cent. Rounds that some seed did not evaluate are
+    left out, so that each point is a mean over the same seeds.
 
     >>> def cell(seed, accuracy):
     ...     rows = [{"round": 1}, {"round": 2, "accuracy": accuracy}]
     ...     return Cell("sfedpo", "digits-full", seed, "done", "", rows, "thalweg run", 1.0)
     >>> curves([cell(0, 0.25), cell(1, 0.75)], "accuracy")
-    [Curve(recipe='sfedpo', place=0, at=[2], mean=[50.0], low=[14.6...], high=[85.3...])]
+    [Curve(recipe='sfedpo', index=0, x=[2], mean=[50.0], low=[14.6...], high=[85.3...])]
     """
     drawn, scale, most = [], 100 if is_share else 1, 1.0 if is_share else math.inf
     for index, (recipe, group) in enumerate(group_by_recipe(cells).items()):
@@ -147,7 +153,7 @@ def curves(cells: Sequence[Cell], metric: str, *, is_share: bool = True) -> list
 
 
 def describe(panels: Sequence[Panel]) -> str:
-    """The figure in words, for those who do not see it.
+    """The figure in words, for screen readers.
 
     >>> curve = Curve("sfedpo", 0, x=[5, 10], mean=[40.0, 62.5], low=[0, 0], high=[0, 0])
     >>> describe([Panel("Test accuracy", [curve])])

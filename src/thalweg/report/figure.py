@@ -1,7 +1,7 @@
 """The figure of a comparison: accuracy over rounds (or over a swept value), one line per recipe.
 
-Drawn with matplotlib's objects: pyplot and its list of open figures are never touched. Settings
-hold while a figure is drawn and written, and are put back; do not draw in two threads at once.
+It is drawn with matplotlib's objects, without pyplot and its list of open figures. Matplotlib's global
+settings are changed while a figure is drawn and restored afterwards; do not draw in two threads at once.
 """
 
 from __future__ import annotations
@@ -18,29 +18,29 @@ from typing import TYPE_CHECKING, Any
 from thalweg.core.errors import require
 from thalweg.report.cells import Cell
 from thalweg.report.curves import Curve, Panel, describe, panels
-from thalweg.report.files import write_atomically
-from thalweg.report.labels import short_label, spread_apart
+from thalweg.report.render import write_atomically
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-# Okabe and Ito's colours, distinguishable with any kind of colour vision; without black, which is
-# the text's, and yellow, which is faint on white. Beyond six recipes the dashes change.
+# The colours of Okabe and Ito, which can be told apart with any kind of colour vision; without black
+# (the text) and yellow (faint on white). Beyond six recipes the line style changes.
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#e69f00")
 DASHES = ("solid", "dashed", "dotted", "dashdot")
 INK, FAINT, PAPER = "#1b1f24", "#d8dce1", "#ffffff"
 
 WIDTH_IN = 8.0
 LEFT_IN, TOP_IN, BOTTOM_IN, BETWEEN_IN = 0.5, 0.36, 0.5, 0.55
-LONG_CURVE_POINTS = 10  # points of a curve, from which on its beginning may lie outside the frame
-X_NAME_IN = 0.3  # for a name under the horizontal axis, between two panels
+LONG_CURVE_POINTS = 10  # with so many points, the beginning of a curve may lie outside the frame
+X_NAME_IN = 0.3  # for the name of the horizontal axis, between two panels
 TEXT_PT = 9.5
-LINE_PT = 1.35 * TEXT_PT  # distance of two labels
+LINE_PT = 1.35 * TEXT_PT  # distance between two labels
+MAX_LABEL_LENGTH = 30  # characters
 
 
 def figure_png(cells: Sequence[Cell], *, dots_per_inch: int = 160) -> bytes:
-    """The figure as PNG, on white. The same cells give the same bytes."""
+    """The figure as PNG on a white background. The same cells give the same bytes."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
 
     with _style():
@@ -52,16 +52,16 @@ def figure_png(cells: Sequence[Cell], *, dots_per_inch: int = 160) -> bytes:
 
 
 def figure_svg(cells: Sequence[Cell]) -> str:
-    """The figure as an SVG element to put into a page, without a background.
+    """The figure as an SVG element for a page, without a background.
 
-    Its colours are CSS variables with the printed colours as their defaults (``--ink``,
-    ``--faint``, ``--series-1`` to ``--series-6``), so that a page can have a dark side.
+    Its colours are CSS variables with the printed colours as defaults (``--ink``, ``--faint``,
+    ``--series-1`` to ``--series-6``), so that a page can have a dark mode.
     """
     return panels_svg(_require_panels(cells))
 
 
 def panels_svg(drawn: Sequence[Panel]) -> str:
-    """The same of panels that were made before."""
+    """Panels as an SVG element; see `figure_svg`."""
     from matplotlib.backends.backend_svg import FigureCanvasSVG
 
     with _style():
@@ -75,12 +75,12 @@ def panels_svg(drawn: Sequence[Panel]) -> str:
 
 
 def has_figure(cells: Sequence[Cell]) -> bool:
-    """Is there anything to draw: a finished run with an accuracy?"""
+    """Whether there is a finished run with an accuracy to draw."""
     return len(panels(cells)) > 0
 
 
 def write_figure(path: str | os.PathLike[str], cells: Sequence[Cell]) -> None:
-    """Write the figure as PNG, whole or not at all."""
+    """Write the figure as PNG, atomically."""
     write_atomically(Path(path), figure_png(cells))
 
 
@@ -88,21 +88,21 @@ def _require_panels(cells: Sequence[Cell]) -> list[Panel]:
     drawn = panels(cells)
     require(
         len(drawn) > 0,
-        "there is nothing to draw: no run has finished with an accuracy in its metrics.",
+        "there is nothing to draw: no finished run has an accuracy in its metrics.",
     )
     return drawn
 
 
 @contextmanager
 def _style() -> Iterator[None]:
-    """Our settings on top of matplotlib's own defaults, whatever the user's matplotlibrc says."""
+    """Apply our settings on top of matplotlib's defaults, independent of the user's matplotlibrc."""
     import matplotlib
 
     defaults: dict[Any, Any] = {
         k: v for k, v in matplotlib.rcParamsDefault.items() if not k.startswith("backend")
     }
     ours: dict[Any, Any] = {
-        "font.family": ["DejaVu Sans"],  # comes with matplotlib, hence the same everywhere
+        "font.family": ["DejaVu Sans"],  # comes with matplotlib, so it is the same everywhere
         "font.size": TEXT_PT,
         "text.color": INK,
         "axes.edgecolor": INK,
@@ -195,7 +195,7 @@ def _draw_panel(axes: Axes, panel: Panel, height_in: float) -> None:
             xytext=(1.045, place),
             textcoords=("axes fraction", "data"),
             verticalalignment="center",
-            parse_math=False,  # a dollar in a name is a dollar
+            parse_math=False,  # a dollar sign in a name is not markup
             annotation_clip=False,
             arrowprops={
                 "arrowstyle": "-",
@@ -209,10 +209,10 @@ def _draw_panel(axes: Axes, panel: Panel, height_in: float) -> None:
 
 
 def _range(panel: Panel) -> tuple[float, float]:
-    """What the frame must show: all points; of many rounds, all but those of the first tenth.
+    """The vertical range: all points; with many rounds, all points after the first tenth.
 
-    In the beginning every recipe climbs from chance; with that in the frame, the few points that
-    separate them later could not be seen. Lines may therefore enter from below.
+    At the beginning every recipe improves quickly from chance level. With that in the frame, the small
+    differences between recipes later on would not be visible. Lines may therefore enter from below.
     """
     first = min(curve.x[0] for curve in panel.curves)
     last = max(curve.x[-1] for curve in panel.curves)
@@ -237,14 +237,14 @@ def _colour(curve: Curve) -> str:
 
 
 def _prepare_for_page(svg: str, description: str) -> str:
-    """Drop what only a file needs, name the colours, say in words what is shown."""
+    """Remove what only a file needs, replace colours by variables, and add a description."""
     svg = svg[svg.index("<svg") :].strip()
     svg = re.sub(r"\s*<metadata>.*?</metadata>", "", svg, flags=re.DOTALL)
-    svg = re.sub(r'<g id="[^"]*"', "<g", svg)  # would clash in a page of several figures
+    svg = re.sub(r'<g id="[^"]*"', "<g", svg)  # would clash in a page with several figures
     names = {INK: "ink", FAINT: "faint"}
     names |= {colour: f"series-{number}" for number, colour in enumerate(COLOURS, start=1)}
 
-    def name_colours(tag: re.Match[str]) -> str:  # tags only: texts may hold anything
+    def name_colours(tag: re.Match[str]) -> str:  # only in tags: texts may contain anything
         return re.sub(
             r"(fill|stroke): (#[0-9a-f]{6})",
             lambda m: f"{m[1]}: var(--{names[m[2]]}, {m[2]})" if m[2] in names else m[0],
@@ -252,5 +252,41 @@ def _prepare_for_page(svg: str, description: str) -> str:
         )
 
     svg = re.sub(r"<[^>]*>", name_colours, svg)
-    svg = svg.replace(f"fill: {PAPER}", "fill: none", 1)  # the sheet itself
+    svg = svg.replace(f"fill: {PAPER}", "fill: none", 1)  # the background
     return svg.replace("<svg", f'<svg role="img" aria-label="{html.escape(description)}"', 1)
+
+
+def spread_apart(wanted: Sequence[float], gap: float, low: float, high: float) -> list[float]:
+    r"""Move labels as little as possible until no two are closer than `gap`.
+
+    Minimises :math:`\sum_i (y_i - w_i)^2` with :math:`y_{i+1} \ge y_i + g` in the order of the
+    :math:`w_i`. With :math:`z_i = y_i - i g` that is isotonic regression, and the limits clip it.
+    If the labels do not fit between the limits, they are spaced evenly.
+
+    >>> spread_apart([5.0, 5.0, 9.0], gap=2.0, low=0.0, high=10.0)
+    [4.0, 6.0, 9.0]
+    """
+    from numpy import arange, argsort, asarray, clip, empty_like
+    from scipy.optimize import isotonic_regression
+
+    w = asarray(wanted, dtype=float)
+    if len(w) > 1:
+        gap = min(gap, (high - low) / (len(w) - 1))
+    order = argsort(w, kind="stable")
+    steps = gap * arange(len(w))
+    z = clip(isotonic_regression(w[order] - steps).x, low, high - steps[-1])
+    y = empty_like(w)
+    y[order] = z + steps
+    return [float(value) for value in y]
+
+
+def short_label(name: str) -> str:
+    """Shorten a name to fit into the margin; both ends are kept, since variants differ there.
+
+    >>> short_label("sfedpo,memory=uniform-ratio,weights=equal")
+    'sfedpo,memory=…,weights=equal'
+    """
+    if len(name) <= MAX_LABEL_LENGTH:
+        return name
+    half = (MAX_LABEL_LENGTH - 1) // 2
+    return f"{name[:half]}…{name[-half:]}"

@@ -1,11 +1,28 @@
-"""How numbers are written for people: per cent with two decimals, ``87.31 ± 0.12``."""
+"""Numbers as text for tables: per cent with two decimals, ``87.31 ± 0.12``."""
 
 from __future__ import annotations
 
+from thalweg.core.metrics import Metric
 from thalweg.report.summary import PairedDifference, Spread
 
-NONE = "–"  # nothing was measured
-MINUS = "\N{MINUS SIGN}"  # as wide as the plus sign, and never broken off at a line's end
+NONE = "–"  # not measured
+MINUS = "\N{MINUS SIGN}"  # as wide as the plus sign, without a line break after it
+
+
+def format_metric(metric: Metric, spread: Spread | None) -> str:
+    """Mean and standard deviation of a metric, in its unit.
+
+    >>> from thalweg.core.metrics import METRICS
+    >>> format_metric(METRICS["accuracy"], Spread(0.87314, 0.00123, 3))
+    '87.31 ± 0.12'
+    >>> format_metric(METRICS["megabytes"], Spread(12.34, None, 1))
+    '12.3'
+    >>> format_metric(METRICS["mean_staleness"], Spread(0.00123, None, 1))
+    '0.00123'
+    """
+    if metric.unit == "share":
+        return percent_spread(spread)
+    return amount(spread, "{:.3g}" if metric.unit == "number" else "{:.1f}")
 
 
 def percent(value: float | None) -> str:
@@ -18,7 +35,7 @@ def percent(value: float | None) -> str:
 
 
 def percent_spread(spread: Spread | None) -> str:
-    """Mean and standard deviation in per cent; a single seed has no spread to show.
+    """Mean and standard deviation in per cent; a single seed has no standard deviation.
 
     >>> percent_spread(Spread(0.87314, 0.00123, 3)), percent_spread(Spread(0.5, None, 1))
     ('87.31 ± 0.12', '50.00')
@@ -28,15 +45,16 @@ def percent_spread(spread: Spread | None) -> str:
     return percent(spread.mean) + ("" if spread.std is None else f" ± {percent(spread.std)}")
 
 
-def amount(spread: Spread | None) -> str:
-    """Megabytes or seconds, with one decimal.
+def amount(spread: Spread | None, form: str = "{:.1f}") -> str:
+    """Megabytes, seconds or counts, with one decimal.
 
     >>> amount(Spread(12.34, 0.56, 3))
     '12.3 ± 0.6'
     """
     if spread is None:
         return NONE
-    return f"{spread.mean:.1f}" + ("" if spread.std is None else f" ± {spread.std:.1f}")
+    std = "" if spread.std is None else f" ± {form.format(spread.std)}"
+    return form.format(spread.mean) + std
 
 
 def points(value: float | None) -> str:

@@ -1,4 +1,4 @@
-"""Run what is missing of a study, read what is there, write its tables and its page."""
+"""Run the missing cells of a study, read its results, and write its tables and its page."""
 
 from __future__ import annotations
 
@@ -13,61 +13,59 @@ from thalweg.core.errors import require
 from thalweg.engine.cells import CellCallback, CellEvent, CellJob, run_cells
 from thalweg.engine.processes import count_cores
 from thalweg.report.cells import Cell, metric_series
-from thalweg.report.column_view import read_study_cell
 from thalweg.report.comparison import folder_name
-from thalweg.report.files import write_atomically
-from thalweg.report.study_jobs import (
+from thalweg.report.render import write_atomically
+from thalweg.report.study_cells import (
     Scale,
     StudyCell,
     check_data,
     missing_jobs,
+    read_study_cell,
     select_seeds,
     study_cells,
     unique_jobs,
 )
 from thalweg.report.summary import Summary, summarise
 from thalweg.scenarios.studies import (
-    Column,
     Study,
     find_study,
     replace_data,
     restrict_study,
     split_words,
 )
-from thalweg.scenarios.studies.base import LOWER_IS_BETTER
 
 DEFAULT_FOLDERS = {"paper": Path("runs/reproduce"), "quick": Path("runs/reproduce-quick")}
 
 
 @dataclass(frozen=True)
 class Timing:
-    """What one invocation did."""
+    """Time that one invocation took."""
 
     rounds: int
-    seconds: float  # that the rounds took, summed over the cells
-    wall_seconds: float  # seconds from start to end
+    seconds: float  # computing time of the rounds, summed over the cells
+    wall_seconds: float  # time from start to end
     workers: int
 
     @property
     def speedup(self) -> float:
-        """How many cells ran at the same time, on average."""
+        """The average number of cells that ran at the same time."""
         return self.seconds / self.wall_seconds if self.wall_seconds > 0 else 0.0
 
 
 @dataclass(frozen=True, kw_only=True)
 class StudySpec:
-    """A study as it is asked for, and where everything goes."""
+    """A study with its options and its folder."""
 
     study: Study
     scale: Scale
-    folder: Path  # of its tables and its page
-    command: str  # that goes on with it
+    folder: Path  # for its tables and its page
+    command: str  # that continues it
     part: tuple[str, ...] = ()  # the words of --only
 
 
 @dataclass(frozen=True, kw_only=True)
 class StudyResult(StudySpec):
-    """What there is of a study. Cells carry the labels of their row and column."""
+    """The results of a study so far. Cells carry the labels of their row and column."""
 
     cells: Sequence[Cell]
     timings: tuple[Timing, ...] = ()
@@ -79,7 +77,7 @@ class StudyResult(StudySpec):
         return sorted(mine, key=lambda cell: order[cell.recipe])  # stable: seeds keep their order
 
     def is_first_with_same_runs(self, label: str) -> bool:
-        """Of columns that look at the same runs, is it the first one?"""
+        """Whether a column is the first of those that show the same runs."""
         runs = {column.label: (column.scenario, column.overrides) for column in self.study.columns}
         return next(other for other, of in runs.items() if of == runs[label]) == label
 
@@ -96,13 +94,10 @@ class StudyResult(StudySpec):
         }
         return {
             column.label: [
-                replace(s, is_lower_better=self._is_lower_better(column)) for s in summaries
+                replace(s, accuracy_metric=self.study.metric_of(column)) for s in summaries
             ]
             for column, summaries in found.items()
         }
-
-    def _is_lower_better(self, column: Column) -> bool:
-        return self.study.metric_of(column) in LOWER_IS_BETTER
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -131,7 +126,7 @@ def plan_study(
     out: str | os.PathLike[str] | None = None,
     command: str = "",
 ) -> StudyPlan:
-    """Look everything up and refuse what is unknown; nothing is run or written."""
+    """Plan a study; raises an error for unknown names. Nothing is run or written."""
     require(scale in DEFAULT_FOLDERS, f"scale must be quick or paper, got {scale!r}.")
     study = find_study(study) if isinstance(study, str) else study
     study = study if data is None else replace_data(study, data)
@@ -165,10 +160,10 @@ def reproduce(
     data_dir: str | os.PathLike[str] | None = None,
     watch: CellCallback | None = None,
 ) -> StudyResult:
-    """Run what is missing of a study, and write its tables and its page.
+    """Run the missing cells of a study, and write its tables and its page.
 
-    A cell that fails is shown as such in the result; the others go on. Stopped at any moment, the
-    same call goes on.
+    If a cell fails, the others continue, and the result shows the failure. An interrupted study is
+    continued by the same call.
     """
     plan = plan_study(study, only=only, seeds=seeds, scale=scale, data=data, engine=engine, out=out)
     run_study(
@@ -189,19 +184,19 @@ def run_study(
     data_dir: Path | None = None,
     watch: CellCallback | None = None,
 ) -> Timing:
-    """Run the missing cells, data checked first. What it took is noted also if it is interrupted."""
+    """Run the missing cells after checking their data. The time is recorded even if interrupted."""
     todo = plan.missing
     check_data(todo, data_dir)
     began, rounds, seconds = time.perf_counter(), 0, 0.0
     workers = max(min(workers or count_cores(), len(todo)), 1)
 
-    def count(news: CellEvent) -> None:
+    def count(event: CellEvent) -> None:
         nonlocal rounds, seconds
-        if news.row is not None:
+        if event.row is not None:
             rounds += 1
-            seconds += float(news.row["seconds"])
+            seconds += float(event.row["seconds"])
         if watch is not None:
-            watch(news)
+            watch(event)
 
     def timing() -> Timing:
         return Timing(rounds, seconds, time.perf_counter() - began, workers)
@@ -215,7 +210,7 @@ def run_study(
 
 
 def read_study(plan: StudyPlan) -> StudyResult:
-    """What the folders say, finished or not; nothing is run."""
+    """Read the results from the run folders, finished or not; nothing is run."""
     cells = [read_study_cell(plan.study, cell) for cell in plan.cells]
     return StudyResult(
         study=plan.study,
@@ -229,9 +224,9 @@ def read_study(plan: StudyPlan) -> StudyResult:
 
 
 def best_cells(study: Study, cells: Sequence[Cell]) -> list[Cell]:
-    """For every row that is the best of others: per column and seed, the run that validates best.
+    """For every row that is the best of others: per column and seed, the best run by validation.
 
-    If some of them have not finished, the best is not known yet.
+    If some of the others have not finished, the best is not known yet.
     """
     best = []
     for row in study.rows:
@@ -252,7 +247,7 @@ def best_cells(study: Study, cells: Sequence[Cell]) -> list[Cell]:
 def _best(cells: Sequence[Cell], metric: str) -> Cell:
     for cell in cells:
         if not cell.is_done:
-            why = f"{cell.recipe} is among those to choose from: {cell.reason or cell.status}"
+            why = f"{cell.recipe}, one of the candidates, is not done: {cell.reason or cell.status}"
             return replace(cell, reason=why)
 
     def validated(cell: Cell) -> float:
@@ -263,7 +258,7 @@ def _best(cells: Sequence[Cell], metric: str) -> Cell:
 
 
 def write_study(result: StudyResult) -> dict[str, Path]:
-    """Page, Markdown and CSV, each whole or not at all."""
+    """Write page, Markdown and CSV, each atomically."""
     from thalweg.report.study_page import study_page
     from thalweg.report.study_table import study_csv, study_markdown
 
@@ -284,7 +279,7 @@ def _append_timing(folder: Path, timing: Timing) -> None:
 
 
 def _read_timings(folder: Path) -> tuple[Timing, ...]:
-    """What earlier invocations noted; a line that is not whole is left out."""
+    """Read the times of earlier invocations; incomplete lines are ignored."""
     file = folder / "timings.jsonl"
     found = []
     for line in file.read_text().splitlines() if file.exists() else ():

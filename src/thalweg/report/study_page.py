@@ -1,4 +1,4 @@
-"""A study as one HTML page that needs nothing else: the page of a comparison, for many scenarios."""
+"""A study as one self-contained HTML page, with one section per scenario."""
 
 from __future__ import annotations
 
@@ -6,10 +6,9 @@ import shlex
 from collections.abc import Sequence
 from html import escape
 
-from thalweg.report import sections
+from thalweg.report import html_page as sections
 from thalweg.report.curves import Panel, panels
-from thalweg.report.event_tables import event_tables
-from thalweg.report.extras import extra_section
+from thalweg.report.events import event_tables
 from thalweg.report.figure import panels_svg
 from thalweg.report.study import StudyResult
 from thalweg.report.study_table import (
@@ -28,10 +27,10 @@ from thalweg.report.sweeps import column_sweeps, row_sweeps
 
 
 def study_page(result: StudyResult) -> str:
-    """Headline, the whole table, what is missing, then every scenario like a comparison."""
+    """Headline, the whole table, unfinished runs, and every scenario like a comparison."""
     summaries = result.summaries()
     parts = [
-        _whole_table(matrix(result), result.study.column_labels, legend(result, "below it")),
+        _whole_table(matrix(result), result.study.column_labels, legend(result, "below")),
         sections.unfinished_section(
             [s for of in summaries.values() for s in of], with_scenario=True
         ),
@@ -88,17 +87,17 @@ def _entry(summary: Summary | None, *, is_best: bool, has_bound: bool) -> str:
 
 
 def _scenario(result: StudyResult, label: str, summaries: list[Summary]) -> str:
-    """What the page of a comparison says, one heading lower."""
+    """The sections of a comparison, one heading level lower."""
     cells = result.cells_of(label)
     content = [
         sections.results_section(summaries, level=3),
         _sweeps(row_sweeps(summaries), level=3),
     ]
-    if panels(cells) and not summaries[0].is_lower_better:  # forgetting is not a share of one
+    if panels(cells) and not summaries[0].is_lower_better:  # forgetting can be negative
         content.append(sections.figure_section(cells, level=3))
     if result.is_first_with_same_runs(label):
         content += [
-            *(extra_section(extra, level=3) for extra in event_tables(cells)),
+            *(sections.extra_section(extra, level=3) for extra in event_tables(cells)),
             sections.bank_section(cells, level=3),
         ]
     content += [
@@ -109,12 +108,12 @@ def _scenario(result: StudyResult, label: str, summaries: list[Summary]) -> str:
 
 
 def _sweeps(drawn: Sequence[Panel], *, level: int = 2) -> str:
-    """Accuracy over what is swept; nothing if nothing is, or too little is done."""
+    """Accuracy over swept values; empty without a sweep or with too few finished runs."""
     if not drawn:
         return ""
     caption = (
-        "Lines are means over finished seeds of runs of their own; bands reach one standard deviation "
-        "to either side."
+        "Every point is a separate run. Lines are means over finished seeds; bands show one standard "
+        "deviation."
     )
     figures = "".join(sections.scroll_region(f"Figure: {p.title}", panels_svg([p])) for p in drawn)
     return sections.section(
@@ -129,18 +128,16 @@ def _anchor(label: str, result: StudyResult) -> str:
 
 
 def _link(label: str, columns: list[str], between: str = " ") -> str:
-    """A column's label, the scenario and what is changed in it, as a link to its section."""
+    """The label of a column as a link to its section."""
     text = between.join(escape(part) for part in label.split(" ", 1))
     return f'<a href="#scenario-{columns.index(label) + 1}">{text}</a>'
 
 
 def _timing_section(result: StudyResult) -> str:
-    # A cell that two places share is computed once.
+    # A cell that two columns share is computed once.
     cells = {cell.command: cell for cell in result.cells}.values()
     total = sum(cell.seconds for cell in cells)
-    lines = [
-        f"<p>All rounds that are here took {_format_duration(total)} of computing, cell by cell.</p>\n"
-    ]
+    lines = [f"<p>All rounds together took {_format_duration(total)} of computing time.</p>\n"]
     if result.timings:
         rows = [
             sections.table_row(
@@ -155,11 +152,11 @@ def _timing_section(result: StudyResult) -> str:
             )
             for number, timing in enumerate(result.timings, start=1)
         ]
-        heads = ["run", "rounds", "cells' time", "wall time", "workers", "ratio"]
+        heads = ["start", "rounds", "computing time", "wall time", "workers", "speed-up"]
         lines.append(sections.html_table("Time", heads, rows))
         lines.append(
-            '<p class="quiet">Each time that this study was started: the seconds of its cells, '
-            "summed, and those on the clock.</p>\n"
+            '<p class="quiet">One row per start of this study. computing time: summed over its '
+            "cells. speed-up: computing time divided by wall time.</p>\n"
         )
     return sections.section("Time", "".join(lines))
 
@@ -167,7 +164,7 @@ def _timing_section(result: StudyResult) -> str:
 def _commands(result: StudyResult) -> str:
     parts = [
         f'<pre tabindex="0" aria-label="The command of this study">{escape(result.command)}</pre>\n',
-        "<p>Any cell by itself:</p>\n",
+        "<p>Commands of single runs:</p>\n",
     ]
     for label in result.study.column_labels:
         lines = [

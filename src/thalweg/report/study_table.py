@@ -1,4 +1,4 @@
-"""A study as a table: rows x columns, ours beside the paper's; for people and for programs."""
+"""A study as a table of rows and columns, with the paper's numbers next to ours."""
 
 from __future__ import annotations
 
@@ -8,23 +8,22 @@ from statistics import fmean
 from typing import TYPE_CHECKING, NamedTuple
 
 from thalweg.core.errors import require
+from thalweg.core.metrics import METRICS
 from thalweg.report.cells import Cell
-from thalweg.report.event_tables import event_tables
-from thalweg.report.extras import extra_markdown
-from thalweg.report.markdown import escape_markdown, markdown_row, to_markdown
+from thalweg.report.events import event_tables
 from thalweg.report.numbers import NONE, percent_spread, points
-from thalweg.report.records import csv_text, to_record
+from thalweg.report.render import (
+    csv_text,
+    escape_markdown,
+    extra_markdown,
+    fold_columns,
+    markdown_row,
+    to_markdown,
+    to_record,
+)
 from thalweg.report.study import StudyResult
 from thalweg.report.summary import Summary, bound_95
-from thalweg.report.table import (
-    BALANCED_NOTE,
-    FAR_MARK,
-    TableColumn,
-    best,
-    status_line,
-    unfinished_cells,
-)
-from thalweg.report.terminal import fold_columns
+from thalweg.report.table import FAR_MARK, TableColumn, best, status_line, unfinished_cells
 from thalweg.scenarios.studies import Column as StudyColumn
 from thalweg.scenarios.studies import Study
 from thalweg.scenarios.studies.base import TASK_METRICS
@@ -32,68 +31,43 @@ from thalweg.scenarios.studies.base import TASK_METRICS
 if TYPE_CHECKING:
     from rich.table import Table
 
-MAX_COLUMNS = 8  # a table with more of them than rows is turned
+MAX_COLUMNS = 8  # a table with more columns than this and than rows is transposed
 QUICK_OPTION = "--scale quick"
-NOT_COMPARABLE = (
-    f"Not comparable with the paper: a tenth of the rounds, for a quick look ({QUICK_OPTION})."
-)
+NOT_COMPARABLE = f"Not comparable with the paper: a tenth of the rounds ({QUICK_OPTION})."
 TASK_ASSIGNMENT_NOTE = (
     "By labels: the mixture of models for a task was chosen with the task's own test labels. By oracle: it is "
-    "that of the clients who have the task's true concept."
+    "the mixture of the clients with the task's true concept."
 )
-METRIC_DESCRIPTIONS = {
-    "accuracy": "Test accuracy of the final model",
-    "client_accuracy": "Test accuracy of the final model at the clients, averaged over them",
-    "session_accuracy": "Test accuracy on the labels of a session's members",
-    "stayers_accuracy": "Test accuracy at members of the session before, averaged over them",
-    "newcomers_accuracy": "Test accuracy at members who have just come, averaged over them",
-    "transition_accuracy": (
-        "Test accuracy on the labels of a session's members, averaged over its first ten rounds"
-    ),
-    "prequential_accuracy": (
-        "Accuracy on samples as they arrive, before anybody learns from them (test-then-train), averaged over "
-        "the rounds"
-    ),
-    "step_accuracy": (
-        "Test accuracy of the clients, each with its own models on its own view of the test set, averaged "
-        "over them and over steps as they ended"
-    ),
-    "task_accuracy": "Test accuracy on tasks after the last step",
-    "forgetting": (
-        "How far accuracy on a task is below its best after any earlier step, averaged over tasks (less is "
-        "better)"
-    ),
-}
 
 
 class StudyMatrix(NamedTuple):
-    """The table of a study as it is shown; turned if that is narrower."""
+    """The table of a study as it is shown; transposed if that is narrower."""
 
     corner: str
     headings: list[str]
     names: list[str]
     entries: list[list[Summary | None]]  # one list per name; None: the study has no such cell
-    best: set[tuple[int, int]]  # places of the best recipe of each scenario
+    best: set[tuple[int, int]]  # (row, column) of the best recipe of each scenario
     is_transposed: bool
-    has_bound: bool  # does a 95 % bound stand after the ±?
+    has_bound: bool  # whether the number after ± is a 95 % bound
 
 
 def matrix(result: StudyResult) -> StudyMatrix:
-    """Recipes x scenarios, or the other way round."""
+    """Recipes x scenarios, or transposed."""
     rows, columns = result.study.row_labels, result.study.column_labels
     has_bound = result.study.spread == "bound"
     found = {(s.recipe, label): s for label, of in result.summaries().items() for s in of}
     entries = [[found.get((row, column)) for column in columns] for row in rows]
     bold = {(i, j) for j in range(len(columns)) for i in best([of[j] for of in entries])}
     if len(columns) > max(MAX_COLUMNS, len(rows)):
-        turned = [list(each) for each in zip(*entries, strict=True)]
-        turned_best = {(j, i) for i, j in bold}
-        return StudyMatrix("scenario", rows, columns, turned, turned_best, True, has_bound)
+        transposed = [list(each) for each in zip(*entries, strict=True)]
+        transposed_bold = {(j, i) for i, j in bold}
+        return StudyMatrix("scenario", rows, columns, transposed, transposed_bold, True, has_bound)
     return StudyMatrix("recipe", columns, rows, entries, bold, False, has_bound)
 
 
 def format_mean(summary: Summary, has_bound: bool = False) -> str:
-    """Our number, with what is missing from it: ``86.97 ± 0.21``, ``failed``, ``86.97, 1 of 3``."""
+    """Our number with the number of finished seeds: ``86.97 ± 0.21``, ``failed``, ``86.97, 1 of 3``."""
     states = [cell.status for cell in summary.unfinished_cells]
     if summary.main is None:
         return next(
@@ -107,7 +81,7 @@ def format_mean(summary: Summary, has_bound: bool = False) -> str:
 
 
 def format_published(summary: Summary) -> str:
-    """The paper's number and the difference: ``paper 86.77 ± 0.42, +0.20``; empty: it has none."""
+    """The paper's number and the difference: ``paper 86.77 ± 0.42, +0.20``; empty if there is none."""
     if summary.published is None:
         return ""
     spread = "" if summary.published_spread is None else f" ± {summary.published_spread:.2f}"
@@ -119,10 +93,10 @@ def format_published(summary: Summary) -> str:
 
 
 def format_balanced(summary: Summary) -> str:
-    """``format_balanced 61.20 ± 0.42``; empty where that says nothing new."""
+    """``balanced 61.20 ± 0.42``; empty if it is close to the accuracy."""
     if not summary.needs_balanced:
         return ""
-    return f"balanced {percent_spread(summary.balanced_accuracy)}"
+    return f"balanced {percent_spread(summary.spreads['balanced_accuracy'])}"
 
 
 def format_entry(summary: Summary | None, has_bound: bool = False) -> str:
@@ -133,26 +107,26 @@ def format_entry(summary: Summary | None, has_bound: bool = False) -> str:
 
 
 def legend(result: StudyResult, where: str = "in brackets") -> str:
-    """What stands in the table, in as few words as the reader needs."""
+    """What the entries of the table mean."""
     summaries = [s for of in result.summaries().values() for s in of]
     metrics = dict.fromkeys(map(result.study.metric_of, result.study.columns))
-    of = "; ".join(METRIC_DESCRIPTIONS[metric] for metric in metrics) + ", in %"
+    of = "; ".join(METRICS[metric].description for metric in metrics) + ", in %"
     after = "95 % bound of the mean" if result.study.spread == "bound" else "standard deviation"
     words = f"{of}: mean ± {after} over finished seeds"
     if any(s.published is not None for s in summaries):
-        words += f"; {where} the paper's, and how far ours is above that"
+        words += f"; {where}: the paper's number, and ours minus the paper's"
     words += "."
     if any(metric in TASK_METRICS for metric in metrics):
         words += f" {TASK_ASSIGNMENT_NOTE}"
     if any(s.is_far_from_published for s in summaries):
         words += f" {FAR_MARK}: more than two of the paper's spreads away."
     if any(s.needs_balanced for s in summaries):
-        words += f" {BALANCED_NOTE} It stands where it differs by more than half a point."
+        words += f" balanced: {METRICS['balanced_accuracy'].note}; shown if it differs by more than half a point."
     return words
 
 
 def study_headline(result: StudyResult) -> str:
-    """Who is best how often, how near the paper's numbers are, and what is missing."""
+    """A study in a few sentences: the best recipe, the distance to the paper, the missing runs."""
     by_column = result.summaries()
     everything = [s for of in by_column.values() for s in of]
     parts = [_describe_winners(by_column), _describe_gap_to_paper(everything)]
@@ -185,7 +159,7 @@ def _describe_gap_to_paper(summaries: Sequence[Summary]) -> str:
     gaps = [s.points_from_published for s in summaries if s.points_from_published is not None]
     if not gaps:
         return ""
-    text = f"Of {len(gaps)} means with a published number, ours lie {points(fmean(gaps))} points from it on average"
+    text = f"Our means differ from {len(gaps)} published numbers by {points(fmean(gaps))} points on average"
     spreads = [s for s in summaries if s.points_from_published is not None and s.published_spread]
     if spreads:
         near = sum(not s.is_far_from_published for s in spreads)
@@ -194,7 +168,7 @@ def _describe_gap_to_paper(summaries: Sequence[Summary]) -> str:
 
 
 def study_rich(result: StudyResult, *, width: int = 80) -> Table:
-    """The table for a terminal; what does not fit beside follows below."""
+    """The table for a terminal; columns that do not fit side by side follow below."""
     from rich.text import Text
 
     shown = matrix(result)
@@ -212,7 +186,7 @@ def study_rich(result: StudyResult, *, width: int = 80) -> Table:
 
 
 def _failures(result: StudyResult) -> list[str]:
-    """One sentence per place of the table with failures; the page has every one of them."""
+    """One sentence per entry of the table with failures; the page lists all of them."""
     groups: dict[tuple[str, str], list[Cell]] = {}
     for cell in result.cells:
         if cell.status == "failed":
@@ -228,7 +202,7 @@ def _format_more_seeds(number: int) -> str:
 
 
 def study_markdown(result: StudyResult) -> str:
-    """The whole table, then one per scenario with differences and significance, then what is missing."""
+    """The whole table, then one table per scenario with differences and unfinished runs."""
     shown = matrix(result)
     lines = [
         f"# {escape_markdown(result.study.title)}",
@@ -259,7 +233,7 @@ def study_markdown(result: StudyResult) -> str:
 
 
 def study_csv(result: StudyResult) -> str:
-    """One line per row and column of the study, with the recipe and scenario as they are spelled."""
+    """One record per row and column of the study, with the full recipe and scenario."""
     require(len(result.cells) > 0, "there is nothing to show: the study has no cells.")
     rows = {row.label: row for row in result.study.rows}
     columns = {column.label: column for column in result.study.columns}
@@ -283,7 +257,7 @@ def study_csv(result: StudyResult) -> str:
 
 
 def _metric_fields(study: Study, column: StudyColumn) -> dict[str, str]:
-    """What the numbers of a column are, and for tasks how mixtures were found."""
+    """The metric of a column and, for tasks, how mixtures were chosen."""
     metric = study.metric_of(column)
     of_tasks = metric in TASK_METRICS
     return {

@@ -1,4 +1,4 @@
-"""The look of the page: one column, quiet rules, figures that line up, a light and a dark side."""
+"""The style sheet of the pages, for light and dark mode."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A comparison in numbers: mean and spread over seeds, and what they say of the differences."""
+"""Summaries of a comparison: mean and spread over seeds, and paired differences between recipes."""
 
 from __future__ import annotations
 
@@ -9,8 +9,9 @@ from statistics import fmean, stdev
 from typing import Literal, NamedTuple
 
 from thalweg.core.errors import require
+from thalweg.core.metrics import METRICS, get_metric, is_redundant, metrics_in
 from thalweg.core.published import Published
-from thalweg.report.cells import Cell, CellScores, group_by_recipe, is_noticeable_gap, scores
+from thalweg.report.cells import Cell, group_by_recipe, scores
 
 MIN_SEEDS_FOR_TEST = 3  # shared seeds; with two, the t-test has one degree of freedom
 FAR_SPREADS = 2  # of the paper's spreads, beyond which a mean of ours is marked
@@ -28,11 +29,11 @@ class Spread(NamedTuple):
 
 
 class PairedDifference(NamedTuple):
-    """How a recipe differs from another one, mostly the first, seed by seed."""
+    """Difference between a recipe and another one, usually the first, seed by seed."""
 
     mean: float  # this recipe minus the other, as a share of one
     std: float | None  # of the differences; None with a single shared seed
-    p_value: float | None  # two-sided paired t-test; None: too few seeds, or nothing varies
+    p_value: float | None  # two-sided paired t-test; None: too few seeds, or equal differences
     num_seeds: int  # seeds that both recipes finished
 
 
@@ -40,8 +41,8 @@ class PairedDifference(NamedTuple):
 class Summary:
     """One recipe over its seeds.
 
-    Accuracies are shares of one; only `published` is in per cent, as papers print it. Only finished
-    runs enter the numbers; the others are listed in `unfinished_cells`.
+    Accuracies are shares of one; only published numbers are in per cent, as papers print them. Only
+    finished runs enter the numbers; the others are listed in `unfinished_cells`.
     """
 
     recipe: str
@@ -49,33 +50,41 @@ class Summary:
     num_done: int
     num_requested: int
     unfinished_cells: tuple[Cell, ...]
-    accuracy: Spread | None
-    state_accuracy: Spread | None
-    worst_state_accuracy: Spread | None
-    prequential_accuracy: Spread | None
-    megabytes: Spread | None
-    seconds: Spread | None
-    main_metric: MainMetric  # what `main` and `difference` are about; the same for all recipes
-    difference: PairedDifference | None  # None: nothing to pair it with, or no seed is shared
-    published: float | None  # the paper's accuracy, in per cent
+    spreads: Mapping[str, Spread | None]
+    """Every metric of the tables, by name; None: never measured."""
+    main_metric: MainMetric = "accuracy"
+    """What `main` and `difference` are about; the same for all recipes."""
+    difference: PairedDifference | None = None  # None: no other recipe, or no shared seed
+    published: float | None = None  # the paper's accuracy, in per cent
     published_spread: float | None = None
-    against: str | None = None  # the recipe that `difference` is to
+    against: str | None = None  # the recipe that `difference` refers to
     published_difference: float | None = None  # to the same recipe, in percentage points
-    balanced_accuracy: Spread | None = (
-        None  # mean over the classes; never what recipes are ranked by
-    )
-    is_lower_better: bool = False  # `accuracy` is something of which less is better: forgetting
+    accuracy_metric: str = "accuracy"
+    """The metric that a study shows in place of the accuracy, such as ``forgetting``."""
+
+    @property
+    def accuracy(self) -> Spread | None:
+        return self.spreads.get("accuracy")
 
     @property
     def main(self) -> Spread | None:
-        """The number recipes are ranked by."""
-        return self.accuracy if self.main_metric == "accuracy" else self.prequential_accuracy
+        """The number by which recipes are ranked."""
+        return self.spreads.get(self.main_metric)
+
+    @property
+    def is_lower_better(self) -> bool:
+        return get_metric(self.accuracy_metric).better == "lower"
+
+    @property
+    def means(self) -> dict[str, float | None]:
+        return {name: spread and spread.mean for name, spread in self.spreads.items()}
 
     @property
     def needs_balanced(self) -> bool:
-        """Do rare classes fare so differently that the balanced accuracy is worth showing?"""
-        balanced = self.balanced_accuracy
-        return is_noticeable_gap(self.accuracy and self.accuracy.mean, balanced and balanced.mean)
+        """Whether the balanced accuracy differs noticeably from the accuracy."""
+        metric = METRICS["balanced_accuracy"]
+        is_known = self.spreads.get(metric.name) is not None and self.accuracy is not None
+        return is_known and not is_redundant(metric, [self.means])
 
     @property
     def points_from_published(self) -> float | None:
@@ -86,7 +95,7 @@ class Summary:
 
     @property
     def is_far_from_published(self) -> bool:
-        """Is our mean more than two of the paper's spreads away from its mean?"""
+        """Whether our mean is more than two of the paper's spreads away from the paper's mean."""
         gap, spread = self.points_from_published, self.published_spread
         return gap is not None and spread is not None and abs(gap) > FAR_SPREADS * spread
 
@@ -98,10 +107,10 @@ def summarise(
 ) -> list[Summary]:
     """Summarise a comparison, recipe by recipe in the order given.
 
-    Recipes are compared by their final test accuracy; where no run has one (data without a test
-    part), by their prequential accuracy. `published` holds accuracies in per cent as papers print
-    them; names that are not among the recipes are left aside. `against` says with which recipe
-    each is paired; without it, all are paired with the first.
+    Recipes are compared by their final test accuracy, or by their prequential accuracy if no run
+    has a test accuracy (data without a test set). `published` holds accuracies in per cent, as
+    papers print them; names of other recipes are ignored. `against` maps a recipe to the recipe that
+    it is paired with; by default, all are paired with the first.
 
     >>> def cell(recipe, seed, accuracy):
     ...     rows = [{"round": 1, "accuracy": accuracy}]
@@ -121,7 +130,7 @@ def summarise(
     main_metric: MainMetric = (
         "prequential_accuracy"
         if any(measured.values())
-        and all(s.accuracy is None for seeds in measured.values() for s in seeds.values())
+        and all(s["accuracy"] is None for seeds in measured.values() for s in seeds.values())
         else "accuracy"
     )
     first = next(iter(groups))
@@ -133,12 +142,10 @@ def summarise(
             num_done=len(measured[recipe]),
             num_requested=len(group),
             unfinished_cells=tuple(cell for cell in group if not cell.is_done),
-            accuracy=spread(s.accuracy for s in measured[recipe].values()),
-            state_accuracy=spread(s.state_accuracy for s in measured[recipe].values()),
-            worst_state_accuracy=spread(s.worst_state_accuracy for s in measured[recipe].values()),
-            prequential_accuracy=spread(s.prequential_accuracy for s in measured[recipe].values()),
-            megabytes=spread(s.megabytes for s in measured[recipe].values()),
-            seconds=spread(s.seconds for s in measured[recipe].values()),
+            spreads={
+                metric.name: spread(s[metric.name] for s in measured[recipe].values())
+                for metric in metrics_in("table")
+            },
             main_metric=main_metric,
             difference=paired_difference(
                 _main_scores(measured[recipe], main_metric),
@@ -148,14 +155,13 @@ def summarise(
             published_spread=printed[recipe].spread if recipe in printed else None,
             against=other.get(recipe),
             published_difference=_published_difference(printed, recipe, other.get(recipe)),
-            balanced_accuracy=spread(s.balanced_accuracy for s in measured[recipe].values()),
         )
         for recipe, group in groups.items()
     ]
 
 
 def spread(values: Iterable[float | None]) -> Spread | None:
-    """Mean and sample standard deviation (n - 1 in the denominator) of what was measured.
+    """Mean and sample standard deviation (n - 1 in the denominator) of the values that are not None.
 
     >>> spread([0.25, 0.75, None])
     Spread(mean=0.5, std=0.3535..., num_seeds=2)
@@ -187,19 +193,19 @@ def bound_95(spread: Spread | None) -> Spread | None:
 def paired_difference(
     these: Mapping[int, float], those: Mapping[int, float]
 ) -> PairedDifference | None:
-    r"""Compare two recipes on the seeds both have, {seed: value} each.
+    r"""Compare two recipes on their shared seeds; each maps a seed to a value.
 
     .. math::  t = \frac{\bar d}{s_d / \sqrt{n}}, \qquad p = 2\,P(T_{n-1} > |t|)
 
-    At one seed all recipes see the same data arrive at the same clients, so the differences
-    :math:`d` vary less than the accuracies, and a paired test sees more than an unpaired one.
-    There is no p-value with fewer than three shared seeds, nor where the differences are all the
-    same (:math:`s_d = 0`: t is not defined). It is not corrected for the number of recipes.
+    With the same seed, all recipes meet the same arrivals at the same clients. The differences
+    :math:`d` therefore vary less than the accuracies, and a paired test is more sensitive than an
+    unpaired one. There is no p-value with fewer than three shared seeds, nor if all differences are
+    equal (:math:`s_d = 0`: t is undefined). It is not corrected for the number of recipes.
 
     Differences 1, 2 and 3: t = 2 / (1 / sqrt 3) = 3.4641, and p = 1 - sqrt(6/7) = 0.0742.
 
     >>> paired_difference({0: 1.0, 1: 2.0, 2: 3.0, 3: 9.9}, {0: 0.0, 1: 0.0, 2: 0.0})
-    Paired(mean=2.0, std=1.0, p_value=0.0741..., num_seeds=3)
+    PairedDifference(mean=2.0, std=1.0, p_value=0.0741..., num_seeds=3)
     """
     shared = [seed for seed in these if seed in those]
     difference = spread(these[seed] - those[seed] for seed in shared)
@@ -234,6 +240,8 @@ def _published_difference(
     return printed[recipe].mean - printed[other].mean
 
 
-def _main_scores(seeds: Mapping[int, CellScores], main_metric: MainMetric) -> dict[int, float]:
-    values = {seed: getattr(s, main_metric) for seed, s in seeds.items()}
+def _main_scores(
+    seeds: Mapping[int, Mapping[str, float | None]], main_metric: MainMetric
+) -> dict[int, float]:
+    values = {seed: s[main_metric] for seed, s in seeds.items()}
     return {seed: value for seed, value in values.items() if value is not None}

@@ -1,21 +1,22 @@
-"""Sweeps in a study: columns, or rows, that differ in the value of one thing, as curves over it."""
+"""Sweeps in a study: columns or rows that differ in one value, as curves over that value."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
 
-from thalweg.report.curves import METRIC_TITLES, Curve, Panel
+from thalweg.core.metrics import METRICS
+from thalweg.report.curves import Curve, Panel, panel_title
 from thalweg.report.study import StudyResult
 from thalweg.report.summary import Spread, Summary
 
 MIN_SWEEP_VALUES = 3  # two points are a difference, not a sweep
 
-Sweeps = dict[str, dict[float, str]]  # what is swept -> value -> the label it has
+Sweeps = dict[str, dict[float, str]]  # name -> value -> label
 
 
 def column_sweeps(result: StudyResult) -> list[Panel]:
-    """One panel per scenario and thing that the columns sweep; one line per row."""
+    """One panel per scenario and swept value of the columns; one curve per row."""
     found = result.summaries()
     drawn = []
     for scenario in dict.fromkeys(column.scenario for column in result.study.columns):
@@ -34,7 +35,7 @@ def column_sweeps(result: StudyResult) -> list[Panel]:
 
 
 def row_sweeps(summaries: Sequence[Summary]) -> list[Panel]:
-    """One panel per thing that the rows sweep, in one column: beside it, the row they are set against."""
+    """One panel per swept value of the rows of one column, with the row that they are compared with."""
     found = {s.recipe: s for s in summaries}
     drawn = []
     for name, values in find_sweeps({row: row for row in found}).items():
@@ -49,7 +50,7 @@ def row_sweeps(summaries: Sequence[Summary]) -> list[Panel]:
 
 
 def find_sweeps(labels: Mapping[str, str]) -> Sweeps:
-    """What notes such as ``T=5`` or ``noise 0.2`` sweep; `labels` maps a label to its note.
+    """Sweeps in notes such as ``T=5`` or ``noise 0.2``; `labels` maps a label to its note.
 
     >>> find_sweeps({"a1=1": "a1=1", "plain": "plain", "a1=2": "a1=2", "a1=0.5": "a1=0.5", "b=1": "b=1"})
     {'a1': {0.5: 'a1=0.5', 1.0: 'a1=1', 2.0: 'a1=2'}}
@@ -68,11 +69,11 @@ def find_sweeps(labels: Mapping[str, str]) -> Sweeps:
 def _panel(
     curves: Sequence[Curve | None], name: str, where: str, summaries: Sequence[Summary]
 ) -> list[Panel]:
-    """None or one; of a single line there is nothing to see before it has two points."""
+    """A list with one panel; empty if no curve has two points."""
     known = [curve for curve in curves if curve is not None]
     if not any(len(curve.x) > 1 for curve in known):
         return []
-    metric = METRIC_TITLES[summaries[0].main_metric]
+    metric = panel_title(METRICS[summaries[0].main_metric])
     return [Panel(f"{metric} over {name}, {where}", known, x_name=name)]
 
 

@@ -1,42 +1,53 @@
-"""The summary of a comparison as columns of text, and the words around them."""
+"""The summaries of a comparison as columns of text, with a headline and a legend."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from typing import NamedTuple
 
 from thalweg.core.errors import require
+from thalweg.core.metrics import METRICS, Metric, get_metric, is_redundant, metrics_in
 from thalweg.report.cells import Cell
 from thalweg.report.numbers import (
     NONE,
-    amount,
+    format_metric,
     p_value,
     paired_points,
     percent_spread,
     points,
 )
-from thalweg.report.summary import Summary
+from thalweg.report.summary import MIN_SEEDS_FOR_TEST, PairedDifference, Summary
 
-BALANCED_NOTE = "Balanced: accuracy averaged over the classes, so that rare ones count as much."
 FAR_MARK = "*"
-MAX_HEADING_NAME_LENGTH = 16  # letters
+MAX_HEADING_NAME_LENGTH = 16  # characters
+SIGNIFICANT = 0.05
 
 
 class TableColumn(NamedTuple):
-    """One column of the table, as it is read."""
+    """One column of a table."""
 
     heading: str
     entries: list[str]  # one per recipe
 
 
-def columns(summaries: Sequence[Summary], *, differences: bool = True) -> list[TableColumn]:
-    """The table column by column. A column in which nobody has a number is left away.
+class ExtraTable(NamedTuple):
+    """A small table beside the main one, with one row per recipe; without columns it is not shown."""
 
-    Without `differences`, those to the first recipe are left away as well.
+    title: str
+    columns: Sequence[TableColumn]  # the first has the names of the recipes
+    caption: str  # what the columns mean
+
+
+def columns(summaries: Sequence[Summary], *, differences: bool = True) -> list[TableColumn]:
+    """The columns of the table. A column without any number is left out.
+
+    Without `differences`, the differences to another recipe are left out as well.
 
     >>> from thalweg.report.summary import Spread
-    >>> first = Summary("sfedpo", "digits-full", 2, 3, (), Spread(0.8731, 0.0012, 2), None, None,
-    ...     None, Spread(1.5, 0.0, 2), Spread(8.0, 0.5, 2), "accuracy", None, published=87.60)
+    >>> spreads = {"accuracy": Spread(0.8731, 0.0012, 2), "megabytes": Spread(1.5, 0.0, 2),
+    ...            "seconds": Spread(8.0, 0.5, 2)}
+    >>> first = Summary("sfedpo", "digits-full", 2, 3, (), spreads, published=87.60)
     >>> for column in columns([first]):
     ...     print(column.heading, "|", *column.entries)
     recipe | sfedpo
@@ -48,27 +59,26 @@ def columns(summaries: Sequence[Summary], *, differences: bool = True) -> list[T
     time, s | 8.0 ± 0.5
     """
     require(len(summaries) > 0, "there is nothing to show: no summaries were given.")
-    to_first = [
+    first, *others = [
+        TableColumn(
+            _heading(metric, summaries),
+            [format_metric(metric, s.spreads.get(metric.name)) for s in summaries],
+        )
+        for metric in metrics_in("table")
+        if not _is_hidden(metric, summaries)
+    ]
+    to_other = [
         TableColumn(
             difference_heading(summaries), [paired_points(s.difference) for s in summaries]
         ),
         TableColumn("p", [p_value(s.difference and s.difference.p_value) for s in summaries]),
     ]
-    balanced = [percent_spread(s.balanced_accuracy) for s in summaries]
     candidates = [
-        TableColumn(
-            "forgetting" if summaries[0].is_lower_better else "accuracy",
-            [percent_spread(s.accuracy) for s in summaries],
-        ),
-        *([TableColumn("balanced", balanced)] if any(s.needs_balanced for s in summaries) else []),
-        TableColumn("paper", [published(s) for s in summaries]),
+        first,
+        TableColumn("paper", [format_published(s) for s in summaries]),
         TableColumn("vs paper", [format_gap_to_published(s) for s in summaries]),
-        *(to_first if differences else []),
-        TableColumn("mean state", [percent_spread(s.state_accuracy) for s in summaries]),
-        TableColumn("worst state", [percent_spread(s.worst_state_accuracy) for s in summaries]),
-        TableColumn("prequential", [percent_spread(s.prequential_accuracy) for s in summaries]),
-        TableColumn("MB sent", [amount(s.megabytes) for s in summaries]),
-        TableColumn("time, s", [amount(s.seconds) for s in summaries]),
+        *(to_other if differences else []),
+        *others,
     ]
     return [
         TableColumn("recipe", [s.recipe for s in summaries]),
@@ -77,8 +87,20 @@ def columns(summaries: Sequence[Summary], *, differences: bool = True) -> list[T
     ]
 
 
-def published(summary: Summary) -> str:
-    """The paper's number as it prints it."""
+def _heading(metric: Metric, summaries: Sequence[Summary]) -> str:
+    """The heading of a metric; a lower-is-better metric in place of the accuracy has its own."""
+    if metric.name == "accuracy" and summaries[0].is_lower_better:
+        return get_metric(summaries[0].accuracy_metric).column
+    return metric.column
+
+
+def _is_hidden(metric: Metric, summaries: Sequence[Summary]) -> bool:
+    """Whether a metric repeats another one, such as the states if there is only one."""
+    return is_redundant(metric, [s.means for s in summaries])
+
+
+def format_published(summary: Summary) -> str:
+    """The paper's number."""
     if summary.published is None:
         return NONE
     spread = summary.published_spread
@@ -86,13 +108,13 @@ def published(summary: Summary) -> str:
 
 
 def format_gap_to_published(summary: Summary) -> str:
-    """Ours minus the paper's, marked if it is more than two of the paper's spreads."""
+    """Our mean minus the paper's, marked if it is more than two of the paper's spreads away."""
     mark = f" {FAR_MARK}" if summary.is_far_from_published else ""
     return points(summary.points_from_published) + mark
 
 
 def best(summaries: Sequence[Summary | None]) -> set[int]:
-    """Rows whose mean is the best of several, to set in bold: the highest, or of what is inverted the lowest."""
+    """The rows with the best mean, for bold type; empty with fewer than two means."""
     found = [(row, s) for row, s in enumerate(summaries) if s is not None and s.main is not None]
     means = {row: s.main.mean for row, s in found if s.main is not None}
     if len(means) < 2:
@@ -102,33 +124,35 @@ def best(summaries: Sequence[Summary | None]) -> set[int]:
 
 
 def main_heading(summaries: Sequence[Summary]) -> str:
-    """The column that recipes are ranked by."""
-    if summaries[0].is_lower_better:
-        return "forgetting"
-    return "accuracy" if summaries[0].main_metric == "accuracy" else "prequential"
+    """The heading of the column by which recipes are ranked."""
+    return _heading(METRICS[summaries[0].main_metric], summaries)
+
+
+def main_metric_name(summaries: Sequence[Summary]) -> str:
+    """The metric by which recipes are ranked, in words."""
+    return "test accuracy" if summaries[0].main_metric == "accuracy" else "prequential accuracy"
 
 
 def unfinished_cells(summaries: Sequence[Summary]) -> list[Cell]:
-    """Every run that was asked for and is not in the numbers."""
+    """All requested runs that are not in the numbers."""
     return [cell for s in summaries for cell in s.unfinished_cells]
 
 
 def legend(summaries: Sequence[Summary], *, differences: bool = True) -> str:
-    """What the columns mean, in as few words as the reader needs."""
+    """What the columns mean."""
+    shown = {column.heading for column in columns(summaries)}
     words = "Accuracies in %. Mean ± standard deviation over finished seeds."
-    if any(s.needs_balanced for s in summaries):
-        words += f" {BALANCED_NOTE}"
+    for metric in metrics_in("table")[1:]:
+        if metric.note and metric.column in shown:
+            words += f" {metric.column}: {metric.note}."
     if any(s.published is not None for s in summaries):
         words += " vs paper: percentage points above the published accuracy."
     if any(s.is_far_from_published for s in summaries):
         words += f" {FAR_MARK}: more than two of the paper's spreads away."
-    if any(s.state_accuracy is not None for s in summaries):
-        words += " Mean and worst state: accuracy over the latent states."
-    words += " MB sent: up and down."
     if not differences:
         return words
     if any(s.difference is not None for s in summaries):
-        of = "accuracy" if summaries[0].main_metric == "accuracy" else "prequential accuracy"
+        of = METRICS[summaries[0].main_metric].name.replace("_", " ")
         others = ", ".join(dict.fromkeys(s.against for s in summaries if s.against))
         words += (
             f" {difference_heading(summaries)}: paired difference in {of} to {others}, in"
@@ -140,7 +164,7 @@ def legend(summaries: Sequence[Summary], *, differences: bool = True) -> str:
 
 
 def difference_heading(summaries: Sequence[Summary]) -> str:
-    """The heading of the differences; the other recipe's name, unless it is too long for one."""
+    """The heading of the differences: the other recipe's name, unless it is too long."""
     first = summaries[0].recipe
     others = {s.against for s in summaries if s.against} or {first}
     if len(others) > 1:
@@ -152,10 +176,82 @@ def difference_heading(summaries: Sequence[Summary]) -> str:
 
 
 def status_line(cell: Cell) -> str:
-    """What became of a run that is not done, on one line."""
+    """The status of an unfinished run on one line."""
     return f"{cell.recipe}, {short_status_line(cell)}"
 
 
 def short_status_line(cell: Cell) -> str:
+    """The same without the recipe."""
     reason = " ".join(cell.reason.split())
     return f"seed {cell.seed}: {cell.status}" + (f", {reason}" if reason else "")
+
+
+def headline(summaries: Sequence[Summary]) -> str:
+    """A comparison in one or two sentences: the best recipe, its lead, and the unfinished runs.
+
+    The best recipe is compared with the first one; if the first is itself the best, with the second
+    best.
+
+    >>> from thalweg.report.summary import summarise
+    >>> def cell(recipe, accuracy):
+    ...     rows = [{"round": 1, "accuracy": accuracy}]
+    ...     return Cell(recipe, "digits-full", 0, "done", "", rows, "thalweg run", 1.0)
+    >>> headline(summarise([cell("sfedpo", 0.875), cell("fedogd", 0.625)]))
+    'On digits-full, sfedpo reaches 87.50 % test accuracy, 25.00 points above fedogd (1 shared seed,
+     too few for a test).'
+    """
+    ranked = sorted(
+        (s for s in summaries if s.main is not None),
+        key=lambda s: s.main.mean if s.main else 0.0,
+        reverse=True,
+    )
+    scenario = summaries[0].scenario
+    if not ranked:
+        return f"On {scenario}, no run has finished yet.{_describe_unfinished(summaries)}"
+    best = ranked[0]
+    of = main_metric_name(summaries)
+    text = f"On {scenario}, {best.recipe} reaches {percent_spread(best.main)} % {of}"
+    if best.main is not None and best.main.num_seeds > 1:
+        text += f" over {best.main.num_seeds} seeds"
+    if best is not summaries[0]:
+        text += _compare_with(summaries[0].recipe, best.difference)
+    elif len(ranked) > 1:
+        text += _compare_with(ranked[1].recipe, _negate(ranked[1].difference))
+    return f"{text}.{_describe_unfinished(summaries)}"
+
+
+def _compare_with(other: str, difference: PairedDifference | None) -> str:
+    if difference is None:
+        return f"; it shares no finished seed with {other}"
+    gap = 100 * difference.mean
+    if round(gap, 2) == 0:
+        return f", equal to {other} on the shared seeds"
+    # The best mean can be below the other on the shared seeds if some runs did not finish.
+    text = f", {abs(gap):.2f} points {'above' if gap > 0 else 'below'} {other}"
+    seeds = f"{difference.num_seeds} shared seed{'' if difference.num_seeds == 1 else 's'}"
+    if difference.p_value is not None:
+        p = p_value(difference.p_value)
+        equals = p if p.startswith("<") else f"= {p}"
+        text += f" (paired t-test over {seeds}, p {equals})"
+        if difference.p_value >= SIGNIFICANT:
+            text += ", which is not significant"
+    elif difference.num_seeds < MIN_SEEDS_FOR_TEST:
+        text += f" ({seeds}, too few for a test)"
+    else:
+        text += f" (the same in all {seeds})"
+    return text
+
+
+def _negate(difference: PairedDifference | None) -> PairedDifference | None:
+    return difference and difference._replace(mean=-difference.mean)
+
+
+def _describe_unfinished(summaries: Sequence[Summary]) -> str:
+    cells = unfinished_cells(summaries)
+    if not cells:
+        return ""
+    counts = Counter(cell.status for cell in cells)
+    kinds = ", ".join(f"{count} {status}" for status, count in counts.items())
+    return (
+        f" Of {sum(s.num_requested for s in summaries)} runs, {len(cells)} did not finish: {kinds}."
+    )

@@ -45,5 +45,5 @@ def test_on_small_data_the_table_says_what_alarms_were_worth(tmp_path: Path) -> 
     table = (result.folder / "table.md").read_text()
     page = (result.folder / "index.html").read_text()
     assert "### Alarms" in table
-    assert "| recipe | alarms | noticed | late | false |" in table
-    assert "noticed" in page
+    assert "| recipe | alarms | detected | delay | false |" in table
+    assert "detected" in page

@@ -4,7 +4,7 @@ from dataclasses import replace
 import pytest
 
 from thalweg.aggregation import Flash
-from thalweg.report.drifts import drift_columns
+from thalweg.report.events import drift_columns
 from thalweg.report.study import plan_study, reproduce
 from thalweg.report.study_table import study_markdown
 from thalweg.scenarios.studies import STUDIES, replace_data

@@ -6,7 +6,7 @@ import pytest
 
 from thalweg.engine.any_plan import BaselinePlan
 from thalweg.report.study import plan_study
-from thalweg.report.study_jobs import StudyCell
+from thalweg.report.study_cells import StudyCell
 from thalweg.scenarios.studies import STUDIES
 
 STUDY = STUDIES["drifting-streams-table"]

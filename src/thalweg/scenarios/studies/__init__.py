@@ -8,7 +8,6 @@ from thalweg.core.published import Published
 from thalweg.scenarios.studies import alarms, churn, dpcs, drift, real_streams, sfedpo, streams
 from thalweg.scenarios.studies.base import (
     Column,
-    Metric,
     Row,
     Study,
     replace_data,
@@ -25,7 +24,6 @@ STUDIES: dict[str, Study] = {
 __all__ = [
     "STUDIES",
     "Column",
-    "Metric",
     "Published",
     "Row",
     "Study",

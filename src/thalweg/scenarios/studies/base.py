@@ -8,23 +8,12 @@ from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from thalweg.core.errors import UnknownName, require
+from thalweg.core.metrics import metrics_in
 from thalweg.core.published import Published
 from thalweg.evaluation import Assignment
 
-Metric = Literal[
-    "accuracy",  # on the test set
-    "client_accuracy",  # mean over the clients
-    "session_accuracy",  # on the labels of the current members
-    "stayers_accuracy",  # of members of the previous session
-    "newcomers_accuracy",  # of the other members
-    "transition_accuracy",  # mean session accuracy over the first ten rounds of a session
-    "prequential_accuracy",  # on arriving samples before training, mean over all rounds
-    "step_accuracy",  # accuracy at the end of each step between drifts, mean over steps
-    "task_accuracy",  # on one task, or mean over all, with mixtures found as the column says
-    "forgetting",  # best earlier accuracy on a task minus the final one, mean over tasks
-]
-TASK_METRICS: tuple[Metric, ...] = ("task_accuracy", "forgetting")
-LOWER_IS_BETTER: tuple[Metric, ...] = ("forgetting",)
+STUDY_METRICS = [metric.name for metric in metrics_in("study")]
+TASK_METRICS = ("task_accuracy", "forgetting")
 
 
 @dataclass(frozen=True)
@@ -48,7 +37,7 @@ class Column:
     """Evaluate runs at the end of this session (counted from 0) or, for the transition accuracy, in its first ten
     rounds; None: at their end.
     """
-    metric: Metric | None = None
+    metric: str | None = None
     """Metric of this column; None: the metric of the study."""
     task: str = ""
     """Task on which accuracy is measured; empty: all tasks."""
@@ -93,7 +82,7 @@ class Study:
     """Label of the row with which the others are compared, seed by seed."""
     published: Mapping[tuple[str, str], Published] = field(default_factory=dict)
     """Published numbers by (row label, column label)."""
-    metric: Metric = "accuracy"
+    metric: str = "accuracy"
     """Metric of the table, unless a column sets its own."""
     spread: Literal["deviation", "bound"] = "deviation"
     """Number after the ±: the standard deviation over seeds, or the 95 % bound of the mean."""
@@ -122,6 +111,8 @@ class Study:
                 f"{self.name}: {row.label} is the best of {strange}, which do not exist.",
             )
         for column in self.columns:
+            if self.metric_of(column) not in STUDY_METRICS:
+                raise UnknownName("metric of a study", self.metric_of(column), STUDY_METRICS)
             require(
                 self.metric_of(column) != "transition_accuracy" or column.session is not None,
                 f"{self.name}: {column.label} shows the transition accuracy; set the session of the column.",
@@ -150,7 +141,7 @@ class Study:
         """Rows that have a cell in a column."""
         return [row for row in self.rows if not column.rows or row.label in column.rows]
 
-    def metric_of(self, column: Column) -> Metric:
+    def metric_of(self, column: Column) -> str:
         """Metric of a column."""
         return column.metric or self.metric
 

@@ -1,27 +1,31 @@
-"""The cells of a study before anything runs: their plans, their folders, and the data they need."""
+"""The cells of a study: their plans, folders and data, and how a column reads a finished run."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from thalweg.core.errors import ConfigError, DataError
 from thalweg.data import check_available
 from thalweg.engine.any_plan import AnyPlan, get_method, make_any_plan
 from thalweg.engine.cells import CellJob, is_done
 from thalweg.engine.plan import split_overrides
-from thalweg.report.comparison import cell_command, folder_name, recipe_parts
+from thalweg.evaluation import add_step_accuracy, add_task_metrics, take_until_transition
+from thalweg.report.cells import Cell, replace_accuracy
+from thalweg.report.comparison import cell_command, folder_name, read_cell, recipe_parts
 from thalweg.scenarios.studies import Column, Row, Study
+from thalweg.scenarios.studies.base import TASK_METRICS
 
 Scale = Literal["quick", "paper"]
 QUICK_SHARE = 10  # quick runs a tenth of the rounds
 MIN_QUICK_ROUNDS = 5
+Rows = Sequence[Mapping[str, Any]]
 
 
 class StudyCell(NamedTuple):
-    """One place of the table with one seed. Several places may share a job."""
+    """One entry of the table with one seed. Several entries may share a job."""
 
     row: Row
     column: Column
@@ -29,9 +33,9 @@ class StudyCell(NamedTuple):
 
 
 def select_seeds(study: Study, seeds: int | Iterable[int] | None, scale: Scale) -> Study:
-    """The study with the seeds that are asked for: so many, or these; quick: one unless asked.
+    """The study with other seeds: a number of seeds or a list; by default one seed if quick.
 
-    More seeds than the study has count on from its last one.
+    If the number is larger than the study's, seeds continue after its last one.
     """
     if seeds is None:
         return replace(study, seeds=study.seeds[:1]) if scale == "quick" else study
@@ -45,13 +49,13 @@ def select_seeds(study: Study, seeds: int | Iterable[int] | None, scale: Scale) 
 def study_cells(
     study: Study, folder: Path, *, scale: Scale = "paper", engine: str = "auto"
 ) -> list[StudyCell]:
-    """All cells, first seeds first, so that an interrupted study is a whole table of fewer seeds.
+    """All cells, first seeds first, so that an interrupted study is a whole table with fewer seeds.
 
-    Bad names are refused here. A cell's folder follows from its plan's spelling without what
-    changes nothing, so that the tables share the cells they have in common.
+    Raises an error for unknown names. The folder of a cell is named after its plan, without
+    overrides that change nothing, so that tables share the cells they have in common.
     """
     places = []
-    made: dict[tuple[object, ...], CellJob] = {}  # columns may look at the same runs
+    made: dict[tuple[object, ...], CellJob] = {}  # columns may show the same runs
     for column in study.columns:
         for row in study.rows_of(column):
             if row.best_of:
@@ -70,7 +74,7 @@ def study_cells(
 
 
 def unique_jobs(cells: Sequence[StudyCell]) -> list[CellJob]:
-    """What there is to run, each cell once, in order."""
+    """The jobs of some cells, each once, in order."""
     return list({cell.job.folder: cell.job for cell in cells}.values())
 
 
@@ -79,7 +83,7 @@ def missing_jobs(cells: Sequence[StudyCell]) -> list[CellJob]:
 
 
 def check_data(jobs: Sequence[CellJob], data_dir: Path | None) -> None:
-    """Before anything runs: are all data here? Else one error names all that are not."""
+    """Check before anything runs that all data are available; one error names all missing data."""
     users: dict[str, list[AnyPlan]] = {}
     for job in jobs:
         users.setdefault(str(job.plan.scenario.data), []).append(job.plan)
@@ -92,7 +96,7 @@ def check_data(jobs: Sequence[CellJob], data_dir: Path | None) -> None:
             problems.append(f"For {names}:\n{error}")
     if problems:
         raise DataError(
-            "data are missing, so nothing was run. Get them, or leave them out with --only.\n\n"
+            "data are missing, so nothing was run. Provide them, or select other columns with --only.\n\n"
             + "\n\n".join(problems)
         )
 
@@ -100,7 +104,7 @@ def check_data(jobs: Sequence[CellJob], data_dir: Path | None) -> None:
 def _job(
     row: Row, column: Column, folder: Path, scale: Scale, engine: str, quick: Sequence[str] = ()
 ) -> CellJob:
-    """The cell of seed 0; `_with_seed` gives the others."""
+    """The job with seed 0; `_with_seed` makes the others."""
     name, *changes = recipe_parts(row.recipe_spec)
     sets = [*changes, *column.overrides]
     plan = make_any_plan(name, column.scenario, engine=engine, overrides=sets)
@@ -133,7 +137,7 @@ def _with_seed(job: CellJob, seed: int) -> CellJob:
 def _drop_redundant_sets(
     plan: AnyPlan, recipe: str, scenario: str, sets: Sequence[str], engine: str
 ) -> list[str]:
-    """The changes without which the plan would be another one."""
+    """The overrides that change the plan."""
     kept = list(sets)
     for each in sets:
         fewer = [other for other in kept if other is not each]
@@ -143,3 +147,55 @@ def _drop_redundant_sets(
         except ConfigError:  # a later change needs this one
             continue
     return kept
+
+
+def read_study_cell(study: Study, place: StudyCell) -> Cell:
+    """Read a run as one entry of a study sees it: until the column's moment, with its metric.
+
+    The metric of the column takes the place of the accuracy.
+    """
+    cell, column, metric = read_cell(place.job), place.column, study.metric_of(place.column)
+    rows = select_rows(cell.rows, column, metric)
+    if metric == "step_accuracy":
+        rows = add_step_accuracy(rows)
+    elif metric in TASK_METRICS:
+        rows = add_task_metrics(rows, column.assignment, column.task)
+    if metric == "prequential_accuracy":  # used for comparison if there is no accuracy
+        rows = [replace_accuracy(row, None) for row in rows]
+    elif metric not in ("accuracy", "client_accuracy"):
+        rows = [replace_accuracy(row, _value(row, column, metric)) for row in rows]
+    elif metric != "accuracy" or column.session is not None:
+        rows = [{**row, "accuracy": _value(row, column, metric)} for row in rows]
+    has_moment = column.until is not None and _has(rows, "round", column.until)
+    if len(rows) < len(cell.rows) or has_moment:  # later rounds change nothing
+        alarms = cell.alarms if len(rows) == len(cell.rows) else None  # alarms are about whole runs
+        cell = replace(cell, status="done", reason="", alarms=alarms)
+    if cell.is_done and column.session is not None and not _has(rows, "session", column.session):
+        reason = f"its {len(cell.rows)} rounds have no session {column.session}"
+        cell = replace(cell, status="failed", reason=reason)
+    if cell.is_done and column.task and all(row.get("accuracy") is None for row in rows):
+        reason = f"its metrics have no task {column.task!r}"
+        cell = replace(cell, status="failed", reason=reason)
+    return replace(cell, rows=rows, recipe=place.row.label, scenario=column.label)
+
+
+def select_rows(rows: Rows, column: Column, metric: str) -> Rows:
+    """The rounds up to the moment that a column shows."""
+    if column.until is not None:
+        rows = [row for row in rows if row["round"] <= column.until]
+    if column.session is None:
+        return rows
+    if metric == "transition_accuracy":
+        return take_until_transition(rows, column.session)
+    later = (place for place, row in enumerate(rows) if row.get("session", 0) > column.session)
+    return rows[: next(later, len(rows))]
+
+
+def _value(row: Mapping[str, Any], column: Column, metric: str) -> float | None:
+    """The value of the metric in a round; None in other sessions."""
+    is_other = column.session is not None and row.get("session") != column.session
+    return None if is_other else row.get(metric)
+
+
+def _has(rows: Rows, name: str, value: int) -> bool:
+    return any(row.get(name) == value for row in rows)

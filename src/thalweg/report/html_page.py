@@ -1,25 +1,83 @@
-"""The parts of a page, as HTML: what the page of a comparison and that of a study are made of."""
+"""A comparison as one self-contained HTML page: no network, no script, no other file.
+
+The sections are also used by the page of a study.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import os
+from collections.abc import Mapping, Sequence
 from html import escape
+from pathlib import Path
 
 import thalweg
-from thalweg.report.cells import Cell, group_by_recipe, is_noticeable_gap, scores
-from thalweg.report.curves import bank_panels, panels
-from thalweg.report.figure import COLOURS, figure_svg, panels_svg
-from thalweg.report.numbers import p_value, paired_points, percent, points
+from thalweg.core.metrics import is_redundant, metrics_in
+from thalweg.report.cells import Cell, group_by_recipe, scores
+from thalweg.report.curves import Panel, bank_panels, panels
+from thalweg.report.events import event_tables
+from thalweg.report.figure import COLOURS, panels_svg
+from thalweg.report.numbers import NONE, format_metric, p_value, paired_points, points
+from thalweg.report.render import write_atomically
 from thalweg.report.style import STYLE
-from thalweg.report.summary import MIN_SEEDS_FOR_TEST, Summary
-from thalweg.report.table import best, columns, legend, main_heading, unfinished_cells
+from thalweg.report.summary import MIN_SEEDS_FOR_TEST, Summary, spread, summarise
+from thalweg.report.table import (
+    ExtraTable,
+    best,
+    columns,
+    headline,
+    legend,
+    main_heading,
+    main_metric_name,
+    unfinished_cells,
+)
+from thalweg.report.transitions import transition_table
 
-# Even if something slipped through the escaping, the browser would not run or fetch it.
+# Even if the escaping failed somewhere, the browser would not run or fetch anything.
 CONTENT_SECURITY_POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
+BAND_CAPTION = "Lines are means over finished seeds; bands show one standard deviation."
 
 
-def document(title: str, headline: str, about: str, body: str) -> str:
-    """A whole page; `about` and `body` are HTML, the others text."""
+def write_page(
+    path: str | os.PathLike[str],
+    title: str,
+    cells: Sequence[Cell],
+    scenario_description: str | None = None,
+    published: Mapping[str, float] | None = None,
+) -> None:
+    """Write the page of a comparison atomically. See `page`."""
+    text = page(title, cells, scenario_description, published)
+    write_atomically(Path(path), text.encode("utf-8"))
+
+
+def page(
+    title: str,
+    cells: Sequence[Cell],
+    scenario_description: str | None = None,
+    published: Mapping[str, float] | None = None,
+) -> str:
+    """The page of a comparison: headline, tables, figures, differences, seeds, failures, commands.
+
+    `published` holds the paper's accuracies in per cent. The same cells give the same page.
+    """
+    summaries = summarise(cells, published)
+    parts = [
+        results_section(summaries),
+        unfinished_section(summaries),
+        *map(extra_section, (transition_table(cells), *event_tables(cells))),
+        figure_section(cells),
+        bank_section(cells),
+        differences_section(summaries),
+        seeds_section(cells),
+        commands_section(cells),
+    ]
+    about = ""
+    if scenario_description:
+        about = f'<p class="quiet description">{escape(scenario_description)}</p>\n'
+    return document(title, headline(summaries), about, "".join(parts))
+
+
+def document(title: str, lead: str, about: str, body: str) -> str:
+    """A whole page; `about` and `body` are HTML, `title` and `lead` are text."""
     return f"""<!doctype html>
 <html lang="en">
 <head>
@@ -34,7 +92,7 @@ def document(title: str, headline: str, about: str, body: str) -> str:
 <main>
 <header>
 <h1>{escape(title)}</h1>
-<p class="headline">{_add_nonbreaking_spaces(headline)}</p>
+<p class="headline">{_add_nonbreaking_spaces(lead)}</p>
 {about}</header>
 {body}<footer class="quiet">Made by Thalweg {escape(thalweg.__version__)}.</footer>
 </main>
@@ -44,7 +102,7 @@ def document(title: str, headline: str, about: str, body: str) -> str:
 
 
 def results_section(summaries: Sequence[Summary], *, level: int = 2) -> str:
-    """The table of one scenario, without the differences, which have a section of their own."""
+    """The table of one scenario, without the differences, which have their own section."""
     names, *others = columns(summaries, differences=False)
     main = main_heading(summaries)
     rows, bold = [], best(summaries)
@@ -60,7 +118,7 @@ def results_section(summaries: Sequence[Summary], *, level: int = 2) -> str:
 
 
 def unfinished_section(summaries: Sequence[Summary], *, with_scenario: bool = False) -> str:
-    """Every run that is not in the numbers, and why; those not run yet together."""
+    """All runs that are not in the numbers, with the reason; missing seeds share one item."""
     cells = unfinished_cells(summaries)
     if not cells:
         return ""
@@ -71,7 +129,7 @@ def unfinished_section(summaries: Sequence[Summary], *, with_scenario: bool = Fa
     items = "".join(_unfinished_item(group, with_scenario) for group in groups.values())
     return section(
         "Runs that did not finish",
-        f"<aside><p>They are in none of the means and not in the figure.</p>\n"
+        f"<aside><p>These runs are neither in the means nor in the figures.</p>\n"
         f"<ul>\n{items}</ul></aside>\n",
     )
 
@@ -89,49 +147,58 @@ def _unfinished_item(group: Sequence[Cell], with_scenario: bool) -> str:
 
 
 def figure_section(cells: Sequence[Cell], *, level: int = 2) -> str:
-    """Curves with bands, or a sentence if there is nothing to draw."""
+    """Accuracy curves, or a sentence if there is nothing to draw."""
     drawn = panels(cells)
     if not drawn:
         nothing = "<p>There is no finished run to draw.</p>\n"
         return section("Accuracy over rounds", nothing, level=level)
-    caption = (
-        "Lines are means over finished seeds; bands reach one standard deviation to either side. "
-        "The climb of the first rounds may lie below the frame."
-    )
+    caption = f"{BAND_CAPTION} The first rounds may lie below the frame."
     names = {curve.recipe for panel in drawn for curve in panel.curves}
-    if absent := [recipe for recipe in group_by_recipe(cells) if recipe not in names]:
-        caption += f" Not drawn, for want of a finished run: {', '.join(absent)}."
-    return section(
-        "Accuracy over rounds",
-        f"<figure>\n{scroll_region('Figure: accuracy over rounds', figure_svg(cells))}"
-        f"<figcaption>{escape(caption)}</figcaption>\n</figure>\n",
-        level=level,
-    )
+    for recipe, group in group_by_recipe(cells).items():
+        if recipe not in names:
+            why = "no test accuracy" if any(cell.is_done for cell in group) else "no finished run"
+            caption += f" Not drawn: {recipe} ({why})."
+    return _figure("Accuracy over rounds", drawn, caption, level)
 
 
 def bank_section(cells: Sequence[Cell], *, level: int = 2) -> str:
-    """How many models there were, and what was found out about clusters and drifts; nothing if nobody counted."""
+    """Models, clusters and drifts found over the rounds; empty without a bank of several models."""
     drawn = bank_panels(cells)
     if not drawn:
         return ""
-    caption = (
-        "Means over finished seeds; bands reach one standard deviation to either side. Recipes with one model "
-        "are not drawn."
-    )
+    caption = f"{BAND_CAPTION} Recipes with one model are not drawn."
+    return _figure("Models over rounds", drawn, caption, level)
+
+
+def _figure(heading: str, drawn: Sequence[Panel], caption: str, level: int) -> str:
     return section(
-        "Models over rounds",
-        f"<figure>\n{scroll_region('Figure: models over rounds', panels_svg(drawn))}"
+        heading,
+        f"<figure>\n{scroll_region(f'Figure: {heading.lower()}', panels_svg(drawn))}"
         f"<figcaption>{escape(caption)}</figcaption>\n</figure>\n",
         level=level,
     )
 
 
+def extra_section(extra: ExtraTable, *, level: int = 2) -> str:
+    """A small table with its caption; empty if the table has no columns."""
+    if not extra.columns:
+        return ""
+    names, *others = extra.columns
+    rows = [
+        table_row(recipe_head(name, index), [entry(column.entries[index]) for column in others])
+        for index, name in enumerate(names.entries)
+    ]
+    table = html_table(extra.title, [column.heading for column in extra.columns], rows)
+    caption = f'<p class="quiet">{escape(extra.caption)}</p>\n'
+    return section(extra.title, table + caption, level=level)
+
+
 def differences_section(summaries: Sequence[Summary], *, level: int = 2) -> str:
-    """How recipes differ seed by seed, with the paper's difference beside ours if it has one."""
+    """Differences between recipes seed by seed, next to the paper's difference if there is one."""
     pairs = [(index, s) for index, s in enumerate(summaries) if s.against]
     if not pairs:
         return ""
-    of = "test accuracy" if summaries[0].main_metric == "accuracy" else "prequential accuracy"
+    of = main_metric_name(summaries)
     others = list(dict.fromkeys(s.against for _, s in pairs if s.against))
     has_paper = any(s.published_difference is not None for _, s in pairs)
     rows = []
@@ -147,13 +214,12 @@ def differences_section(summaries: Sequence[Summary], *, level: int = 2) -> str:
         rows.append(table_row(recipe_head(s.recipe, index), entries))
     heads = ["recipe", *(["against"] if len(others) > 1 else []), "shared seeds"]
     heads += ["difference, points", "p", *(["paper's difference"] if has_paper else [])]
-    to = others[0] if len(others) == 1 else "the recipe it is set against"
+    to = others[0] if len(others) == 1 else "the recipe in the second column"
     note = (
-        f"Difference in {of} to {to}, seed by seed, in percentage points: mean ± "
-        "standard deviation. At one seed every recipe meets the same arrivals at the same "
-        "clients, so these differences vary less than the accuracies themselves. p: two-sided "
-        f"paired t-test, from {MIN_SEEDS_FOR_TEST} shared seeds on, not corrected for the number "
-        "of recipes."
+        f"Difference in {of} to {to}, seed by seed, in percentage points: mean ± standard "
+        "deviation. With the same seed, all recipes meet the same arrivals at the same clients, so "
+        "differences vary less than the accuracies themselves. p: two-sided paired t-test, with at "
+        f"least {MIN_SEEDS_FOR_TEST} shared seeds, not corrected for the number of recipes."
     )
     return section(
         "Paired differences",
@@ -163,33 +229,35 @@ def differences_section(summaries: Sequence[Summary], *, level: int = 2) -> str:
 
 
 def seeds_section(cells: Sequence[Cell], *, level: int = 2) -> str:
-    """Every run by itself."""
-    needs_balanced = any(
-        is_noticeable_gap(s.accuracy, s.balanced_accuracy) for s in map(scores, cells)
-    )
-    heads = ["recipe", "seed", "status", "rounds", "accuracy", "mean state", "worst state"]
-    heads += ["prequential", *(["balanced"] if needs_balanced else []), "MB sent", "time, s"]
+    """One row per run."""
+    found = {id(cell): scores(cell) for cell in cells}
+    shown = [
+        metric
+        for metric in metrics_in("table")
+        if any(each[metric.name] is not None for each in found.values())
+        and not is_redundant(metric, list(found.values()))
+    ]
     rows = []
     for index, group in enumerate(group_by_recipe(cells).values()):
         for cell in group:
-            s = scores(cell)
+            values = [
+                format_metric(metric, spread([found[id(cell)][metric.name]])) for metric in shown
+            ]
             entries = [
                 entry(str(cell.seed)),
                 entry(cell.status, "" if cell.is_done else "unfinished"),
-                entry(str(len(cell.rows))),
-                *(entry(percent(value)) for value in s[:4]),
-                *([entry(percent(s.balanced_accuracy))] if needs_balanced else []),
-                entry(f"{s.megabytes:.1f}"),
-                entry(f"{s.seconds:.1f}"),
+                entry(str(len(cell.rows)) if cell.rows else NONE),
+                *map(entry, values),
             ]
             rows.append(table_row(recipe_head(cell.recipe, index), entries))
-    note = "Accuracies in %; of a run that did not finish, those of its last evaluated round."
+    heads = ["recipe", "seed", "status", "rounds", *(metric.column for metric in shown)]
+    note = "Accuracies in %; of an unfinished run, those of the last evaluated round."
     table = html_table("Seed by seed", heads, rows)
     return section("Seed by seed", f'{table}<p class="quiet">{note}</p>\n', level=level)
 
 
 def commands_section(cells: Sequence[Cell], *, level: int = 2) -> str:
-    """What to type for each run alone."""
+    """The command that repeats each run."""
     parts = []
     for recipe, group in group_by_recipe(cells).items():
         lines = "\n".join(
@@ -208,7 +276,7 @@ def _default_reason(cell: Cell) -> str:
 
 
 def _add_nonbreaking_spaces(text: str) -> str:
-    """A sentence whose numbers are not torn apart at the end of a line."""
+    """Escape a sentence and prevent line breaks within its numbers."""
     text = escape(text)
     for part in (" ± ", " %", "p = ", "p &lt; "):
         text = text.replace(part, part.replace(" ", "&nbsp;"))
@@ -227,7 +295,7 @@ def html_table(label: str, headings: Sequence[str], rows: Sequence[str]) -> str:
 
 
 def scroll_region(label: str, content: str) -> str:
-    """Wide content scrolls by itself on a narrow screen, also with the keyboard."""
+    """Wrap wide content so that it scrolls on a narrow screen, with the keyboard too."""
     return (
         f'<div class="scroll" role="region" tabindex="0" aria-label="{escape(label)}">\n'
         f"{content}\n</div>\n"

@@ -4,9 +4,8 @@ import pytest
 
 from thalweg.engine.cells import CellJob
 from thalweg.engine.plan import make_plan, plan_to_toml
-from thalweg.report.cells import scores
-from thalweg.report.column_view import read_study_cell, select_rows
-from thalweg.report.study_jobs import StudyCell
+from thalweg.report import scores
+from thalweg.report.study_cells import StudyCell, read_study_cell, select_rows
 from thalweg.scenarios.studies import Column, Row, Study
 
 # Three sessions of twelve rounds; in round r of session s, accuracy is s/4 + r/100.
@@ -48,16 +47,16 @@ def transition(session, **more):
 
 def test_a_transition_is_the_mean_over_the_first_ten_rounds_of_its_session(tmp_path):
     cell = shown(tmp_path, transition(1))
-    assert scores(cell).accuracy == pytest.approx(1 / 4 + 5.5 / 100)
+    assert scores(cell)["accuracy"] == pytest.approx(1 / 4 + 5.5 / 100)
     assert cell.rows[-1]["round"] == 22
     assert cell.rows[11]["accuracy"] is None, "the session before says nothing of it"
-    assert scores(cell).balanced_accuracy is None, "that is over all labels"
+    assert scores(cell)["balanced_accuracy"] is None, "that is over all labels"
 
 
 def test_the_accuracy_of_a_session_is_that_of_its_last_round(tmp_path):
     column = Column("digits-full", metric="session_accuracy", session=1)
     cell = shown(tmp_path, column)
-    assert scores(cell).accuracy == pytest.approx(1 / 4 + 12 / 100)
+    assert scores(cell)["accuracy"] == pytest.approx(1 / 4 + 12 / 100)
     assert cell.rows[-1]["round"] == 24
 
 
@@ -84,7 +83,7 @@ def test_until_a_round_is_enough_also_if_it_is_the_last_there_is(tmp_path):
 
 def test_the_metric_of_the_study_holds_where_a_column_has_none(tmp_path):
     cell = shown(tmp_path, Column("digits-full"), metric="session_accuracy")
-    assert scores(cell).accuracy == pytest.approx(2 / 4 + 12 / 100)
+    assert scores(cell)["accuracy"] == pytest.approx(2 / 4 + 12 / 100)
 
 
 def drifting(tmp_path, column, rows):
@@ -110,8 +109,8 @@ def test_the_accuracy_of_steps_is_their_mean_as_they_ended(tmp_path):
         {"accuracy": 1.0},
     ]
     cell = drifting(tmp_path, Column("digits-full", metric="step_accuracy"), rows)
-    assert scores(cell).accuracy == 0.75
-    assert scores(cell).balanced_accuracy is None
+    assert scores(cell)["accuracy"] == 0.75
+    assert scores(cell)["balanced_accuracy"] is None
 
 
 def task(name, assignment, accuracy):
@@ -141,7 +140,7 @@ def test_a_column_shows_tasks_by_the_assignment_it_names(
     column = Column(
         "digits-full", note=f"by {assignment}", metric=metric, task=task, assignment=assignment
     )
-    assert scores(drifting(tmp_path, column, TASKS)).accuracy == expected
+    assert scores(drifting(tmp_path, column, TASKS))["accuracy"] == expected
 
 
 def test_a_task_that_the_run_did_not_measure_is_said_to_be_missing(tmp_path):
@@ -160,5 +159,5 @@ def test_what_arrives_is_compared_over_the_whole_run_and_the_test_set_left_out(
     arriving = [{**row, "prequential_accuracy": row["round"] / 100} for row in ROWS]
     monkeypatch.setattr(f"{__name__}.ROWS", arriving)
     cell = shown(tmp_path, Column("digits-full"), metric="prequential_accuracy")
-    assert scores(cell).accuracy is None
-    assert scores(cell).prequential_accuracy == pytest.approx(18.5 / 100)
+    assert scores(cell)["accuracy"] is None
+    assert scores(cell)["prequential_accuracy"] == pytest.approx(18.5 / 100)
