@@ -22,7 +22,9 @@ ROW = {
     ("more", "is_printed"),
     [({"balanced_accuracy": 0.5}, True), ({"balanced_accuracy": 0.7475}, False), ({}, False)],
 )
-def test_balanced_accuracy_is_printed_if_it_differs_from_accuracy(more: dict[str, float], is_printed: bool) -> None:
+def test_balanced_accuracy_is_printed_if_it_differs_from_accuracy(
+    more: dict[str, float], is_printed: bool
+) -> None:
     console = Console(file=io.StringIO(), width=100, color_system=None)
     row = {**ROW, **more}
     print_summary(console, [row], None, Path("out"), "thalweg run")
