@@ -23,7 +23,7 @@ class FeaturesAreParams:
 
 
 @pytest.mark.parametrize(("temperature", "contrast"), [(1.0, 0.344378), (0.5, 0.156160)])
-def test_the_numbers_of_the_sheet(temperature, contrast):
+def test_the_loss_is_cross_entropy_plus_the_weighted_contrastive_term(temperature, contrast):
     memo = {"start": torch.tensor([[2.0, 1.0, 2.0]]), "previous": torch.tensor([[2.0, -1.0, 0.0]])}
     objective = Moon(strength=1.0, temperature=temperature)
     loss = objective.loss(FeaturesAreParams(), torch.tensor([[1.0, 2.0, 2.0]]), BATCH, memo)
@@ -34,7 +34,7 @@ def test_the_numbers_of_the_sheet(temperature, contrast):
     assert float(doubled) == pytest.approx(math.log(2) + 2 * contrast, abs=1e-6)
 
 
-def test_neither_the_received_nor_the_last_model_is_pulled():
+def test_no_gradient_flows_into_the_received_or_the_last_model():
     start, previous = (torch.rand(1, 3, requires_grad=True) for _ in range(2))
     params = torch.rand(1, 3, requires_grad=True)
     memo = {"start": start, "previous": previous}
@@ -44,7 +44,7 @@ def test_neither_the_received_nor_the_last_model_is_pulled():
     assert params.grad is not None
 
 
-def test_before_a_client_has_a_model_of_its_own_only_its_errors_pull():
+def test_in_the_first_round_the_contrastive_term_is_constant():
     objective = Moon()
     start = np.array([1.0, 2.0], dtype=np.float32)
     assert objective.memo(objective.init(2), start)["previous"] is start
@@ -58,30 +58,30 @@ def test_before_a_client_has_a_model_of_its_own_only_its_errors_pull():
         torch.full((1, 6), 1 / 6, dtype=torch.float64),
     )
     memo = {"start": begun, "previous": begun}
-    loss, slope = value(objective, net, params, memo, batch)
-    plain, its_slope = value(CrossEntropy(), net, params, memo, batch)
+    loss, gradient = value(objective, net, params, memo, batch)
+    plain, plain_gradient = value(CrossEntropy(), net, params, memo, batch)
     torch.testing.assert_close(loss, plain + math.log(2))
-    torch.testing.assert_close(slope, its_slope)
+    torch.testing.assert_close(gradient, plain_gradient)
 
 
-def test_a_round_with_steps_leaves_the_clients_own_last_model():
+def test_the_last_model_is_that_of_the_last_round_with_steps():
     objective, state = Moon(), LastModel(np.array([7.0], dtype=np.float32))
     summary = TrainingSummary(np.zeros(1, "f4"), np.array([3.0], dtype=np.float32), 2, 0.1, 0.9)
     after, uploads = objective.finish_round(state, {}, summary)
     assert (after.params.tolist(), uploads) == ([3.0], {})
     assert objective.memo(after, np.zeros(1, "f4"))["previous"].tolist() == [3.0]
     idle, _ = objective.finish_round(state, {}, summary._replace(num_steps=0))
-    assert idle is state, "a round without a step is no round of its own"
+    assert idle is state, "a round without a step changes nothing"
     assert objective.start_tick(state, FakeModelProbe([1.0]), np.arange(3), changed=True) is state
 
 
-def test_it_forgets_with_the_session_only_if_it_is_told_to():
+def test_the_last_model_is_reset_per_session_only_on_request():
     assert isinstance(Moon(), ResetsPerSession)
     assert not Moon().per_session
     assert Moon(per_session=True).per_session
 
 
-def test_features_without_a_length_neither_break_it_nor_pull():
+def test_zero_features_have_cosine_zero():
     z = torch.zeros(1, 1, 3, dtype=torch.float64)
     other = torch.ones(1, 1, 3, dtype=torch.float64)
     assert float(contrasts(z, other, -other, 1.0)) == pytest.approx(math.log(2))
@@ -96,7 +96,7 @@ def test_features_without_a_length_neither_break_it_nor_pull():
     ],
     ids=["dropout", "residual"],
 )
-def test_it_goes_with_any_net_whose_end_is_dense(net):
+def test_any_net_with_a_dense_last_layer_is_supported(net):
     rng = np.random.default_rng(0)
     begun = torch.tensor(net.init(rng))[None]
     params = (begun + 0.01).requires_grad_()
@@ -107,16 +107,16 @@ def test_it_goes_with_any_net_whose_end_is_dense(net):
     )
     model = NetModel(net, False, [3])
     loss = Moon().loss(model, params, batch, {"start": begun, "previous": begun - 0.01})
-    (slope,) = torch.autograd.grad(loss.sum(), params)
-    assert torch.isfinite(slope).all()
+    (gradient,) = torch.autograd.grad(loss.sum(), params)
+    assert torch.isfinite(gradient).all()
 
 
-def test_a_model_that_gives_no_features_is_refused():
+def test_a_model_without_features_is_rejected():
     memo = {"start": torch.zeros(1, 2), "previous": torch.zeros(1, 2)}
     with pytest.raises(ConfigError, match="has no method with_features"):
         Moon().loss(lambda params, x: params[:, None], torch.zeros(1, 2), BATCH, memo)
 
 
-def test_bad_tunables_are_refused():
+def test_invalid_parameters_are_rejected():
     with pytest.raises(ConfigError, match="temperature must be positive"):
         Moon(temperature=0.0)

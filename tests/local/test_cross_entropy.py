@@ -13,7 +13,7 @@ def scores(params, x):
     return params[:, :, None] * x
 
 
-def test_by_hand():
+def test_the_loss_is_the_weighted_mean_negative_log_probability():
     # Logits (0, log 3): probabilities 1/4 and 3/4.
     x = torch.tensor([[[0.0, math.log(3)]] * 2])
     batch = Batch(x, torch.tensor([[0, 1]]), torch.tensor([[0.5, 0.5]]))
@@ -21,7 +21,7 @@ def test_by_hand():
     assert loss.tolist() == pytest.approx([0.5 * math.log(4) + 0.5 * math.log(4 / 3)])
 
 
-def test_clients_do_not_look_at_one_another():
+def test_clients_in_a_stack_are_independent():
     torch.manual_seed(0)
     batch = Batch(torch.randn(3, 4, 5), torch.randint(0, 5, (3, 4)), torch.rand(3, 4))
     params = torch.rand(3, 1)
@@ -32,7 +32,7 @@ def test_clients_do_not_look_at_one_another():
         assert together[k].item() == pytest.approx(alone.item(), rel=1e-6)
 
 
-def test_weight_zero_is_as_good_as_absent():
+def test_samples_of_weight_zero_do_not_count():
     torch.manual_seed(0)
     x, labels = torch.randn(1, 3, 4), torch.tensor([[0, 1, 2]])
     padded = Batch(x, labels, torch.tensor([[0.5, 0.5, 0.0]]))
@@ -41,5 +41,5 @@ def test_weight_zero_is_as_good_as_absent():
     assert losses[0] == pytest.approx(losses[1], rel=1e-6)
 
 
-def test_the_table_lists_it():
+def test_cross_entropy_is_registered():
     assert OBJECTIVES["cross_entropy"]() == CrossEntropy()

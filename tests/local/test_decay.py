@@ -7,18 +7,18 @@ from thalweg.core.errors import ConfigError
 from thalweg.local import PolynomialDecay, Sgd
 
 
-def test_the_learning_rates_of_the_sheet():
+def test_the_learning_rate_follows_the_polynomial():
     sgd = Sgd(lr=0.001, steps=5, decay=PolynomialDecay(power=0.9, floor=0.6, rounds=50))
     rates = [sgd.lr * sgd.lr_scale(age) for age in (0, 1, 25, 49)]
     assert rates == pytest.approx([0.001, 0.000992793, 0.000814355, 0.000611830], abs=1e-9)
 
 
-def test_a_session_that_lasts_longer_stays_at_the_floor():
-    falls = PolynomialDecay(floor=0.25, rounds=4)
-    assert [falls.factor(age) for age in (4, 5, 1000)] == [0.25, 0.25, 0.25]
+def test_after_the_last_round_the_rate_stays_at_the_floor():
+    decay = PolynomialDecay(floor=0.25, rounds=4)
+    assert [decay.factor(age) for age in (4, 5, 1000)] == [0.25, 0.25, 0.25]
 
 
-def test_without_a_decay_the_learning_rate_stays():
+def test_without_a_decay_the_learning_rate_is_constant():
     assert [Sgd(lr=0.1, steps=1).lr_scale(age) for age in (0, 7)] == [1.0, 1.0]
 
 
@@ -28,10 +28,10 @@ def test_without_a_decay_the_learning_rate_stays():
     rounds=st.integers(1, 100),
     age=st.integers(0, 200),
 )
-def test_it_falls_from_one_to_the_floor_and_never_rises(power, floor, rounds, age):
-    falls = PolynomialDecay(power, floor, rounds)
-    assert falls.factor(0) == pytest.approx(1.0)
-    assert floor - 1e-12 <= falls.factor(age + 1) <= falls.factor(age) + 1e-12 <= 1 + 1e-9
+def test_the_factor_falls_from_one_to_the_floor(power, floor, rounds, age):
+    decay = PolynomialDecay(power, floor, rounds)
+    assert decay.factor(0) == pytest.approx(1.0)
+    assert floor - 1e-12 <= decay.factor(age + 1) <= decay.factor(age) + 1e-12 <= 1 + 1e-9
 
 
 @pytest.mark.parametrize(
@@ -42,12 +42,12 @@ def test_it_falls_from_one_to_the_floor_and_never_rises(power, floor, rounds, ag
         ("rounds", 0, "rounds must be at least 1"),
     ],
 )
-def test_bad_numbers_are_refused(field, value, message):
+def test_invalid_parameters_are_rejected(field, value, message):
     with pytest.raises(ConfigError, match=message):
         PolynomialDecay(**{field: value})
 
 
-def test_it_can_be_set_by_name_and_in_its_parts():
+def test_the_decay_can_be_set_by_overrides():
     sgd = with_overrides(
         Sgd(lr=0.1, steps=1), ["decay=polynomial", "decay.rounds=7", "decay.floor=0.5"]
     )
@@ -57,7 +57,7 @@ def test_it_can_be_set_by_name_and_in_its_parts():
         with_overrides(Sgd(lr=0.1, steps=1), ["decay.rounds=7"])
 
 
-def test_it_is_written_and_read_back():
+def test_the_decay_survives_a_round_trip_through_a_dict():
     sgd = Sgd(lr=0.1, steps=1, decay=PolynomialDecay(rounds=7))
     plain = to_dict(sgd)
     assert plain["decay"] == {"kind": "polynomial", "power": 0.9, "floor": 0.6, "rounds": 7}

@@ -13,7 +13,7 @@ def logits_are_params(params, x):
 
 
 @pytest.mark.parametrize(("temperature", "loss"), [(1.0, 0.546793), (3.0, 0.560591)])
-def test_the_numbers_of_the_sheet(temperature, loss):
+def test_the_loss_is_cross_entropy_plus_divergence_over_wrong_classes(temperature, loss):
     objective = NotTrue(strength=1.0, temperature=temperature)
     found = objective.loss(
         logits_are_params, torch.tensor([LOCAL]), BATCH, {"start": torch.tensor([GLOBAL])}
@@ -21,13 +21,13 @@ def test_the_numbers_of_the_sheet(temperature, loss):
     assert float(found) == pytest.approx(loss, abs=2e-6)
 
 
-def test_a_student_that_agrees_with_its_teacher_pays_only_for_its_errors():
+def test_a_student_equal_to_its_teacher_has_only_the_cross_entropy():
     params = torch.tensor([LOCAL])
     found = NotTrue(strength=7.0).loss(logits_are_params, params, BATCH, {"start": params})
     assert float(found) == pytest.approx(0.440190, abs=2e-6)
 
 
-def test_the_teacher_is_not_pulled():
+def test_no_gradient_flows_into_the_teacher():
     start = torch.tensor([GLOBAL], requires_grad=True)
     params = torch.tensor([LOCAL], requires_grad=True)
     loss = NotTrue().loss(logits_are_params, params, BATCH, {"start": start})
@@ -35,6 +35,6 @@ def test_the_teacher_is_not_pulled():
     assert start.grad is None
 
 
-def test_bad_tunables_are_refused():
+def test_invalid_parameters_are_rejected():
     with pytest.raises(ConfigError, match="temperature must be positive"):
         NotTrue(temperature=0.0)

@@ -1,4 +1,4 @@
-"""Every objective of the table keeps the promises of its stage."""
+"""Contract tests of all registered objectives."""
 
 import pytest
 
@@ -7,5 +7,5 @@ from thalweg.local import OBJECTIVES
 
 
 @pytest.mark.parametrize("name", OBJECTIVES)
-def test_every_objective_keeps_its_promises(name):
+def test_every_registered_objective_fulfils_the_contract(name):
     check_objective(OBJECTIVES[name]())

@@ -1,4 +1,4 @@
-"""Which mini-batches a client draws, and how it descends."""
+"""Mini-batches and steps of `Sgd`."""
 
 import numpy as np
 import pytest
@@ -18,7 +18,7 @@ def drawn(sgd, held, seed=0):
 
 
 @given(held=some_memory, batch_size=some_batch, steps=st.integers(1, 5), seed=st.integers(0, 99))
-def test_a_step_sees_different_samples_of_the_memory(held, batch_size, steps, seed):
+def test_a_mini_batch_has_different_samples_of_the_memory(held, batch_size, steps, seed):
     batches = drawn(Sgd(lr=0.1, batch_size=batch_size, steps=steps), held, seed)
     assert len(batches) == steps
     for batch in batches:
@@ -29,7 +29,7 @@ def test_a_step_sees_different_samples_of_the_memory(held, batch_size, steps, se
 
 
 @given(held=some_memory, batch_size=some_batch, passes=st.integers(1, 4), seed=st.integers(0, 99))
-def test_a_pass_sees_every_sample_once(held, batch_size, passes, seed):
+def test_a_pass_uses_every_sample_once(held, batch_size, passes, seed):
     batches = drawn(Sgd(lr=0.1, batch_size=batch_size, passes=passes), held, seed)
     per_pass = -(-held // batch_size)
     assert len(batches) == passes * per_pass
@@ -40,27 +40,27 @@ def test_a_pass_sees_every_sample_once(held, batch_size, passes, seed):
 
 
 @given(held=some_memory, batch_size=some_batch, passes=st.floats(0.01, 4))
-def test_part_of_a_pass_sees_that_part_of_the_samples(held, batch_size, passes):
+def test_part_of_a_pass_uses_that_part_of_the_samples(held, batch_size, passes):
     batches = drawn(Sgd(lr=0.1, batch_size=batch_size, passes=passes), held)
     assert sum(len(batch) for batch in batches) == max(1, round(passes * held))
     assert min(len(batch) for batch in batches) >= 1
 
 
 @pytest.mark.parametrize("sgd", [Sgd(lr=0.1, steps=3), Sgd(lr=0.1, passes=2)])
-def test_an_empty_memory_gives_no_batch(sgd):
+def test_an_empty_memory_gives_no_mini_batch(sgd):
     assert drawn(sgd, 0) == []
 
 
-def test_a_small_memory_is_one_batch_without_any_draw():
+def test_a_small_memory_is_one_mini_batch_in_order():
     assert [b.tolist() for b in drawn(Sgd(lr=1, batch_size=4, steps=2), 3)] == [[0, 1, 2]] * 2
 
 
-def test_two_passes_have_two_orders():
+def test_two_passes_have_different_orders():
     first, second = drawn(Sgd(lr=0.1, batch_size=50, passes=2), 50)
     assert first.tolist() != second.tolist()
 
 
-def test_all_samples_are_drawn_equally_often():
+def test_all_samples_are_drawn_with_equal_probability():
     sgd = Sgd(lr=0.1, batch_size=5, steps=2000)
     counts = np.bincount(np.concatenate(drawn(sgd, 20)), minlength=20)
     # Each step takes each of 20 samples with probability 1/4: 500 of 2000, standard deviation 19.
@@ -68,7 +68,7 @@ def test_all_samples_are_drawn_equally_often():
 
 
 @pytest.mark.parametrize(("momentum", "weight_decay"), [(0, 0), (0.9, 0), (0, 0.1), (0.9, 0.01)])
-def test_descending_is_torch_optim_sgd_bit_for_bit(momentum, weight_decay):
+def test_steps_equal_torch_optim_sgd_bit_for_bit(momentum, weight_decay):
     torch.manual_seed(0)
     sgd = Sgd(lr=0.3, momentum=momentum, weight_decay=weight_decay, steps=1)
     params = torch.randn(2, 50)
@@ -85,7 +85,7 @@ def test_descending_is_torch_optim_sgd_bit_for_bit(momentum, weight_decay):
         assert torch.equal(params, theirs)
 
 
-def test_two_steps_by_hand():
+def test_two_steps_with_momentum_follow_the_formula():
     sgd = Sgd(lr=0.5, momentum=0.5, steps=1)
     params, velocity = torch.tensor([1.0]), torch.zeros(1)
     sgd.descend(params, torch.tensor([2.0]), velocity)  # v = 2, w = 1 - 1
@@ -94,7 +94,7 @@ def test_two_steps_by_hand():
 
 
 @pytest.mark.parametrize(
-    ("fields", "words"),
+    ("fields", "message"),
     [
         ({"lr": 0, "steps": 1}, "lr must be positive"),
         ({"lr": float("nan"), "steps": 1}, "lr must be positive"),
@@ -107,6 +107,6 @@ def test_two_steps_by_hand():
         ({"lr": 1, "passes": 0}, "passes must be positive"),
     ],
 )
-def test_impossible_values_are_refused(fields, words):
-    with pytest.raises(ConfigError, match=words):
+def test_invalid_parameters_are_rejected(fields, message):
+    with pytest.raises(ConfigError, match=message):
         Sgd(**fields)

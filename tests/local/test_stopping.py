@@ -14,19 +14,19 @@ def test_the_first_of_every_ten_samples_is_held_out() -> None:
     ]
 
 
-def test_less_must_be_gained_the_later_the_tick() -> None:
-    enough = GainThreshold(gain=0.5)
-    assert not enough.should_stop(1.0, 0.5, tick=1), "exactly the gain is enough"
-    assert enough.should_stop(1.0, 0.625, tick=1)
-    assert not enough.should_stop(1.0, 0.625, tick=2)
-    assert enough.should_stop(1.0, 1.5, tick=100), "a loss is no gain"
+def test_the_required_gain_falls_with_the_tick() -> None:
+    stopping = GainThreshold(gain=0.5)
+    assert not stopping.should_stop(1.0, 0.5, tick=1), "exactly the gain is enough"
+    assert stopping.should_stop(1.0, 0.625, tick=1)
+    assert not stopping.should_stop(1.0, 0.625, tick=2)
+    assert stopping.should_stop(1.0, 1.5, tick=100), "a larger loss is no gain"
 
 
-def test_who_holds_nothing_out_has_settled() -> None:
+def test_a_client_without_held_out_samples_stops() -> None:
     assert GainThreshold().should_stop(0.0, 0.0, tick=1)
 
 
 @pytest.mark.parametrize("gain", [0.0, -0.1, float("inf"), float("nan")])
-def test_a_gain_is_positive_and_finite(gain: float) -> None:
+def test_a_gain_that_is_not_positive_and_finite_is_rejected(gain: float) -> None:
     with pytest.raises(ConfigError, match="gain must be positive and finite"):
         GainThreshold(gain)

@@ -16,22 +16,22 @@ def logits_are_params(params, x):
 
 
 @pytest.mark.parametrize(("form", "loss"), [("convex", 0.987759), ("additive", 1.139048)])
-def test_the_numbers_of_the_sheet(form, loss):
+def test_the_loss_mixes_cross_entropy_and_two_distillation_terms(form, loss):
     found = TwoTeachers(form=form).loss(logits_are_params, torch.tensor([STUDENT]), BATCH, MEMO)
     assert float(found) == pytest.approx(loss, abs=2e-6)
 
 
-def test_without_a_past_the_received_model_is_both_teachers():
+def test_before_a_change_of_state_the_received_model_is_both_teachers():
     objective, start = TwoTeachers(), np.array(GLOBAL, dtype=np.float32)
     memo = objective.memo(objective.init(3), start)
     assert memo["past"].tolist() == GLOBAL
 
 
-def test_the_past_is_the_model_of_the_moment_when_the_state_changes():
-    objective, look = TwoTeachers(), FakeModelProbe(params=[1.0, 2.0])
-    state = objective.start_tick(objective.init(2), look, np.arange(3), changed=False)
+def test_the_past_model_is_set_when_the_state_changes():
+    objective, probe = TwoTeachers(), FakeModelProbe(params=[1.0, 2.0])
+    state = objective.start_tick(objective.init(2), probe, np.arange(3), changed=False)
     assert len(state.params) == 0
-    state = objective.start_tick(state, look, np.arange(3), changed=True)
+    state = objective.start_tick(state, probe, np.arange(3), changed=True)
     assert state.params.tolist() == [1.0, 2.0]
     later = objective.start_tick(
         state, FakeModelProbe(params=[3.0, 4.0]), np.arange(3), changed=False
@@ -39,7 +39,7 @@ def test_the_past_is_the_model_of_the_moment_when_the_state_changes():
     assert later.params.tolist() == [1.0, 2.0]
 
 
-def test_weights_above_one_are_no_convex_mix():
+def test_convex_weights_with_a_sum_above_one_are_rejected():
     with pytest.raises(ConfigError, match="at most 1"):
         TwoTeachers(weight_ce=0.7, weight_past=0.7)
     TwoTeachers(weight_ce=0.7, weight_past=0.7, form="additive")

@@ -8,7 +8,7 @@ from thalweg.memory import Drsr
 from thalweg.memory.drsr import quotas
 
 
-def test_the_shares_of_the_sheet():
+def test_mode_ratio_renews_the_share_of_new_samples_among_all_seen():
     policy, rng = Drsr(), np.random.default_rng(0)
     state, renewed = policy.init(500, 500), []
     for _ in range(5):
@@ -17,14 +17,14 @@ def test_the_shares_of_the_sheet():
     assert renewed == [250, 167, 125, 100, 83]  # 1/2, 1/3, 1/4, 1/5, 1/6 of 500
 
 
-def test_matching_keeps_the_histogram_of_everything_seen():
+def test_mode_match_keeps_the_class_histogram_of_all_samples_seen():
     policy = Drsr(mode="match")
-    intake = some_memory_context(6, 6, 6)._replace(
+    context = some_memory_context(6, 6, 6)._replace(
         held_labels=np.array([0, 0, 0, 0, 0, 0]), new_labels=np.array([1, 1, 1, 1, 2, 2])
     )
-    state, kept = policy.keep(policy.init(6, 6), intake, np.random.default_rng(0))
+    state, kept = policy.keep(policy.init(6, 6), context, np.random.default_rng(0))
     assert state.by_class.tolist() == [6, 4, 2]
-    labels = np.concatenate([intake.held_labels, intake.new_labels])[kept]
+    labels = np.concatenate([context.held_labels, context.new_labels])[kept]
     assert np.bincount(labels).tolist() == [3, 2, 1]
 
 
@@ -33,18 +33,18 @@ def test_matching_keeps_the_histogram_of_everything_seen():
     st.lists(st.floats(0, 1), min_size=6, max_size=6),
     st.data(),
 )
-def test_quotas_fill_the_room_with_what_is_there(there, shares, data):
-    room = data.draw(st.integers(0, sum(there)))
-    counts = quotas(np.array(shares[: len(there)]), np.array(there), room)
-    assert counts.sum() == room
+def test_quotas_fill_all_slots_within_the_available_counts(available, shares, data):
+    num_slots = data.draw(st.integers(0, sum(available)))
+    counts = quotas(np.array(shares[: len(available)]), np.array(available), num_slots)
+    assert counts.sum() == num_slots
     assert (counts >= 0).all()
-    assert (counts <= there).all()
+    assert (counts <= available).all()
 
 
-def test_largest_remainders_decide():
+def test_quotas_give_leftover_slots_to_the_largest_remainders():
     assert quotas(np.array([0.55, 0.25, 0.2]), np.array([9, 9, 9]), 3).tolist() == [2, 1, 0]
 
 
-def test_an_unknown_mode_is_refused():
+def test_an_unknown_mode_is_rejected():
     with pytest.raises(Exception, match="unknown mode"):
         Drsr(mode="mach")

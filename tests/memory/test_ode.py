@@ -18,28 +18,28 @@ ERROR = np.exp(Z) / np.exp(Z).sum() - np.array([1, 0, 0])
 G = np.array([[0.1, 0.2, 0], [-0.1, 0, 0.1], [0, -0.2, -0.1]])
 
 
-def test_the_value_of_the_sheet():
+def test_the_value_of_a_sample_is_its_gradient_times_the_global_gradient():
     last_layer = LastLayer(ERROR[None], np.array([[1.0, 2.0]]))
     assert sample_values(last_layer, G.ravel())[0] == pytest.approx(-0.212395, abs=1e-6)
 
 
-def test_while_nobody_knows_the_global_gradient_all_samples_are_worth_the_same():
+def test_without_a_global_gradient_all_values_are_zero():
     assert sample_values(LastLayer(ERROR[None], np.array([[1.0, 2.0]])), None).tolist() == [0.0]
 
 
-def test_the_server_corrects_its_estimate_by_what_changed():
-    notes = GlobalGradient(
+def test_the_server_adds_the_change_of_an_upload_to_its_estimate():
+    server_state = GlobalGradient(
         2,
         np.array([0.2, 0.1], dtype="f4"),
         np.array([7]),
         np.array([[0.1, 0.1]], dtype="f4"),
     )
-    after = correct_estimate(notes, np.array([7]), np.array([[0.4, 0.0]], dtype="f4"))
+    after = correct_estimate(server_state, np.array([7]), np.array([[0.4, 0.0]], dtype="f4"))
     assert after.mean.tolist() == pytest.approx([0.35, 0.05])
     assert after.last.tolist() == [[pytest.approx(0.4), 0.0]]
 
 
-def test_the_running_mean_of_the_sheet():
+def test_the_local_gradient_is_the_running_mean_over_samples():
     state = Ode().init(4, 4)
     for gradient in ([1.0, 0.0], [0.0, 1.0], [2.0, 2.0]):
         # one class and one feature: the gradient is error x (feature, 1)
@@ -52,7 +52,7 @@ def test_the_running_mean_of_the_sheet():
     assert state.num == 3
 
 
-def test_after_sending_the_mean_starts_anew():
+def test_an_upload_restarts_the_running_mean():
     state, uploads = Ode().upload(LocalGradient(np.array([1.0, 2.0], dtype="f4"), 5))
     assert uploads["gradient"].tolist() == [1.0, 2.0]
     fresh = add_samples(state, LastLayer(np.array([[3.0]]), np.array([[2.0]])))
@@ -60,56 +60,65 @@ def test_after_sending_the_mean_starts_anew():
     assert fresh.num == 1
 
 
-def test_a_new_sample_replaces_the_least_valuable_one_if_it_is_not_worth_less():
-    going, coming = choose_exchanges(np.array([1.0, 5.0, 3.0]), np.array([0.0, 3.5, 4.0]), 0, 9)
-    assert going.tolist() == [0, 2]
-    assert coming.tolist() == [1, 2]
+def test_a_new_sample_replaces_the_lowest_value_if_its_own_is_not_lower():
+    leaving, entering = choose_exchanges(np.array([1.0, 5.0, 3.0]), np.array([0.0, 3.5, 4.0]), 0, 9)
+    assert leaving.tolist() == [0, 2]
+    assert entering.tolist() == [1, 2]
 
 
-def test_a_newcomer_may_have_to_leave_again():
-    going, coming = choose_exchanges(np.array([1.0, 5.0]), np.array([1.0, 4.0]), 0, 9)
-    assert going.tolist() == [0]
-    assert coming.tolist() == [1]
+def test_a_new_sample_can_be_replaced_by_a_later_one():
+    leaving, entering = choose_exchanges(np.array([1.0, 5.0]), np.array([1.0, 4.0]), 0, 9)
+    assert leaving.tolist() == [0]
+    assert entering.tolist() == [1]
 
 
-def test_at_most_the_budget_comes_in():
-    going, coming = choose_exchanges(np.zeros(4), np.ones(4), 0, 2)
-    assert len(going) == len(coming) == 2
+def test_at_most_the_allowed_number_of_samples_enters():
+    leaving, entering = choose_exchanges(np.zeros(4), np.ones(4), 0, 2)
+    assert len(leaving) == len(entering) == 2
 
 
-def test_the_policy_listens_to_the_server():
+def test_keep_uses_the_broadcast_global_gradient():
     last_layer = LastLayer(np.array([[1.0], [-1.0], [2.0]]), np.zeros((3, 1)))
-    intake = some_memory_context(2, 2, 1)._replace(
+    context = some_memory_context(2, 2, 1)._replace(
         last_layer=last_layer, broadcast={"gradient": np.array([0.0, 1.0], dtype="f4")}
     )
-    _, kept = Ode().keep(Ode().init(2, 2), intake, np.random.default_rng(0))
+    _, kept = Ode().keep(Ode().init(2, 2), context, np.random.default_rng(0))
     assert kept.tolist() == [0, 2]  # values 1, -1 and 2
 
 
-def test_before_the_first_message_the_server_has_nothing_to_tell():
-    notes = Ode().init_server(3, 10)
-    assert Ode().broadcast(notes, np.array([0])) == {}
-    notes = Ode().collect(notes, np.array([1]), {"gradient": np.array([[3.0, 6.0]], dtype="f4")})
-    assert Ode().broadcast(notes, np.array([0, 2]))["gradient"].tolist() == [[1.0, 2.0]] * 2
+def test_the_server_broadcasts_nothing_before_the_first_upload():
+    server_state = Ode().init_server(3, 10)
+    assert Ode().broadcast(server_state, np.array([0])) == {}
+    server_state = Ode().collect(
+        server_state, np.array([1]), {"gradient": np.array([[3.0, 6.0]], dtype="f4")}
+    )
+    assert Ode().broadcast(server_state, np.array([0, 2]))["gradient"].tolist() == [[1.0, 2.0]] * 2
 
 
-def test_a_cohort_that_has_seen_nothing_changes_nothing() -> None:
-    silence = {"gradient": np.empty((2, 0), dtype="f4")}
-    notes = Ode().collect(Ode().init_server(3, 10), np.array([0, 1]), silence)
-    assert Ode().broadcast(notes, np.array([0])) == {}
-    notes = Ode().collect(notes, np.array([1]), {"gradient": np.array([[3.0, 6.0]], dtype="f4")})
-    assert Ode().collect(notes, np.array([0, 2]), silence).mean.tolist() == [1.0, 2.0]
+def test_empty_uploads_leave_the_estimate_unchanged() -> None:
+    empty = {"gradient": np.empty((2, 0), dtype="f4")}
+    server_state = Ode().collect(Ode().init_server(3, 10), np.array([0, 1]), empty)
+    assert Ode().broadcast(server_state, np.array([0])) == {}
+    server_state = Ode().collect(
+        server_state, np.array([1]), {"gradient": np.array([[3.0, 6.0]], dtype="f4")}
+    )
+    assert Ode().collect(server_state, np.array([0, 2]), empty).mean.tolist() == [1.0, 2.0]
 
 
-def test_the_estimate_can_be_the_mean_of_those_who_have_just_spoken() -> None:
+def test_the_participants_estimate_is_the_mean_of_the_last_uploads() -> None:
     policy = Ode(estimate="participants")
-    words = np.array([[1.0, 0.0], [3.0, 6.0]], dtype="f4")
-    notes = policy.collect(policy.init_server(30, 10), np.array([4, 9]), {"gradient": words})
-    assert policy.broadcast(notes, np.array([0]))["gradient"].tolist() == [[2.0, 3.0]]
-    assert policy.collect(notes, np.array([1]), {"gradient": np.empty((1, 0), dtype="f4")}) == notes
+    gradients = np.array([[1.0, 0.0], [3.0, 6.0]], dtype="f4")
+    server_state = policy.collect(
+        policy.init_server(30, 10), np.array([4, 9]), {"gradient": gradients}
+    )
+    assert policy.broadcast(server_state, np.array([0]))["gradient"].tolist() == [[2.0, 3.0]]
+    assert (
+        policy.collect(server_state, np.array([1]), {"gradient": np.empty((1, 0), dtype="f4")})
+        == server_state
+    )
 
 
-def test_a_global_gradient_of_another_size_is_as_good_as_none() -> None:
+def test_a_global_gradient_of_another_size_is_ignored() -> None:
     last_layer = LastLayer(np.ones((2, 3), dtype=np.float32), np.ones((2, 4), dtype=np.float32))
     assert sample_values(last_layer, np.ones(16, dtype=np.float32)).tolist() == [0, 0]
     assert sample_values(last_layer, np.ones(15, dtype=np.float32)).tolist() == [15, 15]

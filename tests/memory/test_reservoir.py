@@ -12,8 +12,8 @@ from thalweg.memory import Reservoir
 from thalweg.memory.reservoir import ReservoirState
 
 
-class Rigged:
-    """A generator whose whole numbers are known beforehand."""
+class FixedIntegers:
+    """A random generator that returns given integers."""
 
     def __init__(self, numbers: list[int]) -> None:
         self.numbers = np.array(numbers)
@@ -24,7 +24,7 @@ class Rigged:
 
 
 def kept_of_stream(start: int, arrivals: list[int], capacity: int, seed: int) -> list[int]:
-    """Which samples, numbered as they came, are in memory at the end."""
+    """Return the samples in memory at the end, numbered in order of arrival."""
     policy, rng = Reservoir(), np.random.default_rng(seed)
     memory, state, arrived = np.arange(start), policy.init(capacity, start), start
     for num_new in arrivals:
@@ -40,7 +40,9 @@ def kept_of_stream(start: int, arrivals: list[int], capacity: int, seed: int) ->
     [(0, [100]), (0, [3, 20, 0, 76, 1]), (10, [45, 45]), (4, [2, 2, 2, 90])],
     ids=str,
 )
-def test_old_and_new_samples_are_equally_likely(start: int, arrivals: list[int]) -> None:
+def test_old_and_new_samples_are_kept_with_equal_probability(
+    start: int, arrivals: list[int]
+) -> None:
     times_kept = np.zeros(100)
     for trial in range(2000):
         times_kept[kept_of_stream(start, arrivals, 10, trial)] += 1
@@ -48,35 +50,35 @@ def test_old_and_new_samples_are_equally_likely(start: int, arrivals: list[int])
     assert abs(times_kept - 200).max() < 5 * 13.4
 
 
-def test_samples_are_kept_independently_of_their_neighbours() -> None:
+def test_pairs_of_samples_are_kept_with_the_probability_of_a_uniform_subset() -> None:
     together = sum({50, 51} <= set(kept_of_stream(0, [60, 40], 10, trial)) for trial in range(4000))
     # A pair stays with probability 10/100 * 9/99 = 1/110: 36 of 4000, standard deviation 6.
     assert abs(together - 36) < 5 * 6
 
 
 @given(capacity=st.integers(1, 12), arrivals=st.lists(st.integers(0, 20), max_size=6))
-def test_the_memory_is_as_full_as_it_can_be(capacity: int, arrivals: list[int]) -> None:
+def test_the_memory_is_filled_up_to_its_capacity(capacity: int, arrivals: list[int]) -> None:
     kept = kept_of_stream(0, arrivals, capacity, seed=0)
     assert len(kept) == min(capacity, sum(arrivals))
 
 
-def test_free_room_is_taken_in_order_before_anybody_leaves() -> None:
+def test_free_slots_are_filled_in_order_before_a_sample_is_overwritten() -> None:
     assert kept_of_stream(2, [3, 3], capacity=8, seed=0) == list(range(8))
 
 
-def test_within_one_arrival_later_samples_overwrite_earlier_ones() -> None:
+def test_later_samples_of_one_arrival_overwrite_earlier_ones() -> None:
     # Three new samples at a full memory of two: the first two both draw slot 0, the third misses.
-    rng: Any = Rigged([0, 0, 4])
+    rng: Any = FixedIntegers([0, 0, 4])
     state, kept = Reservoir().keep(ReservoirState(2), some_memory_context(2, 2, 3), rng)
     assert kept.tolist() == [3, 1]
     assert state == ReservoirState(5)
 
 
-def test_the_renewed_share_shrinks_as_the_past_grows() -> None:
+def test_the_predicted_renewal_shrinks_as_more_samples_are_seen() -> None:
     policy = Reservoir()
-    intake = some_memory_context(10, 10, 10)
-    assert policy.predict_renewal(ReservoirState(10), intake).tolist() == [0.5] * 3
-    assert policy.predict_renewal(ReservoirState(90), intake).tolist() == [0.1] * 3
+    context = some_memory_context(10, 10, 10)
+    assert policy.predict_renewal(ReservoirState(10), context).tolist() == [0.5] * 3
+    assert policy.predict_renewal(ReservoirState(90), context).tolist() == [0.1] * 3
     assert (
         policy.predict_renewal(ReservoirState(0), some_memory_context(10, 0, 0)).tolist()
         == [0.0] * 3

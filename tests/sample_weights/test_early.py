@@ -20,13 +20,13 @@ def roster(times_present: list[int], rounds: list[float]) -> Roster:
     return replace(some_roster([0, 1, 2], 3, times_present=times_present), supplies=supplies)
 
 
-def test_clients_learn_in_the_first_part_of_the_rounds_in_which_they_are_here() -> None:
+def test_clients_train_in_the_first_share_of_their_rounds() -> None:
     # A quarter of 40, 40 and 8 rounds: 10, 10 and 2.
     assigned = Early(share=0.25).assign_weights(roster([9, 10, 2], [40.0, 40.0, 8.0]), num_params=7)
     assert assigned.tolist() == [1, 0, 0]
 
 
-def test_with_the_whole_run_they_never_stop() -> None:
+def test_with_share_one_clients_always_train() -> None:
     assert Early(share=1.0).assign_weights(roster([9, 0, 39], [10.0, 1.0, 40.0]), 7).tolist() == [
         1,
         1,
@@ -34,27 +34,27 @@ def test_with_the_whole_run_they_never_stop() -> None:
     ]
 
 
-def test_all_samples_count_the_same_or_nothing() -> None:
-    stays, labels = np.array([1, 5, 9]), np.zeros(3, dtype=np.int64)
-    assert Early().weigh(SampleAges(stays, labels, 1.0)).tolist() == [1, 1, 1]
-    assert Early().weigh(SampleAges(stays, labels, 0.0)).tolist() == [0, 0, 0]
+def test_all_samples_have_the_assigned_weight() -> None:
+    ages, labels = np.array([1, 5, 9]), np.zeros(3, dtype=np.int64)
+    assert Early().weigh(SampleAges(ages, labels, 1.0)).tolist() == [1, 1, 1]
+    assert Early().weigh(SampleAges(ages, labels, 0.0)).tolist() == [0, 0, 0]
 
 
-def test_a_server_that_does_not_know_how_long_the_run_is_refuses_it() -> None:
+def test_a_roster_without_supplies_is_rejected() -> None:
     with pytest.raises(
         ConfigError, match=r"early needs the number of rounds(.|\n)*Roster.supplies"
     ):
         Early().assign_weights(some_roster([0], 3), 7)
 
 
-def test_a_share_of_nothing_is_refused() -> None:
+def test_a_share_outside_zero_to_one_is_rejected() -> None:
     for bad in (0.0, 1.5, float("nan")):
         with pytest.raises(ConfigError, match="share"):
             Early(share=bad)
 
 
 @pytest.mark.parametrize("engine", ["fast", "reference"])
-def test_afterwards_the_model_stays_but_is_still_tested(engine: str) -> None:
+def test_after_the_first_part_the_model_is_constant_but_still_tested(engine: str) -> None:
     changes = [*SMALL, "world.availability=1.0", "sample_weights.share=0.5"]
     result = thalweg.run("static", "digits-full", rounds=6, engine=engine, overrides=changes)
     losses = [row["test_loss"] for row in result.metrics]

@@ -17,7 +17,7 @@ def roster(total, historical, rounds=None, known=None, present=(0, 1, 2, 3)):
     return replace(some_roster(present, len(total)), supplies=supplies, known=known or {})
 
 
-SHEET = roster([10, 30, 30, 30], [True, True, False, False])
+ROSTER = roster([10, 30, 30, 30], [True, True, False, False])
 
 
 @pytest.mark.parametrize(
@@ -28,8 +28,8 @@ SHEET = roster([10, 30, 30, 30], [True, True, False, False])
         (1.0, [0.145227, 0.435680, 0.209547, 0.209547]),
     ],
 )
-def test_ours_is_the_minimiser_of_the_bound(ratio, expected):
-    assigned = OldAndNew(ratio=ratio).assign_weights(SHEET, num_params=21)
+def test_strategy_ours_minimises_the_bound(ratio, expected):
+    assigned = OldAndNew(ratio=ratio).assign_weights(ROSTER, num_params=21)
     np.testing.assert_allclose(10 * assigned, expected, atol=1e-6)  # over ten rounds
 
 
@@ -42,68 +42,68 @@ def test_ours_is_the_minimiser_of_the_bound(ratio, expected):
         (OldAndNew("mass", mass=0.2), [0.05, 0.15, 0.4, 0.4]),
     ],
 )
-def test_the_other_strategies_share_out_by_size(policy, expected):
-    np.testing.assert_allclose(10 * policy.assign_weights(SHEET, 21), expected, atol=1e-12)
+def test_the_other_strategies_weigh_clients_by_size(policy, expected):
+    np.testing.assert_allclose(10 * policy.assign_weights(ROSTER, 21), expected, atol=1e-12)
 
 
-def test_uniform_gives_the_total_weights_of_the_sheet():
-    # Two historical clients of 50 samples for ten rounds, a fresh one with 20 a round: a third to two.
+def test_strategy_uniform_counts_every_sample_of_the_run_the_same():
+    # Two historical clients of 50 samples for ten rounds, a fresh one with 20 a round: a third of the weight for the first two.
     present = roster([50, 50, 200], [True, True, False], present=(0, 1, 2))
     assigned = OldAndNew("uniform").assign_weights(present, 21)
     np.testing.assert_allclose(assigned[:2].sum() / assigned.sum(), 1 / 3)
 
 
-def test_samples_count_by_the_share_of_the_client_and_the_size_of_the_memory():
-    # The sheet: memories of 100, 100 and 20 with p = (.25, .25, .5) weigh 1 : 1 : 10 a sample.
+def test_sample_weights_are_importance_over_memory_size():
+    # Memories of 100, 100 and 20 with p = (.25, .25, .5) weigh 1 : 1 : 10 a sample.
     def each(held, assigned):
         return OldAndNew().weigh(SampleAges(np.ones(held, int), np.zeros(held, int), assigned))[0]
 
     assert each(20, 0.5) / each(100, 0.25) == pytest.approx(10)
 
 
-def test_a_client_that_is_here_for_one_round_counts_all_of_it_then():
+def test_the_importance_is_spread_over_the_rounds_of_presence():
     short = roster([50, 50], [False, False], rounds=[10, 1], present=(0, 1))
     assigned = OldAndNew("uniform").assign_weights(short, 21)
     assert assigned[1] == pytest.approx(10 * assigned[0])
 
 
-def test_historical_clients_are_asked_once_and_only_if_the_ratio_is_not_given():
+def test_historical_clients_are_surveyed_once_if_the_ratio_is_unknown():
     rng = np.random.default_rng(0)
-    assert OldAndNew().choose_surveyed(SHEET, rng).tolist() == [0, 1]
-    assert OldAndNew(ratio=0.1).choose_surveyed(SHEET, rng).tolist() == []
-    assert OldAndNew("uniform").choose_surveyed(SHEET, rng).tolist() == []
-    answered = replace(SHEET, known={BOUNDS: np.zeros((4, 3))})
+    assert OldAndNew().choose_surveyed(ROSTER, rng).tolist() == [0, 1]
+    assert OldAndNew(ratio=0.1).choose_surveyed(ROSTER, rng).tolist() == []
+    assert OldAndNew("uniform").choose_surveyed(ROSTER, rng).tolist() == []
+    answered = replace(ROSTER, known={BOUNDS: np.zeros((4, 3))})
     assert OldAndNew().choose_surveyed(answered, rng).tolist() == []
 
 
-def test_a_client_answers_how_far_it_got_its_steepest_gradient_and_its_largest_loss():
-    # The gradient of the look is the parameters themselves: each step shrinks them by a tenth.
-    _, answer = OldAndNew(steps=2).answer_survey(FakeSurveyContext(lr=0.1))
+def test_a_client_reports_distance_gradient_norm_and_loss():
+    # The gradient of the probe is the parameters themselves: each step shrinks them by a tenth.
+    _, uploads = OldAndNew(steps=2).answer_survey(FakeSurveyContext(lr=0.1))
     length = np.sqrt(5)  # of (1, 2)
-    distance, steepest, largest = answer[BOUNDS]
+    distance, max_gradient, max_loss = uploads[BOUNDS]
     assert distance == pytest.approx(0.19 * length, rel=1e-6)
-    assert steepest == pytest.approx(length)
-    assert largest == pytest.approx(FakeSurveyContext().probe_model().loss)
+    assert max_gradient == pytest.approx(length)
+    assert max_loss == pytest.approx(FakeSurveyContext().probe_model().loss)
     assert OldAndNew().answer_survey(FakeSurveyContext(has_data=False)) == (None, {})
 
 
-def test_the_ratio_is_estimated_from_the_largest_answers():
-    # FEMNIST's row of the sheet's table: (B + sqrt(d/N)) / (G D sqrt(fresh)) with two fresh clients.
+def test_the_ratio_is_estimated_from_the_largest_reports():
+    # (B + sqrt(d/N)) / (G D sqrt(fresh)) with two fresh clients.
     bounds = np.full((4, 3), np.nan)
     bounds[0], bounds[1] = (1.0, 0.5, 2.0), (0.5, 1.0, 1.0)
-    known = replace(SHEET, known={BOUNDS: bounds})
+    known = replace(ROSTER, known={BOUNDS: bounds})
     ratio = (2.0 + np.sqrt(21 / 100)) / (1.0 * 1.0 * np.sqrt(2))
-    expected = OldAndNew(ratio=ratio).assign_weights(SHEET, 21)
+    expected = OldAndNew(ratio=ratio).assign_weights(ROSTER, 21)
     np.testing.assert_allclose(OldAndNew().assign_weights(known, 21), expected)
 
 
-def test_before_anybody_could_be_asked_size_decides():
-    np.testing.assert_allclose(10 * OldAndNew().assign_weights(SHEET, 21), [0.1, 0.3, 0.3, 0.3])
+def test_before_the_survey_clients_are_weighted_by_size():
+    np.testing.assert_allclose(10 * OldAndNew().assign_weights(ROSTER, 21), [0.1, 0.3, 0.3, 0.3])
 
 
-def test_clients_that_come_one_after_the_other_count_as_few_in_the_bound():
+def test_the_bound_counts_fresh_clients_present_at_the_same_time():
     # 100 fresh clients, each here for one round of ten: ten at once, so that stored data win at a
-    # ratio at which 100 at once would have had their say.
+    # ratio at which 100 at once would have a share.
     total, historical = [20.0] + [0.8] * 100, [True] + [False] * 100
     present = roster(total, historical, rounds=[10.0] + [1.0] * 100, present=range(101))
     for policy, expected in (
@@ -127,22 +127,22 @@ def test_clients_that_come_one_after_the_other_count_as_few_in_the_bound():
         ({"strategy": "best"}, "strategy"),
     ],
 )
-def test_settings_that_make_no_sense_are_refused(kwargs, message):
+def test_invalid_parameters_are_rejected(kwargs, message):
     with pytest.raises(ConfigError, match=message):
         OldAndNew(**kwargs)
 
 
-def test_a_federation_that_cannot_say_what_clients_will_have_is_refused():
+def test_a_roster_without_supplies_is_rejected():
     with pytest.raises(ConfigError, match="does not provide it"):
         OldAndNew("uniform").assign_weights(some_roster([0], 2), 21)
 
 
-def test_a_run_without_any_sample_is_refused():
+def test_a_run_without_samples_is_rejected():
     with pytest.raises(ConfigError, match="no client will ever have a sample"):
         OldAndNew("uniform").assign_weights(roster([0, 0], [True, False], present=(0,)), 21)
 
 
-def test_without_fresh_clients_size_decides_whatever_the_ratio():
+def test_without_fresh_clients_weights_are_by_size():
     stored = roster([10, 30], [True, True], present=(0, 1))
     np.testing.assert_allclose(10 * OldAndNew(ratio=0.5).assign_weights(stored, 21), [0.25, 0.75])
 
@@ -157,13 +157,13 @@ def test_without_fresh_clients_size_decides_whatever_the_ratio():
         (OldAndNew("mass", mass=0.3), [5, 5], [False, False]),
     ],
 )
-def test_a_share_for_clients_that_are_not_there_is_refused(policy, total, historical):
+def test_a_fixed_share_for_a_missing_group_is_rejected(policy, total, historical):
     supplies = roster(total, historical, present=(0, 1)).supplies
     with pytest.raises(ConfigError, match=r"of the run to clients with .* none.*ours or uniform"):
         policy.check_world(supplies, 10)
 
 
-def test_strategies_that_fix_no_share_and_extreme_masses_fit_any_world():
+def test_strategies_without_a_share_for_a_missing_group_fit():
     streaming = roster([5, 5], [False, False], present=(0, 1)).supplies
     for policy in (
         OldAndNew(),

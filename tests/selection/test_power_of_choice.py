@@ -17,7 +17,7 @@ NAN = float("nan")
 
 
 def answered(losses: dict[int, float], num_clients: int, present: Any = None) -> Roster:
-    """A round in which some clients were asked and answered with a loss."""
+    """Return a roster in which some clients were surveyed and reported a loss."""
     column = np.full((num_clients, 1), NAN)
     column[list(losses), 0] = list(losses.values())
     roster = some_roster(
@@ -36,12 +36,12 @@ def asked(rule: PowerOfChoice, roster: Roster, seed: int = 0) -> list[int]:
     return [int(n) for n in rule.choose_surveyed(roster, np.random.default_rng(seed))]
 
 
-def test_the_worked_example() -> None:
+def test_the_candidates_with_the_largest_losses_are_chosen() -> None:
     roster = answered({0: 0.9, 2: 1.4, 3: 0.2, 5: 1.1}, 6)
     assert chosen(PowerOfChoice(participation=2 / 6), roster) == [2, 5]
 
 
-def test_losses_of_earlier_rounds_do_not_count() -> None:
+def test_only_the_surveyed_clients_of_this_round_are_candidates() -> None:
     roster = answered({n: 10.0 - n for n in range(6)}, 6)
     roster = replace(roster, surveyed=np.array([3, 4, 5]))
     assert chosen(PowerOfChoice(participation=2 / 6), roster) == [3, 4]
@@ -56,21 +56,23 @@ def test_ties_are_broken_at_random() -> None:
     assert abs(times[[0, 2, 3]] - 300).max() < 5 * 14.1
 
 
-def test_a_candidate_without_data_comes_last() -> None:
+def test_a_candidate_without_data_ranks_last() -> None:
     label_counts, uploads = PowerOfChoice().answer_survey(some_context([]))
     assert label_counts is None
-    nothing = uploads["candidate_loss"][0]
-    assert np.isfinite(nothing), "an answer is a number"
-    roster = answered({0: nothing, 1: 0.0, 2: nothing, 3: 0.0}, 4)
+    no_data = uploads["candidate_loss"][0]
+    assert np.isfinite(no_data), "an upload is a finite number"
+    roster = answered({0: no_data, 1: 0.0, 2: no_data, 3: 0.0}, 4)
     assert all(chosen(PowerOfChoice(participation=0.5), roster, s) == [1, 3] for s in range(20))
 
 
-def test_twice_as_many_are_asked_as_take_part_unless_one_says_otherwise() -> None:
+def test_twice_the_cohort_is_surveyed_by_default() -> None:
     roster = some_roster(range(20), 20)
     assert len(asked(PowerOfChoice(0.3), roster)) == 12
     assert len(asked(PowerOfChoice(0.3, candidates=8), roster)) == 8
     assert len(asked(PowerOfChoice(0.3, candidates=2), roster)) == 6, "at least the cohort"
-    assert len(asked(PowerOfChoice(0.3, candidates=99), roster)) == 20, "at most everybody"
+    assert len(asked(PowerOfChoice(0.3, candidates=99), roster)) == 20, (
+        "at most all present clients"
+    )
     assert len(asked(PowerOfChoice(0.8), roster)) == 20
 
 
@@ -80,12 +82,12 @@ def test_candidates_are_drawn_in_proportion_to_their_samples() -> None:
     for seed in range(4000):
         rule = PowerOfChoice(0.25, candidates=1)
         times[asked(rule, some_roster(range(4), 4, known=known), seed)] += 1
-    # None at last counts as one; never heard of, as the mean (10 + 30 + 0) / 3.
+    # No samples count as one; an unknown number, as the mean (10 + 30 + 0) / 3.
     expected = 4000 * np.array([10, 30, 1, 40 / 3]) / (41 + 40 / 3)
     assert (abs(times - expected) < 5 * np.sqrt(expected)).all()
 
 
-def test_before_anything_is_known_all_are_equally_likely_candidates() -> None:
+def test_without_known_sizes_candidates_are_drawn_uniformly() -> None:
     times = np.zeros(5)
     for seed in range(2000):
         times[asked(PowerOfChoice(0.2, candidates=2), some_roster([0, 1, 3, 4], 5), seed)] += 1
@@ -93,17 +95,17 @@ def test_before_anything_is_known_all_are_equally_likely_candidates() -> None:
     assert abs(times[[0, 1, 3, 4]] - 1000).max() < 5 * 22.4
 
 
-def test_a_candidate_answers_with_its_mean_loss_over_all_it_holds() -> None:
-    view = some_context([0, 1, 2], losses=[1.0, 2.0, 6.0])
-    _, uploads = PowerOfChoice(batch=2).answer_survey(view)
+def test_a_candidate_reports_its_mean_loss_over_its_memory() -> None:
+    context = some_context([0, 1, 2], losses=[1.0, 2.0, 6.0])
+    _, uploads = PowerOfChoice(batch=2).answer_survey(context)
     assert uploads["candidate_loss"].tolist() == [3.0]
-    assert view.model.asked == [[0, 1, 2]]
+    assert context.model.asked == [[0, 1, 2]]
 
 
-def test_the_cheap_form_looks_at_one_mini_batch() -> None:
-    view = some_context([0] * 10, losses=list(range(10)))
-    _, uploads = PowerOfChoice(form="cpow-d", batch=4).answer_survey(view)
-    (rows,) = view.model.asked
+def test_cpow_d_uses_one_mini_batch() -> None:
+    context = some_context([0] * 10, losses=list(range(10)))
+    _, uploads = PowerOfChoice(form="cpow-d", batch=4).answer_survey(context)
+    (rows,) = context.model.asked
     assert len(set(rows)) == 4
     assert uploads["candidate_loss"].tolist() == [np.mean(rows)]
     _, few = PowerOfChoice(form="cpow-d", batch=64).answer_survey(
@@ -112,7 +114,7 @@ def test_the_cheap_form_looks_at_one_mini_batch() -> None:
     assert few["candidate_loss"].tolist() == [1.5]
 
 
-def test_the_frugal_form_asks_nobody_and_takes_the_last_training_loss() -> None:
+def test_rpow_d_surveys_no_client_and_uses_the_last_training_loss() -> None:
     rule = PowerOfChoice(0.4, candidates=5, form="rpow-d")
     known = {
         "loss": np.array([0.5, 2.0, NAN, 1.0, 9.0]),
@@ -122,27 +124,27 @@ def test_the_frugal_form_asks_nobody_and_takes_the_last_training_loss() -> None:
     assert isinstance(rule, Surveys)
     assert asked(rule, roster) == []
     assert not rule.sends_models
-    # Client 2 was never heard of and comes first; client 4 had no data left and comes last.
+    # Client 2 never reported a loss and ranks first; client 4 had no data and ranks last.
     assert chosen(rule, replace(roster, surveyed=np.array([], dtype=np.int64))) == [1, 2]
-    everybody = replace(roster, present=np.array([0, 1, 3, 4]))
-    assert chosen(PowerOfChoice(0.75, candidates=4, form="rpow-d"), everybody) == [0, 1, 3]
+    without_client_2 = replace(roster, present=np.array([0, 1, 3, 4]))
+    assert chosen(PowerOfChoice(0.75, candidates=4, form="rpow-d"), without_client_2) == [0, 1, 3]
 
 
-def test_the_other_forms_show_the_model() -> None:
+def test_pow_d_and_cpow_d_send_the_model() -> None:
     assert PowerOfChoice().sends_models
     assert PowerOfChoice(form="cpow-d").sends_models
 
 
-def test_as_many_candidates_as_places_is_random_sampling() -> None:
+def test_as_many_candidates_as_places_gives_random_sampling() -> None:
     losses = np.array([9.0, 1.0, 1.0, 1.0])
     rule, times = PowerOfChoice(0.5, candidates=2), np.zeros(4)
     for seed in range(1000):
-        who = asked(rule, some_roster(range(4), 4), seed)
-        times[chosen(rule, answered({n: losses[n] for n in who}, 4), seed)] += 1
+        surveyed = asked(rule, some_roster(range(4), 4), seed)
+        times[chosen(rule, answered({n: losses[n] for n in surveyed}, 4), seed)] += 1
     assert abs(times - 500).max() < 5 * 15.8
 
 
-def test_slips_are_refused() -> None:
+def test_invalid_parameters_are_rejected() -> None:
     with pytest.raises(ConfigError, match="participation must lie in"):
         PowerOfChoice(participation=1.2)
     with pytest.raises(ConfigError, match="candidates must be at least 1, or none"):

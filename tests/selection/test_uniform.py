@@ -17,19 +17,19 @@ def chosen(fraction: float, present: range, seed: int = 0) -> list[int]:
     ("fraction", "num_present", "size"),
     [(0.3, 10, 3), (0.5, 10, 5), (1.0, 10, 10), (0.01, 10, 1), (0.3, 1, 1), (0.3, 0, 0)],
 )
-def test_a_fraction_of_those_who_are_here_at_least_one(
+def test_the_cohort_is_a_fraction_of_the_present_clients_at_least_one(
     fraction: float, num_present: int, size: int
 ) -> None:
     assert len(chosen(fraction, range(num_present))) == size
 
 
-def test_the_chosen_come_in_ascending_order() -> None:
+def test_chosen_clients_are_in_ascending_order() -> None:
     for seed in range(20):
         cohort = chosen(0.5, range(0, 20, 2), seed)
         assert cohort == sorted(cohort)
 
 
-def test_each_client_is_equally_likely() -> None:
+def test_present_clients_are_chosen_with_equal_probability() -> None:
     times = np.zeros(20)
     for seed in range(3000):
         times[chosen(0.3, range(0, 20, 2), seed)] += 1
@@ -39,6 +39,6 @@ def test_each_client_is_equally_likely() -> None:
 
 
 @pytest.mark.parametrize("fraction", [0.0, -0.5, 1.5, float("nan")])
-def test_an_impossible_fraction_is_refused(fraction: float) -> None:
+def test_an_invalid_fraction_is_rejected(fraction: float) -> None:
     with pytest.raises(ConfigError, match="fraction must lie in"):
         Uniform(fraction)
