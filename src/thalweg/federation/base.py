@@ -1,4 +1,4 @@
-"""The whole boundary between an algorithm and the place where its clients live."""
+"""The interface between the server and its clients."""
 
 from __future__ import annotations
 
@@ -12,30 +12,33 @@ SurveyStage = Literal["sample_weights", "selection", "bank"]
 
 
 class Federation(Protocol):
-    """Clients somewhere: in this process, in workers, or on a network."""
+    """Clients in this process, in worker processes or on a network."""
 
     def roster(self, rnd: int) -> Roster:
-        """Who is here in a round. The server adds what it remembers of them."""
+        """Return which clients are present in a round.
+
+        The server fills in `times_present` and `known`.
+        """
         ...
 
     def survey(
         self, clients: Ints, stage: SurveyStage, bank: Floats32, rnd: int
     ) -> SurveyResponses:
-        """What clients answer to the question of a stage's policy (`core.talk.Surveys`), a row for each.
+        """Send the survey of a stage's policy to clients and return one row for each.
 
-        The bank is (models, P). Nobody trains. At least one client. A row of nan: this client had nothing to
-        say, or was not heard in time.
+        The bank is (models, P). There is at least one client. A row of nan means that the client
+        had no values or did not respond in time.
         """
         ...
 
     def train(
         self, jobs: Sequence[Job], bank: Floats32, rnd: int, broadcast: Broadcast | None = None
     ) -> Updates:
-        """Let clients observe, remember and learn; the bank is (models, P). At least one job.
+        """Run the client half of a round for at least one job; the bank is (models, P).
 
-        Messages in `broadcast` have a row per job. The result has a row for every job whose client was heard in
-        time, so there may be fewer rows than jobs, or none; who was not heard has no say in this round. Rows of
-        earlier rounds may be among them (`Updates.trained_in`). The server leaves out rows that it did not ask
-        for, second rows of the same job, and late ones that the recipe does not want.
+        `broadcast` has one row per job. The result has a row for every job whose client responded
+        in time, so it may have fewer rows than jobs. It may contain updates of earlier rounds
+        (`Updates.trained_in`). The server rejects rows that it did not ask for, second rows of the
+        same job, and late rows that the recipe does not accept.
         """
         ...

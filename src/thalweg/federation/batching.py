@@ -1,4 +1,4 @@
-"""What a client learns from, in one round: mini-batches of what it holds, and what its objective knows."""
+"""How one client turns its memory into weighted mini-batches for one model."""
 
 from __future__ import annotations
 
@@ -9,201 +9,209 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from thalweg.core.capabilities import ModelProbe
+from thalweg.core.errors import ConfigError
 from thalweg.core.rng import Draw, rng_for
 from thalweg.core.types import Floats, Floats32, Ints
-from thalweg.federation.checks import check_held_out, require_probe
-from thalweg.federation.client_state import ClientProgram, ClientState, Received, Rows
-from thalweg.local import TrainingSummary, UploadsFromObjective
+from thalweg.federation.client_state import ClientState, Rows
+from thalweg.federation.context import ClientContext
+from thalweg.local import Stopping, TrainingSummary, UploadsFromObjective
 
 
 class MiniBatch(NamedTuple):
-    """What one step learns from."""
+    """The samples of one step."""
 
     rows: Rows  # (B,) of the data set
-    weights: Floats32 | None = None  # (B,) what each counts; none: 1 / B
+    weights: Floats32 | None = None  # (B,) weight of each sample in the loss; none: 1 / B
 
 
 class BatchBuilder:
-    """A client's samples on their way to the steps. The steps themselves are an engine's.
+    """Builds the mini-batches of one client and model, and keeps the state of the objective.
 
-    Per tick: `turn` before samples arrive, `batches`, `memo`, and `pause` when the steps are done. At the end
-    `finish_round`, then `say`.
+    Per tick call `start_tick` before samples arrive, then `batches` and `memo`, and `end_tick`
+    after the steps. At the end call `finish_round`, then `upload`.
 
-    An objective that goes by sessions knows nothing at the first step of another session, nor in a rehearsal, which
-    has mini-batches of its own.
+    An objective that is reset per session starts again with the first step of a new session, and
+    in every probe round. A probe round draws its own mini-batches.
     """
 
-    def __init__(
-        self,
-        clients: ClientProgram,
-        client: int,
-        state: ClientState,
-        rnd: int,
-        probe: ModelProbe | None = None,
-        received: Received | None = None,
-        session: int = 0,
-        probe_round: int = 0,
-        slot: int = 0,
-    ) -> None:
-        """`slot` is that of the model among those which the client trains in this round."""
-        self._clients, self._client, self._rnd = clients, client, rnd
-        self._session, self._rehearsal = session, probe_round
-        self._probe, self._received = probe, received or {}
+    def __init__(self, ctx: ClientContext, state: ClientState, slot: int = 0) -> None:
+        """`slot` is the position of the model among those that the client trains in this round."""
+        self._ctx, self._program, self._slot = ctx, ctx.program, slot
         self._latent = state.latent
         known = (state.objective, *state.other_objectives)
-        self.objective = known[slot] if slot < len(known) else clients.init_objective()
-        if clients.is_reset_per_session and (probe_round or session != state.session):
-            self.objective = clients.init_objective()
-        self._counts: Floats | None = None  # (held,) what each sample counts for this model
-        self._is_used: npt.NDArray[np.bool_] | None = None  # (held,) for any of the client's models
-        self._total: float | None = None  # of the samples' weights
-        self._mass: float | None = None
+        self.objective = known[slot] if slot < len(known) else self._program.init_objective()
+        if self._program.is_reset_per_session and (
+            ctx.probe_round or ctx.session != state.session
+        ):
+            self.objective = self._program.init_objective()
+        self._split: Floats | None = None  # (held,) share of each sample that belongs to this model
+        self._is_used: npt.NDArray[np.bool_] | None = None  # (held,) for any model of the client
+        self._total: float | None = None  # sum of the sample weights
+        self._mass: float | None = None  # the part of it that belongs to this model
         self._held_out_rows = np.empty(0, dtype=np.int64)  # rows held out in this tick
-        self._loss_before: float | None = None  # theirs, before its steps
-        self._has_settled = False
+        self._loss_before: float | None = None  # their loss before the steps of this tick
+        self._has_stopped = False
 
     def start_tick(self, latent: int, rows: Ints) -> None:
-        """Tell the objective that the next samples come, and whether their state is another one."""
-        objective_with_state = self._clients.objective_with_state
-        if objective_with_state is not None:
+        """Prepare the objective for the next arrival, which has the given latent state."""
+        objective = self._program.objective_with_state
+        if objective is not None:
             changed = self._latent not in (-1, latent)
-            probe = require_probe(self._probe)
-            self.objective = objective_with_state.start_tick(self.objective, probe, rows, changed)
+            probe = self._ctx.require_probe(self._slot)
+            self.objective = objective.start_tick(self.objective, probe, rows, changed)
         self._latent = latent
 
-    def split_samples(self, counts: Floats, is_used: npt.NDArray[np.bool_]) -> None:
-        """(held,) what each sample counts for this model, and whether it counts for any model of the client's."""
-        self._counts, self._is_used = counts, is_used
+    def split_samples(self, split: Floats, is_used: npt.NDArray[np.bool_]) -> None:
+        """Set (held,) the share of each sample for this model, and whether any model uses it."""
+        self._split, self._is_used = split, is_used
 
     def batches(self, rows: Ints, since: Rows | None) -> list[MiniBatch]:
-        """The mini-batches of this tick, drawn from what is now in memory.
+        """Return the mini-batches of this tick, drawn from the memory.
 
-        None if the samples count nothing, or if the client has learnt enough for this round.
+        There are none if all samples have weight zero, or if the client has stopped for this
+        round.
         """
-        weights, counts = self._weigh_samples(rows, since), self._counts
-        if counts is not None:
-            rows, weights, counts = self._drop_unused(rows, weights, counts)
-        if self._has_settled or (weights is not None and not weights.any()):
+        weights, split = self._weigh_samples(rows, since), self._split
+        if split is not None:
+            rows, weights, split = self._drop_unused(rows, weights, split)
+        if self._has_stopped or (weights is not None and not weights.any()):
             return []
-        if self._clients.recipe.stopping is not None:
-            aside = self._hold_out(rows)
-            rows = np.delete(rows, aside)
-            weights = None if weights is None else np.delete(weights, aside)
-            counts = None if counts is None else np.delete(counts, aside)
-        drawn = self._clients.local.batches(len(rows), self._rng)
+        if self._program.recipe.stopping is not None:
+            held_out = self._hold_out(rows)
+            rows = np.delete(rows, held_out)
+            weights = None if weights is None else np.delete(weights, held_out)
+            split = None if split is None else np.delete(split, held_out)
+        drawn = self._program.local.batches(len(rows), self._rng)
         return [
-            MiniBatch(rows.take(places).astype(np.int32), _split_weights(weights, counts, places))
-            for places in drawn
+            MiniBatch(
+                rows.take(positions).astype(np.int32), _split_weights(weights, split, positions)
+            )
+            for positions in drawn
         ]
 
     def memo(self, start: Floats32) -> Mapping[str, Floats32]:
-        """(P,) vectors for the objective: what it remembers here and what the server told it."""
-        received = self._received.get("objective", {})
-        objective_with_state = self._clients.objective_with_state
-        if objective_with_state is None:
+        """Return (P,) vectors for the objective: its state and what the server broadcast."""
+        received = self._ctx.received.get("objective", {})
+        objective = self._program.objective_with_state
+        if objective is None:
             return received
-        return {**received, **objective_with_state.memo(self.objective, start)}
+        return {**received, **objective.memo(self.objective, start)}
 
     def end_tick(self, tick: int) -> None:
-        """The steps of this tick are done: was it worth while?"""
-        stopping = self._clients.recipe.stopping
+        """Decide after the steps of a tick whether the client stops training for this round."""
+        stopping = self._program.recipe.stopping
         if stopping is not None and self._loss_before is not None:
-            self._has_settled = stopping.should_stop(self._loss_before, self._held_out_loss(), tick)
+            self._has_stopped = stopping.should_stop(self._loss_before, self._held_out_loss(), tick)
             self._loss_before = None
 
     def finish_round(self, summary: TrainingSummary) -> Mapping[str, Floats32]:
-        """The round is over: what the objective makes of it, and has to say about it."""
-        objective_with_conclude = self._clients.objective_with_conclude
-        if objective_with_conclude is None:
+        """Update the state of the objective after the last step and return its uploads."""
+        objective = self._program.objective_with_conclude
+        if objective is None:
             return {}
-        received = self._received.get("objective", {})
-        self.objective, uploads = objective_with_conclude.finish_round(
-            self.objective, received, summary
-        )
+        received = self._ctx.received.get("objective", {})
+        self.objective, uploads = objective.finish_round(self.objective, received, summary)
         return uploads
 
     def upload(self, rows: Ints) -> Mapping[str, Floats32]:
-        """The objective's messages to its half at the server; once, at the end."""
-        objective = self._clients.recipe.objective
+        """Return the objective's values for its server half. Call it once, at the end."""
+        objective = self._program.recipe.objective
         if not isinstance(objective, UploadsFromObjective):
             return {}
-        return objective.upload(require_probe(self._probe), rows)
+        return objective.upload(self._ctx.require_probe(self._slot), rows)
 
     def finish(self, state: ClientState) -> ClientState:
-        """The client with what it remembers of learning."""
-        return state._replace(objective=self.objective, latent=self._latent, session=self._session)
+        """Return the state with the objective, the latent state and the session of this round."""
+        return state._replace(
+            objective=self.objective, latent=self._latent, session=self._ctx.session
+        )
 
     def total_weight(self, num_rows: int) -> float:
-        """What a memory of so many samples counts as a whole, after the last tick."""
+        """Return the sum of the sample weights of a memory of `num_rows`, after the last tick."""
         return float(num_rows) if self._total is None else self._total
 
     def mass(self, num_rows: int) -> float:
-        """The part of it that counts for this model."""
+        """Return the part of the total weight that belongs to this model."""
         return self.total_weight(num_rows) if self._mass is None else self._mass
 
     @cached_property
     def _rng(self) -> np.random.Generator:
-        """Made when it is needed: who does not train draws no batches."""
-        return rng_for(
-            self._clients.seed, Draw.BATCH, self._rnd, self._client, take=self._rehearsal
-        )
+        ctx = self._ctx
+        return rng_for(self._program.seed, Draw.BATCH, ctx.rnd, ctx.client, take=ctx.probe_round)
 
     def _weigh_samples(self, rows: Ints, since: Rows | None) -> Floats | None:
-        """(held,) how much each sample counts now; none: all the same."""
-        if since is None or self._clients.recipe.sample_weights is None:
+        """Return (held,) sample weights; none if all samples have the same weight."""
+        if since is None or self._program.recipe.sample_weights is None:
             return None
-        assigned = self._received.get("sample_weights", {}).get("assigned")
-        weights = self._clients.compute_sample_weights(
-            rows, since, self._rnd, 1.0 if assigned is None else float(assigned[0])
+        assigned = self._ctx.received.get("sample_weights", {}).get("assigned")
+        weights = self._program.compute_sample_weights(
+            rows, since, self._ctx.rnd, 1.0 if assigned is None else float(assigned[0])
         )
         self._total = float(weights.sum())
         return weights
 
     def _drop_unused(
-        self, rows: Ints, weights: Floats | None, counts: Floats
+        self, rows: Ints, weights: Floats | None, split: Floats
     ) -> tuple[Ints, Floats | None, Floats]:
-        """Without the samples that count for no model of this client's."""
+        """Remove the samples that no model of this client uses."""
         used = self._is_used
-        assert used is not None  # comes with the counts
-        rows, counts = rows[used], counts[used]
+        assert used is not None  # set together with the split
+        rows, split = rows[used], split[used]
         weights = None if weights is None else weights[used]
         self._total = float(len(rows)) if weights is None else float(weights.sum())
-        self._mass = float(counts.sum()) if weights is None else float(weights @ counts)
-        return rows, weights, counts
+        self._mass = float(split.sum()) if weights is None else float(weights @ split)
+        return rows, weights, split
 
     def _hold_out(self, rows: Ints) -> Ints:
-        """Positions that are not learnt from in this tick, but tried before and after its steps."""
-        stopping = self._clients.recipe.stopping
+        """Return the positions held out in this tick; their loss decides whether to stop."""
+        stopping = self._program.recipe.stopping
         assert stopping is not None
-        aside = stopping.hold_out(len(rows))
-        check_held_out(aside, len(rows), stopping)
-        self._held_out_rows = rows[aside]
+        held_out = stopping.hold_out(len(rows))
+        check_held_out(held_out, len(rows), stopping)
+        self._held_out_rows = rows[held_out]
         self._loss_before = self._held_out_loss()
-        return aside
+        return held_out
 
     def _held_out_loss(self) -> float:
-        """Mean loss of the held-out samples now."""
-        losses = require_probe(self._probe).losses(self._held_out_rows)
+        """Return the mean loss of the held-out samples now."""
+        losses = self._ctx.require_probe(self._slot).losses(self._held_out_rows)
         return float(losses.mean()) if len(losses) else 0.0
 
 
-def _split_weights(weights: Floats | None, counts: Floats | None, places: Ints) -> Floats32 | None:
-    """(B,) the same, of which only a part counts for this model: not scaled up, so that little is learnt of little.
+def check_held_out(held_out: Ints, num_rows: int, stopping: Stopping) -> None:
+    """Check what a stopping rule holds out."""
+    is_valid = held_out.ndim == 1 and np.isin(held_out, np.arange(num_rows)).all()
+    if not is_valid or (np.diff(held_out) <= 0).any():
+        raise ConfigError(
+            f"{type(stopping).__name__}.hold_out must return different positions in "
+            f"[0, {num_rows}), ascending, got {held_out.tolist()}."
+        )
+
+
+def _split_weights(
+    weights: Floats | None, split: Floats | None, positions: Ints
+) -> Floats32 | None:
+    """Return (B,) weights of a mini-batch, times the share of each sample for this model.
+
+    The shares are not renormalised: a model with a small share takes small steps.
 
     >>> _split_weights(None, np.array([0.5, 0.25, 0.0]), np.array([2, 0])).tolist()
     [0.0, 0.25]
     """
-    if counts is None:
-        return _unbias_weights(weights, places)
-    parts = counts.take(places)
-    whole = _unbias_weights(weights, places)
-    return (parts / len(places) if whole is None else parts * whole).astype(np.float32)
+    if split is None:
+        return _unbias_weights(weights, positions)
+    shares = split.take(positions)
+    whole = _unbias_weights(weights, positions)
+    return (shares / len(positions) if whole is None else shares * whole).astype(np.float32)
 
 
-def _unbias_weights(weights: Floats | None, places: Ints) -> Floats32 | None:
-    """(B,) weights of a mini-batch whose gradient is that of the weighted mean, on average."""
+def _unbias_weights(weights: Floats | None, positions: Ints) -> Floats32 | None:
+    """Return (B,) weights with which the expected gradient is that of the weighted mean loss.
+
+    >>> _unbias_weights(np.array([1.0, 3.0]), np.array([1])).tolist()
+    [1.5]
+    """
     if weights is None:
         return None
-    scale = len(weights) / (len(places) * weights.sum()) if weights.any() else 0.0
-    return (weights.take(places) * scale).astype(np.float32)
+    scale = len(weights) / (len(positions) * weights.sum()) if weights.any() else 0.0
+    return (weights.take(positions) * scale).astype(np.float32)

@@ -1,182 +1,308 @@
-"""The client's half of a round: samples arrive, some are kept, batches are drawn from them.
+"""The client half of a round: samples arrive, some are kept, and models train on mini-batches.
 
-Every engine walks through the same object, so what a client does cannot depend on where it does it.
+All engines use the same `ClientRound`, so that the engine cannot change what a client does.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import cached_property
+from typing import Literal, Protocol
 
 import numpy as np
 
 from thalweg.aggregation import MemorySummary
 from thalweg.bank import SplitContext
 from thalweg.core.capabilities import ModelProbe
-from thalweg.core.types import Arrival, Floats32, Ints, Outlook
+from thalweg.core.errors import ConfigError
+from thalweg.core.types import Arrival, Floats, Floats32, Ints, Outlook
 from thalweg.federation.batching import BatchBuilder, MiniBatch
-from thalweg.federation.checks import check_split
-from thalweg.federation.client_state import ClientProgram, ClientState, Received
-from thalweg.federation.extensions.client_alarms import apply_alarm
+from thalweg.federation.client_state import ClientProgram, ClientState
+from thalweg.federation.context import ClientContext
+from thalweg.federation.extensions.alarms import apply_alarm
 from thalweg.federation.ingest import Ingest, catch_up
+from thalweg.federation.messages import TrainRequest, TrainResponse, stack_uploads
 from thalweg.local import TrainingSummary
 
 
-def start_round(
-    clients: ClientProgram,
-    client: int,
-    state: ClientState,
-    rnd: int,
-    probes: Sequence[ModelProbe] = (),
-    received: Received | None = None,
-    session: int = 0,
-    probe_round: int = 0,
-    models: Sequence[int] = (0,),
-) -> ClientRound:
-    """A client's part in round `rnd`, after what it collected while it was away.
+class LocalTraining(ModelProbe, Protocol):
+    """One model in training at one client."""
 
-    Of a rehearsal, if that is not 0, nobody must keep what `leave` returns.
+    @property
+    def seen_losses(self) -> Sequence[float]:
+        """The loss of every step so far."""
+        ...
+
+    @property
+    def delta(self) -> Floats32:
+        """(P,) current minus received parameters."""
+        ...
+
+    @property
+    def mean_loss(self) -> float:
+        """Mean loss over the steps; nan without a step."""
+        ...
+
+    def step(self, batch: MiniBatch, memo: Mapping[str, Floats32], lr_scale: float) -> None:
+        """Take one optimiser step."""
+        ...
+
+
+class LocalTrainer(Protocol):
+    """Trains and evaluates models on the data of one client."""
+
+    def begin(self, params: Floats32, noise: int = 0) -> LocalTraining:
+        """Start training from parameters (P,); `noise` seeds dropout and augmentation."""
+        ...
+
+    def predict(
+        self, model: Floats32, part: Literal["train", "test"], rows: Ints | None
+    ) -> tuple[Ints, Floats32]:
+        """Return the predicted labels and the losses of a model (P,) on some rows."""
+        ...
+
+
+def run_client_round(
+    program: ClientProgram,
+    state: ClientState,
+    request: TrainRequest,
+    trainer: LocalTrainer,
+    noise: int = 0,
+    num_tested: int = 0,
+) -> tuple[ClientState, TrainResponse]:
+    """Run one client's part of a round and return its new state and its response.
+
+    `noise` seeds dropout and augmentation. The received model predicts the first `num_tested`
+    arriving samples of every tick before it trains on them (test-then-train).
     """
-    state = catch_up(clients, client, state, rnd, probes[0] if probes else None, received)
-    state = apply_alarm(clients, client, state, received)
-    return ClientRound(clients, client, state, rnd, probes, received, session, probe_round, models)
+    trainings = [trainer.begin(params, noise) for params in request.params]
+    ctx = ClientContext.from_request(program, request, trainings)
+    client_round = start_round(ctx, state)
+    tested = _test_arrivals(client_round, request, trainer, num_tested)
+    decay = program.local.lr_scale(request.age)
+    lr_scales = [lr_scale * decay for lr_scale in request.lr_scales.tolist()]
+
+    for _ in range(program.stream.ticks):
+        client_round.observe()
+        if program.bank_with_split is not None:
+            client_round.split_samples(_compute_losses(client_round, request, trainer))
+        for slot, training in enumerate(trainings):
+            for batch in client_round.batches(slot):
+                memo = client_round.memo(request.params[slot], slot)
+                training.step(batch, memo, lr_scales[slot])
+        client_round.end_tick()
+
+    for slot, training in enumerate(trainings):
+        summary = _summarize(program, request.params[slot], training, lr_scales[slot])
+        client_round.finish_round(summary, slot)
+    response = _build_response(client_round, request, trainings, *tested)
+    return state if request.probe_round else client_round.finish(), response
+
+
+def start_round(ctx: ClientContext, state: ClientState) -> ClientRound:
+    """Start a client's part of a round: process missed samples, apply a pending alarm.
+
+    After a probe round (`ctx.probe_round` is not 0) the result of `ClientRound.finish` must not be
+    stored.
+    """
+    state = catch_up(ctx, state)
+    state = apply_alarm(ctx, state)
+    return ClientRound(ctx, state)
 
 
 class ClientRound:
-    """One client in one round: what it keeps, and what it learns from that with one model or several.
+    """One client in one round, with one memory and one or several models.
 
-    Per tick: `observe`, then `divide` if the bank's clients divide their samples, and for the model in every
-    place `batches` and training on them with `memo`; `pause`. Then `finish_round` and `say` for every place, and
-    `leave`. Of an attentive recipe (`ClientProgram.needs_probe`) the client must be able to look at its models
-    meanwhile. All models see the same mini-batches, and the stream moves once.
+    Per tick call `observe`; `split_samples` if the bank splits samples; for every model (slot)
+    `batches`, and `memo` for each step; then `end_tick`. At the end call `finish_round`, `upload`
+    and `reports` for every slot, and `finish`. If the recipe probes models
+    (`ClientProgram.needs_probe`), the context must have a probe for every model. All models see
+    the same arrivals and the same mini-batches.
     """
 
-    def __init__(
-        self,
-        clients: ClientProgram,
-        client: int,
-        state: ClientState,
-        rnd: int,
-        probes: Sequence[ModelProbe] = (),
-        received: Received | None = None,
-        session: int = 0,
-        probe_round: int = 0,
-        models: Sequence[int] = (0,),
-    ) -> None:
-        self.client, self._clients, self._rnd = client, clients, rnd
-        self._models, self._received = np.array(models, dtype=np.int64), received or {}
-        views: list[ModelProbe | None] = [*probes] if probes else [None] * len(models)
-        self._ingest = Ingest(clients, client, state, rnd, views[0], received)
+    def __init__(self, ctx: ClientContext, state: ClientState) -> None:
+        self.client, self._ctx, self._program = ctx.client, ctx, ctx.program
+        self._models = np.array(ctx.models, dtype=np.int64)
+        self._ingest = Ingest(ctx, state)
         self._batch_builders = [
-            BatchBuilder(clients, client, state, rnd, probe, received, session, probe_round, slot)
-            for slot, probe in enumerate(views)
+            BatchBuilder(ctx, state, slot) for slot in range(len(ctx.probes) or len(ctx.models))
         ]
         self._split = state.split
-        self._concluded: dict[int, Mapping[str, Floats32]] = {}
+        self._objective_uploads: dict[int, Mapping[str, Floats32]] = {}
 
     @property
     def rows(self) -> Ints:
-        """(held,) what is in memory."""
+        """(held,) rows of the data set in memory."""
         return self._ingest.rows
 
     @property
     def arrivals(self) -> list[Arrival]:
-        """What arrives in this round, one for each tick."""
+        """The arrivals of this round, one for each tick."""
         return self._ingest.arrivals
 
     @property
     def outlook(self) -> Outlook:
-        """What the client expected as the round began."""
+        """The client's forecast at the start of the round."""
         return self._ingest.outlook
 
     @cached_property
     def main_model(self) -> int:
-        """The place of the model that predicts for this client, as the round begins."""
-        bank = self._clients.bank_with_split
+        """The slot of the model that predicts for this client, at the start of the round."""
+        bank = self._program.bank_with_split
         return 0 if bank is None else bank.main_model(self._split, self._models)
 
     def rows_to_test(self, per_tick: int) -> Ints:
-        """Rows that arrive in this round and are predicted before anybody learns from them."""
+        """Return the arriving rows that are predicted before the client trains on them."""
         arrived = [arrival.items[:per_tick] for arrival in self.arrivals]
         return np.concatenate(arrived) if arrived else np.empty(0, dtype=np.int64)
 
+    def labels(self, rows: Ints) -> Ints:
+        """Return the labels of some rows of the data set."""
+        return self._program.labels.take(rows)
+
     def observe(self) -> None:
-        """Samples arrive, and the memory policy says which stay."""
-        _ = self.main_model  # as the round begins
+        """Process the next arrival: update the objective's state and the memory."""
+        _ = self.main_model  # cache it before the split changes
         latent = self._ingest.identify_state()
-        for learning in self._batch_builders:
-            learning.start_tick(latent, self.rows)  # while the old ones are still there
+        for builder in self._batch_builders:
+            builder.start_tick(latent, self.rows)  # with the old memory
         self._ingest.update_memory()
 
     def split_samples(self, losses: Floats32) -> None:
-        """The client divides what it holds now among its models, given (J, held) losses of them as received."""
-        bank, keeping = self._clients.bank_with_split, self._ingest
+        """Split the memory among the models, given (J, held) losses of the received models."""
+        bank, ingest = self._program.bank_with_split, self._ingest
         assert bank is not None
-        assert keeping.since is not None
-        labels = self._clients.labels.take(self.rows)
-        split = SplitContext(
-            self._models, losses, labels, keeping.since.astype(np.int64), self._rnd
+        assert ingest.since is not None
+        context = SplitContext(
+            self._models, losses, self.labels(self.rows), ingest.since.astype(np.int64), self._ctx.rnd
         )
-        received = self._received.get("bank", {})
-        self._split, weights = bank.split_samples(self._split, split, received)
+        received = self._ctx.received.get("bank", {})
+        self._split, weights = bank.split_samples(self._split, context, received)
         check_split(weights, losses.shape, bank)
         is_used = np.asarray(weights.any(axis=0))
-        for learning, counts in zip(self._batch_builders, weights, strict=True):
-            learning.split_samples(counts, is_used)
+        for builder, split in zip(self._batch_builders, weights, strict=True):
+            builder.split_samples(split, is_used)
 
     def batches(self, slot: int = 0) -> list[MiniBatch]:
-        """The mini-batches of this tick, drawn from what is now in memory."""
+        """Return the mini-batches of this tick for one model."""
         return self._batch_builders[slot].batches(self.rows, self._ingest.since)
 
     def memo(self, start: Floats32, slot: int = 0) -> Mapping[str, Floats32]:
-        """(P,) vectors for the objective, beside the parameters that the round began with."""
+        """Return (P,) vectors for the objective; `start` are the received parameters (P,)."""
         return self._batch_builders[slot].memo(start)
 
     def end_tick(self) -> None:
-        """The steps of this tick are done."""
-        for learning in self._batch_builders:
-            learning.end_tick(self._ingest.tick)
+        """Finish a tick after its steps."""
+        for builder in self._batch_builders:
+            builder.end_tick(self._ingest.tick)
 
     def finish_round(self, summary: TrainingSummary, slot: int = 0) -> None:
-        """All steps of a model are done."""
-        self._concluded[slot] = self._batch_builders[slot].finish_round(summary)
+        """Finish the training of one model."""
+        self._objective_uploads[slot] = self._batch_builders[slot].finish_round(summary)
 
     def upload(self, slot: int = 0) -> dict[str, Floats32]:
-        """Messages to the server's halves of the policies, by "stage.name"; once for each model, at the end."""
-        learnt = {**self._concluded.get(slot, {}), **self._batch_builders[slot].upload(self.rows)}
+        """Return the values for the server halves by "stage.name". Call it once for each model."""
+        builder = self._batch_builders[slot]
+        values = {**self._objective_uploads.get(slot, {}), **builder.upload(self.rows)}
         return {
             **self._client_uploads,
-            **{f"objective.{name}": vector for name, vector in learnt.items()},
+            **{f"objective.{name}": vector for name, vector in values.items()},
         }
 
     def reports(self, slot: int = 0) -> Mapping[str, float]:
-        """The numbers that the recipe's weights want from this client."""
-        weights, learning = self._clients.weights_with_reports, self._batch_builders[slot]
+        """Return the numbers that the recipe's weights need from this client."""
+        weights, builder = self._program.weights_with_reports, self._batch_builders[slot]
         if weights is None:
             return {}
         summary = MemorySummary(
             self.outlook,
             self._ingest.renewal(),
-            self._clients.stream.ticks,
+            self._program.stream.ticks,
             self._ingest.signatures(),
-            learning.total_weight(len(self.rows)),
-            learning.mass(len(self.rows)),
+            builder.total_weight(len(self.rows)),
+            builder.mass(len(self.rows)),
         )
         return dict(weights.report(summary))
 
     def finish(self) -> ClientState:
-        """What the client remembers; of objectives also for models that it did not train in this round."""
+        """Return the client's state after the round.
+
+        It keeps the objective's states of models that the client did not train in this round.
+        """
         state = self._batch_builders[0].finish(self._ingest.finish())
-        mine = tuple(learning.objective for learning in self._batch_builders[1:])
-        other_objectives = (*mine, *state.other_objectives[len(mine) :])
+        own = tuple(builder.objective for builder in self._batch_builders[1:])
+        other_objectives = (*own, *state.other_objectives[len(own) :])
         return state._replace(other_objectives=other_objectives, split=self._split)
 
     @cached_property
     def _client_uploads(self) -> dict[str, Floats32]:
-        """Messages that do not depend on the model: of the memory and of the bank."""
-        bank = self._clients.bank_with_split
-        divided = {} if bank is None else bank.upload(self._split)
+        """The uploads that do not depend on the model: those of the memory and of the bank."""
+        bank = self._program.bank_with_split
+        split = {} if bank is None else bank.upload(self._split)
         return {
             **{f"memory.{name}": vector for name, vector in self._ingest.upload().items()},
-            **{f"bank.{name}": vector for name, vector in divided.items()},
+            **{f"bank.{name}": vector for name, vector in split.items()},
         }
+
+
+def check_split(weights: Floats, shape: tuple[int, ...], bank: object) -> None:
+    """Check how a bank splits samples."""
+    if weights.shape != shape or not np.isfinite(weights).all() or (weights < 0).any():
+        raise ConfigError(
+            f"{type(bank).__name__}.split_samples must return finite weights of at least 0 of shape "
+            f"{shape}, a row for each model and a column for each sample, got shape "
+            f"{weights.shape} from {weights.min(initial=0)} to {weights.max(initial=0)}."
+        )
+
+
+def _test_arrivals(
+    client_round: ClientRound, request: TrainRequest, trainer: LocalTrainer, per_tick: int
+) -> tuple[int, int]:
+    """Return how many arriving samples were tested, and how many the main model got right."""
+    rows = client_round.rows_to_test(per_tick)
+    predicted, _ = trainer.predict(request.params[client_round.main_model], "train", rows)
+    return len(rows), int((predicted == client_round.labels(rows)).sum())
+
+
+def _compute_losses(
+    client_round: ClientRound, request: TrainRequest, trainer: LocalTrainer
+) -> Floats32:
+    """Return (J, held) losses of the received models on the memory."""
+    rows = client_round.rows
+    return np.stack([trainer.predict(params, "train", rows)[1] for params in request.params])
+
+
+def _summarize(
+    program: ClientProgram, start: Floats32, training: LocalTraining, lr_scale: float
+) -> TrainingSummary:
+    local, num_steps = program.local, len(training.seen_losses)
+    return TrainingSummary(
+        start, training.params(), num_steps, local.lr * lr_scale, local.momentum
+    )
+
+
+def _build_response(
+    client_round: ClientRound,
+    request: TrainRequest,
+    trainings: Sequence[LocalTraining],
+    num_tested: int,
+    num_correct: int,
+) -> TrainResponse:
+    slots = range(len(trainings))
+    uploads = [client_round.upload(slot) for slot in slots]
+    reports = [client_round.reports(slot) for slot in slots]
+    is_main = np.arange(len(slots)) == client_round.main_model
+    return TrainResponse(
+        rnd=request.rnd,
+        client=request.client,
+        models=request.models,
+        deltas=np.stack([training.delta for training in trainings]),
+        num_samples=len(client_round.rows),
+        num_steps=np.array([len(training.seen_losses) for training in trainings]),
+        losses=np.array([training.mean_loss for training in trainings]),
+        num_tested=is_main * num_tested,
+        num_correct=is_main * num_correct,
+        probe_round=request.probe_round,
+        reports={name: np.array([each[name] for each in reports], float) for name in reports[0]},
+        uploads=stack_uploads(uploads),
+    )

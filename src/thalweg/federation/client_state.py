@@ -1,4 +1,4 @@
-"""What any client of a recipe is: what it remembers, and what it is born with."""
+"""The state of a client, and the program that all clients of a recipe share."""
 
 from __future__ import annotations
 
@@ -9,45 +9,42 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from thalweg.core.errors import ConfigError
 from thalweg.core.rng import Draw, rng_for
 from thalweg.core.trees import Tree, restore_types
 from thalweg.core.types import Floats, Floats32, Ints, SampleAges
 from thalweg.federation.capabilities import Capabilities
-from thalweg.federation.checks import check_sample_weights
 from thalweg.local import Sgd
 from thalweg.recipes.base import Recipe
+from thalweg.sample_weights import SampleWeights
 from thalweg.streams import Stream
 
 Rows = npt.NDArray[np.int32]
-Received = Mapping[str, Mapping[str, Floats32]]  # stage -> name -> what the server told one client
+Received = Mapping[str, Mapping[str, Floats32]]  # stage -> name -> values for one client
 
 
 class ClientState(NamedTuple):
-    """All that a client remembers between rounds: rows it holds, and a few numbers."""
+    """Everything that a client remembers between rounds."""
 
-    lived: int  # rounds its stream has moved
-    rows: Rows  # (held,) rows of the data set, in the order the memory policy gave them
+    lived: int  # rounds of its stream that are over
+    rows: Rows  # (held,) rows of the data set in memory, in the order of the memory policy
     stream: Any
     memory: Any
     forecast: Any
     objective: Any = None
-    latent: int = -1  # the latent state the client last trained in; -1: never
-    since: Rows | None = (
-        None  # (held,) the round in which each row came; none: nobody wants to know
-    )
-    label_counts: Any = None  # what the selection keeps here
+    latent: int = -1  # the latent state in which the client last trained; -1: it never has
+    since: Rows | None = None  # (held,) the round in which each row arrived; none: not needed
+    label_counts: Any = None  # of the selection
     session: int = 0  # in which it last trained
-    other_objectives: tuple[
-        Any, ...
-    ] = ()  # the objective's memory of the second model it trains, of the third ...
-    split: Any = None  # what the bank keeps here
+    other_objectives: tuple[Any, ...] = ()  # the objective's state for the second model, ...
+    split: Any = None  # of the bank
 
 
 @dataclass(frozen=True, eq=False)
 class ClientProgram(Capabilities):
-    """A recipe and a stream: what is the same for all clients of it.
+    """A recipe, a stream and the labels: everything that all clients share.
 
-    What one of them does in a round is in `visit.ClientRound`.
+    `ClientRound` is one client in one round.
     """
 
     recipe: Recipe
@@ -55,20 +52,20 @@ class ClientProgram(Capabilities):
     labels: Ints  # labels of the data set's training part
     local: Sgd
     seed: int
-    num_params: int = 0  # of the net; for objectives that remember vectors of that size
+    num_params: int = 0  # of the net; for objectives with vectors of that size
 
     @property
     def num_classes(self) -> int:
         return int(self.stream.state_table.histograms.shape[1])
 
     def histogram(self, rows: Ints | Rows) -> Ints:
-        """(C,) how many of these rows belong to each class."""
+        """Return (C,) how many of these rows belong to each class."""
         return np.bincount(self.labels.take(rows), minlength=self.num_classes)
 
     def compute_sample_weights(
         self, rows: Ints, since: Rows | None, rnd: int, assigned: float = 1.0
     ) -> Floats:
-        """(held,) how much each held sample counts in a round, as the emphasis says."""
+        """Return (held,) the sample weights of the memory in a round."""
         sample_weights = self.recipe.sample_weights
         if sample_weights is None or since is None:
             return np.ones(len(rows))
@@ -78,7 +75,7 @@ class ClientProgram(Capabilities):
         return weights
 
     def new_client(self, client: int) -> ClientState:
-        """A client before its first round. Nobody is born before taking part for the first time."""
+        """Return the state of a client before its first round."""
         stream, arrival = self.stream.begin(client)
         capacity = self.stream.capacity(client)
         rows = arrival.items[:capacity].astype(np.int32)
@@ -106,7 +103,7 @@ class ClientProgram(Capabilities):
         )
 
     def restore_client(self, client: int, tree: Tree) -> Any:
-        """A client's state out of a checkpoint; a newborn shows which types it had."""
+        """Return a client's state from a checkpoint; a new client provides the types."""
         new_client = self.new_client(client)
         others = tree.get("other_objectives") if isinstance(tree, dict) else None
         if isinstance(others, list):
@@ -114,12 +111,22 @@ class ClientProgram(Capabilities):
         return restore_types(new_client, tree)
 
     def init_objective(self) -> Any:
-        """What the objective knows at a client at first; none if it keeps nothing."""
+        """Return the first state of the objective at a client; none if it has no state."""
         return self.objective_with_state and self.objective_with_state.init(self.num_params)
 
     def newest(self, client: int, state: ClientState) -> Ints:
-        """Rows that arrive first in the client's next round, or what is in memory if none do."""
+        """Return the first arrivals of the client's next round, or its memory if there are none."""
         _, arrivals = self.stream.emit(state.stream, client, state.lived)
         if arrivals and len(arrivals[0].items):
             return arrivals[0].items
         return state.rows.astype(np.int64)
+
+
+def check_sample_weights(weights: Floats, held: int, sample_weights: SampleWeights) -> None:
+    """Check what a sample weights policy returns."""
+    if weights.shape != (held,) or not np.isfinite(weights).all() or (weights < 0).any():
+        raise ConfigError(
+            f"{type(sample_weights).__name__}.weigh must return {held} finite weights of at least "
+            f"0, got shape {weights.shape} from {weights.min(initial=0)} to "
+            f"{weights.max(initial=0)}."
+        )

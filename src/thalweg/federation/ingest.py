@@ -1,136 +1,123 @@
-"""What a client keeps of what arrives, in one round of its life; nobody learns from it here."""
+"""How one client updates its memory when samples arrive, without training."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 import numpy as np
 
-from thalweg.core.capabilities import ModelProbe
+from thalweg.core.errors import ConfigError
 from thalweg.core.rng import Draw, rng_for
 from thalweg.core.types import Arrival, Floats, Floats32, Ints, LastLayer, MemoryContext, Outlook
-from thalweg.federation.checks import check_kept, require_probe
-from thalweg.federation.client_state import ClientProgram, ClientState, Received
+from thalweg.federation.client_state import ClientState
+from thalweg.federation.context import ClientContext
 from thalweg.memory import UploadsFromMemory
 
 
-def catch_up(
-    clients: ClientProgram,
-    client: int,
-    state: ClientState,
-    rnd: int,
-    probe: ModelProbe | None = None,
-    received: Received | None = None,
-) -> ClientState:
-    """The client as it is before round `rnd`: if it collects when it is away, with all that came.
+def catch_up(ctx: ClientContext, state: ClientState) -> ClientState:
+    """Return the client's state before the round, with the samples it collected while absent.
 
-    A memory that looks at the model goes through what came in the meantime with the model it has just
-    received; until it receives one, that waits.
+    A memory that probes the model processes these samples with the model that the client has just
+    received. Until it receives a model, they stay in the stream.
     """
-    if clients.stream.collects_when_absent and (
-        clients.memory_with_probe is None or probe is not None
+    program = ctx.program
+    if program.stream.collects_when_absent and (
+        program.memory_with_probe is None or ctx.probe is not None
     ):
-        while state.lived < rnd:
-            away = Ingest(clients, client, state, state.lived, probe, received)
-            for _ in range(clients.stream.ticks):
-                away.identify_state()
-                away.update_memory()
-            state = away.finish()
+        while state.lived < ctx.rnd:
+            ingest = Ingest(replace(ctx, rnd=state.lived), state)
+            for _ in range(program.stream.ticks):
+                ingest.identify_state()
+                ingest.update_memory()
+            state = ingest.finish()
     return state
 
 
 class Ingest:
-    """A memory and what goes with it: when samples came, their labels, and what is expected next.
+    """The arrivals of one client in one round, and the memory that they change.
 
-    Per tick: `meet` what arrives, then `update_memory` some of it; at the end `leave`.
+    Per tick call `identify_state`, then `update_memory`; at the end `finish`.
     """
 
-    def __init__(
-        self,
-        clients: ClientProgram,
-        client: int,
-        state: ClientState,
-        rnd: int,
-        probe: ModelProbe | None = None,
-        received: Received | None = None,
-    ) -> None:
-        book = clients.stream.state_table
-        self.outlook = clients.recipe.forecast.outlook(
-            state.forecast, book.histograms, book.importance
-        )  # as the round begins
-        self.rows = state.rows.astype(np.int64)  # 32 bits to remember, 64 to compute with
+    def __init__(self, ctx: ClientContext, state: ClientState) -> None:
+        program = ctx.program
+        table = program.stream.state_table
+        self.outlook = program.recipe.forecast.outlook(
+            state.forecast, table.histograms, table.importance
+        )  # at the start of the round
+        self.rows = state.rows.astype(np.int64)  # stored as 32 bits, used as 64
         self.since = state.since
-        self.tick = 0  # how many are over
-        self._clients, self._client, self._state, self._rnd = clients, client, state, rnd
-        self._stream, self.arrivals = clients.stream.emit(state.stream, client, state.lived)
+        self.tick = 0  # ticks that are over
+        self._ctx, self._program, self._state = ctx, program, state
+        self._stream, self.arrivals = program.stream.emit(state.stream, ctx.client, state.lived)
         self._memory, self._forecast, self._label_counts = (
             state.memory,
             state.forecast,
             state.label_counts,
         )
-        self._rng = rng_for(clients.seed, Draw.MEMORY, state.lived, client)
-        self._probe, self._broadcast = probe, (received or {}).get("memory", {})
-        self._met, self._outlook_now = 0, self.outlook
+        self._rng = rng_for(program.seed, Draw.MEMORY, state.lived, ctx.client)
+        self._latent, self._outlook_now = 0, self.outlook
         self._recognised: list[int] = []
-        self._first_intake: MemoryContext | None = None
+        self._first_context: MemoryContext | None = None
         self._renewed: list[float] = []
-        self._last_layer: LastLayer | None = None  # of what is held, after the last tick
+        self._last_layer: LastLayer | None = None  # of the held samples, after the last tick
 
     def identify_state(self) -> int:
-        """The state that the next arrival is taken for.
+        """Return the latent state of the next arrival.
 
-        The world's own name for it, unless the oracle tells states apart by itself. A state opened just
-        now is expected as its prior says; visits count when the round is over.
+        This is the world's state, or the forecast's own state if the forecast recognises states. A
+        state that the forecast has just opened has its prior probability; the forecast counts the
+        states of a round when the round is over.
         """
-        arrival, oracle = self.arrivals[self.tick], self._clients.forecast_with_recognition
-        self._met = arrival.state
-        if oracle is not None:
-            histogram, book = (
-                self._clients.histogram(arrival.items),
-                self._clients.stream.state_table,
+        arrival, forecast = self.arrivals[self.tick], self._program.forecast_with_recognition
+        self._latent = arrival.state
+        if forecast is not None:
+            table = self._program.stream.state_table
+            self._forecast, self._latent = forecast.recognise(
+                self._forecast, self._program.histogram(arrival.items)
             )
-            self._forecast, self._met = oracle.recognise(self._forecast, histogram)
-            self._recognised.append(self._met)
-            self._outlook_now = self._clients.recipe.forecast.outlook(
-                self._forecast, book.histograms, book.importance
+            self._recognised.append(self._latent)
+            self._outlook_now = self._program.recipe.forecast.outlook(
+                self._forecast, table.histograms, table.importance
             )
-        return self._met
+        return self._latent
 
     def update_memory(self) -> None:
-        """The memory policy says which of the samples that were met stay, and which go."""
+        """Let the memory policy decide which held and arriving samples to keep."""
         arrival = self.arrivals[self.tick]
-        policy = self._clients.recipe.memory
-        intake = self._build_context(arrival, self._met, self._outlook_now)
-        self._memory, kept = policy.keep(self._memory, intake, self._rng)
-        check_kept(kept, intake, policy)
+        policy = self._program.recipe.memory
+        context = self._build_context(arrival, self._latent, self._outlook_now)
+        self._memory, kept = policy.keep(self._memory, context, self._rng)
+        check_kept(kept, context, policy)
         self.rows = np.concatenate([self.rows, arrival.items]).take(kept)
         self._record_arrivals(arrival.items, kept)
-        if intake.last_layer is not None:
-            self._last_layer = LastLayer(*(part[kept] for part in intake.last_layer))
-        self._first_intake = self._first_intake or intake
-        if self._clients.memory_with_renewal is None:
-            self._renewed.append(np.count_nonzero(kept >= intake.held) / intake.capacity)
+        if context.last_layer is not None:
+            self._last_layer = LastLayer(*(part[kept] for part in context.last_layer))
+        self._first_context = self._first_context or context
+        if self._program.memory_with_renewal is None:
+            self._renewed.append(np.count_nonzero(kept >= context.held) / context.capacity)
         self.tick += 1
 
     def upload(self) -> Mapping[str, Floats32]:
-        """The memory's messages to its half at the server; once, at the end."""
-        memory = self._clients.recipe.memory
+        """Return the memory's values for its server half. Call it once, at the end."""
+        memory = self._program.recipe.memory
         if not isinstance(memory, UploadsFromMemory):
             return {}
-        self._memory, words = memory.upload(self._memory)
-        return words
+        self._memory, values = memory.upload(self._memory)
+        return values
 
     def finish(self) -> ClientState:
-        """What the client remembers; the forecast learns of this round's states only now."""
+        """Return the new state; only now does the forecast observe the states of this round."""
         seen = [arrival.state for arrival in self.arrivals]
-        if self._clients.forecast_with_recognition is not None:
+        if self._program.forecast_with_recognition is not None:
             seen = self._recognised
         return self._state._replace(
             lived=self._state.lived + 1,
             rows=self.rows.astype(np.int32),
             stream=self._stream,
             memory=self._memory,
-            forecast=self._clients.recipe.forecast.observe(
+            forecast=self._program.recipe.forecast.observe(
                 self._forecast, np.array(seen, dtype=np.int64)
             ),
             since=self.since,
@@ -138,46 +125,46 @@ class Ingest:
         )
 
     def renewal(self) -> Floats:
-        """(M,) foreseen if the policy can, else what was measured, the same for every state."""
-        policy = self._clients.memory_with_renewal
+        """Return (M,) the renewed share of memory: predicted per state, or else measured."""
+        policy = self._program.memory_with_renewal
         if policy is not None:
-            first = self._first_intake or self._build_context(
+            first = self._first_context or self._build_context(
                 self.arrivals[0], self.arrivals[0].state, self.outlook
             )
-            first = first._replace(outlook=self.outlook)  # as the round began
+            first = first._replace(outlook=self.outlook)  # at the start of the round
             return np.asarray(policy.predict_renewal(self._state.memory, first), dtype=np.float64)
         return np.full(len(self.outlook.probs), np.mean(self._renewed))
 
     def signatures(self) -> Floats:
-        """(M, E) what the states of the outlook are like, as the round began."""
-        oracle, book = self._clients.forecast_with_recognition, self._clients.stream.state_table
-        if oracle is None:
-            return book.signatures
-        return oracle.signatures(self._state.forecast, book.histograms)
+        """Return (M, E) the signatures of the outlook's states, at the start of the round."""
+        forecast, table = self._program.forecast_with_recognition, self._program.stream.state_table
+        if forecast is None:
+            return table.signatures
+        return forecast.signatures(self._state.forecast, table.histograms)
 
-    def _build_context(self, arrival: Arrival, state: int, outlook: Outlook) -> MemoryContext:
-        labels = self._clients.labels
+    def _build_context(self, arrival: Arrival, latent: int, outlook: Outlook) -> MemoryContext:
+        labels = self._program.labels
         return MemoryContext(
-            capacity=self._clients.stream.capacity(self._client),
+            capacity=self._program.stream.capacity(self._ctx.client),
             held=len(self.rows),
             num_new=len(arrival.items),
-            state=state,
+            state=latent,
             held_labels=labels.take(self.rows),
             new_labels=labels.take(arrival.items),
             outlook=outlook,
             last_layer=self._probe_last_layer(arrival.items),
-            broadcast=self._broadcast,
+            broadcast=self._ctx.received.get("memory", {}),
         )
 
     def _probe_last_layer(self, new: Ints) -> LastLayer | None:
-        """Held and new samples as the model sees them, for a memory that wants to know.
+        """Return the last layer's view of held and new samples, if the memory needs it.
 
-        The received model stays the same all round: what is held was looked at when it came.
+        The received model does not change during the round, so held samples are probed only once.
         """
-        memory_with_probe = self._clients.memory_with_probe
+        memory_with_probe = self._program.memory_with_probe
         if memory_with_probe is None:
             return None
-        probe = require_probe(self._probe)
+        probe = self._ctx.require_probe()
         if memory_with_probe.probed_model == "current" or self._last_layer is None:
             rows = np.concatenate([self.rows, new])
             return probe.last_layer(rows, memory_with_probe.probed_model == "received")
@@ -187,12 +174,29 @@ class Ingest:
         )
 
     def _record_arrivals(self, new: Ints, kept: Ints) -> None:
-        """Write down when the kept samples came, and count the labels of the new ones."""
+        """Store the arrival round of the kept samples, and count the labels of the new ones."""
         if self.since is not None:
-            came = np.full(len(new), self._rnd, dtype=np.int32)
-            self.since = np.concatenate([self.since, came]).take(kept)
-        selection_with_counts = self._clients.selection_with_counts
+            arrived_in = np.full(len(new), self._ctx.rnd, dtype=np.int32)
+            self.since = np.concatenate([self.since, arrived_in]).take(kept)
+        selection_with_counts = self._program.selection_with_counts
         if selection_with_counts is not None and len(new):
             self._label_counts = selection_with_counts.count_labels(
-                self._label_counts, self._clients.labels.take(new)
+                self._label_counts, self._program.labels.take(new)
             )
+
+
+def check_kept(kept: Ints, context: MemoryContext, policy: object) -> None:
+    """Check what a memory policy returns: different positions, at most `capacity` of them."""
+    total = context.held + context.num_new
+    try:
+        uses = np.bincount(kept, minlength=total)  # raises for negative positions and fractions
+        is_valid = len(kept) <= context.capacity and len(uses) == total
+        is_valid = is_valid and uses.max(initial=0) <= 1
+    except (TypeError, ValueError):
+        is_valid = False
+    if not is_valid:
+        raise ConfigError(
+            f"{type(policy).__name__}.keep must return at most {context.capacity} different "
+            f"positions in [0, {total}), got {len(kept)} from {np.min(kept)} to {np.max(kept)}, "
+            f"{len(np.unique(kept))} of them different."
+        )

@@ -1,35 +1,37 @@
-"""What the server and one client send each other.
+"""The messages between the server and one client, and their conversion to tables of many clients.
 
-Nothing else passes between them. A client does its part from what it has, which is the recipe, its stream,
-its data and its state, and from the message.
+Nothing else passes between them. A client computes its part of a round from the recipe, its
+stream, its data, its state and the message.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
-from typing import Literal
+from typing import Any, Literal, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
 from thalweg.core.capabilities import Broadcast
-from thalweg.core.types import Floats, Floats32, Ints, Job, Supply
+from thalweg.core.errors import ConfigError
+from thalweg.core.types import Floats, Floats32, Ints, Job, Supply, SurveyResponses, Updates
 from thalweg.federation.base import SurveyStage
 from thalweg.federation.client_state import Received
+
+Octets = npt.NDArray[np.uint8]
+MaskStep = Literal["keys", "shares", "open"]
+T = TypeVar("T", bound=Hashable)
 
 
 @dataclass(frozen=True, eq=False)
 class Hello:
-    """A client says who it is and what it expects to have by the end of the run; once, when it joins."""
+    """A client's number and the samples it expects by the end of the run; sent once, when it joins."""
 
     client: int
     supply: Supply
-
-
-Octets = npt.NDArray[np.uint8]
-MaskStep = Literal["keys", "shares", "open"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,7 +44,7 @@ class MaskGroup:
 
 @dataclass(frozen=True, eq=False)
 class TrainRequest:
-    """The server asks a client to take part in a round, and to train one model or several."""
+    """Asks a client to take part in a round and to train one or several models."""
 
     rnd: int
     client: int
@@ -51,25 +53,25 @@ class TrainRequest:
     params: Floats32  # (J, P)
     session: int = 0
     age: int = 0  # rounds of the session that are over
-    probe_round: int = 0  # 0: for good; else the client remembers nothing of it
+    probe_round: int = 0  # 0: an ordinary round; else the client must not keep its new state
     broadcast: Received = field(default_factory=dict)
-    mask_group: MaskGroup | None = None  # with whom the update is masked; none: it is sent as it is
+    mask_group: MaskGroup | None = None  # for a masked update; none: the update is sent openly
 
 
 @dataclass(frozen=True, eq=False)
 class TrainResponse:
-    """What came of it: a row of `Updates` for each model."""
+    """The result of a train request: a row of `Updates` for each model."""
 
     rnd: int
     client: int
-    models: Ints  # (J,) of the order
+    models: Ints  # (J,) of the request
     deltas: Floats32  # (J, P) trained minus received parameters
     num_samples: int
     num_steps: Ints  # (J,)
     losses: Floats  # (J,) nan without a step
     num_tested: Ints  # (J,) not zero only for the model that predicts for this client
     num_correct: Ints  # (J,)
-    probe_round: int = 0  # of the order; the client only repeats it
+    probe_round: int = 0  # copied from the request
     reports: Mapping[str, Floats] = field(default_factory=dict)  # (J,)
     uploads: Mapping[str, Floats32] = field(default_factory=dict)  # (J, E) by "stage.name"
     masked: npt.NDArray[np.uint64] | None = None  # (P,) then deltas have no columns
@@ -77,17 +79,17 @@ class TrainResponse:
 
 @dataclass(frozen=True, eq=False)
 class SurveyRequest:
-    """A stage's policy asks a client something before anybody trains."""
+    """Asks a client for the values of one stage's policy, before training."""
 
     rnd: int
     client: int
     stage: SurveyStage
-    bank: Floats32  # (models, P); no models if the policy does not show them
+    bank: Floats32  # (models, P); no models if the policy does not send them
 
 
 @dataclass(frozen=True, eq=False)
 class SurveyResponse:
-    """What the client answers; nothing if it has nothing to say."""
+    """The values of one client; empty if it has none."""
 
     rnd: int
     client: int
@@ -97,9 +99,10 @@ class SurveyResponse:
 
 @dataclass(frozen=True, eq=False)
 class MaskRequest:
-    """The server asks for what a masked sum needs: public keys, then shares of secrets, then some of those.
+    """Asks for one part of a masked sum: public keys, then shares of secrets, then some of these.
 
-    Members are the same, in the same order, from the shares on: shares are counted by their places.
+    From the shares on, the members are the same and in the same order, because shares are
+    identified by their positions.
     """
 
     rnd: int
@@ -112,7 +115,7 @@ class MaskRequest:
 
 @dataclass(frozen=True, eq=False)
 class MaskResponse:
-    """What the client gives."""
+    """One client's part of a masked sum."""
 
     rnd: int
     client: int
@@ -126,26 +129,195 @@ Response = TrainResponse | SurveyResponse | MaskResponse
 Message = Hello | Request | Response
 
 
+# --- from tables to messages ---
+
+
 def make_train_requests(
     jobs: Sequence[Job], bank: Floats32, rnd: int, broadcast: Broadcast | None = None
 ) -> list[TrainRequest]:
-    """One order per client, ascending: what comes of them must not depend on the order of asking."""
-    places = sorted(range(len(jobs)), key=lambda place: jobs[place][:2])
-    orders = []
-    for client, mine in groupby(places, key=lambda place: jobs[place].client):
-        own = list(mine)
-        models = np.array([jobs[place].model for place in own], dtype=np.int64)
-        lr_scales = np.array([jobs[place].lr_scale for place in own], dtype=np.float64)
-        when, received = jobs[own[0]][3:], select_client_broadcast(broadcast, own[0])
-        orders.append(
-            TrainRequest(rnd, client, models, lr_scales, bank[models], *when, broadcast=received)
+    """Return one request per client, ascending; the order of the jobs does not matter."""
+    positions = sorted(range(len(jobs)), key=lambda position: jobs[position][:2])
+    requests = []
+    for client, group in groupby(positions, key=lambda position: jobs[position].client):
+        own = list(group)
+        models = np.array([jobs[position].model for position in own], dtype=np.int64)
+        lr_scales = np.array([jobs[position].lr_scale for position in own], dtype=np.float64)
+        job, received = jobs[own[0]], select_client_broadcast(broadcast, own[0])
+        requests.append(
+            TrainRequest(
+                rnd=rnd,
+                client=client,
+                models=models,
+                lr_scales=lr_scales,
+                params=bank[models],
+                session=job.session,
+                age=job.age,
+                probe_round=job.probe_round,
+                broadcast=received,
+            )
         )
-    return orders
+    return requests
 
 
 def select_client_broadcast(broadcast: Broadcast | None, row: int) -> Received:
-    """What one client is told: its row of every message."""
+    """Return one client's row of every broadcast value."""
     return {
         stage: {name: values[row] for name, values in messages.items()}
         for stage, messages in (broadcast or {}).items()
     }
+
+
+def split_updates(updates: Updates, rnd: int) -> list[TrainResponse]:
+    """Return the rows of a round as responses, whose arrays are views; inverse of `build_updates`."""
+    starts = np.flatnonzero(np.diff(updates.clients, prepend=-1))
+    ends = [*starts[1:].tolist(), len(updates)]
+    return [
+        TrainResponse(
+            rnd=rnd,
+            client=int(updates.clients[first]),
+            models=updates.models[first:last],
+            deltas=updates.deltas[first:last],
+            num_samples=int(updates.num_samples[first]),
+            num_steps=updates.num_steps[first:last],
+            losses=updates.losses[first:last],
+            num_tested=updates.num_tested[first:last],
+            num_correct=updates.num_correct[first:last],
+            reports={name: values[first:last] for name, values in updates.reports.items()},
+            uploads={name: values[first:last] for name, values in updates.uploads.items()},
+        )
+        for first, last in zip(starts.tolist(), ends, strict=True)
+    ]
+
+
+# --- from messages to tables ---
+
+
+def build_updates(
+    responses: Sequence[TrainResponse], num_params: int, rnd: int | None = None
+) -> Updates:
+    """Return a table with the rows of all responses, in their order.
+
+    All responses must have the same report and upload names. Some may be late, if the round in
+    which they were received is given.
+    """
+    counts = np.array([len(response.models) for response in responses], dtype=np.int64)
+
+    def per_model(name: str, dtype: type) -> npt.NDArray[Any]:
+        parts = [getattr(response, name) for response in responses]
+        return np.concatenate([*parts, np.empty(0)]).astype(dtype, copy=False)
+
+    def per_client(name: str) -> Ints:
+        values = np.array([getattr(response, name) for response in responses], dtype=np.int64)
+        return np.repeat(values, counts)
+
+    some_late = rnd is not None and any(response.rnd != rnd for response in responses)
+    deltas = np.empty((int(counts.sum()), num_params), dtype=np.float32)
+    ends = np.cumsum(counts).tolist()
+    for response, end in zip(responses, ends, strict=True):
+        deltas[end - len(response.models) : end] = response.deltas
+    return Updates(
+        clients=per_client("client"),
+        models=per_model("models", np.int64),
+        deltas=deltas,
+        num_samples=per_client("num_samples"),
+        num_steps=per_model("num_steps", np.int64),
+        losses=per_model("losses", np.float64),
+        num_tested=per_model("num_tested", np.int64),
+        num_correct=per_model("num_correct", np.int64),
+        reports={
+            name: np.concatenate([response.reports[name] for response in responses])
+            for name in (responses[0].reports if responses else ())
+        },
+        uploads=stack_uploads(
+            [uploads for response in responses for uploads in uploads_per_model(response)]
+        ),
+        trained_in=per_client("rnd") if some_late else None,
+    )
+
+
+def uploads_per_model(response: TrainResponse) -> list[dict[str, Floats32]]:
+    """Return the uploads about each model, by name."""
+    return [
+        {name: values[position] for name, values in response.uploads.items()}
+        for position in range(len(response.models))
+    ]
+
+
+def stack_uploads(uploads: Sequence[Mapping[str, Floats32]]) -> dict[str, Floats32]:
+    """Return the uploads of K jobs as matrices (K, E) by name; an empty vector counts as zeros."""
+    matrices = {}
+    for name in uploads[0] if uploads else ():
+        length = max(len(vectors[name]) for vectors in uploads)
+        rows = [
+            vectors[name] if len(vectors[name]) else np.zeros(length, dtype=np.float32)
+            for vectors in uploads
+        ]
+        matrices[name] = np.stack(rows).astype(np.float32)
+    return matrices
+
+
+def tabulate_answers(answers: Sequence[Mapping[str, Floats]], policy: str) -> SurveyResponses:
+    """Return tables (K, E) of the survey responses of K clients; nan where a client has no value.
+
+    >>> tabulate_answers([{"a": np.array([1.0])}, {}], "Rule")["a"].tolist()
+    [[1.0], [nan]]
+    """
+    tables: dict[str, Floats] = {}
+    for k, vectors in enumerate(answers):
+        for name, vector in vectors.items():
+            vector = np.asarray(vector, dtype=np.float64)
+            table = tables.setdefault(name, np.full((len(answers), vector.size), np.nan))
+            if vector.shape != (table.shape[1],):
+                raise ConfigError(
+                    f"{policy}.answer_survey must return vectors of one length for {name!r}, got "
+                    f"shape {vector.shape} after {table.shape[1]} numbers of another client."
+                )
+            table[k] = vector
+    return tables
+
+
+# --- messages from a network, which may not fit together ---
+
+
+def select_uniform_responses(responses: Sequence[TrainResponse]) -> list[TrainResponse]:
+    """Return the responses with the most frequent names and lengths; others do not fit in a table.
+
+    An empty upload fits any length. Of two equally frequent forms the first one counts.
+    """
+    usual = _most_frequent(map(_names, responses))
+    uniform = [response for response in responses if _names(response) == usual]
+    for name in uniform[0].uploads if uniform else ():
+        lengths = [response.uploads[name].shape[1] for response in uniform]
+        length = _most_frequent(filter(None, lengths))
+        uniform = [
+            response for response in uniform if response.uploads[name].shape[1] in (0, length)
+        ]
+    return uniform
+
+
+def drop_odd_lengths(answers: Sequence[Mapping[str, Floats]]) -> list[dict[str, Floats]]:
+    """Replace answers by nothing if a vector in them has an unusual length for its name.
+
+    >>> [len(own) for own in drop_odd_lengths([{"a": np.ones(2)}, {"a": np.ones(3)}, {"a": np.ones(2)}])]
+    [1, 0, 1]
+    """
+    names = {name for vectors in answers for name in vectors}
+    usual = {
+        name: _most_frequent(len(vectors[name]) for vectors in answers if name in vectors)
+        for name in names
+    }
+    return [
+        dict(vectors)
+        if all(len(vector) == usual[name] for name, vector in vectors.items())
+        else {}
+        for vectors in answers
+    ]
+
+
+def _names(response: TrainResponse) -> tuple[frozenset[str], frozenset[str]]:
+    return frozenset(response.reports), frozenset(response.uploads)
+
+
+def _most_frequent(values: Iterable[T]) -> T | None:
+    """Return the first of the most frequent values; None if there are no values."""
+    return next((value for value, _ in Counter(values).most_common(1)), None)

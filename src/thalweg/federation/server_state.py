@@ -1,4 +1,4 @@
-"""What the server remembers, and the models it has to offer."""
+"""The state of the server between rounds, and the models that clients would use."""
 
 from __future__ import annotations
 
@@ -11,36 +11,34 @@ from thalweg.aggregation import HasEvalModel
 from thalweg.bank import MixesModels
 from thalweg.core.types import Floats, Floats32, Ints, ParamSlice
 from thalweg.federation.extensions.alarms import AlarmState, init_alarms
-from thalweg.federation.validation import NO_REQUESTS
+from thalweg.federation.extensions.staleness import NO_REQUESTS
 from thalweg.recipes.base import Recipe
 from thalweg.recipes.compatibility import iter_server_halves
 
 
 class ServerState(NamedTuple):
-    """All that the server remembers between rounds."""
+    """Everything that the server remembers between rounds."""
 
-    rnd: int  # rounds played
+    rnd: int  # rounds that are over
     bank: Floats32  # (models, P)
-    rules: list[Any]  # what the server rule remembers, per model
-    times_present: Ints  # (N,)
-    known: dict[str, Floats]  # (N,) last reports and (N, E) last answers by name; nan: none yet
-    bank_state: Any = None  # what the bank's policy remembers
-    session: int = -1  # number of the session; -1: none has begun, or there are none
-    session_start: Any = None  # what the opening of sessions remembers
-    open_requests: Ints = (
-        NO_REQUESTS  # (n, 2) client and round of orders that nobody has answered yet
-    )
-    num_drawn_models: int = 1  # models that have been drawn at random so far
-    half_states: dict[str, Any] = {}  # noqa: RUF012  never written to; what the server's halves of policies know, by stage
-    alarm: AlarmState | None = None  # what watches the clients; none: nobody does
+    rules: list[Any]  # the state of the server rule for each model
+    times_present: Ints  # (N,) rounds in which each client was present
+    known: dict[str, Floats]  # (N,) last reports and (N, E) last survey responses; nan: none yet
+    bank_state: Any = None  # of the bank policy
+    session: int = -1  # number of the session; -1: none has started, or there are none
+    session_start: Any = None  # the state of the session start policy
+    open_requests: Ints = NO_REQUESTS  # (n, 2) client and round of unanswered requests
+    num_drawn_models: int = 1  # random models drawn so far
+    half_states: dict[str, Any] = {}  # noqa: RUF012  never written to; server halves by stage
+    alarm: AlarmState | None = None  # none: the recipe has no alarm
 
 
 class ServedModels(NamedTuple):
-    """The models in use, and how many of the clients use each."""
+    """The models in use, and the share of clients that use each."""
 
     models: Floats32  # (models, P)
     shares: Floats  # (models,)
-    mixtures: Floats | None = None  # (N, models) if clients use several models at once
+    mixtures: Floats | None = None  # (N, models) if clients mix several models
 
 
 def new_server(
@@ -50,7 +48,7 @@ def new_server(
     pieces: Sequence[ParamSlice] = (),
     num_classes: int = 0,
 ) -> ServerState:
-    """The server before the first round, with one model, made of some tensors."""
+    """Return the state before the first round, with one model (P,)."""
     return ServerState(
         rnd=0,
         bank=model[None].copy(),
@@ -60,15 +58,15 @@ def new_server(
         bank_state=recipe.bank.init(num_clients, num_classes),
         session_start=recipe.session_start.init(model, pieces),
         half_states={
-            stage: part.init_server(num_clients, len(model))
-            for stage, part in iter_server_halves(recipe)
+            stage: policy.init_server(num_clients, len(model))
+            for stage, policy in iter_server_halves(recipe)
         },
         alarm=init_alarms(recipe, num_clients),
     )
 
 
 def get_served_models(server: ServerState, recipe: Recipe) -> ServedModels:
-    """What clients would be given to use now."""
+    """Return the models that clients would use now."""
     models = server.bank
     if isinstance(recipe.server, HasEvalModel):
         rows = zip(server.rules, server.bank, strict=True)
@@ -81,7 +79,7 @@ def get_served_models(server: ServerState, recipe: Recipe) -> ServedModels:
 
 
 def eval_model(recipe: Recipe, rule: Any, model: Floats32) -> Floats32:
-    """The model to use: what the server rule makes of the one it goes on from."""
+    """Return the model (P,) to use for predictions, which may differ from the one that trains on."""
     return (
         recipe.server.eval_model(rule, model) if isinstance(recipe.server, HasEvalModel) else model
     )

@@ -1,8 +1,4 @@
-"""The server's door: what clients send is put in order and checked once.
-
-The server waits for replies that did not come in time if the recipe's rule of staleness wants them. It remembers
-its open orders as rows (client, round), for a while, and lets in one reply to each.
-"""
+"""Validates the updates that clients send. All later steps rely on it."""
 
 from __future__ import annotations
 
@@ -12,33 +8,32 @@ from typing import Any
 
 import numpy as np
 
-from thalweg.aggregation import Staleness
 from thalweg.core.errors import Diverged, ShapeMismatch
 from thalweg.core.types import Ints, Job, Rejection, Updates
-
-MAX_WAIT = 64  # rounds that an order stays open at most, so that a long run remembers no more
-NO_REQUESTS: Ints = np.empty((0, 2), dtype=np.int64)
+from thalweg.federation.extensions.staleness import NO_REQUESTS
 
 
 def match_updates(
     updates: Updates, jobs: Sequence[Job], rnd: int, open_requests: Ints = NO_REQUESTS
 ) -> Updates:
-    """One row per job of this round and per awaited order at most, whatever came and in which order.
+    """Keep one row per job of this round and per open request, and reject all other rows.
 
-    Ascending by client, then by the round each was trained in. `open_requests` (n, 2) are the open orders of earlier
-    rounds, by client and round, all of the bank's only model. The first row of a job or an order counts. The
-    metrics say how many clients are missing, how many rows were refused, how many are late and by how much, if any.
+    The result ascends by client, then by the round in which each row was trained. It does not
+    depend on the order of the rows received. `open_requests` (n, 2) are unanswered requests of
+    earlier rounds, as client and round, for the only model of the bank. If several rows answer the
+    same job, the first one counts. The extra metrics count missing clients, rejected rows and late
+    rows.
     """
     trained_in = updates.trained_in
-    wanted = {(job.client, rnd, job.model) for job in jobs}
+    expected = {(job.client, rnd, job.model) for job in jobs}
     if trained_in is None:
         trained_in = np.full(len(updates), rnd)
     else:
-        wanted |= {(client, then, 0) for client, then in open_requests.tolist()}
+        expected |= {(client, then, 0) for client, then in open_requests.tolist()}
     rows: dict[tuple[int, int, int], int] = {}
     columns = (updates.clients.tolist(), trained_in.tolist(), updates.models.tolist())
     for row, key in enumerate(zip(*columns, strict=True)):
-        if key in wanted:
+        if key in expected:
             rows.setdefault(key, row)
     order = np.array([rows[key] for key in sorted(rows)], dtype=np.int64)
     trained_in = trained_in[order]
@@ -49,7 +44,7 @@ def match_updates(
     }
     rejections = (*updates.rejections, *_find_rejections(updates, order))
     if not np.array_equal(order, np.arange(len(updates))):
-        updates = updates.take(order)  # copies the big matrix
+        updates = updates.take(order)  # copies the (K, P) matrix
     is_late = bool((trained_in < rnd).any())
     return replace(
         updates,
@@ -59,62 +54,8 @@ def match_updates(
     )
 
 
-def _find_rejections(came: Updates, let_in: Ints) -> list[Rejection]:
-    """Of the rows that were not let in."""
-    others = np.setdiff1d(np.arange(len(came)), let_in)
-    why = "its update was not asked for, came twice, or came too late."
-    return [Rejection(client, why) for client in came.clients[others].tolist()]
-
-
-def _count_metrics(came: Updates, num_missing: int, staleness: Ints) -> dict[str, Any]:
-    """What the metrics say about rows that came, given the staleness of those that were let in."""
-    late = staleness[staleness > 0]
-    counts = {
-        "missing": num_missing,
-        "rejected": came.extra_metrics.get("rejected", 0) + len(came) - len(staleness),
-        "late": len(late),
-        "mean_staleness": float(late.mean()) if len(late) else 0,
-    }
-    return {name: count for name, count in counts.items() if count}
-
-
-# --- orders that nobody has answered yet ---
-
-
-def max_wait(rule: Staleness) -> int:
-    """Rounds that the server waits for the reply to an order; 0: not beyond its own."""
-    return MAX_WAIT if rule.max_staleness is None else min(rule.max_staleness, MAX_WAIT)
-
-
-def drop_expired(open_requests: Ints, rnd: int, rule: Staleness) -> Ints:
-    """The orders (n, 2) whose replies are let in in round `rnd`: none that is too old by then."""
-    return open_requests[rnd - open_requests[:, 1] <= max_wait(rule)]
-
-
-def update_open_requests(
-    open_requests: Ints, jobs: Sequence[Job], received: Updates, rnd: int, rule: Staleness
-) -> Ints:
-    """The orders (n, 2) that are open after round `rnd`: its own that nobody answered, and older ones.
-
-    An older one is closed by any newer reply of the same client, so that the server hears each client's things in
-    the order in which they happened: the newest report is the one that is known, and so are the newest words.
-    """
-    if max_wait(rule) == 0:
-        return NO_REQUESTS
-    asked = np.array([(job.client, rnd) for job in jobs], dtype=np.int64).reshape(-1, 2)
-    orders = np.concatenate([open_requests, asked])
-    newest = np.full(orders[:, 0].max(initial=-1) + 1, -1)
-    newest[received.clients] = rnd - received.staleness(
-        rnd
-    )  # rows ascend, so that the last one stays
-    return drop_expired(orders[orders[:, 1] > newest[orders[:, 0]]], rnd + 1, rule)
-
-
-# --- what is in them ---
-
-
 def validate_updates(updates: Updates, rnd: int, num_params: int) -> None:
-    """Check updates once, at the server's door; every rule behind it may trust them."""
+    """Check that updates have one column per parameter and contain only finite numbers."""
     if updates.deltas.shape != (len(updates), num_params):
         raise ShapeMismatch(
             f"round {rnd + 1}: the updates have shape {updates.deltas.shape}, expected "
@@ -123,8 +64,8 @@ def validate_updates(updates: Updates, rnd: int, num_params: int) -> None:
     finite = np.isfinite(updates.deltas).all(axis=1)
     for values in (updates.losses, *updates.reports.values()):
         finite &= np.isfinite(values) | (updates.num_steps == 0)
-    for message in updates.uploads.values():
-        finite &= np.isfinite(message).all(axis=1)
+    for upload in updates.uploads.values():
+        finite &= np.isfinite(upload).all(axis=1)
     if not finite.all():
         broken = updates.clients[~finite].tolist()
         raise Diverged(
@@ -133,3 +74,22 @@ def validate_updates(updates: Updates, rnd: int, num_params: int) -> None:
             + " is not a finite number. Try a smaller learning rate (--set local.lr=...) or less "
             "momentum; the rounds before this one are kept."
         )
+
+
+def _find_rejections(received: Updates, accepted: Ints) -> list[Rejection]:
+    """Return a rejection for each row that was not accepted."""
+    others = np.setdiff1d(np.arange(len(received)), accepted)
+    reason = "its update was not asked for, came twice, or came too late."
+    return [Rejection(client, reason) for client in received.clients[others].tolist()]
+
+
+def _count_metrics(received: Updates, num_missing: int, staleness: Ints) -> dict[str, Any]:
+    """Return the counts for the metrics, given the staleness of the accepted rows; without zeros."""
+    late = staleness[staleness > 0]
+    counts = {
+        "missing": num_missing,
+        "rejected": received.extra_metrics.get("rejected", 0) + len(received) - len(staleness),
+        "late": len(late),
+        "mean_staleness": float(late.mean()) if len(late) else 0,
+    }
+    return {name: count for name, count in counts.items() if count}

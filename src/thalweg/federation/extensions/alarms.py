@@ -1,14 +1,14 @@
-"""The server's half of an alarm: it watches what clients send, and lets follow what the recipe wants.
+"""Drift alarms: the server watches the loss or error of each client; an alarm changes its next round.
 
-An alarm that is raised in a round acts when its client takes part the next time. It acts once: an order that is
-lost on a network is not repeated.
+An alarm that is raised in a round acts when its client takes part the next time. It acts once: if
+the request is lost on a network, it is not repeated.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -17,49 +17,81 @@ from thalweg.core.errors import ConfigError
 from thalweg.core.types import Floats, Floats32, Ints, Job, Roster, Updates
 from thalweg.drift import Alarm
 from thalweg.drift.base import Bools, WatchedMetric
+from thalweg.federation.client_state import ClientProgram, ClientState, Rows
+from thalweg.federation.extensions.base import RoundExtension
+from thalweg.forecast import OpensStates
+from thalweg.memory.base import round_count
 from thalweg.recipes.base import Recipe
+
+if TYPE_CHECKING:
+    from thalweg.federation.context import ClientContext, RoundContext
 
 
 class AlarmState(NamedTuple):
     """What the server remembers of alarms."""
 
-    detector_state: Any  # what the alarm remembers of the clients' numbers
-    is_pending: Bools  # (N,) was one raised since the client last took part?
-    lr_rounds_left: Ints  # (N,) rounds of the client for which its learning rate is another one
+    detector_state: Any  # the state of the alarm policy
+    is_pending: Bools  # (N,) an alarm was raised since the client last took part
+    lr_rounds_left: Ints  # (N,) rounds of the client in which its learning rate is still scaled
+
+
+# --- the server part ---
+
+
+class Alarms(RoundExtension):
+    """Watches the updates of clients, and applies the effects of alarms to their jobs."""
+
+    def is_used_by(self, recipe: Recipe) -> bool:
+        return recipe.alarm is not None
+
+    def start_round(self, ctx: RoundContext) -> None:
+        ctx.roster = add_alarmed_clients(ctx.roster, ctx.server.alarm, ctx.recipe)
+
+    def before_training(self, ctx: RoundContext) -> None:
+        assert ctx.server.alarm is not None
+        alarm, ctx.jobs, ctx.broadcast = act_on_alarms(
+            ctx.server.alarm, ctx.recipe, ctx.jobs, ctx.broadcast
+        )
+        ctx.server = ctx.server._replace(alarm=alarm)
+
+    def after_training(self, ctx: RoundContext) -> None:
+        assert ctx.server.alarm is not None
+        assert ctx.updates is not None
+        alarm, raised = update_alarms(ctx.server.alarm, ctx.recipe, ctx.updates, ctx.rnd)
+        ctx.server = ctx.server._replace(alarm=alarm)
+        ctx.extra_metrics |= raised
 
 
 def init_alarms(recipe: Recipe, num_clients: int) -> AlarmState | None:
-    """Before the first round; none if the recipe has no alarm."""
+    """Return the state before the first round; none if the recipe has no alarm."""
     if recipe.alarm is None:
         return None
-    nobody = np.zeros(num_clients, dtype=bool)
-    return AlarmState(recipe.alarm.init(num_clients), nobody, nobody.astype(np.int64))
+    no_clients = np.zeros(num_clients, dtype=bool)
+    return AlarmState(recipe.alarm.init(num_clients), no_clients, no_clients.astype(np.int64))
 
 
 def add_alarmed_clients(roster: Roster, state: AlarmState | None, recipe: Recipe) -> Roster:
-    """The roster, with the clients whose alarm is for the bank to do something about."""
+    """Add the clients with a pending alarm to the roster, if the bank handles alarms."""
     if state is None or not recipe.effect.reclusters:
         return roster
     return replace(roster, alarmed=np.flatnonzero(state.is_pending))
 
 
 def act_on_alarms(
-    state: AlarmState | None, recipe: Recipe, jobs: list[Job], broadcast: Broadcast
-) -> tuple[AlarmState | None, list[Job], Broadcast]:
-    """What alarms change for the clients that are about to train: the pace of their jobs, what they are told."""
-    if state is None:
-        return None, jobs, broadcast
+    state: AlarmState, recipe: Recipe, jobs: list[Job], broadcast: Broadcast
+) -> tuple[AlarmState, list[Job], Broadcast]:
+    """Scale the learning rates of clients with a pending alarm, and add the alarm to the broadcast."""
     effect, clients = recipe.effect, np.array([job.client for job in jobs], dtype=np.int64)
     is_pending, lr_rounds_left = state.is_pending, state.lr_rounds_left.copy()
     lr_rounds_left[clients[is_pending[clients]]] = len(effect.lr_scales)
-    # A one behind them, for those that are not in a hurry.
+    # The last entry, 1, is for clients without an alarm.
     lr_scales = np.array([*effect.lr_scales, 1.0])[len(effect.lr_scales) - lr_rounds_left[clients]]
     jobs = [
         job._replace(lr_scale=job.lr_scale * lr_scale)
         for job, lr_scale in zip(jobs, lr_scales.tolist(), strict=True)
     ]
-    if words := _build_messages(recipe, is_pending[clients]):
-        broadcast = {**broadcast, "alarm": words}
+    if messages := _build_messages(recipe, is_pending[clients]):
+        broadcast = {**broadcast, "alarm": messages}
     is_pending = is_pending.copy()
     is_pending[clients] = False
     trained = np.unique(clients)
@@ -68,59 +100,100 @@ def act_on_alarms(
 
 
 def update_alarms(
-    state: AlarmState | None, recipe: Recipe, updates: Updates, rnd: int
-) -> tuple[AlarmState | None, dict[str, Any]]:
-    """What the server knows after round `rnd`, and for the metrics whose alarm was raised, if anybody's."""
-    if state is None or recipe.alarm is None:
-        return state, {}
+    state: AlarmState, recipe: Recipe, updates: Updates, rnd: int
+) -> tuple[AlarmState, dict[str, Any]]:
+    """Return the state after round `rnd`, and a metric with the clients whose alarm was raised."""
+    assert recipe.alarm is not None
     detector_state, is_pending, raised = state.detector_state, state.is_pending.copy(), []
     trained_in = rnd - updates.staleness(rnd)
-    for then in np.unique(trained_in).tolist():  # late ones first, in the order of what happened
+    for then in np.unique(trained_in).tolist():  # oldest first, as the clients trained
         clients, values = collect_watched(updates, trained_in == then, recipe.alarm.watch)
         if len(clients):
             detector_state, alarmed = recipe.alarm.update(detector_state, clients, values)
             _check(alarmed, clients, recipe.alarm)
             is_pending[clients[alarmed]] = True
             raised += clients[alarmed].tolist()
-    said = {"alarms": sorted(set(raised))} if raised else {}
-    return AlarmState(detector_state, is_pending, state.lr_rounds_left), said
+    extra_metrics = {"alarms": sorted(set(raised))} if raised else {}
+    return AlarmState(detector_state, is_pending, state.lr_rounds_left), extra_metrics
 
 
 def collect_watched(updates: Updates, rows: Bools, watch: WatchedMetric) -> tuple[Ints, Floats]:
-    """(K,) clients that have something to watch in these rows (a mask), ascending, and (K,) their numbers.
+    """Return (K,) clients, ascending, and (K,) the watched metric of each, for a mask of rows.
 
-    The error is that of the arriving samples which were tested; the loss is the mean over the models that the
-    client trained.
+    The error is the share of tested arriving samples with a wrong prediction. The loss is the mean
+    over the models that the client trained. Clients without a tested sample (or a step) are left
+    out.
     """
     if watch == "error":
         totals = (updates.num_tested - updates.num_correct).astype(np.float64)
-        over = updates.num_tested
+        counts = updates.num_tested
     else:
-        totals, over = updates.losses, np.minimum(updates.num_steps, 1)
-    rows = rows & (over > 0)
-    clients, whose = np.unique(updates.clients[rows], return_inverse=True)
-    sums, parts = np.bincount(whose, weights=totals[rows]), np.bincount(whose, weights=over[rows])
-    return clients.astype(np.int64), sums / parts
+        totals, counts = updates.losses, np.minimum(updates.num_steps, 1)
+    rows = rows & (counts > 0)
+    clients, owners = np.unique(updates.clients[rows], return_inverse=True)
+    sums = np.bincount(owners, weights=totals[rows])
+    return clients.astype(np.int64), sums / np.bincount(owners, weights=counts[rows])
 
 
 def _build_messages(recipe: Recipe, is_pending: Bools) -> Mapping[str, Floats32]:
-    """(K, 1) what clients are told: to which share of itself a memory shrinks, and whether a state is opened."""
-    effect, words = recipe.effect, {}
+    """Return (K, 1) values for the clients: the share of memory to keep, whether to open a state."""
+    effect, columns = recipe.effect, {}
     if effect.keep < 1:
-        words["shrink"] = np.where(is_pending, effect.keep, 1.0)
+        columns["shrink"] = np.where(is_pending, effect.keep, 1.0)
     if effect.opens_state:
-        words["open"] = is_pending
+        columns["open"] = is_pending
     return {
         name: column[:, None].astype(np.float32)
-        for name, column in words.items()
+        for name, column in columns.items()
         if is_pending.any()
     }
 
 
 def _check(alarmed: Bools, clients: Ints, alarm: Alarm) -> None:
-    """An alarm of the user's own may be wrong."""
+    """Check what an alarm policy returns."""
     if np.shape(alarmed) != clients.shape or np.asarray(alarmed).dtype != bool:
         raise ConfigError(
-            f"{type(alarm).__name__}.update must say yes or no for each of {len(clients)} clients, got "
-            f"{np.asarray(alarmed).dtype} of shape {np.shape(alarmed)}."
+            f"{type(alarm).__name__}.update must return a bool for each of {len(clients)} clients, "
+            f"got {np.asarray(alarmed).dtype} of shape {np.shape(alarmed)}."
         )
+
+
+# --- the client part ---
+
+
+def apply_alarm(ctx: ClientContext, state: ClientState) -> ClientState:
+    """Shrink the memory of a client and open a state in its forecast, if the broadcast says so."""
+    messages, forecast = ctx.received.get("alarm", {}), ctx.program.recipe.forecast
+    if "shrink" in messages:
+        state = _shrink_memory(ctx.program, ctx.client, state, float(messages["shrink"][0]))
+    if "open" in messages and messages["open"][0] > 0 and isinstance(forecast, OpensStates):
+        state = state._replace(forecast=forecast.open_next_state(state.forecast))
+    return state
+
+
+def _shrink_memory(
+    program: ClientProgram, client: int, state: ClientState, keep: float
+) -> ClientState:
+    """Keep the newest share of the memory and restart its policy; nothing else changes."""
+    if keep >= 1:
+        return state
+    kept = find_newest(
+        state.since, len(state.rows), round_count(max(keep, 0.0) * len(state.rows), None)
+    )
+    return state._replace(
+        rows=state.rows[kept],
+        memory=program.recipe.memory.init(program.stream.capacity(client), len(kept)),
+        since=None if state.since is None else state.since[kept],
+    )
+
+
+def find_newest(since: Rows | None, held: int, count: int) -> Ints:
+    """Return the positions, ascending, of the samples that arrived last.
+
+    Among samples of the same round, the last ones in memory count as newest.
+
+    >>> find_newest(np.array([3, 1, 3, 2], dtype=np.int32), 4, 2).tolist()
+    [0, 2]
+    """
+    order = np.arange(held) if since is None else np.argsort(since, kind="stable")
+    return np.sort(order[held - count :])

@@ -1,18 +1,40 @@
-"""Updates that are hidden in noise before they leave a client, and what clients have disclosed by then."""
+"""Privacy: clients add noise to their updates, and the server counts the releases of each client."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 
 import numpy as np
 
 from thalweg.core.errors import ConfigError
 from thalweg.core.rng import Draw, rng_for
 from thalweg.core.types import Floats, Floats32, Ints
+from thalweg.federation.context import RoundContext
+from thalweg.federation.extensions.base import RoundExtension
 from thalweg.recipes.base import Recipe
 
-RELEASES = "releases"  # known of every client: how many replies it was asked for
+RELEASES = "releases"  # name in `Roster.known`: how many updates each client was asked for
+
+
+class PrivacyAccounting(RoundExtension):
+    """Counts the releases of each client and reports the largest epsilon."""
+
+    def is_used_by(self, recipe: Recipe) -> bool:
+        return recipe.privacy is not None
+
+    def start_round(self, ctx: RoundContext) -> None:
+        """Count probe rounds, which release updates, too."""
+        known = count_releases(ctx.roster.known, ctx.probe_cohorts, ctx.roster.num_clients)
+        ctx.roster = replace(ctx.roster, known=known)
+
+    def before_training(self, ctx: RoundContext) -> None:
+        known = count_releases(ctx.server.known, [ctx.cohort], ctx.roster.num_clients)
+        ctx.server = ctx.server._replace(known=known)
+
+    def after_training(self, ctx: RoundContext) -> None:
+        ctx.extra_metrics |= privacy_metrics(ctx.server.known, ctx.recipe)
 
 
 def add_noise(
@@ -23,40 +45,39 @@ def add_noise(
     client: int,
     probe_round: int = 0,
 ) -> Floats32:
-    """(J, P) what one client sends of its updates, which are not written to.
+    """Return the updates (J, P) of one client with noise; a new array.
 
-    Without a seed the noise is drawn from the system: who knows the seed of a run could subtract the other.
+    Without a seed the noise comes from the operating system: with the seed of the run, anyone who
+    has the plan could subtract the noise.
     """
     if recipe.privacy is None:
         return deltas
-    by_seed = None if seed is None else rng_for(seed, Draw.PRIVACY, rnd, client, take=probe_round)
-    sent = recipe.privacy.add_noise(deltas, by_seed or np.random.default_rng())
-    if sent.shape != deltas.shape or sent.dtype != np.float32:
+    seeded = None if seed is None else rng_for(seed, Draw.PRIVACY, rnd, client, take=probe_round)
+    noisy = recipe.privacy.add_noise(deltas, seeded or np.random.default_rng())
+    if noisy.shape != deltas.shape or noisy.dtype != np.float32:
         raise ConfigError(
-            f"{type(recipe.privacy).__name__}.add_noise must return updates of shape {deltas.shape} in single "
-            f"precision, got {sent.dtype} of shape {sent.shape}."
+            f"{type(recipe.privacy).__name__}.add_noise must return float32 updates of shape "
+            f"{deltas.shape}, got {noisy.dtype} of shape {noisy.shape}."
         )
-    return sent
+    return noisy
 
 
 def count_releases(
-    known: Mapping[str, Floats], recipe: Recipe, asked: Iterable[Ints], num_clients: int
+    known: Mapping[str, Floats], cohorts: Iterable[Ints], num_clients: int
 ) -> dict[str, Floats]:
-    """What is known, with one release more for everybody in each of some groups of clients.
+    """Return `known` with one more release for each client of each cohort.
 
-    Who was asked counts, heard or not: a reply that was lost may have been read on its way.
+    Requests count, not responses: a response that was lost may have been read on its way.
     """
-    if recipe.privacy is None:
-        return dict(known)
     releases = known.get(RELEASES, np.zeros(num_clients)).copy()
-    for clients in asked:
+    for clients in cohorts:
         releases[np.unique(clients)] += 1
     return {**known, RELEASES: releases}
 
 
 def privacy_metrics(known: Mapping[str, Floats], recipe: Recipe) -> dict[str, float]:
-    """For the metrics: the epsilon of the client that was asked most often."""
+    """Return the epsilon of the client with the most releases, if it is finite."""
     if recipe.privacy is None or RELEASES not in known:
         return {}
-    spent = recipe.privacy.compute_epsilon(int(known[RELEASES].max(initial=0)))
-    return {"update_epsilon": spent} if math.isfinite(spent) else {}
+    epsilon = recipe.privacy.compute_epsilon(int(known[RELEASES].max(initial=0)))
+    return {"update_epsilon": epsilon} if math.isfinite(epsilon) else {}
