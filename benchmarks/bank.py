@@ -22,7 +22,7 @@ from thalweg.data import Dataset
 from thalweg.engine.fast import stack
 from thalweg.engine.gather import Gather
 from thalweg.engine.stacked import StackedTrainer, choose_stack_sizes
-from thalweg.federation.batching import MiniBatch
+from thalweg.federation import MiniBatch
 from thalweg.local import CrossEntropy, Sgd
 from thalweg.nets import LeNet5, Mlp, Net, NetSpec
 

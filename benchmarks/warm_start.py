@@ -27,8 +27,7 @@ from thalweg.data import Dataset
 from thalweg.engine.builders import make_federation
 from thalweg.engine.plan import Plan, make_plan
 from thalweg.engine.run_folder import RunFolder
-from thalweg.federation.server_round import run_server_round
-from thalweg.federation.server_state import new_server
+from thalweg.federation import new_server, run_server_round
 from thalweg.nets import Net
 from thalweg.sessions import WarmStart
 from thalweg.sessions.warm_start import WarmStartState

@@ -19,7 +19,7 @@ from thalweg.bank import (
 )
 from thalweg.core.capabilities import Surveys
 from thalweg.core.types import Floats, Ints, Roster, SurveyResponses
-from thalweg.federation.tables import tabulate_answers
+from thalweg.federation import tabulate_answers
 
 NUM_CLIENTS, NUM_CLASSES = 6, 3
 COHORTS = ([0, 1, 2], [3], [0, 5], [1, 2, 3, 4], [0, 1, 2, 3, 4, 5], [2])

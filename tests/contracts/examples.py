@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from thalweg.core.types import Floats, Floats32, MemoryContext, Outlook, Roster, Updates
-from thalweg.federation.messages import TrainRequest
+from thalweg.federation import TrainRequest
 
 PROBS = (0.5, 0.3, 0.2)
 HETEROGENEITY = (0.1, 0.5, 2.0)

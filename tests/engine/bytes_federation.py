@@ -15,8 +15,7 @@ from thalweg.engine.client_pool import make_roster
 from thalweg.engine.node import Node
 from thalweg.engine.plan import Plan, plan_from_toml, plan_to_toml
 from thalweg.engine.single import SingleTrainer
-from thalweg.federation.client_state import ClientProgram, ClientState
-from thalweg.federation.messages import Hello, SurveyRequest, TrainRequest
+from thalweg.federation import ClientProgram, ClientState, Hello, SurveyRequest, TrainRequest
 from thalweg.network.remote_federation import Packet, RemoteFederation
 from thalweg.network.remote_node import RemoteNode
 from thalweg.network.wire import MessageSchema, from_bytes, read_request

@@ -18,11 +18,17 @@ from thalweg.core.rng import Draw, rng_for
 from thalweg.core.types import Floats32, Ints, Job, SurveyResponses, Updates
 from thalweg.engine.builders import make_federation, make_model_factory
 from thalweg.engine.plan import Plan, make_plan
-from thalweg.federation.base import SurveyStage
-from thalweg.federation.messages import SurveyRequest, TrainRequest, TrainResponse
-from thalweg.federation.server_round import run_server_round
-from thalweg.federation.server_state import ServerState, new_server
-from thalweg.federation.tables import build_updates, split_updates
+from thalweg.federation import (
+    ServerState,
+    SurveyRequest,
+    SurveyStage,
+    TrainRequest,
+    TrainResponse,
+    build_updates,
+    new_server,
+    run_server_round,
+    split_updates,
+)
 from thalweg.recipes import RECIPES
 
 MANY = ["world.availability=0.6"]  # several clients in most rounds

@@ -13,8 +13,7 @@ from thalweg.engine.client_pool import ClientPool
 from thalweg.engine.plan import make_plan
 from thalweg.engine.reference import ReferenceFederation
 from thalweg.engine.single import SingleTrainer
-from thalweg.federation.server_round import run_server_round
-from thalweg.federation.server_state import ServerState, new_server
+from thalweg.federation import ServerState, new_server, run_server_round
 from thalweg.streams import Timetable, World
 
 

@@ -15,8 +15,7 @@ from thalweg.core.views import View
 from thalweg.engine.builders import apply_views, make_client_pool, make_federation
 from thalweg.engine.loop import Result, run_plan
 from thalweg.engine.plan import Plan, make_plan, plan_from_toml, plan_to_toml
-from thalweg.federation.server_round import run_server_round
-from thalweg.federation.server_state import new_server
+from thalweg.federation import new_server, run_server_round
 from thalweg.streams import HasViews, RecurringDrift, Sudden
 
 STEPS = [

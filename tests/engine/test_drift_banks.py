@@ -10,8 +10,7 @@ from contracts.runs import Interruption, check_engines_agree, check_same_bits, i
 from thalweg.core.rng import Draw, rng_for
 from thalweg.engine.builders import make_federation, make_model_factory
 from thalweg.engine.plan import make_plan
-from thalweg.federation.server_round import run_server_round
-from thalweg.federation.server_state import new_server
+from thalweg.federation import new_server, run_server_round
 
 SMALL = ["world.num_clients=12", "world.rounds_per_step=2", "evaluate_every=2", "net=linear"]
 BANKS = {

@@ -12,8 +12,7 @@ from thalweg.engine.client_pool import ClientPool
 from thalweg.engine.fast import FastFederation, stack
 from thalweg.engine.plan import make_plan
 from thalweg.engine.workers import make_trainer
-from thalweg.federation.batching import MiniBatch
-from thalweg.federation.client_state import ClientProgram
+from thalweg.federation import ClientProgram, MiniBatch
 from thalweg.streams import Setting
 
 SMALL = ["capacity=24", "local.passes=1"]

@@ -11,7 +11,7 @@ from engine.test_every_recipe import SMALL
 from thalweg.core.rng import Draw, rng_for
 from thalweg.engine.node import Node
 from thalweg.engine.plan import make_plan
-from thalweg.federation.messages import SurveyRequest
+from thalweg.federation import SurveyRequest
 
 
 def node(recipe: str = "sfedpo", *overrides: str) -> tuple[Node, np.ndarray]:

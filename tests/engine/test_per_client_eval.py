@@ -8,7 +8,7 @@ import pytest
 from engine.drifting_world import FakeFederation, FakeWorld, some_data
 from thalweg.engine.per_client_eval import ModelUse, ScoreCache, get_model_use, score_per_client
 from thalweg.evaluation import SessionContext
-from thalweg.federation.server_state import ServedModels
+from thalweg.federation import ServedModels
 
 # Model 0: white is class 1. Model 1: black is class 1. Model 2 has no idea, but leans to 1.
 SURE = [[0.1, 0.9], [0.9, 0.1], [0.6, 0.6]]

@@ -16,7 +16,7 @@ from thalweg.core.errors import ConfigError
 from thalweg.core.trees import tree_from_bytes, tree_to_bytes
 from thalweg.engine.loop import run_plan
 from thalweg.engine.plan import Plan, make_plan
-from thalweg.federation.messages import MaskRequest, Request, TrainRequest
+from thalweg.federation import MaskRequest, Request, TrainRequest
 from thalweg.network.remote_federation import Packet
 
 ALL_HERE = [

@@ -17,8 +17,7 @@ from thalweg.core.rng import Draw, rng_for
 from thalweg.core.types import Floats32, Updates
 from thalweg.engine.builders import make_federation
 from thalweg.engine.plan import Plan, make_plan
-from thalweg.federation.server_round import run_server_round
-from thalweg.federation.server_state import ServerState, get_served_models, new_server
+from thalweg.federation import ServerState, get_served_models, new_server, run_server_round
 from thalweg.sessions import Previous
 from thalweg.streams import Timetable
 

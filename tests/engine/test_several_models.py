@@ -15,8 +15,7 @@ from thalweg.core.rng import Draw, rng_for
 from thalweg.engine.builders import make_federation, make_model_factory
 from thalweg.engine.loop import run_plan
 from thalweg.engine.plan import Plan, make_plan
-from thalweg.federation.server_round import run_server_round
-from thalweg.federation.server_state import new_server
+from thalweg.federation import new_server, run_server_round
 from thalweg.local import Elastic, Moon, Proximal
 from thalweg.memory import Ode
 

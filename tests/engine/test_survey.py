@@ -15,7 +15,7 @@ from thalweg.core.rng import Draw, rng_for
 from thalweg.core.types import Floats, Ints, Job, Roster
 from thalweg.engine.builders import make_federation
 from thalweg.engine.plan import make_plan
-from thalweg.federation.ingest import catch_up
+from thalweg.federation import ClientContext, catch_up
 from thalweg.selection import Available
 
 CLIENTS = np.array([2, 5])
@@ -88,7 +88,7 @@ def test_both_engines_give_the_same_answers() -> None:
 def test_a_client_answers_about_what_it_has_before_the_round(absent: str) -> None:
     place, words, data = survey("fast", f"world.absent={absent}", rnd=2)
     clients = place.client_pool.clients
-    state = catch_up(clients, 2, clients.new_client(2), 2)
+    state = catch_up(ClientContext(clients, 2, 2), clients.new_client(2))
     assert words["held"][0].tolist() == state.rows.tolist()
     assert words["labels"][0].tolist() == data.y[state.rows].tolist()
     visit = place.client_pool.start_round([Job(2)], 2)

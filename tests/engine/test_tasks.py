@@ -9,7 +9,7 @@ from engine.drifting_world import FakeFederation, FakeWorld, some_data
 from thalweg.core.transforms import Dimmed, Mirrored, Plain, Rotated, Swapped
 from thalweg.engine.per_client_eval import ScoreCache, get_model_use
 from thalweg.engine.tasks import task_name, task_records
-from thalweg.federation.server_state import ServedModels
+from thalweg.federation import ServedModels
 
 SURE = [[0.1, 0.9], [0.9, 0.1]]  # white is class 1; black is
 

@@ -22,8 +22,7 @@ from thalweg.engine.metrics import round_row
 from thalweg.engine.plan import make_plan
 from thalweg.engine.run_folder import RunFolder
 from thalweg.engine.unreliable import UnreliableFederation
-from thalweg.federation.base import SurveyStage
-from thalweg.federation.server_state import new_server
+from thalweg.federation import SurveyStage, new_server
 from thalweg.recipes import get_recipe
 from thalweg.streams import LOST, Unreliable
 

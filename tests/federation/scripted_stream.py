@@ -11,8 +11,7 @@ from contracts.examples import some_outlook
 from contracts.model_probes import FakeModelProbe
 from thalweg.aggregation import MemorySummary
 from thalweg.core.types import Arrival, Floats, Ints, MemoryContext, Outlook, SampleAges, Supply
-from thalweg.federation.client_round import ClientRound, start_round
-from thalweg.federation.client_state import ClientProgram, ClientState
+from thalweg.federation import ClientContext, ClientProgram, ClientRound, ClientState, start_round
 from thalweg.local import Sgd
 from thalweg.memory import Fifo
 from thalweg.recipes import Recipe
@@ -94,7 +93,7 @@ class RecordingMemory:
 class RecordingForesightedMemory(RecordingMemory):
     asked: list[MemoryContext] = field(default_factory=list)
 
-    def renewal(self, state: None, intake: MemoryContext) -> Floats:
+    def predict_renewal(self, state: None, intake: MemoryContext) -> Floats:
         self.asked.append(intake)
         return np.full(3, 0.125)
 
@@ -149,7 +148,7 @@ def play_rounds(who: ClientProgram, client: int, rounds: list[int]) -> ClientSta
     """A client that takes part in these rounds."""
     state = who.new_client(client)
     for rnd in rounds:
-        visit = start_round(who, client, state, rnd, [FakeModelProbe([], [])])
+        visit = start_round(ClientContext(who, client, rnd, [FakeModelProbe([], [])]), state)
         run_round(visit, who.stream.ticks)
         state = visit.finish()
     return state

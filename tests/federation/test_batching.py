@@ -18,8 +18,7 @@ from federation.scripted_stream import (
 from thalweg.aggregation import ByWeight
 from thalweg.core.errors import ConfigError
 from thalweg.core.types import Ints
-from thalweg.federation.client_round import start_round
-from thalweg.federation.client_state import ClientProgram, ClientState
+from thalweg.federation import ClientContext, ClientProgram, ClientState, start_round
 from thalweg.local import GainThreshold, TrainingSummary
 from thalweg.memory import Fifo, Replace, UniformRatio
 from thalweg.streams import Replay, Setting
@@ -27,7 +26,7 @@ from thalweg.streams import Replay, Setting
 
 def test_batches_are_drawn_after_the_memory_was_renewed() -> None:
     who = clients(recipe(Replace()))
-    visit = start_round(who, 0, who.new_client(0), 0)
+    visit = start_round(ClientContext(who, 0, 0), who.new_client(0))
     for tick in range(3):
         visit.observe()
         just_arrived = set(range(10_000 + 1_000 * tick, 10_004 + 1_000 * tick))
@@ -42,7 +41,10 @@ def test_batches_are_drawn_after_the_memory_was_renewed() -> None:
 def test_batches_belong_to_the_round_and_memories_to_the_life() -> None:
     who = clients(recipe(UniformRatio()), capacity=50)
     state = who.new_client(0)
-    early, late = start_round(who, 0, state, 0), start_round(who, 0, state, 7)
+    early, late = (
+        start_round(ClientContext(who, 0, 0), state),
+        start_round(ClientContext(who, 0, 7), state),
+    )
     assert run_round(early) != run_round(late)
     assert early.rows.tolist() == late.rows.tolist()
 
@@ -53,7 +55,7 @@ def test_a_client_with_an_empty_memory_has_nothing_to_learn_from() -> None:
     )
     who = clients(recipe(Replace()), world)
     assert who.new_client(0).rows.tolist() == []
-    visit = start_round(who, 0, who.new_client(0), 0)
+    visit = start_round(ClientContext(who, 0, 0), who.new_client(0))
     assert [batch.rows.tolist() for batch in visit.batches()] == [], "before anything arrived"
     run_round(visit)
     assert visit.rows.tolist() == [3], "the last row, which nothing has replaced"
@@ -98,7 +100,9 @@ def test_while_a_client_is_away_its_objective_sleeps() -> None:
 def test_the_memo_holds_what_the_objective_remembers_and_what_it_was_told() -> None:
     who = clients(recipe(Replace(), objective=Turns()))
     broadcast = {"objective": {"word": np.array([7.0], dtype=np.float32)}}
-    visit = start_round(who, 0, who.new_client(0), 0, [FakeModelProbe([], [])], broadcast)
+    visit = start_round(
+        ClientContext(who, 0, 0, [FakeModelProbe([], [])], broadcast), who.new_client(0)
+    )
     visit.observe()
     memo = visit.memo(np.zeros(2, dtype=np.float32))
     assert {name: value.tolist() for name, value in memo.items()} == {"word": [7.0], "turns": [1.0]}
@@ -111,7 +115,7 @@ def test_early_stopping_holds_out_a_tenth_and_ends_when_a_tick_gains_too_little(
         capacity=20,
     )
     look = FakeModelProbe([], loss=1.0)
-    visit = start_round(who, 0, who.new_client(0), 0, [look])
+    visit = start_round(ClientContext(who, 0, 0, [look]), who.new_client(0))
     visit.observe()
     batches = visit.batches()
     assert not {row for batch in batches for row in batch.rows.tolist()} & set(
@@ -134,7 +138,7 @@ class HoldsOutWhatIsNotThere(GainThreshold):
 
 def test_a_stopping_that_holds_out_what_is_not_there_is_told_so() -> None:
     who = clients(recipe(Replace(), stopping=HoldsOutWhatIsNotThere()))
-    visit = start_round(who, 0, who.new_client(0), 0, [FakeModelProbe([], loss=1.0)])
+    visit = start_round(ClientContext(who, 0, 0, [FakeModelProbe([], loss=1.0)]), who.new_client(0))
     visit.observe()
     with pytest.raises(
         ConfigError, match=r"hold_out must return .* in \[0, 4\), ascending, got \[4\]"
@@ -149,7 +153,7 @@ def test_stays_are_counted_in_rounds_from_the_one_in_which_a_sample_came() -> No
     )
     state = who.new_client(0)
     for rnd in (0, 3):
-        visit = start_round(who, 0, state, rnd)
+        visit = start_round(ClientContext(who, 0, rnd), state)
         run_round(visit, 1)
         state = visit.finish()
     # Born with four; two came in round 0, two in round 3.
@@ -162,7 +166,7 @@ def test_what_came_while_away_has_stayed_since_then() -> None:
     seen = RecordingSampleWeights()
     world = ScriptedStream(ticks=1, per_tick=2, collects_when_absent=True)
     who = clients(recipe(Fifo(), sample_weights=seen), world, capacity=4)
-    run_round(start_round(who, 0, who.new_client(0), 2), 1)
+    run_round(start_round(ClientContext(who, 0, 2), who.new_client(0)), 1)
     assert seen.recorded[-1].ages.tolist() == [2, 2, 1, 1]
 
 
@@ -174,7 +178,7 @@ def test_the_weights_of_a_mini_batch_are_unbiased() -> None:
     )
     totals = np.zeros(4)
     for seed in range(1000):
-        visit = start_round(replace(who, seed=seed), 0, who.new_client(0), 0)
+        visit = start_round(ClientContext(replace(who, seed=seed), 0, 0), who.new_client(0))
         visit.observe()
         for rows, weights in visit.batches():
             assert weights is not None
@@ -188,7 +192,7 @@ def test_a_batch_of_the_whole_memory_has_the_samples_own_weights() -> None:
         ScriptedStream(ticks=1, per_tick=3),
         capacity=3,
     )
-    visit = start_round(who, 0, who.new_client(0), 0)
+    visit = start_round(ClientContext(who, 0, 0), who.new_client(0))
     visit.observe()
     weights = visit.batches()[0].weights
     assert weights is not None
@@ -198,7 +202,8 @@ def test_a_batch_of_the_whole_memory_has_the_samples_own_weights() -> None:
 def test_a_client_whose_samples_count_nothing_does_not_train() -> None:
     who = clients(recipe(Replace(), sample_weights=RecordingSampleWeights(), weights=ByWeight()))
     visit = start_round(
-        who, 0, who.new_client(0), 0, received={"sample_weights": {"assigned": np.zeros(1, "f4")}}
+        ClientContext(who, 0, 0, received={"sample_weights": {"assigned": np.zeros(1, "f4")}}),
+        who.new_client(0),
     )
     assert run_round(visit) == []
     assert visit.reports() == {"total_weight": 0.0}
@@ -228,7 +233,9 @@ def concluded(
     who: ClientProgram, state: ClientState, rnd: int, **when: int
 ) -> tuple[ClientState, Any, Any]:
     broadcast = {"objective": {"number": np.array([rnd], dtype=np.float32)}}
-    visit = start_round(who, 0, state, rnd, [FakeModelProbe([0.0])], broadcast, **when)
+    visit = start_round(
+        ClientContext(who, 0, rnd, [FakeModelProbe([0.0])], broadcast, **when), state
+    )
     run_round(visit)
     before = visit.memo(np.zeros(1, dtype=np.float32))["before"].tolist()
     visit.finish_round(TrainingSummary(np.zeros(1, "f4"), np.ones(1, "f4"), 3, 0.1, 0.9))
@@ -268,7 +275,10 @@ def test_a_rehearsal_begins_anew_and_draws_batches_of_its_own_from_the_same_memo
     assert before == []
     broadcast = {"objective": {"number": np.zeros(1, dtype=np.float32)}}
     visits = [
-        start_round(who, 0, state, 1, [FakeModelProbe([0.0])], broadcast, probe_round=probe_round)
+        start_round(
+            ClientContext(who, 0, 1, [FakeModelProbe([0.0])], broadcast, probe_round=probe_round),
+            state,
+        )
         for probe_round in (0, 1, 2, 1)
     ]
     drawn = [run_round(visit) for visit in visits]

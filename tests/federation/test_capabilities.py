@@ -2,7 +2,7 @@ from dataclasses import replace
 
 import pytest
 
-from thalweg.federation.capabilities import Capabilities
+from thalweg.federation import Capabilities
 from thalweg.local import GainThreshold, Moon
 from thalweg.recipes import RECIPES, get_recipe
 

@@ -22,8 +22,7 @@ from federation.scripted_stream import (
 from thalweg.aggregation import ByWeight, MemorySummary, ShiftAware
 from thalweg.bank import SplitContext
 from thalweg.core.errors import ConfigError
-from thalweg.federation.client_round import ClientRound, start_round
-from thalweg.federation.client_state import ClientProgram
+from thalweg.federation import ClientContext, ClientProgram, ClientRound, start_round
 from thalweg.forecast import Bayesian
 from thalweg.memory import Dds, Fifo, Replace, UniformRatio
 from thalweg.recipes import RECIPES, fedavg, sfedpo
@@ -62,17 +61,19 @@ def test_a_visit_does_not_change_the_state_it_began_with() -> None:
     who = clients(recipe(UniformRatio(), forecast=Bayesian()))
     state = who.new_client(0)
     before = to_comparable(state)
-    run_round(start_round(who, 0, state, 0))
+    run_round(start_round(ClientContext(who, 0, 0), state))
     assert to_comparable(state) == before
-    again = start_round(who, 0, state, 0)
-    assert run_round(again) == run_round(start_round(who, 0, state, 0)), "so it can be repeated"
+    again = start_round(ClientContext(who, 0, 0), state)
+    assert run_round(again) == run_round(start_round(ClientContext(who, 0, 0), state)), (
+        "so it can be repeated"
+    )
 
 
 def test_the_score_is_that_of_the_expected_states_and_ratios() -> None:
     who = clients(
         recipe(Dds(), forecast=FixedForecast(), weights=ShiftAware()), ScriptedStream(ticks=5)
     )
-    visit = start_round(who, 0, who.new_client(0), 0)
+    visit = start_round(ClientContext(who, 0, 0), who.new_client(0))
     before = dict(visit.reports())
     assert before["shift_score"] == pytest.approx(0.764378, abs=1e-6)
     visit.observe()
@@ -81,7 +82,7 @@ def test_the_score_is_that_of_the_expected_states_and_ratios() -> None:
 
 def test_weights_that_ask_for_nothing_get_nothing() -> None:
     who = clients(fedavg())
-    visit = start_round(who, 0, who.new_client(0), 0)
+    visit = start_round(ClientContext(who, 0, 0), who.new_client(0))
     run_round(visit)
     assert dict(visit.reports()) == {}
 
@@ -92,7 +93,7 @@ def test_every_published_recipe_can_be_lived() -> None:
         state = play_rounds(who, 0, [0, 1])
         assert (state.lived, len(state.rows)) == (2, 4)
     who = clients(sfedpo())
-    assert "shift_score" in start_round(who, 0, who.new_client(0), 0).reports()
+    assert "shift_score" in start_round(ClientContext(who, 0, 0), who.new_client(0)).reports()
 
 
 def test_the_weights_are_told_what_the_states_of_the_world_are_like() -> None:
@@ -105,7 +106,7 @@ def test_the_weights_are_told_what_the_states_of_the_world_are_like() -> None:
             return {}
 
     who = clients(recipe(Fifo(), weights=Listens()))
-    start_round(who, 0, who.new_client(0), 0).reports()
+    start_round(ClientContext(who, 0, 0), who.new_client(0)).reports()
     assert told[0].embeddings is not None
     assert told[0].embeddings.tolist() == ScriptedStream().state_table.histograms.tolist()
 
@@ -113,12 +114,13 @@ def test_the_weights_are_told_what_the_states_of_the_world_are_like() -> None:
 def test_the_total_weight_is_reported() -> None:
     who = clients(recipe(Replace(), sample_weights=RecordingSampleWeights(), weights=ByWeight()))
     visit = start_round(
-        who, 0, who.new_client(0), 0, received={"sample_weights": {"assigned": np.full(1, 2, "f4")}}
+        ClientContext(who, 0, 0, received={"sample_weights": {"assigned": np.full(1, 2, "f4")}}),
+        who.new_client(0),
     )
     run_round(visit)
     assert visit.reports() == {"total_weight": 2 * (1 + 2 + 3 + 4)}
     plain_ones = clients(recipe(Replace(), weights=ByWeight()))
-    visit = start_round(plain_ones, 0, plain_ones.new_client(0), 0)
+    visit = start_round(ClientContext(plain_ones, 0, 0), plain_ones.new_client(0))
     run_round(visit)
     assert visit.reports() == {"total_weight": 4.0}, "all count one"
 
@@ -129,7 +131,9 @@ def test_the_total_weight_is_reported() -> None:
 def two_models(**parts: Any) -> tuple[ClientProgram, ClientRound]:
     who = clients(replace(recipe(Fifo(), **parts), bank=EvenAndOdd()), ScriptedStream(holds=8))
     told = {"bank": {"rounds": np.zeros(1, dtype=np.float32)}}
-    return who, start_round(who, 0, who.new_client(0), 0, received=told, models=[0, 1])
+    return who, start_round(
+        ClientContext(who, 0, 0, received=told, models=[0, 1]), who.new_client(0)
+    )
 
 
 def test_all_models_see_the_same_mini_batches_and_samples_count_for_each_what_the_bank_says() -> (
@@ -167,9 +171,9 @@ def test_a_bank_that_divides_wrongly_is_refused() -> None:
             return kept, -np.ones_like(split.losses)
 
     who = clients(replace(recipe(Fifo()), bank=Negative()))
-    visit = start_round(who, 0, who.new_client(0), 0, models=[0, 1])
+    visit = start_round(ClientContext(who, 0, 0, models=[0, 1]), who.new_client(0))
     visit.observe()
-    with pytest.raises(ConfigError, match=r"Negative\.divide must return finite weights"):
+    with pytest.raises(ConfigError, match=r"Negative\.split_samples must return finite weights"):
         visit.split_samples(np.zeros((2, len(visit.rows)), dtype=np.float32))
 
 

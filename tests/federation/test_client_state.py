@@ -19,7 +19,7 @@ from federation.scripted_stream import (
 from thalweg.core.errors import ConfigError
 from thalweg.core.trees import read_tree, restore_types, write_tree
 from thalweg.core.types import Floats, SampleAges
-from thalweg.federation.client_round import start_round
+from thalweg.federation import ClientContext, start_round
 from thalweg.forecast import Bayesian
 from thalweg.memory import Fifo, Replace, Reservoir, UniformRatio
 from thalweg.recipes import RECIPES
@@ -49,7 +49,10 @@ def test_all_that_a_client_remembers_survives_a_checkpoint(tmp_path: Path) -> No
     assert to_comparable(round_trip(state, fresh=who.new_client(1))) == to_comparable(state)
     write_tree(tmp_path / "clients", {"1": state})
     restored = restore_types(who.new_client(1), read_tree(tmp_path / "clients")["1"])
-    here, there = start_round(who, 1, state, 2), start_round(who, 1, restored, 2)
+    here, there = (
+        start_round(ClientContext(who, 1, 2), state),
+        start_round(ClientContext(who, 1, 2), restored),
+    )
     assert run_round(here) == run_round(there)
     assert to_comparable(here.finish()) == to_comparable(there.finish())
 
@@ -62,9 +65,9 @@ def test_the_world_is_the_same_for_every_recipe() -> None:
     for make in RECIPES.values():
         who = clients(make(), world, seed=5)
         state = who.new_client(2)
-        visit = start_round(who, 2, state, 0, [FakeModelProbe([], [])])
+        visit = start_round(ClientContext(who, 2, 0, [FakeModelProbe([], [])]), state)
         run_round(visit)
-        later = start_round(who, 2, visit.finish(), 4, [FakeModelProbe([], [])])
+        later = start_round(ClientContext(who, 2, 4, [FakeModelProbe([], [])]), visit.finish())
         lives.append(to_comparable([state.rows, visit.arrivals, later.arrivals]))
     assert len(lives) > 2
     assert all(life == lives[0] for life in lives)
@@ -87,7 +90,7 @@ class Broken:
 @pytest.mark.parametrize("weights", [(1.0, 1.0), (1.0, 1.0, 1.0, -1.0), (1.0, 1.0, 1.0, np.nan)])
 def test_an_emphasis_that_is_wrong_is_told_so(weights: tuple[float, ...]) -> None:
     who = clients(recipe(Replace(), sample_weights=Broken(weights)))
-    visit = start_round(who, 0, who.new_client(0), 0)
+    visit = start_round(ClientContext(who, 0, 0), who.new_client(0))
     visit.observe()
     with pytest.raises(ConfigError, match=r"Broken\.weigh must return 4 finite weights"):
         visit.batches()

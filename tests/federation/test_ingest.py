@@ -24,8 +24,7 @@ from federation.scripted_stream import (
 from thalweg.aggregation import ShiftAware
 from thalweg.core.errors import ConfigError
 from thalweg.core.types import Ints, MemoryContext
-from thalweg.federation.client_round import start_round
-from thalweg.federation.client_state import ClientProgram
+from thalweg.federation import ClientContext, ClientProgram, start_round
 from thalweg.forecast import Bayesian, Growing
 from thalweg.local import Sgd
 from thalweg.memory import Dds, Fifo, Importance, Ode, Reservoir, UniformRatio
@@ -36,7 +35,7 @@ from thalweg.streams import Replay, Setting
 def test_the_memory_is_asked_once_per_tick_with_what_has_just_arrived() -> None:
     diary = RecordingMemory()
     who = clients(recipe(diary))
-    run_round(start_round(who, 1, who.new_client(1), 0))
+    run_round(start_round(ClientContext(who, 1, 0), who.new_client(1)))
     assert [intake.state for intake in diary.recorded] == [0, 1, 2]
     assert [(intake.held, intake.num_new, intake.capacity) for intake in diary.recorded] == [
         (4, 4, 4)
@@ -50,7 +49,7 @@ def test_the_memory_is_asked_once_per_tick_with_what_has_just_arrived() -> None:
 def test_a_memory_of_five_hundred_renews_268_276_and_167() -> None:
     world = ScriptedStream(start=500, per_tick=500)
     who = clients(recipe(Dds(), forecast=FixedForecast()), world, capacity=500)
-    visit = start_round(who, 0, who.new_client(0), 0)
+    visit = start_round(ClientContext(who, 0, 0), who.new_client(0))
     renewed = []
     for arrival in visit.arrivals:
         before = visit.rows
@@ -65,12 +64,12 @@ def test_the_forecast_learns_of_a_round_only_when_it_is_over() -> None:
     who = clients(
         recipe(UniformRatio(), forecast=Bayesian(), weights=ReportsAge()), ScriptedStream(ticks=1)
     )
-    visit = start_round(who, 0, who.new_client(0), 0)
+    visit = start_round(ClientContext(who, 0, 0), who.new_client(0))
     assert visit.reports()["expected"] == pytest.approx(1 / 3)
     run_round(visit, ticks=1)
     assert visit.outlook.probs == pytest.approx([1 / 3] * 3)
     assert visit.reports()["expected"] == pytest.approx(1 / 3), "no leak of this round's states"
-    following = start_round(who, 0, visit.finish(), 1)
+    following = start_round(ClientContext(who, 0, 1), visit.finish())
     assert following.outlook.probs == pytest.approx([2 / 4, 1 / 4, 1 / 4])
     assert following.reports()["expected"] == pytest.approx(2 / 4)
 
@@ -78,7 +77,7 @@ def test_the_forecast_learns_of_a_round_only_when_it_is_over() -> None:
 def test_a_policy_with_foresight_is_asked_about_the_beginning_of_the_round() -> None:
     diary = RecordingForesightedMemory()
     who = clients(recipe(diary, weights=ReportsAge()))
-    visit = start_round(who, 0, who.new_client(0), 0)
+    visit = start_round(ClientContext(who, 0, 0), who.new_client(0))
     run_round(visit)
     report = visit.reports()
     assert [report[f"renewal {m}"] for m in range(3)] == [0.125] * 3
@@ -89,10 +88,10 @@ def test_a_policy_with_foresight_is_asked_about_the_beginning_of_the_round() -> 
 
 def test_foresight_knows_what_the_policy_remembered_when_the_round_began() -> None:
     who = clients(recipe(Reservoir(), weights=ReportsAge()))
-    visit = start_round(who, 0, who.new_client(0), 0)
+    visit = start_round(ClientContext(who, 0, 0), who.new_client(0))
     run_round(visit)
     assert visit.reports()["renewal 0"] == 4 / 8
-    following = start_round(who, 0, visit.finish(), 1)
+    following = start_round(ClientContext(who, 0, 1), visit.finish())
     run_round(following)
     assert following.reports()["renewal 0"] == 4 / 20  # 4 at birth, 3 * 4 in the first round
 
@@ -100,7 +99,7 @@ def test_foresight_knows_what_the_policy_remembered_when_the_round_began() -> No
 def test_the_renewal_of_a_policy_without_foresight_is_measured() -> None:
     # Two of the four samples held are new after each tick.
     who = clients(recipe(RecordingMemory(), weights=ReportsAge()), ScriptedStream(per_tick=2))
-    visit = start_round(who, 0, who.new_client(0), 0)
+    visit = start_round(ClientContext(who, 0, 0), who.new_client(0))
     run_round(visit)
     report = visit.reports()
     assert [report[f"renewal {m}"] for m in range(3)] == [0.5] * 3
@@ -137,7 +136,7 @@ def test_a_policy_that_keeps_what_it_cannot_is_named(kept: list[int], message: s
 
     who = clients(recipe(Careless()))
     with pytest.raises(ConfigError, match=rf"Careless\.keep must return .*{message}"):
-        start_round(who, 0, who.new_client(0), 0).observe()
+        start_round(ClientContext(who, 0, 0), who.new_client(0)).observe()
 
 
 def test_a_policy_may_keep_nothing() -> None:
@@ -149,7 +148,7 @@ def test_a_policy_may_keep_nothing() -> None:
             return None, np.empty(0, dtype=np.int64)
 
     who = clients(recipe(Forgets()))
-    visit = start_round(who, 0, who.new_client(0), 0)
+    visit = start_round(ClientContext(who, 0, 0), who.new_client(0))
     assert run_round(visit) == []
     assert visit.finish().rows.tolist() == []
 
@@ -176,26 +175,26 @@ def test_an_oracle_with_states_of_its_own_names_them_to_the_memory() -> None:
     new_client = who.new_client(0)
     assert new_client.forecast.signatures.tolist() == [[1, 0, 0]], "what it starts with"
     assert new_client.forecast.counts.tolist() == [0]
-    visit = start_round(who, 0, new_client, 0)
+    visit = start_round(ClientContext(who, 0, 0), new_client)
     run_round(visit, ticks=2)
     assert [intake.state for intake in diary.recorded] == [1, 2]
     # Opened in mid-round: the memory sees as many states as it needs, the weights those of before.
     assert [len(intake.outlook.probs) for intake in diary.recorded] == [2, 3]
     assert len(visit.outlook.probs) == 1
     assert visit.finish().forecast.counts.tolist() == [0, 1, 1]
-    following = start_round(who, 0, visit.finish(), 1)
+    following = start_round(ClientContext(who, 0, 1), visit.finish())
     assert following.outlook.probs.tolist() == pytest.approx([1 / 5, 2 / 5, 2 / 5])
 
 
 def test_a_state_opened_in_the_round_changes_no_report_of_this_round() -> None:
     for memory in (Dds(), RecordingMemory()):  # with and without foresight
         who = growing_clients(memory, Growing())
-        visit = start_round(who, 0, who.new_client(0), 0)
+        visit = start_round(ClientContext(who, 0, 0), who.new_client(0))
         visit.observe()
         before = dict(visit.reports())
         run_round(visit, 2)
         assert visit.reports() == before
-        following = start_round(who, 0, visit.finish(), 1)
+        following = start_round(ClientContext(who, 0, 1), visit.finish())
         run_round(following)
         assert (len(visit.outlook.probs), len(following.outlook.probs)) == (1, 3)
         # Without foresight a score is the mean of the states' heterogeneities, which is ln 3 for a single class.
@@ -205,7 +204,7 @@ def test_a_state_opened_in_the_round_changes_no_report_of_this_round() -> None:
 
 def test_dds_has_a_ratio_for_a_state_that_was_opened_just_now() -> None:
     who = growing_clients(Dds(budget=0.5), Growing())
-    visit = start_round(who, 0, who.new_client(0), 0)
+    visit = start_round(ClientContext(who, 0, 0), who.new_client(0))
     run_round(visit)
     assert len(visit.rows) == 4
     assert np.unique(who.labels[visit.rows]).size > 1
@@ -218,7 +217,9 @@ def test_a_client_with_states_of_its_own_goes_on_from_a_checkpoint(tmp_path: Pat
     assert len(restored.forecast.counts) == 3
     assert len(who.new_client(1).forecast.counts) == 1
     assert to_comparable(restored) == to_comparable(state)
-    assert run_round(start_round(who, 1, restored, 2)) == run_round(start_round(who, 1, state, 2))
+    assert run_round(start_round(ClientContext(who, 1, 2), restored)) == run_round(
+        start_round(ClientContext(who, 1, 2), state)
+    )
 
 
 def test_states_are_found_while_away_as_well() -> None:
@@ -242,7 +243,7 @@ def test_samples_are_looked_at_once_if_the_model_stays_the_same(
     memory: Any, asked: list[list[int]]
 ) -> None:
     who, look = clients(recipe(memory)), NotingLook([])
-    run_round(start_round(who, 0, who.new_client(0), 0, [look]))
+    run_round(start_round(ClientContext(who, 0, 0, [look]), who.new_client(0)))
     assert look.asked == asked
 
 

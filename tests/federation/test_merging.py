@@ -10,7 +10,7 @@ from thalweg.core.config import with_overrides
 from thalweg.core.errors import ConfigError
 from thalweg.core.types import Floats, Floats32
 from thalweg.engine.plan import make_plan, plan_from_toml, plan_to_toml
-from thalweg.federation.merging import merge, sum_metrics
+from thalweg.federation.server_steps import merge_updates, sum_metrics
 from thalweg.memory import Replace
 from thalweg.recipes import Recipe, get_recipe
 
@@ -21,14 +21,14 @@ THIRDS = np.full(3, 1 / 3)
 
 
 def test_without_a_robust_rule_the_mean_is_believed() -> None:
-    merged = merge(PLAIN, None, MODEL, DELTAS, THIRDS)
+    merged = merge_updates(PLAIN, None, MODEL, DELTAS, THIRDS)
     assert merged.model.tolist() == pytest.approx([311, -289 - 2 / 3])
     assert merged.extra_metrics == {}
 
 
 def test_a_robust_rule_stands_before_any_server_rule() -> None:
     recipe = replace(PLAIN, robust=Median(), server=FedAcg())
-    merged = merge(recipe, recipe.server.init(2), MODEL, DELTAS, THIRDS)
+    merged = merge_updates(recipe, recipe.server.init(2), MODEL, DELTAS, THIRDS)
     alone = recipe.server.step(
         recipe.server.init(2), MODEL, np.array([[2, 0]], dtype=np.float32), np.ones(1)
     )
@@ -38,8 +38,8 @@ def test_a_robust_rule_stands_before_any_server_rule() -> None:
 def test_if_nothing_is_left_neither_model_nor_rule_moves() -> None:
     recipe = replace(PLAIN, robust=Krum(too_few="skip"), server=FedAcg())
     rule = recipe.server.init(2)
-    merged = merge(recipe, rule, MODEL, DELTAS, THIRDS)
-    assert merged.rule is rule
+    merged = merge_updates(recipe, rule, MODEL, DELTAS, THIRDS)
+    assert merged.rule_state is rule
     assert merged.model.tolist() == MODEL.tolist()
     assert merged.extra_metrics == {"too_few": 1}
 
@@ -69,8 +69,10 @@ class Returns:
 )
 def test_a_rule_of_the_users_own_may_be_wrong(deltas: Floats32, weights: Floats) -> None:
     recipe = replace(PLAIN, robust=Returns(deltas, weights))
-    with pytest.raises(ConfigError, match=r"Returns\.combine must return finite updates of 2 numb"):
-        merge(recipe, None, MODEL, DELTAS, THIRDS)
+    with pytest.raises(
+        ConfigError, match=r"Returns\.combine must return finite float32 updates of 2 numb"
+    ):
+        merge_updates(recipe, None, MODEL, DELTAS, THIRDS)
 
 
 def test_what_is_said_of_several_models_is_added_up() -> None:

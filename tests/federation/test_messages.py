@@ -3,7 +3,7 @@ from __future__ import annotations
 import numpy as np
 
 from thalweg.core.types import Job
-from thalweg.federation.messages import make_train_requests, select_client_broadcast
+from thalweg.federation import make_train_requests, select_client_broadcast
 
 BANK = np.array([[1, 1], [2, 2]], dtype=np.float32)
 

@@ -15,9 +15,13 @@ from thalweg.bank.feddrift import COSTS, SAMPLES
 from thalweg.core.capabilities import Broadcast
 from thalweg.core.errors import ConfigError, Diverged, ShapeMismatch
 from thalweg.core.types import Floats, Floats32, Ints, Job, Roster, SurveyResponses, Updates
-from thalweg.federation.server_round import run_server_round
-from thalweg.federation.server_state import ServerState, get_served_models, new_server
-from thalweg.federation.validation import validate_updates
+from thalweg.federation import (
+    ServerState,
+    get_served_models,
+    new_server,
+    run_server_round,
+    validate_updates,
+)
 from thalweg.memory import Replace
 from thalweg.recipes import Recipe
 from thalweg.selection import Uniform
@@ -253,7 +257,7 @@ def test_models_can_be_mixed_and_begun_anew() -> None:
 
 def test_an_arrangement_that_does_not_fit_is_refused() -> None:
     recipe = replace(PLAIN, bank=Keeps((0, 0, 1)))
-    with pytest.raises(ConfigError, match=r"Keeps\.arrange must mix the 1 models"):
+    with pytest.raises(ConfigError, match=r"Keeps\.assign must mix the 1 models"):
         play(Fake(), recipe)
 
 

@@ -9,8 +9,8 @@ import pytest
 
 from contracts.checkpoint import to_comparable
 from thalweg.core.errors import ConfigError
-from thalweg.federation.messages import TrainResponse
-from thalweg.federation.tables import (
+from thalweg.federation import (
+    TrainResponse,
     build_updates,
     drop_odd_lengths,
     select_uniform_responses,
@@ -113,7 +113,7 @@ def test_what_clients_say_becomes_one_matrix_and_silence_counts_as_zeros() -> No
 
 
 def test_vectors_of_different_lengths_are_refused() -> None:
-    with pytest.raises(ConfigError, match=r"Rule\.answer must give vectors of one length"):
+    with pytest.raises(ConfigError, match=r"Rule\.answer_survey must return vectors of one length"):
         tabulate_answers([{"a": np.ones(2)}, {"a": np.ones(3)}], "Rule")
 
 

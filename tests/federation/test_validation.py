@@ -11,14 +11,8 @@ from hypothesis import strategies as st
 from contracts.examples import some_updates
 from thalweg.aggregation import ConstantDiscount, HingeDiscount, PolynomialDiscount, RejectLate
 from thalweg.core.types import Ints, Job, Updates
-from thalweg.federation.validation import (
-    MAX_WAIT,
-    NO_REQUESTS,
-    drop_expired,
-    match_updates,
-    max_wait,
-    update_open_requests,
-)
+from thalweg.federation import NO_REQUESTS, match_updates, max_wait
+from thalweg.federation.extensions.staleness import MAX_WAIT, drop_expired, update_open_requests
 
 ANY = ConstantDiscount()
 

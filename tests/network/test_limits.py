@@ -13,7 +13,7 @@ from thalweg.aggregation import ByWeight, ShiftAware
 from thalweg.bank import FedDaa, FedDrift, FedRc
 from thalweg.core.errors import BadMessage, ConfigError
 from thalweg.core.types import Floats, Floats32
-from thalweg.federation.messages import SurveyRequest, SurveyResponse, TrainRequest, TrainResponse
+from thalweg.federation import SurveyRequest, SurveyResponse, TrainRequest, TrainResponse
 from thalweg.local import Curvature, Scaffold, Sgd
 from thalweg.memory import Ode, Replace
 from thalweg.network.limits import (

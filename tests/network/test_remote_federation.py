@@ -16,13 +16,7 @@ from thalweg.bank import FedDrift
 from thalweg.bank.feddrift import COSTS, SAMPLES
 from thalweg.core.errors import Diverged
 from thalweg.core.types import Job, Updates
-from thalweg.federation.messages import (
-    Message,
-    SurveyRequest,
-    SurveyResponse,
-    TrainRequest,
-    TrainResponse,
-)
+from thalweg.federation import Message, SurveyRequest, SurveyResponse, TrainRequest, TrainResponse
 from thalweg.memory import Fifo
 from thalweg.network.limits import Limits
 from thalweg.network.remote_federation import Packet, RemoteFederation

@@ -9,7 +9,7 @@ from engine.bytes_federation import BytesFederation, load
 from engine.test_every_recipe import SMALL
 from thalweg.core.errors import BadMessage, RunError, ShapeMismatch
 from thalweg.engine.plan import make_plan
-from thalweg.federation.messages import Hello, SurveyRequest, TrainResponse
+from thalweg.federation import Hello, SurveyRequest, TrainResponse
 from thalweg.network.remote_node import RemoteNode
 from thalweg.network.wire import from_bytes, to_bytes
 

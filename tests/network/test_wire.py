@@ -19,7 +19,7 @@ from thalweg.bank import FedDrift
 from thalweg.core.errors import BadMessage, Diverged, ShapeMismatch, ThalwegError
 from thalweg.core.trees import tree_from_bytes, tree_to_bytes
 from thalweg.core.types import Supply
-from thalweg.federation.messages import (
+from thalweg.federation import (
     Hello,
     Message,
     SurveyRequest,

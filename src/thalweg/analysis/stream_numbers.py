@@ -19,8 +19,7 @@ from thalweg.engine.client_pool import ClientPool
 from thalweg.engine.gather import Gather
 from thalweg.engine.plan import Plan, read_plan
 from thalweg.engine.stacked import StackedTrainer
-from thalweg.federation.server_round import run_server_round
-from thalweg.federation.server_state import new_server
+from thalweg.federation import new_server, run_server_round
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ from thalweg.engine.client_pool import ClientPool
 from thalweg.engine.plan import Plan
 from thalweg.engine.simulated import SecureSumFederation, SimulatedFederation
 from thalweg.engine.unreliable import UnreliableFederation
-from thalweg.federation.client_state import ClientProgram
+from thalweg.federation import ClientProgram
 from thalweg.nets import Net, load_parameters
 from thalweg.recipes.compatibility import check_compatibility
 from thalweg.scenarios import Scenario

@@ -11,12 +11,19 @@ from thalweg.core.capabilities import ModelProbe, Surveys
 from thalweg.core.errors import ConfigError
 from thalweg.core.trees import Tree
 from thalweg.core.types import Floats, Floats32, Ints, Job, Roster, Supplies, SurveyResponses
-from thalweg.federation.base import SurveyStage
-from thalweg.federation.client_round import ClientRound, start_round
-from thalweg.federation.client_state import ClientProgram, ClientState, Received
-from thalweg.federation.client_survey import MakeProbe, run_client_survey
-from thalweg.federation.messages import SurveyRequest
-from thalweg.federation.tables import tabulate_answers
+from thalweg.federation import (
+    ClientContext,
+    ClientProgram,
+    ClientRound,
+    ClientState,
+    MakeProbe,
+    Received,
+    SurveyRequest,
+    SurveyStage,
+    run_client_survey,
+    start_round,
+    tabulate_answers,
+)
 from thalweg.streams import HasViews, Timetable, World, collect_supplies, scale_supplies
 
 
@@ -74,9 +81,18 @@ class ClientPool:
         received: Received | None = None,
     ) -> ClientRound:
         """A client's part in a round, in which it trains one model or several."""
-        job, models = jobs[0], [each.model for each in jobs]
-        state, when = self.state(job.client), (job.session, job.probe_round)
-        return start_round(self.clients, job.client, state, rnd, probes, received, *when, models)
+        job = jobs[0]
+        ctx = ClientContext(
+            program=self.clients,
+            client=job.client,
+            rnd=rnd,
+            probes=probes,
+            received=received or {},
+            session=job.session,
+            probe_round=job.probe_round,
+            models=[each.model for each in jobs],
+        )
+        return start_round(ctx, self.state(job.client))
 
     def finish(self, visit: ClientRound) -> None:
         self.set_state(visit.client, visit.finish())

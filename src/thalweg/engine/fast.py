@@ -29,13 +29,15 @@ from thalweg.engine.stacked import (
     choose_stack_sizes,
     map_in_threads,
 )
-from thalweg.federation.base import SurveyStage
-from thalweg.federation.batching import MiniBatch
-from thalweg.federation.client_round import ClientRound
-from thalweg.federation.client_state import Received
+from thalweg.federation import (
+    ClientRound,
+    MiniBatch,
+    Received,
+    SurveyStage,
+    select_client_broadcast,
+    stack_uploads,
+)
 from thalweg.federation.extensions.privacy import add_noise
-from thalweg.federation.messages import select_client_broadcast
-from thalweg.federation.tables import stack_uploads
 from thalweg.local import TrainingSummary
 from thalweg.nets import Net
 

@@ -34,8 +34,13 @@ from thalweg.engine.scores import get_session_context
 from thalweg.engine.simulated import HasPending, SimulatedFederation
 from thalweg.engine.true_drifts import TrueDrifts
 from thalweg.evaluation import alarm_summary
-from thalweg.federation.server_round import run_server_round
-from thalweg.federation.server_state import ServedModels, ServerState, get_served_models, new_server
+from thalweg.federation import (
+    ServedModels,
+    ServerState,
+    get_served_models,
+    new_server,
+    run_server_round,
+)
 from thalweg.nets import Net
 from thalweg.recipes import Recipe
 from thalweg.scenarios import Scenario

@@ -20,8 +20,7 @@ from thalweg.evaluation import (
     task_summary,
     transitions,
 )
-from thalweg.federation.server_halves import bytes_up
-from thalweg.federation.server_state import ServedModels, ServerState, get_served_models
+from thalweg.federation import ServedModels, ServerState, bytes_up, get_served_models
 from thalweg.recipes import Recipe
 from thalweg.scenarios import Scenario
 

@@ -21,7 +21,7 @@ from thalweg.engine.simulated import SimulatedFederation
 from thalweg.evaluation import ClientTests, SessionContext, client_tests, purity
 from thalweg.evaluation.clients import Bools
 from thalweg.evaluation.sessions import session_accuracy
-from thalweg.federation.server_state import ServedModels
+from thalweg.federation import ServedModels
 from thalweg.streams import HasViews
 
 

@@ -15,9 +15,7 @@ from thalweg.engine.client_pool import ClientPool
 from thalweg.engine.node import Node
 from thalweg.engine.single import SingleTrainer
 from thalweg.engine.stacked import one_thread
-from thalweg.federation.base import SurveyStage
-from thalweg.federation.messages import make_train_requests
-from thalweg.federation.tables import build_updates
+from thalweg.federation import SurveyStage, build_updates, make_train_requests
 
 
 class ReferenceFederation:

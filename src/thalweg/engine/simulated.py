@@ -10,7 +10,7 @@ from thalweg.core.capabilities import Broadcast
 from thalweg.core.trees import Tree
 from thalweg.core.types import Floats32, Ints, Job, Rejection, Roster, SurveyResponses, Updates
 from thalweg.data import Part
-from thalweg.federation.base import Federation, SurveyStage
+from thalweg.federation import Federation, SurveyStage
 from thalweg.federation.extensions.secure_aggregation import simulate_masked_sum
 from thalweg.recipes.base import Recipe
 

@@ -18,7 +18,7 @@ from thalweg.core.types import Floats32, Ints, LastLayer
 from thalweg.data import Augmentation, Dataset, Part
 from thalweg.engine.models import NetModel, image_rng
 from thalweg.engine.plan import Plan
-from thalweg.federation.batching import MiniBatch
+from thalweg.federation import MiniBatch
 from thalweg.local import Batch, Euclidean, Geometry, Model, Objective, Sgd
 from thalweg.nets import Net
 

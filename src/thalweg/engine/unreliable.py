@@ -12,9 +12,13 @@ from thalweg.core.capabilities import Broadcast
 from thalweg.core.trees import Tree
 from thalweg.core.types import Floats32, Ints, Job, Rejection, Roster, SurveyResponses, Updates
 from thalweg.engine.simulated import FederationWrapper, SimulatedFederation
-from thalweg.federation.base import SurveyStage
-from thalweg.federation.messages import TrainResponse
-from thalweg.federation.tables import build_updates, select_uniform_responses, split_updates
+from thalweg.federation import (
+    SurveyStage,
+    TrainResponse,
+    build_updates,
+    select_uniform_responses,
+    split_updates,
+)
 from thalweg.streams import Faults, TampersUpdates
 
 

@@ -40,9 +40,7 @@ class BatchBuilder:
         self._latent = state.latent
         known = (state.objective, *state.other_objectives)
         self.objective = known[slot] if slot < len(known) else self._program.init_objective()
-        if self._program.is_reset_per_session and (
-            ctx.probe_round or ctx.session != state.session
-        ):
+        if self._program.is_reset_per_session and (ctx.probe_round or ctx.session != state.session):
             self.objective = self._program.init_objective()
         self._split: Floats | None = None  # (held,) share of each sample that belongs to this model
         self._is_used: npt.NDArray[np.bool_] | None = None  # (held,) for any model of the client

@@ -174,7 +174,11 @@ class ClientRound:
         assert bank is not None
         assert ingest.since is not None
         context = SplitContext(
-            self._models, losses, self.labels(self.rows), ingest.since.astype(np.int64), self._ctx.rnd
+            self._models,
+            losses,
+            self.labels(self.rows),
+            ingest.since.astype(np.int64),
+            self._ctx.rnd,
         )
         received = self._ctx.received.get("bank", {})
         self._split, weights = bank.split_samples(self._split, context, received)
@@ -276,9 +280,7 @@ def _summarize(
     program: ClientProgram, start: Floats32, training: LocalTraining, lr_scale: float
 ) -> TrainingSummary:
     local, num_steps = program.local, len(training.seen_losses)
-    return TrainingSummary(
-        start, training.params(), num_steps, local.lr * lr_scale, local.momentum
-    )
+    return TrainingSummary(start, training.params(), num_steps, local.lr * lr_scale, local.momentum)
 
 
 def _build_response(

@@ -13,12 +13,14 @@ from thalweg.core.capabilities import Broadcast, ModelProbe
 from thalweg.core.types import Floats32, Ints, Job, Roster, Session, Updates
 from thalweg.federation.base import Federation
 from thalweg.federation.client_state import ClientProgram, Received
+from thalweg.federation.extensions.staleness import NO_REQUESTS
 from thalweg.federation.messages import TrainRequest
 from thalweg.federation.server_state import ServerState
-from thalweg.federation.extensions.staleness import NO_REQUESTS
 from thalweg.recipes.base import Recipe
 
-DrawModel = Callable[[int], Floats32]  # returns the parameters (P,) of the n-th random model of a run
+DrawModel = Callable[
+    [int], Floats32
+]  # returns the parameters (P,) of the n-th random model of a run
 
 
 @dataclass(eq=False)
@@ -41,7 +43,8 @@ class RoundContext:
     assignment: BankAssignment | None = None  # which clients of the cohort train which models
     jobs: list[Job] = field(default_factory=list)
     broadcast: Broadcast = field(default_factory=dict)  # a row per job
-    open_requests: Ints = NO_REQUESTS  # (n, 2) requests of earlier rounds that may be answered now
+    open_requests: Ints = field(default_factory=lambda: NO_REQUESTS)
+    """(n, 2) requests of earlier rounds whose updates are accepted now."""
     updates: Updates | None = None  # the accepted updates
     extra_metrics: dict[str, Any] = field(default_factory=dict)
     bytes_down: int = 0

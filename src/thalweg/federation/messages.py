@@ -307,9 +307,7 @@ def drop_odd_lengths(answers: Sequence[Mapping[str, Floats]]) -> list[dict[str, 
         for name in names
     }
     return [
-        dict(vectors)
-        if all(len(vector) == usual[name] for name, vector in vectors.items())
-        else {}
+        dict(vectors) if all(len(vector) == usual[name] for name, vector in vectors.items()) else {}
         for vectors in answers
     ]
 

@@ -13,7 +13,7 @@ from thalweg.core.claims import Claim, ValidatesClaims
 from thalweg.core.config import check_ranges
 from thalweg.core.errors import BadMessage
 from thalweg.core.types import Floats
-from thalweg.federation.messages import SurveyRequest, SurveyResponse, TrainRequest, TrainResponse
+from thalweg.federation import SurveyRequest, SurveyResponse, TrainRequest, TrainResponse
 from thalweg.local import Sgd
 from thalweg.recipes.base import Recipe
 from thalweg.streams import World

@@ -11,24 +11,23 @@ import numpy as np
 from thalweg.core.capabilities import Broadcast
 from thalweg.core.errors import BadMessage, Diverged
 from thalweg.core.types import Floats32, Ints, Job, Rejection, Roster, SurveyResponses, Updates
-from thalweg.federation.base import SurveyStage
-from thalweg.federation.messages import (
+from thalweg.federation import (
+    NO_REQUESTS,
     MaskResponse,
     Request,
     Response,
     SurveyRequest,
     SurveyResponse,
+    SurveyStage,
     TrainRequest,
     TrainResponse,
-    make_train_requests,
-)
-from thalweg.federation.tables import (
     build_updates,
     drop_odd_lengths,
+    make_train_requests,
+    max_wait,
     select_uniform_responses,
     tabulate_answers,
 )
-from thalweg.federation.validation import NO_REQUESTS, max_wait
 from thalweg.network.limits import (
     Limits,
     check_survey_response,

@@ -8,8 +8,7 @@ from typing import Any, NamedTuple
 from thalweg.core.errors import BadMessage, RunError
 from thalweg.core.trees import restore_types, tree_from_bytes, tree_to_bytes
 from thalweg.engine.node import Node
-from thalweg.federation.client_state import ClientState
-from thalweg.federation.messages import MaskRequest, Request, TrainRequest, TrainResponse
+from thalweg.federation import ClientState, MaskRequest, Request, TrainRequest, TrainResponse
 from thalweg.network.wire import MessageSchema, read_request, to_bytes
 
 

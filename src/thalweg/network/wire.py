@@ -23,8 +23,7 @@ from thalweg.core.capabilities import Surveys
 from thalweg.core.errors import BadMessage, Diverged, ShapeMismatch
 from thalweg.core.trees import tree_from_bytes, tree_to_bytes
 from thalweg.core.types import Floats32, Ints, Supply
-from thalweg.federation.base import SurveyStage
-from thalweg.federation.messages import (
+from thalweg.federation import (
     Hello,
     MaskGroup,
     MaskRequest,
@@ -35,6 +34,7 @@ from thalweg.federation.messages import (
     Response,
     SurveyRequest,
     SurveyResponse,
+    SurveyStage,
     TrainRequest,
     TrainResponse,
 )

@@ -24,14 +24,13 @@ from thalweg.drift import (
     ScaleLr,
     Shrink,
 )
+from thalweg.federation import ServerState, new_server, run_server_round
 from thalweg.federation.extensions.alarms import (
     act_on_alarms,
     collect_watched,
     init_alarms,
     update_alarms,
 )
-from thalweg.federation.server_round import run_server_round
-from thalweg.federation.server_state import ServerState, new_server
 from thalweg.forecast import Growing
 from thalweg.memory import Replace
 from thalweg.recipes import Recipe
@@ -320,6 +319,6 @@ class SaysTooLittle(Above):
 
 def test_an_alarm_that_answers_for_others_is_refused() -> None:
     with pytest.raises(
-        ConfigError, match=r"SaysTooLittle\.update must say yes or no for each of 3"
+        ConfigError, match=r"SaysTooLittle\.update must return a bool for each of 3"
     ):
         play(Erring([[0] * 3]), SaysTooLittle(), rounds=1)

@@ -16,8 +16,8 @@ from federation.scripted_stream import (
     run_round,
 )
 from thalweg.drift import CombinedActions, OpenState, PageHinkley, RecordOnly, Shrink
-from thalweg.federation.client_round import start_round
-from thalweg.federation.extensions.client_alarms import apply_alarm, find_newest
+from thalweg.federation import ClientContext, start_round
+from thalweg.federation.extensions.alarms import apply_alarm, find_newest
 from thalweg.forecast import Exact, Growing
 from thalweg.memory import Fifo, Reservoir
 from thalweg.sample_weights import InverseAge
@@ -36,13 +36,20 @@ def test_a_memory_shrinks_to_its_newest_samples() -> None:
     state = play_rounds(who, 0, [0, 1])  # four at first, then two in each round
     assert state.since is not None
     assert state.since.tolist() == [0, 0, 0, 0, 0, 0, 1, 1]
-    shrunk = apply_alarm(who, 0, state, broadcast(shrink=0.25))
+    shrunk = apply_alarm(ClientContext(who, 0, 0, received=broadcast(shrink=0.25)), state)
     assert shrunk.rows.tolist() == [20_000, 20_001], "those of the second round"
     assert shrunk.since is not None
     assert shrunk.since.tolist() == [1, 1]
-    assert apply_alarm(who, 0, state, broadcast(shrink=0.0)).rows.tolist() == []
-    assert apply_alarm(who, 0, state, broadcast(shrink=1.0)) is state
-    assert apply_alarm(who, 0, state, {}) is apply_alarm(who, 0, state) is state
+    assert (
+        apply_alarm(ClientContext(who, 0, 0, received=broadcast(shrink=0.0)), state).rows.tolist()
+        == []
+    )
+    assert apply_alarm(ClientContext(who, 0, 0, received=broadcast(shrink=1.0)), state) is state
+    assert (
+        apply_alarm(ClientContext(who, 0, 0, received={}), state)
+        is apply_alarm(ClientContext(who, 0, 0), state)
+        is state
+    )
 
 
 def test_the_memory_keeps_the_order_that_its_policy_gave_it() -> None:
@@ -56,7 +63,7 @@ def test_the_memory_keeps_the_order_that_its_policy_gave_it() -> None:
 def test_it_happens_before_samples_arrive() -> None:
     diary = RecordingMemory()
     who = clients(watchful(diary, Shrink(0.0)), capacity=4)
-    visit = start_round(who, 0, who.new_client(0), 0, received=broadcast(shrink=0.0))
+    visit = start_round(ClientContext(who, 0, 0, received=broadcast(shrink=0.0)), who.new_client(0))
     run_round(visit)
     assert [intake.held for intake in diary.recorded] == [0, 4, 4]
     assert diary.recorded[0].held_labels.tolist() == []
@@ -65,7 +72,9 @@ def test_it_happens_before_samples_arrive() -> None:
 def test_what_was_collected_while_away_is_part_of_the_memory_that_shrinks() -> None:
     world = ScriptedStream(ticks=1, per_tick=2, collects_when_absent=True)
     who = clients(watchful(Fifo(), Shrink(0.25)), world, capacity=8)
-    visit = start_round(who, 0, who.new_client(0), 2, received=broadcast(shrink=0.25))
+    visit = start_round(
+        ClientContext(who, 0, 2, received=broadcast(shrink=0.25)), who.new_client(0)
+    )
     assert visit.rows.tolist() == [20_000, 20_001], "the newest quarter of 4 + 2 + 2"
 
 
@@ -73,14 +82,14 @@ def test_the_policy_begins_anew_with_what_is_left() -> None:
     who = clients(watchful(Reservoir(), Shrink(0.5)), capacity=4)
     state = play_rounds(who, 0, [0, 1])
     assert state.memory.seen == 4 + 2 * 3 * 4
-    shrunk = apply_alarm(who, 0, state, broadcast(shrink=0.5))
+    shrunk = apply_alarm(ClientContext(who, 0, 0, received=broadcast(shrink=0.5)), state)
     assert shrunk.memory.seen == 2
-    run_round(start_round(who, 0, shrunk, 2))
+    run_round(start_round(ClientContext(who, 0, 2), shrunk))
 
 
 def test_an_emptied_memory_has_nothing_to_learn_from_until_samples_come() -> None:
     who = clients(watchful(Fifo(), Shrink(0.0)), ScriptedStream(per_tick=0))
-    visit = start_round(who, 0, who.new_client(0), 0, received=broadcast(shrink=0.0))
+    visit = start_round(ClientContext(who, 0, 0, received=broadcast(shrink=0.0)), who.new_client(0))
     assert run_round(visit) == []
     assert visit.finish().rows.tolist() == []
 
@@ -97,7 +106,7 @@ def test_noting_times_changes_no_batch() -> None:
     plainly, noting = clients(recipe(Fifo())), clients(watchful(Fifo(), Shrink(0.5)))
     batches = []
     for who in (plainly, noting):
-        visit = start_round(who, 0, who.new_client(0), 0)
+        visit = start_round(ClientContext(who, 0, 0), who.new_client(0))
         visit.observe()
         batches.append(visit.batches())
     assert to_comparable(batches[0]) == to_comparable(batches[1])
@@ -106,7 +115,9 @@ def test_noting_times_changes_no_batch() -> None:
 
 def test_an_emphasis_counts_stays_of_what_is_left() -> None:
     who = clients(watchful(Fifo(), Shrink(0.0), sample_weights=InverseAge()))
-    visit = start_round(who, 0, play_rounds(who, 0, [0, 1]), 2, received=broadcast(shrink=0.0))
+    visit = start_round(
+        ClientContext(who, 0, 2, received=broadcast(shrink=0.0)), play_rounds(who, 0, [0, 1])
+    )
     visit.observe()
     assert visit.rows.tolist() == [30_000, 30_001, 30_002, 30_003]
     assert visit.batches() != []
@@ -118,7 +129,7 @@ def test_a_told_forecast_opens_a_state_with_the_next_samples() -> None:
     who = replace(clients(growing, ScriptedStream(ticks=2)), labels=one_class)
     state = who.new_client(0)
     for word, visits in ((0.0, [2]), (1.0, [1, 1])):  # then again the older of two that are alike
-        visit = start_round(who, 0, state, 0, received=broadcast(open=word))
+        visit = start_round(ClientContext(who, 0, 0, received=broadcast(open=word)), state)
         run_round(visit, 2)
         assert visit.finish().forecast.counts.tolist() == visits
 
@@ -126,7 +137,9 @@ def test_a_told_forecast_opens_a_state_with_the_next_samples() -> None:
 def test_both_are_done_at_once() -> None:
     action = CombinedActions(keep=0.5, open_state=True)
     who = clients(watchful(Fifo(), action, forecast=Growing()))
-    after = apply_alarm(who, 0, who.new_client(0), broadcast(shrink=0.5, open=1.0))
+    after = apply_alarm(
+        ClientContext(who, 0, 0, received=broadcast(shrink=0.5, open=1.0)), who.new_client(0)
+    )
     assert len(after.rows) == 2
     assert after.forecast.num_unmatched == 1
 
@@ -134,4 +147,6 @@ def test_both_are_done_at_once() -> None:
 def test_who_was_told_something_that_it_cannot_do_goes_on() -> None:
     who = clients(recipe(Fifo(), forecast=Exact()))
     state = who.new_client(0)
-    assert to_comparable(apply_alarm(who, 0, state, broadcast(open=1.0))) == to_comparable(state)
+    assert to_comparable(
+        apply_alarm(ClientContext(who, 0, 0, received=broadcast(open=1.0)), state)
+    ) == to_comparable(state)

@@ -16,8 +16,7 @@ from thalweg.aggregation import FedExp
 from thalweg.core.capabilities import Broadcast
 from thalweg.core.errors import ConfigError, Diverged
 from thalweg.core.types import Floats32, Ints, Job, ParamSlice, Roster, Session, Updates
-from thalweg.federation.server_round import run_server_round
-from thalweg.federation.server_state import ServerState, get_served_models, new_server
+from thalweg.federation import ServerState, get_served_models, new_server, run_server_round
 from thalweg.memory import Replace
 from thalweg.recipes import Recipe
 from thalweg.selection import Uniform
@@ -131,7 +130,7 @@ def test_an_opening_sees_the_model_that_is_presented() -> None:
 
 @pytest.mark.parametrize("start", [np.zeros(2), np.full(3, np.nan), np.zeros((1, 3))])
 def test_an_opening_that_returns_no_model_is_named(start: Any) -> None:
-    with pytest.raises(ConfigError, match=r"Diary\.open must return a model of 3 finite numbers"):
+    with pytest.raises(ConfigError, match=r"Diary\.choose_start must return a model of 3 finite numbers"):
         play(opening_with(Diary(start=start)), Theatre(), 1)
 
 

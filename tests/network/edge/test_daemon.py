@@ -15,7 +15,7 @@ from contracts.examples import train_request_for
 from network.flower.runs import tiny_plan
 from thalweg.core.errors import BadMessage
 from thalweg.engine.plan import plan_to_toml
-from thalweg.federation.messages import Hello, TrainResponse
+from thalweg.federation import Hello, TrainResponse
 from thalweg.network.edge.daemon import Daemon
 from thalweg.network.edge.device_client import DeviceOptions, ReplayClient
 from thalweg.network.edge.invitations import read_server_plan

@@ -10,7 +10,7 @@ import pytest
 from contracts.examples import train_request_for
 from network.edge.doubles import SCHEMA, ListSource, batch, late_labels, plan_for
 from network.edge.test_collector import until
-from thalweg.federation.messages import TrainResponse
+from thalweg.federation import TrainResponse
 from thalweg.network.edge.live_client import LiveClient
 from thalweg.network.edge.live_node import LiveSizes
 from thalweg.network.edge.store import Store

@@ -14,7 +14,7 @@ from network.edge.doubles import SCHEMA, batch, plan_for
 from thalweg.core.errors import BadMessage, ConfigError, RunError
 from thalweg.data import Dataset
 from thalweg.engine.plan import Plan, make_plan
-from thalweg.federation.messages import SurveyRequest, TrainResponse
+from thalweg.federation import SurveyRequest, TrainResponse
 from thalweg.network.edge.live_node import LiveNode, LiveSizes
 from thalweg.network.edge.schema import describe_dataset
 from thalweg.network.edge.store import Store

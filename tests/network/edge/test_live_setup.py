@@ -16,7 +16,7 @@ from network.edge.doubles import SCHEMA, plan_for
 from network.edge.test_collector import until
 from network.edge.test_daemon import Home, refusal
 from thalweg.engine.plan import plan_to_toml
-from thalweg.federation.messages import Hello, TrainResponse
+from thalweg.federation import Hello, TrainResponse
 from thalweg.network.edge.live_client import LiveClient
 from thalweg.network.edge.schema import schema_to_json
 from thalweg.network.edge.socket import Frame

@@ -12,7 +12,7 @@ import numpy as np
 from thalweg.core.trees import tree_from_bytes, tree_to_bytes
 from thalweg.core.types import Supply
 from thalweg.engine.plan import plan_from_toml
-from thalweg.federation.messages import Hello
+from thalweg.federation import Hello
 from thalweg.network.edge.socket import Frame, open_listener, serve_one
 from thalweg.network.handshake import (
     IdentityResponse,

@@ -10,7 +10,7 @@ import pytest
 from thalweg.aggregation import Masked
 from thalweg.core.errors import BadMessage
 from thalweg.core.types import Ints
-from thalweg.federation.messages import (
+from thalweg.federation import (
     MaskRequest,
     MaskResponse,
     MaskStep,

@@ -58,9 +58,7 @@ def send_survey(
     no_clients, roster, bank = np.empty(0, dtype=np.int64), ctx.roster, ctx.server.bank
     if not isinstance(policy, Surveys):
         return no_clients, {}
-    clients = np.unique(
-        policy.choose_surveyed(roster, rng_for(ctx.seed, Draw.SURVEYED, ctx.rnd))
-    )
+    clients = np.unique(policy.choose_surveyed(roster, rng_for(ctx.seed, Draw.SURVEYED, ctx.rnd)))
     if not np.isin(clients, roster.present).all():
         raise ConfigError(
             f"{type(policy).__name__}.choose_surveyed must return some of the "

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from thalweg.core.errors import BadMessage, ThalwegError
-from thalweg.federation.messages import TrainResponse
+from thalweg.federation import TrainResponse
 from thalweg.network.edge.device_client import DeviceClient, DeviceOptions
 from thalweg.network.edge.invitations import (
     check_client_number,

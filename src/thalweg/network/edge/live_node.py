@@ -18,9 +18,7 @@ from thalweg.engine.node import Node
 from thalweg.engine.plan import Plan
 from thalweg.engine.single import SingleTrainer
 from thalweg.engine.stacked import one_thread
-from thalweg.federation.client_state import ClientProgram
-from thalweg.federation.ingest import Ingest
-from thalweg.federation.messages import TrainRequest, TrainResponse
+from thalweg.federation import ClientContext, ClientProgram, Ingest, TrainRequest, TrainResponse
 from thalweg.nets import Net
 from thalweg.network.edge.inbox import Inbox
 from thalweg.network.edge.live_stream import LiveStream
@@ -184,7 +182,8 @@ class LiveNode:
         tested, correct = self._test_rows(
             self.inbox.marked_slots(before.lived)[: self._prequential]
         )
-        keeping = Ingest(node.clients, node.client, before, max(self.state.last_round, 0))
+        ctx = ClientContext(node.clients, node.client, max(self.state.last_round, 0))
+        keeping = Ingest(ctx, before)
         for _ in range(node.clients.stream.ticks):
             keeping.identify_state()
             keeping.update_memory()

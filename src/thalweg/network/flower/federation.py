@@ -19,7 +19,7 @@ from thalweg.engine.client_pool import ClientPool
 from thalweg.engine.plan import Plan, plan_to_toml
 from thalweg.engine.single import SingleTrainer
 from thalweg.engine.stacked import one_thread
-from thalweg.federation.validation import max_wait
+from thalweg.federation import max_wait
 from thalweg.nets import Net
 from thalweg.network.edge.schema import describe_dataset, schema_to_json
 from thalweg.network.flower.nodes import EventHandler, Nodes

@@ -15,7 +15,7 @@ from typing import Any, Literal
 from flwr.serverapp import Grid
 
 from thalweg.core.errors import BadMessage, Diverged
-from thalweg.federation.messages import Hello
+from thalweg.federation import Hello
 from thalweg.network.edge.socket import Frame
 from thalweg.network.flower.messenger import GridMessenger
 from thalweg.network.flower.registry import ClientRegistry

@@ -23,8 +23,7 @@ from thalweg.aggregation import Masked
 from thalweg.aggregation.secure_aggregation import MAX_CLIENTS
 from thalweg.core.errors import BadMessage, ConfigError
 from thalweg.core.types import Ints
-from thalweg.federation.extensions.secure_aggregation import own_weight
-from thalweg.federation.messages import (
+from thalweg.federation import (
     MaskGroup,
     MaskRequest,
     MaskResponse,
@@ -32,6 +31,7 @@ from thalweg.federation.messages import (
     TrainRequest,
     TrainResponse,
 )
+from thalweg.federation.extensions.secure_aggregation import own_weight
 from thalweg.recipes.base import Recipe
 from thalweg.theory import split_secret
 from thalweg.theory.masked_sums import SHARE_BYTES

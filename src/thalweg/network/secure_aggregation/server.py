@@ -10,8 +10,7 @@ import numpy as np
 
 from thalweg.core.errors import BadMessage
 from thalweg.core.types import Ints, Rejection
-from thalweg.federation.extensions.secure_aggregation import own_weight, repeat_mean
-from thalweg.federation.messages import (
+from thalweg.federation import (
     MaskRequest,
     MaskResponse,
     MaskStep,
@@ -19,6 +18,7 @@ from thalweg.federation.messages import (
     TrainRequest,
     TrainResponse,
 )
+from thalweg.federation.extensions.secure_aggregation import own_weight, repeat_mean
 from thalweg.network.secure_aggregation.client import (
     DROPPED,
     NOT_ASKED,

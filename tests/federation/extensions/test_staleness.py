@@ -25,9 +25,8 @@ from thalweg.aggregation import (
 )
 from thalweg.core.capabilities import Broadcast
 from thalweg.core.types import Floats32, Ints, Job, Roster, Session, SurveyResponses, Updates
-from thalweg.federation.server_halves import collect_uploads
-from thalweg.federation.server_round import run_server_round
-from thalweg.federation.server_state import ServerState, new_server
+from thalweg.federation import ServerState, new_server, run_server_round
+from thalweg.federation.extensions.server_halves import collect_uploads
 from thalweg.local import Curvature
 from thalweg.memory import Replace
 from thalweg.memory.ode import Ode
@@ -264,7 +263,7 @@ def test_of_one_client_the_older_words_are_heard_first_and_the_newest_stay() -> 
     updates = replace(
         some_updates([0, 2, 2], 2),
         uploads=words(
-            objective__fisher=[[1, 1], [2, 2], [3, 3]], objective__pulled=[[4, 4], [5, 5], [6, 6]]
+            objective__fisher=[[1, 1], [2, 2], [3, 3]], objective__fisher_params=[[4, 4], [5, 5], [6, 6]]
         ),
     )
     notes = collect_uploads({"objective": Curvature().init_server(3, 2)}, recipe, updates)[

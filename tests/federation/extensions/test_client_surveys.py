@@ -13,11 +13,14 @@ from thalweg.core.capabilities import SurveyContext
 from thalweg.core.types import Floats, Ints, Roster
 from thalweg.engine.builders import make_client_pool
 from thalweg.engine.plan import make_plan
-from thalweg.federation.client_round import start_round
-from thalweg.federation.client_state import ClientProgram
-from thalweg.federation.client_survey import run_client_survey
-from thalweg.federation.ingest import catch_up
-from thalweg.federation.messages import SurveyRequest
+from thalweg.federation import (
+    ClientContext,
+    ClientProgram,
+    SurveyRequest,
+    catch_up,
+    run_client_survey,
+    start_round,
+)
 
 
 def clients(scenario: str, *overrides: str) -> ClientProgram:
@@ -29,15 +32,15 @@ def clients(scenario: str, *overrides: str) -> ClientProgram:
 def test_the_newest_samples_are_those_of_the_first_tick_to_come(absent: str) -> None:
     them = clients("digits-partial", "capacity=8", f"world.absent={absent}")
     state = them.new_client(3)
-    newest = them.newest(3, catch_up(them, 3, state, 2)).tolist()
-    assert newest == start_round(them, 3, state, 2).arrivals[0].items.tolist()
+    newest = them.newest(3, catch_up(ClientContext(them, 3, 2), state)).tolist()
+    assert newest == start_round(ClientContext(them, 3, 2), state).arrivals[0].items.tolist()
 
 
 def test_without_arrivals_the_newest_samples_are_the_held_ones() -> None:
     them = clients("gaussian-mixture", "world.at_end=stop", "world.arrivals=10000")
     state = them.new_client(0)
     for rnd in range(2):
-        visit = start_round(them, 0, state, rnd)
+        visit = start_round(ClientContext(them, 0, rnd), state)
         for _ in range(them.stream.ticks):
             visit.observe()
         state = visit.finish()
