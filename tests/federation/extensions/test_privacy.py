@@ -58,7 +58,9 @@ class Half:
 
 
 def test_a_privacy_of_the_users_own_may_be_wrong() -> None:
-    with pytest.raises(ConfigError, match=r"Half\.add_noise must return float32 updates of shape \(2, 3\)"):
+    with pytest.raises(
+        ConfigError, match=r"Half\.add_noise must return float32 updates of shape \(2, 3\)"
+    ):
         add_noise(replace(fedavg(), privacy=Half()), DELTAS, 0, 1, 2)
 
 

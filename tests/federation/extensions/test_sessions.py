@@ -130,7 +130,9 @@ def test_an_opening_sees_the_model_that_is_presented() -> None:
 
 @pytest.mark.parametrize("start", [np.zeros(2), np.full(3, np.nan), np.zeros((1, 3))])
 def test_an_opening_that_returns_no_model_is_named(start: Any) -> None:
-    with pytest.raises(ConfigError, match=r"Diary\.choose_start must return a model of 3 finite numbers"):
+    with pytest.raises(
+        ConfigError, match=r"Diary\.choose_start must return a model of 3 finite numbers"
+    ):
         play(opening_with(Diary(start=start)), Theatre(), 1)
 
 

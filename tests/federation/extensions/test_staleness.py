@@ -263,7 +263,8 @@ def test_of_one_client_the_older_words_are_heard_first_and_the_newest_stay() -> 
     updates = replace(
         some_updates([0, 2, 2], 2),
         uploads=words(
-            objective__fisher=[[1, 1], [2, 2], [3, 3]], objective__fisher_params=[[4, 4], [5, 5], [6, 6]]
+            objective__fisher=[[1, 1], [2, 2], [3, 3]],
+            objective__fisher_params=[[4, 4], [5, 5], [6, 6]],
         ),
     )
     notes = collect_uploads({"objective": Curvature().init_server(3, 2)}, recipe, updates)[
