@@ -78,7 +78,7 @@ class BytesFederation(RemoteFederation):
         super().__init__(MessageSchema(plan.recipe, net.num_params), self._transfer, self._roster)
         self.nodes = [_make_node(plan, data, self.world, n) for n in range(self.world.num_clients)]
         self.stored: dict[int, bytes] = {}  # client -> its state
-        self._late: list[Packet] = []
+        self._late_packets: list[Packet] = []
         self._rng = np.random.default_rng(0)
         self._supplies = _read_supplies([node.hello() for node in self.nodes], self._schema)
 
@@ -95,7 +95,7 @@ class BytesFederation(RemoteFederation):
         return make_roster(self.world, self.client_pool.timetable, rnd, self._supplies)
 
     def _transfer(self, requests: Iterable[Packet]) -> Iterator[Packet]:
-        late, self._late = self._late, []
+        late, self._late_packets = self._late_packets, []
         requests = list(requests)
         responses = [
             response
@@ -116,7 +116,7 @@ class BytesFederation(RemoteFederation):
         after, answer = node.handle(before, payload)
         self.stored[client] = node.serialize_state(after)
         if fate == "late":
-            self._late.append((client, answer))
+            self._late_packets.append((client, answer))
         return {
             "dropped": [],
             "late": [],
