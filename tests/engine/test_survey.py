@@ -137,7 +137,7 @@ class Peeks(Everything):
 def test_a_model_that_is_not_sent_cannot_be_looked_at(engine: str) -> None:
     place, net, _ = federation(engine, policy=Peeks())
     bank = np.zeros((2, net.num_params), dtype=np.float32)
-    with pytest.raises(ConfigError, match=r"Peeks\.answer looks at a model, but none came"):
+    with pytest.raises(ConfigError, match=r"Peeks\.answer_survey probes a model, but the survey"):
         place.survey(CLIENTS, "selection", bank, 0)
 
 
