@@ -73,8 +73,8 @@ CODES = np.zeros((3, 2), dtype=np.uint8)
         ({"y_test": np.array([-1])}, "labels in test run from -1"),
         ({"group": np.array([0, 0])}, "3 training samples but 2 entries in group"),
         ({"time": np.zeros(4)}, "3 training samples but 4 entries in time"),
-        ({"group": np.array([0, -1, 0])}, "groups count from 0, got -1"),
-        ({"time": np.array([0.0, np.nan, 1.0])}, "time must be finite"),
+        ({"group": np.array([0, -1, 0])}, "groups must be at least 0, got -1"),
+        ({"time": np.array([0.0, np.nan, 1.0])}, "time must contain finite"),
         ({"class_names": ("a", "b", "c")}, "3 class names for 2 classes"),
         ({"group_test": np.array([0])}, "no group for the training samples; expected both"),
         (
@@ -83,14 +83,14 @@ CODES = np.zeros((3, 2), dtype=np.uint8)
         ),
         (
             {"group": np.zeros(3, dtype=int), "group_test": np.array([-2])},
-            "groups count from 0, got -2",
+            "groups must be at least 0, got -2",
         ),
         (
             {"group": np.array([0, 1, 2]), "group_names": ("a", "b")},
             "2 group names, but a sample of group 2; expected groups 0 to 1",
         ),
         ({"coarse": np.array([0, 0])}, "3 training samples but 2 entries in coarse"),
-        ({"coarse": np.array([0, -1, 0])}, "coarse labels count from 0, got -1"),
+        ({"coarse": np.array([0, -1, 0])}, "coarse labels must be at least 0, got -1"),
         (
             {"num_codes": 5},
             r"sequences of codes are uint8 or uint16 of shape \(n, L\), got float32",

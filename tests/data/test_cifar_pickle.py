@@ -44,7 +44,7 @@ def test_a_pickle_that_would_run_a_command_is_refused(
     command: Any = Command(os.system, f"touch {trace}")
     if inside == "beside the data":
         command = {"data": np.zeros((1, 3072), np.uint8), "labels": [0], "more": command}
-    with pytest.raises(DataError, match=r"not an official batch.*nothing in this one was executed"):
+    with pytest.raises(DataError, match=r"not an official batch.*nothing was executed"):
         read_pickle(pickle.dumps(command, protocol), "here")
     assert not trace.exists()
 

@@ -29,7 +29,7 @@ def test_a_good_file_arrives_whole_and_alone(file_server: Any, tmp_path: Path) -
 
 def test_another_file_is_refused_and_removed(file_server: Any, tmp_path: Path) -> None:
     file_server.files["digits.gz"] = CONTENT[:-1] + b"?"
-    with pytest.raises(DataError, match=f"sent another file: expected SHA-256 {REMOTE.sha256}"):
+    with pytest.raises(DataError, match=f"sent a different file: expected SHA-256 {REMOTE.sha256}"):
         fetch(REMOTE, [file_server.address], tmp_path / "cache")
     assert left_in(tmp_path / "cache") == []
 

@@ -104,7 +104,7 @@ def test_rows_may_be_dealt_in_turn(tmp_path: Path) -> None:
         (table(**{"class": ["UP"] * 143 + ["LEFT"]}), "row 144, column 'class' is 'LEFT'"),
         (
             table().take(np.random.default_rng(0).permutation(144)),
-            "goes back .* times in 144 rows, expected once in 48",
+            "decreases .* times in 144 rows, expected once in 48",
         ),
     ],
     ids=["column", "empty", "gap", "nan", "text", "label", "shuffled"],

@@ -133,7 +133,7 @@ def test_a_file_that_is_not_it_is_refused(tmp_path: Path, content: pa.Table, sai
 
 
 def test_carriers_cannot_be_counted_otherwise() -> None:
-    with pytest.raises(ConfigError, match="carriers are counted by the data, so num_clients=4"):
+    with pytest.raises(ConfigError, match="carriers are given by the data, so num_clients=4"):
         Flights(num_clients=4)
     with pytest.raises(ConfigError, match="late"):
         Flights(late=float("nan"))

@@ -83,7 +83,7 @@ def test_files_whose_rows_do_not_correspond_are_refused(tmp_path: Path) -> None:
 
 def test_one_number_for_two_diagnoses_is_refused(tmp_path: Path) -> None:
     write(tmp_path / "ham10000", numbers=[0] * len(CODES))
-    with pytest.raises(DataError, match="the labels of row 20 disagree with rows before it"):
+    with pytest.raises(DataError, match="the labels of row 20 disagree with earlier rows"):
         Ham10000().load(tmp_path, seed=0)
 
 

@@ -102,7 +102,7 @@ def test_what_is_no_list_of_writers_is_refused(written: Path, arrays: Any, words
 
 
 def test_nobody_left_is_an_error(written: Path) -> None:
-    with pytest.raises(DataError, match="no writer has 7 images, the busiest has 6"):
+    with pytest.raises(DataError, match="no writer has 7 images, the largest has 6"):
         MnistWriters(min_samples=7).load(written, seed=0)
 
 

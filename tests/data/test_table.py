@@ -195,12 +195,12 @@ def test_missing_values_of_columns_that_are_not_used_do_no_harm(tmp_path: Path) 
 
 
 def test_a_table_without_numbers_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match=r"no numeric column .* got town \(string\)"):
+    with pytest.raises(ConfigError, match=r"no numeric feature column .* got town \(string\)"):
         load_csv(tmp_path, "town,label\nUlm,1\nBonn,0\n")
 
 
 def test_two_columns_of_one_name_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match="2 columns are called 'a'"):
+    with pytest.raises(DataError, match="2 columns have the name 'a'"):
         load_csv(tmp_path, "a,a,label\n1,2,x\n3,4,y\n")
 
 
@@ -260,7 +260,7 @@ def test_a_parquet_file_cut_anywhere_is_refused(tmp_path_factory: Any, data: Any
         ({"path": "people.xlsx"}, "ending in .parquet or .csv, got 'people.xlsx'"),
         ({"test_fraction": 1.0}, r"test_fraction must lie in \(0, 1\), got 1.0"),
         ({"client": "label"}, "label, client and time must be different columns"),
-        ({"features": ()}, "features must name a column"),
+        ({"features": ()}, "features must name at least one column"),
         ({"features": ("a", "a")}, "features names a column twice: a, a"),
         ({"features": ("a", "label")}, "must not contain the label 'label'"),
     ],

@@ -118,7 +118,7 @@ class Cropped:
         (FEATURES, View(Swapped(0, 2)), "have 2 of them"),
         (FEATURES, View(labels=3), "with 2 classes there are concepts 0 to 2"),
         (PLAIN, View(labels=(0, 1)), "do not fit 3 classes"),
-        (PLAIN, View(Cropped()), "Cropped.apply must return samples of the shape"),
+        (PLAIN, View(Cropped()), "Cropped.apply must keep the shape"),
     ],
 )
 def test_views_that_do_not_fit_the_data_are_refused(
@@ -129,7 +129,7 @@ def test_views_that_do_not_fit_the_data_are_refused(
 
 
 def test_the_first_view_is_plain() -> None:
-    with pytest.raises(ConfigError, match="first view must be plain"):
+    with pytest.raises(ConfigError, match="first view must be the identity"):
         replace(PLAIN, views=(View(labels=1), View()))
 
 

@@ -74,7 +74,7 @@ def test_a_plan_from_before_there_were_files_starts_at_random():
         (
             ["net=mlp", "net.hidden=[7]"],
             ConfigError,
-            r"model.safetensors is of another net: fc1.weight has",
+            r"model.safetensors belongs to another net: fc1.weight has",
         ),
         (["start_from=nowhere.safetensors"], DataError, "there is no file 'nowhere.safetensors'"),
         (["start_from={folder}"], DataError, "is a folder; expected one file"),

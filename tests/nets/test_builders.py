@@ -70,7 +70,7 @@ def test_without_a_projection_nothing_is_added(spec, fields, shape, width):
 
 @pytest.mark.parametrize("spec, fields, shape, width", CASES)
 def test_a_projection_to_nothing_is_refused(spec, fields, shape, width):
-    with pytest.raises(ConfigError, match="projection of at least 1 number, or none, got 0"):
+    with pytest.raises(ConfigError, match="needs projection >= 1 or none, got 0"):
         spec(**fields, projection=0)
 
 

@@ -1,8 +1,11 @@
 """Small layers, by hand."""
 
+import pytest
 import torch
 
-from thalweg.nets.layers import Dense, Flatten, Relu
+from nets.stacked_layers import assert_stacked_agrees
+from thalweg.core.errors import ConfigError
+from thalweg.nets.layers import Dense, Flatten, GlobalAvgPool, Relu
 
 
 def test_a_dense_layer_by_hand():
@@ -25,3 +28,12 @@ def test_flattening_keeps_the_order_of_channels_rows_and_columns():
 def test_relu_by_hand():
     x = torch.tensor([-1.0, 0.0, 2.0])
     assert Relu().apply([], x).tolist() == Relu().apply_stacked([], x).tolist() == [0, 0, 2]
+
+
+def test_global_average_pooling_is_the_mean_of_each_channel():
+    x = torch.tensor([[1.0, 2.0, 9.0], [3.0, 6.0, 9.0], [9.0, 9.0, 9.0]]).view(1, 1, 3, 3)
+    assert GlobalAvgPool().apply([], x).tolist() == [[pytest.approx(57 / 9)]]
+    assert GlobalAvgPool().out_shape((5, 3, 3)) == (5,)
+    assert_stacked_agrees(GlobalAvgPool(), (4, 3, 5), batch=3, clients=2)
+    with pytest.raises(ConfigError, match="pooling expects images"):
+        GlobalAvgPool().out_shape((8,))

@@ -40,14 +40,14 @@ def test_what_a_run_leaves_is_read_back_bit_for_bit(tmp_path, net):
             {"fc2_weight": np.zeros((2, 4), np.float32)},
             r"fc2.weight has shape \(2, 4\), .*\(2, 3\)",
         ),
-        ({"fc3_bias": np.zeros(2, np.float32)}, "it has fc3.bias, which this one has not"),
+        ({"fc3_bias": np.zeros(2, np.float32)}, "it has fc3.bias, which this net does not have"),
     ],
 )
 def test_another_architecture_is_refused_with_the_tensor_that_differs(
     tmp_path, net, changes, message
 ):
     write(tmp_path / "m.safetensors", net, **changes)
-    with pytest.raises(ConfigError, match=rf"is of another net: .*{message}.*Choose the net"):
+    with pytest.raises(ConfigError, match=rf"belongs to another net: .*{message}.*Choose the net"):
         load_parameters(tmp_path / "m.safetensors", net)
 
 
@@ -75,7 +75,7 @@ def test_other_kinds_of_numbers_are_refused(tmp_path, net, dtype, called):
 @pytest.mark.parametrize("value", [np.nan, np.inf])
 def test_numbers_that_are_not_finite_are_refused(tmp_path, net, value):
     write(tmp_path / "m.safetensors", net, fc2_bias=np.array([0, value], np.float32))
-    with pytest.raises(DataError, match=r"fc2.bias has numbers that are not finite"):
+    with pytest.raises(DataError, match=r"fc2.bias has non-finite numbers"):
         load_parameters(tmp_path / "m.safetensors", net)
 
 

@@ -51,10 +51,10 @@ def test_the_work_is_that_of_both_ways():
 
 
 def test_ways_of_different_shape_are_refused():
-    with pytest.raises(ConfigError, match=r"end as \(4, 2, 2\) and \(2, 4, 4\)"):
+    with pytest.raises(ConfigError, match=r"they have \(4, 2, 2\) and \(2, 4, 4\)"):
         Residual(DOWN.body).out_shape((2, 4, 4))
 
 
 def test_noise_inside_is_refused_rather_than_forgotten():
-    with pytest.raises(ConfigError, match="contains Dropout"):
+    with pytest.raises(ConfigError, match="got Dropout"):
         Residual((Dropout(0.5),))

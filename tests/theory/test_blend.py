@@ -216,13 +216,13 @@ def test_unit_distances_do_not_depend_on_the_size(history, factor):
 @pytest.mark.parametrize(
     ("bad", "message"),
     [
-        ({"past": []}, "past must have at least one session"),
+        ({"past": []}, "past must contain at least one session"),
         ({"past": [[1, 2], [1, 2, 3]]}, r"past\[1\] must have tensors of \[2\].* got \[3\]"),
         ({"past": [[[1, 2], [3]]]}, r"past\[0\] must have .* got \[2, 1\]. .* architecture"),
         ({"past": [[1, math.nan]]}, r"past\[0\] must be finite"),
         ({"current": [math.inf, 1]}, "current must be finite"),
-        ({"current": []}, "current must be a vector or tensors with numbers in them"),
-        ({"current": [[], []]}, "current must be a vector or tensors with numbers in them"),
+        ({"current": []}, "current must be a non-empty vector"),
+        ({"current": [[], []]}, "current must be a non-empty vector"),
         ({"current": ["a", "b"]}, "current must hold numbers"),
         ({"current": [1, [2]]}, "current must hold numbers"),
         ({"scale": -1}, "scale must be non-negative"),

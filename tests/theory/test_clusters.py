@@ -137,7 +137,7 @@ def test_every_cluster_of_points_with_gaps_has_a_member():
         (np.empty((0, 2)), "at least one point"),
         ([1.0, 2.0], "at least one point"),
         ([[np.inf, 1.0]], "finite"),
-        ([[NAN, 1.0], [1.0, 1.0]], "row of a prototype"),
+        ([[NAN, 1.0], [1.0, 1.0]], "rows of a prototype"),
     ],
 )
 def test_what_makes_no_sense_is_refused(points, words):

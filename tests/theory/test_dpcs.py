@@ -256,7 +256,7 @@ def test_what_was_rounded_to_32_bits_is_a_distribution_still():
     [
         ({"goal": [0.5, 0.6]}, r"goal must sum to one, got \[0.5, 0.6\], whose sum is 1.1"),
         ({"goal": [1.5, -0.5]}, "goal must be non-negative"),
-        ({"goal": [1.0]}, "goal must have 2 entries like its neighbours, got 1"),
+        ({"goal": [1.0]}, "goal must have 2 entries, got 1"),
         ({"goal": [[0.5, 0.5]]}, "goal must be one non-empty row"),
         ({"distributions": [[1, 0], [1.5, -0.5]]}, r"non-negative. Row 1 is \[1.5, -0.5\]"),
         ({"distributions": [[1, 0], [0, float("nan")]]}, r"non-negative. Row 1 is \[0.0, nan\]"),

@@ -60,7 +60,7 @@ def test_one_sample_and_none():
     assert none.shape == (2, 0)
     assert client_mixture(none).tolist() == HALF
     assert label_mass(none, [], 3).tolist() == [[0.0] * 3] * 2
-    with pytest.raises(ConfigError, match="one at least"):
+    with pytest.raises(ConfigError, match="at least one sample"):
         fedrc_objective(np.empty((2, 0)), [], HALF, FLAT)
 
 
@@ -73,7 +73,7 @@ def test_a_class_nobody_has_is_next_to_impossible_but_not_quite():
 @pytest.mark.parametrize(
     ("losses", "labels", "mixture", "priors", "words"),
     [
-        ([[np.nan, 1], [1, 1]], LABELS, HALF, FLAT, "come apart"),
+        ([[np.nan, 1], [1, 1]], LABELS, HALF, FLAT, "diverged"),
         (LOSSES, [0, 2], HALF, FLAT, "0 .. 1"),
         (LOSSES, [0], HALF, FLAT, "2 numbers"),
         (LOSSES, LABELS, [1.0], FLAT, "2 entries"),

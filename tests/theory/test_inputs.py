@@ -32,7 +32,7 @@ def test_messages_say_what_was_expected_and_what_came():
         inputs.distribution([0.5, -1.0], "probs")
     with pytest.raises(ConfigError, match=r"budget must lie in \(0, 1\], got 1.5"):
         inputs.share(1.5, "budget")
-    with pytest.raises(ConfigError, match="ratios must have 3 entries like its neighbours, got 2"):
+    with pytest.raises(ConfigError, match="ratios must have 3 entries, got 2"):
         inputs.fractions([0.5, 0.5], "ratios", 3)
     with pytest.raises(ConfigError, match=r"got shape \(1, 2\)"):
         inputs.vector([[1.0, 2.0]], "scores")

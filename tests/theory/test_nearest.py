@@ -41,7 +41,7 @@ def test_a_result_that_is_not_optimal_is_not_handed_out(monkeypatch):
     monkeypatch.setattr(nearest, "MAX_STEPS", 0)
     monkeypatch.setattr(nearest, "MAX_POLISH_STEPS", 0)
     # half of each is y = 1.5 with slopes 1.5 and 3, on average 0.75 above the smaller one
-    with pytest.raises(ThalwegError, match=r"optimal to 1e-09, but might be improved by 0\.75"):
+    with pytest.raises(ThalwegError, match=r"optimal to 1e-09, but its suboptimality may be 0\.75"):
         nearest_mixture(np.array([[1.0, 2.0]]), 0.0)
 
 

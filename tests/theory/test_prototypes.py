@@ -32,7 +32,7 @@ def test_missing_classes_in_three_ways():
 def test_old_prototypes_are_imputed_with_the_new_ones():
     old, new = np.full((1, 2, 1), NAN), np.array([[[1.0], [2.0]], [[3.0], [NAN]]])
     assert fill_missing(old, "impute", reference=new).tolist() == [[[2.0], [2.0]]]
-    with pytest.raises(ConfigError, match="rows like the points"):
+    with pytest.raises(ConfigError, match="like the points"):
         fill_missing(old, "impute", reference=np.zeros((1, 3, 1)))
 
 
@@ -59,11 +59,11 @@ def test_if_nothing_can_be_compared_all_are_alike():
 @pytest.mark.parametrize(
     ("call", "words"),
     [
-        (lambda: prototypes([[NAN]], [0], 1), "come apart"),
+        (lambda: prototypes([[NAN]], [0], 1), "diverged"),
         (lambda: prototypes([[1.0]], [1], 1), "0 .. 0"),
         (lambda: prototypes([[1.0]], [0, 0], 1), "a row per sample"),
         (lambda: fill_missing([[[1.0]]], "guess"), "unknown missing 'guess'"),
-        (lambda: row_distances([[[1.0]]], [[[1.0, 2.0]]]), "alike"),
+        (lambda: row_distances([[[1.0]]], [[[1.0, 2.0]]]), "the same shape"),
         (lambda: row_distances([[[np.inf]]], [[[1.0]]]), "finite"),
     ],
 )

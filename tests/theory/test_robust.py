@@ -105,7 +105,7 @@ def test_a_value_that_is_finite_but_absurd_is_trimmed_like_any_other() -> None:
 
 
 def test_what_nobody_counts_for_has_no_middle() -> None:
-    with pytest.raises(ValueError, match="none of the updates has a weight"):
+    with pytest.raises(ValueError, match="all updates have zero weight"):
         weighted_median(columns([1], [2]), np.zeros(2))
 
 

@@ -110,7 +110,7 @@ def test_choosing_participants_is_leaving_the_others_out(data: st.DataObject, si
         ({"offset": float("inf")}, "offset must be finite"),
         ({"participants": [2]}, r"must lie in 0 \.\. 1"),
         ({"participants": [-1]}, r"must lie in 0 \.\. 1"),
-        ({"participants": [0, 0]}, "twice"),
+        ({"participants": [0, 0]}, "duplicate ids"),
         ({"participants": [0.0]}, "client ids"),
         ({"participants": [True]}, "2 entries"),
         ({"slope": 1e308, "scores": [-1e308, 0]}, "finite"),

@@ -1,7 +1,6 @@
-"""Data sets on disk, inside packages or drawn from a formula, all as one `Dataset` of arrays.
+"""Data sets from disk, from packages or from a formula, all as one `Dataset` of arrays.
 
-Importing this package is cheap on purpose: what reads tables, digits or the network is imported
-when something is loaded.
+Importing this package is cheap: readers of tables, digits and downloads are imported on demand.
 """
 
 from __future__ import annotations
@@ -33,22 +32,22 @@ SOURCES: dict[str, type[DataSource]] = {
     "digits": Digits,  # 8 x 8 digits, inside scikit-learn: the offline default
     "fashion-mnist": FashionMnist,  # 28 x 28 clothes, IDX files
     "mnist": Mnist,  # 28 x 28 digits, IDX files
-    "mnist-writers": MnistWriters,  # the same digits, a client for each writer
+    "mnist-writers": MnistWriters,  # the same digits, one client per writer
     "cifar10": Cifar10,  # 32 x 32 photographs, the official pickled batches
     "cifar100": Cifar100,  # 32 x 32 photographs, fine and coarse labels, official pickles
     "cinic10": Cinic10,  # 32 x 32 photographs, folders of PNG files
     "svhn": Svhn,  # 32 x 32 digits of house numbers, MATLAB files
     "tiny-imagenet": TinyImagenet,  # 64 x 64 photographs in 200 classes, folders of JPEG files
     "ham10000": Ham10000,  # 28 x 28 skin lesions, Kaggle's CSV files
-    "shakespeare": Shakespeare,  # next character, a client for each role of each play
-    "ag-news": AgNews,  # 64 words of a news article, Parquet or CSV files
-    "elec2": Elec2,  # the price of electricity, half hour by half hour
-    "noaa-weather": NoaaWeather,  # fifty years of days at one station: rain or not
-    "flights": Flights,  # a year of flights, late or not; a client for each carrier
+    "shakespeare": Shakespeare,  # next character, one client per role of each play
+    "ag-news": AgNews,  # the first 64 words of news articles, Parquet or CSV files
+    "elec2": Elec2,  # electricity prices, one row per half hour
+    "noaa-weather": NoaaWeather,  # fifty years of daily weather at one station: rain or no rain
+    "flights": Flights,  # a year of flights, late or on time; one client per carrier
     "synthetic-logistic": SyntheticLogistic,  # one logistic concept per client
-    "gaussian-mixture": GaussianMixture,  # class blobs that move as time goes by
-    "arrays": Arrays,  # your own .npz
-    "table": Table,  # your own .parquet or .csv
+    "gaussian-mixture": GaussianMixture,  # Gaussian classes that move over time
+    "arrays": Arrays,  # user data in an .npz file
+    "table": Table,  # user data in a .parquet or .csv file
 }
 
 __all__ = [

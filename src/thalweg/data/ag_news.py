@@ -1,4 +1,4 @@
-"""AG News: which of four sections is this article from?"""
+"""AG News: classify news articles into four topics."""
 
 from __future__ import annotations
 
@@ -23,24 +23,23 @@ CLASS_NAMES = ("World", "Sports", "Business", "Sci/Tech")
 
 @dataclass(frozen=True)
 class AgNews:
-    """Title and beginning of news articles in four sections (Zhang, Zhao and LeCun, 2015).
+    """Title and beginning of news articles in four topics (Zhang, Zhao and LeCun, 2015).
 
-    A sample is the first `length` words and signs of an article, as codes: 0 is padding behind a short
-    one, 1 any word without a code, then the words of the training part, the most frequent first. Nothing
-    is downloaded for that. Words are in lower case; every sign that is neither letter nor digit counts
-    as a word. Samples are uint16, two bytes for each word.
+    A sample is the first `length` tokens of an article, as codes: 0 is padding, 1 any word without a code, then the
+    words of the training part by decreasing frequency. Words are in lower case; every character that is neither
+    letter nor digit is a token. Samples are uint16, two bytes per token.
 
-    Needs ``train.parquet`` and ``test.parquet`` (columns text and label, 0 to 3), or the published
-    ``train.csv`` and ``test.csv`` (class 1 to 4, title, description; with or without a header). The
-    published training part has 120,000 articles, and 7,600 are for testing; fewer are read as well.
+    Needs ``train.parquet`` and ``test.parquet`` (columns text and label, 0 to 3), or the published ``train.csv``
+    and ``test.csv`` (class 1 to 4, title, description; with or without a header). The published parts have 120,000
+    and 7,600 articles; smaller files are accepted.
     """
 
     length: int = 64
-    """Words that are read of each article."""
+    """Number of tokens per article."""
     vocabulary: int = 30_000
-    """Words with a code of their own; smaller ones are quicker to train, and have the same codes."""
+    """Number of words with a code of their own; smaller vocabularies train faster and keep the same codes."""
     min_count: int = 2
-    """Words that occur less often in the training part have no code."""
+    """Words that are less frequent in the training part have no code."""
 
     def __post_init__(self) -> None:
         check_ranges(
@@ -66,7 +65,7 @@ class AgNews:
         )
 
     def locate(self, data_dir: Path | None) -> object:
-        """Where the files are, without reading them."""
+        """Locate the files without reading them."""
         return _find(data_dir)
 
 
@@ -78,7 +77,7 @@ class Articles(NamedTuple):
 
 
 def _find(data_dir: Path | None) -> tuple[Path, Path]:
-    """The files of the training and of the test part."""
+    """Files of the training and of the test part."""
     places = search.list_folders(FOLDERS, data_dir)
     for place in places:
         for train, test in (PARQUET, CSV):
@@ -119,7 +118,7 @@ def _parquet(file: Path) -> tuple[list[str], Ints]:
 
 
 def _csv(file: Path) -> tuple[list[str], Ints]:
-    """Title and description are one text, with a space between, as other copies have it."""
+    """Title and description are joined by a space, as in other copies."""
     rows = read_rows(file, ("class", "title", "description"))
     known = {str(number + 1): number for number in range(len(CLASS_NAMES))}
     has_header = bool(rows) and not rows[0][0].strip().isdecimal()

@@ -1,4 +1,4 @@
-"""Your own arrays: one ``.npz`` file."""
+"""User arrays in one ``.npz`` file."""
 
 from __future__ import annotations
 
@@ -23,28 +23,28 @@ OPTIONAL = ("group", "time", "x_test", "y_test")
 
 @dataclass(frozen=True)
 class Arrays:
-    """Samples from a NumPy ``.npz`` file; nothing in it is ever executed (no pickles).
+    """Samples from a NumPy ``.npz`` file, read without pickles.
 
     x, x_test
         images, uint8, (n, H, W) or (n, H, W, C); or features, any numbers, (n, F)
     y, y_test
-        labels, whole numbers or text, (n,): the distinct ones in sorted order are the classes
+        labels, integers or text, (n,): the distinct values in sorted order are the classes
     group
-        the client of each row of x, whole numbers or text, (n,)
+        the client of each row of x, integers or text, (n,)
     time
-        when each row of x arrived, numbers or dates, (n,)
+        time of each row of x, numbers or dates, (n,)
 
-    Only x and y must be there. Without x_test and y_test a part of x is set apart: with a time the
-    end of every client's history, otherwise the same random part of every class for every run. Then
-    it is known whose each test row is, if there is a group.
+    Only x and y are required. Without x_test and y_test a part of x is held out: with a time, the end of every
+    client's history; otherwise the same random part of every class for every run. With a group, the client of each
+    test row is known as well.
     """
 
     path: str
-    """Absolute, or below ``--data-dir``, the current folder or THALWEG_DATA."""
+    """Absolute, or relative to ``--data-dir``, the current folder or THALWEG_DATA."""
     test_fraction: float = 0.2
-    """Only used when the file has no x_test."""
+    """Share of held-out rows if the file has no x_test."""
     standardise: bool = True
-    """Features get mean 0 and deviation 1 in the training part; images are scaled in any case."""
+    """Scale features to mean 0 and standard deviation 1 in the training part; images are always scaled."""
 
     def __post_init__(self) -> None:
         require(
@@ -148,7 +148,7 @@ def _column(arrays: dict[str, Array], name: str, n: int, file: Path) -> Array:
 
 
 def _codes(column: Array, name: str, file: Path) -> tuple[Ints, tuple[str, ...]]:
-    """Numbers 0, 1, ... for the distinct values in sorted order, and the values as text."""
+    """Codes 0, 1, ... of the distinct values in sorted order, and the values as text."""
     if column.dtype.kind not in "iubU":
         raise DataError(f"{file}: expected {name} to be whole numbers or text, got {column.dtype}.")
     values, codes = np.unique(column, return_inverse=True)
@@ -170,7 +170,7 @@ def _seconds(column: Array, file: Path) -> Floats:
 
 
 def _channel_scale(x: npt.NDArray[np.uint8]) -> tuple[tuple[float, ...], tuple[float, ...]]:
-    """Mean and deviation of every channel of x / 255; a constant channel keeps its scale."""
+    """Mean and standard deviation of every channel of x / 255; constant channels are not scaled."""
     # 256 possible values: their counts give both moments exactly, without a float copy of x.
     counts = np.stack([np.bincount(x[..., c].ravel(), minlength=256) for c in range(x.shape[3])])
     share = counts / counts.sum(axis=1, keepdims=True)  # (C, 256)

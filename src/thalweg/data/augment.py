@@ -1,4 +1,4 @@
-"""The usual changes of small photographs while training: shifted a little, and mirrored."""
+"""Augmentation of small photographs in training: random shifts and flips."""
 
 from __future__ import annotations
 
@@ -14,37 +14,37 @@ Images = npt.NDArray[np.uint8]
 
 
 class Augmentation(Protocol):
-    """Changes images while they are trained on: a frozen dataclass, so that it is configuration."""
+    """Protocol of an augmentation: a frozen dataclass."""
 
     def apply(self, images: Images, rng: np.random.Generator) -> Images:
-        """Changed copies of images (B, H, W, C), of the same shape.
+        """Augmented copies of images (B, H, W, C), with the same shape.
 
-        What happens to an image may depend on the generator and its place in the batch, not on how
-        many come after it: those may be padding.
+        The result for an image may depend on the generator and its position in the batch, but not on later images,
+        which may be padding.
         """
         ...
 
 
 @dataclass(frozen=True)
 class Augment:
-    """Pad with black, cut out at a random place, mirror half of the images.
+    """Pad with zeros, crop at a random position, and flip half of the images.
 
     >>> image = np.array([[[[1], [2]], [[3], [4]]]], dtype=np.uint8)  # (1, 2, 2, 1)
     >>> Augment(padding=0, flip=False).apply(image, np.random.default_rng(0)) is image
     True
     """
 
-    padding: int = 4  # pixels on every side; an image moves by at most so many
-    flip: bool = True  # mirror left and right with probability 1/2
+    padding: int = 4  # pixels on every side: the maximum shift
+    flip: bool = True  # flip horizontally with probability 1/2
 
     def __post_init__(self) -> None:
         check_ranges(self, padding="[0, inf)")
 
     def apply(self, images: Images, rng: np.random.Generator) -> Images:
-        """Changed copies of images (B, H, W, C).
+        """Augmented copies of images (B, H, W, C).
 
-        What happens to an image depends on the generator and its place in the batch, not on how many
-        come after it: padding of a batch changes nothing.
+        The result for an image depends on the generator and its position in the batch, not on later images: padding a
+        batch changes nothing.
         """
         if self.padding == 0 and not self.flip:
             return images
@@ -61,5 +61,5 @@ class Augment:
 
 
 AUGMENTATIONS: dict[str, type[Augmentation]] = {
-    "standard": Augment,  # shifted and mirrored, as is usual for small photographs
+    "standard": Augment,  # random shifts and flips, as usual for small photographs
 }

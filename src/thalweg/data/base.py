@@ -1,4 +1,4 @@
-"""What a data set is to the rest of the project: arrays, nothing lazy, nothing copied."""
+"""The `Dataset`: arrays of samples, labels, clients and times."""
 
 from __future__ import annotations
 
@@ -29,15 +29,14 @@ Samples = npt.NDArray[np.uint8] | npt.NDArray[np.uint16] | npt.NDArray[np.float3
 
 @dataclass(frozen=True, eq=False)
 class Dataset:
-    """One store of samples. Streams and memories hold rows of it, never the samples themselves.
+    """One store of samples. Streams and memories hold row numbers, not samples.
 
-    Images are uint8 with the channels last, (n, H, W, C), and are turned into
-    ``(x / 255 - mean) / std`` when a batch is gathered; features are float32, (n, F), used as they
-    are; sequences are codes 0 .. num_codes - 1, uint8 or uint16, (n, L), which a net gets as whole
-    numbers.
+    Images are uint8 with channels last, (n, H, W, C), and are normalised to ``(x / 255 - mean) / std`` when a batch is
+    gathered; features are float32, (n, F), and used as they are; sequences are codes 0 .. num_codes - 1, uint8 or
+    uint16, (n, L), which a net receives as integers.
 
-    With views there are V rows for each of the n samples of a part: row v * n + i is sample i, seen
-    through view v. So the first n rows are the samples as they are, with views or without.
+    With V views there are V rows for each of the n samples of a part: row v * n + i is sample i in view v. The first n
+    rows are always the samples in the identity view.
     """
 
     name: str
@@ -48,20 +47,16 @@ class Dataset:
     num_classes: int
     mean: tuple[float, ...] = ()  # per channel; images only
     std: tuple[float, ...] = ()
-    group: Ints | None = None  # (n,) the client a training sample belongs to, 0 .. groups - 1
-    time: Floats | None = None  # (n,) when a training sample arrived
-    class_names: tuple[str, ...] = ()  # num_classes names, or none
-    group_names: tuple[str, ...] = ()  # one name per group, or none
-    group_test: Ints | None = None  # (n_test,) the client a test sample belongs to, as in group
-    coarse: Ints | None = None  # (n,) label of a training sample among larger classes, from 0
-    num_codes: int = 0  # kinds of characters or words in sequences; 0: these are no sequences
-    views: tuple[
-        View, ...
-    ] = ()  # V ways to see the samples, the first of them plain; none: as they are
-    columns: tuple[str, ...] = ()  # names of the F features, or none
-    scale: Scale | Literal["moving"] | None = (
-        None  # of features; moving: each client's own, in time
-    )
+    group: Ints | None = None  # (n,) client of each training sample, 0 .. groups - 1
+    time: Floats | None = None  # (n,) time of each training sample
+    class_names: tuple[str, ...] = ()  # num_classes names, or empty
+    group_names: tuple[str, ...] = ()  # one name per group, or empty
+    group_test: Ints | None = None  # (n_test,) client of each test sample, as in group
+    coarse: Ints | None = None  # (n,) coarse label of each training sample, from 0
+    num_codes: int = 0  # number of different codes in sequences; 0: the samples are not sequences
+    views: tuple[View, ...] = ()  # V views, the first one is the identity; empty: no views
+    columns: tuple[str, ...] = ()  # names of the F features, or empty
+    scale: Scale | Literal["moving"] | None = None  # of features; "moving": online, per client
 
     def __post_init__(self) -> None:
         if len(self.x) == 0:
@@ -81,9 +76,11 @@ class Dataset:
         self._check_length(self.group_test, "group_test", len(self.y_test), "test")
         self._check_groups()
         if self.time is not None and not np.isfinite(self.time).all():
-            raise DataError(f"{self.name}: time must be finite numbers.")
+            raise DataError(f"{self.name}: time must contain finite numbers.")
         if self.coarse is not None and self.coarse.min() < 0:
-            raise DataError(f"{self.name}: coarse labels count from 0, got {self.coarse.min()}.")
+            raise DataError(
+                f"{self.name}: coarse labels must be at least 0, got {self.coarse.min()}."
+            )
         if self.class_names and len(self.class_names) != self.num_classes:
             raise DataError(
                 f"{self.name}: {len(self.class_names)} class names for {self.num_classes} classes."
@@ -108,10 +105,9 @@ class Dataset:
 
     @property
     def input_shape(self) -> tuple[int, ...]:
-        """Shape of one sample to a net: (C, H, W), (F,), or (L, num_codes) for L codes.
+        """Shape of one sample for a net: (C, H, W), (F,), or (L, num_codes) for L codes.
 
-        A sequence is a matrix with one 1 in every row. What is stored, and what the net gets, is
-        where the ones are.
+        A sequence is a matrix of one-hot rows; stored and passed on are the positions of the ones.
         """
         if self.is_image:
             height, width, channels = self.x.shape[1:]
@@ -121,29 +117,29 @@ class Dataset:
         return tuple(self.x.shape[1:])
 
     def num_samples(self, part: Part) -> int:
-        """n: samples of a part, however they are seen."""
+        """Number of samples n of a part, independent of views."""
         return len(self.y if part == "train" else self.y_test)
 
     def num_rows(self, part: Part) -> int:
-        """V * n: samples of a part times views."""
+        """Number of rows V * n of a part."""
         return self.num_samples(part) * max(len(self.views), 1)
 
     def samples(self, part: Part, rows: npt.NDArray[np.integer[Any]]) -> npt.NDArray[Any]:
-        """Copies of the samples in some rows of any shape, as their views show them."""
+        """Copies of the samples in rows of any shape, in their views."""
         x = self.x if part == "train" else self.x_test
         if not self.views:
             return np.take(x, rows, axis=0)
         return take_samples(x, rows, self._view_transforms)
 
     def unscale(self, samples: npt.NDArray[Any]) -> npt.NDArray[Any]:
-        """Samples as they were before their features were put on a scale, to rounding."""
+        """Samples before their features were scaled, up to rounding."""
         if not isinstance(self.scale, Scale):
             return samples
         found: Floats = samples * np.array(self.scale.width) + np.array(self.scale.centre)
         return found
 
     def labels(self, part: Part, rows: npt.NDArray[np.integer[Any]]) -> Ints:
-        """Labels of some rows of any shape, as their views have them."""
+        """Labels of rows of any shape, in their views."""
         return np.take(self.all_labels(part), rows)
 
     def all_labels(self, part: Part) -> Ints:
@@ -174,14 +170,14 @@ class Dataset:
     def _check_groups(self) -> None:
         if self.group is None and self.group_test is not None:
             raise DataError(
-                f"{self.name}: group_test says whose the test samples are, but there is no group "
+                f"{self.name}: group_test gives the clients of the test samples, but there is no group "
                 "for the training samples; expected both."
             )
         for group in (self.group, self.group_test):
             if group is None or not len(group):
                 continue
             if group.min() < 0:
-                raise DataError(f"{self.name}: groups count from 0, got {group.min()}.")
+                raise DataError(f"{self.name}: groups must be at least 0, got {group.min()}.")
             if self.group_names and group.max() >= len(self.group_names):
                 raise DataError(
                     f"{self.name}: {len(self.group_names)} group names, but a sample of group "
@@ -202,28 +198,28 @@ class Dataset:
 
 
 class DataSource(Protocol):
-    """Anything that can produce a data set: a frozen dataclass, so that it is configuration too."""
+    """Protocol of a data source: a frozen dataclass that loads a data set."""
 
     def load(self, data_dir: Path | None, seed: int) -> Dataset:
-        """Read or draw the data set, whole or not at all.
+        """Read or generate the data set.
 
-        `data_dir` is where the user says the files are; None: the usual places. `seed` is the
-        run's: it changes what is drawn (synthetic data), never what is read or how it is split.
+        `data_dir` is the folder given by the user; None: the default folders. `seed` is that of the run: it changes
+        generated (synthetic) data, but neither files nor their splits.
         """
         ...
 
 
 @runtime_checkable
 class Locatable(Protocol):
-    """A source that can tell quickly whether its data are here."""
+    """A source that can check quickly whether its data are available."""
 
     def locate(self, data_dir: Path | None) -> object:
-        """Find the files, or fetch them; `DataError` with the ways to get them if neither works."""
+        """Find the files or download them; `DataError` with instructions if neither works."""
         ...
 
 
 def check_available(source: DataSource, data_dir: Path | None, seed: int) -> None:
-    """Raise `DataError` if a data set cannot be had; as cheaply as its source allows."""
+    """Raise `DataError` if a data set is not available, without loading it if possible."""
     if isinstance(source, Locatable):
         source.locate(data_dir)
     else:

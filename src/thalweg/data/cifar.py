@@ -1,4 +1,4 @@
-"""What CIFAR-10 and CIFAR-100 share: pickled batches in a folder or an archive, found and read."""
+"""Common code of CIFAR-10 and CIFAR-100: find and read pickled batches in a folder or an archive."""
 
 from __future__ import annotations
 
@@ -18,25 +18,25 @@ from thalweg.data.download import RemoteFile, fetch
 
 @dataclass(frozen=True)
 class PublishedBatches:
-    """An image set in the pickled files of its authors: what it is called and where it is kept."""
+    """An image set in the pickled files of its authors: names, folders and checksums."""
 
     title: str
     folder: str  # inside the archive
-    folders: tuple[str, ...]  # names its folder may have; the first is ours
-    files: tuple[str, ...]  # all of them must be there
+    folders: tuple[str, ...]  # possible folder names; the first is ours
+    files: tuple[str, ...]  # all are required
     archive: RemoteFile
     mirrors: tuple[str, ...]
 
 
 def locate(published: PublishedBatches, data_dir: Path | None) -> Path:
-    """The folder with the files, or the archive; downloaded if neither is anywhere."""
+    """Folder with the files, or the archive; downloaded if neither is found."""
     return find(published, data_dir) or download(published, data_dir)
 
 
 def find(published: PublishedBatches, data_dir: Path | None) -> Path | None:
-    """The folder with the files, or the archive; None: neither is anywhere.
+    """Folder with the files, or the archive; None: not found.
 
-    Of both in one folder the files are taken, which are quicker to read.
+    If both are in one folder, the files are used because they are faster to read.
     """
     for place in search.list_folders(published.folders, data_dir):
         # A folder called "train" belongs to another data set.
@@ -50,7 +50,7 @@ def find(published: PublishedBatches, data_dir: Path | None) -> Path | None:
 
 
 def download(published: PublishedBatches, data_dir: Path | None) -> Path:
-    """Fetch the archive into the user's cache, or say how else to get it."""
+    """Download the archive into the user's cache, or raise an error with instructions."""
     archive, mirrors = published.archive, published.mirrors
     why = f"{search.OFFLINE_VARIABLE} forbids a download"
     if not search.is_offline():
@@ -68,7 +68,7 @@ def download(published: PublishedBatches, data_dir: Path | None) -> Path:
 
 
 def read_files(published: PublishedBatches, source: Path) -> Iterator[tuple[str, bytes, str]]:
-    """Name, content and whereabouts of all files in a folder or an archive."""
+    """Name, content and location of all files in a folder or an archive."""
     if source.is_dir():
         for name in published.files:
             yield name, (source / name).read_bytes(), str(source / name)
@@ -88,8 +88,8 @@ def read_files(published: PublishedBatches, source: Path) -> Iterator[tuple[str,
                     yield name, file.read(), f"{source}:{member.name}"
     except (tarfile.TarError, OSError, EOFError, zlib.error) as error:
         raise DataError(
-            f"{source}: expected the archive of {published.title}, got something that cannot be "
-            f"unpacked ({error}). Nothing was loaded; delete it and get it again."
+            f"{source}: expected the archive of {published.title}, got a file that cannot be unpacked "
+            f"({error}). Nothing was loaded; delete it and download it again."
         ) from error
     if missing := [name for name in published.files if name not in found]:
         raise DataError(f"{source}: this archive lacks {published.folder}/ {', '.join(missing)}.")
@@ -100,7 +100,7 @@ def read_batch(
 ) -> tuple[npt.NDArray[np.uint8], dict[str, Ints]]:
     """Images (n, 32, 32, 3) of one batch, and its labels (n,) by the names in `num_labels`.
 
-    `num_labels` says how many different labels there are of each kind.
+    `num_labels` gives the number of different labels of each kind.
     """
     from thalweg.data.cifar_pickle import PickledArray, read_pickle
 
@@ -123,7 +123,7 @@ def read_batch(
         kind: _labels(lists[kind], kind, count, len(pixels), where)
         for kind, count in num_labels.items()
     }
-    # A row is all of red, then green, then blue.
+    # A row contains all red, then all green, then all blue values.
     return np.ascontiguousarray(pixels.reshape(-1, 3, 32, 32).transpose(0, 2, 3, 1)), labels
 
 

@@ -1,4 +1,4 @@
-"""CIFAR-100: 60,000 colour photographs, 32 x 32, in 100 classes of 20 families."""
+"""CIFAR-100: 60,000 colour photographs, 32 x 32, in 100 classes and 20 superclasses."""
 
 from __future__ import annotations
 
@@ -32,9 +32,8 @@ MEAN, STD = (0.5071, 0.4865, 0.4409), (0.2673, 0.2564, 0.2762)  # of the trainin
 class Cifar100:
     """CIFAR-100 (Krizhevsky, 2009) with its own split: 50,000 and 10,000.
 
-    The labels are the 100 fine ones; `Dataset.coarse` has the 20 families. Read like CIFAR-10, from
-    the folder ``cifar-100-python`` or its archive. Written to the published layout and tried on
-    made-up files of it; the authors' own files were not at hand.
+    The labels are the 100 fine ones; `Dataset.coarse` has the 20 superclasses. Read like CIFAR-10, from the folder
+    ``cifar-100-python`` or its archive. Tested only with generated files of the published layout.
     """
 
     def load(self, data_dir: Path | None, seed: int) -> Dataset:
@@ -59,7 +58,7 @@ class Cifar100:
         )
 
     def locate(self, data_dir: Path | None) -> object:
-        """Where the files are, without reading them."""
+        """Locate the files without reading them."""
         return cifar.locate(CIFAR100, data_dir)
 
 

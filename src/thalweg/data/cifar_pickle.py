@@ -1,9 +1,8 @@
-"""Reads the pickles of CIFAR-10 and CIFAR-100 without trusting them.
+"""Reads the pickles of CIFAR-10 and CIFAR-100 without executing them.
 
-A pickle is a program: it may name any function of any module and call it. The official batches name
-three things of NumPy to build one array of bytes. Here those names stand for small classes that only
-remember what they are given, every other name is refused, and the array is made from the bytes
-afterwards. So nothing outside this file is ever called.
+A pickle is a program: it may call any function of any module. The official batches use three names of NumPy to
+build one array of bytes. Here these names are replaced by small classes that only record their arguments, every
+other name is rejected, and the array is built from the bytes afterwards. No code outside this file is called.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ from thalweg.core.errors import DataError
 
 
 class PickledArray:
-    """``numpy.core.multiarray._reconstruct``, and what the pickle says of the array."""
+    """Replacement of ``numpy.core.multiarray._reconstruct``, with the recorded state of the array."""
 
     def __init__(self, *empty: Any) -> None:
         self.state: Any = None
@@ -29,7 +28,7 @@ class PickledArray:
         self.state = state
 
     def to_bytes(self) -> npt.NDArray[np.uint8]:
-        """The array, if it is one of unsigned bytes in C order; else a ValueError."""
+        """The array if it has unsigned bytes in C order; else a ValueError."""
         if not (isinstance(self.state, tuple) and len(self.state) == 5):
             raise ValueError("an array without content")
         _, shape, dtype, is_fortran, content = self.state
@@ -43,24 +42,24 @@ class PickledArray:
 
 
 class PickledType:
-    """``numpy.dtype``."""
+    """Replacement of ``numpy.dtype``."""
 
     def __init__(self, code: Any = None, *rest: Any) -> None:
         self.code = code
 
     def __setstate__(self, state: Any) -> None:
-        pass  # the byte order, which bytes do not have
+        pass  # the byte order, which single bytes do not have
 
 
 class ArrayClass:
-    """``numpy.ndarray``, which is only named."""
+    """Replacement of ``numpy.ndarray``."""
 
     def __setstate__(self, state: Any) -> None:
         pass
 
 
 class Latin1(bytes):
-    """``_codecs.encode``: how Python 3 writes bytes into a pickle that Python 2 can read."""
+    """Replacement of ``_codecs.encode``: bytes in pickles that Python 2 can read."""
 
     def __new__(cls, text: Any, encoding: Any) -> Latin1:
         if not isinstance(text, str) or encoding not in ("latin1", b"latin1"):
@@ -81,7 +80,7 @@ ALLOWED: dict[tuple[str, str], type[Any]] = {
 
 
 class _ForbiddenName(Exception):
-    """The pickle names something that no official batch names."""
+    """The pickle uses a name that no official batch uses."""
 
 
 class _Unpickler(pickle.Unpickler):
@@ -92,17 +91,17 @@ class _Unpickler(pickle.Unpickler):
 
 
 def read_pickle(content: bytes, where: str) -> dict[str, Any]:
-    """The dictionary in an official file; arrays are `PickledArray`, text is bytes."""
+    """The dictionary of an official file; arrays are `PickledArray`, text is bytes."""
     try:
         value = _Unpickler(io.BytesIO(content), encoding="bytes").load()
     except _ForbiddenName as error:
         raise DataError(
-            f"{where}: this is not an official batch of CIFAR, it asks for {error}. "
-            "A pickle can run programs; nothing in this one was executed. Get the official files."
+            f"{where}: this is not an official batch of CIFAR: it uses {error}. "
+            "A pickle can run programs; nothing was executed. Download the official files."
         ) from error
-    except Exception as error:  # whatever damaged bytes lead to
+    except Exception as error:  # damaged bytes may raise any exception
         raise DataError(
-            f"{where}: expected a pickled batch of CIFAR, got something that cannot be read "
+            f"{where}: expected a pickled batch of CIFAR, got a file that cannot be read "
             f"({type(error).__name__}: {error}). Nothing was loaded."
         ) from error
     if not isinstance(value, dict):
@@ -114,5 +113,5 @@ def read_pickle(content: bytes, where: str) -> dict[str, Any]:
 
 
 def as_text(value: Any) -> str:
-    """Text of Python 2 (bytes) or of Python 3."""
+    """Text from Python 2 (bytes) or Python 3."""
     return value.decode("latin1") if isinstance(value, bytes) else str(value)

@@ -16,20 +16,20 @@ from thalweg.data.image_files import ImageFormat, Images, list_images, read_imag
 TITLE = "CINIC-10"
 FOLDERS = ("cinic10", "CINIC-10", "cinic-10", "CINIC10")
 HOME = "https://datashare.ed.ac.uk/handle/10283/3192"
-MEAN, STD = (0.4789, 0.4723, 0.4305), (0.2421, 0.2383, 0.2587)  # as its authors publish them
+MEAN, STD = (0.4789, 0.4723, 0.4305), (0.2421, 0.2383, 0.2587)  # as published by the authors
 IMAGE_FORMAT = ImageFormat(FOLDERS[0], "PNG", ".png", side=32)
 
 
 @dataclass(frozen=True)
 class Cinic10:
-    """CINIC-10 (Darlow, Crowley, Antoniou and Storkey, 2018): 90,000 to train on, 90,000 to test on.
+    """CINIC-10 (Darlow, Crowley, Antoniou and Storkey, 2018): 90,000 training and 90,000 test images.
 
-    Read from folders ``train/CLASS/*.png``, ``valid/...`` and ``test/...``. What was decoded is kept
-    in the user's cache as one array per part, so that only the first time is slow.
+    Read from folders ``train/CLASS/*.png``, ``valid/...`` and ``test/...``. Decoded images are cached as one array per
+    part, so only the first load is slow.
     """
 
     include_valid: bool = False
-    """Train on the 90,000 images of the validation part too."""
+    """Train on the 90,000 images of the validation part as well."""
 
     def load(self, data_dir: Path | None, seed: int) -> Dataset:
         """Read the images; the same for every seed."""
@@ -49,7 +49,7 @@ class Cinic10:
         )
 
     def locate(self, data_dir: Path | None) -> object:
-        """Where the folders are, without reading the images."""
+        """Locate the folders without reading the images."""
         return _find(data_dir, self._parts)
 
     @property

@@ -1,4 +1,4 @@
-"""Columns of a Parquet or CSV file: read whole, checked, as arrays."""
+"""Columns of Parquet and CSV files as validated arrays."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ TICKS_PER_SECOND = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
 
 
 def read_table(file: Path) -> pa.Table:
-    """The whole file, every value verified; the suffix says what it is."""
+    """Read and validate the whole file; the suffix determines the format."""
     import pyarrow as pa
 
     try:
         table = _read_parquet(file) if file.suffix.lower() == ".parquet" else _read_csv(file)
         table.validate(full=True)
-        _ = table.column_names  # decoded here, where a damaged name can be reported
+        _ = table.column_names  # decoded here, so that a damaged name is reported
     except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
         reason = " ".join(str(error).split())
         raise DataError(
@@ -37,7 +37,7 @@ def read_table(file: Path) -> pa.Table:
 def _read_parquet(file: Path) -> pa.Table:
     import pyarrow.parquet as pq
 
-    # Not read_table, which takes folders called a=b for columns.
+    # Not read_table, which interprets folders named a=b as columns.
     with pq.ParquetFile(file, page_checksum_verification=True) as reader:
         return reader.read()
 
@@ -45,9 +45,9 @@ def _read_parquet(file: Path) -> pa.Table:
 def _read_csv(file: Path) -> pa.Table:
     from pyarrow import csv
 
-    # One block, so that the types are inferred from all rows and not from the first megabyte.
+    # One block, so that types are inferred from all rows, not only from the first megabyte.
     block = min(max(file.stat().st_size, 1 << 16), 2**31 - 1)
-    # Text may be missing as well; a class that is really called NA is written in quotes.
+    # Text may be missing as well; a class that is really called NA must be quoted.
     convert = csv.ConvertOptions(strings_can_be_null=True, quoted_strings_can_be_null=False)
     return csv.read_csv(
         file, read_options=csv.ReadOptions(block_size=block), convert_options=convert
@@ -55,9 +55,9 @@ def _read_csv(file: Path) -> pa.Table:
 
 
 def read_rows(file: Path, columns: Sequence[str]) -> list[tuple[str, ...]]:
-    """All rows of a CSV file as text; `columns` names what the file itself need not name.
+    """All rows of a CSV file as text; `columns` are the expected columns of files without a header.
 
-    A value in quotes may contain commas and line breaks; two quotes in it are one.
+    A quoted value may contain commas and line breaks; two quotes in it stand for one.
     """
     import pyarrow as pa
     from pyarrow import csv
@@ -92,7 +92,7 @@ def is_numeric(kind: pa.DataType) -> bool:
 
 
 def read_column(table: pa.Table, name: str, file: Path) -> pa.ChunkedArray[Any]:
-    """A column, without the packing of repeated values and without gaps."""
+    """A column without dictionary encoding and without missing values."""
     import pyarrow as pa
 
     column = table.column(name)
@@ -108,7 +108,7 @@ def read_column(table: pa.Table, name: str, file: Path) -> pa.ChunkedArray[Any]:
 
 
 def read_numbers(table: pa.Table, name: str, file: Path) -> Floats:
-    """A column as float64, every value finite."""
+    """A column as float64 with finite values."""
     import pyarrow as pa
 
     column = read_column(table, name, file)
@@ -127,7 +127,7 @@ def read_numbers(table: pa.Table, name: str, file: Path) -> Floats:
 
 
 def read_codes(table: pa.Table, name: str, file: Path) -> tuple[Ints, tuple[str, ...]]:
-    """Numbers 0, 1, ... for the distinct values in sorted order, and the values as text."""
+    """Codes 0, 1, ... of the distinct values in sorted order, and the values as text."""
     import pyarrow as pa
 
     column = read_column(table, name, file)
@@ -173,7 +173,7 @@ def read_texts(table: pa.Table, name: str, file: Path) -> list[str]:
 
 
 def read_seconds(table: pa.Table, name: str, file: Path) -> Floats:
-    """A column of moments as float64: seconds since 1970, or numbers as they are."""
+    """A column of times as float64: seconds since 1970, or numbers as they are."""
     import pyarrow as pa
 
     column = read_column(table, name, file)

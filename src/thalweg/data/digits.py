@@ -19,10 +19,9 @@ MEAN, STD = 0.3057, 0.3759  # of the training pixels, as x / 255
 
 @dataclass(frozen=True)
 class Digits:
-    """The 8 x 8 digits of Alpaydin and Kaynak (1998), as scikit-learn ships them.
+    """The 8 x 8 digits of Alpaydin and Kaynak (1998), as included in scikit-learn.
 
-    Their grey values 0 .. 16 become 0 .. 255, so that they are images like any other. The split,
-    four fifths of every class for training, is fixed.
+    Grey values 0 .. 16 are scaled to 0 .. 255. The split (four fifths of every class for training) is fixed.
 
     >>> data = Digits().load(None, seed=7)
     >>> data.x.shape, data.x_test.shape
@@ -30,7 +29,7 @@ class Digits:
     """
 
     def load(self, data_dir: Path | None, seed: int) -> Dataset:
-        """Read them from the installed package; the same for every seed."""
+        """Read the digits from the installed package; the same for every seed."""
         table = _load_from_sklearn() if (file := _find_file()) is None else _read(file)
         x = np.rint(table[:, :64] * (255 / 16)).astype(np.uint8).reshape(-1, 8, 8, 1)
         y = table[:, 64].astype(np.int64)
@@ -49,7 +48,7 @@ class Digits:
 
 
 def _find_file() -> Path | None:
-    """Where scikit-learn keeps them. Importing it takes a second, reading its file a few milliseconds."""
+    """The file inside scikit-learn. Importing scikit-learn takes a second, reading its file milliseconds."""
     spec = importlib.util.find_spec("sklearn")  # finds the package without running it
     if spec is None or spec.origin is None:
         return None
@@ -58,13 +57,13 @@ def _find_file() -> Path | None:
 
 
 def _read(file: Path) -> Floats:
-    """(n, 65) grey values, and the digit."""
+    """(n, 65): grey values and the digit."""
     with gzip.open(file, "rt") as lines:
         return np.loadtxt(lines, delimiter=",")
 
 
 def _load_from_sklearn() -> Floats:
-    """The same asked of scikit-learn itself, should the file have moved."""
+    """The same through scikit-learn's API, in case the file has moved."""
     from sklearn.datasets import load_digits
 
     images, labels = load_digits(return_X_y=True)

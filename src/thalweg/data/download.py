@@ -1,4 +1,4 @@
-"""One file from the network: whole and verified, or not there at all."""
+"""Download of one file: complete and verified, or not at all."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 CHUNK_BYTES = 1 << 16
-TIMEOUT_S = 30.0  # without any byte
+TIMEOUT_S = 30.0  # without receiving any byte
 
 
 @dataclass(frozen=True)
 class RemoteFile:
-    """A published file, and how to recognise it."""
+    """A published file with its size and checksum."""
 
     name: str
     num_bytes: int
@@ -33,9 +33,9 @@ def fetch(
 ) -> Path:
     """Download a file into a folder from the first mirror that has it.
 
-    It is written under a temporary name beside its place and renamed when its length and SHA-256
-    are right, so that whoever finds the file finds all of it, also while several processes fetch
-    it. Raises `DataError` with the reason of every mirror.
+    The file is written under a temporary name and renamed after length and SHA-256 have been verified, so that
+    readers see a complete file, also when several processes download it. Raises `DataError` with the reason of every
+    mirror.
     """
     if console is None:
         from rich.console import Console
@@ -69,12 +69,12 @@ def _fetch_from(url: str, remote: RemoteFile, folder: Path, console: Console) ->
     except OSError as error:
         raise DataError(f"cannot write to {folder} ({error.strerror or error})") from error
     finally:
-        Path(part).unlink(missing_ok=True)  # gone already if it was renamed
+        Path(part).unlink(missing_ok=True)  # already renamed on success
     return folder / remote.name
 
 
 def _download_chunks(url: str) -> Iterator[bytes]:
-    """The bytes behind an address, as they come."""
+    """The bytes of a URL in chunks."""
     import http.client
     import urllib.error
     import urllib.request
@@ -89,11 +89,13 @@ def _download_chunks(url: str) -> Iterator[bytes]:
     except urllib.error.URLError as error:
         raise DataError(f"{url} cannot be reached ({error.reason})") from error
     except (OSError, http.client.HTTPException) as error:
-        raise DataError(f"{url} broke off ({error or type(error).__name__})") from error
+        raise DataError(
+            f"the connection to {url} broke off ({error or type(error).__name__})"
+        ) from error
 
 
 def _verify_chunks(chunks: Iterator[bytes], remote: RemoteFile, url: str) -> Iterator[bytes]:
-    """The same bytes; an error at the end, or as soon as there are too many."""
+    """The same chunks; raises an error at the end, or as soon as there are too many bytes."""
     digest, received = hashlib.sha256(), 0
     for chunk in chunks:
         received += len(chunk)
@@ -105,14 +107,14 @@ def _verify_chunks(chunks: Iterator[bytes], remote: RemoteFile, url: str) -> Ite
         raise DataError(f"{url} sent {received} of {remote.num_bytes} bytes")
     if digest.hexdigest() != remote.sha256:
         raise DataError(
-            f"{url} sent another file: expected SHA-256 {remote.sha256}, got {digest.hexdigest()}"
+            f"{url} sent a different file: expected SHA-256 {remote.sha256}, got {digest.hexdigest()}"
         )
 
 
 def _show_progress(
     chunks: Iterator[bytes], remote: RemoteFile, url: str, console: Console
 ) -> Iterator[bytes]:
-    """The same bytes, with a bar on a terminal and one plain line elsewhere."""
+    """The same chunks, with a progress bar on a terminal and one plain line elsewhere."""
     if not console.is_terminal:
         size = f"{remote.num_bytes / 1e6:.1f} MB"
         console.print(f"downloading {url} ({size})", soft_wrap=True, highlight=False)

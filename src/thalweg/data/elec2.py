@@ -1,4 +1,4 @@
-"""Elec2: will the price of electricity be above its mean of the last day?"""
+"""Elec2: is the price of electricity above its mean of the last day?"""
 
 from __future__ import annotations
 
@@ -39,21 +39,20 @@ ROWS_PER_DAY = 48
 class Elec2:
     """The electricity market of New South Wales, 1996 to 1998 (Harries, 1999): 45,312 half hours in order.
 
-    A sample is what is known of a half hour: day of the week, time of day, price and demand here and in Victoria,
-    and what is transferred between the two. The label says whether the price is above its mean of the last 24
-    hours. Labels mostly repeat themselves: who says what was right last time is right 85 times of 100. The
-    published numbers have been put between 0 and 1 by somebody who had seen all of them; that cannot be undone.
-    The column ``date`` is not learnt from.
+    A sample contains day of the week, time of day, price and demand here and in Victoria, and the transfer between the
+    two. The label is whether the price is above its mean of the last 24 hours. Labels mostly repeat: predicting the
+    last label is right in 85 % of the cases. The published values were scaled to [0, 1] with knowledge of all rows;
+    this cannot be undone. The column ``date`` is not used.
 
-    Every row arrives and is tested on before it is learnt from; no part is set aside for testing. Times count
-    days.
+    All rows are tested when they arrive and then used for training; there is no separate test set. The unit of time is
+    one day.
     """
 
     num_clients: int = 10
     clients: RowAssignment = "contiguous"
-    """A stretch of time for each client, all replayed side by side; or every row to the next one in turn."""
+    """contiguous: one period per client, replayed in parallel; interleaved: rows go to clients in turn."""
     standardise: bool = True
-    """By what each client has seen so far, never by what comes later."""
+    """Scale features by what each client has seen so far, never by later rows."""
 
     def __post_init__(self) -> None:
         check_literals(self)
@@ -76,16 +75,16 @@ class Elec2:
         )
 
     def locate(self, data_dir: Path | None) -> Path:
-        """Where the file is, without reading it."""
+        """Locate the file without reading it."""
         way = "get the table 'electricity' (Elec2, 45,312 rows with names) as CSV or Parquet"
         return find_file(TITLE, FILES, FOLDERS, data_dir, way)
 
 
 def _check_order(period: Floats, file: Path) -> None:
-    """Half hours that follow one another go back once a day; those of a shuffled file, half of the time."""
+    """Require time order: in ordered half hours, the time of day decreases once per day."""
     back = int(np.count_nonzero(np.diff(period) < 0))
     if back > 2 * len(period) / ROWS_PER_DAY + 1:
         raise DataError(
-            f"{file}: the time of day (column 'period') goes back {back} times in {len(period)} rows, expected "
-            f"once in {ROWS_PER_DAY}; the rows are not in the order of time."
+            f"{file}: the time of day (column 'period') decreases {back} times in {len(period)} rows, expected "
+            f"once in {ROWS_PER_DAY}; the rows are not in time order."
         )

@@ -1,4 +1,4 @@
-"""Fashion-MNIST: 70,000 grey pictures of clothes, 28 x 28, in 10 classes."""
+"""Fashion-MNIST: 70,000 grey-scale images of clothes, 28 x 28, in 10 classes."""
 
 from __future__ import annotations
 
@@ -18,7 +18,8 @@ FASHION_MNIST = PublishedImages(
     mirrors=(
         "https://raw.githubusercontent.com/zalandoresearch/fashion-mnist/master/data/fashion",
     ),
-    # Of the files their authors publish. Debian's hold the same bytes behind another gzip header.
+    # Checksums of the authors' files. Debian's files have the same content with another gzip
+    # header.
     files=(
         RemoteFile(
             "train-images-idx3-ubyte.gz",
@@ -68,5 +69,5 @@ class FashionMnist:
         return load_images(FASHION_MNIST, data_dir)
 
     def locate(self, data_dir: Path | None) -> object:
-        """Where the files are, without reading them."""
+        """Locate the files without reading them."""
         return locate_images(FASHION_MNIST, data_dir)

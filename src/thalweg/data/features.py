@@ -1,4 +1,4 @@
-"""Numbers of the user's own, checked and put on one scale."""
+"""Validation and scaling of numeric features."""
 
 from __future__ import annotations
 
@@ -15,22 +15,22 @@ MAX_FLOAT32 = float(np.finfo(np.float32).max)
 
 
 class Scale(NamedTuple):
-    """What was done to the numbers of a table: column f became (x - centre[f]) / width[f]."""
+    """Scaling of a table: column f became (x - centre[f]) / width[f]."""
 
     centre: tuple[float, ...]
     width: tuple[float, ...]
 
 
 class FeatureSplit(NamedTuple):
-    """A feature matrix in two."""
+    """A feature matrix split in two."""
 
     train: Floats32
     test: Floats32
-    scale: Scale | None  # none: as it was
+    scale: Scale | None  # None: not scaled
 
 
 def find_unusable(values: npt.NDArray[np.floating]) -> tuple[int, ...] | None:
-    """Where the first value is that is not finite or does not fit in 32 bits; None: all are fine.
+    """Position of the first value that is not finite or does not fit in 32 bits; None: all are valid.
 
     >>> find_unusable(np.array([[1.0, 2.0], [3.0, np.nan]]))
     (1, 1)
@@ -44,7 +44,7 @@ def find_unusable(values: npt.NDArray[np.floating]) -> tuple[int, ...] | None:
 def split_features(
     x: Floats, train: Ints, test: Ints, *, standardise: bool, names: Sequence[str], where: str
 ) -> FeatureSplit:
-    """The two parts of a feature matrix as float32, standardised or as they are.
+    """The two parts of a feature matrix as float32, standardised if requested.
 
     `x` must have passed `find_unusable`.
     """
@@ -57,8 +57,8 @@ def split_features(
     for part in parts:
         if (at := find_unusable(part)) is not None:
             raise DataError(
-                f"{where}: {names[at[1]]!r} hardly varies in the training part, so that other "
-                "values leave the range of 32 bits; leave it out, or set standardise = false."
+                f"{where}: {names[at[1]]!r} hardly varies in the training part, so other values exceed the "
+                "range of 32 bits; remove it, or set standardise = false."
             )
     return FeatureSplit(parts[0].astype(np.float32), parts[1].astype(np.float32), scale)
 
@@ -66,7 +66,7 @@ def split_features(
 def fit_scale(train: Floats) -> Scale:
     """The scale on which the training part has mean 0 and standard deviation 1.
 
-    A column that is constant in training is only shifted: its deviation is a rounding error, or 0.
+    A column that is constant in training is only shifted.
 
     >>> fit_scale(np.array([[1.0, 5.0], [3.0, 5.0]]))
     Scale(centre=(2.0, 5.0), width=(1.0, 1.0))
@@ -79,11 +79,11 @@ def fit_scale(train: Floats) -> Scale:
 
 
 def apply_scale(x: Floats, scale: Scale) -> Floats:
-    """Samples (n, F) on a scale; the test part, and new samples, by the training part's numbers.
+    """Scale samples (n, F) by the statistics of the training part.
 
     >>> apply_scale(np.array([[5.0, 5.0]]), Scale(centre=(2.0, 5.0), width=(1.0, 1.0))).tolist()
     [[3.0, 0.0]]
     """
-    with np.errstate(over="ignore"):  # the caller refuses infinities, and can name the column
+    with np.errstate(over="ignore"):  # the caller rejects infinities and can name the column
         found: Floats = (x - np.array(scale.centre)) / np.array(scale.width)
     return found

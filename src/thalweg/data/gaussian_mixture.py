@@ -1,4 +1,4 @@
-"""A stream of class blobs that move: drift one can draw on paper."""
+"""A stream of Gaussian classes that move: drift in two dimensions."""
 
 from __future__ import annotations
 
@@ -17,16 +17,15 @@ from thalweg.data.base import Dataset
 
 @dataclass(frozen=True)
 class GaussianMixture:
-    r"""Samples of Gaussian classes whose means walk around a circle as time goes by.
+    r"""Samples of Gaussian classes whose means move on a circle over time.
 
     .. math::
         x \mid y = c, t \sim N(\mu_c(t), \mathrm{noise}^2 I), \quad
         \mu_c(t) = \mathrm{radius} \cdot (\cos \varphi, \sin \varphi, 0, \ldots), \quad
         \varphi = 2 \pi (c / C + \mathrm{turns} \cdot t)
 
-    Time runs from 0 to 1 over the stream. With ``turns = 1 / C`` every class ends where the next
-    one began, so that the first and the last concept contradict each other; with 0 nothing drifts;
-    with 1 every class comes back.
+    Time runs from 0 to 1 over the stream. With ``turns = 1 / C`` every class ends where the next one began, so the
+    first and the last concept contradict each other; with 0 there is no drift; with 1 every class returns.
 
     >>> GaussianMixture(num_classes=4, radius=3.0, turns=0.25).means(1.0)[0].round(6).tolist()
     [0.0, 3.0]
@@ -38,17 +37,17 @@ class GaussianMixture:
     num_samples: int = 10_000
     num_classes: int = 4
     num_features: int = 2
-    """At least 2; those after the second are noise alone."""
+    """At least 2; features after the second are noise."""
     radius: float = 2.0
     noise: float = 0.5
-    """Standard deviation of a blob."""
+    """Standard deviation of a class."""
     turns: float = 0.125
-    """How often the means go around the circle until the end of the stream; negative: backwards."""
+    """Number of rotations of the means until the end of the stream; negative: backwards."""
     num_clients: int | None = None
-    """Clients among which arriving samples are dealt at random; none: the data name no clients."""
+    """Number of clients to which samples are assigned at random; None: the data have no clients."""
     num_test: int = 2000
     test_at: Literal["throughout", "end"] = "throughout"
-    """Test samples come from all times, or from the moment after the last training sample."""
+    """Test samples come from all times, or from the time after the last training sample."""
 
     def __post_init__(self) -> None:
         check_literals(self)
@@ -67,11 +66,11 @@ class GaussianMixture:
         )
 
     def means(self, time: float) -> Floats:
-        """Where the classes are at a time, (C, F)."""
+        """(C, F) means of the classes at a time."""
         return self._means_of(np.arange(self.num_classes), np.full(self.num_classes, time))
 
     def load(self, data_dir: Path | None, seed: int) -> Dataset:
-        """Draw it in order of arrival; other seeds give other samples of the same classes."""
+        """Generate the stream in order of arrival; other seeds give other samples of the same classes."""
         rng = rng_for(seed, Draw.DATA)
         time = np.arange(self.num_samples) / self.num_samples  # (n,)
         x, y = self._samples(time, rng)
@@ -100,5 +99,5 @@ class GaussianMixture:
         return means
 
     def _assign_clients(self, num_clients: int, rng: np.random.Generator) -> Ints:
-        """A client for every training sample; shares are equal up to one sample."""
+        """Client of every training sample; shares are equal up to one sample."""
         return rng.permutation(np.arange(self.num_samples) % num_clients)

@@ -22,9 +22,9 @@ if TYPE_CHECKING:
 TITLE = "HAM10000"
 FOLDERS = ("ham10000", "HAM10000")
 PIXELS, METADATA = "hmnist_28_28_RGB.csv", "HAM10000_metadata.csv"
-COLUMNS = [f"pixel{i:04d}" for i in range(28 * 28 * 3)]  # row by row, red green blue
+COLUMNS = [f"pixel{i:04d}" for i in range(28 * 28 * 3)]  # row by row, red, green, blue
 HOME = "https://www.kaggle.com/datasets/kmader/skin-cancer-mnist-ham10000"
-DIAGNOSES = {  # the codes of the metadata, in the order of our labels
+DIAGNOSES = {  # codes of the metadata, in the order of the labels
     "akiec": "actinic keratosis",
     "bcc": "basal cell carcinoma",
     "bkl": "benign keratosis",
@@ -40,10 +40,10 @@ MEAN, STD = (0.7637, 0.5467, 0.5710), (0.1387, 0.1501, 0.1668)  # of the trainin
 class Ham10000:
     """HAM10000 (Tschandl, Rosendahl and Kittler, 2018) from Kaggle's CSV files.
 
-    There is no official split. Many lesions were photographed several times, so whole lesions are set
-    aside for testing, about a fifth of every class; the same ones for every seed. Labels are the
-    diagnoses of the metadata in alphabetical order of their codes: the numbers in the pixel file
-    differ from one version of it to another, and serve to check that both files have the same rows.
+    There is no official split. Many lesions were photographed several times, so whole lesions are held out, about a
+    fifth of every class; the same for every seed. Labels are the diagnoses of the metadata in alphabetical order of
+    their codes. The numbers in the pixel file differ between its versions and are only used to check that both files
+    have the same rows.
     """
 
     test_fraction: float = 0.2
@@ -71,7 +71,7 @@ class Ham10000:
         )
 
     def locate(self, data_dir: Path | None) -> object:
-        """Where the files are, without reading them."""
+        """Locate the files without reading them."""
         return _find(data_dir)
 
 
@@ -89,7 +89,7 @@ def _find(data_dir: Path | None) -> Path:
 
 
 def _read_pixels(file: Path) -> tuple[npt.NDArray[np.uint8], Ints]:
-    """Images (n, 28, 28, 3) and the numbers (n,) in the column of labels."""
+    """Images (n, 28, 28, 3) and the values (n,) of the label column."""
     import pyarrow as pa
 
     table = _read_csv(file, {name: pa.uint8() for name in (*COLUMNS, "label")})
@@ -105,7 +105,7 @@ def _read_pixels(file: Path) -> tuple[npt.NDArray[np.uint8], Ints]:
 
 
 def _read_metadata(file: Path) -> tuple[Ints, Ints]:
-    """Labels (n,), and lesions (n,) as numbers."""
+    """Labels (n,) and lesion numbers (n,)."""
     import pyarrow as pa
 
     table = _read_csv(file, {"lesion_id": pa.string(), "dx": pa.string()})
@@ -136,7 +136,7 @@ def _read_csv(file: Path, types: dict[str, pa.DataType]) -> pa.Table:
 
 
 def _check_rows(numbers: Ints, labels: Ints, folder: Path) -> None:
-    """Both files must have the same rows: a number of one file is a diagnosis of the other."""
+    """Require the same rows in both files: each number of one file is one diagnosis of the other."""
     if len(numbers) != len(labels):
         raise DataError(
             f"{folder}: {len(numbers)} rows in {PIXELS} but {len(labels)} in {METADATA}; "
@@ -145,10 +145,10 @@ def _check_rows(numbers: Ints, labels: Ints, folder: Path) -> None:
     disagree = np.zeros(len(labels), dtype=bool)
     for ours, theirs in ((numbers, labels), (labels, numbers)):
         _, first, which = np.unique(ours, return_index=True, return_inverse=True)
-        disagree |= theirs != theirs[first[which]]  # a value means what it meant the first time
+        disagree |= theirs != theirs[first[which]]  # a number must keep its first meaning
     if disagree.any():
         raise DataError(
             f"{folder}: {PIXELS} and {METADATA} do not have the same rows in the same order: "
-            f"the labels of row {disagree.argmax()} disagree with rows before it. "
-            f"Get both from one place: {HOME}."
+            f"the labels of row {disagree.argmax()} disagree with earlier rows. "
+            f"Download both from {HOME}."
         )

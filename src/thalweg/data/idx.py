@@ -1,9 +1,8 @@
-"""The IDX format of MNIST and its relatives: arrays of unsigned bytes behind a small header.
+"""The IDX format of MNIST: arrays of unsigned bytes with a small header.
 
     2 bytes 0 | type code | number of dimensions D | D sizes, 4 bytes each, big-endian | the bytes
 
-A file is read whole or not at all: the header, the exact length and, when gzipped, the checksum are
-verified before anything is returned.
+Header, exact length and, for gzip files, the checksum are verified before anything is returned.
 """
 
 from __future__ import annotations
@@ -28,15 +27,14 @@ TYPE_NAMES = {
     0x0E: "double",
 }
 GZIP_MAGIC = b"\x1f\x8b"
-GZIP = 16 + zlib.MAX_WBITS  # zlib's way of saying: expect a gzip header and checksum
-DEFLATE_LIMIT = 1032  # no deflate stream expands more than this, so a header that claims more lies
+GZIP = 16 + zlib.MAX_WBITS  # zlib option: expect a gzip header and checksum
+DEFLATE_LIMIT = 1032  # maximum expansion of a deflate stream; headers that claim more are invalid
 
 
 def read_idx(path: Path, ndim: int) -> npt.NDArray[np.uint8]:
     """The array of unsigned bytes in an IDX file with `ndim` dimensions, gzipped or not.
 
-    Whether a file is gzipped is read off its first bytes, not off its name: browsers unpack files
-    and keep the name.
+    Compression is detected from the first bytes, not from the name: browsers unpack files and keep the name.
 
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
@@ -67,8 +65,7 @@ def _from_gzip(content: bytes, ndim: int, path: Path) -> npt.NDArray[np.uint8]:
             raise _format_error(
                 path, f"{expected} bytes of data for shape {shape}", "a far shorter file"
             )
-        # One byte more than expected, so that a file that goes on is noticed and zlib reaches the
-        # checksum at the end of one that does not.
+        # One byte more than expected, to detect longer files and to let zlib verify the checksum.
         body = stream.decompress(stream.unconsumed_tail, expected + 1)
     except zlib.error as error:
         raise _format_error(path, "an intact gzip file", f"damaged data ({error})") from error

@@ -1,4 +1,4 @@
-"""Image sets published as four IDX files: find them, fetch them, read them."""
+"""Image sets published as four IDX files: find, download and read them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from thalweg.data.idx import read_idx
 NUM_DIMENSIONS = {"train-images": 3, "train-labels": 1, "t10k-images": 3, "t10k-labels": 1}
 
 # SHA-256 of the 60,000 training labels. The files of these sets have the same names, and nothing
-# else in them says which set they belong to.
+# else identifies the set.
 TITLE_BY_LABELS_HASH = {
     "1feba77c54802fa5339a11837ea4b2866434b83314ec45192930f1df69120c13": "MNIST",
     "657fbd221bfc9f4198cc14b5619cc33ec57c58dd0e47af4d99d6650759e869a7": "Fashion-MNIST",
@@ -28,13 +28,13 @@ TITLE_BY_LABELS_HASH = {
 
 @dataclass(frozen=True)
 class PublishedImages:
-    """An image set in four IDX files: what it is called, where it is kept, how to recognise it."""
+    """An image set in four IDX files: names, folders and checksums."""
 
     name: str
     title: str
-    folders: tuple[str, ...]  # names its folder may have; the first is ours
-    known: tuple[Path, ...]  # full paths where a distribution installs it
-    package: str | None  # the Debian package that does
+    folders: tuple[str, ...]  # possible folder names; the first is ours
+    known: tuple[Path, ...]  # paths where a distribution installs it
+    package: str | None  # the Debian package
     mirrors: tuple[str, ...]
     files: tuple[RemoteFile, ...]
     side: int  # pixels
@@ -44,7 +44,7 @@ class PublishedImages:
 
 
 def load_images(published: PublishedImages, data_dir: Path | None) -> Dataset:
-    """The whole set from the first place that has it; downloaded if no place has it."""
+    """Load the set from the first folder that has it; download it if no folder has it."""
     files = locate_images(published, data_dir)
     x, y = _read_part(published, files, "train")
     x_test, y_test = _read_part(published, files, "t10k")
@@ -69,12 +69,12 @@ def load_images(published: PublishedImages, data_dir: Path | None) -> Dataset:
 
 
 def locate_images(published: PublishedImages, data_dir: Path | None) -> dict[str, Path]:
-    """The four files by stem, from the first place that has them; downloaded if none has."""
+    """The four files by stem, from the first folder that has them; downloaded if necessary."""
     return find(published, data_dir) or download(published, data_dir)
 
 
 def find(published: PublishedImages, data_dir: Path | None) -> dict[str, Path] | None:
-    """The four files, by stem, in the first place that has them all; None: no place has."""
+    """The four files by stem in the first folder that has all of them; None: not found."""
     for place in search.list_folders(published.folders, data_dir, published.known):
         files = find_idx_files(place.folder)
         missing = [stem for stem in NUM_DIMENSIONS if stem not in files]
@@ -89,17 +89,17 @@ def find(published: PublishedImages, data_dir: Path | None) -> dict[str, Path] |
 
 
 def find_idx_files(folder: Path) -> dict[str, Path]:
-    """The IDX files of a folder by stem, whatever their spelling."""
+    """The IDX files of a folder by stem, in any spelling."""
     return {
         stem: folder / name
         for stem in NUM_DIMENSIONS
-        for name in reversed(list_file_names(stem))  # the last one wins: the best spelling
+        for name in reversed(list_file_names(stem))  # the preferred spelling is last
         if (folder / name).is_file()
     }
 
 
 def list_file_names(stem: str) -> tuple[str, ...]:
-    """File names in use for one of the four files; plain before gzipped, which is slower to read.
+    """Possible file names of one of the four files; plain before gzipped, which is slower to read.
 
     >>> list_file_names("t10k-labels")[:2]
     ('t10k-labels-idx1-ubyte', 't10k-labels-idx1-ubyte.gz')
@@ -109,7 +109,7 @@ def list_file_names(stem: str) -> tuple[str, ...]:
 
 
 def download(published: PublishedImages, data_dir: Path | None) -> dict[str, Path]:
-    """Fetch what the user's cache lacks, or say how else to get it."""
+    """Download the files that the cache lacks, or raise an error with instructions."""
     if search.is_offline():
         raise _not_found_error(published, data_dir, f"{search.OFFLINE_VARIABLE} forbids a download")
     folder = search.cache_folder() / published.name

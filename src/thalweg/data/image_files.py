@@ -1,4 +1,4 @@
-"""Images in files of their own: decoded once, then kept in the user's cache as one array."""
+"""Images in single files: decoded once and cached as one array."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ Images = npt.NDArray[np.uint8]
 
 
 class ImageFormat(NamedTuple):
-    """What all images of a data set have in common."""
+    """Common properties of all images of a data set."""
 
-    name: str  # of the folder in the cache
-    format: str  # as Pillow calls it
+    name: str  # folder name in the cache
+    format: str  # Pillow's name of the format
     suffix: str
     side: int  # pixels
 
 
 class ImageFile(NamedTuple):
-    """One image, and what changes when it does."""
+    """One image file, with the properties that identify its version."""
 
     name: str
     path: str
@@ -37,7 +37,7 @@ class ImageFile(NamedTuple):
 
 
 def list_images(folder: Path, image_format: ImageFormat) -> list[ImageFile]:
-    """The images of a folder, by name; at least one."""
+    """The images of a folder by name; at least one."""
     with os.scandir(folder) as entries:
         files = sorted(
             ImageFile(entry.name, entry.path, entry.stat().st_size, entry.stat().st_mtime_ns)
@@ -50,7 +50,7 @@ def list_images(folder: Path, image_format: ImageFormat) -> list[ImageFile]:
 
 
 def read_images(files: Sequence[ImageFile], folder: Path, image_format: ImageFormat) -> Images:
-    """Images (n, side, side, 3) of files somewhere in a folder, in the order of the files."""
+    """Images (n, side, side, 3) of some files in a folder, in the order of the files."""
     digest = hashlib.sha256()
     for file in files:
         path = Path(file.path).relative_to(folder).as_posix()
@@ -77,7 +77,7 @@ def _decode_images(files: Sequence[ImageFile], folder: Path, image_format: Image
     for i, file in enumerate(files):
         try:
             with Image.open(file.path, formats=[image_format.format]) as image:
-                if image.size != (side, side):  # before anything is decoded
+                if image.size != (side, side):  # checked before decoding
                     raise ValueError(f"{image.size[0]} x {image.size[1]} pixels")
                 x[i] = np.asarray(image.convert("RGB"))
         except (UnidentifiedImageError, OSError, SyntaxError, ValueError) as error:
@@ -89,7 +89,7 @@ def _decode_images(files: Sequence[ImageFile], folder: Path, image_format: Image
 
 
 def _from_cache(file: Path, shape: tuple[int, ...]) -> Images | None:
-    """What was decoded before, if it is there and whole."""
+    """The cached array, if it exists and is complete."""
     try:
         x = np.load(file, allow_pickle=False)
     except (OSError, ValueError, EOFError):
@@ -99,7 +99,7 @@ def _from_cache(file: Path, shape: tuple[int, ...]) -> Images | None:
 
 
 def _to_cache(file: Path, x: Images) -> None:
-    """Keep it, whole or not at all; a cache that cannot be written only costs time."""
+    """Write the cache atomically; a failure only costs time."""
     part = file.with_name(f".{file.stem}.{os.getpid()}.part.npy")
     try:
         file.parent.mkdir(parents=True, exist_ok=True)

@@ -1,4 +1,4 @@
-"""MNIST: 70,000 grey handwritten digits, 28 x 28."""
+"""MNIST: 70,000 grey-scale handwritten digits, 28 x 28."""
 
 from __future__ import annotations
 
@@ -54,5 +54,5 @@ class Mnist:
         return load_images(MNIST, data_dir)
 
     def locate(self, data_dir: Path | None) -> object:
-        """Where the files are, without reading them."""
+        """Locate the files without reading them."""
         return locate_images(MNIST, data_dir)

@@ -1,4 +1,4 @@
-"""MNIST by the hand that wrote it: every writer is a client."""
+"""MNIST by writer: every writer is a client."""
 
 from __future__ import annotations
 
@@ -22,19 +22,18 @@ FILE = "mnist_writers.npz"
 
 @dataclass(frozen=True)
 class MnistWriters:
-    """All 70,000 images of MNIST, grouped by their NIST writers, who keep a test part of their own.
+    """All 70,000 images of MNIST, grouped by NIST writer, with a test part per writer.
 
-    The writers are natural clients: people write digits in their own ways. It stands in for FEMNIST,
-    which has letters too and some 3,500 writers. MNIST's own split is by writer, so it cannot show how well
-    a model serves a writer it has trained on; here a fraction of every writer's rows is for testing, the
-    same for every seed, and at least one row remains for training.
+    Writers are natural clients. This data set replaces FEMNIST, which also has letters and about 3,500 writers.
+    MNIST's own split is by writer, so it cannot measure how well a model serves a writer in training; here a fraction of
+    every writer's rows is held out, the same for every seed, and at least one row remains for training.
 
-    Needs, beside MNIST, ``mnist_writers.npz`` with whole numbers `train` (60,000) and `test` (10,000): the
-    writer of each image, as in QMNIST's labels (Yadav and Bottou, 2019). Clients are numbered by writer.
+    Needs, besides MNIST, ``mnist_writers.npz`` with integers `train` (60,000) and `test` (10,000): the writer of each
+    image, as in QMNIST's labels (Yadav and Bottou, 2019). Clients are numbered by writer.
     """
 
     min_samples: int = 20
-    """Writers with fewer images are left out, and so are their images."""
+    """Writers with fewer images are dropped."""
     test_fraction: float = 0.2
 
     def __post_init__(self) -> None:
@@ -49,8 +48,8 @@ class MnistWriters:
         if not names:
             largest = np.unique(writers, return_counts=True)[1].max()
             raise DataError(
-                f"{file}: no writer has {self.min_samples} images, the busiest has {largest}; "
-                "expected a smaller min_samples."
+                f"{file}: no writer has {self.min_samples} images, the largest has {largest}; "
+                "use a smaller min_samples."
             )
         x = np.concatenate([images.x, images.x_test])
         y = np.concatenate([images.y, images.y_test])
@@ -68,12 +67,12 @@ class MnistWriters:
         )
 
     def locate(self, data_dir: Path | None) -> object:
-        """Where the files are, without reading them."""
+        """Locate the files without reading them."""
         return locate_images(MNIST, data_dir), find_writers(data_dir)
 
 
 def select_large_groups(members: Ints, at_least: int) -> tuple[Ints, Ints, tuple[str, ...]]:
-    """Rows of the groups with enough rows, their groups counted from 0, and what those were called.
+    """Rows of groups with enough rows, their new group numbers from 0, and the old group names.
 
     >>> kept, group, names = select_large_groups(np.array([7, 3, 7, 5, 3]), at_least=2)
     >>> kept.tolist(), group.tolist(), names
@@ -87,7 +86,7 @@ def select_large_groups(members: Ints, at_least: int) -> tuple[Ints, Ints, tuple
 
 
 def find_writers(data_dir: Path | None) -> Path:
-    """The file of writers: with the images, or in the folder that holds theirs."""
+    """The file of writers, next to the images or in their parent folder."""
     images = locate_images(MNIST, data_dir)["train-images"].parent
     folders = [images]
     for name in MNIST.folders:
@@ -102,11 +101,11 @@ def find_writers(data_dir: Path | None) -> Path:
         f"put it in {' or '.join(str(folder) for folder in folders)}",
     ]
     places = [search.SearchFolder(folder, "beside the images of MNIST", True) for folder in folders]
-    raise search.not_found_error(FILE, "nobody offers it for download", ways, places)
+    raise search.not_found_error(FILE, "is not available for download", ways, places)
 
 
 def _read_writers(file: Path, num_train: int, num_test: int) -> Ints:
-    """The writer of every image, those of the training part first."""
+    """The writer of every image; the training part comes first."""
     arrays = read_npz(file, required=("train", "test"))
     for name, n in (("train", num_train), ("test", num_test)):
         _check(arrays[name], name, n, file)

@@ -1,4 +1,4 @@
-"""Fifty years of weather at one station: does it rain today?"""
+"""Fifty years of daily weather at one station: rain or no rain."""
 
 from __future__ import annotations
 
@@ -28,21 +28,21 @@ LABELS = {"0": 0, "1": 1, "false": 0, "true": 1}
 
 @dataclass(frozen=True)
 class NoaaWeather:
-    """Days at Offutt Air Force Base, Nebraska, 1949 to 1999, in order (Elwell and Polikar, 2011): 18,159 of them.
+    """Days at Offutt Air Force Base, Nebraska, 1949 to 1999, in order (Elwell and Polikar, 2011): 18,159 rows.
 
-    A sample is a day in eight numbers: temperature, dew point, pressure at sea level, visibility, mean and largest
-    wind speed, highest and lowest temperature. The label says whether it rained, which it did on 31 days of 100.
-    Two days have a pressure of 5500 and are left as they are.
+    A sample has eight numbers: temperature, dew point, pressure at sea level, visibility, mean and maximum wind speed,
+    maximum and minimum temperature. The label is whether it rained, which holds for 31 % of the days. Two rows contain
+    an implausible pressure (5500); they are not corrected.
 
-    Every row arrives and is tested on before it is learnt from; no part is set aside for testing. Times count
-    days.
+    All rows are tested when they arrive and then used for training; there is no separate test set. The unit of time is
+    one day.
     """
 
     num_clients: int = 10
     clients: RowAssignment = "contiguous"
-    """A stretch of time for each client, all replayed side by side; or every row to the next one in turn."""
+    """contiguous: one period per client, replayed in parallel; interleaved: rows go to clients in turn."""
     standardise: bool = True
-    """By what each client has seen so far, never by what comes later."""
+    """Scale features by what each client has seen so far, never by later rows."""
 
     def __post_init__(self) -> None:
         check_literals(self)
@@ -64,7 +64,7 @@ class NoaaWeather:
         )
 
     def locate(self, data_dir: Path | None) -> Path:
-        """Where the file is, without reading it."""
+        """Locate the file without reading it."""
         way = (
             "get the NOAA weather data of Elwell and Polikar as CSV or Parquet, in the order of time, with the "
             "columns feat_1 to feat_8 and target (1: rain)"

@@ -1,4 +1,4 @@
-"""NumPy's ``.npz`` files, read without trusting them."""
+"""NumPy ``.npz`` files, read without pickles."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Array = npt.NDArray[Any]
 
 
 def read_npz(file: Path, required: Sequence[str], optional: Sequence[str] = ()) -> dict[str, Array]:
-    """The arrays of a file by name, each verified by the checksum of the archive; no pickles."""
+    """The arrays of a file by name, verified by the checksums of the archive; no pickles."""
     known = (*required, *optional)
     try:
         with zipfile.ZipFile(file) as archive:
@@ -37,7 +37,7 @@ def read_npz(file: Path, required: Sequence[str], optional: Sequence[str] = ()) 
             f"{file} is not a readable .npz file ({error or type(error).__name__}). "
             "Nothing was loaded; write it again with numpy.savez."
         ) from error
-    except RuntimeError as error:  # zipfile's way of saying that a password is needed
+    except RuntimeError as error:  # raised by zipfile if a password is needed
         raise DataError(f"{file} cannot be read: {error}.") from error
 
 

@@ -1,12 +1,12 @@
-"""Where data sets are looked for, and in which order.
+"""Search order for data sets.
 
-1. the folder the user names: ``--data-dir``, `data_dir` in Python
+1. the folder given by the user: ``--data-dir``, `data_dir` in Python
 2. the folder in the environment variable ``THALWEG_DATA``
-3. the user's cache, where downloads are kept
+3. the user's cache, which contains downloads
 4. well-known folders: a distribution's own, ``~/data``, ``./data``
 
-Files of different data sets share their names (MNIST and Fashion-MNIST do), so that only a folder
-that the user named may hold them directly; everywhere else the path must say which data set it is.
+Files of different data sets have the same names (MNIST and Fashion-MNIST). Therefore only a folder given by the user
+may contain them directly; elsewhere the path must contain the name of the data set.
 """
 
 from __future__ import annotations
@@ -23,20 +23,20 @@ OFFLINE_VARIABLE = "THALWEG_OFFLINE"
 
 
 class SearchFolder(NamedTuple):
-    """One folder in which a data set may lie."""
+    """One folder in which a data set may be."""
 
     folder: Path
-    origin: str  # why we look here, in the user's words
-    is_chosen: bool  # the user pointed here, so that half a data set is an error
+    origin: str  # reason for searching here, for messages
+    is_chosen: bool  # given by the user: an incomplete data set is an error
 
 
 def list_folders(
     names: Sequence[str], data_dir: Path | None, known: Sequence[Path] = ()
 ) -> list[SearchFolder]:
-    """The folders to look in, best first.
+    """Folders to search, in order of priority.
 
-    `names` are the folders a data set is kept in, such as ``mnist`` and ``MNIST/raw``; the first is
-    our own. `known` are full paths where a distribution puts it.
+    `names` are the folder names of a data set, such as ``mnist`` and ``MNIST/raw``; the first is ours. `known` are
+    paths where a distribution installs it.
 
     >>> [place.folder.as_posix() for place in list_folders(["mnist", "MNIST/raw"], Path("."))][:3]
     ['mnist', 'MNIST/raw', '.']
@@ -59,9 +59,9 @@ def list_folders(
 def find_folder(
     wanted: Sequence[str], title: str, candidates: Sequence[SearchFolder]
 ) -> Path | None:
-    """The first folder that has all the files (or folders) of a data set; None: no folder has.
+    """The first folder that has all files (or folders) of a data set; None: not found.
 
-    Some of them in a folder that the user named are an error: somebody meant these.
+    An incomplete set in a folder given by the user is an error.
     """
     for place in candidates:
         missing = [name for name in wanted if not (place.folder / name).exists()]
@@ -78,7 +78,7 @@ def find_folder(
 def not_found_error(
     title: str, why: str, ways: Sequence[str], looked_in: Sequence[SearchFolder]
 ) -> DataError:
-    """The error for a data set that is nowhere: one message with the ways to get it."""
+    """The error for a data set that is not found, with instructions."""
     return DataError(
         f"{title} is not on this machine, and {why}.\nWays to get it:\n"
         + "".join(f"  - {way}\n" for way in ways)
@@ -88,15 +88,14 @@ def not_found_error(
 
 
 def manual_instructions(what: str) -> str:
-    """The way that always works."""
+    """Instructions for a manual download."""
     return f"put {what} in a folder, and name it with --data-dir FOLDER or {DATA_VARIABLE}=FOLDER"
 
 
 def find_user_file(path: str, data_dir: Path | None) -> Path:
-    """The file a user means by `path`: absolute, or in ``--data-dir``, here, or in THALWEG_DATA.
+    """The file that a user names: absolute, or in ``--data-dir``, the current folder, or THALWEG_DATA.
 
-    Here comes before the environment variable: who types the name of a file sees the file in front
-    of them, and would not expect another one of the same name.
+    The current folder has priority over the environment variable, as users expect.
     """
     wanted = Path(path).expanduser()
     candidates = [wanted]
@@ -109,15 +108,15 @@ def find_user_file(path: str, data_dir: Path | None) -> Path:
             return candidate
     looked = ", ".join(str(candidate) for candidate in dict.fromkeys(candidates))
     if any(candidate.is_dir() for candidate in candidates):
-        raise DataError(f"{path!r} is a folder; expected one file. Looked at: {looked}.")
+        raise DataError(f"{path!r} is a folder; expected one file. Searched: {looked}.")
     raise DataError(
-        f"there is no file {path!r}. Looked at: {looked}. "
+        f"there is no file {path!r}. Searched: {looked}. "
         "Relative paths start at --data-dir, at the current folder, or at THALWEG_DATA."
     )
 
 
 def list_user_folders(data_dir: Path | None) -> list[tuple[Path, str]]:
-    """The folders the user named, with the way they were named."""
+    """Folders given by the user, with the option that gave them."""
     named = [(data_dir, "--data-dir")] if data_dir is not None else []
     if variable := os.environ.get(DATA_VARIABLE):
         named.append((Path(variable), DATA_VARIABLE))
@@ -129,7 +128,7 @@ def list_user_folders(data_dir: Path | None) -> list[tuple[Path, str]]:
 
 
 def cache_folder() -> Path:
-    """Where downloads are kept: the platform's cache folder of this user."""
+    """The cache folder of the current user."""
     import platformdirs
 
     return platformdirs.user_cache_path("thalweg", appauthor=False)
@@ -140,5 +139,5 @@ def home_folder() -> Path:
 
 
 def is_offline() -> bool:
-    """Whether the user forbids downloads with ``THALWEG_OFFLINE=1``; empty and 0 mean no."""
+    """True if ``THALWEG_OFFLINE=1`` forbids downloads; empty and 0 mean no."""
     return os.environ.get(OFFLINE_VARIABLE, "") not in ("", "0")

@@ -1,4 +1,4 @@
-"""Shakespeare's plays, role by role: which character comes next?"""
+"""Shakespeare's plays by role: predict the next character."""
 
 from __future__ import annotations
 
@@ -29,27 +29,26 @@ Codes = npt.NDArray[np.uint8]
 class Shakespeare:
     """Windows of characters and the character after each; every role of every play is a client.
 
-    The task of LEAF (Caldas et al., 2018). What a role says is one text: its speeches in the order of
-    the play, with a newline between two. A sample is `length` characters of it, the label is the next
-    one, and the next sample begins `stride` characters later.
+    The task of LEAF (Caldas et al., 2018). The speeches of a role form one text, in the order of the play, separated by
+    newlines. A sample is `length` characters, the label is the next one, and the next sample begins `stride` characters
+    later.
 
-    The test part is the end of each role's text, and no character of it, read or predicted, is in a
-    training sample too: windows across the border are left out. It has the nearest number of windows to
-    `test_fraction` of them, at least one.
+    The test part is the end of each role's text; no character of it occurs in a training sample, and windows across the
+    border are dropped. It has about `test_fraction` of the windows, at least one.
 
-    Characters are codes: 1 for a newline, 2 to 96 for the 95 printable ones of ASCII, 0 for any other;
-    samples are uint8, `length` bytes each. So 97 codes, and as many classes. LEAF counts 80.
+    Characters are codes: 1 for a newline, 2 to 96 for the 95 printable ASCII characters, 0 for any other; samples are
+    uint8. There are 97 codes and as many classes. LEAF counts 80.
 
-    Needs ``speeches.parquet``, text columns play, role and text, a row for each speech. Clients and
-    samples are not those of LEAF's own files.
+    Needs ``speeches.parquet`` with text columns play, role and text, one row per speech. Clients and samples differ from
+    LEAF's own files.
     """
 
     length: int = 80
-    """Characters that are read."""
+    """Characters per sample."""
     stride: int = 40
-    """Characters from one sample to the next; 1: every character is predicted once (340 MB)."""
+    """Distance between samples in characters; 1: every character is predicted once (340 MB)."""
     min_samples: int = 10
-    """Roles with fewer samples in both parts together are left out."""
+    """Roles with fewer samples in both parts together are dropped."""
     test_fraction: float = 0.2
 
     def __post_init__(self) -> None:
@@ -96,12 +95,12 @@ class Shakespeare:
         )
 
     def locate(self, data_dir: Path | None) -> object:
-        """Where the file is, without reading it."""
+        """Locate the file without reading it."""
         return find(data_dir)
 
     def split(self, codes: Codes) -> tuple[TextWindows, TextWindows]:
-        """The samples of one text to train on, and those of its end to test on."""
-        reach = self.length + 1  # what is read, and the label
+        """Training samples of one text, and test samples from its end."""
+        reach = self.length + 1  # the window and its label
         num_windows = max(0, (len(codes) - reach) // self.stride + 1)
         num_test = max(1, int(num_windows * self.test_fraction + 0.5))
         border = max(0, len(codes) - (num_test - 1) * self.stride - reach)
@@ -116,11 +115,11 @@ class TextWindows(NamedTuple):
 
     x: Codes  # (n, length)
     y: Ints  # (n,)
-    time: Floats  # (n,) characters before the label
+    time: Floats  # (n,) position of the label in the text
 
 
 def cut_windows(codes: Codes, length: int, stride: int) -> TextWindows:
-    """Stretches of a text and the code after each.
+    """Windows of a text and the code after each.
 
     >>> some = cut_windows(encode("the play's"), length=4, stride=3)
     >>> some.x.shape, [CHARACTERS[code - 1] for code in some.y]
@@ -142,7 +141,9 @@ def encode(text: str) -> Codes:
     points = np.frombuffer(text.encode("utf-32-le"), dtype="<u4")
     code: Codes = np.zeros(128, dtype=np.uint8)
     code[[ord(character) for character in CHARACTERS]] = np.arange(1, NUM_CODES)
-    codes: Codes = code[np.minimum(points, 127)]  # 127 is no character, and stands for all above
+    codes: Codes = code[
+        np.minimum(points, 127)
+    ]  # 127 is not a character and stands for all larger codes
     return codes
 
 
@@ -156,12 +157,12 @@ def find(data_dir: Path | None) -> Path:
             "play, role and text, a row for each speech, in order",
             search.manual_instructions(FILE),
         ]
-        raise search.not_found_error(TITLE, f"nobody offers {FILE} for download", ways, places)
+        raise search.not_found_error(TITLE, f"{FILE} is not available for download", ways, places)
     return folder
 
 
 def _read_roles(file: Path) -> dict[str, str]:
-    """What each role says in all its speeches, by play and role, in the order of these."""
+    """The text of each role, by play and role."""
     table = read_table(file)
     if wrong := [name for name in COLUMNS if table.column_names.count(name) != 1]:
         raise DataError(

@@ -1,4 +1,4 @@
-"""Which rows are for training and which for testing, when a data set does not say so itself."""
+"""Splits into training and test rows for data sets without their own split."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ from thalweg.core.errors import DataError
 from thalweg.core.rng import Draw, rng_for
 from thalweg.core.types import Floats, Ints
 
-# A split is part of the data set, not of the run: every run seed sees the same test samples.
+# A split is part of the data set, not of the run: all seeds have the same test samples.
 SPLIT_SEED = 80_20
 
 
 def split_rows(
     labels: Ints, group: Ints | None, time: Floats | None, test_fraction: float, where: str
 ) -> tuple[Ints, Ints]:
-    """Rows to train on and rows to test on, both ascending.
+    """Training rows and test rows, both ascending.
 
-    With a time column the test part is the end of every client's history, so that nobody trains on
-    the future; without one it is a random part of every class.
+    With a time column the test part is the end of every client's history, so that no training row is later than a test
+    row of the same client; otherwise it is a random part of every class.
     """
     if time is not None:
         group = np.zeros(len(labels), dtype=np.int64) if group is None else group
@@ -32,7 +32,7 @@ def split_rows(
 
 
 def split_each_client(group: Ints, test_fraction: float, where: str) -> tuple[Ints, Ints]:
-    """A random fraction of every client's own rows for testing; the same rows each time.
+    """A random fraction of every client's rows for testing; the same rows every time.
 
     At least one row of a client remains for training.
 
@@ -46,7 +46,7 @@ def split_each_client(group: Ints, test_fraction: float, where: str) -> tuple[In
 
 
 def stratified_split(labels: Ints, test_fraction: float) -> tuple[Ints, Ints]:
-    """The same random fraction of every class for testing; the same rows each time.
+    """The same random fraction of every class for testing; the same rows every time.
 
     >>> train, test = stratified_split(np.array([0, 1, 0, 1, 0, 1, 0, 1]), test_fraction=0.25)
     >>> len(train), len(test)
@@ -59,13 +59,12 @@ def stratified_split(labels: Ints, test_fraction: float) -> tuple[Ints, Ints]:
 def split_by_unit(labels: Ints, unit: Ints, test_fraction: float) -> tuple[Ints, Ints]:
     """Whole units (patients, lesions, writers) for testing, about the same share of every class.
 
-    The pictures of one unit are alike, so that a unit on both sides would be an answer given away. In
-    every class the units are shuffled, and as many of them are for testing as come nearest to the
-    fraction of its samples; at least one remains for training. A unit of several classes counts for
-    the one that most of its samples have.
+    Images of one unit are similar, so a unit in both parts would leak labels. In every class the units are shuffled, and
+    the number of test units is chosen so that their samples are closest to the fraction; at least one unit remains for
+    training. A unit with several classes counts for its most frequent class.
 
     >>> train, test = split_by_unit(np.array([0, 0, 0, 0]), np.array([5, 5, 9, 9]), 0.25)
-    >>> len(train), len(test)  # 0 or 2 of 4 are equally near to 1; then there is a test part
+    >>> len(train), len(test)  # 0 and 2 of 4 are equally close to 1: the larger one is used
     (2, 2)
     """
     _, unit = np.unique(unit, return_inverse=True)  # 0 .. U - 1
@@ -77,16 +76,20 @@ def split_by_unit(labels: Ints, unit: Ints, test_fraction: float) -> tuple[Ints,
     is_test = np.zeros(len(sizes), dtype=bool)
     for c in np.unique(main_class):
         mine = shuffled[main_class[shuffled] == c]
-        taken = np.concatenate([[0], np.cumsum(sizes[mine])])[: len(mine)]  # by 0, 1, 2, ... units
+        taken = np.concatenate([[0], np.cumsum(sizes[mine])])[
+            : len(mine)
+        ]  # sizes of 0, 1, 2, ... units
         error = np.abs(taken - test_fraction * sizes[mine].sum())
-        is_test[mine[: len(error) - 1 - error[::-1].argmin()]] = True  # of equals the larger
+        is_test[mine[: len(error) - 1 - error[::-1].argmin()]] = (
+            True  # ties go to the larger number
+        )
     return np.flatnonzero(~is_test[unit]), np.flatnonzero(is_test[unit])
 
 
 def split_last(group: Ints, order: Floats, test_fraction: float) -> tuple[Ints, Ints]:
     """Sort every group by `order`; its last rows, rounded to the nearest number, are for testing.
 
-    At least one row of a group remains for training. Rows of equal order stay as they lie.
+    At least one row of a group remains for training. The sort is stable.
 
     >>> train, test = split_last(np.array([0, 0, 0, 0]), np.array([3.0, 1.0, 4.0, 2.0]), 0.25)
     >>> train.tolist(), test.tolist()
@@ -94,9 +97,9 @@ def split_last(group: Ints, order: Floats, test_fraction: float) -> tuple[Ints, 
     """
     sizes = np.bincount(group)  # (G,)
     num_test = np.minimum(np.floor(sizes * test_fraction + 0.5), np.maximum(sizes - 1, 0))
-    rows = np.lexsort((order, group))  # (n,) group by group, each in order
+    rows = np.lexsort((order, group))  # (n,) ordered by group, then by `order`
     starts = np.cumsum(sizes) - sizes
-    rank = np.arange(len(group)) - starts[group[rows]]  # (n,) place within the group
+    rank = np.arange(len(group)) - starts[group[rows]]  # (n,) position within the group
     is_test = rank >= (sizes - num_test)[group[rows]]
     return np.sort(rows[~is_test]), np.sort(rows[is_test])
 
@@ -105,5 +108,5 @@ def _require_test(test: Ints, within: str, fraction: float, where: str, num_rows
     if len(test) == 0:
         raise DataError(
             f"{where}: a test part of {fraction:g} of every {within} is empty with "
-            f"{num_rows} rows; bring more rows or a larger test_fraction."
+            f"{num_rows} rows; use more rows or a larger test_fraction."
         )

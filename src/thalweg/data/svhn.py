@@ -1,4 +1,4 @@
-"""SVHN: house numbers photographed from the street, one digit at a time, 32 x 32."""
+"""SVHN: cropped digits of house numbers, 32 x 32."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ Images = npt.NDArray[np.uint8]
 class Svhn:
     """Street View House Numbers (Netzer et al., 2011), cropped digits: 73,257 and 26,032.
 
-    Read from the published MATLAB files. There the digit 0 has the label 10; here it has the label 0.
+    Read from the published MATLAB files, in which the digit 0 has the label 10; here it has the label 0.
     """
 
     include_extra: bool = False
-    """Train on the 531,131 easier images of ``extra_32x32.mat`` too (1.6 GB)."""
+    """Train on the 531,131 easier images of ``extra_32x32.mat`` as well (1.6 GB)."""
 
     def load(self, data_dir: Path | None, seed: int) -> Dataset:
         """Read the files; the same for every seed."""
@@ -50,7 +50,7 @@ class Svhn:
         )
 
     def locate(self, data_dir: Path | None) -> object:
-        """Where the files are, without reading them."""
+        """Locate the files without reading them."""
         return _find(data_dir, self._files)
 
     @property
@@ -97,18 +97,16 @@ def _read(file: Path) -> tuple[Images, Ints]:
 
 
 def _read_mat(file: Path) -> dict[str, npt.NDArray[Any]]:
-    """The arrays X and y of a MATLAB file; what else may be in it is not read."""
+    """The arrays X and y of a MATLAB file; other content is ignored."""
     from scipy.io import loadmat
 
     try:
         found = loadmat(file, variable_names=["X", "y"])
-    except (
-        Exception
-    ) as error:  # a damaged file ends in errors of all kinds, from zlib's to KeyError
+    except Exception as error:  # damaged files raise many kinds of errors, from zlib's to KeyError
         reason = " ".join(str(error).split()) or type(error).__name__
         raise DataError(
             f"{file} is not a readable MATLAB file of version 5 ({reason}). Nothing was loaded; "
-            f"get it again from {HOME}."
+            f"download it again from {HOME}."
         ) from error
     if missing := [name for name in ("X", "y") if not isinstance(found.get(name), np.ndarray)]:
         raise DataError(

@@ -1,4 +1,4 @@
-"""Clients with logistic concepts of their own, a little apart from one another."""
+"""Clients with similar but different logistic concepts."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from thalweg.data.base import Dataset
 
 @dataclass(frozen=True)
 class SyntheticLogistic:
-    r"""Every client labels uniform points with a logistic model of its own near a common one.
+    r"""Every client labels uniform points with its own logistic model, close to a common one.
 
     .. math::
         \theta_0 \sim N(0, I), \quad \theta_m \sim N(\theta_0, \varepsilon^2 I), \quad
@@ -24,12 +24,11 @@ class SyntheticLogistic:
     Symbols, Marfoq et al. (2023) -> here
         M   clients                        -> num_clients
         d   features (the model adds 1)    -> num_features
-        ε   how far clients are apart      -> spread
+        ε   distance between clients       -> spread
         N   samples of all clients         -> num_samples
 
-    Differs from the paper: ε is not given there, 0.1 is our choice, and so is the number of test
-    samples. Clients have equal shares of both parts; the first ones have one more if they do not
-    divide evenly.
+    Differences from the paper: it does not give ε; 0.1 and the number of test samples are our choices. Clients have equal
+    shares of both parts; the first ones have one more sample if necessary.
 
     >>> data = SyntheticLogistic().load(None, seed=7)
     >>> data.x.shape, np.bincount(data.group).tolist()
@@ -38,12 +37,12 @@ class SyntheticLogistic:
 
     num_clients: int = 11
     num_samples: int = 200
-    """For training, over all clients."""
+    """Training samples of all clients."""
     num_features: int = 20
     spread: float = 0.1
-    """Standard deviation of a client's concept around the common one; 0: all are the same."""
+    """Standard deviation of a client's concept around the common one; 0: all are equal."""
     num_test: int = 2200
-    """For testing, over all clients."""
+    """Test samples of all clients."""
 
     def __post_init__(self) -> None:
         for name in ("num_clients", "num_features"):
@@ -60,7 +59,7 @@ class SyntheticLogistic:
         )
 
     def load(self, data_dir: Path | None, seed: int) -> Dataset:
-        """Draw it; other seeds give other concepts and other samples."""
+        """Generate the data; other seeds give other concepts and samples."""
         rng = rng_for(seed, Draw.DATA)
         common = rng.normal(size=self.num_features)  # (F,)
         concepts = rng.normal(common, self.spread, (self.num_clients, self.num_features))  # (N, F)

@@ -1,4 +1,4 @@
-"""Your own table: one ``.parquet`` or ``.csv`` file with a column for the label."""
+"""User table: one ``.parquet`` or ``.csv`` file with a label column."""
 
 from __future__ import annotations
 
@@ -26,24 +26,24 @@ SUFFIXES = (".parquet", ".csv")
 
 @dataclass(frozen=True)
 class Table:
-    """Rows of a Parquet or CSV file, each with a label and, if you like, a client and a time.
+    """Rows of a Parquet or CSV file with a label and, optionally, a client and a time.
 
-    Labels and clients may be text or whole numbers; their distinct values, in sorted order, are the
-    classes and the clients. Times may be dates, moments (then in seconds since 1970) or numbers.
-    Rows keep the order of the file. With a time column the test part is the end of every client's
-    history, otherwise the same random part of every class for every run.
+    Labels and clients may be text or integers; their distinct values, in sorted order, are the classes and the clients.
+    Times may be dates, timestamps (converted to seconds since 1970) or numbers. Rows keep the order of the file. With a
+    time column the test part is the end of every client's history, otherwise the same random part of every class for every
+    run.
     """
 
     path: str
-    """Absolute, or below ``--data-dir``, the current folder or THALWEG_DATA."""
+    """Absolute, or relative to ``--data-dir``, the current folder or THALWEG_DATA."""
     label: str = "label"
     client: str | None = None
     time: str | None = None
     features: tuple[str, ...] | None = None
-    """Columns to learn from; none: all numeric ones that have no other part."""
+    """Feature columns; None: all numeric columns that are not label, client or time."""
     test_fraction: float = 0.2
     standardise: bool = True
-    """Features get mean 0 and deviation 1 in the training part."""
+    """Scale features to mean 0 and standard deviation 1 in the training part."""
 
     def __post_init__(self) -> None:
         require(
@@ -57,14 +57,17 @@ class Table:
             f"label, client and time must be different columns, got {', '.join(parts)}.",
         )
         if self.features is not None:
-            require(len(self.features) > 0, "features must name a column; leave it out for all.")
+            require(
+                len(self.features) > 0,
+                "features must name at least one column; remove it to use all.",
+            )
             require(
                 len(set(self.features)) == len(self.features),
                 f"features names a column twice: {', '.join(self.features)}.",
             )
             require(
                 self.label not in self.features,
-                f"features must not contain the label {self.label!r}: it would be given away.",
+                f"features must not contain the label {self.label!r}.",
             )
 
     def load(self, data_dir: Path | None, seed: int) -> Dataset:
@@ -107,7 +110,7 @@ class Table:
         )
 
     def _feature_names(self, table: pa.Table, file: Path) -> list[str]:
-        """Check the columns that were named, and find those that were not."""
+        """Validate the named columns and find the feature columns."""
         import pyarrow as pa
 
         known = table.column_names
@@ -117,7 +120,7 @@ class Table:
                 raise UnknownName(f"{part} column in {file.name}:", name, known)
         name, times = Counter(known).most_common(1)[0]
         if times > 1:
-            raise DataError(f"{file}: {times} columns are called {name!r}.")
+            raise DataError(f"{file}: {times} columns have the name {name!r}.")
         if self.features is not None:
             return list(self.features)
         rest = [name for name in known if name not in named.values()]
@@ -131,7 +134,7 @@ class Table:
         if not numeric:
             types = ", ".join(f"{name} ({table.schema.field(name).type})" for name in rest)
             raise ConfigError(
-                f"{file} has no numeric column to learn from besides label, client and time; "
+                f"{file} has no numeric feature column besides label, client and time; "
                 f"got {types or 'no other column'}."
             )
         return numeric

@@ -1,4 +1,4 @@
-"""Measurements in the order of time: who gets which row, and a scale that never looks ahead."""
+"""Measurements in time order: assignment of rows to clients, and scaling without future rows."""
 
 from __future__ import annotations
 
@@ -18,36 +18,36 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 RowAssignment = Literal["contiguous", "interleaved"]
-MAX_DEVIATION = 5.0  # deviations from the mean, beyond which a value is cut
-MIN_RELATIVE_VARIANCE = 1e-12  # of the mean square: a variance below that is rounding
+MAX_DEVIATION = 5.0  # values are clipped at this number of standard deviations
+MIN_RELATIVE_VARIANCE = 1e-12  # relative to the mean square; smaller variances are rounding errors
 
 
 def assign_rows(num_rows: int, num_clients: int, how: RowAssignment) -> Ints:
-    """(n,) the client of each row: a stretch of time for each, or every row to the next one in turn.
+    """(n,) client of each row: one period per client, or rows in turn.
 
     >>> assign_rows(7, 3, "contiguous").tolist(), assign_rows(7, 3, "interleaved").tolist()
     ([0, 0, 0, 1, 1, 2, 2], [0, 1, 2, 0, 1, 2, 0])
     """
     require(
         num_clients <= num_rows,
-        f"{num_rows} rows cannot be shared among {num_clients} clients.",
+        f"{num_rows} rows cannot be divided among {num_clients} clients.",
     )
     in_turn = np.arange(num_rows) % num_clients
     return np.sort(in_turn) if how == "contiguous" else in_turn
 
 
 def standardise_online(x: Floats, group: Ints) -> Floats32:
-    r"""Every row on the scale of what its client has seen by then, that row included.
+    r"""Standardise every row by the rows of its client up to and including that row.
 
     .. math::  z_t = (x_t - m_t) / s_t, \qquad
                m_t = \frac1t \sum_{i \le t} x_i, \quad s_t^2 = \frac1t \sum_{i \le t} (x_i - m_t)^2
 
-    Rows are in the order of time, and a client knows neither its own future nor the others' rows. A column that
-    has not moved yet is 0; values are cut at `MAX_DEVIATION` deviations, because the first move of one is as many of
-    them as the root of the rows before it.
+    Rows are in time order; neither later rows nor rows of other clients are used. A column that is constant so far is 0.
+    Values are clipped at `MAX_DEVIATION` standard deviations, because the first change of a constant column has
+    sqrt(t - 1) of them.
 
     >>> z = standardise_online(np.array([[1.0], [9.0], [3.0], [9.0]]), np.array([0, 1, 0, 1]))
-    >>> z.ravel().tolist()  # 1, 3: mean 2, deviation 1
+    >>> z.ravel().tolist()  # 1, 3: mean 2, standard deviation 1
     [0.0, 0.0, 1.0, 0.0]
     """
     scaled = np.empty(x.shape, dtype=np.float32)
@@ -59,7 +59,7 @@ def standardise_online(x: Floats, group: Ints) -> Floats32:
 
 def _standardise_client(x: Floats) -> Floats:
     """The same for the rows (n, F) of one client."""
-    moved = x - x[0]  # sums of squares are exact enough near the beginning, not near zero
+    moved = x - x[0]  # sums of squares are accurate relative to the first row, not to zero
     count = np.arange(1, len(x) + 1)[:, None]
     mean = np.cumsum(moved, axis=0) / count
     mean_square = np.cumsum(moved**2, axis=0) / count
@@ -80,7 +80,7 @@ def make_stream_dataset(
     class_names: tuple[str, ...],
     group_names: tuple[str, ...] = (),
 ) -> Dataset:
-    """A data set of which every row arrives, and none is set aside for testing."""
+    """A data set in which every row arrives and none is held out for testing."""
     inputs = standardise_online(x, group) if standardise else x.astype(np.float32)
     return Dataset(
         name=name,
@@ -100,7 +100,7 @@ def make_stream_dataset(
 def find_file(
     title: str, files: Sequence[str], folders: Sequence[str], data_dir: Path | None, way: str
 ) -> Path:
-    """The first of some files that is in a folder where data sets are looked for."""
+    """The first of some files that is found in the search folders."""
     places = search.list_folders(folders, data_dir)
     for place in places:
         for name in files:
@@ -111,7 +111,7 @@ def find_file(
 
 
 def read_checked_table(file: Path, columns: Sequence[str]) -> pa.Table:
-    """A table that has rows, and each of these columns once."""
+    """A table with at least one row and each of these columns exactly once."""
     table = read_table(file)
     for wrong, many in (("there is no", 0), ("there is more than one", 2)):
         found = [name for name in columns if min(table.column_names.count(name), 2) == many]
@@ -126,7 +126,7 @@ def read_checked_table(file: Path, columns: Sequence[str]) -> pa.Table:
 
 
 def read_labels(table: pa.Table, name: str, file: Path, known: Mapping[str, int]) -> Ints:
-    """(n,) what each word of a column stands for; upper and lower case are the same."""
+    """(n,) label of each word in a column; case is ignored."""
     coded, words = read_codes(table, name, file)
     strange = [place for place, word in enumerate(words) if word.lower() not in known]
     if strange:

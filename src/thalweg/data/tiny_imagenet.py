@@ -25,11 +25,11 @@ IMAGE_FORMAT = ImageFormat(FOLDERS[0], "JPEG", ".JPEG", side=64)
 
 @dataclass(frozen=True)
 class TinyImagenet:
-    """Tiny ImageNet (Le and Yang, 2015): 100,000 to train on, and the validation part to test on.
+    """Tiny ImageNet (Le and Yang, 2015): 100,000 training images; the validation part is used for testing.
 
-    The published test part has no labels, and is not read. Labels follow the alphabetical order of the
-    classes' codes (n01443537, ...), as with the usual readers of image folders; ``wnids.txt`` has
-    another order. What was decoded is kept in the user's cache as one array per part (1.3 GB in all).
+    The published test part has no labels and is not read. Labels follow the alphabetical order of the class codes
+    (n01443537, ...), as in common readers of image folders; ``wnids.txt`` has another order. Decoded images are cached as
+    one array per part (1.3 GB in total).
     """
 
     def load(self, data_dir: Path | None, seed: int) -> Dataset:
@@ -51,7 +51,7 @@ class TinyImagenet:
         )
 
     def locate(self, data_dir: Path | None) -> object:
-        """Where the folder is, without reading the images."""
+        """Locate the folder without reading the images."""
         return _find(data_dir)
 
 
@@ -68,7 +68,7 @@ def _find(data_dir: Path | None) -> Path:
 
 
 def _read_train(folder: Path, codes: list[str]) -> tuple[Images, Ints]:
-    """Class by class, by file name."""
+    """Images of the training part, ordered by class and file name."""
     if missing := [code for code in codes if not (folder / code / "images").is_dir()]:
         raise DataError(
             f"{folder}: expected a folder CLASS/images for each of the {len(codes)} classes of "
@@ -80,7 +80,7 @@ def _read_train(folder: Path, codes: list[str]) -> tuple[Images, Ints]:
 
 
 def _read_test(folder: Path, codes: list[str]) -> tuple[Images, Ints]:
-    """The images that the annotations name, in that order."""
+    """The images named in the annotations, in that order."""
     files = {file.name: file for file in list_images(folder / "val" / "images", IMAGE_FORMAT)}
     numbers = {code: number for number, code in enumerate(codes)}
     chosen: list[ImageFile] = []
@@ -107,13 +107,13 @@ def _classes(file: Path) -> list[str]:
 
 
 def _names(file: Path, codes: list[str]) -> tuple[str, ...]:
-    """The first name of every class; its code, if the file does not know it."""
+    """The first name of every class; its code if the file does not contain it."""
     names = {code: name.partition(",")[0] for code, name, *_ in _lines(file, at_least=2)}
     return tuple(names.get(code, code) for code in codes)
 
 
 def _lines(file: Path, at_least: int) -> list[list[str]]:
-    """The columns of a text file, which tabs separate; empty lines at its end do not count."""
+    """Tab-separated columns of a text file; empty lines at its end are ignored."""
     try:
         lines = [line.split("\t") for line in file.read_text("utf-8").rstrip().splitlines()]
     except (OSError, UnicodeDecodeError) as error:

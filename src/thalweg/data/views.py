@@ -1,4 +1,4 @@
-"""Samples seen through views, when they are taken out of a data set."""
+"""Samples and labels in views."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from thalweg.core.transforms import Inputs, Kind, Plain, Transform
 from thalweg.core.types import Ints
 from thalweg.core.views import View
 
-MAX_ROWS = 2**31  # memories hold rows of 32 bits
+MAX_ROWS = 2**31  # memories store rows as 32-bit integers
 
 
 class ViewTransforms(NamedTuple):
     """The different transforms of some views."""
 
     transforms: tuple[Transform, ...]
-    of_view: Ints  # (V,) which of them each view has
+    of_view: Ints  # (V,) index of each view's transform
 
 
 def collect_transforms(views: Sequence[View]) -> ViewTransforms:
@@ -32,9 +32,9 @@ def collect_transforms(views: Sequence[View]) -> ViewTransforms:
 def take_samples(
     x: Inputs, rows: npt.NDArray[np.integer[Any]], view_transforms: ViewTransforms
 ) -> Inputs:
-    """Samples of rows of any shape; row v * n + i is sample i of x (n, ...) seen through view v.
+    """Samples of rows of any shape; row v * n + i is sample i of x (n, ...) in view v.
 
-    Every transform is applied once, to all samples that are seen through it.
+    Every transform is applied once, to all samples in its views.
     """
     views, samples_of = np.divmod(rows, len(x))
     samples: Inputs = np.take(x, samples_of, axis=0)
@@ -49,17 +49,17 @@ def take_samples(
 
 
 def map_labels(y: Ints, views: Sequence[View], num_classes: int) -> Ints:
-    """(V * n,) the labels (n,) through every view in turn."""
+    """(V * n,) labels (n,) in every view."""
     return np.concatenate([view.label_map(num_classes)[y] for view in views])
 
 
 def check_views(
     views: Sequence[View], x: Inputs, kind: Kind, num_classes: int, num_samples: int
 ) -> None:
-    """Refuse views that do not fit the samples x (n, ...), or are too many for `num_samples`."""
+    """Reject views that do not fit the samples x (n, ...), or too many views for `num_samples`."""
     require(
         views[0].resolve(num_classes) == View(),
-        f"the first view must be plain, so that the first rows are the samples as they are; got {views[0]}.",
+        f"the first view must be the identity; got {views[0]}.",
     )
     require(
         len(views) * num_samples < MAX_ROWS,
@@ -72,6 +72,6 @@ def check_views(
         seen = view.transform.apply(one)
         require(
             seen.shape == one.shape and seen.dtype == one.dtype,
-            f"{type(view.transform).__name__}.apply must return samples of the shape and type that it got, "
-            f"{one.shape} of {one.dtype}; got {seen.shape} of {seen.dtype}.",
+            f"{type(view.transform).__name__}.apply must keep the shape and dtype of the samples, "
+            f"{one.shape} and {one.dtype}; got {seen.shape} and {seen.dtype}.",
         )

@@ -1,4 +1,4 @@
-"""Texts as rows of whole numbers: words and signs, coded by how often they occur."""
+"""Texts as rows of integers: tokens coded by frequency."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from collections.abc import Iterable, Mapping, Sequence
 import numpy as np
 import numpy.typing as npt
 
-PADDING, UNKNOWN = 0, 1  # codes of what follows a text, and of words without a code of their own
-MAX_WORDS = 2**16 - 2  # that uint16 has room for beside those two
+PADDING, UNKNOWN = 0, 1  # code after the end of a text, and code of unknown words
+MAX_WORDS = 2**16 - 2  # maximum for uint16 besides these two codes
 
 WORD_OR_SIGN = re.compile(r"\w+|[^\w\s]")
 
@@ -18,7 +18,7 @@ Codes = npt.NDArray[np.uint16]
 
 
 def split(text: str) -> list[str]:
-    """The words of a text in lower case, every other sign by itself.
+    """The words of a text in lower case; every other character is a token of its own.
 
     >>> split("Oil's up 3%... again")
     ['oil', "'", 's', 'up', '3', '%', '.', '.', '.', 'again']
@@ -29,9 +29,9 @@ def split(text: str) -> list[str]:
 def build_vocabulary(
     texts: Iterable[Sequence[str]], num_words: int, min_count: int
 ) -> dict[str, int]:
-    """Codes 2, 3, ... of the most frequent words; words that are equally frequent go by the alphabet.
+    """Codes 2, 3, ... of the most frequent words; ties are in alphabetical order.
 
-    A smaller `num_words` leaves out the last ones, and changes no code of the others.
+    A smaller `num_words` drops the last words and keeps the codes of the others.
 
     >>> build_vocabulary([["to", "be"], ["or"], ["not", "to", "be", "?"], ["to"]], 3, min_count=1)
     {'to': 2, 'be': 3, '?': 4}

@@ -1,4 +1,4 @@
-"""The networks the papers use, as pure functions of a flat parameter vector."""
+"""Networks of the papers, as pure functions of a flat parameter vector."""
 
 from thalweg.nets.alexnet import AlexNet
 from thalweg.nets.builders import NetSpec

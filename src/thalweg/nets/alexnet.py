@@ -9,17 +9,17 @@ from thalweg.core.errors import require
 from thalweg.nets.builders import build_convolutional, check_dropout, check_image_shape
 from thalweg.nets.net import Layer, Net, Shape
 
-POOLED = (1, 2, 5)  # the convolutions that are followed by pooling, as in the original
+POOLED = (1, 2, 5)  # convolutions followed by pooling, as in the original
 
 
 @dataclass(frozen=True)
 class AlexNet:
     """Five convolutions and three fully connected layers (Krizhevsky, Sutskever, Hinton, 2012).
 
-    The original reads 224x224 images. For 32x32 ones all convolutions are 3x3 with stride 1 and all
-    pooling is 2x2, so that 256 maps of 4x4 reach the fully connected layers, whose widths are the
-    original's. Channels are those of the version without two processors (Krizhevsky, 2014). There is
-    no local response normalisation, as in everybody's since. 136.8 MiB of parameters:
+    The original reads 224x224 images. For 32x32 images all convolutions are 3x3 with stride 1 and all
+    pooling is 2x2, so that 256 maps of 4x4 reach the fully connected layers, which have the original
+    widths. Channels are those of the single-processor version (Krizhevsky, 2014). There is no local
+    response normalisation. The parameters take 136.8 MiB:
 
     >>> AlexNet().build((3, 32, 32), 10).num_params
     35855178
@@ -27,9 +27,9 @@ class AlexNet:
 
     channels: tuple[int, int, int, int, int] = (64, 192, 384, 256, 256)
     hidden: int = 4096  # units of each of the two hidden fully connected layers
-    dropout: float = 0.5  # of those two; 0: none
+    dropout: float = 0.5  # of these two layers; 0: none
     gain: float = 1.0
-    """Parameters start so many times wider than PyTorch's own law; 2.45 is He's for ReLU."""
+    """Factor on PyTorch's range of initial parameters; 2.45 gives He initialisation for ReLU."""
 
     def __post_init__(self) -> None:
         require(

@@ -1,4 +1,4 @@
-"""Pieces that the specifications of nets share. Nothing imports torch before a net is built."""
+"""Functions that net specifications share. torch is imported only when a net is built."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from thalweg.nets.net import Layer, Net, Shape
 
 
 class NetSpec(Protocol):
-    """A net before it knows its data."""
+    """Specification of a net, independent of the data."""
 
     def build(self, input_shape: Shape, num_classes: int) -> Net:
-        """The net for samples of this shape and this many classes.
+        """Build the net for samples of this shape and number of classes.
 
-        (C, H, W) are images, (F,) features, (L, V) sequences of L codes of V kinds.
+        (C, H, W) are images, (F,) features, (L, V) sequences of L codes out of V.
         """
 
 
 def check_image_shape(net: str, input_shape: Shape, at_least: int) -> tuple[int, int]:
-    """Channels and shorter side of an image, or a refusal."""
+    """Channels and shorter side of an image; raises an error for other shapes."""
     require(
         len(input_shape) == 3,
         f"the net {net!r} needs images (channels, height, width), but samples have shape {input_shape}. "
@@ -46,8 +46,8 @@ def build_dense(
     )
     require(
         len(input_shape) != 2,
-        f"fully connected nets take numbers, but samples have shape {input_shape}: sequences of codes. "
-        "For these use 'fast-text' or 'char-lstm'.",
+        f"fully connected nets need numeric features, but samples have shape {input_shape}: sequences of "
+        "codes. Use 'fast-text' or 'char-lstm' for these.",
     )
     from thalweg.nets.layers import Flatten
 
@@ -80,10 +80,10 @@ def build_head(
     dropout: float = 0.0,
     projection: int | None = None,
 ) -> tuple[Layer, ...]:
-    """fc1, ReLU, dropout if there is any, fc2, ReLU, ..., down to the logits.
+    """Layers fc1, ReLU, optional dropout, fc2, ReLU, ..., logits.
 
-    With `projection`, the head of Li, He and Song (2021, MOON) comes before the last layer: a layer as
-    wide as what it reads, ReLU, and one that leaves `projection` numbers, which are the features.
+    With `projection`, the projection head of MOON (Li, He and Song, 2021) precedes the last layer: a layer
+    of the width of its input, ReLU, and a layer with `projection` outputs, which are the features.
     """
     require(num_classes >= 2, f"a classifier needs at least 2 classes, got {num_classes}.")
     from thalweg.nets.dropout import Dropout
@@ -109,5 +109,5 @@ def check_dropout(net: str, rate: float) -> None:
 def check_projection(net: str, projection: int | None) -> None:
     require(
         projection is None or projection >= 1,
-        f"{net} needs a projection of at least 1 number, or none, got {projection}.",
+        f"{net} needs projection >= 1 or none, got {projection}.",
     )

@@ -1,4 +1,4 @@
-"""The net that guesses the next character."""
+"""A net that predicts the next character."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from thalweg.nets.net import Layer, Net, Shape
 
 @dataclass(frozen=True)
 class CharLstm:
-    """Codes become short vectors, LSTM layers read them, the last state says what comes next.
+    """Character LSTM: an embedding, LSTM layers, and a linear layer on the last state.
 
-    The net of LEAF for Shakespeare: vectors of 8 numbers, two layers of 256 units. With the 97 codes of
+    The net of LEAF for Shakespeare: embeddings of 8 numbers, two layers of 256 units. With the 97 codes of
     `Shakespeare` it has 824,425 parameters. Marfoq et al. (2023) describe the same net but report 226,180,
     which two layers of 256 units cannot have.
 
@@ -21,8 +21,8 @@ class CharLstm:
     824425
     """
 
-    embedding: int = 8  # numbers that stand for a code
-    units: int = 256  # of each layer
+    embedding: int = 8  # size of an embedding vector
+    units: int = 256  # units of each layer
     layers: int = 2
 
     def __post_init__(self) -> None:

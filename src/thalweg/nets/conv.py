@@ -1,4 +1,4 @@
-"""A plain convolution."""
+"""A convolution layer."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from thalweg.nets.net import Shape
 
 @dataclass(frozen=True)
 class Conv:
-    """A convolution with square kernel; for one that is pooled at once `ConvPool` is faster.
+    """A convolution with a square kernel; `ConvPool` is faster if 2x2 pooling follows.
 
     >>> Conv("conv", inputs=3, outputs=8, kernel=3, stride=2, padding=1).out_shape((3, 32, 32))
     (8, 16, 16)
@@ -59,7 +59,7 @@ class Conv:
         return functional.conv2d(x, weights[0], bias, self.stride, self.padding)
 
     def apply_stacked(self, weights: Sequence[Tensor], x: Tensor) -> Tensor:
-        """One convolution with as many groups as there are models."""
+        """One convolution with as many groups as models."""
         weight = weights[0].flatten(0, 1)  # (K O, I, k, k)
         bias = weights[1].flatten() if self.bias else None
         K = len(x)

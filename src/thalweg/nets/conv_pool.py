@@ -1,20 +1,19 @@
-r"""The block of every small image net: convolve, halve by max-pooling, rectify.
+r"""Convolution, 2x2 max-pooling and ReLU in one layer.
 
-One model takes the usual way, but adds the bias and rectifies after pooling, which gives the same
-numbers for a quarter of the work. K stacked models take another way to the same numbers, about twice as fast per
-client for the thin convolutions of LeNet-5, where a library convolution leaves most of the vector
-units idle:
+For one model, bias and ReLU are applied after pooling, which gives the same result with a quarter of the
+work. For K stacked models a different algorithm gives the same result and is about twice as fast per client
+for the thin convolutions of LeNet-5, where a library convolution leaves most vector units idle:
 
-    A pooled output looks at a window of (k + 1) x (k + 1) pixels and is the largest of the four
-    convolutions whose k x k windows fit into it. So cut the image into these windows, two pixels
-    apart; place the kernel at its four positions in a window of zeros; and one matrix product gives
-    the four candidates of every pooled output as four separate, contiguous blocks:
+    A pooled output depends on a window of (k + 1) x (k + 1) pixels and is the maximum of the four
+    convolutions whose k x k windows lie inside it. The image is cut into these windows, two pixels apart,
+    and the kernel is placed at its four positions in a window of zeros. One matrix product then gives the
+    four candidates of every pooled output as four contiguous blocks:
 
         (4 O, I (k+1)^2)  @  (I (k+1)^2, H/2 W/2 B)   ->   four times (O, H/2 W/2 B)
 
-    Pooling is then the maximum of four arrays. The zeros cost ((k+1)/k)^2 as many multiplications
-    (1.44 for k = 5, 1.78 for k = 3), and the window matrix is 2.8 (2.25) times smaller than the one of
-    an ordinary convolution by matrix product.
+    Pooling is the maximum of four arrays. The zeros increase the number of multiplications by
+    ((k+1)/k)^2 (1.44 for k = 5, 1.78 for k = 3), and the window matrix is 2.8 (2.25) times smaller than that
+    of an ordinary convolution by matrix product.
 
 Ties go to the first of the four positions in reading order, as in PyTorch.
 """
@@ -39,7 +38,7 @@ POSITIONS = (
     (0, 1),
     (1, 0),
     (1, 1),
-)  # (down, right) of a k x k window in a (k+1) x (k+1) one
+)  # offsets (down, right) of a k x k window in a (k+1) x (k+1) window
 
 
 @dataclass(frozen=True)
@@ -107,7 +106,7 @@ class _StackedConvPool(torch.autograd.Function):
         O, k = weight.shape[1], weight.shape[-1]  # noqa: E741
         H, W = ((side + 2 * padding - k + 1) // 2 for side in (height, width))  # pooled
         taps = k // 2 + 1  # a window is 2 taps wide: k + 1, or k + 2 with a column of zeros
-        rows, columns = 2 * (H + taps - 1), 2 * (W + taps - 1)  # all that the windows cover
+        rows, columns = 2 * (H + taps - 1), 2 * (W + taps - 1)  # area covered by the windows
         # Negative where the last row or column is dropped.
         pad = (0, 0, padding, columns - width - padding, padding, rows - height - padding)
         x = (functional.pad(x, pad) if any(pad) else x).contiguous()
@@ -118,7 +117,9 @@ class _StackedConvPool(torch.autograd.Function):
             (by_client, by_channel, by_row, by_column, 2 * by_row, 2 * by_column, 1),
             x.storage_offset(),
         )
-        windows = views.reshape(K, I * 4 * taps**2, H * W * B)  # a copy, 4 taps^2 / 4 times x
+        windows = views.reshape(
+            K, I * 4 * taps**2, H * W * B
+        )  # a copy of 4 taps^2 / 4 times the size of x
 
         kernels = weight.new_zeros(K, 4, O, I, 2 * taps, 2 * taps)
         for position, (down, right) in enumerate(POSITIONS):
@@ -129,8 +130,8 @@ class _StackedConvPool(torch.autograd.Function):
         y0, y1, y2, y3 = candidates.unbind(1)  # (K, O, H W B) each
         upper, lower = torch.maximum(y0, y1), torch.maximum(y2, y3)
         if any(ctx.needs_input_grad):
-            # Written over the candidates: by how much the right one wins, above and below, and by
-            # how much the lower pair wins. Their signs are all that the way back needs.
+            # Overwrite the candidates with the differences right - left of both rows and lower -
+            # upper; the backward pass needs only their signs.
             y1.sub_(y0)
             y3.sub_(y2)
             torch.sub(lower, upper, out=y0)
@@ -147,7 +148,9 @@ class _StackedConvPool(torch.autograd.Function):
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, Tensor, Tensor, None]:
         windows, kernels, wins, y = ctx.saved_tensors
         K, I, rows, columns, B, O, k, H, W, taps = ctx.sizes  # noqa: E741
-        where_positive = torch.ops.aten.threshold_backward  # grad where the other is > 0, else 0
+        where_positive = (
+            torch.ops.aten.threshold_backward
+        )  # grad where the other tensor is positive, else 0
 
         grad = where_positive(grad.reshape(K, O, -1), y, 0)
         grad_bias = grad.sum(2)
@@ -171,7 +174,7 @@ class _StackedConvPool(torch.autograd.Function):
         grad_windows = grad_windows.view(K, I, taps, 2, taps, 2, H, W, B)
         grad_x = grad_windows.new_zeros(K, I, rows, columns, B)
         pairs = grad_x.view(K, I, rows // 2, 2, columns // 2, 2, B)
-        for i in range(taps):  # windows overlap: each pair of rows belongs to `taps` of them
+        for i in range(taps):  # windows overlap: each pair of rows belongs to `taps` windows
             for j in range(taps):
                 part = grad_windows[:, :, i, :, j]  # (K, I, 2, 2, H, W, B)
                 pairs[:, :, i : i + H, :, j : j + W] += part.permute(0, 1, 4, 2, 5, 3, 6)

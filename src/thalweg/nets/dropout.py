@@ -1,4 +1,4 @@
-"""Dropout: units that are silent in a training step, chosen by each client for itself."""
+"""Dropout with one random generator per client."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from thalweg.nets.net import Shape
 
 @dataclass(frozen=True)
 class Dropout(ParameterlessLayer):
-    r"""In training, each number is 0 with probability `rate`, and else divided by 1 - rate.
+    r"""In training, each value is set to 0 with probability `rate`, else divided by 1 - rate.
 
     .. math::  y = x \, \frac{\mathbf 1[u \ge r]}{1 - r}, \qquad u \sim U[0, 1)
 
-    The expectation is the input, which is also what comes out when the model is used
-    (Srivastava et al., 2014, with the scaling at training time).
+    The expectation equals the input, which is the output outside training (Srivastava et al., 2014, with
+    scaling at training time).
 
     >>> Dropout(0.5).mask((2, 3), torch.Generator().manual_seed(0)).tolist()
     [[0.0, 2.0, 0.0], [0.0, 0.0, 2.0]]
@@ -39,10 +39,10 @@ class Dropout(ParameterlessLayer):
         return prod(shape)
 
     def mask(self, shape: Shape, noise: Generator) -> Tensor:
-        """What each number is multiplied by.
+        """Factors for all values.
 
-        Numbers are drawn one after the other, so that the first samples of a larger batch (B, ...)
-        get what they would get in a smaller one. `bernoulli_` does not promise that.
+        Numbers are drawn in order, so that the first samples of a larger batch (B, ...) get the same factors as in
+        a smaller one. `bernoulli_` does not guarantee this.
         """
         return (torch.rand(shape, generator=noise) >= self.rate).float() / (1 - self.rate)
 
@@ -64,10 +64,10 @@ class Dropout(ParameterlessLayer):
 
 
 def fork_generators(noise: Generator, count: int) -> list[Generator]:
-    """Generators of their own for `count` layers.
+    """Independent generators for `count` layers.
 
-    Each call takes `count` numbers from `noise`, however much the layers draw. Without this, a batch
-    with padding would shift what the second layer draws, and everything after.
+    Each call takes `count` numbers from `noise`, however much the layers draw. Otherwise a padded batch would
+    shift the draws of all later layers.
     """
     seeds = torch.randint(2**63 - 1, (count,), generator=noise).tolist()
     return [torch.Generator().manual_seed(seed) for seed in seeds]

@@ -1,4 +1,4 @@
-"""The net that tells what a text is about."""
+"""A text classifier."""
 
 from __future__ import annotations
 
@@ -11,21 +11,21 @@ from thalweg.nets.net import Net, Shape
 
 @dataclass(frozen=True)
 class FastText:
-    """The mean of the vectors of a text's words, and one linear layer (Joulin et al., 2017).
+    """The mean of the word vectors of a text, and one linear layer (Joulin et al., 2017).
 
-    Reads sequences in which code 0 is padding, such as those of `AgNews`. Words alone: the original
-    also has vectors for pairs of neighbours. Nearly all parameters are the words' vectors:
+    Reads sequences in which code 0 is padding, such as those of `AgNews`. Only single words: the original also
+    has vectors for pairs of adjacent words. Nearly all parameters are word vectors:
 
     >>> FastText().build((64, 30_002), num_classes=4).num_params
     9001804
 
-    For quick simulations take fewer words (``data.vocabulary``) or a smaller `width`; below two million
-    parameters clients are also trained in stacks.
+    For quick simulations use fewer words (``data.vocabulary``) or a smaller `width`; below two million parameters
+    clients are also trained in stacks.
     """
 
-    width: int = 300  # numbers that stand for a word
+    width: int = 300  # size of a word vector
     projection: int | None = None
-    """Numbers of a projection head before the linear layer; none: no such head."""
+    """Size of a projection head before the linear layer; None: no head."""
 
     def __post_init__(self) -> None:
         require(self.width >= 1, f"FastText needs width >= 1, got {self.width}.")

@@ -1,12 +1,12 @@
-"""The layers a net is made of. Each has two forms: one model, and K models at once.
+"""The layers of a net. Each layer has two forms: one model, and K stacked models.
 
-One model: images are (B, C, H, W) in ``channels_last`` memory, vectors (B, F), as PyTorch likes them.
+One model: images are (B, C, H, W) in ``channels_last`` memory, vectors (B, F), as in PyTorch.
 
-K stacked models: the batch is the last, innermost axis. Images are (K, C, H, W, B), vectors
-(K, F, B). Every dense layer is then ``weight @ x`` with nothing to transpose, flattening costs
-nothing and keeps PyTorch's order, and pooling and activations run along whole batches.
+K stacked models: the batch is the last axis. Images are (K, C, H, W, B), vectors (K, F, B). Every dense layer is
+then ``weight @ x`` without transposition, flattening is free and keeps PyTorch's order, and pooling and
+activations run along whole batches.
 
-A layer without ``apply_stacked`` is allowed: nets that contain one train one client at a time.
+``apply_stacked`` is optional: nets with a layer without it train one client at a time.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from thalweg.nets.net import Shape
 
 
 def check_channels(name: str, shape: Shape, channels: int) -> None:
-    """Refuse anything but images with so many channels."""
+    """Require images with this number of channels."""
     require(
         len(shape) == 3 and shape[0] == channels,
         f"{name} expects images (channels, height, width) with {channels} channels, "
@@ -33,7 +33,7 @@ def check_channels(name: str, shape: Shape, channels: int) -> None:
 
 
 class ParameterlessLayer:
-    """The half of the protocol that is the same for every layer with nothing to learn."""
+    """Common part of layers without parameters."""
 
     @property
     def shapes(self) -> Mapping[str, Shape]:
@@ -63,7 +63,7 @@ class Relu(ParameterlessLayer):
 
 @dataclass(frozen=True)
 class Flatten(ParameterlessLayer):
-    """An image becomes a vector, in PyTorch's order: channel, row, column."""
+    """Flatten an image to a vector in PyTorch's order: channel, row, column."""
 
     def out_shape(self, shape: Shape) -> Shape:
         return (prod(shape),)
@@ -73,6 +73,21 @@ class Flatten(ParameterlessLayer):
 
     def apply_stacked(self, weights: Sequence[Tensor], x: Tensor) -> Tensor:
         return x.flatten(1, -2)
+
+
+@dataclass(frozen=True)
+class GlobalAvgPool(ParameterlessLayer):
+    """The mean of each channel over the whole image: (C, H, W) becomes (C,)."""
+
+    def out_shape(self, shape: Shape) -> Shape:
+        require(len(shape) == 3, f"pooling expects images (C, H, W), got shape {shape}.")
+        return shape[:1]
+
+    def apply(self, weights: Sequence[Tensor], x: Tensor) -> Tensor:
+        return x.mean((2, 3))
+
+    def apply_stacked(self, weights: Sequence[Tensor], x: Tensor) -> Tensor:
+        return x.mean((2, 3))
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,6 @@
 """A net: a pure function of a flat parameter vector.
 
-Only the layers import torch, so that a `Net` may be named where nothing is computed.
+Only the layers import torch, so that `Net` can be imported without it.
 """
 
 from __future__ import annotations
@@ -23,24 +23,24 @@ Shape = tuple[int, ...]
 
 
 class Layer(Protocol):
-    """What a net asks of a layer. Any object of this shape will do."""
+    """Protocol of a layer."""
 
     @property
     def shapes(self) -> Mapping[str, Shape]:
-        """Its parameters by name, in the order of the flat vector; empty if it has none."""
+        """Parameters by name, in the order of the flat vector; empty if there are none."""
 
     @property
     def fan_in(self) -> int:
-        """Inputs of one unit; parameters start as U(-1/sqrt(fan_in), 1/sqrt(fan_in)).
+        """Inputs of one unit; initial parameters are U(-1/sqrt(fan_in), 1/sqrt(fan_in)).
 
-        Nobody asks a `CustomInitLayer`.
+        Not used for a `CustomInitLayer`.
         """
 
     def out_shape(self, shape: Shape) -> Shape:
-        """Shape of one output for an input of this shape; refuses inputs that do not fit."""
+        """Output shape for one input of this shape; raises an error for invalid inputs."""
 
     def multiply_adds(self, shape: Shape) -> int:
-        """Multiplications for one sample of this shape."""
+        """Number of multiplications for one sample of this shape."""
 
     def apply(self, weights: Sequence[Tensor], x: Tensor) -> Tensor:
         """One model: x is (B, ...)."""
@@ -48,7 +48,7 @@ class Layer(Protocol):
 
 @runtime_checkable
 class StackableLayer(Layer, Protocol):
-    """A layer that can also run K models at once."""
+    """A layer that can run K models at once."""
 
     def apply_stacked(self, weights: Sequence[Tensor], x: Tensor) -> Tensor:
         """K models: x is (K, ..., B), every weight has a leading axis K."""
@@ -56,11 +56,10 @@ class StackableLayer(Layer, Protocol):
 
 @runtime_checkable
 class NoisyLayer(StackableLayer, Protocol):
-    """A layer that draws random numbers while it is trained; `apply` is what it does afterwards.
+    """A layer that draws random numbers in training; `apply` is the deterministic form.
 
-    Noise belongs to a client. A layer gets one generator per client, for itself alone, and draws
-    whole samples (B, *shape) from it, so that neither the neighbours in a stack nor samples that are
-    padding change what it draws for the others.
+    Each client has its own generator per layer, from which whole samples (B, *shape) are drawn, so that neither
+    other clients of a stack nor padding samples change the draws.
     """
 
     def apply_noisy(self, weights: Sequence[Tensor], x: Tensor, noise: Generator) -> Tensor:
@@ -74,16 +73,16 @@ class NoisyLayer(StackableLayer, Protocol):
 
 @runtime_checkable
 class CustomInitLayer(Layer, Protocol):
-    """A layer whose parameters do not start by the common law, such as a scale that starts at 1."""
+    """A layer with its own initialisation, such as a scale that starts at 1."""
 
     def init_params(self, rng: np.random.Generator, gain: float) -> Iterator[Floats]:
-        """Its first parameters, one flat array for each of `shapes`."""
+        """Initial parameters, one flat array for each of `shapes`."""
 
 
 def init_layer_params(
     layers: Iterable[Layer], rng: np.random.Generator, gain: float
 ) -> Iterator[Floats]:
-    """What every parameter starts as, flat, in order. One at a time: nets can be large."""
+    """Initial parameters of all layers, flat and in order, one at a time to limit memory."""
     for layer in layers:
         if isinstance(layer, CustomInitLayer):
             yield from layer.init_params(rng, gain)
@@ -95,11 +94,11 @@ def init_layer_params(
 
 @dataclass(frozen=True)
 class Net:
-    """Layers in a row. All parameters live outside, in one float32 vector of P numbers.
+    """A sequence of layers. The parameters are one external float32 vector of P numbers.
 
-    The vector is every layer's weight and then its bias, each in PyTorch's own order (output, input,
-    row, column), one after the other: what ``torch.nn.utils.parameters_to_vector`` makes of the same
-    net written as a module. `named_parameters` gives the pieces back, without copying.
+    The vector contains every layer's weight and then its bias, in PyTorch's order (output, input, row, column):
+    the result of ``torch.nn.utils.parameters_to_vector`` for the same net as a module. `named_parameters` returns
+    the tensors without copying.
 
     >>> from thalweg.nets import Mlp
     >>> net = Mlp(hidden=(3,)).build(input_shape=(2,), num_classes=2)
@@ -111,15 +110,17 @@ class Net:
     """
 
     layers: tuple[Layer, ...]
-    input_shape: Shape  # (C, H, W), (F,), or (L, V) for L codes of V kinds
-    gain: float = 1.0  # parameters start so many times wider than PyTorch's; sqrt(6) is He's law
+    input_shape: Shape  # (C, H, W), (F,), or (L, V) for L codes out of V
+    gain: float = (
+        1.0  # factor on PyTorch's range of initial parameters; sqrt(6) gives He initialisation
+    )
 
     def __post_init__(self) -> None:
-        _ = self.shapes  # layers refuse inputs that do not fit
+        _ = self.shapes  # layers reject invalid input shapes
 
     @cached_property
     def shapes(self) -> tuple[Shape, ...]:
-        """Shape of one sample before the first layer, between layers, and after the last."""
+        """Shape of one sample before the first layer, between layers, and after the last one."""
         shapes = [self.input_shape]
         for layer in self.layers:
             shapes.append(layer.out_shape(shapes[-1]))
@@ -127,7 +128,7 @@ class Net:
 
     @cached_property
     def sizes(self) -> list[int]:
-        """Numbers in each parameter, in flat order."""
+        """Number of values in each parameter, in flat order."""
         return [prod(shape) for layer in self.layers for shape in layer.shapes.values()]
 
     @cached_property
@@ -140,20 +141,20 @@ class Net:
 
     @cached_property
     def can_stack(self) -> bool:
-        """Whether `apply_stacked` exists for this net."""
+        """True if `apply_stacked` is available for this net."""
         return all(isinstance(layer, StackableLayer) for layer in self.layers)
 
     @cached_property
     def is_noisy(self) -> bool:
-        """Whether training draws random numbers inside the net, as dropout does."""
+        """True if training draws random numbers inside the net, as dropout does."""
         return any(isinstance(layer, NoisyLayer) for layer in self.layers)
 
     def init(self, rng: np.random.Generator) -> Floats32:
-        r"""Fresh parameters (P,), by the law PyTorch starts its modules with if `gain` is 1.
+        r"""Initial parameters (P,), with PyTorch's distribution if `gain` is 1.
 
         .. math::  W, b \sim U(-g/\sqrt{n}, g/\sqrt{n}), \qquad n = \text{inputs of one unit}
 
-        Scales of a normalisation start at 1, its shifts at 0.
+        Normalisation scales start at 1, shifts at 0.
         """
         params = np.empty(self.num_params, dtype=np.float32)
         first = 0
@@ -163,7 +164,7 @@ class Net:
         return params
 
     def named_parameters(self, params: Floats32) -> dict[str, Floats32]:
-        """The pieces of a flat vector by name, shaped as in PyTorch; views, not copies."""
+        """The tensors of a flat vector by name, shaped as in PyTorch; views, not copies."""
         if params.shape != (self.num_params,):
             raise ShapeMismatch(
                 f"this net has {self.num_params} parameters, got an array of shape {params.shape}."
@@ -176,7 +177,7 @@ class Net:
 
     @property
     def param_slices(self) -> list[ParamSlice]:
-        """Where each named tensor is in the flat vector."""
+        """Position of each named tensor in the flat vector."""
         ends = np.cumsum(self.sizes).tolist()
         names = (name for layer in self.layers for name in layer.shapes)
         return [
@@ -185,9 +186,9 @@ class Net:
         ]
 
     def apply(self, params: Tensor, x: Tensor, noise: Generator | None = None) -> Tensor:
-        """Logits (B, C) of one model; params (P,), x (B, *input_shape), or whole numbers (B, L).
+        """Logits (B, C) of one model; params (P,), x (B, *input_shape), or integers (B, L).
 
-        With `noise` the model is in training, and draws from it; without, it is being used.
+        With `noise` the model is in training mode and draws from this generator.
         """
         _, logits = self._forward(params, x, noise)
         return logits
@@ -197,9 +198,8 @@ class Net:
     ) -> Tensor:
         """Logits (K, B, C) of K models, each on its own batch; params (K, P), x (K, B, *input_shape).
 
-        `noise` has one generator per model, or is None as in `apply`; each model draws from its
-        own what it would draw alone.
-        Fastest if x lies in memory with the batch innermost, as `engine.gather` makes it.
+        `noise` has one generator per model, or is None as in `apply`; each model draws the same numbers as it would
+        alone. Fastest if the batch is the innermost axis of x in memory.
         """
         _, logits = self._forward_stacked(params, x, noise)
         return logits.transpose(1, 2)
@@ -207,7 +207,7 @@ class Net:
     def with_features(
         self, params: Tensor, x: Tensor, noise: Generator | None = None
     ) -> tuple[Tensor, Tensor]:
-        """Logits (B, C) of one model, as in `apply`, and the features (B, F) that its last layer reads."""
+        """Logits (B, C) of one model, as in `apply`, and the input (B, F) of its last layer."""
         self._require_dense_end()
         features, logits = self._forward(params, x, noise)
         return logits, features
@@ -215,7 +215,7 @@ class Net:
     def with_features_stacked(
         self, params: Tensor, x: Tensor, noise: Sequence[Generator] | None = None
     ) -> tuple[Tensor, Tensor]:
-        """The same of K models, as in `apply_stacked`: logits (K, B, C) and features (K, B, F)."""
+        """Logits (K, B, C) and features (K, B, F) of K models, as in `apply_stacked`."""
         self._require_dense_end()
         features, logits = self._forward_stacked(params, x, noise)
         return logits.transpose(1, 2), features.transpose(1, 2)
@@ -225,14 +225,14 @@ class Net:
 
         if not isinstance(self.layers[-1], Dense):
             raise ConfigError(
-                "the features of a net are what its last, fully connected layer reads; "
-                f"expected a Dense layer at the end, got {type(self.layers[-1]).__name__}."
+                "features are the input of the last, fully connected layer; expected a Dense layer at the end, "
+                f"got {type(self.layers[-1]).__name__}."
             )
 
     def _forward_stacked(
         self, params: Tensor, x: Tensor, noise: Sequence[Generator] | None
     ) -> tuple[Tensor, Tensor]:
-        """What the last layer of K models reads, (K, ..., B), and what it says, (K, C, B)."""
+        """Input (K, ..., B) and output (K, C, B) of the last layer of K models."""
         K = len(params)
         pieces = iter(params.split(self.sizes, dim=1))  # type: ignore[no-untyped-call]
         generators = self._noise_generators(noise, K)
@@ -247,8 +247,8 @@ class Net:
         return before, x
 
     def _forward(self, params: Tensor, x: Tensor, noise: Generator | None) -> tuple[Tensor, Tensor]:
-        """What the last layer of one model reads, and what it says."""
-        # Splitting once makes the way back one concatenation.
+        """Input and output of the last layer of one model."""
+        # Splitting once makes the backward pass one concatenation.
         pieces = iter(params.split(self.sizes))  # type: ignore[no-untyped-call]
         generators = self._noise_generators(None if noise is None else [noise], 1)
         before = x
@@ -264,7 +264,7 @@ class Net:
     def _noise_generators(
         self, noise: Sequence[Generator] | None, num_models: int
     ) -> Iterator[tuple[Generator, ...]] | None:
-        """For each noisy layer, a generator of every model; None: nothing is drawn."""
+        """One generator per model for each noisy layer; None: no random numbers."""
         if noise is None or not self.is_noisy:
             return None
         if len(noise) != num_models:

@@ -1,4 +1,4 @@
-"""Normalisation that needs nobody but the sample itself; docs/decisions/0007-group-norm.md."""
+"""Normalisation within one sample; see docs/decisions/0007-group-norm.md."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ class GroupNorm:
 
     .. math::  y_c = w_c \, \frac{x_c - \mu_g}{\sqrt{\sigma_g^2 + \varepsilon}} + b_c
 
-    The mean and the (biased) variance are those of one sample, over the channels of a group and all
-    pixels, in training and afterwards alike. w starts at 1, b at 0.
+    Mean and (biased) variance are those of one sample over the channels of a group and all pixels, in training
+    and in evaluation. w starts at 1, b at 0.
 
     >>> GroupNorm("norm", channels=8, groups=2).shapes
     {'norm.weight': (8,), 'norm.bias': (8,)}
@@ -48,7 +48,7 @@ class GroupNorm:
         return 1
 
     def init_params(self, rng: np.random.Generator, gain: float) -> Iterator[Floats]:
-        """Nothing is drawn."""
+        """Constant initial values; no random numbers are drawn."""
         yield np.ones(self.channels)
         yield np.zeros(self.channels)
 

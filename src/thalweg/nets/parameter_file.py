@@ -1,4 +1,4 @@
-"""Parameters that somebody gives, in the file that a run leaves behind."""
+"""Initial parameters from a file of another run."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ REMEDY = "Choose the net and the data that the file was made for, or start witho
 
 
 def load_parameters(path: Path, net: Net) -> Floats32:
-    """The parameters (P,) of a net from a safetensors file with one tensor for each, by name.
+    """Load the parameters (P,) of a net from a safetensors file with one tensor per name.
 
-    ``model.safetensors`` of a run is one: see `Net.named_parameters`. The order of the tensors does
-    not matter. A file of another net is refused, and so is one with numbers that are not finite.
+    The file ``model.safetensors`` of a run has this form: see `Net.named_parameters`. The order of the tensors
+    does not matter. Files of other nets and files with non-finite numbers are rejected.
     """
     from safetensors import SafetensorError, safe_open
 
@@ -36,29 +36,29 @@ def load_parameters(path: Path, net: Net) -> Floats32:
                 piece[...] = file.get_tensor(name)
     except (OSError, SafetensorError) as error:
         raise DataError(
-            f"{path} is not a readable safetensors file ({error}); expected one such as "
-            "model.safetensors in the folder of a run."
+            f"{path} is not a readable safetensors file ({error}); expected a file such as "
+            "model.safetensors of a run folder."
         ) from error
     for name, piece in wanted.items():
         if not np.isfinite(piece).all():
-            raise DataError(f"{path}: {name} has numbers that are not finite; expected none.")
+            raise DataError(f"{path}: {name} has non-finite numbers; expected finite numbers.")
     return params
 
 
 def _check_architecture(path: Path, wanted: dict[str, Shape], found: dict[str, Shape]) -> None:
-    """The same tensors, of the same shapes; the first difference is named, in the net's order."""
+    """Require the same tensors with the same shapes; report the first difference in the net's order."""
     for name, shape in wanted.items():
         if name not in found:
             raise ConfigError(
-                f"{path} is of another net: it has no {name}, which has shape {shape} in this one. "
+                f"{path} belongs to another net: it has no {name}, which has shape {shape} in this net. "
                 f"It has: {', '.join(found) or 'nothing'}. {REMEDY}"
             )
         if found[name] != shape:
             raise ConfigError(
-                f"{path} is of another net: {name} has shape {found[name]}, expected {shape}. "
+                f"{path} belongs to another net: {name} has shape {found[name]}, expected {shape}. "
                 f"{REMEDY}"
             )
     if more := [name for name in found if name not in wanted]:
         raise ConfigError(
-            f"{path} is of another net: it has {', '.join(more)}, which this one has not. {REMEDY}"
+            f"{path} belongs to another net: it has {', '.join(more)}, which this net does not have. {REMEDY}"
         )

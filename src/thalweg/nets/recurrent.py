@@ -17,9 +17,9 @@ from thalweg.nets.net import Shape
 
 @dataclass(frozen=True)
 class Embedding:
-    """Every code becomes a vector of its own; (B, L) whole numbers become (B, L, width).
+    """Maps every code to a vector: (B, L) integers become (B, L, width).
 
-    Vectors start as N(0, 1), as in PyTorch.
+    Initial vectors are N(0, 1), as in PyTorch.
 
     >>> Embedding("embedding", num_codes=97, width=8).out_shape((80, 97))
     (80, 8)
@@ -38,7 +38,7 @@ class Embedding:
         return 1
 
     def init_params(self, rng: np.random.Generator, gain: float) -> Iterator[Floats]:
-        """Standard normal numbers, whatever the gain."""
+        """Standard normal numbers, independent of the gain."""
         yield rng.normal(size=self.num_codes * self.width)
 
     def out_shape(self, shape: Shape) -> Shape:
@@ -59,19 +59,19 @@ class Embedding:
 
 @dataclass(frozen=True)
 class Lstm:
-    r"""Long short-term memory (Hochreiter and Schmidhuber, 1997), as PyTorch writes it.
+    r"""Long short-term memory (Hochreiter and Schmidhuber, 1997), in PyTorch's form.
 
     .. math::
         (i, f, g, o) = W_{ih} x_t + b_{ih} + W_{hh} h_{t-1} + b_{hh}, \quad
         c_t = \sigma(f) c_{t-1} + \sigma(i) \tanh(g), \quad h_t = \sigma(o) \tanh(c_t)
 
     Symbols -> here
-        h     hidden state, starts at 0      -> what comes out: the last one (B, units), or all of
-                                               them (B, L, units) with `every_state`
+        h     hidden state, starts at 0      -> output: the last state (B, units), or all states
+                                                (B, L, units) with `every_state`
         c     cell, starts at 0
         W, b  four blocks of `units` rows each, in the order i, f, g, o
 
-    Parameters lie in PyTorch's order and start as U(-1/sqrt(units), 1/sqrt(units)).
+    Parameters are in PyTorch's order and start as U(-1/sqrt(units), 1/sqrt(units)).
 
     >>> Lstm("lstm", inputs=8, units=256).shapes["lstm.weight_hh"]
     (1024, 256)
@@ -81,7 +81,7 @@ class Lstm:
     inputs: int
     units: int
     every_state: bool = False
-    """What another recurrent layer on top reads."""
+    """Return all states, as input of another recurrent layer."""
 
     @property
     def shapes(self) -> Mapping[str, Shape]:

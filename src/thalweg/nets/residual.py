@@ -1,4 +1,4 @@
-"""Two ways from one place to the next, added."""
+"""Residual blocks: the sum of two paths."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from thalweg.nets.net import NoisyLayer, Shape, StackableLayer, init_layer_param
 
 @dataclass(frozen=True)
 class Residual:
-    r"""A residual block (He, Zhang, Ren and Sun, 2016): relu(body(x) + around(x)).
+    r"""A residual block (He, Zhang, Ren and Sun, 2016): relu(body(x) + shortcut(x)).
 
-    Without layers, `shortcut` is x itself. Parameters lie in the flat vector as the body's, then those
-    of the way around.
+    Without layers, the shortcut is the identity. In the flat vector the parameters of the body precede those of the
+    shortcut.
     """
 
     body: tuple[StackableLayer, ...]
@@ -28,8 +28,8 @@ class Residual:
         noisy = [type(layer).__name__ for layer in self._layers if isinstance(layer, NoisyLayer)]
         require(
             not noisy,
-            f"a residual block hands on no noise, but contains {', '.join(noisy)}; "
-            "put it before or after the block.",
+            f"a residual block cannot contain noisy layers, got {', '.join(noisy)}; put them before or after "
+            "the block.",
         )
 
     @property
@@ -45,15 +45,15 @@ class Residual:
         return 1
 
     def init_params(self, rng: np.random.Generator, gain: float) -> Iterator[Floats]:
-        """Each of its layers by its own law."""
+        """Each layer with its own initialisation."""
         return init_layer_params(self._layers, rng, gain)
 
     def out_shape(self, shape: Shape) -> Shape:
         one, other = _shapes(self.body, shape)[-1], _shapes(self.shortcut, shape)[-1]
         require(
             one == other,
-            f"a residual block adds two ways of the same shape, but for an input of shape {shape} "
-            f"they end as {one} and {other}.",
+            f"both paths of a residual block must have the same output shape, but for an input of shape {shape} "
+            f"they have {one} and {other}.",
         )
         return one
 
@@ -84,7 +84,7 @@ class Residual:
 
 
 def _shapes(layers: Sequence[StackableLayer], shape: Shape) -> list[Shape]:
-    """Shape of one sample before each layer, and after the last."""
+    """Shape of one sample before each layer, and after the last one."""
     shapes = [shape]
     for layer in layers:
         shapes.append(layer.out_shape(shapes[-1]))

@@ -1,4 +1,4 @@
-"""Residual nets of 10, 18 and 34 learnt layers, for small images, with group normalisation."""
+"""Residual nets with 10, 18 and 34 layers for small images, with group normalisation."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ if TYPE_CHECKING:
 class ResNet10:
     """One basic block in each of four stages (He, Zhang, Ren and Sun, 2016), for 32x32 images.
 
-    The stem is one 3x3 convolution without pooling. Normalisation is by groups of channels, not by
-    batch: see docs/decisions/0007-group-norm.md.
+    The stem is one 3x3 convolution without pooling. Normalisation is over groups of channels instead of batches:
+    see docs/decisions/0007-group-norm.md.
 
     >>> ResNet10().build((3, 32, 32), 10).num_params
     4903242
     """
 
-    width: int = 64  # channels of the first stage; each stage has twice as many as the one before
+    width: int = 64  # channels of the first stage; each stage doubles them
     groups: int = 32  # groups of channels that are normalised together
     projection: int | None = None
-    """Numbers of a projection head before the last layer, which are then the features; none: no head."""
+    """Size of a projection head before the last layer, whose output are the features; None: no head."""
 
     def __post_init__(self) -> None:
         _check(self)
@@ -90,13 +90,12 @@ def _resnet(
     input_shape: Shape,
     num_classes: int,
 ) -> Net:
-    """Stem, four stages, the mean over all pixels, one fully connected layer."""
+    """Stem, four stages, global average pooling, one fully connected layer."""
     inputs, _ = check_image_shape(name, input_shape, at_least=8)
     width, groups = spec.width, spec.groups
     from thalweg.nets.conv import Conv
-    from thalweg.nets.layers import Relu
+    from thalweg.nets.layers import GlobalAvgPool, Relu
     from thalweg.nets.norm import GroupNorm
-    from thalweg.nets.pool import GlobalAvgPool
 
     layers: list[Layer] = [
         Conv("stem.conv", inputs, width, kernel=3, padding=1, bias=False),
@@ -115,7 +114,7 @@ def _resnet(
 
 
 def _basic_block(name: str, come: int, go: int, stride: int, groups: int) -> Residual:
-    """Two 3x3 convolutions; the way around them is a 1x1 convolution where the shape changes."""
+    """Two 3x3 convolutions; the shortcut is a 1x1 convolution where the shape changes."""
     from thalweg.nets.conv import Conv
     from thalweg.nets.layers import Relu
     from thalweg.nets.norm import GroupNorm

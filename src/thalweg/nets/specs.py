@@ -1,6 +1,6 @@
-"""The small nets: configurations that become a `Net` once the data are known.
+"""Specifications of the small nets; `build` makes a `Net` for the shape of the data.
 
-Nothing here imports torch before `build` is called, so the table can be shown at once.
+torch is imported only by `build`, so the table can be shown quickly.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ class Mlp:
 
     hidden: tuple[int, ...] = (200,)  # units of each hidden layer
     projection: int | None = None
-    """Numbers of a projection head before the last layer, which are then the features; none: no head."""
+    """Size of a projection head before the last layer, whose output are the features; None: no head."""
 
     def __post_init__(self) -> None:
         require(
             len(self.hidden) >= 1 and min(self.hidden) >= 1,
             f"Mlp needs at least one hidden layer of at least one unit, got hidden={self.hidden}. "
-            "Without hidden layers it is the net 'linear'.",
+            "The net without hidden layers is 'linear'.",
         )
         check_projection("Mlp", self.projection)
 
@@ -51,19 +51,19 @@ class Mlp:
 class LeNet5:
     """LeCun's convolutional net of 1998: 6 and 16 maps of 5x5, then 120, 84 and the classes.
 
-    Images of 28 pixels are padded to 32 as in the paper; images of 32 pixels or more are not padded.
-    Below 12 pixels there is nothing left for the second convolution, so it is padded too: an 8x8 digit
-    becomes 6 maps of 4x4, then 16 of 2x2.
+    Images of 28 pixels are padded to 32 as in the paper; images of 32 pixels or more are not padded. Below 12
+    pixels nothing would be left for the second convolution, so it is padded too: an 8x8 digit becomes 6 maps of
+    4x4, then 16 of 2x2.
 
-    Differs from the paper, like everybody's: max-pooling for trainable averages, ReLU for tanh, all maps
-    connected, a linear last layer.
+    Differences from the paper, as usual today: max-pooling instead of trainable averages, ReLU instead of tanh, all
+    maps connected, a linear last layer.
 
     >>> LeNet5().build((1, 28, 28), 10).num_params
     61706
     """
 
     projection: int | None = None
-    """Numbers of a projection head before the last layer, which are then the features; none: no head."""
+    """Size of a projection head before the last layer, whose output are the features; None: no head."""
 
     def __post_init__(self) -> None:
         check_projection("LeNet5", self.projection)
@@ -91,7 +91,7 @@ class Cnn:
     channels: tuple[int, int, int] = (16, 32, 64)
     hidden: int = 128  # units between the convolutions and the classes
     projection: int | None = None
-    """Numbers of a projection head before the last layer, which are then the features; none: no head."""
+    """Size of a projection head before the last layer, whose output are the features; None: no head."""
 
     def __post_init__(self) -> None:
         check_widths("Cnn", self.channels, self.hidden)
@@ -108,8 +108,7 @@ class Cnn:
 class HamCnn:
     """Three 3x3 convolutions with pooling, one hidden layer, dropout: for 28x28 skin lesions.
 
-    The papers that use HAM10000 say "3 convolutions, 2 fully connected layers, dropout" and leave the
-    widths open.
+    The papers that use HAM10000 say "3 convolutions, 2 fully connected layers, dropout" without widths.
 
     >>> HamCnn().build((3, 28, 28), 7).num_params
     241735
@@ -117,7 +116,7 @@ class HamCnn:
 
     channels: tuple[int, int, int] = (32, 64, 128)
     hidden: int = 128  # units between the convolutions and the classes
-    dropout: float = 0.5  # share of the hidden units that is silent in a training step
+    dropout: float = 0.5  # share of the hidden units that is dropped in a training step
 
     def __post_init__(self) -> None:
         check_widths("HamCnn", self.channels, self.hidden)
@@ -137,7 +136,7 @@ def check_widths(net: str, channels: tuple[int, ...], hidden: int) -> None:
 
 
 def _conv_pools(net: str, input_shape: Shape, channels: tuple[int, ...]) -> tuple[Layer, ...]:
-    """3x3 convolutions, each of which halves the image."""
+    """3x3 convolutions, each followed by 2x2 pooling."""
     inputs, _ = check_image_shape(net, input_shape, at_least=8)
     from thalweg.nets.conv_pool import ConvPool
 

@@ -1,4 +1,4 @@
-"""Texts as the mean of their words."""
+"""Texts as the mean of their word vectors."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from thalweg.core.errors import require
 from thalweg.core.types import Floats
 from thalweg.nets.net import Shape
 
-PADDING = 0  # the code of what follows a short text
+PADDING = 0  # code after the end of a short text
 
 
 @dataclass(frozen=True)

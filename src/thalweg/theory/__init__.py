@@ -1,23 +1,23 @@
-"""Bounds and closed forms as plain functions, for planning and for tests. No state, no randomness.
+"""Bounds and closed forms as pure functions, for planning and for tests.
 
 SFedPO: a client's stream visits latent states with probabilities `probs`; in each state it renews a
 share `ratios` of its memory, on average its `budget`; states have an `importance` in the global
-objective and a `heterogeneity`. All are rows with one entry per state.
+objective and a `heterogeneity`. All are arrays with one entry per state.
 
-Data streams (Marfoq, Neglia, Kameni and Vidal): some clients are `historical`, they have all their
-data before the first round; those of the others are fresh and pass by. Clients have `shares` of all
-samples of the run and an `importance` in training. All are rows with one entry per client.
+Data streams (Marfoq, Neglia, Kameni and Vidal): `historical` clients have all their data before the first
+round; the data of fresh clients arrive over time. Clients have `shares` of all samples of the run and an
+`importance` in training. All are arrays with one entry per client.
 
-DPCS (Song, Huang, Wu and Lu): clients with different label mixes are drawn so that a `goal` comes
-about.
+DPCS (Song, Huang, Wu and Lu): clients with different label distributions are sampled so that the expected
+label distribution is close to a `goal`.
 
-Drift (FedRC; FedDAA, Peng and Tang): a bank of models, `responsibilities` of each for each sample;
-`prototypes` of clients, how many clusters they form, and whose has moved to another one.
+Drift (FedRC; FedDAA, Peng and Tang): a bank of models with `responsibilities` for each sample; `prototypes`
+of clients, the number of clusters among them, and the clients whose cluster has changed.
 
-Clients that come and go (Chang et al.): a session begins with a mean of the models of past ones, by
-how much its fingerprint resembles theirs.
+Dynamic arrival and departure (Chang et al.): a session starts with a weighted mean of past models; the
+weights depend on the similarity of the sessions' fingerprints.
 
-Trust nobody: `values` are the updates of clients, a row each, some of which may be hostile.
+Robust aggregation: `values` are the updates of clients, one row each, some of which may be adversarial.
 """
 
 from thalweg.theory.belief import Posterior, perturb, posterior
@@ -74,85 +74,85 @@ from thalweg.theory.stream_bound import (
 )
 
 __all__ = [  # noqa: RUF022  in the order of the round
-    # what is known of the states
-    "divergence_from_uniform",  # how far a class histogram is from balanced
-    "divergence_between",  # how far two class histograms are from one another
-    "posterior",  # state probabilities learned from counts
+    # latent states
+    "divergence_from_uniform",  # distance of a class histogram from a balanced one
+    "divergence_between",  # distance between two class histograms
+    "posterior",  # state probabilities estimated from counts
     "Posterior",  # their mean and variance
-    "perturb",  # state probabilities disturbed by noise
-    # what a client keeps
-    "dds_scores",  # how much each state deserves to be kept
-    "dds_ratios",  # share of the memory renewed in each state, on budget
+    "perturb",  # state probabilities with noise
+    # memory
+    "dds_scores",  # score of each state in DDS
+    "dds_ratios",  # share of the memory renewed in each state, within the budget
     "dds_ratios_exact",  # the same by solving the underlying program
     "dds_objective",  # the objective of that program
-    "mixture_step",  # what a memory holds after one more tick
-    "long_run_mixture",  # what it holds on average
-    # how well that represents the goal
-    "retention",  # how much survives of what a memory held when the round began
-    "weighted_heterogeneity",  # heterogeneity of what is kept
-    "mixture_variance",  # how much the memory's mixture jumps about
-    "mismatch",  # how far the long-run mixture is from the goal
-    "kernel_mismatch",  # the same when states resemble each other
-    "heterogeneity_score",  # all of it in one number per client
-    # how the server weighs
+    "mixture_step",  # contents of a memory after one more tick
+    "long_run_mixture",  # average contents in the long run
+    # heterogeneity of a memory
+    "retention",  # share of the initial contents that survives a round
+    "weighted_heterogeneity",  # heterogeneity of the stored states
+    "mixture_variance",  # variance of the memory's mixture
+    "mismatch",  # distance of the long-run mixture from the goal
+    "kernel_mismatch",  # the same for similar states
+    "heterogeneity_score",  # combined score of a client
+    # aggregation weights
     "saw_weights",  # weights of the participants of a round
     "saw_weights_exact",  # the same by minimising the bound
-    # updates of which some may be hostile
-    "weighted_median",  # half of the weight on either side, number by number
-    "trimmed_mean",  # without the largest and the smallest, number by number
-    "clip_rows",  # none longer than a bound
-    "row_norms",  # of updates
-    "krum",  # the updates in the midst of the others
-    "krum_scores",  # how far each is from its nearest
-    "squared_distances",  # between all of them
-    # what noise hides
-    "gaussian_epsilon",  # what a client has disclosed after some noisy updates
-    "gaussian_delta",  # the same the other way round
-    # sums of which nobody sees the parts
-    "to_fixed",  # numbers as whole ones
-    "from_fixed",  # and the mean of many
-    "split_secret",  # a secret in shares
-    "recover_secret",  # and out of some of them
-    # what it adds up to
-    "b_term",  # the part of the bound that ratios and weights can change
-    "sfedpo_bound",  # the whole bound, and which of its preconditions fail
+    # robust aggregation
+    "weighted_median",  # coordinate-wise weighted median
+    "trimmed_mean",  # coordinate-wise trimmed mean
+    "clip_rows",  # rows clipped to a norm
+    "row_norms",  # norms of updates
+    "krum",  # updates with the smallest Krum scores
+    "krum_scores",  # distance of each update to its nearest neighbours
+    "squared_distances",  # between all updates
+    # differential privacy
+    "gaussian_epsilon",  # privacy loss after some noisy updates
+    "gaussian_delta",  # the inverse function
+    # secure aggregation
+    "to_fixed",  # numbers in fixed-point representation
+    "from_fixed",  # mean from a fixed-point sum
+    "split_secret",  # shares of a secret
+    "recover_secret",  # secret from enough shares
+    # error bounds of SFedPO
+    "b_term",  # the part of the bound that ratios and weights change
+    "sfedpo_bound",  # the whole bound, and violated preconditions
     "SfedpoBound",  # value and violated preconditions
-    "oracle_gap",  # what a wrong forecast costs
-    "OracleGap",  # the cost, the error, the budgets really spent
-    # data streams: how much static and passing data should count
-    "psi",  # the part of the bound that importance can change
-    "optimal_importance",  # the importance of each client that minimises it
-    "historical_mass",  # the same in closed form, for fresh clients of equal size
+    "oracle_gap",  # cost of a wrong forecast
+    "OracleGap",  # the cost, the error, and the effective budgets
+    # data streams: importance of stored and streaming data
+    "psi",  # the part of the bound that importance changes
+    "optimal_importance",  # the minimising importance of each client
+    "historical_mass",  # the same in closed form for fresh clients of equal size
     "grid_importance",  # importance for a given mass of the historical clients
-    "importance_ratio",  # the one constant it depends on, from what can be measured
-    "effective_samples",  # as how many equally important samples they count
-    "target_bias",  # what it costs to train towards other weights than the objective's
-    "share_distance_bound",  # a smooth bound on how far importance is from the shares
-    "gradient_variability",  # how far the gradients of the rounds are from the objective's
-    # whom to draw
-    "dpcs_probabilities",  # of each client, so that the expected label mix is a goal
-    # a bank of models, and who uses which
-    "responsibilities",  # to which part each model explains each sample
+    "importance_ratio",  # the constant of the bound, from measurable quantities
+    "effective_samples",  # equivalent number of equally important samples
+    "target_bias",  # cost of training towards other weights than the objective's
+    "share_distance_bound",  # bound on the distance between importance and shares
+    "gradient_variability",  # distance between the gradients of rounds and of the objective
+    # client sampling
+    "dpcs_probabilities",  # sampling probabilities for an expected label distribution
+    # banks of models
+    "responsibilities",  # share of each model in each sample
     "client_mixture",  # a client's mixture of models
-    "label_mass",  # what each model explains of each label
-    "label_priors",  # how those labels are distributed
-    "fedrc_objective",  # what the method maximises
-    # whose concept has changed
-    "prototypes",  # what a model answers to the samples of each class, on average
-    "fill_missing",  # what to do about classes that a client does not have
-    "class_means",  # the mean prototype of each class
-    "row_distances",  # how far prototypes are apart, over the classes that both have
-    "count_clusters",  # how many concepts there are
-    "cluster",  # the same with a given number
+    "label_mass",  # mass of each label per model
+    "label_priors",  # label distribution per model
+    "fedrc_objective",  # the objective of FedRC
+    # drift detection
+    "prototypes",  # mean output of a model per class
+    "fill_missing",  # treatment of missing classes
+    "class_means",  # mean prototype of each class
+    "row_distances",  # distances over the classes that both have
+    "count_clusters",  # number of clusters
+    "cluster",  # clustering with a given number
     "Clustering",  # clusters, centres and scores
-    "silhouettes",  # how well each point suits its cluster
-    "real_drift",  # whose nearest centre is another one now
-    "RealDrift",  # the nearest centres before and now
-    "nearest_centre",  # of some points
-    "precision_recall",  # how well drifts were detected
-    # with which model a session of other clients begins
-    "blend_weights",  # what the model of each past session counts
-    "blend_distances",  # how far a session is from past ones
-    "softmin",  # distances as weights
-    "session_lr_bound",  # the theorem's condition on the learning rate; a diagnostic
+    "silhouettes",  # fit of each point to its cluster
+    "real_drift",  # clients whose nearest centre has changed
+    "RealDrift",  # the nearest centres before and after
+    "nearest_centre",  # nearest centre of each point
+    "precision_recall",  # quality of drift detection
+    # session starts
+    "blend_weights",  # weight of each past session's model
+    "blend_distances",  # distances between a session and past ones
+    "softmin",  # weights from distances
+    "session_lr_bound",  # the theorem's condition on the learning rate
 ]

@@ -1,4 +1,4 @@
-"""What is believed about the state probabilities: learned from counts, or the truth disturbed."""
+"""Estimates of state probabilities: from counts, or the truth with noise."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from thalweg.theory.inputs import as_array, distribution, vector
 
 
 class Posterior(NamedTuple):
-    """What is believed after seeing the counts, and how firmly."""
+    """Mean and variance of the estimated state probabilities."""
 
     mean: Floats  # (..., M) sums to 1
     variance: Floats  # (..., M)
 
 
 def posterior(prior: npt.ArrayLike, counts: npt.ArrayLike) -> Posterior:
-    r"""State probabilities after some visits: a Dirichlet prior, updated.
+    r"""State probabilities after some visits: a Dirichlet posterior.
 
     .. math::
         \hat\pi_m = \frac{a_m}{A}, \qquad
@@ -49,7 +49,7 @@ def posterior(prior: npt.ArrayLike, counts: npt.ArrayLike) -> Posterior:
 
 
 def perturb(probs: npt.ArrayLike, noise: npt.ArrayLike) -> Floats:
-    r"""A forecast that is wrong by `noise`: added, clipped at zero, divided by the sum.
+    r"""A forecast with an error: add `noise`, clip at zero, normalise.
 
     .. math::
         \hat\pi = \max(\pi + \varepsilon, 0) \big/ \textstyle\sum_m \max(\pi_m + \varepsilon_m, 0)

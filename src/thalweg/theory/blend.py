@@ -1,4 +1,4 @@
-"""How much a session that begins resembles those that are over, and what the model of each is worth to it."""
+"""Similarity between sessions, and the weights of past models in a session start."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ Distance = Literal["per_tensor_unit", "global_unit", "raw", "inner_product"]
 Tensors = npt.ArrayLike | Sequence[npt.ArrayLike]
 Group = list[npt.NDArray[Any]]  # flat tensors that are compared as one vector
 
-BLOCK = 1 << 15  # numbers at a time: several rows of them stay in the fastest memory
-TINY = 1e-290  # a sum of squares below this has lost digits
-NEAR = 1e-3  # what a product of directions may lack to one and have digits left
+BLOCK = 1 << 15  # block size: a few blocks fit into the cache
+TINY = 1e-290  # smaller sums of squares have lost digits
+NEAR = 1e-3  # a cosine closer to one than this has lost digits
 
 
 def blend_weights(
@@ -29,20 +29,20 @@ def blend_weights(
     scale: float,
     distance: Distance = "per_tensor_unit",
 ) -> Floats:
-    r"""(Z,) what the model of each past session counts in the first model of a new one.
+    r"""(Z,) weight of each past session's model in the initial model of a new session.
 
     .. math::
         a_z = \frac{e^{-R\, d_z}}{\sum_{z'} e^{-R\, d_{z'}}}, \qquad
         x = \sum_z a_z\, w_z^{last}
 
-    They sum to one. A scale of 0 is the plain average, ``math.inf`` the nearest session; sessions
-    that are equally near share.
+    The weights sum to one. A scale of 0 gives the plain average, ``math.inf`` the nearest session; equally near
+    sessions share.
 
-    Symbols, clients that come and go (5), (6) -> here
-        :math:`G_s`   what rehearsals of the new session do to the pilot model  -> current
-        :math:`G_z`   the same of past sessions                                 -> past
-        :math:`R`     sharpness                                                 -> scale
-        :math:`d_z`   how far they are apart                                    -> see `blend_distances`
+    Symbols, Chang et al. (5), (6) -> here
+        :math:`G_s`   change of the pilot model by probe rounds of the new session  -> current
+        :math:`G_z`   the same of past sessions                                     -> past
+        :math:`R`     sharpness                                                     -> scale
+        :math:`d_z`   distance                                                      -> see `blend_distances`
 
     >>> blend_weights([3, 3.5], [[3, 4], [0, 1]], scale=1, distance="raw").round(6)
     array([0.967864, 0.032136])
@@ -53,22 +53,21 @@ def blend_weights(
 def blend_distances(
     current: Tensors, past: Sequence[Tensors], distance: Distance = "per_tensor_unit"
 ) -> Floats:
-    r"""(Z,) how far the fingerprint of a session is from those of past ones.
+    r"""(Z,) distance between the fingerprint of a session and those of past sessions.
 
-    A fingerprint is one vector, or a sequence of tensors of any shape. With u and v for the two tensors, each
-    divided by its length:
+    A fingerprint is one vector, or a sequence of tensors of any shape. With u and v for two tensors, each divided by
+    its norm:
 
-    - ``"per_tensor_unit"``, the mean over tensors of :math:`\lVert u - v \rVert`, from 0 to 2; one vector is one
-      tensor;
-    - ``"global_unit"``, the same of all tensors as one vector;
-    - ``"raw"``, :math:`\lVert G_s - G_z \rVert` of all tensors as one vector;
-    - ``"inner_product"``, the mean over tensors of :math:`1 - \langle u, v \rangle`, from 0 to 2.
+    - ``"per_tensor_unit"``: mean over tensors of :math:`\lVert u - v \rVert`, from 0 to 2;
+    - ``"global_unit"``: the same for all tensors as one vector;
+    - ``"raw"``: :math:`\lVert G_s - G_z \rVert` for all tensors as one vector;
+    - ``"inner_product"``: mean over tensors of :math:`1 - \langle u, v \rangle`, from 0 to 2.
 
-    A tensor of zeros has no direction: it is at distance 0 from another one of zeros, and 1 from any other.
+    A zero tensor has no direction: its distance is 0 from another zero tensor and 1 from any other.
 
-    Differs from the paper: its text has "raw"; its numbers, and its scale of 10, were made with
-    "per_tensor_unit" (the released ``two_norm``). "inner_product" is the other similarity of that code; its
-    softmax of products is our softmin of what they lack to one. The code divides zeros by zero.
+    Differences from the paper: its text has "raw"; its results and its scale of 10 use "per_tensor_unit" (the released
+    ``two_norm``). "inner_product" is the other similarity of that code; its softmax of products equals our softmin of
+    one minus the products. The code divides zero by zero for zero tensors.
 
     >>> blend_distances([3, 3.5], [[3, 4], [0, 1]], "raw").round(6)
     array([0.5     , 3.905125])
@@ -79,16 +78,16 @@ def blend_distances(
     mine = _tensors(current, "current")
     theirs = [_tensors(each, f"past[{z}]") for z, each in enumerate(past)]
     _check_same_sizes(mine, theirs)
-    with np.errstate(over="ignore", invalid="ignore"):  # looked at where it happens
+    with np.errstate(over="ignore", invalid="ignore"):  # checked where it occurs
         return _distances(mine, theirs, distance)
 
 
 def softmin(distances: npt.ArrayLike, scale: float) -> Floats:
-    r"""(Z,) weights that sum to one: the nearer, the more.
+    r"""(Z,) weights that sum to one and decrease with the distance.
 
     .. math::  a_z \propto e^{-R\, (d_z - \min d)}
 
-    Subtracting the smallest distance changes nothing but that the largest term is 1, whatever the scale.
+    Subtracting the smallest distance only avoids underflow: the largest term is 1.
 
     >>> softmin([0.0, 2.0, 0.0], scale=1000).tolist()
     [0.5, 0.0, 0.5]
@@ -98,7 +97,7 @@ def softmin(distances: npt.ArrayLike, scale: float) -> Floats:
     if scale == math.inf:
         terms = (farther == 0).astype(np.float64)
     else:
-        with np.errstate(over="ignore", under="ignore"):  # far away is a weight of zero
+        with np.errstate(over="ignore", under="ignore"):  # large distances underflow to zero
             terms = np.exp(-at_least_zero(scale, "scale") * farther)
     weights: Floats = terms / terms.sum()
     return weights
@@ -121,7 +120,7 @@ def _distances(mine: Group, theirs: list[Group], distance: Distance) -> Floats:
 
 
 def _as_one_group(tensors: Group) -> list[Group]:
-    """All of them as one vector."""
+    """All tensors as one vector."""
     return [tensors]
 
 
@@ -130,14 +129,14 @@ def _as_single_groups(tensors: Group) -> list[Group]:
 
 
 def _normalise(tensors: Group, name: str) -> Group | None:
-    """Of length one; none: they are zeros and have no direction."""
+    """Tensors of norm one; None: they are zero and have no direction."""
     tensors, length = _scale_and_norm(tensors, _square(tensors), name)
     return None if length == 0 else [tensor / np.float64(length) for tensor in tensors]
 
 
 def _scale_and_norm(tensors: Group, square: float, name: str) -> tuple[Group, float]:
-    """The tensors and their length, both scaled if they are too small or too large to be squared."""
-    if not TINY < square < math.inf:  # or zeros, or no numbers at all
+    """The tensors and their norm, both scaled if squares would overflow or underflow."""
+    if not TINY < square < math.inf:  # or zero, or not a number
         largest = _largest(tensors, name)
         if largest == 0:
             return tensors, 0.0
@@ -147,7 +146,7 @@ def _scale_and_norm(tensors: Group, square: float, name: str) -> tuple[Group, fl
 
 
 def _direction_distance(unit: Group | None, tensors: Group, name: str, as_product: bool) -> float:
-    r"""How far a direction is from another one: :math:`\lVert u - v \rVert^2 = 2 - 2 \langle u, v \rangle`."""
+    r"""Distance between two directions: :math:`\lVert u - v \rVert^2 = 2 - 2 \langle u, v \rangle`."""
     square, product = _square_and_product(tensors, tensors if unit is None else unit)
     scaled, length = _scale_and_norm(tensors, square, name)
     if unit is None or length == 0:
@@ -155,7 +154,7 @@ def _direction_distance(unit: Group | None, tensors: Group, name: str, as_produc
     if scaled is not tensors:
         product = _square_and_product(scaled, unit)[1]
     lacking = 1 - product / length
-    if lacking < NEAR:  # the difference of two numbers that are nearly the same
+    if lacking < NEAR:  # avoid cancellation
         lacking = _squared_distance(unit, scaled, 1 / length) / 2
     return lacking if as_product else math.sqrt(2 * lacking)
 
@@ -171,8 +170,9 @@ def _distance(a: Group, b: Group, name: str) -> float:
     return largest * math.sqrt(_squared_distance(a, b))
 
 
-# Sums over tensors, in double precision and block by block. Not by products of matrices, whose last bits depend on
-# the number of cores; and with casts by assignment, since arithmetic between two precisions takes twice as long.
+# Sums over tensors in double precision, block by block. Matrix products are avoided because their
+# last bits depend on the number of cores; casts are assignments because mixed-precision
+# arithmetic is twice as slow.
 
 
 def _square(tensors: Group) -> float:
@@ -180,7 +180,7 @@ def _square(tensors: Group) -> float:
 
 
 def _square_and_product(a: Group, b: Group) -> tuple[float, float]:
-    """Of a with itself, and with b."""
+    """Products of a with itself and with b."""
     square = product = 0.0
     for left, right in zip(_blocks(a), _blocks(b), strict=True):
         right *= left
@@ -190,7 +190,7 @@ def _square_and_product(a: Group, b: Group) -> tuple[float, float]:
 
 
 def _squared_distance(a: Group, b: Group, times: float = 1.0) -> float:
-    """Of a minus so many times b."""
+    """Squared norm of a minus `times` b."""
     total = 0.0
     for left, right in zip(_blocks(a), _blocks(b), strict=True):
         right *= times
@@ -200,7 +200,7 @@ def _squared_distance(a: Group, b: Group, times: float = 1.0) -> float:
 
 
 def _blocks(tensors: Group) -> Iterator[Floats]:
-    """Copies of their numbers, to be written to before the next one is asked for."""
+    """Copies of the numbers in blocks, valid until the next block is requested."""
     room = np.empty(BLOCK)
     for tensor in tensors:
         for start in range(0, tensor.size, BLOCK):
@@ -217,13 +217,13 @@ def _largest(tensors: Group, name: str) -> float:
 
 
 def _tensors(values: Tensors, name: str) -> Group:
-    """Flat tensors, without copying what is in floating point already; one vector is one tensor."""
+    """Flat tensors, without copying floating-point arrays; one vector is one tensor."""
     if isinstance(values, (list, tuple)) and not any(map(_is_number, values)):
         tensors = [_flat(tensor, name) for tensor in values]
     else:
         tensors = [_flat(values, name)]
     if not any(tensor.size for tensor in tensors):
-        raise ConfigError(f"{name} must be a vector or tensors with numbers in them, got nothing.")
+        raise ConfigError(f"{name} must be a non-empty vector or a sequence of tensors.")
     return tensors
 
 
@@ -240,11 +240,11 @@ def _is_number(value: object) -> bool:
 
 def _check_same_sizes(mine: Group, theirs: list[Group]) -> None:
     if not theirs:
-        raise ConfigError("past must have at least one session: there is nothing to blend.")
+        raise ConfigError("past must contain at least one session.")
     sizes = [tensor.size for tensor in mine]
     for z, tensors in enumerate(theirs):
         if (found := [tensor.size for tensor in tensors]) != sizes:
             raise ConfigError(
                 f"past[{z}] must have tensors of {sizes} numbers like current, got {found}. "
-                "Is it of another architecture?"
+                "Does it belong to another architecture?"
             )

@@ -1,4 +1,4 @@
-"""The convergence bound of SFedPO, for planning: what budget, weights and step size would buy."""
+"""The convergence bound of SFedPO: the effect of budget, weights and step size."""
 
 from __future__ import annotations
 
@@ -27,18 +27,16 @@ BoundVariant = Literal["corrected", "printed"]
 
 
 class SfedpoBound(NamedTuple):
-    """A bound on the smallest squared gradient norm, and what it silently assumes."""
+    """A bound on the smallest squared gradient norm, and its violated preconditions."""
 
     value: float
-    violations: tuple[
-        str, ...
-    ]  # preconditions that do not hold; with any, the value proves nothing
+    violations: tuple[str, ...]  # violated preconditions; with any, the value proves nothing
 
 
 def b_term(
     weights: npt.ArrayLike, availability: npt.ArrayLike, scores: npt.ArrayLike, noise: float
 ) -> float:
-    r"""The part of the error bound that the sampling ratios and the weights can change.
+    r"""The part of the error bound that the sampling ratios and the weights change.
 
     .. math::
         B = \frac{\nu \sum_n p_n^2 q_n + \frac53 \sum_n p_n q_n s_n}{\sum_n p_n q_n}
@@ -123,12 +121,12 @@ def sfedpo_bound(
 
 
 def _initial_memory_factor(budgets: Floats, ticks: int) -> Floats:
-    """(N,) how long what a memory held before the first round goes on to matter."""
+    """(N,) influence of the memory contents before the first round."""
 
     def fading(alpha: float) -> float:
         if alpha == 1:
             return 0.0
-        # 1 - (1 - alpha)^(2T), without losing the digits of a small budget
+        # 1 - (1 - alpha)^(2T) without cancellation for small budgets
         return retention(alpha, ticks) / -math.expm1(2 * ticks * math.log1p(-alpha))
 
     return np.array([fading(float(alpha)) for alpha in budgets])
@@ -154,6 +152,6 @@ def _weights(weights: npt.ArrayLike, availability: npt.ArrayLike) -> tuple[Float
     q = fractions(availability, "availability", p.size)
     if not (p * q).any():
         raise ConfigError(
-            "some client with a positive weight must have a positive availability, got none."
+            "at least one client with a positive weight must have a positive availability."
         )
     return p, q

@@ -1,4 +1,4 @@
-"""How many concepts there are among the clients: k-means and silhouettes of their prototypes (NCD)."""
+"""Number of concepts among the clients: k-means and silhouettes of their prototypes (NCD)."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ RESTARTS = 10
 
 
 class Clustering(NamedTuple):
-    """Points in groups, numbered in the order in which their first members come."""
+    """Clusters of points, numbered in the order of their first members."""
 
     member_of: Ints  # (K,) the cluster of each point
-    centres: Floats  # (C, ...) the mean of each cluster; nan in what none of its members has
+    centres: Floats  # (C, ...) mean of each cluster; nan where no member has a value
     scores: Floats  # (max_clusters + 1,) mean silhouette by number of clusters; nan: not tried
 
     @property
     def size(self) -> int:
-        """How many there are."""
+        """Number of clusters."""
         return len(self.centres)
 
 
@@ -36,19 +36,19 @@ def count_clusters(
     single_cluster_threshold: float | None = None,
     seed: int = 0,
 ) -> Clustering:
-    r"""Group points (K, ...) into as many clusters as suit them best.
+    r"""Cluster points (K, ...) with the number of clusters that fits best.
 
-    For :math:`c = 2 \ldots \min(M, K - 1)` k-means with several restarts, and of these the c with the largest mean
-    silhouette, the first of equal ones:
+    For :math:`c = 2 \ldots \min(M, K - 1)` run k-means with several restarts and choose the c with the largest mean
+    silhouette (ties: the smallest c):
 
     .. math::  s_k = \frac{b_k - a_k}{\max(a_k, b_k)}, \qquad 0 \text{ for the only member of a cluster}
 
-    with :math:`a_k` the mean distance to the others of its cluster, :math:`b_k` the smallest mean distance to
-    another cluster. Of a c larger than the number of different points nothing is tried. If nothing could be tried
-    (one or two points, or all the same) there is one cluster; also if the best silhouette is below
-    `single_cluster_threshold`. Without that, one cluster is never found among points that differ.
+    :math:`a_k` is the mean distance to the other members of its cluster, :math:`b_k` the smallest mean distance to another
+    cluster. Values of c above the number of different points are skipped. If none remains (one or two points, or all
+    equal), there is one cluster; the same holds if the best silhouette is below `single_cluster_threshold`. Without that
+    threshold, one cluster is never found among different points.
 
-    Points with nan in them, rows (K, R, O), are compared over the rows that both have; see `row_distances`.
+    Points with nan, rows (K, R, O), are compared over the rows that both have; see `row_distances`.
 
     Symbols, FedDAA, Algorithm 1 -> here
         :math:`P_k^t`  -> points
@@ -66,7 +66,7 @@ def count_clusters(
     distances = row_distances(_as_rows(values), _as_rows(values))
     for c in range(2, min(most, len(values) - 1, _count_distinct(values)) + 1):
         member_of = cluster(values, c, seed).member_of
-        if len(np.unique(member_of)) == c:  # else points that differ by less than can be told apart
+        if len(np.unique(member_of)) == c:  # else the points are numerically equal
             scores[c] = silhouettes(distances, member_of).mean()
             if scores[c] > score:
                 best, score = member_of, float(scores[c])
@@ -78,7 +78,7 @@ def count_clusters(
 
 
 def cluster(points: npt.ArrayLike, num_clusters: int, seed: int = 0) -> Clustering:
-    """Group points (K, ...) into a given number of clusters by k-means; fewer if fewer of them differ.
+    """Cluster points (K, ...) with k-means; fewer clusters if fewer points differ.
 
     >>> cluster([[0, 0], [0, 1], [4, 0], [4, 1]], 2).centres.tolist()
     [[0.0, 0.5], [4.0, 0.5]]
@@ -96,7 +96,7 @@ def cluster(points: npt.ArrayLike, num_clusters: int, seed: int = 0) -> Clusteri
 
 
 def silhouettes(distances: Floats, member_of: Ints) -> Floats:
-    """(K,) how much better each point suits its own cluster than the next one; -1 to 1.
+    """(K,) silhouette of each point, from -1 to 1.
 
     `distances` (K, K) are those between points; there must be at least two clusters and fewer than points.
 
@@ -111,13 +111,13 @@ def silhouettes(distances: Floats, member_of: Ints) -> Floats:
 
 
 def _kmeans(values: Floats, num_clusters: int, seed: int) -> Ints:
-    """scikit-learn's, on one thread: the last bits must not depend on the number of cores."""
+    """scikit-learn's k-means on one thread: the last bits must not depend on the number of cores."""
     from sklearn.cluster import KMeans
     from sklearn.exceptions import ConvergenceWarning
     from threadpoolctl import threadpool_limits
 
     with threadpool_limits(limits=1), warnings.catch_warnings():
-        warnings.simplefilter("ignore", ConvergenceWarning)  # nearly equal points: counted by us
+        warnings.simplefilter("ignore", ConvergenceWarning)  # nearly equal points are handled here
         fitted = KMeans(num_clusters, n_init=RESTARTS, random_state=seed).fit(values)
     return np.asarray(fitted.labels_, dtype=np.int64)
 
@@ -127,7 +127,7 @@ def _centres(values: Floats, member_of: Ints) -> Floats:
 
 
 def _renumber(member_of: Ints) -> Ints:
-    """Clusters in the order of their first members: k-means' own order is an accident."""
+    """Number clusters in the order of their first members."""
     _, first, inverse = np.unique(member_of, return_index=True, return_inverse=True)
     order: Ints = np.argsort(np.argsort(first))[inverse]
     return order
@@ -138,7 +138,7 @@ def _count_distinct(values: Floats) -> int:
 
 
 def _as_rows(values: Floats) -> Floats:
-    """(K, R, O), whatever the points look like: rows that may be missing."""
+    """Points as (K, R, O), with rows that may be missing."""
     return values if values.ndim == 3 else values.reshape(len(values), 1, -1)
 
 
@@ -146,11 +146,11 @@ def _points(points: npt.ArrayLike) -> Floats:
     values = as_array(points, "points")
     if values.ndim < 2 or len(values) == 0 or np.isinf(values).any():
         raise ConfigError(
-            f"points must be at least one point of finite numbers each, got shape {values.shape}."
+            f"points must contain at least one point with finite numbers, got shape {values.shape}."
         )
     if values.ndim != 3 and np.isnan(values).any():
         raise ConfigError(
-            "what is missing must be a row of a prototype: points with nan are (clients, classes, outputs), "
+            "missing values must be whole rows of a prototype: points with nan are (clients, classes, outputs), "
             f"got shape {values.shape}."
         )
     return values

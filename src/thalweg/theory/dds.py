@@ -1,4 +1,4 @@
-"""Distribution-guided data sampling (DDS): how much of a memory to renew in each latent state."""
+"""Distribution-guided data sampling (DDS): share of a memory to renew in each latent state."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def dds_scores(
     slope: float,
     offset: float,
 ) -> Floats:
-    r"""How much each state deserves to be kept: more if it matters, is balanced, and is rare.
+    r"""Score of each state: higher for important, balanced and rare states.
 
     .. math::  \mathrm{score}_m = \frac{w_m - a_1 d_m + b_1}{1 + \frac{1-\alpha}{\alpha}\,\pi_m}
 
@@ -53,7 +53,7 @@ def dds_ratios(
     offset: float,
     zero_prob_rule: ZeroProbRule = "extend",
 ) -> Floats:
-    r"""The share of the memory to renew in each state, such that the average renewal is the budget.
+    r"""Share of the memory to renew in each state, so that the average renewal equals the budget.
 
     .. math::
         \alpha_m = \min(c \cdot \max(\mathrm{score}_m, 0),\ 1),
@@ -94,28 +94,30 @@ def dds_ratios(
 
 
 def _spend(pi: Floats, gain: Floats, alpha: float) -> tuple[Floats, Floats]:
-    """Algorithm 2, from the highest gain down: (M,) ratios, and (M,) those of impossible states.
+    """Algorithm 2 from the highest gain down: (M,) ratios, and (M,) ratios of impossible states.
 
-    Settling a state at 1 and raising all states below it in proportion has a cost. As long as that
-    much of the budget is left, the state is settled; the first that is not fixes the proportion.
+    Fixing a state at ratio 1 and raising all states below it in proportion has a cost. The state is fixed while the budget
+    covers this cost; the first state that is not fixed determines the proportion.
     """
     order = np.flatnonzero(pi)
     order = order[np.argsort(-gain[order], kind="stable")]
-    p, g = pi[order].tolist(), gain[order].tolist()  # plain floats: much faster one by one
-    mass = list(itertools.accumulate(reversed(p), initial=0.0))[::-1]  # of a state and all below
+    p, g = pi[order].tolist(), gain[order].tolist()  # Python floats are faster one by one
+    mass = list(itertools.accumulate(reversed(p), initial=0.0))[
+        ::-1
+    ]  # of a state and all states below it
     num_positive = len(g) - g.count(0.0)
     cost = [0.0] * num_positive
     lower_cost = lower_gain = 0.0
     for m in reversed(range(num_positive)):
-        # Relative to the gain of the state itself, so that tiny gains do not underflow.
+        # Relative to the gain of the state itself, to avoid underflow.
         cost[m] = lower_cost = p[m] + lower_cost * (lower_gain / g[m])
         lower_gain = g[m]
 
     num_full, left = 0, alpha
     while num_full < num_positive and left >= cost[num_full]:
         num_full += 1
-        # Two ways to the same number; the one with the smaller terms keeps more digits. With a
-        # budget of 1 the second is exact, and every reachable state ends at 1 as it must.
+        # Two equivalent formulas; the one with smaller terms is more accurate. With a budget of 1
+        # the second is exact, and every reachable state ends at 1.
         left = left - p[num_full - 1] if alpha <= 0.5 else mass[num_full] - (1 - alpha)
         left = max(left, 0.0)
 
@@ -123,7 +125,7 @@ def _spend(pi: Floats, gain: Floats, alpha: float) -> tuple[Floats, Floats]:
     if num_full < num_positive:
         ratios[rest] = gain[rest] / g[num_full] * left / cost[num_full]
         level = g[num_full] * (cost[num_full] / left) if left > 0 else math.inf
-    elif rest.size:  # nobody with a positive gain is left to take the rest: spread it evenly
+    elif rest.size:  # no state with a positive gain is left: spread the rest evenly
         even = min(left / mass[num_full], 1.0)
         ratios[rest] = even
         return ratios, np.full(pi.size, even)
@@ -141,7 +143,8 @@ def _states(
 
 
 def _scores(pi: Floats, w: Floats, d: Floats, alpha: float, a1: float, b1: float) -> Floats:
-    # (10) with numerator and denominator multiplied by alpha: nothing to overflow in a tiny budget.
+    # (10) with numerator and denominator multiplied by alpha, to avoid overflow for small
+    # budgets.
     with np.errstate(over="ignore", invalid="ignore"):
         scores: Floats = (w - a1 * d + b1) * (alpha / (alpha + (1 - alpha) * pi))
     return vector(scores, "the scores that slope and offset lead to")

@@ -1,4 +1,4 @@
-"""The program that DDS approximates, and its exact solution: the yardstick for the closed form."""
+"""The quadratic program that DDS approximates, and its exact solution."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def dds_objective(
     ticks: int,
     grad_bound: float = 1.0,
 ) -> float:
-    r"""What DDS minimises over the ratios: the part of one client's score that depends on them.
+    r"""Objective of DDS: the part of one client's score that depends on the ratios.
 
     .. math::
         Q = \frac{\beta}{\alpha}(1-\gamma) + \frac{2G\gamma\,\beta'}{1-(1-\alpha)^2}
@@ -44,7 +44,7 @@ def dds_ratios_exact(
     ticks: int,
     grad_bound: float = 1.0,
 ) -> Floats:
-    r"""The ratios that minimise `dds_objective` within [0, 1] and on budget.
+    r"""Ratios in [0, 1] that minimise `dds_objective` within the budget.
 
     A convex quadratic program with one equality, solved by its optimality (KKT) conditions:
 
@@ -82,18 +82,18 @@ def dds_ratios_exact(
     if alpha == 1:
         return np.ones(pi.size)
 
-    # The formula with both sides of the fraction times alpha (2 - alpha) / 2, so that nothing is
-    # divided by a small budget: ratio = clip(x - start, 0, rise) / rise, with x in place of lambda.
+    # The formula multiplied by alpha (2 - alpha) / 2, so that nothing is divided by a small
+    # budget: ratio = clip(x - start, 0, rise) / rise, with x in place of lambda.
     gamma = retention(alpha, T)
     start = alpha * (1 - alpha / 2) * ((1 - gamma) * d - 4 * G * gamma * w)  # (M,)
-    start -= start.min()  # only differences matter, and they keep more digits near zero
+    start -= start.min()  # only differences matter; they are more accurate near zero
     rise = 4 * G * gamma * (alpha + (1 - alpha) * pi)  # (M,)
 
     def ratios_at(x: float) -> Floats:
         ratios: Floats = np.clip(x - start, 0.0, rise) / rise
         return ratios
 
-    # Beyond the last kink everything is 1, even if a rise is lost in rounding beside its start.
+    # Beyond the last kink all ratios are 1, even if a rise is lost in rounding.
     beyond = 2 * (start.max() + rise.max())
     kinks = np.sort(np.concatenate([start, start + rise, [beyond]]))  # (2M + 1,)
     below, above = 0, kinks.size - 1  # spent at `below` <= alpha <= spent at `above`

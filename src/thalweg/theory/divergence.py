@@ -1,4 +1,4 @@
-"""How far class histograms are from balanced (the proxies for d), and from one another."""
+"""Distances of class histograms from balanced ones (proxies for d) and from each other."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ SymmetricDivergence = Literal["js", "l1", "l2"]
 
 
 def divergence_from_uniform(histogram: npt.ArrayLike, kind: Divergence = "kl") -> Floats:
-    r"""Distance between a class histogram and equally many samples of each class.
+    r"""Distance between a class histogram and a balanced one.
 
     .. math::
         \mathrm{l1} = \sum_c |h_c - u|, \quad
@@ -60,7 +60,7 @@ def divergence_from_uniform(histogram: npt.ArrayLike, kind: Divergence = "kl") -
 def divergence_between(
     histogram: npt.ArrayLike, other: npt.ArrayLike, kind: SymmetricDivergence = "js"
 ) -> Floats:
-    r"""Distance between two class histograms; it does not matter which comes first.
+    r"""Symmetric distance between two class histograms.
 
     .. math::
         \mathrm{js} = \tfrac12 \mathrm{kl}\big(g \,\|\, \tfrac{g+h}{2}\big)
@@ -97,8 +97,8 @@ def _js(g: Floats, h: Floats) -> Floats:
 
 
 def _kl(p: Floats, q: Floats) -> Floats:
-    """Relative entropy in nats along the last axis; 0 ln 0 = 0. Where p is not zero, nor is q."""
-    inside = (p > 0) & (q > 0)  # half of the smallest number there is would be zero
+    """Relative entropy in nats along the last axis, with 0 ln 0 = 0; q > 0 wherever p > 0."""
+    inside = (p > 0) & (q > 0)  # half of the smallest number underflows to zero
     quotient = np.divide(p, q, out=np.ones_like(p), where=inside)
     terms = np.where(inside, p * np.log(quotient), 0.0)
     return np.asarray(np.maximum(terms.sum(axis=-1), 0.0))  # rounding may leave -1e-17
@@ -118,8 +118,8 @@ def _normalise(histogram: npt.ArrayLike) -> Floats:
     total = counts.sum(axis=-1, keepdims=True)  # (..., 1)
     if total.min() == 0:
         raise ConfigError(
-            f"every histogram must count something, got {int((total == 0).sum())} that are all "
-            "zero. Leave states without samples out."
+            f"every histogram must have a positive count, got {int((total == 0).sum())} that are all zero. "
+            "Remove states without samples."
         )
     normalised: Floats = counts / total
     return normalised

@@ -1,4 +1,4 @@
-"""Data-aware client sampling (DPCS): probabilities under which the expected label mix is a goal."""
+"""Data-aware client sampling (DPCS): sampling probabilities for an expected label distribution."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from thalweg.theory.nearest import nearest_mixture
 
 Norm = Literal["l2", "l1"]
 
-RIDGE = 1e-3  # of the mean squared norm of the clients' mixes
+RIDGE = 1e-3  # relative to the mean squared norm of the clients' distributions
 
 
 def dpcs_probabilities(
@@ -24,7 +24,7 @@ def dpcs_probabilities(
     ridge: float | None = None,
     norm: Norm = "l2",
 ) -> Floats:
-    r"""How often to draw each client, so that the label mix of the drawn ones is near the goal.
+    r"""Sampling probability of each client, so that the expected label distribution is close to a goal.
 
     .. math::
         \min_a \ \tfrac12 \Big\| \sum_i a_i r_i - g \Big\|_2^2 + \tfrac{\mu}{2} \|a\|_2^2,
@@ -71,7 +71,7 @@ def _check_mixes(distributions: npt.ArrayLike) -> Floats:
             f"got shape {R.shape}."
         )
     totals = R.sum(axis=1)  # (n,)
-    # Written so that nan is refused as well.
+    # Written so that nan is rejected as well.
     for wrong, expected in (
         (~(R.min(axis=1) >= 0), "be non-negative"),
         (totals == 0, "have counted something; leave clients without data out"),
@@ -88,8 +88,8 @@ def _check_mixes(distributions: npt.ArrayLike) -> Floats:
 
 
 def _solve_linear_program(R: Floats, g: Floats) -> Floats:
-    """Differences are split into what is too much and what is too little, both non-negative."""
-    from scipy.optimize import linprog  # takes a while to import
+    """Differences are split into positive and negative parts."""
+    from scipy.optimize import linprog  # slow import
 
     n, C = R.shape
     mixed = np.hstack([R.T, -np.eye(C), np.eye(C)])  # (C, n + 2C)
@@ -98,7 +98,7 @@ def _solve_linear_program(R: Floats, g: Floats) -> Floats:
         np.concatenate([np.zeros(n), np.ones(2 * C)]),
         A_eq=np.vstack([mixed, whole]),
         b_eq=np.append(g, 1.0),
-        method="highs-ds",  # the simplex method: a corner, to the last digits
+        method="highs-ds",  # the simplex method returns an exact corner
     )
     if not found.success or found.x is None:
         raise ThalwegError(f"no probabilities were found: {found.message}")

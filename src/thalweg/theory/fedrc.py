@@ -1,4 +1,4 @@
-"""FedRC: which model of a bank explains each sample, apart from what its label alone explains."""
+"""FedRC: responsibilities of models for samples, corrected for label frequencies."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from thalweg.core.errors import ConfigError
 from thalweg.core.types import Floats, Ints
 from thalweg.theory.inputs import as_array, count, distribution
 
-FLOOR = 1e-8  # no model is ever quite out of the question, and no label impossible
+FLOOR = 1e-8  # lower bound of shares, so that no model or label becomes impossible
 
 
 def responsibilities(
     losses: npt.ArrayLike, labels: npt.ArrayLike, mixture: npt.ArrayLike, priors: npt.ArrayLike
 ) -> Floats:
-    r"""(C, n) to which part each model is responsible for each sample; columns sum to one. The E-step.
+    r"""(C, n) responsibility of each model for each sample; columns sum to one. The E-step.
 
     .. math::
         \gamma_{i;c} = \frac{\hat\alpha_c\, e^{-f_c(i)} / A_{y_i,c}}
@@ -43,10 +43,9 @@ def responsibilities(
 
 
 def client_mixture(shares: npt.ArrayLike) -> Floats:
-    r"""(C,) the client's mixture, :math:`\hat\alpha_c = \mathrm{mean}_i\, \gamma_{i;c}`; no sample: all alike.
+    r"""(C,) mixture of a client, :math:`\hat\alpha_c = \mathrm{mean}_i\, \gamma_{i;c}`; uniform without samples.
 
-    At least 1e-8 each: a model that does not suit a client now may do so later, and a share of zero would stay
-    zero for ever.
+    At least 1e-8 each, because a share of zero would remain zero.
 
     >>> client_mixture([[0.731059, 0.231475], [0.268941, 0.768525]]).round(6)
     array([0.481267, 0.518733])
@@ -58,7 +57,7 @@ def client_mixture(shares: npt.ArrayLike) -> Floats:
 
 
 def label_mass(shares: npt.ArrayLike, labels: npt.ArrayLike, num_classes: int) -> Floats:
-    r"""(C, R) what each model explains of each label: :math:`b_{c,y} = \sum_{i: y_i = y} \gamma_{i;c}`.
+    r"""(C, R) mass of each label per model: :math:`b_{c,y} = \sum_{i: y_i = y} \gamma_{i;c}`.
 
     >>> label_mass([[0.7, 0.2, 0.1], [0.3, 0.8, 0.9]], [0, 1, 1], 3).round(6).tolist()
     [[0.7, 0.3, 0.0], [0.3, 1.7, 0.0]]
@@ -69,12 +68,11 @@ def label_mass(shares: npt.ArrayLike, labels: npt.ArrayLike, num_classes: int) -
 
 
 def label_priors(mass: npt.ArrayLike) -> Floats:
-    r"""(C, R) how the labels that each model explains are distributed; rows sum to one.
+    r"""(C, R) label distribution of each model; rows sum to one.
 
     .. math::  A_{y,c} = \frac{\max(b_{c,y}, 10^{-8})}{\sum_{y'} \max(b_{c,y'}, 10^{-8})}
 
-    with b the sum of the clients' `label_mass`. A label that nobody has is next to impossible, and a model that
-    explains nothing has all labels alike.
+    b is the sum of the clients' `label_mass`. A model without mass has a uniform distribution.
 
     >>> label_priors([[0.731059, 0.231475], [0, 0]]).round(6).tolist()
     [[0.759515, 0.240485], [0.5, 0.5]]
@@ -93,7 +91,7 @@ def label_priors(mass: npt.ArrayLike) -> Floats:
 def fedrc_objective(
     losses: npt.ArrayLike, labels: npt.ArrayLike, mixture: npt.ArrayLike, priors: npt.ArrayLike
 ) -> float:
-    r"""What the method maximises, at one client.
+    r"""Objective of FedRC for one client, to be maximised.
 
     .. math::  \mathrm{mean}_i\, \ln \sum_c \hat\alpha_c\, e^{-f_c(i)} / A_{y_i,c}
 
@@ -103,23 +101,23 @@ def fedrc_objective(
     """
     terms = _terms(losses, labels, mixture, priors)
     if terms.shape[1] == 0:
-        raise ConfigError("the objective is a mean over samples: there must be one at least.")
+        raise ConfigError("the objective is a mean over samples: at least one sample is required.")
     return float(_log_sum_exp(terms).mean())
 
 
 def _terms(
     losses: npt.ArrayLike, labels: npt.ArrayLike, mixture: npt.ArrayLike, priors: npt.ArrayLike
 ) -> Floats:
-    r"""(C, n) the logarithm of each model's part in the sum."""
+    r"""(C, n) logarithm of each model's term in the sum."""
     f, A = _table(losses, "losses"), _table(priors, "priors")
     alpha = distribution(mixture, "mixture", len(f))
     if len(A) != len(f) or not (A.size and A.min() > 0 and A.max() < np.inf):
         raise ConfigError(
             f"priors must have a row of positive shares for each of {len(f)} models, got shape {A.shape}; "
-            "label_priors makes them so."
+            "use label_priors."
         )
     if f.size and not np.isfinite(f).all():
-        raise ConfigError("losses must be finite: a model has come apart.")
+        raise ConfigError("losses must be finite; a model has diverged.")
     y = _labels(labels, f.shape[1], A.shape[1])
     with np.errstate(divide="ignore"):  # a share of zero stays zero
         terms: Floats = np.log(alpha)[:, None] - f - np.log(A[:, y])
@@ -127,7 +125,7 @@ def _terms(
 
 
 def _log_sum_exp(terms: Floats) -> Floats:
-    """(n,) over the models (C, n); the largest term is taken out first, so that nothing overflows."""
+    """(n,) log-sum-exp over the models (C, n), without overflow."""
     top = terms.max(axis=0)
     total: Floats = top + np.log(np.exp(terms - top).sum(axis=0))
     return total

@@ -1,4 +1,4 @@
-"""How badly one client's memory represents the goal: the heterogeneity score and its parts."""
+"""The heterogeneity score of a client and its parts."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from thalweg.theory.mixture import kernel_mismatch, long_run_mixture, mismatch
 
 
 def retention(budget: float, ticks: int) -> float:
-    r"""How much of what a memory held when the round began is still there, averaged over the round.
+    r"""Share of the initial memory contents that is still stored, averaged over the round.
 
     .. math::
         \gamma = \frac1T \sum_{t=1}^{T} (1-\alpha)^t = \frac{(1-\alpha)\,(1-(1-\alpha)^T)}{\alpha T}
@@ -42,7 +42,7 @@ def retention(budget: float, ticks: int) -> float:
 def weighted_heterogeneity(
     probs: npt.ArrayLike, ratios: npt.ArrayLike, heterogeneity: npt.ArrayLike
 ) -> float:
-    r"""Heterogeneity of the states that get into the memory.
+    r"""Heterogeneity of the states that enter the memory.
 
     .. math::  \beta = \sum_m \pi_m \alpha_m d_m
 
@@ -59,7 +59,7 @@ def weighted_heterogeneity(
 
 
 def mixture_variance(probs: npt.ArrayLike, ratios: npt.ArrayLike, budget: float) -> float:
-    r"""How much the mixture in memory jumps about from tick to tick.
+    r"""Variance of the mixture in memory from tick to tick.
 
     .. math::  \beta' = 2 \sum_m \pi_m \alpha_m^2 - \sum_m \pi_m^2 \alpha_m^2 + \alpha^2
 
@@ -85,15 +85,15 @@ def heterogeneity_score(
     noise: float = 0.0,
     gram: npt.ArrayLike | None = None,
 ) -> float:
-    r"""How much a client's part of the error bound weighs: lower is better.
+    r"""Contribution of a client to the error bound; lower is better.
 
     .. math::
         s = L\eta\sigma^2 + \frac{\beta}{\alpha}(1-\gamma) + \frac{2G\gamma\,\beta'}{1-(1-\alpha)^2}
           + 2G\gamma \sum_m \Big(\frac{\pi_m \alpha_m}{\alpha} - w_m\Big)^2
 
-    In words: gradient noise, plus how heterogeneous the kept states are, plus how much the mixture
-    in memory jumps about, plus how far it is from the goal. The last sum is `mismatch`; with the
-    Gram matrix (M, M) of the states' embeddings it is `kernel_mismatch` instead.
+    The terms are gradient noise, heterogeneity of the stored states, variance of the mixture in memory, and its distance
+    from the goal. The last sum is `mismatch`; with the Gram matrix (M, M) of the states' embeddings it is
+    `kernel_mismatch`.
 
     Symbols, SFedPO (12) -> here
         :math:`\pi`, :math:`\alpha_m`, w, d  -> probs, ratios, importance, heterogeneity
@@ -101,8 +101,8 @@ def heterogeneity_score(
         :math:`L\eta\sigma^2`                -> noise, the same for all clients
         :math:`\beta, \beta', \gamma`        -> weighted_heterogeneity, mixture_variance, retention
 
-    Differs from the paper: :math:`\alpha` is the configured budget throughout, also when `probs`
-    are not the ones the ratios were made for; and G has a default, which the paper does not give.
+    Differences from the paper: :math:`\alpha` is always the configured budget, also when the ratios were computed for
+    other `probs`; G has a default, which the paper does not give.
 
     >>> score = heterogeneity_score([0.5, 0.5], [0.5, 0.5], [0.5, 0.5], [1.0, 3.0], 0.5, ticks=1)
     >>> round(score, 6)  # 2 * 0.5 + 2 * 0.5 * 0.625 / 0.75 + 0

@@ -1,4 +1,4 @@
-"""How much clients with static data and clients with a stream should count, by the error bound."""
+"""Importance of clients with stored data and clients with streaming data, from the error bound."""
 
 from __future__ import annotations
 
@@ -23,27 +23,27 @@ from thalweg.theory.inputs import (
 
 MassStrategy = Literal["uniform", "historical", "fresh"]
 
-MAX_RATIO = 1e17  # from here on the optimum is the shares, to the last digit
+MAX_RATIO = 1e17  # for larger ratios the optimum equals the shares in double precision
 
 
 def psi(
     importance: npt.ArrayLike, shares: npt.ArrayLike, historical: npt.ArrayLike, ratio: float
 ) -> float:
-    r"""The part of the error bound that the clients' importance can change, in units of c1.
+    r"""The part of the error bound that the clients' importance changes, in units of c1.
 
     .. math::
         \psi(p) = \sqrt{\textstyle\sum_{m \text{ fresh}} p_m^2}
                 + \rho \sqrt{\textstyle\sum_m p_m^2 / n_m}
 
-    The first term is optimisation: what is learned from samples that pass by is noisy. The second
-    is generalisation: few samples with a large importance represent the population badly. It is
-    infinite as soon as a client without samples has some importance.
+    The first term is the optimisation error: gradients on streaming samples are noisy. The second is the generalisation
+    error: few samples with a large importance represent the population badly. It is infinite if a client without samples
+    has a positive importance.
 
     Symbols, data streams (19) -> here
         p, n                       -> importance and shares (both divided by their sum)
-        fresh                      -> not historical: clients whose samples come and go
+        fresh                      -> not historical: clients with streaming samples
         :math:`\rho = c_2 / c_1`   -> ratio, see `importance_ratio`
-        c0                         -> left out; it does not depend on p
+        c0                         -> omitted; it does not depend on p
 
     >>> round(psi([0.25, 0.75, 0, 0], [1, 3, 3, 3], [True, True, False, False], 0.4), 6)
     0.632456
@@ -64,7 +64,7 @@ def optimal_importance(
     *,
     fresh_at_once: float | None = None,
 ) -> Floats:
-    r"""The importance of each client that minimises `psi`, exactly.
+    r"""Importance of each client that minimises `psi`, exactly.
 
     With some :math:`v \ge 0`
 
@@ -73,24 +73,22 @@ def optimal_importance(
         p_m \propto n_m \frac{v}{v + n_m} \text{ (fresh)}, \qquad
         v \sqrt{\textstyle\sum p_m^2 / n_m} = \rho \sqrt{\textstyle\sum_{\text{fresh}} p_m^2}
 
-    whose two sides, in terms of the unnormalised p, cross once as v grows: bisection finds it. At
-    v = 0 nothing is learned from the stream. That is the optimum if and only if
-    :math:`\rho \le \sqrt{n_{hist} / M_{fresh}}`, where :math:`n_{hist}` is the historical clients'
-    share of all samples and :math:`M_{fresh}` the number of fresh clients that have samples. As
-    :math:`\rho` grows the optimum approaches the shares, and it is the shares for
-    ``ratio=math.inf`` and if nobody is fresh. If nobody is historical, v > 0 always; ``ratio=0``
-    then gives equal importance to all clients with samples. Clients without samples get 0.
+    The two sides, in terms of the unnormalised p, cross once as v grows; bisection finds the crossing. At v = 0 streaming
+    data are ignored, which is optimal if and only if :math:`\rho \le \sqrt{n_{hist} / M_{fresh}}`, where :math:`n_{hist}`
+    is the historical clients' share of all samples and :math:`M_{fresh}` the number of fresh clients with samples. As
+    :math:`\rho` grows the optimum approaches the shares; it equals them for ``ratio=math.inf`` and without fresh clients.
+    Without historical clients v > 0; ``ratio=0`` then gives equal importance to all clients with samples. Clients without
+    samples get 0.
 
-    `fresh_at_once` is for clients that come and go: how many fresh ones are there at the same time,
-    on average. The fresh term is then that of as many clients, and the ratio
-    :math:`\rho \sqrt{k / M_{fresh}}` takes the place of :math:`\rho`.
+    `fresh_at_once` is the average number of fresh clients that are present at the same time. The fresh term is then that of
+    this many clients, and :math:`\rho \sqrt{k / M_{fresh}}` replaces :math:`\rho`.
 
     Symbols, data streams (19) -> here
         p, n, :math:`\rho`  -> the result, shares (divided by their sum), ratio
-        k                   -> fresh_at_once; by default all fresh clients
+        k                   -> fresh_at_once; default: all fresh clients
 
-    Differs from the paper: it suggests a numerical minimiser, whose result is the same; k is not in
-    it, but some of its own figures cannot be had without.
+    Differences from the paper: it suggests a numerical minimiser, whose result is the same. k is not in the paper, but some
+    of its figures cannot be reproduced without it.
 
     >>> fresh_last = [True, True, False, False]
     >>> optimal_importance([1, 3, 3, 3], fresh_last, ratio=0.4).round(6).tolist()
@@ -107,13 +105,13 @@ def optimal_importance(
     mass, sizes = float(n[old].sum()), n[coming]
     v = _find_crossing(mass, sizes, rho)
     p = np.where(old, n, 0.0)
-    # Without historical clients v may be zero, too: then it only scales p, and cancels.
+    # Without historical clients v may be zero: then it only scales p and cancels.
     p[coming] = sizes / (v + sizes) * (v if mass > 0 else 1.0)
     return distribution(p, "importance")
 
 
 def historical_mass(historical_share: float, num_fresh: int, ratio: float) -> float:
-    r"""What `optimal_importance` gives to all historical clients together, for equal fresh ones.
+    r"""Total importance of the historical clients in `optimal_importance`, for fresh clients of equal size.
 
     .. math::
         p_{hist} = a + \sqrt{ab}\,\frac{\kappa}{\sqrt{1 - \kappa^2}}, \qquad
@@ -140,11 +138,11 @@ def historical_mass(historical_share: float, num_fresh: int, ratio: float) -> fl
 def grid_importance(
     shares: npt.ArrayLike, historical: npt.ArrayLike, mass: float | MassStrategy
 ) -> Floats:
-    """The importance of each client if all historical ones together have a given mass.
+    """Importance of each client for a given total mass of the historical clients.
 
-    Within both groups importance is proportional to the number of samples. The mass is a number
-    from 0 to 1, or the name of a strategy: ``"historical"`` is 1 and ignores the stream,
-    ``"fresh"`` is 0 and knows nothing else, ``"uniform"`` makes all samples equally important.
+    Within both groups importance is proportional to the number of samples. The mass is a number from 0 to 1 or a strategy:
+    ``"historical"`` is 1 and ignores streaming data, ``"fresh"`` is 0 and ignores stored data, ``"uniform"`` makes all
+    samples equally important.
 
     >>> grid_importance([1, 3, 3, 3], [True, True, False, False], 0.8).round(6).tolist()
     [0.2, 0.6, 0.1, 0.1]
@@ -164,7 +162,7 @@ def grid_importance(
             continue
         if not n[group].any():
             raise ConfigError(
-                f"{name} clients were to have a mass of {part:g}, but none of them has samples."
+                f"{name} clients must have a mass of {part:g}, but none of them has samples."
             )
         p[group] = part * n[group] / n[group].sum()
     return p
@@ -183,11 +181,11 @@ def _num_at_once(fresh_at_once: float | None, coming: Bools, old: Bools) -> floa
         raise ConfigError(
             f"fresh_at_once must be at most {(~old).sum()}, the fresh clients, got {k:g}."
         )
-    return min(k, float(coming.sum()))  # those without samples do not count
+    return min(k, float(coming.sum()))  # clients without samples do not count
 
 
 def _find_crossing(mass: float, sizes: Floats, rho: float) -> float:
-    """The v at which the two sides cross, or 0 if they do not."""
+    """The v at which the two sides cross, or 0 if they do not cross."""
 
     def too_small(v: float) -> bool:
         reach, kept = sizes / (v + sizes), v / (v + sizes)  # (F,) each, together one

@@ -1,4 +1,4 @@
-"""What may enter a formula: every public function of this package checks its inputs here, once.
+"""Input validation for all public functions of this package.
 
 A check costs a few microseconds, so that the formulas can be called once per client and tick.
 """
@@ -19,11 +19,11 @@ from thalweg.core.types import Floats
 
 Bools = npt.NDArray[np.bool_]
 
-SUM_TOLERANCE = 1e-6  # what sums to one up to this was rounded, for instance to 32 bits
+SUM_TOLERANCE = 1e-6  # tolerance for sums rounded to 32 bits
 
 
 def as_array(values: npt.ArrayLike, name: str) -> Floats:
-    """Real numbers of any shape, as float64; the values are not looked at."""
+    """Real numbers of any shape as float64; values are not checked."""
     try:
         return np.asarray(values, dtype=np.float64)
     except (TypeError, ValueError) as error:
@@ -43,7 +43,7 @@ def vector(values: npt.ArrayLike, name: str, size: int | None = None) -> Floats:
 
 
 def nonnegative(values: npt.ArrayLike, name: str, size: int | None = None) -> Floats:
-    """(size,) finite numbers, none below zero."""
+    """(size,) finite numbers of at least zero."""
     array = _row(values, name, size)
     if not (array.min() >= 0 and array.max() < math.inf):
         raise ConfigError(f"{name} must be non-negative and finite, got {_format(array)}.")
@@ -76,7 +76,7 @@ def distribution(values: npt.ArrayLike, name: str, size: int | None = None) -> F
 
 
 def probabilities(values: npt.ArrayLike, name: str, size: int | None = None) -> Floats:
-    """As `distribution`, where counts would be a mistake: they must sum to one, up to rounding.
+    """As `distribution`, but the values must sum to one, up to rounding; counts are rejected.
 
     >>> probabilities([1, 1], "goal")
     Traceback (most recent call last):
@@ -91,7 +91,7 @@ def probabilities(values: npt.ArrayLike, name: str, size: int | None = None) -> 
 
 
 def mask(values: npt.ArrayLike, name: str, size: int) -> Bools:
-    """(size,) booleans; numbers are refused, which might be ids."""
+    """(size,) booleans; numbers are rejected because they might be ids."""
     array = np.asarray(values)
     if array.dtype != np.bool_ or array.shape != (size,):
         raise ConfigError(
@@ -109,7 +109,7 @@ def number(value: float, name: str) -> float:
 
 
 def at_least_zero(value: float, name: str) -> float:
-    """One finite number, not below zero."""
+    """One finite number of at least zero."""
     real = _real(value, name)
     if not 0 <= real < math.inf:
         raise ConfigError(f"{name} must be non-negative and finite, got {value}.")
@@ -140,7 +140,7 @@ def share(value: float, name: str) -> float:
 
 
 def shares(values: npt.ArrayLike, name: str, size: int) -> Floats:
-    """(size,) numbers in (0, 1]; one number alone stands for all of them."""
+    """(size,) numbers in (0, 1]; a single number is repeated."""
     array = as_array(values, name)
     array = np.full(size, float(array)) if array.ndim == 0 else _row(array, name, size)
     if not (array.min() > 0 and array.max() <= 1):
@@ -149,7 +149,7 @@ def shares(values: npt.ArrayLike, name: str, size: int) -> Floats:
 
 
 def count(value: int, name: str) -> int:
-    """A whole number, at least 1."""
+    """An integer of at least 1."""
     whole = _whole(value, name)
     if whole < 1:
         raise ConfigError(f"{name} must be at least 1, got {value}.")
@@ -157,7 +157,7 @@ def count(value: int, name: str) -> int:
 
 
 def position(value: int, name: str, size: int) -> int:
-    """A whole number in 0 .. size - 1; counting from the end is not offered."""
+    """An integer in 0 .. size - 1; negative indices are not allowed."""
     whole = _whole(value, name)
     if not 0 <= whole < size:
         raise ConfigError(f"{name} must lie in 0 .. {size - 1}, got {value}.")
@@ -165,7 +165,7 @@ def position(value: int, name: str, size: int) -> int:
 
 
 def one_of(value: str, known: Iterable[str], what: str) -> str:
-    """A name out of a short list; a near miss is told what it probably meant."""
+    """A name from a short list, with a suggestion for misspelled names."""
     known = tuple(known)
     if value not in known:
         raise UnknownName(what, str(value), known)
@@ -177,12 +177,12 @@ def _row(values: npt.ArrayLike, name: str, size: int | None) -> Floats:
     if array.ndim != 1 or array.size == 0:
         raise ConfigError(f"{name} must be one non-empty row of numbers, got shape {array.shape}.")
     if size is not None and array.size != size:
-        raise ConfigError(f"{name} must have {size} entries like its neighbours, got {array.size}.")
+        raise ConfigError(f"{name} must have {size} entries, got {array.size}.")
     return array
 
 
 def _real(value: object, name: str) -> float:
-    if not isinstance(value, numbers.Real):  # a string would pass float() unnoticed
+    if not isinstance(value, numbers.Real):  # float() would accept strings
         raise ConfigError(f"{name} must be a number, got {value!r}.")
     return float(value)
 

@@ -1,4 +1,4 @@
-"""k-means of points of which some rows are missing."""
+"""k-means of points with missing rows."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ MAX_SWEEPS = 100
 
 
 def masked_kmeans(points: Floats, num_clusters: int, seed: int, restarts: int) -> Ints:
-    """(K,) the cluster of each point (K, R, O); rows of nan are missing.
+    """(K,) cluster of each point (K, R, O); rows of nan are missing.
 
-    Lloyd's sweeps with the distance of `row_distances`; a centre has the rows that some member has, each the mean
-    of those. Of several starts, drawn as k-means++ does, the one with the smallest sum of squared distances.
+    Lloyd's algorithm with the distance of `row_distances`; a centre has the rows that at least one member has, each the
+    mean of the members' rows. The best of several k-means++ initialisations by sum of squared distances is returned.
     """
     rng = np.random.default_rng(seed)
     best, least = np.zeros(len(points), dtype=np.int64), np.inf
@@ -26,7 +26,7 @@ def masked_kmeans(points: Floats, num_clusters: int, seed: int, restarts: int) -
 
 
 def mean_present(points: Floats) -> Floats:
-    """(...) the mean of points (K, ...) over those that are not nan; nan where all are."""
+    """(...) mean of points (K, ...) over values that are not nan; nan where all are."""
     has = ~np.isnan(points)
     number = has.sum(axis=0)
     mean = np.full(points.shape[1:], np.nan)
@@ -49,7 +49,7 @@ def _run_lloyd(points: Floats, centres: Floats) -> tuple[Ints, float]:
 
 
 def _fill_empty(nearest: Ints, distances: Floats) -> None:
-    """A cluster without members gets the point that is farthest from its own centre, of a cluster with several."""
+    """Give an empty cluster the point that is farthest from its own centre, from a cluster with several."""
     own = distances[np.arange(len(nearest)), nearest]
     for c in range(distances.shape[1]):
         if not (nearest == c).any():
@@ -59,12 +59,12 @@ def _fill_empty(nearest: Ints, distances: Floats) -> None:
 
 
 def _init_centres(points: Floats, num_clusters: int, rng: np.random.Generator) -> Floats:
-    """First centres: points, each drawn the more likely, the farther it is from those before (k-means++)."""
+    """k-means++ initialisation: points drawn in proportion to the squared distance from earlier centres."""
     chosen = [int(rng.integers(len(points)))]
     while len(chosen) < num_clusters:
         square = row_distances(points, points[chosen]).min(axis=1) ** 2
         square[chosen] = 0.0
-        if square.sum() == 0:  # all that is left is like one of them
+        if square.sum() == 0:  # all remaining points equal a centre
             square = np.ones(len(points))
             square[chosen] = 0.0
         chosen.append(int(rng.choice(len(points), p=square / square.sum())))

@@ -1,8 +1,8 @@
-r"""Sums of which nobody sees the parts: whole numbers for masks to be added to, and secrets in shares.
+r"""Secure aggregation: fixed-point numbers for masking, and secret sharing.
 
 Symbols, Bonawitz et al. 2017; Shamir 1979 -> here
-    :math:`x_u`     -> numbers (P,) of one client, as whole ones
-    :math:`n, t`    -> shares that are made of a secret, and how many of them are needed
+    :math:`x_u`     -> numbers (P,) of one client in fixed-point representation
+    :math:`n, t`    -> number of shares of a secret, and number of shares needed
 """
 
 from __future__ import annotations
@@ -14,15 +14,15 @@ import numpy as np
 from thalweg.core.errors import require
 from thalweg.core.types import Floats32, Ints
 
-PRIME = 2**521 - 1  # of the field in which shares live
+PRIME = 2**521 - 1  # of the finite field of the shares
 SHARE_BYTES = 66
 KEY_BYTES = 32
-SEALED_SHARES_BYTES = 2 * SHARE_BYTES + 16  # two shares, closed
+SEALED_SHARES_BYTES = 2 * SHARE_BYTES + 16  # two encrypted shares
 MAX_SECRET_BYTES = 64  # bytes
 
 
 def to_fixed(numbers: Floats32, bound: float, bits: int) -> Ints:
-    """Whole numbers of steps of `bound` / 2^`bits`; what is beyond the bound is cut to it.
+    """Integers in units of `bound` / 2^`bits`; values beyond the bound are clipped.
 
     >>> to_fixed(np.array([0.5, -3.0, 0.001], dtype=np.float32), bound=2.0, bits=4).tolist()
     [4, -16, 0]
@@ -32,7 +32,7 @@ def to_fixed(numbers: Floats32, bound: float, bits: int) -> Ints:
 
 
 def from_fixed(total: Ints, weight: int, bound: float, bits: int) -> Floats32:
-    """The mean of numbers whose weighted sum is `total`.
+    """Mean of numbers whose weighted sum is `total`.
 
     >>> from_fixed(np.array([4 - 16]), weight=2, bound=2.0, bits=4).tolist()
     [-0.75]
@@ -43,9 +43,9 @@ def from_fixed(total: Ints, weight: int, bound: float, bits: int) -> Floats32:
 def split_secret(
     secret: bytes, number: int, threshold: int, draw: Callable[[int], int]
 ) -> list[bytes]:
-    """Shares 1 to `number` of a secret; any `threshold` of them give it, fewer say nothing about it.
+    """Shares 1 to `number` of a secret; any `threshold` of them recover it, fewer reveal nothing.
 
-    `draw(k)` is the k-th coefficient of the polynomial, k from 1: a whole number that nobody can guess.
+    `draw(k)` is the k-th coefficient of the polynomial, k from 1: an unpredictable integer.
 
     >>> halves = split_secret(b"sun", number=3, threshold=2, draw=lambda k: 12345)
     >>> recover_secret({1: halves[0], 3: halves[2]}, length=3)
@@ -67,7 +67,7 @@ def split_secret(
 
 
 def recover_secret(shares: Mapping[int, bytes], length: int) -> bytes | None:
-    """The secret of so many bytes of which these are shares, by number; none: they do not fit together."""
+    """Recover a secret of `length` bytes from shares by number; None: the shares are inconsistent."""
     secret = 0
     for place, share in shares.items():
         weight = 1
@@ -79,7 +79,7 @@ def recover_secret(shares: Mapping[int, bytes], length: int) -> bytes | None:
 
 
 def _evaluate_polynomial(coefficients: list[int], place: int) -> int:
-    """Of a polynomial."""
+    """Value of a polynomial at a position."""
     value = 0
     for coefficient in reversed(coefficients):
         value = (value * place + coefficient) % PRIME

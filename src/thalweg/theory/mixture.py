@@ -1,4 +1,4 @@
-"""What a memory holds, as weights over the latent states, and how far that is from the goal."""
+"""Contents of a memory as weights over the latent states, and their distance from the goal."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from thalweg.theory.inputs import as_array, distribution, fractions, nonnegative
 
 
 def mixture_step(mixture: npt.ArrayLike, state: int, ratio: float) -> Floats:
-    r"""The mixture after one tick in `state`, of which the share `ratio` of the memory is renewed.
+    r"""The mixture after one tick in `state`, in which the share `ratio` of the memory is renewed.
 
     .. math::  v \leftarrow (1 - a)\, v + a\, e_m
 
@@ -31,12 +31,12 @@ def mixture_step(mixture: npt.ArrayLike, state: int, ratio: float) -> Floats:
 
 
 def long_run_mixture(probs: npt.ArrayLike, ratios: npt.ArrayLike, budget: float) -> Floats:
-    r"""What the memory holds on average after many ticks: rarely visited, rarely kept.
+    r"""Average memory contents after many ticks.
 
     .. math::  \bar v_m = \pi_m \alpha_m / \alpha
 
-    It sums to 1 when the ratios spend the budget, :math:`\sum_m \pi_m \alpha_m = \alpha`. Ratios
-    made for other probabilities than these do not, and then neither does the mixture.
+    It sums to 1 if the ratios use the budget, :math:`\sum_m \pi_m \alpha_m = \alpha`, which holds only for the
+    probabilities for which they were computed.
 
     Symbols, SFedPO -> here
         :math:`\pi`, :math:`\alpha_m`, :math:`\alpha`  -> probs, ratios, budget
@@ -53,7 +53,7 @@ def long_run_mixture(probs: npt.ArrayLike, ratios: npt.ArrayLike, budget: float)
 def mismatch(
     probs: npt.ArrayLike, ratios: npt.ArrayLike, importance: npt.ArrayLike, budget: float
 ) -> float:
-    r"""Squared distance between what the memory holds in the long run and what the goal asks for.
+    r"""Squared distance between the long-run memory contents and the goal.
 
     .. math::  \sum_m \Big(\frac{\pi_m \alpha_m}{\alpha} - w_m\Big)^2
 
@@ -71,13 +71,13 @@ def mismatch(
 def kernel_mismatch(
     mixture: npt.ArrayLike, importance: npt.ArrayLike, gram: npt.ArrayLike
 ) -> float:
-    r"""The mismatch when states may resemble each other: a squared maximum mean discrepancy.
+    r"""Mismatch for similar states: a squared maximum mean discrepancy.
 
     .. math::  (v - w)^\top K (v - w), \qquad K_{mm'} = \langle \mu_m, \mu_{m'} \rangle
 
-    Holding too much of one state is no harm if it stands in for another with nearly the same
-    embedding. The identity as Gram matrix gives back `mismatch`. The mixture is taken as it is,
-    without renormalising it, so that the two agree for ratios that miss their budget as well.
+    An excess of one state causes no error if it replaces another with nearly the same embedding. With the identity as Gram
+    matrix the result is `mismatch`. The mixture is not normalised, so that both agree for ratios that miss their budget as
+    well.
 
     Symbols, SFedPO (17) -> here
         :math:`v`, :math:`w`  -> mixture, importance

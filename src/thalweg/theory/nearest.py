@@ -1,4 +1,4 @@
-"""The point of a convex hull that is nearest to the origin, as a mixture of the hull's corners."""
+"""The point of a convex hull nearest to the origin, as a convex combination of corners."""
 
 from __future__ import annotations
 
@@ -12,16 +12,18 @@ from thalweg.core.errors import ThalwegError
 from thalweg.core.types import Floats
 from thalweg.theory.inputs import Bools
 
-MIN_RIDGE = 1e-9  # below it, which corners have a part cannot be told from rounding
-INNER_TOLERANCE = 1e-12  # how much the inner point may be improved when the polish takes over
-POLISH_TOLERANCE = (
-    1e-11  # how much a polished point may be improved that is preferred to the inner one
+MIN_RIDGE = (
+    1e-9  # for smaller ridges, the active corners cannot be distinguished from rounding errors
 )
-RESULT_TOLERANCE = 1e-9  # a result that might be improved by more than this is not handed out
-ZERO_SHARE = 1e-9  # of an equal part: a part this small is none
-MAX_STEPS = 60  # towards the inner point; 5 to 30 are usual
+INNER_TOLERANCE = 1e-12  # suboptimality of the interior point before polishing
+POLISH_TOLERANCE = (
+    1e-11  # maximum suboptimality of a polished point that replaces the interior point
+)
+RESULT_TOLERANCE = 1e-9  # results with a larger suboptimality are rejected
+ZERO_SHARE = 1e-9  # relative to an equal share: smaller shares count as zero
+MAX_STEPS = 60  # interior-point steps; 5 to 30 are usual
 MAX_POLISH_STEPS = 10  # 1 or 2 are usual
-STEP_FRACTION = 0.995  # of the way to the nearest bound, how much a step may go
+STEP_FRACTION = 0.995  # share of the distance to the nearest bound that a step may take
 
 
 def nearest_mixture(corners: Floats, ridge: float) -> Floats:
@@ -30,12 +32,11 @@ def nearest_mixture(corners: Floats, ridge: float) -> Floats:
     .. math:: \tfrac12 \|D a\|^2 + \tfrac{\mu}{2} \|a\|^2,
         \qquad \mu \ge 0 \text{ the ridge}
 
-    An interior method approaches from within, where nothing is degenerate. A step costs
-    :math:`n C^2` operations, and the number of steps hardly depends on n. Then the solution is
-    computed to the last digits from the set of corners that have a part in it. Without a ridge
-    there may be many solutions: a very small one selects that of least norm.
+    An interior-point method approaches the solution; a step costs :math:`n C^2` operations, and the number of steps hardly
+    depends on n. The solution is then computed accurately from the set of active corners. Without a ridge there may be many
+    solutions; a very small ridge selects the one of least norm.
 
-    The result is checked: the slopes towards all corners bound how much it could be improved.
+    The result is verified: the slopes towards all corners bound its suboptimality.
     """
     scale = max(1.0, ridge)
     D = corners / math.sqrt(scale)
@@ -46,22 +47,22 @@ def nearest_mixture(corners: Floats, ridge: float) -> Floats:
     excess = _excess(D, ridge / scale, a)
     if not excess <= RESULT_TOLERANCE:
         raise ThalwegError(
-            f"a mixture of {a.size} corners was to be optimal to {RESULT_TOLERANCE:g}, but might be "
-            f"improved by {excess:.2g}. Use a ridge above {ridge:g}."
+            f"a mixture of {a.size} corners must be optimal to {RESULT_TOLERANCE:g}, but its suboptimality may be "
+            f"{excess:.2g}. Use a ridge above {ridge:g}."
         )
     return a
 
 
 class _Point(NamedTuple):
-    """Where the interior method is, or by how much it moves."""
+    """Current point of the interior-point method, or a step."""
 
     a: Floats  # (n,) the mixture
-    slack: Floats  # (n,) of the bounds a >= 0: slope minus level, finally zero where a is not
-    level: float  # of the slopes where a is not zero
+    slack: Floats  # (n,) of the bounds a >= 0: slope minus level, zero where a is positive
+    level: float  # slope where a is positive
 
 
 def _inner_point(D: Floats, mu: float) -> _Point:
-    """A mixture with all parts positive, for which the products a * slack almost vanish."""
+    """A mixture with positive entries and almost vanishing products a * slack."""
     n = D.shape[1]
     a = np.full(n, 1 / n)
     slope = _slope(D, mu, a)
@@ -71,8 +72,8 @@ def _inner_point(D: Floats, mu: float) -> _Point:
         gap = float(here.a @ here.slack)
         if gap <= INNER_TOLERANCE:
             break
-        # Mehrotra's predictor and corrector. The corrector presumes that the whole predicted move
-        # was possible; if it was not, less of it may get further (Colombo and Gondzio).
+        # Mehrotra's predictor-corrector method. The corrector assumes a full predictor step; if
+        # that is not possible, a shorter one may be better (Colombo and Gondzio).
         move = _newton(D, mu, here)
         ahead = move(np.zeros(n))
         t = min(1.0, _max_step(here, ahead))
@@ -87,10 +88,10 @@ def _inner_point(D: Floats, mu: float) -> _Point:
 
 
 def _newton(D: Floats, mu: float, here: _Point) -> Callable[[Floats], _Point]:
-    """A function that finds the move after which a * slack has given values, to first order.
+    """A function that computes the step after which a * slack has given values, to first order.
 
-    The change of a is eliminated by the diagonal w, that of the level by taking corners relative to
-    their w-weighted mean. C equations are left, for the change dy of the point Da.
+    The change of a is eliminated by the diagonal w, that of the level by subtracting the w-weighted mean of the corners. C
+    equations remain, for the change dy of the point Da.
     """
     a, slack, level = here
     w = 1 / (mu + slack / a)  # (n,)
@@ -98,8 +99,8 @@ def _newton(D: Floats, mu: float, here: _Point) -> Callable[[Floats], _Point]:
     mean = D @ w / total  # (C,)
     E = D - mean[:, None]
     M = np.eye(len(D)) + (E * w) @ E.T
-    stray = _slope(D, mu, a) - level - slack  # zero but for rounding
-    short = 1 - float(a.sum())  # likewise
+    stray = _slope(D, mu, a) - level - slack  # zero up to rounding
+    short = 1 - float(a.sum())  # zero up to rounding
 
     def move(products: Floats) -> _Point:
         pull = products / a - slack - stray
@@ -116,14 +117,14 @@ def _step(here: _Point, move: _Point, t: float) -> _Point:
 
 
 def _max_step(here: _Point, move: _Point) -> float:
-    """How many times the move can be made before the first part, or slack, is zero."""
+    """Largest multiple of the step for which all entries and slacks remain non-negative."""
     slowest = min(float((move.a / here.a).min()), float((move.slack / here.slack).min()))
     return -1 / slowest if slowest < 0 else math.inf
 
 
 def _polish(D: Floats, mu: float, inner: _Point) -> Floats:
-    """The optimum, from the set of corners that seem to have a part in it, put right if need be."""
-    # What comes from within stays if the set does not settle, because rounding decides about some.
+    """The optimum, from the corners that seem active, corrected if necessary."""
+    # The interior point remains if the set of active corners does not settle because of rounding.
     best = _normalise(np.where(inner.a > ZERO_SHARE / inner.a.size, inner.a, 0.0))
     least = max(_excess(D, mu, best), POLISH_TOLERANCE)
     inside = mu * inner.a > inner.slack
@@ -143,8 +144,8 @@ def _polish(D: Floats, mu: float, inner: _Point) -> Floats:
 
 
 def _optimum_without_bounds(D: Floats, mu: float, inside: Bools) -> Floats:
-    """The optimum among all a that sum to one and are zero outside, of either sign inside."""
-    E = np.compress(inside, D, axis=1)  # (C, k), rows contiguous: their sums lose less
+    """The optimum among all a that sum to one and are zero outside; entries inside may be negative."""
+    E = np.compress(inside, D, axis=1)  # (C, k), contiguous rows for accurate sums
     mean = E.mean(1)
     E -= mean[:, None]
     axes, width, _ = np.linalg.svd(_qr_factor(E.T).T)
@@ -157,7 +158,7 @@ def _optimum_without_bounds(D: Floats, mu: float, inside: Bools) -> Floats:
 
 
 def _qr_factor(matrix: Floats) -> Floats:
-    """The R of its QR decomposition: as high as wide, and the same as the matrix but for a turn."""
+    """The R of a QR decomposition: square, with the same inner products."""
     return np.asarray(np.linalg.qr(matrix, mode="r"))
 
 
@@ -167,7 +168,7 @@ def _slope(D: Floats, mu: float, a: Floats) -> Floats:
 
 
 def _excess(D: Floats, mu: float, a: Floats) -> float:
-    """At least the distance of the objective from its minimum, by convexity."""
+    """Upper bound on the suboptimality, by convexity."""
     slope = _slope(D, mu, a)
     return float(a @ slope - slope.min())
 

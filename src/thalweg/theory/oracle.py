@@ -1,4 +1,4 @@
-"""What a wrong forecast costs: the bound with the true probabilities and with predicted ones."""
+"""Cost of a wrong forecast: the bound with true and with predicted probabilities."""
 
 from __future__ import annotations
 
@@ -17,14 +17,16 @@ from thalweg.theory.saw import saw_weights
 
 
 class OracleGap(NamedTuple):
-    """The price of a wrong forecast."""
+    """Cost of a wrong forecast."""
 
     gap: float  # |achieved - ideal|
-    oracle_error: float  # sum over the clients of the L1 distance of prediction and truth
-    ideal: float  # `b_term` of ratios and weights made from the truth
-    achieved: float  # `b_term` of those made from the prediction, in the true world
-    errors: Floats  # (N,) L1 distance of prediction and truth, 0 to 2
-    effective_budgets: Floats  # (N,) average renewal that the predicted ratios cause in truth
+    oracle_error: float  # sum over the clients of the L1 distance between prediction and truth
+    ideal: float  # `b_term` with ratios and weights from the truth
+    achieved: (
+        float  # `b_term` with ratios and weights from the prediction, under the true probabilities
+    )
+    errors: Floats  # (N,) L1 distance between prediction and truth, 0 to 2
+    effective_budgets: Floats  # (N,) true average renewal with the predicted ratios
 
 
 def oracle_gap(
@@ -45,15 +47,15 @@ def oracle_gap(
     zero_prob_rule: ZeroProbRule = "extend",
     gram: npt.ArrayLike | None = None,
 ) -> OracleGap:
-    r"""Theorem 2 as a number: how much the bound suffers when DDS and SAW believe a forecast.
+    r"""Theorem 2 as a number: increase of the bound when DDS and SAW use a forecast.
 
     .. math::
         \big| B(\hat\alpha, \hat p) - B(\alpha, p) \big| \le O\Big(\sum_n \delta_n\Big),
         \qquad \delta_n = \lVert \hat\pi_n - \pi_n \rVert_1
 
-    Ratios and weights are made from the prediction, but the stream follows the truth: the scores
-    inside :math:`B(\hat\alpha, \hat p)` combine predicted ratios with true probabilities. Such
-    ratios renew more or less than the budget, and `effective_budgets` says how much.
+    Ratios and weights are computed from the prediction, but the stream follows the truth: the scores in
+    :math:`B(\hat\alpha, \hat p)` combine predicted ratios with true probabilities. Such ratios renew more or less than the
+    budget; see `effective_budgets`.
 
     Symbols, SFedPO (119)-(122) -> here
         :math:`\pi, \hat\pi`        -> true_probs, predicted_probs, (N, M)
@@ -61,10 +63,10 @@ def oracle_gap(
         :math:`\alpha_n`, q         -> budgets (or one for all), availability, (N,)
         T, G, :math:`L\eta\sigma^2` -> ticks, grad_bound, noise
         :math:`\delta_n`            -> OracleGap.errors
-        K of (17)                   -> gram, if the mismatch is that of embeddings
+        K of (17)                   -> gram, for the mismatch of embeddings
 
-    Differs from the paper: (120) prints the mismatch with the true ratios; it must be the predicted
-    ones, as in the terms before it.
+    Differences from the paper: (120) prints the mismatch with the true ratios; it must be the predicted ones, as in the
+    terms before it.
 
     >>> truth = [[0.5, 0.5], [0.2, 0.8]]
     >>> same = oracle_gap(truth, truth, [0.5, 0.5], [0.0, 1.0], 0.5, [0.2, 0.2], 5,

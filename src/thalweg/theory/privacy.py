@@ -1,10 +1,10 @@
-r"""What updates with Gaussian noise disclose, in the sense of differential privacy.
+r"""Privacy loss of updates with Gaussian noise (differential privacy).
 
 Symbols, Balle and Wang 2018; Dong, Roth and Su 2022 -> here
     :math:`\varepsilon, \delta`     -> epsilon, delta
-    :math:`\Delta`                  -> distance: between the vectors of two neighbouring data sets, at most
-    :math:`\sigma`                  -> noise: standard deviation of what is added to each number
-    :math:`\mu = \sqrt T \Delta / \sigma`   T releases, each of which may depend on what came of those before
+    :math:`\Delta`                  -> distance: maximum, between the vectors of neighbouring data sets
+    :math:`\sigma`                  -> noise: standard deviation of the noise on each number
+    :math:`\mu = \sqrt T \Delta / \sigma`   T adaptive releases
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ import math
 
 from thalweg.core.errors import require
 
-MAX_EPSILON = 1e12  # an epsilon of which nobody would speak any more
-BISECTION_STEPS = 200  # of a bisection; more than double precision can tell apart
+MAX_EPSILON = 1e12  # larger values are meaningless
+BISECTION_STEPS = 200  # sufficient for double precision
 
 
 def gaussian_delta(epsilon: float, noise: float, releases: int = 1, distance: float = 1.0) -> float:
-    r"""The smallest :math:`\delta` for an :math:`\varepsilon`: exact, also for many releases together.
+    r"""The smallest :math:`\delta` for an :math:`\varepsilon`; exact, also for several releases.
 
     .. math::  \delta = \Phi(\mu/2 - \varepsilon/\mu) - e^\varepsilon\, \Phi(-\mu/2 - \varepsilon/\mu)
 
@@ -31,17 +31,17 @@ def gaussian_delta(epsilon: float, noise: float, releases: int = 1, distance: fl
     mu = math.sqrt(releases) * distance / noise
     if mu == 0:
         return 0.0
-    # The logarithm, because exp(epsilon) alone may be infinite.
+    # In logarithms, because exp(epsilon) may overflow.
     rest = math.exp(epsilon + float(log_ndtr(-mu / 2 - epsilon / mu)))
     return max(float(ndtr(mu / 2 - epsilon / mu)) - rest, 0.0)
 
 
 def gaussian_epsilon(delta: float, noise: float, releases: int = 1, distance: float = 1.0) -> float:
-    r"""The smallest :math:`\varepsilon` for a :math:`\delta`; infinite without noise, 0 if nothing is released.
+    r"""The smallest :math:`\varepsilon` for a :math:`\delta`; infinite without noise, 0 without releases.
 
     >>> round(gaussian_epsilon(1e-5, noise=1.0), 3)
     4.377
-    >>> round(gaussian_epsilon(1e-5, noise=10.0, releases=100), 3)  # as much noise per root of releases
+    >>> round(gaussian_epsilon(1e-5, noise=10.0, releases=100), 3)  # noise / sqrt(releases) = 1
     4.377
     """
     require(0 < delta < 1, f"delta must lie in (0, 1), got {delta}.")

@@ -1,4 +1,4 @@
-"""Data prototypes: what a common model answers, on average, to a client's samples of each class."""
+"""Data prototypes: the mean output of a common model for a client's samples of each class."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ MissingRule = Literal["zero", "impute", "mask"]
 
 
 def prototypes(outputs: npt.ArrayLike, labels: npt.ArrayLike, num_classes: int) -> Floats:
-    r"""(R, O) the mean output of a model over the samples of each class; nan: no sample of that class.
+    r"""(R, O) mean output of a model over the samples of each class; nan: no samples.
 
     .. math::  P[r] = \mathrm{mean}_{i: y_i = r}\; z(x_i)
 
-    Prototypes of clients can be compared only if one model made all of them.
+    Prototypes of clients are comparable only if one model computed all of them.
 
     Symbols, FedDAA (2) -> here
         :math:`z(x_i)`  -> outputs (n, O)
         :math:`y_i`     -> labels (n,)
         :math:`R`       -> num_classes
 
-    Differs from the paper: it divides by zero where a class is missing; see `fill_missing`.
+    Differences from the paper: it divides by zero for missing classes; see `fill_missing`.
 
     >>> prototypes([[2, 0, -1], [0, 1, 0], [1, 1, 0]], [0, 0, 2], 3)
     array([[ 1. ,  0.5, -0.5],
@@ -40,7 +40,7 @@ def prototypes(outputs: npt.ArrayLike, labels: npt.ArrayLike, num_classes: int) 
             f"outputs must have a row per sample and labels one entry, got shapes {z.shape} and {y.shape}."
         )
     if not np.isfinite(z).all():
-        raise ConfigError("outputs must be finite: a model has come apart.")
+        raise ConfigError("outputs must be finite; a model has diverged.")
     if len(y) and not (y.min() >= 0 and y.max() < classes):
         raise ConfigError(f"labels must lie in 0 .. {classes - 1}, got {y.min()} to {y.max()}.")
     sums = np.zeros((classes, z.shape[1]))
@@ -54,15 +54,15 @@ def prototypes(outputs: npt.ArrayLike, labels: npt.ArrayLike, num_classes: int) 
 def fill_missing(
     points: npt.ArrayLike, how: MissingRule, reference: npt.ArrayLike | None = None
 ) -> Floats:
-    """(K, R, O) prototypes in which classes that a client does not have are treated in one of three ways.
+    """(K, R, O) prototypes with one of three treatments of missing classes.
 
-    - ``"zero"``: a row of zeros, as the released code has it. Where clients lack many classes, distances are then
-      about which classes they lack.
-    - ``"impute"``: the mean of that row over the clients that have it; zeros if nobody has.
-    - ``"mask"``: nan, as they came. Distances are then over the rows that both have; see `row_distances`.
+    - ``"zero"``: a row of zeros, as in the released code. If clients lack many classes, distances mainly depend on which
+      classes they lack.
+    - ``"impute"``: the mean of that row over the clients that have it; zeros if none has it.
+    - ``"mask"``: nan. Distances are then over the rows that both have; see `row_distances`.
 
-    The means are those of `reference` (K', R, O), or of the points themselves. Old and new prototypes are imputed
-    with one reference, so that a class which comes or goes does not look like a drift.
+    The means are those of `reference` (K', R, O), or of the points themselves. Old and new prototypes use one reference, so
+    that a class that appears or disappears does not look like a drift.
 
     >>> two = [[[1.0], [np.nan], [np.nan]], [[3.0], [4.0], [np.nan]]]
     >>> fill_missing(two, "impute")[0].ravel().tolist()
@@ -77,13 +77,13 @@ def fill_missing(
         row = class_means(values if reference is None else reference)
         if row.shape != values.shape[1:]:
             raise ConfigError(
-                f"a reference must have rows like the points, {values.shape[1:]}, got {row.shape}."
+                f"reference must have rows of shape {values.shape[1:]} like the points, got {row.shape}."
             )
     return np.where(np.isnan(values), row, values)
 
 
 def class_means(points: npt.ArrayLike) -> Floats:
-    """(R, O) the mean row of each class over the clients that have it; zeros if nobody has."""
+    """(R, O) mean row of each class over the clients that have it; zeros if none has it."""
     values = _stack(points, "points")
     has = ~np.isnan(values)
     means: Floats = np.where(has, values, 0.0).sum(axis=0) / np.maximum(has.sum(axis=0), 1)
@@ -91,24 +91,26 @@ def class_means(points: npt.ArrayLike) -> Floats:
 
 
 def row_distances(points: npt.ArrayLike, others: npt.ArrayLike) -> Floats:
-    r"""(K, C) Euclidean distances between points (K, R, O) and others (C, R, O), over the rows that both have.
+    r"""(K, C) Euclidean distances between points (K, R, O) and others (C, R, O), over common rows.
 
     .. math::  d(P, Q) = \sqrt{\tfrac{1}{|J|} \sum_{r \in J} \lVert P[r] - Q[r] \rVert^2},
                \qquad J = \text{rows without nan in either}
 
-    If no row is missing anywhere, the plain distance, without the division. Of two that have no row in common
-    nothing is known: they are as far apart as the others are on average.
+    If no row is missing anywhere, the plain distance without the division. Two points without common rows get the mean of
+    the other distances.
 
     >>> row_distances([[[0.0], [np.nan]], [[0.0], [5.0]]], [[[3.0], [5.0]]]).round(6).tolist()
     [[3.0], [2.12132]]
     """
     a, b = _stack(points, "points"), _stack(others, "others")
     if a.shape[1:] != b.shape[1:]:
-        raise ConfigError(f"points and others must be alike, got {a.shape[1:]} and {b.shape[1:]}.")
+        raise ConfigError(
+            f"points and others must have the same shape, got {a.shape[1:]} and {b.shape[1:]}."
+        )
     missing = bool(np.isnan(a).any() or np.isnan(b).any())
     distances = np.empty((len(a), len(b)))
-    for j, other in enumerate(b):  # one at a time: all pairs at once would be large
-        square = ((a - other) ** 2).sum(axis=2)  # (K, R), nan where not both have the row
+    for j, other in enumerate(b):  # one at a time to limit memory
+        square = ((a - other) ** 2).sum(axis=2)  # (K, R), nan where a row is missing
         has = ~np.isnan(square)
         common = has.sum(axis=1)
         total = np.where(has, square, 0.0).sum(axis=1)
@@ -120,7 +122,7 @@ def row_distances(points: npt.ArrayLike, others: npt.ArrayLike) -> Floats:
 
 
 def _stack(points: npt.ArrayLike, name: str) -> Floats:
-    """(K, R, O); points of one row of numbers each (K, R) have outputs of one number."""
+    """(K, R, O); points of one row of numbers (K, R) have outputs of one number."""
     values = as_array(points, name)
     if values.ndim == 2:
         values = values[:, :, None]

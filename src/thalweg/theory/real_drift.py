@@ -1,4 +1,4 @@
-"""Which clients' concept has changed (RDLD), and how well that was told."""
+"""Detection of clients whose concept has changed (RDLD), and its precision and recall."""
 
 from __future__ import annotations
 
@@ -14,23 +14,24 @@ from thalweg.theory.prototypes import row_distances
 
 
 class RealDrift(NamedTuple):
-    """The concepts of some clients, before and now, by the centres that there are now."""
+    """Nearest current centres of some clients, before and now."""
 
-    old: Ints  # (K,) the centre nearest to a client's old prototype
-    new: Ints  # (K,) and to its new one
+    old: Ints  # (K,) centre nearest to a client's old prototype
+    new: Ints  # (K,) centre nearest to its new prototype
 
     @property
     def has_drifted(self) -> Bools:
-        """(K,) is it another one?"""
+        """(K,) True if the nearest centre has changed."""
         return np.not_equal(self.old, self.new)
 
 
 def real_drift(old: npt.ArrayLike, new: npt.ArrayLike, centres: npt.ArrayLike) -> RealDrift:
-    r"""Whose nearest centre has changed: drift iff
-    :math:`\arg\min_c d(P_k^{t-1}, P_c^t) \neq \arg\min_c d(P_k^t, P_c^t)`.
+    r"""Detect clients whose nearest centre has changed.
 
-    Both prototypes are made with the same model and compared with the *current* centres; of centres at the same
-    distance the first counts. All are (K, ...) or (C, ...) with rows that may be nan; see `row_distances`.
+    .. math::  \arg\min_c d(P_k^{t-1}, P_c^t) \neq \arg\min_c d(P_k^t, P_c^t)
+
+    Both prototypes are computed with the same model and compared with the *current* centres; ties go to the first centre.
+    All are (K, ...) or (C, ...) with rows that may be nan; see `row_distances`.
 
     Symbols, FedDAA, Algorithm 2 -> here
         :math:`P_k^{t-1}, P_k^t`  -> old, new
@@ -41,24 +42,24 @@ def real_drift(old: npt.ArrayLike, new: npt.ArrayLike, centres: npt.ArrayLike) -
     """
     if np.shape(old) != np.shape(new):
         raise ConfigError(
-            f"old and new must be of the same clients, got shapes {np.shape(old)} and {np.shape(new)}."
+            f"old and new must have the same clients, got shapes {np.shape(old)} and {np.shape(new)}."
         )
     return RealDrift(nearest_centre(old, centres), nearest_centre(new, centres))
 
 
 def nearest_centre(points: npt.ArrayLike, centres: npt.ArrayLike) -> Ints:
-    """(K,) of each point the nearest of some centres; the first of equal ones."""
+    """(K,) index of the nearest centre of each point; ties go to the first."""
     those = as_array(centres, "centres")
     if len(those) == 0:
-        raise ConfigError("centres must be at least one, got none.")
+        raise ConfigError("centres must contain at least one centre, got none.")
     nearest: Ints = row_distances(_rows(points), _rows(those)).argmin(axis=1)
     return nearest
 
 
 def precision_recall(detected: npt.ArrayLike, true: npt.ArrayLike) -> tuple[float, float]:
-    """The share of detected drifts that are true, and of true ones that were detected; masks (K,).
+    """Precision and recall of detected drifts; masks (K,).
 
-    nan where there is nothing to take a share of. (The released code has the two names the other way round.)
+    nan if the denominator is zero. (The released code swaps the two names.)
 
     >>> precision_recall([True, True, False, False], [True, False, True, True])
     (0.5, 0.3333333333333333)

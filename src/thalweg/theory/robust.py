@@ -1,12 +1,12 @@
-r"""Means that a few hostile clients cannot move at will: what becomes of K updates of P numbers each.
+r"""Robust means of K updates of P numbers each, some of which may be adversarial.
 
 Symbols -> here
     :math:`\Delta_k`       -> values[k], (P,)
-    :math:`p_k`            -> weights[k], not negative
+    :math:`p_k`            -> weights[k], non-negative
     :math:`\beta`          -> share, trimmed at either end
     f, m of Krum           -> num_hostile, num_kept
 
-All sums are made in double precision: an update may be finite and yet too large for its square to be.
+All sums are in double precision, because the square of a finite update may overflow single precision.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ import numpy as np
 from thalweg.core.types import Floats, Floats32, Ints
 
 BlockReducer = Callable[[Floats, Floats], Floats]  # sorted columns (K, n) and their weights -> (n,)
-BLOCK = 1 << 14  # columns that are sorted at a time
-SLACK = 1e-9  # of the total weight: sums of weights are not exact
+BLOCK = 1 << 14  # number of columns that are sorted at a time
+SLACK = 1e-9  # tolerance for sums of weights, relative to the total
 
 
 def weighted_median(values: Floats32, weights: Floats) -> Floats32:
-    r"""(P,) of every column the value with half of the weight on either side; between two, their mean.
+    r"""(P,) weighted median of every column; the mean of two values if both halve the weight.
 
     With equal weights it is the median.
 
@@ -35,10 +35,10 @@ def weighted_median(values: Floats32, weights: Floats) -> Floats32:
 
 
 def trimmed_mean(values: Floats32, weights: Floats, share: float) -> Floats32:
-    r"""(P,) of every column the mean of what is left if at least `share` of the weight goes at either end.
+    r"""(P,) mean of every column without at least `share` of the weight at either end.
 
-    Values go whole: with equal weights the :math:`\lceil \beta K \rceil` smallest and as many of the largest. If
-    nothing is left it is the median, which is the most that can be trimmed.
+    Values are removed as a whole: with equal weights the :math:`\lceil \beta K \rceil` smallest and as many of the largest.
+    If nothing is left, the result is the median.
 
     >>> column = np.array([[1.0], [2.0], [4.0], [5.0], [1000.0]], dtype=np.float32)
     >>> trimmed_mean(column, np.ones(5), 0.2), trimmed_mean(column, np.ones(5), 0.4)
@@ -46,7 +46,7 @@ def trimmed_mean(values: Floats32, weights: Floats, share: float) -> Floats32:
     """
 
     def of_block(ordered: Floats, counts: Floats) -> Floats:
-        above = np.cumsum(counts, axis=0)  # up to and with each value
+        above = np.cumsum(counts, axis=0)  # up to and including each value
         total = above[-1]
         low, high = (share - SLACK) * total, (1 - share + SLACK) * total
         stays = np.where((above - counts >= low) & (above <= high), counts, 0.0)
@@ -58,7 +58,7 @@ def trimmed_mean(values: Floats32, weights: Floats, share: float) -> Floats32:
 
 
 def row_norms(values: Floats32) -> Floats:
-    """(K,) Euclidean lengths of the rows.
+    """(K,) Euclidean norms of the rows.
 
     >>> row_norms(np.array([[3, 4], [1e30, 0]], dtype=np.float32)).tolist()
     [5.0, 1.0000000150474662e+30]
@@ -71,7 +71,7 @@ def row_norms(values: Floats32) -> Floats:
 
 
 def clip_rows(values: Floats32, bound: float) -> tuple[Floats32, Ints]:
-    """The rows, none longer than `bound`, and which were (n,). What is short enough stays to the bit.
+    """Rows clipped to norm `bound`, and indices of the clipped rows (n,). Other rows are unchanged.
 
     >>> rows, cut = clip_rows(np.array([[3, 4], [0, 1]], dtype=np.float32), bound=2.5)
     >>> rows.tolist(), cut.tolist()
@@ -82,13 +82,13 @@ def clip_rows(values: Floats32, bound: float) -> tuple[Floats32, Ints]:
     if len(cut) == 0:
         return values, cut
     rows = values.copy()
-    for row in cut.tolist():  # one at a time: in double precision all of them may not fit
+    for row in cut.tolist():  # one at a time to limit memory in double precision
         rows[row] = values[row].astype(np.float64) * (bound / norms[row])
     return rows, cut
 
 
 def squared_distances(values: Floats32) -> Floats:
-    """(K, K) between the rows, exact to the rounding of each difference."""
+    """(K, K) squared distances between the rows, accurate to the rounding of each difference."""
     K, P = values.shape
     apart = np.zeros((K, K))
     for first in range(0, P, BLOCK):
@@ -100,9 +100,9 @@ def squared_distances(values: Floats32) -> Floats:
 
 
 def krum_scores(values: Floats32, num_hostile: int) -> Floats:
-    r"""(K,) how far each update is from its K - f - 2 nearest, in squares: small in the midst of the honest ones.
+    r"""(K,) sum of squared distances of each update to its K - f - 2 nearest neighbours.
 
-    Blanchard et al. 2017. Needs K > f + 2; that f hostile clients can be told from the rest, K > 2 f + 2.
+    Blanchard et al. 2017. Needs K > f + 2; f adversarial clients can be identified if K > 2 f + 2.
 
     >>> krum_scores(np.array([[0], [1], [2], [2], [100]], dtype=np.float32), num_hostile=1).tolist()
     [5.0, 2.0, 1.0, 1.0, 19208.0]
@@ -118,7 +118,7 @@ def krum_scores(values: Floats32, num_hostile: int) -> Floats:
 
 
 def krum(values: Floats32, num_hostile: int, num_kept: int = 1) -> Ints:
-    """(m,) the updates with the smallest scores, ascending; of equal ones the first. With m > 1 it is multi-Krum.
+    """(m,) updates with the smallest scores, ascending; ties go to the first. m > 1 is multi-Krum.
 
     >>> krum(np.array([[0], [1], [2], [2], [100]], dtype=np.float32), num_hostile=1, num_kept=3).tolist()
     [1, 2, 3]
@@ -128,7 +128,7 @@ def krum(values: Floats32, num_hostile: int, num_kept: int = 1) -> Ints:
 
 
 def _median(ordered: Floats, counts: Floats) -> Floats:
-    """(n,) of sorted columns (K, n) and the weights that go with them."""
+    """(n,) median of sorted columns (K, n) with weights."""
     above = np.cumsum(counts, axis=0)
     half = above[-1] / 2
     slack = SLACK * above[-1]
@@ -140,11 +140,11 @@ def _median(ordered: Floats, counts: Floats) -> Floats:
 
 
 def _reduce_blocks(values: Floats32, weights: Floats, of_block: BlockReducer) -> Floats32:
-    """Some columns at a time, sorted; rows of no weight have no say."""
+    """Reduce sorted columns block by block; rows with zero weight are ignored."""
     has_say = weights > 0
     values, weights = (values, weights) if has_say.all() else (values[has_say], weights[has_say])
     if len(values) == 0:
-        raise ValueError("none of the updates has a weight, so that there is no middle.")
+        raise ValueError("all updates have zero weight, so there is no median.")
     result = np.empty(values.shape[1], dtype=np.float32)
     for first in range(0, values.shape[1], BLOCK):
         block = values[:, first : first + BLOCK]

@@ -9,33 +9,30 @@ from thalweg.core.errors import ConfigError
 from thalweg.core.types import Floats
 from thalweg.theory.inputs import as_array, at_least_zero, fractions, vector
 
-MIN_AVAILABILITY = (
-    1e-9  # availability below which the ratio cannot be minimised in double precision
-)
+MIN_AVAILABILITY = 1e-9  # minimum availability for double precision
 
 
 def saw_weights_exact(scores: npt.ArrayLike, availability: npt.ArrayLike, noise: float) -> Floats:
-    r"""The weights that minimise `b_term`, the part of the error bound that depends on them.
+    r"""Weights that minimise `b_term`, the part of the error bound that depends on them.
 
     .. math::
         \min_p \ \frac{\nu \sum_n p_n^2 q_n + \frac53 \sum_n p_n q_n s_n}{\sum_n p_n q_n},
         \qquad \sum_n p_n = 1, \quad p_n \ge 0
 
-    Gradient noise rewards sharing the weight among many clients; without it everything goes to the
-    client with the smallest score. It is the ratio of a convex and a linear function, and solved by
-    Dinkelbach's iteration: guess the ratio :math:`\mu`, minimise the numerator minus :math:`\mu`
-    times the denominator, take the ratio reached as the next guess. The guesses fall, and settle
-    within a few rounds.
+    Gradient noise favours many clients; without noise the client with the smallest score gets all weight. The objective is
+    the ratio of a convex and a linear function and is minimised by Dinkelbach's iteration: minimise the numerator minus
+    :math:`\mu` times the denominator, and use the resulting ratio as the next :math:`\mu`. The values decrease and
+    converge within a few iterations.
 
-    Without noise every division of the weight among clients with exactly the smallest score is
-    optimal; they share it equally. Without clients there are no weights.
+    Without noise, every division of the weight among clients with the smallest score is optimal; they share it equally.
+    Without clients the result is empty.
 
     Symbols, SFedPO (89) -> here
         :math:`s`, q                -> scores, availability in (0, 1]
         :math:`\nu = L\eta\sigma^2` -> noise
 
-    Differs from the paper: it replaces the ratio by a difference with a hand-set factor, drops
-    :math:`p_n \ge 0`, and reads a two-parameter form off the result, which is `saw_weights`.
+    Differences from the paper: it replaces the ratio by a difference with a manual factor, drops :math:`p_n \ge 0`, and
+    derives a two-parameter form from the result, which is `saw_weights`.
 
     >>> saw_weights_exact([1.0, 1.0, 9.0], [0.5, 0.5, 0.5], noise=0.1).tolist()
     [0.5, 0.5, 0.0]
@@ -52,16 +49,16 @@ def saw_weights_exact(scores: npt.ArrayLike, availability: npt.ArrayLike, noise:
     s, q = vector(s, "scores"), fractions(q, "availability")
     if q.min() < MIN_AVAILABILITY:
         raise ConfigError(
-            f"availability must lie in [{MIN_AVAILABILITY:g}, 1], got {q.min():g}. Leave clients that never "
-            "come out of the optimisation."
+            f"availability must lie in [{MIN_AVAILABILITY:g}, 1], got {q.min():g}. Remove clients that never "
+            "participate."
         )
-    excess = s - s.min()  # adding a constant to all scores adds one to the ratio
+    excess = s - s.min()  # a constant added to all scores is added to the ratio
     if nu == 0:
         tied = excess == 0
         return np.where(tied, 1 / tied.sum(), 0.0)
 
-    # In units of the noise the problem is (sum p^2 q + sum p q h) / sum p q. No client with
-    # h >= 1 + 1/q is ever used, because the best ratio is at most 1 and sum p^2 q is as well.
+    # In units of the noise the problem is (sum p^2 q + sum p q h) / sum p q. Clients with h >= 1
+    # + 1/q are never used, because the best ratio and sum p^2 q are at most 1.
     unused = 2 + 2 / q
     h = np.minimum(excess * (5 / 3), nu * unused) / nu  # (N,)
     weights = np.full(s.size, 1 / s.size)
@@ -79,14 +76,16 @@ def _ratio(p: Floats, h: Floats, q: Floats) -> float:
 
 
 def _minimise(cost: Floats, q: Floats) -> Floats:
-    """The p on the simplex with the smallest sum of p^2 q + p q cost.
+    """The p on the simplex that minimises the sum of p^2 q + p q cost.
 
-    Stationarity gives 2 p = max(level / q - cost, 0). Clients enter in the order of q * cost as the
-    level rises, so one sort finds how many are in, and with them the level at which p sums to 1.
+    Stationarity gives 2 p = max(level / q - cost, 0). Clients become active in the order of q * cost as the level rises, so
+    one sort determines the active clients and the level at which p sums to 1.
     """
-    entry = q * cost  # (N,) the level at which each client enters
+    entry = q * cost  # (N,) level at which each client becomes active
     order = np.argsort(entry, kind="stable")
-    levels = (2 + np.cumsum(cost[order])) / np.cumsum(1 / q[order])  # (N,) if the first k are in
+    levels = (2 + np.cumsum(cost[order])) / np.cumsum(
+        1 / q[order]
+    )  # (N,) level if the first k are active
     num_in = np.flatnonzero(levels > entry[order])[-1] + 1
     p = np.maximum(levels[num_in - 1] / q - cost, 0.0) / 2
     weights: Floats = p / p.sum()

@@ -1,4 +1,4 @@
-"""The condition on the learning rate under which sessions that begin with a blended model converge."""
+"""Condition on the learning rate for the convergence of sessions with a blended initial model."""
 
 from __future__ import annotations
 
@@ -6,16 +6,16 @@ from thalweg.theory.inputs import count, positive
 
 
 def session_lr_bound(smoothness: float, min_steps: int) -> float:
-    r"""Below which learning rate the theorem about blended first models holds. To look at, not to follow.
+    r"""Upper bound on the learning rate in the theorem about blended initial models; a diagnostic.
 
     .. math::  \eta < \frac{1}{\beta} \Big( \frac12 - \Big(\frac{1}{e_{min}} - 1\Big)^2 \Big)
 
-    With more than three local steps it is negative: then no learning rate satisfies the condition, and the theorem
-    says nothing. The paper's own experiments have five. So no policy of this package asks for it.
+    With more than three local steps it is negative: no learning rate satisfies the condition, and the theorem is empty. The
+    paper's experiments have five steps. No policy of this package uses it.
 
-    Symbols, clients that come and go, Theorem 1 -> here
-        :math:`\beta`      smoothness of the loss                        -> smoothness
-        :math:`e_{min}`    fewest local steps of a client in a round     -> min_steps
+    Symbols, Chang et al., Theorem 1 -> here
+        :math:`\beta`      smoothness of the loss                            -> smoothness
+        :math:`e_{min}`    minimum number of local steps of a client         -> min_steps
 
     >>> session_lr_bound(smoothness=2.0, min_steps=2)
     0.125

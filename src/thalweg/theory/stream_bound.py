@@ -1,4 +1,4 @@
-"""Pieces of the error bound for learning from data streams, for planning and for reports."""
+"""Parts of the error bound for learning from data streams."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ from thalweg.theory.inputs import (
 
 
 def effective_samples(importance: npt.ArrayLike, num_samples: npt.ArrayLike | None = None) -> float:
-    r"""How many equally important samples would generalise as well.
+    r"""Equivalent number of equally important samples for generalisation.
 
     .. math::
         N_{eff} = \Big( \sum_m \sum_i p_{m,i}^2 \Big)^{-1}
                 = \Big( \sum_m p_m^2 / N_m \Big)^{-1}
                 = N \Big/ \sum_m \frac{p_m^2}{n_m}
 
-    `importance` has one entry per sample; or, with `num_samples`, one entry per client, whose
-    samples share it equally. At most the number of samples, and equal to it if all of them are
-    equally important. Zero if a client without samples has some importance.
+    `importance` has one entry per sample or, with `num_samples`, one entry per client, divided equally among its samples. The
+    result is at most the number of samples, with equality if all are equally important, and zero if a client without
+    samples has a positive importance.
 
     Symbols, data streams -> here
         :math:`p_{m,i}` or :math:`p_m`  -> importance (divided by its sum)
@@ -57,21 +57,21 @@ def importance_ratio(
     num_samples: float,
     num_fresh: float,
 ) -> float:
-    r"""The ratio that `optimal_importance` asks for, from what can be measured before training.
+    r"""The ratio for `optimal_importance`, from quantities that can be measured before training.
 
     .. math::
         \frac{\hat c_2}{\hat c_1} = \frac{B + \sqrt{d / N}}{G D \sqrt{M - M_{hist}}}
 
-    Infinite if nobody is fresh: then there is no optimisation error to weigh against.
+    Infinite without fresh clients, because there is no optimisation error.
 
     Symbols, data streams (193) -> here
-        D, G, B             -> diameter (how far clients move the initial model by training), largest
+        D, G, B             -> diameter (distance by which clients move the initial model), largest
                                gradient norm, largest loss
         d, N                -> num_params, num_samples of all clients over the whole run
         :math:`M-M_{hist}`  -> num_fresh
 
-    Differs from the paper: for CIFAR and its synthetic data the ratios it reports do not follow
-    from the constants it reports. Pass on its ratios as they are to repeat its tables.
+    Differences from the paper: for CIFAR and its synthetic data the reported ratios do not follow from the reported
+    constants. Use its ratios directly to repeat its tables.
 
     >>> round(importance_ratio(1.0, 5.5, 2.3, 3_353_034, 50_000, 25), 4)  # CIFAR-10
     0.3814
@@ -85,7 +85,7 @@ def importance_ratio(
 
 
 def target_bias(importance: npt.ArrayLike, target: npt.ArrayLike, discrepancy: float) -> float:
-    r"""What the bound pays for clients that count differently in training and in the objective.
+    r"""Bias of training with other client weights than the objective's.
 
     .. math:: 2 \cdot \mathrm{disc} \cdot \|\alpha - p\|_1
 
@@ -107,12 +107,12 @@ def share_distance_bound(importance: npt.ArrayLike, shares: npt.ArrayLike) -> fl
 
     .. math:: \|p - n\|_1 \le \sqrt{\textstyle\sum_m p_m^2 / n_m - 1}
 
-    Infinite if a client without samples has some importance.
+    Infinite if a client without samples has a positive importance.
 
     Symbols, data streams, Corollary 5.1 -> here
         p, n    -> importance, shares (both divided by their sum)
 
-    >>> round(share_distance_bound([1, 0], [1, 3]), 6)  # and the distance is 1.5
+    >>> round(share_distance_bound([1, 0], [1, 3]), 6)  # the distance is 1.5
     1.732051
     """
     n = distribution(shares, "shares")
@@ -121,18 +121,17 @@ def share_distance_bound(importance: npt.ArrayLike, shares: npt.ArrayLike) -> fl
         return math.inf
     there = n > 0
     gap = p[there] - n[there]
-    return math.sqrt(float((gap**2 / n[there]).sum()))  # the same, and never below zero
+    return math.sqrt(float((gap**2 / n[there]).sum()))  # equivalent, and never negative
 
 
 def gradient_variability(
     round_weights: npt.ArrayLike, full_gradients: npt.ArrayLike, mixed_gradients: npt.ArrayLike
 ) -> float:
-    r"""How far the gradients that training follows are from that of the objective, squared.
+    r"""Squared distance between the gradients used in training and the gradient of the objective.
 
     .. math:: \sum_t q^{(t)} \Big\| \nabla L_S - \sum_m p_m^{(t)} \nabla L_m^{(t)} \Big\|^2
 
-    An estimate from gradients that were stored during a run, at the model of each round. Zero if
-    every round sees all samples with their importance: then nothing streams.
+    An estimate from gradients at the model of each round. Zero if every round uses all samples with their importance.
 
     Symbols, data streams (17) -> here
         :math:`q^{(t)}`                             -> round_weights, (T,), divided by their sum
