@@ -153,7 +153,7 @@ def test_selection_rules(policy: Any) -> None:
 
 
 @every(
-    forecast.FORECASTS,
+    {name: cls for name, cls in forecast.FORECASTS.items() if name != "auto"},
     forecast.Exact(proxy="js"),
     forecast.Exact(proxy="l1"),
     forecast.Noisy(noise=1.0),

@@ -1,11 +1,14 @@
 """Thalweg: streaming federated learning.
 
-Samples arrive; each client keeps some; a few clients are chosen; they learn; the server merges.
+In each round samples arrive at the clients, each client keeps some of them, the server chooses a cohort,
+the cohort trains, and the server aggregates the updates. Start with `run` and `compare`.
 """
 
 from __future__ import annotations
 
 import importlib
+import importlib.util
+import pkgutil
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -25,7 +28,14 @@ _LAZY_IMPORTS = {
 
 
 def __getattr__(name: str) -> Any:
-    """Import what runs things only when it is asked for: ``import thalweg`` stays quick."""
+    """Import functions and subpackages on first use, so that ``import thalweg`` stays fast."""
     if name in _LAZY_IMPORTS:
         return getattr(importlib.import_module(_LAZY_IMPORTS[name]), name)
+    if not name.startswith("_") and importlib.util.find_spec(f"thalweg.{name}") is not None:
+        return importlib.import_module(f"thalweg.{name}")
     raise AttributeError(f"module 'thalweg' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    packages = (found.name for found in pkgutil.iter_modules(__path__) if found.ispkg)
+    return sorted({*globals(), *__all__, *packages})

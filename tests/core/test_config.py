@@ -129,7 +129,8 @@ def test_an_unknown_field_is_told_the_nearest_one() -> None:
     [
         ({"limit": 0.5}, r"limit=0\.5: Expected `int"),
         ({"quick": 1}, "quick=1: Expected `bool`"),
-        ({"sizes": 3}, "sizes=3: Expected `array`"),
+        ({"sizes": "3"}, "sizes='3': Expected `array`"),
+        ({"sizes": 0.5}, "sizes=0.5: Expected `array`"),
         ({"step": {"size": "big"}}, r"step\.size='big': Expected `float`"),
         ({"step": 3}, "step=3: Expected `object`"),
         ({"memory": 3}, r"memory: expected a kind, one of \['decay', 'either', 'window'\], got 3"),
@@ -356,12 +357,12 @@ def test_a_policy_without_a_method_it_must_have_is_refused_before_the_run(tmp_pa
     keeper = from_dict(Keeper, {"memory": f"{file}:Whole"})
     assert keeper.memory.keep(3) == 3
     for part in ("memory", "spare"):
-        with pytest.raises(ConfigError, match=f"{part}=Half: it has no keep, as every Keeps does"):
+        with pytest.raises(ConfigError, match=f"{part}=Half: expected a Keeps, but it has no keep"):
             with_overrides(keeper, [f"{part}={file}:Half"])
 
 
 def test_a_file_without_the_name_of_a_class_is_asked_for_it() -> None:
-    with pytest.raises(ConfigError, match=r"which class of that file\? Say own.py:CLASS"):
+    with pytest.raises(ConfigError, match="expected a class of that file, such as own.py:CLASS"):
         build(TABLE, "own.py", "memory")
 
 

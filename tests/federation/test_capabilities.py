@@ -2,6 +2,7 @@ from dataclasses import replace
 
 import pytest
 
+from federation.scripted_stream import ScriptedStream
 from thalweg.federation import Capabilities
 from thalweg.local import GainThreshold, Moon
 from thalweg.recipes import RECIPES, get_recipe
@@ -12,7 +13,7 @@ ATTENTIVE |= {"scaffold", "scaffold-released", "moon", "continuous"}
 
 def abilities(recipe):
     found = Capabilities()
-    found.recipe = recipe
+    found.recipe, found.stream = recipe, ScriptedStream()
     return found
 
 

@@ -1,81 +1,255 @@
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import pytest
 
-from thalweg.bank import FedDaa, FedDrift
+from thalweg.aggregation import (
+    SERVER_RULES,
+    STALENESS,
+    WEIGHTS,
+    ByWeight,
+    Equal,
+    FedExp,
+    Flash,
+    Masked,
+    Median,
+    PolynomialDiscount,
+    Step,
+)
+from thalweg.bank import FedDaa, FedDrift, OneModel
 from thalweg.core.errors import ConfigError, require
-from thalweg.core.types import Floats, SampleAges, Supplies
+from thalweg.core.types import Floats, Floats32, Ints, SampleAges, Supplies
 from thalweg.drift import CombinedActions, OpenState, PageHinkley
-from thalweg.forecast import Growing
-from thalweg.local import Scaffold
-from thalweg.recipes import fedavg
+from thalweg.forecast import Bayesian, Exact, Growing, Noisy
+from thalweg.local import Continuous, CrossEntropy, Curvature, Gaussian, Scaffold
+from thalweg.memory import Ode
+from thalweg.recipes import Recipe, fedavg, sfedpo
 from thalweg.recipes.compatibility import check_compatibility
 from thalweg.sample_weights import InverseAge
-from thalweg.streams import Inflow, Setting, Steps, World
+from thalweg.streams import Inflow, LatentStates, Setting, Steps, World
 
 
 @dataclass(frozen=True)
-class OnlyTwo:
-    """An emphasis for two classes and clients that have something."""
+class OnlyTwoClasses:
+    """Sample weights for two classes and clients with data."""
 
     def weigh(self, holding: SampleAges) -> Floats:
         return np.ones(len(holding.labels))
 
     def check_world(self, supplies: Supplies, num_classes: int) -> None:
-        require(num_classes == 2, f"two classes, please, not {num_classes}.")
-        require(bool((supplies.total > 0).all()), "somebody has nothing.")
+        require(num_classes == 2, f"expected two classes, got {num_classes}.")
+        require(bool((supplies.total > 0).all()), "a client has no data.")
 
 
-def world(num_classes: int) -> World:
+def make_world(num_classes: int = 2) -> World:
+    """A world without known latent states."""
     labels = np.arange(40) % num_classes
     return Inflow(num_clients=4).build(Setting(labels, num_classes, 1, 10, 5, 0))
 
 
-def test_a_policy_that_is_particular_sees_the_world_before_it_runs() -> None:
-    recipe = replace(fedavg(), sample_weights=OnlyTwo())
-    check_compatibility(recipe, world(2))
-    with pytest.raises(ConfigError, match="two classes, please, not 3"):
-        check_compatibility(recipe, world(3))
+def make_latent_world() -> World:
+    """A world with known latent states."""
+    setting = Setting(np.arange(400) % 4, 4, 1, 10, 5, 0)
+    return LatentStates(num_clients=4).build(setting)
 
 
-def test_policies_that_are_not_particular_go_anywhere() -> None:
-    check_compatibility(replace(fedavg(), sample_weights=InverseAge()), world(3))
-
-
-def test_an_alarm_about_which_nothing_can_be_done_is_refused() -> None:
-    opening = replace(fedavg(), alarm=PageHinkley(action=OpenState()))
-    with pytest.raises(ConfigError, match="use forecast=growing"):
-        check_compatibility(opening, world(2))
-    check_compatibility(replace(opening, forecast=Growing()), world(2))
-    clustering = replace(
-        fedavg(), alarm=PageHinkley(action=CombinedActions(keep=0.5, recluster=True))
-    )
-    with pytest.raises(ConfigError, match="one model for everybody"):
-        check_compatibility(clustering, world(2))
-    check_compatibility(replace(clustering, bank=FedDrift()), world(2))
-
-
-def steps_world(rounds_per_step: int) -> World:
+def make_steps_world(rounds_per_step: int) -> World:
     spec = Steps(
         num_clients=4, rounds_per_step=rounds_per_step, concepts=((0, 1),), rotations=(0.0,)
     )
     return spec.build(Setting(np.arange(40) % 3, 3, 1, 10, rounds_per_step, 0))
 
 
-def test_a_bank_that_goes_by_steps_must_have_those_of_the_world() -> None:
+def masked(**parts: Any) -> Recipe:
+    return replace(fedavg(), secure_aggregation=Masked(), **parts)
+
+
+def test_a_policy_can_reject_a_world_before_the_run() -> None:
+    recipe = replace(fedavg(), sample_weights=OnlyTwoClasses())
+    check_compatibility(recipe, make_world(2))
+    with pytest.raises(ConfigError, match="expected two classes, got 3"):
+        check_compatibility(recipe, make_world(3))
+
+
+def test_a_policy_without_a_check_accepts_every_world() -> None:
+    check_compatibility(replace(fedavg(), sample_weights=InverseAge()), make_world(3))
+
+
+def test_an_alarm_action_without_effect_is_rejected() -> None:
+    opening = replace(fedavg(), alarm=PageHinkley(action=OpenState()))
+    with pytest.raises(ConfigError, match="forecast=Exact has fixed states. Use forecast=growing"):
+        check_compatibility(opening, make_latent_world())
+    check_compatibility(replace(opening, forecast=Growing()), make_latent_world())
+    check_compatibility(opening, make_world())  # without known states the default learns them
+    clustering = replace(
+        fedavg(), alarm=PageHinkley(action=CombinedActions(keep=0.5, recluster=True))
+    )
+    with pytest.raises(ConfigError, match="bank=OneModel has one model. Use a bank of several"):
+        check_compatibility(clustering, make_world())
+    check_compatibility(replace(clustering, bank=FedDrift()), make_world())
+
+
+def test_the_time_steps_of_a_bank_must_be_those_of_the_world() -> None:
     for bank in (FedDaa(every=40), FedDaa(every=1), FedDrift(every=40)):
-        with pytest.raises(ConfigError, match=r"steps of 5 rounds.*set bank\.every=5 \(or world"):
-            check_compatibility(replace(fedavg(), bank=bank), steps_world(5))
-        check_compatibility(replace(fedavg(), bank=bank), world(2))
+        with pytest.raises(ConfigError, match=r"rounds_per_step=5.*Set bank\.every=5 or world"):
+            check_compatibility(replace(fedavg(), bank=bank), make_steps_world(5))
+        check_compatibility(replace(fedavg(), bank=bank), make_world())
     for bank in (FedDaa(every=5), FedDaa(every=None), FedDrift(every=5), FedDrift(every=1)):
-        check_compatibility(replace(fedavg(), bank=bank), steps_world(5))
+        check_compatibility(replace(fedavg(), bank=bank), make_steps_world(5))
 
 
-def test_scaffold_has_one_mean_gradient_and_so_one_model() -> None:
+def test_scaffold_needs_a_single_model() -> None:
     recipe = replace(fedavg(), objective=Scaffold())
-    check_compatibility(recipe, world(2))
-    with pytest.raises(ConfigError, match="the bank FedDrift has several; use bank=one-model"):
-        check_compatibility(replace(recipe, bank=FedDrift()), world(2))
+    check_compatibility(recipe, make_world())
+    with pytest.raises(
+        ConfigError, match="objective=Scaffold is incompatible with bank=FedDrift.* bank=one-model"
+    ):
+        check_compatibility(replace(recipe, bank=FedDrift()), make_world())
+
+
+@dataclass(frozen=True)
+class WithServerHalf(CrossEntropy):
+    """A user-defined objective with a part at the server."""
+
+    def init_server(self, num_clients: int, num_params: int) -> None:
+        return None
+
+    def broadcast(self, notes: None, clients: Ints) -> Mapping[str, Floats32]:
+        return {}
+
+    def collect(self, notes: None, clients: Ints, uploads: Mapping[str, Floats32]) -> None:
+        return None
+
+
+@dataclass(frozen=True)
+class WithDeclaredServerHalf(WithServerHalf):
+    needs_single_model = False
+
+
+def test_a_policy_with_a_server_half_needs_a_single_model_unless_it_declares_otherwise() -> None:
+    with pytest.raises(ConfigError, match="objective=WithServerHalf .* needs a single model"):
+        check_compatibility(
+            replace(fedavg(), objective=WithServerHalf(), bank=FedDrift()), make_world()
+        )
+    for part in (WithDeclaredServerHalf(), Curvature(), Continuous()):
+        check_compatibility(replace(fedavg(), objective=part, bank=FedDrift()), make_world())
+    check_compatibility(replace(fedavg(), memory=Ode(), bank=FedDrift()), make_world())
+
+
+@pytest.mark.parametrize(
+    ("stage", "part", "reason", "remedy"),
+    [
+        ("server", FedExp(), "needs individual updates", "server=step or adaptive or fedacg"),
+        ("weights", ByWeight(), "needs individual updates", "weights=equal or by-samples"),
+        ("robust", Median(), "needs individual updates", "robust=none"),
+        ("bank", FedDrift(), "has several models", "bank=one-model"),
+        ("staleness", PolynomialDiscount(), "accepts updates after the sum", "staleness=reject"),
+        ("objective", Scaffold(), "uploads more than the update", "another objective"),
+        ("memory", Ode(), "uploads more than the update", "another memory"),
+    ],
+)
+def test_secure_aggregation_rejects_components_that_need_more_than_the_sum(
+    stage: str, part: Any, reason: str, remedy: str
+) -> None:
+    message = (
+        f"secure_aggregation=masked is incompatible with {stage}={type(part).__name__}: it {reason}. "
+        f"Remove secure_aggregation or choose {remedy}"
+    )
+    with pytest.raises(ConfigError, match=message):
+        check_compatibility(masked(**{stage: part}), make_world())
+
+
+def test_secure_aggregation_accepts_components_that_need_only_the_sum() -> None:
+    suitable = {
+        stage: [kind for kind, cls in table.items() if is_accepted(stage, cls())]
+        for stage, table in (
+            ("weights", WEIGHTS),
+            ("server", SERVER_RULES),
+            ("staleness", STALENESS),
+        )
+    }
+    assert suitable == {
+        "weights": ["equal", "by-samples"],
+        "server": ["step", "adaptive", "fedacg", "flash"],
+        "staleness": ["reject"],
+    }
+
+
+def is_accepted(stage: str, part: Any) -> bool:
+    try:
+        check_compatibility(masked(**{stage: part}), make_world())
+    except ConfigError:
+        return False
+    return True
+
+
+@dataclass(frozen=True)
+class OwnRule:
+    """A user-defined server rule that does not declare what it needs."""
+
+    def init(self, num_params: int) -> None:
+        return None
+
+    def step(
+        self, state: None, model: Floats32, deltas: Floats32, weights: Floats
+    ) -> tuple[None, Floats32]:
+        return None, model + deltas[0]
+
+
+@dataclass(frozen=True)
+class OwnRuleOfTheSum(OwnRule):
+    needs_individual_updates = False
+
+
+@dataclass(frozen=True)
+class OwnWeights:
+    def weigh(self, updates: Any, roster: Any) -> Floats:
+        return np.ones(len(updates))
+
+
+@dataclass(frozen=True)
+class OwnBank(FedDrift):
+    """A user-defined bank that does not declare how many models it has."""
+
+
+def test_user_defined_components_are_rejected_with_secure_aggregation_unless_they_declare_it() -> (
+    None
+):
+    for stage, part in (("server", OwnRule()), ("weights", OwnWeights()), ("bank", OwnBank())):
+        assert not is_accepted(stage, part)
+    assert is_accepted("server", OwnRuleOfTheSum())
+    for built_in in (Step(), Flash()):
+        assert is_accepted("server", built_in)
+    assert is_accepted("weights", Equal())
+    assert is_accepted("bank", OneModel())
+
+
+def test_privacy_rejects_policies_that_upload_sample_statistics() -> None:
+    recipe = replace(fedavg(), privacy=Gaussian(), objective=Curvature())
+    with pytest.raises(
+        ConfigError,
+        match="privacy=gaussian is incompatible with objective=Curvature: it uploads statistics of the "
+        "samples without noise. Remove privacy or choose another objective",
+    ):
+        check_compatibility(recipe, make_world())
+    check_compatibility(replace(recipe, objective=CrossEntropy()), make_world())
+
+
+@pytest.mark.parametrize("forecast", [Exact(), Noisy(), Bayesian()], ids=repr)
+def test_a_forecast_of_known_states_is_rejected_in_a_world_without_them(forecast: Any) -> None:
+    recipe = replace(sfedpo(), forecast=forecast)
+    check_compatibility(recipe, make_latent_world())
+    with pytest.raises(
+        ConfigError, match="needs a world with several known latent states.* forecast=growing"
+    ):
+        check_compatibility(recipe, make_world())
+
+
+def test_the_default_forecast_and_growing_are_accepted_in_every_world() -> None:
+    for world in (make_world(), make_latent_world()):
+        check_compatibility(sfedpo(), world)
+        check_compatibility(replace(sfedpo(), forecast=Growing()), world)

@@ -51,6 +51,8 @@ class Adaptive:
     0.5
     """
 
+    needs_individual_updates = False
+
     beta_mean: float = 0.5
     beta_var: float = 0.5
     beta_ratio: float = 0.5

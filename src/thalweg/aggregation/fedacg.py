@@ -43,6 +43,8 @@ class FedAcg:
     ([3.0], [2.0])
     """
 
+    needs_individual_updates = False
+
     momentum: float = 0.85
     """Share of the momentum that each step keeps."""
 

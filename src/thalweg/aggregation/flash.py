@@ -50,6 +50,8 @@ class Flash:
     0.05
     """
 
+    needs_individual_updates = False
+
     lr: float = 0.01
     """Learning rate of the server."""
     beta_mean: float = 0.9

@@ -60,6 +60,8 @@ class RejectLate:
     [1.0, 0.0, 0.0]
     """
 
+    accepts_late_updates = False
+
     @property
     def max_staleness(self) -> int:
         return 0

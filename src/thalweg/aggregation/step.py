@@ -26,6 +26,8 @@ class Step:
     [3.0, 2.0]
     """
 
+    needs_individual_updates = False
+
     lr: float = 1.0
     """Learning rate of the server."""
     radius: float | None = None

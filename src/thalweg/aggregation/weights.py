@@ -30,6 +30,8 @@ class Equal:
     [0.25, 0.25, 0.25, 0.25]
     """
 
+    needs_individual_updates = False
+
     def weigh(self, updates: Updates, roster: Roster) -> Floats:
         return np.full(len(updates), 1 / len(updates))
 
@@ -49,6 +51,8 @@ class BySamples:
     >>> BySamples().weigh(updates, roster=None).tolist()
     [0.25, 0.75, 0.0]
     """
+
+    needs_individual_updates = False
 
     def weigh(self, updates: Updates, roster: Roster) -> Floats:
         total = updates.num_samples.sum()

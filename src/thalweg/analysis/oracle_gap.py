@@ -17,7 +17,7 @@ from thalweg.engine.client_pool import ClientPool
 from thalweg.engine.loop import check_same_data, compute_fingerprint
 from thalweg.engine.plan import Plan, read_plan
 from thalweg.engine.run_folder import RunFolder
-from thalweg.forecast import RecognisesStates
+from thalweg.forecast import Forecast, RecognisesStates
 from thalweg.memory import Dds
 from thalweg.recipes import Recipe
 
@@ -38,6 +38,7 @@ def oracle_gap(
     memory, weights = _parts(plan.recipe)
     data = plan.scenario.data.load(None if data_dir is None else Path(data_dir), plan.seed)
     client_pool = make_client_pool(plan, data, _num_params(plan, data))
+    _check_forecast(client_pool.clients.forecast)
     if folder is not None:
         server, states = folder.read_checkpoint()
         check_same_data(folder, server["data"], compute_fingerprint(data, client_pool))
@@ -89,12 +90,15 @@ def _parts(recipe: Recipe) -> tuple[Dds, ShiftAware]:
         raise ConfigError(
             f"the oracle gap uses the closed forms, but this run has {part}.exact=true."
         )
-    if isinstance(recipe.forecast, RecognisesStates):
+    return memory, weights
+
+
+def _check_forecast(forecast: Forecast) -> None:
+    if isinstance(forecast, RecognisesStates):
         raise ConfigError(
-            f"{type(recipe.forecast).__name__} learns its own states, which cannot be compared with the "
+            f"{type(forecast).__name__} learns its own states, which cannot be compared with the "
             "world's; use exact, noisy or bayesian."
         )
-    return memory, weights
 
 
 def _outlooks(client_pool: ClientPool) -> list[Outlook]:
@@ -104,7 +108,7 @@ def _outlooks(client_pool: ClientPool) -> list[Outlook]:
     for client in range(world.num_clients):
         state = client_pool.states.get(client) or clients.new_client(client)
         outlooks.append(
-            clients.recipe.forecast.outlook(
+            clients.forecast.outlook(
                 state.forecast, world.state_table.histograms, world.state_table.importance
             )
         )
@@ -116,7 +120,7 @@ def _outlooks(client_pool: ClientPool) -> list[Outlook]:
     ):
         raise ConfigError(
             "the oracle gap needs the same importance and heterogeneity of the states for all "
-            f"clients; {type(clients.recipe.forecast).__name__} has different ones."
+            f"clients; {type(clients.forecast).__name__} has different ones."
         )
     return outlooks
 

@@ -158,6 +158,8 @@ class OneModel:
     [1.0]
     """
 
+    is_single_model = True
+
     def init(self, num_clients: int, num_classes: int) -> None:
         return None
 

@@ -137,6 +137,11 @@ class FedDaa(SoftBank):
         )
 
     @property
+    def rounds_per_step(self) -> int | None:
+        """Rounds of a time step, which must be those of the world; None: any."""
+        return self.every
+
+    @property
     def sends_models(self) -> bool:
         return True
 

@@ -101,6 +101,11 @@ class FedDrift:
         )
 
     @property
+    def rounds_per_step(self) -> int | None:
+        """Rounds of a time step, which must be those of the world; None: any."""
+        return None if self.every == 1 else self.every
+
+    @property
     def sends_models(self) -> bool:
         return True
 

@@ -7,7 +7,7 @@ from typing import Literal, Protocol
 
 from thalweg.baselines.from_river import RiverClassifier
 from thalweg.baselines.simple import Majority, NoChange
-from thalweg.core.config import check_literals, choice
+from thalweg.core.config import check_literals, choice, convert_parts
 from thalweg.core.types import Floats32
 
 
@@ -54,4 +54,5 @@ class Baseline:
     """
 
     def __post_init__(self) -> None:
+        convert_parts(self)
         check_literals(self)

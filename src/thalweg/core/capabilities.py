@@ -1,10 +1,13 @@
-"""What a policy may ask for beyond the ordinary round: a look at the model, a question to the clients
-before they train, a talk between client and server."""
+"""Optional capabilities of policies: protocols beyond the basic protocol of a stage.
+
+A policy has a capability if it implements all members of the protocol. The engines look for
+capabilities with ``isinstance``; `find_partial_capability` finds incomplete ones.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
@@ -13,44 +16,44 @@ from thalweg.core.types import Floats, Floats32, Ints, LastLayer, Roster, Suppli
 
 
 class ModelProbe(Protocol):
-    """One client's view of a model through its own samples. Rows are rows of the data set.
+    """Evaluates a model on samples of one client, given by their rows in the data set.
 
-    The model is the one the client is training, as it is now, or the one it received.
+    The model is the one that the client is training, in its current state, or the one it received.
     """
 
     def params(self) -> Floats32:
-        """(P,) the client's parameters now; a copy."""
+        """(P,) a copy of the client's current parameters."""
         ...
 
     def losses(self, rows: Ints) -> Floats32:
-        """(n,) cross-entropy of every sample now."""
+        """(n,) the current cross-entropy of each sample."""
         ...
 
     def is_correct(self, rows: Ints) -> npt.NDArray[np.bool_]:
-        """(n,) is the model's first guess of every sample the right one, now?"""
+        """(n,) whether the model currently predicts each sample correctly."""
         ...
 
     def outputs(self, rows: Ints) -> Floats32:
-        """(n, C) what the model answers to every sample now, before it is made a probability."""
+        """(n, C) the current logits of each sample."""
         ...
 
     def gradient(self, rows: Ints) -> Floats32:
-        """(P,) of the mean cross-entropy of some samples, now."""
+        """(P,) the current gradient of the mean cross-entropy of the samples."""
         ...
 
     def at(self, params: Floats32) -> ModelProbe:
-        """The same samples through other parameters (P,), which nobody trains."""
+        """Return a probe of other, fixed parameters (P,) on the same samples."""
         ...
 
     def squared_gradients(self, rows: Ints) -> Floats32:
-        """(P,) mean over samples of the squared gradient of each one's cross-entropy, now.
+        """(P,) the mean over samples of the squared gradient of each sample's cross-entropy.
 
-        Of the observed labels: the empirical Fisher information, its diagonal.
+        With the observed labels: the diagonal of the empirical Fisher information.
         """
         ...
 
     def last_layer(self, rows: Ints, received: bool) -> LastLayer:
-        """What the last layer sees, now or of the received model."""
+        """Return the inputs and errors of the last layer, of the current or the received model."""
         ...
 
 
@@ -59,31 +62,31 @@ Broadcast = Mapping[str, Mapping[str, Floats32]]  # stage -> name -> (K, E)
 
 @runtime_checkable
 class ServerHalf(Protocol):
-    """A policy with a half at the server: it sends more than a model down, or up, or both.
+    """A policy with a part at the server, which exchanges vectors with the part at the clients.
 
-    The client's half is the policy itself: what it is told it finds in `MemoryContext.broadcast` (memory) or in
-    the memo (objective); what it has to say, its method `say` returns. Messages are float32 vectors
-    by name, of any length, the same for all clients.
+    The part at the client is the policy itself. It finds the broadcast in `MemoryContext.broadcast`
+    (memory) or in the memo (objective), and returns its upload from the method `upload`. Messages are
+    float32 vectors by name, of any length that is the same for all clients.
     """
 
     def init_server(self, num_clients: int, num_params: int) -> Any:
-        """What the server's half knows before the first round."""
+        """Return the state at the server before the first round."""
         ...
 
     def broadcast(self, notes: Any, clients: Ints) -> Mapping[str, Floats32]:
-        """(K, E) messages to the clients about to train; empty if there is nothing to say yet."""
+        """(K, E) messages to the clients about to train; empty if there are none yet."""
         ...
 
     def collect(self, notes: Any, clients: Ints, uploads: Mapping[str, Floats32]) -> Any:
-        """What the server's half knows after the clients' messages (K, E); no client comes twice.
+        """Return the state at the server after the clients' uploads (K, E); clients are distinct.
 
-        A client whose words come late may be heard twice in a round, what it said first before what it said last.
+        If late uploads of a client arrive with a newer one, this is called once for each, in order.
         """
         ...
 
 
 class SurveyContext(Protocol):
-    """One client, as a question sees it. Asking changes nothing but the tally."""
+    """One client as a survey sees it. Answering changes only the label counts."""
 
     @property
     def rnd(self) -> int:
@@ -92,17 +95,17 @@ class SurveyContext(Protocol):
 
     @property
     def held(self) -> Ints:
-        """Rows of the data set in memory now."""
+        """Rows of the data set in memory."""
         ...
 
     @property
     def since(self) -> Ints | None:
-        """(held,) the round in which each of them came; none: no policy of the recipe wants that noted."""
+        """(held,) the round in which each sample arrived; None if no policy of the recipe needs it."""
         ...
 
     @property
     def newest(self) -> Ints:
-        """Rows that arrive first in this round; what is held if none do."""
+        """Rows that arrive first in this round; the rows in memory if none arrive."""
         ...
 
     @property
@@ -113,7 +116,7 @@ class SurveyContext(Protocol):
 
     @property
     def num_models(self) -> int:
-        """Models that came with the question; 0 if the policy does not show them."""
+        """Number of models sent with the survey; 0 if the policy does not send them."""
         ...
 
     @property
@@ -123,82 +126,121 @@ class SurveyContext(Protocol):
 
     @property
     def rng(self) -> np.random.Generator:
-        """This client's, for this round and the stage that asks."""
+        """The generator of this client for this round and the surveying stage."""
         ...
 
     @property
     def label_counts(self) -> Any:
-        """What the policy keeps at the client, see `CountsLabels`; None if it keeps none."""
+        """The policy's label counts at the client (see `CountsLabels`), or None."""
         ...
 
     @property
     def split(self) -> Any:
-        """What the bank keeps at the client, if clients divide their samples among models; else None."""
+        """The bank's state at the client if clients split their samples among models, else None."""
         ...
 
     def labels(self, rows: Ints) -> Ints: ...
 
     def probe_model(self, model: int = 0) -> ModelProbe:
-        """A model of the bank, through this client's samples."""
+        """Return a probe of a model of the bank on this client's samples."""
         ...
 
 
 @runtime_checkable
 class Surveys(Protocol):
-    """A policy that asks clients something before they train, and answers it at the client.
+    """A policy that sends a survey to clients before they train, and answers it at the client.
 
-    An emphasis asks first, then the selection, then the bank, which asks the chosen clients only.
+    Surveys run in the order sample weights, selection, bank; the bank surveys the chosen clients only.
     The server keeps the newest answers to the first two in `Roster.known`, as (N, E).
     """
 
     @property
     def sends_models(self) -> bool:
-        """Must the bank be sent along with the question? Else there is no model to look at."""
+        """Whether the models of the bank are sent with the survey; without them there is no probe."""
         ...
 
     def choose_surveyed(self, roster: Roster, rng: np.random.Generator) -> Ints:
-        """At the server: some of ``roster.present``, none twice; possibly nobody."""
+        """At the server: return distinct clients of ``roster.present``; possibly none."""
         ...
 
     def answer_survey(self, view: SurveyContext) -> tuple[Any, Mapping[str, Floats]]:
-        """At the client: its tally afterwards, and vectors by name; none: nothing to say this time."""
+        """At the client: return the new label counts, and vectors by name; empty if no answer."""
         ...
 
 
 @runtime_checkable
 class CountsLabels(Protocol):
-    """A policy that keeps a tally at every client: numbers about the labels that arrive."""
+    """A policy that counts the labels that arrive at each client."""
 
     def init_counts(self, num_classes: int) -> Any: ...
 
     def count_labels(self, label_counts: Any, labels: Ints) -> Any:
-        """The tally after labels (A,) have arrived."""
+        """Return the counts after labels (A,) have arrived."""
         ...
 
 
 @runtime_checkable
 class TracksSessions(Protocol):
-    """A policy whose half at the server (`ServerHalf`) takes notice of sessions."""
+    """A policy whose part at the server (`ServerHalf`) depends on sessions."""
 
     def start_session(self, notes: Any, last: Floats32, members: Ints) -> Any:
-        """What the server's half knows as a session of some clients begins.
+        """Return the state at the server when a session of some clients starts.
 
-        `last` (P,) is the model with which the session before ended; of no elements if there was none.
+        `last` (P,) is the final model of the previous session; it is empty if there was none.
         """
         ...
 
 
 @runtime_checkable
 class ExtraMetrics(Protocol):
-    """A policy that has something to say about a round, for the metrics."""
+    """A policy that contributes metrics of its own to each round."""
 
     def extra_metrics(self, roster: Roster, cohort: Ints) -> Mapping[str, float | list[float]]: ...
 
 
 @runtime_checkable
 class ChecksWorld(Protocol):
-    """A policy that makes no sense in some worlds, and says so before anything runs."""
+    """A policy that rejects worlds in which it cannot work, before the run starts."""
 
     def check_world(self, supplies: Supplies, num_classes: int) -> None:
-        """Raise a `ConfigError` that says what to change, if it cannot work with such clients."""
+        """Raise a `ConfigError` with a remedy if the policy cannot work with these clients."""
         ...
+
+
+class PartialCapability(NamedTuple):
+    """A capability that a policy implements only in part."""
+
+    protocol: type
+    present: list[str]
+    missing: list[str]
+
+
+def get_members(protocol: type) -> list[str]:
+    """Return the public methods and properties that a protocol defines."""
+    return [name for name in vars(protocol) if not name.startswith("_")]
+
+
+def find_partial_capability(
+    policy: object, capabilities: Mapping[type, tuple[type, ...]]
+) -> PartialCapability | None:
+    """Return the first capability of which a policy has some methods but not all members.
+
+    `capabilities` maps each protocol to other protocols that it requires. Only methods count as
+    evidence: an attribute may have the name of a property by chance.
+
+    >>> class Broken:
+    ...     def init_counts(self, num_classes): ...
+    >>> find_partial_capability(Broken(), {ServerHalf: (), CountsLabels: ()}).missing
+    ['count_labels']
+    """
+    for protocol, required in capabilities.items():
+        methods = [
+            name
+            for name in get_members(protocol)
+            if callable(getattr(protocol, name)) and callable(getattr(policy, name, None))
+        ]
+        for each in (protocol, *required) if methods else ():
+            missing = [name for name in get_members(each) if not hasattr(policy, name)]
+            if missing:
+                return PartialCapability(each, methods, missing)
+    return None

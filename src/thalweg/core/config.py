@@ -1,8 +1,8 @@
-"""The dataclass is the configuration: dict (and so TOML) <-> frozen dataclasses, and overrides.
+"""Configuration: convert frozen dataclasses to plain values and back, and change their fields.
 
-A field that may hold one of several policies is declared with `choice(table)`; in a file it reads
+A field that holds one of several components is declared with `choice(table)`. In a TOML file it reads
 ``{kind = "dds", budget = 0.5}``. Besides the names in the table, a kind may be ``package.module:Class``
-or ``path/to/file.py:Class``: that is how a policy of your own gets in without registering anything.
+or ``path/to/file.py:Class``, so that user-defined components need no registration.
 """
 
 from __future__ import annotations
@@ -12,30 +12,45 @@ import hashlib
 import importlib
 import importlib.util
 import numbers
+import os
 import re
 import sys
 import tomllib
 import types
 import typing
-from collections.abc import Iterable, Mapping
+import weakref
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
 import msgspec
 
+from thalweg.core.capabilities import find_partial_capability, get_members
 from thalweg.core.errors import ConfigError, UnknownName, require
 
 T = TypeVar("T")
 Table = Mapping[str, Any]  # kind -> dataclass
+_MISSING = dataclasses.MISSING
+_PLAIN = (str, Mapping, int, float, list, tuple)  # never a component
+_CHECKED: set[tuple[type[Any], Any]] = set()  # component class, type of its field
+_TYPE_HINTS: weakref.WeakKeyDictionary[type[Any], dict[str, Any]] = weakref.WeakKeyDictionary()
 
 
-def choice(table: Table, **kwargs: Any) -> Any:
-    """A dataclass field that holds one of the policies of a table, or one of the user's own."""
-    return dataclasses.field(metadata={"table": table}, **kwargs)
+def choice(
+    table: Table, *, capabilities: Mapping[type, tuple[type, ...]] | None = None, **kwargs: Any
+) -> Any:
+    """Declare a dataclass field that holds a component of a table, or a user-defined one.
+
+    `capabilities` are the optional protocols of such a component, each with the protocols that it
+    requires. A component that implements one of them only in part is rejected.
+    """
+    return dataclasses.field(
+        metadata={"table": table, "capabilities": capabilities or {}}, **kwargs
+    )
 
 
 def to_dict(part: Any, table: Table | None = None) -> dict[str, Any]:
-    """A dataclass as plain values; `from_dict` is its inverse.
+    """Convert a dataclass to plain values; `from_dict` is the inverse.
 
     >>> @dataclasses.dataclass(frozen=True)
     ... class Window:
@@ -59,67 +74,78 @@ def to_dict(part: Any, table: Table | None = None) -> dict[str, Any]:
 
 
 def from_dict(cls: type[T], plain: Mapping[str, Any], where: str = "") -> T:
-    """Build a dataclass from plain values, checking every name and type on the way."""
-    hints = typing.get_type_hints(cls)
-    fields = {field.name: field for field in dataclasses.fields(cls)}  # type: ignore[arg-type]
-    for name in plain:
-        if name not in fields:
-            raise UnknownName(f"field of {where or cls.__name__}", name, fields)
-    values = {
-        name: _build_value(fields[name], hints[name], value, f"{where}.{name}" if where else name)
-        for name, value in plain.items()
-    }
-    missing = [
-        name
-        for name, field in fields.items()
-        if name not in values
-        and field.default is dataclasses.MISSING
-        and field.default_factory is dataclasses.MISSING
-    ]
-    if missing:
-        raise ConfigError(f"{where or cls.__name__} needs {', '.join(missing)}.")
-    return cls(**values)
+    """Build a dataclass from plain values and check every name and type."""
+    return _construct(cls, plain, where, lambda _: _MISSING)
 
 
-def with_overrides(part: T, assignments: Iterable[str], where: str = "") -> T:
-    """``with_overrides(recipe, ["memory.budget=0.3"])``: a new value; the old one is untouched.
+def with_settings(part: T, settings: Mapping[str, Any], where: str = "") -> T:
+    """Return a copy of a dataclass with some fields changed; the original is not modified.
 
-    A whole policy is replaced by its kind (``memory=reservoir``); the new one has its defaults. All
-    changes to one object are made at once, so fields that only fit together may be changed together.
+    The value of a field that holds a component is an instance, a class, a name, or a mapping. A mapping
+    changes fields of the current component; with a ``kind`` it describes a new one. All changes to one
+    object are made at once, so fields that are only valid together can be changed together.
+
+    >>> @dataclasses.dataclass(frozen=True)
+    ... class Window:
+    ...     length: int = 3
+    >>> @dataclasses.dataclass(frozen=True)
+    ... class Method:
+    ...     memory: Any = choice({"window": Window}, default=Window())
+    >>> with_settings(Method(), {"memory": {"length": 5}})
+    Method(memory=Window(length=5))
+    >>> with_settings(Method(Window(5)), {"memory": Window})
+    Method(memory=Window(length=3))
     """
-    fields = {field.name: field for field in dataclasses.fields(part)}  # type: ignore[arg-type]
-    values: dict[str, Any] = {}
-    inside: dict[str, list[str]] = {}
-    for assignment in assignments:
-        path, equals, text = assignment.partition("=")
-        name, _, rest = path.strip().partition(".")
-        here = f"{where}.{name}" if where else name
-        if not equals or not name:
-            raise ConfigError(
-                f"--set {assignment!r}: expected part.field=value, such as rounds=50."
-            )
-        if name not in fields:
-            raise UnknownName(f"field {here} in --set:", name, fields)
-        if rest:
-            inside.setdefault(name, []).append(f"{rest}={text}")
-        else:
-            hint = typing.get_type_hints(type(part))[name]
-            values[name] = _build_value(fields[name], hint, parse(text), here)
-            inside.pop(name, None)
-    for name, rest_of_them in inside.items():
-        here = f"{where}.{name}" if where else name
-        inner = values.get(name, getattr(part, name))
-        if not dataclasses.is_dataclass(inner):
-            field = rest_of_them[0].partition("=")[0]
-            table = fields[name].metadata.get("table")
-            hint = f" First choose one, such as --set {here}={next(iter(table))}." if table else ""
-            raise ConfigError(f"--set: {here} is {inner!r} and has no field {field!r}.{hint}")
-        values[name] = with_overrides(inner, rest_of_them, here)
+    values = _convert_fields(type(part), settings, where, lambda name: getattr(part, name))
     return dataclasses.replace(part, **values)  # type: ignore[type-var]
 
 
+def with_overrides(part: T, assignments: Iterable[str]) -> T:
+    """Apply ``part.field=value`` texts, as in ``with_overrides(recipe, ["memory.budget=0.3"])``."""
+    return with_settings(part, parse_overrides(assignments))
+
+
+def parse_overrides(assignments: Iterable[str]) -> dict[str, Any]:
+    """Convert ``part.field=value`` texts to nested settings for `with_settings`; later ones win.
+
+    >>> parse_overrides(["rounds=50", "memory=window", "memory.length=9"])
+    {'rounds': 50, 'memory': {'kind': 'window', 'length': 9}}
+    """
+    settings: dict[str, Any] = {}
+    for assignment in assignments:
+        path, equals, text = assignment.partition("=")
+        *outer, last = [name.strip() for name in path.split(".")]
+        if not equals or not all((*outer, last)):
+            raise ConfigError(
+                f"--set {assignment!r}: expected part.field=value, such as rounds=50."
+            )
+        here = settings
+        for name in outer:
+            inner = here.get(name, {})
+            here[name] = inner if isinstance(inner, dict) else {"kind": inner}
+            here = here[name]
+        here[last] = parse(text)
+    return settings
+
+
+def convert_parts(whole: Any) -> None:
+    """Convert and check the components in the fields of a frozen dataclass; for ``__post_init__``.
+
+    A class, a name or a mapping is replaced by the instance that it describes. Anything that is not a
+    component of the expected type is rejected, and so is a partially implemented capability.
+    """
+    hints = _type_hints(type(whole))
+    for field in dataclasses.fields(whole):
+        value, hint = getattr(whole, field.name), hints[field.name]
+        if field.metadata.get("table") is None and _nested_class(hint) is None:
+            continue
+        part = _convert_value(field, hint, value, field.name)
+        if part is not value:
+            object.__setattr__(whole, field.name, part)
+
+
 def parse(text: str) -> Any:
-    """A value as one types it: a TOML value, or else a bare word.
+    """Parse a value typed on the command line: a TOML value, or else a bare word.
 
     >>> parse("0.5"), parse("[1, 2]"), parse("true"), parse("kl")
     (0.5, [1, 2], True, 'kl')
@@ -134,7 +160,7 @@ def parse(text: str) -> Any:
 
 
 def parse_pairs(text: str, field: str, example: str) -> dict[str, Any]:
-    """Names and values with commas between them, or semicolons where commas part something else.
+    """Parse ``name=value`` pairs, separated by commas or semicolons.
 
     >>> parse_pairs("clock=1; delta=0.01", "alarm.settings", "clock=1")
     {'clock': 1, 'delta': 0.01}
@@ -149,31 +175,30 @@ def parse_pairs(text: str, field: str, example: str) -> dict[str, Any]:
 
 
 def check_literals(part: Any) -> None:
-    """Refuse a word that a `Literal` field does not know; for ``__post_init__``.
+    """Reject values that a `Literal` field does not allow; for ``__post_init__``.
 
-    A file is checked while it is read. Python itself does not look at annotations, so that without
-    this a slip of the pen would quietly mean "the other one".
+    Values from files are checked when they are read, but Python does not check annotations.
 
     >>> @dataclasses.dataclass(frozen=True)
-    ... class LoopbackOnly:
-    ...     is_now: Literal["open", "shut"] = "open"
+    ... class Decay:
+    ...     shape: Literal["linear", "exponential"] = "linear"
     ...     def __post_init__(self) -> None:
     ...         check_literals(self)
-    >>> LoopbackOnly("opne")
+    >>> Decay("linaer")
     Traceback (most recent call last):
-    thalweg.core.errors.UnknownName: unknown is_now 'opne'; known: open, shut. Did you mean 'open'?
+    thalweg.core.errors.UnknownName: unknown shape 'linaer'; known: exponential, linear. Did you mean 'linear'?
     """
-    for name, hint in typing.get_type_hints(type(part)).items():
+    for name, hint in _type_hints(type(part)).items():
         value, words = getattr(part, name), typing.get_args(hint)
         if typing.get_origin(hint) is Literal and value not in words:
             raise UnknownName(name, str(value), words)
 
 
 def check_ranges(part: Any, **ranges: str) -> None:
-    """Refuse numbers outside of their interval; for ``__post_init__``.
+    """Reject numbers outside their interval; for ``__post_init__``.
 
-    An interval is written as in mathematics, with "or none" behind it if the number may be left out.
-    Nothing that is not a number lies in any of them.
+    An interval is written as in mathematics, followed by "or none" if the value may be None. Values that
+    are not numbers are rejected.
 
     >>> @dataclasses.dataclass(frozen=True)
     ... class Step:
@@ -212,7 +237,7 @@ def _describe_interval(text: str) -> str:
 
 
 def kind_of(part: Any, table: Table) -> str:
-    """The name a policy has in its table, or where a policy of the user's own comes from."""
+    """Return the name of a component in its table, or the source of a user-defined one."""
     for kind, cls in table.items():
         if type(part) is cls:
             return kind
@@ -221,12 +246,12 @@ def kind_of(part: Any, table: Table) -> str:
 
 
 def class_of(kind: str, table: Table, what: str) -> type[Any]:
-    """The class a kind stands for."""
+    """Return the class of a kind; `what` names the field in error messages."""
     if kind in table:
         return typing.cast("type[Any]", table[kind])
     source, colon, name = kind.rpartition(":")
     if kind.endswith(".py"):
-        raise ConfigError(f"{what}={kind}: which class of that file? Say {kind}:CLASS.")
+        raise ConfigError(f"{what}={kind}: expected a class of that file, such as {kind}:CLASS.")
     if not colon:
         raise UnknownName(what, kind, table)
     found = load_object(kind)
@@ -236,16 +261,13 @@ def class_of(kind: str, table: Table, what: str) -> type[Any]:
 
 
 def load_object(name: str) -> Any:
-    """What ``package.module:NAME`` or ``path/to/file.py:NAME`` holds; None: it has no such name."""
+    """Return the object ``package.module:NAME`` or ``path/to/file.py:NAME``; None if it does not exist."""
     source, _, attribute = name.rpartition(":")
     return getattr(_load_module(source, name), attribute, None)
 
 
 def _source_of(module: str) -> str:
-    """How a module is named in a plan: the file it was loaded from, if it was one of the user's own.
-
-    A script is a file, too, so that its runs can be resumed by others than itself.
-    """
+    """Return how a plan names a module: by its file if it is a user's file or script, else by its name."""
     found = sys.modules.get(module)
     if module == "__main__" and (spec := getattr(found, "__spec__", None)) is not None:
         return str(spec.name)  # python -m package.module
@@ -266,7 +288,7 @@ def _load_module(source: str, kind: str) -> types.ModuleType:
         raise ConfigError(f"{kind}: there is no file {source}.")
     main = sys.modules["__main__"]
     if (script := getattr(main, "__file__", None)) is not None and Path(script).resolve() == path:
-        return main  # the script that is running; loading it again would run it again
+        return main  # the running script; importing it would run it again
     name = f"thalweg_user_{path.stem}_{hashlib.sha256(str(path).encode()).hexdigest()[:8]}"
     if name not in sys.modules:
         spec = importlib.util.spec_from_file_location(name, path)
@@ -283,50 +305,176 @@ def _load_module(source: str, kind: str) -> types.ModuleType:
     return sys.modules[name]
 
 
-def _build_value(field: dataclasses.Field[Any], hint: Any, value: Any, where: str) -> Any:
-    table = field.metadata.get("table")
-    if isinstance(value, str) and value == "none" and type(None) in typing.get_args(hint):
+def build(table: Table, value: Any, where: str) -> Any:
+    """Build a component from ``{"kind": "dds", "budget": 0.5}`` or from its kind alone."""
+    if isinstance(value, str):
+        value = {"kind": value}
+    if not isinstance(value, Mapping) or not isinstance(value.get("kind"), str):
+        raise ConfigError(f"{where}: expected a kind, one of {sorted(table)}, got {value!r}.")
+    cls = class_of(value["kind"], table, where)
+    fields = {name: item for name, item in value.items() if name != "kind"}
+    return _construct(cls, fields, where, lambda name: _get_default(_fields(cls)[name]))
+
+
+def _construct(
+    cls: type[T], settings: Mapping[str, Any], where: str, current: Callable[[str], Any]
+) -> T:
+    values = _convert_fields(cls, settings, where, current)
+    missing = [
+        name
+        for name, field in _fields(cls).items()
+        if name not in values and _get_default(field) is _MISSING
+    ]
+    if missing:
+        raise ConfigError(f"{where or cls.__name__} needs {', '.join(missing)}.")
+    return cls(**values)
+
+
+def _convert_fields(
+    cls: type[Any], settings: Mapping[str, Any], where: str, current: Callable[[str], Any]
+) -> dict[str, Any]:
+    """Convert settings to field values; ``current(name)`` is the value that a mapping changes."""
+    fields, hints = _fields(cls), _type_hints(cls)
+    for name in settings:
+        if name not in fields:
+            raise UnknownName(f"field of {where or cls.__name__}", name, fields)
+    return {
+        name: _convert_value(
+            fields[name], hints[name], value, f"{where}.{name}" if where else name, current(name)
+        )
+        for name, value in settings.items()
+    }
+
+
+def _convert_value(
+    field: dataclasses.Field[Any], hint: Any, value: Any, where: str, current: Any = _MISSING
+) -> Any:
+    table, nested = field.metadata.get("table"), _nested_class(hint)
+    is_optional = type(None) in typing.get_args(hint)
+    if is_optional and (value is None or (isinstance(value, str) and value == "none")):
         return None
+    if table is None and nested is None:
+        return _convert_plain(value, hint, where, current)
+    if isinstance(value, type):
+        value = _instantiate(value, where)
+    elif isinstance(value, Mapping):
+        if is_optional and value.get("kind") == "none":
+            current, value = None, {name: value[name] for name in value if name != "kind"}
+        if table is not None and "kind" in value:
+            value = build(table, value, where)
+        elif dataclasses.is_dataclass(current):
+            value = with_settings(current, value, where)
+        elif table is None and nested is not None:
+            value = from_dict(nested, value, where)
+        elif current is not _MISSING:
+            raise _no_such_field(where, current, value, table)
     if table is not None:
-        part = build(table, value, where)
-        _check_shape(part, hint, where)
-        return part
-    nested = [t for t in (hint, *typing.get_args(hint)) if dataclasses.is_dataclass(t)]
-    if nested and isinstance(value, Mapping):
-        return from_dict(typing.cast("type[Any]", nested[0]), value, where)
-    if nested and isinstance(value, list) and typing.get_origin(hint) is tuple:
-        cls = typing.cast("type[Any]", nested[0])
-        return tuple(_build_nested(cls, each, f"{where}[{i}]") for i, each in enumerate(value))
-    try:
-        return msgspec.convert(value, hint)
-    except msgspec.ValidationError as error:
-        raise ConfigError(f"{where}={value!r}: {error}.") from error
+        return _check_component(
+            build(table, value, where) if isinstance(value, _PLAIN) else value,
+            field,
+            hint,
+            where,
+        )
+    assert nested is not None
+    if isinstance(value, list | tuple) and typing.get_origin(hint) is tuple:
+        return tuple(_convert_item(nested, each, f"{where}[{i}]") for i, each in enumerate(value))
+    return value if isinstance(value, nested) else _convert_plain(value, hint, where, current)
 
 
-def _build_nested(cls: type[Any], value: Any, where: str) -> Any:
+def _convert_item(cls: type[Any], value: Any, where: str) -> Any:
+    if isinstance(value, cls):
+        return value
     if not isinstance(value, Mapping):
         raise ConfigError(f"{where}: expected fields of {cls.__name__}, got {value!r}.")
     return from_dict(cls, value, where)
 
 
-def _check_shape(part: Any, hint: Any, where: str) -> None:
-    """A policy of the user's own may lack a method; that is better said before the run than in it."""
-    for protocol in (hint, *typing.get_args(hint)):
-        if getattr(protocol, "_is_protocol", False):
-            promised = [name for name in vars(protocol) if not name.startswith("_")]
-            missing = [name for name in promised if not hasattr(part, name)]
-            if missing:
-                raise ConfigError(
-                    f"{where}={type(part).__name__}: it has no {' and no '.join(missing)}, as every "
-                    f"{protocol.__name__} does; see {protocol.__module__}."
-                )
+def _convert_plain(value: Any, hint: Any, where: str, current: Any) -> Any:
+    """Convert a number, a text, or a list of them; one value is accepted as a list of one."""
+    if isinstance(value, Mapping) and typing.get_origin(hint) is not dict:
+        raise _no_such_field(where, value.get("kind", current), value, None)
+    value = os.fspath(value) if isinstance(value, os.PathLike) else value
+    try:
+        return msgspec.convert(value, hint)
+    except msgspec.ValidationError as error:
+        if not isinstance(value, list | tuple | str | Mapping):
+            try:
+                return msgspec.convert([value], hint)
+            except msgspec.ValidationError:
+                pass
+        raise ConfigError(f"{where}={value!r}: {error}.") from error
 
 
-def build(table: Table, value: Any, where: str) -> Any:
-    """``{"kind": "dds", "budget": 0.5}``, or just ``"dds"``, becomes the policy."""
-    if isinstance(value, str):
-        value = {"kind": value}
-    if not isinstance(value, Mapping) or not isinstance(value.get("kind"), str):
-        raise ConfigError(f"{where}: expected a kind, one of {sorted(table)}, got {value!r}.")
-    fields = {name: item for name, item in value.items() if name != "kind"}
-    return from_dict(class_of(value["kind"], table, where), fields, where)
+def _no_such_field(
+    where: str, current: Any, value: Mapping[str, Any], table: Table | None
+) -> ConfigError:
+    name = next((name for name in value if name != "kind"), "kind")
+    remedy = f" First choose one, such as --set {where}={next(iter(table))}." if table else ""
+    return ConfigError(f"{where} is {current!r} and has no field {name!r}.{remedy}")
+
+
+def _instantiate(cls: type[Any], where: str) -> Any:
+    """Create an instance of a class that was given in place of an instance."""
+    try:
+        return cls()
+    except TypeError as error:
+        raise ConfigError(
+            f"{where}: expected an instance, got the class {cls.__name__}, which cannot be created without "
+            f"arguments ({error}). Pass {where}={cls.__name__}(...)."
+        ) from error
+
+
+def _check_component(part: Any, field: dataclasses.Field[Any], hint: Any, where: str) -> Any:
+    """Reject a component that lacks a method of its protocol or a part of an optional capability."""
+    if (type(part), hint) in _CHECKED:
+        return part
+    expected = {each for each in (hint, *typing.get_args(hint)) if isinstance(each, type)}
+    expected -= {Any, type(None)}  # Any is a class
+    protocols = [each for each in expected if getattr(each, "_is_protocol", False)]
+    classes = [each for each in expected if each not in protocols]
+    if classes and isinstance(part, tuple(classes)):
+        return part
+    if classes and not protocols:
+        raise ConfigError(
+            f"{where}: expected {' or '.join(each.__name__ for each in classes)}, got {part!r}. "
+            f"Choose one of {sorted(field.metadata['table'])}."
+        )
+    for protocol in protocols:
+        missing = [name for name in get_members(protocol) if not hasattr(part, name)]
+        if missing:
+            raise ConfigError(
+                f"{where}={type(part).__name__}: expected a {protocol.__name__}, but it has no "
+                f"{' and no '.join(missing)}. Add what is missing (see {protocol.__module__}), or choose one of "
+                f"{sorted(field.metadata['table'])}."
+            )
+    partial = find_partial_capability(part, field.metadata.get("capabilities", {}))
+    if partial is not None:
+        raise ConfigError(
+            f"{where}={type(part).__name__} implements {partial.protocol.__name__} only in part: it has "
+            f"{' and '.join(partial.present)}, but no {' and no '.join(partial.missing)}. Add what is missing "
+            f"(see {partial.protocol.__module__}), or rename what it has."
+        )
+    if dataclasses.is_dataclass(part):  # of others, single objects may have more or fewer methods
+        _CHECKED.add((type(part), hint))
+    return part
+
+
+def _fields(cls: type[Any]) -> dict[str, dataclasses.Field[Any]]:
+    return {field.name: field for field in dataclasses.fields(cls)}
+
+
+def _get_default(field: dataclasses.Field[Any]) -> Any:
+    factory = field.default_factory
+    return field.default if factory is _MISSING else factory()
+
+
+def _type_hints(cls: type[Any]) -> dict[str, Any]:
+    if cls not in _TYPE_HINTS:
+        _TYPE_HINTS[cls] = typing.get_type_hints(cls)
+    return _TYPE_HINTS[cls]
+
+
+def _nested_class(hint: Any) -> type[Any] | None:
+    """Return the dataclass in a type hint, such as ``Sgd`` in ``Sgd | None``; None if it has none."""
+    found = [each for each in (hint, *typing.get_args(hint)) if dataclasses.is_dataclass(each)]
+    return typing.cast("type[Any]", found[0]) if found else None

@@ -6,11 +6,12 @@ import tomllib
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from thalweg.baselines import BASELINES, Baseline
-from thalweg.core.config import from_dict, with_overrides
+from thalweg.core.config import from_dict
 from thalweg.core.errors import ConfigError, UnknownName, require
-from thalweg.engine.plan import Plan, make_plan, plan_from_toml, split_overrides
+from thalweg.engine.plan import Plan, apply_settings, make_plan, plan_from_toml
 from thalweg.recipes import RECIPES, Recipe
 from thalweg.scenarios import Scenario, find_scenario
 
@@ -47,6 +48,7 @@ def make_any_plan(
     rounds: int | None = None,
     engine: str = "auto",
     overrides: Iterable[str] = (),
+    **settings: Any,
 ) -> AnyPlan:
     """The plan of a recipe or of a baseline, whichever has the name.
 
@@ -59,13 +61,18 @@ def make_any_plan(
         raise UnknownName("recipe or baseline", method, [*RECIPES, *BASELINES])
     if not isinstance(method, Baseline):
         return make_plan(
-            method, scenario, seed=seed, rounds=rounds, engine=engine, overrides=overrides
+            method,
+            scenario,
+            seed=seed,
+            rounds=rounds,
+            engine=engine,
+            overrides=overrides,
+            **settings,
         )
     scenario = find_scenario(scenario) if isinstance(scenario, str) else scenario
-    for_baseline, for_scenario = split_overrides(method, overrides)
-    scenario = with_overrides(scenario, for_scenario)
+    method, scenario = apply_settings(method, scenario, overrides, settings)
     scenario = scenario if rounds is None else replace(scenario, rounds=rounds)
-    return BaselinePlan(with_overrides(method, for_baseline), scenario, seed)
+    return BaselinePlan(method, scenario, seed)
 
 
 def get_method(plan: AnyPlan) -> Recipe | Baseline:

@@ -106,15 +106,27 @@ def run(
     resume: bool = False,
     data_dir: str | os.PathLike[str] | None = None,
     watch: ProgressCallback | None = None,
+    **settings: Any,
 ) -> Result:
     """Run a recipe on a scenario and return its metrics and its model.
+
+    `settings` change fields of the recipe or the scenario, such as ``memory=Reservoir``,
+    ``weights="equal"`` or ``local={"lr": 0.1}``.
 
     >>> import thalweg
     >>> result = thalweg.run("sfedpo", "digits-partial", seed=7, rounds=3)
     >>> [row["round"] for row in result.metrics]
     [1, 2, 3]
     """
-    plan = make_plan(recipe, scenario, seed=seed, rounds=rounds, engine=engine, overrides=overrides)
+    plan = make_plan(
+        recipe,
+        scenario,
+        seed=seed,
+        rounds=rounds,
+        engine=engine,
+        overrides=overrides,
+        **settings,
+    )
     return run_plan(
         plan,
         workers=workers,

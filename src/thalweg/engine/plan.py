@@ -4,21 +4,22 @@ from __future__ import annotations
 
 import dataclasses
 import tomllib
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 import tomli_w
 
 from thalweg.baselines import BASELINES, Baseline
-from thalweg.core.config import from_dict, to_dict, with_overrides
+from thalweg.core.config import from_dict, parse_overrides, to_dict, with_settings
 from thalweg.core.errors import ConfigError, UnknownName, require
 from thalweg.local import Sgd
 from thalweg.recipes import Recipe, get_recipe
 from thalweg.scenarios import Scenario, find_scenario
 
 EngineName = Literal["fast", "reference"]
+Method = TypeVar("Method", bound=Recipe | Baseline)
 
 
 @dataclass(frozen=True)
@@ -58,8 +59,17 @@ def make_plan(
     rounds: int | None = None,
     engine: str = "auto",
     overrides: Iterable[str] = (),
+    **settings: Any,
 ) -> Plan:
-    """Look names up, apply ``part.field=value`` overrides, and check the whole."""
+    """Look up names, apply ``part.field=value`` overrides and keyword settings, and check the plan.
+
+    A setting is a field of the recipe or the scenario. Its value is an instance, a class, a name, or a
+    mapping of the fields to change:
+
+    >>> plan = make_plan("sfedpo", "digits-partial", memory="reservoir", local={"lr": 0.1}, capacity=50)
+    >>> type(plan.recipe.memory).__name__, plan.local.lr, plan.scenario.capacity
+    ('Reservoir', 0.1, 50)
+    """
     require(
         not isinstance(recipe, str) or recipe not in BASELINES,
         f"{recipe} is a baseline and no recipe, so there is no model to train; compare it with recipes "
@@ -69,38 +79,50 @@ def make_plan(
     scenario = find_scenario(scenario) if isinstance(scenario, str) else scenario
     if engine not in ("auto", "fast", "reference"):
         raise UnknownName("engine", engine, ["auto", "fast", "reference"])
-    for_recipe, for_scenario = split_overrides(recipe, overrides)
-    recipe = with_overrides(recipe, for_recipe)
-    scenario = with_overrides(scenario, for_scenario)
+    recipe, scenario = apply_settings(recipe, scenario, overrides, settings)
     if rounds is not None:
         scenario = replace(scenario, rounds=rounds)
     return Plan(recipe, scenario, seed, "reference" if engine == "reference" else "fast")
 
 
-def split_overrides(
-    recipe: Recipe | Baseline, overrides: Iterable[str]
-) -> tuple[list[str], list[str]]:
-    """Overrides of the recipe (or baseline), then those of the scenario.
+def apply_settings(
+    method: Method, scenario: Scenario, overrides: Iterable[str], settings: Mapping[str, Any]
+) -> tuple[Method, Scenario]:
+    """Apply overrides and then keyword settings to a recipe (or baseline) and a scenario."""
+    for changes in (parse_overrides(overrides), settings):
+        is_for_method = {name: is_part_of_method(method, name) for name in changes}
+        for_method = {name: value for name, value in changes.items() if is_for_method[name]}
+        for_scenario = {name: value for name, value in changes.items() if not is_for_method[name]}
+        method = with_settings(method, for_method)
+        scenario = with_settings(scenario, for_scenario)
+    return method, scenario
 
-    Recipe and scenario have no part in common but `local`, which the recipe may leave open.
+
+def split_overrides(
+    method: Recipe | Baseline, overrides: Iterable[str]
+) -> tuple[list[str], list[str]]:
+    """Return the overrides of the recipe (or baseline), and those of the scenario."""
+    overrides = list(overrides)
+    parts = [each.partition("=")[0].strip().partition(".")[0] for each in overrides]
+    is_for_method = [is_part_of_method(method, part) for part in parts]
+    return (
+        [each for each, is_its in zip(overrides, is_for_method, strict=True) if is_its],
+        [each for each, is_its in zip(overrides, is_for_method, strict=True) if not is_its],
+    )
+
+
+def is_part_of_method(method: Recipe | Baseline, name: str) -> bool:
+    """Return whether a setting belongs to the recipe (or baseline) or to the scenario.
+
+    Both have a field `local`; it belongs to the recipe only if the recipe defines it.
     """
-    parts_of_recipe = {field.name for field in dataclasses.fields(recipe)} - {"name"}
-    parts_of_scenario = {field.name for field in dataclasses.fields(Scenario)} - {"name"}
-    if isinstance(recipe, Recipe) and recipe.local is None:
-        parts_of_recipe -= {"local"}
-    for_recipe: list[str] = []
-    for_scenario: list[str] = []
-    for assignment in overrides:
-        part = assignment.partition("=")[0].strip().partition(".")[0]
-        if part in parts_of_recipe:
-            for_recipe.append(assignment)
-        elif part in parts_of_scenario:
-            for_scenario.append(assignment)
-        else:
-            raise UnknownName(
-                f"part in --set {assignment}:", part, parts_of_recipe | parts_of_scenario
-            )
-    return for_recipe, for_scenario
+    of_method = {field.name for field in dataclasses.fields(method)} - {"name"}
+    of_scenario = {field.name for field in dataclasses.fields(Scenario)} - {"name"}
+    if isinstance(method, Recipe) and method.local is None:
+        of_method -= {"local"}
+    if name not in of_method | of_scenario:
+        raise UnknownName("setting", name, of_method | of_scenario)
+    return name in of_method
 
 
 def plan_to_toml(plan: Any) -> str:

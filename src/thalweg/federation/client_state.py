@@ -79,7 +79,7 @@ class ClientProgram(Capabilities):
         stream, arrival = self.stream.begin(client)
         capacity = self.stream.capacity(client)
         rows = arrival.items[:capacity].astype(np.int32)
-        forecast = self.recipe.forecast.init(
+        forecast = self.forecast.init(
             self.stream.true_state_probs(client), rng_for(self.seed, Draw.FORECAST, 0, client)
         )
         if self.forecast_with_recognition is not None:

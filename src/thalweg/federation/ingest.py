@@ -43,7 +43,7 @@ class Ingest:
     def __init__(self, ctx: ClientContext, state: ClientState) -> None:
         program = ctx.program
         table = program.stream.state_table
-        self.outlook = program.recipe.forecast.outlook(
+        self.outlook = program.forecast.outlook(
             state.forecast, table.histograms, table.importance
         )  # at the start of the round
         self.rows = state.rows.astype(np.int64)  # stored as 32 bits, used as 64
@@ -78,7 +78,7 @@ class Ingest:
                 self._forecast, self._program.histogram(arrival.items)
             )
             self._recognised.append(self._latent)
-            self._outlook_now = self._program.recipe.forecast.outlook(
+            self._outlook_now = self._program.forecast.outlook(
                 self._forecast, table.histograms, table.importance
             )
         return self._latent
@@ -117,7 +117,7 @@ class Ingest:
             rows=self.rows.astype(np.int32),
             stream=self._stream,
             memory=self._memory,
-            forecast=self._program.recipe.forecast.observe(
+            forecast=self._program.forecast.observe(
                 self._forecast, np.array(seen, dtype=np.int64)
             ),
             since=self.since,

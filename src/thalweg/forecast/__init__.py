@@ -1,13 +1,21 @@
-"""What will probably arrive next; read by memory (stage 2) and weights (stage 5)."""
+"""Forecasts of the latent states of a client's data; read by memory (stage 2) and weights (stage 5)."""
 
+from thalweg.forecast.auto import Auto, resolve_forecast
 from thalweg.forecast.base import Forecast, OpensStates, RecognisesStates
-from thalweg.forecast.growing import Growing  # finds out by itself which states there are
+from thalweg.forecast.growing import Growing
 from thalweg.forecast.oracles import Bayesian, Exact, Noisy
 
-FORECASTS = {"exact": Exact, "noisy": Noisy, "bayesian": Bayesian, "growing": Growing}
+FORECASTS = {
+    "auto": Auto,
+    "exact": Exact,
+    "noisy": Noisy,
+    "bayesian": Bayesian,
+    "growing": Growing,
+}
 
 __all__ = [
     "FORECASTS",
+    "Auto",
     "Bayesian",
     "Exact",
     "Forecast",
@@ -15,4 +23,5 @@ __all__ = [
     "Noisy",
     "OpensStates",
     "RecognisesStates",
+    "resolve_forecast",
 ]

@@ -1,4 +1,4 @@
-"""What every prediction oracle promises."""
+"""Protocols of forecasts."""
 
 from __future__ import annotations
 
@@ -10,56 +10,61 @@ from thalweg.core.types import Floats, Ints, Outlook
 
 
 class Forecast(Protocol):
-    """Predicts in which latent states a client will be. Any object of this shape will do.
+    """Predicts the latent states of a client's data. Any object with these methods can be used.
 
-    What a client has seen in a round is told after its upload, so that no prediction uses the round
-    it is made for.
+    The states of a round are passed to `observe` after the client's upload, so that no prediction uses
+    the round for which it is made. A forecast that cannot work in a world without known states declares
+    ``needs_known_states = True``.
     """
 
     def init(self, truth: Floats, rng: np.random.Generator) -> Any:
-        """What the oracle remembers of one client, given its real state probabilities (M,).
+        """Return the forecast's state of one client, given its true state probabilities (M,).
 
-        Only oracles that are exact by design may keep the truth; the others take its length.
+        Only forecasts that are exact by design may store `truth`; others use only its length.
         """
         ...
 
     def outlook(self, state: Any, histograms: Floats, importance: Floats) -> Outlook:
-        """The prediction for one client, with what is known of the states: (M, C) and (M,)."""
+        """Return the prediction for one client.
+
+        `histograms` (M, C) and `importance` (M,) describe the latent states of the world.
+        """
         ...
 
     def observe(self, state: Any, states_seen: Ints) -> Any:
-        """What the oracle remembers after a round in which the client saw these states."""
+        """Return the forecast's state after a round in which the client's data had these states."""
         ...
 
 
 @runtime_checkable
 class RecognisesStates(Protocol):
-    """An oracle that tells states apart by itself, from what arrives.
+    """A forecast that defines its own latent states from the data that arrive.
 
-    For an oracle without these methods a state is what the world says it is. With them the world's
-    states stay hidden: memory and weights see the oracle's own, whose number may grow, and `outlook`
-    describes those.
+    Without these methods the latent states are those of the world. With them, memory and weights use
+    the forecast's own states, whose number may grow, and `outlook` describes those.
     """
 
     def recognise(self, state: Any, histogram: Ints) -> tuple[Any, int]:
-        """What the oracle remembers next, and which of its states this batch belongs to.
+        """Return the forecast's next state, and the latent state to which a batch belongs.
 
-        Asked once per tick, before the memory is, with the batch's samples per class (C,), all zero
-        if nothing arrived. The state it names is one that the next `outlook` has. No visit is
-        counted yet: that is for `observe`, when the round is over.
+        Called once per tick, before the memory policy, with the number of samples per class (C,); all
+        zero if no samples arrived. The next `outlook` describes the returned latent state. Visits are
+        counted by `observe` at the end of the round, not here.
         """
         ...
 
     def signatures(self, state: Any, histograms: Floats) -> Floats:
-        """(M, C) share of each class in each state of its own; only the width of the world's
-        `histograms` may be looked at."""
+        """(M, C) the share of each class in each of its own states.
+
+        Of `histograms`, those of the world, only the number of columns may be used.
+        """
         ...
 
 
 @runtime_checkable
 class OpensStates(Protocol):
-    """An oracle with states of its own that can be told that the next one is new."""
+    """A forecast with its own states that can open a new one on request, such as after an alarm."""
 
     def open_next_state(self, state: Any) -> Any:
-        """What the oracle remembers when it has been told: the next samples are a state of their own."""
+        """Return the forecast's state that makes the next samples a new latent state."""
         ...

@@ -1,4 +1,4 @@
-"""An oracle that is not told which states there are, and opens one when a batch fits none."""
+"""A forecast that learns the latent states from the class histograms of the batches."""
 
 from __future__ import annotations
 
@@ -14,56 +14,64 @@ from thalweg.forecast.oracles import Proxy, heterogeneity
 
 
 class FoundStates(NamedTuple):
-    """The states that one client has found so far, in the order of finding them."""
+    """The states that one client has found so far, in the order in which they were opened."""
 
     signatures: Floats  # (M, C) class shares of the batch that opened each state; (0, 0) at first
     counts: Ints  # (M,)
     prior: Floats  # (M,)
-    num_unmatched: (
-        int  # batches in a row that fitted no state; `patience`: the next one opens a state
-    )
+    num_unmatched: int  # consecutive batches that matched no state; at `patience` one is opened
 
 
 @dataclass(frozen=True)
 class Growing:
-    r"""Learns the states as well: a batch that resembles none of them opens a new one.
+    r"""Learns the latent states too: a batch that is far from all known states opens a new one.
 
-    A state's signature is the class mix of the batch that opened it. A batch belongs to the state
-    with the nearest signature; when `patience` batches in a row were further than
-    `new_state_threshold` from all of them, the last one opens a state, with no visits and the mean
-    of the others' priors. Probabilities are then learnt as by `Bayesian`, after each round.
+    The signature of a state is the class shares of the batch that opened it. A batch belongs to the
+    state with the nearest signature. When `patience` consecutive batches were further than
+    `new_state_threshold` from all signatures, the last of them opens a state. A new state has no
+    visits, and its prior is the mean of the other priors. The probabilities are learned after each
+    round as by `Bayesian`.
 
-    The first state is opened by what a client starts with, or by its first batch if it starts with
-    nothing; until then it expects one balanced state. A tick without samples counts for the state
-    visited most. The oracle sees neither the world's states nor their importance, so a client's
-    states are its own: state 3 of one client is not state 3 of another.
+    The samples with which a client starts open its first state, or its first batch if it starts with
+    no samples; until then the forecast is one balanced state. A tick without samples counts for the
+    most visited state. The forecast uses neither the states of the world nor their importance. Each
+    client has its own states: state 3 of one client is unrelated to state 3 of another.
 
     Symbols, SFedPO -> here
-        M, new when a batch fits none  -> len(Found.visits), at most max_states
-        :math:`w`                      -> importance, per client
-        prior, counts                  -> Found.prior, Found.visits
+        :math:`M`      -> ``len(FoundStates.counts)``, at most `max_states`
+        :math:`w`      -> importance, per client
+        prior, counts  -> ``FoundStates.prior``, ``FoundStates.counts``
 
-    Differs from the paper: it has one paragraph on this and no formula. A signature is never
-    refined, so it is as noisy as one batch: with few samples per tick choose a larger threshold. The
-    expected Jensen-Shannon distance of two batches of A samples out of the same state is about
+    Differs from the paper: the paper describes this in one paragraph without a formula. A signature
+    is not refined, so it is as noisy as one batch; use a larger threshold with few samples per tick.
+    The expected Jensen-Shannon distance of two batches of A samples of the same state is about
     (C - 1) / 4A.
+
+    >>> forecast = Growing()
+    >>> state = forecast.init(np.ones(1), np.random.default_rng(0))
+    >>> for histogram in ([8, 0], [7, 1], [0, 8]):
+    ...     state, number = forecast.recognise(state, np.array(histogram))
+    ...     print(number, len(state.counts))
+    0 1
+    0 1
+    1 2
     """
 
     new_state_threshold: float = 0.1
-    """Distance from every signature beyond which a batch is strange; js is in nats, below 0.69."""
+    """Distance from all signatures beyond which a batch matches no state; js is in nats, below 0.69."""
     patience: int = 1
-    """Strange batches in a row before a state is opened. Above 1 it takes a stream that stays in a
-    state for a while (``world.stickiness``), and single odd batches no longer count."""
+    """Consecutive batches without a match before a state is opened. Values above 1 ignore single
+    outliers, but need a stream that stays in a state for a while (``world.stickiness``)."""
     max_states: int = 64
-    """With so many states no more are opened, and the nearest one is taken."""
+    """Maximum number of states; then the nearest state is used."""
     distance: Literal["js", "l1", "l2"] = "js"
     importance: Literal["uniform", "frequency"] = "uniform"
-    """How much a state matters: all the same, or as often as it was visited."""
+    """Weight of a state: equal for all states, or its share of the visits."""
     prior: float = 1.0
-    """Pseudo-visits to the first state; a later one gets the mean of what the others have."""
+    """Pseudo-visits to the first state; later states get the mean of the others."""
     prior_strength: float | None = None
-    """Refresh the priors after every round: this many pseudo-visits, shared as the visits are;
-    none: leave them."""
+    """Recompute the priors after every round as this many pseudo-visits in proportion to the visits;
+    none: keep them."""
     proxy: Proxy = "kl"
 
     def __post_init__(self) -> None:
@@ -99,10 +107,9 @@ class Growing:
         return self._add_state(state, shares), num_states
 
     def open_next_state(self, state: FoundStates) -> FoundStates:
-        """The next batch opens a state, whatever it resembles, unless there are `max_states` already.
+        """Let the next batch open a state, whatever its classes, unless there are `max_states`.
 
-        Batches are told apart by their class mix all the same, and one that is as near to two states is taken for
-        the older one.
+        Later batches are still matched by their class shares; ties go to the older state.
         """
         return state._replace(num_unmatched=self.patience)
 
@@ -122,7 +129,7 @@ class Growing:
     def observe(self, state: FoundStates, states_seen: Ints) -> FoundStates:
         num_states = len(state.counts)
         if num_states == 0:
-            return state  # nothing has arrived yet, so there is nothing to count
+            return state  # no samples have arrived yet
         counts = state.counts + np.bincount(states_seen, minlength=num_states)
         if self.prior_strength is None or not counts.any():
             return state._replace(counts=counts)
@@ -130,7 +137,7 @@ class Growing:
         return state._replace(counts=counts, prior=refreshed)
 
     def _add_state(self, state: FoundStates, shares: Floats) -> FoundStates:
-        """One more state, with this signature."""
+        """Return the states with one more, which has this signature."""
         prior = float(state.prior.mean()) if len(state.prior) else self.prior
         return FoundStates(
             signatures=np.vstack([state.signatures.reshape(-1, len(shares)), shares]),

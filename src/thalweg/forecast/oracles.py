@@ -1,4 +1,4 @@
-"""The three oracles of SFedPO: told the truth, told something near it, and learning it."""
+"""The three prediction oracles of SFedPO: exact, noisy, and learned state probabilities."""
 
 from __future__ import annotations
 
@@ -16,17 +16,30 @@ Proxy = Literal["kl", "js", "l1", "l2", "l2_squared"]
 
 
 class FixedProbs(NamedTuple):
-    """An oracle that never changes its mind."""
+    """State probabilities that do not change during the run."""
 
     probs: Floats  # (M,)
 
 
 @dataclass(frozen=True)
 class Exact:
-    """Predicts the true state probabilities. All headline tables of SFedPO use it."""
+    r"""Predicts the true state probabilities of each client, as in the main tables of SFedPO.
+
+    Symbols, SFedPO -> here
+        :math:`\pi_n(m)`  -> ``Outlook.probs[m]``, the probability of state m at client n
+        :math:`w_m`        -> ``Outlook.importance[m]``
+        :math:`h_m`        -> the distance of state m's classes from balanced classes (`proxy`)
+
+    >>> oracle = Exact()
+    >>> state = oracle.init(np.array([0.25, 0.75]), np.random.default_rng(0))
+    >>> oracle.outlook(state, np.eye(2), np.array([0.5, 0.5])).probs.tolist()
+    [0.25, 0.75]
+    """
+
+    needs_known_states = True
 
     proxy: Proxy = "kl"
-    """How a state's distance from balanced classes is measured."""
+    """Measure of the distance of a state's classes from balanced classes."""
 
     def __post_init__(self) -> None:
         check_literals(self)
@@ -43,12 +56,25 @@ class Exact:
 
 @dataclass(frozen=True)
 class Noisy:
-    """Predicts the truth plus uniform noise, clipped and renormalised; drawn once per client."""
+    r"""Predicts the true state probabilities with uniform noise, drawn once per client.
+
+    .. math::  \hat\pi_n(m) \propto \max(\pi_n(m) + u_{n,m}, 0), \quad u_{n,m} \sim U(-e, e)
+
+    Symbols, SFedPO -> here
+        :math:`e`  -> noise
+
+    >>> oracle = Noisy(noise=0.0)
+    >>> state = oracle.init(np.array([0.25, 0.75]), np.random.default_rng(0))
+    >>> state.probs.tolist()
+    [0.25, 0.75]
+    """
+
+    needs_known_states = True
 
     noise: float = 0.05
     """Half-width of the noise on each probability."""
     perturb_support_only: bool = False
-    """Leave states that the client cannot reach at exactly zero."""
+    """Keep states of probability zero at exactly zero."""
     proxy: Proxy = "kl"
 
     def __post_init__(self) -> None:
@@ -69,17 +95,32 @@ class Noisy:
 
 
 class StateCounts(NamedTuple):
-    """How often a client was seen in each state."""
+    """Number of ticks in which a client's data had each state."""
 
     counts: Ints  # (M,)
 
 
 @dataclass(frozen=True)
 class Bayesian:
-    """Learns the state probabilities online: a Dirichlet prior and the states seen so far."""
+    r"""Learns the state probabilities online, with a Dirichlet prior and the states seen so far.
+
+    .. math::  \hat\pi_n(m) = \frac{a + c_{n,m}}{\sum_j (a + c_{n,j})}
+
+    Symbols, SFedPO -> here
+        :math:`a`        -> prior
+        :math:`c_{n,m}`  -> ``StateCounts.counts[m]``, ticks of client n in state m
+
+    >>> oracle = Bayesian(prior=1.0)
+    >>> state = oracle.init(np.array([0.5, 0.5]), np.random.default_rng(0))
+    >>> state = oracle.observe(state, np.array([0, 0]))
+    >>> oracle.outlook(state, np.eye(2), np.array([0.5, 0.5])).probs.tolist()
+    [0.75, 0.25]
+    """
+
+    needs_known_states = True
 
     prior: float = 1.0
-    """Pseudo-visits to every state before anything was seen."""
+    """Pseudo-count of every state before the first observation."""
     proxy: Proxy = "kl"
 
     def __post_init__(self) -> None:
@@ -98,7 +139,7 @@ class Bayesian:
 
 
 def heterogeneity(histograms: Floats, proxy: Proxy) -> Floats:
-    """(M,) how far each state's classes are from balanced."""
+    """(M,) the distance of each state's classes from balanced classes."""
     return _heterogeneity(
         np.asarray(histograms, dtype=np.float64).tobytes(), len(histograms), proxy
     )
@@ -106,7 +147,7 @@ def heterogeneity(histograms: Floats, proxy: Proxy) -> Floats:
 
 @lru_cache(maxsize=64)
 def _heterogeneity(histograms: bytes, num_states: int, proxy: Proxy) -> Floats:
-    """Every client asks in every round, and mostly for the same states: so it is remembered."""
+    """Cached, because all clients compute it in every round, mostly for the same states."""
     values = theory.divergence_from_uniform(
         np.frombuffer(histograms).reshape(num_states, -1), proxy
     )

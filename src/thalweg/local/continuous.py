@@ -65,6 +65,8 @@ class Continuous:
     0.7166
     """
 
+    needs_single_model = False
+
     strength: float = 1.0
     form: Literal["kl", "glfc"] = "kl"
     old_classes: int | None = None

@@ -63,6 +63,8 @@ class Curvature:
     0.69815
     """
 
+    needs_single_model = False
+
     strength: float = 0.01
     fisher_samples: int = 64
     """Largest number of samples for the Fisher information."""

@@ -70,6 +70,8 @@ class Scaffold:
     (0.5, 0.5)
     """
 
+    needs_single_model = True
+
     variant: Literal["true", "as_released"] = "true"
 
     def __post_init__(self) -> None:

@@ -69,6 +69,8 @@ class Ode:
     [0, 2]
     """
 
+    needs_single_model = False
+
     budget: float = 0.5
     """Largest share of the memory that one tick may renew."""
     estimate: Literal["incremental", "participants"] = "incremental"

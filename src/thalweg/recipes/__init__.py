@@ -1,76 +1,14 @@
-"""Published algorithms: one choice per stage, a citation, and how we differ."""
+"""Published algorithms as recipes: ``recipes.fedavg()``, ``recipes.sfedpo(budget=0.3)``, ...
+
+Each function returns a `Recipe`, one component for each stage. `RECIPES` maps names, such as
+``"feddrift-eager"``, to these functions; `get_recipe` returns a recipe or a combination by name.
+"""
+
+from typing import TYPE_CHECKING
 
 from thalweg.recipes.base import Recipe
-from thalweg.recipes.published import (
-    adaptive_fedavg,
-    average_start,
-    continuous,
-    dpcs,
-    drsr,
-    fedacg,
-    fedavg,
-    fedavg_retrain,
-    fedcurv,
-    feddaa,
-    feddrift,
-    feddrift_eager,
-    fedewc,
-    fedexp,
-    fedntd,
-    fedogd,
-    fedomd,
-    fedprox,
-    fedrc,
-    flash,
-    flwf_2t,
-    importance_sampling,
-    moon,
-    ode,
-    oracle,
-    powd,
-    scaffold,
-    scaffold_released,
-    sfedpo,
-    srsr,
-    static,
-    warmstart,
-)
-from thalweg.recipes.registry import RECIPES, get_recipe
+from thalweg.recipes.published import *  # noqa: F403
+from thalweg.recipes.published import RECIPES, get_recipe
 
-__all__ = [
-    "RECIPES",
-    "Recipe",
-    "adaptive_fedavg",
-    "average_start",
-    "continuous",
-    "dpcs",
-    "drsr",
-    "fedacg",
-    "fedavg",
-    "fedavg_retrain",
-    "fedcurv",
-    "feddaa",
-    "feddrift",
-    "feddrift_eager",
-    "fedewc",
-    "fedexp",
-    "fedntd",
-    "fedogd",
-    "fedomd",
-    "fedprox",
-    "fedrc",
-    "flash",
-    "flwf_2t",
-    "get_recipe",
-    "importance_sampling",
-    "moon",
-    "ode",
-    "oracle",
-    "powd",
-    "scaffold",
-    "scaffold_released",
-    "sfedpo",
-    "srsr",
-    "static",
-    "warmstart",
-]
+if not TYPE_CHECKING:  # type checkers take the names from the star import
+    __all__ = ["RECIPES", "Recipe", "get_recipe", *(make.__name__ for make in RECIPES.values())]

@@ -1,8 +1,8 @@
-"""A recipe: one choice for each stage. The stream is not part of it; it is what it is tried on."""
+"""The recipe: one component for each stage of a streaming federated learning algorithm."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from thalweg.aggregation import (
     ROBUST,
@@ -11,19 +11,29 @@ from thalweg.aggregation import (
     STALENESS,
     WEIGHTS,
     Equal,
+    HasEvalModel,
     Masked,
     RejectLate,
+    Reports,
     Robust,
+    ScalesLr,
     ServerRule,
     Staleness,
     Step,
     Weights,
 )
-from thalweg.bank import BANKS, Bank, OneModel
-from thalweg.core.config import choice
+from thalweg.bank import BANKS, Bank, ExtraBankMetrics, MixesModels, OneModel, SplitsSamples
+from thalweg.core.capabilities import (
+    CountsLabels,
+    ExtraMetrics,
+    ServerHalf,
+    Surveys,
+    TracksSessions,
+)
+from thalweg.core.config import choice, convert_parts
 from thalweg.core.errors import require
 from thalweg.drift import ALARMS, Alarm, Effect, resolve_effect
-from thalweg.forecast import FORECASTS, Exact, Forecast
+from thalweg.forecast import FORECASTS, Auto, Forecast, OpensStates, RecognisesStates
 from thalweg.local import (
     GEOMETRIES,
     OBJECTIVES,
@@ -31,63 +41,135 @@ from thalweg.local import (
     STOPPINGS,
     CrossEntropy,
     Euclidean,
+    FinishesRound,
     Geometry,
     Objective,
     Privacy,
+    ResetsPerSession,
     Sgd,
+    StatefulObjective,
     Stopping,
+    UploadsFromObjective,
 )
-from thalweg.memory import POLICIES, MemoryPolicy
-from thalweg.sample_weights import SAMPLE_WEIGHTS, SampleWeights
+from thalweg.memory import (
+    POLICIES,
+    MemoryPolicy,
+    NeedsLastLayer,
+    PredictsRenewal,
+    UploadsFromMemory,
+)
+from thalweg.sample_weights import SAMPLE_WEIGHTS, AssignsWeights, SampleWeights
 from thalweg.selection import RULES, Available, Selection
 from thalweg.sessions import SESSION_STARTS, Previous, SessionStart
+
+# Optional protocols by stage, each with the protocols that it requires.
+CAPABILITIES: dict[str, dict[type, tuple[type, ...]]] = {
+    "memory": {
+        PredictsRenewal: (),
+        NeedsLastLayer: (),
+        ServerHalf: (),
+        TracksSessions: (ServerHalf,),
+        UploadsFromMemory: (ServerHalf,),
+    },
+    "forecast": {RecognisesStates: (), OpensStates: (RecognisesStates,)},
+    "sample_weights": {AssignsWeights: (), Surveys: (), ExtraMetrics: ()},
+    "selection": {Surveys: (), CountsLabels: (), ExtraMetrics: ()},
+    "objective": {
+        StatefulObjective: (),
+        FinishesRound: (StatefulObjective,),
+        ResetsPerSession: (StatefulObjective,),
+        ServerHalf: (),
+        TracksSessions: (ServerHalf,),
+        UploadsFromObjective: (ServerHalf,),
+    },
+    "weights": {Reports: ()},
+    "server": {ScalesLr: (), HasEvalModel: ()},
+    "bank": {Surveys: (), SplitsSamples: (), MixesModels: (), ExtraBankMetrics: ()},
+}
 
 
 @dataclass(frozen=True)
 class Recipe:
-    """A streaming federated learning algorithm. Any engine can run it on any world.
+    """A streaming federated learning algorithm, which any engine can run on any scenario.
 
-    A variant is a replacement: ``dataclasses.replace(sfedpo(), weights=Equal())``.
+    Create a variant with ``dataclasses.replace(sfedpo(), weights=Equal())``. A component may also be
+    given as a class (``memory=Reservoir``) or by its name (``memory="reservoir"``).
+
+    >>> from thalweg.memory import Reservoir
+    >>> Recipe("mine", memory="reservoir").memory == Reservoir()
+    True
     """
 
     name: str
-    memory: MemoryPolicy = choice(POLICIES)
-    forecast: Forecast = choice(FORECASTS, default=Exact())
-    sample_weights: SampleWeights | None = choice(SAMPLE_WEIGHTS, default=None)
-    """How much each kept sample counts; none: all the same."""
-    selection: Selection = choice(RULES, default=Available())
-    objective: Objective = choice(OBJECTIVES, default=CrossEntropy())
-    local: Sgd | None = field(default=None)
-    """How a client trains; none: as the scenario says."""
-    weights: Weights = choice(WEIGHTS, default=Equal())
+    memory: MemoryPolicy = choice(POLICIES, capabilities=CAPABILITIES["memory"])
+    """Which samples a client keeps."""
+    forecast: Forecast | Auto = choice(
+        FORECASTS, capabilities=CAPABILITIES["forecast"], default=Auto()
+    )
+    """Predicts the latent states of a client's data; read by memories and weights."""
+    sample_weights: SampleWeights | None = choice(
+        SAMPLE_WEIGHTS, capabilities=CAPABILITIES["sample_weights"], default=None
+    )
+    """Sample weights in the local loss; none: all samples have the same weight."""
+    selection: Selection = choice(
+        RULES, capabilities=CAPABILITIES["selection"], default=Available()
+    )
+    """Chooses the cohort of a round."""
+    objective: Objective = choice(
+        OBJECTIVES, capabilities=CAPABILITIES["objective"], default=CrossEntropy()
+    )
+    """The loss that a client minimises."""
+    local: Sgd | None = None
+    """How a client trains; none: as the scenario defines."""
+    weights: Weights = choice(WEIGHTS, capabilities=CAPABILITIES["weights"], default=Equal())
+    """Weights of the updates in their average."""
     staleness: Staleness = choice(STALENESS, default=RejectLate())
-    """What updates count that come after their round was closed."""
+    """Weights of updates that arrive after their round was closed."""
     robust: Robust | None = choice(ROBUST, default=None)
-    """What makes hostile updates harmless before the server rule sees them; none: all are believed."""
-    server: ServerRule = choice(SERVER_RULES, default=Step())
-    bank: Bank = choice(BANKS, default=OneModel())
-    """Which models there are, and who trains which."""
+    """Robust aggregation, applied before the server rule; none: all updates are trusted."""
+    server: ServerRule = choice(SERVER_RULES, capabilities=CAPABILITIES["server"], default=Step())
+    """Computes the next model from the weighted updates."""
+    bank: Bank = choice(BANKS, capabilities=CAPABILITIES["bank"], default=OneModel())
+    """Which models exist, and which clients train which."""
     session_start: SessionStart = choice(SESSION_STARTS, default=Previous())
-    """With which model a session of other clients begins."""
+    """The model with which a session of other clients starts."""
     geometry: Geometry = choice(GEOMETRIES, default=Euclidean())
-    """The geometry of a client's steps."""
+    """The geometry of a client's gradient steps."""
     stopping: Stopping | None = choice(STOPPINGS, default=None)
-    """When a client has learnt enough for a round; none: at its end."""
+    """Stops local training early; none: clients train until the end of the round."""
     privacy: Privacy | None = choice(PRIVACIES, default=None)
-    """What a client does to its update before anybody sees it; none: it is sent as it is."""
+    """Noise that a client adds to its update; none: updates are sent unchanged."""
     secure_aggregation: Masked | None = choice(SECURE_AGGREGATIONS, default=None)
-    """What the server sees of updates; none: every one."""
+    """Hides single updates from the server; none: the server sees each update."""
     alarm: Alarm | None = choice(ALARMS, default=None)
-    """Watches every client's error or loss, and what is done when it has changed; none: nobody does."""
+    """Detects drift in each client's error or loss, and reacts to it; none: no detection."""
 
     def __post_init__(self) -> None:
+        convert_parts(self)
         require(
-            isinstance(self.bank, OneModel) or isinstance(self.session_start, Previous),
-            f"session_start={type(self.session_start).__name__} says with which model a session begins, but the bank "
-            f"{type(self.bank).__name__} has several and goes on with those it has; use session_start=previous.",
+            not needs_single_model(self, "session_start") or has_single_model(self),
+            f"session_start={type(self.session_start).__name__} is incompatible with "
+            f"bank={type(self.bank).__name__}: it needs a single model. Use session_start=previous or "
+            "bank=one-model.",
         )
 
     @property
     def effect(self) -> Effect:
-        """What follows from an alarm; nothing if nobody watches."""
+        """The reaction to an alarm; without effect if the recipe has no alarm."""
         return Effect() if self.alarm is None else resolve_effect(self.alarm)
+
+
+def has_single_model(recipe: Recipe) -> bool:
+    """Return whether the bank always has one model; banks that do not declare it have several."""
+    return bool(getattr(recipe.bank, "is_single_model", False))
+
+
+def needs_single_model(recipe: Recipe, stage: str) -> bool:
+    """Return whether the policy of a stage works with one model only.
+
+    A policy declares this with the class attribute ``needs_single_model``. If it does not, session
+    starts and policies with a part at the server are assumed to need a single model.
+    """
+    part = getattr(recipe, stage)
+    default = stage == "session_start" or isinstance(part, ServerHalf)
+    return bool(getattr(part, "needs_single_model", default))

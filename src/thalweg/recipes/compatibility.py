@@ -1,23 +1,55 @@
-"""Does a recipe make sense in a world? Asked before anything runs."""
+"""Checks, before a run, that the components of a recipe fit each other and the world.
+
+Components declare what they need or do with class attributes. A component that declares nothing gets the
+safe answer, so that user-defined components are checked too:
+
+=============================  ================  ==================================================
+attribute                      if not declared   meaning
+=============================  ================  ==================================================
+``needs_individual_updates``   True              weights, robust, server: reads single updates
+``accepts_late_updates``       True              staleness: uses updates of earlier rounds
+``is_single_model``            False             bank: there is always exactly one model
+``needs_single_model``         with server part  objective, memory, session start: one model only
+``uploads_sample_statistics``  if it uploads     memory, objective, bank: uploads more than updates
+``rounds_per_step``            None              bank: rounds of a time step; None: any
+``needs_known_states``         False             forecast: uses the latent states of the world
+=============================  ================  ==================================================
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
-from thalweg.aggregation import BySamples, Equal, FedExp, RejectLate
-from thalweg.bank import FedDaa, FedDrift, OneModel, SplitsSamples
+from thalweg.aggregation import SERVER_RULES, STALENESS, WEIGHTS
+from thalweg.bank import SplitsSamples
 from thalweg.core.capabilities import ChecksWorld, ServerHalf
-from thalweg.core.errors import require
-from thalweg.forecast import OpensStates
-from thalweg.local import FinishesRound, Scaffold, UploadsFromObjective
+from thalweg.core.errors import ConfigError, require
+from thalweg.forecast import OpensStates, resolve_forecast
+from thalweg.local import FinishesRound, UploadsFromObjective
 from thalweg.memory import UploadsFromMemory
-from thalweg.recipes.base import Recipe
+from thalweg.recipes.base import Recipe, has_single_model, needs_single_model
 from thalweg.streams import World, collect_supplies
 from thalweg.streams.steps_world import StepsWorld
 
 
+def check_compatibility(recipe: Recipe, world: World) -> None:
+    """Raise a `ConfigError` with a remedy if a recipe cannot work as it is, or in this world."""
+    _check_forecast(recipe, world)
+    _check_alarm(recipe, world)
+    _check_privacy(recipe)
+    _check_secure_aggregation(recipe)
+    _check_single_model(recipe)
+    _check_time_steps(recipe, world)
+    parts = [part for part in vars(recipe).values() if isinstance(part, ChecksWorld)]
+    if parts:
+        supplies, num_classes = collect_supplies(world), world.state_table.histograms.shape[1]
+        for part in parts:
+            part.check_world(supplies, num_classes)
+
+
 def iter_server_halves(recipe: Recipe) -> Iterator[tuple[str, ServerHalf]]:
-    """The stages whose policy has a half at the server."""
+    """Yield the stages, with their policies, that have a part at the server."""
     for stage in ("memory", "objective"):
         part = getattr(recipe, stage)
         if isinstance(part, ServerHalf):
@@ -25,109 +57,126 @@ def iter_server_halves(recipe: Recipe) -> Iterator[tuple[str, ServerHalf]]:
 
 
 def find_uploading_stages(recipe: Recipe) -> set[str]:
-    """The stages whose half at the client may have something to say when it has trained."""
-    says = {
+    """Return the stages whose part at the client may upload vectors after training."""
+    protocols = {
         "memory": UploadsFromMemory,
         "objective": UploadsFromObjective | FinishesRound,
         "bank": SplitsSamples,
     }
-    return {stage for stage, form in says.items() if isinstance(getattr(recipe, stage), form)}
-
-
-def check_compatibility(recipe: Recipe, world: World) -> None:
-    """Let every policy that is particular about its world refuse this one, with a reason."""
-    _check_alarm(recipe)
-    _check_privacy(recipe)
-    _check_secure_aggregation(recipe)
-    _check_variates(recipe)
-    _check_steps(recipe, world)
-    particular = [part for part in vars(recipe).values() if isinstance(part, ChecksWorld)]
-    if particular:
-        supplies, num_classes = collect_supplies(world), world.state_table.histograms.shape[1]
-        for part in particular:
-            part.check_world(supplies, num_classes)
+    return {
+        stage
+        for stage, protocol in protocols.items()
+        if isinstance(getattr(recipe, stage), protocol)
+    }
 
 
 def _check_privacy(recipe: Recipe) -> None:
-    """What is said beside an update is made of the same samples, and nobody hides it."""
-    heard = {stage for stage, _ in iter_server_halves(recipe)} | {"bank"}
-    stages = sorted(find_uploading_stages(recipe) & heard)
-    require(
-        recipe.privacy is None or not stages,
-        f"privacy hides the clients' updates, but the {' and the '.join(stages)} of this recipe "
-        f"({', '.join(type(getattr(recipe, stage)).__name__ for stage in stages)}) would send as much in plain "
-        "beside them; leave privacy out, or take a recipe without such words.",
-    )
+    """Noise protects updates only: reject policies that upload statistics of the samples beside them."""
+    for stage in _find_statistics_stages(recipe) if recipe.privacy is not None else ():
+        raise _incompatible(
+            recipe,
+            "privacy",
+            stage,
+            "it uploads statistics of the samples without noise",
+            f"another {stage}",
+        )
 
 
 def _check_secure_aggregation(recipe: Recipe) -> None:
-    """Whose sum alone is known cannot be looked at one by one."""
+    """The server knows only the sum of the updates: reject policies that need more."""
     if recipe.secure_aggregation is None:
         return
-    heard = {stage for stage, _ in iter_server_halves(recipe)} | {"bank"}
-    saying_more = sorted(find_uploading_stages(recipe) & heard)
-    what, why = next(
-        (
-            (f"{stage}={type(getattr(recipe, stage)).__name__}", why)
-            for stage, is_wrong, why in (
-                ("bank", not isinstance(recipe.bank, OneModel), "asks who belongs to which model"),
-                (
-                    "weights",
-                    not isinstance(recipe.weights, Equal | BySamples),
-                    "weighs updates by what clients report, after they were sent",
-                ),
-                ("robust", recipe.robust is not None, "compares single updates"),
-                ("server", isinstance(recipe.server, FedExp), "needs the length of every update"),
-                (
-                    "staleness",
-                    not isinstance(recipe.staleness, RejectLate),
-                    "takes updates that come after the sum was made",
-                ),
-                *((stage, True, "sends words beside the update") for stage in saying_more),
-            )
-            if is_wrong
-        ),
-        ("", ""),
-    )
-    require(
-        what == "",
-        f"secure_aggregation lets the server see the sum of the updates alone, but {what} {why}; leave secure_aggregation out, or take "
-        "another part (docs/how-to-robust.md says which recipes can live with it).",
-    )
+
+    def reject(stage: str, reason: str, remedy: str) -> ConfigError:
+        return _incompatible(recipe, "secure_aggregation", stage, reason, remedy)
+
+    if not has_single_model(recipe):
+        raise reject("bank", "it has several models", "bank=one-model")
+    for stage, table in (("weights", WEIGHTS), ("server", SERVER_RULES), ("robust", {})):
+        part = getattr(recipe, stage)
+        if part is not None and _needs_individual_updates(part):
+            suitable = [kind for kind, cls in table.items() if not _needs_individual_updates(cls)]
+            remedy = f"{stage}={' or '.join(suitable) or 'none'}"
+            raise reject(stage, "it needs individual updates", remedy)
+    if _accepts_late_updates(recipe.staleness):
+        suitable = [kind for kind, cls in STALENESS.items() if not _accepts_late_updates(cls)]
+        raise reject(
+            "staleness", "it accepts updates after the sum", f"staleness={' or '.join(suitable)}"
+        )
+    for stage in _find_statistics_stages(recipe):
+        raise reject(stage, "it uploads more than the update", f"another {stage}")
 
 
-def _check_variates(recipe: Recipe) -> None:
-    """SCAFFOLD's server knows one mean gradient: of which model, if there are several?"""
-    require(
-        not isinstance(recipe.objective, Scaffold) or isinstance(recipe.bank, OneModel),
-        f"objective=scaffold corrects steps by everybody's mean gradient, which is that of one model, but the bank "
-        f"{type(recipe.bank).__name__} has several; use bank=one-model, or another objective, such as proximal.",
-    )
+def _check_single_model(recipe: Recipe) -> None:
+    for stage in ("memory", "objective"):
+        require(
+            has_single_model(recipe) or not needs_single_model(recipe, stage),
+            f"{stage}={type(getattr(recipe, stage)).__name__} is incompatible with "
+            f"bank={type(recipe.bank).__name__}: it needs a single model. Use bank=one-model or another {stage}.",
+        )
 
 
-def _check_steps(recipe: Recipe, world: World) -> None:
-    """A bank that goes by time steps must have those of the world, or it compares data of different steps."""
-    if not isinstance(world, StepsWorld) or not isinstance(recipe.bank, FedDaa | FedDrift):
+def _check_time_steps(recipe: Recipe, world: World) -> None:
+    """The time steps of a bank must be those of the world, or it compares data of different steps."""
+    every = getattr(recipe.bank, "rounds_per_step", None)
+    if every is None or not isinstance(world, StepsWorld):
         return
-    every, rounds = recipe.bank.every, world.spec.rounds_per_step
-    goes_by_rounds = isinstance(recipe.bank, FedDrift) and every == 1
+    rounds = world.spec.rounds_per_step
     require(
-        every is None or goes_by_rounds or every == rounds,
-        f"the world has steps of {rounds} rounds, but bank.every is {every}, so that the bank would take data of "
-        f"different steps for those of one; set bank.every={rounds} (or world.rounds_per_step={every}), or "
-        "bank.every=none and an alarm.",
+        every == rounds,
+        f"bank.every={every} is incompatible with world.rounds_per_step={rounds}: the bank would treat data of "
+        f"different time steps as one. Set bank.every={rounds} or world.rounds_per_step={every}, or use "
+        "bank.every=none with an alarm.",
     )
 
 
-def _check_alarm(recipe: Recipe) -> None:
-    """An alarm about which nothing can be done would be silent."""
+def _check_forecast(recipe: Recipe, world: World) -> None:
+    kind = type(recipe.forecast).__name__
     require(
-        not recipe.effect.opens_state or isinstance(recipe.forecast, OpensStates),
-        f"alarm.action opens a state in the forecast, but {type(recipe.forecast).__name__} knows all states from "
-        "the beginning; use forecast=growing.",
+        world.state_table.num_states > 1
+        or not getattr(recipe.forecast, "needs_known_states", False),
+        f"forecast={kind} needs a world with several known latent states, but this world has no known states. "
+        "Leave the forecast at its default or use forecast=growing, which learns the states, or choose a world "
+        "with known states (world=latent).",
+    )
+
+
+def _check_alarm(recipe: Recipe, world: World) -> None:
+    """Reject an alarm action that would have no effect."""
+    forecast: object = resolve_forecast(recipe.forecast, world.state_table.num_states)
+    require(
+        not recipe.effect.opens_state or isinstance(forecast, OpensStates),
+        f"alarm.action opens a state, but forecast={type(forecast).__name__} has fixed states. "
+        "Use forecast=growing or another action.",
     )
     require(
-        not recipe.effect.reclusters or not isinstance(recipe.bank, OneModel),
-        "alarm.action is for a bank of several models, but there is one model for everybody; use another bank, "
-        "such as bank=feddrift.",
+        not recipe.effect.reclusters or not has_single_model(recipe),
+        f"alarm.action assigns clients to models again, but bank={type(recipe.bank).__name__} has one model. "
+        "Use a bank of several models, such as bank=feddrift, or another action.",
+    )
+
+
+def _find_statistics_stages(recipe: Recipe) -> list[str]:
+    """Return the stages that upload more than updates, and whose uploads the server uses."""
+    received = {stage for stage, _ in iter_server_halves(recipe)} | {"bank"}
+    return [
+        stage
+        for stage in sorted(find_uploading_stages(recipe) & received)
+        if getattr(getattr(recipe, stage), "uploads_sample_statistics", True)
+    ]
+
+
+def _needs_individual_updates(part: Any) -> bool:
+    return bool(getattr(part, "needs_individual_updates", True))
+
+
+def _accepts_late_updates(staleness: Any) -> bool:
+    return bool(getattr(staleness, "accepts_late_updates", True))
+
+
+def _incompatible(recipe: Recipe, option: str, stage: str, reason: str, remedy: str) -> ConfigError:
+    chosen, other = (type(getattr(recipe, name)).__name__ for name in (option, stage))
+    chosen = chosen.lower() if option in ("privacy", "secure_aggregation") else chosen
+    return ConfigError(
+        f"{option}={chosen} is incompatible with {stage}={other}: {reason}. Remove {option} or choose {remedy}."
     )

@@ -1,8 +1,14 @@
-"""The published algorithms: one function each, returning a recipe."""
+"""The published algorithms: one function each, which returns a recipe.
+
+The decorator `register` adds a function to `RECIPES` under the name of its recipe. Imports from
+`thalweg.recipes`, the command line and the documentation use this table.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
+from typing import TYPE_CHECKING, Any, ParamSpec
 
 from thalweg.aggregation import (
     Adaptive,
@@ -16,6 +22,7 @@ from thalweg.aggregation import (
     Step,
 )
 from thalweg.bank import FedDaa, FedDrift, FedRc, Oracle
+from thalweg.core.errors import ConfigError, UnknownName
 from thalweg.local import (
     Continuous,
     Curvature,
@@ -33,12 +40,72 @@ from thalweg.sample_weights import Early, OldAndNew
 from thalweg.selection import Dpcs, PowerOfChoice, Uniform
 from thalweg.sessions import Average, WarmStart
 
+P = ParamSpec("P")
+RECIPES: dict[str, Callable[..., Recipe]] = {}
 
+
+def register(make: Callable[P, Recipe]) -> Callable[P, Recipe]:
+    """Add a function that returns a recipe to `RECIPES`, under the name of its default recipe."""
+    RECIPES[make().name] = make  # type: ignore[call-arg]  # all parameters have defaults
+    return make
+
+
+def get_recipe(name: str) -> Recipe:
+    """Return a published recipe by name, or a combination ``host+guest``.
+
+    A guest replaces the stages of the host in which it differs from FedAvg: ``fedprox+sfedpo`` has the
+    objective of FedProx and the memory and weights of SFedPO; ``drsr+flash`` has the memory of DRSR and
+    the server rule of Flash. There may be several guests if they change different stages.
+
+    >>> combined = get_recipe("fedprox+sfedpo")
+    >>> type(combined.memory).__name__, type(combined.objective).__name__, type(combined.weights).__name__
+    ('Dds', 'Proximal', 'ShiftAware')
+    """
+    names = name.split("+")
+    for each in names:
+        if each not in RECIPES:
+            raise UnknownName("recipe", each, RECIPES)
+    recipe = RECIPES[names[0]]()
+    changed_by: dict[str, str] = {}
+    for guest in names[1:]:
+        changes = _find_changes(RECIPES[guest]())
+        for stage in changes:
+            if stage in changed_by:
+                raise ConfigError(
+                    f"{name}: both {changed_by[stage]} and {guest} change the stage {stage}, which can have "
+                    "only one component. Remove one of them."
+                )
+            changed_by[stage] = guest
+        recipe = replace(recipe, **changes)
+    return replace(recipe, name=name)
+
+
+def _find_changes(recipe: Recipe) -> dict[str, Any]:
+    """Return the stages in which a recipe differs from FedAvg.
+
+    A memory without a method of its own (half renewed, replaced, or the newest samples) counts only if
+    no other stage differs.
+    """
+    plain, plain_memories = fedavg(), (fedavg().memory, fedogd().memory, Fifo())
+    changes = {
+        stage: value
+        for stage, value in vars(recipe).items()
+        if stage not in ("name", "memory") and value != getattr(plain, stage)
+    }
+    if not changes or recipe.memory not in plain_memories:
+        changes["memory"] = recipe.memory
+    return changes
+
+
+@register
 def sfedpo(*, budget: float = 0.5, dds: bool = True, saw: bool = True) -> Recipe:
-    """SFedPO: a prediction oracle guides what clients store (DDS) and how much they count (SAW).
+    """SFedPO: a forecast of latent states guides what clients store and how updates are weighted.
 
-    "SFedPO: Streaming federated learning with a prediction oracle under temporal shifts". Of its
-    four tunables the paper gives only ranges; where we stand in them: docs/recipes/sfedpo.md.
+    "SFedPO: Streaming federated learning with a prediction oracle under temporal shifts". DDS chooses
+    what is stored, SAW weights the updates; each can be switched off.
+
+    Differs from the paper: it gives only ranges for four parameters; docs/recipes/sfedpo.md lists our
+    values. On data without known latent states, the states are learned (`forecast.Auto`).
     """
     return Recipe(
         name="sfedpo",
@@ -47,43 +114,51 @@ def sfedpo(*, budget: float = 0.5, dds: bool = True, saw: bool = True) -> Recipe
     )
 
 
-# --- hosts: a memory of which a fixed share is renewed at every tick; SFedPO can be added ---
+# --- FedAvg and variants of its objective and server rule; SFedPO can be added to each ---
 
 
+@register
 def fedavg(*, budget: float = 0.5) -> Recipe:
-    """FedAvg on a memory of which a fixed share is renewed at every tick.
+    """FedAvg: clients train on their memory, and the server averages their updates.
 
     McMahan et al., "Communication-efficient learning of deep networks from decentralized data", 2017.
+
+    Differs from the paper: data arrive as streams, so a fixed share of each memory (`budget`) is renewed
+    at every tick, and all updates have equal weight.
     """
     return Recipe(name="fedavg", memory=UniformRatio(budget=budget))
 
 
+@register
 def static(*, share: float = 0.25) -> Recipe:
-    """Static: FedAvg in the first part of the run, and then the model stays as it is.
+    """Static: FedAvg in the first part of the run (`share`); then the model does not change.
 
     The baseline without adaptation of Gama et al., "A survey on concept drift adaptation", 2014.
     """
     return replace(fedavg(), name="static", sample_weights=Early(share))
 
 
+@register
 def fedprox(*, strength: float = 0.1) -> Recipe:
-    """FedProx: FedAvg, and clients do not stray far from the model they received.
+    """FedProx: FedAvg with a penalty on the distance of a client's model from the received model.
 
     Li et al., "Federated optimization in heterogeneous networks", 2020.
     """
     return replace(fedavg(), name="fedprox", objective=Proximal(strength))
 
 
+@register
 def fedcurv(*, strength: float = 0.01) -> Recipe:
-    """FedCurv: FedAvg, and clients spare the parameters that matter to the others.
+    """FedCurv: FedAvg with a penalty on moving parameters that matter to other clients (Fisher information).
 
     Shoham et al., "Overcoming forgetting in federated learning on non-IID data", 2019.
     """
     return replace(fedavg(), name="fedcurv", objective=Curvature(strength))
 
 
+@register
 def fedntd(*, strength: float = 1.0) -> Recipe:
-    """FedNTD: FedAvg, and clients keep what the global model thinks of the wrong classes.
+    """FedNTD: FedAvg with distillation of the global model's non-true-class probabilities.
 
     Lee et al., "Preservation of the global knowledge by not-true distillation in federated
     learning", 2022.
@@ -91,27 +166,31 @@ def fedntd(*, strength: float = 1.0) -> Recipe:
     return replace(fedavg(), name="fedntd", objective=NotTrue(strength))
 
 
+@register
 def fedexp(*, floor: float = 1e-3) -> Recipe:
-    """FedExP: FedAvg whose server goes farther the more the clients disagree.
+    """FedExP: FedAvg with a larger server step the more the clients' updates differ.
 
     Jhunjhunwala et al., "FedExP: Speeding up federated averaging via extrapolation", 2023.
     """
     return replace(fedavg(), name="fedexp", server=FedExp(floor))
 
 
+@register
 def scaffold() -> Recipe:
-    """SCAFFOLD: FedAvg, and every step is corrected by how a client's gradient differs from all others'.
+    """SCAFFOLD: FedAvg with a correction of every local step towards the mean gradient of all clients.
 
     Karimireddy et al., "SCAFFOLD: Stochastic controlled averaging for federated learning", 2020.
     """
     return replace(fedavg(), name="scaffold", objective=Scaffold())
 
 
+@register
 def scaffold_released(*, server_lr: float = 0.03) -> Recipe:
-    """What the code of a study calls SCAFFOLD: steps are not corrected, and the server's is short.
+    """SCAFFOLD as in the released code of a study: uncorrected local steps and a short server step.
 
-    Chang et al., "Federated learning with dynamic client arrival and departure", 2025; for reproducing its tables.
-    Its server multiplies the mean update by the clients' learning rate, which `server_lr` must repeat.
+    Chang et al., "Federated learning with dynamic client arrival and departure", 2025; for reproducing
+    its tables. Its server multiplies the mean update by the clients' learning rate: `server_lr` must
+    have that value.
     """
     objective = Scaffold("as_released")
     return replace(
@@ -119,83 +198,96 @@ def scaffold_released(*, server_lr: float = 0.03) -> Recipe:
     )
 
 
+@register
 def fedacg(*, momentum: float = 0.85, strength: float = 0.01) -> Recipe:
-    """FedACG: the server has momentum, and clients start from where it leads, on a spring.
+    """FedACG: server momentum; clients start from the predicted next model and are pulled towards it.
 
     Kim, Kim, Han, "Communication-efficient federated learning with accelerated client gradient", 2024.
     """
     return replace(fedavg(), name="fedacg", objective=Proximal(strength), server=FedAcg(momentum))
 
 
+@register
 def moon(*, strength: float = 1.0, temperature: float = 1.0) -> Recipe:
-    """MOON: FedAvg, and a client's features are drawn to the received model's, away from its own last one's.
+    """MOON: FedAvg with a contrastive loss that keeps features close to those of the received model.
 
-    Li, He, Song, "Model-contrastive federated learning", 2021.
+    Li, He, Song, "Model-contrastive federated learning", 2021. The features are also pushed away from
+    those of the client's own previous model.
     """
     return replace(fedavg(), name="moon", objective=Moon(strength, temperature))
 
 
+@register
 def continuous(*, strength: float = 1.0) -> Recipe:
-    """Continuous: the last model of the session before teaches the clients of this one.
+    """Continuous: FedAvg with distillation from the last model of the previous session.
 
     A baseline of Chang et al., "Federated learning with dynamic client arrival and departure", 2025.
     """
     return replace(fedavg(), name="continuous", objective=Continuous(strength))
 
 
-# --- learning only from what has just arrived ---
+# --- training only on the newest samples ---
 
 
+@register
 def fedogd() -> Recipe:
-    """FedOGD: online gradient descent on every client, only on what has just arrived.
+    """FedOGD: online gradient descent; each client trains only on the samples that just arrived.
 
     Kwon, Park, Hong, "Tighter regret analysis and optimization of online federated learning", 2023.
     """
     return Recipe(name="fedogd", memory=Replace())
 
 
+@register
 def fedomd(*, p: float = 1.99) -> Recipe:
-    """FedOMD: FedOGD in another geometry, that of a p-norm.
+    """FedOMD: online mirror descent; FedOGD in the geometry of a p-norm.
 
     Mitra, Hassani, Pappas, "Online federated learning", 2021.
     """
     return replace(fedogd(), name="fedomd", geometry=PNorm(p))
 
 
+@register
 def adaptive_fedavg() -> Recipe:
-    """Adaptive-FedAvg: the server sets the clients' learning rate by how much the model moves.
+    """Adaptive-FedAvg: the server adapts the clients' learning rate to the variance of the model.
 
     Canonaco et al., "Adaptive federated learning in presence of concept drift", 2021.
     """
     return replace(fedogd(), name="adaptive-fedavg", server=Adaptive())
 
 
+@register
 def feddrift() -> Recipe:
-    """FedDrift: a bank of models; who drifts gets a new one, and models that agree are merged.
+    """FedDrift: a bank of models; drifted clients get a new model, and similar models are merged.
 
     Jothimurugesan et al., "Federated learning under distributed concept drift", 2023.
     """
     return replace(fedogd(), name="feddrift", bank=FedDrift())
 
 
+@register
 def flash() -> Recipe:
-    """Flash: an adaptive server step that speeds up when the updates change.
+    """Flash: an adaptive server step that becomes larger when the updates change.
 
     Panchal et al., "Flash: Concept drift adaptation in federated learning", 2023.
     """
     return replace(fedogd(), name="flash", server=Flash())
 
 
+@register
 def fedewc(*, strength: float = 0.1) -> Recipe:
-    """FedEWC: clients spare the parameters that mattered in their previous latent state.
+    """FedEWC: FedOGD with a penalty on moving parameters that mattered in the previous latent state.
 
-    Kirkpatrick et al., "Overcoming catastrophic forgetting in neural networks", 2017, at the clients.
+    Kirkpatrick et al., "Overcoming catastrophic forgetting in neural networks", 2017.
+
+    Differs from the paper: each client applies it to its own stream.
     """
     return replace(fedogd(), name="fedewc", objective=Elastic(strength))
 
 
+@register
 def flwf_2t() -> Recipe:
-    """FLwF-2T: clients learn from two teachers, their own past and the global model.
+    """FLwF-2T: FedOGD with distillation from two teachers: the client's past model and the global model.
 
     Usmanova et al., "A distillation-based approach integrating continual learning and federated
     learning for pervasive services", 2021.
@@ -203,14 +295,15 @@ def flwf_2t() -> Recipe:
     return replace(fedogd(), name="flwf-2t", objective=TwoTeachers())
 
 
-# --- concepts that change: a bank of models ---
+# --- concept drift: banks of several models, and the baseline with one ---
 
 
+@register
 def fedavg_retrain(*, participation: float = 0.5) -> Recipe:
-    """FedAvg with retraining: one model, which goes on learning from the newest data.
+    """FedAvg with retraining: one model that is trained on the newest samples only.
 
-    A baseline of Peng, Tang, "FedDAA: Dynamic client clustering for concept drift adaptation in federated
-    learning", 2025.
+    A baseline of Peng, Tang, "FedDAA: Dynamic client clustering for concept drift adaptation in
+    federated learning", 2025.
     """
     return Recipe(
         name="fedavg-retrain",
@@ -220,19 +313,21 @@ def fedavg_retrain(*, participation: float = 0.5) -> Recipe:
     )
 
 
+@register
 def feddrift_eager() -> Recipe:
-    """FedDrift-Eager: all clients that drift at the same time get one new model, and nothing is merged.
+    """FedDrift-Eager: all clients that drift at the same time share one new model; no merging.
 
     Jothimurugesan et al., "Federated learning under distributed concept drift", 2023.
     """
     return replace(feddrift(), name="feddrift-eager", bank=FedDrift(eager=True))
 
 
+@register
 def fedrc(*, num_models: int = 2, participation: float = 0.5) -> Recipe:
-    """FedRC: clients train several models, each on the samples that it explains beyond their labels.
+    """FedRC: clients train several models and split their samples among them by robust clustering.
 
-    Guo, Tang, Lin, "FedRC: Tackling diverse distribution shifts challenge in federated learning by robust
-    clustering", 2024.
+    Guo, Tang, Lin, "FedRC: Tackling diverse distribution shifts challenge in federated learning by
+    robust clustering", 2024.
     """
     return Recipe(
         name="fedrc",
@@ -243,10 +338,13 @@ def fedrc(*, num_models: int = 2, participation: float = 0.5) -> Recipe:
     )
 
 
+@register
 def feddaa(*, participation: float = 0.5, aggregate_by_responsibility: bool = False) -> Recipe:
-    """FedDAA: FedRC in time steps, with as many models as there are concepts; only who has drifted forgets.
+    """FedDAA: FedRC in time steps, with one model per concept; only drifted clients drop old samples.
 
-    Peng, Tang, "FedDAA: Dynamic client clustering for concept drift adaptation in federated learning", 2025.
+    Peng, Tang, "FedDAA: Dynamic client clustering for concept drift adaptation in federated learning",
+    2025. With `aggregate_by_responsibility`, updates are weighted by the samples that a model explains
+    instead of the samples that it was trained on.
     """
     return Recipe(
         name="feddaa",
@@ -257,11 +355,12 @@ def feddaa(*, participation: float = 0.5, aggregate_by_responsibility: bool = Fa
     )
 
 
+@register
 def oracle(*, participation: float = 0.5) -> Recipe:
-    """Oracle: one model for each true concept, and who has drifted is known.
+    """Oracle: one model for each true concept, with known drifts; an upper bound for the others.
 
-    The bound from above of Peng, Tang, "FedDAA: Dynamic client clustering for concept drift adaptation in
-    federated learning", 2025.
+    A bound of Peng, Tang, "FedDAA: Dynamic client clustering for concept drift adaptation in federated
+    learning", 2025.
     """
     return Recipe(
         name="oracle",
@@ -272,47 +371,54 @@ def oracle(*, participation: float = 0.5) -> Recipe:
     )
 
 
-# --- choosing what to keep ---
+# --- which samples clients keep ---
 
 
+@register
 def importance_sampling(*, budget: float = 0.5) -> Recipe:
     """IS: clients keep the samples with the largest gradients.
 
-    Li et al., "Sample-level data selection for federated learning", 2021, in spirit.
+    Li et al., "Sample-level data selection for federated learning", 2021.
+
+    Differs from the paper: it follows the idea of the paper, not its exact procedure.
     """
     return Recipe(name="is", memory=Importance(budget))
 
 
+@register
 def ode(*, budget: float = 0.5) -> Recipe:
-    """ODE: clients keep the samples whose gradient agrees with the whole federation's.
+    """ODE: clients keep the samples whose gradients agree with the mean gradient of all clients.
 
     Gong et al., "ODE: A data selection framework for online federated learning", 2023.
     """
     return Recipe(name="ode", memory=Ode(budget))
 
 
+@register
 def drsr() -> Recipe:
-    """DRSR: the memory follows the long run of the stream, by a falling share of new samples.
+    """DRSR: clients replace a decreasing share of their memory, so that it follows the whole stream.
 
-    Wang, Bian, Xu, "Local data caching for federated learning with streaming data", 2024. For the other
-    reading, which matches class histograms: ``memory.mode=match``.
+    Wang, Bian, Xu, "Local data caching for federated learning with streaming data", 2024. The other
+    interpretation of the paper, which matches class histograms, is ``memory.mode=match``.
     """
     return Recipe(name="drsr", memory=Drsr())
 
 
+@register
 def srsr(*, ratio: float = 0.2) -> Recipe:
-    """SRSR: a fixed share of the memory is replaced at every tick.
+    """SRSR: clients replace a fixed share of their memory at every tick.
 
     Wang, Bian, Xu, "Local data caching for federated learning with streaming data", 2024.
     """
     return Recipe(name="srsr", memory=UniformRatio(budget=ratio))
 
 
-# --- stored data against data that streams in ---
+# --- stored data and streaming data ---
 
 
+@register
 def stream_ours(*, ratio: float | None = None) -> Recipe:
-    """The data-streams method: what stored and what streaming data count minimises a bound.
+    """Data streams: weights of stored and streaming samples that minimise a generalisation bound.
 
     Marfoq, Neglia, Kameni, Vidal, "Federated learning for data streams", 2023.
     """
@@ -321,35 +427,39 @@ def stream_ours(*, ratio: float | None = None) -> Recipe:
     )
 
 
+@register
 def stream_uniform() -> Recipe:
-    """Every sample of the whole run counts the same, however short its stay.
+    """Data streams, uniform: every sample of the run has the same total weight.
 
     A baseline of Marfoq et al., "Federated learning for data streams", 2023.
     """
     return replace(stream_ours(), name="stream-uniform", sample_weights=OldAndNew("uniform"))
 
 
+@register
 def stream_historical() -> Recipe:
-    """Only clients with stored data train.
+    """Data streams, historical: only clients with stored data train.
 
     A baseline of Marfoq et al., "Federated learning for data streams", 2023.
     """
     return replace(stream_ours(), name="stream-historical", sample_weights=OldAndNew("historical"))
 
 
+@register
 def stream_fresh() -> Recipe:
-    """Only clients whose data stream in train.
+    """Data streams, fresh: only clients with streaming data train.
 
     A baseline of Marfoq et al., "Federated learning for data streams", 2023.
     """
     return replace(stream_ours(), name="stream-fresh", sample_weights=OldAndNew("fresh"))
 
 
-# --- choosing who takes part ---
+# --- which clients are chosen ---
 
 
+@register
 def dpcs(*, participation: float = 0.3) -> Recipe:
-    """DPCS: clients are drawn so that their labels together are balanced.
+    """DPCS: clients are sampled such that the labels of the cohort are balanced.
 
     Song, Huang, Wu, Lu, "A data-aware probabilistic client sampling scheme in streaming federated
     learning".
@@ -357,19 +467,21 @@ def dpcs(*, participation: float = 0.3) -> Recipe:
     return Recipe(name="dpcs", memory=Fifo(), selection=Dpcs(participation))
 
 
+@register
 def powd(*, participation: float = 0.3) -> Recipe:
-    """Power-of-choice: of some random candidates, those on whose data the model does worst.
+    """Power-of-choice: of a random set of candidates, the clients with the largest loss are chosen.
 
     Cho, Wang, Joshi, "Towards understanding biased client selection in federated learning", 2022.
     """
     return Recipe(name="powd", memory=Fifo(), selection=PowerOfChoice(participation))
 
 
-# --- beginning a session of other clients ---
+# --- the first model of a session ---
 
 
+@register
 def warmstart(*, scale: float = 10.0) -> Recipe:
-    """Warm start: a session begins with a mean of past sessions' models, by how alike their clients are.
+    """Warm start: initialise a session with a similarity-weighted average of past sessions' models.
 
     Chang et al., "Federated learning with dynamic client arrival and departure: Convergence and
     rapid adaptation via initial model construction", 2025.
@@ -377,10 +489,15 @@ def warmstart(*, scale: float = 10.0) -> Recipe:
     return replace(fedavg(), name="warmstart", session_start=WarmStart(scale=scale))
 
 
+@register
 def average_start() -> Recipe:
-    """Average: a session begins with the plain mean of past sessions' models.
+    """Average: initialise a session with the plain average of past sessions' models.
 
-    A baseline of Chang et al., "Federated learning with dynamic client arrival and departure: Convergence and
-    rapid adaptation via initial model construction", 2025.
+    A baseline of Chang et al., "Federated learning with dynamic client arrival and departure:
+    Convergence and rapid adaptation via initial model construction", 2025.
     """
     return replace(fedavg(), name="average-start", session_start=Average())
+
+
+if not TYPE_CHECKING:
+    __all__ = [make.__name__ for make in RECIPES.values()]

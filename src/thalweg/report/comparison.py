@@ -13,7 +13,7 @@ from typing import Any
 
 from thalweg.baselines import Baseline
 from thalweg.core.errors import require
-from thalweg.engine.any_plan import AnyPlan, make_any_plan
+from thalweg.engine.any_plan import AnyPlan, get_method, make_any_plan
 from thalweg.engine.cells import CellCallback, CellJob, is_done, run_cells
 from thalweg.engine.run_folder import RunFolder
 from thalweg.recipes import Recipe
@@ -46,11 +46,12 @@ def compare(
     out: str | os.PathLike[str] | None = None,
     data_dir: str | os.PathLike[str] | None = None,
     watch: CellCallback | None = None,
+    **settings: Any,
 ) -> Comparison:
     """Run every recipe with every seed; with `out`, finished runs are kept there and reused.
 
     A recipe is an object, a name, or a name with changes: ``"sfedpo,weights=equal"``. Baselines are
-    allowed as well.
+    allowed as well. `settings` change fields of all recipes or of the scenario, as in `thalweg.run`.
     """
     folder = None if out is None else Path(out)
     where = None if data_dir is None else Path(data_dir)
@@ -63,6 +64,7 @@ def compare(
             overrides=overrides,
             engine=engine,
             folder=folder or Path(scratch),
+            settings=settings,
         )
         failures = run_cells(jobs, workers=workers, data_dir=where, watch=watch)
         cells = [read_cell(job, failures.get(job.folder)) for job in jobs]
@@ -78,6 +80,7 @@ def comparison_jobs(
     overrides: Iterable[str],
     engine: str,
     folder: Path,
+    settings: Mapping[str, Any] | None = None,
 ) -> list[CellJob]:
     """The jobs of a comparison; raises an error for unknown names before anything runs."""
     seeds = list(range(seeds)) if isinstance(seeds, int) else list(seeds)
@@ -89,12 +92,16 @@ def comparison_jobs(
     jobs = []
     for label, recipe in zip(labels, recipes, strict=True):
         name, *changes = recipe_parts(recipe) if isinstance(recipe, str) else (recipe,)
+        method, problem = name, scenario
+        if settings:
+            plan = make_any_plan(name, scenario, **settings)
+            method, problem = get_method(plan), plan.scenario
         for seed in seeds:
             sets = [*overrides, *map(str, changes)]
             plan = make_any_plan(
-                name, scenario, seed=seed, rounds=rounds, engine=engine, overrides=sets
+                method, problem, seed=seed, rounds=rounds, engine=engine, overrides=sets
             )
-            command = cell_command(plan, name, scenario, sets, rounds, engine)
+            command = cell_command(plan, method, problem, sets, rounds, engine)
             jobs.append(CellJob(label, plan, folder / folder_name(label) / f"seed-{seed}", command))
     return jobs
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from thalweg.core.config import check_ranges, choice
+from thalweg.core.config import check_ranges, choice, convert_parts
 from thalweg.data import AUGMENTATIONS, SOURCES, Augmentation, DataSource
 from thalweg.local import Sgd
 from thalweg.nets import NETS, NetSpec
@@ -50,6 +50,7 @@ class Scenario:
     """Drift of the data over time; None: as the world defines it."""
 
     def __post_init__(self) -> None:
+        convert_parts(self)
         check_ranges(
             self,
             rounds="[1, inf)",

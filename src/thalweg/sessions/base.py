@@ -62,6 +62,8 @@ class Previous:
     [1.0, 2.0]
     """
 
+    needs_single_model = False
+
     def init(self, model: Floats32, pieces: Sequence[ParamSlice]) -> None:
         return None
 

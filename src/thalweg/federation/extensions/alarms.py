@@ -163,7 +163,7 @@ def _check(alarmed: Bools, clients: Ints, alarm: Alarm) -> None:
 
 def apply_alarm(ctx: ClientContext, state: ClientState) -> ClientState:
     """Shrink the memory of a client and open a state in its forecast, if the broadcast says so."""
-    messages, forecast = ctx.received.get("alarm", {}), ctx.program.recipe.forecast
+    messages, forecast = ctx.received.get("alarm", {}), ctx.program.forecast
     if "shrink" in messages:
         state = _shrink_memory(ctx.program, ctx.client, state, float(messages["shrink"][0]))
     if "open" in messages and messages["open"][0] > 0 and isinstance(forecast, OpensStates):

@@ -1,0 +1,39 @@
+"""The default forecast, which depends on what is known about the world."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from thalweg.core.config import check_literals
+from thalweg.forecast.base import Forecast
+from thalweg.forecast.growing import Growing
+from thalweg.forecast.oracles import Exact, Proxy
+
+
+@dataclass(frozen=True)
+class Auto:
+    """Uses `Exact` if the world has known latent states, else `Growing`, which learns them.
+
+    A world without known states, such as a real stream, describes all its data as one state. `Exact`
+    would predict that state with probability one, and SFedPO would be the same as FedAvg.
+
+    >>> Auto().resolve(num_states=3)
+    Exact(proxy='kl')
+    >>> type(Auto().resolve(num_states=1)).__name__
+    'Growing'
+    """
+
+    proxy: Proxy = "kl"
+    """Measure of the distance of a state's classes from balanced classes."""
+
+    def __post_init__(self) -> None:
+        check_literals(self)
+
+    def resolve(self, num_states: int) -> Forecast:
+        """Return the forecast for a world with this number of latent states."""
+        return Exact(self.proxy) if num_states > 1 else Growing(proxy=self.proxy)
+
+
+def resolve_forecast(forecast: Forecast | Auto, num_states: int) -> Forecast:
+    """Return the forecast that a recipe uses in a world with this number of latent states."""
+    return forecast.resolve(num_states) if isinstance(forecast, Auto) else forecast
