@@ -362,7 +362,7 @@ def test_a_policy_without_a_method_it_must_have_is_refused_before_the_run(tmp_pa
 
 
 def test_a_file_without_the_name_of_a_class_is_asked_for_it() -> None:
-    with pytest.raises(ConfigError, match="expected a class of that file, such as own.py:CLASS"):
+    with pytest.raises(ConfigError, match=r"expected a class of that file, such as own.py:CLASS"):
         build(TABLE, "own.py", "memory")
 
 

@@ -97,7 +97,11 @@ def test_components_of_every_stage_are_converted() -> None:
         ("secure_aggregation", Fifo(), r"secure_aggregation: expected Masked, got Fifo\(\)"),
         ("memory", {"budget": 0.5}, "memory: expected a kind, one of"),
         ("secure_aggregation", 3, "secure_aggregation: expected a kind, one of .*, got 3"),
-        ("local", Sgd, r"local: expected an instance, got the class Sgd.* Pass local=Sgd\(\.\.\.\)"),
+        (
+            "local",
+            Sgd,
+            r"local: expected an instance, got the class Sgd.* Pass local=Sgd\(\.\.\.\)",
+        ),
         ("local", 3, "local=3"),
     ],
 )
@@ -153,7 +157,11 @@ class UploadsToNothing(Fifo):
         ),
         ("objective", FinishesWithoutState(), "it has finish_round, but no init and no start_tick"),
         ("selection", SurveysWithoutAnswer(), "it has choose_surveyed, but no answer_survey"),
-        ("memory", UploadsToNothing(), "ServerHalf only in part: it has upload, but no init_server"),
+        (
+            "memory",
+            UploadsToNothing(),
+            "ServerHalf only in part: it has upload, but no init_server",
+        ),
     ],
 )
 def test_a_partially_implemented_capability_is_rejected(

@@ -53,7 +53,7 @@ def make_world(num_classes: int = 2) -> World:
 
 def make_latent_world() -> World:
     """A world with known latent states."""
-    setting = Setting(np.arange(400) % 4, 4, 1, 10, 5, 0)
+    setting = Setting(np.arange(4000) % 4, 4, 1, 10, 5, 0)
     return LatentStates(num_clients=4).build(setting)
 
 
@@ -81,14 +81,14 @@ def test_a_policy_without_a_check_accepts_every_world() -> None:
 
 def test_an_alarm_action_without_effect_is_rejected() -> None:
     opening = replace(fedavg(), alarm=PageHinkley(action=OpenState()))
-    with pytest.raises(ConfigError, match="forecast=Exact has fixed states. Use forecast=growing"):
+    with pytest.raises(ConfigError, match=r"forecast=Exact has fixed states. Use forecast=growing"):
         check_compatibility(opening, make_latent_world())
     check_compatibility(replace(opening, forecast=Growing()), make_latent_world())
     check_compatibility(opening, make_world())  # without known states the default learns them
     clustering = replace(
         fedavg(), alarm=PageHinkley(action=CombinedActions(keep=0.5, recluster=True))
     )
-    with pytest.raises(ConfigError, match="bank=OneModel has one model. Use a bank of several"):
+    with pytest.raises(ConfigError, match=r"bank=OneModel has one model. Use a bank of several"):
         check_compatibility(clustering, make_world())
     check_compatibility(replace(clustering, bank=FedDrift()), make_world())
 
@@ -106,7 +106,7 @@ def test_scaffold_needs_a_single_model() -> None:
     recipe = replace(fedavg(), objective=Scaffold())
     check_compatibility(recipe, make_world())
     with pytest.raises(
-        ConfigError, match="objective=Scaffold is incompatible with bank=FedDrift.* bank=one-model"
+        ConfigError, match=r"objective=Scaffold is incompatible with bank=FedDrift.* bank=one-model"
     ):
         check_compatibility(replace(recipe, bank=FedDrift()), make_world())
 
@@ -131,7 +131,7 @@ class WithDeclaredServerHalf(WithServerHalf):
 
 
 def test_a_policy_with_a_server_half_needs_a_single_model_unless_it_declares_otherwise() -> None:
-    with pytest.raises(ConfigError, match="objective=WithServerHalf .* needs a single model"):
+    with pytest.raises(ConfigError, match=r"objective=WithServerHalf .* needs a single model"):
         check_compatibility(
             replace(fedavg(), objective=WithServerHalf(), bank=FedDrift()), make_world()
         )
@@ -232,7 +232,7 @@ def test_privacy_rejects_policies_that_upload_sample_statistics() -> None:
     recipe = replace(fedavg(), privacy=Gaussian(), objective=Curvature())
     with pytest.raises(
         ConfigError,
-        match="privacy=gaussian is incompatible with objective=Curvature: it uploads statistics of the "
+        match=r"privacy=gaussian is incompatible with objective=Curvature: it uploads statistics of the "
         "samples without noise. Remove privacy or choose another objective",
     ):
         check_compatibility(recipe, make_world())
@@ -244,7 +244,7 @@ def test_a_forecast_of_known_states_is_rejected_in_a_world_without_them(forecast
     recipe = replace(sfedpo(), forecast=forecast)
     check_compatibility(recipe, make_latent_world())
     with pytest.raises(
-        ConfigError, match="needs a world with several known latent states.* forecast=growing"
+        ConfigError, match=r"needs a world with several known latent states.* forecast=growing"
     ):
         check_compatibility(recipe, make_world())
 

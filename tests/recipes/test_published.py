@@ -179,7 +179,7 @@ def is_impossible(*names: str) -> bool:
 @pytest.mark.parametrize("name", ["feddrift+warmstart", "average-start+feddrift"])
 def test_a_session_start_with_a_bank_of_several_models_is_rejected(name: str) -> None:
     with pytest.raises(
-        ConfigError, match="bank=FedDrift: it needs a single model. Use session_start=previous"
+        ConfigError, match=r"bank=FedDrift: it needs a single model. Use session_start=previous"
     ):
         get_recipe(name)
 
