@@ -117,9 +117,7 @@ class Ingest:
             rows=self.rows.astype(np.int32),
             stream=self._stream,
             memory=self._memory,
-            forecast=self._program.forecast.observe(
-                self._forecast, np.array(seen, dtype=np.int64)
-            ),
+            forecast=self._program.forecast.observe(self._forecast, np.array(seen, dtype=np.int64)),
             since=self.since,
             label_counts=self._label_counts,
         )
