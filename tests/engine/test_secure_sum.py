@@ -211,7 +211,7 @@ def test_one_without_keys_has_no_part_in_the_sum() -> None:
     _, history = play(plan, Keyless(plan, "MaskResponse", "mask_keys"), 2)
     assert [len(updates) for updates in history] == [5, 5]
     assert [str(refusal) for refusal in history[0].rejections] == [
-        "client 1: its public keys are none."
+        "client 1: MaskResponse: its public keys are not valid."
     ]
 
 

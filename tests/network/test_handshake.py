@@ -1,4 +1,4 @@
-"""Letters by which a client joins a run: whatever is in them comes back, and nothing else gets in."""
+"""Handshake messages: they survive encoding, and invalid ones are rejected."""
 
 from __future__ import annotations
 
@@ -25,28 +25,28 @@ from thalweg.network.handshake import (
 )
 from thalweg.network.wire import FORMAT
 
-RUN, WHO = "0123456789abcdef" * 2, "f" * 32
+RUN, IDENTITY = "0123456789abcdef" * 2, "f" * 32
 INVITATION = Invitation(RUN, 3, "seed = 1", (8, 8, 1), 10, 4810, live=False)
-LETTERS: list[HandshakeMessage] = [
+MESSAGES: list[HandshakeMessage] = [
     IdentityRequest(RUN),
-    IdentityResponse(WHO),
-    IdentityResponse(WHO, requested_number=0, run=RUN),
+    IdentityResponse(IDENTITY),
+    IdentityResponse(IDENTITY, requested_number=0, run=RUN),
     INVITATION,
     JoinRejection("the server has …, this client has …"),
 ]
 
 
-@pytest.mark.parametrize("message", LETTERS, ids=lambda message: type(message).__name__)
-def test_a_letter_comes_back_as_it_was(message: HandshakeMessage) -> None:
+@pytest.mark.parametrize("message", MESSAGES, ids=lambda message: type(message).__name__)
+def test_handshake_messages_round_trip(message: HandshakeMessage) -> None:
     assert handshake_from_bytes(handshake_to_bytes(message), type(message)) == message
 
 
-def test_a_refusal_in_place_of_a_letter_is_its_reason() -> None:
+def test_join_rejection_in_place_of_a_message_raises_its_reason() -> None:
     with pytest.raises(BadMessage, match=r"^no room$"):
         handshake_from_bytes(handshake_to_bytes(JoinRejection("no room")), IdentityResponse)
 
 
-def test_a_letter_of_another_kind_is_refused() -> None:
+def test_message_of_another_kind_is_rejected() -> None:
     with pytest.raises(BadMessage, match="kind must be one of"):
         handshake_from_bytes(handshake_to_bytes(IdentityRequest(RUN)), IdentityResponse)
 
@@ -57,42 +57,42 @@ def test_a_letter_of_another_kind_is_refused() -> None:
         ("run", RUN[:-1], "run must be 32 hex digits"),
         ("run", RUN.upper(), "run must be 32 hex digits"),
         ("run", None, "run must be a text"),
-        ("client", -1, "client must be a whole number"),
+        ("client", -1, "client must be an integer"),
         ("plan", "x" * (1 << 18 | 1), "plan must be a text of at most 262144"),
         ("shape", [8, 8], "shape must be a list"),
-        ("shape", np.array([-8]), "shape must be whole numbers"),
-        ("num_classes", 2.5, "num_classes must be a whole number"),
+        ("shape", np.array([-8]), "shape must be integers"),
+        ("num_classes", 2.5, "num_classes must be an integer"),
         ("live", 1, "live must be true or false"),
-        ("extra", 1, "nobody knows the field 'extra'"),
+        ("extra", 1, "the field 'extra' is not known"),
     ],
 )
-def test_a_field_that_cannot_be_is_named(name: str, value: object, reason: str) -> None:
+def test_invalid_fields_are_rejected_by_name(name: str, value: object, reason: str) -> None:
     tree = tree_from_bytes(handshake_to_bytes(INVITATION))
     tree["fields"][name] = value
     with pytest.raises(BadMessage, match=reason):
         handshake_from_bytes(tree_to_bytes(tree), Invitation)
 
 
-def test_a_letter_that_is_too_long_is_not_even_read() -> None:
-    with pytest.raises(BadMessage, match="is too long"):
+def test_message_that_is_too_long_is_rejected() -> None:
+    with pytest.raises(BadMessage, match="at most 1048576 are allowed"):
         handshake_from_bytes(bytes(1 << 21), IdentityRequest)
 
 
 @given(st.binary(max_size=200))
-def test_any_bytes_are_one_message(payload: bytes) -> None:
+def test_random_bytes_are_rejected(payload: bytes) -> None:
     with pytest.raises(BadMessage):
         handshake_from_bytes(payload, IdentityRequest)
 
 
 @given(st.integers(0, 400), st.integers(0, 255))
-def test_a_letter_with_one_wrong_byte_is_refused_or_well_formed(place: int, value: int) -> None:
+def test_message_with_one_wrong_byte_is_rejected_or_valid(place: int, value: int) -> None:
     damaged = bytearray(handshake_to_bytes(INVITATION))
     damaged[place % len(damaged)] = value
     with suppress(BadMessage):
         handshake_from_bytes(bytes(damaged), Invitation)
 
 
-def test_another_version_or_format_is_refused_with_both_sides_shown() -> None:
+def test_another_version_or_format_is_rejected_with_both_versions_named() -> None:
     check_versions(IdentityRequest(RUN), "the server", "this client")
     for other in (
         replace(IdentityRequest(RUN), version="0.0.7"),
@@ -100,8 +100,8 @@ def test_another_version_or_format_is_refused_with_both_sides_shown() -> None:
     ):
         with pytest.raises(BadMessage) as caught:
             check_versions(other, "the server", "this client")
-        for words in (
-            f"the server has thalweg {other.version} (messages of format {other.format})",
-            f"this client has thalweg {__version__} (messages of format {FORMAT})",
+        for part in (
+            f"the server has thalweg {other.version} (message format {other.format})",
+            f"this client has thalweg {__version__} (message format {FORMAT})",
         ):
-            assert words in str(caught.value)
+            assert part in str(caught.value)

@@ -1,4 +1,4 @@
-"""What clients may claim, and what policies do not believe."""
+"""Limits on client values, and the checks of the policies."""
 
 from __future__ import annotations
 
@@ -36,13 +36,13 @@ def rows(*values: Any) -> Floats32:
     return np.array(values, dtype=np.float32)
 
 
-def order(num_models: int = 1, **broadcast: dict[str, Floats32]) -> TrainRequest:
+def make_request(num_models: int = 1, **broadcast: dict[str, Floats32]) -> TrainRequest:
     models = np.arange(num_models)
     params = np.zeros((num_models, 4), dtype=np.float32)
     return TrainRequest(0, 0, models, np.ones(num_models), params, broadcast=broadcast)
 
 
-def reply(num_models: int = 1, num_samples: int = 10, **more: Any) -> TrainResponse:
+def make_response(num_models: int = 1, num_samples: int = 10, **more: Any) -> TrainResponse:
     none = np.zeros(num_models, dtype=np.int64)
     deltas = np.ones((num_models, 4), dtype=np.float32)
     losses = np.full(num_models, 0.5)
@@ -67,7 +67,7 @@ P4 = np.ones((1, 4), dtype=np.float32)
         ("objective", Scaffold(), {"change": P4}, None),
         ("objective", Scaffold(), {"change": P4[:, :3]}, "change has 3 numbers, not 4"),
         ("objective", Scaffold(), {"change": P4[:, :0]}, "change has 0 numbers, not 4"),
-        ("objective", Scaffold(), {"change": P4 * np.float32(1e30)}, "objective.change has length"),
+        ("objective", Scaffold(), {"change": P4 * np.float32(1e30)}, "objective.change has norm"),
         ("objective", Curvature(), {"fisher": P4, "fisher_params": -P4}, None),
         (
             "objective",
@@ -82,33 +82,39 @@ P4 = np.ones((1, 4), dtype=np.float32)
         ("memory", Ode(), {"gradient": np.ones((1, 6), dtype=np.float32)}, "gradient has 6 num"),
     ],
 )
-def test_words_that_cannot_be_true_are_refused(
+def test_impossible_uploads_are_rejected(
     stage: str, policy: Any, uploads: dict[str, Floats32], why: str | None
 ) -> None:
     recipe = replace(PLAIN, **{stage: policy})
     num = len(next(iter(uploads.values())))
-    heard = reply(num, uploads={f"{stage}.{name}": values for name, values in uploads.items()})
-    asked = order(num, **({"bank": PRIORS} if stage == "bank" else {}))
+    response = make_response(
+        num, uploads={f"{stage}.{name}": values for name, values in uploads.items()}
+    )
+    request = make_request(num, **({"bank": PRIORS} if stage == "bank" else {}))
     if why is None:
-        check_train_response(heard, asked, recipe, CLASSES)
+        check_train_response(response, request, recipe, CLASSES)
         return
     with pytest.raises(BadMessage, match=re.escape(why)):
-        check_train_response(heard, asked, recipe, CLASSES)
+        check_train_response(response, request, recipe, CLASSES)
 
 
 @pytest.mark.parametrize(
     ("weights", "name", "value"),
     [(ByWeight(), "total_weight", -1.0), (ShiftAware(), "shift_score", -0.5)],
 )
-def test_a_report_that_would_count_too_much_is_refused(
-    weights: Any, name: str, value: float
-) -> None:
+def test_impossible_reports_are_rejected(weights: Any, name: str, value: float) -> None:
     recipe = replace(PLAIN, weights=weights)
-    check_train_response(reply(reports={name: np.array([0.5])}), order(), recipe, Limits())
+    check_train_response(
+        make_response(reports={name: np.array([0.5])}), make_request(), recipe, Limits()
+    )
     with pytest.raises(BadMessage, match=f"TrainResponse: {name} goes from {value:g}"):
-        check_train_response(reply(reports={name: np.array([value])}), order(), recipe, Limits())
+        check_train_response(
+            make_response(reports={name: np.array([value])}), make_request(), recipe, Limits()
+        )
     with pytest.raises(BadMessage, match=f"TrainResponse: {name} is 1e\\+12"):
-        check_train_response(reply(reports={name: np.array([1e12])}), order(), recipe, Limits())
+        check_train_response(
+            make_response(reports={name: np.array([1e12])}), make_request(), recipe, Limits()
+        )
 
 
 def numbers(*values: float) -> Floats:
@@ -194,26 +200,26 @@ PROTOTYPES = {
             {"candidate_loss": numbers(1e30)},
             "candidate_loss is 1e+30",
         ),
-        ("selection", PowerOfChoice(), {"candidate_loss": numbers(np.nan)}, "is not a number"),
+        ("selection", PowerOfChoice(), {"candidate_loss": numbers(np.nan)}, "contains nan"),
         ("sample_weights", OldAndNew(), {"bounds": numbers(1, 2, 3)}, None),
         ("sample_weights", OldAndNew(), {"bounds": numbers(1, 2)}, "bounds has 2 numbers, not 3"),
         ("sample_weights", OldAndNew(), {}, None),
     ],
 )
-def test_answers_that_cannot_be_true_are_refused(
+def test_impossible_survey_responses_are_rejected(
     stage: Any, policy: Any, values: dict[str, Floats], why: str | None
 ) -> None:
     recipe = replace(PLAIN, **{stage: policy})
-    question = SurveyRequest(0, 0, stage, np.zeros((1, 4), dtype=np.float32))
-    answer = SurveyResponse(0, 0, stage, values)
+    request = SurveyRequest(0, 0, stage, np.zeros((1, 4), dtype=np.float32))
+    response = SurveyResponse(0, 0, stage, values)
     if why is None:
-        check_survey_response(answer, question, recipe, CLASSES)
+        check_survey_response(response, request, recipe, CLASSES)
         return
     with pytest.raises(BadMessage, match=re.escape(why)):
-        check_survey_response(answer, question, recipe, CLASSES)
+        check_survey_response(response, request, recipe, CLASSES)
 
 
-def test_words_about_another_number_of_models_are_not_heard() -> None:
+def test_fedrc_ignores_label_mass_for_another_number_of_models() -> None:
     bank = FedRc(num_models=2)
     notes = bank.init(3, num_classes=2)
     broadcast = bank.collect(notes, np.array([0]), {"label_mass": rows([1, 2, 3, 4])})
@@ -223,7 +229,7 @@ def test_words_about_another_number_of_models_are_not_heard() -> None:
     assert bank.collect(broadcast, np.array([0]), {}).mass.tolist() == broadcast.mass.tolist()
 
 
-def test_a_gradient_of_another_length_begins_the_estimate_anew() -> None:
+def test_ode_restarts_its_estimate_at_a_gradient_of_another_length() -> None:
     memory = Ode()
     notes = memory.collect(memory.init_server(2, 8), np.array([1]), {"gradient": rows([1, 1, 1])})
     notes = memory.collect(notes, np.array([0]), {"gradient": rows([4, 2])})
@@ -231,19 +237,19 @@ def test_a_gradient_of_another_length_begins_the_estimate_anew() -> None:
     assert notes.senders.tolist() == [0]
 
 
-def test_the_usual_length_is_that_of_each_model() -> None:
+def test_oversized_updates_are_found_per_model() -> None:
     small, large = np.full((2, 4), 0.5, dtype=np.float32), np.full((2, 4), 0.5, dtype=np.float32)
     large[1] = 50
-    replies = [reply(2, deltas=each) for each in (small, small, large)]
-    assert list(find_oversized_updates(replies, Limits(norm_factor=10))) == [2]
-    assert find_oversized_updates(replies[1:], Limits(norm_factor=10)) == {}, (
-        "of two, nobody knows which"
+    responses = [make_response(2, deltas=each) for each in (small, small, large)]
+    assert list(find_oversized_updates(responses, Limits(norm_factor=10))) == [2]
+    assert find_oversized_updates(responses[1:], Limits(norm_factor=10)) == {}, (
+        "two updates have no usual norm"
     )
-    idle = replace(replies[2], num_steps=np.array([1, 0]))
-    assert find_oversized_updates([*replies[:2], idle], Limits(norm_factor=10)) == {}
+    idle = replace(responses[2], num_steps=np.array([1, 0]))
+    assert find_oversized_updates([*responses[:2], idle], Limits(norm_factor=10)) == {}
 
 
-def test_a_world_says_what_is_possible() -> None:
+def test_limits_for_a_world_follow_its_memory_and_steps() -> None:
     world = Inflow(num_clients=4).build(Setting(np.arange(40) % 2, 2, 3, 10, 5, 0))
     limits = limits_for(world, Sgd(lr=0.1, batch_size=4, passes=1.5), 2)
     assert (limits.max_samples, limits.num_classes) == (10, 2)
@@ -253,15 +259,17 @@ def test_a_world_says_what_is_possible() -> None:
     assert limits_for(world, Sgd(lr=0.1, steps=4), 2, max_samples=99).max_samples == 99
 
 
-def test_limits_that_let_nobody_in_are_refused() -> None:
+def test_limits_that_reject_everything_are_invalid() -> None:
     with pytest.raises(ConfigError, match="max_norm"):
         Limits(max_norm=0)
     with pytest.raises(ConfigError, match="norm_factor"):
         Limits(norm_factor=0.5)
 
 
-def test_more_may_be_tested_than_a_memory_holds() -> None:
-    passing_by = reply(num_samples=10, num_tested=np.array([160]))
-    check_train_response(passing_by, order(), PLAIN, Limits(max_samples=10))
+def test_more_samples_may_be_tested_than_a_memory_holds() -> None:
+    many_tested = make_response(num_samples=10, num_tested=np.array([160]))
+    check_train_response(many_tested, make_request(), PLAIN, Limits(max_samples=10))
     with pytest.raises(BadMessage, match="num_samples is 11, at most 10"):
-        check_train_response(reply(num_samples=11), order(), PLAIN, Limits(max_samples=10))
+        check_train_response(
+            make_response(num_samples=11), make_request(), PLAIN, Limits(max_samples=10)
+        )

@@ -19,90 +19,91 @@ def remote(recipe: str = "fedogd") -> RemoteNode:
     return BytesFederation(plan, load(plan.scenario.data, plan.seed)).nodes[3]
 
 
-def order(node: RemoteNode, rnd: int, client: int = 3) -> bytes:
-    params = np.zeros(node.terms.num_params, dtype=np.float32)
-    return to_bytes(train_request_for(rnd, client, params), node.terms)
+def encode_request(node: RemoteNode, rnd: int, client: int = 3) -> bytes:
+    params = np.zeros(node.schema.num_params, dtype=np.float32)
+    return to_bytes(train_request_for(rnd, client, params), node.schema)
 
 
-def test_bytes_in_bytes_out() -> None:
+def test_handle_executes_an_encoded_train_request() -> None:
     node = remote()
-    state, payload = node.handle(node.new_client(), order(node, rnd=4))
-    reply = from_bytes(payload, node.terms, TrainResponse)
-    assert (reply.rnd, reply.client, state.last_round, state.client.lived) == (4, 3, 4, 1)
-    assert from_bytes(node.hello(), node.terms, Hello).client == 3
+    state, payload = node.handle(node.new_client(), encode_request(node, rnd=4))
+    response = from_bytes(payload, node.schema, TrainResponse)
+    assert (response.rnd, response.client, state.last_round, state.client.lived) == (4, 3, 4, 1)
+    assert from_bytes(node.hello(), node.schema, Hello).client == 3
 
 
 @pytest.mark.parametrize("rnd", [0, 3, 4])
-def test_an_order_that_comes_twice_or_late_is_refused(rnd: int) -> None:
+def test_repeated_and_late_requests_are_rejected(rnd: int) -> None:
     node = remote("dpcs")
-    state, _ = node.handle(node.new_client(), order(node, rnd=4))
+    state, _ = node.handle(node.new_client(), encode_request(node, rnd=4))
     with pytest.raises(BadMessage, match=rf"round {rnd + 1} is over for client 3, .* round 5;"):
-        node.handle(state, order(node, rnd))
-    nothing = np.empty((0, node.terms.num_params), dtype=np.float32)
-    question = to_bytes(SurveyRequest(rnd, 3, "selection", nothing), node.terms)
+        node.handle(state, encode_request(node, rnd))
+    nothing = np.empty((0, node.schema.num_params), dtype=np.float32)
+    survey_request = to_bytes(SurveyRequest(rnd, 3, "selection", nothing), node.schema)
     with pytest.raises(BadMessage, match="is over"):
-        node.handle(state, question)
-    state, _ = node.handle(state, order(node, rnd=5))
+        node.handle(state, survey_request)
+    state, _ = node.handle(state, encode_request(node, rnd=5))
     assert state.client.lived == 2
 
 
-def test_a_message_for_somebody_else_is_refused() -> None:
+def test_request_for_another_client_is_rejected() -> None:
     node = remote()
-    with pytest.raises(BadMessage, match="this is client 3, but the message is for 5"):
-        node.handle(node.new_client(), order(node, 0, client=5))
+    with pytest.raises(BadMessage, match="this is client 3, but the request is for client 5"):
+        node.handle(node.new_client(), encode_request(node, 0, client=5))
 
 
-def test_what_is_no_errand_is_refused() -> None:
+def test_payloads_that_are_not_requests_are_rejected() -> None:
     node = remote()
-    for payload in (b"", node.hello(), order(node, 0)[:-4]):
+    for payload in (b"", node.hello(), encode_request(node, 0)[:-4]):
         with pytest.raises(BadMessage):
             node.handle(node.new_client(), payload)
     small = to_bytes(
-        train_request_for(0, 3, np.zeros(2, "f4")), type(node.terms)(node.terms.recipe, 2)
+        train_request_for(0, 3, np.zeros(2, "f4")), type(node.schema)(node.schema.recipe, 2)
     )
     with pytest.raises(ShapeMismatch, match=r"params has shape \(1, 2\)"):
         node.handle(node.new_client(), small)
 
 
 @pytest.mark.parametrize("recipe", ["fedewc", "ode", "dpcs", "stream-ours"])
-def test_a_state_comes_back_to_the_bit(recipe: str) -> None:
+def test_state_is_restored_bit_by_bit(recipe: str) -> None:
     node = remote(recipe)
-    state, _ = node.handle(node.new_client(), order(node, rnd=0))
+    state, _ = node.handle(node.new_client(), encode_request(node, rnd=0))
     restored = node.restore_state(node.serialize_state(state))
     assert to_comparable(restored) == to_comparable(state)
     assert type(restored.client) is type(state.client)
 
 
-def test_a_state_that_is_damaged_or_of_another_recipe_is_one_message() -> None:
+def test_damaged_or_foreign_state_is_rejected() -> None:
     node = remote("ode")
     stored = node.serialize_state(node.new_client())
     with pytest.raises(RunError, match="the stored state of client 3 is damaged, or of another"):
         node.restore_state(stored[:-5])
     with pytest.raises(RunError, match="the stored state of client 3 is damaged, or of another"):
-        node.restore_state(order(node, 0))
+        node.restore_state(encode_request(node, 0))
 
 
-def test_a_rehearsal_leaves_no_trace_and_the_round_is_not_over() -> None:
+def test_probe_round_changes_no_state_and_does_not_end_the_round() -> None:
     node = remote("scaffold")
-    params = np.zeros(node.terms.num_params, dtype=np.float32)
+    params = np.zeros(node.schema.num_params, dtype=np.float32)
     broadcast = {"objective": {"common": params}}
     state, _ = node.handle(
         node.new_client(),
-        to_bytes(train_request_for(3, 3, params, broadcast=broadcast), node.terms),
+        to_bytes(train_request_for(3, 3, params, broadcast=broadcast), node.schema),
     )
     probe_round = train_request_for(
         4, 3, params, lr_scale=0.5, session=1, probe_round=2, broadcast=broadcast
     )
-    after, payload = node.handle(state, to_bytes(probe_round, node.terms))
+    after, payload = node.handle(state, to_bytes(probe_round, node.schema))
     assert to_comparable(after) == to_comparable(state)
     assert node.serialize_state(after) == node.serialize_state(state)
-    reply = from_bytes(payload, node.terms, TrainResponse)
-    assert (reply.probe_round, reply.num_steps[0] > 0) == (2, True)
-    again, same = node.handle(after, to_bytes(probe_round, node.terms))
-    assert same == payload, "it may come twice"
+    response = from_bytes(payload, node.schema, TrainResponse)
+    assert (response.probe_round, response.num_steps[0] > 0) == (2, True)
+    again, same = node.handle(after, to_bytes(probe_round, node.schema))
+    assert same == payload, "a probe round may be repeated"
     state, _ = node.handle(
-        again, to_bytes(train_request_for(4, 3, params, session=1, broadcast=broadcast), node.terms)
+        again,
+        to_bytes(train_request_for(4, 3, params, session=1, broadcast=broadcast), node.schema),
     )
     assert (state.last_round, state.client.lived, state.client.session) == (4, 2, 1)
     with pytest.raises(BadMessage, match="round 5 is over"):
-        node.handle(state, to_bytes(probe_round, node.terms))
+        node.handle(state, to_bytes(probe_round, node.schema))

@@ -1,4 +1,4 @@
-"""Bytes from outside may be anything; what comes out is a message that fits, or an error of ours."""
+"""Any bytes are decoded to a valid message or raise an error of the library."""
 
 from __future__ import annotations
 
@@ -43,8 +43,8 @@ from thalweg.sample_weights import OldAndNew
 from thalweg.selection import Dpcs
 
 P = 3
-TALKATIVE = Recipe(
-    name="everything at once",
+FULL_RECIPE = Recipe(
+    name="all stages",
     memory=Ode(),
     sample_weights=OldAndNew(),
     selection=Dpcs(),
@@ -52,8 +52,8 @@ TALKATIVE = Recipe(
     weights=ShiftAware(),
     bank=FedDrift(),
 )
-TERMS = MessageSchema(TALKATIVE, P)
-SILENT = MessageSchema(Recipe(name="plain", memory=Fifo()), P)
+SCHEMA = MessageSchema(FULL_RECIPE, P)
+PLAIN_SCHEMA = MessageSchema(Recipe(name="plain", memory=Fifo()), P)
 
 
 def f4(*values: float) -> Any:
@@ -61,7 +61,7 @@ def f4(*values: float) -> Any:
 
 
 HELLO = Hello(4, Supply(total=120.5, is_historical=True, rounds=10.0))
-ORDER = TrainRequest(
+TRAIN_REQUEST = TrainRequest(
     rnd=7,
     client=4,
     models=np.array([1]),
@@ -76,7 +76,7 @@ ORDER = TrainRequest(
         "sample_weights": {"assigned": f4(0.125)},
     },
 )
-REPLY = TrainResponse(
+TRAIN_RESPONSE = TrainResponse(
     rnd=7,
     client=4,
     models=np.array([1]),
@@ -90,115 +90,115 @@ REPLY = TrainResponse(
     reports={"shift_score": np.array([0.3])},
     uploads={"memory.gradient": f4()[None], "objective.fisher": f4(1, 2, 3)[None]},
 )
-QUESTION = SurveyRequest(7, 4, "bank", np.arange(6, dtype=np.float32).reshape(2, 3))
-ANSWER = SurveyResponse(
+SURVEY_REQUEST = SurveyRequest(7, 4, "bank", np.arange(6, dtype=np.float32).reshape(2, 3))
+SURVEY_RESPONSE = SurveyResponse(
     7, 4, "bank", {"model_costs": np.array([0.5, np.nan]), "samples": np.array([8.0])}
 )
-MESSAGES = [HELLO, ORDER, REPLY, QUESTION, ANSWER]
+MESSAGES = [HELLO, TRAIN_REQUEST, TRAIN_RESPONSE, SURVEY_REQUEST, SURVEY_RESPONSE]
 NAMES = [type(message).__name__ for message in MESSAGES]
 
 
 def same(a: Any, b: Any) -> bool:
     """Equal in every field and every bit."""
-    return bool(tree_to_bytes(_plain(a)) == tree_to_bytes(_plain(b)))
+    return bool(tree_to_bytes(to_plain(a)) == tree_to_bytes(to_plain(b)))
 
 
-def _plain(message: Message) -> dict[str, Any]:
+def to_plain(message: Message) -> dict[str, Any]:
     return dict(vars(message))
 
 
-def there_and_back(message: Any) -> Any:
-    return from_bytes(to_bytes(message, TERMS), TERMS, type(message))
+def round_trip(message: Any) -> Any:
+    return from_bytes(to_bytes(message, SCHEMA), SCHEMA, type(message))
 
 
 @pytest.mark.parametrize("message", MESSAGES, ids=NAMES)
-def test_every_message_comes_back_bit_by_bit(message: Message) -> None:
-    back = there_and_back(message)
+def test_messages_round_trip_bit_by_bit(message: Message) -> None:
+    back = round_trip(message)
     assert type(back) is type(message)
     assert same(back, message)
 
 
-def test_a_client_that_took_no_step_has_no_loss() -> None:
+def test_loss_and_reports_may_be_nan_without_a_step() -> None:
     idle = replace(
-        REPLY,
+        TRAIN_RESPONSE,
         num_steps=np.array([0]),
         losses=np.array([np.nan]),
         reports={"shift_score": np.array([np.nan])},
     )
-    assert same(there_and_back(idle), idle)
+    assert same(round_trip(idle), idle)
 
 
-def test_a_question_that_shows_no_models_carries_none() -> None:
-    question = SurveyRequest(7, 4, "selection", np.empty((0, P), dtype=np.float32))
-    assert there_and_back(question).bank.shape == (0, P)
-    with pytest.raises(ShapeMismatch, match=r"2 models came with .* Dpcs, which shows none"):
-        to_bytes(replace(question, bank=np.zeros((2, P), dtype=np.float32)), TERMS)
-    with pytest.raises(ShapeMismatch, match=r"0 models came with .* FedDrift, which shows them"):
-        to_bytes(replace(question, stage="bank"), TERMS)
+def test_survey_request_has_models_only_if_the_policy_sends_them() -> None:
+    request = SurveyRequest(7, 4, "selection", np.empty((0, P), dtype=np.float32))
+    assert round_trip(request).bank.shape == (0, P)
+    with pytest.raises(ShapeMismatch, match=r"expected no models in .* Dpcs, got 2"):
+        to_bytes(replace(request, bank=np.zeros((2, P), dtype=np.float32)), SCHEMA)
+    with pytest.raises(ShapeMismatch, match=r"expected models in .* FedDrift, got 0"):
+        to_bytes(replace(request, stage="bank"), SCHEMA)
 
 
-def test_what_arrives_is_ours_to_change() -> None:
-    order = there_and_back(ORDER)
-    order.params[0, 0] = 9
-    assert ORDER.params[0, 0] == 1
+def test_decoded_arrays_are_writable_copies() -> None:
+    request = round_trip(TRAIN_REQUEST)
+    request.params[0, 0] = 9
+    assert TRAIN_REQUEST.params[0, 0] == 1
 
 
-# --- refused, each with its reason ---
+# --- rejected, each with its reason ---
 
-WRONG: dict[str, tuple[Message, type[ThalwegError], str]] = {
+INVALID: dict[str, tuple[Message, type[ThalwegError], str]] = {
     "model of another size": (
-        replace(ORDER, params=f4(1, 2)[None]),
+        replace(TRAIN_REQUEST, params=f4(1, 2)[None]),
         ShapeMismatch,
         r"TrainRequest: params has shape \(1, 2\), expected \(1, 3\)\. Do both sides run the same",
     ),
     "update of another size": (
-        replace(REPLY, deltas=np.zeros((2, 3), dtype=np.float32)),
+        replace(TRAIN_RESPONSE, deltas=np.zeros((2, 3), dtype=np.float32)),
         ShapeMismatch,
         r"TrainResponse: deltas has shape \(2, 3\), expected \(1, 3\)",
     ),
-    "other numbers": (
-        replace(REPLY, deltas=np.zeros((1, 3))),
+    "another dtype": (
+        replace(TRAIN_RESPONSE, deltas=np.zeros((1, 3))),
         BadMessage,
         "TrainResponse: deltas must be an array of float32, got an array of float64",
     ),
     "bank of another size": (
-        replace(QUESTION, bank=np.zeros((2, 4), dtype=np.float32)),
+        replace(SURVEY_REQUEST, bank=np.zeros((2, 4), dtype=np.float32)),
         ShapeMismatch,
         r"bank has shape \(2, 4\), expected \('any', 3\)",
     ),
     "a model that diverged": (
-        replace(ORDER, params=f4(1, np.inf, 0)[None]),
+        replace(TRAIN_REQUEST, params=f4(1, np.inf, 0)[None]),
         Diverged,
         "TrainRequest: params is not finite",
     ),
-    "an endless pace": (
-        replace(ORDER, lr_scales=np.array([np.inf])),
+    "an infinite learning-rate scale": (
+        replace(TRAIN_REQUEST, lr_scales=np.array([np.inf])),
         Diverged,
         "lr_scales is not finite",
     ),
-    "a negative pace": (
-        replace(ORDER, lr_scales=np.array([-0.5])),
+    "a negative learning-rate scale": (
+        replace(TRAIN_REQUEST, lr_scales=np.array([-0.5])),
         BadMessage,
         "TrainRequest: lr_scales must be numbers of at least 0, got -0.5",
     ),
     "a negative round": (
-        replace(ORDER, rnd=-1),
+        replace(TRAIN_REQUEST, rnd=-1),
         BadMessage,
-        "TrainRequest: rnd must be a whole number from 0 to .*, got -1",
+        "TrainRequest: rnd must be an integer from 0 to .*, got -1",
     ),
-    "more right than tested": (
-        replace(REPLY, num_correct=np.array([11])),
+    "more correct than tested": (
+        replace(TRAIN_RESPONSE, num_correct=np.array([11])),
         BadMessage,
-        r"num_correct must be whole numbers from 0 to what is possible, got \[11\]",
+        r"num_correct must be integers from 0 to \[10\], got \[11\]",
     ),
     "no models": (
-        replace(ORDER, models=np.empty(0, dtype=np.int64)),
+        replace(TRAIN_REQUEST, models=np.empty(0, dtype=np.int64)),
         BadMessage,
-        "TrainRequest: models must be a list of one or more whole numbers",
+        "TrainRequest: models must be a list of one or more integers",
     ),
     "a model twice": (
         replace(
-            ORDER,
+            TRAIN_REQUEST,
             models=np.array([1, 1]),
             lr_scales=np.ones(2),
             params=np.zeros((2, P), dtype=np.float32),
@@ -207,181 +207,183 @@ WRONG: dict[str, tuple[Message, type[ThalwegError], str]] = {
         r"TrainRequest: models must be ascending, got \[1, 1\]",
     ),
     "steps of more models than there are": (
-        replace(REPLY, num_steps=np.array([6, 6])),
+        replace(TRAIN_RESPONSE, num_steps=np.array([6, 6])),
         BadMessage,
-        "TrainResponse: num_steps must be a list of 1 whole numbers",
+        "TrainResponse: num_steps must be a list of 1 integers",
     ),
-    "values of a stage that is silent": (
-        replace(REPLY, uploads={"weights.word": f4(1)[None]}),
+    "values of a stage without uploads": (
+        replace(TRAIN_RESPONSE, uploads={"weights.word": f4(1)[None]}),
         BadMessage,
-        r"TrainResponse\.uploads: nobody knows 'weights.word' in this recipe",
+        r"TrainResponse\.uploads: this recipe has no field 'weights.word'",
     ),
-    "a stage that tells nothing": (
-        replace(ORDER, broadcast={"bank": {"word": f4(1)}}),
+    "a stage without broadcasts": (
+        replace(TRAIN_REQUEST, broadcast={"bank": {"word": f4(1)}}),
         BadMessage,
-        r"TrainRequest\.broadcast: nobody knows 'bank' in this recipe",
+        r"TrainRequest\.broadcast: this recipe has no field 'bank'",
     ),
-    "an sample_weights of two numbers": (
-        replace(ORDER, broadcast={"sample_weights": {"assigned": f4(1, 2)}}),
+    "sample weights of two numbers": (
+        replace(TRAIN_REQUEST, broadcast={"sample_weights": {"assigned": f4(1, 2)}}),
         ShapeMismatch,
         r"TrainRequest\.broadcast\.sample_weights: assigned has shape \(2,\), expected \(1,\)",
     ),
-    "an sample_weights with another name": (
-        replace(ORDER, broadcast={"sample_weights": {"assigned": f4(1), "more": f4(1)}}),
+    "sample weights with another name": (
+        replace(TRAIN_REQUEST, broadcast={"sample_weights": {"assigned": f4(1), "more": f4(1)}}),
         BadMessage,
-        "nobody knows the field 'more'",
+        "the field 'more' is not known",
     ),
     "an alarm where there is none": (
-        replace(ORDER, broadcast={"alarm": {"shrink": f4(0)}}),
+        replace(TRAIN_REQUEST, broadcast={"alarm": {"shrink": f4(0)}}),
         BadMessage,
-        r"TrainRequest\.broadcast: nobody knows 'alarm' in this recipe",
+        r"TrainRequest\.broadcast: this recipe has no field 'alarm'",
     ),
     "a matrix of values": (
-        replace(REPLY, uploads={"memory.gradient": np.zeros((2, 2), dtype=np.float32)}),
+        replace(TRAIN_RESPONSE, uploads={"memory.gradient": np.zeros((2, 2), dtype=np.float32)}),
         ShapeMismatch,
         r"memory\.gradient has shape \(2, 2\), expected \(1, 'any'\)",
     ),
     "a strange name": (
-        replace(ANSWER, values={"a b": np.ones(1)}),
+        replace(SURVEY_RESPONSE, values={"a b": np.ones(1)}),
         BadMessage,
-        "a name must be at most 64 letters, digits and _.-, got 'a b'",
+        "a name must be at most 64 letters, digits or _.-, got 'a b'",
     ),
     "too many names": (
-        replace(ANSWER, values={f"w{n}": np.ones(1) for n in range(65)}),
+        replace(SURVEY_RESPONSE, values={f"w{n}": np.ones(1) for n in range(65)}),
         BadMessage,
-        "must be at most 64 values by name",
+        "must be a dict of at most 64 fields",
     ),
     "a stage that does not exist": (
-        replace(ANSWER, stage="memory"),  # type: ignore[arg-type]
+        replace(SURVEY_RESPONSE, stage="memory"),  # type: ignore[arg-type]
         BadMessage,
         "stage must be one of sample_weights, selection, bank, got 'memory'",
     ),
-    "more than agreed": (
-        replace(ANSWER, values={"long": np.zeros(200_000)}),
+    "too long": (
+        replace(SURVEY_RESPONSE, values={"long": np.zeros(200_000)}),
         BadMessage,
-        "a message of 16.* bytes is too long: at most .*, that is 32 models of 3 parameters",
+        "a message has 16.* bytes, at most .* are allowed: 32 models of 3 parameters",
     ),
 }
 
 
-@pytest.mark.parametrize("case", WRONG)
-def test_what_does_not_keep_to_the_terms_is_refused_before_it_is_sent(case: str) -> None:
-    message, error, text = WRONG[case]
+@pytest.mark.parametrize("case", INVALID)
+def test_invalid_messages_are_rejected_by_the_sender(case: str) -> None:
+    message, error, text = INVALID[case]
     with pytest.raises(error, match=text):
-        to_bytes(message, TERMS)
+        to_bytes(message, SCHEMA)
 
 
-def unchecked(message: Message) -> bytes:
-    """The bytes of somebody who does not check what is sent."""
+def encode_unchecked(message: Message) -> bytes:
+    """Encode a message without validating it."""
     fields = {"thalweg": FORMAT, "kind": type(message).__name__, "fields": vars(message)}
     return tree_to_bytes(fields)
 
 
-@pytest.mark.parametrize("case", WRONG)
-def test_what_does_not_keep_to_the_terms_is_refused_where_it_arrives(case: str) -> None:
-    message, error, text = WRONG[case]
+@pytest.mark.parametrize("case", INVALID)
+def test_invalid_messages_are_rejected_by_the_receiver(case: str) -> None:
+    message, error, text = INVALID[case]
     with pytest.raises(error, match=text):
-        from_bytes(unchecked(message), TERMS, type(message))
+        from_bytes(encode_unchecked(message), SCHEMA, type(message))
 
 
 @pytest.mark.parametrize("bad", [np.nan, np.inf])
-def test_a_client_that_diverged_may_say_so_and_the_server_judges(bad: float) -> None:
+def test_responses_that_are_not_finite_are_sent_and_rejected_by_the_receiver(bad: float) -> None:
     for broken in (
-        replace(REPLY, deltas=f4(0, bad, 0)[None]),
-        replace(REPLY, losses=np.array([bad])),
-        replace(REPLY, reports={"shift_score": np.array([bad])}),
-        replace(REPLY, uploads={"memory.gradient": f4(bad)[None]}),
+        replace(TRAIN_RESPONSE, deltas=f4(0, bad, 0)[None]),
+        replace(TRAIN_RESPONSE, losses=np.array([bad])),
+        replace(TRAIN_RESPONSE, reports={"shift_score": np.array([bad])}),
+        replace(TRAIN_RESPONSE, uploads={"memory.gradient": f4(bad)[None]}),
     ):
         with pytest.raises(Diverged, match=r"is not finite\. Try a smaller learning rate"):
-            from_bytes(to_bytes(broken, TERMS), TERMS, TrainResponse)
+            from_bytes(to_bytes(broken, SCHEMA), SCHEMA, TrainResponse)
 
 
-def test_a_recipe_that_says_nothing_gets_nothing() -> None:
-    quiet = replace(REPLY, reports={}, uploads={})
-    assert same(from_bytes(to_bytes(quiet, SILENT), SILENT, TrainResponse), quiet)
-    for loud in (
-        replace(quiet, reports={"score": np.ones(1)}),
-        replace(quiet, uploads=REPLY.uploads),
+def test_values_that_the_recipe_does_not_use_are_rejected() -> None:
+    minimal = replace(TRAIN_RESPONSE, reports={}, uploads={})
+    assert same(from_bytes(to_bytes(minimal, PLAIN_SCHEMA), PLAIN_SCHEMA, TrainResponse), minimal)
+    for extra in (
+        replace(minimal, reports={"score": np.ones(1)}),
+        replace(minimal, uploads=TRAIN_RESPONSE.uploads),
     ):
-        with pytest.raises(BadMessage, match="nobody knows"):
-            to_bytes(loud, SILENT)
+        with pytest.raises(BadMessage, match="this recipe has no field"):
+            to_bytes(extra, PLAIN_SCHEMA)
     with pytest.raises(BadMessage, match="one of nothing, got 'bank'"):
-        to_bytes(QUESTION, SILENT)
+        to_bytes(SURVEY_REQUEST, PLAIN_SCHEMA)
 
 
-def test_only_the_kinds_that_are_expected_come_in() -> None:
+def test_messages_of_another_kind_are_rejected() -> None:
     with pytest.raises(BadMessage, match="kind must be one of TrainResponse, got 'TrainRequest'"):
-        from_bytes(to_bytes(ORDER, TERMS), TERMS, TrainResponse)
+        from_bytes(to_bytes(TRAIN_REQUEST, SCHEMA), SCHEMA, TrainResponse)
     with pytest.raises(
         BadMessage,
         match="kind must be one of TrainRequest, SurveyRequest, MaskRequest, got 'TrainResponse'",
     ):
-        read_request(to_bytes(REPLY, TERMS), TERMS)
-    assert isinstance(read_request(to_bytes(ORDER, TERMS), TERMS), TrainRequest)
-    assert isinstance(read_request(to_bytes(QUESTION, TERMS), TERMS), SurveyRequest)
+        read_request(to_bytes(TRAIN_RESPONSE, SCHEMA), SCHEMA)
+    assert isinstance(read_request(to_bytes(TRAIN_REQUEST, SCHEMA), SCHEMA), TrainRequest)
+    assert isinstance(read_request(to_bytes(SURVEY_REQUEST, SCHEMA), SCHEMA), SurveyRequest)
 
 
-def test_a_message_of_another_version_is_named_as_such() -> None:
-    tree = tree_from_bytes(to_bytes(ORDER, TERMS))
-    with pytest.raises(BadMessage, match=r"has format 5, expected 4\. Do both sides run the same"):
-        from_bytes(tree_to_bytes({**tree, "thalweg": 5}), TERMS, TrainRequest)
+def test_message_of_another_format_number_is_rejected() -> None:
+    tree = tree_from_bytes(to_bytes(TRAIN_REQUEST, SCHEMA))
+    with pytest.raises(
+        BadMessage,
+        match=rf"has format {FORMAT + 1}, expected {FORMAT}\. Do both sides run the same",
+    ):
+        from_bytes(tree_to_bytes({**tree, "thalweg": FORMAT + 1}), SCHEMA, TrainRequest)
 
 
 @pytest.mark.parametrize(
     "change", [{"rnd": 6}, {"client": 5}, {"models": np.array([0])}, {"probe_round": 0}]
 )
-def test_a_reply_must_be_to_this_very_order(change: dict[str, int]) -> None:
-    check_matches_request(read_response(to_bytes(REPLY, TERMS), TERMS), ORDER)
+def test_train_response_must_match_its_request(change: dict[str, int]) -> None:
+    check_matches_request(read_response(to_bytes(TRAIN_RESPONSE, SCHEMA), SCHEMA), TRAIN_REQUEST)
     (name,) = change
-    with pytest.raises(BadMessage, match=f"{name} is .*, asked was .*; it came too late, or from"):
+    with pytest.raises(
+        BadMessage, match=f"{name} is .*, expected .*; the response is late, or from"
+    ):
         check_matches_request(
-            read_response(to_bytes(replace(REPLY, **change), TERMS), TERMS), ORDER
+            read_response(to_bytes(replace(TRAIN_RESPONSE, **change), SCHEMA), SCHEMA),
+            TRAIN_REQUEST,
         )
 
 
-def test_an_answer_must_be_to_this_very_question() -> None:
-    check_matches_request(read_response(to_bytes(ANSWER, TERMS), TERMS), QUESTION)
-    for other in (replace(ANSWER, rnd=8), replace(ANSWER, stage="selection")):
-        with pytest.raises(BadMessage, match="it came too late"):
-            check_matches_request(other, QUESTION)
+def test_survey_response_must_match_its_request() -> None:
+    check_matches_request(read_response(to_bytes(SURVEY_RESPONSE, SCHEMA), SCHEMA), SURVEY_REQUEST)
+    for other in (replace(SURVEY_RESPONSE, rnd=8), replace(SURVEY_RESPONSE, stage="selection")):
+        with pytest.raises(BadMessage, match="the response is late"):
+            check_matches_request(other, SURVEY_REQUEST)
 
 
-def test_a_reply_answers_no_question_and_an_answer_no_order() -> None:
-    with pytest.raises(
-        BadMessage, match="TrainResponse of client 4: it does not answer SurveyRequest"
-    ):
-        check_matches_request(REPLY, QUESTION)
-    with pytest.raises(
-        BadMessage, match="SurveyResponse of client 4: it does not answer TrainRequest"
-    ):
-        check_matches_request(ANSWER, ORDER)
+def test_response_of_another_kind_than_requested_is_rejected() -> None:
+    with pytest.raises(BadMessage, match="TrainResponse of client 4: expected SurveyResponse"):
+        check_matches_request(TRAIN_RESPONSE, SURVEY_REQUEST)
+    with pytest.raises(BadMessage, match="SurveyResponse of client 4: expected TrainResponse"):
+        check_matches_request(SURVEY_RESPONSE, TRAIN_REQUEST)
 
 
-# --- anything at all ---
+# --- arbitrary bytes ---
 
 
-def read_or_refuse(payload: bytes) -> None:
-    """No error but ours, and what comes in fits."""
+def decode_or_reject(payload: bytes) -> None:
+    """Decoding gives a valid message or an error of the library."""
     for kind in (Hello, TrainRequest, TrainResponse, SurveyRequest, SurveyResponse):
         try:
-            message = from_bytes(payload, TERMS, kind)
+            message = from_bytes(payload, SCHEMA, kind)
         except (BadMessage, Diverged):
             continue
         assert type(message) is kind
-        to_bytes(message, TERMS)
+        to_bytes(message, SCHEMA)
 
 
 @given(payload=st.binary(max_size=300))
-def test_noise_is_refused(payload: bytes) -> None:
-    read_or_refuse(payload)
-    read_or_refuse(len(payload).to_bytes(8, "little") + payload)
+def test_random_bytes_are_rejected(payload: bytes) -> None:
+    decode_or_reject(payload)
+    decode_or_reject(len(payload).to_bytes(8, "little") + payload)
 
 
 @given(message=st.sampled_from(MESSAGES), share=st.floats(0, 1, exclude_max=True))
-def test_a_message_that_was_cut_off_is_refused(message: Message, share: float) -> None:
-    payload = to_bytes(message, TERMS)
+def test_truncated_messages_are_rejected(message: Message, share: float) -> None:
+    payload = to_bytes(message, SCHEMA)
     with pytest.raises(BadMessage, match="not a tree of Thalweg, or are damaged"):
-        from_bytes(payload[: int(share * len(payload))], TERMS, type(message))
+        from_bytes(payload[: int(share * len(payload))], SCHEMA, type(message))
 
 
 @settings(max_examples=400)
@@ -389,13 +391,13 @@ def test_a_message_that_was_cut_off_is_refused(message: Message, share: float) -
     message=st.sampled_from(MESSAGES),
     flips=st.lists(st.tuples(st.integers(0, 1 << 20), st.integers(1, 255)), min_size=1, max_size=4),
 )
-def test_flipped_bytes_are_refused_or_harmless(
+def test_messages_with_flipped_bytes_are_rejected_or_valid(
     message: Message, flips: list[tuple[int, int]]
 ) -> None:
-    payload = bytearray(to_bytes(message, TERMS))
+    payload = bytearray(to_bytes(message, SCHEMA))
     for place, bits in flips:
         payload[place % len(payload)] ^= bits
-    read_or_refuse(bytes(payload))
+    decode_or_reject(bytes(payload))
 
 
 arrays = hnp.arrays(
@@ -414,32 +416,34 @@ values = st.recursive(
 
 @settings(max_examples=300)
 @given(message=st.sampled_from(MESSAGES), data=st.data())
-def test_fields_of_any_other_kind_are_refused_or_fit(message: Message, data: st.DataObject) -> None:
-    tree = tree_from_bytes(to_bytes(message, TERMS))
+def test_messages_with_replaced_fields_are_rejected_or_valid(
+    message: Message, data: st.DataObject
+) -> None:
+    tree = tree_from_bytes(to_bytes(message, SCHEMA))
     inside = data.draw(st.sampled_from([tree, tree["fields"]]))
     name = data.draw(st.sampled_from([*inside, "more"]))
     if data.draw(st.booleans()):
         inside.pop(name, None)
     else:
         inside[name] = data.draw(values)
-    read_or_refuse(tree_to_bytes(tree))
+    decode_or_reject(tree_to_bytes(tree))
 
 
 @pytest.mark.parametrize("kind", NAMES)
-def test_every_field_is_needed_and_no_other(kind: str) -> None:
+def test_missing_and_additional_fields_are_rejected(kind: str) -> None:
     message = MESSAGES[NAMES.index(kind)]
-    tree = tree_from_bytes(to_bytes(message, TERMS))
+    tree = tree_from_bytes(to_bytes(message, SCHEMA))
     for name in tree["fields"]:
         fields = {other: value for other, value in tree["fields"].items() if other != name}
         with pytest.raises(BadMessage, match=f"{kind}: the field '{name}' is missing"):
-            from_bytes(tree_to_bytes({**tree, "fields": fields}), TERMS, type(message))
+            from_bytes(tree_to_bytes({**tree, "fields": fields}), SCHEMA, type(message))
     more = {**tree["fields"], "extra": 1}
-    with pytest.raises(BadMessage, match=f"{kind}: nobody knows the field 'extra'"):
-        from_bytes(tree_to_bytes({**tree, "fields": more}), TERMS, type(message))
+    with pytest.raises(BadMessage, match=f"{kind}: the field 'extra' is not known"):
+        from_bytes(tree_to_bytes({**tree, "fields": more}), SCHEMA, type(message))
 
 
 def forged(outline: Any, **tensors: Any) -> bytes:
-    """A safetensors file whose outline says what it likes."""
+    """A safetensors file with an arbitrary outline."""
     text = outline if isinstance(outline, str) else json.dumps(outline)
     return bytes(save(tensors, metadata={"outline": text}))
 
@@ -455,7 +459,7 @@ BOMBS = {
     "numbers from the middle": forged({"$": ["float32", 500, 500]}, float32=MANY),
     "numbers left over": forged({"$": ["float32", 0, 500]}, float32=MANY),
     "another type than it says": forged({"$": ["float64", 0, 1000]}, float64=MANY),
-    "a tensor that nobody has": forged({"$": ["int8", 0, 1]}, float32=MANY),
+    "a tensor that does not exist": forged({"$": ["int8", 0, 1]}, float32=MANY),
     "a table of tensors": forged({"$": ["float32", 0, 1000]}, float32=MANY.reshape(10, 100)),
     "no outline": save({"float32": MANY}),
     "an unknown tag": forged({"!": 1}),
@@ -470,13 +474,13 @@ BOMBS = {
 
 
 @pytest.mark.parametrize("case", BOMBS)
-def test_claims_that_bytes_cannot_keep_cost_nothing(case: str) -> None:
+def test_false_sizes_are_rejected_without_allocating_memory(case: str) -> None:
     payload = BOMBS[case]
-    terms = replace(TERMS, num_params=1_000_000)
+    schema = replace(SCHEMA, num_params=1_000_000)
     tracemalloc.start()
     try:
         with pytest.raises(BadMessage):
-            from_bytes(payload, terms, TrainRequest)
+            from_bytes(payload, schema, TrainRequest)
         _, peak = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()

@@ -1,4 +1,4 @@
-"""The fields of a message that came from outside, taken out one by one and checked."""
+"""Reads and validates the fields of a received message, one at a time."""
 
 from __future__ import annotations
 
@@ -12,34 +12,38 @@ import numpy.typing as npt
 
 from thalweg.core.errors import BadMessage, Diverged, ShapeMismatch
 
-MAX_INT = 1 << 62  # of whole numbers; they become int64
+MAX_INT = 1 << 62  # largest integer that is accepted; integers are stored as int64
 MAX_NAMES = 64
 NAME = re.compile(r"[A-Za-z0-9_.-]{1,64}")
 
-W = TypeVar("W", bound=str)
+Choice = TypeVar("Choice", bound=str)
 
 
 class FieldReader:
-    """What is left of a message. Every method takes a field away; `end` says that none is left over."""
+    """The fields of a message that are not read yet.
+
+    Each `read_` method removes a field and returns its validated value. `check_empty` rejects a
+    message with fields that were not read. `where` is the name of the message in errors.
+    """
 
     def __init__(self, where: str, plain: Any) -> None:
         self.where = where
         if not isinstance(plain, dict) or len(plain) > MAX_NAMES:
-            raise self._make_error("this", f"at most {MAX_NAMES} values by name", plain)
+            raise self._make_error("the content", f"a dict of at most {MAX_NAMES} fields", plain)
         for name in plain:
             if not NAME.fullmatch(name):
-                raise self._make_error("a name", "at most 64 letters, digits and _.-", name)
+                raise self._make_error("a name", "at most 64 letters, digits or _.-", name)
         self._left: dict[str, Any] = dict(plain)
 
     def read_int(self, name: str, maximum: int = MAX_INT) -> int:
-        """A number that counts something."""
+        """Read an integer from 0 to `maximum`."""
         value = self._take(name)
         if type(value) is not int or not 0 <= value <= maximum:
-            raise self._make_error(name, f"a whole number from 0 to {maximum}", value)
+            raise self._make_error(name, f"an integer from 0 to {maximum}", value)
         return value
 
     def read_float(self, name: str, minimum: float = -math.inf, allow_nan: bool = False) -> float:
-        """A finite number of at least `minimum`, or nan if that may be."""
+        """Read a finite number of at least `minimum`, or nan if `allow_nan`."""
         value = self._take(name)
         if type(value) not in (int, float):
             raise self._make_error(name, "a number", value)
@@ -52,36 +56,38 @@ class FieldReader:
         return float(value)
 
     def read_bool(self, name: str) -> bool:
+        """Read true or false."""
         value = self._take(name)
         if type(value) is not bool:
             raise self._make_error(name, "true or false", value)
         return value
 
-    def read_choice(self, name: str, known: Collection[W]) -> W:
+    def read_choice(self, name: str, choices: Collection[Choice]) -> Choice:
+        """Read a string that is one of `choices`."""
         value = self._take(name)
-        for word in known if type(value) is str else ():
-            if word == value:
-                return word
-        raise self._make_error(name, f"one of {', '.join(known) or 'nothing'}", value)
+        for choice in choices if type(value) is str else ():
+            if choice == value:
+                return choice
+        raise self._make_error(name, f"one of {', '.join(choices) or 'nothing'}", value)
 
     def read_text(self, name: str, maximum: int) -> str:
-        """Words of any kind, at most so many characters."""
+        """Read a string of at most `maximum` characters."""
         value = self._take(name)
         if type(value) is not str or len(value) > maximum:
             raise self._make_error(name, f"a text of at most {maximum} characters", value)
         return value
 
     def pop_if_none(self, name: str) -> bool:
-        """Is there nothing in this field? Then it is taken away."""
+        """Remove the field if its value is None; return whether it was."""
         if self._left.get(name, name) is not None:
             return False
         del self._left[name]
         return True
 
-    def require_none(self, name: str, or_else: str) -> None:
-        """A field in which there must be nothing; else why."""
+    def require_none(self, name: str, reason: str) -> None:
+        """Remove the field and reject the message with `reason` if its value is not None."""
         if self._take(name) is not None:
-            raise BadMessage(f"{self.where}: {or_else}")
+            raise BadMessage(f"{self.where}: {name} must be empty: {reason}")
 
     def read_array(
         self,
@@ -91,7 +97,7 @@ class FieldReader:
         allow_nan: bool | npt.NDArray[np.bool_] = False,
         minimum: float = -math.inf,
     ) -> npt.NDArray[Any]:
-        """Finite numbers, or nan where that may be, of a certain shape; None: any number of them."""
+        """Read an array of finite numbers, or nan where `allow_nan`; None in `shape`: any size."""
         value = self._take_array(name, dtype, shape)
         if not (np.isfinite(value) | (np.isnan(value) & allow_nan)).all():
             raise self._make_diverged(name)
@@ -102,42 +108,42 @@ class FieldReader:
     def read_raw_array(
         self, name: str, dtype: type[np.unsignedinteger[Any]], shape: tuple[int | None, ...]
     ) -> npt.NDArray[Any]:
-        """Bits without a meaning, of a certain shape; None: any number of them."""
+        """Read an array of unsigned integers with any values; None in `shape`: any size."""
         return self._take_array(name, dtype, shape)
 
     def read_counts(
         self, name: str, length: int | None = None, maximum: int | npt.NDArray[np.int64] = MAX_INT
     ) -> npt.NDArray[np.int64]:
-        """Numbers that count something, at least one of them, or so many."""
+        """Read `length` integers from 0 to `maximum`; without a length, one or more."""
         value = self._take(name)
-        is_right = isinstance(value, np.ndarray) and value.dtype == np.int64 and value.ndim == 1
-        if not is_right or len(value) != (length or max(len(value), 1)):
+        is_vector = isinstance(value, np.ndarray) and value.dtype == np.int64 and value.ndim == 1
+        if not is_vector or len(value) != (length or max(len(value), 1)):
             expected = "one or more" if length is None else length
-            raise self._make_error(name, f"a list of {expected} whole numbers", value)
+            raise self._make_error(name, f"a list of {expected} integers", value)
         counts: npt.NDArray[np.int64] = value
         if (counts < 0).any() or (counts > maximum).any():
-            raise self._make_error(
-                name, "whole numbers from 0 to what is possible", counts.tolist()
-            )
+            limit = maximum.tolist() if isinstance(maximum, np.ndarray) else maximum
+            raise self._make_error(name, f"integers from 0 to {limit}", counts.tolist())
         return counts
 
     def read_group(
-        self, name: str, known: Callable[[str], bool] = lambda name: True
+        self, name: str, is_known: Callable[[str], bool] = lambda name: True
     ) -> FieldReader:
-        """Fields inside a field, all of them under names that are known."""
-        inside = FieldReader(f"{self.where}.{name}", self._take(name))
-        for each in inside.remaining_names():
-            if not known(each):
-                raise BadMessage(f"{inside.where}: nobody knows {each!r} in this recipe.")
-        return inside
+        """Read a field that holds fields itself; reject names that are not known."""
+        group = FieldReader(f"{self.where}.{name}", self._take(name))
+        for inner in group.remaining_names():
+            if not is_known(inner):
+                raise BadMessage(f"{group.where}: this recipe has no field {inner!r}.")
+        return group
 
     def remaining_names(self) -> list[str]:
-        """Of the fields that are left."""
+        """Names of the fields that are not read yet."""
         return list(self._left)
 
     def check_empty(self) -> None:
+        """Reject the message if it has fields that were not read."""
         if self._left:
-            raise BadMessage(f"{self.where}: nobody knows the field {min(self._left)!r}.")
+            raise BadMessage(f"{self.where}: the field {min(self._left)!r} is not known.")
 
     def _take_array(
         self, name: str, dtype: type[np.generic], shape: tuple[int | None, ...]
@@ -164,6 +170,6 @@ class FieldReader:
             f"{self.where}: {name} is not finite. Try a smaller learning rate, or less momentum."
         )
 
-    def _make_error(self, name: str, expected: str, came: Any) -> BadMessage:
-        what = f"an array of {came.dtype}" if isinstance(came, np.ndarray) else repr(came)[:80]
-        return BadMessage(f"{self.where}: {name} must be {expected}, got {what}.")
+    def _make_error(self, name: str, expected: str, value: Any) -> BadMessage:
+        got = f"an array of {value.dtype}" if isinstance(value, np.ndarray) else repr(value)[:80]
+        return BadMessage(f"{self.where}: {name} must be {expected}, got {got}.")

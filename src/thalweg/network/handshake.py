@@ -1,12 +1,14 @@
-"""How a client joins a run: who are you, who am I, this is the run, I have what it takes.
+"""Messages by which a client joins a run, and their encoding.
 
-    server -> node    Greeting      who are you?
-    node -> server    Introduction  an identity of its own, and the run that it belongs to, if any
-    server -> node    Invitation    the client's number, the plan, and what its data must look like
-    node -> server    Hello, as in `messages`, or a Refusal
+    server -> client    IdentityRequest
+    client -> server    IdentityResponse  the client's identity, and the run it belongs to, if any
+    server -> client    Invitation        the client's number, the plan, and the form of the data
+    client -> server    Hello (`federation.messages`), or a JoinRejection
 
-Either side may refuse, and says why with both sides shown. These letters are older than any agreement, so that they
-are the same in every version; after them both sides hold the same `Terms`.
+Either side can reject the other with a `JoinRejection` that states the reason. Handshake messages
+have a format number of their own, which changes less often than that of the other messages, so
+that different versions can still report that they differ. After the handshake both sides have the
+same `MessageSchema`.
 """
 
 from __future__ import annotations
@@ -24,9 +26,9 @@ from thalweg.core.trees import tree_from_bytes, tree_to_bytes
 from thalweg.network.fields import FieldReader
 from thalweg.network.wire import FORMAT
 
-HANDSHAKE_FORMAT = 1  # the form of these letters, and of nothing else
-MAX_HANDSHAKE_BYTES = 1 << 20  # bytes
-MAX_PLAN_CHARS = 1 << 18  # characters
+HANDSHAKE_FORMAT = 2
+MAX_HANDSHAKE_BYTES = 1 << 20
+MAX_PLAN_CHARS = 1 << 18
 MAX_SCHEMA_CHARS = 1 << 18
 MAX_REASON_CHARS = 4000
 IDENTITY = re.compile(r"[0-9a-f]{32}")
@@ -34,53 +36,53 @@ IDENTITY = re.compile(r"[0-9a-f]{32}")
 
 @dataclass(frozen=True)
 class IdentityRequest:
-    """The server asks a node that it does not know who it is."""
+    """The server asks a node for the identity of its client."""
 
     run: str  # 32 hex digits, as identities
     version: str = __version__
-    format: int = FORMAT  # of the messages that follow
+    format: int = FORMAT  # format number of the messages after the handshake
 
 
 @dataclass(frozen=True)
 class IdentityResponse:
-    """A client says who it is: not where it is, nor what it is called in this run."""
+    """A client's identity, which does not depend on its node or on its number in the run."""
 
-    identity: str  # 32 hex digits, made once and kept with its state
-    requested_number: int | None = None  # the number that it would like to have
-    run: str | None = None  # the run that its state belongs to; none: none yet
+    identity: str  # 32 hex digits, generated once and stored with the client's state
+    requested_number: int | None = None  # None: any number
+    run: str | None = None  # the run that the client's state belongs to; None: no run yet
     version: str = __version__
     format: int = FORMAT
 
 
 @dataclass(frozen=True)
 class Invitation:
-    """The server gives a client its number, the plan of the run, and what it must have to take part."""
+    """The server sends a client its number, the plan of the run, and the form of its data."""
 
     run: str
     client: int
     plan: str  # as TOML
-    shape: tuple[int, ...]  # of one sample, as the net wants it
+    shape: tuple[int, ...]  # of one sample
     num_classes: int
     num_params: int  # P
-    live: bool  # do clients bring data of their own?
-    schema: str = ""  # if so, what these must look like (`edge/schema.py`)
+    live: bool  # whether clients have data of their own
+    schema: str = ""  # if live, the form of these data as JSON (`edge/schema.py`)
     version: str = __version__
     format: int = FORMAT
 
 
 @dataclass(frozen=True)
 class JoinRejection:
-    """One side will not have the other, and says why."""
+    """One side rejects the other, with a reason."""
 
     reason: str
 
 
 HandshakeMessage = IdentityRequest | IdentityResponse | Invitation | JoinRejection
-J = TypeVar("J", bound=HandshakeMessage)
+H = TypeVar("H", bound=HandshakeMessage)
 
 
 def handshake_to_bytes(message: HandshakeMessage) -> bytes:
-    """A message of the beginning as bytes.
+    """Validate and encode a handshake message.
 
     >>> handshake_from_bytes(handshake_to_bytes(JoinRejection("too old")), JoinRejection).reason
     'too old'
@@ -92,21 +94,24 @@ def handshake_to_bytes(message: HandshakeMessage) -> bytes:
         plain["reason"] = message.reason[:MAX_REASON_CHARS]
     kind = type(message).__name__
     _read(kind, plain)
-    return tree_to_bytes({"joining": HANDSHAKE_FORMAT, "kind": kind, "fields": plain})
+    return tree_to_bytes({"handshake": HANDSHAKE_FORMAT, "kind": kind, "fields": plain})
 
 
-def handshake_from_bytes(payload: bytes, kind: type[J]) -> J:
-    """A message of the beginning, unpacked and checked; a refusal in its place is raised."""
+def handshake_from_bytes(payload: bytes, kind: type[H]) -> H:
+    """Decode and validate a handshake message; raise `BadMessage` if it is a `JoinRejection`."""
     if len(payload) > MAX_HANDSHAKE_BYTES:
         raise BadMessage(
-            f"a letter of {len(payload)} bytes is too long: at most {MAX_HANDSHAKE_BYTES}."
+            f"a handshake message has {len(payload)} bytes, at most {MAX_HANDSHAKE_BYTES} are allowed."
         )
     tree = tree_from_bytes(payload, MAX_HANDSHAKE_BYTES)
-    if not isinstance(tree, dict) or tree.keys() != {"joining", "kind", "fields"}:
-        raise BadMessage("this is no letter of joining: expected joining, kind and fields.")
-    head = FieldReader("the letter", {name: tree[name] for name in ("joining", "kind")})
-    if (form := head.read_int("joining")) != HANDSHAKE_FORMAT:
-        raise BadMessage(f"this letter of joining has form {form}, expected {HANDSHAKE_FORMAT}.")
+    if not isinstance(tree, dict) or tree.keys() != {"handshake", "kind", "fields"}:
+        raise BadMessage("this is not a handshake message: expected handshake, kind and fields.")
+    head = FieldReader("the handshake", {name: tree[name] for name in ("handshake", "kind")})
+    if (number := head.read_int("handshake")) != HANDSHAKE_FORMAT:
+        raise BadMessage(
+            f"this handshake message has format {number}, expected {HANDSHAKE_FORMAT}; install the "
+            "same version of thalweg on both sides."
+        )
     message = _read(head.read_choice("kind", {kind.__name__, "JoinRejection"}), tree["fields"])
     if isinstance(message, kind):
         return message
@@ -117,21 +122,21 @@ def handshake_from_bytes(payload: bytes, kind: type[J]) -> J:
 def check_versions(
     theirs: IdentityRequest | IdentityResponse | Invitation, they: str, we: str
 ) -> None:
-    """Refuse somebody of another version: the numbers would differ, or the messages.
+    """Reject another version, whose messages or results could differ.
 
     >>> check_versions(IdentityRequest("0" * 32, version="9.9", format=2), "the server", "this client")
     Traceback (most recent call last):
-    thalweg.core.errors.BadMessage: the server has thalweg 9.9 (messages of format 2), this client has
-    thalweg ... (messages of format ...); install the same version on both.
+    thalweg.core.errors.BadMessage: the server has thalweg 9.9 (message format 2), this client has
+    thalweg ... (message format ...); install the same version on both.
     """
     if (theirs.version, theirs.format) != (__version__, FORMAT):
         raise BadMessage(
-            f"{they} has thalweg {theirs.version} (messages of format {theirs.format}), {we} has thalweg "
-            f"{__version__} (messages of format {FORMAT}); install the same version on both."
+            f"{they} has thalweg {theirs.version} (message format {theirs.format}), {we} has thalweg "
+            f"{__version__} (message format {FORMAT}); install the same version on both."
         )
 
 
-# --- one reader per kind: takes every field out and checks it ---
+# --- one reader per message class, which reads and validates every field ---
 
 
 def _read(kind: str, plain: Any) -> HandshakeMessage:

@@ -1,4 +1,4 @@
-"""What clients may claim. Whatever is beyond is refused at the server's door, with a reason."""
+"""Limits on the values that clients send; the server rejects responses that exceed them."""
 
 from __future__ import annotations
 
@@ -13,36 +13,45 @@ from thalweg.core.claims import Claim, ValidatesClaims
 from thalweg.core.config import check_ranges
 from thalweg.core.errors import BadMessage
 from thalweg.core.types import Floats
-from thalweg.federation import SurveyRequest, SurveyResponse, TrainRequest, TrainResponse
+from thalweg.federation import (
+    Request,
+    Response,
+    SurveyRequest,
+    SurveyResponse,
+    TrainRequest,
+    TrainResponse,
+)
 from thalweg.local import Sgd
 from thalweg.recipes.base import Recipe
 from thalweg.streams import World
 from thalweg.theory import row_norms
 
-UPLOAD_STAGES = ("memory", "objective", "bank")  # stages whose words come with a reply
+UPLOAD_STAGES = ("memory", "objective", "bank")  # stages with uploads in a TrainResponse
 
 
 @dataclass(frozen=True)
 class Limits:
-    """How far a server believes its clients. They bound what one of them can do, honest or not.
+    """Upper limits on the values in a client's responses.
 
-    The defaults let in all that could be meant seriously. `limits_for` has tighter ones, for a known world.
+    They bound the influence of a single client. The defaults are loose enough for any honest
+    client; `limits_for` computes tighter limits for a known world.
     """
 
     max_norm: float = 1e6
-    """Length of an update, and of any vector that is said beside it."""
+    """Norm of an update, and of any uploaded vector."""
     norm_factor: float | None = None
-    """The same as a multiple of the median length of a round's updates of one model; none: it does not matter."""
+    """Norm of an update, as a multiple of the median norm of the round's updates of the same model;
+    None: no limit."""
     max_samples: int = 10_000_000
-    """That a client says it holds."""
+    """Samples in the client's memory."""
     max_tested: int = 10_000_000
-    """That it says it has predicted before it learnt from them; they are no part of its memory."""
+    """Arriving samples that the client predicted before it trained on them."""
     max_steps: int = 1_000_000
-    """That it says it has made."""
+    """Training steps."""
     max_value: float = 1e9
-    """Of any other number that it sends: losses, reports, answers."""
+    """Absolute value of any other number: losses, reports, survey responses."""
     num_classes: int | None = None
-    """Of the data; none: vectors with a number per class may have any length that most agree on."""
+    """Length of vectors with one number per class; None: the length that most clients send."""
 
     def __post_init__(self) -> None:
         check_ranges(
@@ -58,7 +67,7 @@ class Limits:
 
 
 def limits_for(world: World, local: Sgd, num_classes: int, **others: Any) -> Limits:
-    """As many samples as the largest memory of a world holds, and as many steps as can be made with them."""
+    """Limits for a known world: the samples of its largest memory, and the steps they allow."""
     held = max(world.capacity(client) for client in range(world.num_clients))
     per_tick = local.steps
     if per_tick is None:
@@ -70,100 +79,115 @@ def limits_for(world: World, local: Sgd, num_classes: int, **others: Any) -> Lim
     return Limits(**{**tighter, **others})
 
 
+def check_response(response: Response, request: Request, recipe: Recipe, limits: Limits) -> None:
+    """Reject a response whose values exceed the limits or are impossible for the recipe.
+
+    The response has been decoded and matches its request. Mask responses have no limits.
+    """
+    if isinstance(response, TrainResponse) and isinstance(request, TrainRequest):
+        check_train_response(response, request, recipe, limits)
+    elif isinstance(response, SurveyResponse) and isinstance(request, SurveyRequest):
+        check_survey_response(response, request, recipe, limits)
+
+
 def check_train_response(
-    reply: TrainResponse, order: TrainRequest, recipe: Recipe, limits: Limits
+    response: TrainResponse, request: TrainRequest, recipe: Recipe, limits: Limits
 ) -> None:
-    """Refuse a reply that claims what cannot be; its form has been checked before."""
-    _check_counts(reply, limits)
-    vectors = {"the update": reply.deltas, **reply.uploads}
+    """Reject a train response whose values exceed the limits or are impossible."""
+    _check_counts(response, limits)
+    vectors = {"the update": response.deltas, **response.uploads}
     for name, rows in vectors.items():
-        longest = float(row_norms(rows).max(initial=0))
-        if longest > limits.max_norm:
+        norm = float(row_norms(rows).max(initial=0))
+        if norm > limits.max_norm:
             raise BadMessage(
-                f"TrainResponse: {name} has length {longest:.3g}, at most {limits.max_norm:g} is let in."
+                f"TrainResponse: {name} has norm {norm:.3g}, at most {limits.max_norm:g} is allowed."
             )
-    for name, values in {"losses": reply.losses, **reply.reports}.items():
+    for name, values in {"losses": response.losses, **response.reports}.items():
         _check_magnitude("TrainResponse", name, values, limits)
-    common = (reply.deltas.shape[1], len(order.models))
+    common = (response.deltas.shape[1], len(request.models))
     for stage in UPLOAD_STAGES:
         uploads = {
             name.removeprefix(f"{stage}."): values
-            for name, values in reply.uploads.items()
+            for name, values in response.uploads.items()
             if name.startswith(f"{stage}.")
         }
         if uploads:
-            broadcast = order.broadcast.get(stage, {})
-            claim = Claim(uploads, *common, broadcast, reply.num_samples, limits.num_classes)
+            broadcast = request.broadcast.get(stage, {})
+            claim = Claim(uploads, *common, broadcast, response.num_samples, limits.num_classes)
             _check_claim(getattr(recipe, stage), claim, "TrainResponse")
-    if reply.reports:
-        claim = Claim(reply.reports, *common, {}, reply.num_samples, limits.num_classes)
+    if response.reports:
+        claim = Claim(response.reports, *common, {}, response.num_samples, limits.num_classes)
         _check_claim(recipe.weights, claim, "TrainResponse")
 
 
 def check_survey_response(
-    answer: SurveyResponse, question: SurveyRequest, recipe: Recipe, limits: Limits
+    response: SurveyResponse, request: SurveyRequest, recipe: Recipe, limits: Limits
 ) -> None:
-    """Refuse an answer that cannot be true. One without words is always right."""
-    for name, values in answer.values.items():
+    """Reject a survey response with impossible values. One without values is always valid."""
+    for name, values in response.values.items():
         if np.isnan(values).any():
             raise BadMessage(
-                f"SurveyResponse: {name} is not a number; who has nothing to say says nothing."
+                f"SurveyResponse: {name} contains nan; leave out values that are not available."
             )
         _check_magnitude("SurveyResponse", name, values, limits)
-    if answer.values:
-        num_models, num_params = question.bank.shape
-        classes = limits.num_classes
+    if response.values:
+        num_models, num_params = request.bank.shape
         claim = Claim(
-            answer.values, num_params, num_models, num_classes=classes, is_survey_response=True
+            response.values,
+            num_params,
+            num_models,
+            num_classes=limits.num_classes,
+            is_survey_response=True,
         )
-        _check_claim(getattr(recipe, answer.stage), claim, "SurveyResponse")
+        _check_claim(getattr(recipe, response.stage), claim, "SurveyResponse")
 
 
-def find_oversized_updates(replies: Sequence[TrainResponse], limits: Limits) -> dict[int, str]:
-    """Whose update is much longer than those of the same model in this round: places, and why.
+def find_oversized_updates(responses: Sequence[TrainResponse], limits: Limits) -> dict[int, str]:
+    """Find updates with a much larger norm than others of the same model: indices and reasons.
 
-    Of two or fewer updates of a model nobody can say which is the usual one.
+    A model with fewer than three updates has no usual norm, so none of its updates is rejected.
     """
     if limits.norm_factor is None:
         return {}
     found: dict[int, str] = {}
     by_model: dict[int, list[tuple[int, float]]] = {}
-    for place, reply in enumerate(replies):
-        for model, length in zip(reply.models.tolist(), _update_norms(reply).tolist(), strict=True):
-            if length > 0:
-                by_model.setdefault(model, []).append((place, length))
-    for mine in by_model.values():
-        usual = float(np.median([length for _, length in mine]))
-        for place, length in mine if len(mine) > 2 else ():
-            if length > limits.norm_factor * usual:
-                found[place] = (
-                    f"TrainResponse: the update has length {length:.3g}, more than {limits.norm_factor:g} times "
-                    f"that of most, {usual:.3g}."
+    for index, response in enumerate(responses):
+        norms = _update_norms(response).tolist()
+        for model, norm in zip(response.models.tolist(), norms, strict=True):
+            if norm > 0:
+                by_model.setdefault(model, []).append((index, norm))
+    for updates in by_model.values():
+        median = float(np.median([norm for _, norm in updates]))
+        for index, norm in updates if len(updates) > 2 else ():
+            if norm > limits.norm_factor * median:
+                found[index] = (
+                    f"TrainResponse: the update has norm {norm:.3g}, at most {limits.norm_factor:g} "
+                    f"times the median {median:.3g} is allowed (norm_factor)."
                 )
     return found
 
 
-def _update_norms(reply: TrainResponse) -> Floats:
-    """(J,) lengths of the updates; 0 for models of which no step was made."""
-    return np.where(reply.num_steps > 0, row_norms(reply.deltas), 0.0)
+def _update_norms(response: TrainResponse) -> Floats:
+    """(J,) norms of the updates; 0 for models without a training step."""
+    return np.where(response.num_steps > 0, row_norms(response.deltas), 0.0)
 
 
-def _check_counts(reply: TrainResponse, limits: Limits) -> None:
-    claims: Mapping[str, tuple[int, int]] = {
-        "num_samples": (reply.num_samples, limits.max_samples),
-        "num_tested": (int(reply.num_tested.max(initial=0)), limits.max_tested),
-        "num_steps": (int(reply.num_steps.max(initial=0)), limits.max_steps),
+def _check_counts(response: TrainResponse, limits: Limits) -> None:
+    counts: Mapping[str, tuple[int, int]] = {
+        "num_samples": (response.num_samples, limits.max_samples),
+        "num_tested": (int(response.num_tested.max(initial=0)), limits.max_tested),
+        "num_steps": (int(response.num_steps.max(initial=0)), limits.max_steps),
     }
-    for name, (claimed, most) in claims.items():
-        if claimed > most:
-            raise BadMessage(f"TrainResponse: {name} is {claimed}, at most {most} is possible.")
+    for name, (count, maximum) in counts.items():
+        if count > maximum:
+            raise BadMessage(f"TrainResponse: {name} is {count}, at most {maximum} is allowed.")
 
 
 def _check_magnitude(kind: str, name: str, values: npt.NDArray[Any], limits: Limits) -> None:
     largest = float(np.abs(np.nan_to_num(values, nan=0.0)).max(initial=0.0))
     if largest > limits.max_value:
         raise BadMessage(
-            f"{kind}: {name} is {largest:.3g}, at most {limits.max_value:g} is let in."
+            f"{kind}: {name} is {largest:.3g}, at most {limits.max_value:g} is allowed."
         )
 
 

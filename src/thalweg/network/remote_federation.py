@@ -1,4 +1,4 @@
-"""The server's side of a network: questions and orders go out as bytes, and what comes back is sorted."""
+"""A federation whose clients are on a network: sends requests and validates the responses."""
 
 from __future__ import annotations
 
@@ -28,42 +28,37 @@ from thalweg.federation import (
     select_uniform_responses,
     tabulate_answers,
 )
-from thalweg.network.limits import (
-    Limits,
-    check_survey_response,
-    check_train_response,
-    find_oversized_updates,
-)
+from thalweg.network.limits import Limits, check_response, find_oversized_updates
 from thalweg.network.wire import MessageSchema, check_matches_request, read_response, to_bytes
 
-ResponseType = TypeVar("ResponseType", TrainResponse, SurveyResponse, MaskResponse)
-Packet = tuple[int, bytes]  # to a client, or from one
-NO_PARAMS: Floats32 = np.empty(
-    (0, 0), dtype=np.float32
-)  # of an open order the models' numbers will do
+ResponseType = TypeVar("ResponseType", bound=Response)
+Packet = tuple[int, bytes]  # recipient or sender, and an encoded message
+NO_PARAMS: Floats32 = np.empty((0, 0), dtype=np.float32)  # pending requests keep no parameters
+UNEXPECTED = "no response of this client was expected, or it has responded already."
 
 
 class Transport(Protocol):
-    """Carries bytes to clients and back; all that a network has to offer."""
+    """Sends bytes to clients and receives their responses."""
 
     def __call__(self, packets: Iterable[Packet]) -> Iterable[Packet]:
-        """Send each client its letter; what comes back, with its sender, until the round is closed.
+        """Send each packet to its client; yield responses with their senders until the round ends.
 
-        In any order; some may be missing, come twice, or be late ones of an earlier round. The sender is who
-        the network knows it to be, not who it says it is.
+        Responses come in any order. Some may be missing, duplicated, or late ones of an earlier
+        round. The sender is the one that the network has authenticated.
         """
         ...
 
 
 class RemoteFederation:
-    """A `Federation` of clients at the other end of a network.
+    """A `Federation` of clients on a network.
 
-    What cannot be used is refused and the round goes on without it: whose message is damaged, or of another
-    form than the others', or claims what its `Limits` or the recipe's policies do not believe, counts as not
-    heard. A reply to an order of an earlier round is handed on with the
-    replies of the next one, if the recipe's rule of staleness wants it. Only if all that were asked, and more than
-    one, send numbers that are not finite does the run stop, as it would with clients in this process: a single one
-    may have invented them.
+    Invalid responses are rejected, and the round continues without them: damaged messages, shapes
+    that differ from those of the other clients, values beyond the `Limits` or impossible for the
+    recipe's policies. A late response joins the responses of the next round if the recipe's
+    staleness policy accepts it.
+
+    A client with numbers that are not finite is rejected, too. The run stops only if all of several
+    clients sent such numbers, as a simulation would; a single client could have forged them.
     """
 
     def __init__(
@@ -74,169 +69,158 @@ class RemoteFederation:
         awaited: Ints = NO_REQUESTS,
         limits: Limits | None = None,
     ) -> None:
-        """`awaited` are the open orders of a run that goes on, `ServerState.open_requests`."""
+        """`awaited` are the open requests of a resumed run, `ServerState.open_requests`."""
         self._limits = limits or Limits()
         self._schema, self._transport, self.roster = schema, transport, roster
         self._max_staleness = max_wait(schema.recipe.staleness)
-        self._pending: dict[
-            int, dict[int, TrainRequest]
-        ] = {}  # by client and round; what is left of them
+        self._pending: dict[int, dict[int, TrainRequest]] = {}  # by client and round
         for client, rnd in awaited.tolist():
             model = np.zeros(1, dtype=np.int64)
             self._keep_pending(TrainRequest(rnd, client, model, np.ones(1), NO_PARAMS))
-        self._late: dict[
-            tuple[int, int], TrainResponse
-        ] = {}  # by client and round, until they are used
-        self.rejected: list[str] = []  # in the last round, and why
-        self._rejections: list[Rejection] = []  # in this round
+        self._late: dict[tuple[int, int], TrainResponse] = {}  # by client and round, until used
+        self.rejected: list[str] = []  # rejections of the last round
+        self._rejections: list[Rejection] = []  # of the current round
 
     def survey(
         self, clients: Ints, stage: SurveyStage, bank: Floats32, rnd: int
     ) -> SurveyResponses:
         policy = self._schema.survey_policies[stage]
-        shown = bank if policy.sends_models else bank[:0]
-        questions = {
-            client: SurveyRequest(rnd, client, stage, shown) for client in clients.tolist()
-        }
-        answers = self._exchange(questions, SurveyResponse, rnd)
-        values = [answers[client].values if client in answers else {} for client in questions]
-        alike = drop_odd_lengths(values)
-        for client, said, kept in zip(questions, values, alike, strict=True):
-            if len(kept) < len(said):
-                self._reject(client, "SurveyResponse: it has not the length of the others'.")
-        return tabulate_answers(alike, type(policy).__name__)
+        sent = bank if policy.sends_models else bank[:0]
+        requests = {client: SurveyRequest(rnd, client, stage, sent) for client in clients.tolist()}
+        responses = self._exchange(requests, SurveyResponse, rnd)
+        values = [responses[client].values if client in responses else {} for client in requests]
+        uniform = drop_odd_lengths(values)
+        for client, received, kept in zip(requests, values, uniform, strict=True):
+            if len(kept) < len(received):
+                self._reject(client, "SurveyResponse: its length differs from that of most others.")
+        return tabulate_answers(uniform, type(policy).__name__)
 
     def train(
         self, jobs: Sequence[Job], bank: Floats32, rnd: int, broadcast: Broadcast | None = None
     ) -> Updates:
-        orders = {order.client: order for order in make_train_requests(jobs, bank, rnd, broadcast)}
+        requests = {
+            request.client: request for request in make_train_requests(jobs, bank, rnd, broadcast)
+        }
         extra_metrics: dict[str, int] = {}
-        heard = self._collect_responses(orders, rnd, extra_metrics)
-        replies = [heard[client] for client in orders if client in heard]
+        in_time = self._collect_responses(requests, rnd, extra_metrics)
+        responses = [in_time[client] for client in requests if client in in_time]
         is_probe_round = jobs[0].probe_round > 0
         if not is_probe_round:
-            replies += [self._late.pop(key) for key in sorted(self._late)]
-        alike = self._drop_outliers(replies)
+            responses += [self._late.pop(key) for key in sorted(self._late)]
+        accepted = self._drop_outliers(responses)
         if not is_probe_round:
-            self._close_pending(replies, rnd)
-            for client in orders.keys() - heard.keys():
-                self._keep_pending(orders[client])
+            self._close_pending(responses, rnd)
+            for client in requests.keys() - in_time.keys():
+                self._keep_pending(requests[client])
         rejections, self._rejections = tuple(self._rejections), []
-        self.rejected = [str(refusal) for refusal in rejections]
+        self.rejected = [str(rejection) for rejection in rejections]
         extra_metrics |= {"rejected": len(rejections)} if rejections else {}
-        updates = build_updates(alike, bank.shape[1], rnd)
+        updates = build_updates(accepted, bank.shape[1], rnd)
         return replace(updates, extra_metrics=extra_metrics, rejections=rejections)
 
     def _collect_responses(
-        self, orders: Mapping[int, TrainRequest], rnd: int, extra_metrics: dict[str, int]
+        self, requests: Mapping[int, TrainRequest], rnd: int, extra_metrics: dict[str, int]
     ) -> dict[int, TrainResponse]:
-        """Replies by client; if updates are masked, everybody's is the mean, as in `recipes.sums`."""
+        """Responses by client; with secure aggregation, every update is the mean of all."""
         if self._schema.recipe.secure_aggregation is None:
-            return self._exchange(orders, TrainResponse, rnd)
-        from thalweg.network.secure_aggregation.server import (
-            run_masked_round,  # needs a package that not everybody has
-        )
+            return self._exchange(requests, TrainResponse, rnd)
+        # Needs the optional package cryptography.
+        from thalweg.network.secure_aggregation.server import run_masked_round
 
-        outcome = run_masked_round(
+        result = run_masked_round(
             self._schema.recipe,
-            orders,
-            lambda calls: self._exchange(calls, MaskResponse, rnd),
-            lambda circled: self._exchange(circled, TrainResponse, rnd),
+            requests,
+            lambda mask_requests: self._exchange(mask_requests, MaskResponse, rnd),
+            lambda train_requests: self._exchange(train_requests, TrainResponse, rnd),
         )
-        if outcome.metric:
-            extra_metrics[outcome.metric] = 1
-        self._rejections += outcome.rejections
-        return {reply.client: reply for reply in outcome.replies}
+        if result.metric:
+            extra_metrics[result.metric] = 1
+        self._rejections += result.rejections
+        return {response.client: response for response in result.responses}
 
-    def _drop_outliers(self, replies: Sequence[TrainResponse]) -> list[TrainResponse]:
-        """Those that can be set beside each other, and are not much longer than most."""
-        longer = find_oversized_updates(replies, self._limits)
-        for place, reason in longer.items():
-            self._reject(replies[place].client, reason)
-        usual = [reply for place, reply in enumerate(replies) if place not in longer]
-        alike = select_uniform_responses(usual)
-        for reply in usual:
-            if reply not in alike:
-                self._reject(reply.client, "its reply has not the form of the others'.")
-        return alike
+    def _drop_outliers(self, responses: Sequence[TrainResponse]) -> list[TrainResponse]:
+        """Reject oversized updates, and responses whose shapes differ from those of most others."""
+        oversized = find_oversized_updates(responses, self._limits)
+        for index, reason in oversized.items():
+            self._reject(responses[index].client, reason)
+        others = [response for index, response in enumerate(responses) if index not in oversized]
+        uniform = select_uniform_responses(others)
+        for response in others:
+            if response not in uniform:
+                reason = "TrainResponse: its names or shapes differ from those of most others."
+                self._reject(response.client, reason)
+        return uniform
 
     def _reject(self, client: int, reason: str) -> None:
         self._rejections.append(Rejection(client, reason))
 
     def _exchange(
-        self, asked: Mapping[int, Request], kind: type[ResponseType], rnd: int
+        self, requests: Mapping[int, Request], kind: type[ResponseType], rnd: int
     ) -> dict[int, ResponseType]:
-        """What was heard in time, by client; late replies are put aside."""
-        # One at a time: a cohort's models together may be larger than the memory.
-        packets = ((client, to_bytes(message, self._schema)) for client, message in asked.items())
-        came: dict[int, ResponseType] = {}
+        """Send requests and return the valid responses that came in time; store late ones."""
+        # Encoded one at a time: all models of a cohort together may not fit into memory.
+        packets = (
+            (client, to_bytes(request, self._schema)) for client, request in requests.items()
+        )
+        responses: dict[int, ResponseType] = {}
         diverged: dict[int, Diverged] = {}
         for sender, payload in self._transport(packets):
-            is_awaited = sender in asked and sender not in came
+            is_awaited = sender in requests and sender not in responses
             try:
                 if not is_awaited and sender not in self._pending:
-                    raise BadMessage("nobody asked, or it has answered already.")
-                message = read_response(payload, self._schema)
-                if self._store_late(sender, message, rnd):
+                    raise BadMessage(UNEXPECTED)
+                response = read_response(payload, self._schema)
+                if self._store_late(sender, response, rnd):
                     continue
                 if not is_awaited:
-                    raise BadMessage("nobody asked, or it has answered already.")
-                self._check(message, asked[sender])
-                assert isinstance(message, kind)
-                came[sender] = message
+                    raise BadMessage(UNEXPECTED)
+                self._check(response, requests[sender])
+                assert isinstance(response, kind)
+                responses[sender] = response
             except (BadMessage, Diverged) as error:
                 self._reject(sender, str(error))
                 if isinstance(error, Diverged) and is_awaited:
                     diverged[sender] = error
-        if len(diverged) == len(asked) > 1:
+        if len(diverged) == len(requests) > 1:
             raise next(iter(diverged.values()))
-        return came
+        return responses
 
-    def _check(self, message: Response, asked: Request) -> None:
-        """Is it what was asked for, and can it be true?"""
-        check_matches_request(message, asked)
-        recipe, limits = self._schema.recipe, self._limits
-        if isinstance(message, TrainResponse) and isinstance(asked, TrainRequest):
-            check_train_response(message, asked, recipe, limits)
-        elif isinstance(message, SurveyResponse) and isinstance(asked, SurveyRequest):
-            check_survey_response(message, asked, recipe, limits)
+    def _check(self, response: Response, request: Request) -> None:
+        check_matches_request(response, request)
+        check_response(response, request, self._schema.recipe, self._limits)
 
-    # --- orders that nobody has answered yet ---
+    # --- requests of earlier rounds without a response ---
 
-    def _store_late(self, sender: int, message: Response, rnd: int) -> bool:
-        """Is it the reply to an open order of an earlier round? Then it is kept for the next replies."""
-        order = self._pending.get(sender, {}).get(message.rnd)
-        key = (sender, message.rnd)
-        if order is None or key in self._late or rnd - message.rnd > self._max_staleness:
+    def _store_late(self, sender: int, response: Response, rnd: int) -> bool:
+        """Keep a valid response to a pending request of an earlier round; return whether it was one."""
+        request = self._pending.get(sender, {}).get(response.rnd)
+        key = (sender, response.rnd)
+        if request is None or key in self._late or rnd - response.rnd > self._max_staleness:
             return False
-        self._check(message, order)
-        if isinstance(message, TrainResponse):
-            self._late[key] = message
+        self._check(response, request)
+        if isinstance(response, TrainResponse):
+            self._late[key] = response
         return True
 
-    def _keep_pending(self, order: TrainRequest) -> None:
+    def _keep_pending(self, request: TrainRequest) -> None:
+        """Remember a request without its parameters, if late responses are accepted."""
         if self._max_staleness:
-            self._pending.setdefault(order.client, {})[order.rnd] = replace(
-                order,
-                params=NO_PARAMS,
-                broadcast={
-                    stage: values for stage, values in order.broadcast.items() if stage == "bank"
-                },
+            bank_broadcast = {k: v for k, v in request.broadcast.items() if k == "bank"}
+            self._pending.setdefault(request.client, {})[request.rnd] = replace(
+                request, params=NO_PARAMS, broadcast=bank_broadcast
             )
 
-    def _close_pending(self, replies: Iterable[TrainResponse], rnd: int) -> None:
-        """Forget orders that are answered, that a newer reply has overtaken, or that are too old."""
+    def _close_pending(self, responses: Iterable[TrainResponse], rnd: int) -> None:
+        """Forget requests with a response, older ones of the same client, and those too old."""
         newest: dict[int, int] = {}
-        for reply in replies:
-            newest[reply.client] = max(newest.get(reply.client, -1), reply.rnd)
-        self._pending = {
-            client: still
-            for client, orders in self._pending.items()
-            if (
-                still := {
-                    then: order
-                    for then, order in orders.items()
-                    if then > newest.get(client, -1) and rnd - then < self._max_staleness
-                }
-            )
+        for response in responses:
+            newest[response.client] = max(newest.get(response.client, -1), response.rnd)
+        still_open = {
+            client: {
+                sent_in: request
+                for sent_in, request in requests.items()
+                if sent_in > newest.get(client, -1) and rnd - sent_in < self._max_staleness
+            }
+            for client, requests in self._pending.items()
         }
+        self._pending = {client: requests for client, requests in still_open.items() if requests}

@@ -1,18 +1,21 @@
-"""Messages as bytes. Whatever arrives is checked before anybody uses it.
+"""Encodes messages as bytes, decodes them, and validates every field.
 
-The form is that of checkpoints (`core.trees`): plain values and arrays, no code, nothing pickled. Both sides
-hold the same `MessageSchema`, and a message that does not keep to them is refused, where it is sent and where it
-arrives, with a `BadMessage` that says what was expected and what came. A message is not secret and not signed:
-who may send it, and to whom, is the network's business.
+The encoding is that of checkpoints (`core.trees`): plain values and arrays, no code, no pickle.
+Both sides have the same `MessageSchema`. A message that does not match it is rejected with a
+`BadMessage`, at the sender and at the receiver. Messages are neither encrypted nor signed here;
+the network does both.
+
+A new message needs a class in `federation.messages`, its reader and its row in `EXCHANGES` here,
+and a handler at the client (`RemoteNode.execute`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, is_dataclass
 from functools import cached_property
-from typing import Any, TypeVar, get_args
+from typing import Any, NamedTuple, TypeVar, get_args
 
 import numpy as np
 import numpy.typing as npt
@@ -30,6 +33,7 @@ from thalweg.federation import (
     MaskResponse,
     MaskStep,
     Message,
+    Octets,
     Request,
     Response,
     SurveyRequest,
@@ -44,31 +48,31 @@ from thalweg.recipes.compatibility import find_uploading_stages, iter_server_hal
 from thalweg.sample_weights import AssignsWeights
 from thalweg.theory.masked_sums import KEY_BYTES, SEALED_SHARES_BYTES, SHARE_BYTES
 
-FORMAT = 4  # a message of another number is of another version of this file
-MAX_HEADER_BYTES = 1 << 20  # bytes for all that is not an array
-NO_MASKING = "nobody masks updates in this recipe."
-MASK_REQUEST_FIELDS = {  # what comes with a call, a row per member
+FORMAT = 4  # changes with the fields of the messages
+MAX_HEADER_BYTES = 1 << 20  # for everything but arrays
+NO_MASKING = "the recipe does not mask updates."
+MASK_REQUEST_FIELDS = {  # bytes per row; one row per member
     "keys": {},
     "shares": {"channel_keys": KEY_BYTES},
     "open": {"channel_keys": KEY_BYTES, "encrypted_shares": SEALED_SHARES_BYTES, "statuses": 1},
 }
-MASK_RESPONSE_FIELDS = {  # what is given; keys in one row, the rest in a row per member
+MASK_RESPONSE_FIELDS = {  # bytes per row; keys have one row, the others one row per member
     "keys": {"mask_keys": KEY_BYTES, "channel_keys": KEY_BYTES, "commitments": KEY_BYTES},
     "shares": {"encrypted_shares": SEALED_SHARES_BYTES},
     "open": {"shares": SHARE_BYTES},
 }
 
-T = TypeVar("T", bound=Message)
+M = TypeVar("M", bound=Message)
 
 
 @dataclass(frozen=True)
 class MessageSchema:
-    """What both sides know beforehand."""
+    """What both sides know about the messages of a run."""
 
     recipe: Recipe
     num_params: int  # P
     max_models: int = 32
-    """No message weighs more than so many models, and a megabyte."""
+    """A message has at most the size of this many models, and a megabyte."""
 
     @property
     def max_bytes(self) -> int:
@@ -76,68 +80,86 @@ class MessageSchema:
 
     @cached_property
     def broadcast_stages(self) -> set[str]:
-        """Whose half at the server may tell clients something."""
+        """Stages that can send values from the server to clients."""
+        stages = {stage for stage, _ in iter_server_halves(self.recipe)}
         sample_weights: object = self.recipe.sample_weights
-        assigning = {"sample_weights"} if isinstance(sample_weights, AssignsWeights) else set()
+        if isinstance(sample_weights, AssignsWeights):
+            stages.add("sample_weights")
         bank: object = self.recipe.bank
-        dividing = {"bank"} if isinstance(bank, SplitsSamples) else set()
+        if isinstance(bank, SplitsSamples):
+            stages.add("bank")
         effect = self.recipe.effect
-        acting = {"alarm"} if effect.keep < 1 or effect.opens_state else set()
-        return (
-            {stage for stage, _ in iter_server_halves(self.recipe)} | assigning | dividing | acting
-        )
+        if effect.keep < 1 or effect.opens_state:
+            stages.add("alarm")
+        return stages
 
     @cached_property
     def upload_stages(self) -> set[str]:
-        """Whose half at the client may have something to say."""
+        """Stages that can send values from clients to the server."""
         return find_uploading_stages(self.recipe)
 
     @cached_property
     def survey_policies(self) -> dict[SurveyStage, Surveys]:
-        """The policies that may ask clients something, by stage."""
+        """Policies that can send survey requests, by stage."""
         stages = ((stage, getattr(self.recipe, stage)) for stage in get_args(SurveyStage))
         return {stage: policy for stage, policy in stages if isinstance(policy, Surveys)}
 
     @property
     def needs_reports(self) -> bool:
+        """Whether clients send reports for the aggregation weights."""
         return isinstance(self.recipe.weights, Reports)
 
 
 def to_bytes(message: Message, schema: MessageSchema) -> bytes:
-    """A message, checked and packed. If a client's numbers are not finite, the server shall know of it."""
-    plain = dict(vars(message))
-    if isinstance(message, Hello):
-        plain |= plain.pop("supply")._asdict()
-    if isinstance(message, TrainRequest) and message.mask_group is not None:
-        plain["mask_group"] = dict(vars(message.mask_group))
-    plain = {k: v.item() if isinstance(v, np.generic) else v for k, v in plain.items()}
+    """Validate and encode a message.
+
+    Responses with numbers that are not finite are sent nevertheless: the server decides about them.
+    """
+    plain = {name: _to_plain(value) for name, value in vars(message).items()}
     kind = type(message).__name__
-    with suppress(*[Diverged] if isinstance(message, TrainResponse | SurveyResponse) else []):
+    with suppress(*[Diverged] if isinstance(message, Response) else []):
         _read(kind, plain, schema)
     payload = tree_to_bytes({"thalweg": FORMAT, "kind": kind, "fields": plain})
     _check_size(payload, schema)
     return payload
 
 
-def from_bytes(payload: bytes, schema: MessageSchema, kind: type[T]) -> T:
-    """A message of a certain kind, unpacked and checked."""
-    message: T = _unpack(payload, schema, kind.__name__)
+def from_bytes(payload: bytes, schema: MessageSchema, kind: type[M]) -> M:
+    """Decode and validate a message of the class `kind`."""
+    message: M = _decode(payload, schema, [kind.__name__])
     return message
 
 
 def read_request(payload: bytes, schema: MessageSchema) -> Request:
-    """What a client may be sent."""
-    message: Request = _unpack(payload, schema, "TrainRequest", "SurveyRequest", "MaskRequest")
-    return message
+    """Decode and validate a message from the server to a client."""
+    kinds = [exchange.request.__name__ for exchange in EXCHANGES]
+    request: Request = _decode(payload, schema, kinds)
+    return request
 
 
 def read_response(payload: bytes, schema: MessageSchema) -> Response:
-    """What a client may send when it has been asked something."""
-    message: Response = _unpack(payload, schema, "TrainResponse", "SurveyResponse", "MaskResponse")
-    return message
+    """Decode and validate a client's response to a request."""
+    kinds = [exchange.response.__name__ for exchange in EXCHANGES]
+    response: Response = _decode(payload, schema, kinds)
+    return response
 
 
-def _unpack(payload: bytes, schema: MessageSchema, *kinds: str) -> Any:
+def check_matches_request(response: Response, request: Request) -> None:
+    """Reject a response that does not belong to this request."""
+    exchange = next(each for each in EXCHANGES if isinstance(request, each.request))
+    where = f"{type(response).__name__} of client {response.client}"
+    if not isinstance(response, exchange.response):
+        raise BadMessage(f"{where}: expected {exchange.response.__name__}.")
+    for name in ("rnd", "client", *exchange.repeated):
+        got, expected = (_to_list(getattr(message, name)) for message in (response, request))
+        if got != expected:
+            raise BadMessage(
+                f"{where}: {name} is {got!r}, expected {expected!r}; the response is late, or from "
+                "another client."
+            )
+
+
+def _decode(payload: bytes, schema: MessageSchema, kinds: list[str]) -> Any:
     _check_size(payload, schema)
     tree = tree_from_bytes(payload, MAX_HEADER_BYTES)
     if not isinstance(tree, dict) or tree.keys() != {"thalweg", "kind", "fields"}:
@@ -157,61 +179,47 @@ def _read(kind: str, plain: Any, schema: MessageSchema) -> Any:
     return message
 
 
-REQUEST_RESPONSE_PAIRS: tuple[tuple[type[Request], type[Response], tuple[str, ...]], ...] = (
-    (TrainRequest, TrainResponse, ("models", "probe_round")),
-    (SurveyRequest, SurveyResponse, ("stage",)),
-    (MaskRequest, MaskResponse, ("step", "probe_round")),
-)  # what answers what, and which fields it repeats
+def _to_plain(value: Any) -> Any:
+    """Convert NumPy scalars, and dataclasses and named tuples inside a message."""
+    if isinstance(value, np.generic):
+        return value.item()
+    if is_dataclass(value):
+        return dict(vars(value))
+    return value._asdict() if hasattr(value, "_asdict") else value
 
 
-def check_matches_request(came: Response, asked: Request) -> None:
-    """Refuse what is not the reply to this very order, or the answer to this very question."""
-    kind, names = next(
-        (kind, names) for of, kind, names in REQUEST_RESPONSE_PAIRS if isinstance(asked, of)
-    )
-    if not isinstance(came, kind):
-        raise BadMessage(
-            f"{type(came).__name__} of client {came.client}: it does not answer {type(asked).__name__}."
-        )
-    for name in ("rnd", "client", *names):
-        uploads, wanted = (_plain(getattr(message, name)) for message in (came, asked))
-        if uploads != wanted:
-            raise BadMessage(
-                f"{type(came).__name__} of client {came.client}: {name} is {uploads!r}, "
-                f"asked was {wanted!r}; it came too late, or from somebody else."
-            )
-
-
-def _plain(value: Any) -> Any:
+def _to_list(value: Any) -> Any:
     return value.tolist() if isinstance(value, np.ndarray) else value
 
 
 def _check_size(payload: bytes, schema: MessageSchema) -> None:
     if len(payload) > schema.max_bytes:
         raise BadMessage(
-            f"a message of {len(payload)} bytes is too long: at most {schema.max_bytes}, that is "
+            f"a message has {len(payload)} bytes, at most {schema.max_bytes} are allowed: "
             f"{schema.max_models} models of {schema.num_params} parameters and a megabyte."
         )
 
 
-# --- one reader per kind: takes every field out and checks it ---
+# --- one reader per message class, which reads and validates every field ---
 
 
 def _read_hello(fields: FieldReader, schema: MessageSchema) -> Hello:
+    group = fields.read_group("supply")
     supply = Supply(
-        total=fields.read_float("total", minimum=0),
-        is_historical=fields.read_bool("is_historical"),
-        rounds=fields.read_float("rounds", minimum=0),
+        total=group.read_float("total", minimum=0),
+        is_historical=group.read_bool("is_historical"),
+        rounds=group.read_float("rounds", minimum=0),
     )
+    group.check_empty()
     return Hello(client=fields.read_int("client"), supply=supply)
 
 
 def _read_train_request(fields: FieldReader, schema: MessageSchema) -> TrainRequest:
-    stages = fields.read_group("broadcast", known=schema.broadcast_stages.__contains__)
+    stages = fields.read_group("broadcast", is_known=schema.broadcast_stages.__contains__)
     return TrainRequest(
         rnd=fields.read_int("rnd"),
         client=fields.read_int("client"),
-        models=(models := _read_models(fields)),
+        models=(models := _read_ascending(fields, "models")),
         lr_scales=fields.read_array("lr_scales", np.float64, models.shape, minimum=0),
         params=fields.read_array("params", np.float32, (len(models), schema.num_params)),
         session=fields.read_int("session"),
@@ -226,17 +234,15 @@ def _read_train_request(fields: FieldReader, schema: MessageSchema) -> TrainRequ
 
 
 def _read_mask_group(fields: FieldReader, schema: MessageSchema) -> MaskGroup | None:
-    """With whom an update is masked; if the recipe masks updates, always with somebody."""
+    """Read the members of the mask group: required if the recipe masks updates, else forbidden."""
     if schema.recipe.secure_aggregation is None:
         fields.require_none("mask_group", NO_MASKING)
         return None
-    inside = fields.read_group("mask_group")
-    members = _read_ascending(inside, "members")
-    mask_group = MaskGroup(
-        members, inside.read_raw_array("keys", np.uint8, (len(members), KEY_BYTES))
-    )
-    inside.check_empty()
-    return mask_group
+    group = fields.read_group("mask_group")
+    members = _read_ascending(group, "members")
+    keys = group.read_raw_array("keys", np.uint8, (len(members), KEY_BYTES))
+    group.check_empty()
+    return MaskGroup(members, keys)
 
 
 def _read_ascending(fields: FieldReader, name: str) -> Ints:
@@ -246,13 +252,8 @@ def _read_ascending(fields: FieldReader, name: str) -> Ints:
     return numbers
 
 
-def _read_models(fields: FieldReader) -> Ints:
-    """Numbers of models in the bank, none twice."""
-    return _read_ascending(fields, "models")
-
-
 def _read_broadcast(stage: str, values: FieldReader) -> dict[str, Floats32]:
-    """What one stage tells: vectors of any length, but for an emphasis and an alarm, which have one number."""
+    """Read the vectors of one stage: one number for sample weights and alarms, else any length."""
     names, length = values.remaining_names(), 1 if stage in ("sample_weights", "alarm") else None
     if stage == "sample_weights":
         names = ["assigned"]
@@ -262,16 +263,14 @@ def _read_broadcast(stage: str, values: FieldReader) -> dict[str, Floats32]:
 
 
 def _read_train_response(fields: FieldReader, schema: MessageSchema) -> TrainResponse:
-    models = _read_models(fields)
+    models = _read_ascending(fields, "models")
     num = len(models)
-    num_steps, num_tested = (
-        fields.read_counts("num_steps", num),
-        fields.read_counts("num_tested", num),
-    )
-    idle = num_steps == 0  # then there is no loss, and perhaps nothing to report
-    reports = fields.read_group("reports", known=lambda _: schema.needs_reports)
+    num_steps = fields.read_counts("num_steps", num)
+    num_tested = fields.read_counts("num_tested", num)
+    is_idle = num_steps == 0  # without a step, the loss is nan and reports may be
+    reports = fields.read_group("reports", is_known=lambda _: schema.needs_reports)
     uploads = fields.read_group(
-        "uploads", known=lambda name: name.partition(".")[0] in schema.upload_stages
+        "uploads", is_known=lambda name: name.partition(".")[0] in schema.upload_stages
     )
     masked = _read_masked_update(fields, schema)
     num_params = schema.num_params if masked is None else 0
@@ -282,12 +281,12 @@ def _read_train_response(fields: FieldReader, schema: MessageSchema) -> TrainRes
         deltas=fields.read_array("deltas", np.float32, (num, num_params)),
         num_samples=fields.read_int("num_samples"),
         num_steps=num_steps,
-        losses=fields.read_array("losses", np.float64, (num,), allow_nan=idle),
+        losses=fields.read_array("losses", np.float64, (num,), allow_nan=is_idle),
         num_tested=num_tested,
         num_correct=fields.read_counts("num_correct", num, maximum=num_tested),
         probe_round=fields.read_int("probe_round"),
         reports={
-            name: reports.read_array(name, np.float64, (num,), allow_nan=idle)
+            name: reports.read_array(name, np.float64, (num,), allow_nan=is_idle)
             for name in reports.remaining_names()
         },
         uploads={
@@ -301,7 +300,7 @@ def _read_train_response(fields: FieldReader, schema: MessageSchema) -> TrainRes
 def _read_masked_update(
     fields: FieldReader, schema: MessageSchema
 ) -> npt.NDArray[np.uint64] | None:
-    """(P,) if the recipe masks updates; then nothing else will do."""
+    """Read the (P,) masked update: required if the recipe masks updates, else forbidden."""
     if schema.recipe.secure_aggregation is None:
         fields.require_none("masked", NO_MASKING)
         return None
@@ -311,11 +310,11 @@ def _read_masked_update(
 def _read_survey_request(fields: FieldReader, schema: MessageSchema) -> SurveyRequest:
     stage = fields.read_choice("stage", schema.survey_policies)
     bank = fields.read_array("bank", np.float32, (None, schema.num_params))
-    if (len(bank) > 0) != schema.survey_policies[stage].sends_models:
+    policy = schema.survey_policies[stage]
+    if (len(bank) > 0) != policy.sends_models:
         raise ShapeMismatch(
-            f"SurveyRequest: {len(bank)} models came with the question of the {stage} "
-            f"{type(schema.survey_policies[stage]).__name__}, which shows "
-            f"{'them' if schema.survey_policies[stage].sends_models else 'none'}."
+            f"SurveyRequest: expected {'models' if policy.sends_models else 'no models'} in the "
+            f"request of the {stage} policy {type(policy).__name__}, got {len(bank)}."
         )
     return SurveyRequest(fields.read_int("rnd"), fields.read_int("client"), stage, bank)
 
@@ -335,33 +334,25 @@ def _read_survey_response(fields: FieldReader, schema: MessageSchema) -> SurveyR
 
 def _read_mask_request(fields: FieldReader, schema: MessageSchema) -> MaskRequest:
     step = _read_mask_step(fields, schema)
-    members, values = _read_ascending(fields, "members"), fields.read_group("values")
+    members = _read_ascending(fields, "members")
     return MaskRequest(
         rnd=fields.read_int("rnd"),
         client=fields.read_int("client"),
         step=step,
         members=members,
         probe_round=fields.read_int("probe_round"),
-        values={
-            name: values.read_raw_array(name, np.uint8, (len(members), size))
-            for name, size in MASK_REQUEST_FIELDS[step].items()
-        }
-        | _check_no_more(values),
+        values=_read_mask_values(fields, len(members), MASK_REQUEST_FIELDS[step]),
     )
 
 
 def _read_mask_response(fields: FieldReader, schema: MessageSchema) -> MaskResponse:
-    step, values = _read_mask_step(fields, schema), fields.read_group("values")
+    step = _read_mask_step(fields, schema)
     return MaskResponse(
         rnd=fields.read_int("rnd"),
         client=fields.read_int("client"),
         step=step,
         probe_round=fields.read_int("probe_round"),
-        values={
-            name: values.read_raw_array(name, np.uint8, (None, size))
-            for name, size in MASK_RESPONSE_FIELDS[step].items()
-        }
-        | _check_no_more(values),
+        values=_read_mask_values(fields, None, MASK_RESPONSE_FIELDS[step]),
     )
 
 
@@ -371,17 +362,46 @@ def _read_mask_step(fields: FieldReader, schema: MessageSchema) -> MaskStep:
     )
 
 
-def _check_no_more(values: FieldReader) -> dict[str, Any]:
-    values.check_empty()
-    return {}
+def _read_mask_values(
+    fields: FieldReader, num_rows: int | None, sizes: Mapping[str, int]
+) -> dict[str, Octets]:
+    """Read one (rows, size) array of bytes for each name in `sizes`."""
+    group = fields.read_group("values")
+    values = {
+        name: group.read_raw_array(name, np.uint8, (num_rows, size)) for name, size in sizes.items()
+    }
+    group.check_empty()
+    return values
 
 
-READERS: dict[str, Callable[[FieldReader, MessageSchema], Any]] = {
-    "Hello": _read_hello,
-    "TrainRequest": _read_train_request,
-    "TrainResponse": _read_train_response,
-    "SurveyRequest": _read_survey_request,
-    "SurveyResponse": _read_survey_response,
-    "MaskRequest": _read_mask_request,
-    "MaskResponse": _read_mask_response,
-}
+Reader = Callable[[FieldReader, MessageSchema], Any]
+
+
+class Exchange(NamedTuple):
+    """A request of the server, a client's response to it, and the readers of both."""
+
+    request: type[Request]
+    response: type[Response]
+    repeated: tuple[str, ...]  # fields of the request, besides rnd and client, that must match
+    read_request: Reader
+    read_response: Reader
+
+
+EXCHANGES = (
+    Exchange(
+        TrainRequest,
+        TrainResponse,
+        ("models", "probe_round"),
+        _read_train_request,
+        _read_train_response,
+    ),
+    Exchange(
+        SurveyRequest, SurveyResponse, ("stage",), _read_survey_request, _read_survey_response
+    ),
+    Exchange(
+        MaskRequest, MaskResponse, ("step", "probe_round"), _read_mask_request, _read_mask_response
+    ),
+)
+READERS: dict[str, Reader] = {"Hello": _read_hello}
+READERS |= {exchange.request.__name__: exchange.read_request for exchange in EXCHANGES}
+READERS |= {exchange.response.__name__: exchange.read_response for exchange in EXCHANGES}

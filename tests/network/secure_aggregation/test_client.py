@@ -1,4 +1,4 @@
-"""What a client gives for a masked sum, and what it does not."""
+"""The client's part of secure aggregation."""
 
 from __future__ import annotations
 
@@ -39,35 +39,35 @@ MEMBERS: Ints = np.arange(4)
 UPDATE = np.array([0.5, -1.0, 0.25], dtype=np.float32)
 
 
-def call(client: int, step: MaskStep, rnd: int = 0, **values: Octets) -> MaskRequest:
+def make_request(client: int, step: MaskStep, rnd: int = 0, **values: Octets) -> MaskRequest:
     return MaskRequest(rnd, client, step, MEMBERS, values=values)
 
 
-class Circle4:
-    """Four clients that have said their keys and written their letters."""
+class FourClients:
+    """Four clients that have sent their keys and encrypted shares."""
 
     def __init__(self) -> None:
         self.states = [new_mask_state() for _ in range(4)]
-        keys = [self.give(call(client, "keys")) for client in range(4)]
-        self.mask_keys = [bytes(token.values["mask_keys"][0]) for token in keys]
-        self.channel_keys = np.concatenate([token.values["channel_keys"] for token in keys])
+        keys = [self.answer(make_request(client, "keys")) for client in range(4)]
+        self.mask_keys = [bytes(response.values["mask_keys"][0]) for response in keys]
+        self.channel_keys = np.concatenate([response.values["channel_keys"] for response in keys])
         self.encrypted_shares = [
-            self.give(call(client, "shares", channel_keys=self.channel_keys)).values[
+            self.answer(make_request(client, "shares", channel_keys=self.channel_keys)).values[
                 "encrypted_shares"
             ]
             for client in range(4)
         ]
 
-    def give(self, asked: MaskRequest) -> MaskResponse:
-        self.states[asked.client], token = answer_mask_request(
-            asked, self.states[asked.client], RULE
+    def answer(self, request: MaskRequest) -> MaskResponse:
+        self.states[request.client], response = answer_mask_request(
+            request, self.states[request.client], RULE
         )
-        return token
+        return response
 
-    def opening(self, reader: int, statuses: list[int]) -> MaskRequest:
+    def open_request(self, reader: int, statuses: list[int]) -> MaskRequest:
         encrypted_shares = np.stack([mine[reader] for mine in self.encrypted_shares])
         column = np.array(statuses, dtype=np.uint8)[:, None]
-        return call(
+        return make_request(
             reader,
             "open",
             channel_keys=self.channel_keys,
@@ -75,166 +75,180 @@ class Circle4:
             statuses=column,
         )
 
-    def order(self) -> TrainRequest:
+    def train_request(self) -> TrainRequest:
         one = np.zeros(1, dtype=np.int64)
         params = np.zeros((1, 3), dtype=np.float32)
         mask_group = make_mask_group([0, 1, 2, 3], self.mask_keys)
         return TrainRequest(0, 0, one, np.ones(1), params, mask_group=mask_group)
 
 
-def reply_of(client: int, update: np.ndarray = UPDATE, steps: int = 2) -> TrainResponse:
+def make_response(client: int, update: np.ndarray = UPDATE, steps: int = 2) -> TrainResponse:
     zero, steps_made = np.zeros(1, dtype=np.int64), np.array([steps])
     return TrainResponse(0, client, zero, update[None], 7, steps_made, np.ones(1), zero, zero)
 
 
-def masked(state: MaskState, order: TrainRequest, reply: TrainResponse) -> TrainResponse:
-    return mask_update(reply, order, state, RULE, RECIPE)[1]
+def masked(state: MaskState, request: TrainRequest, response: TrainResponse) -> TrainResponse:
+    return mask_update(response, request, state, RULE, RECIPE)[1]
 
 
-def test_masks_between_clients_cancel_and_each_ones_own_stays() -> None:
-    mask_group, total = Circle4(), np.zeros(3, dtype=np.uint64)
+def test_pairwise_masks_cancel_in_the_sum() -> None:
+    clients, total = FourClients(), np.zeros(3, dtype=np.uint64)
     for client in range(4):
-        reply = masked(mask_group.states[client], mask_group.order(), reply_of(client))
-        assert reply.masked is not None
-        total += reply.masked
+        response = masked(clients.states[client], clients.train_request(), make_response(client))
+        assert response.masked is not None
+        total += response.masked
     from thalweg.network.secure_aggregation.client import RoundSecrets
 
-    for state in mask_group.states:
+    for state in clients.states:
         total -= expand_seed(RoundSecrets(state.secret.tobytes(), 0, 0).seed, 3)
     mean = RULE.decode_mean(total.view(np.int64), 4)
     np.testing.assert_allclose(mean, UPDATE, atol=1e-6)
 
 
-def test_who_has_learnt_nothing_adds_nothing() -> None:
-    mask_group = Circle4()
+def test_client_without_a_step_adds_zero() -> None:
+    clients = FourClients()
     idle, same = (
-        masked(mask_group.states[0], mask_group.order(), reply_of(0, update, steps=0)).masked
+        masked(clients.states[0], clients.train_request(), make_response(0, update, steps=0)).masked
         for update in (UPDATE, UPDATE * 0)
     )
     assert idle.tolist() == same.tolist()
 
 
-def test_an_update_that_is_not_finite_has_no_loss_so_that_the_server_refuses_it() -> None:
-    mask_group = Circle4()
+def test_update_that_is_not_finite_is_sent_without_a_loss() -> None:
+    clients = FourClients()
     broken = masked(
-        mask_group.states[0], mask_group.order(), reply_of(0, UPDATE * np.float32(np.nan))
+        clients.states[0], clients.train_request(), make_response(0, UPDATE * np.float32(np.nan))
     )
     assert np.isnan(broken.losses).all()
-    assert broken.masked.tolist() == [0, 0, 0], "nor anything else"
+    assert broken.masked.tolist() == [0, 0, 0], "the update is not revealed"
 
 
-def test_a_letter_is_for_one_reader() -> None:
-    mask_group = Circle4()
-    mine = mask_group.give(mask_group.opening(0, [RECEIVED] * 4)).values["shares"]
+def test_shares_can_be_decrypted_by_their_recipient_only() -> None:
+    clients = FourClients()
+    mine = clients.answer(clients.open_request(0, [RECEIVED] * 4)).values["shares"]
     assert mine.any(axis=1).all()
-    stolen = mask_group.opening(1, [RECEIVED] * 4)
+    stolen = clients.open_request(1, [RECEIVED] * 4)
     encrypted_shares = np.stack(
-        [encrypted_shares[0] for encrypted_shares in mask_group.encrypted_shares]
+        [encrypted_shares[0] for encrypted_shares in clients.encrypted_shares]
     )
     values = {**stolen.values, "encrypted_shares": encrypted_shares}
-    assert not mask_group.give(replace(stolen, values=values)).values["shares"].any()
+    assert not clients.answer(replace(stolen, values=values)).values["shares"].any()
 
 
-def test_of_the_lost_another_share_is_given_than_of_the_heard_and_none_of_the_absent() -> None:
-    given_for = {}
-    for fate in (RECEIVED, DROPPED, NOT_ASKED):
-        mask_group = Circle4()
-        circle_fates = [RECEIVED, RECEIVED, RECEIVED, fate]
-        given_for[fate] = mask_group.give(mask_group.opening(0, circle_fates)).values["shares"][3]
-    assert not given_for[NOT_ASKED].any()
-    assert given_for[RECEIVED].any()
-    assert given_for[DROPPED].any()
+def test_opened_share_depends_on_the_status_of_the_member() -> None:
+    share_by_status = {}
+    for status in (RECEIVED, DROPPED, NOT_ASKED):
+        clients = FourClients()
+        statuses = [RECEIVED, RECEIVED, RECEIVED, status]
+        share_by_status[status] = clients.answer(clients.open_request(0, statuses)).values[
+            "shares"
+        ][3]
+    assert not share_by_status[NOT_ASKED].any()
+    assert share_by_status[RECEIVED].any()
+    assert share_by_status[DROPPED].any()
 
 
-def test_a_round_is_opened_once() -> None:
-    mask_group = Circle4()
-    mask_group.give(mask_group.opening(0, [RECEIVED] * 4))
+def test_shares_of_a_round_are_opened_once() -> None:
+    clients = FourClients()
+    clients.answer(clients.open_request(0, [RECEIVED] * 4))
     with pytest.raises(BadMessage, match="opened already"):
-        mask_group.give(mask_group.opening(0, [RECEIVED, RECEIVED, RECEIVED, DROPPED]))
+        clients.answer(clients.open_request(0, [RECEIVED, RECEIVED, RECEIVED, DROPPED]))
 
 
-def test_shares_are_made_once_and_not_for_a_round_that_is_over() -> None:
-    mask_group = Circle4()
+def test_shares_are_made_once_per_round_in_ascending_rounds() -> None:
+    clients = FourClients()
     with pytest.raises(BadMessage, match="made already"):
-        mask_group.give(call(0, "shares", channel_keys=mask_group.channel_keys))
-    mask_group.give(call(0, "shares", rnd=2, channel_keys=mask_group.channel_keys))
+        clients.answer(make_request(0, "shares", channel_keys=clients.channel_keys))
+    clients.answer(make_request(0, "shares", rnd=2, channel_keys=clients.channel_keys))
     with pytest.raises(BadMessage, match="made already"):
-        mask_group.give(call(0, "shares", rnd=1, channel_keys=mask_group.channel_keys))
-    with pytest.raises(BadMessage, match="nothing is to be opened"):
-        mask_group.give(mask_group.opening(0, [RECEIVED] * 4))
+        clients.answer(make_request(0, "shares", rnd=1, channel_keys=clients.channel_keys))
+    with pytest.raises(BadMessage, match="were not made, or were opened already"):
+        clients.answer(clients.open_request(0, [RECEIVED] * 4))
 
 
-def test_rehearsals_have_secrets_of_their_own_and_come_before_the_round() -> None:
-    mask_group = Circle4()
-    key = mask_group.give(call(0, "keys")).values["mask_keys"]
-    other = mask_group.give(replace(call(0, "keys"), probe_round=1)).values["mask_keys"]
+def test_probe_rounds_have_their_own_secrets_and_precede_the_round() -> None:
+    clients = FourClients()
+    key = clients.answer(make_request(0, "keys")).values["mask_keys"]
+    other = clients.answer(replace(make_request(0, "keys"), probe_round=1)).values["mask_keys"]
     assert key.tolist() != other.tolist()
     with pytest.raises(BadMessage, match="made already"):
-        mask_group.give(
-            replace(call(0, "shares", channel_keys=mask_group.channel_keys), probe_round=3)
+        clients.answer(
+            replace(make_request(0, "shares", channel_keys=clients.channel_keys), probe_round=3)
         )
 
 
 @pytest.mark.parametrize(
     "statuses, why",
     [
-        ([DROPPED, RECEIVED, RECEIVED, RECEIVED], "cannot be true"),
-        ([RECEIVED, RECEIVED, RECEIVED, 9], "cannot be true"),
-        ([RECEIVED, RECEIVED, DROPPED, DROPPED], "2 of 4 clients were heard, 3 are needed"),
+        ([DROPPED, RECEIVED, RECEIVED, RECEIVED], "are inconsistent"),
+        ([RECEIVED, RECEIVED, RECEIVED, 9], "are inconsistent"),
+        ([RECEIVED, RECEIVED, DROPPED, DROPPED], "2 of 4 updates were received, 3 are needed"),
     ],
 )
-def test_nothing_is_opened_for_a_sum_of_too_few_or_without_oneself(
+def test_open_request_with_inconsistent_or_too_few_updates_is_rejected(
     statuses: list[int], why: str
 ) -> None:
-    mask_group = Circle4()
+    clients = FourClients()
     with pytest.raises(BadMessage, match=why):
-        mask_group.give(mask_group.opening(0, statuses))
+        clients.answer(clients.open_request(0, statuses))
 
 
-def test_a_sum_of_two_is_refused_and_so_is_one_of_others() -> None:
+def test_sums_that_are_too_small_or_of_other_clients_are_rejected() -> None:
     state = new_mask_state()
     two = MaskRequest(
         0, 0, "shares", np.arange(2), values={"channel_keys": np.zeros((2, 32), np.uint8)}
     )
-    with pytest.raises(BadMessage, match="at least 3"):
+    with pytest.raises(BadMessage, match="expected 3 to"):
         answer_mask_request(two, state, RULE)
-    with pytest.raises(BadMessage, match="not among the members"):
-        answer_mask_request(replace(call(0, "keys"), client=8), state, RULE)
+    with pytest.raises(BadMessage, match="not a member of the sum"):
+        answer_mask_request(replace(make_request(0, "keys"), client=8), state, RULE)
 
 
-def test_an_update_is_masked_with_those_who_have_shares_and_under_the_own_key() -> None:
-    mask_group = Circle4()
-    with pytest.raises(BadMessage, match="no shares of its masks"):
+def test_update_is_masked_only_with_valid_shares_and_keys() -> None:
+    clients = FourClients()
+    with pytest.raises(BadMessage, match="requested before its mask shares"):
         masked(
-            mask_group.states[0], replace(mask_group.order(), rnd=1), replace(reply_of(0), rnd=1)
+            clients.states[0],
+            replace(clients.train_request(), rnd=1),
+            replace(make_response(0), rnd=1),
         )
-    swapped = make_mask_group([0, 1, 2, 3], mask_group.mask_keys[::-1])
-    with pytest.raises(BadMessage, match="not its own"):
-        masked(mask_group.states[0], replace(mask_group.order(), mask_group=swapped), reply_of(0))
-    two = make_mask_group([0, 1], mask_group.mask_keys[:2])
-    with pytest.raises(BadMessage, match="says too much"):
-        masked(mask_group.states[0], replace(mask_group.order(), mask_group=two), reply_of(0))
+    swapped = make_mask_group([0, 1, 2, 3], clients.mask_keys[::-1])
+    with pytest.raises(BadMessage, match="a wrong public key for client 0"):
+        masked(
+            clients.states[0],
+            replace(clients.train_request(), mask_group=swapped),
+            make_response(0),
+        )
+    two = make_mask_group([0, 1], clients.mask_keys[:2])
+    with pytest.raises(BadMessage, match="a sum of 2 clients reveals too much"):
+        masked(
+            clients.states[0], replace(clients.train_request(), mask_group=two), make_response(0)
+        )
 
 
-def test_one_update_is_masked_for_a_sum_whoever_is_said_to_be_in_it() -> None:
-    mask_group = Circle4()
-    three = make_mask_group([0, 1, 2], mask_group.mask_keys[:3])
-    state, _ = mask_update(reply_of(0), mask_group.order(), mask_group.states[0], RULE, RECIPE)
-    for order in (mask_group.order(), replace(mask_group.order(), mask_group=three)):
+def test_update_of_a_round_is_masked_once() -> None:
+    clients = FourClients()
+    three = make_mask_group([0, 1, 2], clients.mask_keys[:3])
+    state, _ = mask_update(
+        make_response(0), clients.train_request(), clients.states[0], RULE, RECIPE
+    )
+    for request in (clients.train_request(), replace(clients.train_request(), mask_group=three)):
         with pytest.raises(BadMessage, match="was sent already"):
-            masked(state, order, reply_of(0))
+            masked(state, request, make_response(0))
 
 
-def test_a_key_that_is_none_is_refused() -> None:
-    mask_group = Circle4()
-    zeros = np.zeros_like(mask_group.channel_keys)
-    with pytest.raises(BadMessage, match="a public key is none"):
-        mask_group.give(call(0, "shares", rnd=1, channel_keys=zeros))
+def test_invalid_public_key_is_rejected() -> None:
+    clients = FourClients()
+    zeros = np.zeros_like(clients.channel_keys)
+    with pytest.raises(BadMessage, match="a public key is not a valid"):
+        clients.answer(make_request(0, "shares", rnd=1, channel_keys=zeros))
 
 
-def test_the_same_secret_gives_the_same_keys_after_a_restart() -> None:
+def test_keys_of_a_round_depend_on_the_secret_only() -> None:
     state = new_mask_state()
-    first, again = (answer_mask_request(call(0, "keys", rnd=5), state, RULE)[1] for _ in range(2))
+    first, again = (
+        answer_mask_request(make_request(0, "keys", rnd=5), state, RULE)[1] for _ in range(2)
+    )
     assert first.values["mask_keys"].tolist() == again.values["mask_keys"].tolist()
     assert len(derive_public_key(bytes(range(32)))) == 32
 
@@ -242,35 +256,33 @@ def test_the_same_secret_gives_the_same_keys_after_a_restart() -> None:
 # --- on the wire ---
 
 
-def test_calls_tokens_and_masked_replies_cross_the_wire() -> None:
-    terms, mask_group = MessageSchema(RECIPE, 3), Circle4()
-    for asked in (call(0, "keys"), mask_group.opening(0, [RECEIVED] * 4)):
-        came = read_request(to_bytes(asked, terms), terms)
-        assert isinstance(came, MaskRequest)
-        assert {name: values.tolist() for name, values in came.values.items()} == {
-            name: values.tolist() for name, values in asked.values.items()
+def test_mask_messages_and_masked_updates_round_trip() -> None:
+    schema, clients = MessageSchema(RECIPE, 3), FourClients()
+    for request in (make_request(0, "keys"), clients.open_request(0, [RECEIVED] * 4)):
+        received = read_request(to_bytes(request, schema), schema)
+        assert isinstance(received, MaskRequest)
+        assert {name: values.tolist() for name, values in received.values.items()} == {
+            name: values.tolist() for name, values in request.values.items()
         }
-    order = read_request(to_bytes(mask_group.order(), terms), terms)
-    assert isinstance(order, TrainRequest)
-    assert order.mask_group is not None
-    assert order.mask_group.keys.tolist() == mask_group.order().mask_group.keys.tolist()
-    sent = masked(mask_group.states[0], order, reply_of(0))
-    came_back = read_response(to_bytes(sent, terms), terms)
-    assert isinstance(came_back, TrainResponse)
-    assert came_back.masked.tolist() == sent.masked.tolist()
+    request = read_request(to_bytes(clients.train_request(), schema), schema)
+    assert isinstance(request, TrainRequest)
+    assert request.mask_group is not None
+    assert request.mask_group.keys.tolist() == clients.train_request().mask_group.keys.tolist()
+    sent = masked(clients.states[0], request, make_response(0))
+    received_response = read_response(to_bytes(sent, schema), schema)
+    assert isinstance(received_response, TrainResponse)
+    assert received_response.masked.tolist() == sent.masked.tolist()
 
 
-def test_where_nobody_masks_updates_a_mask_is_refused_and_where_everybody_does_a_plain_one_is() -> (
-    None
-):
-    plain, terms, mask_group = MessageSchema(fedavg(), 3), MessageSchema(RECIPE, 3), Circle4()
+def test_masked_messages_are_accepted_only_by_masking_recipes() -> None:
+    plain, schema, clients = MessageSchema(fedavg(), 3), MessageSchema(RECIPE, 3), FourClients()
     with pytest.raises(BadMessage, match="step must be one of nothing"):
-        to_bytes(call(0, "keys"), plain)
-    with pytest.raises(BadMessage, match="nobody masks updates"):
-        to_bytes(mask_group.order(), plain)
-    with pytest.raises(BadMessage, match="nobody masks updates"):
-        to_bytes(masked(mask_group.states[0], mask_group.order(), reply_of(0)), plain)
+        to_bytes(make_request(0, "keys"), plain)
+    with pytest.raises(BadMessage, match="the recipe does not mask updates"):
+        to_bytes(clients.train_request(), plain)
+    with pytest.raises(BadMessage, match="the recipe does not mask updates"):
+        to_bytes(masked(clients.states[0], clients.train_request(), make_response(0)), plain)
     with pytest.raises(BadMessage, match="masked must be an array of uint64"):
-        to_bytes(reply_of(0), terms)
+        to_bytes(make_response(0), schema)
     with pytest.raises(BadMessage, match="mask_group"):
-        to_bytes(replace(mask_group.order(), mask_group=None), terms)
+        to_bytes(replace(clients.train_request(), mask_group=None), schema)

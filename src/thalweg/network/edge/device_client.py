@@ -54,7 +54,7 @@ class ReplayClient:
         self._remote, self._store, self._turn = remote, store, threading.Lock()
         stored = store.state()
         self._state = remote.new_client() if stored is None else remote.restore_state(stored)
-        self.terms = remote.terms
+        self.terms = remote.schema
 
     def hello(self) -> bytes:
         return self._remote.hello()

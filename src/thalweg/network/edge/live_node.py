@@ -120,7 +120,7 @@ class LiveNode:
 
     @property
     def terms(self) -> MessageSchema:
-        return self._remote.terms
+        return self._remote.schema
 
     @property
     def can_ingest(self) -> bool:

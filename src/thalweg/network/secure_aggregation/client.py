@@ -1,11 +1,11 @@
-"""The client's part of a masked sum: keys, shares of secrets, and an update that nobody can read by itself.
+"""The client's part of secure aggregation: keys, secret shares, and masked updates.
 
-All secrets of a round come out of one that the client keeps, so that a client that was killed goes on with the
-same ones. What it gives away it gives away once: of every other client the seed of its own mask, or the key of its
-common ones, never both, because that would be its update.
+All secrets of a round are derived from one stored secret, so a client that is killed continues with
+the same ones. In each round a client reveals, for every other client, either the share of its seed
+or the share of its key. Both together would reveal that client's update.
 
-A library does the cryptography: X25519 for keys, HKDF-SHA256 to derive, AES-GCM for letters that the server hands
-on, and AES in counter mode for streams of random numbers.
+The package cryptography provides X25519 for key agreement, HKDF-SHA256 for key derivation, AES-GCM
+for the shares that the server forwards, and AES in counter mode for the random masks.
 """
 
 from __future__ import annotations
@@ -49,23 +49,20 @@ except ImportError as error:
         "pip install 'thalweg[flower]'."
     ) from error
 
-Words = npt.NDArray[np.uint64]
+MaskVector = npt.NDArray[np.uint64]
 SECRET_BYTES = 32
-RECEIVED, DROPPED, NOT_ASKED = (
-    2,
-    1,
-    0,
-)  # fates of a member: sent its update, was to send it, was not asked for it
-FINAL = 1 << 30  # the round itself comes after its rehearsals
+# Status of a member: its update was received, was requested but is missing, was not requested.
+RECEIVED, DROPPED, NOT_ASKED = 2, 1, 0
+FINAL = 1 << 30  # orders the round after its probe rounds
 
 
 class MaskState(NamedTuple):
-    """What a client remembers for masked sums."""
+    """What a client stores for secure aggregation; round keys are (round, probe round)."""
 
     secret: Octets  # (32,)
-    last_shared: list[int]  # round and rehearsal for which it has made shares last
-    last_sent: list[int]  # for which it has sent an update last
-    last_opened: list[int]  # for which it has given some of others away last
+    last_shared: list[int]  # last round for which it made shares
+    last_sent: list[int]  # last round for which it sent an update
+    last_opened: list[int]  # last round for which it revealed shares of other clients
 
 
 def new_mask_state() -> MaskState:
@@ -74,29 +71,27 @@ def new_mask_state() -> MaskState:
 
 
 class RoundSecrets:
-    """All that a client keeps to itself in one round."""
+    """The secrets of a client in one round: two private keys, and the seed of its own mask."""
 
     def __init__(self, master: bytes, rnd: int, probe_round: int) -> None:
-        self._master, self._round_key = master, f"{rnd} {probe_round}"
-        self.mask_key, self.channel_key = self._key("mask"), self._key("post")
+        self._master, self._round_label = master, f"{rnd} {probe_round}"
+        self.mask_key = self._derive("mask key")
+        self.channel_key = self._derive("channel key")
         self.seed = self._derive("seed")
 
-    def coefficient(self, of: str, members: Ints, number: int) -> int:
-        """Of the polynomial whose values are shares of a secret."""
-        among = hashlib.sha256(members.tobytes()).hexdigest()
-        drawn = self._derive(f"share {of} {number} {among}", SHARE_BYTES + 16)
-        return int.from_bytes(drawn, "big")
+    def coefficient(self, secret_name: str, members: Ints, number: int) -> int:
+        """Coefficient `number` of the polynomial that splits a secret into shares."""
+        digest = hashlib.sha256(members.tobytes()).hexdigest()
+        derived = self._derive(f"share {secret_name} {number} {digest}", SHARE_BYTES + 16)
+        return int.from_bytes(derived, "big")
 
-    def _key(self, what: str) -> bytes:
-        return self._derive(f"{what} key")
-
-    def _derive(self, what: str, length: int = SECRET_BYTES) -> bytes:
-        return derive_key(self._master, f"{self._round_key} {what}", length)
+    def _derive(self, label: str, length: int = SECRET_BYTES) -> bytes:
+        return derive_key(self._master, f"{self._round_label} {label}", length)
 
 
-def derive_key(secret: bytes, what: str, length: int = SECRET_BYTES) -> bytes:
-    """Bytes that nobody can guess who does not know the secret."""
-    info = f"thalweg masked sums {what}".encode()
+def derive_key(secret: bytes, label: str, length: int = SECRET_BYTES) -> bytes:
+    """Derive `length` bytes from a secret; each label gives independent bytes."""
+    info = f"thalweg masked sums {label}".encode()
     return HKDF(algorithm=hashes.SHA256(), length=length, salt=None, info=info).derive(secret)
 
 
@@ -104,183 +99,196 @@ def derive_public_key(key: bytes) -> bytes:
     return X25519PrivateKey.from_private_bytes(key).public_key().public_bytes_raw()
 
 
-def derive_shared_key(key: bytes, public: bytes, what: str) -> bytes:
-    """What the owners of two keys alone know."""
+def derive_shared_key(key: bytes, public: bytes, label: str) -> bytes:
+    """Derive the secret that the owners of two key pairs share (Diffie-Hellman)."""
     try:
-        common = X25519PrivateKey.from_private_bytes(key).exchange(
+        shared = X25519PrivateKey.from_private_bytes(key).exchange(
             X25519PublicKey.from_public_bytes(public)
         )
     except ValueError as error:
-        raise BadMessage("a public key is none.") from error
-    return derive_key(common, what)
+        raise BadMessage("a public key is not a valid X25519 key.") from error
+    return derive_key(shared, label)
 
 
-def expand_seed(seed: bytes, length: int) -> Words:
-    """(P,) random numbers of 64 bits."""
+def expand_seed(seed: bytes, length: int) -> MaskVector:
+    """(P,) random 64-bit numbers from a seed."""
     encryptor = Cipher(algorithms.AES(seed), modes.CTR(bytes(16))).encryptor()
     return np.frombuffer(encryptor.update(bytes(8 * length)), dtype="<u8")
 
 
 def make_pairwise_mask(
-    key: bytes, public: bytes, mine: int, other: int, when: str, length: int
-) -> Words:
-    """(P,) the mask that two clients have in common, with the sign that it has at client `mine`."""
-    pair = f"{min(mine, other)} {max(mine, other)}"
-    mask = expand_seed(derive_shared_key(key, public, f"mask {when} {pair}"), length)
-    return mask if mine < other else -mask
+    key: bytes, public: bytes, own: int, other: int, round_label: str, length: int
+) -> MaskVector:
+    """(P,) mask that two clients share, with the sign that it has at the client `own`."""
+    pair = f"{min(own, other)} {max(own, other)}"
+    mask = expand_seed(derive_shared_key(key, public, f"mask {round_label} {pair}"), length)
+    return mask if own < other else -mask
 
 
 def mask_update(
-    reply: TrainResponse,
-    order: TrainRequest,
+    response: TrainResponse,
+    request: TrainRequest,
     state: MaskState,
     secure_aggregation: Masked,
     recipe: Recipe,
 ) -> tuple[MaskState, TrainResponse]:
-    """A reply whose update only has a meaning in the sum, and what the client remembers of it.
+    """Mask the update of a response; return the new mask state and the masked response.
 
-    There is one for every sum: two with the same masks would tell what they differ by. If it is not finite, the
-    server shall know: it has no loss, which is refused.
+    A round has one masked update: the difference of two updates with the same masks is readable.
+    An update that is not finite is sent without a loss, so that the server rejects it.
     """
-    mask_group = order.mask_group
-    assert mask_group is not None  # the wire has looked
-    moment = list(_round_key(order.rnd, order.probe_round))
-    if moment != list(state.last_shared):
+    mask_group = request.mask_group
+    assert mask_group is not None  # checked when the request was decoded
+    round_key = list(_round_key(request.rnd, request.probe_round))
+    if round_key != list(state.last_shared):
         raise BadMessage(
-            f"an update for round {order.rnd + 1} is wanted, but no shares of its masks were made."
+            f"an update for round {request.rnd + 1} was requested before its mask shares were."
         )
-    if moment <= list(state.last_sent):
-        raise BadMessage(f"the update for round {order.rnd + 1} was sent already.")
-    state = state._replace(last_sent=moment)
-    secrets = RoundSecrets(state.secret.tobytes(), order.rnd, order.probe_round)
-    place = _index_of(mask_group.members, reply.client)
+    if round_key <= list(state.last_sent):
+        raise BadMessage(f"the update for round {request.rnd + 1} was sent already.")
+    state = state._replace(last_sent=round_key)
+    secrets = RoundSecrets(state.secret.tobytes(), request.rnd, request.probe_round)
+    index = _index_of(mask_group.members, response.client)
     if len(mask_group.members) < secure_aggregation.min_clients:
-        raise BadMessage(f"a sum of {len(mask_group.members)} clients says too much about each.")
-    if mask_group.keys[place].tobytes() != derive_public_key(secrets.mask_key):
-        raise BadMessage(f"the key of client {reply.client} is not its own.")
-    delta = reply.deltas[0]
-    weight = own_weight(recipe, reply.num_samples, int(reply.num_steps[0]))
-    nothing = reply.deltas[:, :0]
+        raise BadMessage(
+            f"a sum of {len(mask_group.members)} clients reveals too much about each: at least "
+            f"{secure_aggregation.min_clients} are needed (min_clients)."
+        )
+    if mask_group.keys[index].tobytes() != derive_public_key(secrets.mask_key):
+        raise BadMessage(f"the request has a wrong public key for client {response.client}.")
+    delta = response.deltas[0]
+    weight = own_weight(recipe, response.num_samples, int(response.num_steps[0]))
+    no_deltas = response.deltas[:, :0]
     if not np.isfinite(delta).all():
         zeros = np.zeros(len(delta), dtype=np.uint64)
-        return state, replace(reply, deltas=nothing, losses=np.full(1, np.nan), masked=zeros)
+        return state, replace(response, deltas=no_deltas, losses=np.full(1, np.nan), masked=zeros)
     total = secure_aggregation.encode_update(delta, weight).view(np.uint64) + expand_seed(
         secrets.seed, len(delta)
     )
-    when = f"{order.rnd} {order.probe_round}"
+    round_label = f"{request.rnd} {request.probe_round}"
     for other, public in zip(mask_group.members.tolist(), mask_group.keys, strict=True):
-        if other != reply.client:
+        if other != response.client:
             total += make_pairwise_mask(
-                secrets.mask_key, public.tobytes(), reply.client, other, when, len(delta)
+                secrets.mask_key, public.tobytes(), response.client, other, round_label, len(delta)
             )
-    return state, replace(reply, deltas=nothing, masked=total)
+    return state, replace(response, deltas=no_deltas, masked=total)
 
 
 def answer_mask_request(
-    call: MaskRequest, state: MaskState, secure_aggregation: Masked
+    request: MaskRequest, state: MaskState, secure_aggregation: Masked
 ) -> tuple[MaskState, MaskResponse]:
-    """What a client gives when it is called, and what it remembers of it."""
-    secrets = RoundSecrets(state.secret.tobytes(), call.rnd, call.probe_round)
-    place = _index_of(call.members, call.client)
-    moment = list(_round_key(call.rnd, call.probe_round))
-    if call.step == "keys":
+    """Answer one step of secure aggregation; return the new mask state and the response."""
+    secrets = RoundSecrets(state.secret.tobytes(), request.rnd, request.probe_round)
+    index = _index_of(request.members, request.client)
+    round_key = list(_round_key(request.rnd, request.probe_round))
+    if request.step == "keys":
         values = {
             "mask_keys": _row(derive_public_key(secrets.mask_key)),
             "channel_keys": _row(derive_public_key(secrets.channel_key)),
             "commitments": _row(hashlib.sha256(secrets.seed).digest()),
         }
-    elif call.step == "shares":
-        if moment <= list(state.last_shared):
-            raise BadMessage(f"the shares for round {call.rnd + 1} were made already.")
-        values = {"encrypted_shares": _encrypt_shares(call, secrets, secure_aggregation)}
-        state = state._replace(last_shared=moment)
+    elif request.step == "shares":
+        if round_key <= list(state.last_shared):
+            raise BadMessage(f"the shares for round {request.rnd + 1} were made already.")
+        values = {"encrypted_shares": _encrypt_shares(request, secrets, secure_aggregation)}
+        state = state._replace(last_shared=round_key)
     else:
-        if moment != list(state.last_shared) or moment <= list(state.last_opened):
+        if round_key != list(state.last_shared) or round_key <= list(state.last_opened):
             raise BadMessage(
-                f"nothing is to be opened for round {call.rnd + 1}, or it was opened already."
+                f"the shares for round {request.rnd + 1} were not made, or were opened already."
             )
-        values = {"shares": _decrypt_shares(call, secrets, place, secure_aggregation)}
-        state = state._replace(last_opened=moment)
-    return state, MaskResponse(call.rnd, call.client, call.step, call.probe_round, values)
+        values = {"shares": _decrypt_shares(request, secrets, index, secure_aggregation)}
+        state = state._replace(last_opened=round_key)
+    response = MaskResponse(request.rnd, request.client, request.step, request.probe_round, values)
+    return state, response
 
 
-def _encrypt_shares(call: MaskRequest, secrets: RoundSecrets, secure_aggregation: Masked) -> Octets:
-    """(n, E) a closed letter to every member: its shares of this client's two secrets."""
-    number = len(call.members)
-    if not secure_aggregation.min_clients <= number <= MAX_CLIENTS:
-        raise BadMessage(
-            f"a sum of {number} clients: at least {secure_aggregation.min_clients} and at most {MAX_CLIENTS} are let in."
-        )
+def _encrypt_shares(
+    request: MaskRequest, secrets: RoundSecrets, secure_aggregation: Masked
+) -> Octets:
+    """(n, E) for every member, its encrypted shares of this client's two secrets."""
+    number, minimum = len(request.members), secure_aggregation.min_clients
+    if not minimum <= number <= MAX_CLIENTS:
+        raise BadMessage(f"expected {minimum} to {MAX_CLIENTS} clients in a sum, got {number}.")
     threshold = secure_aggregation.required_clients(number)
-    parts = [
-        split_secret(secret, number, threshold, partial(secrets.coefficient, what, call.members))
-        for what, secret in (("seed", secrets.seed), ("key", secrets.mask_key))
+    shares = [
+        split_secret(secret, number, threshold, partial(secrets.coefficient, name, request.members))
+        for name, secret in (("seed", secrets.seed), ("key", secrets.mask_key))
     ]
-    encrypted_shares = [
-        _encrypt(seed_share + key_share, call, secrets, public.tobytes(), call.client, member)
+    encrypted = [
+        _encrypt(seed_share + key_share, request, secrets, public.tobytes(), request.client, member)
         for seed_share, key_share, public, member in zip(
-            *parts, call.values["channel_keys"], call.members.tolist(), strict=True
+            *shares, request.values["channel_keys"], request.members.tolist(), strict=True
         )
     ]
-    return np.stack([np.frombuffer(letter, dtype=np.uint8) for letter in encrypted_shares])
+    return np.stack([np.frombuffer(each, dtype=np.uint8) for each in encrypted])
 
 
 def _decrypt_shares(
-    call: MaskRequest, secrets: RoundSecrets, place: int, secure_aggregation: Masked
+    request: MaskRequest, secrets: RoundSecrets, index: int, secure_aggregation: Masked
 ) -> Octets:
-    """(n, 66) this client's share of every member: of its seed if it was heard, of its key if it was not."""
-    statuses = call.values["statuses"][:, 0]
-    heard = int((statuses == RECEIVED).sum())
-    if statuses[place] != RECEIVED or not np.isin(statuses, (RECEIVED, DROPPED, NOT_ASKED)).all():
-        raise BadMessage("the statuses of the members cannot be true.")
-    if heard < secure_aggregation.required_clients(len(call.members)):
+    """(n, 66) this client's share of each member's seed if its update was received, else its key."""
+    statuses = request.values["statuses"][:, 0]
+    received = int((statuses == RECEIVED).sum())
+    if statuses[index] != RECEIVED or not np.isin(statuses, (RECEIVED, DROPPED, NOT_ASKED)).all():
+        raise BadMessage("the statuses of the members are inconsistent.")
+    needed = secure_aggregation.required_clients(len(request.members))
+    if received < needed:
         raise BadMessage(
-            f"{heard} of {len(call.members)} clients were heard, {secure_aggregation.required_clients(len(call.members))} are needed."
+            f"{received} of {len(request.members)} updates were received, {needed} are needed."
         )
     shares = np.zeros((len(statuses), SHARE_BYTES), dtype=np.uint8)
-    for at, (member, fate) in enumerate(zip(call.members.tolist(), statuses.tolist(), strict=True)):
-        if fate != NOT_ASKED:
-            public = call.values["channel_keys"][at].tobytes()
-            both = _decrypt(
-                call.values["encrypted_shares"][at].tobytes(), call, secrets, public, member
-            )
-            mine = both[:SHARE_BYTES] if fate == RECEIVED else both[SHARE_BYTES:]
-            if mine:
-                shares[at] = np.frombuffer(mine, dtype=np.uint8)
+    members = zip(request.members.tolist(), statuses.tolist(), strict=True)
+    for row, (member, status) in enumerate(members):
+        if status != NOT_ASKED:
+            public = request.values["channel_keys"][row].tobytes()
+            encrypted = request.values["encrypted_shares"][row].tobytes()
+            both = _decrypt(encrypted, request, secrets, public, member)
+            share = both[:SHARE_BYTES] if status == RECEIVED else both[SHARE_BYTES:]
+            if share:
+                shares[row] = np.frombuffer(share, dtype=np.uint8)
     return shares
 
 
 def _encrypt(
-    text: bytes, call: MaskRequest, secrets: RoundSecrets, public: bytes, sender: int, reader: int
+    plain: bytes,
+    request: MaskRequest,
+    secrets: RoundSecrets,
+    public: bytes,
+    sender: int,
+    recipient: int,
 ) -> bytes:
-    """Every key closes one letter, so that its number need not be random."""
-    key = derive_shared_key(secrets.channel_key, public, _channel_label(call, sender, reader))
-    return AESGCM(key).encrypt(bytes(12), text, None)
+    """Encrypt with a key that is used once, so that the nonce can be constant."""
+    label = _channel_label(request, sender, recipient)
+    key = derive_shared_key(secrets.channel_key, public, label)
+    return AESGCM(key).encrypt(bytes(12), plain, None)
 
 
 def _decrypt(
-    letter: bytes, call: MaskRequest, secrets: RoundSecrets, public: bytes, sender: int
+    encrypted: bytes, request: MaskRequest, secrets: RoundSecrets, public: bytes, sender: int
 ) -> bytes:
-    """Nothing if it cannot be read: then its writer's mask stays on, and the server knows whose it is."""
-    key = derive_shared_key(secrets.channel_key, public, _channel_label(call, sender, call.client))
+    """Decrypt; empty if damaged, so that the server notices which sender's mask remains."""
+    label = _channel_label(request, sender, request.client)
+    key = derive_shared_key(secrets.channel_key, public, label)
     try:
-        return AESGCM(key).decrypt(bytes(12), letter, None)
+        return AESGCM(key).decrypt(bytes(12), encrypted, None)
     except InvalidTag:
         return b""
 
 
-def _channel_label(call: MaskRequest, sender: int, reader: int) -> str:
-    return f"post {call.rnd} {call.probe_round} {sender} {reader}"
+def _channel_label(request: MaskRequest, sender: int, recipient: int) -> str:
+    return f"channel {request.rnd} {request.probe_round} {sender} {recipient}"
 
 
 def _index_of(members: Ints, client: int) -> int:
     found = np.flatnonzero(members == client)
     if len(found) != 1:
-        raise BadMessage(f"client {client} is not among the members of its own sum.")
+        raise BadMessage(f"client {client} is not a member of the sum that it was asked for.")
     return int(found[0])
 
 
 def _round_key(rnd: int, probe_round: int) -> tuple[int, int]:
+    """Orders rounds in time: the probe rounds of a round come before it."""
     return rnd, probe_round or FINAL
 
 
@@ -289,6 +297,6 @@ def _row(octets: bytes) -> Octets:
 
 
 def make_mask_group(members: list[int], keys: list[bytes]) -> MaskGroup:
-    """Clients whose masks cancel each other."""
+    """Make the group of clients whose pairwise masks cancel."""
     public = np.stack([np.frombuffer(key, dtype=np.uint8) for key in keys])
     return MaskGroup(np.array(members, dtype=np.int64), public)

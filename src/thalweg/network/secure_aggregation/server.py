@@ -1,4 +1,4 @@
-"""The server's part of a masked sum: it hands on keys and closed letters, and takes the masks off the sum."""
+"""The server's part of secure aggregation: forwards keys and shares, and unmasks the sum."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from thalweg.network.secure_aggregation.client import (
     NOT_ASKED,
     RECEIVED,
     SECRET_BYTES,
-    Words,
+    MaskVector,
     derive_public_key,
     derive_shared_key,
     expand_seed,
@@ -34,248 +34,236 @@ from thalweg.network.secure_aggregation.client import (
 from thalweg.recipes.base import Recipe
 from thalweg.theory import recover_secret
 
-SendMaskRequests = Callable[
-    [Mapping[int, MaskRequest]], dict[int, MaskResponse]
-]  # what is given, by client
+SendMaskRequests = Callable[[Mapping[int, MaskRequest]], dict[int, MaskResponse]]  # by client
 SendTrainRequests = Callable[[Mapping[int, TrainRequest]], dict[int, TrainResponse]]
-INVALID_KEYS = "its public keys are none."
-MASK_NOT_REMOVABLE = "its mask cannot be taken off the sum: shares do not fit."
+INVALID_KEYS = "MaskResponse: its public keys are not valid."
+MASK_NOT_REMOVABLE = "its mask cannot be removed from the sum: the shares are inconsistent."
 
 
 @dataclass(frozen=True)
 class MaskedRoundResult:
-    """What came of the replies of a round."""
+    """The responses of a masked round, each with the mean as its update."""
 
-    replies: Sequence[TrainResponse]  # everybody's update is the mean; none: there is no sum
-    metric: str = ""  # too_few, or spoilt: the numbers in it were nobody's
-    rejections: Sequence[Rejection] = ()  # whose keys are none, or whose mask stays on
+    responses: Sequence[TrainResponse]  # empty if there is no sum
+    metric: str = ""  # why there is no sum: too_few clients, or invalid_sum
+    rejections: Sequence[Rejection] = ()  # clients with invalid keys, or whose mask remains
 
 
 @dataclass(frozen=True)
 class KeyDirectory:
-    """Those who have said their keys: their places count the shares."""
+    """The clients that sent valid keys; shares are numbered by their index here, from 1."""
 
     members: Ints  # (n,) ascending
-    tokens: Mapping[int, MaskResponse]
+    responses: Mapping[int, MaskResponse]
 
     def mask_key(self, client: int) -> bytes:
-        return bytes(self.tokens[client].values["mask_keys"][0])
+        return bytes(self.responses[client].values["mask_keys"][0])
 
     def commitment(self, client: int) -> bytes:
-        return bytes(self.tokens[client].values["commitments"][0])
+        return bytes(self.responses[client].values["commitments"][0])
 
     @property
     def channel_keys(self) -> Octets:
         return np.concatenate(
-            [self.tokens[client].values["channel_keys"][:1] for client in self.members.tolist()]
+            [self.responses[client].values["channel_keys"][:1] for client in self.members.tolist()]
         )
+
+    def index(self, client: int) -> int:
+        return int(np.searchsorted(self.members, client))
 
 
 def run_masked_round(
     recipe: Recipe,
-    orders: Mapping[int, TrainRequest],
-    call: SendMaskRequests,
-    order: SendTrainRequests,
+    requests: Mapping[int, TrainRequest],
+    send_mask_requests: SendMaskRequests,
+    send_train_requests: SendTrainRequests,
 ) -> MaskedRoundResult:
-    """Keys, shares, updates, openings: four times to the clients and back.
+    """Run the four exchanges of a round: keys, encrypted shares, updates, opened shares.
 
-    Whoever is missing at one step has no part in those after it. Too few at any step: there is no sum, and the
-    round goes by.
+    A client that is missing in one exchange takes no part in the next ones. If too few clients are
+    left, the round has no sum.
     """
-    secure_aggregation, first = recipe.secure_aggregation, next(iter(orders.values()))
+    secure_aggregation, first = recipe.secure_aggregation, next(iter(requests.values()))
     assert secure_aggregation is not None
-    needed, rnd, probe_round = (
-        secure_aggregation.required_clients(len(orders)),
-        first.rnd,
-        first.probe_round,
-    )
+    needed = secure_aggregation.required_clients(len(requests))
 
-    def asked(
-        step: MaskStep, clients: Sequence[int], members: Ints, **values: Octets
-    ) -> dict[int, MaskResponse]:
-        return call(
-            {who: MaskRequest(rnd, who, step, members, probe_round, values) for who in clients}
+    def send(step: MaskStep, members: Ints, **values: Octets) -> dict[int, MaskResponse]:
+        return send_mask_requests(
+            {
+                client: MaskRequest(first.rnd, client, step, members, first.probe_round, values)
+                for client in members.tolist()
+            }
         )
 
-    came = _with_row_count(asked("keys", [*orders], _ids(orders)), {1})
-    tokens = {who: token for who, token in came.items() if _has_keys(token)}
-    rejections = [Rejection(who, INVALID_KEYS) for who in sorted(came.keys() - tokens.keys())]
-    if len(tokens) < needed:
+    received = _with_row_count(send("keys", _sorted_ids(requests)), 1)
+    valid = {client: each for client, each in received.items() if _has_valid_keys(each)}
+    rejections = [Rejection(client, INVALID_KEYS) for client in sorted(received.keys() - valid)]
+    if len(valid) < needed:
         return MaskedRoundResult((), "too_few", rejections)
-    known = KeyDirectory(_ids(tokens), tokens)
-    number = len(known.members)
-    writers = known.members.tolist()
-    encrypted_shares = _with_row_count(
-        asked("shares", writers, known.members, channel_keys=known.channel_keys), {number}
+    keys = KeyDirectory(_sorted_ids(valid), valid)
+    number = len(keys.members)
+    encrypted = _with_row_count(
+        send("shares", keys.members, channel_keys=keys.channel_keys), number
     )
-    if len(encrypted_shares) < needed:
+    if len(encrypted) < needed:
         return MaskedRoundResult((), "too_few", rejections)
-    mask_group = make_mask_group(
-        sorted(encrypted_shares), [known.mask_key(client) for client in sorted(encrypted_shares)]
+    members = sorted(encrypted)
+    mask_group = make_mask_group(members, [keys.mask_key(client) for client in members])
+    responses = send_train_requests(
+        {client: replace(requests[client], mask_group=mask_group) for client in members}
     )
-    replies = order(
-        {
-            client: replace(orders[client], mask_group=mask_group)
-            for client in sorted(encrypted_shares)
-        }
-    )
-    if len(replies) < needed:
+    if len(responses) < needed:
         return MaskedRoundResult((), "too_few", rejections)
-    to_open = _make_open_requests(first, known, encrypted_shares, replies)
-    opened = _with_row_count(call(to_open), {number})
-    if len(opened) < secure_aggregation.required_clients(number):
+    open_requests = _make_open_requests(first, keys, encrypted, responses)
+    opened = _with_row_count(send_mask_requests(open_requests), number)
+    threshold = secure_aggregation.required_clients(number)
+    if len(opened) < threshold:
         return MaskedRoundResult((), "too_few", rejections)
-    secrets = {
-        member: _recover_secret(
-            member, known, opened, secure_aggregation.required_clients(number), member in replies
-        )
-        for member in mask_group.members.tolist()
-    }
-    open_ones = {member: secret for member, secret in secrets.items() if secret is not None}
-    if len(open_ones) < len(secrets):
-        rejections += [
-            Rejection(who, MASK_NOT_REMOVABLE) for who in sorted(secrets.keys() - open_ones.keys())
-        ]
+    secrets: dict[int, bytes] = {}
+    for member in members:
+        secret = _recover_secret(member, keys, opened, threshold, member in responses)
+        if secret is None:
+            rejections.append(Rejection(member, MASK_NOT_REMOVABLE))
+        else:
+            secrets[member] = secret
+    if len(secrets) < len(members):
         return MaskedRoundResult((), "invalid_sum", rejections)
-    total = _unmask(replies, known, open_ones, f"{rnd} {probe_round}")
-    return replace(_mean(recipe, replies, total), rejections=rejections)
+    total = _unmask(responses, keys, secrets, f"{first.rnd} {first.probe_round}")
+    return replace(_decode_mean(recipe, responses, total), rejections=rejections)
 
 
 def _make_open_requests(
-    order: TrainRequest,
-    known: KeyDirectory,
-    encrypted_shares: Mapping[int, MaskResponse],
-    replies: Mapping[int, TrainResponse],
+    request: TrainRequest,
+    keys: KeyDirectory,
+    encrypted: Mapping[int, MaskResponse],
+    responses: Mapping[int, TrainResponse],
 ) -> dict[int, MaskRequest]:
-    """To everybody who was heard: what has become of the members, and the letters that they wrote to it."""
-    members = known.members.tolist()
+    """Requests for shares, to the clients whose update was received."""
+    members = keys.members.tolist()
     statuses = [
-        RECEIVED if who in replies else DROPPED if who in encrypted_shares else NOT_ASKED
-        for who in members
+        RECEIVED if client in responses else DROPPED if client in encrypted else NOT_ASKED
+        for client in members
     ]
     values = {
-        "channel_keys": known.channel_keys,
+        "channel_keys": keys.channel_keys,
         "statuses": np.array(statuses, dtype=np.uint8)[:, None],
     }
-    calls = {}
-    for place, reader in enumerate(members):
-        if reader in replies:
-            own = {**values, "encrypted_shares": _shares_for(place, known, encrypted_shares)}
-            calls[reader] = MaskRequest(
-                order.rnd, reader, "open", known.members, order.probe_round, own
+    open_requests = {}
+    for index, client in enumerate(members):
+        if client in responses:
+            own = {**values, "encrypted_shares": _shares_for(index, keys, encrypted)}
+            open_requests[client] = MaskRequest(
+                request.rnd, client, "open", keys.members, request.probe_round, own
             )
-    return calls
+    return open_requests
 
 
-def _mean(recipe: Recipe, replies: Mapping[int, TrainResponse], total: Words) -> MaskedRoundResult:
-    """Everybody's update is the mean; none if nobody can have sent what is in it."""
+def _decode_mean(
+    recipe: Recipe, responses: Mapping[int, TrainResponse], total: MaskVector
+) -> MaskedRoundResult:
+    """Set every update to the mean; no responses if the sum is out of range."""
     assert recipe.secure_aggregation is not None
     weight = sum(
-        own_weight(recipe, reply.num_samples, int(reply.num_steps[0])) for reply in replies.values()
+        own_weight(recipe, response.num_samples, int(response.num_steps[0]))
+        for response in responses.values()
     )
     mean = recipe.secure_aggregation.decode_mean(total.view(np.int64), weight)
     if mean is None:
         return MaskedRoundResult((), "invalid_sum")
     rows = repeat_mean(mean, 1)
     return MaskedRoundResult(
-        [replace(replies[who], deltas=rows, masked=None) for who in sorted(replies)]
+        [replace(responses[client], deltas=rows, masked=None) for client in sorted(responses)]
     )
 
 
 def _unmask(
-    replies: Mapping[int, TrainResponse],
-    known: KeyDirectory,
+    responses: Mapping[int, TrainResponse],
+    keys: KeyDirectory,
     secrets: Mapping[int, bytes],
-    when: str,
-) -> Words:
-    """(P,) the sum without masks."""
-    masked = [reply.masked for reply in replies.values() if reply.masked is not None]
+    round_label: str,
+) -> MaskVector:
+    """(P,) the sum of the updates, without masks."""
+    masked = [response.masked for response in responses.values() if response.masked is not None]
     total = np.zeros_like(masked[0])
     for each in masked:
         total += each
     for member, secret in secrets.items():
-        if member in replies:
+        if member in responses:
             total -= expand_seed(secret, len(total))
             continue
-        for other in replies:  # what they have added for it has lost its counterpart
+        for other in responses:  # the pairwise masks with a missing client do not cancel
             total += make_pairwise_mask(
-                secret, known.mask_key(other), member, other, when, len(total)
+                secret, keys.mask_key(other), member, other, round_label, len(total)
             )
     return total
 
 
 def _recover_secret(
     member: int,
-    known: KeyDirectory,
+    keys: KeyDirectory,
     opened: Mapping[int, MaskResponse],
     threshold: int,
-    is_heard: bool,
+    is_received: bool,
 ) -> bytes | None:
-    """A member's seed, or its key: what it is must fit what the member has said at the beginning.
+    """Recover a member's seed if its update was received, else its key; None if shares are wrong.
 
-    One share that somebody has invented spoils those it is taken with, so several choices are tried: if one more
-    than needed has opened, everybody is left out once.
+    The secret is checked against the member's commitment or public key. As a single forged share
+    makes the result wrong, each holder is left out once if there are more shares than needed.
     """
-    place = int(np.searchsorted(known.members, member))
-    holders = sorted(opened)
-    for chosen in _choices(holders, threshold):
+    row = keys.index(member)
+    for chosen in _choose_holders(sorted(opened), threshold):
         shares = {
-            int(np.searchsorted(known.members, holder)) + 1: bytes(
-                opened[holder].values["shares"][place]
-            )
-            for holder in chosen
+            keys.index(holder) + 1: bytes(opened[holder].values["shares"][row]) for holder in chosen
         }
         secret = recover_secret(shares, SECRET_BYTES)
         if secret is None:
             continue
-        if is_heard and hashlib.sha256(secret).digest() == known.commitment(member):
+        if is_received and hashlib.sha256(secret).digest() == keys.commitment(member):
             return secret
-        if not is_heard and derive_public_key(secret) == known.mask_key(member):
+        if not is_received and derive_public_key(secret) == keys.mask_key(member):
             return secret
     return None
 
 
-def _choices(holders: Sequence[int], number: int) -> Iterator[Sequence[int]]:
-    """So many of them: the first ones, then without each of those in turn.
+def _choose_holders(holders: Sequence[int], number: int) -> Iterator[Sequence[int]]:
+    """Yield selections of `number` holders: the first ones, then without each of these in turn.
 
-    >>> list(_choices([1, 2, 3], 2))
+    >>> list(_choose_holders([1, 2, 3], 2))
     [[1, 2], [2, 3], [1, 3]]
     """
     yield holders[:number]
-    for without in holders[:number] if len(holders) > number else ():
-        yield [holder for holder in holders if holder != without][:number]
+    for left_out in holders[:number] if len(holders) > number else ():
+        yield [holder for holder in holders if holder != left_out][:number]
 
 
-def _has_keys(token: MaskResponse) -> bool:
-    """Can others agree on something with it?"""
+def _has_valid_keys(response: MaskResponse) -> bool:
+    """Whether other clients can derive shared keys with both public keys."""
     try:
         for name in ("mask_keys", "channel_keys"):
-            derive_shared_key(bytes(range(1, 33)), bytes(token.values[name][0]), "trial")
+            derive_shared_key(bytes(range(1, 33)), bytes(response.values[name][0]), "trial")
     except BadMessage:
         return False
     return True
 
 
-def _shares_for(
-    place: int, known: KeyDirectory, encrypted_shares: Mapping[int, MaskResponse]
-) -> Octets:
-    """(n, E) the letters of all members to the one at a place; zeros of those who wrote none."""
-    example = next(iter(encrypted_shares.values())).values["encrypted_shares"]
-    found = np.zeros_like(example)
-    for at, member in enumerate(known.members.tolist()):
-        if member in encrypted_shares:
-            found[at] = encrypted_shares[member].values["encrypted_shares"][place]
-    return found
+def _shares_for(index: int, keys: KeyDirectory, encrypted: Mapping[int, MaskResponse]) -> Octets:
+    """(n, E) the encrypted shares of all members for one member; zeros where missing."""
+    example = next(iter(encrypted.values())).values["encrypted_shares"]
+    shares = np.zeros_like(example)
+    for row, member in enumerate(keys.members.tolist()):
+        if member in encrypted:
+            shares[row] = encrypted[member].values["encrypted_shares"][index]
+    return shares
 
 
-def _with_row_count(tokens: dict[int, MaskResponse], rows: set[int]) -> dict[int, MaskResponse]:
-    """Those with the right number of rows; others are as good as not heard."""
+def _with_row_count(responses: dict[int, MaskResponse], count: int) -> dict[int, MaskResponse]:
+    """Keep the responses whose arrays all have `count` rows."""
     return {
-        client: token
-        for client, token in sorted(tokens.items())
-        if {len(values) for values in token.values.values()} == rows
+        client: response
+        for client, response in sorted(responses.items())
+        if {len(values) for values in response.values.values()} == {count}
     }
 
 
-def _ids(of: Mapping[int, object]) -> Ints:
-    return np.array(sorted(of), dtype=np.int64)
+def _sorted_ids(by_client: Mapping[int, object]) -> Ints:
+    return np.array(sorted(by_client), dtype=np.int64)
