@@ -62,7 +62,12 @@ P4 = np.ones((1, 4), dtype=np.float32)
         ("bank", FedRc(), {"label_mass": rows([5, 0, 5, 0], [5, 0, 5, 0])}, None),
         ("bank", FedRc(), {"label_mass": rows([5, 0], [5, 0])}, "label_mass has 2 numbers, not 4"),
         ("bank", FedRc(), {"label_mass": rows([-1, 0, 5, 0], [0] * 4)}, "label_mass goes from -1"),
-        ("bank", FedDaa(), {"label_mass": rows([90, 0, 0, 0], [0] * 4)}, "sums to 90, expected at most 10"),
+        (
+            "bank",
+            FedDaa(),
+            {"label_mass": rows([90, 0, 0, 0], [0] * 4)},
+            "sums to 90, expected at most 10",
+        ),
         ("bank", FedDaa(), {"other": rows([1] * 4, [1] * 4)}, "label_mass is missing"),
         ("objective", Scaffold(), {"change": P4}, None),
         ("objective", Scaffold(), {"change": P4[:, :3]}, "change has 3 numbers, not 4"),
@@ -165,7 +170,12 @@ PROTOTYPES = {
         ),
         ("bank", FedDaa(), PROTOTYPES, None),
         ("bank", FedDaa(), {**PROTOTYPES, "old_prototype": numbers(1)}, "old_prototype has 1 num"),
-        ("bank", FedDaa(), {**PROTOTYPES, "new_prototype": numbers(1, 2, 3)}, "has 3 numbers, expected a multiple"),
+        (
+            "bank",
+            FedDaa(),
+            {**PROTOTYPES, "new_prototype": numbers(1, 2, 3)},
+            "has 3 numbers, expected a multiple",
+        ),
         ("bank", FedDaa(), {**PROTOTYPES, "new_since": numbers(-2)}, "new_since goes from -2"),
         (
             "bank",
