@@ -1,4 +1,4 @@
-"""Objectives that misbehave, in a module that worker processes can import."""
+"""Faulty objectives, in a module that worker processes can import."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from thalweg.core.errors import ConfigError
 
 @dataclass(frozen=True)
 class RaisingObjective:
-    """Raises one of our own errors."""
+    """Raises an error of the library."""
 
     def loss(self, model: Any, params: Any, batch: Any, memo: Any) -> Any:
         raise ConfigError(f"no loss for {len(params)} clients.")
 
 
 class UnpicklableError(Exception):
-    """An exception that cannot be pickled back."""
+    """An exception that cannot be unpickled."""
 
     def __init__(self, one: str, two: str) -> None:
         super().__init__(f"{one} and {two}")
@@ -28,7 +28,7 @@ class UnpicklableError(Exception):
 
 @dataclass(frozen=True)
 class UnpicklableErrorObjective:
-    """Raises something that does not survive the journey to another process."""
+    """Raises an exception that cannot be sent to another process."""
 
     def loss(self, model: Any, params: Any, batch: Any, memo: Any) -> Any:
         raise UnpicklableError("this", "that")
@@ -44,7 +44,7 @@ class SelfKillingObjective:
 
 @dataclass(frozen=True)
 class SlowObjective:
-    """Takes its time."""
+    """Sleeps before it returns a loss."""
 
     seconds: float = 60.0
 
@@ -55,16 +55,16 @@ class SlowObjective:
 
 @dataclass(frozen=True)
 class UnpicklableObjective:
-    """Cannot be rebuilt on the other side."""
+    """Cannot be unpickled in a worker process."""
 
     secret: list[int] = field(default_factory=list)
 
     def __reduce__(self) -> Any:
-        return _refuse, ()
+        return _raise_import_error, ()
 
     def loss(self, model: Any, params: Any, batch: Any, memo: Any) -> Any:
         return model(params, batch.x).sum((1, 2))
 
 
-def _refuse() -> None:
-    raise ImportError("not on this side")
+def _raise_import_error() -> None:
+    raise ImportError("cannot be imported here")

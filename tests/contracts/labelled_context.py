@@ -1,4 +1,4 @@
-"""A client with labels and losses of one's own choice, to be asked."""
+"""A fake `SurveyContext` with given labels and losses."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from thalweg.core.types import Floats32, Ints, Supply
 
 
 class LossByRow(FakeModelProbe):
-    """A model whose loss on each row of the data set is given."""
+    """A model probe with a given loss for each row of the data set."""
 
     def __init__(self, losses: Sequence[float]) -> None:
         super().__init__([0.0])
@@ -26,7 +26,7 @@ class LossByRow(FakeModelProbe):
 
 @dataclass
 class LabelledContext:
-    """A client that holds the whole of a small data set."""
+    """The context of a client that holds all rows of a small data set."""
 
     all_labels: Ints
     model: LossByRow
@@ -69,7 +69,7 @@ def some_context(
     label_counts: Any = None,
     seed: int = 0,
 ) -> LabelledContext:
-    """A client whose memory holds samples of these labels, on which the model has these losses."""
+    """Return the context of a client with these labels, on which the model has these losses."""
     return LabelledContext(
         all_labels=np.array(labels, dtype=np.int64),
         model=LossByRow([1.0] * len(labels) if losses is None else losses),

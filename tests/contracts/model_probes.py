@@ -1,4 +1,4 @@
-"""A model that is easy to look at."""
+"""A fake `ModelProbe` with given numbers."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from thalweg.core.types import Floats32, Ints, LastLayer
 
 
 class FakeModelProbe:
-    """Answers by the numbers it was given, and notes which rows it was asked about."""
+    """Returns given numbers, and records the rows of each call in `asked`."""
 
     def __init__(
         self, params: Sequence[float], fisher: Sequence[float] = (), loss: float = 1.0
@@ -28,11 +28,11 @@ class FakeModelProbe:
         return np.full(len(rows), self.loss < 1)
 
     def outputs(self, rows: Ints) -> Floats32:
-        """The row's number, once for each of three classes."""
+        """Return the row number for each of three classes."""
         return np.repeat(rows[:, None], 3, axis=1).astype(np.float32)
 
     def gradient(self, rows: Ints) -> Floats32:
-        """As if the loss were half the squared length of the parameters."""
+        """Return the gradient of half the squared norm of the parameters."""
         self.asked.append(rows.tolist())
         return self.params()
 
@@ -48,7 +48,7 @@ class FakeModelProbe:
 
 
 def some_last_layer(count: int, num_classes: int = 3, num_features: int = 2) -> LastLayer:
-    """Different gradients for every sample."""
+    """Return errors and features that differ for every sample."""
     rng = np.random.default_rng(count)
     logits = rng.normal(size=(count, num_classes))
     errors = np.exp(logits) / np.exp(logits).sum(1, keepdims=True)

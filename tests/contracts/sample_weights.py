@@ -1,4 +1,4 @@
-"""What every emphasis promises."""
+"""Contract of sample weights."""
 
 from __future__ import annotations
 
@@ -21,34 +21,36 @@ SUPPLIES = Supplies(
 
 
 def check_sample_weights(sample_weights: SampleWeights) -> None:
-    """Let it weigh memories of several kinds, and share out what it has at the server."""
+    """Check the weights of several memories, and those that the server assigns."""
     written = repr(sample_weights)
     for held in (0, 1, 5):
         for assigned in (0.0, 0.25, 3.0):
-            holding = SampleAges(np.arange(held) + 1, np.arange(held) % 2, assigned)
-            asked = to_comparable(holding)
-            weights = sample_weights.weigh(holding)
-            assert weights.shape == (held,), "a weight for every sample"
+            samples = SampleAges(np.arange(held) + 1, np.arange(held) % 2, assigned)
+            before = to_comparable(samples)
+            weights = sample_weights.weigh(samples)
+            assert weights.shape == (held,), "one weight per sample"
             assert np.isfinite(weights).all(), "finite"
             assert (weights >= 0).all(), "not negative"
-            assert sample_weights.weigh(holding).tolist() == weights.tolist(), "same answer again"
-            assert to_comparable(holding) == asked, "what it looks at is untouched"
+            assert sample_weights.weigh(samples).tolist() == weights.tolist(), (
+                "weights are deterministic"
+            )
+            assert to_comparable(samples) == before, "the argument does not change"
     if isinstance(sample_weights, AssignsWeights):
         _check_server(sample_weights)
-    assert repr(sample_weights) == written, "an emphasis remembers nothing itself"
+    assert repr(sample_weights) == written, "a policy does not change itself"
 
 
 def _check_server(sample_weights: AssignsWeights) -> None:
     roster = replace(some_roster([0, 2], 4), supplies=SUPPLIES)
     if isinstance(sample_weights, Surveys):
-        asked = sample_weights.choose_surveyed(roster, np.random.default_rng(0))
-        assert np.isin(asked, roster.present).all(), "only clients that are here are asked"
-        if len(asked):
-            _check_assigned(sample_weights, roster)  # nobody has answered yet
+        surveyed = sample_weights.choose_surveyed(roster, np.random.default_rng(0))
+        assert np.isin(surveyed, roster.present).all(), "only present clients are surveyed"
+        if len(surveyed):
+            _check_assigned(sample_weights, roster)  # before the survey
             known = {}
-            for client in asked.tolist():
-                _, words = sample_weights.answer_survey(FakeSurveyContext(seed=client))
-                for name, vector in words.items():
+            for client in surveyed.tolist():
+                _, uploads = sample_weights.answer_survey(FakeSurveyContext(seed=client))
+                for name, vector in uploads.items():
                     known.setdefault(name, np.full((4, len(vector)), np.nan))[client] = vector
             roster = replace(roster, known=known)
     _check_assigned(sample_weights, roster)
@@ -56,8 +58,8 @@ def _check_server(sample_weights: AssignsWeights) -> None:
 
 def _check_assigned(sample_weights: AssignsWeights, roster) -> None:  # type: ignore[no-untyped-def]
     assigned = sample_weights.assign_weights(roster, num_params=7)
-    assert assigned.shape == (4,), "a number for every client"
+    assert assigned.shape == (4,), "one number per client"
     assert np.isfinite(assigned).all(), "finite"
     assert (assigned >= 0).all(), "not negative"
-    assert assigned.any(), "not for nobody"
+    assert assigned.any(), "at least one client has weight"
     assert assigned[3] == 0, "nothing for a client without data"

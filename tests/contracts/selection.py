@@ -1,4 +1,4 @@
-"""What every selection rule promises."""
+"""Contract of selection rules."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ SEEDS = range(20)
 
 
 def check_selection(rule: Selection) -> None:
-    """Ask the rule in rounds with nobody, somebody and everybody, before and after reports."""
+    """Check a rule with no, some and all clients present, before and after reports."""
     written = repr(rule)
     for roster in (*ROSTERS, *(random_roster(seed) for seed in SEEDS)):
         _check_choice(rule, roster)
@@ -35,11 +35,11 @@ def check_selection(rule: Selection) -> None:
         _check_label_counts(rule)
     if isinstance(rule, Surveys):
         _check_survey(rule)
-    assert repr(rule) == written, "a rule remembers nothing itself"
+    assert repr(rule) == written, "a rule does not change itself"
 
 
 def random_roster(seed: int) -> Roster:
-    """Some are here, and of each table some rows, all or none are known."""
+    """Return a roster with random present clients and random known reports."""
     rng = np.random.default_rng(seed)
     num_clients = int(rng.integers(1, 15))
     present = np.flatnonzero(rng.random(num_clients) < rng.choice([0.0, 0.5, 1.0]))
@@ -65,21 +65,21 @@ def _check_choice(rule: Selection, roster: Roster) -> None:
     present = set(roster.present.tolist())
     for seed in SEEDS:
         chosen = rule.choose(roster, np.random.default_rng(seed))
-        assert chosen.ndim == 1, "ids of clients"
-        assert chosen.dtype == np.int64, "ids are whole numbers"
-        assert set(chosen.tolist()) <= present, "only clients that are here"
-        assert len(set(chosen.tolist())) == len(chosen), "nobody twice"
+        assert chosen.ndim == 1, "ids are one-dimensional"
+        assert chosen.dtype == np.int64, "ids are int64"
+        assert set(chosen.tolist()) <= present, "only present clients"
+        assert len(set(chosen.tolist())) == len(chosen), "no client twice"
         again = rule.choose(roster, np.random.default_rng(seed))
         assert chosen.tolist() == again.tolist(), "same generator, same choice"
         if isinstance(rule, ExtraMetrics):
             _check_extra_metrics(rule, roster, chosen)
-    assert to_comparable(vars(roster)) == before, "what it looks at is untouched"
+    assert to_comparable(vars(roster)) == before, "the roster does not change"
 
 
 def _check_extra_metrics(rule: ExtraMetrics, roster: Roster, chosen: Any) -> None:
     for value in rule.extra_metrics(roster, chosen).values():
-        assert np.isfinite(value).all(), "remarks are numbers"
-        assert isinstance(value, (float, list)), "and can be written as JSON"
+        assert np.isfinite(value).all(), "metrics are finite"
+        assert isinstance(value, (float, list)), "metrics can be written as JSON"
 
 
 def _check_label_counts(rule: CountsLabels) -> None:
@@ -89,43 +89,45 @@ def _check_label_counts(rule: CountsLabels) -> None:
     for labels in ([0, 2], [], [1] * 5, [2]):
         label_counts = rule.count_labels(label_counts, np.array(labels, dtype=np.int64))
         restored = round_trip(label_counts, rule.init_counts(NUM_CLASSES))
-        assert to_comparable(restored) == to_comparable(label_counts), "a checkpoint restores it"
-    assert to_comparable(first) == written, "a tally is a value"
+        assert to_comparable(restored) == to_comparable(label_counts), (
+            "a checkpoint restores the counts"
+        )
+    assert to_comparable(first) == written, "counting does not change the old counts"
 
 
 def _check_survey(rule: Any) -> None:
-    assert isinstance(rule.sends_models, bool), "it says whether models are sent along"
+    assert isinstance(rule.sends_models, bool), "sends_models is a bool"
     for roster in (*ROSTERS, *(random_roster(seed) for seed in SEEDS)):
-        asked = rule.choose_surveyed(roster, np.random.default_rng(0))
-        assert asked.dtype == np.int64, "ids are whole numbers"
-        assert set(asked.tolist()) <= set(roster.present.tolist()), "only clients that are here"
-        assert len(set(asked.tolist())) == len(asked), "nobody twice"
+        surveyed = rule.choose_surveyed(roster, np.random.default_rng(0))
+        assert surveyed.dtype == np.int64, "ids are int64"
+        assert set(surveyed.tolist()) <= set(roster.present.tolist()), "only present clients"
+        assert len(set(surveyed.tolist())) == len(surveyed), "no client twice"
         again = rule.choose_surveyed(roster, np.random.default_rng(0))
-        assert asked.tolist() == again.tolist(), "same generator, same question"
+        assert surveyed.tolist() == again.tolist(), "same generator, same survey"
     for labels in ([], [1], [0, 1, 2, 2] * 40):
         _check_answer(rule, labels)
 
 
 def _check_answer(rule: Any, labels: list[int]) -> None:
-    def ask() -> tuple[Any, Any]:
+    def answer() -> tuple[Any, Any]:
         label_counts = rule.init_counts(NUM_CLASSES) if isinstance(rule, CountsLabels) else None
-        view = some_context(labels, num_classes=NUM_CLASSES, label_counts=label_counts)
-        written = to_comparable((view.held, label_counts))
-        answer = rule.answer_survey(view)
-        assert to_comparable((view.held, label_counts)) == written, "asking changes nothing"
-        return to_comparable(answer[0]), {
-            name: to_comparable(value) for name, value in answer[1].items()
+        context = some_context(labels, num_classes=NUM_CLASSES, label_counts=label_counts)
+        written = to_comparable((context.held, label_counts))
+        result = rule.answer_survey(context)
+        assert to_comparable((context.held, label_counts)) == written, "the context does not change"
+        return to_comparable(result[0]), {
+            name: to_comparable(value) for name, value in result[1].items()
         }
 
-    assert ask() == ask(), "same generator, same answer"
+    assert answer() == answer(), "same generator, same answer"
     label_counts = rule.init_counts(NUM_CLASSES) if isinstance(rule, CountsLabels) else None
     after, uploads = rule.answer_survey(
         some_context(labels, num_classes=NUM_CLASSES, label_counts=label_counts)
     )
     assert to_comparable(round_trip(after, label_counts)) == to_comparable(after), (
-        "a checkpoint restores it"
+        "a checkpoint restores the counts"
     )
     for vector in uploads.values():
-        assert vector.ndim == 1, "vectors by name"
-        assert vector.dtype == np.float64, "of numbers"
-        assert np.isfinite(vector).all(), "that are numbers"
+        assert vector.ndim == 1, "uploads are vectors"
+        assert vector.dtype == np.float64, "uploads are float64"
+        assert np.isfinite(vector).all(), "uploads are finite"

@@ -1,4 +1,4 @@
-"""A client that is easy to ask."""
+"""A fake `SurveyContext` with few samples."""
 
 from __future__ import annotations
 

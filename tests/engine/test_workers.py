@@ -192,7 +192,7 @@ def test_an_objective_that_cannot_be_rebuilt_over_there_is_reported():
     pool = pool_for(net, UnpicklableObjective())
     try:
         for _ in range(2):
-            with pytest.raises(ImportError, match="not on this side"):
+            with pytest.raises(ImportError, match="cannot be imported here"):
                 pool.train(bank, [some_task(0)])
     finally:
         pool.close()
