@@ -1,9 +1,9 @@
-"""Write the API reference, pages made of docstrings, into a folder: ``make docs``.
+"""Write the API reference, HTML pages made from docstrings: ``make docs``.
 
-    python docs/make_reference.py [FOLDER]          (build/reference unless you say otherwise)
+    python docs/make_reference.py [FOLDER]          (default: build/reference)
 
-Formulas are drawn by MathJax, which a browser fetches when it shows them; without a network they are read
-as TeX. The pages are never committed.
+A browser renders formulas with MathJax, which it downloads from the network; without a network the
+pages show formulas as TeX. The pages are not committed.
 """
 
 from __future__ import annotations
@@ -21,13 +21,11 @@ from typing import Any
 import numpy.typing as npt
 
 import thalweg
-from thalweg import recipes
 from thalweg.core import types
 
 HERE = Path(__file__).parent
-NOT_FOR_PYTHON = {"cli"}  # thalweg --help is its reference
-TWO_HALVES = ["base", "client", "federation", "inquiry", "server"]  # of a round
-# Types are shown by the names under which they are written, not as what these stand for.
+EXCLUDED = {"cli"}  # thalweg --help is its reference
+# The pages show the names of these types instead of their definitions.
 ALIASES = {
     inspect.formatannotation(npt.ArrayLike): "ArrayLike",
     inspect.formatannotation(types.Floats): "Floats",
@@ -38,8 +36,8 @@ ALIASES = {
 
 
 @dataclass(frozen=True)
-class Shown:
-    """An annotation that looks like this."""
+class AnnotationText:
+    """An annotation whose repr is a given text."""
 
     text: str
 
@@ -47,43 +45,43 @@ class Shown:
         return self.text
 
 
-def packages() -> list[str]:
+def list_packages() -> list[str]:
     found = pkgutil.iter_modules(thalweg.__path__)
-    return sorted(info.name for info in found if info.ispkg and info.name not in NOT_FOR_PYTHON)
+    return sorted(info.name for info in found if info.ispkg and info.name not in EXCLUDED)
 
 
-def shortened(text: str) -> str:
+def shorten(text: str) -> str:
     for long, short in ALIASES.items():
         text = text.replace(long, short)
     return text
 
 
-def shown(annotation: Any) -> Any:
+def shorten_annotation(annotation: Any) -> Any:
     if annotation is inspect.Signature.empty:
         return annotation
-    return Shown(shortened(inspect.formatannotation(annotation)))
+    return AnnotationText(shorten(inspect.formatannotation(annotation)))
 
 
-def unbroken(docstring: str) -> str:
-    """The docstring with every formula on a line of its own, where nothing takes it for a list."""
-    inline = re.sub(r":math:`[^`]+`", lambda found: _one_line(found[0]), docstring)
+def join_formulas(docstring: str) -> str:
+    """Put each formula on a line of its own, so that it is not parsed as a list."""
+    inline = re.sub(r":math:`[^`]+`", lambda found: _to_one_line(found[0]), docstring)
     block = r"^( *)\.\. math::((?:.*\n?)(?:\1 +.*(?:\n|\Z)| *\n)*)"
-    return re.sub(block, _formulas, inline, flags=re.MULTILINE)
+    return re.sub(block, _split_formulas, inline, flags=re.MULTILINE)
 
 
-def _formulas(found: re.Match[str]) -> str:
-    """A directive for each formula of a block; an empty line is between two of them."""
+def _split_formulas(found: re.Match[str]) -> str:
+    """Return a directive for each formula of a block; empty lines separate formulas."""
     indent, body = found.groups()
     parts = [part for part in re.split(r"\n\s*\n", body) if part.strip()]
-    return "".join(f"{indent}.. math:: {_one_line(part)}\n\n" for part in parts)
+    return "".join(f"{indent}.. math:: {_to_one_line(part)}\n\n" for part in parts)
 
 
-def _one_line(text: str) -> str:
+def _to_one_line(text: str) -> str:
     return " ".join(text.split())
 
 
-def taught_pdoc() -> ModuleType:
-    """pdoc, which then shows our types by their names and all of our formulas."""
+def configure_pdoc() -> ModuleType:
+    """Configure pdoc to show short type names and all formulas."""
     try:
         import pdoc
         from jinja2 import pass_context
@@ -95,23 +93,24 @@ def taught_pdoc() -> ModuleType:
 
     def format_short(signature: inspect.Signature, colon: bool) -> Any:
         parameters = [
-            p.replace(annotation=shown(p.annotation)) for p in signature.parameters.values()
+            p.replace(annotation=shorten_annotation(p.annotation))
+            for p in signature.parameters.values()
         ]
         short = signature.replace(
-            parameters=parameters, return_annotation=shown(signature.return_annotation)
+            parameters=parameters, return_annotation=shorten_annotation(signature.return_annotation)
         )
         return format_signature(short, colon)
 
     @pass_context
     def linkify_short(context: Any, code: str, **options: Any) -> Any:
-        return linkify(context, shortened(code), **options)
+        return linkify(context, shorten(code), **options)
 
     @pass_context
-    def unbroken_to_markdown(context: Any, docstring: str) -> Any:
-        return to_markdown(context, unbroken(docstring))
+    def joined_to_markdown(context: Any, docstring: str) -> Any:
+        return to_markdown(context, join_formulas(docstring))
 
     filters.update(
-        format_signature=format_short, linkify=linkify_short, to_markdown=unbroken_to_markdown
+        format_signature=format_short, linkify=linkify_short, to_markdown=joined_to_markdown
     )
     pdoc.render.configure(
         docformat="restructuredtext", math=True, template_directory=HERE / "templates"
@@ -120,16 +119,15 @@ def taught_pdoc() -> ModuleType:
 
 
 def main(folder: Path, *modules: str) -> None:
-    """All of it, or some modules."""
-    # pdoc shows what __all__ names and what is there: not what is imported only when it is asked for,
-    # nor packages, which are found by their address.
+    """Write the pages of all modules, or of some."""
+    # pdoc shows the names in __all__ that are attributes of the module, so set lazily imported names
+    # and add the packages.
     for name in thalweg.__all__:
         setattr(thalweg, name, getattr(thalweg, name))
-    thalweg.__all__ = [*thalweg.__all__, *packages()]
-    recipes.__all__ = [*recipes.__all__, *TWO_HALVES]
-    pdoc = taught_pdoc()
+    thalweg.__all__ = [*thalweg.__all__, *list_packages()]
+    pdoc = configure_pdoc()
     with warnings.catch_warnings():
-        # Types of named tuples are shown as they are written.
+        # pdoc cannot evaluate the annotations of some named tuples and shows their source.
         warnings.filterwarnings("ignore", "Error parsing type annotation")
         pdoc.pdoc(*(modules or ["thalweg"]), output_directory=folder)
     print(f"reference  {folder}/thalweg.html")

@@ -1,4 +1,4 @@
-"""Files, links and names that the pages mention exist."""
+"""Files, links and names on the pages exist; the package table agrees with the import layers."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ import pytest
 
 import thalweg
 from documentation.pages import PAGES, ROOT, prose, spans
+from test_direction import DEPTH
 from thalweg.cli.catalogue import PARTS
 from thalweg.local import Sgd
 from thalweg.selection import COUNTERS
@@ -23,7 +24,7 @@ from thalweg.selection import COUNTERS
 SRC = ROOT / "src/thalweg"
 DOTTED = re.compile(r"^[A-Za-z_]\w*(\.[A-Za-z_]\w*)+(\(.*\))?$")
 FILES = re.compile(r"(?<![\w/.-])((?:[\w.-]+/)*[\w-]+\.(?:py|md|css))(?![\w/])")
-# Files that the reader is told to write, or that a command writes.
+# Files that the reader writes, or that a command writes.
 YOURS = {
     "./mine.py",
     "mine.py",
@@ -37,22 +38,22 @@ SUFFIXES = (
     ".safetensors",
     ".db",
 )
-# Parts that can be set and are no table of their own.
+# Parts that can be set and have no table of their own.
 SET = {"local": [Sgd], "counter": [*COUNTERS.values()]}
-NOT_CHOSEN = {"update.delta"}  # decision 1 says what is not so
+REJECTED = {"update.delta"}  # decision 1 names a rejected alternative
 
 each_page = pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 
 
 def is_file(name: str, page: Path) -> bool:
-    """Beside the page, or below the root or the package; one without a folder anywhere in it."""
+    """Return whether a file exists next to the page, below the root or in the package."""
     if any((place / name).exists() for place in (page.parent, ROOT, SRC)):
         return True
     return "/" not in name and any(SRC.rglob(name))
 
 
 @each_page
-def test_files_that_a_page_mentions_exist(page: Path) -> None:
+def test_files_on_a_page_exist(page: Path) -> None:
     missing = [
         name
         for span in spans(page)
@@ -63,7 +64,7 @@ def test_files_that_a_page_mentions_exist(page: Path) -> None:
 
 
 @each_page
-def test_links_lead_somewhere(page: Path) -> None:
+def test_links_on_a_page_exist(page: Path) -> None:
     links = re.findall(r"\]\(([^)#\s]+)(?:#[^)]*)?\)", prose(page))
     local = [link for link in links if not re.match(r"\w+:", link)]
     assert [link for link in local if not (page.parent / link).exists()] == []
@@ -72,18 +73,31 @@ def test_links_lead_somewhere(page: Path) -> None:
 @each_page
 def test_dotted_names_on_a_page_exist(page: Path) -> None:
     names = [span for span in spans(page) if DOTTED.match(span) and not span.endswith(SUFFIXES)]
-    names = [name for name in names if not FILES.fullmatch(name) and name not in NOT_CHOSEN]
+    names = [name for name in names if not FILES.fullmatch(name) and name not in REJECTED]
     assert [name for name in names if not exists(name)] == []
 
 
-def test_names_on_the_page_of_the_architecture_are_defined() -> None:
+def test_package_table_agrees_with_the_import_layers() -> None:
+    page = (ROOT / "docs/architecture.md").read_text()
+    rows = re.findall(r"^\| `(\w+)` \| (\d) \|", page, re.MULTILINE)
+    assert {package: int(layer) for package, layer in rows} == DEPTH
+
+
+def test_glossary_is_short_and_sorted() -> None:
+    page = (ROOT / "docs/glossary.md").read_text()
+    terms = re.findall(r"^\| \*\*([^*]+)\*\*", page, re.MULTILINE)
+    assert len(terms) <= 40
+    assert terms == sorted(terms)
+
+
+def test_names_on_the_architecture_page_are_defined() -> None:
     words = [span for span in spans(ROOT / "docs/architecture.md") if span.isidentifier()]
     packages = {path.name for path in SRC.iterdir()}
     assert len(words) > 40
     assert [word for word in words if word not in defined() | packages] == []
 
 
-def test_names_that_do_not_exist_are_noticed() -> None:
+def test_unknown_names_are_found() -> None:
     for name in (
         *("Dds.budget", "memory.budget", "theory.dds_ratios", "thalweg.run", "World.truth"),
         *(
@@ -111,7 +125,7 @@ def test_names_that_do_not_exist_are_noticed() -> None:
 
 
 def exists(name: str) -> bool:
-    """Is a dotted name one of ours, a field that can be set, or something that can be imported?"""
+    """Return whether a dotted name is one of ours, a setting, or can be imported."""
     parts = name.partition("(")[0].split(".")
     if any(has(owner, parts[1:]) for owner in owners(parts[0])):
         return True
@@ -124,7 +138,7 @@ def exists(name: str) -> bool:
 
 
 def owners(first: str) -> Iterator[Any]:
-    """What the first part of a dotted name may stand for."""
+    """Yield the objects that the first part of a dotted name may stand for."""
     yield from classes().get(first, [])
     yield from classes().get(first.title(), [])  # roster.known: of a Roster
     yield from PARTS.get(first, {}).values()  # memory.budget, as --set has it
@@ -136,7 +150,7 @@ def owners(first: str) -> Iterator[Any]:
 
 
 def has(thing: Any, path: list[str]) -> bool:
-    """Does the path of attributes exist? Those that only instances have count, too."""
+    """Return whether a path of attributes exists; attributes of instances count, too."""
     for name in path:
         if inspect.isclass(thing) and name in of_instances(thing):
             return name == path[-1]
@@ -148,7 +162,7 @@ def has(thing: Any, path: list[str]) -> bool:
 
 @cache
 def of_instances(cls: type) -> set[str]:
-    """Fields, and what methods assign to."""
+    """Return the fields of a class and the attributes that its methods assign."""
     names = {name for each in cls.__mro__ for name in getattr(each, "__annotations__", {})}
     if cls.__module__.startswith("thalweg."):
         names |= set(re.findall(r"self\.(\w+)(?:: [^=\n]+|, [^=\n]+)? =", inspect.getsource(cls)))
@@ -164,7 +178,7 @@ def modules() -> dict[str, Any]:
 
 @cache
 def classes() -> dict[str, list[type]]:
-    """Our classes by name."""
+    """Return the classes of the package by name."""
     found: dict[str, list[type]] = {}
     for module in modules().values():
         for name, thing in vars(module).items():
@@ -175,7 +189,7 @@ def classes() -> dict[str, list[type]]:
 
 @cache
 def defined() -> set[str]:
-    """Every name in our sources: functions, classes, methods, fields, keys of metrics."""
+    """Return all names in the sources: functions, classes, methods, fields, metrics."""
     names = set()
     for file in SRC.rglob("*.py"):
         for node in ast.walk(ast.parse(file.read_text())):

@@ -1,4 +1,4 @@
-"""The reference can be made, and formulas and types in it can be read."""
+"""The API reference can be built and shows formulas and type names."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def text_of(page: Path) -> str:
 
 
 def make(folder: Path, *modules: str) -> None:
-    # In another process: it tells packages that they have more public names than they have.
+    # In another process, because make_reference changes __all__ of packages.
     code = (
         "import sys; from pathlib import Path; sys.path.insert(0, 'docs'); import make_reference\n"
     )
@@ -37,28 +37,28 @@ def make(folder: Path, *modules: str) -> None:
     )
 
 
-def test_formulas_are_formulas_and_types_have_their_names(tmp_path: Path) -> None:
+def test_pages_contain_formulas_and_short_type_names(tmp_path: Path) -> None:
     make(tmp_path, "thalweg.memory")
     page = text_of(tmp_path / "thalweg/memory.html")
     assert r"with probability \( n/(t+1) \)" in page
     assert "def keep(" in page
     assert "-> tuple[None, Ints]" in page
-    shown = page.split("class Reservoir:")[1]  # the sources on the page have the words, too
+    shown = page.split("class Reservoir:")[1]  # the source code on the page contains the long names
     assert "numpy.ndarray[" not in shown
 
 
-def test_formulas_that_are_broken_in_the_source_are_whole_in_the_page() -> None:
-    unbroken = load_object(f"{ROOT}/docs/make_reference.py:unbroken")
+def test_formulas_on_several_lines_are_joined() -> None:
+    join_formulas = load_object(f"{ROOT}/docs/make_reference.py:join_formulas")
     source = (
         "Sum :math:`a\n    + b`.\n\n.. math::\n    x = y\n    + z, \\qquad\n\n    u = v\n\nText."
     )
-    assert unbroken(source) == (
+    assert join_formulas(source) == (
         "Sum :math:`a + b`.\n\n.. math:: x = y + z, \\qquad\n\n.. math:: u = v\n\nText."
     )
 
 
 @pytest.mark.slow
-def test_every_public_package_has_a_page_without_leftovers(tmp_path: Path) -> None:
+def test_each_public_package_has_a_page_without_markup_errors(tmp_path: Path) -> None:
     make(tmp_path)
     pages = {str(page.relative_to(tmp_path)) for page in tmp_path.rglob("*.html")}
     packages = {path.parent.name for path in (ROOT / "src/thalweg").glob("*/__init__.py")}
@@ -69,4 +69,4 @@ def test_every_public_package_has_a_page_without_leftovers(tmp_path: Path) -> No
             assert ":math:" not in docstring
             assert ".. math::" not in docstring
             for formula in re.findall(r"\\\(.*?\\\)|\$\$.*?\$\$", docstring, re.S):
-                assert re.findall(r"</?\w+", formula) == [], "nothing in it was taken for markup"
+                assert re.findall(r"</?\w+", formula) == [], "formulas contain no markup"

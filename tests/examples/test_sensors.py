@@ -1,4 +1,4 @@
-"""The pumps of the tutorial: what they publish is what a source reads, and their drift is one."""
+"""The simulated pumps publish readings that a source can read, and their readings drift."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ def centre(state: str, first: int, last: int) -> Any:
     return np.mean([x for x, of in drawn if of == state], axis=0)
 
 
-def test_after_the_drift_worn_pumps_look_as_blocked_ones_did() -> None:
+def test_drift_swaps_the_readings_of_worn_and_blocked_pumps() -> None:
     for before, after in (("worn", "blocked"), ("blocked", "worn"), ("fine", "fine")):
         assert np.abs(centre(before, 0, 500) - centre(after, 500, 1000)).max() < 0.4
     assert np.abs(centre("worn", 0, 500) - centre("worn", 500, 1000)).max() > 2
 
 
-def test_the_table_has_readings_of_other_pumps(tmp_path: Path) -> None:
+def test_table_contains_readings_of_other_pumps(tmp_path: Path) -> None:
     path = tmp_path / "pumps.csv"
     named("main")(named("arguments")(["--table", str(path), "--rows", "50"]))
     header, *rows = csv.reader(path.read_text().splitlines())
@@ -46,7 +46,7 @@ def test_the_table_has_readings_of_other_pumps(tmp_path: Path) -> None:
     assert len(found) == 50
 
 
-def test_labels_follow_their_readings() -> None:
+def test_each_reading_is_followed_by_its_label() -> None:
     sent: list[tuple[str, Any]] = []
     words = ["--devices", "2", "--count", "3", "--rate", "1000", "--label-delay", "0.001"]
     named("publish")(
@@ -65,7 +65,7 @@ def test_labels_follow_their_readings() -> None:
 
 
 @pytest.mark.skipif(MOSQUITTO is None, reason="mosquitto is not installed")
-def test_a_source_reads_what_the_pumps_publish(tmp_path: Path) -> None:
+def test_source_reads_published_readings(tmp_path: Path) -> None:
     pytest.importorskip("paho.mqtt.client")
     broker = Mosquitto(tmp_path)
     broker.start()
