@@ -99,7 +99,7 @@ def test_names_on_the_architecture_page_are_defined() -> None:
 
 def test_unknown_names_are_found() -> None:
     for name in (
-        *("Dds.budget", "memory.budget", "theory.dds_ratios", "thalweg.run", "World.truth"),
+        *("Dds.budget", "memory.budget", "theory.dds_ratios", "thalweg.run", "World.mixes"),
         *(
             "ClientPool.states",
             "roster.known",
@@ -110,7 +110,7 @@ def test_unknown_names_are_found() -> None:
     ):
         assert exists(name), name
     for name in (
-        *("Dds.budgets", "memory.budgets", "theory.dds_ratio", "thalweg.runs", "World.lies"),
+        *("Dds.budgets", "memory.budgets", "theory.dds_ratio", "thalweg.runs", "World.mixtures"),
         *(
             "ClientPool.moods",
             "roster.unknown",
