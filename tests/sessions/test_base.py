@@ -18,9 +18,9 @@ def test_previous_starts_with_the_last_model() -> None:
 
 
 def test_reset_starts_every_session_with_the_initial_model() -> None:
-    drawn = vector(5, 7)
-    notes = Reset().init(drawn, [])
-    drawn += 1  # the policy has its own copy
+    initial = vector(5, 7)
+    notes = Reset().init(initial, [])
+    initial += 1  # the policy has its own copy
     for _ in range(3):
         notes, start = Reset().choose_start(notes, vector(1, 2), fail_probe_round)
         assert start.tolist() == [5, 7]

@@ -37,6 +37,16 @@ class Oracle:
     Differs from FedDAA's Oracle baseline, which the paper does not define in detail: hard
     assignment to concepts, and old samples of the same concept are kept for good. The bank needs
     ground truth and therefore works in simulations only.
+
+    A client whose concept changed in round 40 trains on samples that arrived in that round or
+    later:
+
+    >>> arrived = np.array([0, 39, 40])
+    >>> losses, labels = np.zeros((1, 3), np.float32), np.zeros(3, int)
+    >>> split = SplitContext(np.array([1]), losses, labels, arrived, rnd=41)
+    >>> _, weights = Oracle().split_samples(None, split, {SINCE: np.array([40.0])})
+    >>> weights.tolist()
+    [[0.0, 0.0, 1.0]]
     """
 
     def init(self, num_clients: int, num_classes: int) -> ConceptHistory:

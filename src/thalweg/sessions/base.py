@@ -91,8 +91,8 @@ class Reset:
     for one of them), where their own method has ``first_start="random"``.
 
     >>> import numpy as np
-    >>> rule, drawn, last = Reset(session=1), np.zeros(1, np.float32), np.ones(1, np.float32)
-    >>> notes, starts = rule.init(drawn, []), []
+    >>> rule, initial, last = Reset(session=1), np.zeros(1, np.float32), np.ones(1, np.float32)
+    >>> notes, starts = rule.init(initial, []), []
     >>> for _ in range(3):
     ...     notes, start = rule.choose_start(notes, last, None)
     ...     starts.append(start.tolist())
