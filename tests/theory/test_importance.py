@@ -287,7 +287,7 @@ def test_strategies_and_given_masses(mass, expected):
 def test_a_mass_for_clients_that_do_not_exist_is_refused():
     with pytest.raises(ConfigError, match=r"historical clients must have a mass of 0\.2"):
         grid_importance([1, 1], [False, False], 0.2)
-    with pytest.raises(ConfigError, match="fresh clients were to have a mass of 1"):
+    with pytest.raises(ConfigError, match="fresh clients must have a mass of 1"):
         grid_importance([1, 1, 0], [True, True, False], "fresh")
     assert grid_importance([1, 1], [False, False], "fresh").tolist() == [0.5, 0.5]
     assert grid_importance([1, 1], [False, False], "uniform").tolist() == [0.5, 0.5]
