@@ -1,1 +1,1 @@
-"""One device: its durable store, its live data, and the daemon that answers for it."""
+"""One device: its durable store, its live data, and its daemon."""

@@ -1,4 +1,4 @@
-"""``python -m thalweg.network.edge``: the daemon of one device. `thalweg join` starts it; it speaks in lines of JSON."""
+"""``python -m thalweg.network.edge``: the daemon of one device. Started by `thalweg join`; prints JSON lines."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from thalweg.network.edge.daemon import Daemon, print_event
 from thalweg.network.edge.device_client import DeviceOptions
 from thalweg.network.edge.store import Store
 
-LOCK_TIMEOUT_S = 12.0  # a daemon whose `join` was killed ends a little later than that
+LOCK_TIMEOUT_S = 12.0  # a daemon whose `join` was killed ends within this time
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Answer letters until a signal comes (0), or until this client may not take part (1)."""
+    """Handle requests until a signal arrives (0) or the client is rejected (1)."""
     args = _parser().parse_args(arguments)
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, _stop)
@@ -60,7 +60,7 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _stop(number: int, frame: FrameType | None) -> None:
-    """Whatever is being done is dropped; nothing was kept of it, and it is asked for again."""
+    """Stop. Work in progress is discarded; the server requests it again."""
     sys.exit(0)
 
 

@@ -1,4 +1,4 @@
-"""What has been read from a source and is not on the disk yet: so many samples, and no more."""
+"""A bounded queue of samples that were read from a source and are not stored yet."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from thalweg.network.sources import Event
 
 
 class Backlog:
-    """A queue between two threads, bounded by the number of samples in it."""
+    """A queue between two threads, bounded by its number of samples."""
 
     def __init__(self, max_samples: int) -> None:
         self._max_samples, self._events = max_samples, deque[Event]()
@@ -18,9 +18,9 @@ class Backlog:
         self._is_closed = False
 
     def put(self, event: Event, can_wait: bool) -> bool:
-        """Add samples or labels; false if there is no room, or if it was closed while it waited for room.
+        """Add samples or labels; False if there is no room or the queue was closed while waiting.
 
-        One event always has room in an empty queue, however large it is.
+        An empty queue accepts one event of any size.
         """
         with self._changed:
             while (
@@ -39,7 +39,7 @@ class Backlog:
             return True
 
     def take(self, seconds: float) -> Event | None:
-        """The oldest event; none if there is none for so long, or if it was closed."""
+        """The oldest event; None after a timeout or if the queue is closed."""
         with self._changed:
             self._changed.wait_for(lambda: self._events or self._is_closed, seconds)
             if self._is_closed or not self._events:
@@ -50,7 +50,7 @@ class Backlog:
             return event
 
     def close(self) -> None:
-        """Nobody waits any more. What is still in it was not stored, and a source that can delivers it again."""
+        """Close the queue. Events in it are not stored; a source with a cursor delivers them again."""
         with self._changed:
             self._is_closed = True
             self._changed.notify_all()

@@ -1,4 +1,4 @@
-"""Reads a source for as long as the device lives, and brings what comes to the disk."""
+"""Reads a source as long as the device runs, and stores its samples."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from thalweg.network.edge.backlog import Backlog
 from thalweg.network.edge.inbox import Inbox
 from thalweg.network.sources import Event, LateLabels, LiveBatch, Source
 
-POLL_S = 0.2  # seconds between two looks at whether there is something to do
-RETRY_S = 1.0  # seconds until the next attempt, if the disk does not want to
+POLL_S = 0.2  # seconds between two checks for work
+RETRY_S = 1.0  # seconds until the next attempt after a disk error
 
 T = TypeVar("T")
 
 
 class Collector:
-    """Two threads: one reads the source, the other stores what was read and offers it to the memory policy.
+    """Two threads: one reads the source, the other stores samples and updates the memory.
 
-    A source that can wait is read no faster than samples are stored. One that cannot is read at once; what does
-    not fit into the backlog is lost, and counted. A disk that is full is tried again and again, and what fits into
-    the backlog is not lost meanwhile.
+    A source that can wait is read no faster than samples are stored. A source that cannot wait is read immediately;
+    samples that do not fit into the backlog are lost and counted. Writing to a full disk is retried, and samples in the
+    backlog are kept meanwhile.
     """
 
     def __init__(
@@ -34,7 +34,7 @@ class Collector:
         max_samples: int,
         on_progress: Callable[[], None] = lambda: None,
     ) -> None:
-        """`ingest`: offer a batch to the memory policy, if there is one; `on_progress` is called now and then."""
+        """`ingest` passes a batch to the memory policy if there is one; `on_progress` is called regularly."""
         self._source, self._inbox, self._ingest, self._on_progress = (
             source,
             inbox,
@@ -43,20 +43,20 @@ class Collector:
         )
         self._backlog = Backlog(max_samples)
         self._stopping = threading.Event()
-        self._lost = 0  # not counted on the disk yet
+        self._lost = 0  # not yet counted on disk
         self._count_lock = threading.Lock()
         self._threads = [
             threading.Thread(target=self._read, name="thalweg-read", daemon=True),
             threading.Thread(target=self._store_all, name="thalweg-store", daemon=True),
         ]
         self._failure = ""
-        self._is_exhausted = False  # to its end
+        self._is_exhausted = False  # read to its end
         self._trouble = ""
-        self.has_ended = False  # nothing will ever come any more, and all is stored
+        self.has_ended = False  # the source has ended and all samples are stored
 
     @property
     def trouble(self) -> str:
-        """What keeps it from working, in a line; empty if all is well."""
+        """Description of the current problem in one line; empty if there is none."""
         return self._failure or self._trouble or self._source.trouble
 
     def start(self) -> None:
@@ -64,9 +64,9 @@ class Collector:
             thread.start()
 
     def stop(self, seconds: float = 10.0) -> bool:
-        """Stop reading; what is not stored yet is delivered again by a source that can.
+        """Stop reading. Samples that are not stored yet are delivered again by a source with a cursor.
 
-        True if nobody is at work any more; false if somebody is still not done after so many seconds.
+        True if both threads have ended within the timeout.
         """
         self._stopping.set()
         self._backlog.close()
@@ -76,7 +76,7 @@ class Collector:
                 thread.join(seconds)
         return not any(thread.is_alive() for thread in self._threads)
 
-    # --- one thread: from the source to the backlog ---
+    # --- first thread: from the source to the backlog ---
 
     def _read(self) -> None:
         cursor, ahead = self._inbox.cursor
@@ -87,13 +87,13 @@ class Collector:
                 if ahead and isinstance(event, LiveBatch):
                     ahead, event = _skip_stored(event, ahead)
                 if not len(event.labels) and (ahead or event.cursor == cursor):
-                    continue  # only a sign of life
+                    continue  # heartbeat
                 cursor = event.cursor
                 if not self._backlog.put(event, self._source.can_wait):
                     self._add_lost(len(event.labels))
         except (
             Exception
-        ) as error:  # may be somebody else's code: the device goes on with what it has
+        ) as error:  # user-defined sources may raise anything; the device continues with its stored samples
             self._failure = _describe_error(error, "the source failed")
         finally:
             self._is_exhausted = True
@@ -103,14 +103,14 @@ class Collector:
             with self._count_lock:
                 self._lost += number
 
-    # --- the other: from the backlog to the disk ---
+    # --- second thread: from the backlog to the disk ---
 
     def _store_all(self) -> None:
         try:
             while not self._stopping.is_set():
                 is_read = (
                     self._is_exhausted
-                )  # asked before looking, so that nothing slips in between
+                )  # checked before the queue is read, to avoid a race
                 event = left = self._backlog.take(POLL_S)
                 while left is not None and not self._stopping.is_set():
                     left = self._retry(partial(self._store_some, left))
@@ -125,7 +125,7 @@ class Collector:
             self._backlog.close()
 
     def _retry(self, work: Callable[[], T]) -> T | None:
-        """Do something that may fail for want of space, until it works; none if we stop before."""
+        """Retry an operation until there is space on the disk; None if stopped before."""
         while not self._stopping.is_set():
             try:
                 result = work()
@@ -138,7 +138,7 @@ class Collector:
         return None
 
     def _store_some(self, event: Event) -> Event | None:
-        """Store as much as there is room for; what is left of it."""
+        """Store as many samples as possible; returns the rest."""
         if isinstance(event, LateLabels):
             self._inbox.add_labels(event)
             self._confirm(event)
@@ -155,12 +155,12 @@ class Collector:
         return None
 
     def _confirm(self, event: Event) -> None:
-        """All of it is stored: the source need not keep it any longer."""
+        """Confirm to the source that all samples of an event are stored."""
         if event.cursor:
             self._source.confirm(event.cursor)
 
     def _ingest_all(self) -> bool:
-        """Offer batches to the memory policy until there is none; true if there was one."""
+        """Pass batches to the memory policy until there are none; True if there was one."""
         some = False
         while not self._stopping.is_set() and self._ingest():
             some = True
@@ -176,7 +176,7 @@ class Collector:
 
 
 def _describe_error(error: Exception, what: str) -> str:
-    """One line about an error, whoever made it."""
+    """Describe an error in one line."""
     if isinstance(error, ThalwegError):
         return str(error)
     return f"{what}: {type(error).__name__}: {error}"
@@ -189,6 +189,6 @@ def _slice_batch(batch: LiveBatch, first: int, last: int) -> LiveBatch:
 
 
 def _skip_stored(batch: LiveBatch, ahead: int) -> tuple[int, LiveBatch]:
-    """The samples that are not stored yet, and how many of those to come are."""
+    """The samples that are not stored yet, and the number of stored samples still to skip."""
     skipped = min(ahead, len(batch.labels))
     return ahead - skipped, _slice_batch(batch, skipped, len(batch.labels))

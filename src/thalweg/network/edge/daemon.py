@@ -1,7 +1,7 @@
-"""The process that is a client: it owns the state folder and the data, and answers letters in turn.
+"""The client process: owns the state folder and the data, and handles requests in turn.
 
-What the network starts for every message comes and goes; this stays. It knows no network: letters come over a unix
-socket (`network/edge/socket.py`), and whoever can write to that may be anybody with the right to do so.
+Flower starts a short-lived process for every message; the daemon runs permanently. It has no network connection:
+requests arrive over a Unix socket (`network/edge/socket.py`) with the access rights of its folder.
 """
 
 from __future__ import annotations
@@ -39,13 +39,13 @@ from thalweg.network.handshake import (
 from thalweg.network.wire import read_response
 
 INVITATION_FILE = (
-    "invitation"  # file in the state folder: as what it takes part, for the next start
+    "invitation"  # file in the state folder with the invitation, for the next start
 )
 DaemonEvent = Mapping[str, Any]
 
 
 class Daemon:
-    """One client, between start and stop. `rejected` says why it may not take part, if so."""
+    """One client between start and stop. `rejected` is the reason if it may not participate."""
 
     def __init__(
         self,
@@ -66,7 +66,7 @@ class Daemon:
         self._restore_membership()
 
     def handle(self, frame: Frame) -> Frame:
-        """What becomes of one letter. Nothing that comes in can end the process, but a refusal stops it."""
+        """Handle one frame. No input can end the process; a rejection stops it."""
         try:
             return Frame(frame.kind, self._dispatch(frame))
         except ThalwegError as error:
@@ -76,7 +76,7 @@ class Daemon:
             return Frame("rejected", reason=f"this client failed: {type(error).__name__}: {error}")
 
     def serve(self, path: Path, is_over: Callable[[], bool] = lambda: False) -> None:
-        """Answer letters, one after the other, until it is over or the client is refused."""
+        """Handle requests in turn until `is_over` or the client is rejected."""
         with open_listener(path) as listener:
             listener.settimeout(0.5)
             self._on_event(
@@ -98,9 +98,9 @@ class Daemon:
         if frame.kind == "rejection":
             return self._reject(handshake_from_bytes(frame.payload, JoinRejection).reason)
         if frame.kind != "request":
-            raise BadMessage(f"nobody knows letters of the kind {frame.kind[:40]!r}.")
+            raise BadMessage(f"unknown kind of frame: {frame.kind[:40]!r}.")
         if self._device_client is None:
-            raise BadMessage("this client was not invited yet; greet it first.")
+            raise BadMessage("this client has no invitation yet; send one first.")
         response = self._device_client.handle(frame.payload)
         self._report_round(response)
         return response
@@ -117,7 +117,7 @@ class Daemon:
         return handshake_to_bytes(IdentityResponse(self._store.identity, self._wanted_client, own))
 
     def _accept(self, invitation: Invitation) -> bytes:
-        """Join, or stay with the run that we are in; whatever is wrong with it is a refusal, and the end."""
+        """Join a run, or confirm the current one; any invalid invitation is a rejection."""
         try:
             check_versions(invitation, "the server", "this client")
             if self._invitation is None:
@@ -147,7 +147,7 @@ class Daemon:
         )
 
     def _restore_membership(self) -> None:
-        """After a restart: go on as the client that we were, so that nobody has to ask again."""
+        """Continue after a restart as the same client, without a new invitation."""
         member, file = self._store.read_membership(), self._store.folder / INVITATION_FILE
         if member is None or not file.exists():
             return
@@ -160,7 +160,7 @@ class Daemon:
             self._on_event({"event": "waiting", "reason": f"for an invitation: {error}"})
 
     def _reject(self, reason: str) -> bytes:
-        """We may not, or cannot, take part: say so to both sides, and end."""
+        """Report to both sides that this client cannot participate, and stop."""
         self.rejection_reason = reason
         return handshake_to_bytes(JoinRejection(reason))
 
@@ -187,6 +187,6 @@ def _write_atomically(path: Path, payload: bytes) -> None:
 
 
 def print_event(event: DaemonEvent) -> None:
-    """One line of JSON on the standard output; whoever reads it may be gone."""
+    """Print one JSON line; the reader may have ended."""
     with suppress(OSError, ValueError):
         print(json.dumps(event), file=sys.stdout, flush=True)

@@ -1,4 +1,4 @@
-"""The SQLite file of a state folder: opened by one process, whole or not at all, errors in one line."""
+"""The SQLite file of a state folder: exclusive access, atomic creation, one-line errors."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from thalweg.core.errors import RunError
 
 try:
     import fcntl
-except ImportError:  # no such lock on this system; two processes in one folder are then not noticed
+except ImportError:  # no file locks on this system: two processes in one folder are not detected
     fcntl = None  # type: ignore[assignment]
 
-FORMAT_VERSION = 1  # of the tables; a file with a larger number is of a newer version
+FORMAT_VERSION = 1  # of the tables; files with a larger number are from a newer version
 APPLICATION_ID = (
-    0x7468_6C77  # "thlw", SQLite's application_id: another program's file is not touched
+    0x7468_6C77  # "thlw" as SQLite's application_id: files of other programs are rejected
 )
 
 SCHEMA = """
@@ -46,9 +46,9 @@ CREATE INDEX by_number ON recent (number);
 
 
 def lock_folder(folder: Path, timeout_s: float = 0.0) -> IO[str] | None:
-    """Make the folder if needed and claim it for this process, until the file is closed.
+    """Create the folder if necessary and lock it for this process, until the file is closed.
 
-    Waits so long for another process to let go of it.
+    Waits up to `timeout_s` seconds for another process to release it.
     """
     with translate_errors(folder):
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -64,16 +64,16 @@ def lock_folder(folder: Path, timeout_s: float = 0.0) -> IO[str] | None:
             if time.monotonic() >= until:
                 lock.close()
                 raise RunError(
-                    f"another process has the state folder {folder}; stop that one, or choose another folder "
+                    f"another process uses the state folder {folder}; stop it, or choose another folder "
                     "(--state)."
                 ) from None
         time.sleep(0.05)
 
 
 def open_database(file: Path, identity: str) -> sqlite3.Connection:
-    """The database of a state folder; a new one, of a client with that identity, if there is none."""
+    """Open the database of a state folder; create it with this identity if it does not exist."""
     with translate_errors(file.parent):
-        os.close(os.open(file, os.O_RDWR | os.O_CREAT, 0o600))  # for the owner alone
+        os.close(os.open(file, os.O_RDWR | os.O_CREAT, 0o600))  # accessible only to the owner
         db = sqlite3.connect(file, isolation_level=None, check_same_thread=False)
         try:
             _check_database(db, file)
@@ -89,7 +89,7 @@ def open_database(file: Path, identity: str) -> sqlite3.Connection:
 
 
 def sync(folder: Path) -> None:
-    """See to it that new files are still there after a power cut."""
+    """Flush directory entries to disk, so that new files survive a power failure."""
     place = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(place)
@@ -107,8 +107,8 @@ def _check_database(db: sqlite3.Connection, file: Path) -> None:
         )
     if version > FORMAT_VERSION:
         raise RunError(
-            f"{file} is of a newer version of thalweg (format {version}, this one knows up to {FORMAT_VERSION}); "
-            "update thalweg, or choose another folder (--state)."
+            f"{file} was written by a newer version of thalweg (format {version}; this version supports up to "
+            f"{FORMAT_VERSION}); update thalweg, or choose another folder (--state)."
         )
     (verdict,) = db.execute("PRAGMA quick_check(1)").fetchone()
     if verdict != "ok":
@@ -116,7 +116,7 @@ def _check_database(db: sqlite3.Connection, file: Path) -> None:
 
 
 def _create_tables(db: sqlite3.Connection, identity: str) -> None:
-    """All tables at once: who is killed meanwhile leaves an empty file, which is begun again."""
+    """Create all tables in one transaction; an interrupted creation leaves an empty file."""
     db.executescript(
         f"BEGIN IMMEDIATE;{SCHEMA}PRAGMA application_id = {APPLICATION_ID};PRAGMA user_version = {FORMAT_VERSION};"
         f"INSERT INTO facts VALUES ('identity', '{identity}');COMMIT;"
@@ -125,7 +125,7 @@ def _create_tables(db: sqlite3.Connection, identity: str) -> None:
 
 @contextmanager
 def transaction(db: sqlite3.Connection, folder: Path) -> Iterator[sqlite3.Connection]:
-    """All of it or nothing: what is raised inside undoes what was done."""
+    """A transaction: an exception rolls back all changes."""
     with translate_errors(folder):
         db.execute("BEGIN IMMEDIATE")
         try:
@@ -138,7 +138,7 @@ def transaction(db: sqlite3.Connection, folder: Path) -> Iterator[sqlite3.Connec
 
 @contextmanager
 def translate_errors(folder: Path) -> Iterator[None]:
-    """A full disk, a damaged file, a folder we may not write to: one message, not a traceback."""
+    """Convert database errors (disk full, damaged file, no permission) to one-line messages."""
     try:
         yield
     except OSError as error:

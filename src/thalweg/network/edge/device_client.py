@@ -1,4 +1,4 @@
-"""The client that lives on a device: made once it is invited, and the same again after a restart."""
+"""The client on a device: created from an invitation, and again after a restart."""
 
 from __future__ import annotations
 
@@ -21,34 +21,34 @@ from thalweg.network.wire import MessageSchema
 
 @dataclass(frozen=True)
 class DeviceOptions:
-    """What a device has, and says when it joins."""
+    """Options of a device."""
 
-    data: str = "replay"  # where its samples come from; replay: the scenario's own, at this client
-    data_dir: Path | None = None  # where data sets are found
-    capacity: int | None = None  # samples that it holds; none: as the scenario says
-    queue: int | None = None  # samples on the disk beside those in memory; none: the usual number
-    allows_own_code: bool = False  # may a plan name classes of this device's own Python files?
+    data: str = "replay"  # source of its samples; replay: those of the scenario for this client
+    data_dir: Path | None = None  # folder of data sets
+    capacity: int | None = None  # number of stored samples; None: the scenario's capacity
+    queue: int | None = None  # samples on disk besides those in memory; None: the default
+    allows_own_code: bool = False  # True if a plan may name classes in this device's own Python files
 
 
 class DeviceClient(Protocol):
-    """A client at home: letters in, letters out."""
+    """Protocol of a client on a device: request bytes in, response bytes out."""
 
     @property
     def terms(self) -> MessageSchema: ...
 
     def hello(self) -> bytes:
-        """What it says when it is invited."""
+        """The message with which it joins."""
         ...
 
     def handle(self, payload: bytes) -> bytes:
-        """Carry out an errand, once. State and reply are on the disk before this returns."""
+        """Handle a request exactly once. State and response are on disk before this returns."""
         ...
 
     def close(self) -> None: ...
 
 
 class ReplayClient:
-    """A client whose samples are those of its scenario, as in a simulation: it gives the same numbers."""
+    """A client with the samples of its scenario; gives the same results as a simulation."""
 
     def __init__(self, remote: RemoteNode, store: Store) -> None:
         self._remote, self._store, self._turn = remote, store, threading.Lock()
@@ -60,7 +60,7 @@ class ReplayClient:
         return self._remote.hello()
 
     def handle(self, payload: bytes) -> bytes:
-        """The same letter twice has the same reply, and nothing is trained twice: the first may have been lost."""
+        """Handle a request. A repeated request gets the stored response and is not executed again."""
         digest = compute_digest(payload)
         with self._turn:
             known = self._store.find_response(digest)
@@ -73,7 +73,7 @@ class ReplayClient:
             return response
 
     def close(self) -> None:
-        """Nothing to let go of: every change is on the disk."""
+        """Nothing to release: every change is on disk."""
 
 
 def make_replay_client(
@@ -87,8 +87,8 @@ def make_replay_client(
     clients, world = make_client_program(plan, data, net.num_params)
     if invitation.client >= world.num_clients:
         raise BadMessage(
-            f"the server has a client {invitation.client}, this client's plan has {world.num_clients} of "
-            "them, counted from 0."
+            f"the server has a client {invitation.client}, but this client's plan has {world.num_clients} "
+            "clients, counted from 0."
         )
     trainer = SingleTrainer.from_plan(plan, net, apply_views(data, world))
     node = Node(clients, invitation.client, trainer, scenario.prequential)
@@ -98,7 +98,7 @@ def make_replay_client(
 def check_shapes(
     invitation: Invitation, shape: tuple[int, ...], num_classes: int, num_params: int
 ) -> None:
-    """Refuse a run whose samples or models are of another form than ours."""
+    """Reject a run whose samples or models have different shapes."""
     theirs = (tuple(invitation.shape), invitation.num_classes, invitation.num_params)
     ours = (tuple(shape), num_classes, num_params)
     for what, there, here in zip(
@@ -106,6 +106,6 @@ def check_shapes(
     ):
         if there != here:
             raise BadMessage(
-                f"the server has {what} {there}, this client has {what} {here}. Do both sides have the "
+                f"the server has {what} {there}, this client has {what} {here}. Do both sides use the "
                 "same data?"
             )

@@ -1,11 +1,11 @@
-"""The samples of a device, from the moment they are received until the memory policy lets them go.
+"""The samples of a device, from their arrival until the memory policy drops them.
 
-A sample is written into a free slot first, and then entered into the table together with the place to which its
-source has been read. So a process that is killed neither loses nor doubles a sample: what is in a slot but not in
-the table was never received, and the source delivers it again.
+A sample is first written into a free slot and then entered into the table together with the position of its source.
+A killed process therefore neither loses nor duplicates samples: a sample in a slot but not in the table was never
+received, and the source delivers it again.
 
-In the table, `lived` is none until the sample is marked for one of the client's lived rounds. Then that round finds
-it whenever it is asked, and when the round is over the sample is in the client's memory, or gone.
+In the table, `lived` is NULL until the sample is marked for one of the client's own rounds. When that round is over,
+the sample is either in the client's memory or dropped.
 """
 
 from __future__ import annotations
@@ -30,16 +30,16 @@ from thalweg.network.sources import PENDING_LABEL, LateLabels, LiveBatch
 
 
 class Inbox:
-    """Slots, and who is in which. One thread receives; another may mark and commit meanwhile."""
+    """Slots and their samples. One thread receives; another may mark and commit concurrently."""
 
     def __init__(self, store: Store, schema: DataSchema, capacity: int, queue: int) -> None:
-        """`queue`: samples that can be here beside a full memory; half of them may wait for their labels."""
+        """`queue`: capacity besides a full memory; half of it may wait for labels."""
         self._store, self._schema, self._table = store, schema, SampleTable(store)
         self._turn = threading.RLock()
         self.max_waiting = max(queue // 2, 1)
         num = self._init_num_slots(capacity, capacity + queue)
         self.slots = Slots(store.folder / "samples.bin", num, schema.shape, schema.dtype)
-        self.labels: Ints = np.zeros(num, dtype=np.int64)  # of all slots; 0 where there is none
+        self.labels: Ints = np.zeros(num, dtype=np.int64)  # of all slots; 0 if there is none
         self._is_taken = np.zeros(num, dtype=bool)
         self.counts = counts_from_json(store.read_fact("counts"))
         self._last_marked = int(store.read_fact("marked") or -1)
@@ -48,11 +48,11 @@ class Inbox:
     def close(self) -> None:
         self.slots.close()
 
-    # --- how many ---
+    # --- counts ---
 
     @property
     def room(self) -> int:
-        """Samples that can be received at once."""
+        """Number of samples that can be received now."""
         return min(self.num_free, self.max_waiting)
 
     @property
@@ -61,26 +61,26 @@ class Inbox:
 
     @property
     def num_new(self) -> int:
-        """Samples with a label that are in no round yet."""
+        """Number of labelled samples that belong to no round yet."""
         return self._table.num_new
 
     @property
     def num_waiting(self) -> int:
-        """Samples whose labels are not known yet."""
+        """Number of samples without a label."""
         return self._table.num_waiting
 
-    # --- what comes ---
+    # --- receiving ---
 
     @property
     def cursor(self) -> tuple[str, int]:
-        """Where the source goes on, and how many samples after that are here already."""
+        """Position at which the source continues, and number of samples after it that are stored already."""
         return self._store.read_fact("cursor") or "", int(self._store.read_fact("ahead") or 0)
 
     def receive(self, batch: LiveBatch, *, is_last: bool = True) -> None:
-        """Keep samples, at most `room` of them, and how far the source has been read with them.
+        """Store samples, at most `room`, and the position of the source.
 
-        If this is not the last part of what the source delivered at once, it is still before all of it, and the
-        device is so many samples ahead.
+        If this is not the last part of a delivery, the position stays before the delivery, and the number of stored samples
+        after it is recorded.
         """
         with self._turn:
             good = self._schema.find_valid(batch)
@@ -106,7 +106,7 @@ class Inbox:
             self.counts = counts
 
     def add_labels(self, late: LateLabels) -> None:
-        """Labels of samples that came before."""
+        """Add labels of samples received earlier."""
         with self._turn:
             found: dict[int, int] = {}
             rejected = unmatched = 0
@@ -138,10 +138,10 @@ class Inbox:
                 self._write_facts(db, counts)
             self.counts = counts
 
-    # --- what becomes of it ---
+    # --- rounds ---
 
     def mark(self, lived: int) -> None:
-        """Say which samples the client's lived round is about: those that are here now. Once for each round."""
+        """Assign all labelled new samples to a round of the client. Once per round."""
         with self._turn:
             if lived <= self._last_marked:
                 return
@@ -151,7 +151,7 @@ class Inbox:
             self._last_marked = lived
 
     def marked_slots(self, lived: int) -> Ints:
-        """Slots of the samples that were marked for a lived round, in the order of their coming."""
+        """Slots of the samples of a round, in order of arrival."""
         return self._table.slots_of_round(lived)
 
     def commit(
@@ -165,9 +165,9 @@ class Inbox:
         rnd: int = -1,
         **new_counts: Any,
     ) -> None:
-        """Keep a state of the client, who has lived so many rounds and holds these rows, and its reply.
+        """Store a state of the client with its rows and the response, atomically.
 
-        Of the rounds that are over, whatever the client does not hold is evicted. `new_counts` are counts.
+        Samples of finished rounds that the client does not hold are evicted. `new_counts` are added to the counters.
         """
         with self._turn:
             gone = np.setdiff1d(self._table.slots_before(lived), rows)
@@ -182,16 +182,16 @@ class Inbox:
             self.counts = counts
 
     def check_rows(self, lived: int, rows: Ints) -> None:
-        """Refuse a folder whose client remembers samples that are not here."""
+        """Reject a folder whose client holds rows that do not exist."""
         if len(np.setdiff1d(rows, self._table.slots_before(lived))):
             raise damaged_folder_error(
-                self._store.folder, "the client holds samples that are not here"
+                self._store.folder, "the client holds samples that do not exist"
             )
 
-    # --- inside ---
+    # --- private ---
 
     def _init_num_slots(self, capacity: int, num: int) -> int:
-        """The number of slots: what is asked for, or more if there are more already."""
+        """Number of slots: the requested number, or more if the file has more."""
         ours = {
             "shape": list(self._schema.shape),
             "dtype": self._schema.dtype,
@@ -205,7 +205,7 @@ class Inbox:
             for name, old in theirs.items():
                 if old != ours[name]:
                     raise RunError(
-                        f"the state folder {self._store.folder} was made for samples with {name} = {old}, but "
+                        f"the state folder {self._store.folder} was created for samples with {name} = {old}, but "
                         f"now {name} = {ours[name]}; join with another folder (--state)."
                     )
         with self._store.transaction() as db:
@@ -219,7 +219,7 @@ class Inbox:
         self.labels[places] = np.maximum(labels, 0)
 
     def _drop_duplicates(self, keys: tuple[str, ...], good: Ints) -> Ints:
-        """Those of the positions whose names are new, or who have none."""
+        """Positions of samples with new names or without names."""
         seen: set[str] = set()
         fresh = []
         for k in good.tolist():
@@ -231,9 +231,9 @@ class Inbox:
         return np.array(fresh, dtype=np.int64)
 
     def _expire(self, coming: int) -> None:
-        """Make room for samples that will wait for their labels: the oldest of those that wait must go.
+        """Make room for unlabelled samples: drop those that have waited longest.
 
-        In a change of its own, so that nobody writes into a slot that may still be somebody's.
+        A separate transaction, so that no slot is overwritten while it is in use.
         """
         too_many = self.num_waiting + coming - self.max_waiting
         if coming == 0 or too_many <= 0:
@@ -247,7 +247,7 @@ class Inbox:
         self.counts = counts
 
     def _next_cursor(self, batch: LiveBatch, is_last: bool) -> tuple[str | None, int]:
-        """The source's cursor, and how many samples we are ahead of it; of one without cursors, never any."""
+        """Cursor of the source, and number of stored samples after it; 0 for sources without cursors."""
         if is_last or not batch.cursor:
             return batch.cursor, 0
         cursor, ahead = self.cursor

@@ -1,4 +1,4 @@
-"""What a client looks at before it accepts an invitation, and becomes if it does."""
+"""Validation of invitations, and creation of the client that they describe."""
 
 from __future__ import annotations
 
@@ -13,23 +13,23 @@ from thalweg.network.edge.live_setup import make_live_client
 from thalweg.network.edge.store import Membership, Store
 from thalweg.network.handshake import Invitation
 
-CLASS_PATH = re.compile(r"[\w./\\~-]+:\w+")  # package.module:Class, path/to/file.py:Class
+CLASS_PATH = re.compile(r"[\w./\\~-]+:\w+")  # package.module:Class or path/to/file.py:Class
 
 
 def make_device_client(
     plan: Plan, invitation: Invitation, store: Store, options: DeviceOptions
 ) -> DeviceClient:
-    """The client of an invitation, on the data that this device has."""
+    """Create the client of an invitation with the data of this device."""
     is_replay = options.data == "replay"
     if is_replay and invitation.live:
         raise BadMessage(
-            "the server has a live run, whose clients bring their own samples; this client has --data replay. "
-            "Say where its samples come from (--data SOURCE)."
+            "the server has a live run, whose clients have their own samples, but this client has --data "
+            "replay. Set the source of its samples (--data SOURCE)."
         )
     if not is_replay and not invitation.live:
         raise BadMessage(
-            f"the server has a run that replays its scenario's samples; this client has --data {options.data}. "
-            "Join it with --data replay, or serve it with --live."
+            f"the server has a run that replays the samples of its scenario, but this client has --data "
+            f"{options.data}. Join with --data replay, or serve the run with --live."
         )
     if is_replay:
         return make_replay_client(plan, invitation, store, options.data_dir)
@@ -37,7 +37,7 @@ def make_device_client(
 
 
 def read_server_plan(text: str, options: DeviceOptions) -> Plan:
-    """A plan that came over the network: it may not make this device run code of its own files."""
+    """Parse a plan from the network; it may not run code from files of this device."""
     try:
         plain = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
@@ -45,14 +45,14 @@ def read_server_plan(text: str, options: DeviceOptions) -> Plan:
     foreign = [text for text in _list_strings(plain) if CLASS_PATH.fullmatch(text)]
     if foreign and not options.allows_own_code:
         raise BadMessage(
-            f"the server's plan names a class of its own, {foreign[0]}, and this client takes code from nobody. "
-            "If the file is here and you trust it, join with --own-code."
+            f"the server's plan names a class of a file, {foreign[0]}, but this client runs no code named by a "
+            "server. If the file exists here and you trust it, join with --own-code."
         )
     return plan_from_toml(text, "the server's plan")
 
 
 def _list_strings(plain: Any) -> list[str]:
-    """All texts of a plan, at any depth."""
+    """All strings of a plan, at any depth."""
     if isinstance(plain, str):
         return [plain]
     parts = plain.values() if isinstance(plain, dict) else plain if isinstance(plain, list) else ()
@@ -60,16 +60,16 @@ def _list_strings(plain: Any) -> list[str]:
 
 
 def check_client_number(invitation: Invitation, wanted_client: int | None) -> None:
-    """Refuse another number than was wished for."""
+    """Reject a client number that differs from the requested one."""
     if wanted_client is not None and wanted_client != invitation.client:
         raise BadMessage(
-            f"the server has this client as number {invitation.client}, this client has --client {wanted_client}; "
-            "say the same number, or none, or join with another state folder (--state)."
+            f"the server has this client as number {invitation.client}, but this client has --client "
+            f"{wanted_client}; use the same number or none, or join with another state folder (--state)."
         )
 
 
 def check_same_plan(before: Membership | None, now: Membership) -> None:
-    """The store refuses another run or client; another plan of the same run is as bad."""
+    """Reject a different plan of the same run. (The store rejects other runs and clients.)"""
     if before is None or (before.run, before.client) != (now.run, now.client):
         return
     if before.plan != now.plan:
@@ -81,13 +81,13 @@ def check_same_plan(before: Membership | None, now: Membership) -> None:
 
 
 def check_same_invitation(now: Invitation, before: Invitation) -> None:
-    """An invitation may come twice, but not two of them."""
+    """Reject a second, different invitation."""
     if now == before:
         return
     for name in ("run", "client", "shape", "num_classes", "num_params", "live", "schema", "plan"):
         there, here = (str(getattr(each, name))[:200] for each in (now, before))
         if there != here:
             raise BadMessage(
-                f"the server has {name} {there}, this client has {name} {here}; join with another state "
+                f"the server has {name} {there}, but this client has {name} {here}; join with another state "
                 "folder (--state)."
             )

@@ -1,4 +1,4 @@
-"""A device in a federation: a source of samples, a client that keeps and learns, and a state folder."""
+"""A device in a federation: a source of samples, a client, and a state folder."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ STATUS_EVERY = 1.0  # seconds
 
 
 class LiveClient:
-    """All that a daemon needs: start, hello, handle, status, close. Any thread may call any of it."""
+    """The interface for the daemon: start, hello, handle, status, close. Thread-safe."""
 
     def __init__(
         self,
@@ -35,7 +35,7 @@ class LiveClient:
         sizes: LiveSizes | None = None,
         now: Callable[[], float] = time.monotonic,
     ) -> None:
-        """The store must be open and stays the caller's; the source is closed by `close`."""
+        """The store must be open and is not closed here; `close` closes the source."""
         self._store, self._source, self._now = store, source, now
         self.node = LiveNode(store, plan, client, schema, sizes)
         self.collector = Collector(
@@ -53,28 +53,28 @@ class LiveClient:
         return self.node.net.num_params
 
     def start(self) -> None:
-        """Begin to read the source, where it was left."""
+        """Start reading the source at its last position."""
         self.collector.start()
 
     def close(self) -> None:
-        """Stop reading. Whatever was received is on the disk; the store can be closed after it."""
+        """Stop reading. All received samples are on disk; the store can be closed afterwards."""
         is_quiet = self.collector.stop()
         self._write_status(at_once=True)
-        if is_quiet:  # else somebody may still write into the file
+        if is_quiet:  # else a thread may still write to the file
             self.node.close()
 
     def hello(self) -> bytes:
-        """What it says when it joins."""
+        """The message with which it joins."""
         return self.node.hello()
 
     def handle(self, payload: bytes) -> bytes:
-        """Carry out an order or answer a question; a `BadMessage` has changed nothing."""
+        """Handle a request; a `BadMessage` has changed nothing."""
         response = self.node.handle(payload)
         self._write_status()
         return response
 
     def status(self) -> dict[str, Any]:
-        """What became of the samples so far, in numbers, and what is wrong, if anything is."""
+        """Counters of the samples, and the current problem, if any."""
         inbox, source = self.node.inbox, self._source
         counts = asdict(inbox.counts)
         counts["rejected"] += source.rejected
@@ -89,7 +89,7 @@ class LiveClient:
         }
 
     def _write_status(self, at_once: bool = False) -> None:
-        """Write the status for others to read, now and then; it is a view, and may be missing."""
+        """Write the status file at intervals; it is informational and may be missing."""
         with self._status_lock:
             if not at_once and self._now() < self._last_status + STATUS_EVERY:
                 return

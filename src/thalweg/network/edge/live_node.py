@@ -1,4 +1,4 @@
-"""A client with data of its own: what it does when it is asked, and what it keeps in between."""
+"""A client with its own data: handles requests and updates its memory in between."""
 
 from __future__ import annotations
 
@@ -31,16 +31,16 @@ from thalweg.streams import Live
 
 @dataclass(frozen=True)
 class LiveSizes:
-    """How much a device holds, and how much may wait."""
+    """Capacities of a device."""
 
     capacity: int | None = None
-    """Samples in memory; none: as the scenario says."""
+    """Samples in memory; None: the scenario's capacity."""
     queue: int = 256
-    """Samples that may be on the disk beside those in memory, half of them without a label."""
+    """Samples on disk besides those in memory, at most half of them without a label."""
     batch: int = 32
-    """So many new samples are offered to the memory policy between rounds; fewer wait for the next round."""
+    """Number of new samples that are passed to the memory policy between rounds."""
     backlog: int = 1024
-    """Samples that have been read from the source and are on their way to the disk."""
+    """Samples that were read from the source and are not stored yet."""
 
     def __post_init__(self) -> None:
         check_ranges(
@@ -52,13 +52,13 @@ class LiveSizes:
         )
         require(
             self.batch <= self.queue // 2,
-            f"batch must be at most half of queue, so that it can fill up: got batch={self.batch}, "
+            f"batch must be at most half of queue: got batch={self.batch}, "
             f"queue={self.queue}.",
         )
 
 
 def choose_sizes(capacity: int | None, queue: int | None) -> LiveSizes:
-    """What a device has room for, as its owner says; a short queue is offered in short batches.
+    """Capacities from the owner's options; a short queue has small batches.
 
     >>> choose_sizes(None, 16).batch, choose_sizes(None, None).batch
     (8, 32)
@@ -69,7 +69,7 @@ def choose_sizes(capacity: int | None, queue: int | None) -> LiveSizes:
 
 
 class LiveNode:
-    """One client, whose data are in an inbox, and whose state is in a store. Any thread may ask it something."""
+    """One client with its data in an inbox and its state in a store. Thread-safe."""
 
     def __init__(
         self,
@@ -82,13 +82,13 @@ class LiveNode:
         scenario, recipe = plan.scenario, plan.recipe
         require(
             isinstance(scenario.world, Live),
-            f"this client brings its own data, but the plan's world is {type(scenario.world).__name__}, which says "
-            "what arrives; serve it with --live (world=live).",
+            f"this client has its own data, but the plan's world is {type(scenario.world).__name__}, which "
+            "generates arrivals; serve the run with --live (world=live).",
         )
         require(
             scenario.drift is None,
-            f"drift={type(scenario.drift).__name__} changes data of a scenario, but this client has its own; "
-            "leave it out (--set drift=none).",
+            f"drift={type(scenario.drift).__name__} changes the data of a scenario, but this client has its own; "
+            "remove it (--set drift=none).",
         )
         self.sizes = sizes or LiveSizes()
         capacity = self.sizes.capacity or scenario.capacity
@@ -108,7 +108,7 @@ class LiveNode:
             Node(clients, client, trainer, scenario.prequential, has_secret_noise=True),
             MessageSchema(recipe, self.net.num_params),
         )
-        self._model: Floats32 | None = None  # the last one received, by this process
+        self._model: Floats32 | None = None  # the last model that this process received
         stored = store.state()
         self.state = (
             self._remote.new_client() if stored is None else self._remote.restore_state(stored)
@@ -124,10 +124,9 @@ class LiveNode:
 
     @property
     def can_ingest(self) -> bool:
-        """Can the memory policy do its work between rounds?
+        """True if the memory policy can run between rounds.
 
-        Not if it looks at the model or goes by what the server tells it: then samples wait for the next order,
-        which brings both.
+        False if it needs the model or values from the server: then samples wait for the next request, which contains both.
         """
         clients = self._remote.node.clients
         return clients.memory_with_probe is None and not isinstance(
@@ -138,9 +137,9 @@ class LiveNode:
         return self._remote.hello()
 
     def handle(self, payload: bytes) -> bytes:
-        """Carry out an order or answer a question: once, however often it comes.
+        """Handle a request exactly once, however often it arrives.
 
-        What it led to is on the disk before the reply is returned. What is refused has changed nothing.
+        Its effects are on disk before the response is returned. A rejected request has changed nothing.
         """
         digest = hashlib.sha256(payload).hexdigest()
         with self._turn:
@@ -159,10 +158,10 @@ class LiveNode:
             return response
 
     def ingest(self) -> bool:
-        """Let the memory policy have what has come, without a round; true if there was a batch of it.
+        """Pass new samples to the memory policy without a round; True if there was a batch.
 
-        One more lived round for the client. The last model that it has received predicts some of the samples
-        before anybody learns from them. Not while a round is being played: receiving need not wait for that.
+        Counts as one of the client's own rounds. The last received model predicts some of the samples first. Waits while a
+        round is running; receiving does not.
         """
         if not self._turn.acquire(blocking=False):
             return False
@@ -171,7 +170,7 @@ class LiveNode:
         finally:
             self._turn.release()
 
-    # --- inside ---
+    # --- private ---
 
     def _ingest(self) -> bool:
         node, before = self._remote.node, self.state.client
@@ -202,12 +201,12 @@ class LiveNode:
     def _add_test_counts(
         self, request: TrainRequest, payload: bytes, main: int
     ) -> tuple[bytes, dict[str, Any]]:
-        """The reply, with what was predicted between rounds, and what is to be counted."""
+        """The response with the predictions made between rounds, and the new counts."""
         counts = self.inbox.counts
         new_counts = {"rounds": counts.rounds + 1, "last_round": request.rnd}
         try:
             response = from_bytes(payload, self.terms, TrainResponse)
-        except Diverged:  # the server shall hear of it as it is
+        except Diverged:  # sent unchanged; the server reports it
             return payload, {**new_counts, "last_loss": None}
         if counts.tested:
             is_main = np.arange(len(response.models)) == main
@@ -230,6 +229,6 @@ class LiveNode:
         return len(rows), int((predicted == self.inbox.labels[rows]).sum())
 
     def _main_model(self, request: TrainRequest) -> int:
-        """The place of the model that predicts for this client, as the round began."""
+        """Index of the model that predicts for this client at the start of the round."""
         bank = self._remote.node.clients.bank_with_split
         return 0 if bank is None else bank.main_model(self.state.client.split, request.models)

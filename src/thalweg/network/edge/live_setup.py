@@ -1,4 +1,4 @@
-"""From an invitation to a live run to the client that takes part in it, with samples of this device's own."""
+"""Creates the client of a live run from an invitation."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from thalweg.network.handshake import Invitation
 def make_live_client(
     plan: Plan, invitation: Invitation, store: Store, options: DeviceOptions
 ) -> LiveClient:
-    """The client that an invitation names; its source is being read when this returns."""
+    """Create the client that an invitation names, and start reading its source."""
     store.check(
         Membership(invitation.run, invitation.client, invitation.plan)
-    )  # before we write to it
+    )  # checked before anything is written
     schema = schema_from_json(invitation.schema)
     source = open_live_source(
         options.data, schema.sample_format, name=store.identity, data_dir=options.data_dir

@@ -1,4 +1,4 @@
-"""What arrives at a device, as a stream: whatever was received before somebody asked."""
+"""The received samples of a device as a stream."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ from thalweg.streams.live import make_live_states, make_live_supply, split_into_
 
 @dataclass(frozen=True, eq=False)
 class LiveStream:
-    """The samples that were marked for a lived round are what arrives in it, spread over its ticks in order.
+    """Arrivals of a round: the samples marked for it, in order, spread over its ticks.
 
-    Marks are on disk before anybody asks, so that the same question has the same answer, in another process too.
-    What is not marked has not arrived yet, and what is neither is not known: there is one latent state.
+    Marks are on disk before the stream is read, so that the result is the same in every process. There is one latent
+    state.
     """
 
     inbox: Inbox
     ticks: int
     num_classes: int
-    size: int  # samples that the client can hold
-    rounds: int  # of the run
-    collects_when_absent: bool = False  # the collector does that, by the client's own clock
+    size: int  # number of samples that the client can store
+    rounds: int  # length of the run
+    collects_when_absent: bool = False  # handled by the collector with the client's own clock
 
     @cached_property
     def state_table(self) -> StateTable:
@@ -42,7 +42,7 @@ class LiveStream:
         return np.ones(1)
 
     def begin(self, client: int) -> tuple[None, Arrival]:
-        """A client starts with nothing."""
+        """A client starts without samples."""
         return None, Arrival(np.empty(0, dtype=np.int64), 0)
 
     def emit(self, state: None, client: int, lived: int) -> tuple[None, list[Arrival]]:

@@ -1,4 +1,4 @@
-"""What a data set is without its samples: all that a client with data of its own must know of it."""
+"""A data set without its samples: the format that clients with their own data need."""
 
 from __future__ import annotations
 
@@ -14,27 +14,27 @@ from thalweg.core.types import Ints
 from thalweg.data import Dataset, Scale
 from thalweg.network.sources import PENDING_LABEL, LiveBatch, SampleFormat
 
-MAX_SAMPLE_SIZE = 1 << 26  # numbers in a sample
+MAX_SAMPLE_SIZE = 1 << 26  # maximum number of values in a sample
 
 
 @dataclass(frozen=True)
 class DataSchema:
-    """How samples are stored, what a net makes of them, and what their labels mean."""
+    """Storage format of samples, normalisation, and meaning of the labels."""
 
     shape: tuple[int, ...]  # of one stored sample: (H, W, C), (F,) or (L,)
     dtype: Literal["uint8", "uint16", "float32"]
     num_classes: int
     mean: tuple[float, ...] = ()  # per channel; images only
     std: tuple[float, ...] = ()
-    num_codes: int = 0  # of sequences; 0: these are none
+    num_codes: int = 0  # of sequences; 0: not sequences
     class_names: tuple[str, ...] = ()
-    columns: tuple[str, ...] = ()  # names of features, or none
-    centre: tuple[float, ...] = ()  # per feature: readings become (x - centre) / width
+    columns: tuple[str, ...] = ()  # names of features, or empty
+    centre: tuple[float, ...] = ()  # per feature: values become (x - centre) / width
     width: tuple[float, ...] = ()
 
     @property
     def sample_format(self) -> SampleFormat:
-        """What a source must deliver."""
+        """Format that a source must deliver."""
         return SampleFormat(
             self.shape,
             self.dtype,
@@ -48,12 +48,12 @@ class DataSchema:
 
     @property
     def input_shape(self) -> tuple[int, ...]:
-        """Shape of one sample to a net, as `Dataset.input_shape`."""
+        """Shape of one sample for a net, as `Dataset.input_shape`."""
         none = np.broadcast_to(np.zeros((), self.dtype), (1, *self.shape))
         return self.make_dataset(none, np.zeros(1, dtype=np.int64)).input_shape
 
     def make_dataset(self, x: npt.NDArray[Any], y: Ints) -> Dataset:
-        """A data set with these samples (n, *shape) and labels (n,), and none to test on."""
+        """A data set with these samples (n, *shape) and labels (n,), without a test part."""
         return Dataset(
             name="live",
             x=x,
@@ -68,13 +68,13 @@ class DataSchema:
         )
 
     def find_valid(self, batch: LiveBatch) -> Ints:
-        """Positions of the samples that can be learnt from, or could if their labels came."""
+        """Positions of valid samples, including those whose labels may arrive later."""
         x, labels = batch.inputs, batch.labels
         if x.shape != (len(labels), *self.shape) or x.dtype != self.dtype:
             return np.empty(0, dtype=np.int64)
         is_good = (labels >= PENDING_LABEL) & (labels < self.num_classes) & np.isfinite(batch.times)
         has_name = np.array([key != "" for key in batch.keys], dtype=bool)
-        is_good &= (labels != PENDING_LABEL) | has_name  # a label comes by the sample's name
+        is_good &= (labels != PENDING_LABEL) | has_name  # a later label needs the name of its sample
         if x.dtype.kind == "f":
             is_good &= np.isfinite(x).all(axis=tuple(range(1, x.ndim)))
         if self.num_codes:
@@ -83,11 +83,11 @@ class DataSchema:
 
 
 def describe_dataset(data: Dataset) -> DataSchema:
-    """The data set of a server, without its samples."""
+    """The schema of a server's data set."""
     if data.scale == "moving":
         raise ConfigError(
-            f"{data.name} puts every row on the scale of what its client has seen until then, which clients with "
-            "data of their own do not do; serve it with --set data.standardise=false."
+            f"{data.name} scales every row by what its client has seen before, which clients with their own "
+            "data do not support; serve it with --set data.standardise=false."
         )
     dtype: Any = data.x.dtype.name
     names, shape = data.class_names, tuple(data.x.shape[1:])
@@ -99,7 +99,7 @@ def describe_dataset(data: Dataset) -> DataSchema:
 
 
 def schema_to_json(schema: DataSchema) -> str:
-    """As text, to be sent; floats survive to the bit.
+    """Serialise a schema as JSON; floats are exact.
 
     >>> schema_from_json(schema_to_json(DataSchema((4,), "float32", 3))).shape
     (4,)
@@ -108,7 +108,7 @@ def schema_to_json(schema: DataSchema) -> str:
 
 
 def schema_from_json(text: str) -> DataSchema:
-    """What `schema_to_json` made, checked: the text is somebody else's."""
+    """Parse and validate the JSON of `schema_to_json` from an untrusted sender."""
     try:
         plain = json.loads(text)
         schema = DataSchema(
@@ -138,7 +138,7 @@ def schema_from_json(text: str) -> DataSchema:
             raise ValueError("means must be finite, stds positive")
         _ = schema.input_shape
     except (KeyError, TypeError, ValueError, OverflowError, RecursionError, ThalwegError) as error:
-        raise BadMessage(f"this does not describe a data set: {error}.") from error
+        raise BadMessage(f"this is not a valid data schema: {error}.") from error
     return schema
 
 

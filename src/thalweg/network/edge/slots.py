@@ -1,4 +1,4 @@
-"""The inputs of a device's samples: a file with room for all that it can ever hold, and never more."""
+"""Storage for the inputs of a device's samples: a preallocated file."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ from thalweg.network.edge.database import damaged_folder_error, sync, translate_
 
 
 class Slots:
-    """Places 0 .. num - 1 of one size, in a file that is mapped into memory.
+    """Slots 0 .. num - 1 of equal size in a memory-mapped file.
 
-    A client's row is the number of a slot, so that what trains on rows of a data set needs to know nothing of this.
-    Whoever writes into a slot must be the only one who uses it.
+    A client's row is the number of a slot, so that training code can treat the file as a data set. A slot may be written
+    only while it is not in use.
 
-    All space is claimed when the file is made: a disk that fills up later cannot stop the device from receiving.
+    All space is allocated when the file is created, so that a full disk cannot stop the device later.
     """
 
     def __init__(self, file: Path, num: int, shape: tuple[int, ...], dtype: str) -> None:
-        """Open the file, or make it; one of another size is made larger, but never smaller."""
+        """Open or create the file; a smaller file is enlarged, a larger one is not reduced."""
         self.num, self._folder = num, file.parent
         self._bytes = np.dtype(dtype).itemsize * math.prod(shape)
         with translate_errors(self._folder):
@@ -34,14 +34,15 @@ class Slots:
             try:
                 _allocate(self._file, num * self._bytes)
                 sync(self._folder)
-                # For reading alone: writing to a mapped file on a disk with an error ends the process.
+                # Read-only mapping: writing to a mapped file on a failing disk would kill the
+                # process.
                 self.x: npt.NDArray[Any] = np.memmap(file, dtype, "r", shape=(num, *shape))
             except BaseException:
                 os.close(self._file)
                 raise
 
     def write(self, slots: Ints, inputs: npt.NDArray[Any]) -> list[int]:
-        """Put inputs (B, *shape) into slots (B,); on the disk when it returns the checksum of each."""
+        """Write inputs (B, *shape) to slots (B,) and flush them; returns their checksums."""
         contents = [np.ascontiguousarray(each).tobytes() for each in inputs]
         with translate_errors(self._folder):
             for slot, content in zip(slots.tolist(), contents, strict=True):
@@ -50,18 +51,18 @@ class Slots:
         return list(map(crc32, contents))
 
     def check(self, slots: Ints, checksums: list[int]) -> None:
-        """Refuse a file in which somebody else has written."""
+        """Reject a file that was changed by another program."""
         for slot, checksum in zip(slots.tolist(), checksums, strict=True):
             if crc32(self.x[slot].tobytes()) != checksum:
-                raise damaged_folder_error(self._folder, f"sample {slot} is not what was written")
+                raise damaged_folder_error(self._folder, f"the contents of sample {slot} have changed")
 
     def close(self) -> None:
-        """Nobody writes any more; what is mapped goes when nobody looks at it any more."""
+        """Close the file; mappings end with their last reference."""
         os.close(self._file)
 
 
 def _put(file: int, content: bytes, start: int) -> None:
-    """All of it, or an error."""
+    """Write all bytes or raise an error."""
     done = 0
     while done < len(content):
         wrote = os.pwrite(file, content[done:], start + done)
@@ -71,11 +72,11 @@ def _put(file: int, content: bytes, start: int) -> None:
 
 
 def _allocate(file: int, size: int) -> None:
-    """Claim the space now."""
+    """Allocate the space."""
     have = os.fstat(file).st_size
     if have >= size:
         return
     if hasattr(os, "posix_fallocate"):
         os.posix_fallocate(file, 0, size)
     else:
-        _put(file, bytes(size - have), have)  # where files cannot be told to grow
+        _put(file, bytes(size - have), have)  # for systems without preallocation

@@ -1,7 +1,7 @@
-"""Letters over a unix socket, between what the network starts for every message and the daemon that lives on.
+"""Frames over a Unix socket between the process of a message and the daemon.
 
-Only the standard library: the process at the network's end should be up in no time. One connection carries one
-letter and what comes back. A frame is two lengths, a small JSON header and the letter, whose digest is checked.
+Only the standard library is used, because the process of a message must start quickly. One connection carries one
+request and one response. A frame consists of two lengths, a small JSON header and the payload with its digest.
 """
 
 from __future__ import annotations
@@ -16,36 +16,36 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-LENGTHS = struct.Struct(">IQ")  # of the header and of the letter, in bytes
+LENGTHS = struct.Struct(">IQ")  # of the header and of the payload, in bytes
 MAX_HEADER = 1 << 16
-MAX_PAYLOAD = 1 << 33  # more than any letter of a net that fits into a device
+MAX_PAYLOAD = 1 << 33  # larger than any message of a net that fits into a device
 MAX_PATH = 100  # bytes; the system's limit is 104 or 108
-FRAME_TIMEOUT_S = 30.0  # for the other side to finish a frame that it has begun
+FRAME_TIMEOUT_S = 30.0  # for the other side to finish a frame
 CHUNK = 1 << 20
 
 
 class Unreachable(Exception):
-    """Nobody answers at the socket, or not as agreed."""
+    """The daemon does not answer at the socket, or not correctly."""
 
 
 @dataclass(frozen=True)
 class Frame:
-    """A letter with what is written on the envelope."""
+    """A payload with its header."""
 
     kind: str
     payload: bytes = b""
-    reason: str = ""  # why there is no letter, if there is none
+    reason: str = ""  # reason if there is no payload
 
 
 def compute_digest(payload: bytes) -> str:
-    """By which a letter is recognised when it comes a second time."""
+    """Digest that identifies a repeated request."""
     return hashlib.sha256(payload).hexdigest()
 
 
 def send_request(
     path: str | os.PathLike[str], kind: str, payload: bytes, timeout_s: float
 ) -> Frame:
-    """Send the daemon a letter and wait for what it says; `Unreachable` if it says nothing in time."""
+    """Send a request to the daemon and wait for the response; `Unreachable` after a timeout."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as line:
         line.settimeout(min(timeout_s, FRAME_TIMEOUT_S))
         try:
@@ -55,7 +55,7 @@ def send_request(
             return receive(line)
         except OSError as error:
             reason = error.strerror or str(error) or type(error).__name__
-            raise Unreachable(f"nobody answers at {path}: {reason}.") from error
+            raise Unreachable(f"the daemon does not answer at {path}: {reason}.") from error
 
 
 def send(line: socket.socket, frame: Frame) -> None:
@@ -66,12 +66,12 @@ def send(line: socket.socket, frame: Frame) -> None:
         envelope["reason"] = frame.reason[:1000]
         header = json.dumps(envelope).encode()
     line.sendall(LENGTHS.pack(len(header), len(frame.payload)) + header)
-    if frame.payload:  # to send nothing fails if the other side has answered, and left, by then
+    if frame.payload:  # sending nothing would fail if the other side has already closed the connection
         line.sendall(frame.payload)
 
 
 def receive(line: socket.socket) -> Frame:
-    """Read one frame. The first byte may take as long as the line's timeout, the rest may not."""
+    """Read one frame. The timeout of the socket applies to the first byte, FRAME_TIMEOUT_S to the rest."""
     first = _read(line, 1)
     line.settimeout(FRAME_TIMEOUT_S)
     length, size = LENGTHS.unpack(first + _read(line, LENGTHS.size - 1))
@@ -81,10 +81,10 @@ def receive(line: socket.socket) -> Frame:
         header = json.loads(_read(line, length))
         kind, reason, digest = (str(header[name]) for name in ("kind", "reason", "digest"))
     except (ValueError, KeyError, TypeError) as error:
-        raise Unreachable(f"the header of a frame is not one of ours: {error}.") from error
+        raise Unreachable(f"invalid frame header: {error}.") from error
     payload = _read(line, size)
     if compute_digest(payload) != digest:
-        raise Unreachable("a letter was damaged on its way.")
+        raise Unreachable("the payload is damaged: its digest does not match.")
     return Frame(kind, payload, reason)
 
 
@@ -93,7 +93,7 @@ def _read(line: socket.socket, size: int) -> bytes:
     while left:
         part = line.recv(min(left, CHUNK))
         if not part:
-            raise Unreachable(f"the line went dead with {left} of {size} bytes to come.")
+            raise Unreachable(f"the connection ended with {left} of {size} bytes missing.")
         parts.append(part)
         left -= len(part)
     return b"".join(parts)
@@ -103,15 +103,15 @@ def _check_path(path: str | os.PathLike[str]) -> str:
     text = os.fspath(path)
     if len(os.fsencode(text)) > MAX_PATH:
         raise Unreachable(
-            f"the path of the socket has {len(os.fsencode(text))} bytes, at most {MAX_PATH} are "
-            f"possible: {text}. Use a folder with a shorter name."
+            f"the socket path has {len(os.fsencode(text))} bytes, but at most {MAX_PATH} are "
+            f"possible: {text}. Use a folder with a shorter path."
         )
     return text
 
 
 @contextlib.contextmanager
 def open_listener(path: Path) -> Iterator[socket.socket]:
-    """A socket in a folder that nobody else may enter. One that a dead daemon left behind is replaced."""
+    """Listen on a socket in a folder with restricted access. A stale socket is replaced."""
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     path.parent.chmod(0o700)
     path.unlink(missing_ok=True)
@@ -126,7 +126,7 @@ def open_listener(path: Path) -> Iterator[socket.socket]:
 
 
 def serve_one(listener: socket.socket, answer: Callable[[Frame], Frame]) -> bool:
-    """Answer one letter, if one comes before the door's timeout. Who hangs up early misses the answer."""
+    """Handle one frame if one arrives before the timeout. Early disconnects are ignored."""
     try:
         line, _ = listener.accept()
     except TimeoutError:

@@ -1,7 +1,4 @@
-"""Sources that need a data set: ``replay:`` plays one client of a scenario as if its samples came now.
-
-Streams know no data sets (imports point down), so this is where the two meet.
-"""
+"""The source ``replay:``: plays one client of a scenario as if its samples arrived now."""
 
 from __future__ import annotations
 
@@ -21,23 +18,23 @@ from thalweg.scenarios import SCENARIOS, Scenario, find_scenario
 from thalweg.scenarios.registry import own_data
 from thalweg.streams import Replay, World
 
-ARRIVALS_PER_TICK = 32  # samples of a data set that are looked up at a time
+ARRIVALS_PER_TICK = 32  # samples of a data set that are read at a time
 OPTIONS = ("client", "clients", "seed", "rounds", "speed", "label_delay", "wait")
 
 
 def open_live_source(
     spec: str, sample_format: SampleFormat, *, name: str = "", data_dir: Path | None = None
 ) -> Source:
-    """The source that a text names, ``replay:`` included; `name` is who reads, for brokers."""
+    """Open the source that a text names, including ``replay:``; `name` identifies the reader to brokers."""
     return open_source(spec, sample_format, name=name, open_replay=partial(open_replay, data_dir))
 
 
 def open_replay(
     data_dir: Path | None, spec: SourceSpec, sample_format: SampleFormat
 ) -> ReplaySource:
-    """``replay:SCENARIO?client=3&clients=20&speed=100``: what this client would get, round after round.
+    """``replay:SCENARIO?client=3&clients=20&speed=100``: the arrivals of a client, round by round.
 
-    Ends with the scenario's rounds. Of a data set by its name, each sample comes once, in the order of time.
+    Ends with the scenario's rounds. With the name of a data set, each sample arrives once, in time order.
     """
     spec.check_options(*OPTIONS)
     rate, seed = parse_rate(spec), spec.get_int("seed", 0)
@@ -58,7 +55,7 @@ def open_replay(
 def iter_samples(
     data: Dataset, world: World, client: int, rounds: int
 ) -> Iterator[tuple[Any, int]]:
-    """Everything that arrives at a client in so many rounds of its life, sample by sample, as it was measured."""
+    """All samples that arrive at a client in some rounds, in order and unscaled."""
     state, first = world.begin(client)
     arrivals = [first]
     for lived in range(rounds + 1):
@@ -71,7 +68,7 @@ def iter_samples(
 
 
 def _find_scenario(name: str) -> Scenario:
-    """A scenario, a file of one's own, or a data set, each sample of which then comes once."""
+    """A scenario, a user's file, or a data set whose samples arrive once."""
     if name in SCENARIOS or Path(name).suffix in (".npz", ".csv", ".parquet"):
         return find_scenario(name)
     if name not in SOURCES:
@@ -80,14 +77,14 @@ def _find_scenario(name: str) -> Scenario:
         data = SOURCES[name]()
     except TypeError as error:
         raise ConfigError(
-            f"replay:{name} says nothing of a file; expected replay:NAME.csv."
+            f"replay:{name} needs a file; expected replay:NAME.csv."
         ) from error
     world = Replay(at_end="stop", arrivals=ARRIVALS_PER_TICK)
     return replace(own_data("any.csv"), name=name, data=data, world=world)
 
 
 def _count_rounds(scenario: Scenario, data: Dataset) -> int:
-    """As many as the scenario has; until everything has come, if it comes once."""
+    """Rounds of the scenario, or until all samples have arrived if they arrive once."""
     world = scenario.world
     if isinstance(world, Replay) and world.at_end == "stop" and world.every is None:
         return len(data.y) // (world.arrivals * scenario.ticks) + 1
@@ -95,24 +92,24 @@ def _count_rounds(scenario: Scenario, data: Dataset) -> int:
 
 
 def _resize(scenario: Scenario, spec: SourceSpec) -> Scenario:
-    """The scenario with the number of clients and rounds that a source says."""
+    """The scenario with the numbers of clients and rounds given by a source."""
     rounds = spec.get_int("rounds", scenario.rounds, least=1)
     if "clients" in spec.options:
         clients: Any = {"num_clients": spec.get_int("clients", 1, least=1)}
         require(
             "num_clients" in {field.name for field in fields(scenario.world)},  # type: ignore[arg-type]
-            f"{spec.text}: the number of clients of {scenario.name} cannot be chosen; leave clients= out.",
+            f"{spec.text}: {scenario.name} has a fixed number of clients; remove clients=.",
         )
         scenario = replace(scenario, world=replace(scenario.world, **clients))  # type: ignore[type-var]
     return replace(scenario, rounds=rounds)
 
 
 def _check_format(data: Dataset, sample_format: SampleFormat, spec: SourceSpec) -> None:
-    """Is it the data that the federation learns?"""
+    """Require the data format of the federation."""
     has = (data.x.shape[1:], str(data.x.dtype), data.num_classes)
     wanted = (sample_format.shape, sample_format.dtype, sample_format.num_classes)
     if has != wanted:
         says = "samples of shape {}, {}, in {} classes"
         raise ConfigError(
-            f"{spec.text} has {says.format(*has)}, but the federation learns from {says.format(*wanted)}."
+            f"{spec.text} has {says.format(*has)}, but the federation uses {says.format(*wanted)}."
         )

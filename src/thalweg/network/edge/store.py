@@ -1,7 +1,7 @@
-"""What a device keeps on disk: who it is, where it belongs, what it remembers, what it answered.
+"""The durable state of a device: identity, membership, client state, and recent responses.
 
-One SQLite file in write-ahead mode, written to the disk with every change, so that a process may be killed, or
-the power fail, at any moment: all of a change is there or nothing of it.
+One SQLite file in write-ahead mode with synchronous writes: after a crash or a power failure each change is either
+complete or absent.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ from thalweg.network.edge.database import (
     translate_errors,
 )
 
-KEPT_ROUNDS = 2  # replies of the newest round and of so many before it are kept
+KEPT_ROUNDS = 2  # responses of the newest round and of this many before it are kept
 
-ExtraWrite = Callable[[sqlite3.Connection], None]  # a part of a change, in the same transaction
+ExtraWrite = Callable[[sqlite3.Connection], None]  # additional writes in the same transaction
 
 
 @dataclass(frozen=True)
 class Membership:
-    """The run that a state folder belongs to, and which client of it this is."""
+    """The run to which a state folder belongs, and the number of this client."""
 
     run: str
     client: int
@@ -40,7 +40,7 @@ class Membership:
 
 
 class Store:
-    """The state folder of one client, in one process. Made by `Store.open`; any thread may use it."""
+    """The state folder of one client. Created by `Store.open`; thread-safe."""
 
     def __init__(self, folder: Path, lock: IO[str] | None, db: sqlite3.Connection) -> None:
         self.folder, self._lock, self._db = folder, lock, db
@@ -49,7 +49,7 @@ class Store:
 
     @classmethod
     def open(cls, folder: Path, timeout_s: float = 0.0) -> Store:
-        """Claim a folder, and make it if there is none; wait so long for a process that is about to leave it."""
+        """Lock a folder, create it if necessary, and open its store."""
         folder = Path(folder)
         lock = lock_folder(folder, timeout_s)
         try:
@@ -59,37 +59,37 @@ class Store:
                 lock.close()
             raise
         try:
-            store.state()  # if it is damaged, say so now
+            store.state()  # detect damage immediately
         except BaseException:
             store.close()
             raise
         return store
 
     def close(self) -> None:
-        """Let go of the folder. Nothing has to be written: every change already was."""
+        """Release the folder. All changes are already on disk."""
         with self._turn:
             self._db.close()
             if self._lock is not None:
                 self._lock.close()
 
-    # --- where it belongs ---
+    # --- membership ---
 
     def read_membership(self) -> Membership | None:
-        """The run that the folder belongs to; none: it is new."""
+        """The run to which the folder belongs; None: it is new."""
         run, client, plan = map(self.read_fact, ("run", "client", "plan"))
         if run is None or client is None or plan is None:
             return None
         return Membership(run, int(client), plan)
 
     def join(self, member: Membership) -> None:
-        """Belong to a run from now on, as one client of it."""
+        """Bind the folder to a run, as one client of it."""
         self.check(member)
         facts = {"run": member.run, "client": str(member.client), "plan": member.plan}
         with self.transaction() as db:
             write_facts(db, facts)
 
     def check(self, member: Membership) -> None:
-        """Refuse another run or client than the one that the folder belongs to, if it belongs to any."""
+        """Reject a run or client other than that of the folder."""
         old = self.read_membership()
         if old is not None and (old.run, old.client) != (member.run, member.client):
             raise RunError(
@@ -97,14 +97,14 @@ class Store:
                 f"server has client {member.client} of run {member.run}; join with another folder (--state)."
             )
 
-    # --- what it remembers ---
+    # --- client state ---
 
     def state(self) -> bytes | None:
-        """What the client remembers, as its node stored it; none: nothing yet."""
+        """The stored client state; None: none yet."""
         return self._read_blob("SELECT state, checksum FROM node")
 
     def find_response(self, digest: str) -> bytes | None:
-        """The reply to an errand that was carried out already; none: it was not, or long ago."""
+        """The stored response to a repeated request; None: not found."""
         return self._read_blob("SELECT reply, checksum FROM replies WHERE digest = ?", digest)
 
     def commit(
@@ -115,9 +115,9 @@ class Store:
         rnd: int = -1,
         extra_write: ExtraWrite | None = None,
     ) -> None:
-        """Keep a state and, if an errand led to it, the reply to that: both or neither.
+        """Store a state and, optionally, the response to the request that caused it, atomically.
 
-        `digest` names the errand, which is one of round `rnd`; `extra_write` is what else changes with it.
+        `digest` identifies the request of round `rnd`; `extra_write` is executed in the same transaction.
         """
         with self.transaction() as db:
             db.execute("INSERT OR REPLACE INTO node VALUES (0, ?, ?)", (state, crc32(state)))
@@ -128,34 +128,34 @@ class Store:
             if extra_write is not None:
                 extra_write(db)
 
-    # --- for what else is kept in the same file ---
+    # --- other tables in the same file ---
 
     @contextmanager
     def transaction(self) -> Iterator[sqlite3.Connection]:
-        """A change that is made as a whole or not at all."""
+        """A change that is complete or absent."""
         with self._turn, transaction(self._db, self.folder) as db:
             yield db
 
     def read_fact(self, name: str) -> str | None:
-        """A small thing to remember, kept by `write_facts`."""
+        """A small value stored by `write_facts`."""
         row = self._fetch_one("SELECT value FROM facts WHERE name = ?", name)
         return None if row is None else str(row[0])
 
     @contextmanager
     def read_transaction(self) -> Iterator[sqlite3.Connection]:
-        """The tables, while nobody changes them."""
+        """Read access to the tables without concurrent changes."""
         with self._turn, translate_errors(self.folder):
             yield self._db
 
     def _read_blob(self, query: str, *values: object) -> bytes | None:
-        """Bytes as they were written, or a refusal."""
+        """Stored bytes with a verified checksum."""
         row = self._fetch_one(query, *values)
         if row is None:
             return None
         content, checksum = row
         if not isinstance(content, bytes) or crc32(content) != checksum:
             raise damaged_folder_error(
-                self.folder, "what the client remembers is not what was written"
+                self.folder, "the stored client state has changed"
             )
         return content
 
@@ -166,5 +166,5 @@ class Store:
 
 
 def write_facts(db: sqlite3.Connection, facts: Mapping[str, str]) -> None:
-    """Remember small things, in a transaction."""
+    """Store small values in a transaction."""
     db.executemany("INSERT OR REPLACE INTO facts VALUES (?, ?)", facts.items())

@@ -1,4 +1,4 @@
-"""The table of a device's samples: what can be asked of it, and how it is changed. The rules are the inbox's."""
+"""The SQL table of a device's samples: queries and changes used by the inbox."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ import numpy as np
 from thalweg.core.types import Ints
 from thalweg.network.edge.store import Store
 
-MAX_RECENT_NAMES = 4096  # names of samples by which a second delivery is recognised
+MAX_RECENT_NAMES = 4096  # number of recent names for the detection of duplicates
 
 
 class SampleRow(NamedTuple):
-    """A sample that has just come, but for its input."""
+    """A newly received sample without its input."""
 
-    number: int  # 1, 2, ... in the order of coming
+    number: int  # 1, 2, ... in order of arrival
     slot: int
     label: int  # LATER: not known yet
     time: float
@@ -26,19 +26,19 @@ class SampleRow(NamedTuple):
 
 
 class SampleTable:
-    """Questions. In the table, `lived` is none for samples that are in no round yet."""
+    """Queries. In the table, `lived` is NULL for samples that belong to no round yet."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
 
     @property
     def num_new(self) -> int:
-        """Samples with a label that are in no round yet."""
+        """Number of labelled samples that belong to no round yet."""
         return self._count("SELECT count(*) FROM samples WHERE lived IS NULL AND label >= 0")
 
     @property
     def num_waiting(self) -> int:
-        """Samples whose labels are not known yet."""
+        """Number of samples without a label."""
         return self._count("SELECT count(*) FROM samples WHERE lived IS NULL AND label < 0")
 
     def read_all(self) -> tuple[Ints, Ints, list[int]]:
@@ -48,26 +48,26 @@ class SampleTable:
         return np.array(slots, dtype=np.int64), np.array(labels, dtype=np.int64), list(checksums)
 
     def slots_of_round(self, lived: int) -> Ints:
-        """Slots of the samples of one lived round, in the order of their coming."""
+        """Slots of the samples of one round, in order of arrival."""
         return self._fetch_slots("SELECT slot FROM samples WHERE lived = ? ORDER BY number", lived)
 
     def slots_before(self, lived: int) -> Ints:
-        """Slots of the samples of all lived rounds before."""
+        """Slots of the samples of all earlier rounds."""
         return self._fetch_slots("SELECT slot FROM samples WHERE lived < ?", lived)
 
     def oldest_waiting(self, number: int) -> Ints:
-        """Slots of so many samples that have waited longest for their labels."""
+        """Slots of the samples that have waited longest for their labels."""
         query = "SELECT slot FROM samples WHERE lived IS NULL AND label < 0 ORDER BY number LIMIT ?"
         return self._fetch_slots(query, number)
 
     def find_waiting(self, name: str) -> int | None:
-        """The slot of the sample that waits for its label under a name."""
+        """Slot of the unlabelled sample with this name."""
         query = "SELECT slot FROM samples WHERE name = ? AND name <> '' AND label < 0"
         slots = self._fetch_slots(query, name).tolist()
         return slots[0] if slots else None
 
     def is_recent(self, name: str) -> bool:
-        """Has a sample of this name come not long ago?"""
+        """True if a sample with this name arrived recently."""
         return self._count("SELECT count(*) FROM recent WHERE name = ?", name) > 0
 
     def _count(self, query: str, *values: object) -> int:
@@ -81,11 +81,11 @@ class SampleTable:
             return db.execute(query, values).fetchall()
 
 
-# --- changes, in a transaction ---
+# --- changes, within a transaction ---
 
 
 def insert(db: sqlite3.Connection, samples: Sequence[SampleRow]) -> None:
-    """Samples that have just come, and their names."""
+    """Insert new samples and their names."""
     db.executemany("INSERT INTO samples VALUES (?, ?, ?, ?, ?, ?, NULL)", samples)
     named = [(sample.name, sample.number) for sample in samples if sample.name]
     if named:
@@ -94,13 +94,13 @@ def insert(db: sqlite3.Connection, samples: Sequence[SampleRow]) -> None:
 
 
 def label(db: sqlite3.Connection, labels: Iterable[tuple[int, int]]) -> None:
-    """Labels by slot."""
+    """Set labels by slot."""
     rows = [(label, slot) for slot, label in labels]
     db.executemany("UPDATE samples SET label = ? WHERE slot = ?", rows)
 
 
 def mark(db: sqlite3.Connection, lived: int) -> None:
-    """All samples with a label that are in no round yet are in this one."""
+    """Assign all labelled new samples to a round."""
     db.execute("UPDATE samples SET lived = ? WHERE lived IS NULL AND label >= 0", (lived,))
 
 

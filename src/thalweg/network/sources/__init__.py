@@ -1,4 +1,4 @@
-"""Live data: sources that a device reads its samples from as they come."""
+"""Live data: sources from which a device reads its samples."""
 
 from thalweg.network.sources.base import (
     PENDING_LABEL,

@@ -1,4 +1,4 @@
-"""What all sources have in common: a sieve, a way to stop, and how often they show that they are alive."""
+"""Common base of the built-in sources: validation, stopping and heartbeats."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from thalweg.core.errors import DataError
 from thalweg.network.sources.base import Event, SampleFormat
 from thalweg.network.sources.records import RecordValidator
 
-HEARTBEAT_S = 1.0  # seconds between signs of life
-POLL_S = 0.2  # seconds between looks at a file
-MAX_BATCH = 64  # samples in a batch
+HEARTBEAT_S = 1.0  # seconds between heartbeats
+POLL_S = 0.2  # seconds between two checks of a file
+MAX_BATCH = 64  # maximum number of samples in a batch
 
 
 class BaseSource:
-    """Base of our own sources; any object with the methods of `Source` is one, too."""
+    """Base of the built-in sources; user-defined sources only need the methods of `Source`."""
 
     can_wait = True
 
@@ -41,7 +41,7 @@ class BaseSource:
         raise NotImplementedError
 
     def confirm(self, cursor: str) -> None:
-        """Nothing to do: nobody but the reader's own cursor remembers how far it is."""
+        """Nothing to do: the position is stored only in the reader's cursor."""
 
     def close(self) -> None:
         self._closed.set()
@@ -62,12 +62,12 @@ class BaseSource:
 
 
 def encode_cursor(**parts: Any) -> str:
-    """A cursor: a little JSON, always the same for the same place."""
+    """A cursor as canonical JSON."""
     return json.dumps(parts, separators=(",", ":"), sort_keys=True)
 
 
 def decode_cursor(cursor: str, **kinds: type) -> dict[str, Any] | None:
-    """What a cursor says, each part of its type; none for the empty one."""
+    """The parts of a cursor with their types; None for the empty cursor."""
     if not cursor:
         return None
     try:
@@ -79,6 +79,6 @@ def decode_cursor(cursor: str, **kinds: type) -> dict[str, Any] | None:
     if not fine:
         raise DataError(
             f"expected the cursor of a source with {', '.join(kinds)}, got {cursor[:100]!r}; "
-            "it is of another source, so this folder has data from elsewhere."
+            "the state folder contains data of another source."
         )
     return dict(parts)

@@ -1,4 +1,4 @@
-"""Where a broker is, and how to talk to it."""
+"""Address and connection options of an MQTT broker."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ WEEK = 7 * 24 * 3600
 
 @dataclass(frozen=True)
 class Broker:
-    """Everything that is needed to subscribe to a topic."""
+    """The options of a subscription to a topic."""
 
     host: str
     port: int
@@ -29,31 +29,31 @@ class Broker:
     tls: bool
     user: str = ""
     qos: int = 1
-    client: str = ""  # name of the session that the broker keeps for us; empty: it keeps none
-    keep: int = WEEK  # seconds that it keeps it while we are away
-    ca: str = ""  # certificates that may sign the broker's; empty: those of the system
-    cert: str = ""  # our own, if the broker asks for one
+    client: str = ""  # name of the session that the broker keeps; empty: none
+    keep: int = WEEK  # seconds for which the broker keeps the session
+    ca: str = ""  # CA certificates of the broker; empty: those of the system
+    cert: str = ""  # client certificate, if the broker requires one
     key: str = ""
 
     def __post_init__(self) -> None:
         require(
             self.qos in (0, 1),
-            f"qos is 0 (may be lost) or 1 (comes until it is stored), got {self.qos}.",
+            f"qos must be 0 (messages may be lost) or 1 (delivered until stored), got {self.qos}.",
         )
-        require(0 < self.port < 65536, f"a port is 1 to 65535, got {self.port}.")
+        require(0 < self.port < 65536, f"port must be 1 to 65535, got {self.port}.")
         levels = self.topic.split("/")
         require(
             all(level == "+" or "+" not in level for level in levels)
             and all("#" not in level for level in levels[:-1])
             and levels[-1].count("#") in (0, len(levels[-1])),
-            f"{self.topic!r} is no topic filter: + stands for a whole level, # for all levels at the end.",
+            f"{self.topic!r} is not a topic filter: + stands for a whole level, # for all levels at the end.",
         )
         require(
             self.tls or not (self.ca or self.cert or self.key),
-            "certificates belong to mqtts://, but the source says mqtt://.",
+            "certificates need mqtts://, but the source has mqtt://.",
         )
         require(
-            bool(self.cert) == bool(self.key), "cert and key go together; one of them is missing."
+            bool(self.cert) == bool(self.key), "cert and key must be given together; one of them is missing."
         )
         for file in filter(None, (self.ca, self.cert, self.key)):
             require(Path(file).is_file(), f"there is no file {file}.")
@@ -68,19 +68,20 @@ class Broker:
 
 
 def parse_broker(spec: SourceSpec, name: str) -> Broker:
-    """The broker that a source names; refuses to send anything readable over a network unless it is told to."""
+    """The broker that a source names; unencrypted connections to other hosts need insecure=1."""
     found = ADDRESS.fullmatch(spec.location)
     if found is None:
         raise ConfigError(f"expected mqtt://[user@]host[:port]/topic, got {spec.text!r}.")
     tls, user = found["scheme"] == "mqtts", found["user"] or ""
     if ":" in user:
         raise ConfigError(
-            f"a password does not belong on a command line, where everybody can read it; put it into {PASSWORD_VARIABLE}."
+            f"a password on the command line is visible to other users; set {PASSWORD_VARIABLE} instead."
         )
     host = found["host"].strip("[]")
     require(
         tls or is_loopback(host) or spec.get_bool("insecure", False),
-        f"{host} is another machine, and mqtt:// can be read and forged on the way: use mqtts:// or insecure=1.",
+        f"{host} is another machine, and mqtt:// is neither encrypted nor authenticated: use mqtts:// or "
+        "insecure=1.",
     )
     return Broker(
         host=host,
@@ -98,7 +99,7 @@ def parse_broker(spec: SourceSpec, name: str) -> Broker:
 
 
 def is_loopback(host: str) -> bool:
-    """Does what is sent to this host stay on this machine?"""
+    """True if the host is this machine."""
     try:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:

@@ -1,4 +1,4 @@
-"""From the text after ``--data`` to a source."""
+"""Creates a source from the text after ``--data``."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ OpenReplay = Callable[[SourceSpec, SampleFormat], Source]
 def open_source(
     spec: str, sample_format: SampleFormat, *, name: str = "", open_replay: OpenReplay | None = None
 ) -> Source:
-    """The source that a text names; nothing is read before somebody asks for its events.
+    """Open the source that a text names; reading starts with `events`.
 
-    `name` is who reads, always the same for the same device: a broker keeps messages for that name. `open_replay`
-    opens ``replay:`` sources: streams know no data sets, so a higher layer hands it in (`edge.sources`).
+    `name` identifies the device permanently: a broker keeps messages for it. `open_replay` opens ``replay:`` sources, which
+    need data sets (`network.edge.sources`).
     """
     read = parse_spec(spec)
     location, suffix = read.location, Path(read.location).suffix.lower()
@@ -38,7 +38,7 @@ def open_source(
     if location.startswith("replay:"):
         if open_replay is None:
             raise ConfigError(
-                f"{spec}: there are no data sets here to replay; open it with edge.open_live_source."
+                f"{spec}: replay sources need data sets; open it with open_live_source of network.edge.sources."
             )
         return open_replay(read, sample_format)
     if location.startswith("river:"):
@@ -55,11 +55,11 @@ def open_source(
         from thalweg.network.sources.iterators import python_source
 
         return python_source(read, sample_format)
-    raise ConfigError(f"expected a source of data, got {spec!r}. Sources are\n{KINDS}")
+    raise ConfigError(f"expected a data source, got {spec!r}. Sources are\n{KINDS}")
 
 
 def _folder(spec: SourceSpec, sample_format: SampleFormat, suffix: str) -> Source:
-    """What is in a folder follows from what is wanted: image files for images, Parquet parts for the rest."""
+    """Image files for images, Parquet files for other formats."""
     if sample_format.is_image and suffix != ".parquet":
         from thalweg.network.sources.images import image_source
 

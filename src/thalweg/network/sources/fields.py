@@ -1,4 +1,4 @@
-"""Which field of a record is what: the options that all sources of records have."""
+"""Field names of records: options that all record sources share."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ FIELDS = ("x", "y", "t", "id", "columns")
 
 
 def with_columns(sample_format: SampleFormat, spec: SourceSpec) -> SampleFormat:
-    """The form with the names of its features, if the source says them (``columns=a,b,c``)."""
+    """The format with feature names, if the source gives them (``columns=a,b,c``)."""
     columns = spec.get_names("columns")
     return sample_format if columns is None else replace(sample_format, columns=columns)
 
 
 def parse_field_names(spec: SourceSpec, sample_format: SampleFormat) -> FieldNames:
-    """What ``x=``, ``y=``, ``t=`` and ``id=`` say, else just these letters."""
+    """The fields given by ``x=``, ``y=``, ``t=`` and ``id=``; default: these letters."""
     parts = {name: spec.get_string(name, name) for name in ("x", "y", "t", "id")}
     require(
         len(set(parts.values())) == len(parts),

@@ -1,13 +1,13 @@
-"""Files as they come into a folder, each once, in the order in which they were written.
+"""Files that arrive in a folder, each read once, in the order of writing.
 
-The rules:
+Rules:
 
-- A file counts when nobody has touched it for a moment (`SETTLED`); whoever writes slowly writes elsewhere,
-  or under a name that begins with a dot, and renames it.
-- Looks are stretches of time: every file that came since the last look belongs to this one, however old it
-  says it is, and within a look files are read by time of writing, then by name. So one that is copied from
-  elsewhere is not missed.
-- A file that is written anew is a new file.
+- A file is read when it has not changed for `SETTLED` seconds. Slow writers should write elsewhere, or under a name that
+  begins with a dot, and rename the file.
+- Scans cover intervals of time: every file that appeared since the last scan belongs to the current one, whatever its
+  modification time. Within a scan, files are ordered by modification time, then by name. Copied files with old
+  modification times are therefore not missed.
+- A rewritten file is a new file.
 """
 
 from __future__ import annotations
@@ -34,17 +34,18 @@ SETTLED = 0.3  # seconds
 
 
 class FoundFile(NamedTuple):
-    """A file; the order of these is the order of reading."""
+    """A file; the sort order is the order of reading."""
 
     written: int  # ns
-    name: str  # below the folder
+    name: str  # relative to the folder
     path: Path
-    changed_ns: int  # ns: written, renamed or copied here
+    changed_ns: int  # ns: time of writing, renaming or copying
 
 
 class FolderPosition(NamedTuple):
-    """How far somebody has read: in the look at what came after `since` and until `until`, after so many records of
-    one file and everything before that file."""
+    """Position of a reader: the scan of files that appeared after `since` and until `until`, the last file, and the number of
+    its records that were read.
+    """
 
     since: int = -1  # ns
     until: int = -1
@@ -54,11 +55,11 @@ class FolderPosition(NamedTuple):
 
 
 RecordLoader = Callable[[FoundFile, int], Iterator[Record | BrokenRecord]]
-"""Records of a file after so many of them; marks count them from 1. A file that cannot be read is a broken one."""
+"""Records of a file after a number of them; marks count from 1. An unreadable file is a broken record."""
 
 
 class FolderSource(BaseSource):
-    """Records of files as they come. Can wait: what is not read yet is in the folder."""
+    """Records of files as they arrive. Can wait: unread files stay in the folder."""
 
     def __init__(
         self,
@@ -76,7 +77,7 @@ class FolderSource(BaseSource):
         super().__init__(sample_format, heartbeat_s)
         self._folder, self._load, self._suffixes, self._follow = folder, load, suffixes, follow
         self._poll, self._settled, self._now = poll, settled, clock
-        self._quiet: object = None  # when the folders changed last, if all that is in them was read
+        self._quiet: object = None  # last modification of the folders, if all their files were read
 
     def events(self, cursor: str) -> Iterator[Event]:
         parts = decode_cursor(cursor, **{**dict.fromkeys(FolderPosition._fields, int), "name": str})
@@ -93,16 +94,16 @@ class FolderSource(BaseSource):
                 shown = time.monotonic()
                 yield empty_batch(
                     self.sample_format, cursor
-                )  # not how far we looked: that would be news
+                )  # without the scan time, which would count as progress
             self._closed.wait(min(self._poll, self.heartbeat_s))
 
     def _next_scan(self, last: FolderPosition) -> FolderPosition:
-        """The look after a look."""
+        """The scan after another scan."""
         settled = self._settled if self._follow else 0.0
         return FolderPosition(last.until, max(last.until, int((self._now() - settled) * 1e9)))
 
     def _scan(self, position: FolderPosition) -> Iterator[Event]:
-        """What is left of a look, in batches."""
+        """The rest of a scan in batches."""
         records = self._iter_records(position)
         while not self._closed.is_set() and (some := list(islice(records, MAX_BATCH))):
             yield from self._validator.events(some, _cursor)
@@ -116,7 +117,7 @@ class FolderSource(BaseSource):
                 yield record._replace(mark=mark)
 
     def _find_files(self, position: FolderPosition) -> list[FoundFile]:
-        """Files of a look that are not behind a place, in order."""
+        """Files of a scan after a position, in order."""
         try:
             folders = self._list_folders()
             if (stamp := [os.stat(folder).st_mtime_ns for folder in folders]) == self._quiet:
@@ -126,13 +127,13 @@ class FolderSource(BaseSource):
             self.trouble = f"{self._folder}: {error.strerror}"
             return []
         self.trouble = ""
-        # Only what is whole and in its place can be left alone until a folder changes.
+        # Only complete files allow skipping scans until a folder changes.
         self._quiet = stamp if all(file.changed_ns <= position.until for file in found) else None
         files = (file for file in found if position.since < file.changed_ns <= position.until)
         return sorted(file for file in files if (file.written, file.name) >= position[2:4])
 
     def _list_folders(self) -> list[Path]:
-        """Where files are looked for."""
+        """Folders to scan."""
         if self._folder.is_file():
             return [self._folder.parent]
         with os.scandir(self._folder) as entries:

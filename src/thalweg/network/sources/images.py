@@ -1,4 +1,4 @@
-"""Images as they come into a folder with a sub-folder for each class."""
+"""Images that arrive in a folder with one subfolder per class."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def image_source(spec: SourceSpec, sample_format: SampleFormat) -> FolderSource:
 
 
 def image_loader(sample_format: SampleFormat, resize: bool) -> RecordLoader:
-    """One record for each file: its class is its folder, its key changes when the file does."""
+    """One record per file: its class is its folder, its key identifies the version of the file."""
 
     def load(found: FoundFile, done: int) -> Iterator[Record | BrokenRecord]:
         if done:
@@ -45,7 +45,7 @@ def image_loader(sample_format: SampleFormat, resize: bool) -> RecordLoader:
         key = f"{found.name[-150:]}@{found.written}"
         try:
             if not folder:
-                raise InvalidRecord(f"{found.name} is not in the folder of a class")
+                raise InvalidRecord(f"{found.name} is not in a class folder")
             yield Record(_decode(found, sample_format, resize), folder, found.written / 1e9, key, 1)
         except InvalidRecord as reason:
             yield BrokenRecord(str(reason), 1)
@@ -59,7 +59,7 @@ def _decode(found: FoundFile, sample_format: SampleFormat, resize: bool) -> npt.
     height, width, channels = sample_format.shape
     try:
         with Image.open(found.path, formats=FORMATS) as image:
-            if image.width * image.height > MAX_PIXELS:  # before anything is decoded
+            if image.width * image.height > MAX_PIXELS:  # checked before decoding
                 raise InvalidRecord(f"{found.name} has {image.width} x {image.height} pixels")
             if image.size != (width, height) and not resize:
                 raise InvalidRecord(

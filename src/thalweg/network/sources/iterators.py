@@ -1,4 +1,4 @@
-"""Any iterator in Python, read in a thread of its own, so that one that blocks does not block its reader."""
+"""Python iterators as sources, read in a separate thread because they may block."""
 
 from __future__ import annotations
 
@@ -24,17 +24,17 @@ from thalweg.network.sources.records import BrokenRecord, FieldNames, Record
 from thalweg.network.sources.spec import SourceSpec
 
 IteratorFactory = Callable[[int], Iterable[Any]]
-"""An iterator over everything after so many items."""
+"""An iterator over all items after a number of them."""
 
 
 class IteratorEnd(Exception):
-    """Nothing comes any more; carries what went wrong, if anything did."""
+    """End of an iterator, with its exception, if any."""
 
 
 class IteratorSource(BaseSource):
-    """Items ``(x, y)``, ``(x, y, t)`` or objects with names.
+    """Items ``(x, y)``, ``(x, y, t)`` or mappings with field names.
 
-    With `is_resumable` the iterator can begin after so many items; else a reader that comes back starts over.
+    With `is_resumable` the iterator can start after a number of items; otherwise a restarted reader begins again.
     """
 
     def __init__(
@@ -81,12 +81,12 @@ class IteratorSource(BaseSource):
             for item in self._begin(start):
                 if not self._put(item, items):
                     return
-        except Exception as error:  # of the user's own code: shown to the reader, where it is seen
+        except Exception as error:  # exceptions of user code are passed to the reader
             end.__cause__ = error
         self._put(end, items)
 
     def _put(self, item: Any, items: queue.Queue[Any]) -> bool:
-        """Wait until there is room; false: nobody wants it any more."""
+        """Wait for room in the queue; False if the reader has stopped."""
         while not self._closed.is_set():
             try:
                 items.put(item, timeout=0.1)
@@ -97,7 +97,7 @@ class IteratorSource(BaseSource):
 
 
 def python_source(spec: SourceSpec, sample_format: SampleFormat) -> IteratorSource:
-    """``package.module:function`` or ``file.py:function``; one with a parameter `start` goes on where it was."""
+    """``package.module:function`` or ``file.py:function``; a parameter `start` makes it resumable."""
     spec.check_options(*FIELDS)
     sample_format = with_columns(sample_format, spec)
     function = load_object(spec.location)
@@ -121,7 +121,7 @@ def python_source(spec: SourceSpec, sample_format: SampleFormat) -> IteratorSour
 def _take_items(
     items: queue.Queue[Any], heartbeat_s: float
 ) -> tuple[list[Any], IteratorEnd | None]:
-    """Items that are here, or the first that comes; and the end, if it was reached."""
+    """Available items, or the first one that arrives; and the end, if it was reached."""
     some: list[Any] = []
     deadline = time.monotonic() + heartbeat_s
     while len(some) < MAX_BATCH:

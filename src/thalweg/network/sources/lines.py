@@ -1,12 +1,11 @@
-"""Whole lines of a file that grows, is rotated or is truncated; and where to go on.
+"""Complete lines of a file that grows, is rotated or is truncated, with resumable positions.
 
-The rules:
+Rules:
 
-- A line counts when its end has been written.
-- A file that was renamed is read to its end before the new one under its old name is begun, also if that
-  happened, once, while nobody was reading, as long as the old file is still in the same folder.
-- A file that is shorter than what was read of it, or says something else where reading stopped, was written
-  anew: it is read from its beginning.
+- A line is read when its end has been written.
+- A renamed file is read to its end before the new file of the same name is read, also if it was renamed (once) while
+  the reader was stopped, as long as the old file is in the same folder.
+- A file that is shorter than the position, or whose content before the position has changed, is read from the beginning.
 """
 
 from __future__ import annotations
@@ -18,26 +17,26 @@ from typing import BinaryIO, NamedTuple
 
 from thalweg.network.sources.base_source import decode_cursor, encode_cursor
 
-MAX_LINE = 16 << 20  # bytes of a line
+MAX_LINE = 16 << 20  # maximum length in bytes
 CHUNK = 1 << 20
-DIGEST_BYTES = 64  # bytes before the place where reading stopped that must still be the same
+DIGEST_BYTES = 64  # bytes before the position that must be unchanged
 
 
 class TextLine(NamedTuple):
-    text: bytes  # without its end
-    offset: int  # where the next one begins
+    text: bytes  # without the line ending
+    offset: int  # start of the next line
 
 
 class FilePosition(NamedTuple):
-    """How far somebody has read."""
+    """Position of a reader."""
 
     inode: int
     offset: int  # bytes
-    digest: str  # of the bytes before
+    digest: str  # of the bytes before the position
 
 
 class LineReader:
-    """Reads a path, never waiting: whoever wants to wait asks again later."""
+    """Reads lines without blocking."""
 
     def __init__(self, path: Path, cursor: str = "") -> None:
         self._path = path
@@ -45,14 +44,14 @@ class LineReader:
         self._position = None if parts is None else FilePosition(**parts)
         self._file: BinaryIO | None = None
         self._offset = 0
-        self._rest = b""  # a line whose end has not come yet
+        self._rest = b""  # an incomplete line
         self._digest = ""
         self._was_at_end = False
-        self.header = b""  # the first line of the file that is open
-        self.num_unfinished = 0  # lines without an end in files that nobody writes any more
+        self.header = b""  # first line of the open file
+        self.num_unfinished = 0  # incomplete lines at the ends of replaced files
 
     def cursor(self, offset: int | None = None) -> str:
-        """How far one is after a line of the file that is open; none: after the last that was read."""
+        """Position after a line of the open file; None: after the last line read."""
         if self._file is None:
             return encode_cursor(**self._position._asdict()) if self._position else ""
         offset = self._offset if offset is None else offset
@@ -65,7 +64,7 @@ class LineReader:
             self._file = None
 
     def read(self, max_lines: int) -> list[TextLine]:
-        """At most so many lines that have been written since, all of one file."""
+        """At most `max_lines` new lines, all from one file."""
         if self._file is None and not self._open():
             return []
         lines = self._read_lines(max_lines)
@@ -75,7 +74,7 @@ class LineReader:
         return lines
 
     def _read_lines(self, max_lines: int) -> list[TextLine]:
-        """Lines of the file that is open."""
+        """Lines of the open file."""
         assert self._file is not None
         if self._was_rewritten():
             self.num_unfinished += bool(self._rest)
@@ -84,7 +83,7 @@ class LineReader:
         while len(found) < max_lines:
             end = self._rest.find(b"\n")
             if end < 0 and len(self._rest) > MAX_LINE:
-                end = MAX_LINE  # more than any record has: its reader will refuse the pieces
+                end = MAX_LINE  # longer than any record: the pieces are rejected later
             if end < 0:
                 self._file.seek(self._offset + len(self._rest))
                 more = self._file.read(CHUNK)
@@ -101,7 +100,7 @@ class LineReader:
         return found
 
     def _was_rewritten(self) -> bool:
-        """Was the file truncated or written anew since the last look?"""
+        """True if the file was truncated or rewritten."""
         assert self._file is not None
         size = os.fstat(self._file.fileno()).st_size
         known = self._offset + len(self._rest)
@@ -110,12 +109,12 @@ class LineReader:
         )
 
     def _was_replaced(self) -> bool:
-        """Has another file taken the name of this one, and did two looks find no more in it?"""
+        """True if another file has taken this name and two reads found nothing new."""
         assert self._file is not None
         try:
             is_same = os.stat(self._path).st_ino == os.fstat(self._file.fileno()).st_ino
         except OSError:
-            is_same = True  # nothing to go on with yet
+            is_same = True  # not known yet
         was, self._was_at_end = self._was_at_end, not is_same
         if is_same or not was:
             return False
@@ -124,7 +123,7 @@ class LineReader:
         return True
 
     def _open(self) -> bool:
-        """Open the file in which reading stopped, or the one that has the name now."""
+        """Open the file of the last position, or the file that has the name now."""
         position, self._position = self._position, None
         for path in [] if position is None else self._find_candidates(position):
             assert position is not None
@@ -142,7 +141,7 @@ class LineReader:
         return True
 
     def _find_candidates(self, position: FilePosition) -> list[Path]:
-        """Files in the folder that may be the one in which reading stopped."""
+        """Files in the folder that may be the file of the last position."""
         try:
             with os.scandir(self._path.parent) as entries:
                 return [
@@ -161,7 +160,7 @@ class LineReader:
 
 
 def _digest_before(file: BinaryIO, offset: int) -> str:
-    """Digest of the bytes before a place."""
+    """Digest of the bytes before a position."""
     length = min(offset, DIGEST_BYTES)
     file.seek(offset - length)
     read = file.read(length)

@@ -1,4 +1,4 @@
-"""Messages of an MQTT broker: acknowledged when they are stored, and not before."""
+"""Messages of an MQTT broker, acknowledged after they have been stored."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ from thalweg.network.sources.spec import SourceSpec
 if TYPE_CHECKING:
     from paho.mqtt.client import Client, MQTTMessage
 
-QUEUE_SIZE = 1000  # messages of quality 0 that wait for their reader
-SHORT_CONNECTION_S = 10.0  # seconds: a connection that was lost sooner may have been taken away
+QUEUE_SIZE = 1000  # messages with QoS 0 that wait for the reader
+SHORT_CONNECTION_S = 10.0  # seconds; shorter connections may indicate a session conflict
 FATAL_CODES = {
     133: "the name of the session is not allowed",
     134: f"wrong user name or password (the password is read from {PASSWORD_VARIABLE})",
@@ -37,11 +37,11 @@ FATAL_CODES = {
 
 
 class MqttSource(BaseSource):
-    """One JSON object per message: ``{"x": [...], "y": 3, "t": ..., "id": ...}``, or ``{"id": ..., "y": ...}`` for
-    the label of a sample that came before.
+    """One JSON object per message: ``{"x": [...], "y": 3, "t": ..., "id": ...}``, or ``{"id": ..., "y": ...}`` for the label
+    of an earlier sample.
 
-    With quality 1 and a name, the broker keeps messages while we are away, and sends each until it is stored;
-    with quality 0 it does not wait for anybody.
+    With QoS 1 and a session name, the broker keeps messages while the device is offline and repeats each until it is stored;
+    with QoS 0 it does not wait.
     """
 
     def __init__(
@@ -57,12 +57,12 @@ class MqttSource(BaseSource):
         self.can_wait = broker.qos == 1
         self._broker, self._names, self._retry = broker, names, retry
         self._messages: queue.Queue[tuple[int | None, bytes] | DataError] = queue.Queue(
-            0 if self.can_wait else QUEUE_SIZE  # with quality 1 the broker itself waits
+            0 if self.can_wait else QUEUE_SIZE  # with QoS 1 the broker waits
         )
         self._deliveries = Deliveries()
-        self._at = 0  # number of the last message that was handed on
+        self._at = 0  # number of the last delivered message
         self._client: Client | None = None
-        self._since, self._short = -math.inf, 0  # of this connection; short ones in a row
+        self._since, self._short = -math.inf, 0  # start of this connection; number of consecutive short ones
 
     def events(self, cursor: str) -> Iterator[Event]:
         self._deliveries = Deliveries(cursor)
@@ -79,7 +79,7 @@ class MqttSource(BaseSource):
             self.close()
 
     def _cursor(self, number: int | None) -> str:
-        """How far one is after a message; none, or of quality 0: after the last that has a number."""
+        """Position after a message; None or QoS 0: after the last numbered message."""
         return self._deliveries.cursor(self._at if number is None else number)
 
     def confirm(self, cursor: str) -> None:
@@ -96,7 +96,7 @@ class MqttSource(BaseSource):
             client.loop_stop()
 
     def _take_messages(self) -> list[tuple[int | None, bytes]]:
-        """Messages that are here, or the first that comes; none, if it takes longer than our patience."""
+        """Available messages, or the first one that arrives; empty after a heartbeat interval."""
         found: list[tuple[int | None, bytes]] = []
         deadline = time.monotonic() + self.heartbeat_s
         while len(found) < MAX_BATCH:
@@ -119,10 +119,10 @@ class MqttSource(BaseSource):
             )
         return self._names.read(fields, number)
 
-    # --- what the broker's thread calls ---
+    # --- called from the broker's thread ---
 
     def _connect(self) -> Client:
-        """A client that connects, and connects again, in a thread of its own."""
+        """A client that connects and reconnects in its own thread."""
         broker = self._broker
         client = make_mqtt_client(broker)
         client.on_connect = self._on_connect
@@ -152,7 +152,7 @@ class MqttSource(BaseSource):
             self._deliveries.forget()
         from paho.mqtt.subscribeoptions import SubscribeOptions
 
-        # A value that the broker retains comes once, not after every break of the line.
+        # A retained value is delivered once, not after every reconnection.
         once = SubscribeOptions(
             qos=self._broker.qos, retainHandling=SubscribeOptions.RETAIN_SEND_IF_NEW_SUB
         )
@@ -203,12 +203,12 @@ class MqttSource(BaseSource):
             self._give_up(FATAL_CODES[code.value])
 
     def _session_hint(self) -> str:
-        """Many a broker does not say that it gave our session to somebody else."""
+        """Many brokers do not report that another client has taken the session."""
         name = self._broker.client
         return f"; is there another reader called {name}?" if self._short > 2 and name else ""
 
     def _give_up(self, reason: str) -> None:
-        """Trying again would not help: the reader of events is told, and the thread ends."""
+        """Report a permanent error to the reader and end the thread."""
         error = DataError(f"the broker at {self._broker.name}: {reason}.")
         while True:
             try:

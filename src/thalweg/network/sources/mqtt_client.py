@@ -1,4 +1,4 @@
-"""A client of paho-mqtt for a broker: its session, its certificates, its password."""
+"""Creates a paho-mqtt client with session, certificates and password."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ if TYPE_CHECKING:
     from paho.mqtt.client import Client
     from paho.mqtt.properties import Properties
 
-MAX_MESSAGE = 16 << 20  # bytes of a message
+MAX_MESSAGE = 16 << 20  # maximum size in bytes
 
 
 def make_mqtt_client(broker: Broker) -> Client:
-    """A client that acknowledges nothing by itself, and is not connected yet."""
+    """An unconnected client with manual acknowledgements."""
     mqtt = paho()
     client: Client = mqtt.Client(
         mqtt.CallbackAPIVersion.VERSION2,
@@ -33,7 +33,7 @@ def make_mqtt_client(broker: Broker) -> Client:
 
 
 def make_connect_properties(broker: Broker) -> Properties:
-    """What we ask of the broker: to keep our messages while we are away, and not to send too many at once."""
+    """Connection options: session expiry and maximum number of messages in flight."""
     from paho.mqtt.packettypes import PacketTypes
     from paho.mqtt.properties import Properties
 
@@ -60,7 +60,7 @@ def _set_tls(client: Client, broker: Broker) -> None:
 
 
 def paho() -> Any:
-    """The library, or one line that says how to get it."""
+    """Import the library, or raise an error with instructions."""
     try:
         import paho.mqtt.client as mqtt
     except ImportError as error:

@@ -1,4 +1,4 @@
-"""Parquet files: one, or parts of a table that come into a folder one after another."""
+"""Parquet files: a single file, or files that arrive in a folder."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from thalweg.network.sources.spec import SourceSpec
 
 
 def parquet_source(spec: SourceSpec, sample_format: SampleFormat) -> FolderSource:
-    """``file.parquet``, or a folder of such files; each is read when it is whole, and again when it is replaced."""
+    """``file.parquet``, or a folder of such files; each is read when it is complete, and again when replaced."""
     spec.check_options("follow", *FIELDS)
     sample_format = with_columns(sample_format, spec)
     load = row_loader(parse_field_names(spec, sample_format))
@@ -28,7 +28,7 @@ def parquet_source(spec: SourceSpec, sample_format: SampleFormat) -> FolderSourc
 
 
 def row_loader(names: FieldNames) -> RecordLoader:
-    """Rows as records: a column of lists (``x``), else the named columns, else all that have no other part."""
+    """Rows as records: a list column (``x``), else the named columns, else all remaining columns."""
 
     def load(found: FoundFile, done: int) -> Iterator[Record | BrokenRecord]:
         import pyarrow as pa
@@ -53,7 +53,7 @@ def _infer_columns(names: FieldNames, fields: dict[str, object]) -> FieldNames:
 
 
 def _iter_rows(path: Path, skip: int) -> Iterator[dict[str, object]]:
-    """Rows as objects, after so many of them; whole row groups are skipped without being read."""
+    """Rows as mappings after a number of them; whole row groups are skipped without reading."""
     import pyarrow.parquet as pq
 
     with pq.ParquetFile(path, page_checksum_verification=True) as file:

@@ -1,4 +1,4 @@
-"""Records from outside, checked one by one: what fits becomes a sample, the rest is counted and skipped."""
+"""Validation of external records: valid ones become samples, others are counted and skipped."""
 
 from __future__ import annotations
 
@@ -23,41 +23,41 @@ from thalweg.network.sources.base import (
 )
 
 MAX_KEY = 200  # characters
-MAX_SHOWN = 40  # characters of a wrong value in a reason
+MAX_SHOWN = 40  # characters of an invalid value in a message
 
 
 class InvalidRecord(Exception):
-    """A record is not a sample of the form that was asked for; says why in one line."""
+    """A record does not have the required format; the message is one line."""
 
 
 class Record(NamedTuple):
-    """One thing that came, before anybody has looked at it."""
+    """One record before validation."""
 
-    x: Any  # None: this is a late label
-    y: Any = None  # None: comes later
+    x: Any  # None: a late label
+    y: Any = None  # None: arrives later
     t: Any = None  # None: now
-    key: Any = None  # None: has no name
-    mark: Any = None  # how far the source is after this record
+    key: Any = None  # None: no name
+    mark: Any = None  # position of the source after this record
 
 
 class BrokenRecord(NamedTuple):
-    """Something that came and is no record at all."""
+    """Input that is not a record."""
 
     reason: str
     mark: Any = None
 
 
 class FieldNames(NamedTuple):
-    """What the parts of a record are called in a file or a message."""
+    """Field names of a record in a file or a message."""
 
     x: str = "x"
     y: str = "y"
     t: str = "t"
     id: str = "id"
-    columns: tuple[str, ...] | None = None  # features one by one instead of `x`
+    columns: tuple[str, ...] | None = None  # single feature columns instead of `x`
 
     def read(self, fields: Any, mark: Any = None) -> Record | BrokenRecord:
-        """A record of an object with names."""
+        """Convert a mapping to a record."""
         try:
             return self._record(fields, mark)
         except InvalidRecord as reason:
@@ -80,7 +80,7 @@ class FieldNames(NamedTuple):
         return Record(x, y, t, key, mark)
 
     def _features(self, fields: Mapping[str, Any]) -> list[Any] | None:
-        """The named columns; none, if all of them are empty: then it is a late label."""
+        """The feature columns; None if all are empty: then the record is a late label."""
         assert self.columns is not None
         values = [fields.get(name) for name in self.columns]
         missing = [
@@ -94,7 +94,7 @@ class FieldNames(NamedTuple):
 
 
 class RecordValidator:
-    """Lets through what fits a form, and counts what does not."""
+    """Converts valid records to samples and counts invalid ones."""
 
     def __init__(self, sample_format: SampleFormat, clock: Callable[[], float] = time.time) -> None:
         self.sample_format = sample_format
@@ -110,7 +110,7 @@ class RecordValidator:
     def events(
         self, records: Iterable[Record | BrokenRecord], cursor_of: Callable[[Any], str]
     ) -> Iterator[Event]:
-        """Batches and late labels in the order of the records; the last of them has the last record's cursor.
+        """Batches and late labels in the order of the records.
 
         Every event has the cursor of its own last record, so that a stop between two events loses nothing.
         """
@@ -147,11 +147,11 @@ class RecordValidator:
         key = _parse_key(record.key)
         label = PENDING_LABEL if record.y is None else self._parse_label(record.y)
         if label == PENDING_LABEL and not key:
-            raise InvalidRecord("no label, and no id by which one could come later")
+            raise InvalidRecord("no label, and no id for a late label")
         if record.x is None:
             if label == PENDING_LABEL or not key:
                 raise InvalidRecord(
-                    "neither a sample nor the label of one: expected x, or an id and a label"
+                    "neither a sample nor a late label: expected x, or an id and a label"
                 )
             return record._replace(y=label, key=key)
         sample = parse_sample(record.x, self.sample_format)
@@ -159,7 +159,7 @@ class RecordValidator:
         return record._replace(x=sample, y=label, t=moment, key=key)
 
     def _parse_label(self, value: Any) -> int:
-        """A class by its name, which may look like a number; else by its number."""
+        """Parse a class by name (names may look like numbers), else by number."""
         if isinstance(value, str | Integral | np.bool_) and str(value) in self._class_of:
             return self._class_of[str(value)]
         number = _parse_integer(value)
@@ -172,12 +172,12 @@ class RecordValidator:
 
 
 def parse_sample(value: Any, sample_format: SampleFormat) -> npt.NDArray[Any]:
-    """A sample as it is stored, or a `InvalidRecord` that says what is wrong with it."""
+    """A sample in its storage format, or an `InvalidRecord` with the reason."""
     if isinstance(value, Mapping):
         value = _order_columns(value, sample_format)
     try:
         x = np.asarray(value)
-        if x.dtype.kind in "US":  # a text file has nothing but text
+        if x.dtype.kind in "US":  # text files contain only text
             x = x.astype(np.float64)
     except (ValueError, TypeError, OverflowError) as error:
         raise InvalidRecord(
@@ -191,7 +191,7 @@ def parse_sample(value: Any, sample_format: SampleFormat) -> npt.NDArray[Any]:
 
 
 def _to_stored_dtype(x: npt.NDArray[Any], sample_format: SampleFormat) -> npt.NDArray[Any]:
-    """Numbers in the type of the form, none of them changed by it beyond rounding."""
+    """Convert to the storage dtype; values may change only by rounding."""
     if not np.isfinite(x).all():
         raise InvalidRecord("expected finite numbers, got nan or infinity")
     if sample_format.width:
@@ -212,7 +212,7 @@ def _to_stored_dtype(x: npt.NDArray[Any], sample_format: SampleFormat) -> npt.ND
     )
     if x.min() < 0 or x.max() > most or (x != np.floor(x)).any():
         raise InvalidRecord(
-            f"expected whole numbers from 0 to {most}, got {x.min():g} to {x.max():g}"
+            f"expected integers from 0 to {most}, got {x.min():g} to {x.max():g}"
         )
     return x.astype(sample_format.dtype)
 
@@ -224,7 +224,7 @@ def _scale_note(sample_format: SampleFormat) -> str:
 def _order_columns(value: Mapping[Any, Any], sample_format: SampleFormat) -> list[Any]:
     if sample_format.columns is None:
         raise InvalidRecord(
-            "x names its numbers, but nobody has said in which order; say columns=..., or send a list"
+            "x is a mapping, but the order of its features is unknown; set columns=..., or send a list"
         )
     missing = [name for name in sample_format.columns if name not in value]
     if missing:
@@ -245,7 +245,7 @@ def _parse_key(value: Any) -> str:
 
 
 def _parse_integer(value: Any) -> int | None:
-    """A whole number, from a number or a text; none: it is not one."""
+    """Parse an integer from a number or text; None if it is not an integer."""
     try:
         number = float(value)
     except (TypeError, ValueError, OverflowError):
@@ -254,7 +254,7 @@ def _parse_integer(value: Any) -> int | None:
 
 
 def _parse_time(value: Any) -> float:
-    """Unix seconds, from a number, a moment, or a text of either (ISO 8601; without a zone: UTC)."""
+    """Unix seconds from a number, a datetime, or a text of either (ISO 8601; default zone UTC)."""
     try:
         seconds = float(value)
     except (TypeError, ValueError, OverflowError):

@@ -1,4 +1,4 @@
-"""Samples that somebody else holds, handed out as if they came now: so many a second, labels later if you like."""
+"""Existing samples delivered as live data, at a given rate and with optional label delays."""
 
 from __future__ import annotations
 
@@ -22,22 +22,22 @@ from thalweg.network.sources.base_source import (
 from thalweg.network.sources.records import Record
 from thalweg.network.sources.spec import SourceSpec
 
-MIN_WAIT_S = 0.05  # seconds: what comes within them is one batch
+MIN_WAIT_S = 0.05  # seconds: samples within this time form one batch
 
 SampleFactory = Callable[[], Iterator[tuple[Any, Any]]]
-"""All samples with their labels, always the same ones in the same order."""
+"""All samples with their labels, always in the same order."""
 
 
 class ReplayRate(NamedTuple):
-    """How fast samples come."""
+    """Rate of delivery."""
 
     speed: float = 0.0  # samples per second; 0: as fast as they are read
-    label_delay: float = 0.0  # seconds from a sample to its label
-    can_wait: bool = True  # or does it go on while nobody reads, as a sensor would?
+    label_delay: float = 0.0  # seconds between a sample and its label
+    can_wait: bool = True  # False: samples are lost while nothing reads, as with a sensor
 
 
 class ReplaySchedule:
-    """Samples and labels, each when it is due: sample k after k / speed seconds, its label a while later."""
+    """Delivery times: sample k after k / speed seconds, its label later."""
 
     def __init__(
         self,
@@ -48,7 +48,7 @@ class ReplaySchedule:
         num_labels: int,
         now: float,
     ) -> None:
-        """Go on after `num_samples` samples and `num_labels` labels; the next sample comes at once."""
+        """Continue after `num_samples` samples and `num_labels` labels; the next sample is due immediately."""
         self.num_samples, self.num_labels = num_samples, num_labels
         self._rate, self._name, self._start, self._first = rate, name, now, num_samples
         self._samples = begin()
@@ -58,11 +58,11 @@ class ReplaySchedule:
 
     @property
     def due(self) -> float:
-        """When something comes; infinity: never more."""
+        """Time of the next delivery; infinity: none."""
         return min(self._sample_due, self._label_due)
 
     def take(self, now: float) -> list[Record]:
-        """What has come by now, not too much at a time: samples, then labels."""
+        """Samples and labels that are due, with a limit: samples first, then labels."""
         samples = [self._next_sample() for _ in range(MAX_BATCH) if self._sample_due <= now]
         return samples + [self._next_label() for _ in range(MAX_BATCH) if self._label_due <= now]
 
@@ -100,7 +100,7 @@ class ReplaySchedule:
 
 
 class ReplaySource(BaseSource):
-    """What `begin` has, at a pace. Streams know no data sets: whoever has one brings the samples."""
+    """Delivers the samples of `begin` at a given rate."""
 
     def __init__(
         self,
@@ -115,7 +115,7 @@ class ReplaySource(BaseSource):
     ) -> None:
         super().__init__(
             replace(sample_format, classes=None), heartbeat_s
-        )  # labels of ours are numbers
+        )  # labels are class numbers
         self.can_wait = rate.can_wait
         self._begin, self._rate, self._name = begin, rate, name
         self._clock, self._wait = clock, wait or self._closed.wait
@@ -142,7 +142,7 @@ class ReplaySource(BaseSource):
 
 
 def parse_rate(spec: SourceSpec) -> ReplayRate:
-    """What ``speed=``, ``label_delay=`` and ``wait=`` say."""
+    """The rate given by ``speed=``, ``label_delay=`` and ``wait=``."""
     rate = ReplayRate(
         spec.get_float("speed", 0.0),
         spec.get_float("label_delay", 0.0),
@@ -150,10 +150,10 @@ def parse_rate(spec: SourceSpec) -> ReplayRate:
     )
     require(
         bool(rate.speed) or not rate.label_delay,
-        f"{spec.text}: labels that come {rate.label_delay:g} seconds later need a speed, in samples per second.",
+        f"{spec.text}: label_delay={rate.label_delay:g} needs a speed in samples per second.",
     )
     if not rate.speed and not rate.can_wait:
-        raise ConfigError(f"{spec.text}: a source that does not wait needs a speed.")
+        raise ConfigError(f"{spec.text}: wait=no needs a speed in samples per second.")
     return rate
 
 

@@ -1,4 +1,4 @@
-"""Streams of River: data sets and generators, sample by sample."""
+"""Data sets and generators of River as sources."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ OWN_OPTIONS = ("take", "columns")
 
 
 def river_source(spec: SourceSpec, sample_format: SampleFormat) -> IteratorSource:
-    """``river:Phishing`` or ``river:synth.SEA?seed=1&take=1000``; other options go to River.
+    """``river:Phishing`` or ``river:synth.SEA?seed=1&take=1000``; other options are passed to River.
 
-    Inputs are in River's order, or as ``columns=`` says.
+    Features are in River's order, or as given by ``columns=``.
     """
     make, columns = _find_class(spec.location.removeprefix("river:")), spec.get_names("columns")
     settings = {
@@ -28,7 +28,7 @@ def river_source(spec: SourceSpec, sample_format: SampleFormat) -> IteratorSourc
         make(**settings)
     except (TypeError, ValueError) as error:
         raise ConfigError(
-            f"{spec.text}: River's {make.__name__} cannot be made ({error})."
+            f"{spec.text}: River's {make.__name__} rejects these options ({error})."
         ) from error
 
     def begin(start: int) -> Iterable[Any]:
@@ -39,7 +39,7 @@ def river_source(spec: SourceSpec, sample_format: SampleFormat) -> IteratorSourc
 
 
 def _find_class(name: str) -> Any:
-    """A data set of River by its name; synth.NAME is a generator."""
+    """A data set of River by name; synth.NAME is a generator."""
     try:
         from river import datasets
         from river.datasets import base
@@ -58,7 +58,7 @@ def _find_class(name: str) -> Any:
 
 
 def _parse_value(text: str) -> int | float | bool | str:
-    """A number if it is one, a yes or no if it is that, else a word."""
+    """Parse a number or a boolean; other texts are returned unchanged."""
     if text.lower() in ("true", "false"):
         return text.lower() == "true"
     for kind in (int, float):

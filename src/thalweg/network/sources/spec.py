@@ -1,4 +1,4 @@
-"""What ``--data`` says: a kind of source, a place, and options after a question mark."""
+"""Syntax of ``--data``: a location, and options after a question mark."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ YES, NO = ("1", "yes", "true"), ("0", "no", "false")
 
 
 class SourceSpec(NamedTuple):
-    """``location?name=value&name=value``, read."""
+    """A parsed ``location?name=value&name=value``."""
 
     text: str
     location: str
     options: Mapping[str, str]
 
     def check_options(self, *known: str) -> None:
-        """Refuse options that this kind of source does not have."""
+        """Reject options that this kind of source does not have."""
         for name in self.options:
             if name not in known:
                 raise UnknownName(f"option of the source {self.text!r}", name, known)
@@ -31,7 +31,7 @@ class SourceSpec(NamedTuple):
         value = self.options.get(name)
         require(
             value is None or value.lower() in (*YES, *NO),
-            f"{self.text}: {name} is yes or no, got {value!r}.",
+            f"{self.text}: {name} must be yes or no, got {value!r}.",
         )
         return default if value is None else value.lower() in YES
 
@@ -51,17 +51,17 @@ class SourceSpec(NamedTuple):
 
     def get_int(self, name: str, default: int, *, least: int = 0) -> int:
         number = self.get_float(name, default, least=least)
-        require(number == int(number), f"{self.text}: {name} is a whole number, got {number:g}.")
+        require(number == int(number), f"{self.text}: {name} must be an integer, got {number:g}.")
         return int(number)
 
     def get_names(self, name: str) -> tuple[str, ...] | None:
-        """Some names with commas between them."""
+        """A comma-separated list of names."""
         value = self.options.get(name)
         return None if value is None else tuple(part for part in value.split(",") if part)
 
 
 def parse_spec(text: str) -> SourceSpec:
-    """Split a source at its question mark; values may have %-escapes.
+    """Split a source at its question mark; values may be percent-encoded.
 
     >>> parse_spec("readings.csv?y=state&follow=no").options
     {'y': 'state', 'follow': 'no'}
@@ -74,6 +74,6 @@ def parse_spec(text: str) -> SourceSpec:
             bool(name and equals),
             f"{text}: expected name=value after the question mark, got {part!r}.",
         )
-        require(name not in options, f"{text}: {name} is said twice.")
+        require(name not in options, f"{text}: {name} is given twice.")
         options[name] = unquote(value)
     return SourceSpec(text, location, options)

@@ -1,4 +1,4 @@
-"""CSV and JSONL files that somebody else writes to, line by line."""
+"""CSV and JSONL files that another program appends to."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from thalweg.network.sources.records import BrokenRecord, FieldNames, Record
 from thalweg.network.sources.spec import SourceSpec
 
 LineParser = Callable[[TextLine, bytes], Record | BrokenRecord | None]
-"""Of a line and the first line of its file; none: it holds no record."""
+"""Parses a line, given the first line of its file; None: no record."""
 
 
 class TailSource(BaseSource):
-    """Records as their lines are written. Can wait: what is not read yet is in the file."""
+    """Records as their lines are written. Can wait: unread lines stay in the file."""
 
     def __init__(
         self,
@@ -52,7 +52,7 @@ class TailSource(BaseSource):
                 looks = 0 if found else looks + 1
                 if (
                     looks > 1 and not self._follow
-                ):  # one look for the file, one for what took its name
+                ):  # one check for the file, one for its replacement
                     return
                 if time.monotonic() - shown >= self.heartbeat_s:
                     shown = time.monotonic()
@@ -73,7 +73,7 @@ class TailSource(BaseSource):
 
 
 def tail_source(spec: SourceSpec, sample_format: SampleFormat) -> TailSource:
-    """``file.csv`` or ``file.jsonl``; ``follow=no`` ends with what is there."""
+    """``file.csv`` or ``file.jsonl``; ``follow=no`` stops at the current end of the file."""
     spec.check_options("follow", *FIELDS)
     path, sample_format = Path(spec.location), with_columns(sample_format, spec)
     names, follow = parse_field_names(spec, sample_format), spec.get_bool("follow", True)
@@ -84,7 +84,7 @@ def tail_source(spec: SourceSpec, sample_format: SampleFormat) -> TailSource:
 
 
 def json_reader(names: FieldNames) -> LineParser:
-    """Every line is an object; empty lines are nothing."""
+    """Every line is a JSON object; empty lines are ignored."""
 
     def read(line: TextLine, header: bytes) -> Record | BrokenRecord | None:
         if not line.text.strip():
@@ -100,7 +100,7 @@ def json_reader(names: FieldNames) -> LineParser:
 
 
 def csv_reader(names: FieldNames) -> LineParser:
-    """The first line of a file has the names; features are the named columns, or all that have no other part."""
+    """The first line has the column names; features are the named columns, else all remaining columns."""
 
     def read(line: TextLine, header: bytes) -> Record | BrokenRecord | None:
         if not line.text.strip() or line.text == header:
