@@ -1,4 +1,4 @@
-"""Progress of many cells: one bar over all rounds, with what is running and the time left."""
+"""Progress of many runs: one bar over all rounds, with the running jobs and the time left."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from thalweg.engine.cells import CellCallback, CellEvent, CellJob
 from thalweg.engine.processes import count_cores
 from thalweg.engine.run_folder import RunFolder
 
-LINE_EVERY_S = 60.0  # where there is no terminal, a sign of life between the ends of cells
+LINE_EVERY_S = 60.0  # without a terminal: seconds between two progress lines
 
 
 def parse_seeds(text: str) -> list[int]:
-    """ "3" means three seeds, 0 to 2; "4,8" means those two, and "4," that one."""
+    """Parse seeds: "3" means 0 to 2; "4,8" means these two, and "4," one seed."""
     parts = [part.strip() for part in text.split(",")]
     try:
         numbers = [int(part) for part in parts if part]
@@ -39,11 +39,11 @@ def parse_seeds(text: str) -> list[int]:
 
 @dataclass
 class CellProgress:
-    """How far many cells have come."""
+    """Progress of many runs."""
 
     jobs: Sequence[CellJob]
     workers: int
-    rounds: dict[Path, int] = field(default_factory=dict)  # done, of cells that were begun
+    rounds: dict[Path, int] = field(default_factory=dict)  # finished rounds of started runs
     running: dict[Path, CellJob] = field(default_factory=dict)
     ended: int = 0
     failed: int = 0
@@ -74,7 +74,7 @@ class CellProgress:
             self.costs.setdefault(_cost_key(event.job), []).append(float(event.row["seconds"]))
 
     def seconds_left(self) -> float | None:
-        """Rounds left, each at the price of its problem so far; a new problem at the mean price."""
+        """Estimated time left: remaining rounds at the mean cost of their problem."""
         if not self.costs:
             return None
         prices = {name: sum(costs) / len(costs) for name, costs in self.costs.items()}
@@ -100,7 +100,7 @@ class CellProgress:
 def estimate_seconds(
     jobs: Sequence[CellJob], finished: Sequence[CellJob], workers: int
 ) -> float | None:
-    """Seconds that `jobs` may take, by what finished runs of the same problems took."""
+    """Estimated seconds for `jobs`, from finished runs of the same problems."""
     cell_progress = CellProgress(jobs, workers)
     wanted = {_cost_key(job) for job in jobs}
     for job in finished:
@@ -113,7 +113,7 @@ def estimate_seconds(
 
 
 def _cost_key(job: CellJob) -> str:
-    """What decides how long a round takes, nearly."""
+    """The parameters that determine the cost of a round."""
     scenario = job.plan.scenario
     who = job.plan.baseline if isinstance(job.plan, BaselinePlan) else scenario.net
     return f"{scenario.data} {who} {scenario.world} {scenario.ticks} {scenario.capacity}"
@@ -123,7 +123,7 @@ def _cost_key(job: CellJob) -> str:
 def show_cell_progress(
     jobs: Sequence[CellJob], console: Console, as_json: bool, workers: int | None = None
 ) -> Iterator[CellCallback | None]:
-    """Overall progress in rounds, with the time left; plain lines where there is no terminal."""
+    """Show the overall progress in rounds with the time left; plain lines without a terminal."""
     if as_json or not jobs:
         yield None
         return

@@ -24,14 +24,14 @@ from thalweg.network.flower.trust import NodeTrust, check_safe, check_server, lo
 
 PORT = 8470
 POLL_S = 0.2
-CONNECT_POLL_S = 2.0  # between two looks whether the server is up
+CONNECT_POLL_S = 2.0  # seconds between two connection attempts
 COUNTERS = (
     "received",
     "kept",
     "waiting",
     "lost",
     "rejected",
-)  # of status.json, if the data are live
+)  # of status.json, for live data
 
 
 def join_command(
@@ -77,7 +77,7 @@ def join_command(
 
 
 def parse_address(server: str) -> tuple[str, int]:
-    """The host and the port of SERVER[:PORT].
+    """Host and port of SERVER[:PORT].
 
     >>> parse_address("example.org"), parse_address("127.0.0.1:9000"), parse_address("[::1]:9000")
     (('example.org', 8470), ('127.0.0.1', 9000), ('::1', 9000))
@@ -94,7 +94,7 @@ def parse_address(server: str) -> tuple[str, int]:
 
 @dataclass
 class ClientProgress:
-    """What a client has done so far, as `join` shows it."""
+    """Progress of a client, as shown by `join`."""
 
     client: int | None = None
     rounds: int = 0
@@ -105,11 +105,11 @@ class ClientProgress:
         if event["event"] == "joined":
             self.client = event.get("client")
         if event["event"] == "round":
-            self.rounds += event.get("round") != self.last_round  # asked again, it answers again
+            self.rounds += event.get("round") != self.last_round  # a repeated request counts once
             self.last_round, self.loss = event.get("round"), event.get("loss")
 
     def line(self, counters: Mapping[str, Any]) -> str:
-        """One line for people.
+        """Format the progress as one line.
 
         >>> ClientProgress(client=2, rounds=7, last_round=9, loss=0.5).line({"received": 120, "kept": 50})
         'client 2   round 9   took part in 7   loss 0.5000   received 120   kept 50'
@@ -134,9 +134,9 @@ def _run_client(
     state: Path,
     show: Show,
 ) -> None:
-    """Until this client is stopped, or may not take part."""
+    """Run until the client is stopped or rejected."""
     progress, status = ClientProgress(), state / "status.json"
-    client_processes.start_daemon()  # loads its data while we look for the server
+    client_processes.start_daemon()  # loads its data while the connection is established
     is_connected, looked, trouble = False, 0.0, ""
     while client_processes.rejection_reason is None:
         if not is_connected and time.monotonic() - looked > CONNECT_POLL_S:
@@ -160,7 +160,7 @@ def _run_client(
 
 
 def _counters(status: Path) -> dict[str, Any]:
-    """What the collector has counted, if there is one."""
+    """Counters of the collector, if there is one."""
     try:
         counters = json.loads(status.read_text())
     except (OSError, ValueError):
@@ -170,7 +170,7 @@ def _counters(status: Path) -> dict[str, Any]:
 
 @contextmanager
 def _open_display(as_json: bool) -> Iterator[Show]:
-    """A line that changes on a terminal, plain lines elsewhere, JSON lines for programs."""
+    """A status line on a terminal, plain lines elsewhere, JSON lines for programs."""
     console = Console()
     if as_json:
         yield lambda event, line: None if event is None else print_json(event)

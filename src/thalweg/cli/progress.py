@@ -19,7 +19,7 @@ from thalweg.engine.loop import ProgressCallback
 
 @contextmanager
 def show_progress(plan: AnyPlan, console: Console, as_json: bool) -> Iterator[ProgressCallback]:
-    """What to call after every round, for as long as the run lasts."""
+    """Yield a callback for every round of the run."""
     if as_json:
         yield lambda event: print_json(event.row)
     elif not console.is_terminal:
@@ -60,7 +60,7 @@ def format_duration(seconds: float) -> str:
 
 
 def _print_line(event: RoundProgress) -> None:
-    """A line at every evaluation, and as often where there is nothing to evaluate on: for logs."""
+    """Print a line at every evaluation, for logs."""
     scenario = event.plan.scenario
     is_due = (
         event.rounds_done % scenario.evaluate_every == 0 and "prequential_accuracy" in event.row
@@ -74,20 +74,20 @@ def _print_line(event: RoundProgress) -> None:
 
 
 def _accuracy(row: Mapping[str, Any], else_: float = float("nan")) -> float:
-    """On the labels of the session's members, if there are sessions."""
+    """Accuracy on the labels of the session's members, if there are sessions."""
     accuracy: float = row.get("session_accuracy", row.get("accuracy", else_))
     return accuracy
 
 
 def _score(row: Mapping[str, Any], accuracy: float, digits: int) -> str:
-    """The accuracy, or where nothing is tested on but what arrives, that on arrivals."""
+    """The test accuracy, or the prequential accuracy if there is no test set."""
     if math.isnan(accuracy) and "prequential_accuracy" in row:
         return f"test-then-train {row['prequential_accuracy']:.{digits}f}"
     return f"accuracy {accuracy:.{digits}f}"
 
 
 def _clients(row: Mapping[str, Any]) -> str:
-    """Who takes part, and in which session."""
+    """Number of participating clients, and the session."""
     session = f"session {row['session']}  " if "session" in row else ""
     return f"{session}{row['cohort']} clients"
 

@@ -33,14 +33,14 @@ from thalweg.network.flower.trust import check_safe, load_server_trust
 from thalweg.network.limits import Limits
 from thalweg.streams.live import Live
 
-POLL_S = 0.2  # between two looks at what the ServerApp has written
-KEY_POLL_S = 10.0  # between two looks for keys of new nodes
-APP_EXIT_S = 20.0  # that a ServerApp may take to end after its last round
+POLL_S = 0.2  # seconds between two reads of the ServerApp's output
+KEY_POLL_S = 10.0  # seconds between two checks for keys of new nodes
+APP_EXIT_S = 20.0  # seconds for a ServerApp to end after its last round
 
 
 @dataclass(frozen=True)
 class ServeArguments:
-    """How a run is served: the options of the command that are not part of the plan."""
+    """Options of the command that are not part of the plan."""
 
     host: str = "127.0.0.1"
     port: int = 8470
@@ -55,7 +55,7 @@ class ServeArguments:
     limits: tuple[str, ...] = ()  # as NAME=VALUE
 
     def to_args(self) -> list[str]:
-        """The same as words of a command, without what is as ever."""
+        """The options as command-line arguments, without defaults."""
         named = {
             "--host": None if self.host == ServeArguments.host else self.host,
             "--port": None if self.port == ServeArguments.port else self.port,
@@ -68,11 +68,11 @@ class ServeArguments:
         }
         words = [word for key, value in named.items() if value is not None for word in (key, value)]
         words += [word for limit in self.limits for word in ("--limit", limit)]
-        words += ["--insecure"] * self.insecure  # --live is part of the plan by then
+        words += ["--insecure"] * self.insecure  # --live is part of the plan
         return [str(word) for word in words]
 
     def to_app_config(self, is_live: bool) -> dict[str, Any]:
-        """What the ServerApp reads in the run folder; checked here, before there is one."""
+        """Options that the ServerApp reads from the run folder, validated here."""
         said = {
             "min_clients": self.min_clients,
             "deadline_s": self.deadline_s,
@@ -146,7 +146,7 @@ def serve_command(
 
 
 def _merge_previous(out: Path, options: dict[str, Any]) -> dict[str, Any]:
-    """What a run that goes on was served with, where nothing else is said now."""
+    """Options of a resumed run, with the defaults of its previous start."""
     if not (out / FILE).exists():
         return options
     before = asdict(read_serve_options(out))
@@ -156,7 +156,7 @@ def _merge_previous(out: Path, options: dict[str, Any]) -> dict[str, Any]:
 def _prepare_folder(
     plan: Plan, out: Path, resume: bool, command: str, options: dict[str, Any]
 ) -> None:
-    """Claim the folder and leave in it what the ServerApp needs; it goes on from there by itself."""
+    """Prepare the run folder for the ServerApp."""
     folder = RunFolder(out)
     folder.open(plan, command=command, resume=resume)
     try:
@@ -168,7 +168,7 @@ def _prepare_folder(
 def _run_server(
     plan: Plan, out: Path, settings: ServerSettings, watch: ProgressCallback, printer: _EventPrinter
 ) -> None:
-    """From the start of Flower to the last round."""
+    """Run Flower from its start to the last round."""
     folder, total = RunFolder(out), plan.scenario.rounds
     if folder.is_finished(total):
         return
@@ -207,7 +207,7 @@ def _run_server(
 
 
 def _register_new_keys(server_processes: ServerProcesses, printer: _EventPrinter) -> None:
-    """A key that cannot be read, or a SuperLink that is away, is no reason to stop."""
+    """Register keys of new nodes; unreadable keys and a missing SuperLink are reported and retried."""
     try:
         for name in server_processes.register():
             printer.print_event({"event": "key", "name": name})
@@ -216,7 +216,7 @@ def _register_new_keys(server_processes: ServerProcesses, printer: _EventPrinter
 
 
 class _RoundPrinter:
-    """Shows rounds as the ServerApp writes them; one that is played again after a kill is shown once."""
+    """Prints rounds as the ServerApp writes them; a round repeated after a crash is printed once."""
 
     def __init__(self, plan: Plan, out: Path, watch: ProgressCallback) -> None:
         self._plan, self._watch = plan, watch
@@ -225,7 +225,7 @@ class _RoundPrinter:
         self._seconds = 0.0
 
     def show(self) -> bool:
-        """Whether there was anything new."""
+        """Print new rounds; True if there were any."""
         new = [row for row in self._rows.read_objects() if row["round"] > self._done]
         for row in new:
             self._done = row["round"]
@@ -242,7 +242,7 @@ def _wait_for_app(out: Path) -> None:
 
 
 class _EventPrinter:
-    """Says what happens beside the rounds."""
+    """Prints events other than rounds."""
 
     def __init__(self, console: Console, as_json: bool) -> None:
         self._console, self._as_json, self._last = console, as_json, ""
@@ -252,13 +252,13 @@ class _EventPrinter:
             print_json(event)
             return
         line = format_event(event)
-        if line and line != self._last:  # a node that cannot join yet is no news the second time
+        if line and line != self._last:  # repeated messages are printed once
             self._console.print(line, highlight=False, soft_wrap=True, markup=False)
             self._last = line
 
 
 def format_event(event: Mapping[str, Any]) -> str:
-    """An event as a line for people.
+    """Format an event as one line.
 
     >>> format_event({"event": "joined", "client": 2, "node": "77"})
     'client 2 joined (node 77)'

@@ -1,4 +1,4 @@
-"""Ctrl-C and SIGTERM, for commands that have programs of their own to end first."""
+"""Handling of Ctrl-C and SIGTERM for commands that must stop child processes."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from types import FrameType
 
 
 class Stopped(Exception):
-    """Somebody wants us to stop."""
+    """A stop was requested by a signal."""
 
     def __init__(self, number: int) -> None:
         super().__init__(signal.Signals(number).name)
@@ -19,9 +19,9 @@ class Stopped(Exception):
 
 @contextmanager
 def stop_on_signal() -> Iterator[None]:
-    """Inside, a first Ctrl-C or SIGTERM is a `Stopped`; while that is dealt with, a second one changes nothing."""
+    """Raise `Stopped` on the first Ctrl-C or SIGTERM; ignore further ones during the cleanup."""
     if threading.current_thread() is not threading.main_thread():
-        yield  # signals are for the main thread
+        yield  # signals are delivered to the main thread only
         return
     is_stopping = False
 

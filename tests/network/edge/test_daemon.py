@@ -139,7 +139,7 @@ def test_a_daemon_that_was_killed_in_a_round_gives_the_same_bits(
 
 def test_what_is_refused_changes_nothing(home: Home) -> None:
     daemon = home.start()
-    assert "not invited" in daemon.handle(order(0)).reason
+    assert "no invitation" in daemon.handle(order(0)).reason
     joined(daemon)
     daemon.handle(order(4))
     assert home.store is not None
@@ -148,7 +148,7 @@ def test_what_is_refused_changes_nothing(home: Home) -> None:
         (order(3), "round 4 is over"),
         (Frame("request", b"nonsense"), "not a tree of Thalweg"),
         (Frame("request", order(5).payload[:-8]), "damaged"),
-        (Frame("picnic", b""), "nobody knows letters of the kind 'picnic'"),
+        (Frame("picnic", b""), "unknown kind of frame: 'picnic'"),
     ):
         said = daemon.handle(frame)
         assert said.kind == "rejected"
@@ -172,10 +172,10 @@ def test_what_is_refused_changes_nothing(home: Home) -> None:
             {"num_params": 7},
             "server has model parameters: 7, this client has model parameters: 4810",
         ),
-        ({"client": 5}, "server has a client 5, this client's plan has 5"),
+        ({"client": 5}, "server has a client 5, but this client's plan has 5"),
         (
             {"live": True},
-            "live run, whose clients bring their own samples; this client has --data replay",
+            "live run, whose clients have their own samples, but this client has --data replay",
         ),
         ({"plan": "["}, "not TOML"),
         ({"plan": "seed = 1"}, "recipe"),
@@ -205,7 +205,7 @@ def test_a_folder_of_another_run_or_client_is_refused(home: Home) -> None:
 
 def test_another_number_than_it_wished_for_is_refused(home: Home) -> None:
     reason = refusal(home.start(wish=4), invitation())
-    assert "as number 2, this client has --client 4" in reason
+    assert "as number 2, but this client has --client 4" in reason
 
 
 def test_the_server_may_refuse_it(home: Home) -> None:
@@ -226,7 +226,7 @@ def test_a_plan_from_the_network_runs_no_code_of_ours(tmp_path: Path) -> None:
     mine.write_text("raise SystemExit('it was run')")
     text = plan_to_toml(PLAN).replace('kind = "uniform-ratio"', f'kind = "{mine}:Mine"')
     assert "Mine" in text
-    with pytest.raises(BadMessage, match="this client takes code from nobody"):
+    with pytest.raises(BadMessage, match="this client runs no code named by a server"):
         read_server_plan(text, DeviceOptions())
     with pytest.raises(SystemExit, match="it was run"):
         read_server_plan(text, DeviceOptions(allows_own_code=True))

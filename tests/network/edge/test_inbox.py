@@ -72,7 +72,7 @@ def test_what_the_client_does_not_hold_after_a_round_makes_room(tmp_path: Path) 
     with opened(tmp_path) as inbox:
         assert (inbox.num_free, inbox.counts.evicted) == (8, 2)
         inbox.check_rows(1, rows[:1])
-        with pytest.raises(RunError, match=r"damaged .*samples that are not here"):
+        with pytest.raises(RunError, match=r"damaged .*samples that do not exist"):
             inbox.check_rows(1, rows)
 
 
@@ -166,7 +166,7 @@ def test_a_slot_that_somebody_else_wrote_into_is_noticed(tmp_path: Path) -> None
     content = bytearray(file.read_bytes())
     content[8] ^= 1  # in the second slot
     file.write_bytes(content)
-    with pytest.raises(RunError, match="sample 1 is not what was written"), opened(tmp_path):
+    with pytest.raises(RunError, match="the contents of sample 1 have changed"), opened(tmp_path):
         pass
     file.write_bytes(b"")
     with pytest.raises(RunError, match="damaged"), opened(tmp_path):

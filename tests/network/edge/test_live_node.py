@@ -85,8 +85,8 @@ def test_a_live_client_does_what_an_embedded_one_does_with_the_same_arrivals(
         _, arrivals = federation.world.emit(state.client.stream, CLIENT, state.client.lived)
         for arrival in arrivals:
             here.inbox.receive(of_rows(data, arrival.items))
-        params = 0.1 * rng.standard_normal(there.terms.num_params).astype(np.float32)
-        payload = to_bytes(train_request_for(rnd, CLIENT, params), there.terms)
+        params = 0.1 * rng.standard_normal(there.schema.num_params).astype(np.float32)
+        payload = to_bytes(train_request_for(rnd, CLIENT, params), there.schema)
         state, expected = there.handle(state, payload)
         assert here.handle(payload) == expected
         mine, theirs = here.state.client, state.client
@@ -246,7 +246,7 @@ def test_the_noise_of_a_private_recipe_is_nobody_elses_to_know(tmp_path: Path) -
 
 def test_a_drift_of_the_scenario_is_refused(tmp_path: Path) -> None:
     store = Store.open(tmp_path)
-    with pytest.raises(ConfigError, match="drift=Sudden changes data of a scenario"):
+    with pytest.raises(ConfigError, match="drift=Sudden changes the data of a scenario"):
         LiveNode(store, plan_for("fedavg", "drift=sudden"), CLIENT, SCHEMA)
     store.close()
 

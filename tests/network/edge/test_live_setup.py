@@ -95,8 +95,8 @@ def test_what_came_while_nobody_had_invited_it_yet_is_still_in_its_source(
     [
         ({"shape": (3,)}, r"samples of shape \(3,\), this client has samples of shape \(2,\)"),
         ({"num_params": 10}, "model parameters: 10, this client has model parameters: 9"),
-        ({"schema": ""}, "does not describe a data set"),
-        ({"live": False}, "Join it with --data replay"),
+        ({"schema": ""}, "is not a valid data schema"),
+        ({"live": False}, "Join with --data replay"),
     ],
 )
 def test_a_run_of_another_form_is_refused(

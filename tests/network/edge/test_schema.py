@@ -65,7 +65,7 @@ def test_it_travels_as_text(schema: DataSchema) -> None:
 )
 def test_what_describes_no_data_set_is_refused(changes: dict[str, object]) -> None:
     text = json.dumps({**json.loads(schema_to_json(IMAGES)), **changes})
-    with pytest.raises(BadMessage, match="does not describe a data set"):
+    with pytest.raises(BadMessage, match="is not a valid data schema"):
         schema_from_json(text)
 
 
@@ -96,7 +96,7 @@ def test_codes_out_of_range_do_not_fit() -> None:
 )
 def test_a_scale_that_cannot_be_is_refused(changes: dict[str, object]) -> None:
     text = json.dumps({**json.loads(schema_to_json(TABLE)), **changes})
-    with pytest.raises(BadMessage, match="does not describe a data set"):
+    with pytest.raises(BadMessage, match="is not a valid data schema"):
         schema_from_json(text)
 
 

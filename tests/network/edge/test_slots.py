@@ -20,7 +20,7 @@ def test_what_is_written_is_seen_through_the_map_and_after_opening_again(tmp_pat
     slots.close()
     again = Slots(tmp_path / "samples", 5, (2, 3), "uint8")
     again.check(np.array([4, 1]), checksums)
-    with pytest.raises(RunError, match="sample 0 is not what was written"):
+    with pytest.raises(RunError, match="the contents of sample 0 have changed"):
         again.check(np.array([0]), checksums[:1])
     again.close()
 

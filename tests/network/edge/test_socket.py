@@ -82,10 +82,10 @@ def test_who_hangs_up_early_harms_nobody() -> None:
     [
         (LENGTHS.pack(1 << 20, 0), "too long"),
         (LENGTHS.pack(2, 1 << 60), "too long"),
-        (LENGTHS.pack(2, 0) + b"[]", "not one of ours"),
-        (LENGTHS.pack(2, 0) + b"{}", "not one of ours"),
+        (LENGTHS.pack(2, 0) + b"[]", "invalid frame header"),
+        (LENGTHS.pack(2, 0) + b"{}", "invalid frame header"),
         (LENGTHS.pack(44, 1) + b'{"kind": "a", "reason": "", "digest": "0"}  x', "damaged"),
-        (LENGTHS.pack(50, 0) + b"{", "went dead with 49 of 50"),
+        (LENGTHS.pack(50, 0) + b"{", "ended with 49 of 50"),
     ],
 )
 def test_what_is_no_frame_is_refused(frame: bytes, reason: str) -> None:
@@ -99,7 +99,7 @@ def test_what_is_no_frame_is_refused(frame: bytes, reason: str) -> None:
 
 def test_nobody_at_home_is_one_message(tmp_path: Path) -> None:
     nowhere = Path(tempfile.gettempdir()) / "thalweg" / "none"
-    with pytest.raises(Unreachable, match=r"nobody answers at .*: No such file"):
+    with pytest.raises(Unreachable, match=r"does not answer at .*: No such file"):
         send_request(nowhere, "request", b"", 1)
     with pytest.raises(Unreachable, match="at most 100 are possible"):
         send_request(tmp_path / ("long" * 30), "request", b"", 1)

@@ -52,7 +52,7 @@ def test_a_replay_can_be_stopped_anywhere() -> None:
     [
         ("replay:digits-partial?client=20&clients=20", "a client from 0 to 19, got 20"),
         ("replay:digits-partial?clients=0", "at least 1 for clients"),
-        ("replay:table", "says nothing of a file"),
+        ("replay:table", "needs a file"),
     ],
 )
 def test_a_replay_that_cannot_be_is_refused(spec: str, why: str) -> None:

@@ -134,10 +134,10 @@ def test_a_process_that_leaves_is_waited_for(folder: Path) -> None:
 
 def test_a_folder_has_one_process_at_a_time(folder: Path) -> None:
     store = Store.open(folder)
-    assert "another process has the state folder" in refused(folder)
+    assert "another process uses the state folder" in refused(folder)
     code = f"from pathlib import Path; from thalweg.network.edge.store import Store; Store.open(Path({str(folder)!r}))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
-    assert "another process has the state folder" in done.stderr
+    assert "another process uses the state folder" in done.stderr
     store.close()
     Store.open(folder).close()
 

@@ -14,9 +14,9 @@ from thalweg.network.sources import SampleFormat, empty_batch
         ({"dtype": "float64"}, "uint8, uint16 or float32"),
         ({"shape": ()}, "positive sizes"),
         ({"shape": (0,)}, "positive sizes"),
-        ({"num_classes": 0}, "at least one class"),
+        ({"num_classes": 0}, "num_classes must be at least 1"),
         ({"classes": ("a",)}, "1 class names for 2 classes"),
-        ({"columns": ("a", "b", "c")}, r"3 names of columns \(a, b, c\) for samples of 2 numbers"),
+        ({"columns": ("a", "b", "c")}, r"3 column names \(a, b, c\) for samples of 2 numbers"),
     ],
 )
 def test_a_form_that_no_sample_has_is_refused(change: dict[str, Any], why: str) -> None:

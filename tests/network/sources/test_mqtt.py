@@ -245,9 +245,9 @@ def test_wrong_passwords_are_said_and_not_tried_for_ever(
 
 KILLED = """
     import sys
-    from thalweg.network.sources import Form, open_source
+    from thalweg.network.sources import SampleFormat, open_source
 
-    source = open_source(sys.argv[1], Form((2,), "float32", 3))
+    source = open_source(sys.argv[1], SampleFormat((2,), "float32", 3))
     for event in source.events(""):
         print(f"{len(event.keys)} {source.trouble!r} {event.cursor}", flush=True)
 """

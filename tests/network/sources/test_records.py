@@ -47,7 +47,7 @@ def reason_of(record: Record, sample_format: SampleFormat = PLAIN) -> str:
         (["1", "warm"], "expected 2 numbers"),
         ([[1], [2, 3]], "expected 2 numbers"),
         ("1 2", "expected 2 numbers"),
-        ({"a": 1, "b": 2}, "nobody has said in which order"),
+        ({"a": 1, "b": 2}, "the order of its features is unknown"),
         (1j, "expected 2 numbers"),
     ],
 )
@@ -64,7 +64,7 @@ def test_a_label_that_does_not_exist_is_refused(y: Any) -> None:
     ("record", "why"),
     [
         (Record([1, 2]), "no label, and no id"),
-        (Record(None, None, None, "k"), "neither a sample nor the label"),
+        (Record(None, None, None, "k"), "neither a sample nor a late label"),
         (Record([1, 2], 0, "yesterday"), "unix seconds or ISO 8601"),
         (Record([1, 2], 0, float("nan")), "unix seconds or ISO 8601"),
         (Record([1, 2], 0, None, "k" * 201), "an id of at most 200 characters"),
@@ -77,7 +77,7 @@ def test_a_record_that_is_neither_sample_nor_label_is_refused(record: Record, wh
 
 @pytest.mark.parametrize("x", [[0, 256], [-1, 0], [0.5, 1]])
 def test_pixels_are_whole_numbers_from_0_to_255(x: Any) -> None:
-    assert "whole numbers from 0 to 255" in reason_of(Record(x, 0), IMAGE)
+    assert "expected integers from 0 to 255" in reason_of(Record(x, 0), IMAGE)
 
 
 def test_codes_are_smaller_than_their_number() -> None:

@@ -102,7 +102,7 @@ def test_a_pace_that_makes_no_sense_is_refused() -> None:
     assert parse_rate(parse_spec("replay:x?speed=5&label_delay=2&wait=no")) == ReplayRate(
         5.0, 2.0, False
     )
-    with pytest.raises(ConfigError, match="need a speed"):
+    with pytest.raises(ConfigError, match="needs a speed"):
         parse_rate(parse_spec("replay:x?label_delay=2"))
     with pytest.raises(ConfigError, match="needs a speed"):
         parse_rate(parse_spec("replay:x?wait=no"))
@@ -119,5 +119,5 @@ def test_one_that_does_not_wait_says_so() -> None:
 
 
 def test_streams_know_no_data_sets() -> None:
-    with pytest.raises(ConfigError, match="no data sets here"):
+    with pytest.raises(ConfigError, match="replay sources need data sets"):
         open_source("replay:digits", PLAIN)

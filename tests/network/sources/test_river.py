@@ -43,7 +43,7 @@ def test_what_river_does_not_have_is_refused() -> None:
         open_source("river:Fishing", PHISHING)
     with pytest.raises(UnknownName):
         open_source("river:base", PHISHING)
-    with pytest.raises(ConfigError, match="cannot be made"):
+    with pytest.raises(ConfigError, match="rejects these options"):
         open_source("river:synth.SEA?speed=1", PHISHING)
 
 

@@ -185,9 +185,9 @@ def test_a_line_longer_than_any_record_does_not_fill_the_memory(
 
 def test_a_cursor_of_another_source_is_refused(path: Path) -> None:
     write(path, line(1))
-    with pytest.raises(DataError, match="it is of another source"):
+    with pytest.raises(DataError, match="data of another source"):
         next(tail(path).events('{"item":3}'))
-    with pytest.raises(DataError, match="it is of another source"):
+    with pytest.raises(DataError, match="data of another source"):
         next(tail(path).events("nonsense"))
 
 

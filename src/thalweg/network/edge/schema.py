@@ -138,7 +138,7 @@ def schema_from_json(text: str) -> DataSchema:
             raise ValueError("means must be finite, stds positive")
         _ = schema.input_shape
     except (KeyError, TypeError, ValueError, OverflowError, RecursionError, ThalwegError) as error:
-        raise BadMessage(f"this is not a valid data schema: {error}.") from error
+        raise BadMessage(f"this is not a valid data schema: {str(error).rstrip('.')}.") from error
     return schema
 
 
