@@ -25,7 +25,7 @@ from thalweg.network.edge.live_node import LiveNode, LiveSizes
 from thalweg.network.edge.store import Store
 from thalweg.network.sources import open_source
 
-TESTS = Path(__file__).parents[1]
+TESTS = Path(__file__).parents[2]
 PATH = os.pathsep.join([str(TESTS), *filter(None, [os.environ.get("PYTHONPATH")])])
 
 
