@@ -91,9 +91,7 @@ class Collector:
                 cursor = event.cursor
                 if not self._backlog.put(event, self._source.can_wait):
                     self._add_lost(len(event.labels))
-        except (
-            Exception
-        ) as error:  # user-defined sources may raise anything; the device continues with its stored samples
+        except Exception as error:  # user-defined sources may raise anything; the device continues with its stored samples
             self._failure = _describe_error(error, "the source failed")
         finally:
             self._is_exhausted = True
@@ -108,9 +106,7 @@ class Collector:
     def _store_all(self) -> None:
         try:
             while not self._stopping.is_set():
-                is_read = (
-                    self._is_exhausted
-                )  # checked before the queue is read, to avoid a race
+                is_read = self._is_exhausted  # checked before the queue is read, to avoid a race
                 event = left = self._backlog.take(POLL_S)
                 while left is not None and not self._stopping.is_set():
                     left = self._retry(partial(self._store_some, left))

@@ -38,9 +38,7 @@ from thalweg.network.handshake import (
 )
 from thalweg.network.wire import read_response
 
-INVITATION_FILE = (
-    "invitation"  # file in the state folder with the invitation, for the next start
-)
+INVITATION_FILE = "invitation"  # file in the state folder with the invitation, for the next start
 DaemonEvent = Mapping[str, Any]
 
 

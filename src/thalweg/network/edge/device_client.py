@@ -27,7 +27,9 @@ class DeviceOptions:
     data_dir: Path | None = None  # folder of data sets
     capacity: int | None = None  # number of stored samples; None: the scenario's capacity
     queue: int | None = None  # samples on disk besides those in memory; None: the default
-    allows_own_code: bool = False  # True if a plan may name classes in this device's own Python files
+    allows_own_code: bool = (
+        False  # True if a plan may name classes in this device's own Python files
+    )
 
 
 class DeviceClient(Protocol):

@@ -52,8 +52,7 @@ class LiveSizes:
         )
         require(
             self.batch <= self.queue // 2,
-            f"batch must be at most half of queue: got batch={self.batch}, "
-            f"queue={self.queue}.",
+            f"batch must be at most half of queue: got batch={self.batch}, queue={self.queue}.",
         )
 
 

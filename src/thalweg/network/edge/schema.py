@@ -74,7 +74,9 @@ class DataSchema:
             return np.empty(0, dtype=np.int64)
         is_good = (labels >= PENDING_LABEL) & (labels < self.num_classes) & np.isfinite(batch.times)
         has_name = np.array([key != "" for key in batch.keys], dtype=bool)
-        is_good &= (labels != PENDING_LABEL) | has_name  # a later label needs the name of its sample
+        is_good &= (
+            labels != PENDING_LABEL
+        ) | has_name  # a later label needs the name of its sample
         if x.dtype.kind == "f":
             is_good &= np.isfinite(x).all(axis=tuple(range(1, x.ndim)))
         if self.num_codes:

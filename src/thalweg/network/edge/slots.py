@@ -54,7 +54,9 @@ class Slots:
         """Reject a file that was changed by another program."""
         for slot, checksum in zip(slots.tolist(), checksums, strict=True):
             if crc32(self.x[slot].tobytes()) != checksum:
-                raise damaged_folder_error(self._folder, f"the contents of sample {slot} have changed")
+                raise damaged_folder_error(
+                    self._folder, f"the contents of sample {slot} have changed"
+                )
 
     def close(self) -> None:
         """Close the file; mappings end with their last reference."""

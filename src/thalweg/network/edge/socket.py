@@ -66,7 +66,9 @@ def send(line: socket.socket, frame: Frame) -> None:
         envelope["reason"] = frame.reason[:1000]
         header = json.dumps(envelope).encode()
     line.sendall(LENGTHS.pack(len(header), len(frame.payload)) + header)
-    if frame.payload:  # sending nothing would fail if the other side has already closed the connection
+    if (
+        frame.payload
+    ):  # sending nothing would fail if the other side has already closed the connection
         line.sendall(frame.payload)
 
 

@@ -76,9 +76,7 @@ def _find_scenario(name: str) -> Scenario:
     try:
         data = SOURCES[name]()
     except TypeError as error:
-        raise ConfigError(
-            f"replay:{name} needs a file; expected replay:NAME.csv."
-        ) from error
+        raise ConfigError(f"replay:{name} needs a file; expected replay:NAME.csv.") from error
     world = Replay(at_end="stop", arrivals=ARRIVALS_PER_TICK)
     return replace(own_data("any.csv"), name=name, data=data, world=world)
 

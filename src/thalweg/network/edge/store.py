@@ -154,9 +154,7 @@ class Store:
             return None
         content, checksum = row
         if not isinstance(content, bytes) or crc32(content) != checksum:
-            raise damaged_folder_error(
-                self.folder, "the stored client state has changed"
-            )
+            raise damaged_folder_error(self.folder, "the stored client state has changed")
         return content
 
     def _fetch_one(self, query: str, *values: object) -> tuple[Any, ...] | None:

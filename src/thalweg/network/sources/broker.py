@@ -53,7 +53,8 @@ class Broker:
             "certificates need mqtts://, but the source has mqtt://.",
         )
         require(
-            bool(self.cert) == bool(self.key), "cert and key must be given together; one of them is missing."
+            bool(self.cert) == bool(self.key),
+            "cert and key must be given together; one of them is missing.",
         )
         for file in filter(None, (self.ca, self.cert, self.key)):
             require(Path(file).is_file(), f"there is no file {file}.")

@@ -62,7 +62,10 @@ class MqttSource(BaseSource):
         self._deliveries = Deliveries()
         self._at = 0  # number of the last delivered message
         self._client: Client | None = None
-        self._since, self._short = -math.inf, 0  # start of this connection; number of consecutive short ones
+        self._since, self._short = (
+            -math.inf,
+            0,
+        )  # start of this connection; number of consecutive short ones
 
     def events(self, cursor: str) -> Iterator[Event]:
         self._deliveries = Deliveries(cursor)

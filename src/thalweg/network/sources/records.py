@@ -211,9 +211,7 @@ def _to_stored_dtype(x: npt.NDArray[Any], sample_format: SampleFormat) -> npt.ND
         else int(np.iinfo(sample_format.dtype).max)
     )
     if x.min() < 0 or x.max() > most or (x != np.floor(x)).any():
-        raise InvalidRecord(
-            f"expected integers from 0 to {most}, got {x.min():g} to {x.max():g}"
-        )
+        raise InvalidRecord(f"expected integers from 0 to {most}, got {x.min():g} to {x.max():g}")
     return x.astype(sample_format.dtype)
 
 
