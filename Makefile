@@ -31,10 +31,11 @@ test-slow: $(READY)  ## slow tests, a search for failing examples, and mutation 
 test-deps:  ## Debian packages that some tests need (as root); without them those tests are skipped
 	apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq dataset-fashion-mnist chromium mosquitto
 
-lint: $(READY)  ## ruff and mypy
+lint: $(READY)  ## ruff, mypy and the length of Markdown lines
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+	$(BIN)/python tools/check_markdown.py
 
 format: $(READY)  ## let ruff tidy up
 	$(BIN)/ruff check --fix .

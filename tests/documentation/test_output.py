@@ -19,7 +19,7 @@ TIMES = re.compile(r"\d+(\.\d+)? rounds/s|\d+:\d\d| +\d+\.\d ± \d+\.\d$")  # di
 def comparable(line: str) -> tuple[str, list[float]]:
     """Split a line into its words and its numbers, without times."""
     line = TIMES.sub("", line).replace("−", "-")
-    words = " ".join(NUMBER.sub("#", line).split())
+    words = " ".join(re.sub("─+", "─", NUMBER.sub("#", line)).split())
     return words, [float(number) for number in NUMBER.findall(line)]
 
 
