@@ -15,7 +15,8 @@ from thalweg.engine.client_pool import make_roster
 from thalweg.engine.node import Node
 from thalweg.engine.plan import Plan, plan_from_toml, plan_to_toml
 from thalweg.engine.single import SingleTrainer
-from thalweg.federation import ClientProgram, ClientState, Hello, SurveyRequest, TrainRequest
+from thalweg.federation.client_state import ClientProgram, ClientState
+from thalweg.federation.messages import Hello, SurveyRequest, TrainRequest
 from thalweg.network.remote_federation import Packet, RemoteFederation
 from thalweg.network.remote_node import RemoteNode
 from thalweg.network.wire import MessageSchema, from_bytes, read_request
@@ -78,7 +79,7 @@ class BytesFederation(RemoteFederation):
         super().__init__(MessageSchema(plan.recipe, net.num_params), self._transfer, self._roster)
         self.nodes = [_make_node(plan, data, self.world, n) for n in range(self.world.num_clients)]
         self.stored: dict[int, bytes] = {}  # client -> its state
-        self._late_packets: list[Packet] = []
+        self._delayed: list[Packet] = []
         self._rng = np.random.default_rng(0)
         self._supplies = _read_supplies([node.hello() for node in self.nodes], self._schema)
 
@@ -95,14 +96,14 @@ class BytesFederation(RemoteFederation):
         return make_roster(self.world, self.client_pool.timetable, rnd, self._supplies)
 
     def _transfer(self, requests: Iterable[Packet]) -> Iterator[Packet]:
-        late, self._late_packets = self._late_packets, []
+        delayed, self._delayed = self._delayed, []
         requests = list(requests)
         responses = [
             response
             for index in self._rng.permutation(len(requests))
             for response in self._deliver(*requests[index])
         ]
-        responses += late
+        responses += delayed
         for index in self._rng.permutation(len(responses)):
             yield responses[index]
 
@@ -116,7 +117,7 @@ class BytesFederation(RemoteFederation):
         after, answer = node.handle(before, payload)
         self.stored[client] = node.serialize_state(after)
         if fate == "late":
-            self._late_packets.append((client, answer))
+            self._delayed.append((client, answer))
         return {
             "dropped": [],
             "late": [],
