@@ -8,13 +8,14 @@ from typing import Any
 
 import numpy as np
 
-from thalweg.core.types import Arrival, Floats, Roster, Supplies, Supply
-from thalweg.data import Dataset
+from thalweg.core.types import Arrival, Floats, Floats32, Ints, Roster, Supplies, Supply
+from thalweg.data import Dataset, Part
 from thalweg.engine.builders import apply_views, make_client_pool
 from thalweg.engine.client_pool import make_roster
 from thalweg.engine.node import Node
 from thalweg.engine.plan import Plan, plan_from_toml, plan_to_toml
 from thalweg.engine.single import SingleTrainer
+from thalweg.engine.stacked import one_thread
 from thalweg.federation.client_state import ClientProgram, ClientState
 from thalweg.federation.messages import Hello, SurveyRequest, TrainRequest
 from thalweg.network.remote_federation import Packet, RemoteFederation
@@ -76,6 +77,7 @@ class BytesFederation(RemoteFederation):
         net = plan.scenario.net.build(data.input_shape, data.num_classes)
         self.client_pool, self.fate = make_client_pool(plan, data, net.num_params), fate
         self.world = self.client_pool.world
+        self._trainer = SingleTrainer.from_plan(plan, net, apply_views(data, self.world))
         super().__init__(MessageSchema(plan.recipe, net.num_params), self._transfer, self._roster)
         self.nodes = [_make_node(plan, data, self.world, n) for n in range(self.world.num_clients)]
         self.stored: dict[int, bytes] = {}  # client -> its state
@@ -91,6 +93,17 @@ class BytesFederation(RemoteFederation):
             if client in self.stored
             else node.node.new_client()
         )
+
+    def predict(self, model: Floats32, part: Part, rows: Ints | None) -> tuple[Ints, Floats32]:
+        with one_thread():
+            return self._trainer.predict(model, part, rows)
+
+    def scores(self, model: Floats32, part: Part, rows: Ints | None) -> Floats32:
+        with one_thread():
+            return self._trainer.scores(model, part, rows)
+
+    def close(self) -> None:
+        """Nothing to close."""
 
     def _roster(self, rnd: int) -> Roster:
         return make_roster(self.world, self.client_pool.timetable, rnd, self._supplies)

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from contracts.runs import Interruption, check_engines_agree, check_same_bits, interrupt_after
-from engine.test_boundary import check_crosses
+from engine.recipe_runs import check_crosses
 from thalweg.core.errors import ConfigError
 from thalweg.core.rng import Draw, rng_for
 from thalweg.core.types import Arrival, Floats, Ints, Supply

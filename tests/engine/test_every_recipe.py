@@ -1,23 +1,23 @@
-"""Every published recipe, and combinations of them: both engines agree, and interruptions leave no trace."""
+"""Every published recipe, and combinations of them, as a small run.
+
+The engines agree, resumed runs have the same bits, and so have runs whose clients are reached by
+bytes. The runs of one recipe are shared by the tests, which pytest orders by recipe.
+"""
+
+from __future__ import annotations
 
 from pathlib import Path
 
 import numpy as np
 import pytest
+from safetensors.numpy import load_file
 
 import thalweg
-from contracts.runs import Interruption, check_engines_agree, check_same_bits, interrupt_after
+from contracts.runs import check_engines_agree, check_same_bits
 from contracts.slow_cases import mark_slow_except
+from engine.recipe_runs import SMALL, PlanRuns, small_plan
+from thalweg.engine import stacked
 from thalweg.recipes import RECIPES
-
-SMALL = ["capacity=24", "local.passes=1", "ticks=3", "world.num_clients=8", "evaluate_every=1"]
-# Recipes about stored data need a world that has some.
-STORED = ["world.samples=110", "ticks=2", "evaluate_every=1"]
-
-
-def world_for(recipe):
-    return ("streams-synthetic", STORED) if "stream-" in recipe else ("digits-partial", SMALL)
-
 
 COMBINED = [
     "fedprox+sfedpo",
@@ -39,22 +39,26 @@ COMBINED = [
     "fedewc+feddaa",
     "ode+fedrc+fedntd",
 ]
-ODD = {
-    "a memory that looks, collecting while away": ("ode", ["world.absent=collecting"]),
-    "an objective that remembers, collecting while away": ("fedewc", ["world.absent=collecting"]),
+SMALL_CNN = ["net=cnn", "net.channels=[4, 4, 4]", "net.hidden=8", "world.num_clients=5"]
+CASES = {
+    "a memory that uses the model, collecting while absent": ("ode", ["world.absent=collecting"]),
+    "an objective with state, collecting while absent": ("fedewc", ["world.absent=collecting"]),
     "early stopping": ("flash", ["stopping=gain-threshold", "stopping.gain=0.2"]),
-    "drifting models": ("feddrift", ["bank.drift_threshold=0.05", "bank.merge_threshold=0.02"]),
+    "models that drift": ("feddrift", ["bank.drift_threshold=0.05", "bank.merge_threshold=0.02"]),
     "models at the start and time steps": (
         "feddrift",
         ["bank.initial_models=2", "bank.every=2", "bank.reassign=true", "bank.new_model=random"],
     ),
-    "drifting together": ("feddrift-eager", ["bank.drift_threshold=0.01", "bank.max_models=3"]),
+    "clients that drift together": (
+        "feddrift-eager",
+        ["bank.drift_threshold=0.01", "bank.max_models=3"],
+    ),
     "time steps, and prototypes with gaps": ("feddaa", ["bank.every=2", "bank.missing=mask"]),
-    "time steps in which everybody is drifted": (
+    "time steps in which all clients drift": (
         "feddaa",
         ["bank.every=1", "bank.use_daa=false", "bank.missing=impute", "weights.basis=explained"],
     ),
-    "a bank that shrinks, collecting while away": (
+    "a bank that shrinks, collecting while absent": (
         "feddaa",
         [
             "bank.every=2",
@@ -63,32 +67,30 @@ ODD = {
             "world.absent=collecting",
         ],
     ),
-    "responsibility by a net that is not stacked": ("fedrc", ["net=cnn", "world.num_clients=5"]),
-    "responsibility with early stopping": (
+    "responsibilities with early stopping": (
         "fedrc",
         ["stopping=gain-threshold", "stopping.gain=0.2"],
     ),
-    "responsibility and sample_weights": ("fedrc", ["sample_weights=inverse-age"]),
-    "a convolutional net that looks": ("is", ["net=cnn", "world.num_clients=5"]),
-    "a convolutional net that remembers": ("fedewc", ["net=cnn", "world.num_clients=5"]),
+    "responsibilities and sample_weights": ("fedrc", ["sample_weights=inverse-age"]),
+    "a convolutional net, and a memory that uses the model": ("is", SMALL_CNN),
+    "a convolutional net, and an objective with state": ("fedewc", SMALL_CNN),
     "dropout": ("sfedpo", ["net=ham-cnn", "net.channels=[4, 4, 4]", "net.hidden=8"]),
     "dropout and a teacher": ("fedntd", ["net=ham-cnn", "net.channels=[4, 4, 4]", "net.hidden=8"]),
     "a decaying learning rate": ("fedavg", ["local.decay=polynomial", "local.decay.rounds=2"]),
-    "a decaying learning rate and a pace": (
+    "a decaying learning rate and a learning rate scale": (
         "adaptive-fedavg",
         ["local.decay=polynomial", "local.decay.rounds=3", "local.decay.floor=0.1"],
     ),
-    "variates and a decaying learning rate": (
+    "control variates and a decaying learning rate": (
         "scaffold",
         ["local.decay=polynomial", "local.decay.rounds=3", "local.decay.floor=0.1"],
     ),
-    "variates, collecting while away": ("scaffold", ["world.absent=collecting"]),
+    "control variates, collecting while absent": ("scaffold", ["world.absent=collecting"]),
     "features and dropout": ("moon", ["net=ham-cnn", "net.channels=[4, 4, 4]", "net.hidden=8"]),
-    "features of a net that is not stacked": ("moon", ["net=cnn", "world.num_clients=5"]),
     "features of a projection head": ("moon", ["net.projection=6"]),
-    "states found by itself": ("sfedpo", ["forecast=growing"]),
+    "states that are discovered": ("sfedpo", ["forecast=growing"]),
     "matching histograms": ("drsr", ["memory.mode=match"]),
-    "samples that count less with age": (
+    "sample weights that fall with age": (
         "fedavg",
         ["sample_weights=inverse-age", "weights=by-weight"],
     ),
@@ -96,62 +98,62 @@ ODD = {
         "flash",
         ["sample_weights=inverse-age", "stopping=gain-threshold", "stopping.gain=0.2"],
     ),
-    "labels counted while away": (
+    "labels counted while absent": (
         "dpcs",
         ["world.absent=collecting", "selection.counter=window", "selection.counter.size=30"],
     ),
     "noisy reports": ("dpcs", ["selection.privacy.epsilon=0.5", "selection.draw=systematic"]),
-    "candidates try a batch": ("powd", ["selection.form=cpow-d"]),
-    "candidates are judged by their last loss": ("powd", ["selection.form=rpow-d"]),
+    "candidates evaluate a batch": ("powd", ["selection.form=cpow-d"]),
+    "candidates are ranked by their last loss": ("powd", ["selection.form=rpow-d"]),
 }
 
 
-def check_on_both_engines(recipe, overrides, rounds=3, scenario="digits-partial"):
-    fast, slow = (
-        thalweg.run(recipe, scenario, seed=2, rounds=rounds, engine=engine, overrides=overrides)
-        for engine in ("fast", "reference")
-    )
-    check_engines_agree(fast, slow)
+@pytest.fixture(scope="module", params=[*RECIPES, *COMBINED])
+def runs(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> PlanRuns:
+    return PlanRuns(small_plan(request.param), tmp_path_factory.mktemp("recipe"))
 
 
-@pytest.mark.parametrize("recipe", [*RECIPES, *COMBINED])
-def test_fast_equals_reference(recipe):
-    scenario, overrides = world_for(recipe)
-    check_on_both_engines(recipe, overrides, scenario=scenario)
+def test_the_fast_engine_agrees_with_the_reference(runs: PlanRuns) -> None:
+    check_engines_agree(runs.fast, runs.reference.result)
 
 
-@pytest.mark.parametrize("case", ODD)
-def test_fast_equals_reference_in_odd_cases(case):
-    recipe, overrides = ODD[case]
-    check_on_both_engines(recipe, [*SMALL, *overrides], rounds=4)
+def test_a_resumed_run_has_the_same_bits(runs: PlanRuns) -> None:
+    check_same_bits(runs.fast, runs.resumed)
 
 
-@pytest.mark.parametrize("recipe", [*RECIPES, *COMBINED])
-def test_an_interrupted_run_ends_with_the_same_bits(recipe, tmp_path: Path):
-    scenario, overrides = world_for(recipe)
-
-    def run(out, **options):
-        return thalweg.run(
-            recipe, scenario, seed=3, rounds=4, overrides=overrides, out=out, **options
-        )
-
-    whole = run(tmp_path / "whole")
-    with pytest.raises(Interruption):
-        run(tmp_path / "cut", watch=interrupt_after(2))
-    resumed = run(tmp_path / "cut", resume=True)
-    check_same_bits(whole, resumed)
+def test_clients_reached_by_bytes_give_the_same_bits(runs: PlanRuns) -> None:
+    runs.check_bytes_equal_reference()
 
 
-WORKED_ON = (
+@pytest.mark.parametrize("case", CASES)
+def test_special_settings_give_the_same_results_on_both_engines_and_by_bytes(
+    case: str, tmp_path: Path
+) -> None:
+    recipe, overrides = CASES[case]
+    runs = PlanRuns(small_plan(recipe, *overrides, rounds=4), tmp_path)
+    check_engines_agree(runs.fast, runs.reference.result)
+    runs.check_bytes_equal_reference()
+
+
+@pytest.mark.parametrize("recipe", ["fedavg", "is", "fedewc", "moon", "fedrc"])
+def test_models_that_are_not_stacked_agree_with_the_reference(
+    recipe: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(stacked, "stack_size", lambda net: 1)
+    runs = PlanRuns(small_plan(recipe, *SMALL_CNN), tmp_path)
+    check_engines_agree(runs.fast, runs.reference.result)
+
+
+WITH_WORKERS = (
     *("flash", "adaptive-fedavg", "fedomd", "fedprox", "fedewc", "flwf-2t", "fedcurv"),
     *("is", "ode", "fedacg", "scaffold", "moon", "fedrc"),
 )
 
 
 @pytest.mark.parametrize(
-    "recipe", mark_slow_except(WORKED_ON, "fedcurv", "is", "scaffold", "fedrc")
+    "recipe", mark_slow_except(WITH_WORKERS, "fedcurv", "is", "scaffold", "fedrc")
 )
-def test_the_number_of_workers_changes_no_bit(recipe):
+def test_the_number_of_workers_changes_no_bit(recipe: str) -> None:
     one, two = (
         thalweg.run(recipe, "digits-partial", seed=4, rounds=2, workers=workers, overrides=SMALL)
         for workers in (1, 2)
@@ -159,8 +161,8 @@ def test_the_number_of_workers_changes_no_bit(recipe):
     assert np.array_equal(one.model, two.model)
 
 
-def test_dropout_does_not_depend_on_the_workers():
-    overrides = [*SMALL, *ODD["dropout"][1]]
+def test_dropout_does_not_depend_on_the_workers() -> None:
+    overrides = [*SMALL, *CASES["dropout"][1]]
     one, two = (
         thalweg.run("fedavg", "digits-partial", seed=4, rounds=2, workers=w, overrides=overrides)
         for w in (1, 2)
@@ -172,7 +174,7 @@ def test_dropout_does_not_depend_on_the_workers():
     assert not np.array_equal(one.model, still.model), "dropout does something"
 
 
-def test_fedogd_is_fedavg_with_a_memory_that_is_replaced_whole():
+def test_fedogd_is_fedavg_with_a_memory_that_is_replaced_in_every_round() -> None:
     replaced = thalweg.run(
         "fedavg", "digits-partial", seed=5, rounds=2, overrides=[*SMALL, "memory.budget=1.0"]
     )
@@ -180,7 +182,7 @@ def test_fedogd_is_fedavg_with_a_memory_that_is_replaced_whole():
     assert np.array_equal(replaced.model, fedogd.model)
 
 
-def test_fedomd_with_two_is_fedogd():
+def test_fedomd_with_p_of_2_is_fedogd() -> None:
     two = thalweg.run(
         "fedomd", "digits-partial", seed=5, rounds=2, overrides=[*SMALL, "geometry.p=2.0"]
     )
@@ -188,7 +190,7 @@ def test_fedomd_with_two_is_fedogd():
     np.testing.assert_allclose(two.model, fedogd.model, rtol=1e-5, atol=1e-7)
 
 
-def test_feddrift_that_never_drifts_is_fedogd():
+def test_feddrift_without_drift_is_fedogd() -> None:
     calm = thalweg.run(
         "feddrift",
         "digits-partial",
@@ -200,17 +202,15 @@ def test_feddrift_that_never_drifts_is_fedogd():
     assert np.array_equal(calm.model, fedogd.model)
 
 
-def test_a_bank_of_several_models_is_kept_whole(tmp_path: Path):
+def test_all_models_of_a_bank_are_saved(tmp_path: Path) -> None:
     result = thalweg.run(
         "feddrift",
         "digits-partial",
         seed=2,
         rounds=10,
-        overrides=["capacity=24", "local.passes=1", *ODD["drifting models"][1]],
+        overrides=["capacity=24", "local.passes=1", *CASES["models that drift"][1]],
         out=tmp_path / "run",
     )
-    from safetensors.numpy import load_file
-
     bank = load_file(tmp_path / "run" / "bank.safetensors")
     assert len(bank["models"]) == result.final["models"] > 1
     assert bank["shares"].sum() == pytest.approx(1.0)

@@ -10,15 +10,15 @@ import pytest
 
 from contracts.checkpoint import to_comparable
 from engine.bytes_federation import BytesFederation, load
-from engine.test_boundary import (
+from engine.recipe_runs import (
     MANY,
     WithoutReply,
     bytes_federation,
+    client_in_round,
     plan_of,
     play,
-    somebody_in_round,
+    world_for,
 )
-from engine.test_every_recipe import world_for
 from thalweg.core.trees import tree_from_bytes, tree_to_bytes
 from thalweg.engine.plan import Plan
 from thalweg.network.limits import limits_for
@@ -114,7 +114,7 @@ def test_if_everybody_lies_the_server_goes_on(recipe: str, lie: str) -> None:
 @pytest.mark.parametrize("recipe", ["scaffold", "fedcurv", "sfedpo", "fedrc", "fedavg"])
 def test_one_that_is_caught_is_as_good_as_not_heard(recipe: str) -> None:
     plan = plan_for(recipe)
-    liar = somebody_in_round(plan, 1)
+    liar = client_in_round(plan, 1)
     expected, _ = play(plan, WithoutReply(plan, 1, liar), rounds=2)
     server, history = play(plan, Lying(plan, huge, [liar], since=1), rounds=2)
     assert to_comparable(server) == to_comparable(expected)

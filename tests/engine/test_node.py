@@ -7,7 +7,7 @@ import numpy as np
 from contracts.checkpoint import to_comparable
 from contracts.examples import train_request_for
 from engine.bytes_federation import BytesFederation, load
-from engine.test_every_recipe import SMALL
+from engine.recipe_runs import SMALL
 from thalweg.core.rng import Draw, rng_for
 from thalweg.engine.node import Node
 from thalweg.engine.plan import make_plan

@@ -11,7 +11,7 @@ import pytest
 
 from contracts.runs import Interruption, check_engines_agree, check_same_bits, interrupt_after
 from engine.bytes_federation import BytesFederation, load
-from engine.test_boundary import bytes_federation, check_same, plan_of, play, reference
+from engine.recipe_runs import bytes_federation, check_same, plan_of, play, reference
 from thalweg.core.errors import ConfigError
 from thalweg.core.trees import tree_from_bytes, tree_to_bytes
 from thalweg.engine.loop import run_plan

@@ -12,7 +12,7 @@ import pytest
 from contracts.checkpoint import to_comparable
 from contracts.slow_cases import mark_slow_except
 from engine.bytes_federation import BytesFederation, load
-from engine.test_every_recipe import SMALL
+from engine.recipe_runs import SMALL
 from thalweg.core.rng import Draw, rng_for
 from thalweg.core.types import Floats32, Updates
 from thalweg.engine.builders import make_federation

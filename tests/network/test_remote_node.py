@@ -6,7 +6,7 @@ import pytest
 from contracts.checkpoint import to_comparable
 from contracts.examples import train_request_for
 from engine.bytes_federation import BytesFederation, load
-from engine.test_every_recipe import SMALL
+from engine.recipe_runs import SMALL
 from thalweg.core.errors import BadMessage, RunError, ShapeMismatch
 from thalweg.engine.plan import make_plan
 from thalweg.federation import Hello, SurveyRequest, TrainResponse

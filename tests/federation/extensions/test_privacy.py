@@ -10,7 +10,7 @@ import pytest
 
 import thalweg
 from contracts.runs import check_engines_agree
-from engine.test_boundary import bytes_federation, plan_of, play, reference
+from engine.recipe_runs import bytes_federation, plan_of, play, reference
 from thalweg.core.errors import ConfigError
 from thalweg.core.types import Floats32
 from thalweg.federation import TrainRequest
