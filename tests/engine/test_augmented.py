@@ -1,4 +1,4 @@
-"""Images changed in training: the same ones whatever the engine, the stacks and the workers."""
+"""Augmented images do not depend on the engine, the stacks or the workers."""
 
 from pathlib import Path
 
@@ -16,16 +16,19 @@ SMALL = ["capacity=24", "local.passes=1", "ticks=3", "world.num_clients=8", "eva
 AUGMENTED = [*SMALL, "augment=standard", "augment.padding=1"]
 EVERYBODY = "world.availability=1.0"
 NETS = {
-    "a stacked net": ("sfedpo", []),
-    "a net that is not stacked": ("fedavg", ["net=cnn", "world.num_clients=5"]),
+    "a dense net": ("sfedpo", []),
+    "a convolutional net": (
+        "fedavg",
+        ["net=cnn", "net.channels=[4, 4, 4]", "net.hidden=8", "world.num_clients=5"],
+    ),
     "dropout and a teacher": ("fedntd", ["net=ham-cnn", "net.channels=[4, 4, 4]", "net.hidden=8"]),
-    "a memory that looks at the model": ("is", []),
+    "a memory that uses the model": ("is", []),
     "ragged memories": ("flash", ["world.absent=collecting", "local.batch_size=7"]),
 }
 
 
 @pytest.mark.parametrize("case", NETS)
-def test_both_engines_change_the_same_images_in_the_same_way(case):
+def test_both_engines_augment_images_in_the_same_way(case):
     recipe, overrides = NETS[case]
     fast, slow = (
         thalweg.run(
@@ -43,7 +46,7 @@ def test_both_engines_change_the_same_images_in_the_same_way(case):
     assert np.abs(fast.model - still.model).max() > 0.01, "augmentation does something"
 
 
-@pytest.mark.parametrize("case", ["a stacked net", "a net that is not stacked"])
+@pytest.mark.parametrize("case", ["a dense net", "a convolutional net"])
 def test_the_number_of_workers_changes_no_bit(case):
     recipe, overrides = NETS[case]
     one, two = (
@@ -61,8 +64,8 @@ def test_the_number_of_workers_changes_no_bit(case):
 
 
 @pytest.mark.parametrize("net", [[], ["net=ham-cnn", "net.channels=[4, 4, 4]", "net.hidden=8"]])
-def test_a_change_that_changes_nothing_leaves_every_bit(net):
-    """Off and "nothing" agree: the seeds of dropout are no others because images could change."""
+def test_an_augmentation_without_effect_changes_no_bit(net):
+    """The seeds of dropout do not depend on whether images are augmented."""
     nothing = ["augment=standard", "augment.padding=0", "augment.flip=false"]
     off, on = (
         thalweg.run("sfedpo", "digits-partial", seed=4, rounds=2, overrides=[*SMALL, *net, *more])
@@ -71,7 +74,7 @@ def test_a_change_that_changes_nothing_leaves_every_bit(net):
     assert np.array_equal(off.model, on.model)
 
 
-def test_a_run_continues_to_the_same_bits(tmp_path: Path):
+def test_a_resumed_run_has_the_same_bits(tmp_path: Path):
     def go(rounds: int, out: Path | None, resume: bool = False):
         plan = make_plan("sfedpo", "digits-partial", seed=3, rounds=3, overrides=AUGMENTED)
         if rounds == 3:
@@ -89,8 +92,8 @@ def test_a_run_continues_to_the_same_bits(tmp_path: Path):
     assert np.array_equal(go(3, tmp_path / "run", resume=True).model, go(3, None).model)
 
 
-def test_testing_sees_the_images_as_they_are():
-    """The first arrivals are predicted by the first model, before any image is changed."""
+def test_predictions_use_images_without_augmentation():
+    """The first arrivals are predicted by the first model, before training."""
     first = [
         thalweg.run("sfedpo", "digits-partial", seed=3, rounds=1, overrides=overrides).final[
             "prequential_accuracy"
@@ -100,7 +103,7 @@ def test_testing_sees_the_images_as_they_are():
     assert first[0] == first[1]
 
 
-def test_what_happens_to_an_image_depends_on_its_client_and_step_alone():
+def test_the_augmentation_of_an_image_depends_on_its_client_and_step_only():
     x = np.random.default_rng(0).integers(0, 256, (3, 5, 6, 6, 1), dtype=np.uint8)
     seeds, steps = np.array([11, 22, 33]), np.array([0, 4, 4])
     together = StackAugmentation(Augment(padding=2), seeds, steps)(x)
@@ -109,7 +112,7 @@ def test_what_happens_to_an_image_depends_on_its_client_and_step_alone():
         assert np.array_equal(alone, together[k, :3]), "fewer of them, one after the other"
     later = StackAugmentation(Augment(padding=2), seeds, steps + 1)(x)
     assert not np.array_equal(later, together)
-    assert image_rng(11, 1).random() != image_rng(12, 0).random(), "a step is no other client"
+    assert image_rng(11, 1).random() != image_rng(12, 0).random(), "the next step of one client is not the first of the next"
 
 
 def test_features_cannot_be_augmented(tmp_path: Path):
@@ -124,7 +127,7 @@ def test_features_cannot_be_augmented(tmp_path: Path):
     assert not (tmp_path / "run").exists()
 
 
-def test_it_is_chosen_by_name_and_written_down():
+def test_augmentation_is_chosen_by_name_and_written_to_toml():
     plan = make_plan("fedavg", "digits-full", overrides=["augment=standard", "augment.flip=false"])
     assert plan.scenario.augment == Augment(padding=4, flip=False)
     assert plan_from_toml(plan_to_toml(plan), "") == plan
@@ -138,7 +141,7 @@ def test_it_is_chosen_by_name_and_written_down():
         make_plan("fedavg", "digits-full", overrides=["augment.flip=false"])
 
 
-def test_a_plan_from_before_there_was_augmentation_has_none():
+def test_a_plan_file_without_augmentation_has_none():
     plan = make_plan("fedavg", "digits-full")
     old = plan_to_toml(plan).replace('augment = "none"\n', "")
     assert "augment" not in old

@@ -4,6 +4,7 @@ import signal
 import subprocess
 import sys
 import threading
+from pathlib import Path
 
 import pytest
 
@@ -12,13 +13,16 @@ from thalweg.engine.cells import CellJob, is_done, run_cells
 from thalweg.engine.plan import make_plan, plan_to_toml
 
 
+ROUNDS = 20  # enough that a cell is not finished when its first round is reported
+
+
 def job(folder, recipe="fedavg", seed=0, overrides=(), rounds=3):
     small = ["capacity=24", "local.passes=1", *overrides]
     plan = make_plan(recipe, "digits-partial", seed=seed, rounds=rounds, overrides=small)
     return CellJob(recipe, plan, folder, f"thalweg run {recipe}")
 
 
-def test_cells_in_two_processes_give_the_bits_of_cells_in_one(tmp_path):
+def test_two_processes_give_the_same_bits_as_one(tmp_path):
     for workers in (1, 2):
         jobs = [job(tmp_path / f"{workers}-{seed}", seed=seed) for seed in range(3)]
         assert run_cells(jobs, workers=workers) == {}
@@ -31,12 +35,12 @@ def test_cells_in_two_processes_give_the_bits_of_cells_in_one(tmp_path):
 def test_finished_cells_are_not_run_again(tmp_path):
     jobs = [job(tmp_path / "a"), job(tmp_path / "b", seed=1)]
     run_cells(jobs, workers=2)
-    told = []
-    run_cells(jobs, workers=2, watch=told.append)
-    assert told == []
+    events = []
+    run_cells(jobs, workers=2, watch=events.append)
+    assert events == []
 
 
-def test_a_cell_that_fails_says_why_and_the_others_go_on(tmp_path):
+def test_a_cell_that_fails_is_reported_and_the_others_are_run(tmp_path):
     bad = job(tmp_path / "bad", overrides=["local.lr=1e18"], rounds=20)
     good = job(tmp_path / "good")
     failures = run_cells([bad, good], workers=2)
@@ -46,20 +50,20 @@ def test_a_cell_that_fails_says_why_and_the_others_go_on(tmp_path):
     assert not is_done(bad)
 
 
-def test_a_cell_of_another_plan_is_not_taken_for_a_result(tmp_path):
+def test_a_folder_with_another_plan_is_rejected(tmp_path):
     run_cells([job(tmp_path / "a")], workers=1)
     with pytest.raises(RunError, match="seed: 0 -> 1"):
         run_cells([job(tmp_path / "a", seed=1)], workers=1)
 
 
 def test_a_killed_process_is_reported_and_replaced(tmp_path):
-    jobs = [job(tmp_path / str(seed), seed=seed, rounds=60) for seed in range(3)]
+    jobs = [job(tmp_path / str(seed), seed=seed, rounds=ROUNDS) for seed in range(3)]
     killed = []
 
-    def kill_first(news):
-        lock = news.job.folder / ".lock"
-        if not killed and news.row is not None and lock.exists():
-            killed.append(news.job.folder)
+    def kill_first(event):
+        lock = event.job.folder / ".lock"
+        if not killed and event.row is not None and lock.exists():
+            killed.append(event.job.folder)
             for process in children():
                 os.kill(process, signal.SIGKILL)
                 break
@@ -70,15 +74,14 @@ def test_a_killed_process_is_reported_and_replaced(tmp_path):
     assert sum(is_done(each) for each in jobs) == 2
     assert run_cells(jobs, workers=2) == {}
     assert all(is_done(each) for each in jobs)
-    assert json.loads((jobs[0].folder / "summary.json").read_text())["rounds"] == 60
+    assert json.loads((jobs[0].folder / "summary.json").read_text())["rounds"] == ROUNDS
 
 
-def test_after_an_interruption_nothing_is_begun_any_more(tmp_path):
-    """Ended processes used to be taken for dead ones: others took over, and complained when nobody listened."""
-    jobs = [job(tmp_path / str(seed), seed=seed, rounds=60) for seed in range(4)]
+def test_no_cell_is_started_after_an_interruption(tmp_path):
+    jobs = [job(tmp_path / str(seed), seed=seed, rounds=ROUNDS) for seed in range(4)]
     before = set(threading.enumerate())
 
-    def interrupt(news):
+    def interrupt(event):
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
@@ -91,9 +94,9 @@ def test_after_an_interruption_nothing_is_begun_any_more(tmp_path):
     assert run_cells(jobs, workers=2) == {}
 
 
-def test_a_process_whose_master_was_killed_leaves_without_a_word_and_its_cell_goes_on(tmp_path):
-    asked = job(tmp_path / "a", rounds=40)
-    order = {"plan": plan_to_toml(asked.plan), "out": str(asked.folder), "data_dir": None}
+def test_a_worker_ends_without_output_if_its_parent_is_gone_and_its_cell_can_be_resumed(tmp_path):
+    cell = job(tmp_path / "a", rounds=ROUNDS)
+    request = {"plan": plan_to_toml(cell.plan), "out": str(cell.folder), "data_dir": None}
     worker = subprocess.Popen(
         [sys.executable, "-m", "thalweg.engine.cell_worker"],
         stdin=subprocess.PIPE,
@@ -101,22 +104,21 @@ def test_a_process_whose_master_was_killed_leaves_without_a_word_and_its_cell_go
         stderr=subprocess.PIPE,
         text=True,
     )
-    worker.stdin.write(json.dumps({**order, "command": asked.command}) + "\n")
+    worker.stdin.write(json.dumps({**request, "command": cell.command}) + "\n")
     worker.stdin.flush()
     assert json.loads(worker.stdout.readline())["event"] == "round"
-    worker.stdout.close()  # nobody listens any more
+    worker.stdout.close()
     assert worker.wait(timeout=60) == 0
     assert worker.stderr.read() == ""
     worker.stdin.close()
     worker.stderr.close()
-    assert not is_done(asked)
-    assert run_cells([asked], workers=1) == {}
-    assert is_done(asked)
+    assert not is_done(cell)
+    assert run_cells([cell], workers=1) == {}
+    assert is_done(cell)
 
 
 def children():
-    from pathlib import Path
-
+    """Yield the ids of worker processes that this process has started."""
     me = str(os.getpid())
     for status in Path("/proc").glob("[0-9]*/stat"):
         fields = status.read_text().rpartition(")")[2].split()

@@ -33,7 +33,10 @@ CASES = {
     "a frozen world": ("digits-partial", [*SMALL, *TURNS]),
     "a collecting world": ("digits-partial", [*SMALL, *TURNS, "world.absent=collecting"]),
     "images that are changed": ("digits-partial", [*SMALL, *TURNS, "augment=standard"]),
-    "a net that is not stacked": ("digits-partial", [*SMALL[:3], "net=cnn", *TURNS]),
+    "a convolutional net": (
+        "digits-partial",
+        [*SMALL[:3], "net=cnn", "net.channels=[4, 4, 4]", "net.hidden=8", *TURNS],
+    ),
     "features": (
         "gaussian-mixture",
         ["drift=staggered", "drift.at=1", "drift.to.transform=swapped", "drift.to.labels=2"],

@@ -1,4 +1,4 @@
-"""The fast engine gives the numbers of the reference engine."""
+"""The fast engine gives the same results as the reference engine."""
 
 import itertools
 
@@ -21,18 +21,20 @@ WORLDS = {
     "latent states": ("digits-partial", SMALL),
     "one step per tick": ("digits-full", ONE_STEP),
     "replayed, ragged memories": ("gaussian-mixture", ["world.availability=1.0"]),
-    "a convolutional net": ("digits-full", [*ONE_STEP, "net=cnn", "world.num_clients=9"]),
+    "a convolutional net": (
+        "digits-full",
+        [*ONE_STEP, "net=cnn", "net.channels=[4, 4, 4]", "net.hidden=8", "world.num_clients=9"],
+    ),
     "collecting when absent": ("digits-partial", [*SMALL, "world.absent=collecting"]),
     "sticky states": ("digits-partial", [*SMALL, "world.stickiness=0.7"]),
 }
 
 
 @pytest.mark.parametrize("world", WORLDS)
-@pytest.mark.parametrize("recipe", ["sfedpo", "fedavg", "fedogd"])
-def test_fast_equals_reference(recipe, world):
+def test_the_fast_engine_agrees_with_the_reference_in_every_world(world):
     scenario, overrides = WORLDS[world]
     fast, slow = (
-        thalweg.run(recipe, scenario, seed=2, rounds=3, engine=engine, overrides=overrides)
+        thalweg.run("sfedpo", scenario, seed=2, rounds=3, engine=engine, overrides=overrides)
         for engine in ("fast", "reference")
     )
     np.testing.assert_allclose(fast.model, slow.model, rtol=2e-3, atol=2e-5)
@@ -48,12 +50,11 @@ def test_fast_equals_reference(recipe, world):
     "scenario", mark_slow_except(["digits-partial", "gaussian-mixture"], "digits-partial")
 )
 def test_the_number_of_workers_changes_no_bit(scenario):
-    models = [
-        thalweg.run("sfedpo", scenario, seed=4, rounds=3, workers=workers).model
-        for workers in (1, 2, 3)
-    ]
-    assert np.array_equal(models[0], models[1])
-    assert np.array_equal(models[0], models[2])
+    one, three = (
+        thalweg.run("sfedpo", scenario, seed=4, rounds=2, workers=workers).model
+        for workers in (1, 3)
+    )
+    assert np.array_equal(one, three)
 
 
 def test_the_order_of_the_clients_changes_no_bit():

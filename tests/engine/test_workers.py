@@ -1,4 +1,4 @@
-"""Worker processes: the same bits as without them, and nothing left behind when they go."""
+"""Worker processes give the same bits as one process, and leave nothing behind."""
 
 import gc
 import importlib.util
@@ -65,7 +65,7 @@ def pool_for(net, objective=None, num_workers=1):
 
 
 def is_gone(pid):
-    """Has this process ended? A zombie of somebody else's counts as ended."""
+    """Return whether a process has ended; a zombie counts as ended."""
     try:
         os.kill(pid, 0)
     except ProcessLookupError:
@@ -82,7 +82,7 @@ def wait_until(condition):
         if condition():
             return
         time.sleep(0.05)
-    raise AssertionError("waited for half a minute in vain")
+    raise AssertionError("the condition was not met within 30 seconds")
 
 
 @pytest.fixture(scope="module", params=[1, pytest.param(2, marks=pytest.mark.slow), 3])
@@ -90,8 +90,8 @@ def num_workers(request):
     return request.param
 
 
-@pytest.mark.parametrize("spec", [LeNet5(), Cnn()], ids=repr)
-def test_the_bits_are_those_of_this_process(spec, num_workers):
+@pytest.mark.parametrize("spec", [LeNet5(), Cnn(channels=(4, 4, 4), hidden=8)], ids=repr)
+def test_workers_give_the_same_bits_as_this_process(spec, num_workers):
     net, bank = net_and_bank(spec, models=2)
     tasks = [some_task(seed, clients=1 + seed % 3, models=2) for seed in range(5)]
     here = StackedTrainer(net, CrossEntropy(), SGD, Gather(DATA))
@@ -115,7 +115,7 @@ def test_the_bits_are_those_of_this_process(spec, num_workers):
         pool.close()
 
 
-def test_workers_see_samples_through_the_same_views():
+def test_workers_apply_the_views_of_the_data():
     views = (View(), View(Rotated(120.0), 1), View(Inverted()))
     data = replace(DATA, views=views)
     net, bank = net_and_bank()
@@ -138,7 +138,7 @@ def test_workers_see_samples_through_the_same_views():
         pool.close()
 
 
-def test_updates_stay_what_they_are_as_long_as_somebody_holds_them():
+def test_updates_are_not_overwritten_while_they_are_in_use():
     net, bank = net_and_bank()
     pool = pool_for(net)
     try:
@@ -158,16 +158,16 @@ def test_updates_stay_what_they_are_as_long_as_somebody_holds_them():
         gc.collect()
         for seed in range(5):
             pool.train(bank, [some_task(seed, clients=3)])
-        assert len(pool._memories) <= before  # memory nobody holds is used again
+        assert len(pool._memories) <= before  # free memory is used again
     finally:
         pool.close()
 
 
-def test_an_error_in_a_worker_is_raised_here_with_its_message():
+def test_an_error_in_a_worker_is_raised_with_its_message():
     net, bank = net_and_bank()
     pool = pool_for(net, RaisingObjective(), num_workers=2)
     try:
-        for _ in range(2):  # the pool survives it
+        for _ in range(2):  # the pool can still be used
             with pytest.raises(ConfigError) as caught:
                 pool.train(bank, [some_task(seed) for seed in range(4)])
             assert str(caught.value) == "no loss for 2 clients."
@@ -177,7 +177,7 @@ def test_an_error_in_a_worker_is_raised_here_with_its_message():
         pool.close()
 
 
-def test_an_error_that_cannot_be_sent_still_says_what_it_is():
+def test_an_error_that_cannot_be_pickled_is_described():
     net, bank = net_and_bank()
     pool = pool_for(net, UnpicklableErrorObjective())
     try:
@@ -187,7 +187,7 @@ def test_an_error_that_cannot_be_sent_still_says_what_it_is():
         pool.close()
 
 
-def test_an_objective_that_cannot_be_rebuilt_over_there_is_reported():
+def test_an_objective_that_a_worker_cannot_unpickle_is_reported():
     net, bank = net_and_bank()
     pool = pool_for(net, UnpicklableObjective())
     try:
@@ -198,7 +198,7 @@ def test_an_objective_that_cannot_be_rebuilt_over_there_is_reported():
         pool.close()
 
 
-def test_a_row_that_does_not_exist_is_an_error_here_too():
+def test_a_row_that_does_not_exist_is_an_error():
     net, bank = net_and_bank()
     pool = pool_for(net)
     try:
@@ -210,7 +210,7 @@ def test_a_row_that_does_not_exist_is_an_error_here_too():
         pool.close()
 
 
-def test_a_worker_that_is_killed_while_it_works_is_reported():
+def test_a_worker_that_is_killed_while_busy_is_reported():
     net, bank = net_and_bank()
     pool = pool_for(net, SelfKillingObjective(), num_workers=2)
     pids = [process.pid for process in pool._processes]
@@ -231,7 +231,7 @@ def test_a_worker_that_was_killed_while_idle_is_reported():
         pool.train(bank, [some_task(0)])
 
 
-def test_ctrl_c_is_for_this_process_alone():
+def test_workers_ignore_ctrl_c():
     net, bank = net_and_bank()
     pool = pool_for(net)
     try:
@@ -257,7 +257,7 @@ def test_an_interrupt_while_waiting_ends_the_workers():
     assert all(is_gone(pid) for pid in pids)
 
 
-def test_a_forgotten_pool_ends_its_workers():
+def test_a_pool_that_is_deleted_ends_its_workers():
     net, _ = net_and_bank()
     pool = pool_for(net, num_workers=2)
     pids = [process.pid for process in pool._processes]
@@ -295,7 +295,7 @@ SCRIPT = """
 
 
 @pytest.mark.parametrize("end", ["leave", "stay"])
-def test_workers_leave_when_their_run_is_gone_however_it_went(tmp_path, end):
+def test_workers_end_with_the_process_that_started_them(tmp_path, end):
     script = tmp_path / "script.py"
     script.write_text(textwrap.dedent(SCRIPT))
     with subprocess.Popen(
@@ -306,11 +306,11 @@ def test_workers_leave_when_their_run_is_gone_however_it_went(tmp_path, end):
         if end == "stay":
             run.kill()
         assert run.wait() == (-signal.SIGKILL if end == "stay" else 0)
-        assert run.stdout.read() == ""  # nobody imported the script a second time
+        assert run.stdout.read() == ""  # the workers did not import the script
     wait_until(lambda: all(is_gone(int(pid)) for pid in lines[3].split()))
 
 
-def test_what_another_process_cannot_import_stays_here(tmp_path):
+def test_classes_that_a_worker_cannot_import_are_computed_in_this_process(tmp_path):
     file = tmp_path / "mine.py"
     file.write_text("from thalweg.local import CrossEntropy\nclass Mine(CrossEntropy): pass\n")
     spec = importlib.util.spec_from_file_location("loaded_by_path", file)
@@ -337,7 +337,7 @@ def test_small_work_is_done_in_this_process():
 
 
 @pytest.mark.parametrize("workers", [0, -1])
-def test_an_impossible_number_of_workers_is_refused(workers):
+def test_an_invalid_number_of_workers_is_rejected(workers):
     net, _ = net_and_bank(Linear())
     with pytest.raises(ConfigError, match=f"at least 1, got {workers}"):
         make_trainer(net, CrossEntropy(), SGD, DATA, workers=workers)
