@@ -60,7 +60,7 @@ def test_a_baseline_has_no_clients_to_serve() -> None:
 
 def test_the_folder_of_another_run_is_not_touched(tmp_path: Path) -> None:
     said("run", "fedavg", "--on", "digits-partial", "--rounds", "1", "--out", str(tmp_path / "run"))
-    with pytest.raises(RunError, match="already holds a run"):
+    with pytest.raises(RunError, match="already contains a run"):
         said(*WORDS, "--port", str(free_port()), "--out", str(tmp_path / "run"))
 
 

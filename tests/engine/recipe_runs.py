@@ -41,7 +41,7 @@ def world_for(recipe: str) -> tuple[str, list[str]]:
 def small_plan(recipe: str, *overrides: str, rounds: int = 3) -> Plan:
     """Return a small plan of a recipe in which several clients take part in most rounds."""
     scenario, small = world_for(recipe)
-    more = MANY if scenario == "digits-partial" else []
+    more = [*MANY, "ticks=2"] if scenario == "digits-partial" else []
     return make_plan(
         recipe,
         scenario,

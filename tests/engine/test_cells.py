@@ -12,7 +12,6 @@ from thalweg.core.errors import RunError
 from thalweg.engine.cells import CellJob, is_done, run_cells
 from thalweg.engine.plan import make_plan, plan_to_toml
 
-
 ROUNDS = 20  # enough that a cell is not finished when its first round is reported
 
 

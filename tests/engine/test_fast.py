@@ -50,11 +50,11 @@ def test_the_fast_engine_agrees_with_the_reference_in_every_world(world):
     "scenario", mark_slow_except(["digits-partial", "gaussian-mixture"], "digits-partial")
 )
 def test_the_number_of_workers_changes_no_bit(scenario):
-    one, three = (
+    one, two = (
         thalweg.run("sfedpo", scenario, seed=4, rounds=2, workers=workers).model
-        for workers in (1, 3)
+        for workers in (1, 2)
     )
-    assert np.array_equal(one, three)
+    assert np.array_equal(one, two)
 
 
 def test_the_order_of_the_clients_changes_no_bit():

@@ -1,4 +1,4 @@
-"""Clients answer questions, on both engines, and nothing else changes."""
+"""Surveys: both engines give the same responses, and nothing else changes."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ CLIENTS = np.array([2, 5])
 
 @dataclass(frozen=True)
 class Everything(Available):
-    """Asks for all there is, and counts how often it did."""
+    """Surveys everything that a client can report, and counts the surveys."""
 
     sends_models: bool = True
 
@@ -120,24 +120,24 @@ def test_every_client_and_every_round_has_its_own_chance() -> None:
     )
 
 
-def test_a_stage_that_asks_nothing_cannot_be_answered() -> None:
+def test_a_stage_without_a_survey_is_rejected() -> None:
     place, net, _ = federation("fast")
-    with pytest.raises(ConfigError, match="asks nothing"):
+    with pytest.raises(ConfigError, match="the bank policy OneModel has no survey"):
         place.survey(CLIENTS, "bank", np.zeros((1, net.num_params), dtype=np.float32), 0)
 
 
 @dataclass(frozen=True)
 class Peeks(Everything):
-    """Looks at a model that it does not want to be sent."""
+    """Uses a model although `sends_models` is False."""
 
     sends_models: bool = False
 
 
 @pytest.mark.parametrize("engine", ["fast", "reference"])
-def test_a_model_that_is_not_sent_cannot_be_looked_at(engine: str) -> None:
+def test_a_survey_cannot_use_a_model_that_was_not_sent(engine: str) -> None:
     place, net, _ = federation(engine, policy=Peeks())
     bank = np.zeros((2, net.num_params), dtype=np.float32)
-    with pytest.raises(ConfigError, match=r"Peeks\.answer_survey probes a model, but the survey"):
+    with pytest.raises(ConfigError, match=r"Peeks\.answer_survey .* sends_models"):
         place.survey(CLIENTS, "selection", bank, 0)
 
 

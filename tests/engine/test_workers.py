@@ -85,7 +85,9 @@ def wait_until(condition):
     raise AssertionError("the condition was not met within 30 seconds")
 
 
-@pytest.fixture(scope="module", params=[1, pytest.param(2, marks=pytest.mark.slow), 3])
+@pytest.fixture(
+    scope="module", params=[*(pytest.param(n, marks=pytest.mark.slow) for n in (1, 2)), 3]
+)
 def num_workers(request):
     return request.param
 

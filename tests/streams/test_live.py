@@ -30,7 +30,7 @@ def test_samples_are_spread_over_ticks_in_their_order_and_a_tick_may_be_empty() 
 def test_a_live_run_without_a_network_is_refused_and_leaves_no_folder(tmp_path: Path) -> None:
     plan = make_plan("fedavg", "digits-partial", rounds=2, overrides=["world=live"])
     assert plan_from_toml(plan_to_toml(plan), "the plan") == plan
-    with pytest.raises(ConfigError, match="clients bring their own data"):
+    with pytest.raises(ConfigError, match="the world live has no data"):
         run_plan(plan, out=tmp_path / "run")
     assert not (tmp_path / "run").exists()
 

@@ -1,4 +1,4 @@
-"""Plans of recipes and of baselines: what a cell of a table may be."""
+"""Plans of recipes or of baselines."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ class BaselinePlan:
         require(0 <= self.seed < 2**63, f"seed must lie in [0, 2^63), got {self.seed}.")
         require(
             self.scenario.prequential > 0,
-            f"a baseline is tested on what arrives, but {self.scenario.name} tests on none of it "
-            "(prequential=0); test on some (--set prequential=32).",
+            f"a baseline needs predictions of arriving samples, but {self.scenario.name} makes none "
+            "(prequential=0); predict some (--set prequential=32).",
         )
 
     @property
@@ -50,7 +50,7 @@ def make_any_plan(
     overrides: Iterable[str] = (),
     **settings: Any,
 ) -> AnyPlan:
-    """The plan of a recipe or of a baseline, whichever has the name.
+    """Return the plan of the recipe or the baseline that has the name.
 
     >>> make_any_plan("majority", "elec2", overrides=["pooled=true", "rounds=5"]).title
     'majority on elec2, seed 0'
@@ -76,7 +76,7 @@ def make_any_plan(
 
 
 def get_method(plan: AnyPlan) -> Recipe | Baseline:
-    """What is tried on the scenario."""
+    """Return the recipe or the baseline of a plan."""
     return plan.baseline if isinstance(plan, BaselinePlan) else plan.recipe
 
 
@@ -89,7 +89,7 @@ def any_plan_from_toml(text: str, where: str) -> AnyPlan:
 
 
 def read_any_plan(path: Path) -> AnyPlan:
-    """The plan of a run folder, or of a plan.toml."""
+    """Read the plan of a run folder, or a plan.toml."""
     file = path / "plan.toml" if path.is_dir() else path
     try:
         return any_plan_from_toml(file.read_text(), str(file))

@@ -1,7 +1,7 @@
-"""Runs a baseline: the same arrivals, tested and then learnt from, one by one.
+"""Run a baseline on the arrivals of a scenario: each sample is predicted, then learnt.
 
-River's learners cannot be written down without running foreign code when they are read, so there are no
-checkpoints: a run that was interrupted begins again.
+River's learners could be stored with pickle only, so there are no checkpoints: an interrupted run
+starts again.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ from thalweg.engine.scores import get_session_context
 from thalweg.streams import World
 
 BYTES_PER_NUMBER = 4
-BEFORE_ROUND = -1  # the tick of what came before the round
+BEFORE_ROUND = -1  # the tick of samples that arrived before the round
 
 
 @dataclass(frozen=True, eq=False)
 class BaselineResult:
-    """What a baseline's run leaves behind: no model, but the same kind of metrics."""
+    """The result of a baseline: metrics, but no model."""
 
     plan: BaselinePlan
     metrics: list[MetricsRow]  # one per round
@@ -39,16 +39,16 @@ class BaselineResult:
 
     @property
     def final(self) -> MetricsRow:
-        """The last round's metrics."""
+        """The metrics of the last round."""
         return self.metrics[-1]
 
 
 class RoundSamples(NamedTuple):
-    """Samples of one round, in the order in which they came."""
+    """Samples of one round, in the order of arrival."""
 
     rows: Ints  # (n,) of the data set
-    clients: Ints  # (n,) whose they are
-    is_tested: list[bool]  # those that came before the round are only learnt from
+    clients: Ints  # (n,)
+    is_tested: list[bool]  # False for samples that arrived before the round
 
 
 def run_any_plan(
@@ -62,7 +62,7 @@ def run_any_plan(
     data: Dataset | None = None,
     workers: int | None = None,
 ) -> Result | BaselineResult:
-    """Run a recipe or a baseline in a folder, or go on with it."""
+    """Run a recipe or a baseline in a folder, or resume it."""
     if isinstance(plan, BaselinePlan):
         return run_baseline(
             plan, out=out, resume=resume, data_dir=data_dir, watch=watch, command=command, data=data
@@ -89,12 +89,10 @@ def run_baseline(
     command: str | None = None,
     data: Dataset | None = None,
 ) -> BaselineResult:
-    """Run a baseline, in a folder if `out` is given. `data` spares loading it again."""
+    """Run a baseline, in a folder if `out` is given. Pass `data` if it is already loaded."""
     require(out is not None or not resume, "resume needs the run's folder (out, or --out).")
     data = data or plan.scenario.data.load(data_dir, plan.seed)
-    online = OnlineBaseline(
-        plan, data
-    )  # before there is a folder: what it needs may not be installed
+    online = OnlineBaseline(plan, data)  # before the folder: a package may be missing
     folder = None if out is None else RunFolder(out)
     if folder is None:
         return BaselineResult(plan, _run_rounds(plan, online, None, watch), None)
@@ -133,30 +131,34 @@ def _run_rounds(
 
 
 class OnlineBaseline:
-    """Clients whose samples are predicted and then learnt from."""
+    """The learners of all clients, and the streams that they are tested and trained on."""
 
     def __init__(self, plan: BaselinePlan, data: Dataset) -> None:
         require(
             not data.is_sequence,
-            f"the samples of {data.name} are sequences of codes, which no baseline can read; choose data "
-            "of features or images.",
+            f"baselines need features or images, but the samples of {data.name} are sequences of codes; "
+            "choose other data.",
         )
         self._world: World = make_world(plan.scenario, data, plan.seed)
         self._plan, self._data = plan, apply_views(data, self._world)
         self._num_features = int(np.prod(data.x.shape[1:]))
         self._timetable = make_timetable(plan, self._world.num_clients)
-        self._streams: dict[int, tuple[Any, int]] = {}  # what a stream remembers, rounds lived
+        self._streams: dict[int, tuple[Any, int]] = {}  # client -> stream state, rounds
         self._learners: dict[int, Learner] = {}
-        self._get_learner(0)  # can there be one?
+        self._get_learner(0)  # fails if its package is missing
 
     def run_round(self, rnd: int) -> dict[str, Any]:
-        """One round: everybody who is here meets what arrives."""
-        here, session_context = self._world.present(rnd), get_session_context(self._timetable, rnd)
+        """Run one round: the clients that are present predict and learn their arrivals."""
+        present, session_context = (
+            self._world.present(rnd),
+            get_session_context(self._timetable, rnd),
+        )
         if self._timetable is not None:
-            here = np.intersect1d(here, self._timetable.session(rnd).members, assume_unique=True)
-        met = self._collect_arrivals(rnd, here.tolist())
-        right = self._test_and_train(met)
-        row: dict[str, Any] = {"round": rnd + 1, "cohort": len(here)}
+            members = self._timetable.session(rnd).members
+            present = np.intersect1d(present, members, assume_unique=True)
+        samples = self._collect_arrivals(rnd, present.tolist())
+        right = self._test_and_train(samples)
+        row: dict[str, Any] = {"round": rnd + 1, "cohort": len(present)}
         if session_context is not None:
             row |= {
                 "session": session_context.session,
@@ -165,11 +167,11 @@ class OnlineBaseline:
         if right:
             row["prequential_accuracy"] = sum(right) / len(right)
         size = (self._num_features + 1) * BYTES_PER_NUMBER  # and the label
-        sent = len(met.rows) * size if self._plan.baseline.pooled else 0
+        sent = len(samples.rows) * size if self._plan.baseline.pooled else 0
         return {**row, "bytes_down": 0, "bytes_up": sent}
 
     def _test_and_train(self, met: RoundSamples) -> list[bool]:
-        """Whether each tested sample was predicted right, before anybody learnt from it."""
+        """Return whether each tested sample was predicted correctly before it was learnt."""
         samples, labels = self._inputs(met.rows), self._data.labels("train", met.rows).tolist()
         learners = [self._get_learner(client) for client in met.clients.tolist()]
         right = []
@@ -186,13 +188,13 @@ class OnlineBaseline:
                 learner.learn(x, label)
         return right
 
-    def _collect_arrivals(self, rnd: int, here: list[int]) -> RoundSamples:
-        """By the time of the data within a tick if they have one, else client by client."""
-        parts: list[tuple[Ints, int, int, int]] = []  # rows, client, when, how many are tested
-        for client in here:
+    def _collect_arrivals(self, rnd: int, present: list[int]) -> RoundSamples:
+        """Return the samples of a round, ordered by tick and by the time of the data if there is one."""
+        parts: list[tuple[Ints, int, int, int]] = []  # rows, client, tick, number tested
+        for client in present:
             if client not in self._streams:
                 state, start = self._world.begin(client)
-                held = start.items[: self._world.capacity(client)]  # what it has from the start
+                held = start.items[: self._world.capacity(client)]  # samples from the start
                 parts.append((held, client, BEFORE_ROUND, 0))
                 self._streams[client] = (state, 0)
             state, lived = self._streams[client]
@@ -214,20 +216,20 @@ class OnlineBaseline:
         tested = np.concatenate([none, *(np.arange(len(i)) < most for i, _, _, most in parts)])
         time = np.zeros(len(rows))
         if self._data.time is not None:
-            time = self._data.time[rows % self._data.num_samples("train")]  # however it is seen
+            time = self._data.time[rows % self._data.num_samples("train")]  # in any view
         order = np.lexsort((time, ticks))
         return RoundSamples(rows[order], clients[order], tested[order].astype(bool).tolist())
 
     def _get_learner(self, client: int) -> Learner:
         baseline = self._plan.baseline
-        whose = 0 if baseline.pooled else client
-        if whose not in self._learners:
-            seed = int(rng_for(self._plan.seed, Draw.BASELINE, 0, whose).integers(2**31))
-            self._learners[whose] = baseline.learner.begin(self._data.num_classes, seed)
-        return self._learners[whose]
+        owner = 0 if baseline.pooled else client
+        if owner not in self._learners:
+            seed = int(rng_for(self._plan.seed, Draw.BASELINE, 0, owner).integers(2**31))
+            self._learners[owner] = baseline.learner.begin(self._data.num_classes, seed)
+        return self._learners[owner]
 
     def _inputs(self, rows: Ints) -> Floats32:
-        """(n, F) float32; of images the pixels, from 0 to 1."""
+        """Return float32 features (n, F); pixels of images lie in [0, 1]."""
         seen = self._data.samples("train", rows)
         samples = seen.reshape(len(rows), self._num_features).astype(np.float32)
         return samples / np.float32(255) if self._data.is_image else samples

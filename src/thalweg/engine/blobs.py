@@ -1,12 +1,12 @@
-"""Arrays that will not change any more, each in a file of its own, written once.
+"""Files for large arrays that no longer change, each written once.
 
-A checkpoint replaces the server's file every round. What is stored for long, such as the models of past sessions,
-would be written again with it, a thousand times over; so arrays that nobody can write to (`core.vectors.frozen`)
-are kept beside it and the server's file only has their names. A name is a digest of the numbers: the same name
-never means two things, whatever was interrupted, and damage is noticed.
+A checkpoint replaces the server's file in every round. Arrays that are kept for long, such as the
+models of past sessions, would be written again each time. Therefore read-only arrays
+(`core.vectors.frozen`) are written to files of their own, and the server's file contains their names.
+A name is a digest of the array, so that a name never stands for two arrays and damage is detected.
 
-The order makes a kill at any moment harmless: first the new arrays, then the server's file, then away with the
-arrays that it does not name.
+The process may be killed at any moment: new arrays are written first, then the server's file, and
+then the arrays that it no longer names are removed.
 """
 
 from __future__ import annotations
@@ -22,38 +22,37 @@ from thalweg.core.errors import RunError
 from thalweg.core.trees import Array, Tree, read_tree, write_tree
 from thalweg.core.vectors import is_frozen
 
-MIN_BLOB_BYTES = 64 * 1024  # bytes; below, a file of its own is not worth the trouble
+MIN_BLOB_BYTES = 64 * 1024  # smaller arrays stay in the tree
 SUFFIX = ".safetensors"
 NAME = re.compile(r"[0-9a-f]{32}")
-ATTEMPTS = 20  # to read while another process writes
+ATTEMPTS = 20  # to read a tree while another process writes it
 
 
 class Blobs:
-    """The arrays beside one tree on disk. It remembers which objects are there already."""
+    """The array files of one tree. Arrays that are already in a file are not written again."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        self._written: dict[
-            int, tuple[Array, str]
-        ] = {}  # by identity; holding them keeps that unique
-        self._names: set[str] | None = None  # in the folder; none: not known
+        # By id of the array; the reference to the array keeps the id unique.
+        self._written: dict[int, tuple[Array, str]] = {}
+        self._names: set[str] | None = None  # of the files in the folder; None: unknown
 
     def write(self, path: Path, tree: Tree) -> None:
-        """Write the tree to `path`, and beside it those of its arrays that are not there yet."""
+        """Write the tree to `path`, and those of its large arrays that are not in a file yet."""
         used: dict[int, tuple[Array, str]] = {}
 
-        def elsewhere(array: Array) -> str | None:
+        def external_name(array: Array) -> str | None:
             if array.nbytes < MIN_BLOB_BYTES or not (is_frozen(array) and array.dtype.isnative):
                 return None
             used[id(array)] = self._written.get(id(array)) or (array, self._store(array))
             return used[id(array)][1]
 
-        write_tree(path, tree, elsewhere)
+        write_tree(path, tree, external_name)
         self._written = used
         self.remove_unused()
 
     def read(self, path: Path) -> Tree:
-        """Read what `write` wrote, also while another process writes: then the old or the new tree."""
+        """Read what `write` wrote. While another process writes, return the old or the new tree."""
         for _ in range(ATTEMPTS - 1):
             before = _stamp(path)
             try:
@@ -64,9 +63,9 @@ class Blobs:
         return self._read(path)
 
     def remove_unused(self) -> None:
-        """Remove what the tree last written or read does not name: the past, and leftovers of interruptions.
+        """Remove files that the tree last written or read does not name.
 
-        Only for the one process that writes.
+        To be called by the process that writes the tree only.
         """
         names = {name for _, name in self._written.values()}
         if names == self._names:
@@ -74,7 +73,7 @@ class Blobs:
         wanted = {self._file(name) for name in names}
         for file in self._folder.glob("*"):
             if file not in wanted:
-                with contextlib.suppress(OSError):  # what is left over only takes room
+                with contextlib.suppress(OSError):  # unused files do no harm
                     file.unlink()
         self._names = names
 
@@ -104,7 +103,7 @@ class Blobs:
             raise ValueError(f"{name!r} is not the name of an array")
         array = read_tree(self._file(name))
         if not isinstance(array, np.ndarray) or digest(array) != name:
-            raise RunError(f"{self._file(name)} is damaged: it is not what was written there.")
+            raise RunError(f"{self._file(name)} is damaged: its content does not match its name.")
         array.flags.writeable = False
         return array
 
@@ -113,7 +112,7 @@ class Blobs:
 
 
 def digest(array: Array) -> str:
-    """A name that only this array has: of its type, its shape and its numbers."""
+    """Return a name that depends on the dtype, the shape and the numbers of an array."""
     found = hashlib.blake2b(digest_size=16)
     found.update(f"{array.dtype.name} {array.shape} ".encode())
     found.update(array.data)
@@ -121,7 +120,7 @@ def digest(array: Array) -> str:
 
 
 def _stamp(path: Path) -> tuple[int, int] | None:
-    """Another one whenever the file was replaced."""
+    """Return a value that changes whenever the file is replaced; None if there is no file."""
     try:
         status = path.stat()
     except OSError:

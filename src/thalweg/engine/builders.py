@@ -1,4 +1,4 @@
-"""From a plan to clients in this process: the world, the timetable, the engine."""
+"""Build the parts of a run from its plan: world, timetable, first model, clients and engine."""
 
 from __future__ import annotations
 
@@ -25,16 +25,16 @@ from thalweg.streams import HasViews, LiveWorld, Setting, Timetable, World, add_
 
 
 def make_client_pool(plan: Plan, data: Dataset, num_params: int) -> ClientPool:
-    """A plan's world and its clients, before anything has happened.
+    """Return the clients of a plan before the first round, with their world and timetable.
 
-    Refuses a recipe that makes no sense in this world, and a world that shows the data as they cannot be seen.
+    Raises `ConfigError` if the recipe does not fit the world, or the world does not fit the data.
     """
     clients, world = make_client_program(plan, data, num_params)
     return ClientPool(clients, world, make_timetable(plan, world.num_clients))
 
 
 def make_client_program(plan: Plan, data: Dataset, num_params: int) -> tuple[ClientProgram, World]:
-    """What any client of a plan is, and the world that has their streams."""
+    """Return the program of all clients of a plan, and the world that contains their streams."""
     world = make_world(plan.scenario, data, plan.seed)
     check_compatibility(plan.recipe, world)
     labels = apply_views(data, world).all_labels("train")
@@ -42,7 +42,7 @@ def make_client_program(plan: Plan, data: Dataset, num_params: int) -> tuple[Cli
 
 
 def make_world(scenario: Scenario, data: Dataset, seed: int) -> World:
-    """What arrives where, on the data of a run."""
+    """Return the world of a scenario, which defines the arrivals of all clients."""
     setting = Setting(
         labels=data.y,
         num_classes=data.num_classes,
@@ -58,23 +58,24 @@ def make_world(scenario: Scenario, data: Dataset, seed: int) -> World:
 
 
 def check_has_data(world: World) -> None:
-    """Refuse a world whose clients are somewhere else, with data of their own."""
+    """Reject a world whose clients have their own data on other machines."""
     require(
         not isinstance(world, LiveWorld),
-        "in the world live, clients bring their own data, so that nothing would ever arrive here; serve it "
-        "(thalweg serve --live) and let clients join (thalweg join), or choose another world (--set world=replay).",
+        "the world live has no data: clients join over a network with data of their own. Serve it "
+        "(thalweg serve --live) and let clients join (thalweg join), or choose another world "
+        "(--set world=replay).",
     )
 
 
 def apply_views(data: Dataset, world: World) -> Dataset:
-    """The data as clients of a world see them."""
+    """Return the data with the views of a world."""
     if not isinstance(world, HasViews) or data.views == world.views:
         return data
     return replace(data, views=world.views)
 
 
 def make_timetable(plan: AnyPlan, num_clients: int) -> Timetable | None:
-    """When clients are members; none: always."""
+    """Return the timetable of sessions; None if clients are always members."""
     scenario = plan.scenario
     if scenario.sessions is None:
         return None
@@ -109,9 +110,9 @@ def make_federation(
     workers: int | Literal["auto"],
     client_pool: ClientPool | None = None,
 ) -> SimulatedFederation:
-    """The clients of a plan in this process, on the engine that it names, as reliable as its scenario says.
+    """Return the clients of a plan as a federation in this process.
 
-    They see the data as their world has it.
+    The plan names the engine; its scenario may add faults, and its recipe secure aggregation.
     """
     federation: SimulatedFederation = _make_engine(plan, data, net, workers, client_pool)
     faults = plan.scenario.faults
@@ -131,7 +132,7 @@ def _make_engine(
     workers: int | Literal["auto"],
     client_pool: ClientPool | None,
 ) -> SimulatedFederation:
-    """Clients whose replies all come in time."""
+    """Return the federation without faults."""
     scenario, recipe = plan.scenario, plan.recipe
     client_pool = (
         make_client_pool(plan, data, net.num_params) if client_pool is None else client_pool
@@ -149,9 +150,7 @@ def _make_engine(
     from thalweg.engine.workers import count_workers, make_trainer
 
     num_threads, augment = 1, scenario.augment
-    if (
-        client_pool.clients.needs_probe
-    ):  # between ticks clients look at their models, which must be here
+    if client_pool.clients.needs_probe:  # models are needed in this process, so train here
         num_threads, workers = count_workers(workers, net, plan.local), 1
     parts = (net, recipe.objective, plan.local)
     trainer = make_trainer(*parts, data, workers, recipe.geometry, augment)

@@ -1,4 +1,4 @@
-"""A process that runs cells: one order per line on standard input, news per line on standard output."""
+"""A process that runs cells: reads one JSON request per line, writes one JSON message per line."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ from thalweg.engine.loop import Progress
 
 
 def main() -> None:
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the process that started us
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent process handles Ctrl-C
     output = os.fdopen(os.dup(sys.stdout.fileno()), "w", buffering=1)
-    sys.stdout = sys.stderr  # whatever a policy prints must not be mistaken for news
+    sys.stdout = sys.stderr  # output of policies must not mix with messages
     loaded: dict[str, Dataset] = {}
 
     def send_message(event: str, **rest: Any) -> None:
         try:
             output.write(json.dumps({"event": event, **rest}) + "\n")
             output.flush()
-        except BrokenPipeError:  # who started us was killed; this cell goes on after its last round
+        except BrokenPipeError:  # the parent process has ended; the cell can be resumed
             os._exit(0)
 
     def report_progress(progress: Progress) -> None:
@@ -45,7 +45,7 @@ def main() -> None:
                 data_dir=data_dir,
                 watch=report_progress,
                 command=request["command"],
-                data=_data(plan, data_dir, loaded),
+                data=_load_data(plan, data_dir, loaded),
             )
             send_message("done")
         except ThalwegError as error:
@@ -55,8 +55,8 @@ def main() -> None:
             send_message("failed", reason=f"{type(error).__name__}: {error}")
 
 
-def _data(plan: AnyPlan, data_dir: Path | None, loaded: dict[str, Dataset]) -> Dataset:
-    """Cells that follow one another mostly share their data: keep the last ones loaded."""
+def _load_data(plan: AnyPlan, data_dir: Path | None, loaded: dict[str, Dataset]) -> Dataset:
+    """Return the data of a plan; the last data set stays loaded, because most cells share it."""
     key = f"{plan.scenario.data} {plan.seed}"
     if key not in loaded:
         loaded.clear()

@@ -1,7 +1,7 @@
-"""Many runs side by side: each cell of a table is a run in a folder of its own.
+"""Run the cells of a table in parallel: each cell is a run in a folder of its own.
 
-Cells are handed to long-lived processes of ours, one per core. What is finished is not run again;
-what was interrupted goes on where it stopped; a cell that fails says why, and the others go on.
+Long-lived worker processes, one per core, run the cells. Finished cells are not run again,
+interrupted cells are resumed, and the failure of a cell does not stop the others.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from thalweg.engine.run_folder import RunFolder
 
 @dataclass(frozen=True)
 class CellJob:
-    """A cell to run: the plan of a recipe or a baseline, its folder, and the name under which its row goes."""
+    """A cell to run: the plan of a recipe or a baseline, its folder, and the name of its row."""
 
     recipe: str
     plan: AnyPlan
@@ -38,12 +38,12 @@ class CellJob:
 
 @dataclass(frozen=True)
 class CellEvent:
-    """What a watcher is told: a round of a cell, or its end (`row` is then None)."""
+    """Progress of a cell: the end of a round, or the end of the cell (`row` is then None)."""
 
     job: CellJob
     rounds_done: int
     row: Mapping[str, Any] | None
-    failure: str | None = None  # why it ended before it was done
+    failure: str | None = None  # the reason if the cell failed
 
 
 CellCallback = Callable[[CellEvent], None]
@@ -56,23 +56,23 @@ def run_cells(
     data_dir: Path | None = None,
     watch: CellCallback | None = None,
 ) -> dict[Path, str]:
-    """Run what is missing. Returns the folders of the cells that failed, with the reason."""
+    """Run the unfinished cells. Return the folders of cells that failed, with the reasons."""
     todo = [job for job in jobs if not is_done(job)]
     workers = min(workers or count_cores(), len(todo))
     # A policy defined in the user's own script cannot be imported by another process.
-    stays_here = any('"__main__:' in plan_to_toml(job.plan) for job in todo)
-    if workers <= 1 or stays_here:
+    needs_this_process = any('"__main__:' in plan_to_toml(job.plan) for job in todo)
+    if workers <= 1 or needs_this_process:
         return _run_in_process(todo, data_dir, watch)
     return _run_in_workers(todo, workers, data_dir, watch)
 
 
 def is_done(job: CellJob) -> bool:
-    """Is this very plan finished in its folder? Another plan there is an error, not a result."""
+    """Return whether the cell is finished. Another plan in its folder is an error."""
     if not (job.folder / "plan.toml").exists():
         return False
     if changes := plan_differences(read_any_plan(job.folder), job.plan):
         raise RunError(
-            f"{job.folder} holds a run with another configuration; choose another --out:\n  "
+            f"{job.folder} contains a run with another configuration; choose another --out:\n  "
             + "\n  ".join(changes)
         )
     return RunFolder(job.folder).is_finished(job.plan.scenario.rounds)
@@ -108,7 +108,7 @@ def _run_in_process(
 def _record_end(
     job: CellJob, failure: str | None, failures: dict[Path, str], watch: CellCallback | None
 ) -> None:
-    """Note how a cell ended, also in its folder: a later look must find the reason."""
+    """Report the end of a cell, and store the reason of a failure in its folder."""
     if failure is not None:
         failures[job.folder] = failure
         with suppress(RunError):  # a folder that cannot be written to may be what failed
@@ -120,20 +120,20 @@ def _record_end(
 def _run_in_workers(
     jobs: Sequence[CellJob], workers: int, data_dir: Path | None, watch: CellCallback | None
 ) -> dict[Path, str]:
-    """Threads hand jobs to processes and put their news in one queue, which is read here."""
+    """Run cells in worker processes. One thread per worker puts its messages into a queue."""
     todo: queue.SimpleQueue[CellJob] = queue.SimpleQueue()
     for job in jobs:
         todo.put(job)
     messages: queue.SimpleQueue[tuple[CellJob, dict[str, Any]]] = queue.SimpleQueue()
     failures: dict[Path, str] = {}
     with _worker_processes(workers) as (processes, closing):
-        for place in range(workers):
-            serve = threading.Thread(
+        for index in range(workers):
+            thread = threading.Thread(
                 target=_feed_worker,
-                args=(processes, place, todo, messages, data_dir, closing),
+                args=(processes, index, todo, messages, data_dir, closing),
                 daemon=True,
             )
-            serve.start()
+            thread.start()
         unfinished = len(jobs)
         while unfinished:
             job, message = messages.get()
@@ -148,13 +148,13 @@ def _run_in_workers(
 
 def _feed_worker(
     processes: list[subprocess.Popen[str]],
-    place: int,
+    index: int,
     todo: queue.SimpleQueue[CellJob],
     messages: queue.SimpleQueue[tuple[CellJob, dict[str, Any]]],
     data_dir: Path | None,
     closing: threading.Event,
 ) -> None:
-    """Keep one process busy until no job is left or all is closing; replace it if it dies before."""
+    """Give jobs to one process until none is left; replace the process if it dies."""
     while not closing.is_set():
         try:
             job = todo.get_nowait()
@@ -168,12 +168,12 @@ def _feed_worker(
         }
         with suppress(RunError):  # a folder that cannot be written to fails by itself
             RunFolder(job.folder).write_failure(None)
-        for message in _read_messages(processes[place], request):
+        for message in _read_messages(processes[index], request):
             if message is None:
-                if closing.is_set():  # it did not die, it was ended
+                if closing.is_set():  # it was ended by `_worker_processes`
                     return
-                code = _kill_worker(processes[place])
-                processes[place] = _start_worker()
+                code = _kill_worker(processes[index])
+                processes[index] = _start_worker()
                 reason = f"its process died (exit code {code}); run again to continue"
                 message = {"event": "failed", "reason": reason}
             messages.put((job, message))
@@ -182,7 +182,7 @@ def _feed_worker(
 def _read_messages(
     process: subprocess.Popen[str], request: Mapping[str, Any]
 ) -> Iterator[dict[str, Any] | None]:
-    """What a process says about one order, up to its end; None if the process is gone."""
+    """Yield the messages of a process about one job, up to its end; None if the process died."""
     assert process.stdin is not None
     assert process.stdout is not None
     try:
@@ -209,18 +209,18 @@ def _start_worker() -> subprocess.Popen[str]:
 
 
 def _kill_worker(process: subprocess.Popen[str]) -> int:
-    """Killing is safe: a run continues from its last whole round."""
+    """Kill a process and return its exit code. Its run can be resumed from the last checkpoint."""
     process.kill()
     for pipe in (process.stdin, process.stdout):
         if pipe is not None:
-            with suppress(OSError):  # an order that never got through
+            with suppress(OSError):  # the last request was not read
                 pipe.close()
     return process.wait()
 
 
 @contextmanager
 def _worker_processes(count: int) -> Iterator[tuple[list[subprocess.Popen[str]], threading.Event]]:
-    """Processes, and whether they are about to be ended, as they are also by Ctrl-C."""
+    """Start processes, and end them in any case; the event is set before they are ended."""
     processes, closing = [_start_worker() for _ in range(count)], threading.Event()
     try:
         yield processes, closing

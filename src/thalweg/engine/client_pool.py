@@ -1,4 +1,4 @@
-"""All clients of an embedded run: their states, who is here, who has changed."""
+"""All clients of a run in this process: their states, and which are present in a round."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from thalweg.streams import HasViews, Timetable, World, collect_supplies, scale_
 
 
 class ClientPool:
-    """The clients' states. Nobody costs anything before taking part for the first time."""
+    """The states of all clients. A client has a state once it has taken part in a round."""
 
     def __init__(
         self, clients: ClientProgram, world: World, timetable: Timetable | None = None
@@ -43,7 +43,7 @@ class ClientPool:
 
     @cached_property
     def availability(self) -> Floats:
-        """(N,) probability that each client is here in a round of the run."""
+        """(N,) probability that each client is present in a round of the run."""
         return compute_availability(self.world, self.timetable)
 
     @cached_property
@@ -51,20 +51,21 @@ class ClientPool:
         return collect_supplies(self.world)
 
     def state(self, client: int) -> ClientState:
-        """What a client remembers; of one that never took part, what it is born with."""
+        """Return the state of a client; that of a new client if it has never taken part."""
         state = self.states.get(client)
         return self.clients.new_client(client) if state is None else state
 
     def set_state(self, client: int, state: ClientState) -> None:
-        """Remember a client's state, if it is another one than before."""
+        """Store the state of a client, and mark the client as changed if it is another object."""
         if self.states.get(client) is not state:
             self.states[client] = state
             self.changed.add(client)
 
     def clock(self, rnd: int, is_over: bool = True) -> int | Ints:
-        """The round that streams are in when round `rnd` is over, or before it.
+        """Return the round of the streams after round `rnd`, or before it if it is not over.
 
-        One for all if clients collect while they are away, else (N,) by the rounds that each has lived.
+        It is one number if clients collect while absent, else (N,): each client counts the rounds in
+        which it has taken part.
         """
         if self.world.collects_when_absent:
             return rnd
@@ -80,7 +81,7 @@ class ClientPool:
         probes: Sequence[ModelProbe] = (),
         received: Received | None = None,
     ) -> ClientRound:
-        """A client's part in a round, in which it trains one model or several."""
+        """Start the round of a client, which trains one model or several."""
         job = jobs[0]
         ctx = ClientContext(
             program=self.clients,
@@ -116,7 +117,7 @@ class ClientPool:
         return tabulate_answers(answers, type(policy).__name__)
 
     def restore(self, trees: dict[int, Tree]) -> None:
-        """Take states from a checkpoint."""
+        """Restore the states from a checkpoint."""
         self.states = {
             client: self.clients.restore_client(client, tree) for client, tree in trees.items()
         }
@@ -130,27 +131,27 @@ def make_roster(
     supplies: Supplies,
     clock: int | Ints | None = None,
 ) -> Roster:
-    """Who is here in a round: of the session's members those whom the world has there.
+    """Return the roster of a round: the members of the session that are present in the world.
 
-    `supplies` are those of the world, which knows nothing of sessions. `clock` is the round that streams are in;
-    none: the same. A world without views has one concept.
+    `supplies` are those of the world, without sessions. `clock` is the round of the streams; None:
+    the same round. In a world without views all clients have concept 0.
     """
-    nobody, here = np.zeros(world.num_clients, dtype=np.int64), world.present(rnd)
+    zeros, present = np.zeros(world.num_clients, dtype=np.int64), world.present(rnd)
     availability, session = compute_availability(world, timetable), None
     if timetable is not None:
         session = timetable.session(rnd)
-        here = np.intersect1d(here, session.members, assume_unique=True)
+        present = np.intersect1d(present, session.members, assume_unique=True)
         supplies = scale_supplies(supplies, timetable.attendance, world.collects_when_absent)
-    concepts = nobody
+    concepts = zeros
     if isinstance(world, HasViews):
         concepts = world.concepts_at(rnd if clock is None else clock)
     return Roster(
-        rnd, here, availability, nobody, supplies=supplies, session=session, concepts=concepts
+        rnd, present, availability, zeros, supplies=supplies, session=session, concepts=concepts
     )
 
 
 def compute_availability(world: World, timetable: Timetable | None) -> Floats:
-    """(N,) the world's, in the share of the run in which each client is a member."""
+    """Return the probability that each client is present and a member of the session, (N,)."""
     if timetable is None:
         return world.availability
     return world.availability * timetable.attendance

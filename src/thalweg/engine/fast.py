@@ -1,8 +1,8 @@
-"""The fast engine: a cohort is a few stacked computations, spread over worker processes.
+"""The fast engine: trains a cohort as a few stacked computations in worker processes.
 
-Streams and memories run here, in the process of the run; only arithmetic goes to the workers. Recipes
-whose clients look at their models between ticks train here too, their stacks in threads. What is
-stacked with what follows from the cohort alone, so the number of workers never changes a bit.
+Streams and memories run in the process of the run; only training and predictions are computed by
+workers. Recipes whose clients use their models between ticks are trained in this process, with one
+thread per stack. The stacks depend on the cohort only, so that the number of workers changes no bit.
 """
 
 from __future__ import annotations
@@ -43,11 +43,11 @@ from thalweg.nets import Net
 
 
 class Cohort(NamedTuple):
-    """The clients of a round, in the order of their ids, and their jobs: a row for each."""
+    """The jobs of a round, ordered by client, and what each client received."""
 
     jobs: list[Job]
-    received: list[Received]  # of each client
-    visits: list[slice]  # the rows of each client
+    received: list[Received]  # per client
+    slices: list[slice]  # the jobs of each client
     rnd: int
 
     @property
@@ -56,13 +56,13 @@ class Cohort(NamedTuple):
 
     @property
     def lr_scales(self) -> Floats32 | None:
-        """(K,) factors of the learning rates, decay included; None if all are one."""
+        """(K,) factors of the learning rates, with decay; None if all are 1."""
         lr_scales = np.array([job.lr_scale for job in self.jobs], dtype=np.float32)
         return None if (lr_scales == 1).all() else lr_scales
 
 
 class TrainingResult(NamedTuple):
-    """What came of training, a row per job."""
+    """Results of training, one row per job."""
 
     deltas: Floats32
     losses: Floats
@@ -71,7 +71,7 @@ class TrainingResult(NamedTuple):
 
 
 class FastFederation:
-    """Embedded clients, trained in stacks."""
+    """Runs all clients in this process and trains them in stacks."""
 
     def __init__(
         self,
@@ -86,7 +86,7 @@ class FastFederation:
     ) -> None:
         self.client_pool, self._num_threads = client_pool, num_threads
         self._here = here or (trainer if isinstance(trainer, StackedTrainer) else None)
-        self._is_random = net.is_noisy or augments  # is there chance in a step?
+        self._is_random = net.is_noisy or augments  # are steps random?
         self._labels, self._net, self._trainer = labels, net, trainer
         self._prequential = prequential
 
@@ -97,7 +97,7 @@ class FastFederation:
         self, clients: Ints, stage: SurveyStage, bank: Floats32, rnd: int
     ) -> SurveyResponses:
         here = self._here
-        assert here is not None, "questions are answered in this process"
+        assert here is not None, "surveys are answered in this process"
         return self.client_pool.survey(
             clients, stage, bank, rnd, lambda params: FixedModelProbe(here, params)
         )
@@ -105,14 +105,14 @@ class FastFederation:
     def train(
         self, jobs: Sequence[Job], bank: Floats32, rnd: int, broadcast: Broadcast | None = None
     ) -> Updates:
-        # What is stacked with what must not depend on the order of asking.
+        # The stacks must not depend on the order of the jobs.
         order = sorted(range(len(jobs)), key=lambda place: jobs[place][:2])
         owners = [jobs[place].client for place in order]
         starts = [row for row, owner in enumerate(owners) if row == 0 or owners[row - 1] != owner]
         cohort = Cohort(
             jobs=[self._apply_lr_decay(jobs[place]) for place in order],
             received=[select_client_broadcast(broadcast, order[row]) for row in starts],
-            visits=[slice(*ends) for ends in pairwise([*starts, len(order)])],
+            slices=[slice(*ends) for ends in pairwise([*starts, len(order)])],
             rnd=rnd,
         )
         work = (
@@ -124,13 +124,13 @@ class FastFederation:
         num_tested, num_correct = self._test_arrivals(visits, cohort, bank)
         reports = [
             visit.reports(place)
-            for visit, rows in zip(visits, cohort.visits, strict=True)
+            for visit, rows in zip(visits, cohort.slices, strict=True)
             for place in range(rows.stop - rows.start)
         ]
-        for visit, rows in zip(visits, cohort.visits, strict=True):
+        for visit, rows in zip(visits, cohort.slices, strict=True):
             if not cohort.jobs[rows.start].probe_round:
                 self.client_pool.finish(visit)
-        num_jobs = [rows.stop - rows.start for rows in cohort.visits]
+        num_jobs = [rows.stop - rows.start for rows in cohort.slices]
         return Updates(
             clients=np.array([job.client for job in cohort.jobs]),
             models=cohort.models,
@@ -156,10 +156,10 @@ class FastFederation:
     def _train_prebatched(
         self, cohort: Cohort, bank: Floats32
     ) -> tuple[list[ClientRound], TrainingResult]:
-        """Nobody looks at a model in mid-round: draw all mini-batches first, then train in one go."""
+        """Draw all mini-batches first, then train: for clients that use no model during the round."""
         visits = [
             self.client_pool.start_round(cohort.jobs[rows], cohort.rnd, received=received)
-            for rows, received in zip(cohort.visits, cohort.received, strict=True)
+            for rows, received in zip(cohort.slices, cohort.received, strict=True)
         ]
         batches = self._draw_batches(visits, cohort, bank)
         lr_scales, noise = cohort.lr_scales, self._noise_seeds(cohort)
@@ -174,18 +174,20 @@ class FastFederation:
         ]
         deltas, losses = self._trainer.train(bank, tasks)
         num_steps = np.array([len(mine) for mine in batches])
-        uploads = stack_uploads(_collect_uploads(visits, cohort.visits))
+        uploads = stack_uploads(_collect_uploads(visits, cohort.slices))
         return visits, TrainingResult(deltas, losses, num_steps, uploads)
 
     def _train_interleaved(
         self, cohort: Cohort, bank: Floats32
     ) -> tuple[list[ClientRound], TrainingResult]:
-        """Clients look at their models between ticks: stream, memory and training take turns.
+        """Alternate arrivals, memory and training: for clients that use their models between ticks.
 
-        Models must be where the memories are, so this is done here, stacks in threads beside each other.
+        Models and memories must be in the same process, so the stacks are trained in threads.
         """
         trainer = self._trainer
-        assert isinstance(trainer, StackedTrainer), "attentive recipes train in this process"
+        assert isinstance(trainer, StackedTrainer), (
+            "recipes with model probes are trained in this process"
+        )
         deltas = np.empty((len(cohort.jobs), bank.shape[1]), dtype=np.float32)
         losses = np.empty(len(cohort.jobs))
         num_steps = np.empty(len(cohort.jobs), dtype=np.int64)
@@ -215,7 +217,7 @@ class FastFederation:
         part: slice,
         noise: Ints | None,
     ) -> tuple[Stack, list[ClientRound], list[slice]]:
-        """Some clients at the start of their round, each with a view of its models, and their rows in the stack."""
+        """Start the round of some clients; return their stack, rounds and rows in the stack."""
         lr_scales = cohort.lr_scales
         together = trainer.begin(
             bank,
@@ -224,7 +226,7 @@ class FastFederation:
             None if noise is None else noise[part],
         )
         visits, places = [], []
-        for rows, received in zip(cohort.visits, cohort.received, strict=True):
+        for rows, received in zip(cohort.slices, cohort.received, strict=True):
             if part.start <= rows.start < part.stop:
                 mine = slice(rows.start - part.start, rows.stop - part.start)
                 probes = [
@@ -262,7 +264,7 @@ class FastFederation:
     def _conclude(
         self, together: Stack, visits: list[ClientRound], rows: list[slice], jobs: list[Job]
     ) -> None:
-        """Tell objectives that want to know what came of the round."""
+        """Pass the results of the round to objectives that have `finish_round`."""
         local, steps = self.client_pool.clients.local, together.num_steps.tolist()
         if self.client_pool.clients.objective_with_conclude is None:
             return
@@ -275,7 +277,7 @@ class FastFederation:
                 )
 
     def _add_noise(self, deltas: Floats32, cohort: Cohort) -> Floats32:
-        """What leaves the clients of their updates."""
+        """Return the updates with the noise of `Recipe.privacy`, if there is any."""
         clients = self.client_pool.clients
         if clients.recipe.privacy is None:
             return deltas
@@ -288,12 +290,12 @@ class FastFederation:
                 cohort.jobs[rows.start].client,
                 cohort.jobs[rows.start].probe_round,
             )
-            for rows in cohort.visits
+            for rows in cohort.slices
         ]
         return np.concatenate(sent)
 
     def _apply_lr_decay(self, job: Job) -> Job:
-        """The learning rate falls while a session lasts, if it does."""
+        """Apply the decay of the learning rate during a session."""
         return job._replace(
             lr_scale=job.lr_scale * self.client_pool.clients.local.lr_scale(job.age)
         )
@@ -303,13 +305,13 @@ class FastFederation:
         return [slice(first, last) for first, last in pairwise(ends)]
 
     def _make_client_stacks(self, cohort: Cohort) -> list[slice]:
-        """Stacks that no client is divided between: those of `_make_stacks`, with their ends moved up where need be."""
-        ends = [rows.stop for rows in cohort.visits]
+        """Return the stacks of `_make_stacks`, extended so that all jobs of a client are in one."""
+        ends = [rows.stop for rows in cohort.slices]
         moved = [ends[bisect_left(ends, part.stop)] for part in self._make_stacks(len(cohort.jobs))]
         return [slice(first, last) for first, last in pairwise([0, *dict.fromkeys(moved)])]
 
     def _noise_seeds(self, cohort: Cohort) -> Ints | None:
-        """Seeds of the clients' dropout and changed images."""
+        """Return the seeds of dropout and augmentation; None if there is neither."""
         if not self._is_random:
             return None
         return noise_seeds(self.client_pool.clients.seed, cohort.jobs, cohort.rnd)
@@ -317,21 +319,21 @@ class FastFederation:
     def _draw_batches(
         self, visits: list[ClientRound], cohort: Cohort, bank: Floats32
     ) -> list[list[MiniBatch]]:
-        """All mini-batches of every job, in order."""
+        """Return all mini-batches of every job."""
         batches: list[list[MiniBatch]] = [[] for _ in cohort.jobs]
         for _ in range(self.client_pool.clients.stream.ticks):
             for visit in visits:
                 visit.observe()
             if self.client_pool.clients.bank_with_split is not None:
                 self._split_samples(visits, cohort, bank)
-            for visit, rows in zip(visits, cohort.visits, strict=True):
+            for visit, rows in zip(visits, cohort.slices, strict=True):
                 for place, mine in enumerate(batches[rows]):
                     mine += visit.batches(place)
         return batches
 
     def _split_samples(self, visits: list[ClientRound], cohort: Cohort, bank: Floats32) -> None:
-        """Every client divides what it holds among its models, as it received them."""
-        owners = np.repeat(np.arange(len(visits)), [r.stop - r.start for r in cohort.visits])
+        """Let every client assign its samples to its models, by the losses of the received models."""
+        owners = np.repeat(np.arange(len(visits)), [r.stop - r.start for r in cohort.slices])
         losses: list[Floats32] = [np.empty(0, dtype=np.float32) for _ in cohort.jobs]
         for model in np.unique(cohort.models):
             mine = np.flatnonzero(cohort.models == model)
@@ -340,38 +342,38 @@ class FastFederation:
             parts = np.split(found, np.cumsum([len(rows) for rows in held])[:-1])
             for row, part in zip(mine.tolist(), parts, strict=True):
                 losses[row] = part
-        for visit, rows in zip(visits, cohort.visits, strict=True):
+        for visit, rows in zip(visits, cohort.slices, strict=True):
             visit.split_samples(np.stack(losses[rows]))
 
     def _test_arrivals(
         self, visits: list[ClientRound], cohort: Cohort, bank: Floats32
     ) -> tuple[Ints, Ints]:
-        """Test, then train: how many arriving samples the received models get right.
+        """Return how many arriving samples are tested before training, and how many are correct.
 
-        Of several models of one client, only the one that predicts for it is tested.
+        If a client has several models, only its main model is tested.
         """
         rows = [visit.rows_to_test(self._prequential) for visit in visits]
         main = np.array(
             [
                 part.start + visit.main_model
-                for visit, part in zip(visits, cohort.visits, strict=True)
+                for visit, part in zip(visits, cohort.slices, strict=True)
             ]
         )
         tested, correct = np.zeros((2, len(cohort.jobs)), dtype=np.int64)
         tested[main] = [len(part) for part in rows]
         for model in np.unique(cohort.models[main]):
             mine = np.flatnonzero(cohort.models[main] == model)
-            asked = np.concatenate([rows[k] for k in mine])
+            tested_rows = np.concatenate([rows[k] for k in mine])
             owner = np.repeat(main[mine], [len(rows[k]) for k in mine])
-            if len(asked):
-                predicted, _ = self._trainer.predict(bank[model], "train", asked)
-                right = predicted == self._labels[asked]
+            if len(tested_rows):
+                predicted, _ = self._trainer.predict(bank[model], "train", tested_rows)
+                right = predicted == self._labels[tested_rows]
                 correct += np.bincount(owner, weights=right, minlength=len(correct)).astype(int)
         return tested, correct
 
 
 def _collect_uploads(visits: list[ClientRound], rows: list[slice]) -> list[dict[str, Floats32]]:
-    """What every client has to say, for each of its models."""
+    """Return the uploads of every client for each of its models."""
     return [
         visit.upload(place)
         for visit, mine in zip(visits, rows, strict=True)
@@ -385,7 +387,7 @@ def stack(
     lr_scales: Floats32 | None = None,
     noise: Ints | None = None,
 ) -> StackTask:
-    """Mini-batches of a few clients as one task; shorter ones are padded with weight zero."""
+    """Combine mini-batches of several clients to one task, padded with weight zero."""
     num_steps = max(len(mine) for mine in batches)
     size = max((len(batch.rows) for mine in batches for batch in mine), default=1)
     items = np.zeros((num_steps, len(batches), size), dtype=np.int32)  # (S, K, B)

@@ -1,4 +1,4 @@
-"""Rows of a data set become the input of a net: gathered, normalised and laid out, in one go."""
+"""Convert rows of a data set to the input of a net: gather, normalise and arrange in memory."""
 
 from __future__ import annotations
 
@@ -14,23 +14,22 @@ from thalweg.core.types import Ints
 from thalweg.data.base import Dataset, Part
 
 RowIndices = npt.NDArray[np.integer]
-SampleTransform = Callable[
-    [npt.NDArray[Any]], npt.NDArray[Any]
-]  # of samples, before they are normalised
+# Changes samples before they are normalised.
+SampleTransform = Callable[[npt.NDArray[Any]], npt.NDArray[Any]]
 
 
 class Gather:
-    """The samples of a data set, ready to be taken by row. Copies nothing until it is asked.
+    """Reads samples of a data set by row. The data set itself is not copied.
 
-    Images stay uint8 and become ``(x / 255 - mean) / std`` when they are taken, as one
-    multiplication and one addition per pixel. Codes of sequences become int64.
+    Images are stored as uint8 and converted to ``(x / 255 - mean) / std`` when they are read, with
+    one multiplication and one addition per pixel. Codes of sequences become int64.
     """
 
     def __init__(self, data: Dataset) -> None:
         self._data = data
         self._is_image, self._is_sequence = data.is_image, data.is_sequence
         if data.is_image:
-            # As large as an image: a vector of three channels would be a loop of three.
+            # As large as an image: operations with a vector of three channels are slower.
             mean, std = (
                 np.broadcast_to(channels, data.x.shape[1:]) for channels in (data.mean, data.std)
             )
@@ -43,23 +42,23 @@ class Gather:
     def single(
         self, part: Part, rows: RowIndices, change: SampleTransform | None = None
     ) -> tuple[Tensor, Tensor]:
-        """Inputs (B, *input_shape), or codes (B, L), and labels (B,).
+        """Return inputs (B, *input_shape), or codes (B, L), and labels (B,).
 
         Images are in ``channels_last`` memory.
         """
         x = self._samples(part, rows, change)
         labels = self._labels(part, rows)
         if not self._is_image:
-            return x.clone(), labels  # to where torch aligns it: a product may round by the address
+            return x.clone(), labels  # aligned by torch: rounding may depend on the address
         x = x.float().mul_(self._scale).add_(self._shift)  # (B, H, W, C)
         return x.permute(0, 3, 1, 2), labels
 
     def stacked(
         self, part: Part, rows: RowIndices, change: SampleTransform | None = None
     ) -> tuple[Tensor, Tensor]:
-        """For rows (K, B): inputs (K, B, *input_shape), or codes (K, B, L), and labels (K, B).
+        """Return inputs (K, B, *input_shape), or codes (K, B, L), and labels (K, B) of rows (K, B).
 
-        In memory the batch is the innermost axis, where `Net.apply_stacked` wants it.
+        The batch is the innermost axis in memory, as `Net.apply_stacked` needs it.
         """
         x = self._samples(part, rows, change)
         if self._is_image:

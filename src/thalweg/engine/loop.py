@@ -1,4 +1,4 @@
-"""Runs a plan: builds the world, plays the rounds, keeps the folder, reports."""
+"""Run a plan: build its parts, run the rounds, write the run folder, and return the result."""
 
 from __future__ import annotations
 
@@ -54,22 +54,22 @@ MetricsRow = Mapping[str, Any]
 
 @dataclass(frozen=True, eq=False)
 class Result:
-    """What a run leaves behind."""
+    """The result of a run: metrics and final model."""
 
     plan: Plan
     metrics: list[MetricsRow]  # one per round
     net: Net
-    model: Floats32  # (P,) the final global model; of a bank, the one that serves most clients
+    model: Floats32  # (P,) the final model; of a bank, the one that most clients use
     folder: Path | None
-    alarms: MetricsRow | None = None  # how good the recipe's alarm was; none: it has none
+    alarms: MetricsRow | None = None  # scores of the recipe's alarm; None without an alarm
 
     @property
     def final(self) -> MetricsRow:
-        """The last round's metrics; it is always evaluated."""
+        """The metrics of the last round, which is always evaluated."""
         return self.metrics[-1]
 
     def table(self) -> pa.Table:
-        """The metrics as an Arrow table, one row per round; ``.to_pandas()`` if you like."""
+        """Return the metrics as an Arrow table with one row per round."""
         import pyarrow as pa
 
         names = dict.fromkeys(name for row in self.metrics for name in row)
@@ -78,19 +78,18 @@ class Result:
 
 @dataclass(frozen=True)
 class Progress:
-    """What a watcher is told after every round."""
+    """The progress of a run after a round, for `watch`."""
 
     plan: AnyPlan
     row: MetricsRow
     rounds_done: int
-    rounds_now: int  # of these, in this process
-    seconds_now: float  # that those took
+    rounds_now: int  # rounds since the run was started or resumed
+    seconds_now: float  # duration of those rounds
 
 
 ProgressCallback = Callable[[Progress], None]
-FederationFactory = Callable[
-    [Plan, Dataset, Net, ClientPool], SimulatedFederation
-]  # clients that are somewhere else
+# Makes a federation of clients that are not in this process.
+FederationFactory = Callable[[Plan, Dataset, Net, ClientPool], SimulatedFederation]
 
 
 def run(
@@ -149,10 +148,10 @@ def run_plan(
     data: Dataset | None = None,
     federate: FederationFactory | None = None,
 ) -> Result:
-    """Run a plan, in a folder if `out` is given. `data` spares loading it again.
+    """Run a plan, in a folder if `out` is given. Pass `data` if it is already loaded.
 
-    `federate` makes the federation if its clients are not in this process; the crowd that it is given knows the
-    world, and has no states.
+    `federate` makes the federation if its clients are not in this process. It receives a client pool
+    with the world and without client states.
     """
     require(workers == "auto" or workers >= 1, f"workers must be at least 1, got {workers}.")
     require(out is not None or not resume, "resume needs the run's folder (out, or --out).")
@@ -168,7 +167,7 @@ def run_plan(
     data = apply_views(data, client_pool.world)
     if federate is None:
         check_has_data(client_pool.world)
-    # Only now, so that a slip in a name, or what makes no sense, leaves no folder behind.
+    # Only now, so that an invalid plan leaves no folder behind.
     folder = None if out is None else RunFolder(out)
     try:
         has_checkpoint = folder is not None and folder.open(
@@ -261,12 +260,11 @@ def _restore(
 
 
 def check_same_data(folder: RunFolder, then: int, now: int) -> None:
-    """Refuse to combine a run with other data than it was begun on."""
+    """Reject a run that was started with other data."""
     if then != now:
         raise RunError(
-            f"{folder.path} was begun on other data (or another trace of sessions, or table of drifts) than are "
-            "found now; "
-            "point --data-dir (or THALWEG_DATA) at the same files, or start a new run."
+            f"{folder.path} was started with other data (or another trace of sessions, or table of "
+            "drifts); set --data-dir (or THALWEG_DATA) to the same files, or start a new run."
         )
 
 
@@ -299,8 +297,10 @@ def _write_results(
 
 
 def compute_fingerprint(data: Dataset, client_pool: ClientPool) -> int:
-    """A checksum of the training part, of who is a member when and of what is seen how, to notice that a run goes
-    on with others."""
+    """Return a checksum of the training data, the sessions and the views of a run.
+
+    It is used to detect that a run is resumed with others.
+    """
     start = 0 if client_pool.timetable is None else client_pool.timetable.checksum
     if isinstance(client_pool.world, HasViews):
         start = zlib.crc32(repr(client_pool.world.views).encode(), start)

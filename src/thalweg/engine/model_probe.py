@@ -1,4 +1,4 @@
-"""Views of a model through a client's samples, computed by a trainer of this process."""
+"""Model probes of the fast engine: values of a model on the samples of a client."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from thalweg.engine.stacked import Stack, StackedTrainer
 
 
 class FixedModelProbe:
-    """A model that nobody trains."""
+    """A model that does not change."""
 
     def __init__(self, trainer: StackedTrainer, params: Floats32) -> None:
         self._trainer, self._params = trainer, params
@@ -43,7 +43,7 @@ class FixedModelProbe:
 
 
 class StackModelProbe(FixedModelProbe):
-    """The view of the client in row `k` of a stack, while it is trained with others."""
+    """The model of the client in row `k` of a stack, while the stack is trained."""
 
     def __init__(self, trainer: StackedTrainer, stack: Stack, k: int) -> None:
         super().__init__(trainer, stack.start[k].numpy())

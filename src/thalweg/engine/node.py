@@ -1,4 +1,4 @@
-"""One client: its stream, its data, and what it does when it is asked."""
+"""One client: trains and answers surveys, given its state, its stream and its data."""
 
 from __future__ import annotations
 
@@ -26,17 +26,18 @@ from thalweg.federation.extensions.privacy import add_noise
 
 @dataclass(frozen=True, eq=False)
 class Node:
-    """A client somewhere. What it remembers goes in and comes out, so that a new process loses nothing.
+    """A client without state: methods take the client's state and return the new one.
 
-    The reference engine plays all clients by this class, one after the other; on a network each device has one.
+    The reference engine runs all clients with this class, one after the other. On a network each
+    device has one.
     """
 
-    clients: ClientProgram  # what any client of the recipe is, and this one's stream
+    clients: ClientProgram  # the program of all clients, with this client's stream
     client: int
     trainer: SingleTrainer
-    prequential: int  # arriving samples per tick that are predicted before they are learnt from
+    prequential: int  # arriving samples per tick that are predicted before training
     has_secret_noise: bool = (
-        False  # is the noise of `Recipe.privacy` drawn from the system, not the seed?
+        False  # draw the noise of `Recipe.privacy` from the system, not the seed
     )
 
     def new_client(self) -> ClientState:
@@ -58,13 +59,13 @@ class Node:
     def answer_survey(
         self, state: ClientState, question: SurveyRequest
     ) -> tuple[ClientState, SurveyResponse]:
-        """Answer a question; nobody trains."""
+        """Answer a survey; the client does not train."""
         state, words = run_client_survey(self.clients, state, question, self.trainer.begin)
         vectors = {name: np.asarray(vector, dtype=np.float64) for name, vector in words.items()}
         return state, SurveyResponse(question.rnd, self.client, question.stage, vectors)
 
     def _add_noise(self, deltas: Floats32, request: TrainRequest) -> Floats32:
-        """What leaves this client of its updates."""
+        """Return the updates with the noise of `Recipe.privacy`, if there is any."""
         clients = self.clients
         seed = None if self.has_secret_noise else clients.seed
         return add_noise(

@@ -1,4 +1,4 @@
-"""Models tested as clients use them: each with its own mixture, on its own view of the test samples."""
+"""Evaluate models as clients use them: each client with its mixture of models and its view."""
 
 from __future__ import annotations
 
@@ -26,15 +26,18 @@ from thalweg.streams import HasViews
 
 
 class ModelUse(NamedTuple):
-    """Which models each client uses, and how it sees the samples."""
+    """The mixture of models, the view and the concept of each client."""
 
     mixtures: Floats  # (N, models) rows sum to one
     views: Ints  # (N,)
-    concepts: Ints | None  # (N,) the true ones; none: nobody speaks of concepts in this world
+    concepts: Ints | None  # (N,) true concepts; None in a world without views
 
 
 class ScoreCache:
-    """What models say of the test samples in every view. Views that share their inputs are asked about once."""
+    """Caches the predictions of models on the test samples in every view.
+
+    Views with the same inputs share their predictions.
+    """
 
     def __init__(self, federation: SimulatedFederation, models: Floats32, data: Dataset) -> None:
         self._federation, self._models, self._data = federation, models, data
@@ -45,11 +48,11 @@ class ScoreCache:
         return len(self._models)
 
     def scores(self, view: int, models: Ints) -> Floats32:
-        """(models, n, C) logarithms of the probabilities that some models give the classes."""
+        """Return log probabilities of the classes (models, n, C)."""
         return np.stack([self._model_scores(view, model) for model in models.tolist()])
 
     def labels(self, view: int) -> Ints:
-        """(n,) of the test samples, as the view has them."""
+        """Return the labels of the test samples in a view, (n,)."""
         return self._data.labels("test", self._rows(view))
 
     def _model_scores(self, view: int, model: int) -> Floats32:
@@ -65,9 +68,9 @@ class ScoreCache:
 
 
 def get_model_use(served: ServedModels, federation: SimulatedFederation, rnd: int) -> ModelUse:
-    """How clients use what they are served after a round, counted from 0.
+    """Return how clients use the served models after a round, counted from 0.
 
-    If the bank does not say who uses what, everybody uses all models, as many as use each.
+    If the bank has no mixtures, every client uses all models, in proportion to their shares.
     """
     world = federation.client_pool.world
     mixtures = served.mixtures
@@ -87,10 +90,10 @@ def score_per_client(
     validation: float = 0.0,
     session_context: SessionContext | None = None,
 ) -> dict[str, Any]:
-    """Scores of the test set, averaged over the clients, with a part of it set aside for validation.
+    """Return scores of the test set, averaged over clients, and scores of the validation part.
 
-    Accuracy is that of a client on the whole test set as it sees it; only what is said of clients is about data
-    like their own, as everywhere.
+    The accuracy of a client is that on the whole test set in its view; `client_accuracy` uses
+    samples with the client's own label distribution.
     """
     world = federation.client_pool.world
     for_test, for_choice = split_test_set(data, validation)
@@ -118,7 +121,7 @@ def _test_clients(
     data: Dataset,
     rows: Ints,
 ) -> ClientTests:
-    """Some test samples, as each client answers them."""
+    """Return the predictions of each client on some test samples."""
 
     def own(right: Bools, labels: Ints) -> Floats:
         return local_accuracies(right, labels, rows, data, federation.client_pool.world)
@@ -134,7 +137,7 @@ def _session_accuracy(
     rows: Ints,
     session_context: SessionContext,
 ) -> float:
-    """The mean over members of their accuracy on labels that some of them have, as each of them sees them."""
+    """Return the mean over members of the accuracy on labels that members have, in their views."""
     members, mixes = session_context.members, federation.client_pool.world.mixes
 
     def on_their_labels(right: Bools, labels: Ints) -> Floats:
@@ -149,18 +152,18 @@ def _session_accuracy(
 def _gather_scores(
     score_cache: ScoreCache, use: ModelUse, rows: Ints
 ) -> tuple[dict[int, Floats32], dict[int, Ints], Floats]:
-    """Scores and labels of some samples in every view that somebody has, and the mixtures of the models in use."""
+    """Return scores and labels of samples in every view in use, and mixtures of the models in use."""
     used = np.flatnonzero(use.mixtures.any(axis=0))
-    met = np.unique(use.views).tolist()
-    scores = {view: score_cache.scores(view, used)[:, rows] for view in met}
-    labels = {view: score_cache.labels(view)[rows] for view in met}
+    views = np.unique(use.views).tolist()
+    scores = {view: score_cache.scores(view, used)[:, rows] for view in views}
+    labels = {view: score_cache.labels(view)[rows] for view in views}
     return scores, labels, use.mixtures[:, used]
 
 
 def _concept_metrics(accuracies: Floats, use: ModelUse, data: Dataset) -> dict[str, Any]:
-    """The mean accuracy of the clients of each concept, and how well models divide clients by it.
+    """Return the mean accuracy of the clients of each concept, and the purity of the models.
 
-    Nothing unless there are two of each; a concept that nobody has now has None.
+    Empty with fewer than two concepts. The accuracy of a concept without clients is None.
     """
     concepts = use.concepts
     if concepts is None or len(np.unique(concepts)) < 2:

@@ -1,4 +1,4 @@
-"""A plan: everything that decides the numbers of a run, and nothing else."""
+"""A plan: everything that determines the results of a run."""
 
 from __future__ import annotations
 
@@ -36,14 +36,14 @@ class Plan:
         alarm = self.recipe.alarm
         require(
             alarm is None or alarm.watch != "error" or self.scenario.prequential > 0,
-            f"the alarm watches how many arriving samples are predicted wrong, but {self.scenario.name} "
-            "predicts none of them (prequential=0); predict some (--set prequential=32), or watch the loss "
+            f"alarm.watch=error needs predictions of arriving samples, but {self.scenario.name} makes "
+            "none (prequential=0); predict some (--set prequential=32), or use the loss "
             "(--set alarm.watch=loss).",
         )
 
     @property
     def local(self) -> Sgd:
-        """How clients train: the recipe's way if it has one, else the scenario's."""
+        """Local training: that of the recipe if it has one, else that of the scenario."""
         return self.recipe.local or self.scenario.local
 
     @property
@@ -72,8 +72,8 @@ def make_plan(
     """
     require(
         not isinstance(recipe, str) or recipe not in BASELINES,
-        f"{recipe} is a baseline and no recipe, so there is no model to train; compare it with recipes "
-        f"(thalweg.compare), or run it from the command line (thalweg run {recipe}).",
+        f"expected a recipe, but {recipe} is a baseline, which has no model to train; compare it with "
+        f"recipes (thalweg.compare), or run it from the command line (thalweg run {recipe}).",
     )
     recipe = get_recipe(recipe) if isinstance(recipe, str) else recipe
     scenario = find_scenario(scenario) if isinstance(scenario, str) else scenario
@@ -126,7 +126,7 @@ def is_part_of_method(method: Recipe | Baseline, name: str) -> bool:
 
 
 def plan_to_toml(plan: Any) -> str:
-    """A plan, of a recipe or of a baseline, as a file has it."""
+    """Return the plan of a recipe or a baseline as the text of a TOML file."""
     return tomli_w.dumps(to_dict(plan))
 
 
@@ -137,13 +137,13 @@ def plan_from_toml(text: str, where: str) -> Plan:
         raise ConfigError(f"{where} is not a TOML file: {error}.") from error
     require(
         "baseline" not in plain,
-        f"{where} is the plan of a baseline, which has no recipe; expected the run of a recipe.",
+        f"{where} is the plan of a baseline; expected the plan of a recipe.",
     )
     return from_dict(Plan, plain)
 
 
 def read_plan(path: Path) -> Plan:
-    """The plan of a run folder, or of a plan.toml."""
+    """Read the plan of a run folder, or a plan.toml."""
     file = path / "plan.toml" if path.is_dir() else path
     try:
         return plan_from_toml(file.read_text(), str(file))

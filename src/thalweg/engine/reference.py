@@ -1,7 +1,7 @@
-"""The reference engine: slow, one client after the other, close to the papers' pseudocode.
+"""The reference engine: one client after the other, close to the pseudocode of the papers.
 
-It is the specification. The fast engine and every other federation must give the same numbers,
-up to the rounding of 32-bit arithmetic.
+It is slow and serves as the specification: the fast engine and every other federation must give the
+same numbers, up to the rounding of 32-bit arithmetic.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from thalweg.federation import SurveyStage, build_updates, make_train_requests
 
 
 class ReferenceFederation:
-    """Embedded clients, each a node that is asked in its turn."""
+    """Runs all clients in this process, one after the other, each as a `Node`."""
 
     def __init__(
         self,
@@ -58,4 +58,4 @@ class ReferenceFederation:
         return self._trainer.scores(model, part, rows)
 
     def close(self) -> None:
-        """Nothing to let go of."""
+        """Nothing to close."""

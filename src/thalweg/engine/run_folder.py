@@ -1,11 +1,11 @@
-"""A run is a folder: plan, metrics, checkpoints, environment, and the command that repeats it.
+"""The folder of a run: plan, metrics, checkpoints, environment, and the command that repeats it.
 
-Written so that a process may be killed at any moment. Per round, in this order: one line is appended
-to ``metrics.jsonl``, and one to ``rejections.jsonl`` for every message that was not let in; the states of
-the clients that changed go to a file of their own; the server's state replaces the previous one by
-renaming. The server's file decides which round was the last: whatever is newer than that is dropped
-when the run goes on. Large arrays of the server's that will not change any more are written once,
-beside it (`engine/blobs.py`).
+A process may be killed at any moment. Each round writes, in this order: one line in
+``metrics.jsonl``, one line in ``rejections.jsonl`` for every message that was rejected, a file with
+the states of the clients that changed, and the server's state, which replaces the previous one by
+renaming. The server's file defines the last round: files and lines of later rounds are removed when
+the run is resumed. Large arrays of the server that no longer change are written once, to files of
+their own (`engine/blobs.py`).
 """
 
 from __future__ import annotations
@@ -32,16 +32,16 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 REJECTIONS = "rejections.jsonl"
-SNAPSHOT_EVERY = 50  # rounds after which the clients' files are folded into one
+SNAPSHOT_EVERY = 50  # rounds between files with the states of all clients
 
 try:
     import fcntl
-except ImportError:  # no such lock on this system; two runs in one folder are then not noticed
+except ImportError:  # without file locks, two runs in one folder are not detected
     fcntl = None  # type: ignore[assignment]
 
 
 class RunFolder:
-    """One run on disk."""
+    """One run on disk. Use it from one process at a time, except for methods that only read."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -49,7 +49,7 @@ class RunFolder:
         self._lock: IO[str] | None = None
 
     def open(self, plan: AnyPlan, *, command: str, resume: bool) -> bool:
-        """Claim the folder for a plan. True if it already holds part of this very run."""
+        """Lock the folder for a plan, and create it if needed. Return whether it has a checkpoint."""
         try:
             with _wrap_os_errors(self.path):
                 (self.path / "checkpoint").mkdir(parents=True, exist_ok=True)
@@ -73,7 +73,7 @@ class RunFolder:
             file.write(json.dumps(row) + "\n")
 
     def append_rejections(self, rnd: int, rejections: Iterable[Rejection]) -> None:
-        """Who was not believed in a round, and why; most rounds have nobody."""
+        """Write the rejected messages of a round; without any, write nothing."""
         lines = [
             json.dumps({"round": rnd, **rejection._asdict()}) + "\n" for rejection in rejections
         ]
@@ -82,27 +82,31 @@ class RunFolder:
                 file.writelines(lines)
 
     def rejections(self) -> list[dict[str, Any]]:
-        """Everything that was not let in, as rows of round, client and reason."""
+        """Return all rejected messages as rows of round, client and reason."""
         return self._read_lines(REJECTIONS)
 
     def save(self, rnd: int, server: Tree, clients: Mapping[int, Tree], changed: set[int]) -> None:
-        """Checkpoint after round `rnd`. Only the clients that changed are written, mostly."""
+        """Write a checkpoint after `rnd` rounds.
+
+        Client files hold the clients that changed since the last one; every `SNAPSHOT_EVERY` rounds
+        a file holds all clients, and the older files are removed.
+        """
         folder = self.path / "checkpoint"
-        everyone = rnd % SNAPSHOT_EVERY == 0
-        chosen = clients.keys() if everyone else changed
-        kind = "all" if everyone else "some"
+        has_all = rnd % SNAPSHOT_EVERY == 0
+        chosen = clients.keys() if has_all else changed
+        kind = "all" if has_all else "some"
         write_tree(
             folder / f"clients-{rnd:08d}-{kind}.safetensors",
             {str(client): clients[client] for client in sorted(chosen)},
         )
         self._blobs.write(folder / "server.safetensors", server)
-        if everyone:
+        if has_all:
             for old in folder.glob("clients-*.safetensors"):
                 if _round_of(old) < rnd:
                     old.unlink()
 
     def load(self) -> tuple[Tree, dict[int, Tree]]:
-        """The newest server state, and every client's; later leftovers are removed."""
+        """Read the last checkpoint to resume from it, and remove files and lines of later rounds."""
         server, clients = self.read_checkpoint()
         rnd = int(server["rnd"])
         for file in (self.path / "checkpoint").glob("clients-*.safetensors"):
@@ -113,7 +117,10 @@ class RunFolder:
         return server, clients
 
     def read_checkpoint(self) -> tuple[Tree, dict[int, Tree]]:
-        """The same without touching anything, also while the run goes on."""
+        """Return the server state and the client states, without changes to the folder.
+
+        Works while another process runs in the folder.
+        """
         folder = self.path / "checkpoint"
         server = self._blobs.read(folder / "server.safetensors")
         rnd = int(server["rnd"])
@@ -124,7 +131,7 @@ class RunFolder:
         return server, clients
 
     def metrics(self) -> list[dict[str, Any]]:
-        """All whole lines of the metrics file; a line that was being written is left out."""
+        """Return the rows of the metrics file up to the first incomplete line."""
         return self._read_lines("metrics.jsonl")
 
     def _read_lines(self, name: str) -> list[dict[str, Any]]:
@@ -138,7 +145,7 @@ class RunFolder:
         return rows
 
     def delete_metrics(self) -> None:
-        """Begin again, for runs without checkpoints."""
+        """Delete metrics and rejections, for runs without checkpoints that start again."""
         with _wrap_os_errors(self.path):
             (self.path / "metrics.jsonl").unlink(missing_ok=True)
             (self.path / REJECTIONS).unlink(missing_ok=True)
@@ -148,7 +155,7 @@ class RunFolder:
             _write_text(self.path / "summary.json", json.dumps(summary, indent=2) + "\n")
 
     def summary(self) -> dict[str, Any]:
-        """What a run that has ended says of itself; empty if it has not, or if the file is damaged."""
+        """Return the summary of a finished run; empty if it has not finished or the file is damaged."""
         try:
             summary = json.loads((self.path / "summary.json").read_text())
         except (OSError, ValueError):
@@ -156,16 +163,16 @@ class RunFolder:
         return summary if isinstance(summary, dict) else {}
 
     def is_finished(self, rounds: int) -> bool:
-        """Does the folder hold all of a run? A summary is written last, and whole."""
+        """Return whether the run is complete: the summary is written last."""
         return self.summary().get("rounds") == rounds
 
     def failure(self) -> str | None:
-        """Why the run stopped the last time, if it failed."""
+        """Return the reason why the run failed; None if it did not fail."""
         file = self.path / "failure.txt"
         return file.read_text().strip() if file.exists() else None
 
     def write_failure(self, reason: str | None) -> None:
-        """Keep the reason with the run; None: it is running again, or done."""
+        """Store why the run failed; None removes the reason."""
         with _wrap_os_errors(self.path):
             if reason is None:
                 (self.path / "failure.txt").unlink(missing_ok=True)
@@ -177,8 +184,8 @@ class RunFolder:
         rows = self.metrics()[:rounds]
         if len(rows) < rounds:
             raise RunError(
-                f"{self.path}: metrics.jsonl has {len(rows)} whole lines but the checkpoint is of "
-                f"round {rounds}. Was the file edited? Start again in another folder."
+                f"{self.path}: metrics.jsonl should have {rounds} complete lines, as many as the "
+                f"checkpoint has rounds, but has {len(rows)}. Start a new run in another folder."
             )
         _write_text(self.path / "metrics.jsonl", "".join(json.dumps(row) + "\n" for row in rows))
         if (self.path / REJECTIONS).exists():
@@ -193,14 +200,14 @@ class RunFolder:
     def _check_same_plan(self, plan: AnyPlan, resume: bool) -> None:
         if not resume:
             raise RunError(
-                f"{self.path} already holds a run; continue it with --resume, or choose another "
+                f"{self.path} already contains a run; continue it with --resume, or choose another "
                 "folder with --out."
             )
         file = self.path / "plan.toml"
         old = any_plan_from_toml(file.read_text(), str(file))
         if changes := plan_differences(old, plan):
             raise RunError(
-                f"{self.path} holds a run with another configuration, so it cannot be resumed "
+                f"{self.path} contains a run with another configuration, so it cannot be resumed "
                 "with this one:\n  " + "\n  ".join(changes)
             )
 
@@ -217,7 +224,7 @@ class RunFolder:
 
 
 def environment() -> dict[str, Any]:
-    """What a run was made with."""
+    """Return the versions and the machine that a run uses."""
     import importlib.util
     from importlib import metadata
 
@@ -245,7 +252,7 @@ def _write_text(path: Path, text: str) -> None:
 
 @contextmanager
 def _wrap_os_errors(path: Path) -> Iterator[None]:
-    """A full disk or a folder we may not write to is one message, not a traceback."""
+    """Convert errors such as a full disk or a read-only folder to `RunError`."""
     try:
         yield
     except OSError as error:

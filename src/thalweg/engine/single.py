@@ -1,7 +1,7 @@
-"""One client trained at a time, in plain loops, close to the papers' pseudocode.
+"""Train one client at a time, in plain loops, close to the pseudocode of the papers.
 
-What is computed depends on the parameters, the rows and the seed alone: one thread, and everything that is
-multiplied lies where torch puts it, because the last bits of a product may depend on the address.
+Results depend on the parameters, the rows and the seed only: one thread, and operands in memory that
+torch has allocated, because the last bits of a product may depend on the alignment.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ Samples = npt.NDArray[Any]
 
 
 class SingleTrainer:
-    """Does the arithmetic of one client after the other."""
+    """Computes training and predictions of one client after the other."""
 
     def __init__(
         self,
@@ -47,11 +47,11 @@ class SingleTrainer:
         return cls(net, recipe.objective, plan.local, data, recipe.geometry, plan.scenario.augment)
 
     def begin(self, params: Floats32, noise: int = 0) -> Training:
-        """A client that has just received parameters (P,); `noise` seeds its dropout and images."""
+        """Start the training of parameters (P,); `noise` is the seed of dropout and augmentation."""
         return Training(self, torch.tensor(params), noise)
 
     def predict(self, model: Floats32, part: Part, rows: Ints | None) -> tuple[Ints, Floats32]:
-        """Predicted labels and losses of one model on some rows of a part; none: all samples as they are."""
+        """Return predicted labels and losses of a model on rows of a part; None: all samples."""
         rows = np.arange(self.data.num_samples(part)) if rows is None else rows
         if len(rows) == 0:
             return np.empty(0, dtype=np.int64), np.empty(0, dtype=np.float32)
@@ -62,7 +62,7 @@ class SingleTrainer:
         return logits.argmax(dim=1).numpy(), losses.numpy()
 
     def scores(self, model: Floats32, part: Part, rows: Ints | None = None) -> Floats32:
-        """(n, C) logarithms of the probabilities that one model gives the classes of some rows; none: as above."""
+        """Return log probabilities of the classes (n, C) of a model on rows of a part; None: all."""
         rows = np.arange(self.data.num_samples(part)) if rows is None else rows
         if len(rows) == 0:
             return np.empty((0, self.data.num_classes), dtype=np.float32)
@@ -71,10 +71,7 @@ class SingleTrainer:
         return logits.log_softmax(1).numpy()
 
     def inputs(self, samples: Samples) -> Tensor:
-        """Samples as the net wants them.
-
-        Normalised images (B, C, H, W), features (B, F), or codes (B, L) as whole numbers.
-        """
+        """Convert samples to normalised images (B, C, H, W), features (B, F) or codes (B, L)."""
         if self.data.is_sequence:
             return torch.from_numpy(samples).long()
         if not self.data.is_image:
@@ -85,7 +82,7 @@ class SingleTrainer:
 
 
 class Training:
-    """One client in training, and its view of its own model (`core.talk.ModelProbe`)."""
+    """The training of one client, and the probe of its model (`core.capabilities.ModelProbe`)."""
 
     def __init__(self, trainer: SingleTrainer, start: Tensor, noise: int) -> None:
         self._trainer, self._data = trainer, trainer.data
@@ -95,13 +92,13 @@ class Training:
 
     @property
     def delta(self) -> Floats32:
-        """(P,) how far it has come."""
+        """The change of the parameters (P,) so far."""
         delta: Floats32 = (self._now - self._start).numpy()
         return delta
 
     @property
     def mean_loss(self) -> float:
-        """Over the steps taken so far; nan without a step."""
+        """The mean loss of the steps so far; nan without a step."""
         return float(np.mean(self.seen_losses)) if self.seen_losses else float("nan")
 
     def step(self, batch: MiniBatch, memo: Mapping[str, Floats32], lr_scale: float) -> None:
@@ -113,7 +110,7 @@ class Training:
         self._now = geometry.move(self._now[None], step[None], self._trainer.net.sizes)[0]
         self.seen_losses.append(loss)
 
-    # --- what a policy may look at ---
+    # --- the model probe ---
 
     def params(self) -> Floats32:
         values: Floats32 = self._now.numpy().copy()
@@ -123,8 +120,8 @@ class Training:
         return self._trainer.predict(self.params(), "train", rows)[1]
 
     def is_correct(self, rows: Ints) -> npt.NDArray[np.bool_]:
-        guesses = self._trainer.predict(self.params(), "train", rows)[0]
-        right: npt.NDArray[np.bool_] = guesses == self._data.labels("train", rows)
+        predicted = self._trainer.predict(self.params(), "train", rows)[0]
+        right: npt.NDArray[np.bool_] = predicted == self._data.labels("train", rows)
         return right
 
     def outputs(self, rows: Ints) -> Floats32:
@@ -166,7 +163,7 @@ class Training:
     # --- one step ---
 
     def _inputs(self, rows: npt.NDArray[np.integer[Any]]) -> Tensor:
-        """Rows as they are, for looks."""
+        """Return inputs without augmentation."""
         return self._trainer.inputs(self._data.samples("train", rows))
 
     def _loss_and_gradient(
@@ -189,7 +186,7 @@ class Training:
         return float(loss.detach()), gradient[0]
 
     def _samples(self, rows: npt.NDArray[np.integer[Any]]) -> Samples:
-        """What is trained on in this step: the rows, or changed copies of them."""
+        """Return the samples of a training step, augmented if the plan says so."""
         samples: Samples = self._data.samples("train", rows)
         if self._trainer.augment is not None:
             samples = self._trainer.augment.apply(

@@ -1,7 +1,7 @@
-"""A few clients trained as one computation, and a few such computations trained one after the other.
+"""Train stacks of clients: one computation for the models of several clients.
 
-What is computed depends on the tasks alone: one thread, fixed stacks, fixed batches. Who computes
-it (this process, or some number of workers) never changes a bit.
+Results depend on the tasks only: one thread, fixed stacks and fixed batches. They have the same bits
+in this process and in any number of workers.
 """
 
 from __future__ import annotations
@@ -29,46 +29,44 @@ from thalweg.nets import Net
 T = TypeVar("T")
 R = TypeVar("R")
 
-# Samples per batch when predicting. Fewer leave the vector units idle, more leave the cache.
+# Samples per batch of a prediction: fewer use the vector units less, more exceed the cache.
 PREDICT_BATCH = 256
-# Samples whose single gradients are computed side by side, times parameters. More leave the cache.
+# Parameters times samples whose gradients are computed together; more exceed the cache.
 GRADIENT_NUMBERS = 1 << 20
 
 
 class StackTask(NamedTuple):
-    """The work of a few clients in one round, to be done as one stacked computation."""
+    """The training of a few clients in one round, for one stacked computation."""
 
     models: Ints  # (K,) the row of the bank each client starts from
     items: npt.NDArray[np.int32]  # (S, K, B) rows of the training part; any valid row as padding
-    weights: Floats32  # (S, K, B) what each sample counts; 0 for padding
-    live: npt.NDArray[np.bool_]  # (S, K) False: this client takes no step here
+    weights: Floats32  # (S, K, B) sample weights; 0 for padding
+    live: npt.NDArray[np.bool_]  # (S, K) False: the client takes no step
     lr_scales: Floats32 | None = None  # (K,) factors of the learning rate; None: all one
-    noise: Ints | None = (
-        None  # (K,) seeds of the clients' dropout and changed images; None: neither
-    )
+    noise: Ints | None = None  # (K,) seeds of dropout and augmentation; None: neither
 
 
 class Trainer(Protocol):
-    """Does the arithmetic of a run."""
+    """Computes the training and the predictions of a run."""
 
     def train(self, bank: Floats32, tasks: Sequence[StackTask]) -> tuple[Floats32, Floats]:
-        """Deltas (K_total, P) and mean losses (K_total,), nan without a step; rows in task order."""
+        """Return deltas (K_total, P) and mean losses (K_total,; nan without a step), in task order."""
 
     def predict(
         self, params: Floats32, part: Part, rows: Ints | None = None
     ) -> tuple[Ints, Floats32]:
-        """Predicted labels and cross-entropies of one model on rows of a part; none: all samples as they are."""
+        """Return predicted labels and cross-entropies of a model on rows of a part; None: all."""
 
     def scores(self, params: Floats32, part: Part, rows: Ints | None = None) -> Floats32:
-        """(n, C) logarithms of the probabilities that one model gives the classes of some rows, or of all."""
+        """Return log probabilities of the classes (n, C) of a model on rows of a part; None: all."""
 
     def close(self) -> None:
-        """Let go of processes and memory."""
+        """End processes and free memory."""
 
 
 @dataclass(frozen=True, eq=False)
 class Stack:
-    """K clients in the middle of their round. The tensors are written in place."""
+    """K clients in training. The tensors are written in place."""
 
     start: Tensor  # (K, P) the parameters they received
     params: Tensor  # (K, P) the parameters they have now
@@ -80,7 +78,7 @@ class Stack:
 
 
 class StackedTrainer:
-    """Trains in this process, on one thread. `begin`, `steps` as often as you like, `finish`."""
+    """Trains in this process, on one thread: call `begin`, any number of `steps`, and `finish`."""
 
     def __init__(
         self,
@@ -92,8 +90,8 @@ class StackedTrainer:
         augment: Augmentation | None = None,
     ) -> None:
         self._net, self._objective, self._sgd, self._gather = net, objective, sgd, gather
-        self._mirror, self._augment = geometry, augment
-        self._is_stacked = stack_size(net) > 1  # else one model after the other
+        self._geometry, self._augment = geometry, augment
+        self._is_stacked = stack_size(net) > 1  # if False: one model after the other
 
     def train(self, bank: Floats32, tasks: Sequence[StackTask]) -> tuple[Floats32, Floats]:
         counts = [len(task.models) for task in tasks]
@@ -107,7 +105,7 @@ class StackedTrainer:
         return deltas, losses
 
     def train_one(self, bank: Floats32, task: StackTask, deltas: Floats32) -> Floats:
-        """One task. Writes its rows of `deltas`, returns its losses."""
+        """Train one task: write its rows of `deltas`, return its losses."""
         with one_thread():
             stack = self.begin(bank, task.models, task.lr_scales, task.noise)
             self.steps(stack, task.items, task.weights, task.live)
@@ -120,7 +118,7 @@ class StackedTrainer:
         lr_scales: Floats32 | None = None,
         noise: Ints | None = None,
     ) -> Stack:
-        """K clients at the start of their round, each with a model of the bank."""
+        """Start the training of K clients, each with a model of the bank."""
         start = torch.empty(len(models), bank.shape[1])
         assert not len(models) or 0 <= models.min() <= models.max() < len(bank)
         np.take(bank, models, axis=0, out=start.numpy(), mode="clip")  # "raise" would copy twice
@@ -143,7 +141,7 @@ class StackedTrainer:
         live: npt.NDArray[np.bool_],  # (S, K)
         memo: Mapping[str, Tensor] | None = None,  # (K, P) each
     ) -> None:
-        """Let every client that is live take its steps; the others are not touched, not even read."""
+        """Take the steps of all clients that are live; the others do not change."""
         memo = memo or {}
         widths = _widths(weights, live)
         for step, width in enumerate(widths):
@@ -162,9 +160,9 @@ class StackedTrainer:
                 _write_back(stack, who, chosen)
 
     def finish(self, stack: Stack, deltas: Floats32) -> Floats:
-        """Write what the clients learnt into deltas (K, P); return their mean losses (K,)."""
+        """Write the parameter changes into deltas (K, P); return the mean losses (K,)."""
         torch.sub(stack.params, stack.start, out=torch.from_numpy(deltas))
-        with np.errstate(invalid="ignore"):  # no step: 0 / 0 is nan, as promised
+        with np.errstate(invalid="ignore"):  # without a step: 0 / 0 is nan
             return stack.loss_sum.numpy() / stack.num_steps
 
     def predict(
@@ -187,7 +185,7 @@ class StackedTrainer:
         return outputs.log_softmax(1).numpy()
 
     def outputs(self, params: Floats32, rows: Ints, part: Part = "train") -> Floats32:
-        """(n, C) what one model answers to some samples, before it is made a probability."""
+        """Return the logits (n, C) of a model on rows of a part."""
         found = np.empty((len(rows), self._net.num_classes), dtype=np.float32)
         model = torch.tensor(params)
         with one_thread(), torch.inference_mode():
@@ -197,7 +195,7 @@ class StackedTrainer:
         return found
 
     def last_layer(self, params: Floats32, rows: Ints) -> LastLayer:
-        """Training samples as the last layer of one model sees them."""
+        """Return errors and inputs of the last layer of a model on training samples."""
         model = torch.tensor(params)
         errors, features = [], []
         with one_thread(), torch.inference_mode():
@@ -215,17 +213,19 @@ class StackedTrainer:
                 errors.append(error.numpy())
                 features.append(features_here.contiguous().numpy())
         if not errors:
-            x, _ = self._gather.single("train", np.zeros(1, dtype=np.int64))  # any, for the shapes
+            x, _ = self._gather.single(
+                "train", np.zeros(1, dtype=np.int64)
+            )  # any row, for the shapes
             logits, inner = self._net.with_features(model, x)
             return LastLayer(logits.numpy()[:0], inner.numpy()[:0])
         return LastLayer(np.concatenate(errors), np.concatenate(features))
 
     def labels(self, rows: Ints) -> Ints:
-        """The right answers of training samples."""
+        """Return the labels of training samples."""
         return self._gather.labels("train", rows)
 
     def gradient(self, params: Floats32, rows: Ints, weights: Floats | None = None) -> Floats32:
-        """(P,) of the cross-entropy of some training samples, weighted; none: of its mean."""
+        """Return the gradient (P,) of the weighted cross-entropy of training samples; None: the mean."""
         total = torch.zeros(len(params), dtype=torch.float64)
         shares = torch.tensor(
             np.full(len(rows), 1 / max(len(rows), 1)) if weights is None else weights
@@ -241,7 +241,7 @@ class StackedTrainer:
         return total.float().numpy()
 
     def squared_gradients(self, params: Floats32, rows: Ints) -> Floats32:
-        """(P,) mean over training samples of the squared gradient of each one's cross-entropy."""
+        """Return the mean over training samples of the squared gradient of the cross-entropy, (P,)."""
         total = torch.zeros(len(params), dtype=torch.float64)
         together = max(1, GRADIENT_NUMBERS // len(params)) if self._is_stacked else 1
         with one_thread():
@@ -255,14 +255,14 @@ class StackedTrainer:
         return (total / max(len(rows), 1)).float().numpy()
 
     def close(self) -> None:
-        """Nothing to let go of."""
+        """Nothing to close."""
 
     def _inputs(
         self, rows: npt.NDArray[np.integer], stack: Stack | None = None
     ) -> tuple[Model, Tensor, Tensor]:
-        """The model as a function, inputs (K, B, ...) and labels (K, B) of training rows (K, B).
+        """Return the model, inputs (K, B, ...) and labels (K, B) of training rows (K, B).
 
-        Without a stack nobody trains: no dropout, and images as they are.
+        Without a stack there is no dropout and no augmentation.
         """
         noise = None if stack is None else stack.noise
         change: SampleTransform | None = None
@@ -282,10 +282,10 @@ class StackedTrainer:
         weights: Floats32,
         memo: Mapping[str, Tensor],
     ) -> None:
-        """One gradient step of every client of the stack; rows and weights are (K, B)."""
+        """Take one gradient step of every client of the stack; rows and weights are (K, B)."""
         model, x, labels = self._inputs(rows, stack)
         batch = Batch(x, labels, torch.tensor(weights))
-        params = stack.params.detach().requires_grad_()  # the same memory
+        params = stack.params.detach().requires_grad_()  # shares memory with the stack
         loss = self._objective.loss(model, params, batch, {"start": stack.start, **memo})  # (K,)
         (gradient,) = torch.autograd.grad(loss.sum(), params)
         with torch.no_grad():
@@ -294,12 +294,12 @@ class StackedTrainer:
         stack.num_steps[:] += 1
 
     def _descend(self, stack: Stack, gradient: Tensor) -> None:
-        if self._mirror.is_euclidean:
+        if self._geometry.is_euclidean:
             self._sgd.descend(stack.params, gradient, stack.velocity, stack.lr_scales)
             return
         direction = self._sgd.direction(stack.params, gradient, stack.velocity)
         lr = self._sgd.lr if stack.lr_scales is None else self._sgd.lr * stack.lr_scales
-        stack.params.copy_(self._mirror.move(stack.params, direction * lr, self._net.sizes))
+        stack.params.copy_(self._geometry.move(stack.params, direction * lr, self._net.sizes))
 
     def _logits(self, model: Tensor, part: Part, rows: Ints) -> tuple[Tensor, Tensor]:
         if self._is_stacked:
@@ -310,10 +310,10 @@ class StackedTrainer:
 
 
 def stack_size(net: Net) -> int:
-    """How many clients gain from being computed together; 1 for nets that are better left alone.
+    """Return how many clients to compute together; 1 for nets that do not gain from stacking.
 
-    Thin layers leave a processor waiting, and stacking fills it. A convolution of a million
-    multiplications per sample is busy enough by itself and only gets in the way of the cache.
+    Small layers do not use a processor fully, and stacking helps. Nets with a million
+    multiplications per sample in convolutions do, and stacking only exceeds the cache.
     Otherwise: as many clients as fit half a megabyte of parameters, at least 4, at most 512.
     """
     work = sum(
@@ -327,9 +327,9 @@ def stack_size(net: Net) -> int:
 
 
 def choose_stack_sizes(net: Net, num_jobs: int) -> list[int]:
-    """Sizes of the stacks for a cohort: balanced, and an even number of them, so that two are busy.
+    """Return the sizes of the stacks of a cohort: balanced, and an even number for two workers.
 
-    A function of the net and the cohort, never of the number of workers: so are the bits.
+    They depend on the net and the cohort, not on the number of workers, and so do the results.
 
     >>> from thalweg.nets import Cnn, LeNet5
     >>> choose_stack_sizes(LeNet5().build((1, 28, 28), 10), num_jobs=7)
@@ -346,7 +346,7 @@ def choose_stack_sizes(net: Net, num_jobs: int) -> list[int]:
 
 @contextmanager
 def one_thread() -> Iterator[None]:
-    """Compute on one thread: sums then have one order, and workers do not fight over the cores."""
+    """Compute on one thread: the order of sums is fixed, and workers do not compete for cores."""
     before = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
@@ -356,7 +356,7 @@ def one_thread() -> Iterator[None]:
 
 
 def map_in_threads(work: Callable[[T], R], parts: Sequence[T], num_threads: int) -> list[R]:
-    """Results in the order of the parts; each is computed on one thread, a few at the same time."""
+    """Return the results of `work` in the order of the parts, computed by several threads."""
     if num_threads <= 1 or len(parts) <= 1:
         with one_thread():
             return [work(part) for part in parts]
@@ -368,7 +368,7 @@ def map_in_threads(work: Callable[[T], R], parts: Sequence[T], num_threads: int)
 
 
 def _widths(weights: Floats32, live: npt.NDArray[np.bool_]) -> list[int]:
-    """How many columns of each step anybody uses; the rest is padding for everybody."""
+    """Return the number of columns of each step that are not padding for all clients."""
     if not weights.size:
         return [0] * len(live)
     used = ((weights != 0) & live[:, :, None]).any(axis=1)  # (S, B)
@@ -377,7 +377,7 @@ def _widths(weights: Floats32, live: npt.NDArray[np.bool_]) -> list[int]:
 
 
 def _select_clients(stack: Stack, who: Ints) -> Stack:
-    """The clients `who` as a stack of their own: copies."""
+    """Copy the clients `who` to a new stack."""
     index = torch.from_numpy(who)
     return Stack(
         start=stack.start[index],

@@ -1,4 +1,4 @@
-"""What models make of every task: of the test set in every view that the clients of a world ever have."""
+"""Evaluate models on every task: the test set in each view that the clients of a world have."""
 
 from __future__ import annotations
 
@@ -19,10 +19,11 @@ from thalweg.evaluation.mixtures import score_mixture
 
 
 def task_records(score_cache: ScoreCache, use: ModelUse, data: Dataset) -> list[dict[str, Any]]:
-    """One record for each view and each way to find a mixture of models for it, on the whole test set.
+    """Return one record for each view and each way to choose a mixture of models for it.
 
-    All models of the bank can be used, also those that nobody uses now. `clients` is how many see their data so
-    now. An accuracy is None where no client has the concept that an oracle would look for.
+    The whole test set and all models of the bank are used, also models without clients. `clients` is
+    the number of clients that have the view now. The accuracy is None if a mixture needs a client
+    with the concept and there is none.
     """
     records = []
     everything = np.arange(score_cache.num_models)
@@ -55,7 +56,7 @@ def _mixtures(
 
 
 def task_name(transform: Transform, concept: int) -> str:
-    """Concepts count from 1, as in papers.
+    """Return the name of a task; concepts count from 1, as in papers.
 
     >>> from thalweg.core.transforms import Plain, Rotated
     >>> task_name(Plain(), 0), task_name(Rotated(120), 3)

@@ -1,4 +1,4 @@
-"""Clients of this process, not all of whose replies come in time."""
+"""Simulated faults: responses that are lost, late or forged."""
 
 from __future__ import annotations
 
@@ -23,19 +23,19 @@ from thalweg.streams import Faults, TampersUpdates
 
 
 class PendingResponse(NamedTuple):
-    """A reply on its way."""
+    """A response that has not arrived yet."""
 
-    due: int  # the round with whose replies it comes, or with those of the next in which anybody trains
+    due: int  # it arrives in this round, or in the next one in which clients train
     reply: TrainResponse
 
 
 class UnreliableFederation(FederationWrapper):
-    """An embedded federation between whose clients and the server things go wrong.
+    """Adds faults to a federation: responses are lost, late or forged, as `Faults` says.
 
-    Everybody who is asked trains, and remembers it. Then some replies are lost, and some come with those of a later
-    round. Until then their client is not here: it is still sending. A reply that is on its way comes even if its
-    client has gone by then; whether it is of any use is for the server to say. Of a rehearsal, what is not there
-    in time is lost.
+    All chosen clients train and keep their new state. Then some responses are lost, and some arrive
+    in a later round. Until then their client is not present. A late response arrives even if its
+    client is absent by then; the server decides whether to use it. Late responses of a probe round
+    are lost.
     """
 
     def __init__(self, inner: SimulatedFederation, faults: Faults, seed: int) -> None:
@@ -88,10 +88,10 @@ class UnreliableFederation(FederationWrapper):
             if delay > 0
         }
         in_time = [reply for reply, delay in replies if delay == 0]
-        # What was said when the bank had another number of models cannot be set beside the rest.
+        # A late response may be for another number of models than the others.
         alike = select_uniform_responses([*in_time, *arrived])
         rejected = tuple(
-            Rejection(reply.client, "its reply has not the form of the others'.")
+            Rejection(reply.client, "its response has another form than the others.")
             for reply in (*in_time, *arrived)
             if reply not in alike
         )
@@ -105,7 +105,7 @@ class UnreliableFederation(FederationWrapper):
     def _train_inner(
         self, jobs: Sequence[Job], bank: Floats32, rnd: int, broadcast: Broadcast | None
     ) -> Updates:
-        """What is sent, which of hostile clients is not what they have learnt."""
+        """Train, and replace the updates of hostile clients by forged ones."""
         updates, faults = self.inner.train(jobs, bank, rnd, broadcast), self._faults
         if not isinstance(faults, TampersUpdates):
             return updates
@@ -114,17 +114,17 @@ class UnreliableFederation(FederationWrapper):
         extra_metrics = {**updates.extra_metrics, **({"hostile": count} if count else {})}
         return replace(updates, deltas=deltas, extra_metrics=extra_metrics)
 
-    # --- what a checkpoint must hold ---
+    # --- checkpoints ---
 
     def pending(self) -> Tree:
-        """Replies on their way, as plain values; see `restore`."""
+        """Return the responses that have not arrived yet, for `restore`."""
         return {
             str(client): {"due": pending_response.due, "reply": dict(vars(pending_response.reply))}
             for client, pending_response in self._pending.items()
         }
 
     def restore(self, pending: dict[str, Any]) -> None:
-        """Take replies on their way from a checkpoint."""
+        """Restore the responses that have not arrived yet from a checkpoint."""
         self._pending = {
             int(client): PendingResponse(
                 pending_response["due"], TrainResponse(**pending_response["reply"])
@@ -134,7 +134,7 @@ class UnreliableFederation(FederationWrapper):
 
 
 def _copy_response(reply: TrainResponse) -> TrainResponse:
-    """With arrays of its own: a row would keep the whole matrix of its round in memory."""
+    """Copy the arrays of a response: a row would keep the matrix of its round in memory."""
     own: dict[str, Any] = {
         name: value.copy() if isinstance(value, np.ndarray) else value
         for name, value in vars(reply).items()

@@ -1,4 +1,4 @@
-"""What a worker process does: wait for an order, compute, answer; leave when nobody is there any more."""
+"""The main loop of a worker process: read a request, compute, answer; end with its parent."""
 
 from __future__ import annotations
 
@@ -32,20 +32,20 @@ class SharedArray(NamedTuple):
 
 
 class MapMemory(NamedTuple):
-    """A piece of shared memory, known by a number from here on. Followed by its handle. No answer."""
+    """Map shared memory under a number. Its handle follows. No answer."""
 
     number: int
     num_bytes: int
 
 
 class ForgetMemory(NamedTuple):
-    """Nobody needs this piece any more. No answer."""
+    """Unmap shared memory. No answer."""
 
     number: int
 
 
 class WorkerSetup(NamedTuple):
-    """Everything that stays the same. No answer."""
+    """Everything that does not change during a run. No answer."""
 
     net: Net
     objective: Objective
@@ -61,16 +61,16 @@ class WorkerSetup(NamedTuple):
 
 
 class Train(NamedTuple):
-    """Train one stack; its deltas go to some rows of a piece of shared memory. Answer: losses."""
+    """Train one stack and write its deltas to shared memory. Answer: losses."""
 
     task: StackTask
     bank: SharedArray  # (M, P)
     deltas: SharedArray  # (K_total, P)
-    first: int  # the first of its rows
+    first: int  # the first row of the deltas
 
 
 class Predict(NamedTuple):
-    """Answer: predicted labels and losses of the model on some rows."""
+    """Predict rows of a part. Answer: labels and losses."""
 
     bank: SharedArray  # (1, P)
     part: Part
@@ -78,7 +78,7 @@ class Predict(NamedTuple):
 
 
 class Score(NamedTuple):
-    """Answer: logarithms of the probabilities that the model gives the classes of some rows."""
+    """Predict rows of a part. Answer: log probabilities of the classes."""
 
     bank: SharedArray  # (1, P)
     part: Part
@@ -86,26 +86,26 @@ class Score(NamedTuple):
 
 
 class Failure(NamedTuple):
-    """The answer when an order could not be carried out."""
+    """The answer to a request that failed."""
 
     error: Exception
-    traceback_text: str  # the traceback
+    traceback_text: str
 
 
 def main(handle: int) -> None:
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the process that started us
-    os.dup2(2, 1)  # what an objective prints must not end up among the results of a command
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent process handles Ctrl-C
+    os.dup2(2, 1)  # output of objectives must not mix with that of a command
     torch.set_num_threads(1)
-    # The end of the pipe: the run is over, or its process is gone. Nothing here is worth keeping.
+    # At the end of the pipe the run is over, or its process has ended.
     with contextlib.suppress(EOFError, ConnectionError):
         run_worker(Connection(handle))
 
 
 def run_worker(connection: Connection) -> None:
-    """Carry out orders until the other side hangs up."""
+    """Execute requests until the connection is closed."""
     memories: dict[int, SharedMemory] = {}
     trainer: StackedTrainer | None = None
-    trouble: Failure | None = None  # why there is no working here; told when work is asked for
+    setup_failure: Failure | None = None  # sent as the answer to the next request
     while True:
         request = None
         try:
@@ -118,7 +118,7 @@ def run_worker(connection: Connection) -> None:
                 case WorkerSetup():
                     trainer = _make_trainer(request, memories)
                 case Train() | Predict() | Score():
-                    connection.send(trouble or _execute(request, trainer, memories))
+                    connection.send(setup_failure or _execute(request, trainer, memories))
         except (EOFError, ConnectionError):
             raise
         except Exception as error:
@@ -128,7 +128,7 @@ def run_worker(connection: Connection) -> None:
             ):
                 connection.send(failure)
             else:
-                trouble = failure
+                setup_failure = failure
 
 
 def _make_trainer(setup: WorkerSetup, memories: dict[int, SharedMemory]) -> StackedTrainer:
@@ -154,7 +154,7 @@ def _execute(
     trainer: StackedTrainer | None,
     memories: dict[int, SharedMemory],
 ) -> Floats | Floats32 | tuple[Ints, Floats32]:
-    assert trainer is not None  # hired before anything else
+    assert trainer is not None  # the setup is sent first
     bank = memories[request.bank.number].array(request.bank.layout)
     if isinstance(request, Predict):
         return trainer.predict(bank[0], request.part, request.rows)
@@ -166,9 +166,9 @@ def _execute(
 
 
 def _make_picklable(error: Exception) -> Exception:
-    """The error itself if it survives the journey, else one that says the same."""
+    """Return the error if it can be pickled, else a RuntimeError with the same text."""
     with contextlib.suppress(Exception):
-        copy = pickle.loads(pickle.dumps(error))  # bytes of our own making, never received
+        copy = pickle.loads(pickle.dumps(error))  # bytes of this process
         if type(copy) is type(error) and str(copy) == str(error):
             return error
     return RuntimeError(f"{type(error).__name__}: {error}")

@@ -1,9 +1,8 @@
-"""A pool of worker processes: long-lived, one thread each, fed through pipes and shared memory.
+"""A pool of worker processes: long-lived, one thread each, connected by pipes and shared memory.
 
-Our own processes rather than `multiprocessing`, which would import the user's script again in every
-worker. They receive the net, the objective and the data once, then small orders; models and updates
-travel through shared memory. When this process ends, however it ends, they read the end of their
-pipe and leave.
+`multiprocessing` would import the user's script again in every worker, so it is not used. Workers
+receive the net, the objective and the data once, and then small requests; models and updates are in
+shared memory. When this process ends, however it ends, the pipes are closed and the workers end too.
 """
 
 from __future__ import annotations
@@ -62,9 +61,9 @@ class WorkerDied(ThalwegError):
 
 
 def can_send_to_worker(*parts: object) -> bool:
-    """Can another process be sent these objects, and import what they are made of?
+    """Return whether these objects can be pickled and a worker can import their classes.
 
-    Not if their classes live in the user's script or notebook, or in a file that was loaded by path.
+    It cannot if a class is defined in the user's script or notebook, or in a file loaded by path.
 
     >>> from thalweg.local import CrossEntropy
     >>> can_send_to_worker(CrossEntropy()), can_send_to_worker(lambda: None)
@@ -79,10 +78,10 @@ def can_send_to_worker(*parts: object) -> bool:
 
 
 class WorkerPool:
-    """A trainer that spreads tasks over processes; what is computed does not depend on how many.
+    """A trainer that distributes tasks to processes; results do not depend on their number.
 
-    Mutates nothing it is given. The deltas it returns are memory shared with the workers, which is used
-    again once nobody holds the array, or a view of it, any more.
+    The deltas it returns are in memory shared with the workers, which is used again when the array
+    and all views of it have been deleted.
     """
 
     def __init__(
@@ -101,10 +100,10 @@ class WorkerPool:
         self._processes: list[subprocess.Popen[bytes]] = []
         self._connections: list[Connection] = []
         self._memories: dict[int, SharedMemory] = {}
-        self._free: set[int] = set()  # numbers of the memories nobody looks at
+        self._free: set[int] = set()  # numbers of the memories that are not in use
         self._created = 0
         self._bank: int | None = None  # number of the memory for models
-        # Called by `close`, and also when the pool is forgotten or the interpreter ends.
+        # Called by `close`, and also when the pool is deleted or the interpreter ends.
         self._shut_down = weakref.finalize(
             self, _shut_down, self._processes, self._connections, os.getpid()
         )
@@ -153,7 +152,7 @@ class WorkerPool:
         return np.concatenate([np.empty((0, self._num_classes), dtype=np.float32), *answers])
 
     def _split_rows(self, rows: Ints) -> list[Ints]:
-        """Whole batches, so that their boundaries do not depend on who gets which share."""
+        """Split rows into whole batches, so that results do not depend on the number of workers."""
         share = -(-len(rows) // (PREDICT_BATCH * 2 * len(self._processes))) * PREDICT_BATCH
         return [rows[first : first + share] for first in range(0, len(rows), max(share, 1))]
 
@@ -170,7 +169,7 @@ class WorkerPool:
         ours, theirs = socket.socketpair()
         with theirs:
             handle = theirs.fileno()
-            path = json.dumps([str(place) for place in sys.path])
+            path = json.dumps([str(entry) for entry in sys.path])
             process = subprocess.Popen(
                 [sys.executable, "-c", _BOOTSTRAP, str(handle), path],
                 pass_fds=[handle],
@@ -193,7 +192,7 @@ class WorkerPool:
         for name in ("x", "y", "x_test", "y_test"):
             memory, layout = SharedMemory.from_array(getattr(data, name))
             arrays[name] = SharedArray(self._share_memory(memory), layout)
-            del self._memories[arrays[name].number]  # theirs alone: we have the original
+            del self._memories[arrays[name].number]  # used by the workers only
         setup = WorkerSetup(
             net,
             objective,
@@ -207,47 +206,47 @@ class WorkerPool:
             augment,
             data.views,
         )
-        for place in range(len(self._processes)):
-            self._send(place, setup)
+        for worker in range(len(self._processes)):
+            self._send(worker, setup)
 
-    def _send(self, place: int, request: object, memory: SharedMemory | None = None) -> None:
+    def _send(self, worker: int, request: object, memory: SharedMemory | None = None) -> None:
         try:
-            self._connections[place].send(request)
+            self._connections[worker].send(request)
             if memory is not None:
-                memory.send(self._connections[place], self._processes[place].pid)
+                memory.send(self._connections[worker], self._processes[worker].pid)
         except OSError as error:
-            raise self._make_died_error(place) from error
+            raise self._make_died_error(worker) from error
         except BaseException:
-            self.close()  # half an order may be in the pipe
+            self.close()  # a part of the request may be in the pipe
             raise
 
     def _run_requests(self, requests: Sequence[WorkerRequest]) -> list[Any]:
-        """Answers in the order of the orders; whoever is free takes the next one."""
+        """Return the answers in the order of the requests; each idle worker gets the next one."""
         answers: list[Any] = [None] * len(requests)
         todo = deque(range(len(requests)))
         idle = list(range(len(self._processes)))[::-1]
-        busy: dict[Connection, tuple[int, int]] = {}  # whose, which order
+        busy: dict[Connection, tuple[int, int]] = {}  # worker and request
         failed: dict[int, Failure] = {}
         try:
             while busy or (todo and not failed):
                 while todo and idle and not failed:
-                    place, which = idle.pop(), todo.popleft()
-                    self._send(place, requests[which])
-                    busy[self._connections[place]] = place, which
+                    worker, which = idle.pop(), todo.popleft()
+                    self._send(worker, requests[which])
+                    busy[self._connections[worker]] = worker, which
                 for connection in wait(list(busy)):
                     assert isinstance(connection, Connection)
-                    place, which = busy.pop(connection)
+                    worker, which = busy.pop(connection)
                     try:
                         answer = connection.recv()
                     except (EOFError, OSError) as error:
-                        raise self._make_died_error(place) from error
-                    idle.append(place)
+                        raise self._make_died_error(worker) from error
+                    idle.append(worker)
                     if isinstance(answer, Failure):
                         failed[which] = answer
                     else:
                         answers[which] = answer
         except BaseException:
-            self.close()  # somebody may still be computing: nothing can be relied on any more
+            self.close()  # workers may still be computing
             raise
         if failed:
             failure = failed[min(failed)]
@@ -255,12 +254,12 @@ class WorkerPool:
             raise failure.error
         return answers
 
-    def _make_died_error(self, place: int) -> WorkerDied:
-        """What there is to say about a worker whose pipe is broken. Ends the others, too."""
+    def _make_died_error(self, worker: int) -> WorkerDied:
+        """Return the error for a worker that has ended, and close the pool."""
         try:
-            code = self._processes[place].wait(timeout=5)
+            code = self._processes[worker].wait(timeout=5)
         except subprocess.TimeoutExpired:
-            how = "hung up without ending"
+            how = "closed its connection without ending"
         else:
             how = f"ended with exit code {code}; see its message above"
             if code < 0:
@@ -269,14 +268,14 @@ class WorkerPool:
                 how += " (has the machine run out of memory?)"
         self.close()
         return WorkerDied(
-            f"worker {place + 1} of {len(self._processes)} {how}. "
+            f"worker {worker + 1} of {len(self._processes)} {how}. "
             "A run in a folder can be continued with --resume, if need be with fewer workers."
         )
 
     # --- shared memory ---
 
     def _publish(self, bank: Floats32) -> SharedArray:
-        """Put models where the workers can read them."""
+        """Copy models to shared memory."""
         layout = Layout(bank.shape, "<f4")
         if self._bank is None or self._memories[self._bank].num_bytes < layout.num_bytes:
             if self._bank is not None:
@@ -286,26 +285,26 @@ class WorkerPool:
         return SharedArray(self._bank, layout)
 
     def _acquire_memory(self, num_bytes: int) -> int:
-        """The number of a piece of shared memory that is large enough and that nobody looks at."""
+        """Return the number of shared memory that is large enough and not in use."""
         fitting = [n for n in self._free if self._memories[n].num_bytes >= num_bytes]
         if fitting:
             number = min(fitting)
             self._free.remove(number)
             return number
-        for number in sorted(self._free):  # too small: cohorts have grown
+        for number in sorted(self._free):  # too small
             self._free.remove(number)
             del self._memories[number]
-            for place in range(len(self._processes)):
-                self._send(place, ForgetMemory(number))
-        # Twice what is needed, because cohorts vary; pages nobody writes to cost nothing.
+            for worker in range(len(self._processes)):
+                self._send(worker, ForgetMemory(number))
+        # Twice the size, because cohorts vary; unused pages cost nothing.
         return self._share_memory(SharedMemory.create(2 * num_bytes))
 
     def _share_memory(self, memory: SharedMemory) -> int:
-        """Let all workers know a piece of memory, by a number."""
+        """Map shared memory in all workers and return its number."""
         number, self._created = self._created, self._created + 1
         self._memories[number] = memory
-        for place in range(len(self._processes)):
-            self._send(place, MapMemory(number, memory.num_bytes), memory)
+        for worker in range(len(self._processes)):
+            self._send(worker, MapMemory(number, memory.num_bytes), memory)
         return number
 
 
@@ -318,10 +317,10 @@ def make_trainer(
     geometry: Geometry = Euclidean(),  # noqa: B008  frozen
     augment: Augmentation | None = None,
 ) -> Trainer:
-    """In this process for one worker, else a pool.
+    """Return a trainer in this process for one worker, else a pool of workers.
 
-    ``"auto"`` is one worker per core if the work is worth a pool (starting one takes a second or two)
-    and can be sent to other processes. The choice never changes a bit of the result.
+    ``"auto"`` means one worker per core if there is enough to compute (starting a pool takes a
+    second or two) and the objects can be sent to other processes. Results do not depend on it.
     """
     if workers == "auto" and not _can_share():
         workers = 1
@@ -333,7 +332,7 @@ def make_trainer(
 
 
 def count_workers(workers: int | Literal["auto"], net: Net, sgd: Sgd) -> int:
-    """So many as are asked for; "auto": one per core if there is enough to compute, else one."""
+    """Return the number of workers; "auto": one per core if there is enough to compute, else 1."""
     if workers == "auto":
         return count_cores() if _is_worth_a_pool(net, sgd) else 1
     require(workers >= 1, f"workers must be at least 1, got {workers}.")
@@ -341,7 +340,7 @@ def count_workers(workers: int | Literal["auto"], net: Net, sgd: Sgd) -> int:
 
 
 def _is_worth_a_pool(net: Net, sgd: Sgd) -> bool:
-    """Does a step take more than some tenths of a millisecond?"""
+    """Return whether a step takes more than some tenths of a millisecond."""
     per_sample = sum(
         layer.multiply_adds(shape) for layer, shape in zip(net.layers, net.shapes, strict=False)
     )
@@ -349,12 +348,12 @@ def _is_worth_a_pool(net: Net, sgd: Sgd) -> bool:
 
 
 def _can_share() -> bool:
-    """Handles of nameless memory can be sent from process to process everywhere but on Windows."""
+    """Return whether file handles can be sent to other processes: everywhere but on Windows."""
     return hasattr(socket, "send_fds")
 
 
 class _ModuleCollector(pickle.Pickler):
-    """Notes the modules of all classes and functions on the way."""
+    """Collects the modules of all classes and functions that are pickled."""
 
     def __init__(self, file: io.BytesIO) -> None:
         super().__init__(file)
@@ -367,7 +366,7 @@ class _ModuleCollector(pickle.Pickler):
 
 
 def _can_import(module: str) -> bool:
-    """Would a fresh interpreter with our search path find this module?"""
+    """Return whether a new interpreter with the same search path can import a module."""
     path: Sequence[str] | None = None
     names = module.split(".")
     for depth in range(1, len(names) + 1):
@@ -384,11 +383,11 @@ def _shut_down(
     processes: list[subprocess.Popen[bytes]], connections: list[Connection], owner: int
 ) -> None:
     if os.getpid() != owner:
-        return  # a fork of the process that owns them
+        return  # in a fork of the process that owns them
     for connection in connections:
         connection.close()
     for process in processes:
-        process.kill()  # workers hold nothing that could be lost
+        process.kill()  # workers have no state that could be lost
     for process in processes:
         with contextlib.suppress(subprocess.TimeoutExpired):
             process.wait(timeout=5)
