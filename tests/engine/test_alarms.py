@@ -257,13 +257,13 @@ def test_words_of_an_alarm_cross_the_boundary() -> None:
     check_crosses(plan, rounds=4)
 
 
-def test_what_is_never_tested_cannot_be_watched() -> None:
+def test_an_alarm_on_errors_needs_predictions() -> None:
     for watch, ok in (("error", False), ("loss", True)):
         sets = ["alarm=page-hinkley", f"alarm.watch={watch}", "prequential=0"]
         if ok:
             make_plan(fedavg(), SCENARIO, overrides=sets)
         else:
-            with pytest.raises(ConfigError, match=r"prequential=32\), or watch the loss"):
+            with pytest.raises(ConfigError, match=r"prequential=32\), or use the loss"):
                 make_plan(fedavg(), SCENARIO, overrides=sets)
 
 
