@@ -22,10 +22,14 @@ from thalweg.engine.loop import Result, run_plan
 from thalweg.engine.plan import Plan, make_plan
 from thalweg.engine.run_folder import RunFolder
 from thalweg.engine.simulated import FederationWrapper
-from thalweg.federation.base import SurveyStage
-from thalweg.federation.messages import SurveyRequest, TrainRequest
-from thalweg.federation.server_round import run_server_round
-from thalweg.federation.server_state import ServerState, new_server
+from thalweg.federation import (
+    ServerState,
+    SurveyRequest,
+    SurveyStage,
+    TrainRequest,
+    new_server,
+    run_server_round,
+)
 
 SMALL = ["capacity=24", "local.passes=1", "ticks=3", "world.num_clients=8", "evaluate_every=1"]
 # Recipes for stored data need a world that has some.

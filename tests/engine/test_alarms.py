@@ -1,4 +1,4 @@
-"""Alarms in whole runs: two of four clients suddenly see other classes."""
+"""Alarms in whole runs: two of four clients suddenly get other classes."""
 
 from __future__ import annotations
 
@@ -134,7 +134,7 @@ def raised(result: Result) -> dict[int, list[int]]:
     ],
     ids=repr,
 )
-def test_the_two_clients_that_changed_are_noticed_and_nobody_else(alarm: Any) -> None:
+def test_alarms_are_raised_for_the_two_clients_that_drifted_only(alarm: Any) -> None:
     result = play(plan_of(alarm))
     assert {client for clients in raised(result).values() for client in clients} == {0, 1}
     assert result.alarms is not None
@@ -151,14 +151,14 @@ def test_scores_are_in_the_summary_of_the_run(tmp_path: Path) -> None:
     assert result.table().column("alarms").to_pylist().count(None) >= 10
 
 
-def test_a_world_without_a_truth_only_counts() -> None:
+def test_a_world_without_known_drifts_counts_alarms_only() -> None:
     sets = ["alarm=river", "alarm.name=DummyDriftDetector", "alarm.settings=t_0=1"]
     plan = make_plan("fedavg", "digits-partial", seed=1, rounds=3, overrides=sets)
     result = play(plan)
     assert result.alarms == {"raised": sum(row["cohort"] for row in result.metrics)}
 
 
-def test_who_stands_still_while_away_has_not_drifted_before_its_own_time_has_come() -> None:
+def test_a_client_that_is_frozen_while_absent_drifts_by_its_own_clock() -> None:
     """Its fourth round is a later one of the run, and for some it never comes."""
     sets = [
         *("alarm=river", "alarm.name=DummyDriftDetector", "alarm.settings=t_0=1"),
@@ -175,7 +175,7 @@ def test_who_stands_still_while_away_has_not_drifted_before_its_own_time_has_com
     assert result.alarms["mean_delay"] == 0.0
 
 
-def test_an_alarm_that_only_notes_changes_no_bit() -> None:
+def test_an_alarm_without_an_action_changes_no_bit() -> None:
     without, noted = play(plan_of(None)), play(plan_of(PageHinkley()))
     assert np.array_equal(without.model, noted.model)
     assert without.alarms is None
@@ -209,7 +209,7 @@ ACTING = [
 
 @pytest.mark.parametrize("alarm", ACTING, ids=repr)
 @pytest.mark.parametrize("after", [9, 12])
-def test_an_interrupted_run_ends_with_the_same_bits(alarm: Any, after: int, tmp_path: Path) -> None:
+def test_a_resumed_run_has_the_same_bits(alarm: Any, after: int, tmp_path: Path) -> None:
     plan = plan_of(alarm, forecast=Growing())
     whole = play(plan)
     assert raised(whole) != {}
@@ -246,7 +246,7 @@ def test_an_alarm_in_every_round_is_defined_and_scored() -> None:
     assert result.alarms["false_alarms"] == 4 * 16 - 2
 
 
-def test_words_of_an_alarm_cross_the_boundary() -> None:
+def test_alarms_give_the_same_bits_by_bytes() -> None:
     overrides = [
         *("capacity=24", "local.passes=1", "ticks=2", "world.num_clients=6"),
         *("world.availability=0.6", "forecast=growing", "alarm=river"),
@@ -267,13 +267,13 @@ def test_an_alarm_on_errors_needs_predictions() -> None:
                 make_plan(fedavg(), SCENARIO, overrides=sets)
 
 
-def test_a_slip_in_the_name_of_a_detector_leaves_no_folder_behind(tmp_path: Path) -> None:
+def test_an_unknown_detector_leaves_no_folder_behind(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="Did you mean 'KSWIN'"):
         play(plan_of(RiverAlarm("KSWN")), out=tmp_path / "run")
     assert not (tmp_path / "run").exists()
 
 
-def test_alarms_can_be_typed() -> None:
+def test_alarms_can_be_set_by_name() -> None:
     overrides = ["alarm=page-hinkley", "alarm.threshold=1.5", "alarm.action=shrink"]
     plan = make_plan("fedavg", "digits-full", overrides=[*overrides, "alarm.action.keep=0.3"])
     assert plan.recipe.alarm == PageHinkley(threshold=1.5, action=Shrink(0.3))

@@ -1,4 +1,4 @@
-"""A baseline meets the same samples as a recipe, tested before they are learnt from."""
+"""Baselines get the same samples as recipes, and predict them before they learn."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def played(scene: Scenario, content: Dataset, **settings: Any) -> tuple[list[lis
     return diaries.written, run_baseline(plan, data=content).metrics
 
 
-def test_each_client_has_its_own_and_learns_when_the_round_is_over() -> None:
+def test_each_client_has_a_learner_that_learns_after_the_round() -> None:
     written, rows = played(scenario(), data())
     assert written == [
         [
@@ -109,35 +109,35 @@ def test_each_client_has_its_own_and_learns_when_the_round_is_over() -> None:
     assert [row["bytes_up"] + row["bytes_down"] for row in rows] == [0, 0]
 
 
-def test_or_after_every_sample() -> None:
+def test_feedback_per_sample_trains_after_every_sample() -> None:
     (first, _), _ = played(scenario(rounds=1), data(), feedback="sample")
     assert first == ["test 0", "learn 0=0", "test 2", "learn 2=1"]
 
 
-def test_a_pooled_one_gets_everybodys_samples_which_have_to_be_sent() -> None:
+def test_a_pooled_learner_gets_all_samples_and_counts_their_bytes() -> None:
     (only,), rows = played(scenario(rounds=1), data(), pooled=True, feedback="sample")
     assert [page for page in only if "test" in page] == ["test 0", "test 2", "test 1", "test 3"]
     assert rows[0]["bytes_up"] == 4 * 2 * 4, "a number and a label of four bytes each, four times"
 
 
-def test_a_pooled_one_gets_them_in_the_order_of_their_time() -> None:
+def test_a_pooled_learner_gets_samples_in_order_of_time() -> None:
     timed = data(time=np.arange(8.0))
     (only,), _ = played(scenario(rounds=1), timed, pooled=True, feedback="sample")
     assert [page for page in only if "test" in page] == ["test 0", "test 1", "test 2", "test 3"]
 
 
-def test_only_so_many_samples_of_a_tick_are_tested_as_the_scenario_says() -> None:
+def test_prequential_limits_the_tested_samples_of_a_tick() -> None:
     (first, _), rows = played(scenario(prequential=1, rounds=1), data())
     assert first == ["test 0", "learn 0=0", "learn 2=1"]
     assert rows[0]["prequential_accuracy"] == 0.5
 
 
-def test_when_nothing_arrives_there_is_no_accuracy() -> None:
+def test_a_round_without_arrivals_has_no_accuracy() -> None:
     _, rows = played(scenario(rounds=3), data())
     assert ["prequential_accuracy" in row for row in rows] == [True, True, False]
 
 
-def test_what_came_while_a_client_was_away_is_learnt_and_not_tested() -> None:
+def test_samples_that_arrived_while_absent_are_learnt_but_not_tested() -> None:
     collecting = Replay(arrivals=1, availability=0.5, absent="collecting", at_end="stop")
     scene = scenario(world=collecting, rounds=4)
     written, rows = played(scene, data())
@@ -148,7 +148,7 @@ def test_what_came_while_a_client_was_away_is_learnt_and_not_tested() -> None:
     assert sum(map(len, learnt)) > len(tests), "with this seed somebody comes back"
 
 
-def test_what_a_client_has_from_the_start_is_learnt_and_not_tested() -> None:
+def test_samples_from_the_start_are_learnt_but_not_tested() -> None:
     scene = scenario(world=Inflow(partition=Groups(), historical=0.5, availability=1.0))
     written, rows = played(scene, data())
     pages = [page for pages in written for page in pages]
@@ -157,14 +157,14 @@ def test_what_a_client_has_from_the_start_is_learnt_and_not_tested() -> None:
     assert [row["cohort"] for row in rows] == [2, 2]
 
 
-def test_samples_are_met_as_a_drifting_world_shows_them() -> None:
+def test_baselines_use_the_views_of_a_drifting_world() -> None:
     (first, _), rows = played(scenario(drift=Sudden(at=1)), data())
     assert first[2:4] == ["learn 0=0", "learn 2=1"]
     assert first[6:8] == ["learn 4=1", "learn 6=0"], "labels are reversed"
     assert [row["prequential_accuracy"] for row in rows] == [0.25, 0.75]
 
 
-def test_it_is_tested_on_the_samples_that_a_recipe_is_tested_on() -> None:
+def test_a_baseline_and_a_recipe_are_tested_on_the_same_samples() -> None:
     world = Replay(arrivals=2, availability=0.6, absent="collecting")
     scene = scenario(world=world, rounds=6, ticks=2, prequential=1)
     written, _ = played(scene, data(), pooled=True)
@@ -183,7 +183,7 @@ def test_it_is_tested_on_the_samples_that_a_recipe_is_tested_on() -> None:
     assert [page for page in written[0] if "test" in page] == [f"test {row}" for row in rows]
 
 
-def test_members_of_a_session_are_the_only_ones_that_are_here() -> None:
+def test_only_members_of_the_session_take_part() -> None:
     changes = ["sessions=alternating", "sessions.length=1", "world.availability=1.0"]
     plan = make_any_plan("majority", "gaussian-mixture", rounds=2, overrides=changes)
     assert isinstance(plan, BaselinePlan)
@@ -214,7 +214,7 @@ def test_pixels_of_images_lie_between_0_and_1() -> None:
     assert seen[2] == 64
 
 
-def test_sequences_are_refused() -> None:
+def test_sequences_are_rejected() -> None:
     x = np.zeros((2, 5), dtype=np.uint8)
     none = np.empty(0, dtype=np.int64)
     text = Dataset("text", x, np.array([0, 1]), x[:0], none, 2, num_codes=3)
@@ -233,7 +233,7 @@ def without_time(rows: list[Any]) -> list[Any]:
     return [{name: value for name, value in row.items() if name != "seconds"} for row in rows]
 
 
-def test_a_run_that_was_interrupted_begins_again_to_the_same_numbers(tmp_path: Path) -> None:
+def test_an_interrupted_baseline_starts_again_with_the_same_results(tmp_path: Path) -> None:
     whole = run_baseline(plan(), out=tmp_path / "whole")
     with pytest.raises(Interruption):
         run_baseline(plan(), out=tmp_path / "cut", watch=interrupt_after(2))
@@ -245,7 +245,7 @@ def test_a_run_that_was_interrupted_begins_again_to_the_same_numbers(tmp_path: P
     assert again.final == again.metrics[-1]
 
 
-def test_a_finished_run_is_read_and_not_run_again(tmp_path: Path) -> None:
+def test_a_finished_baseline_is_not_run_again(tmp_path: Path) -> None:
     first = run_baseline(plan(), out=tmp_path)
     told: list[Any] = []
     again = run_baseline(plan(), out=tmp_path, resume=True, watch=told.append)
@@ -253,7 +253,7 @@ def test_a_finished_run_is_read_and_not_run_again(tmp_path: Path) -> None:
     assert again.metrics == first.metrics
 
 
-def test_a_folder_of_another_plan_is_refused(tmp_path: Path) -> None:
+def test_a_folder_of_another_baseline_plan_is_rejected(tmp_path: Path) -> None:
     run_baseline(plan(), out=tmp_path)
     with pytest.raises(RunError, match=r"seed: 0 -> 1"):
         run_any_plan(plan(seed=1), out=tmp_path)
@@ -263,7 +263,7 @@ def test_a_folder_of_another_plan_is_refused(tmp_path: Path) -> None:
         run_baseline(plan(), resume=True)
 
 
-def test_a_learner_that_cannot_be_had_leaves_no_folder_behind(tmp_path: Path) -> None:
+def test_a_learner_that_is_not_installed_leaves_no_folder_behind(tmp_path: Path) -> None:
     impossible = make_any_plan(
         "majority", "gaussian-mixture", overrides=["learner=river", "learner.model=tree.Oak"]
     )

@@ -1,4 +1,4 @@
-"""Large arrays that will not change are written once, and a kill at any moment leaves a whole checkpoint."""
+"""Large constant arrays are written once, and a kill leaves a complete checkpoint."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def test_a_large_frozen_array_has_a_file_of_its_own(place: Place) -> None:
     assert to_comparable(place.read()) == to_comparable(tree)
 
 
-def test_what_is_small_or_may_change_stays_in_the_tree(place: Place) -> None:
+def test_small_or_writable_arrays_stay_in_the_tree(place: Place) -> None:
     whole = large(1)
     tree = [large(1, NUMBERS - 1), np.zeros(NUMBERS), whole[:-1], whole.astype(">f4")]
     tree[3].flags.writeable = False
@@ -69,7 +69,7 @@ def test_what_is_small_or_may_change_stays_in_the_tree(place: Place) -> None:
     assert [part.tolist() for part in place.read()] == [part.tolist() for part in tree]
 
 
-def test_an_array_that_is_still_there_is_not_written_again(
+def test_an_unchanged_array_is_not_written_again(
     place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     written: list[str] = []
@@ -90,7 +90,7 @@ def test_an_array_that_is_still_there_is_not_written_again(
     assert len(written) == 8 + 2
 
 
-def test_after_reading_nothing_is_written_again(
+def test_arrays_that_were_read_are_not_written_again(
     place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     place.write([large(1), large(2)])
@@ -107,7 +107,7 @@ def test_after_reading_nothing_is_written_again(
     assert before == after
 
 
-def test_what_is_dropped_is_removed_and_not_kept_in_memory(place: Place) -> None:
+def test_an_array_that_is_no_longer_used_is_removed_from_disk_and_memory(place: Place) -> None:
     models = [large(n) for n in range(4)]
     place.write(models)
     place.write(models[2:])
@@ -125,7 +125,7 @@ def test_the_same_array_twice_is_one_file_and_one_object(place: Place) -> None:
     assert a is b is c
 
 
-def test_leftovers_of_an_interruption_are_removed(place: Place) -> None:
+def test_unused_files_after_an_interruption_are_removed(place: Place) -> None:
     place.write([large(1)])
     (place.folder / "blobs" / "0123.safetensors.part").write_bytes(b"half")
     (place.folder / "blobs" / f"{'0' * 32}.safetensors").write_bytes(b"of a round that was lost")
@@ -134,7 +134,7 @@ def test_leftovers_of_an_interruption_are_removed(place: Place) -> None:
     assert len(files(place.folder)) == 1
 
 
-def test_a_tree_of_before_there_were_such_files_is_read(place: Place) -> None:
+def test_a_tree_without_array_files_is_read(place: Place) -> None:
     tree = {"rnd": 4, "bank": np.ones((1, NUMBERS), dtype=np.float32)}
     write_tree(place.file, tree)
     assert to_comparable(place.read()) == to_comparable(tree)
@@ -145,7 +145,7 @@ def test_a_tree_of_before_there_were_such_files_is_read(place: Place) -> None:
 # Damage and forgery
 
 
-def test_an_array_that_is_missing_damaged_or_another_one_is_named(place: Place) -> None:
+def test_a_missing_damaged_or_exchanged_array_file_is_named(place: Place) -> None:
     one, other = large(1), large(2)
     place.write([one])
     (file,) = (place.folder / "blobs").iterdir()
@@ -164,7 +164,7 @@ def test_an_array_that_is_missing_damaged_or_another_one_is_named(place: Place) 
 
 
 @pytest.mark.parametrize("name", ["../../secret", "", "A" * 32, "0" * 31, "0" * 33, "/" + "0" * 31])
-def test_a_name_that_could_lead_elsewhere_is_refused(place: Place, name: str) -> None:
+def test_a_name_that_is_a_path_is_rejected(place: Place, name: str) -> None:
     write_tree(place.file, large(1), lambda array: name)
     with pytest.raises(RunError, match="is not the name of an array"):
         place.read()
@@ -198,7 +198,7 @@ def test_a_full_disk_leaves_the_old_tree(place: Place, monkeypatch: pytest.Monke
 # Reading while somebody writes
 
 
-def test_a_reader_that_was_overtaken_reads_again(
+def test_a_reader_retries_if_the_tree_was_replaced(
     place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     place.write([large(1)])
@@ -278,7 +278,7 @@ def play(path: Path) -> None:
 
 
 @pytest.mark.parametrize("half", [False, True], ids=["nothing", "half"])
-def test_a_kill_between_any_two_changes_of_the_disk_leaves_a_whole_checkpoint(
+def test_a_kill_between_any_two_writes_leaves_a_complete_checkpoint(
     tmp_path: Path, half: bool
 ) -> None:
     kills = 0
@@ -303,7 +303,7 @@ def test_a_kill_between_any_two_changes_of_the_disk_leaves_a_whole_checkpoint(
     assert kills > 6 * 4 + 4 * 2, "every round changes the disk several times"
 
 
-def test_a_looker_sees_what_is_stored_while_the_run_goes_on(tmp_path: Path) -> None:
+def test_the_checkpoint_can_be_read_during_the_run(tmp_path: Path) -> None:
     folder = RunFolder(tmp_path)
     folder.open(PLAN, command="", resume=False)
     for rnd, stored in enumerate(HISTORY, 1):

@@ -23,13 +23,13 @@ def client_pool() -> ClientPool:
     return make_client_pool(plan, data, 10)
 
 
-def test_a_client_that_never_took_part_is_as_it_is_born() -> None:
+def test_a_client_that_never_took_part_has_the_state_of_a_new_client() -> None:
     everybody = client_pool()
     assert np.array_equal(everybody.state(3).rows, everybody.clients.new_client(3).rows)
     assert everybody.states == {}, "looking changes nothing"
 
 
-def test_only_clients_whose_state_is_another_one_have_changed() -> None:
+def test_a_client_is_changed_if_its_state_is_another_object() -> None:
     everybody = client_pool()
     state = everybody.state(3)
     everybody.set_state(3, state)
@@ -43,7 +43,7 @@ def test_only_clients_whose_state_is_another_one_have_changed() -> None:
     assert everybody.state(3).lived == 1
 
 
-def test_the_clock_is_the_clients_own_if_they_stand_still_while_they_are_away() -> None:
+def test_clients_that_are_frozen_while_absent_have_clocks_of_their_own() -> None:
     everybody = client_pool()
     everybody.finish(everybody.start_round([Job(3)], 0))
     everybody.finish(everybody.start_round([Job(3)], 4))
@@ -53,7 +53,7 @@ def test_the_clock_is_the_clients_own_if_they_stand_still_while_they_are_away() 
         assert found.sum() == clock, "the others have not begun"
 
 
-def test_the_clock_is_that_of_the_run_if_clients_collect_while_they_are_away() -> None:
+def test_clients_that_collect_while_absent_share_the_clock_of_the_run() -> None:
     plan = make_plan("fedogd", "drift-digits", seed=1)
     everybody = make_client_pool(plan, plan.scenario.data.load(None, 1), 10)
     assert everybody.clock(4) == everybody.clock(4, is_over=False) == 4
@@ -86,7 +86,7 @@ def test_a_world_without_views_has_one_concept() -> None:
 
 
 @pytest.mark.parametrize("collects", [True, False])
-def test_concepts_go_by_the_clock_of_the_streams(collects: bool) -> None:
+def test_concepts_follow_the_clock_of_the_streams(collects: bool) -> None:
     everybody = client_pool()
     everybody.world = Changing(everybody.world, collects)  # type: ignore[assignment]
     everybody.set_state(3, everybody.state(3)._replace(lived=1))
@@ -130,7 +130,7 @@ def joining(tolerance: float) -> tuple[list[ServerState], list[Updates], list[li
 
 
 @pytest.mark.parametrize(("tolerance", "sessions"), [(0.5, [-1, 0, 0]), (0.0, [-1, 0, 1])])
-def test_who_joins_in_mid_session_gets_the_present_model_and_counts(
+def test_a_client_that_joins_during_a_session_gets_the_current_model_and_counts(
     tolerance: float, sessions: list[int]
 ) -> None:
     servers, history, asked = joining(tolerance)

@@ -1,4 +1,4 @@
-"""Samples that are seen in different ways: the same on both engines, in workers, once resumed, as bytes."""
+"""Views of drifting clients: same results on both engines, in workers, resumed, and by bytes."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def play(plan: Plan, out: Path | None = None, **more: object) -> Result:
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_both_engines_see_the_same(case: str, tmp_path: Path) -> None:
+def test_drifting_data_give_the_same_results_on_both_engines_and_resumed(case: str, tmp_path: Path) -> None:
     plan = plan_of(case)
     whole = play(plan, tmp_path / "whole")
     check_engines_agree(whole, play(plan_of(case, engine="reference")))
@@ -65,7 +65,7 @@ def test_both_engines_see_the_same(case: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("recipe", ["is", "ode", "feddrift", "fedcurv"])
-def test_clients_that_look_at_their_model_look_at_what_they_see(recipe: str) -> None:
+def test_model_probes_use_the_views_of_the_clients(recipe: str) -> None:
     more = ["objective.fisher_samples=5"] if recipe == "fedcurv" else []
     fast, slow = (
         thalweg.run(
@@ -86,7 +86,7 @@ def test_the_number_of_workers_changes_no_bit() -> None:
     assert np.array_equal(play(plan).model, play(plan, workers=2).model)
 
 
-def test_a_drift_that_never_comes_changes_no_bit() -> None:
+def test_a_drift_after_the_last_round_changes_no_bit() -> None:
     late = ["drift=sudden", "drift.at=1000"]
     same = ["drift=recurring", "drift.period=1", "drift.views=[{}]"]
     plain, *others = (
@@ -97,7 +97,7 @@ def test_a_drift_that_never_comes_changes_no_bit() -> None:
         check_same_bits(plain, other)
 
 
-def test_a_drift_changes_what_is_learnt_from_its_round_on() -> None:
+def test_a_drift_changes_the_model_from_its_round_on() -> None:
     words = [*SMALL, "world.availability=1.0"]  # so that everybody has lived as many rounds
     before, after = (
         [
@@ -112,7 +112,7 @@ def test_a_drift_changes_what_is_learnt_from_its_round_on() -> None:
     assert before[2] != after[2]
 
 
-def test_nodes_behind_bytes_see_the_same() -> None:
+def test_drifting_data_give_the_same_bits_by_bytes() -> None:
     plan = plan_of("a frozen world", engine="reference")
     data = load(plan.scenario.data, plan.seed)
     net = plan.scenario.net.build(data.input_shape, data.num_classes)
@@ -149,7 +149,7 @@ def test_any_row_of_the_test_part_can_be_predicted() -> None:
         federation.close()
 
 
-def test_clients_know_the_labels_that_they_see() -> None:
+def test_client_labels_are_those_of_their_views() -> None:
     plan = plan_of("steps")
     data = load(plan.scenario.data, plan.seed)
     client_pool = make_client_pool(plan, data, 10)
@@ -163,7 +163,7 @@ def test_clients_know_the_labels_that_they_see() -> None:
         )
 
 
-def test_it_is_chosen_by_name_and_written_down() -> None:
+def test_drift_is_chosen_by_name_and_written_to_toml() -> None:
     words = ["drift=recurring", "drift.period=4", "drift.views=[{}, {labels = 3}]"]
     plan = make_plan("fedavg", "digits-full", overrides=words)
     assert plan.scenario.drift == RecurringDrift(4, (View(), View(labels=3)))
@@ -174,7 +174,7 @@ def test_it_is_chosen_by_name_and_written_down() -> None:
     assert plan_from_toml(old, "old").scenario.drift is None
 
 
-def test_a_table_of_drifts_is_read_and_a_run_does_not_go_on_with_another(tmp_path: Path) -> None:
+def test_a_run_is_not_resumed_with_another_table_of_drifts(tmp_path: Path) -> None:
     file = tmp_path / "drift.csv"
     file.write_text("client,from_round,concept,rotation\n*,1,1,0\n2,3,0,90\n")
     words = [*SMALL, "drift=table", f"drift.path={file}"]
@@ -215,7 +215,7 @@ def test_a_table_of_drifts_is_read_and_a_run_does_not_go_on_with_another(tmp_pat
         ),
     ],
 )
-def test_what_cannot_be_is_refused_before_there_is_a_folder(
+def test_an_impossible_drift_is_rejected_before_a_folder_is_created(
     scenario: str, words: list[str], error: type[Exception], message: str, tmp_path: Path
 ) -> None:
     with pytest.raises(error, match=message):

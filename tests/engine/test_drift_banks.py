@@ -1,4 +1,4 @@
-"""Banks in a world whose concepts change: engines agree, interruptions leave no trace, concepts are found."""
+"""Banks in a world whose concepts change: engines agree, runs resume, concepts are found."""
 
 from pathlib import Path
 
@@ -24,7 +24,7 @@ BANKS = {
 
 
 @pytest.mark.parametrize("recipe", BANKS)
-def test_fast_equals_reference_and_a_run_can_be_resumed(recipe, tmp_path: Path):
+def test_the_engines_agree_and_a_resumed_run_has_the_same_bits(recipe, tmp_path: Path):
     def run(**options):
         overrides = [*SMALL, *BANKS[recipe]]
         return thalweg.run(
@@ -38,7 +38,7 @@ def test_fast_equals_reference_and_a_run_can_be_resumed(recipe, tmp_path: Path):
     check_same_bits(whole, run(out=tmp_path / "cut", resume=True))
 
 
-def test_the_metrics_say_what_was_found_and_how_well():
+def test_metrics_contain_models_purity_and_concept_accuracies():
     overrides = [*SMALL, "bank.every=2", "bank.output=probabilities"]
     rows = thalweg.run("feddaa", "drift-digits", seed=1, rounds=4, overrides=overrides).metrics
     assert ["clusters_found" in row for row in rows] == [False, False, True, True]
@@ -67,7 +67,7 @@ def played(recipe, rounds, *overrides):
     return mixtures, federation.client_pool.world.concepts_at(rounds - 1)
 
 
-def test_fedrc_tells_two_concepts_apart_that_have_the_same_images_and_labels():
+def test_fedrc_separates_two_concepts_with_the_same_images_and_labels():
     mixtures, concepts = played("fedrc", 25, "local.lr=0.1", "weights.basis=explained")
     uses = mixtures.argmax(axis=1)
     assert (mixtures.max(axis=1) > 0.9).all()
@@ -75,6 +75,6 @@ def test_fedrc_tells_two_concepts_apart_that_have_the_same_images_and_labels():
     assert (uses == uses[0]).tolist() == (concepts == concepts[0]).tolist()
 
 
-def test_the_oracle_knows_them_from_the_start():
+def test_the_oracle_separates_concepts_from_the_start():
     mixtures, concepts = played("oracle", 1)
     assert mixtures.tolist() == np.eye(2)[concepts].tolist()

@@ -1,4 +1,4 @@
-"""Whole runs on data that drift: what the metrics, the summary and the folder say."""
+"""Whole runs on drifting data: metrics, summary and run folder."""
 
 import json
 
@@ -25,7 +25,7 @@ def run(recipe, *changes, rounds=4, **options):
     )
 
 
-def test_a_run_says_when_clients_drifted_and_how_good_every_step_was():
+def test_metrics_contain_drifts_and_the_accuracy_of_every_step():
     metrics = run("fedavg-retrain").metrics
     assert [row["round"] for row in metrics if "drifted" in row] == [3]
     assert metrics[2]["drifted"] == 6, "all images are turned"
@@ -37,7 +37,7 @@ def test_a_run_says_when_clients_drifted_and_how_good_every_step_was():
     assert "purity" not in last, "one model divides nobody"
 
 
-def test_all_twelve_tasks_are_measured_when_a_step_ends_and_only_then():
+def test_all_twelve_tasks_are_evaluated_at_the_end_of_a_step_only():
     metrics = run("fedavg-retrain", "evaluate_every=1").metrics
     assert [row["round"] for row in metrics if "tasks" in row] == [2, 4]
     tasks = metrics[-1]["tasks"]
@@ -48,11 +48,11 @@ def test_all_twelve_tasks_are_measured_when_a_step_ends_and_only_then():
     assert sum(each["clients"] for each in tasks if each["assignment"] == "labels") == 6
 
 
-def test_tasks_can_be_left_out():
+def test_tasks_can_be_switched_off():
     assert not any("tasks" in row for row in run("fedavg-retrain", "tasks=false").metrics)
 
 
-def test_what_clients_see_of_one_concept_is_what_its_task_says():
+def test_the_accuracy_of_a_concept_is_that_of_its_task():
     last = run("fedavg-retrain").final
     now = {
         each["concept"]: each["accuracy"]
@@ -68,7 +68,7 @@ def test_what_clients_see_of_one_concept_is_what_its_task_says():
     [("fedavg-retrain", []), ("oracle", []), ("feddaa", STEPPED), ("feddrift", [])],
     ids=str,
 )
-def test_both_engines_say_the_same(recipe, changes):
+def test_both_engines_give_the_same_metrics(recipe, changes):
     fast, reference = (run(recipe, *changes, engine=engine) for engine in ("fast", "reference"))
     for ours, theirs in zip(fast.metrics, reference.metrics, strict=True):
         assert ours.keys() == theirs.keys()
@@ -77,7 +77,7 @@ def test_both_engines_say_the_same(recipe, changes):
         assert ours.get("drifted") == theirs.get("drifted")
 
 
-def test_an_oracle_divides_clients_by_concept():
+def test_an_oracle_assigns_clients_by_concept():
     last = run("oracle").final
     assert last["purity"] == 1
     assert last["models"] == 3
@@ -98,7 +98,7 @@ def test_the_folder_has_steps_tasks_and_mixtures(tmp_path):
     assert result.final == summary["final"]
 
 
-def test_a_drift_of_ones_own_is_evaluated_in_any_world():
+def test_a_user_defined_drift_is_evaluated_in_any_world():
     changes = ["drift=sudden", "drift.at=2", "evaluate_every=1", "tasks=true", "net.hidden=[8]"]
     changes.append("world.absent=collecting")
     result = thalweg.run("fedavg", "digits-full", rounds=3, overrides=changes, workers=1)
@@ -109,7 +109,7 @@ def test_a_drift_of_ones_own_is_evaluated_in_any_world():
     assert [each["clients"] for each in result.final["tasks"]] == [0, 0, 20, 20]
 
 
-def test_worlds_without_views_stay_as_they_were():
+def test_worlds_without_views_have_no_drift_metrics():
     result = thalweg.run(
         "fedavg", "digits-full", rounds=1, overrides=["tasks=true", "net.hidden=[8]"], workers=1
     )

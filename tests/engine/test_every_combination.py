@@ -232,12 +232,12 @@ def test_every_stage_of_a_recipe_is_a_factor_and_every_world_has_a_scenario() ->
     }
 
 
-def test_what_is_set_up_here_belongs_to_policies_that_exist() -> None:
+def test_the_settings_of_this_file_belong_to_existing_policies() -> None:
     there = {f"{stage}={kind}" for stage, kinds in STAGES.items() for kind in kinds}
     assert TUNED.keys() <= there
     assert {each.split()[0] for variants in VARIANTS.values() for each in variants} <= there
 
 
-def test_there_are_hardly_more_rows_than_memories_times_objectives() -> None:
+def test_the_number_of_rows_is_close_to_the_minimum() -> None:
     two_largest = sorted(len(values) for values in FACTORS.values())[-2:]
     assert len(ROWS) <= 1.2 * two_largest[0] * two_largest[1]

@@ -45,14 +45,14 @@ def test_stacked_images_have_the_batch_innermost(images):
     assert labels.tolist() == [[0, 0, 1], [0, 0, 1]]
 
 
-def test_both_ways_give_the_same_bits(images):
+def test_single_and_stacked_inputs_have_the_same_bits(images):
     rows = np.array([3, 1, 4])
     gather = Gather(images)
     single, stacked = gather.single("test", rows % 3)[0], gather.stacked("test", rows[None] % 3)[0]
     assert torch.equal(single, stacked[0])
 
 
-def test_features_are_taken_as_they_are():
+def test_features_are_not_changed():
     x = np.arange(8, dtype=np.float32).reshape(4, 2)
     gather = Gather(Dataset("toy", x, np.array([0, 1, 1, 0]), x[:1], np.zeros(1, dtype=int), 2))
     assert gather.single("train", np.array([3, 0]))[0].tolist() == [[6, 7], [0, 1]]
@@ -79,7 +79,7 @@ def test_a_row_that_does_not_exist_is_an_error(images):
         Gather(images).single("train", np.array([7]))
 
 
-def test_rows_of_several_views_are_gathered_as_they_are_seen(images):
+def test_rows_are_gathered_in_their_views(images):
     views = (View(), View(Mirrored(), (1, 0)), View(Inverted()))
     gather, rows = Gather(replace(images, views=views)), np.array([[6, 7 + 6], [14 + 1, 7 + 2]])
     x, labels = gather.stacked("train", rows)
@@ -96,7 +96,7 @@ def test_rows_of_several_views_are_gathered_as_they_are_seen(images):
     assert gather.num_samples("train") == 7
 
 
-def test_views_are_seen_before_images_are_changed(images):
+def test_views_are_applied_before_augmentation(images):
     gather = Gather(replace(images, views=(View(), View(Inverted()))))
     seen = []
     gather.single("train", np.array([7]), lambda samples: seen.append(samples.copy()) or samples)

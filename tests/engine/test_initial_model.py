@@ -1,4 +1,4 @@
-"""The model a run begins with: drawn, or from a file that another run left."""
+"""The first model of a run: drawn from the seed, or read from a file."""
 
 import numpy as np
 import pytest
@@ -23,13 +23,13 @@ def left(tmp_path_factory):
     return result, folder / "model.safetensors"
 
 
-def test_without_a_file_the_seed_decides():
+def test_without_a_file_the_model_is_drawn_from_the_seed():
     plan = make_plan("fedavg", "digits-partial", seed=5)
     expected = NET.init(rng_for(5, Draw.NET))
     assert np.array_equal(make_initial_model(plan, NET, None), expected)
 
 
-def test_a_run_starts_where_another_ended(left):
+def test_a_run_can_start_from_the_model_of_another_run(left):
     before, file = left
     plan = make_plan("fedavg", "digits-partial", seed=8, overrides=[f"start_from={file}"])
     assert np.array_equal(make_initial_model(plan, before.net, None), before.model)
@@ -43,7 +43,7 @@ def test_a_run_starts_where_another_ended(left):
     assert np.array_equal(after.model, before.model)
 
 
-def test_a_file_may_lie_in_the_data_folder_or_here(left, monkeypatch):
+def test_a_model_file_is_found_in_the_data_folder_or_the_working_directory(left, monkeypatch):
     before, file = left
     plan = make_plan("fedavg", "digits-partial", overrides=["start_from=first/model.safetensors"])
     folder = file.parents[1]
@@ -52,7 +52,7 @@ def test_a_file_may_lie_in_the_data_folder_or_here(left, monkeypatch):
     assert np.array_equal(make_initial_model(plan, before.net, None), before.model)
 
 
-def test_a_plan_remembers_the_file():
+def test_the_model_file_is_written_to_the_plan():
     plan = make_plan("fedavg", "digits-partial", overrides=["start_from=a/model.safetensors"])
     assert plan.scenario.start_from == "a/model.safetensors"
     assert plan_from_toml(plan_to_toml(plan), "here") == plan
@@ -61,7 +61,7 @@ def test_a_plan_remembers_the_file():
     assert plain == make_plan("fedavg", "digits-partial")
 
 
-def test_a_plan_from_before_there_were_files_starts_at_random():
+def test_a_plan_without_a_model_file_starts_at_random():
     plan = make_plan("fedavg", "digits-partial")
     old = plan_to_toml(plan).replace('start_from = "none"\n', "")
     assert "start_from" not in old
@@ -81,7 +81,7 @@ def test_a_plan_from_before_there_were_files_starts_at_random():
         (["start_from={folder}/plan.toml"], DataError, "plan.toml is not a readable safetensors"),
     ],
 )
-def test_a_file_that_does_not_fit_is_refused_before_a_folder_is_made(
+def test_an_unsuitable_model_file_is_rejected_before_a_folder_is_created(
     left, tmp_path, overrides, kind, message
 ):
     _, file = left
@@ -91,7 +91,7 @@ def test_a_file_that_does_not_fit_is_refused_before_a_folder_is_made(
     assert not (tmp_path / "second").exists()
 
 
-def test_a_run_that_started_from_a_file_is_resumed_to_the_same_bits(left, tmp_path):
+def test_a_run_that_started_from_a_file_can_be_resumed_to_the_same_bits(left, tmp_path):
     _, file = left
     plan = make_plan("fedavg", "digits-partial", rounds=4, overrides=[f"start_from={file}"])
     whole = run_plan(plan)

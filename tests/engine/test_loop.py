@@ -34,7 +34,7 @@ def test_evaluation_happens_every_n_rounds_and_always_in_the_last():
     assert [row["round"] for row in result.metrics if "accuracy" in row] == [3, 6, 7]
 
 
-def test_every_recipe_sees_the_same_cohorts_and_arrivals():
+def test_all_recipes_get_the_same_cohorts_and_arrivals():
     cohorts = [
         [row["cohort"] for row in thalweg.run(recipe, "digits-partial", seed=3, rounds=8).metrics]
         for recipe in ("sfedpo", "fedavg", "fedogd")
@@ -50,7 +50,7 @@ def test_fedavg_with_full_renewal_is_fedogd_bit_for_bit():
     assert np.array_equal(everything_new.model, fedogd.model)
 
 
-def test_a_round_without_anybody_counts_and_leaves_the_model_alone():
+def test_a_round_without_clients_counts_and_leaves_the_model_unchanged():
     result = thalweg.run(
         "sfedpo",
         "digits-partial",
@@ -80,7 +80,7 @@ def test_bytes_follow_from_the_cohort_and_the_size_of_the_model():
         assert row["bytes_up"] == row["cohort"] * (4 * result.net.num_params + 8)  # and the score
 
 
-def test_a_client_that_never_gets_data_has_no_say():
+def test_a_client_without_data_does_not_change_the_model():
     result = thalweg.run(
         "fedavg",
         "gaussian-mixture",
@@ -92,7 +92,7 @@ def test_a_client_that_never_gets_data_has_no_say():
 
 
 @pytest.mark.parametrize("options", [{"workers": 0}, {"resume": True}])
-def test_impossible_options_are_refused(options):
+def test_invalid_options_are_rejected(options):
     with pytest.raises(ConfigError):
         thalweg.run("fedavg", "digits-full", rounds=1, **options)
 
@@ -110,7 +110,7 @@ def test_a_recipe_made_in_python_runs():
     assert len(thalweg.run(recipe, "digits-partial", rounds=3).metrics) == 3
 
 
-def test_a_slip_in_the_data_leaves_no_folder_behind(tmp_path):
+def test_unknown_data_leave_no_folder_behind(tmp_path):
     with pytest.raises(DataError, match=r"nowhere\.csv"):
         thalweg.run("fedavg", "nowhere.csv", out=tmp_path / "run")
     assert not (tmp_path / "run").exists()

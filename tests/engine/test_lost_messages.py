@@ -31,10 +31,14 @@ from thalweg.core.capabilities import Broadcast
 from thalweg.core.errors import Diverged
 from thalweg.core.types import Floats32, Ints, Job, SurveyResponses, Updates
 from thalweg.engine.plan import Plan
-from thalweg.federation.base import SurveyStage
-from thalweg.federation.messages import SurveyRequest, TrainResponse
-from thalweg.federation.server_round import run_server_round
-from thalweg.federation.tables import build_updates, split_updates
+from thalweg.federation import (
+    SurveyRequest,
+    SurveyStage,
+    TrainResponse,
+    build_updates,
+    run_server_round,
+    split_updates,
+)
 from thalweg.recipes import RECIPES
 
 

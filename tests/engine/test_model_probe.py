@@ -1,4 +1,4 @@
-"""What a client sees of its model is what autograd and the net say."""
+"""Model probes agree with the net and autograd."""
 
 import numpy as np
 import pytest
@@ -28,7 +28,7 @@ def seen(request):
     return net, StackModelProbe(trainer, stack, 1), bank[1], x, y
 
 
-def test_its_parameters_are_a_copy(seen):
+def test_params_returns_a_copy(seen):
     _, look, start, _, _ = seen
     copy = look.params()
     np.testing.assert_allclose(copy, start + 0.1, rtol=1e-6)
@@ -36,14 +36,14 @@ def test_its_parameters_are_a_copy(seen):
     assert look.params().any()
 
 
-def test_losses_are_those_of_the_model_now(seen):
+def test_losses_are_those_of_the_current_model(seen):
     net, look, _, x, y = seen
     logits = net.apply(torch.tensor(look.params()), x)
     expected = torch.nn.functional.cross_entropy(logits, y, reduction="none")
     np.testing.assert_allclose(look.losses(ROWS), expected.numpy(), rtol=1e-4)
 
 
-def test_outputs_are_those_of_the_model_now_on_both_engines(seen):
+def test_outputs_are_those_of_the_current_model_on_both_engines(seen):
     net, look, _, x, _ = seen
     logits = net.apply(torch.tensor(look.params()), x).numpy()
     np.testing.assert_allclose(look.outputs(ROWS), logits, rtol=1e-4, atol=1e-5)
@@ -64,7 +64,7 @@ def test_squared_gradients_are_a_mean_over_single_samples_not_the_square_of_a_me
 
 
 @pytest.mark.parametrize("received", [True, False])
-def test_a_glance_gives_the_gradient_of_the_last_layer(seen, received):
+def test_last_layer_gives_the_gradient_of_the_last_layer(seen, received):
     net, look, start, x, y = seen
     last_layer = look.last_layer(ROWS, received)
     params = torch.tensor(start if received else look.params(), requires_grad=True)
@@ -78,7 +78,7 @@ def test_a_glance_gives_the_gradient_of_the_last_layer(seen, received):
     np.testing.assert_allclose(last_layer.errors[0], bias, rtol=1e-3, atol=1e-6)
 
 
-def test_a_glance_at_nothing_has_the_right_shape(seen):
+def test_last_layer_of_no_rows_has_the_right_shape(seen):
     _, look, _, _, _ = seen
     last_layer = look.last_layer(np.empty(0, dtype=np.int64), received=False)
     assert last_layer.errors.shape == (0, 10)

@@ -19,14 +19,14 @@ def logits(seeds, steps, is_stacked):
     return model, model(params, torch.ones(len(seeds), 3, 20)), params
 
 
-def test_a_client_draws_the_same_alone_and_in_a_stack():
+def test_dropout_of_a_client_is_the_same_alone_and_in_a_stack():
     _, together, _ = logits([5, 9], [0, 3], True)
     for k, (seed, step) in enumerate([(5, 0), (9, 3)]):
         _, alone, _ = logits([seed], [step], False)
         torch.testing.assert_close(together[k], alone[0])
 
 
-def test_every_step_and_every_client_draws_anew():
+def test_dropout_differs_between_steps_and_clients():
     _, first, _ = logits([5, 6], [0, 0], True)
     _, next_step, _ = logits([5, 6], [10, 10], True)
     assert not torch.equal(first[0], first[1])

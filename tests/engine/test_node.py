@@ -1,4 +1,4 @@
-"""One client is the same wherever it is; that all recipes agree is in test_boundary.py."""
+"""One client as a `Node`; test_every_recipe.py compares the engines for all recipes."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def node(recipe: str = "sfedpo", *overrides: str) -> tuple[Node, np.ndarray]:
     return BytesFederation(plan, data).nodes[3].node, model
 
 
-def test_a_round_leaves_the_old_state_and_the_model_untouched() -> None:
+def test_a_round_does_not_change_the_old_state_and_the_model() -> None:
     client, model = node("fedewc")
     state, before = client.new_client(), model.copy()
     unchanged = to_comparable(state)
@@ -35,7 +35,7 @@ def test_a_round_leaves_the_old_state_and_the_model_untouched() -> None:
     assert reply.deltas.any()
 
 
-def test_the_same_order_and_state_give_the_same_reply() -> None:
+def test_the_same_request_and_state_give_the_same_response() -> None:
     client, model = node("ode", "net=ham-cnn", "net.channels=[4, 4, 4]", "net.hidden=8")
     order = train_request_for(5, 3, model)
     first, second = (client.train(client.new_client(), order) for _ in range(2))
@@ -43,7 +43,7 @@ def test_the_same_order_and_state_give_the_same_reply() -> None:
     assert to_comparable(vars(first[1])) == to_comparable(vars(second[1]))
 
 
-def test_what_is_computed_does_not_depend_on_where_the_model_lies() -> None:
+def test_results_do_not_depend_on_the_memory_alignment_of_the_model() -> None:
     client, model = node("flwf-2t")
     room = np.zeros(len(model) + 8, dtype=np.float32)
     seen = set()
@@ -54,7 +54,7 @@ def test_what_is_computed_does_not_depend_on_where_the_model_lies() -> None:
     assert len(seen) == 1
 
 
-def test_half_the_pace_is_half_the_step() -> None:
+def test_half_the_learning_rate_scale_is_half_the_step() -> None:
     client, model = node("fedogd", "ticks=1", "local.momentum=0", "local.batch_size=24")
     whole, half = (
         client.train(client.new_client(), train_request_for(0, 3, model, lr_scale=lr_scale))[
@@ -65,7 +65,7 @@ def test_half_the_pace_is_half_the_step() -> None:
     np.testing.assert_allclose(half, whole / 2, rtol=1e-3, atol=1e-7)
 
 
-def test_an_answer_is_to_the_question_and_says_who_gives_it() -> None:
+def test_a_survey_response_names_its_client_round_and_stage() -> None:
     client, model = node("dpcs")
     question = SurveyRequest(2, 3, "selection", np.empty((0, len(model)), dtype=np.float32))
     _, answer = client.answer_survey(client.new_client(), question)
@@ -73,7 +73,7 @@ def test_an_answer_is_to_the_question_and_says_who_gives_it() -> None:
     assert answer.values["label_mix"].sum() == 1
 
 
-def test_it_says_what_it_expects_to_have_when_it_joins() -> None:
+def test_hello_contains_the_supply_of_the_client() -> None:
     client, _ = node()
     hello = client.hello()
     assert hello.client == 3

@@ -1,4 +1,4 @@
-"""Every client is tested with its own mixture of models on its own view of the test samples."""
+"""Each client is evaluated with its mixture of models in its view of the test samples."""
 
 from dataclasses import replace
 
@@ -37,7 +37,7 @@ def test_a_model_for_every_concept_is_right_everywhere():
     assert row["test_loss"] == pytest.approx(-np.log(0.9), rel=1e-6)
 
 
-def test_who_uses_the_model_of_another_concept_is_wrong():
+def test_a_client_with_the_model_of_another_concept_is_wrong():
     row, _ = scored([0, 1, 1], [[1, 0, 0], [0, 1, 0], [1, 0, 0]])
     assert row["client_accuracy"] == pytest.approx(2 / 3)
     assert row["accuracy"] == pytest.approx(2 / 3)
@@ -69,7 +69,7 @@ def test_accuracy_is_on_the_whole_test_set_and_client_accuracy_on_data_like_the_
     assert (row["accuracy"], row["client_accuracy"]) == (0, 0)
 
 
-def test_without_views_a_client_is_judged_by_data_like_its_own():
+def test_without_views_client_accuracy_uses_the_label_mix_of_the_client():
     data = some_data(views=())
     world = FakeWorld({0: [0, 0]})
     world.views_at = None
@@ -82,14 +82,14 @@ def test_without_views_a_client_is_judged_by_data_like_its_own():
     assert "concept_accuracy" not in row
 
 
-def test_models_that_nobody_uses_and_views_that_nobody_has_are_not_asked():
+def test_models_and_views_that_are_not_in_use_are_not_computed():
     _, federation = scored([0, 1], [[1, 0, 0], [1, 0, 0]])
     assert federation.asked == [(0, 4)], "two views of the same inputs"
     _, federation = scored([0, 3], [[1, 0, 0], [0.5, 0.5, 0]])
     assert sorted(federation.asked) == [(0, 4), (0, 4), (1, 4), (1, 4)]
 
 
-def test_purity_says_whether_models_divide_clients_by_concept():
+def test_purity_measures_whether_models_separate_clients_by_concept():
     row, _ = scored([0, 1, 2, 3], [[1, 0, 0], [0, 1, 0], [1, 0, 0], [1, 0, 0]])
     assert row["purity"] == 0.75
     row, _ = scored([0, 2], [[1, 0, 0], [0, 1, 0]])
@@ -98,7 +98,7 @@ def test_purity_says_whether_models_divide_clients_by_concept():
     assert row["purity"] == 1
 
 
-def test_samples_for_choosing_are_not_tested_on():
+def test_validation_samples_are_not_tested():
     y = np.repeat([0, 1], 10)
     x = np.where(y == 1, 255, 0).astype(np.uint8).reshape(-1, 1, 1, 1)
     data = replace(some_data(), x_test=x, y_test=y)
@@ -118,13 +118,13 @@ def test_in_a_session_its_members_count():
     assert (row["stayers_accuracy"], row["newcomers_accuracy"]) == (0.0, 1.0)
 
 
-def test_nobody_who_uses_what_means_that_everybody_uses_all_of_it():
+def test_without_mixtures_every_client_uses_all_models_by_their_shares():
     federation = FakeFederation(FakeWorld({0: [0, 1]}), SURE)
     use = get_model_use(ServedModels(federation.models, np.array([0.5, 0.5, 0.0])), federation, 0)
     assert use.mixtures.tolist() == [[0.5, 0.5, 0.0]] * 2
 
 
-def test_what_a_client_sees_is_that_of_the_round():
+def test_the_view_of_a_client_is_that_of_the_round():
     federation = FakeFederation(FakeWorld({0: [0, 0], 3: [0, 1]}), SURE)
     served = ServedModels(federation.models, np.ones(3) / 3)
     assert get_model_use(served, federation, 2).views.tolist() == [0, 0]
@@ -132,6 +132,6 @@ def test_what_a_client_sees_is_that_of_the_round():
     assert get_model_use(served, federation, 3).concepts.tolist() == [0, 1]
 
 
-def test_one_concept_alone_needs_no_accuracy_of_its_own():
+def test_a_single_concept_has_no_concept_accuracy():
     row, _ = scored([1, 3], [[0, 1, 0], [1, 0, 0]])
     assert "concept_accuracy" not in row

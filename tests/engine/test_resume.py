@@ -1,4 +1,4 @@
-"""Killing a run at any moment and resuming it gives the same bits as leaving it alone."""
+"""A run that is killed at any moment and resumed has the same bits."""
 
 import json
 import subprocess
@@ -66,7 +66,7 @@ CHURN = ("sessions=random-churn", "sessions.join=0.2", "sessions.leave=0.2")
     ],
     ids=str,
 )
-def test_a_run_killed_many_times_ends_with_the_same_bits(tmp_path, engine, overrides):
+def test_a_run_that_is_killed_many_times_has_the_same_bits(tmp_path, engine, overrides):
     script = tmp_path / "kill.py"
     script.write_text(textwrap.dedent(KILL_AND_RESUME))
     killed = subprocess.run(

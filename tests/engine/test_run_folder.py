@@ -47,7 +47,7 @@ def test_a_run_folder_contains_all_files_needed_to_repeat_the_run(tmp_path):
     assert "torch" in json.loads((tmp_path / "run/environment.json").read_text())["packages"]
 
 
-def test_a_folder_that_holds_a_run_is_not_overwritten(tmp_path):
+def test_a_folder_that_contains_a_run_is_not_overwritten(tmp_path):
     opened(tmp_path).close()
     with pytest.raises(RunError, match="already contains a run; continue it with --resume"):
         opened(tmp_path)

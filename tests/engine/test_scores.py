@@ -1,4 +1,4 @@
-"""Scores at every client, and a part of the test set for choosing."""
+"""Scores of clients, sessions and the validation part of the test set."""
 
 from dataclasses import replace
 from types import SimpleNamespace
@@ -25,14 +25,14 @@ def world(mixes, clients_are_groups=False):
     )
 
 
-def test_clients_are_judged_by_their_class_mix():
+def test_client_accuracy_uses_the_label_mix_of_the_client():
     only_ones = np.where(DATA.y_test == 1, 1, (DATA.y_test + 1) % 10)
     row = score_predictions(only_ones, LOSSES, DATA, world([np.eye(10)[1], np.full(10, 0.1)]))
     assert row["client_accuracy"] == pytest.approx((1 + 0.1) / 2)
     assert row["worst_client_accuracy"] == pytest.approx(0.1)
 
 
-def test_clients_with_test_samples_of_their_own_are_judged_by_those():
+def test_client_accuracy_uses_the_test_samples_of_the_client():
     owner = np.arange(len(DATA.y_test)) % 2
     data = replace(DATA, group_test=owner, group=np.arange(len(DATA.y)) % 3)
     predicted = np.where(owner == 0, DATA.y_test, (DATA.y_test + 1) % 10)
@@ -42,7 +42,7 @@ def test_clients_with_test_samples_of_their_own_are_judged_by_those():
     assert row["worst_client_accuracy"] == 0
 
 
-def test_what_is_for_choosing_is_not_tested_on():
+def test_validation_samples_are_not_tested():
     from thalweg.data.split import stratified_split
 
     _, for_choice = stratified_split(DATA.y_test, 0.4)
@@ -54,7 +54,7 @@ def test_what_is_for_choosing_is_not_tested_on():
     assert row["validation_client_accuracy"] == 0
 
 
-def test_a_run_reports_them():
+def test_a_run_reports_client_and_validation_accuracies():
     result = thalweg.run("fedavg", "digits-full", rounds=1, overrides=["validation=0.5"])
     assert {"client_accuracy", "validation_accuracy"} <= result.final.keys()
 
@@ -65,7 +65,7 @@ def timetable(*stays, rounds=12):
     return Timetable(4, rounds, clients, first, after)
 
 
-def test_a_round_knows_who_is_a_member_and_who_was_in_the_session_before():
+def test_a_session_context_has_the_members_of_this_session_and_the_previous_one():
     shifts = timetable((0, 0, 4), (1, 0, 8), (2, 4, 8))
     first, second = get_session_context(shifts, 3), get_session_context(shifts, 5)
     assert (first.session, first.session_round, first.before) == (0, 4, None)
@@ -74,13 +74,13 @@ def test_a_round_knows_who_is_a_member_and_who_was_in_the_session_before():
     assert (second.members.tolist(), second.before.tolist()) == ([1, 2], [0, 1])
 
 
-def test_the_session_before_a_pause_is_still_the_one_before():
+def test_the_previous_session_may_be_before_a_pause():
     shifts = timetable((0, 0, 2), (1, 1, 2), (1, 6, 8))
     assert get_session_context(shifts, 4) is None, "nobody is a member"
     assert get_session_context(shifts, 6).before.tolist() == [0, 1]
 
 
-def test_without_sessions_nobody_asks_who_came():
+def test_without_sessions_there_is_no_session_context():
     assert get_session_context(None, 3) is None
 
 
@@ -95,7 +95,7 @@ def test_the_labels_of_a_session_are_those_of_its_members():
     assert "stayers_accuracy" not in row
 
 
-def test_sessions_are_not_tested_on_what_is_for_choosing():
+def test_session_accuracy_does_not_use_validation_samples():
     from thalweg.data.split import stratified_split
 
     _, for_choice = stratified_split(DATA.y_test, 0.4)

@@ -1,4 +1,4 @@
-"""Updates of which the server sees the sum: the same bits with masks, over bytes, and without, in one process."""
+"""Secure aggregation: masks over bytes and the simulation give the same bits."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def masked(recipe: str = "fedavg", *more: str) -> Plan:
     ],
     ids=str,
 )
-def test_the_masked_sum_is_the_plain_one_to_the_bit(recipe: str, more: list[str]) -> None:
+def test_the_masked_sum_has_the_bits_of_the_simulated_one(recipe: str, more: list[str]) -> None:
     plan = masked(recipe, *more)
     ours = bytes_federation(plan)
     history = check_same(plan, ours, reference(plan), rounds=4)
@@ -55,7 +55,7 @@ def test_the_masked_sum_is_the_plain_one_to_the_bit(recipe: str, more: list[str]
     assert ours.rejected == []
 
 
-def test_the_sum_of_whole_numbers_is_nearly_that_of_the_updates() -> None:
+def test_the_quantised_sum_is_close_to_the_sum_of_the_updates() -> None:
     plan = masked()
     plain_plan = replace(plan, recipe=replace(plan.recipe, secure_aggregation=None))
     (simulate_masked_sum, _), (plain, history) = (
@@ -68,7 +68,7 @@ def test_the_sum_of_whole_numbers_is_nearly_that_of_the_updates() -> None:
     assert not (history[0].deltas == history[0].deltas[0]).all()
 
 
-def test_what_is_sent_looks_like_noise() -> None:
+def test_masked_updates_look_like_noise() -> None:
     seen: list[Any] = []
 
     class Listening(BytesFederation):
@@ -104,7 +104,7 @@ class Fate:
 
 @pytest.mark.parametrize("step", ["keys", "shares", "update"])
 @pytest.mark.parametrize("fate", ["lost", "dropped", "damaged"])
-def test_who_falls_silent_on_the_way_has_no_part_in_the_sum(step: str, fate: str) -> None:
+def test_a_client_that_fails_before_its_update_is_not_in_the_sum(step: str, fate: str) -> None:
     plan = masked()
     server, history = play(plan, bytes_federation(plan, Fate(step, fate)), 3)
     assert [len(updates) for updates in history] == [6, 5, 6]
@@ -130,14 +130,14 @@ class WithoutOne:
         return simulate_masked_sum(self._recipe, updates, len(jobs))
 
 
-def test_who_falls_silent_after_its_update_is_in_the_sum_all_the_same() -> None:
+def test_a_client_that_fails_after_its_update_is_in_the_sum() -> None:
     plan = masked()
     server, _ = play(plan, bytes_federation(plan, Fate("open", "lost")), 3)
     expected, _ = play(plan, reference(plan), 3)
     np.testing.assert_array_equal(server.bank, expected.bank)
 
 
-def test_of_too_few_there_is_no_sum() -> None:
+def test_there_is_no_sum_of_too_few_clients() -> None:
     plan = masked()
 
     def three_are_deaf(message: Request) -> str:
@@ -150,7 +150,7 @@ def test_of_too_few_there_is_no_sum() -> None:
     np.testing.assert_array_equal(server.bank, begin.bank)
 
 
-def test_in_one_process_too_few_are_too_few_as_well() -> None:
+def test_the_simulated_sum_needs_enough_clients_too() -> None:
     plan = masked("fedavg", "world.num_clients=2")
     _, history = play(plan, reference(plan), 2)
     assert [(len(updates), updates.extra_metrics["too_few"]) for updates in history] == [
@@ -182,14 +182,14 @@ class Spoiling(BytesFederation):
 
 
 @pytest.mark.parametrize("who", [0, 2, 3, 5])
-def test_shares_that_one_has_invented_do_no_harm(who: int) -> None:
+def test_forged_shares_of_one_client_do_no_harm(who: int) -> None:
     plan = masked()
     server, _ = play(plan, Spoiling(plan, "MaskResponse", "shares", who), 2)
     expected, _ = play(plan, reference(plan), 2)
     np.testing.assert_array_equal(server.bank, expected.bank)
 
 
-def test_one_who_sends_closed_letters_that_cannot_be_read_stops_the_sum_and_no_more() -> None:
+def test_unreadable_encrypted_shares_stop_the_sum_of_one_round_only() -> None:
     plan = masked()
     server, history = play(plan, Spoiling(plan, "MaskResponse", "encrypted_shares"), 2)
     assert [len(updates) for updates in history] == [0, 0]
@@ -198,7 +198,7 @@ def test_one_who_sends_closed_letters_that_cannot_be_read_stops_the_sum_and_no_m
     assert np.isfinite(server.bank).all()
 
 
-def test_one_without_keys_has_no_part_in_the_sum() -> None:
+def test_a_client_without_keys_is_not_in_the_sum() -> None:
     plan = masked()
 
     class Keyless(Spoiling):
@@ -215,7 +215,7 @@ def test_one_without_keys_has_no_part_in_the_sum() -> None:
     ]
 
 
-def test_one_who_sends_anything_but_its_update_can_shift_the_sum_or_spoil_it() -> None:
+def test_a_forged_masked_update_can_change_or_spoil_the_sum() -> None:
     """Nobody can look at it by itself: that is the price. What nobody can have sent is noticed."""
     plan = masked()
 
@@ -232,7 +232,7 @@ def test_one_who_sends_anything_but_its_update_can_shift_the_sum_or_spoil_it() -
     np.testing.assert_array_equal(server.bank, begin.bank)
 
 
-def test_a_run_that_was_stopped_goes_on_to_the_same_bits_and_both_engines_agree(
+def test_a_resumed_run_has_the_same_bits_and_both_engines_agree(
     tmp_path: Path,
 ) -> None:
     overrides = [*ALL_HERE, "secure_aggregation=masked", "faults=unreliable", "faults.late=0.3"]
@@ -260,7 +260,7 @@ def test_a_run_that_was_stopped_goes_on_to_the_same_bits_and_both_engines_agree(
         ("scaffold", [], "objective=Scaffold sends values beside the update"),
     ],
 )
-def test_recipes_that_look_at_single_updates_are_refused(
+def test_recipes_that_need_individual_updates_are_rejected(
     recipe: str, more: list[str], why: str
 ) -> None:
     plan = plan_of(recipe, ["secure_aggregation=masked", *more])

@@ -1,4 +1,4 @@
-"""Text: nets on made-up speeches and articles give the same numbers on both engines."""
+"""Sequences: nets on synthetic speeches and articles give the same results on both engines."""
 
 from pathlib import Path
 
@@ -89,7 +89,7 @@ def test_fast_equals_reference(speeches: Path, recipe: str):
         assert ours["accuracy"] == pytest.approx(theirs["accuracy"], abs=0.05)
 
 
-def test_something_is_learnt(speeches: Path):
+def test_the_accuracy_on_sequences_improves(speeches: Path):
     result = play(speeches, "fedavg")
     assert result.metrics[-1]["loss"] < result.metrics[0]["loss"] < 1.1 * np.log(97)
 
@@ -101,7 +101,7 @@ def test_the_number_of_workers_changes_no_bit(speeches: Path):
 
 @pytest.mark.parametrize("projection", ["none", "3"])
 @pytest.mark.parametrize("recipe", ["fedavg", "is", "fedcurv", "fedntd"])
-def test_articles_give_the_same_on_both_engines(articles: Path, recipe: str, projection: str):
+def test_the_engines_agree_on_articles(articles: Path, recipe: str, projection: str):
     more = [f"net.projection={projection}"]
     fast, slow = (
         read_articles(articles, recipe, engine=engine, more=more)
@@ -112,12 +112,12 @@ def test_articles_give_the_same_on_both_engines(articles: Path, recipe: str, pro
     check_engines_agree(fast, slow)
 
 
-def test_codes_of_two_bytes_reach_every_worker(articles: Path):
+def test_workers_receive_codes_of_two_bytes(articles: Path):
     one, two = (read_articles(articles, "fedavg", workers=workers) for workers in (1, 2))
     assert np.array_equal(one.model, two.model)
 
 
-def test_words_that_name_the_section_are_learnt_and_padding_is_not(articles: Path):
+def test_padding_does_not_change_predictions(articles: Path):
     result = read_articles(articles, "fedavg", rounds=10)
     assert result.metrics[-1]["loss"] < result.metrics[0]["loss"]
     assert not result.net.named_parameters(result.model)["embedding.weight"][0].any()

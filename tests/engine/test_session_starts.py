@@ -1,4 +1,4 @@
-"""Runs of sessions that begin with stored models: resumed to the same bits, and cheap to checkpoint."""
+"""Sessions that start from stored models: resumed to the same bits, with small checkpoints."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ PLANS = {
 
 
 @pytest.mark.parametrize("case", PLANS)
-def test_a_run_of_sessions_is_resumed_to_the_same_bits(case: str, tmp_path: Path) -> None:
+def test_a_resumed_run_of_sessions_has_the_same_bits(case: str, tmp_path: Path) -> None:
     whole = play(PLANS[case], out=tmp_path / "whole")
     out = tmp_path / "cut"
     for rounds in (1, 2, 3, 5, 6, 9):  # in the middle and at the end of sessions
@@ -56,7 +56,7 @@ def test_a_run_of_sessions_is_resumed_to_the_same_bits(case: str, tmp_path: Path
     assert kept == {file.name: file.read_bytes() for file in (out / "checkpoint/blobs").iterdir()}
 
 
-def test_only_the_server_s_file_is_written_in_the_middle_of_a_session(tmp_path: Path) -> None:
+def test_stored_models_are_not_written_again_during_a_session(tmp_path: Path) -> None:
     written: list[set[Path]] = []
     stamps: dict[Path, int] = {}
 
@@ -74,7 +74,7 @@ def test_only_the_server_s_file_is_written_in_the_middle_of_a_session(tmp_path: 
     assert server < 1.2 * 4 * 19_210, "one model, the one in use"
 
 
-def test_a_run_of_sessions_can_be_looked_at_while_it_goes_on(tmp_path: Path) -> None:
+def test_the_checkpoint_of_a_run_of_sessions_can_be_read_during_the_run(tmp_path: Path) -> None:
     seen: list[int] = []
 
     def watch(progress: Progress) -> None:

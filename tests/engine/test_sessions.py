@@ -1,4 +1,4 @@
-"""Sessions on both engines and through bytes: who knows what, and what leaves no trace."""
+"""Sessions and probe rounds on both engines and by bytes."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def play(plan: Plan, place: Any, rounds: int = 7) -> tuple[ServerState, list[Upd
 
 
 @pytest.mark.parametrize("recipe", RECIPES)
-def test_both_engines_agree_through_sessions_and_rehearsals(recipe: str) -> None:
+def test_both_engines_agree_on_sessions_and_probe_rounds(recipe: str) -> None:
     fast, slow = plan_of(recipe, "fast", count=1), plan_of(recipe, "reference", count=1)
     ours, theirs = federation(fast), federation(slow)
     server, history = play(fast, ours)
@@ -103,7 +103,7 @@ def test_both_engines_agree_through_sessions_and_rehearsals(recipe: str) -> None
 
 
 @pytest.mark.parametrize("recipe", RECIPES)
-def test_through_bytes_the_bits_are_the_same(recipe: str) -> None:
+def test_sessions_and_probe_rounds_give_the_same_bits_by_bytes(recipe: str) -> None:
     plan = plan_of(recipe, count=1)
     ours, theirs = federation(plan, "bytes"), federation(plan)
     server, history = play(plan, ours)
@@ -118,7 +118,7 @@ def test_through_bytes_the_bits_are_the_same(recipe: str) -> None:
 
 @pytest.mark.parametrize("engine", mark_slow_except(["fast", "reference"], "fast"))
 @pytest.mark.parametrize("recipe", [*RECIPES, "sfedpo", "fedewc", "dpcs", "feddrift+fedcurv"])
-def test_rehearsals_leave_no_trace(recipe: str, engine: str) -> None:
+def test_probe_rounds_do_not_change_client_states(recipe: str, engine: str) -> None:
     session_start = {} if "feddrift" in recipe else {"count": 2}  # several models go on as they are
     quiet, loud = plan_of(recipe, engine), plan_of(recipe, engine, **session_start)
     ours, theirs = federation(loud), federation(quiet)
@@ -142,14 +142,14 @@ def test_rehearsals_leave_no_trace(recipe: str, engine: str) -> None:
 
 
 @pytest.mark.parametrize("engine", ["fast", "reference"])
-def test_dropout_and_images_of_a_rehearsal_are_its_own(engine: str) -> None:
+def test_probe_rounds_have_their_own_dropout_and_augmentation(engine: str) -> None:
     plan = plan_of("fedavg", engine, 2, "net=ham-cnn", "net.channels=[2, 2, 2]", "net.hidden=4")
     play(plan, federation(plan), rounds=1)
     first, second = plan.recipe.session_start.moved  # type: ignore[attr-defined]
     assert first.tobytes() != second.tobytes()
 
 
-def test_variates_begin_at_zero_with_every_session_and_count_its_members() -> None:
+def test_control_variates_start_at_zero_in_every_session() -> None:
     plan = plan_of("scaffold")
     place = federation(plan)
     for rounds, members in ((2, 4), (4, 4), (5, 4), (7, 8)):
@@ -163,7 +163,7 @@ def test_variates_begin_at_zero_with_every_session_and_count_its_members() -> No
     assert place.client_pool.states[0].session == 3
 
 
-def test_who_returns_in_another_session_has_forgotten_its_variate() -> None:
+def test_a_client_that_returns_in_another_session_has_a_new_control_variate() -> None:
     plan = plan_of("scaffold")
     place = federation(plan)
     play(plan, place, rounds=5)
@@ -189,7 +189,7 @@ def test_the_first_session_of_the_continuous_baseline_is_fedavg_and_then_the_las
     assert history[2].bytes_down == 2 * third[2].bytes_down, "a teacher for everybody"
 
 
-def test_momentum_at_the_server_ends_with_the_session_and_begins_from_the_model_in_use() -> None:
+def test_server_momentum_is_reset_at_the_start_of_a_session() -> None:
     plan = plan_of("fedacg")
     before, _ = play(plan, federation(plan), rounds=2)
     assert before.rules[0].values.any()

@@ -1,4 +1,4 @@
-"""Clients that train several models in one round: engines agree, and interruptions leave no trace."""
+"""Clients that train several models in a round: engines agree, and runs resume."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def test_the_number_of_workers_changes_no_bit() -> None:
 
 
 @pytest.mark.parametrize("case", ["planned ahead", "remembering something for each model"])
-def test_a_run_that_was_interrupted_ends_with_the_same_bits(case: str, tmp_path: Path) -> None:
+def test_a_resumed_run_has_the_same_bits(case: str, tmp_path: Path) -> None:
     plan = plan_of(**PARTS[case])
     whole = run_plan(plan, workers=1)
     with pytest.raises(Interruption):
@@ -61,7 +61,7 @@ def test_a_run_that_was_interrupted_ends_with_the_same_bits(case: str, tmp_path:
     check_same_bits(whole, run_plan(plan, workers=1, out=tmp_path / "run", resume=True))
 
 
-def test_over_bytes_it_is_the_same() -> None:
+def test_several_models_give_the_same_bits_by_bytes() -> None:
     plan = replace(plan_of(), engine="reference")
     data = plan.scenario.data.load(None, plan.seed)
     net = plan.scenario.net.build(data.input_shape, data.num_classes)

@@ -1,4 +1,4 @@
-"""A few clients trained as one computation equal each client trained alone."""
+"""Training clients in a stack gives the same results as training each alone."""
 
 import copy
 from dataclasses import dataclass
@@ -102,7 +102,7 @@ def test_padding_and_dead_steps_change_nothing(spec):
         assert losses[k] == pytest.approx(loss[0], rel=1e-5)
 
 
-def test_what_the_padding_points_to_does_not_matter():
+def test_the_rows_of_padding_do_not_matter():
     data = toy_images()
     net = LeNet5().build(data.input_shape, 3)
     trainer = StackedTrainer(net, CrossEntropy(), SGD, Gather(data))
@@ -112,7 +112,7 @@ def test_what_the_padding_points_to_does_not_matter():
     assert np.array_equal(one, two)
 
 
-def test_columns_that_nobody_uses_are_not_computed():
+def test_columns_of_padding_are_not_computed():
     data = toy_images()
     net = Mlp(hidden=(5,)).build(data.input_shape, 3)
     trainer = StackedTrainer(net, CrossEntropy(), SGD, Gather(data))
@@ -127,7 +127,7 @@ def test_columns_that_nobody_uses_are_not_computed():
     assert np.array_equal(one, two)
 
 
-def test_begin_steps_finish_can_be_taken_apart():
+def test_steps_can_be_split_over_several_calls():
     data = toy_images()
     net = LeNet5().build(data.input_shape, 3)
     trainer = StackedTrainer(net, CrossEntropy(), SGD, Gather(data))
@@ -154,7 +154,7 @@ class Homesick:
         return 0.5 * ((params - memo["start"]) ** 2).sum(1) + params[:, 0]
 
 
-def test_the_memo_holds_the_start_of_the_round_of_each_client():
+def test_the_memo_contains_the_received_model_of_each_client():
     data = toy_images()
     net = Linear().build(data.input_shape, 3)
     trainer = StackedTrainer(net, Homesick(), Sgd(lr=0.5, steps=1), Gather(data))
@@ -186,7 +186,7 @@ def test_inputs_are_not_changed_and_nothing_is_shared_with_the_outputs():
     assert all(np.array_equal(a, b) for a, b in zip(task, copies[1], strict=True))
 
 
-def test_no_tasks_are_no_updates():
+def test_no_tasks_give_no_updates():
     data = toy_images()
     net = Linear().build(data.input_shape, 3)
     deltas, losses = StackedTrainer(net, CrossEntropy(), SGD, Gather(data)).train(bank_for(net), [])
@@ -194,7 +194,7 @@ def test_no_tasks_are_no_updates():
     assert losses.shape == (0,)
 
 
-def test_a_round_without_any_step_is_no_update():
+def test_a_round_without_steps_has_zero_updates():
     data = toy_images()
     net = Linear().build(data.input_shape, 3)
     nothing = StackTask(
@@ -230,7 +230,7 @@ def test_predicting_equals_applying_the_net(spec):
 
 
 @pytest.mark.parametrize("spec", [Linear(), LeNet5()], ids=repr)
-def test_scores_say_what_is_predicted_and_what_it_costs_on_both_engines(spec):
+def test_scores_agree_with_predictions_and_losses_on_both_engines(spec):
     data = toy_images(side=28, num=PREDICT_BATCH + 30)
     net = spec.build(data.input_shape, 3)
     stacked = StackedTrainer(net, CrossEntropy(), SGD, Gather(data))
@@ -262,7 +262,7 @@ def test_predicting_all_and_predicting_nothing():
     assert single.scores(model, "test", nothing).shape == (0, 3)
 
 
-def test_the_threads_of_the_caller_are_restored():
+def test_the_number_of_threads_is_restored():
     data = toy_images()
     net = Linear().build(data.input_shape, 3)
     trainer = StackedTrainer(net, CrossEntropy(), SGD, Gather(data))

@@ -76,7 +76,7 @@ def survey(engine: str, *overrides: str, rnd: int = 0) -> tuple[Any, Any, Any]:
     return place, place.survey(CLIENTS, "selection", bank, rnd), data
 
 
-def test_both_engines_give_the_same_answers() -> None:
+def test_both_engines_give_the_same_survey_responses() -> None:
     _, ours, _ = survey("reference")
     _, theirs, _ = survey("fast")
     assert ours.keys() == theirs.keys()
@@ -85,7 +85,7 @@ def test_both_engines_give_the_same_answers() -> None:
 
 
 @pytest.mark.parametrize("absent", ["frozen", "collecting"])
-def test_a_client_answers_about_what_it_has_before_the_round(absent: str) -> None:
+def test_a_survey_uses_the_state_before_the_round(absent: str) -> None:
     place, words, data = survey("fast", f"world.absent={absent}", rnd=2)
     clients = place.client_pool.clients
     state = catch_up(ClientContext(clients, 2, 2), clients.new_client(2))
@@ -97,7 +97,7 @@ def test_a_client_answers_about_what_it_has_before_the_round(absent: str) -> Non
     assert words["tally"][0].sum() == seen
 
 
-def test_asking_changes_the_tally_and_nothing_else() -> None:
+def test_a_survey_changes_the_label_counts_only() -> None:
     place, _, _ = survey("fast")
     asked, never = place.client_pool.state(2), place.client_pool.clients.new_client(2)
     assert asked.label_counts[-1] == never.label_counts[-1] + 1
@@ -108,7 +108,7 @@ def test_asking_changes_the_tally_and_nothing_else() -> None:
     assert place.client_pool.changed == {2, 5}
 
 
-def test_every_client_and_every_round_has_its_own_chance() -> None:
+def test_random_numbers_of_surveys_differ_by_client_and_round() -> None:
     place, words, _ = survey("fast")
     assert words["chance"][0].tolist() != words["chance"][1].tolist()
     bank = np.zeros((2, len(words["gradient"][0])), dtype=np.float32)
@@ -150,7 +150,7 @@ class CountsHeld(Everything):
 
 
 @pytest.mark.parametrize(("recipe", "seen"), [("fedogd", 8 + 2 * 5 * 8), ("ode", 8)])
-def test_without_a_model_a_memory_that_looks_at_it_lets_what_came_wait(
+def test_without_a_model_a_memory_that_needs_it_keeps_arrivals_waiting(
     recipe: str, seen: int
 ) -> None:
     place, net, _ = federation(

@@ -1,4 +1,4 @@
-"""Every view is a task, and every record says how its mixture of models was found."""
+"""Tasks: one record for every view and every assignment of models."""
 
 import json
 
@@ -22,7 +22,7 @@ def records(views, mixtures, class_one_probs=SURE):
     return {(each["task"], each["assignment"]): each for each in found}
 
 
-def test_there_is_a_record_for_every_view_and_every_way_to_find_a_mixture():
+def test_there_is_a_record_for_every_view_and_every_assignment():
     found = records([0, 1], [[1, 0], [0, 1]])
     tasks = ("1, plain", "2, plain", "1, inverted", "2, inverted")
     assert set(found) == {(task, how) for task in tasks for how in ("labels", "oracle")}
@@ -37,19 +37,19 @@ def test_labels_find_the_model_that_fits_also_where_an_oracle_of_concepts_does_n
     assert [accuracies[task, "oracle"] for task in ("1, plain", "1, inverted")] == [1, 0]
 
 
-def test_an_oracle_has_nothing_to_say_of_a_concept_that_nobody_has():
+def test_the_oracle_has_no_accuracy_for_a_concept_without_clients():
     found = records([0, 0], [[1, 0], [1, 0]])
     assert found["2, plain", "oracle"]["accuracy"] is None
     assert found["2, plain", "labels"]["accuracy"] == 1
 
 
-def test_records_say_how_many_clients_see_their_data_so():
+def test_records_count_the_clients_of_a_view():
     found = records([0, 0, 3], [[1, 0], [1, 0], [1, 0]])
     clients = {task: each["clients"] for (task, _), each in found.items()}
     assert clients == {"1, plain": 2, "2, plain": 0, "1, inverted": 0, "2, inverted": 1}
 
 
-def test_one_model_is_the_same_by_labels_and_by_an_oracle():
+def test_a_single_model_has_the_same_accuracy_for_all_assignments():
     found = records([0, 1], [[1.0], [1.0]], SURE[:1])
     for task in ("1, plain", "2, plain", "1, inverted", "2, inverted"):
         assert found[task, "labels"]["accuracy"] == found[task, "oracle"]["accuracy"]
@@ -66,5 +66,5 @@ def test_one_model_is_the_same_by_labels_and_by_an_oracle():
         (Swapped(0, 3), 0, "1, swapped 0 3"),
     ],
 )
-def test_tasks_have_names_that_can_be_read(transform, concept, expected):
+def test_tasks_have_readable_names(transform, concept, expected):
     assert task_name(transform, concept) == expected

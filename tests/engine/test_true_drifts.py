@@ -1,4 +1,4 @@
-"""Who drifts when, for the metrics."""
+"""True drifts of clients, for metrics."""
 
 from types import SimpleNamespace
 
@@ -17,13 +17,13 @@ def drifts(world=WORLD, clock=None):
     return TrueDrifts(SimpleNamespace(world=world, clock=clock or (lambda rnd: rnd)))
 
 
-def test_a_round_says_how_many_drifted_when_it_began():
+def test_a_row_counts_the_clients_that_drifted_in_the_round():
     found = drifts()
     rows = [found.make_row(found.clock(done), found.clock(done + 1)) for done in range(8)]
     assert rows == [{}, {}, {}, {}, {"drifted": 2}, {}, {"drifted": 3}, {}]
 
 
-def test_who_stands_still_while_away_drifts_when_its_own_time_has_come():
+def test_a_client_that_is_frozen_while_absent_drifts_by_its_own_clock():
     lived = {4: np.array([3, 3, 3]), 5: np.array([3, 4, 3]), 6: np.array([3, 4, 6])}
     found = drifts(FakeWorld(WORLD.plan, collects_when_absent=False), lambda rnd: lived[rnd])
     assert found.make_row(found.clock(5), found.clock(6)) == {"drifted": 1}, (
@@ -35,7 +35,7 @@ def test_who_stands_still_while_away_drifts_when_its_own_time_has_come():
     assert found.make_row(found.clock(7), found.clock(7)) == {}
 
 
-def test_by_name_a_round_also_says_who_drifted_and_how():
+def test_rows_by_name_list_clients_and_kinds_of_drift():
     found = TrueDrifts(SimpleNamespace(world=WORLD, clock=lambda rnd: rnd), by_name=True)
     rows = [found.make_row(found.clock(done), found.clock(done + 1)) for done in (4, 6)]
     assert [row["drifted"] for row in rows] == [2, 3]
@@ -43,7 +43,7 @@ def test_by_name_a_round_also_says_who_drifted_and_how():
     assert sorted(set().union(*rows[1]["drifts"].values())) == [0, 1, 2]
 
 
-def test_clocks_of_clients_that_stand_still_elsewhere_cannot_be_read():
+def test_clocks_of_frozen_clients_on_a_network_are_unknown():
     for collects, states, known in [
         (True, {}, True),
         (False, {0: "here"}, True),
@@ -54,7 +54,7 @@ def test_clocks_of_clients_that_stand_still_elsewhere_cannot_be_read():
     assert not TrueDrifts(SimpleNamespace(world=object(), states={})).is_known
 
 
-def test_a_world_without_views_has_nothing_to_say():
+def test_a_world_without_views_has_empty_rows():
     found = drifts(SimpleNamespace(num_clients=3, collects_when_absent=True))
     assert found.make_row(found.clock(1), found.clock(2)) == {}
 
@@ -62,13 +62,13 @@ def test_a_world_without_views_has_nothing_to_say():
 @pytest.mark.parametrize(
     ("every", "shown"), [(1, [4, 6, 8]), (2, [4, 6, 8]), (3, [3, 6, 8]), (4, [4, 8])]
 )
-def test_tasks_are_looked_at_before_somebody_drifts_and_in_the_end(every, shown):
+def test_tasks_are_evaluated_before_a_drift_and_at_the_end(every, shown):
     overrides = ["tasks=true", f"evaluate_every={every}"]
     scenario = make_plan("fedavg", "digits-full", rounds=8, overrides=overrides).scenario
     looks = [done for done in range(1, 9) if done % every == 0 or done == 8]
     assert [done for done in looks if drifts().needs_tasks(scenario, done)] == shown
 
 
-def test_tasks_are_not_looked_at_unless_somebody_wants_to():
+def test_tasks_are_not_evaluated_by_default():
     scenario = make_plan("fedavg", "digits-full", rounds=8).scenario
     assert not any(drifts().needs_tasks(scenario, done) for done in range(1, 9))

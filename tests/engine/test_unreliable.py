@@ -1,4 +1,4 @@
-"""Replies that are lost or late: what the server gets to see, and runs in which it happens."""
+"""Responses that are lost or late: what the server receives, and whole runs."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ def who_and_when(updates: Updates) -> list[tuple[int, int]]:
     return [(int(client), int(then)) for client, then in updates.deltas]
 
 
-def test_a_lost_reply_never_comes_but_its_client_trained() -> None:
+def test_a_lost_response_never_arrives_but_its_client_has_trained() -> None:
     federation = unreliable({(0, 1): LOST})
     updates = train(federation, 0)
     assert updates.clients.tolist() == [0, 2, 3]
@@ -105,7 +105,7 @@ def test_a_lost_reply_never_comes_but_its_client_trained() -> None:
     assert train(federation, 1).clients.tolist() == [0, 1, 2, 3]
 
 
-def test_a_late_reply_comes_with_those_of_a_later_round_and_until_then_its_client_is_not_here() -> (
+def test_a_client_is_absent_until_its_late_response_arrives() -> (
     None
 ):
     federation = unreliable({(0, 1): 2})
@@ -123,13 +123,13 @@ def test_a_late_reply_comes_with_those_of_a_later_round_and_until_then_its_clien
     assert train(federation, 3).trained_in is None
 
 
-def test_a_late_reply_comes_even_if_its_client_has_gone() -> None:
+def test_a_late_response_arrives_even_if_its_client_is_absent() -> None:
     federation = unreliable({(0, 1): 1}, present={1: (0,)})
     train(federation, 0)
     assert who_and_when(train(federation, 1)) == [(0, 1), (1, 0)]
 
 
-def test_a_late_reply_waits_for_a_round_in_which_anybody_trains() -> None:
+def test_a_late_response_waits_for_a_round_with_training() -> None:
     federation = unreliable({(0, n): 1 for n in range(4)})
     assert len(train(federation, 0)) == 0
     assert federation.roster(1).present.tolist() == [], "all of them are still sending"
@@ -139,7 +139,7 @@ def test_a_late_reply_waits_for_a_round_in_which_anybody_trains() -> None:
     assert federation.pending() == {}
 
 
-def test_at_most_one_reply_of_each_client_is_on_its_way() -> None:
+def test_each_client_has_at_most_one_pending_response() -> None:
     inner: Any = Everybody()
     federation = UnreliableFederation(inner, Unreliable(lost=0.1, late=0.8, delay=3.0), seed=3)
     sent: list[tuple[int, int]] = []
@@ -158,7 +158,7 @@ def test_at_most_one_reply_of_each_client_is_on_its_way() -> None:
     assert set(heard) < set(sent)
 
 
-def test_of_a_rehearsal_nothing_is_late() -> None:
+def test_late_responses_of_a_probe_round_are_lost() -> None:
     federation = unreliable({(0, 1): 2, (0, 2): LOST})
     jobs = [Job(client, probe_round=1) for client in range(4)]
     assert federation.train(jobs, BANK, 0).clients.tolist() == [0, 3]
@@ -166,7 +166,7 @@ def test_of_a_rehearsal_nothing_is_late() -> None:
     assert federation.roster(0).present.tolist() == [0, 1, 2, 3]
 
 
-def test_what_is_on_its_way_does_not_come_with_a_rehearsal() -> None:
+def test_pending_responses_do_not_arrive_in_a_probe_round() -> None:
     federation = unreliable({(0, 1): 1})
     train(federation, 0)
     probe_round = federation.train([Job(0, probe_round=1)], BANK, 1)
@@ -174,7 +174,7 @@ def test_what_is_on_its_way_does_not_come_with_a_rehearsal() -> None:
     assert who_and_when(train(federation, 1)) == [(0, 1), (2, 1), (3, 1), (1, 0)]
 
 
-def test_an_answer_that_is_lost_is_a_row_of_nan() -> None:
+def test_a_lost_survey_response_is_a_row_of_nan() -> None:
     federation = unreliable({(0, 1): LOST})
     answers = federation.survey(np.array([0, 1, 3]), "selection", BANK, 0)
     assert np.isnan(answers["word"]).tolist() == [[False] * 2, [True] * 2, [False] * 2]
@@ -182,7 +182,7 @@ def test_an_answer_that_is_lost_is_a_row_of_nan() -> None:
     assert federation.survey(np.array([1]), "selection", BANK, 0) == {}, "nobody was heard"
 
 
-def test_what_is_on_its_way_survives_a_checkpoint() -> None:
+def test_pending_responses_are_stored_in_the_checkpoint() -> None:
     federation, other = unreliable({(0, 1): 2, (1, 3): 1}), unreliable({})
     for rnd in range(2):
         train(federation, rnd)
@@ -193,7 +193,7 @@ def test_what_is_on_its_way_survives_a_checkpoint() -> None:
     assert to_comparable(vars(ours)) == to_comparable(vars(theirs))
 
 
-def test_a_reply_on_its_way_does_not_keep_the_others_in_memory() -> None:
+def test_a_pending_response_does_not_keep_the_others_in_memory() -> None:
     federation = unreliable({(0, 1): 2})
     train(federation, 0)
     reply = federation.pending()["1"]["reply"]
@@ -201,7 +201,7 @@ def test_a_reply_on_its_way_does_not_keep_the_others_in_memory() -> None:
     assert reply["uploads"]["memory.n"].base is None
 
 
-def test_the_rest_is_left_to_the_federation_inside() -> None:
+def test_predictions_are_delegated_to_the_inner_federation() -> None:
     federation = unreliable({})
     assert federation.predict("model", "test", None) == ("predicted", "model")
     assert federation.scores("model", "test", None) == ("scores", "model")
@@ -240,7 +240,7 @@ SHAKY = [
         ),
     ],
 )
-def test_a_run_is_the_same_after_an_interruption_and_on_both_engines(
+def test_faults_give_the_same_results_resumed_and_on_both_engines(
     recipe: str, more: str, happens: set[str], tmp_path: Path
 ) -> None:
     fast, reference = (
@@ -267,7 +267,7 @@ def test_a_run_is_the_same_after_an_interruption_and_on_both_engines(
     assert {"missing", *happens} <= {name for row in whole.metrics for name in row}
 
 
-def test_a_run_without_faults_is_that_of_a_reliable_federation_to_the_bit() -> None:
+def test_faults_with_probability_zero_change_no_bit() -> None:
     calm = [*SMALL, "faults=unreliable", "faults.lost=0", "faults.late=0", "staleness=polynomial"]
     reliable = thalweg.run("fedavg", "digits-partial", seed=1, rounds=2, overrides=SMALL)
     check_same_bits(
@@ -275,7 +275,7 @@ def test_a_run_without_faults_is_that_of_a_reliable_federation_to_the_bit() -> N
     )
 
 
-def test_loss_and_test_then_train_accuracy_are_of_this_rounds_updates_alone() -> None:
+def test_loss_and_prequential_accuracy_use_updates_of_this_round_only() -> None:
     server = new_server(get_recipe("fedavg"), BANK[0], 4)._replace(rnd=6)
     came = replace(
         some_updates([0, 1, 2], 2),
@@ -290,7 +290,7 @@ def test_loss_and_test_then_train_accuracy_are_of_this_rounds_updates_alone() ->
     assert not {"loss", "prequential_accuracy"} & row.keys()
 
 
-def test_who_is_not_heard_has_moved_on_all_the_same() -> None:
+def test_a_client_whose_response_is_lost_keeps_its_new_state() -> None:
     overrides = [*SMALL, "world.availability=1.0", "faults=unreliable", "faults.lost=1.0"]
     overrides += ["faults.late=0.0"]
     plan = make_plan("fedavg", "digits-partial", seed=2, overrides=overrides)

@@ -36,9 +36,7 @@ class Node:
     client: int
     trainer: SingleTrainer
     prequential: int  # arriving samples per tick that are predicted before training
-    has_secret_noise: bool = (
-        False  # draw the noise of `Recipe.privacy` from the system, not the seed
-    )
+    has_secret_noise: bool = False  # draw privacy noise from the system, not from the seed
 
     def new_client(self) -> ClientState:
         return self.clients.new_client(self.client)

@@ -1,4 +1,4 @@
-"""An oracle that finds the states by itself, in whole runs."""
+"""The growing forecast, which discovers states, in whole runs."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Stopped(Exception):
     pass
 
 
-def test_both_engines_give_the_same_numbers_when_states_are_found_on_the_way() -> None:
+def test_both_engines_agree_when_states_are_discovered() -> None:
     fast, slow = (
         thalweg.run("sfedpo", "digits-partial", seed=2, rounds=3, engine=engine, overrides=SMALL)
         for engine in ("fast", "reference")
@@ -30,7 +30,7 @@ def test_both_engines_give_the_same_numbers_when_states_are_found_on_the_way() -
 
 
 @pytest.mark.parametrize("variant", [[], ["weights.mismatch=kme", "world.absent=collecting"]])
-def test_a_run_that_was_interrupted_ends_with_the_same_bits(
+def test_a_resumed_run_has_the_same_bits(
     tmp_path: Path, variant: list[str]
 ) -> None:
     plan = make_plan("sfedpo", "digits-partial", seed=3, rounds=4, overrides=[*SMALL, *variant])
@@ -53,7 +53,7 @@ def test_a_run_that_was_interrupted_ends_with_the_same_bits(
     assert whole.final["round"] == 4
 
 
-def test_a_world_that_starts_empty_and_falls_silent_can_be_watched_too() -> None:
+def test_a_world_without_arrivals_at_start_and_end_can_be_run() -> None:
     overrides = ["forecast=growing", "world.at_end=stop", "world.availability=1.0"]
     result = thalweg.run("sfedpo", "gaussian-mixture", seed=1, rounds=3, overrides=overrides)
     assert np.isfinite(result.model).all()

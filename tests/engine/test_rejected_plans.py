@@ -1,4 +1,4 @@
-"""What makes no sense is refused with a reason before anything runs, and docs/how-to-combine.md lists it."""
+"""Invalid combinations are rejected before the run, and docs/how-to-combine.md lists them."""
 
 from __future__ import annotations
 
@@ -125,7 +125,7 @@ REFUSALS = [
 
 
 @pytest.mark.parametrize("case", REFUSALS, ids=lambda case: f"{case.documented}-{case.recipe}")
-def test_a_refusal_has_a_reason_comes_before_the_run_and_is_documented(
+def test_an_invalid_combination_is_rejected_before_the_run_and_documented(
     case: Refusal, tmp_path: Path
 ) -> None:
     with pytest.raises(ConfigError, match=case.reason):
@@ -136,7 +136,7 @@ def test_a_refusal_has_a_reason_comes_before_the_run_and_is_documented(
     assert f"`{case.documented}`" in DOCS.read_text()
 
 
-def test_the_page_lists_no_more_than_is_tested() -> None:
+def test_the_page_lists_tested_combinations_only() -> None:
     listed = DOCS.read_text().partition("## What is refused")[2].partition("\n## ")[0]
     first_cells = [row.split("|")[1] for row in listed.splitlines() if row.startswith("| `")]
     named = [name for cell in first_cells for name in cell.split("`")[1::2]]

@@ -1,4 +1,4 @@
-"""Clients that lie, over bytes: the server goes on, and what they say reaches nothing."""
+"""Forged messages of clients are rejected and have no effect."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ def plan_for(recipe: str) -> Plan:
 
 @pytest.mark.parametrize("lie", LIES)
 @pytest.mark.parametrize("recipe", SPEAKERS)
-def test_if_everybody_lies_the_server_goes_on(recipe: str, lie: str) -> None:
+def test_the_server_continues_if_all_messages_are_forged(recipe: str, lie: str) -> None:
     plan = plan_for(recipe)
     server, history = play(plan, Lying(plan, LIES[lie], None, since=1), rounds=4)
     assert server.rnd == 4
@@ -112,7 +112,7 @@ def test_if_everybody_lies_the_server_goes_on(recipe: str, lie: str) -> None:
 
 
 @pytest.mark.parametrize("recipe", ["scaffold", "fedcurv", "sfedpo", "fedrc", "fedavg"])
-def test_one_that_is_caught_is_as_good_as_not_heard(recipe: str) -> None:
+def test_a_forged_message_has_the_effect_of_a_lost_one(recipe: str) -> None:
     plan = plan_for(recipe)
     liar = client_in_round(plan, 1)
     expected, _ = play(plan, WithoutReply(plan, 1, liar), rounds=2)
@@ -125,7 +125,7 @@ def test_one_that_is_caught_is_as_good_as_not_heard(recipe: str) -> None:
 
 
 @pytest.mark.parametrize("recipe", [*SPEAKERS, "fedavg", "flwf-2t", "warmstart"])
-def test_no_honest_client_is_refused_even_by_tight_limits(recipe: str) -> None:
+def test_no_honest_client_is_rejected_by_tight_limits(recipe: str) -> None:
     plan = plan_for(recipe)
     federation = bytes_federation(plan)
     num_classes = load(plan.scenario.data, plan.seed).num_classes
