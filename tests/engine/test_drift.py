@@ -55,7 +55,9 @@ def play(plan: Plan, out: Path | None = None, **more: object) -> Result:
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_drifting_data_give_the_same_results_on_both_engines_and_resumed(case: str, tmp_path: Path) -> None:
+def test_drifting_data_give_the_same_results_on_both_engines_and_resumed(
+    case: str, tmp_path: Path
+) -> None:
     plan = plan_of(case)
     whole = play(plan, tmp_path / "whole")
     check_engines_agree(whole, play(plan_of(case, engine="reference")))

@@ -30,9 +30,7 @@ def test_both_engines_agree_when_states_are_discovered() -> None:
 
 
 @pytest.mark.parametrize("variant", [[], ["weights.mismatch=kme", "world.absent=collecting"]])
-def test_a_resumed_run_has_the_same_bits(
-    tmp_path: Path, variant: list[str]
-) -> None:
+def test_a_resumed_run_has_the_same_bits(tmp_path: Path, variant: list[str]) -> None:
     plan = make_plan("sfedpo", "digits-partial", seed=3, rounds=4, overrides=[*SMALL, *variant])
     data = plan.scenario.data.load(None, plan.seed)
     whole = run_plan(plan, out=tmp_path / "whole", data=data, workers=1)

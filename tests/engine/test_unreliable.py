@@ -105,9 +105,7 @@ def test_a_lost_response_never_arrives_but_its_client_has_trained() -> None:
     assert train(federation, 1).clients.tolist() == [0, 1, 2, 3]
 
 
-def test_a_client_is_absent_until_its_late_response_arrives() -> (
-    None
-):
+def test_a_client_is_absent_until_its_late_response_arrives() -> None:
     federation = unreliable({(0, 1): 2})
     assert train(federation, 0).clients.tolist() == [0, 2, 3]
     assert federation.roster(1).present.tolist() == [0, 2, 3]
