@@ -1,4 +1,4 @@
-"""What every state promises: a checkpoint restores it."""
+"""Contract of states: a checkpoint restores them."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from thalweg.core.trees import Tree, read_tree, restore_types, write_tree
 
 
 def round_trip(state: Tree, fresh: Tree) -> Tree:
-    """The state after a trip to the disk; a fresh one shows which types it had."""
+    """Write a state, read it back, and restore its types from a new state."""
     with TemporaryDirectory() as folder:
         write_tree(Path(folder) / "state", state)
         return restore_types(fresh, read_tree(Path(folder) / "state"))
 
 
 def to_comparable(value: Any) -> Any:
-    """The value with types spelled out and lists for arrays, so that ``==`` compares all of it."""
+    """Convert a value so that ``==`` compares types, shapes and all bits."""
     if isinstance(value, np.ndarray):
         return (value.dtype.name, value.shape, value.tobytes())
     if isinstance(value, (tuple, list)):

@@ -1,4 +1,4 @@
-"""What every run promises: interruptions leave no trace, and both engines agree."""
+"""Contract of runs: resumed runs have the same bits, and both engines agree."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from thalweg.engine.loop import Progress, ProgressCallback, Result
 
 
 class Interruption(Exception):
-    """The run is interrupted here."""
+    """Raised by `watch` to interrupt a run."""
 
 
 def interrupt_after(rounds: int) -> ProgressCallback:
-    """For `watch`: ends a run as a user would, once some rounds are done."""
+    """Return a `watch` that interrupts a run after some rounds."""
 
     def watch(progress: Progress) -> None:
         if progress.rounds_done == rounds:
@@ -25,13 +25,13 @@ def interrupt_after(rounds: int) -> ProgressCallback:
 
 
 def check_same_bits(whole: Result, resumed: Result) -> None:
-    """A run in one go, and one that was interrupted and resumed."""
+    """Check that a run and a resumed run have the same model and metrics."""
     assert np.array_equal(whole.model, resumed.model)
     assert _without_time(whole) == _without_time(resumed)
 
 
 def check_engines_agree(fast: Result, slow: Result) -> None:
-    """The same plan on both engines: all that is counted is equal, and so is the rest, up to rounding."""
+    """Check that counts are equal, and models and losses are equal up to rounding."""
     np.testing.assert_allclose(fast.model, slow.model, rtol=2e-3, atol=2e-5)
     for ours, theirs in zip(fast.metrics, slow.metrics, strict=True):
         assert ours["cohort"] == theirs["cohort"]

@@ -1,4 +1,4 @@
-"""Of many cases a few in `make test`, all of them in `make test-slow`."""
+"""Select the cases of a test that run in `make test`; the others run in `make test-slow`."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 
 
 def mark_slow_except(cases: Iterable[str], *quick: str) -> list[Any]:
-    """All cases; those that are not named here are slow ones."""
+    """Return all cases; those that are not named in `quick` are marked as slow."""
     cases = list(cases)
-    assert set(quick) <= set(cases), "who is named is there"
+    assert set(quick) <= set(cases), "a quick case is unknown"
     return [each if each in quick else pytest.param(each, marks=pytest.mark.slow) for each in cases]

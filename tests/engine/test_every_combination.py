@@ -1,8 +1,7 @@
-"""Any choice of any stage with any other, on small worlds: it runs, resumes and is the same on both engines.
+"""Combinations of all policies on small worlds: they run, resume, and agree on both engines.
 
-The stages and their policies are read from the package, so what is added to a table is covered. Any two
-choices of two factors meet in some row, replies that are lost or late among them; how a policy is set up here is
-in `TUNED` and `VARIANTS`.
+Stages and policies are read from the package, so that new policies are covered. Any two choices of
+two factors occur together in some row. Settings of policies are in `TUNED` and `VARIANTS`.
 """
 
 from __future__ import annotations
@@ -78,7 +77,7 @@ SCENARIOS = {
 }
 TINY = ["capacity=12", "ticks=2", "evaluate_every=1"]
 
-# With their defaults these would do nothing in three rounds among five clients.
+# With their defaults these have no effect in three rounds with five clients.
 TUNED = {
     "session_start=warm-start": "session_start.pilot_sessions=0",
     "bank=feddrift": "bank.drift_threshold=0.0 bank.merge_threshold=0.001",
@@ -96,7 +95,7 @@ TUNED = {
     "alarm=window-test": "alarm.reference=2 alarm.recent=2 alarm.action=shrink",
     "alarm=river": "alarm.name=DummyDriftDetector alarm.settings=t_0=1 alarm.action=shrink",
 }
-# Policies that have two ways of doing it.
+# Policies with several modes.
 VARIANTS = {
     "memory": ["memory=drsr memory.mode=match"],
     "sample_weights": ["sample_weights=old-and-new sample_weights.ratio=0.5"],
@@ -115,7 +114,7 @@ VARIANTS = {
 
 
 # Policies whose clients send vectors beside their updates.
-SAYING = {
+UPLOADING = {
     "memory=ode",
     "objective=scaffold",
     "objective=curvature",
@@ -126,7 +125,7 @@ SAYING = {
 
 
 def choices(stage: str, kinds: list[str]) -> list[str]:
-    """What can be typed after ``--set`` for one stage."""
+    """Return the overrides of all policies of a stage."""
     plain = [f"{stage}={kind}" for kind in kinds]
     return [f"{each} {TUNED.get(each, '')}".strip() for each in plain] + VARIANTS.get(stage, [])
 
@@ -137,11 +136,11 @@ STAGES = {
     if "table" in field.metadata
 }
 EACH = {stage: choices(stage, kinds) for stage, kinds in STAGES.items()}
-# A bank of several models leaves nothing to an opening: the two stages are one factor.
+# Session starts need a bank of one model: the two stages are one factor.
 EACH["bank"] += [each for each in EACH.pop("session_start") if each != "session_start=previous"]
-# Whose sum alone is known goes with few of the others, all of which are in test_summing.py.
+# Secure aggregation is compatible with few policies; test_secure_sum.py tests them.
 del EACH["secure_aggregation"]
-# What is never tested cannot be watched: neither are these two factors.
+# An alarm on errors needs predictions: the two settings are one factor.
 EACH["alarm"] = [f"{each} prequential=3" for each in EACH["alarm"]] + ["alarm=none prequential=0"]
 FACTORS = {
     **EACH,
@@ -171,12 +170,12 @@ def named(row: dict[str, str]) -> str:
 
 
 def plan_of(row: dict[str, str], engine: str = "fast") -> Plan:
-    # Steps are the same for all who are away, and drift by themselves.
+    # The world `steps` has its own drift and treats absent clients alike.
     left_out = {"scenario", "absent", "drift"} if row["scenario"] == "steps" else {"scenario"}
     if row["objective"].startswith("objective=scaffold") and not has_one_model(row):
         left_out.add("objective")  # SCAFFOLD has one mean gradient
-    if any(row[stage].split()[0] in SAYING for stage in ("memory", "objective", "bank")):
-        left_out.add("privacy")  # what is said in plain needs no hiding beside it
+    if any(row[stage].split()[0] in UPLOADING for stage in ("memory", "objective", "bank")):
+        left_out.add("privacy")  # uploads would not be private
     overrides = [
         word for name, value in row.items() if name not in left_out for word in value.split()
     ]
@@ -191,7 +190,7 @@ def plan_of(row: dict[str, str], engine: str = "fast") -> Plan:
 
 
 def has_one_model(row: dict[str, str]) -> bool:
-    """The openings are among the banks, and go with one model."""
+    """Return whether there is one model; session starts are among the banks."""
     return row["bank"].startswith(("bank=one-model", "session_start="))
 
 

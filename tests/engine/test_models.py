@@ -73,7 +73,7 @@ def test_a_net_without_a_dense_end_has_no_features():
 
 
 def test_a_plain_function_has_no_features_and_the_error_says_what_to_do():
-    with pytest.raises(ConfigError, match=r"no method with_features\. Give it one"):
+    with pytest.raises(ConfigError, match=r"no method with_features\. Add one"):
         with_features(lambda params, x: params)
 
 

@@ -1,4 +1,4 @@
-"""What a round says about itself: a row of the metrics."""
+"""The metrics of a round, and the summary of a run."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from thalweg.scenarios import Scenario
 def needs_evaluation(
     scenario: Scenario, rounds_done: int, session_context: SessionContext | None
 ) -> bool:
-    """Without sessions there is one for ever."""
+    """Return whether to evaluate after a round; without sessions the run is one session."""
     since = rounds_done if session_context is None else session_context.session_round
     return (
         rounds_done % scenario.evaluate_every == 0
@@ -40,13 +40,13 @@ def needs_evaluation(
 def round_row(
     server: ServerState, updates: Updates | None, session_context: SessionContext | None
 ) -> dict[str, Any]:
-    """What every round says about itself."""
+    """Return the metrics of a round that need no evaluation."""
     row: dict[str, Any] = {"round": server.rnd, "cohort": _count_responses(updates)}
     if session_context is not None:
         row |= {"session": session_context.session, "session_round": session_context.session_round}
     if updates is None:
         return row | {"bytes_down": 0, "bytes_up": 0}
-    in_time = updates.staleness(server.rnd - 1) == 0  # late ones speak of an older model
+    in_time = updates.staleness(server.rnd - 1) == 0  # late updates are about an older model
     trained = in_time & (updates.num_steps > 0)
     if trained.any():
         row["loss"] = float(updates.losses[trained].mean())
@@ -60,7 +60,7 @@ def round_row(
 
 
 def _count_responses(updates: Updates | None) -> int:
-    """A client that trains several models replies once; one of an earlier round that comes late does, too."""
+    """Count responses: one per client and round, however many models it has trained."""
     if updates is None:
         return 0
     replies = zip(updates.clients.tolist(), updates.staleness(0).tolist(), strict=True)
@@ -76,7 +76,7 @@ def evaluate_round(
     session_context: SessionContext | None,
     has_tasks: bool = False,
 ) -> dict[str, Any]:
-    """Test every model that serves somebody; a client counts with what it uses, as it sees the samples."""
+    """Return the scores of the served models on the test set, as the clients use them."""
     if len(data.y_test) == 0:
         return {}
     served = get_served_models(server, recipe)
@@ -97,7 +97,7 @@ def _evaluate_shared(
     validation: float,
     session_context: SessionContext | None,
 ) -> dict[str, Any]:
-    """All see the samples in one way, and nobody says who uses which model: each counts by its share."""
+    """Return the mean of the scores of all models, weighted by the share of their clients."""
     total: dict[str, float] = {}
     for model, share in zip(served.models, served.shares, strict=True):
         if share == 0:
@@ -112,7 +112,7 @@ def _evaluate_shared(
 
 
 def summarize_run(metrics: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """A finished run in a few numbers: its last round, sessions, steps between drifts, and tasks, if it has any."""
+    """Return the summary of a run: last round, and sessions, drift steps and tasks if it has any."""
     summary: dict[str, Any] = {"rounds": len(metrics), "final": metrics[-1]}
     if found := transitions(metrics):
         summary["transitions"] = [transition._asdict() for transition in found]

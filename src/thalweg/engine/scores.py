@@ -1,4 +1,4 @@
-"""A model's scores on the test set: overall, in every state, at every client, for those who are members now."""
+"""Scores of predictions on the test set: overall, per state, per client and for members."""
 
 from __future__ import annotations
 
@@ -18,18 +18,16 @@ from thalweg.streams import Timetable, World
 
 
 class SampleOutcomes(NamedTuple):
-    """Some test samples (n,), as they were answered by one model, or by each client in its own way."""
+    """Outcomes of test samples (n,), of one model or averaged over clients."""
 
-    right: Bools | Floats  # or the share of the clients that are right
-    losses: npt.NDArray[np.floating]  # or their mean over the clients
-    local_accuracies: Floats  # (N,) accuracy on data like the client's own; nan: not known
-    in_session: float | None = (
-        None  # accuracy on labels that members have; none: there are no sessions
-    )
+    right: Bools | Floats  # correct, or the share of clients that are
+    losses: npt.NDArray[np.floating]  # of the model, or the mean over clients
+    local_accuracies: Floats  # (N,) on data like the client's own; nan: unknown
+    in_session: float | None = None  # accuracy on labels of members; None without sessions
 
 
 def get_session_context(timetable: Timetable | None, rnd: int) -> SessionContext | None:
-    """Whose session a round (counted from 0) belongs to; none: there are no sessions, or nobody is a member."""
+    """Return the session of a round (counted from 0); None without sessions or without members."""
     if timetable is None:
         return None
     session = timetable.session(rnd)
@@ -47,7 +45,7 @@ def score_predictions(
     validation: float = 0.0,
     session_context: SessionContext | None = None,
 ) -> dict[str, float]:
-    """Scores of predictions for the whole test set, with a part of it set aside for validation."""
+    """Return scores of predictions of the whole test set, and scores of the validation part."""
     right = predicted == data.y_test
 
     def outcomes(rows: Ints, session_context: SessionContext | None = None) -> SampleOutcomes:
@@ -72,20 +70,20 @@ def score_predictions(
 
 
 def split_test_set(data: Dataset, validation: float) -> tuple[Ints, Ints | None]:
-    """Test samples to test on, and those to choose among runs by; none: all are tested on."""
+    """Split the test set into test samples and validation samples (None if there are none)."""
     if validation == 0:
         return np.arange(len(data.y_test)), None
     return stratified_split(data.y_test, validation)
 
 
 def make_validation_row(row: dict[str, float]) -> dict[str, float]:
-    """What is told of the samples that runs are chosen by."""
+    """Return the scores of the validation samples, under names of their own."""
     names = ("accuracy", "client_accuracy")
     return {f"validation_{name}": row[name] for name in names if name in row}
 
 
 def local_accuracies(right: Bools, labels: Ints, rows: Ints, data: Dataset, world: World) -> Floats:
-    """(N,) accuracy on those of some test samples, with these labels, that are like each client's data."""
+    """Return the accuracy on test samples like each client's data, (N,)."""
     if world.clients_are_groups and data.group_test is not None:
         return accuracies_by_owner(right, data.group_test[rows], world.num_clients)
     return accuracies_by_mix(right, labels, world.mixes)
@@ -98,16 +96,16 @@ def compute_subset_scores(
     world: World,
     session_context: SessionContext | None = None,
 ) -> dict[str, float]:
-    """Scores of some test samples."""
+    """Return the scores of some test samples."""
     right, losses, accuracies, in_session = outcomes
-    labels, book = data.y_test[rows], world.state_table
-    overall = compute_scores(right, losses, labels, book.histograms, book.importance)
+    labels, table = data.y_test[rows], world.state_table
+    overall = compute_scores(right, losses, labels, table.histograms, table.importance)
     of_session: dict[str, float] = {}
     if session_context is not None and in_session is not None:
         of_session = session_member_scores(in_session, accuracies, session_context)
     accuracies = accuracies[~np.isnan(accuracies)]
     of_clients: dict[str, float] = {}
-    if len(accuracies):  # of clients with data of their own nobody knows what those are like
+    if len(accuracies):  # unknown for clients with data of their own
         of_clients["client_accuracy"] = float(accuracies.mean())
         of_clients["worst_client_accuracy"] = float(accuracies.min())
     return {
