@@ -16,7 +16,7 @@ from thalweg.network.edge.daemon import Daemon
 from thalweg.network.edge.device_client import DeviceOptions
 from thalweg.network.edge.socket import Frame
 from thalweg.network.edge.store import Store
-from thalweg.network.flower.envelope import pack, unpack
+from thalweg.network.flower.messenger import pack, unpack
 
 Fate = Callable[[int, Frame], str]  # of a letter to a node
 

@@ -15,7 +15,7 @@ from flwr.supercore.task_identity import TaskIdentity
 from thalweg.network.edge.socket import Frame, open_listener, receive, send, serve_one
 from thalweg.network.flower import client_app
 from thalweg.network.flower.client_app import DAEMON_UNREACHABLE, SOCKET, app
-from thalweg.network.flower.envelope import pack, unpack
+from thalweg.network.flower.messenger import pack, unpack
 
 
 @pytest.fixture
@@ -44,8 +44,8 @@ def test_a_parcel_survives_a_message() -> None:
 @pytest.mark.parametrize(
     "content, reason",
     [
-        (RecordDict(), "'envelope' is missing"),
-        (RecordDict({"envelope": ConfigRecord({"kind": "a"})}), "'letter' is missing"),
+        (RecordDict(), "'header' is missing"),
+        (RecordDict({"header": ConfigRecord({"kind": "a"})}), "'payload' is missing"),
     ],
 )
 def test_what_is_no_letter_of_ours_is_lost(content: RecordDict, reason: str) -> None:
@@ -54,12 +54,12 @@ def test_what_is_no_letter_of_ours_is_lost(content: RecordDict, reason: str) -> 
     assert reason in frame.reason
 
 
-def test_an_envelope_that_cannot_be_read_is_lost() -> None:
+def test_message_with_an_invalid_header_is_lost() -> None:
     content = pack(Frame("request", b"abc"))
-    content.config_records["envelope"]["kind"] = 3
+    content.config_records["header"]["kind"] = 3
     assert unpack(message(content)).kind == "lost"
     content = pack(Frame("request", b"abc"))
-    content.config_records["envelope"]["size"] = -2
+    content.config_records["header"]["size"] = -2
     assert unpack(message(content)).payload == b""
 
 
@@ -72,9 +72,9 @@ def test_the_daemon_gets_the_letter_and_its_answer_goes_back(kind: str, path: Pa
         listener.settimeout(20)
         thread = threading.Thread(target=serve_one, args=(listener, answer))
         thread.start()
-        reply = app(message(pack(Frame("request", b"letter")), kind), context(path))
+        reply = app(message(pack(Frame("request", b"payload")), kind), context(path))
         thread.join()
-    assert unpack(reply) == Frame("request", b"LETTER")
+    assert unpack(reply) == Frame("request", b"PAYLOAD")
     assert reply.metadata.reply_to_message_id == "m"
 
 
@@ -97,16 +97,16 @@ def test_a_daemon_that_is_killed_meanwhile_is_asked_again(
         listener.settimeout(20)
         thread = threading.Thread(target=live_twice, args=(listener,))
         thread.start()
-        reply = app(message(pack(Frame("request", b"letter"))), context(path))
+        reply = app(message(pack(Frame("request", b"payload"))), context(path))
         thread.join()
-    assert (unpack(reply).payload, seen) == (b"done", [b"letter", b"letter"])
+    assert (unpack(reply).payload, seen) == (b"done", [b"payload", b"payload"])
 
 
 def test_no_daemon_is_an_error_that_says_so(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(client_app, "RESTART_S", 0.1)
     monkeypatch.setattr(client_app, "RETRY_INTERVAL_S", 0.01)
-    for node, reason in ((path, f"nobody answers at {path}"), (None, f"names no {SOCKET}")):
-        reply = app(message(pack(Frame("request", b"letter"))), context(node))
+    for node, reason in ((path, f"nobody answers at {path}"), (None, f"has no {SOCKET}")):
+        reply = app(message(pack(Frame("request", b"payload"))), context(node))
         assert reply.has_error()
         assert reply.error.code == DAEMON_UNREACHABLE
         assert reason in unpack(reply).reason
@@ -116,6 +116,6 @@ def test_no_daemon_is_an_error_that_says_so(path: Path, monkeypatch: pytest.Monk
 def test_the_same_words_twice_are_two_letters_to_flower() -> None:
     """It stores what has the same bytes once, and deletes it when the first run is over."""
     first, second = (pack(Frame("identity", b"who are you?")) for _ in range(2))
-    arrays = [content.array_records["letter"]["bytes"] for content in (first, second)]
+    arrays = [content.array_records["payload"]["bytes"] for content in (first, second)]
     assert arrays[0].object_id != arrays[1].object_id
     assert unpack(message(first)) == unpack(message(second))

@@ -37,7 +37,7 @@ from thalweg.engine.run_folder import RunFolder
 HONEST, FORGER = (0, 1, 2), 3
 SAMPLES = 900  # of each client
 LONG_ROUNDS = 18
-TOO_LATE = ("nobody asked", "came too late")  # all that an honest client can be told
+TOO_LATE = ("no response of this client was expected", "the response is late")
 SERVING = ("--live", "--min-clients", "2", "--deadline", "15")
 
 

@@ -134,8 +134,8 @@ def test_a_wish_that_cannot_be_is_refused(server: Server) -> None:
     other, far = server.connect(101, wish=1), server.connect(102, wish=5)
     assert server.poll(2) == {1: 100}
     assert server.reasons("rejected") == [
-        "this client wishes to be number 1, but somebody else has it.",
-        "this client wishes to be number 5, but there are 5.",
+        "this client requests number 1, but another client has it.",
+        "this client requests number 5, but the run has 5 clients, counted from 0.",
     ]
     assert other.daemon.rejection_reason == server.reasons("rejected")[0]
     assert far.daemon.rejection_reason == server.reasons("rejected")[1]
@@ -182,7 +182,7 @@ def test_a_node_that_does_not_answer_is_greeted_again(
     server.connect(100)
     server.fates[100] = fate
     assert server.poll() == {}
-    reasons = {"error": "Node Unavailable", "lost": "it does not answer"}
+    reasons = {"error": "Node Unavailable", "lost": "it does not respond"}
     assert server.reasons("retry") == [reasons[fate]], "once, not with every look"
     server.fates.clear()
     monkeypatch.setattr(module, "RESPONSE_TIMEOUT_S", 60.0)
@@ -216,5 +216,5 @@ def test_a_book_that_is_damaged_is_one_message(tmp_path: Path) -> None:
             ClientRegistry(tmp_path, 3)
     two = {"a" * 32: {"number": 1, "node": 2}, "b" * 32: {"number": 1, "node": 3}}
     (tmp_path / "clients.json").write_text(json.dumps({"run": "c" * 32, "clients": two}))
-    with pytest.raises(RunError, match="two clients have one number"):
+    with pytest.raises(RunError, match="two clients have the same number"):
         ClientRegistry(tmp_path, 3)

@@ -11,6 +11,7 @@ import pytest
 
 from thalweg.core.errors import ConfigError, RunError
 from thalweg.network.flower.processes import (
+    Follower,
     GuardedProcess,
     await_health,
     check_port,
@@ -119,3 +120,34 @@ def test_a_port_in_use_is_one_message() -> None:
 def test_a_missing_program_says_what_to_install() -> None:
     with pytest.raises(ConfigError, match=r"pip install 'thalweg\[flower\]'"):
         find_program("flower-superlink", {"PATH": "/nowhere"})
+
+
+def test_follower_returns_complete_lines_once(tmp_path: Path) -> None:
+    file = tmp_path / "file"
+    follower = Follower(file)
+    assert follower.read_lines() == []
+    file.write_text("one\ntw")
+    assert follower.read_lines() == ["one"]
+    with file.open("a") as more:
+        more.write("o\nthree\n")
+    assert follower.read_lines() == ["two", "three"]
+    assert follower.read_lines() == []
+
+
+def test_follower_reads_a_replaced_file_from_its_start(tmp_path: Path) -> None:
+    file = tmp_path / "file"
+    file.write_text("one\ntwo\n")
+    follower = Follower(file)
+    assert follower.read_lines() == ["one", "two"]
+    (tmp_path / "new").write_text("one\n")
+    os.replace(tmp_path / "new", file)
+    assert follower.read_lines() == ["one"]
+
+
+def test_follower_from_the_end_skips_existing_lines(tmp_path: Path) -> None:
+    file = tmp_path / "file"
+    file.write_text('{"a": 1}\n')
+    follower = Follower(file, from_end=True)
+    with file.open("a") as more:
+        more.write('noise\n{"a": 2}\n{broken\n')
+    assert follower.read_objects() == [{"a": 2}]

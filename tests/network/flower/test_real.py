@@ -1,4 +1,4 @@
-"""With Flower's own processes, on loopback: few tests, since each takes half a minute."""
+"""Runs with Flower's own processes on loopback; each test takes half a minute or more."""
 
 from __future__ import annotations
 
@@ -30,8 +30,9 @@ def check_is_the_same(folder: Path, whole: Result) -> None:
         assert {**served, "seconds": 0} == {**ours, "seconds": 0}
 
 
-def test_processes_that_are_killed_leave_no_trace_in_the_numbers(tmp_path: Path) -> None:
-    """A daemon in a round, the server's loop in another: the same bits as in one process without kills."""
+@pytest.mark.slow
+def test_killed_processes_do_not_change_the_results(tmp_path: Path) -> None:
+    """Kills a daemon and the ServerApp; the results equal those of a simulation, bit by bit."""
     plan = tiny_plan("sfedpo", "digits-partial", 6, "world.num_clients=2", "world.availability=1")
     run = prepare_run(tmp_path / "run", plan, min_clients=2, deadline_s=120)
     with loopback(tmp_path / "park") as park:

@@ -11,10 +11,10 @@ import pytest
 
 from thalweg.core.errors import RunError
 from thalweg.network.flower import server_processes
-from thalweg.network.flower.backoff import RestartBackoff
 from thalweg.network.flower.liveness import hold_server_lock
 from thalweg.network.flower.processes import GuardedProcess
 from thalweg.network.flower.server_processes import MAX_RESTARTS, ServerProcesses, ServerSettings
+from thalweg.network.flower.timing import RestartBackoff
 from thalweg.network.flower.trust import ServerTrust
 
 QUIET = "import time; time.sleep(600)"

@@ -1,7 +1,7 @@
-"""What Flower starts on a device for every message: it hands the letter to the daemon and brings the answer back.
+"""The ClientApp: forwards each message to the daemon on the device, and returns its response.
 
-A process of its own each time, so it imports next to nothing. Everything a client has is in the daemon
-(`thalweg.network.edge`), whose socket the node's configuration names.
+Flower may start a process for each message, so this imports little. The client itself runs in the
+daemon (`thalweg.network.edge`), whose socket is in the node's configuration.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ from flwr.app import Context, Error, Message
 from flwr.clientapp import ClientApp
 
 from thalweg.network.edge.socket import Frame, Unreachable, send_request
-from thalweg.network.flower.envelope import pack, unpack
+from thalweg.network.flower.messenger import pack, unpack
 
-SOCKET = "thalweg-socket"  # of the node's configuration
-DAEMON_UNREACHABLE = 64  # Flower's own codes are small
-RESTART_S = 60.0  # that a daemon may take to be back after it was killed
+SOCKET = "thalweg-socket"  # key of the node's configuration
+DAEMON_UNREACHABLE = 64  # error code; Flower's own are smaller
+RESTART_S = 60.0  # time for a killed daemon to restart
 RETRY_INTERVAL_S = 0.5
 
 app = ClientApp()
@@ -25,21 +25,21 @@ app = ClientApp()
 @app.train()
 @app.query()
 def relay(message: Message, context: Context) -> Message:
-    """One letter to the daemon and back, for as long as anybody waits for it."""
+    """Forward a message to the daemon, and retry until the message expires."""
     path = context.node_config.get(SOCKET)
     if not isinstance(path, str):
-        reason = f"this node's configuration names no {SOCKET}; start it with thalweg join."
+        reason = f"this node's configuration has no {SOCKET}; start it with thalweg join."
         return Message(Error(DAEMON_UNREACHABLE, reason), reply_to=message)
     ends_at = message.metadata.created_at + message.metadata.ttl
     try:
-        said = _ask_with_retries(path, unpack(message), ends_at)
+        response = _send_with_retries(path, unpack(message), ends_at)
     except Unreachable as error:
         return Message(Error(DAEMON_UNREACHABLE, str(error)), reply_to=message)
-    return Message(pack(said), reply_to=message)
+    return Message(pack(response), reply_to=message)
 
 
-def _ask_with_retries(path: str, frame: Frame, ends_at: float) -> Frame:
-    """Once more if the daemon was killed meanwhile: it does nothing twice, and nothing by half."""
+def _send_with_retries(path: str, frame: Frame, ends_at: float) -> Frame:
+    """Send again if the daemon was killed; it executes a repeated request only once."""
     failing_since = None
     while True:
         left_s = max(ends_at - time.time(), 1.0)

@@ -18,15 +18,15 @@ from typing import Any
 
 from thalweg.core.errors import RunError
 from thalweg.network.flower import runner
-from thalweg.network.flower.backoff import RestartBackoff
-from thalweg.network.flower.follower import Follower
 from thalweg.network.flower.processes import (
+    Follower,
     GuardedProcess,
     find_program,
     free_port,
     make_environment,
     stop_all,
 )
+from thalweg.network.flower.timing import RestartBackoff
 from thalweg.network.flower.trust import NodeTrust
 
 PARTS = ("daemon", "runner", "SuperNode")

@@ -1,4 +1,4 @@
-"""The clients of a run on Flower, as the loop of `engine` knows federations."""
+"""The federation of a run on Flower."""
 
 from __future__ import annotations
 
@@ -24,7 +24,6 @@ from thalweg.nets import Net
 from thalweg.network.edge.schema import describe_dataset, schema_to_json
 from thalweg.network.flower.nodes import EventHandler, Nodes
 from thalweg.network.flower.registry import ClientRegistry
-from thalweg.network.flower.remote_clients import RemoteClientPool
 from thalweg.network.flower.serve_options import ServeOptions
 from thalweg.network.flower.transport import GridTransport
 from thalweg.network.handshake import Invitation
@@ -32,15 +31,38 @@ from thalweg.network.remote_federation import RemoteFederation
 from thalweg.network.wire import MessageSchema
 from thalweg.streams import LiveWorld
 
-POLL_S = 0.2  # between two looks for clients that are waited for
-REMIND_S = 15.0  # between two lines that say who is waited for
+POLL_S = 0.2  # between two polls while waiting for clients
+REMIND_S = 15.0  # between two `waiting` events
+
+
+class RemoteClientPool(ClientPool):
+    """Clients on a network: the server has no client states, only counts of their participation.
+
+    In worlds where absent clients do not collect, the counts are the clock of the drifts.
+    """
+
+    def __init__(self, client_pool: ClientPool) -> None:
+        super().__init__(client_pool.clients, client_pool.world, client_pool.timetable)
+        self.rounds_participated = np.zeros(client_pool.world.num_clients, dtype=np.int64)
+
+    def clock(self, rnd: int, is_over: bool = True) -> int | Ints:
+        if self.world.collects_when_absent:
+            return rnd
+        return np.maximum(self.rounds_participated - int(is_over), 0)
+
+    def count_participation(self, updates: Updates, rnd: int) -> None:
+        """Count the responses of a round, also late ones; several models of a client count once."""
+        rounds = rnd - updates.staleness(rnd)
+        for client, _ in set(zip(updates.clients.tolist(), rounds.tolist(), strict=True)):
+            self.rounds_participated[client] += 1
 
 
 class FlowerFederation(RemoteFederation):
-    """Clients on a network. The server predicts with its own test samples, and knows nothing else of data.
+    """Clients connected through Flower. The server itself has test samples only.
 
-    In a world that is replayed, whoever it has away in a round is left alone also if connected, so that the numbers
-    are those of a simulation; in a live one everybody who is connected is here.
+    In a replayed world, clients that the world has absent in a round are not used even if they are
+    connected, so that the results are those of a simulation. In a live world, all connected clients
+    are present.
     """
 
     def __init__(
@@ -88,9 +110,9 @@ class FlowerFederation(RemoteFederation):
         return self._trainer.scores(model, part, rows)
 
     def close(self) -> None:
-        """Nothing to let go of: the grid is Flower's."""
+        """Do nothing: Flower owns the grid."""
 
-    # --- what a checkpoint must hold ---
+    # --- checkpoints ---
 
     def pending(self) -> Tree:
         return {"rounds_participated": self._remote_clients.rounds_participated.copy()}
@@ -100,7 +122,7 @@ class FlowerFederation(RemoteFederation):
             pending["rounds_participated"], dtype=np.int64
         )
 
-    # --- who is here ---
+    # --- connected clients ---
 
     def _present_roster(self, rnd: int) -> Roster:
         self._wait_for_clients()
@@ -113,8 +135,8 @@ class FlowerFederation(RemoteFederation):
         )
 
     def _wait_for_clients(self) -> None:
-        """Until enough clients have joined and are connected, and whoever has just come has had a moment."""
-        began, said = time.monotonic(), -REMIND_S
+        """Wait until enough clients are connected, and briefly for those that are joining."""
+        began, reported = time.monotonic(), -REMIND_S
         self.nodes.poll()
         while (
             present := len(self.nodes.present)
@@ -122,8 +144,8 @@ class FlowerFederation(RemoteFederation):
             waited = time.monotonic() - began
             if present < self._serve_options.min_clients:
                 self._check_may_wait(present, waited)
-                if waited - said >= REMIND_S:
-                    said, wanted = waited, self._serve_options.min_clients
+                if waited - reported >= REMIND_S:
+                    reported, wanted = waited, self._serve_options.min_clients
                     self._on_event({"event": "waiting", "present": present, "wanted": wanted})
             self._sleep(POLL_S)
             self.nodes.poll()
@@ -140,8 +162,8 @@ class FlowerFederation(RemoteFederation):
 def _check_servable(plan: Plan, client_pool: ClientPool, serve_options: ServeOptions) -> None:
     require(
         plan.scenario.faults is None,
-        f"{plan.scenario.name} plays faults in one process; on a network things go wrong by themselves. Leave "
-        "them out (--set faults=none).",
+        f"{plan.scenario.name} simulates faults, which needs a simulation; leave them out on a network "
+        "(--set faults=none).",
     )
     num_clients = client_pool.world.num_clients
     require(
@@ -153,7 +175,7 @@ def _check_servable(plan: Plan, client_pool: ClientPool, serve_options: ServeOpt
 def _make_invitation_factory(
     plan: Plan, data: Dataset, net: Net, is_live: bool
 ) -> Callable[[str, int], Invitation]:
-    """Makes the invitation to a run for a client's number."""
-    text, form = plan_to_toml(plan), (data.input_shape, data.num_classes, net.num_params)
+    """Return a function that makes the invitation for a run and a client number."""
+    text, sizes = plan_to_toml(plan), (data.input_shape, data.num_classes, net.num_params)
     schema = schema_to_json(describe_dataset(data)) if is_live else ""
-    return lambda run, client: Invitation(run, client, text, *form, is_live, schema)
+    return lambda run, client: Invitation(run, client, text, *sizes, is_live, schema)

@@ -1,8 +1,7 @@
-"""How the process that plays the rounds and the one that started it know of each other.
+"""A file lock that shows whether the ServerApp of a run folder is running.
 
-Flower starts the ServerApp, so it is no child of `thalweg serve`. A lock on a file in the run folder tells
-whether it lives: the system lets go of it whatever way the process ends. Why it ended, if for a reason of ours,
-is in ``failure.txt`` (`network/flower/server_app.py`).
+Flower starts the ServerApp, so it is not a child process of `thalweg serve`. The system releases the
+lock however the process ends. The ServerApp writes the reason of a failure to ``failure.txt``.
 """
 
 from __future__ import annotations
@@ -25,13 +24,13 @@ LOCK = ".serverapp"
 
 @contextmanager
 def hold_server_lock(folder: Path) -> Iterator[None]:
-    """Around all that the ServerApp does: it is seen to live."""
-    with lock_file(folder / LOCK, f"another ServerApp is at work in {folder}."):
+    """Hold the lock while the ServerApp runs."""
+    with lock_file(folder / LOCK, f"another ServerApp is running in {folder}; stop it first."):
         yield
 
 
 def is_server_running(folder: Path) -> bool:
-    """Is a ServerApp at work on this run?"""
+    """Whether a ServerApp holds the lock of this run folder."""
     try:
         lock = os.open(folder / LOCK, os.O_RDWR)
     except FileNotFoundError:
@@ -47,7 +46,7 @@ def is_server_running(folder: Path) -> bool:
 
 @contextmanager
 def lock_file(path: Path, or_else: str) -> Iterator[None]:
-    """Have a file to ourselves; what is said if somebody else has it."""
+    """Lock a file exclusively; raise `RunError` with the message `or_else` if it is locked."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         lock = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
@@ -61,7 +60,7 @@ def lock_file(path: Path, or_else: str) -> Iterator[None]:
 
 
 def _acquire(lock: int, or_else: str) -> None:
-    """Waits a moment for those who only look."""
+    """Try for a second, as `is_server_running` holds the lock for an instant."""
     for _ in range(50):
         try:
             return fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)

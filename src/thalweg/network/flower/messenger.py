@@ -1,30 +1,74 @@
-"""Letters to Flower's nodes, and what comes back, by the id of the message that it answers."""
+"""Sends payloads to Flower's nodes as Flower messages, and receives the responses.
+
+A payload travels as one array, because Flower splits large arrays into chunks. A second record has
+the kind of the frame, its reason, and the size of the payload.
+"""
 
 from __future__ import annotations
 
+import os
 import time
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
-from flwr.app import Message
-from flwr.serverapp import Grid
+from flwr.app import Array, ArrayRecord, ConfigRecord, Message, RecordDict
 
 from thalweg.network.edge.socket import Frame
-from thalweg.network.flower.envelope import pack, unpack
+
+if TYPE_CHECKING:
+    from flwr.serverapp import Grid  # not needed by clients, and slow to import
+
+PAYLOAD, HEADER, BYTES = "payload", "header", "bytes"
+# Random bytes after each payload. Flower stores equal contents once, so without them a restarted
+# server could wait for a content that the previous run has deleted.
+NONCE_BYTES = 16
+STYPE = "thalweg.payload"  # not NumPy's, so that Flower does not parse it
+NO_REASON = "no reason was given"
+
+
+def pack(frame: Frame) -> RecordDict:
+    """Convert a frame to the content of a Flower message."""
+    size = len(frame.payload)
+    data = frame.payload + os.urandom(NONCE_BYTES)
+    array = Array(dtype="uint8", shape=(len(data),), stype=STYPE, data=data)
+    header = ConfigRecord({"kind": frame.kind, "reason": frame.reason, "size": size})
+    return RecordDict({PAYLOAD: ArrayRecord({BYTES: array}), HEADER: header})
+
+
+def unpack(message: Message) -> Frame:
+    """Convert a Flower message to a frame; its kind is `lost` for errors and unknown contents."""
+    if message.has_error():
+        return Frame("lost", reason=_last_line(message.error.reason or NO_REASON))
+    try:
+        header = message.content.config_records[HEADER]
+        data = message.content.array_records[PAYLOAD][BYTES].data
+        kind, reason, size = header["kind"], header["reason"], header["size"]
+    except KeyError as error:
+        return Frame("lost", reason=f"this is not a message of thalweg: {error} is missing.")
+    if not isinstance(kind, str) or not isinstance(reason, str) or not isinstance(size, int):
+        return Frame("lost", reason="this is not a message of thalweg: its header is invalid.")
+    return Frame(kind, data[: max(size, 0)], reason)
+
+
+def _last_line(reason: str) -> str:
+    """The last line of a traceback, which has the error message."""
+    lines = [line.strip() for line in reason.splitlines() if line.strip()]
+    return lines[-1][:500] if lines else NO_REASON
 
 
 @dataclass
 class GridMessenger:
-    """Messages that nobody has answered yet. A reply belongs to its message, whoever claims to have sent it."""
+    """Sends messages through a grid and matches each response to its message by the message id."""
 
     grid: Grid
     group: str = ""
-    _until: dict[str, float] = field(default_factory=dict)  # when Flower drops each
+    _until: dict[str, float] = field(default_factory=dict)  # expiry of pending messages, by id
 
     def send(
-        self, node: int, kind: str, letter: bytes, message_type: str, ttl: float
+        self, node: int, kind: str, payload: bytes, message_type: str, ttl: float
     ) -> str | None:
-        """Send one letter; the id of its message, or none if Flower does not take it."""
-        content = pack(Frame(kind, letter))
+        """Send a payload; return the id of its message, or None if Flower does not accept it."""
+        content = pack(Frame(kind, payload))
         message = Message(content, node, message_type, ttl=ttl, group_id=self.group)
         for message_id in self.grid.push_messages([message]):
             if message_id:
@@ -33,20 +77,20 @@ class GridMessenger:
         return None
 
     def collect(self) -> list[tuple[str, Frame]]:
-        """What has come back by now. Messages that are too old to be answered are forgotten."""
+        """Return new responses with the ids of their messages; forget expired messages."""
         if not self._until:
             return []
-        came = []
-        for reply in self.grid.pull_messages(list(self._until)):
-            message_id = reply.metadata.reply_to_message_id
+        responses = []
+        for response in self.grid.pull_messages(list(self._until)):
+            message_id = response.metadata.reply_to_message_id
             if self._until.pop(message_id, None) is not None:
-                came.append((message_id, unpack(reply)))
+                responses.append((message_id, unpack(response)))
         now = time.monotonic()
         self._until = {each: until for each, until in self._until.items() if until > now}
-        return came
+        return responses
 
     def is_pending(self, message_id: str) -> bool:
-        """Is a message still to be answered?"""
+        """Whether a response to the message is still expected."""
         return message_id in self._until
 
     def forget(self, message_id: str) -> None:

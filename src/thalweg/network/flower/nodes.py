@@ -1,8 +1,8 @@
-"""Who is connected, and which client of the run that is: the server's side of joining.
+"""The server's side of joining: which nodes are connected, and which client each one is.
 
-Nothing here waits: every look greets those who are new, reads what came back, and takes the next step with each.
-A node that does not answer, or whose daemon is not up yet, is greeted again a little later; so is one that was
-refused, but seldom: somebody else may live there by then.
+Nothing here blocks: `poll` sends identity requests to new nodes, reads responses, and continues the
+handshake with each node. A node that does not respond, or whose daemon is not running yet, is asked
+again later. So is a rejected node, but rarely: another client may run there by then.
 """
 
 from __future__ import annotations
@@ -30,15 +30,10 @@ from thalweg.network.handshake import (
 )
 from thalweg.network.wire import MessageSchema, from_bytes
 
-RESPONSE_TIMEOUT_S = (
-    120.0  # that a node may take for a letter of joining; the first one loads its data
-)
-RETRY_S, MAX_RETRY_S = (
-    1.0,
-    60.0,
-)  # until a node that did not answer is greeted again, at first and at most
-JOIN_WAIT_S = 10.0  # that a round waits for somebody who is just joining
-STALE_NODE_S = 90.0  # after which Flower knows that a node is gone; then two nodes are truly two
+RESPONSE_TIMEOUT_S = 120.0  # for a handshake message; a client loads its data meanwhile
+RETRY_S, MAX_RETRY_S = 1.0, 60.0  # until a node is asked again, at first and at most
+JOIN_WAIT_S = 10.0  # that a round waits for clients that are joining
+STALE_NODE_S = 90.0  # after which Flower has noticed that a node is gone
 
 Step = Literal["new", "identifying", "invited", "joined"]
 EventHandler = Callable[[Mapping[str, Any]], None]
@@ -50,18 +45,18 @@ class ConnectedNode:
 
     node: int
     step: Step = "new"
-    pending_message: str = ""  # id of the message that it has to answer
-    retry_at: float = 0.0  # when it is greeted again
-    tries: int = 0  # in vain, since it was last welcome
+    pending_message: str = ""  # id of the message that it has not responded to
+    retry_at: float = 0.0  # when it is asked again
+    tries: int = 0  # failed attempts since it last joined
     asked_at: float = 0.0
-    reason: str = ""  # why it is not welcome, if anybody was told
+    reason: str = ""  # last reported reason why it has not joined
     connected_at: float = field(default_factory=time.monotonic)
     identity: str = ""
     client: int = -1
 
 
 class Nodes:
-    """Flower's nodes, by the number of the client that lives there."""
+    """The connected nodes of Flower, and the client number of each."""
 
     def __init__(
         self,
@@ -78,35 +73,33 @@ class Nodes:
 
     @property
     def present(self) -> dict[int, int]:
-        """Clients that are welcome and connected, and the node of each."""
+        """The nodes of the clients that have joined and are connected, by client number."""
         return {
-            visitor.client: visitor.node
-            for visitor in self._nodes.values()
-            if visitor.step == "joined"
+            entry.client: entry.node for entry in self._nodes.values() if entry.step == "joined"
         }
 
     def poll(self) -> None:
-        """See who is connected now, and go on with everybody's joining."""
+        """Update the connected nodes and continue the handshake with each."""
         connected = set(self._grid.get_node_ids())
         for node in self._nodes.keys() - connected:
-            visitor = self._nodes.pop(node)
-            if visitor.client >= 0:
-                self._on_event({"event": "gone", "client": visitor.client, "node": str(node)})
+            entry = self._nodes.pop(node)
+            if entry.client >= 0:
+                self._on_event({"event": "gone", "client": entry.client, "node": str(node)})
         for node in sorted(connected - self._nodes.keys()):
             self._nodes[node] = ConnectedNode(node)
         for message_id, frame in self._messenger.collect():
-            for visitor in self._nodes.values():
-                if visitor.pending_message == message_id:
-                    visitor.pending_message = ""
-                    self._advance(visitor, frame)
+            for entry in self._nodes.values():
+                if entry.pending_message == message_id:
+                    entry.pending_message = ""
+                    self._advance(entry, frame)
         now = time.monotonic()
-        for visitor in self._nodes.values():
-            is_asked = visitor.step in ("identifying", "invited")
-            if is_asked and not self._messenger.is_pending(visitor.pending_message):
-                self._retry_later(visitor, "it does not answer")
-            if visitor.step == "new" and visitor.retry_at <= now:
+        for entry in self._nodes.values():
+            is_asked = entry.step in ("identifying", "invited")
+            if is_asked and not self._messenger.is_pending(entry.pending_message):
+                self._retry_later(entry, "it does not respond")
+            if entry.step == "new" and entry.retry_at <= now:
                 self._send(
-                    visitor,
+                    entry,
                     "identity",
                     handshake_to_bytes(IdentityRequest(self._registry.run)),
                     "identifying",
@@ -114,104 +107,102 @@ class Nodes:
 
     @property
     def is_joining(self) -> bool:
-        """Is somebody about to join, whose first answer may come any moment?"""
+        """Whether a node has been asked for the first time a moment ago."""
         now = time.monotonic()
         return any(
-            visitor.step in ("identifying", "invited")
-            and visitor.tries == 0
-            and now - visitor.asked_at < JOIN_WAIT_S
-            for visitor in self._nodes.values()
+            entry.step in ("identifying", "invited")
+            and entry.tries == 0
+            and now - entry.asked_at < JOIN_WAIT_S
+            for entry in self._nodes.values()
         )
 
     def recheck(self, client: int) -> None:
-        """What came from a client was not as agreed: perhaps another one lives there now. Ask again."""
-        for visitor in self._nodes.values():
-            if visitor.step == "joined" and visitor.client == client:
-                visitor.step = "new"
+        """Ask the node of a client for its identity again: another client may run there now."""
+        for entry in self._nodes.values():
+            if entry.step == "joined" and entry.client == client:
+                entry.step = "new"
 
-    def _advance(self, visitor: ConnectedNode, frame: Frame) -> None:
-        """The next step with a node that has answered."""
-        if frame.kind in ("lost", "rejected"):  # its daemon is not up, or has failed
-            self._retry_later(visitor, frame.reason)
+    def _advance(self, entry: ConnectedNode, frame: Frame) -> None:
+        """Continue the handshake with a node that has responded."""
+        if frame.kind in ("lost", "rejected"):  # its daemon is not running, or has failed
+            self._retry_later(entry, frame.reason)
             return
         try:
-            if visitor.step == "identifying":
-                self._handle_identity(
-                    visitor, handshake_from_bytes(frame.payload, IdentityResponse)
-                )
-            elif visitor.step == "invited":
-                self._handle_hello(visitor, frame.payload)
+            if entry.step == "identifying":
+                self._handle_identity(entry, handshake_from_bytes(frame.payload, IdentityResponse))
+            elif entry.step == "invited":
+                self._handle_hello(entry, frame.payload)
         except (BadMessage, Diverged) as error:
-            self._reject(visitor, str(error))
+            self._reject(entry, str(error))
 
-    def _handle_identity(self, visitor: ConnectedNode, who: IdentityResponse) -> None:
-        check_versions(who, "this client", "the server")
-        number = self._registry.find_number(who, visitor.node)
-        if (other := self._other_node_of(visitor, who.identity)) is not None:
-            if time.monotonic() - visitor.connected_at < STALE_NODE_S:
-                visitor.tries = min(visitor.tries, 1)  # it may be a ghost that is gone any moment
-                self._retry_later(visitor, f"client {number} is still connected as node {other}")
+    def _handle_identity(self, entry: ConnectedNode, response: IdentityResponse) -> None:
+        check_versions(response, "this client", "the server")
+        number = self._registry.find_number(response, entry.node)
+        if (other := self._other_node_of(entry, response.identity)) is not None:
+            if time.monotonic() - entry.connected_at < STALE_NODE_S:
+                entry.tries = min(entry.tries, 1)  # the other node may be about to disappear
+                self._retry_later(entry, f"client {number} is still connected as node {other}")
                 return
             raise BadMessage(
-                f"the state folder of client {number} is in use at two nodes, {other} and {visitor.node}; was "
+                f"the state folder of client {number} is in use at two nodes, {other} and {entry.node}; was "
                 "it copied? Every client needs a folder of its own (--state)."
             )
-        visitor.identity, visitor.client = who.identity, number
-        # At once, so that nobody else who is on the way gets the same number.
-        self._registry.record(who.identity, number, visitor.node)
-        letter = handshake_to_bytes(self._make_invitation(self._registry.run, number))
-        self._send(visitor, "invitation", letter, "invited")
+        entry.identity, entry.client = response.identity, number
+        # Recorded before the client has accepted, so that no other client gets the same number.
+        self._registry.record(response.identity, number, entry.node)
+        payload = handshake_to_bytes(self._make_invitation(self._registry.run, number))
+        self._send(entry, "invitation", payload, "invited")
 
-    def _handle_hello(self, visitor: ConnectedNode, letter: bytes) -> None:
+    def _handle_hello(self, entry: ConnectedNode, payload: bytes) -> None:
         try:
-            hello = from_bytes(letter, self._schema, Hello)
+            hello = from_bytes(payload, self._schema, Hello)
         except BadMessage as error:
-            raise BadMessage(_read_rejection(letter) or str(error)) from error
-        if hello.client != visitor.client:
-            raise BadMessage(f"client {visitor.client} says that it is client {hello.client}.")
-        visitor.step, visitor.tries, visitor.reason = "joined", 0, ""
-        self._on_event({"event": "joined", "client": visitor.client, "node": str(visitor.node)})
+            raise BadMessage(_read_rejection(payload) or str(error)) from error
+        if hello.client != entry.client:
+            raise BadMessage(f"expected Hello of client {entry.client}, got {hello.client}.")
+        entry.step, entry.tries, entry.reason = "joined", 0, ""
+        self._on_event({"event": "joined", "client": entry.client, "node": str(entry.node)})
 
-    def _reject(self, visitor: ConnectedNode, reason: str) -> None:
-        """The run goes on without it. It is told, so that whoever started it can read why."""
+    def _reject(self, entry: ConnectedNode, reason: str) -> None:
+        """Send the node a rejection with the reason; the run continues without it."""
         self._messenger.send(
-            visitor.node,
+            entry.node,
             "rejection",
             handshake_to_bytes(JoinRejection(reason)),
             "query",
             RESPONSE_TIMEOUT_S,
         )
-        visitor.tries = 10  # perhaps another client lives there one day; there is no hurry
-        self._retry_later(visitor, reason, "rejected")
+        entry.tries = 10  # ask again at the longest interval
+        self._retry_later(entry, reason, "rejected")
 
-    def _retry_later(self, visitor: ConnectedNode, reason: str, event: str = "retry") -> None:
-        """Greet it later once more. One line per reason is enough."""
-        delay = min(RETRY_S * 2**visitor.tries, MAX_RETRY_S)
-        visitor.step, visitor.retry_at = "new", time.monotonic() + delay
-        visitor.tries += 1
-        if reason != visitor.reason:
-            visitor.reason = reason
-            self._on_event({"event": event, "node": str(visitor.node), "reason": reason})
+    def _retry_later(self, entry: ConnectedNode, reason: str, event: str = "retry") -> None:
+        """Ask the node again later; report each new reason once."""
+        delay = min(RETRY_S * 2**entry.tries, MAX_RETRY_S)
+        entry.step, entry.retry_at = "new", time.monotonic() + delay
+        entry.tries += 1
+        if reason != entry.reason:
+            entry.reason = reason
+            self._on_event({"event": event, "node": str(entry.node), "reason": reason})
 
-    def _send(self, visitor: ConnectedNode, kind: str, letter: bytes, step: Step) -> None:
-        message_id = self._messenger.send(visitor.node, kind, letter, "query", RESPONSE_TIMEOUT_S)
+    def _send(self, entry: ConnectedNode, kind: str, payload: bytes, step: Step) -> None:
+        message_id = self._messenger.send(entry.node, kind, payload, "query", RESPONSE_TIMEOUT_S)
         if message_id is None:
-            self._retry_later(visitor, "Flower did not take a message for it")
+            self._retry_later(entry, "Flower did not accept a message for it")
         else:
-            visitor.step, visitor.pending_message = step, message_id
-            visitor.asked_at = time.monotonic()
+            entry.step, entry.pending_message = step, message_id
+            entry.asked_at = time.monotonic()
 
-    def _other_node_of(self, visitor: ConnectedNode, identity: str) -> int | None:
-        """The other connected node that a client was last seen at."""
+    def _other_node_of(self, entry: ConnectedNode, identity: str) -> int | None:
+        """Another connected node with the same client, if there is one."""
         known = self._registry.entries.get(identity)
-        if known is None or known.node == visitor.node or known.node not in self._nodes:
+        if known is None or known.node == entry.node or known.node not in self._nodes:
             return None
         return known.node
 
 
-def _read_rejection(letter: bytes) -> str | None:
-    """What a refusal says, if that is what the letter is."""
+def _read_rejection(payload: bytes) -> str | None:
+    """The reason of a `JoinRejection`; None if the payload is another message."""
     try:
-        return handshake_from_bytes(letter, JoinRejection).reason
+        return handshake_from_bytes(payload, JoinRejection).reason
     except BadMessage:
         return None

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import http.client
+import json
 import os
 import re
 import shutil
@@ -18,6 +19,7 @@ import sys
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from thalweg.core.errors import ConfigError, RunError
 
@@ -187,3 +189,41 @@ def is_healthy(host: str, port: int, authority: Path | None) -> bool:
         return False
     finally:
         connection.close()
+
+
+class Follower:
+    """Reads lines that another process appends to a file; starts again if the file is replaced."""
+
+    def __init__(self, path: Path, from_end: bool = False) -> None:
+        self._path, self._rest = path, b""
+        self._inode, self._at = 0, 0
+        if from_end and path.exists():
+            status = path.stat()
+            self._inode, self._at = status.st_ino, status.st_size
+
+    def read_lines(self) -> list[str]:
+        """Complete lines since the last call."""
+        try:
+            with self._path.open("rb") as file:
+                status = os.fstat(file.fileno())
+                if status.st_ino != self._inode or status.st_size < self._at:
+                    self._inode, self._at, self._rest = status.st_ino, 0, b""
+                file.seek(self._at)
+                added = file.read()
+        except OSError:
+            return []
+        self._at += len(added)
+        *lines, self._rest = (self._rest + added).split(b"\n")
+        return [line.decode(errors="replace") for line in lines]
+
+    def read_objects(self) -> list[dict[str, Any]]:
+        """New lines that are JSON objects; other lines are skipped."""
+        found = []
+        for line in self.read_lines():
+            if line.startswith("{"):
+                try:
+                    value = json.loads(line)
+                except json.JSONDecodeError:
+                    continue
+                found.append(value)
+        return found

@@ -96,7 +96,7 @@ from pathlib import Path
 from flwr.app import Context
 from flwr.serverapp import Grid, ServerApp
 
-from thalweg.network.flower.project_run import run_project
+from thalweg.network.flower.server_app import run_project
 
 app = ServerApp()
 

@@ -1,7 +1,7 @@
 """``python -m thalweg.network.flower.quick_node``: flower-supernode, which looks for messages more often.
 
 A SuperNode asks for a message every three seconds, which is most of a short round. This is the same program with
-shorter pauses while messages come (`network/flower/poll_interval.py`), for the one version of Flower that it was written for
+shorter pauses while messages come (`network/flower/timing.py`), for the one version of Flower that it was written for
 (`runner.is_supported`); its options are flower-supernode's.
 """
 
@@ -11,7 +11,7 @@ import sys
 import time
 from types import SimpleNamespace
 
-from thalweg.network.flower.poll_interval import PollInterval
+from thalweg.network.flower.timing import PollInterval
 
 MIN_POLL_S = 0.25
 FLOWER_PAUSE_S = (

@@ -1,7 +1,7 @@
-"""Who is who in a run: identities of clients, their numbers, and the node that each was last seen at.
+"""The clients of a run: their identities, their numbers, and the last node of each.
 
-Kept in the run folder (`clients.json`), so that a server that is started again knows everybody, and the clients
-know it by the run's own name.
+Stored in the run folder (`clients.json`), so that a restarted server recognises its clients, and
+clients recognise the run by its id.
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ FILE = "clients.json"
 
 @dataclass
 class ClientEntry:
-    """One client."""
+    """One client of the run."""
 
     number: int
-    node: int  # Flower's id of where it was last
+    node: int  # Flower's id of its last node
 
 
 class ClientRegistry:
-    """The map from identities to numbers 0 .. N-1. A number is given once and for all.
+    """The map from identities to numbers 0 .. N-1, which do not change.
 
-    One number to a node: whoever is new at the node of a client takes that one's place, so that nobody can be all
-    clients by turns. A state folder that was lost is no other case.
+    A node has one number: a new client at a known node takes the number of the previous one, so that
+    a node cannot take several numbers. This also holds for a client that lost its state folder.
     """
 
     def __init__(self, folder: Path, num_clients: int) -> None:
@@ -42,7 +42,7 @@ class ClientRegistry:
             self._write()
 
     def find_number(self, who: IdentityResponse, node: int) -> int:
-        """The number that a client has, or gets: its node's, the one it wishes for, or the lowest that is free."""
+        """The client's number: known, of its node, requested, or the lowest free one, in this order."""
         if who.run not in (None, self.run):
             raise BadMessage(
                 f"the server has run {self.run}, this client's state folder belongs to run {who.run}; join "
@@ -53,8 +53,9 @@ class ClientRegistry:
         if known is not None:
             if who.requested_number not in (None, known.number):
                 raise BadMessage(
-                    f"the server has this client as number {known.number}, it wishes to be {who.requested_number}; join "
-                    "with that number, or with another state folder (--state)."
+                    f"the server has this client as number {known.number}, it requests "
+                    f"{who.requested_number}; join with --client {known.number}, or with another "
+                    "state folder (--state)."
                 )
             return known.number
         taken = {entry.number for entry in self.entries.values()}
@@ -62,11 +63,11 @@ class ClientRegistry:
             who.requested_number in taken or who.requested_number >= self.num_clients
         ):
             why = (
-                "somebody else has it"
+                "another client has it"
                 if who.requested_number in taken
-                else f"there are {self.num_clients}"
+                else f"the run has {self.num_clients} clients, counted from 0"
             )
-            raise BadMessage(f"this client wishes to be number {who.requested_number}, but {why}.")
+            raise BadMessage(f"this client requests number {who.requested_number}, but {why}.")
         free = [number for number in range(self.num_clients) if number not in taken]
         if not free:
             raise BadMessage(
@@ -76,7 +77,7 @@ class ClientRegistry:
         return free[0] if who.requested_number is None else who.requested_number
 
     def record(self, identity: str, number: int, node: int) -> None:
-        """Keep where a client is now. Who had its number before, or was at its node, has it no more."""
+        """Store the client's number and node; remove another client with the same number."""
         if self.entries.get(identity) == (entry := ClientEntry(number, node)):
             return
         self.entries = {
@@ -93,11 +94,11 @@ class ClientRegistry:
                 for identity, entry in plain["clients"].items()
             }
         except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-            raise RunError(f"{self._path} is damaged, and says who is who: {error}.") from error
+            raise RunError(f"{self._path} (the clients of the run) is damaged: {error}.") from error
         numbers = [entry.number for entry in self.entries.values()]
         if not IDENTITY.fullmatch(self.run) or len(set(numbers)) != len(numbers):
             raise RunError(
-                f"{self._path} is damaged: two clients have one number, or no run has it."
+                f"{self._path} is damaged: two clients have the same number, or the run id is invalid."
             )
 
     def _write(self) -> None:

@@ -21,7 +21,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
-from thalweg.network.flower.poll_interval import PollInterval
+from thalweg.network.flower.timing import PollInterval
 
 MIN_POLL_S, MAX_POLL_S = 0.05, 0.5  # between two looks for a message
 VERSION = "1.41."  # of Flower

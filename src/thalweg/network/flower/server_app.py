@@ -1,8 +1,8 @@
-"""What Flower starts at the server: the loop of `engine`, with clients on the network.
+"""The ServerApp: runs the engine's loop with clients on the network.
 
-The run's configuration names one folder (`thalweg-run`), which has the plan and how long to wait for whom
-(`serve.json`). Everything that happens goes there too: metrics and checkpoints as in any run, and `events.jsonl`:
-who came, who went, who was refused and why.
+The run's configuration has the run folder (`thalweg-run`), which contains the plan and the options
+(`serve.json`). The ServerApp writes metrics and checkpoints there, as in any run, and connections
+and rejections of clients to `events.jsonl`.
 """
 
 from __future__ import annotations
@@ -27,26 +27,42 @@ from thalweg.nets import Net
 from thalweg.network.flower.federation import FlowerFederation
 from thalweg.network.flower.liveness import hold_server_lock
 from thalweg.network.flower.registry import ClientRegistry
+from thalweg.network.flower.serve_options import FILE as OPTIONS_FILE
 from thalweg.network.flower.serve_options import read_serve_options
 
-RUN = "thalweg-run"  # of the run's configuration
+RUN = "thalweg-run"  # key of the run's configuration
 EVENTS = "events.jsonl"
+FROM_CONFIG = {"min-clients": "min_clients", "deadline-s": "deadline_s", "data-dir": "data_dir"}
 
 app = ServerApp()
 
 
 @app.main()
 def main(grid: Grid, context: Context) -> None:
-    """Play the run of a folder to its end, from its last checkpoint if there is one."""
+    """Run the plan of a run folder, from its last checkpoint if there is one."""
     folder = context.run_config.get(RUN)
     if not isinstance(folder, str):
-        raise ConfigError(f"the run's configuration names no {RUN}; start it with thalweg serve.")
+        raise ConfigError(f"the run's configuration has no {RUN}; start it with thalweg serve.")
     with hold_server_lock(Path(folder)):
         serve_run(grid, Path(folder))
 
 
+def run_project(grid: Grid, config: Mapping[str, bool | float | int | str], plan: Path) -> None:
+    """Start or resume the run of a generated project (`project.write_project`)."""
+    name = config.get("thalweg-run")
+    if not isinstance(name, str) or not name:
+        raise ConfigError("the run configuration has no thalweg-run; set it to the run folder.")
+    folder = RunFolder(Path(name))
+    folder.open(read_plan(plan), command="flwr run", resume=True)
+    folder.close()
+    options = {ours: config[theirs] for theirs, ours in FROM_CONFIG.items() if theirs in config}
+    (folder.path / OPTIONS_FILE).write_text(json.dumps(options) + "\n")
+    with hold_server_lock(folder.path):
+        serve_run(grid, folder.path)
+
+
 def serve_run(grid: Grid, folder: Path) -> Result:
-    """The same for any grid. A failure that will happen again is left in the folder (`failure.txt`)."""
+    """Run the plan of a run folder with a grid; write the reason of a failure to `failure.txt`."""
     run_folder = RunFolder(folder)
     try:
         run_folder.write_failure(None)
@@ -78,7 +94,7 @@ def _serve(grid: Grid, folder: Path) -> Result:
 
 
 class EventLog:
-    """Appends what happens to a file, one line of JSON each."""
+    """Appends events to a file, one JSON object per line, and prints them."""
 
     def __init__(self, path: Path) -> None:
         self._path = path

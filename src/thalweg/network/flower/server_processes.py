@@ -18,7 +18,6 @@ from typing import Any
 
 from thalweg.core.errors import RunError
 from thalweg.engine.run_folder import RunFolder
-from thalweg.network.flower.backoff import RestartBackoff
 from thalweg.network.flower.liveness import is_server_running
 from thalweg.network.flower.processes import (
     PACKAGE_DIR,
@@ -30,6 +29,7 @@ from thalweg.network.flower.processes import (
     make_environment,
     stop_all,
 )
+from thalweg.network.flower.timing import RestartBackoff
 from thalweg.network.flower.trust import ServerTrust
 
 CONNECTION = "thalweg"  # its name in Flower's configuration

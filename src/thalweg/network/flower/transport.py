@@ -1,4 +1,4 @@
-"""The post of a federation on Flower: orders and questions to nodes, in time or late."""
+"""The `Transport` of a federation on Flower: requests to nodes, responses in time or late."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from thalweg.network.flower.messenger import GridMessenger
 from thalweg.network.flower.nodes import EventHandler, Nodes
 from thalweg.network.remote_federation import Packet
 
-MIN_POLL_S, MAX_POLL_S = 0.05, 1.0  # between two looks for replies, at first and after a while
+MIN_POLL_S, MAX_POLL_S = 0.05, 1.0  # between two polls for responses
 
 
 class GridTransport:
-    """Sends each client its letter, and waits until all have answered or the time is up.
+    """Sends requests to clients and waits until all have responded or the deadline has passed.
 
-    What comes later than that is handed over with the next letters, if it is one of the last `max_staleness` of them;
-    a letter to somebody who has gone, or whose daemon is away, is lost.
+    A response that comes later is returned with those of the next requests, for `max_staleness`
+    deadlines. A request to a client that is not connected, or whose daemon is not running, is lost.
     """
 
     def __init__(
@@ -52,11 +52,11 @@ class GridTransport:
             self._sleep(min(pause, left))
             pause = min(pause * 1.3, MAX_POLL_S)
             if pause == MAX_POLL_S:
-                self._nodes.poll()  # who comes now can be in the next round
+                self._nodes.poll()  # clients that join now can take part in the next round
         self._give_up(sent)
 
     def _give_up(self, sent: set[str]) -> None:
-        """The time is up. What is still to come may come later, if anybody has a use for it."""
+        """Report late clients after the deadline; forget their messages unless they may be late."""
         for client, message_id in sorted((self._clients[each], each) for each in sent):
             self._on_event({"event": "late", "client": client})
             if not self._max_staleness:
@@ -68,14 +68,14 @@ class GridTransport:
         }
 
     def _send_all(self, packets: Iterable[Packet]) -> set[str]:
-        """Ids of the messages, one at a time: all models together may be larger than the memory."""
+        """Send requests one at a time (all models may not fit into memory); return message ids."""
         sent, present = set(), self._nodes.present
         lifetime = self._deadline_s * (1 + self._max_staleness)
-        for client, letter in packets:
+        for client, payload in packets:
             message_id = None
             if client in present:
                 message_id = self._messenger.send(
-                    present[client], "request", letter, "train", lifetime
+                    present[client], "request", payload, "train", lifetime
                 )
             if message_id is None:
                 self._report_missing(client, "it is not connected any more")
@@ -85,6 +85,6 @@ class GridTransport:
         return sent
 
     def _report_missing(self, client: int, reason: str) -> None:
-        """Perhaps another client lives at its node by now, or none: it is asked who it is before the next round."""
+        """Report a lost request, and check the identity of the node before the next round."""
         self._nodes.recheck(client)
         self._on_event({"event": "lost", "client": client, "reason": reason})
