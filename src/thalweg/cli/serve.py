@@ -23,9 +23,8 @@ from thalweg.core.errors import ConfigError, RunError, require
 from thalweg.engine.loop import Progress, ProgressCallback
 from thalweg.engine.plan import Plan
 from thalweg.engine.run_folder import RunFolder
-from thalweg.network.flower.processes import Follower
 from thalweg.network.flower.liveness import is_server_running, lock_file
-from thalweg.network.flower.processes import check_port
+from thalweg.network.flower.processes import Follower, check_port
 from thalweg.network.flower.project import write_app
 from thalweg.network.flower.serve_options import FILE, ServeOptions, read_serve_options
 from thalweg.network.flower.server_processes import ServerProcesses, ServerSettings
