@@ -40,7 +40,7 @@ def make(folder: Path, *modules: str) -> None:
 def test_pages_contain_formulas_and_short_type_names(tmp_path: Path) -> None:
     make(tmp_path, "thalweg.memory")
     page = text_of(tmp_path / "thalweg/memory.html")
-    assert r"with probability \( n/(t+1) \)" in page
+    assert r"with probability \( \min(1, n/(t+1)) \)" in page
     assert "def keep(" in page
     assert "-> tuple[None, Ints]" in page
     shown = page.split("class Reservoir:")[1]  # the source code on the page contains the long names
