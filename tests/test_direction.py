@@ -80,6 +80,24 @@ def test_arrows_point_down() -> None:
     assert wrong == []
 
 
+def test_only_the_network_and_the_command_line_import_the_network() -> None:
+    importers = {
+        file.relative_to(SRC).parts[0]
+        for file in SRC.glob("*/**/*.py")
+        if "network" in packages_imported_by(file.read_text(), file.relative_to(SRC).parts[0])
+    }
+    assert importers <= {"network", "cli"}
+
+
+def test_no_public_class_name_is_defined_twice() -> None:
+    defined: dict[str, list[str]] = {}
+    for file in sorted(SRC.glob("**/*.py")):
+        for node in ast.parse(file.read_text()).body:
+            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                defined.setdefault(node.name, []).append(str(file.relative_to(SRC)))
+    assert {name: files for name, files in defined.items() if len(files) > 1} == {}
+
+
 def test_an_arrow_that_points_up_or_sideways_is_found() -> None:
     for line in (
         "import thalweg.engine.loop",

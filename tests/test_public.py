@@ -88,6 +88,14 @@ def test_what_runs_things_is_found_when_asked_for() -> None:
     assert thalweg.Result.__name__ == "Result"
 
 
+def test_subpackages_are_imported_on_first_use() -> None:
+    names = ["memory", "recipes", "local", "selection", "aggregation", "streams", "forecast"]
+    code = f"import thalweg; print([getattr(thalweg, name).__name__ for name in {names}])"
+    assert python(code) == str([f"thalweg.{name}" for name in names])
+    assert python("import sys, thalweg; print('thalweg.memory' in sys.modules)") == "False"
+    assert "memory" in dir(thalweg)
+
+
 def test_a_name_that_does_not_exist_is_an_attribute_error() -> None:
     with pytest.raises(AttributeError, match="has no attribute 'runn'"):
         thalweg.runn  # noqa: B018

@@ -24,6 +24,7 @@ from thalweg.core.config import (
     parse,
     to_dict,
     with_overrides,
+    with_settings,
 )
 from thalweg.core.errors import ConfigError, UnknownName, require
 
@@ -190,6 +191,44 @@ def test_an_override_reaches_inside(assignment: str, expected: dict[str, Any]) -
 )
 def test_overrides_are_read_in_order(assignments: list[str], memory: Any) -> None:
     assert with_overrides(METHOD, assignments).memory == memory
+
+
+@dataclass(frozen=True)
+class Stored:
+    path: str
+    limit: int = 3
+
+
+@dataclass(frozen=True)
+class Source:
+    data: Any = choice({"window": Window, "stored": Stored}, default=Window())
+    sizes: tuple[int, ...] = (1, 2)
+
+
+def test_a_component_and_its_required_fields_can_be_set_together() -> None:
+    assert with_overrides(Source(), ["data=stored", "data.path=x.npz"]).data == Stored("x.npz")
+    with pytest.raises(ConfigError, match=r"data needs path\."):
+        with_overrides(Source(), ["data=stored"])
+
+
+def test_a_single_value_is_accepted_for_a_tuple() -> None:
+    assert with_overrides(Source(), ["sizes=200"]).sizes == (200,)
+
+
+@pytest.mark.parametrize(
+    ("settings", "expected"),
+    [
+        ({"memory": Window}, Window()),
+        ({"memory": "window"}, Window()),
+        ({"memory": Window(7)}, Window(7)),
+        ({"memory": {"rate": 0.75}}, Decay(0.75)),
+        ({"memory": {"kind": "window", "length": 4}}, Window(4)),
+    ],
+)
+def test_settings_are_instances_classes_names_or_mappings(
+    settings: dict[str, Any], expected: Any
+) -> None:
+    assert with_settings(METHOD, settings).memory == expected
 
 
 def test_fields_that_only_fit_together_are_changed_together() -> None:

@@ -248,16 +248,16 @@ def test_a_resumed_run_has_the_same_bits_and_both_engines_agree(
 @pytest.mark.parametrize(
     "recipe, more, why",
     [
-        ("feddrift", [], "bank=FedDrift asks who belongs to which model"),
-        ("sfedpo", [], "weights=ShiftAware weighs updates by what clients report"),
-        ("fedavg", ["robust=median"], "robust=Median compares single updates"),
-        ("fedexp", [], "server=FedExp needs the length of every update"),
+        ("feddrift", [], "bank=FedDrift: it has several models"),
+        ("sfedpo", [], "weights=ShiftAware: it needs individual updates"),
+        ("fedavg", ["robust=median"], "robust=Median: it needs individual updates"),
+        ("fedexp", [], "server=FedExp: it needs individual updates"),
         (
             "fedavg",
             ["staleness=polynomial"],
-            "staleness=PolynomialDiscount takes updates that come after",
+            "staleness=PolynomialDiscount: it accepts updates after the sum",
         ),
-        ("scaffold", [], "objective=Scaffold sends values beside the update"),
+        ("scaffold", [], "objective=Scaffold: it uploads more than the update"),
     ],
 )
 def test_recipes_that_need_individual_updates_are_rejected(

@@ -19,6 +19,7 @@ from thalweg.aggregation import ByWeight
 from thalweg.core.errors import ConfigError
 from thalweg.core.types import Ints
 from thalweg.federation import ClientContext, ClientProgram, ClientState, start_round
+from thalweg.forecast import Exact
 from thalweg.local import GainThreshold, TrainingSummary
 from thalweg.memory import Fifo, Replace, UniformRatio
 from thalweg.streams import Replay, Setting
@@ -53,7 +54,7 @@ def test_a_client_with_an_empty_memory_has_nothing_to_learn_from() -> None:
     world = Replay(num_clients=2, arrivals=3, at_end="stop").build(
         Setting(np.zeros(8, dtype=np.int64), 1, ticks=3, capacity=4, rounds=9, seed=0)
     )
-    who = clients(recipe(Replace()), world)
+    who = clients(recipe(Replace(), forecast=Exact()), world)
     assert who.new_client(0).rows.tolist() == []
     visit = start_round(ClientContext(who, 0, 0), who.new_client(0))
     assert [batch.rows.tolist() for batch in visit.batches()] == [], "before anything arrived"

@@ -25,7 +25,7 @@ from thalweg.aggregation import ShiftAware
 from thalweg.core.errors import ConfigError
 from thalweg.core.types import Ints, MemoryContext
 from thalweg.federation import ClientContext, ClientProgram, start_round
-from thalweg.forecast import Bayesian, Growing
+from thalweg.forecast import Bayesian, Exact, Growing
 from thalweg.local import Sgd
 from thalweg.memory import Dds, Fifo, Importance, Ode, Reservoir, UniformRatio
 from thalweg.selection import Available
@@ -109,7 +109,7 @@ def test_a_memory_fills_up_as_rows_arrive() -> None:
     world = Replay(num_clients=2, arrivals=3).build(
         Setting(np.zeros(40, dtype=np.int64), 1, ticks=1, capacity=8, rounds=9, seed=0)
     )
-    who = clients(recipe(UniformRatio()), world)
+    who = clients(recipe(UniformRatio(), forecast=Exact()), world)
     held = [len(play_rounds(who, 0, list(range(rounds))).rows) for rounds in range(5)]
     assert held == [0, 3, 6, 8, 8]
 

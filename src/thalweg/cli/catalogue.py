@@ -1,4 +1,4 @@
-"""``thalweg list`` and ``thalweg show``"""
+"""The commands ``thalweg list`` and ``thalweg show``."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ from thalweg.aggregation import ROBUST, SECURE_AGGREGATIONS, SERVER_RULES, STALE
 from thalweg.bank import BANKS
 from thalweg.baselines import BASELINES, LEARNERS, Baseline
 from thalweg.cli.plan_view import plan_tree
-from thalweg.core.errors import UnknownName
+from thalweg.core.errors import UnknownComponent
 from thalweg.core.transforms import TRANSFORMS
 from thalweg.data import AUGMENTATIONS, SOURCES
 from thalweg.drift import ACTIONS, ALARMS
 from thalweg.engine.any_plan import read_any_plan
 from thalweg.engine.plan import plan_to_toml
 from thalweg.forecast import FORECASTS
-from thalweg.local import DECAYS, GEOMETRIES, OBJECTIVES, PRIVACIES, STOPPINGS
+from thalweg.local import DECAYS, GEOMETRIES, OBJECTIVES, PRIVACIES, STOPPINGS, Sgd
 from thalweg.memory import POLICIES
 from thalweg.nets import NETS
 from thalweg.recipes import RECIPES, Recipe, get_recipe
@@ -53,6 +53,7 @@ PARTS: dict[str, Mapping[str, Any]] = {
     "forecast": FORECASTS,
     "selection": RULES,
     "objective": OBJECTIVES,
+    "local": {"sgd": Sgd},
     "local.decay": DECAYS,
     "weights": WEIGHTS,
     "staleness": STALENESS,
@@ -123,11 +124,11 @@ def show_command(name: str) -> None:
         *SCENARIOS,
         *(kind for table in PARTS.values() for kind in table),
     ]
-    raise UnknownName("name", name, everything)
+    raise UnknownComponent(name, everything)
 
 
 def first_sentence(thing: Any) -> str:
-    """The first line of a docstring: what `thalweg list` says of a thing."""
+    """Return the first line of a docstring, which `thalweg list` shows."""
     return doc_of(thing).partition("\n")[0]
 
 
@@ -136,7 +137,7 @@ def doc_of(thing: Any) -> str:
 
 
 def _print_namesakes(console: Console, name: str) -> None:
-    """A recipe is mostly called like the one policy that makes it what it is."""
+    """Point to the component that has the same name as a recipe."""
     for what, table in PARTS.items():
         if name in table:
             console.print(f"thalweg show {what}={name} explains its {what}.", highlight=False)
@@ -176,17 +177,18 @@ def _show_policy(console: Console, what: str, name: str, cls: type[Any]) -> None
         if field.name in notes:
             line.append("\n      " + notes[field.name], style="dim")
         console.print(line, highlight=False)
-    console.print(f"\nUse it with --set {what}={name}", highlight=False)
+    option = "local.lr=0.1" if cls is Sgd else f"{what}={name}"  # Sgd is the only choice
+    console.print(f"\nUse it with --set {option}", highlight=False)
 
 
 def field_notes(cls: type[Any]) -> dict[str, str]:
-    """The strings written under the fields of a dataclass, which Python itself forgets."""
+    """Return the docstrings under the fields of a dataclass, read from its source."""
     owners = [owner for owner in reversed(cls.__mro__) if dataclasses.is_dataclass(owner)]
     return {name: note for owner in owners for name, note in _own_field_notes(owner).items()}
 
 
 def _own_field_notes(cls: type[Any]) -> dict[str, str]:
-    """The same, of the fields that the class has of its own."""
+    """Return the docstrings of the fields that the class itself defines."""
     (body,) = ast.parse(textwrap.dedent(inspect.getsource(cls))).body
     assert isinstance(body, ast.ClassDef)
     return {

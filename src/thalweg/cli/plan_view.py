@@ -11,6 +11,7 @@ from rich.tree import Tree
 from thalweg.core.config import kind_of
 from thalweg.engine.any_plan import AnyPlan, BaselinePlan, get_method
 from thalweg.engine.plan import Plan
+from thalweg.forecast import Auto
 
 RECIPE_PARTS = ("memory", "forecast", "selection", "objective", "weights", "server")
 # These are shown only if they differ from the default.
@@ -52,7 +53,10 @@ def plan_tree(plan: AnyPlan, default: AnyPlan | None) -> Tree:
         part, part_before = getattr(owner, name), getattr(owner_before, name)
         if name in (*RARE_PARTS, *RARE_SCENARIO_PARTS) and part == part_before == field.default:
             continue
-        branches.append(Branch(name, describe(part, table), _changes(part, part_before)))
+        line = describe(part, table)
+        if isinstance(part, Auto):
+            line += " (exact if the world has known states, else states are learned: growing)"
+        branches.append(Branch(name, line, _changes(part, part_before)))
     if isinstance(plan, BaselinePlan):
         whose = "one for all clients" if plan.baseline.pooled else "one for each client"
         changes = _changes(plan.baseline, get_method(before), ("pooled", "feedback"))

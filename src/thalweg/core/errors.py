@@ -1,13 +1,14 @@
-"""Everything we raise on purpose.
+"""The errors that Thalweg raises.
 
 ThalwegError
 ├── ConfigError     a recipe, scenario or option that cannot be built     (before the run)
-│   └── UnknownName a name nobody has; carries the nearest known one
-├── DataError       a data set is missing, truncated or not what it says  (before the run)
+│   ├── UnknownName an unknown name, with the nearest known one
+│   └── UnknownComponent a name that is not in the catalogue
+├── DataError       a data set is missing, truncated or inconsistent      (before the run)
 ├── RunError        the run folder cannot be used: unwritable, full, or of another configuration
 ├── Diverged        a loss or an update is not finite                     (the run can be resumed)
-└── BadMessage      what came from outside is not a message of ours, or says what cannot be
-    └── ShapeMismatch an update does not fit the model
+└── BadMessage      a received message is damaged, unknown or invalid
+    └── ShapeMismatch an update does not have the shape of the model
 """
 
 from __future__ import annotations
@@ -17,15 +18,15 @@ from collections.abc import Iterable
 
 
 class ThalwegError(Exception):
-    """Base of every error we raise on purpose: one message, no traceback for users."""
+    """Base class of all errors of this package; the command line shows the message only."""
 
 
 class ConfigError(ThalwegError, ValueError):
-    """A recipe, a scenario or an option says something that cannot be built."""
+    """A recipe, a scenario or an option is invalid."""
 
 
 class UnknownName(ConfigError):
-    """A name that is not in the table it was looked up in."""
+    """A name is not in the table in which it was looked up."""
 
     def __init__(self, what: str, name: str, known: Iterable[str]) -> None:
         known = sorted(known)
@@ -34,28 +35,37 @@ class UnknownName(ConfigError):
         super().__init__(f"unknown {what} {name!r}; known: {', '.join(known)}.{hint}")
 
 
+class UnknownComponent(ConfigError):
+    """A name is not in the catalogue, which is too long for a list in the message."""
+
+    def __init__(self, name: str, known: Iterable[str]) -> None:
+        close = difflib.get_close_matches(name, sorted(set(known)), n=3, cutoff=0.7)
+        hint = f" Did you mean {' or '.join(map(repr, close))}?" if close else ""
+        super().__init__(f"unknown name {name!r}.{hint} `thalweg list` shows all names.")
+
+
 class DataError(ThalwegError):
-    """A data set is missing, truncated or not what it claims to be."""
+    """A data set is missing, truncated or inconsistent."""
 
 
 class RunError(ThalwegError):
-    """A run folder cannot be created, written, or continued."""
+    """A run folder cannot be created, written or resumed."""
 
 
 class Diverged(ThalwegError):
-    """A loss or an update stopped being a finite number."""
+    """A loss or an update is not finite."""
 
 
 class BadMessage(ThalwegError):
-    """What came from outside is damaged, unknown, or not what was agreed; nothing was changed."""
+    """A received message is damaged, unknown or invalid; no state was changed."""
 
 
 class ShapeMismatch(BadMessage):
-    """An update does not fit the model it is meant for."""
+    """An update does not have the shape of the model."""
 
 
 def require(condition: bool, message: str) -> None:
-    """Refuse an impossible value where the object is made.
+    """Raise a `ConfigError` with this message unless the condition holds.
 
     >>> require(0.5 <= 1, "never shown")
     >>> require(2 <= 1, "budget must lie in (0, 1], got 2.")

@@ -123,5 +123,5 @@ def test_rehearsals_are_paid_for_too(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("recipe", ["scaffold", "fedcurv", "ode", "fedrc"])
 def test_a_recipe_that_says_as_much_beside_the_update_is_refused(recipe: str) -> None:
-    with pytest.raises(ConfigError, match="would send as much in plain beside them"):
+    with pytest.raises(ConfigError, match="it uploads statistics of the samples without noise"):
         thalweg.run(recipe, "digits-partial", rounds=1, overrides=HIDDEN)
