@@ -63,7 +63,7 @@ def overrides_in(text: str) -> tuple[str, ...]:
     """Return the ``name=value`` parts of --set options, without placeholders and own classes."""
     found = re.findall(r"--set (\S+=\S*)", text)
     found = [each for each in found if not re.search(r"=([A-Z]+|\.\.\.|<.*>)$", each)]
-    return tuple(each for each in found if ".py:" not in each)
+    return tuple(each for each in found if ".py:" not in each and "{" not in each)
 
 
 # Docstrings contain --set, too; `thalweg show` prints them.
