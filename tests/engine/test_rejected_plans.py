@@ -13,7 +13,7 @@ from thalweg.core.errors import ConfigError
 DOCS = Path(__file__).parents[2] / "docs" / "how-to-combine.md"
 
 
-class Refusal(NamedTuple):
+class RejectedPlan(NamedTuple):
     documented: str  # how the page calls it
     recipe: str
     scenario: str
@@ -24,49 +24,61 @@ class Refusal(NamedTuple):
 OLD, NEW = "sample_weights.strategy=historical", "sample_weights.strategy=fresh"
 STORED = ["world.historical=1.0", "world.historical_data=none"]  # and nothing streams in
 REFUSALS = [
-    Refusal("sfedpo+drsr+is", "sfedpo+drsr+is", "digits-full", [], "a stage has one choice"),
-    Refusal(
-        "feddrift+warmstart", "feddrift+warmstart", "digits-full", [], "use session_start=previous"
+    RejectedPlan(
+        "sfedpo+drsr+is", "sfedpo+drsr+is", "digits-full", [], "can have only one component"
     ),
-    Refusal(
+    RejectedPlan(
+        "feddrift+warmstart", "feddrift+warmstart", "digits-full", [], "Use session_start=previous"
+    ),
+    RejectedPlan(
         OLD, "stream-historical", "digits-full", [], "gives 1 of the run to clients with stored"
     ),
-    Refusal(OLD, "sfedpo+stream-historical", "synthetic-logistic", [], "ours or uniform"),
-    Refusal(NEW, "stream-fresh", "streams-synthetic", STORED, "gives 1 .* with streaming data"),
-    Refusal(
+    RejectedPlan(OLD, "sfedpo+stream-historical", "synthetic-logistic", [], "ours or uniform"),
+    RejectedPlan(
+        NEW, "stream-fresh", "streams-synthetic", STORED, "gives 1 .* with streaming data"
+    ),
+    RejectedPlan(
         "sample_weights.strategy=mass",
         "fedavg",
         "digits-full",
         ["sample_weights=old-and-new", "sample_weights.strategy=mass", "sample_weights.mass=0.3"],
         "gives 0.3 of the run to clients with stored data, but this world has none",
     ),
-    Refusal(
+    RejectedPlan(
         "selection.goal", "dpcs", "digits-full", ["selection.goal=[0.5, 0.5]"], "one share per"
     ),
-    Refusal("net=cnn", "fedavg", "synthetic-logistic", ["net=cnn"], "use 'mlp' or 'linear'"),
-    Refusal("net=char-lstm", "fedavg", "digits-full", ["net=char-lstm"], "For images use 'cnn'"),
-    Refusal("net=fast-text", "fedavg", "digits-full", ["net=fast-text"], "For images use 'cnn'"),
-    Refusal(
+    RejectedPlan("net=cnn", "fedavg", "synthetic-logistic", ["net=cnn"], "use 'mlp' or 'linear'"),
+    RejectedPlan(
+        "net=char-lstm", "fedavg", "digits-full", ["net=char-lstm"], "For images use 'cnn'"
+    ),
+    RejectedPlan(
+        "net=fast-text", "fedavg", "digits-full", ["net=fast-text"], "For images use 'cnn'"
+    ),
+    RejectedPlan(
         "augment=standard", "fedavg", "synthetic-logistic", ["augment=standard"], "leave it out"
     ),
-    Refusal(
+    RejectedPlan(
         "world.partition=groups",
         "fedavg",
         "digits-full",
         ["world=inflow", "world.partition=groups"],
         "use partition=dirichlet",
     ),
-    Refusal(
+    RejectedPlan(
         "world.partition=pachinko",
         "fedavg",
         "digits-full",
         ["world=inflow", "world.partition=pachinko"],
         "use partition=dirichlet",
     ),
-    Refusal(
-        "world.num_clients", "fedavg", "synthetic-logistic", ["world.num_clients=3"], "leave it out"
+    RejectedPlan(
+        "world.num_clients",
+        "fedavg",
+        "synthetic-logistic",
+        ["world.num_clients=3"],
+        "remove num_clients",
     ),
-    Refusal(
+    RejectedPlan(
         "world.historical_data",
         "fedavg",
         "digits-full",
@@ -74,7 +86,7 @@ REFUSALS = [
         "makes 0 of 20 clients historical",
     ),
     *(
-        Refusal(
+        RejectedPlan(
             f"world.partition={kind}",
             "fedavg",
             "digits-full",
@@ -89,44 +101,46 @@ REFUSALS = [
             "distinct": "10 labels are not a multiple of num_clients=7",
         }.items()
     ),
-    Refusal(
+    RejectedPlan(
         "sessions.groups",
         "fedavg",
         "digits-full",
         ["sessions=alternating", "sessions.groups=21"],
-        "20 clients cannot be cut into 21 groups",
+        "20 clients cannot be divided into 21 non-empty groups",
     ),
-    Refusal("sessions=trace", "fedavg", "digits-full", ["sessions=trace"], "needs a file"),
-    Refusal("drift", "fedavg", "drift-digits", ["drift=sudden"], "has drifts of its own"),
-    Refusal("drift=table", "fedavg", "digits-full", ["drift=table"], "file|path|lines"),
-    Refusal(
+    RejectedPlan("sessions=trace", "fedavg", "digits-full", ["sessions=trace"], "needs a file"),
+    RejectedPlan("drift", "fedavg", "drift-digits", ["drift=sudden"], "has drifts of its own"),
+    RejectedPlan("drift=table", "fedavg", "digits-full", ["drift=table"], "file|path|lines"),
+    RejectedPlan(
         "world.concepts", "fedavg", "drift-digits", ["world.num_clients=5000"], "use fewer clients"
     ),
-    Refusal(
+    RejectedPlan(
         "weights.basis=explained",
         "fedrc",
         "drift-digits",
         ["weights.basis=explained", "weights.normalise=all"],
         "normalise",
     ),
-    Refusal(
+    RejectedPlan(
         "objective=scaffold", "feddrift", "digits-full", ["objective=scaffold"], "bank=one-model"
     ),
-    Refusal("privacy=gaussian", "scaffold", "digits-full", ["privacy=gaussian"], "in plain"),
-    Refusal(
+    RejectedPlan(
+        "privacy=gaussian", "scaffold", "digits-full", ["privacy=gaussian"], "without noise"
+    ),
+    RejectedPlan(
         "secure_aggregation=masked",
         "sfedpo",
         "digits-full",
         ["secure_aggregation=masked"],
-        "sum of the updates alone",
+        "needs individual updates",
     ),
-    Refusal("bank.every", "feddaa", "drift-digits", ["bank.every=7"], "rounds_per_step"),
+    RejectedPlan("bank.every", "feddaa", "drift-digits", ["bank.every=7"], "rounds_per_step"),
 ]
 
 
 @pytest.mark.parametrize("case", REFUSALS, ids=lambda case: f"{case.documented}-{case.recipe}")
 def test_an_invalid_combination_is_rejected_before_the_run_and_documented(
-    case: Refusal, tmp_path: Path
+    case: RejectedPlan, tmp_path: Path
 ) -> None:
     with pytest.raises(ConfigError, match=case.reason):
         thalweg.run(

@@ -238,7 +238,7 @@ def test_a_resumed_run_has_the_same_bits_and_both_engines_agree(
     overrides = [*ALL_HERE, "secure_aggregation=masked", "faults=unreliable", "faults.late=0.3"]
     plan = make_plan("fedavg", "digits-partial", seed=1, rounds=6, overrides=overrides)
     whole = run_plan(plan, workers=1)
-    assert any("rejected" in row for row in whole.metrics), "who is late has no part in the sum"
+    assert any("rejected" in row for row in whole.metrics), "late updates are not in the sum"
     with pytest.raises(Interruption):
         run_plan(plan, workers=1, out=tmp_path / "run", watch=interrupt_after(3))
     check_same_bits(whole, run_plan(plan, workers=1, out=tmp_path / "run", resume=True))
@@ -264,5 +264,5 @@ def test_recipes_that_need_individual_updates_are_rejected(
     recipe: str, more: list[str], why: str
 ) -> None:
     plan = plan_of(recipe, ["secure_aggregation=masked", *more])
-    with pytest.raises(ConfigError, match=why):
+    with pytest.raises(ConfigError, match=f"masked is incompatible with {why}"):
         reference(plan)
