@@ -119,13 +119,13 @@ FORGERIES: dict[str, Callable[[Fields, MessageSchema], bytes]] = {
     "absurd count": set_fields(num_samples=10**12),
     "noise": lambda fields, terms: np.random.default_rng(0).bytes(5000),
 }
-REASONS = {  # by a part of which the refusal of each is known
+REASONS = {  # part of the rejection reason of each
     "nan": "finite",
     "inf": "finite",
     "wrong shape": "shape",
     "wrong round": "rnd is",
-    "oversized": "too long",
-    "1e30": "length",
+    "oversized": "are allowed: 32 models",
+    "1e30": "norm",
     "another client": "client is 0",
     "absurd count": "num_samples is 1000000000000",
     "noise": "damaged",

@@ -180,7 +180,7 @@ def test_waiting_for_clients_ends_when_it_is_said_to(
         ({"deadline": 3}, [], "Did you mean 'deadline_s'"),
         ({"limits": {"max_nrom": 3}}, [], "Did you mean 'max_norm'"),
         ({"limits": {"max_norm": 0}}, [], "max_norm must"),
-        ({}, ["faults=unreliable"], "on a network things go wrong by themselves"),
+        ({}, ["faults=unreliable"], "simulates faults, which needs a simulation"),
     ],
 )
 def test_what_makes_no_sense_is_refused_before_anybody_is_asked(
