@@ -33,15 +33,15 @@ def answers_for(old, new, classes=(0, 1)):
     return {name: np.array(rows) for name, rows in answers.items()}
 
 
-def first_step(bank, num_clients=6, cohort=ALL_CLIENTS, concepts=None):
-    roster = roster_for(0, cohort, num_clients=num_clients, concepts=concepts)
+def first_step(bank, num_clients=6, cohort=ALL_CLIENTS):
+    roster = roster_for(0, cohort, num_clients=num_clients)
     return bank.assign(bank.init(num_clients, 2), roster, {}, 1)
 
 
-def second_step(bank, old, new, *, rnd=40, cohort=ALL_CLIENTS, concepts=None, plan=None):
+def second_step(bank, old, new, *, rnd=40, cohort=ALL_CLIENTS, plan=None):
     plan = plan or first_step(bank, len(old), list(range(len(old))))
     cohort, surveyed = [k for k in cohort if k < len(old)], range(len(old))
-    roster = roster_for(rnd, cohort, num_clients=len(old), surveyed=surveyed, concepts=concepts)
+    roster = roster_for(rnd, cohort, num_clients=len(old), surveyed=surveyed)
     return bank.assign(plan.notes, roster, answers_for(old, new), len(plan.mix))
 
 
@@ -51,7 +51,9 @@ def test_first_step_has_first_count_models_and_no_survey():
     plan = first_step(bank)
     assert plan.mix.tolist() == [[1.0], [0.0]]
     assert plan.broadcast[SINCE].tolist() == [[0.0]] * 6
-    assert bank.extra_metrics(plan.notes, roster_for(0, [0])) == {}
+    first = {"judged_clients": [], "drifted_clients": []}
+    assert bank.extra_metrics(plan.notes, roster_for(0, [0])) == first
+    assert bank.extra_metrics(plan.notes, roster_for(1, [0])) == {}
 
 
 def test_present_clients_are_surveyed_at_step_starts_only():
@@ -196,32 +198,23 @@ def test_step_without_answers_keeps_the_models_and_the_number_of_clusters():
     plan = bank.assign(plan.notes, roster_for(80, [0, 1], surveyed=[]), {}, 3)
     assert plan.mix.tolist() == np.eye(3).tolist()
     assert not plan.notes.drifted.any()
-    assert bank.extra_metrics(plan.notes, roster_for(80, [0, 1])) == {"clusters_found": 3}
-
-
-def test_precision_and_recall_are_reported_if_the_true_concepts_are_known():
-    bank = FedDaa()
-    plan = first_step(bank, concepts=[0, 0, 0, 1, 1, 1])
-    plan = second_step(
-        bank, [0, 0, 0, 1, 1, 1], [0, 0, 1, 1, 1, 0], concepts=[0, 1, 1, 1, 1, 1], plan=plan
-    )
-    extra_metrics = bank.extra_metrics(plan.notes, roster_for(40, [0]))
-    assert extra_metrics == {
-        "clusters_found": 2,
-        "drifts_found": 2,
-        "drift_precision": 0.5,
-        "drift_recall": 0.5,
+    assert bank.extra_metrics(plan.notes, roster_for(80, [0, 1])) == {
+        "clusters_found": 3,
+        "judged_clients": [],
+        "drifted_clients": [],
     }
-    assert bank.extra_metrics(plan.notes, roster_for(41, [0])) == {"clusters_found": 2}
 
 
-def test_drifts_are_only_counted_without_true_concepts():
+def test_judged_and_drifted_clients_are_reported_in_the_first_round_of_a_step():
     bank = FedDaa()
-    plan = second_step(bank, [0, 0, 0, 1, 1, 1], [0, 0, 1, 1, 1, 0])
+    plan = second_step(bank, [0, 0, 0, 1, 1, None], [0, 0, 1, 1, 1, 0])
     assert bank.extra_metrics(plan.notes, roster_for(40, [0])) == {
         "clusters_found": 2,
-        "drifts_found": 2,
+        "drifts_found": 1,
+        "judged_clients": [0, 1, 2, 3, 4],
+        "drifted_clients": [2],
     }
+    assert bank.extra_metrics(plan.notes, roster_for(41, [0])) == {"clusters_found": 2}
 
 
 def test_single_client_is_one_cluster_without_drift():

@@ -18,7 +18,7 @@ from thalweg.bank import (
     SplitsSamples,
 )
 from thalweg.core.capabilities import Surveys
-from thalweg.core.types import Floats, Ints, Roster, SurveyResponses
+from thalweg.core.types import Floats, Ints, OracleRoster, Roster, SurveyResponses
 from thalweg.federation import tabulate_answers
 
 NUM_CLIENTS, NUM_CLASSES = 6, 3
@@ -44,7 +44,9 @@ def roster_for_cohort(cohort: Ints, rnd: int = 0) -> Roster:
     """Return a roster in which all clients are present."""
     present = np.arange(NUM_CLIENTS)
     nothing, concepts = np.zeros(NUM_CLIENTS, dtype=np.int64), (present + rnd // 2) % 3
-    return Roster(rnd, present, np.ones(NUM_CLIENTS), nothing, cohort=cohort, concepts=concepts)
+    return OracleRoster(
+        rnd, present, np.ones(NUM_CLIENTS), nothing, cohort=cohort, concepts=concepts
+    )
 
 
 def surveyed_by(bank: Bank, roster: Roster) -> Ints:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from thalweg.core.types import Roster
+from thalweg.core.types import OracleRoster, Roster
 
 
 def roster_for(
@@ -24,13 +24,13 @@ def roster_for(
     def ids(values: Sequence[int] | None) -> np.ndarray | None:
         return None if values is None else np.array(values, dtype=np.int64)
 
-    return Roster(
+    roster = Roster(
         rnd=rnd,
         present=np.arange(num_clients) if present is None else np.array(present, dtype=np.int64),
         availability=np.ones(num_clients),
         times_present=np.zeros(num_clients, dtype=np.int64),
         surveyed=ids(cohort if surveyed is None else surveyed),
         cohort=ids(cohort),
-        concepts=ids(concepts),
         alarmed=ids(alarmed),
     )
+    return roster if concepts is None else OracleRoster(**vars(roster), concepts=ids(concepts))

@@ -21,7 +21,7 @@ from thalweg.federation.messages import Hello, SurveyRequest, TrainRequest
 from thalweg.network.remote_federation import Packet, RemoteFederation
 from thalweg.network.remote_node import RemoteNode
 from thalweg.network.wire import MessageSchema, from_bytes, read_request
-from thalweg.streams import StateTable, World
+from thalweg.streams import HasViews, StateTable, World
 
 # Chooses what happens to a message; see `BytesFederation`.
 Fate = Callable[[TrainRequest | SurveyRequest], str]
@@ -104,6 +104,12 @@ class BytesFederation(RemoteFederation):
 
     def close(self) -> None:
         """Nothing to close."""
+
+    def true_concepts(self, rnd: int) -> Ints:
+        """Return the ground truth, which a network does not have, for tests of the oracle bank."""
+        if not isinstance(self.world, HasViews):
+            return np.zeros(self.world.num_clients, dtype=np.int64)
+        return self.world.concepts_at(rnd)
 
     def _roster(self, rnd: int) -> Roster:
         return make_roster(self.world, self.client_pool.timetable, rnd, self._supplies)

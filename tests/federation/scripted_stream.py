@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -61,7 +61,9 @@ class ScriptedStream:
 
 @dataclass(frozen=True)
 class FixedForecast:
-    """A forecast that always says the same."""
+    """A forecast that always returns the same outlook, of the world's states."""
+
+    uses_true_states: ClassVar[bool] = True
 
     def init(self, truth: Floats, rng: np.random.Generator) -> None:
         return None
@@ -77,6 +79,7 @@ class FixedForecast:
 class RecordingMemory:
     """A memory policy without foresight that keeps the newest and notes what it was shown."""
 
+    uses_forecast: ClassVar[bool] = True
     recorded: list[MemoryContext] = field(default_factory=list)
 
     def init(self, capacity: int, held: int) -> None:

@@ -4,7 +4,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Literal
+from typing import ClassVar, Literal
 
 import numpy as np
 
@@ -51,6 +51,8 @@ class ShiftAware:
     >>> ShiftAware(slope=1.0, offset=0.5).weigh(updates, roster).tolist()
     [0.75, 0.25]
     """
+
+    uses_forecast: ClassVar[bool] = True  # reads the outlook of the recipe's forecast
 
     slope: float = 1.0
     offset: float = 0.5

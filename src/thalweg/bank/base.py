@@ -121,7 +121,7 @@ class MixesModels(Protocol):
 class ExtraBankMetrics(Protocol):
     """A bank that contributes metrics."""
 
-    def extra_metrics(self, notes: Any, roster: Roster) -> Mapping[str, float]:
+    def extra_metrics(self, notes: Any, roster: Roster) -> Mapping[str, float | list[int]]:
         """Return the metrics of the roster's round; called after `assign`."""
         ...
 

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
@@ -22,7 +21,7 @@ from thalweg.core.claims import Claim
 from thalweg.core.config import check_literals, check_ranges
 from thalweg.core.errors import require
 from thalweg.core.types import Floats, Floats32, Ints, Roster, SurveyResponses
-from thalweg.theory import Clustering, cluster, count_clusters, precision_recall, real_drift
+from thalweg.theory import Clustering, cluster, count_clusters, real_drift
 from thalweg.theory.prototypes import MissingRule
 
 Bools = npt.NDArray[np.bool_]
@@ -38,8 +37,8 @@ class FedDaaState(NamedTuple):
     learn_since: Ints  # (N,) clients train on samples that arrived in this round or later
     drifted: Bools  # (N,) clients whose concept was found to have changed
     clusters_found: int  # 0: never clustered
-    concepts: Ints  # (N,) the true ones when the step began; -1: nobody knows
-    scores: Floats  # (2,) precision and recall of the drifts found; nan: nobody knows
+    started_in: int  # the first round of the step with a cohort; -1: before the first step
+    judged: Bools  # (N,) clients with old and new prototypes, whose drift could be judged
 
 
 @dataclass(frozen=True)
@@ -170,8 +169,8 @@ class FedDaa(SoftBank):
             learn_since=np.zeros(num_clients, dtype=np.int64),
             drifted=np.zeros(num_clients, dtype=bool),
             clusters_found=0,
-            concepts=np.full(num_clients, -1, dtype=np.int64),
-            scores=np.full(2, np.nan),
+            started_in=-1,
+            judged=np.zeros(num_clients, dtype=bool),
         )
 
     def assign(
@@ -180,21 +179,24 @@ class FedDaa(SoftBank):
         mix = np.eye(num_models)
         if notes.number < 0:
             mix = grow_mix(num_models, self._first_num_models)
-            notes = notes._replace(number=0, concepts=_concepts(roster))
+            notes = notes._replace(number=0, started_in=roster.rnd)
         elif self._has_ended(notes, roster):
             notes, mix = self._start_step(notes, roster, answers, num_models)
         return assign_all_models(notes, roster, mix, notes.began, notes.learn_since)
 
-    def extra_metrics(self, notes: FedDaaState, roster: Roster) -> Mapping[str, float]:
-        """Return the number of clusters, and in the round of a clustering also the drifts."""
-        if notes.clusters_found == 0:
-            return {}
-        extra_metrics: dict[str, float] = {"clusters_found": notes.clusters_found}
+    def extra_metrics(self, notes: FedDaaState, roster: Roster) -> Mapping[str, float | list[int]]:
+        """Return the number of clusters, and in the first round of a step also the drifts.
+
+        In simulations `evaluation.DriftDetection` compares the drifts with the true ones.
+        """
+        extra_metrics: dict[str, float | list[int]] = {}
+        if notes.clusters_found > 0:
+            extra_metrics["clusters_found"] = notes.clusters_found
         if notes.clustered_in == roster.rnd:
             extra_metrics["drifts_found"] = int(notes.drifted.sum())
-            names = ("drift_precision", "drift_recall")
-            scores = zip(names, notes.scores.tolist(), strict=True)
-            extra_metrics |= {name: score for name, score in scores if not math.isnan(score)}
+        if notes.started_in == roster.rnd:
+            extra_metrics["judged_clients"] = np.flatnonzero(notes.judged).tolist()
+            extra_metrics["drifted_clients"] = np.flatnonzero(notes.drifted).tolist()
         return extra_metrics
 
     def _has_ended(self, notes: FedDaaState, roster: Roster) -> bool:
@@ -217,10 +219,9 @@ class FedDaa(SoftBank):
         if wanted < num_models:
             kept = self._choose_kept(client_mixtures(notes.mass), wanted, old, found)
             mix = np.eye(num_models)[kept]
-        concepts, learn_since = (
-            _concepts(roster),
-            self._learn_since(notes, began, prototype_set, drifted),
-        )
+        learn_since = self._learn_since(notes, began, prototype_set, drifted)
+        judged = np.zeros(roster.num_clients, dtype=bool)
+        judged[prototype_set.clients[prototype_set.has_old]] = True
         return FedDaaState(
             mass=np.zeros((roster.num_clients, wanted, notes.mass.shape[2]), dtype=np.float32),
             number=notes.number + 1,
@@ -229,8 +230,8 @@ class FedDaa(SoftBank):
             learn_since=learn_since,
             drifted=drifted,
             clusters_found=notes.clusters_found if found is None else found.size,
-            concepts=concepts,
-            scores=_scores(prototype_set, drifted, notes.concepts, concepts),
+            started_in=roster.rnd,
+            judged=judged,
         ), mix
 
     @property
@@ -295,18 +296,3 @@ class FedDaa(SoftBank):
             used = np.stack([mixtures[old == c].sum(axis=0) for c in range(wanted)])
             return np.sort(linear_sum_assignment(used, maximize=True)[1])
         return np.sort(np.argsort(-mixtures.sum(axis=0), kind="stable")[:wanted])
-
-
-def _concepts(roster: Roster) -> Ints:
-    """(N,) the true ones; -1 if nobody knows."""
-    if roster.concepts is None:
-        return np.full(roster.num_clients, -1, dtype=np.int64)
-    return roster.concepts.astype(np.int64)
-
-
-def _scores(prototype_set: PrototypeSet, drifted: Bools, before: Ints, now: Ints) -> Floats:
-    """(2,) precision and recall of the drifts of those who could be judged; nan if nobody knows the truth."""
-    who = prototype_set.clients[prototype_set.has_old]
-    if len(who) == 0 or (before[who] < 0).any() or (now[who] < 0).any():
-        return np.full(2, np.nan)
-    return np.array(precision_recall(drifted[who], before[who] != now[who]))

@@ -2,14 +2,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 
 from thalweg.bank.base import BankAssignment, SplitContext, require_cohort
 from thalweg.bank.soft import SINCE, find_random_models
 from thalweg.core.errors import ConfigError
-from thalweg.core.types import Floats, Floats32, Ints, Roster, SurveyResponses
+from thalweg.core.types import Floats, Floats32, Ints, OracleRoster, Roster, SurveyResponses
 
 
 class ConceptHistory(NamedTuple):
@@ -36,7 +36,7 @@ class Oracle:
 
     Differs from FedDAA's Oracle baseline, which the paper does not define in detail: hard
     assignment to concepts, and old samples of the same concept are kept for good. The bank needs
-    ground truth and therefore works in simulations only.
+    ground truth (`core.types.OracleRoster`) and therefore works in simulations only.
 
     A client whose concept changed in round 40 trains on samples that arrived in that round or
     later:
@@ -49,6 +49,8 @@ class Oracle:
     [[0.0, 0.0, 1.0]]
     """
 
+    is_oracle: ClassVar[bool] = True  # receives the true concepts
+
     def init(self, num_clients: int, num_classes: int) -> ConceptHistory:
         return ConceptHistory(
             concept_of=np.full(num_clients, -1, dtype=np.int64),
@@ -59,7 +61,7 @@ class Oracle:
     def assign(
         self, notes: ConceptHistory, roster: Roster, answers: SurveyResponses, num_models: int
     ) -> BankAssignment:
-        truth = roster.concepts
+        truth = roster.concepts if isinstance(roster, OracleRoster) else None
         if truth is None:
             raise ConfigError(
                 "bank=oracle needs the true concept of each client, which only a simulation provides; "

@@ -124,13 +124,19 @@ class Roster:
     alarmed: Ints | None = None
     """Clients whose data have changed, as an alarm says, and who have not taken part since, ascending; none: there
     is no alarm, or it is not for the bank to do something about it."""
-    concepts: Ints | None = None
-    """(N,) the true concept of every client, for oracles and for judging others; none: nobody knows, as on a
-    network."""
 
     @property
     def num_clients(self) -> int:
         return len(self.availability)
+
+
+@dataclass(frozen=True)
+class OracleRoster(Roster):
+    """A roster with ground truth. Only policies that declare ``is_oracle = True`` receive it."""
+
+    concepts: Ints | None = None
+    """(N,) the true concept of every client; none: the federation does not know it, as on a
+    network."""
 
 
 class Job(NamedTuple):

@@ -38,8 +38,16 @@ class ClientPool:
         self.changed: set[int] = set()  # since the last checkpoint
 
     def roster(self, rnd: int) -> Roster:
-        clock = self.clock(rnd, is_over=False) if isinstance(self.world, HasViews) else rnd
-        return make_roster(self.world, self.timetable, rnd, self._supplies, clock)
+        return make_roster(self.world, self.timetable, rnd, self._supplies)
+
+    def true_concepts(self, rnd: int) -> Ints:
+        """Return (N,) the true concept of every client at the start of a round.
+
+        A world without views has one concept.
+        """
+        if not isinstance(self.world, HasViews):
+            return np.zeros(self.world.num_clients, dtype=np.int64)
+        return self.world.concepts_at(self.clock(rnd, is_over=False))
 
     @cached_property
     def availability(self) -> Floats:
@@ -124,30 +132,18 @@ class ClientPool:
         self.changed = set()
 
 
-def make_roster(
-    world: World,
-    timetable: Timetable | None,
-    rnd: int,
-    supplies: Supplies,
-    clock: int | Ints | None = None,
-) -> Roster:
-    """Return the roster of a round: the members of the session that are present in the world.
+def make_roster(world: World, timetable: Timetable | None, rnd: int, supplies: Supplies) -> Roster:
+    """Return which members of the current session are present in a round.
 
-    `supplies` are those of the world, without sessions. `clock` is the round of the streams; None:
-    the same round. In a world without views all clients have concept 0.
+    `supplies` are those of the world, without regard to sessions.
     """
-    zeros, present = np.zeros(world.num_clients, dtype=np.int64), world.present(rnd)
+    times_present, present = np.zeros(world.num_clients, dtype=np.int64), world.present(rnd)
     availability, session = compute_availability(world, timetable), None
     if timetable is not None:
         session = timetable.session(rnd)
         present = np.intersect1d(present, session.members, assume_unique=True)
         supplies = scale_supplies(supplies, timetable.attendance, world.collects_when_absent)
-    concepts = zeros
-    if isinstance(world, HasViews):
-        concepts = world.concepts_at(rnd if clock is None else clock)
-    return Roster(
-        rnd, present, availability, zeros, supplies=supplies, session=session, concepts=concepts
-    )
+    return Roster(rnd, present, availability, times_present, supplies=supplies, session=session)
 
 
 def compute_availability(world: World, timetable: Timetable | None) -> Floats:

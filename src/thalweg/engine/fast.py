@@ -93,6 +93,9 @@ class FastFederation:
     def roster(self, rnd: int) -> Roster:
         return self.client_pool.roster(rnd)
 
+    def true_concepts(self, rnd: int) -> Ints:
+        return self.client_pool.true_concepts(rnd)
+
     def survey(
         self, clients: Ints, stage: SurveyStage, bank: Floats32, rnd: int
     ) -> SurveyResponses:

@@ -33,8 +33,9 @@ from thalweg.engine.run_folder import RunFolder
 from thalweg.engine.scores import get_session_context
 from thalweg.engine.simulated import HasPending, SimulatedFederation
 from thalweg.engine.true_drifts import TrueDrifts
-from thalweg.evaluation import alarm_summary
+from thalweg.evaluation import DriftDetection, alarm_summary
 from thalweg.federation import (
+    KnowsConcepts,
     ServedModels,
     ServerState,
     get_served_models,
@@ -200,13 +201,17 @@ def _run_rounds(
     server = new_server(plan.recipe, start, world.num_clients, net.param_slices, data.num_classes)
     fingerprint = compute_fingerprint(data, federation.client_pool)
     metrics: list[MetricsRow] = []
+    detection = DriftDetection()
     if folder is not None and has_checkpoint:
-        server = _restore(folder, federation, server, fingerprint)
+        server = _restore(folder, federation, server, fingerprint, detection)
         metrics = list(folder.metrics())
     began, rounds_before = time.perf_counter(), server.rnd
     drifts = TrueDrifts(federation.client_pool, by_name=plan.recipe.alarm is not None)
     while server.rnd < plan.scenario.rounds:
         started, before = time.perf_counter(), drifts.clock(server.rnd)
+        concepts = None
+        if isinstance(federation, KnowsConcepts):
+            concepts = federation.true_concepts(server.rnd)
         server, updates = run_server_round(
             server, federation, plan.recipe, plan.seed, make_model_factory(plan, net)
         )
@@ -214,6 +219,8 @@ def _run_rounds(
         row = round_row(server, updates, session_context) | drifts.make_row(
             before, drifts.clock(server.rnd)
         )
+        if concepts is not None:
+            row |= detection.score(row, concepts)
         if needs_evaluation(plan.scenario, server.rnd, session_context):
             has_tasks = drifts.needs_tasks(plan.scenario, server.rnd)
             validation = plan.scenario.validation
@@ -228,6 +235,8 @@ def _run_rounds(
             tree = {"rnd": server.rnd, "state": server, "data": fingerprint}
             if isinstance(federation, HasPending):
                 tree["pending"] = federation.pending()
+            if detection.concepts is not None:
+                tree["step_concepts"] = detection.concepts
             folder.save(
                 server.rnd, tree, federation.client_pool.states, federation.client_pool.changed
             )
@@ -244,12 +253,18 @@ def _run_rounds(
 
 
 def _restore(
-    folder: RunFolder, federation: SimulatedFederation, fresh: ServerState, fingerprint: int
+    folder: RunFolder,
+    federation: SimulatedFederation,
+    fresh: ServerState,
+    fingerprint: int,
+    detection: DriftDetection,
 ) -> ServerState:
     tree, clients = folder.load()
     check_same_data(folder, tree.pop("data"), fingerprint)
     federation.client_pool.restore(clients)
     pending = tree.pop("pending", {})
+    if "step_concepts" in tree:
+        detection.concepts = np.asarray(tree["step_concepts"], dtype=np.int64)
     if isinstance(federation, HasPending):
         federation.restore(pending)
     num_models = len(tree["state"].get("rules", ()))

@@ -32,6 +32,9 @@ class ReferenceFederation:
     def roster(self, rnd: int) -> Roster:
         return self.client_pool.roster(rnd)
 
+    def true_concepts(self, rnd: int) -> Ints:
+        return self.client_pool.true_concepts(rnd)
+
     @one_thread()
     def survey(
         self, clients: Ints, stage: SurveyStage, bank: Floats32, rnd: int

@@ -47,6 +47,9 @@ class FederationWrapper:
     def __init__(self, inner: SimulatedFederation) -> None:
         self.inner, self.client_pool = inner, inner.client_pool
 
+    def true_concepts(self, rnd: int) -> Ints:
+        return self.client_pool.true_concepts(rnd)
+
     def predict(self, model: Floats32, part: Part, rows: Ints | None) -> tuple[Ints, Floats32]:
         return self.inner.predict(model, part, rows)
 

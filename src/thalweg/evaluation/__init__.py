@@ -2,6 +2,7 @@
 
 from thalweg.evaluation.alarms import AlarmScores, alarm_scores, alarm_summary
 from thalweg.evaluation.clients import accuracies_by_mix, accuracies_by_owner
+from thalweg.evaluation.drift_detection import DriftDetection
 from thalweg.evaluation.forgetting import (
     add_task_metrics,
     backward_transfer,
@@ -31,6 +32,7 @@ __all__ = [
     "AlarmScores",
     "Assignment",
     "ClientTests",
+    "DriftDetection",
     "ModelScores",
     "Recovery",
     "SessionContext",

@@ -1,6 +1,6 @@
 """The round: its server half, its client half, and the interface between them."""
 
-from thalweg.federation.base import Federation, SurveyStage
+from thalweg.federation.base import Federation, KnowsConcepts, SurveyStage
 from thalweg.federation.batching import BatchBuilder, MiniBatch
 from thalweg.federation.capabilities import Capabilities
 from thalweg.federation.client_round import (
@@ -63,6 +63,7 @@ __all__ = [
     "Federation",
     "Hello",
     "Ingest",
+    "KnowsConcepts",
     "LocalTrainer",
     "LocalTraining",
     "MakeProbe",

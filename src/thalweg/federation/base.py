@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Literal, Protocol
+from typing import Literal, Protocol, runtime_checkable
 
 from thalweg.core.capabilities import Broadcast
 from thalweg.core.types import Floats32, Ints, Job, Roster, SurveyResponses, Updates
@@ -41,4 +41,13 @@ class Federation(Protocol):
         (`Updates.trained_in`). The server rejects rows that it did not ask for, second rows of the
         same job, and late rows that the recipe does not accept.
         """
+        ...
+
+
+@runtime_checkable
+class KnowsConcepts(Protocol):
+    """A simulated federation, which knows the ground truth about its clients."""
+
+    def true_concepts(self, rnd: int) -> Ints:
+        """Return (N,) the true concept of every client at the start of a round."""
         ...

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -58,6 +59,24 @@ class ClientProgram(Capabilities):
     def num_classes(self) -> int:
         return int(self.stream.state_table.histograms.shape[1])
 
+    @cached_property
+    def memory_sees_true_states(self) -> bool:
+        """Whether the memory receives the world's latent states.
+
+        This needs a memory that uses the forecast and a forecast that uses true states.
+        """
+        return _declares(self.recipe.memory, "uses_forecast") and self.forecast_sees_true_states
+
+    @cached_property
+    def forecast_sees_true_states(self) -> bool:
+        """Whether the forecast receives the world's latent states and their probabilities."""
+        return _declares(self.forecast, "uses_true_states")
+
+    @cached_property
+    def objective_sees_true_states(self) -> bool:
+        """Whether the objective is told when the world's latent state changes."""
+        return _declares(self.recipe.objective, "uses_true_states")
+
     def histogram(self, rows: Ints | Rows) -> Ints:
         """Return (C,) how many of these rows belong to each class."""
         return np.bincount(self.labels.take(rows), minlength=self.num_classes)
@@ -79,9 +98,10 @@ class ClientProgram(Capabilities):
         stream, arrival = self.stream.begin(client)
         capacity = self.stream.capacity(client)
         rows = arrival.items[:capacity].astype(np.int32)
-        forecast = self.forecast.init(
-            self.stream.true_state_probs(client), rng_for(self.seed, Draw.FORECAST, 0, client)
-        )
+        probs = self.stream.true_state_probs(client)
+        if not self.forecast_sees_true_states:
+            probs = np.full(len(probs), np.nan)
+        forecast = self.forecast.init(probs, rng_for(self.seed, Draw.FORECAST, 0, client))
         if self.forecast_with_recognition is not None:
             forecast, _ = self.forecast_with_recognition.recognise(forecast, self.histogram(rows))
         label_counts = None
@@ -120,6 +140,11 @@ class ClientProgram(Capabilities):
         if arrivals and len(arrivals[0].items):
             return arrivals[0].items
         return state.rows.astype(np.int64)
+
+
+def _declares(policy: object, name: str) -> bool:
+    """Return whether a policy declares that it uses something, such as ground truth."""
+    return bool(getattr(policy, name, False))
 
 
 def check_sample_weights(weights: Floats, held: int, sample_weights: SampleWeights) -> None:

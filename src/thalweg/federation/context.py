@@ -10,8 +10,16 @@ import numpy as np
 
 from thalweg.bank import BankAssignment
 from thalweg.core.capabilities import Broadcast, ModelProbe
-from thalweg.core.types import Floats32, Ints, Job, Roster, Session, Updates
-from thalweg.federation.base import Federation
+from thalweg.core.types import (
+    Floats32,
+    Ints,
+    Job,
+    OracleRoster,
+    Roster,
+    Session,
+    Updates,
+)
+from thalweg.federation.base import Federation, KnowsConcepts
 from thalweg.federation.client_state import ClientProgram, Received
 from thalweg.federation.extensions.staleness import NO_REQUESTS
 from thalweg.federation.messages import TrainRequest
@@ -51,6 +59,16 @@ class RoundContext:
     bytes_up: int = 0  # without the updates themselves
     sent_bank_to: set[int] = field(default_factory=set)  # clients that received all models already
     probe_cohorts: list[Ints] = field(default_factory=list)  # the cohort of each probe round
+
+    def roster_for(self, policy: object) -> Roster:
+        """Return the roster that a policy may see: with true concepts only if it is an oracle."""
+        if not getattr(policy, "is_oracle", False):
+            return self.roster
+        federation: object = self.federation
+        concepts = None
+        if isinstance(federation, KnowsConcepts):
+            concepts = federation.true_concepts(self.rnd)
+        return OracleRoster(**vars(self.roster), concepts=concepts)
 
 
 def start_context(

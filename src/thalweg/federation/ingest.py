@@ -64,23 +64,24 @@ class Ingest:
         self._last_layer: LastLayer | None = None  # of the held samples, after the last tick
 
     def identify_state(self) -> int:
-        """Return the latent state of the next arrival.
+        """Return the latent state of the next arrival for the objective; -1: it must not know it.
 
-        This is the world's state, or the forecast's own state if the forecast recognises states. A
-        state that the forecast has just opened has its prior probability; the forecast counts the
-        states of a round when the round is over.
+        If the forecast recognises states, this is its own state. A state that it has just opened
+        has its prior probability; it counts the states of a round when the round is over. Otherwise
+        it is the world's state, for objectives that declare ``uses_true_states``.
         """
         arrival, forecast = self.arrivals[self.tick], self._program.forecast_with_recognition
-        self._latent = arrival.state
-        if forecast is not None:
-            table = self._program.stream.state_table
-            self._forecast, self._latent = forecast.recognise(
-                self._forecast, self._program.histogram(arrival.items)
-            )
-            self._recognised.append(self._latent)
-            self._outlook_now = self._program.forecast.outlook(
-                self._forecast, table.histograms, table.importance
-            )
+        if forecast is None:
+            self._latent = self._true_state_for_memory(arrival)
+            return arrival.state if self._program.objective_sees_true_states else -1
+        table = self._program.stream.state_table
+        self._forecast, self._latent = forecast.recognise(
+            self._forecast, self._program.histogram(arrival.items)
+        )
+        self._recognised.append(self._latent)
+        self._outlook_now = self._program.forecast.outlook(
+            self._forecast, table.histograms, table.importance
+        )
         return self._latent
 
     def update_memory(self) -> None:
@@ -109,9 +110,10 @@ class Ingest:
 
     def finish(self) -> ClientState:
         """Return the new state; only now does the forecast observe the states of this round."""
-        seen = [arrival.state for arrival in self.arrivals]
-        if self._program.forecast_with_recognition is not None:
-            seen = self._recognised
+        seen = self._recognised
+        if self._program.forecast_with_recognition is None:
+            is_told = self._program.forecast_sees_true_states
+            seen = [arrival.state if is_told else -1 for arrival in self.arrivals]
         return self._state._replace(
             lived=self._state.lived + 1,
             rows=self.rows.astype(np.int32),
@@ -127,7 +129,7 @@ class Ingest:
         policy = self._program.memory_with_renewal
         if policy is not None:
             first = self._first_context or self._build_context(
-                self.arrivals[0], self.arrivals[0].state, self.outlook
+                self.arrivals[0], self._true_state_for_memory(self.arrivals[0]), self.outlook
             )
             first = first._replace(outlook=self.outlook)  # at the start of the round
             return np.asarray(policy.predict_renewal(self._state.memory, first), dtype=np.float64)
@@ -139,6 +141,9 @@ class Ingest:
         if forecast is None:
             return table.signatures
         return forecast.signatures(self._state.forecast, table.histograms)
+
+    def _true_state_for_memory(self, arrival: Arrival) -> int:
+        return arrival.state if self._program.memory_sees_true_states else -1
 
     def _build_context(self, arrival: Arrival, latent: int, outlook: Outlook) -> MemoryContext:
         labels = self._program.labels

@@ -89,7 +89,7 @@ def _aggregate(ctx: RoundContext, updates: Updates, extensions: list[RoundExtens
         # A client without a step has trained on nothing, so its update is ignored.
         rows = updates.only((updates.models == model) & (updates.num_steps > 0))
         if len(rows):
-            weights = ctx.recipe.weights.weigh(rows, ctx.roster)
+            weights = ctx.recipe.weights.weigh(rows, ctx.roster_for(ctx.recipe.weights))
             for extension in extensions:
                 weights = extension.adjust_weights(ctx, rows, weights)
             merged = merge_updates(ctx.recipe, rules[model], bank[model], rows.deltas, weights)

@@ -22,7 +22,7 @@ from thalweg.recipes.base import Recipe
 def choose_cohort(ctx: RoundContext) -> None:
     """Let the selection choose the clients of this round, and count the clients that are present."""
     roster, selection = ctx.roster, ctx.recipe.selection
-    chosen = selection.choose(roster, rng_for(ctx.seed, Draw.SELECTION, ctx.rnd))
+    chosen = selection.choose(ctx.roster_for(selection), rng_for(ctx.seed, Draw.SELECTION, ctx.rnd))
     cohort = np.unique(chosen)
     if len(cohort) != len(chosen) or not np.isin(cohort, roster.present).all():
         raise ConfigError(
@@ -103,10 +103,10 @@ def collect_policy_metrics(ctx: RoundContext) -> None:
     policies: tuple[object, ...] = (ctx.recipe.selection, ctx.recipe.sample_weights)
     for policy in policies:
         if isinstance(policy, ExtraMetrics):
-            ctx.extra_metrics |= policy.extra_metrics(ctx.roster, ctx.cohort)
+            ctx.extra_metrics |= policy.extra_metrics(ctx.roster_for(policy), ctx.cohort)
     bank: object = ctx.recipe.bank
     if isinstance(bank, ExtraBankMetrics):
-        ctx.extra_metrics |= bank.extra_metrics(ctx.server.bank_state, ctx.roster)
+        ctx.extra_metrics |= bank.extra_metrics(ctx.server.bank_state, ctx.roster_for(bank))
 
 
 def add_costs(ctx: RoundContext, updates: Updates) -> Updates:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 from thalweg.core.config import check_literals
 from thalweg.forecast.base import Forecast
@@ -22,6 +23,8 @@ class Auto:
     >>> type(Auto().resolve(num_states=1)).__name__
     'Growing'
     """
+
+    uses_true_states: ClassVar[bool] = True  # if the world has known states
 
     proxy: Proxy = "kl"
     """Measure of the distance of a state's classes from balanced classes."""

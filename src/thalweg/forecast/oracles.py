@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Literal, NamedTuple
+from typing import ClassVar, Literal, NamedTuple
 
 import numpy as np
 
@@ -38,6 +38,8 @@ class Exact:
 
     needs_known_states = True
 
+    uses_true_states: ClassVar[bool] = True  # receives the world's latent states
+
     proxy: Proxy = "kl"
     """Measure of the distance of a state's classes from balanced classes."""
 
@@ -70,6 +72,8 @@ class Noisy:
     """
 
     needs_known_states = True
+
+    uses_true_states: ClassVar[bool] = True  # receives the world's latent states
 
     noise: float = 0.05
     """Half-width of the noise on each probability."""
@@ -118,6 +122,8 @@ class Bayesian:
     """
 
     needs_known_states = True
+
+    uses_true_states: ClassVar[bool] = True  # receives the world's latent states
 
     prior: float = 1.0
     """Pseudo-count of every state before the first observation."""

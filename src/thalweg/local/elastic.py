@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
 import numpy as np
 
@@ -52,6 +52,8 @@ class Elastic:
     >>> round(loss.item(), 4)
     0.7494
     """
+
+    uses_true_states: ClassVar[bool] = True  # is told when the world's latent state changes
 
     strength: float = 0.1
     fisher_samples: int = 64

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import TYPE_CHECKING, ClassVar, Literal, NamedTuple
 
 import numpy as np
 
@@ -54,6 +54,8 @@ class TwoTeachers:
     >>> round(loss.item(), 4)
     0.9878
     """
+
+    uses_true_states: ClassVar[bool] = True  # is told when the world's latent state changes
 
     weight_ce: float = 0.3
     weight_past: float = 0.3

@@ -3,7 +3,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Literal
+from typing import ClassVar, Literal
 
 import numpy as np
 
@@ -55,6 +55,8 @@ class Dds:
     >>> (kept >= 10).sum().item()  # six of ten samples are new
     6
     """
+
+    uses_forecast: ClassVar[bool] = True  # reads the outlook and the state of the recipe's forecast
 
     budget: float = 0.5
     slope: float = 0.15

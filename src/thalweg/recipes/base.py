@@ -158,6 +158,33 @@ class Recipe:
         """The reaction to an alarm; without effect if the recipe has no alarm."""
         return Effect() if self.alarm is None else resolve_effect(self.alarm)
 
+    @property
+    def ground_truth(self) -> tuple[str, ...]:
+        """The ground truth that the recipe uses; empty if it could run on real data streams.
+
+        >>> from thalweg.recipes import fedavg, sfedpo
+        >>> fedavg().ground_truth
+        ()
+        >>> sfedpo().ground_truth
+        ('forecast: true states',)
+        """
+        uses = [
+            f"{stage}: true concepts"
+            for stage in ("selection", "weights", "sample_weights", "bank")
+            if getattr(getattr(self, stage), "is_oracle", False)
+        ]
+        readers = (self.memory, self.weights)
+        if any(getattr(policy, "uses_forecast", False) for policy in readers) and getattr(
+            self.forecast, "uses_true_states", False
+        ):
+            uses.append("forecast: true states")
+        # A forecast that recognises states replaces the world's states by its own.
+        if getattr(self.objective, "uses_true_states", False) and not isinstance(
+            self.forecast, RecognisesStates
+        ):
+            uses.append("objective: true state changes")
+        return tuple(uses)
+
 
 def has_single_model(recipe: Recipe) -> bool:
     """Return whether the bank always has one model; banks that do not declare it have several."""

@@ -22,7 +22,7 @@ def assign_models(ctx: RoundContext) -> None:
     """Let the bank open, merge or close models and assign models to the clients of the cohort."""
     bank, num_models = ctx.recipe.bank, len(ctx.server.bank)
     surveyed, responses = send_survey(ctx, "bank", bank)
-    roster = replace(ctx.roster, surveyed=surveyed)
+    roster = replace(ctx.roster_for(bank), surveyed=surveyed)
     assignment = bank.assign(ctx.server.bank_state, roster, responses, num_models)
     check_bank_assignment(assignment, ctx.cohort, num_models, bank)
     ctx.assignment = assignment

@@ -75,7 +75,9 @@ class ProbeRounds:
         self.count += 1
         ctx, recipe, roster = self._ctx, self._ctx.recipe, self._ctx.roster
         rng = rng_for(ctx.seed, Draw.PROBE_ROUND, ctx.rnd, take=self.count)
-        cohort = np.unique(recipe.selection.choose(roster, rng)).astype(np.int64)
+        cohort = np.unique(recipe.selection.choose(ctx.roster_for(recipe.selection), rng)).astype(
+            np.int64
+        )
         if len(cohort) == 0:
             return model
         ctx.probe_cohorts.append(cohort)
@@ -95,7 +97,7 @@ class ProbeRounds:
         trained = updates.only(updates.num_steps > 0)
         if len(trained) == 0:
             return model
-        weights = recipe.weights.weigh(trained, roster)
+        weights = recipe.weights.weigh(trained, ctx.roster_for(recipe.weights))
         rule_state = recipe.server.init(len(model))
         merged = merge_updates(recipe, rule_state, model, trained.deltas, weights)
         return eval_model(recipe, merged.rule_state, merged.model)

@@ -55,7 +55,7 @@ def send_survey(
     ctx: RoundContext, stage: SurveyStage, policy: object
 ) -> tuple[Ints, SurveyResponses]:
     """Return the clients that a policy surveys and their responses; none if it surveys no client."""
-    no_clients, roster, bank = np.empty(0, dtype=np.int64), ctx.roster, ctx.server.bank
+    no_clients, roster, bank = np.empty(0, dtype=np.int64), ctx.roster_for(policy), ctx.server.bank
     if not isinstance(policy, Surveys):
         return no_clients, {}
     clients = np.unique(policy.choose_surveyed(roster, rng_for(ctx.seed, Draw.SURVEYED, ctx.rnd)))
