@@ -287,7 +287,8 @@ def test_step_starts_without_any_answers(rnd):
     assert len(plan.mix) == 2
     assert plan.broadcast[BEGAN].tolist() == [[40.0]] * 2
     assert plan.broadcast[SINCE].tolist() == [[40.0]] * 2
-    assert bank.extra_metrics(plan.notes, roster_for(rnd, [0])) == {}
+    empty = {"judged_clients": [], "drifted_clients": []}
+    assert bank.extra_metrics(plan.notes, roster_for(rnd, [0])) == empty
 
 
 def test_models_do_not_change_during_a_step():
