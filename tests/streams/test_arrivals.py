@@ -31,31 +31,33 @@ def flow(
     return StreamRate(client, rows, rounds, rate_factor)
 
 
-def test_all_at_the_start_is_there_before_anything_happens() -> None:
+def test_at_start_process_delivers_all_samples_before_round_0() -> None:
     assert AtStart().initial_count(flow()) == 20
     assert counts(AtStart(), flow(), 3) == [0, 0, 0]
     assert AtStart().expected_count(flow(), 10) == 0
     assert AtStart().burst_size(flow()) == 20
 
 
-def test_nothing_else_is_there_before() -> None:
+def test_only_at_start_process_has_initial_samples() -> None:
     for kind, process in ARRIVALS.items():
         assert process().initial_count(flow()) == (20 if kind == "at-start" else 0)
 
 
-def test_a_constant_number_arrives_in_every_round() -> None:
+def test_constant_rate_delivers_the_same_number_every_round() -> None:
     assert counts(ConstantRate(3), flow(), 4) == [3, 3, 3, 3]
     assert ConstantRate(3).expected_count(flow(), 7) == 21
     assert ConstantRate(3).burst_size(flow()) == 3
 
 
-def test_a_fraction_brings_one_more_now_and_then_beginning_with_the_first_round() -> None:
+def test_fractional_rate_delivers_one_sample_periodically_from_round_0() -> None:
     assert counts(ConstantRate(0.25), flow(), 8) == [1, 0, 0, 0, 1, 0, 0, 0]
     assert ConstantRate(0.25).burst_size(flow()) == 1
 
 
 @given(rows=st.integers(0, 500), rounds=st.integers(1, 300))
-def test_own_samples_spread_evenly_have_all_come_at_the_end(rows: int, rounds: int) -> None:
+def test_default_constant_rate_delivers_all_rows_by_the_end_of_the_run(
+    rows: int, rounds: int
+) -> None:
     mine = flow(rows, rounds)
     arrived = counts(ConstantRate(), mine, rounds)
     assert sum(arrived) == rows
@@ -64,7 +66,7 @@ def test_own_samples_spread_evenly_have_all_come_at_the_end(rows: int, rounds: i
     assert ConstantRate().expected_count(mine, rounds) == pytest.approx(rows)
 
 
-def test_a_client_of_twice_the_pace_gets_twice_as_much() -> None:
+def test_rate_factor_scales_the_number_of_arrivals() -> None:
     assert counts(ConstantRate(3), flow(rate_factor=2.0), 2) == [6, 6]
     assert counts(ConstantRate(), flow(rate_factor=2.0), 2) == [4, 4]
     assert Poisson(3).expected_count(flow(rate_factor=2.0), 5) == 30
@@ -79,11 +81,11 @@ def test_poisson_arrivals_have_the_mean_and_the_variance_of_their_rate() -> None
     assert Poisson().burst_size(flow(rows=21)) == 3
 
 
-def test_the_same_generator_brings_the_same_number() -> None:
+def test_equal_generators_give_equal_poisson_counts() -> None:
     assert counts(Poisson(4.0), flow(), 20) == counts(Poisson(4.0), flow(), 20)
 
 
-def test_bursts_come_in_turns() -> None:
+def test_periodic_bursts_are_staggered_across_clients() -> None:
     assert counts(Bursts(5, every=3), flow(client=0), 7) == [5, 0, 0, 5, 0, 0, 5]
     assert counts(Bursts(5, every=3), flow(client=4), 7) == [0, 5, 0, 0, 5, 0, 0]
     assert Bursts(5, every=3).expected_count(flow(client=0), 7) == 15
@@ -96,7 +98,7 @@ def test_bursts_come_in_turns() -> None:
     every=st.integers(1, 20),
     client=st.integers(0, 50),
 )
-def test_bursts_of_no_given_size_bring_everything(
+def test_bursts_without_a_size_deliver_all_rows(
     rows: int, rounds: int, every: int, client: int
 ) -> None:
     arrived = counts(Bursts(every=every), flow(rows, rounds, client=client), rounds)
@@ -106,13 +108,13 @@ def test_bursts_of_no_given_size_bring_everything(
     )
 
 
-def test_bursts_may_come_by_chance() -> None:
+def test_random_bursts_follow_their_probability() -> None:
     process = Bursts(5, every=None, probability=0.25)
     arrived = np.array(counts(process, flow(), 4000))
     assert set(arrived.tolist()) == {0, 5}
     assert abs((arrived > 0).mean() - 0.25) < 5 * 0.007
     assert process.expected_count(flow(), 12) == 15
-    # 10 rounds and a quarter: two bursts at least are to bring 20 samples.
+    # 10 rounds at probability 0.25: at least two bursts must deliver 20 samples.
     assert Bursts(every=None, probability=0.25).burst_size(flow()) == 10
 
 

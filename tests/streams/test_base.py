@@ -5,7 +5,7 @@ import numpy as np
 from thalweg.streams import Inflow, Setting, collect_supplies
 
 
-def test_the_supplies_of_all_clients_are_those_of_each() -> None:
+def test_collect_supplies_stacks_the_supply_of_every_client() -> None:
     setting = Setting(np.arange(60) % 3, 3, ticks=1, capacity=9, rounds=5, seed=0)
     world = Inflow(num_clients=4, historical=0.5, availability=0.6).build(setting)
     supplies = collect_supplies(world)

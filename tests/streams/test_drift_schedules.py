@@ -25,29 +25,29 @@ from thalweg.streams import (
 SETTING = Setting(np.arange(30) % 3, 3, ticks=1, capacity=8, rounds=12, seed=4)
 
 
-def table(drift: Drift, num_clients: int = 3, seed: int = 4) -> list[list[int]]:
+def view_table(drift: Drift, num_clients: int = 3, seed: int = 4) -> list[list[int]]:
     """For every round the view of every client."""
     setting = Setting(SETTING.labels, 3, 1, 8, 12, seed)
     timeline = drift.timeline(num_clients, setting)
     return [timeline.at(rnd).tolist() for rnd in range(12)]
 
 
-def test_a_sudden_drift_is_one_round_wide() -> None:
-    assert table(Sudden(at=5)) == [[0, 0, 0]] * 5 + [[1, 1, 1]] * 7
+def test_sudden_drift_switches_all_clients_in_one_round() -> None:
+    assert view_table(Sudden(at=5)) == [[0, 0, 0]] * 5 + [[1, 1, 1]] * 7
     assert Sudden(at=5).timeline(3, SETTING).views[1].labels == (2, 1, 0), "labels are reversed"
-    assert table(Sudden(at=50)) == [[0, 0, 0]] * 12, "after the run"
+    assert view_table(Sudden(at=50)) == [[0, 0, 0]] * 12, "after the run"
 
 
-def test_a_share_of_the_clients_is_drawn_by_the_seed() -> None:
-    some = [tuple(table(Sudden(at=0, share=0.5), 10, seed)[0]) for seed in range(5)]
+def test_share_of_drifting_clients_is_drawn_from_the_seed() -> None:
+    some = [tuple(view_table(Sudden(at=0, share=0.5), 10, seed)[0]) for seed in range(5)]
     assert {sum(who) for who in some} == {5}
     assert len(set(some)) > 1
-    assert some[2] == tuple(table(Sudden(at=0, share=0.5), 10, 2)[0])
-    assert sum(table(Sudden(at=0, share=0.01), 10)[0]) == 1, "at least one"
-    assert table(Sudden(at=0), 1)[0] == [1], "one client is enough"
+    assert some[2] == tuple(view_table(Sudden(at=0, share=0.5), 10, 2)[0])
+    assert sum(view_table(Sudden(at=0, share=0.01), 10)[0]) == 1, "at least one"
+    assert view_table(Sudden(at=0), 1)[0] == [1], "one client is enough"
 
 
-def test_a_gradual_drift_has_a_beginning_and_an_end() -> None:
+def test_gradual_drift_raises_the_share_of_the_new_view_linearly() -> None:
     timeline = Gradual(start=4, until=7).timeline(2, SETTING)
     assert [timeline.view_transition(1, rnd)[2] for rnd in range(3, 9)] == [
         1.0,
@@ -57,10 +57,10 @@ def test_a_gradual_drift_has_a_beginning_and_an_end() -> None:
         1.0,
         1.0,
     ]
-    assert table(Gradual(start=4, until=4)) == table(Sudden(at=4))
+    assert view_table(Gradual(start=4, until=4)) == view_table(Sudden(at=4))
 
 
-def test_an_incremental_drift_turns_images_further_and_further() -> None:
+def test_incremental_drift_rotates_images_in_steps() -> None:
     timeline = Incremental(degrees=100.0, every=3).timeline(2, SETTING)
     seen = [timeline.views[timeline.at(rnd)[0]].transform for rnd in range(12)]
     expected = [Plain(), Rotated(100.0), Rotated(200.0), Rotated(300.0)]
@@ -70,21 +70,23 @@ def test_an_incremental_drift_turns_images_further_and_further() -> None:
     assert whole.views == (View(), View(Rotated(180.0))), "a whole turn is where it began"
 
 
-def test_views_take_turns() -> None:
+def test_recurring_drift_cycles_through_its_views() -> None:
     views = (View(labels=1), View(), View(Mirrored()))
-    assert [row[0] for row in table(RecurringDrift(period=2, views=views))] == [
+    assert [row[0] for row in view_table(RecurringDrift(period=2, views=views))] == [
         *(1, 1, 0, 0, 2, 2),
         *(1, 1, 0, 0, 2, 2),
     ]
-    assert table(RecurringDrift(period=2, views=(View(),))) == [[0, 0, 0]] * 12
+    assert view_table(RecurringDrift(period=2, views=(View(),))) == [[0, 0, 0]] * 12
 
 
-def test_staggered_clients_drift_one_after_the_other() -> None:
-    rows = table(Staggered(at=2, lag=3))
+def test_staggered_drift_reaches_clients_one_after_the_other() -> None:
+    rows = view_table(Staggered(at=2, lag=3))
     assert [sum(row) for row in rows] == [0, 0, 1, 1, 1, 2, 2, 2, 3, 3, 3, 3]
     assert rows[2] == [1, 0, 0]
-    assert table(Staggered(at=2, lag=0)) == table(Sudden(at=2))
-    assert table(Staggered(at=11, lag=10**9)) == [[0, 0, 0]] * 11 + [[1, 0, 0]], "most never do"
+    assert view_table(Staggered(at=2, lag=0)) == view_table(Sudden(at=2))
+    assert view_table(Staggered(at=11, lag=10**9)) == [[0, 0, 0]] * 11 + [[1, 0, 0]], (
+        "most never do"
+    )
 
 
 @pytest.mark.parametrize(
@@ -96,11 +98,11 @@ def test_staggered_clients_drift_one_after_the_other() -> None:
         DriftTable(lines=((0, 3, 1, 90.0), (2, 4, 0, 0.0))),
     ],
 )
-def test_a_drift_is_configuration(drift: Any) -> None:
+def test_drift_round_trips_through_its_configuration(drift: Any) -> None:
     assert build_part(DRIFTS, to_dict(drift, DRIFTS), "drift") == drift
 
 
-def test_a_drift_is_set_by_its_parts() -> None:
+def test_drift_fields_can_be_overridden() -> None:
     words = ["at=3", "to.transform=rotated", "to.transform.degrees=30", "to.labels=none"]
     assert with_overrides(Sudden(), words) == Sudden(3, View(Rotated(30.0)))
     words = ['views=[{}, {transform = "mirrored"}, {labels = 2}]', "period=4"]
@@ -127,6 +129,6 @@ def test_a_drift_is_set_by_its_parts() -> None:
         ),
     ],
 )
-def test_what_cannot_be_is_refused(make: Any, message: str) -> None:
+def test_invalid_drifts_are_rejected(make: Any, message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         make()

@@ -14,38 +14,40 @@ from thalweg.streams import DriftTable, Setting, Timeline
 SETTING = Setting(np.arange(30) % 3, 3, ticks=1, capacity=8, rounds=10, seed=4)
 
 
-def read(folder: Path, text: str | bytes, num_clients: int = 3) -> Timeline:
+def read_table(folder: Path, text: str | bytes, num_clients: int = 3) -> Timeline:
     file = folder / "drift.csv"
     file.write_bytes(text.encode() if isinstance(text, str) else text)
     return DriftTable(str(file)).timeline(num_clients, SETTING)
 
 
-def test_a_line_is_a_turn(tmp_path: Path) -> None:
-    timeline = read(tmp_path, "client,from_round,concept,rotation\n0,4,1,90\n2,0,0,-90\n0,6,0,0\n")
+def test_each_line_of_a_drift_table_is_a_view_change(tmp_path: Path) -> None:
+    timeline = read_table(
+        tmp_path, "client,from_round,concept,rotation\n0,4,1,90\n2,0,0,-90\n0,6,0,0\n"
+    )
     assert timeline.views == (View(), View(Rotated(90.0), (2, 1, 0)), View(Rotated(270.0)))
     assert [timeline.at(rnd).tolist() for rnd in (0, 4, 6)] == [[0, 0, 2], [1, 0, 2], [0, 0, 2]]
 
 
-def test_some_clients_or_all_in_any_order_with_spaces_and_cells_left_out(tmp_path: Path) -> None:
+def test_drift_table_accepts_ranges_any_column_order_spaces_and_empty_cells(tmp_path: Path) -> None:
     text = "\ufefffrom_round,client,concept\r\n 3 , 0-1 ,1\r\n\r\n5,*,2\r\n0,2,\r\n"
-    timeline = read(tmp_path, text)
+    timeline = read_table(tmp_path, text)
     views = [[timeline.views[v].labels for v in timeline.at(rnd)] for rnd in (0, 3, 5)]
     assert views == [[None] * 3, [(2, 1, 0), (2, 1, 0), None], [(1, 2, 0)] * 3]
 
 
-def test_turns_may_be_gradual(tmp_path: Path) -> None:
-    timeline = read(tmp_path, "client,from_round,until_round,concept\n0,2,5,1\n1,2,,1\n")
+def test_drift_table_lines_can_be_gradual(tmp_path: Path) -> None:
+    timeline = read_table(tmp_path, "client,from_round,until_round,concept\n0,2,5,1\n1,2,,1\n")
     assert timeline.view_transition(0, 3)[2] == 0.5
     assert timeline.view_transition(1, 2) == (1, 1, 1.0)
 
 
-def test_turns_after_the_run_play_no_part(tmp_path: Path) -> None:
-    timeline = read(tmp_path, "client,from_round,concept\n0,10,1\n1,900000000,2\n")
+def test_drift_table_lines_after_the_run_are_ignored(tmp_path: Path) -> None:
+    timeline = read_table(tmp_path, "client,from_round,concept\n0,10,1\n1,900000000,2\n")
     assert timeline.views == (View(),)
 
 
-def test_one_client_is_enough(tmp_path: Path) -> None:
-    assert read(tmp_path, "client,from_round,concept\n*,1,1\n", 1).at(1).tolist() == [1]
+def test_drift_table_works_with_one_client(tmp_path: Path) -> None:
+    assert read_table(tmp_path, "client,from_round,concept\n*,1,1\n", 1).at(1).tolist() == [1]
 
 
 @pytest.mark.parametrize(
@@ -70,11 +72,11 @@ def test_one_client_is_enough(tmp_path: Path) -> None:
         ("", "has a header but no lines"),
     ],
 )
-def test_what_a_line_says_wrong_is_refused_with_its_number(
+def test_invalid_drift_table_lines_are_rejected_with_their_number(
     tmp_path: Path, lines: str, message: str
 ) -> None:
     with pytest.raises(DataError, match=message):
-        read(tmp_path, f"client,from_round,concept,rotation\n{lines}\n")
+        read_table(tmp_path, f"client,from_round,concept,rotation\n{lines}\n")
 
 
 @pytest.mark.parametrize(
@@ -84,9 +86,11 @@ def test_what_a_line_says_wrong_is_refused_with_its_number(
         ("0,5,2", "until_round 2 is before from_round 5"),
     ],
 )
-def test_gradual_turns_that_cannot_be_are_refused(tmp_path: Path, lines: str, message: str) -> None:
+def test_invalid_gradual_drift_table_lines_are_rejected(
+    tmp_path: Path, lines: str, message: str
+) -> None:
     with pytest.raises(DataError, match=message):
-        read(tmp_path, f"client,from_round,until_round\n{lines}\n")
+        read_table(tmp_path, f"client,from_round,until_round\n{lines}\n")
 
 
 @pytest.mark.parametrize(
@@ -99,17 +103,19 @@ def test_gradual_turns_that_cannot_be_are_refused(tmp_path: Path, lines: str, me
         (b"\xff\xfe\x00", "is not a readable CSV file"),
     ],
 )
-def test_files_that_are_no_tables_are_refused(tmp_path: Path, content: Any, message: str) -> None:
+def test_files_that_are_not_drift_tables_are_rejected(
+    tmp_path: Path, content: Any, message: str
+) -> None:
     with pytest.raises(DataError, match=message):
-        read(tmp_path, content)
+        read_table(tmp_path, content)
 
 
-def test_a_file_that_is_not_there_is_named() -> None:
+def test_missing_drift_table_file_is_named_in_the_error() -> None:
     with pytest.raises(DataError, match=r"cannot read the drift table nowhere/drift.csv"):
         DriftTable("nowhere/drift.csv").timeline(3, SETTING)
 
 
-def test_lines_of_python_do_as_well() -> None:
+def test_drift_table_accepts_lines_from_python() -> None:
     timeline = DriftTable(lines=((0, 4, 1, 90.0), (0, 2, 1, 0.0))).timeline(2, SETTING)
     assert timeline.at(3).tolist() == [1, 0]
     assert timeline.views[timeline.at(4)[0]] == View(Rotated(90.0), (2, 1, 0))
@@ -129,12 +135,12 @@ def test_lines_of_python_do_as_well() -> None:
         ),
     ],
 )
-def test_lines_of_python_are_checked_too(lines: Any, message: str) -> None:
+def test_invalid_drift_table_lines_from_python_are_rejected(lines: Any, message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         DriftTable(lines=lines).timeline(2, SETTING)
 
 
-def test_a_table_is_a_file_or_lines() -> None:
+def test_drift_table_needs_either_a_path_or_lines() -> None:
     with pytest.raises(ConfigError, match="set either path or lines of a drift table"):
         DriftTable("drift.csv", ((0, 1, 0, 0.0),))
     with pytest.raises(ConfigError, match=r"--set drift\.path=drift\.csv"):

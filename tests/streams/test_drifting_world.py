@@ -47,13 +47,13 @@ def items(world: World, client: int, lived: int) -> list[int]:
     return found.tolist()  # type: ignore[no-any-return]
 
 
-def test_without_a_drift_a_world_is_what_it_is() -> None:
+def test_world_without_drift_is_returned_unchanged() -> None:
     world = QUIET.build(SETTING)
     assert add_drift(world, None, SETTING) is world
     assert not isinstance(world, HasViews)
 
 
-def test_items_are_those_of_the_world_inside_and_the_view_of_that_round() -> None:
+def test_items_encode_the_row_and_the_view_of_the_round() -> None:
     plain, world = build(QUIET, None), build(QUIET, Sudden(at=2))
     assert isinstance(world, HasViews)
     assert world.views == (View(), View(labels=(2, 1, 0)))
@@ -68,7 +68,7 @@ def test_items_are_those_of_the_world_inside_and_the_view_of_that_round() -> Non
     length=st.integers(0, 5),
     share=st.sampled_from([0.3, 1.0]),
 )
-def test_items_of_any_view_map_back_to_the_samples_of_the_world_inside(
+def test_items_of_every_view_map_back_to_rows_of_the_inner_world(
     lived: int, start: int, length: int, share: float
 ) -> None:
     drift = Gradual(start, start + length, View(Rotated(40.0), 2), share)
@@ -80,7 +80,7 @@ def test_items_of_any_view_map_back_to_the_samples_of_the_world_inside(
             assert set((seen // 240).tolist()) <= {0, 1}
 
 
-def test_a_gradual_drift_draws_every_sample() -> None:
+def test_gradual_drift_draws_the_view_of_each_sample() -> None:
     many = replace(QUIET, arrivals=400, num_clients=2)
     world = build(many, Gradual(start=0, until=3))
     shares = [np.mean(np.array(items(world, 0, lived)) >= 240) for lived in range(5)]
@@ -92,7 +92,7 @@ def test_a_gradual_drift_draws_every_sample() -> None:
     assert (places[0] != places[1]).any(), "clients draw for themselves"
 
 
-def test_what_is_there_at_the_start_is_seen_as_in_the_first_round() -> None:
+def test_initial_samples_use_the_view_of_round_0() -> None:
     world = build(Inflow(num_clients=2, historical=1.0), Sudden(at=0))
     _, start = world.begin(0)
     assert (start.items >= 240).all()
@@ -100,14 +100,14 @@ def test_what_is_there_at_the_start_is_seen_as_in_the_first_round() -> None:
     assert (later.begin(0)[1].items < 240).all()
 
 
-def test_label_mixes_are_those_that_clients_see() -> None:
+def test_label_mixes_follow_the_relabelled_classes() -> None:
     skewed = replace(SETTING, labels=np.repeat([0, 1, 2], [120, 60, 60]))
     turned = build(replace(QUIET, num_clients=1), Sudden(at=4, to=View(labels=2)), skewed)
     # (1/2, 1/4, 1/4) for four rounds, then (1/4, 1/2, 1/4): labels go to the next one.
     assert turned.mixes[0].tolist() == pytest.approx([0.35, 0.4, 0.25])
 
 
-def test_a_clock_that_stands_still_while_a_client_is_away_makes_mixes_of_its_own_rounds() -> None:
+def test_label_mix_of_a_frozen_client_counts_only_its_own_rounds() -> None:
     skewed = replace(SETTING, labels=np.repeat([0, 1, 2], [120, 60, 60]))
     spec = Replay(num_clients=1, availability=0.5)
     frozen = build(spec, Sudden(at=5), skewed)
@@ -116,13 +116,13 @@ def test_a_clock_that_stands_still_while_a_client_is_away_makes_mixes_of_its_own
     assert collecting.mixes[0].tolist() == pytest.approx([0.375, 0.25, 0.375])
 
 
-def test_the_mix_of_clients_that_have_everything_from_the_start_never_changes() -> None:
+def test_label_mix_of_historical_clients_does_not_drift() -> None:
     skewed = replace(SETTING, labels=np.repeat([0, 1, 2], [120, 60, 60]))
     spec = Inflow(num_clients=1, historical=1.0)
     assert build(spec, Sudden(at=5), skewed).mixes[0].tolist() == [0.5, 0.25, 0.25]
 
 
-def test_concepts_are_those_of_the_views() -> None:
+def test_concepts_differ_only_where_labels_differ() -> None:
     views = (View(), View(Rotated(90.0)), View(labels=1), View(Rotated(90.0), 1))
     world = build(QUIET, RecurringDrift(period=1, views=views))
     assert isinstance(world, HasViews)
@@ -132,7 +132,7 @@ def test_concepts_are_those_of_the_views() -> None:
     assert kinds == ["virtual", "real", "virtual", "virtual", "real", "virtual"]
 
 
-def test_everything_else_is_that_of_the_world_inside() -> None:
+def test_drifting_world_delegates_everything_else_to_the_inner_world() -> None:
     plain, world = build(LATENT, None), build(LATENT, Sudden())
     assert isinstance(world, DriftingWorld)
     assert (world.num_clients, world.ticks) == (4, 2)
@@ -145,13 +145,13 @@ def test_everything_else_is_that_of_the_world_inside() -> None:
     assert world.clients_are_groups == plain.clients_are_groups
 
 
-def test_a_world_with_drifts_of_its_own_takes_no_other() -> None:
+def test_drift_on_a_world_with_its_own_drifts_is_rejected() -> None:
     steps = Steps(num_clients=4, rotations=(0.0,), concepts=((0, 1),))
     with pytest.raises(ConfigError, match=r"StepsWorld has drifts of its own.*--set drift=none"):
         build(steps, Sudden())
 
 
-def test_a_timeline_for_other_clients_is_refused() -> None:
+def test_timeline_with_the_wrong_number_of_clients_is_rejected() -> None:
     class ForTwo:
         def timeline(self, num_clients: int, setting: Setting) -> Timeline:
             return build_timeline([], 2, setting.num_classes)

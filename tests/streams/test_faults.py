@@ -11,7 +11,7 @@ from thalweg.streams import LOST, Unreliable
 CLIENTS = np.arange(4000)
 
 
-def test_so_many_are_lost_and_so_many_late_as_is_said() -> None:
+def test_lost_and_late_shares_match_their_probabilities() -> None:
     delays = Unreliable(lost=0.1, late=0.3, delay=2.0).draw_delays(CLIENTS, rnd=3, seed=7)
     assert (delays == LOST).mean() == pytest.approx(0.1, abs=0.02)
     assert (delays > 0).mean() == pytest.approx(0.3, abs=0.03)
@@ -21,25 +21,27 @@ def test_so_many_are_lost_and_so_many_late_as_is_said() -> None:
     assert (late == 2).mean() == pytest.approx(1 / 4, abs=0.05)
 
 
-def test_a_mean_delay_of_one_round_is_one_round() -> None:
+def test_mean_delay_of_one_always_delays_by_one_round() -> None:
     delays = Unreliable(lost=0.0, late=1.0, delay=1.0).draw_delays(CLIENTS, 0, 0)
     assert (delays == 1).all()
 
 
-def test_nothing_goes_wrong_if_nothing_may() -> None:
+def test_zero_probabilities_give_no_faults() -> None:
     calm = Unreliable(lost=0.0, late=0.0)
     assert not calm.draw_delays(CLIENTS, 0, 0).any()
     assert not calm.draw_lost_responses(CLIENTS, 0, 0, 0).any()
 
 
-def test_all_is_lost_if_all_is_to_be() -> None:
+def test_loss_probability_one_loses_all_responses() -> None:
     gone = Unreliable(lost=1.0, late=0.0, spread=2.0)
     assert (gone.draw_delays(CLIENTS, 0, 0) == LOST).all()
     assert gone.draw_lost_responses(CLIENTS, 0, 0, 0).all()
 
 
 @given(st.lists(st.integers(0, 50), unique=True, max_size=8), st.integers(0, 99), st.integers(0, 9))
-def test_a_fate_does_not_depend_on_who_else_takes_part(who: list[int], rnd: int, seed: int) -> None:
+def test_fault_of_a_client_does_not_depend_on_other_participants(
+    who: list[int], rnd: int, seed: int
+) -> None:
     faults = Unreliable(lost=0.3, late=0.4, spread=1.0)
     everybody = faults.draw_delays(np.arange(51), rnd, seed)
     assert faults.draw_delays(np.array(who, dtype=np.int64), rnd, seed).tolist() == [
@@ -47,7 +49,7 @@ def test_a_fate_does_not_depend_on_who_else_takes_part(who: list[int], rnd: int,
     ]
 
 
-def test_rounds_seeds_rehearsals_and_questions_have_fates_of_their_own() -> None:
+def test_faults_differ_between_rounds_seeds_probe_rounds_and_surveys() -> None:
     faults = Unreliable(lost=0.5, late=0.0)
     lost = faults.draw_delays(CLIENTS, 1, 2) == LOST
     others = [
@@ -61,18 +63,18 @@ def test_rounds_seeds_rehearsals_and_questions_have_fates_of_their_own() -> None
         assert (lost == other).mean() == pytest.approx(0.5, abs=0.05)
 
 
-def test_the_middle_client_is_as_it_is_said_and_some_are_worse() -> None:
+def test_median_client_has_the_given_fault_probabilities() -> None:
     faults = Unreliable(lost=0.1, late=0.2, spread=1.0)
     chances = np.array([faults.fault_probs(client, seed=0) for client in range(1001)])
     assert np.median(chances, axis=0) == pytest.approx([0.1, 0.2], abs=0.015)
     assert (chances[:, 1] / chances[:, 0]) == pytest.approx(2.0)
-    # One whose odds are e times worse: 0.3 e / (0.7 + 0.3 e) of its replies are not in time.
+    # A client with e times worse odds: a share 0.3 e / (0.7 + 0.3 e) of its responses is lost or late.
     worse = np.quantile(chances.sum(1), 0.8413)
     assert worse == pytest.approx(0.538103, abs=0.04)
     assert (chances.sum(1) < 1).all()
 
 
-def test_clients_that_are_all_alike_have_the_same_chances() -> None:
+def test_zero_spread_gives_all_clients_equal_fault_probabilities() -> None:
     assert Unreliable(lost=0.1, late=0.2).fault_probs(5, seed=0).tolist() == [0.1, 0.2]
 
 
@@ -86,6 +88,6 @@ def test_clients_that_are_all_alike_have_the_same_chances() -> None:
         ({"spread": -1.0}, "spread must lie in"),
     ],
 )
-def test_impossible_faults_are_refused(fields: dict[str, float], said: str) -> None:
+def test_invalid_faults_are_rejected(fields: dict[str, float], said: str) -> None:
     with pytest.raises(ConfigError, match=said):
         Unreliable(**fields)

@@ -15,7 +15,7 @@ LABELS = np.arange(120) % 3
 GROUP = np.repeat(np.arange(6), 20)
 
 
-def dealt(
+def partition_clients(
     partition: Partition,
     num_clients: int | None = None,
     *,
@@ -34,45 +34,53 @@ def sizes(holdings: ClientRows) -> list[int]:
     return [len(rows) for rows in holdings.rows]
 
 
-def test_without_a_number_there_are_twenty_clients() -> None:
-    assert sizes(dealt(Even())) == [6] * 20
+def test_default_number_of_clients_is_20() -> None:
+    assert sizes(partition_clients(Even())) == [6] * 20
 
 
-def test_the_first_clients_are_historical() -> None:
-    assert dealt(Even(), 5, clients=0.4).is_historical.tolist() == [True, True, False, False, False]
-    assert dealt(Even(), 5, clients=0.0).is_historical.sum() == 0
-    assert dealt(Even(), 5, clients=1.0).is_historical.sum() == 5
+def test_first_clients_of_a_partition_are_historical() -> None:
+    assert partition_clients(Even(), 5, clients=0.4).is_historical.tolist() == [
+        True,
+        True,
+        False,
+        False,
+        False,
+    ]
+    assert partition_clients(Even(), 5, clients=0.0).is_historical.sum() == 0
+    assert partition_clients(Even(), 5, clients=1.0).is_historical.sum() == 5
 
 
-def test_a_share_of_the_samples_goes_to_historical_clients() -> None:
-    assert sizes(dealt(Even(), 6, data=0.2)) == [8, 8, 8, 32, 32, 32]
-    assert sizes(dealt(Even(), 6, data=0.0)) == [0, 0, 0, 40, 40, 40]
+def test_historical_clients_get_the_given_share_of_samples() -> None:
+    assert sizes(partition_clients(Even(), 6, data=0.2)) == [8, 8, 8, 32, 32, 32]
+    assert sizes(partition_clients(Even(), 6, data=0.0)) == [0, 0, 0, 40, 40, 40]
 
 
-def test_both_parts_are_drawn_from_all_samples() -> None:
-    old = np.concatenate(dealt(Even(), 6, data=0.5).rows[:3])
+def test_historical_and_fresh_samples_are_drawn_from_all_rows() -> None:
+    old = np.concatenate(partition_clients(Even(), 6, data=0.5).rows[:3])
     assert len(old) == 60
     assert old.min() < 10
     assert old.max() >= 110
 
 
-def test_fewer_samples_may_take_part() -> None:
-    holdings = dealt(Even(), 4, data=0.25, samples=40)
+def test_total_number_of_samples_can_be_limited() -> None:
+    holdings = partition_clients(Even(), 4, data=0.25, samples=40)
     assert sizes(holdings) == [5, 5, 15, 15]
     assert len(set(np.concatenate(holdings.rows).tolist())) == 40
 
 
-def test_own_clients_keep_their_own_rows_and_who_is_historical_is_drawn() -> None:
-    holdings = dealt(Groups(), clients=0.34)
+def test_grouped_clients_keep_their_rows_and_historical_ones_are_drawn() -> None:
+    holdings = partition_clients(Groups(), clients=0.34)
     for client, rows in enumerate(holdings.rows):
         assert sorted(rows.tolist()) == list(range(20 * client, 20 * client + 20))
     assert holdings.is_historical.sum() == 2
-    drawn = {tuple(np.flatnonzero(dealt(Groups(), seed=s).is_historical)) for s in range(10)}
+    drawn = {
+        tuple(np.flatnonzero(partition_clients(Groups(), seed=s).is_historical)) for s in range(10)
+    }
     assert len(drawn) > 3
 
 
-def test_own_clients_reach_a_share_by_leaving_out_as_few_as_they_can() -> None:
-    holdings = dealt(Groups(), data=0.2)
+def test_grouped_clients_reach_the_historical_share_with_fewest_dropped_rows() -> None:
+    holdings = partition_clients(Groups(), data=0.2)
     # Fresh clients keep their 60, which are four fifths of 75.
     kept = np.array(sizes(holdings))
     assert kept[~holdings.is_historical].tolist() == [20, 20, 20]
@@ -81,17 +89,17 @@ def test_own_clients_reach_a_share_by_leaving_out_as_few_as_they_can() -> None:
         assert set(GROUP[rows].tolist()) == {client}
 
 
-def test_own_clients_with_a_number_of_samples_in_all() -> None:
-    holdings = dealt(Groups(), data=0.2, samples=60)
+def test_grouped_clients_are_scaled_to_the_given_number_of_samples() -> None:
+    holdings = partition_clients(Groups(), data=0.2, samples=60)
     kept = np.array(sizes(holdings))
     assert kept[holdings.is_historical].tolist() == [4, 4, 4]
     assert kept[~holdings.is_historical].tolist() == [16, 16, 16]
-    assert sizes(dealt(Groups(), samples=60)) == [10] * 6
+    assert sizes(partition_clients(Groups(), samples=60)) == [10] * 6
 
 
 @pytest.mark.parametrize("share", [0.0, 1.0])
-def test_own_clients_may_all_be_left_out_of_one_side(share: float) -> None:
-    holdings = dealt(Groups(), data=share)
+def test_grouped_clients_of_one_kind_can_lose_all_rows(share: float) -> None:
+    holdings = partition_clients(Groups(), data=share)
     kept = np.array(sizes(holdings))
     assert kept[holdings.is_historical].sum() == 60 * share
     assert kept[~holdings.is_historical].sum() == 60 * (1 - share)
@@ -101,7 +109,7 @@ def test_own_clients_may_all_be_left_out_of_one_side(share: float) -> None:
     have=st.lists(st.integers(0, 30), min_size=1, max_size=12),
     part=st.floats(0, 1),
 )
-def test_thinning_takes_the_same_share_of_everybody(have: list[int], part: float) -> None:
+def test_scale_sizes_reduces_all_sizes_by_the_same_share(have: list[int], part: float) -> None:
     total = int(part * sum(have))
     kept = scale_sizes(np.array(have), total)
     assert kept.sum() == total
@@ -129,6 +137,6 @@ def test_thinning_takes_the_same_share_of_everybody(have: list[int], part: float
         ),
     ],
 )
-def test_what_cannot_be_dealt_is_refused(changes: dict[str, Any], message: str) -> None:
+def test_invalid_partitions_are_rejected(changes: dict[str, Any], message: str) -> None:
     with pytest.raises(ConfigError, match=message):
-        dealt(**{"partition": Even(), **changes})
+        partition_clients(**{"partition": Even(), **changes})

@@ -13,7 +13,7 @@ DELTAS = np.random.default_rng(0).normal(size=(200, 3)).astype(np.float32)
 SMALL = ["capacity=24", "local.passes=1", "ticks=2", "world.num_clients=8", "evaluate_every=4"]
 
 
-def test_who_is_hostile_is_drawn_once_and_about_as_many_as_said() -> None:
+def test_hostile_clients_are_drawn_once_with_the_given_share() -> None:
     faults = Hostile(share=0.3)
     assert isinstance(faults, TampersUpdates)
     hostile = faults.is_hostile(CLIENTS, seed=1)
@@ -25,7 +25,7 @@ def test_who_is_hostile_is_drawn_once_and_about_as_many_as_said() -> None:
 
 
 @pytest.mark.parametrize("attack", ["flip", "noise", "together"])
-def test_the_honest_send_what_they_have_learnt(attack: str) -> None:
+def test_updates_of_honest_clients_are_unchanged(attack: str) -> None:
     faults = Hostile(share=0.3, attack=attack, strength=4.0)  # type: ignore[arg-type]
     before = DELTAS.copy()
     sent, hostile = faults.tamper(DELTAS, CLIENTS, 5, 1), faults.is_hostile(CLIENTS, 1)
@@ -35,7 +35,7 @@ def test_the_honest_send_what_they_have_learnt(attack: str) -> None:
     np.testing.assert_allclose(lengths, 4.0, rtol=1e-5)
 
 
-def test_the_attacks() -> None:
+def test_each_attack_changes_updates_as_documented() -> None:
     deltas, clients = np.array([[1, 2], [3, 0]], dtype=np.float32), np.array([4, 9])
     flipped = Hostile(share=1.0, strength=2.0).tamper(deltas, clients, 0, 0)
     assert flipped.tolist() == [[-2, -4], [-6, 0]]
@@ -47,14 +47,14 @@ def test_the_attacks() -> None:
     assert abs(float(unit[0] @ unit[1])) < 0.999
 
 
-def test_nonsense_is_refused() -> None:
+def test_invalid_hostile_options_are_rejected() -> None:
     with pytest.raises(ConfigError, match="share"):
         Hostile(share=1.5)
     with pytest.raises(ConfigError, match="attack"):
         Hostile(attack="shout")  # type: ignore[arg-type]
 
 
-def test_both_engines_have_the_same_enemies_and_the_metrics_count_them() -> None:
+def test_both_engines_use_the_same_hostile_clients_and_count_them() -> None:
     overrides = [*SMALL, "faults=hostile", "faults.share=0.4", "robust=norm-clip"]
     runs = [
         thalweg.run("fedavg", "digits-partial", rounds=4, engine=engine, overrides=overrides)
@@ -65,7 +65,7 @@ def test_both_engines_have_the_same_enemies_and_the_metrics_count_them() -> None
     assert any(row.get("clipped") for row in runs[0].metrics)
 
 
-def test_a_median_learns_where_a_mean_is_carried_off() -> None:
+def test_median_aggregation_learns_under_attack_where_the_mean_fails() -> None:
     overrides = [*SMALL, "world.availability=1.0", "faults=hostile", "faults.strength=30"]
     mean, median = (
         thalweg.run("fedavg", "digits-partial", seed=1, rounds=8, overrides=[*overrides, each])

@@ -9,7 +9,7 @@ from thalweg.core.errors import ConfigError
 from thalweg.streams import Bursts, Dirichlet, Groups, Inflow, OneShot, Pachinko
 
 
-def test_all_of_it_can_be_written_to_a_file_and_read_again() -> None:
+def test_inflow_round_trips_through_its_configuration() -> None:
     spec = Inflow(
         num_clients=7,
         partition=Dirichlet(0.1, imbalance=0.8),
@@ -20,7 +20,7 @@ def test_all_of_it_can_be_written_to_a_file_and_read_again() -> None:
     assert from_dict(Inflow, to_dict(spec)) == spec
 
 
-def test_partitions_and_arrivals_are_chosen_by_name() -> None:
+def test_partitions_and_arrivals_are_selected_by_name() -> None:
     spec = with_overrides(
         Inflow(), ["partition=pachinko", "partition.root=0.3", "arrivals=one-shot"]
     )
@@ -49,6 +49,6 @@ def test_partitions_and_arrivals_are_chosen_by_name() -> None:
     ],
     ids=str,
 )
-def test_an_impossible_world_is_refused_where_it_is_made(bad: dict[str, Any]) -> None:
+def test_invalid_inflow_options_are_rejected(bad: dict[str, Any]) -> None:
     with pytest.raises(ConfigError, match=list(bad)[-1]):
         Inflow(**bad)

@@ -16,7 +16,9 @@ TEN = np.repeat(np.arange(10), 60)
 HUNDRED = np.repeat(np.arange(100), 20)
 
 
-def dealt(partition: Partition, labels: Ints, num_clients: int, seed: int = 0) -> list[Ints]:
+def partition_labels(
+    partition: Partition, labels: Ints, num_clients: int, seed: int = 0
+) -> list[Ints]:
     where = Setting(labels, int(labels.max()) + 1, 1, 10, 10, seed)
     rng = np.random.default_rng(seed)
     return partition.assign_rows(rng.permutation(len(labels)), where, num_clients, rng)
@@ -38,18 +40,22 @@ def counts(hands: list[Ints], labels: Ints) -> Ints:
         (100, 0.2, range(55), range(44, 99)),
         (200, 0.2, range(111), range(89, 200)),
         (4, 0.0, range(2), range(2, 4)),
-        (4, 0.2, range(2), range(2, 4)),  # too little for a label: halves
+        (4, 0.2, range(2), range(2, 4)),  # less than one label: halves
         (4, 0.6, range(2), range(1, 3)),
         (4, 0.8, range(3), range(1, 4)),
         (5, 0.0, range(2), range(2, 5)),
     ],
 )
-def test_labels_of_the_paper(num_labels: int, overlap: float, first: range, second: range) -> None:
+def test_split_labels_matches_the_paper(
+    num_labels: int, overlap: float, first: range, second: range
+) -> None:
     assert split_labels(num_labels, overlap) == (first, second)
 
 
 @given(num_labels=st.integers(2, 300), overlap=st.floats(0, 0.99))
-def test_two_groups_share_at_most_what_was_asked_for(num_labels: int, overlap: float) -> None:
+def test_split_label_groups_share_at_most_the_requested_overlap(
+    num_labels: int, overlap: float
+) -> None:
     first, second = split_labels(num_labels, overlap)
     shared = set(first) & set(second)
     assert len(first) >= 1
@@ -59,7 +65,7 @@ def test_two_groups_share_at_most_what_was_asked_for(num_labels: int, overlap: f
     assert len(second) - len(first) in (0, 1)
 
 
-def test_one_label_cannot_be_split() -> None:
+def test_splitting_one_label_is_rejected() -> None:
     with pytest.raises(ConfigError, match="two groups need at least two labels, got data with 1"):
         split_labels(1, 0.0)
 
@@ -68,41 +74,43 @@ def test_one_label_cannot_be_split() -> None:
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_ten_clients_have_halves_of_two_labels_each(seed: int) -> None:
-    table = counts(dealt(TwoShard(), TEN, 10, seed), TEN)
+def test_two_shard_gives_each_of_ten_clients_halves_of_two_labels(seed: int) -> None:
+    table = counts(partition_labels(TwoShard(), TEN, 10, seed), TEN)
     assert set(table.ravel().tolist()) == {0, 30}
     assert ((table > 0).sum(axis=1) == 2).all(), "different labels"
     assert ((table > 0).sum(axis=0) == 2).all(), "two clients per label"
 
 
-def test_ten_clients_have_halves_of_twenty_of_a_hundred_labels() -> None:
-    table = counts(dealt(TwoShard(), HUNDRED, 10), HUNDRED)
+def test_two_shard_gives_each_of_ten_clients_halves_of_20_of_100_labels() -> None:
+    table = counts(partition_labels(TwoShard(), HUNDRED, 10), HUNDRED)
     assert set(table.ravel().tolist()) == {0, 10}
     assert ((table > 0).sum(axis=1) == 20).all()
 
 
-def test_who_shares_a_label_is_drawn() -> None:
-    tables = {counts(dealt(TwoShard(), TEN, 10, seed), TEN).tobytes() for seed in range(5)}
+def test_two_shard_draws_which_clients_share_a_label() -> None:
+    tables = {
+        counts(partition_labels(TwoShard(), TEN, 10, seed), TEN).tobytes() for seed in range(5)
+    }
     assert len(tables) == 5
 
 
-def test_two_clients_can_do_it_and_one_cannot() -> None:
-    table = counts(dealt(TwoShard(), TEN, 2), TEN)
+def test_two_shard_needs_at_least_two_clients() -> None:
+    table = counts(partition_labels(TwoShard(), TEN, 2), TEN)
     assert table.tolist() == [[30] * 10] * 2
     with pytest.raises(ConfigError, match="needs at least two clients, got num_clients=1"):
-        dealt(TwoShard(), TEN, 1)
+        partition_labels(TwoShard(), TEN, 1)
 
 
 # --- halves, and halves that overlap ---
 
 
-def test_each_half_of_the_clients_shares_half_of_the_labels_evenly() -> None:
-    table = counts(dealt(Half(), TEN, 4), TEN)
+def test_half_gives_each_half_of_the_clients_half_of_the_labels() -> None:
+    table = counts(partition_labels(Half(), TEN, 4), TEN)
     assert table.tolist() == [[30] * 5 + [0] * 5] * 2 + [[0] * 5 + [30] * 5] * 2
 
 
-def test_shared_labels_are_halved() -> None:
-    hands = dealt(PartialOverlap(), TEN, 4)
+def test_partial_overlap_divides_shared_labels_equally() -> None:
+    hands = partition_labels(PartialOverlap(), TEN, 4)
     table = counts(hands, TEN)
     assert table.tolist() == (
         [[30, 30, 30, 30, 15, 15, 0, 0, 0, 0]] * 2 + [[0, 0, 0, 0, 15, 15, 30, 30, 30, 30]] * 2
@@ -110,14 +118,14 @@ def test_shared_labels_are_halved() -> None:
     assert len(set(np.concatenate(hands).tolist())) == 600, "no sample twice"
 
 
-def test_of_a_hundred_labels_sixty_each_and_twenty_shared() -> None:
-    has = counts(dealt(PartialOverlap(), HUNDRED, 2), HUNDRED) > 0
+def test_partial_overlap_gives_60_of_100_labels_each_with_20_shared() -> None:
+    has = counts(partition_labels(PartialOverlap(), HUNDRED, 2), HUNDRED) > 0
     assert has.sum(axis=1).tolist() == [60, 60]
     assert np.flatnonzero(has.all(axis=0)).tolist() == list(range(40, 60))
 
 
-def test_other_shares_can_be_had() -> None:
-    has = counts(dealt(PartialOverlap(labels=0.5, shared=0.1), TEN, 2), TEN) > 0
+def test_partial_overlap_accepts_other_shares() -> None:
+    has = counts(partition_labels(PartialOverlap(labels=0.5, shared=0.1), TEN, 2), TEN) > 0
     assert np.flatnonzero(has[0]).tolist() == [0, 1, 2, 3, 4]
     assert np.flatnonzero(has[1]).tolist() == [4, 5, 6, 7, 8]
 
@@ -129,41 +137,41 @@ def test_other_shares_can_be_had() -> None:
     kind=st.sampled_from((Half, PartialOverlap)),
     seed=st.integers(0, 9),
 )
-def test_halves_are_even_up_to_one_sample(
+def test_half_partitions_are_even_up_to_one_sample(
     labels: list[int], half: int, kind: Any, seed: int
 ) -> None:
     array = np.array(labels)
-    hands = dealt(kind(), array, 2 * half, seed)
+    hands = partition_labels(kind(), array, 2 * half, seed)
     rows = np.concatenate(hands)
     assert len(set(rows.tolist())) == len(rows), "no sample twice"
     table = counts(hands, array)
     for group in (table[:half], table[half:]):
         assert np.ptp(group, axis=0).max() <= 1
         assert np.ptp(group.sum(axis=1)) <= 1
-    assert [hand.tolist() for hand in dealt(kind(), array, 2 * half, seed)] == [
+    assert [hand.tolist() for hand in partition_labels(kind(), array, 2 * half, seed)] == [
         hand.tolist() for hand in hands
     ]
 
 
-# --- labels of their own ---
+# --- distinct labels ---
 
 
-def test_every_client_has_its_own_labels_and_all_of_them() -> None:
-    assert counts(dealt(Distinct(), TEN, 10), TEN).tolist() == (60 * np.eye(10)).tolist()
-    table = counts(dealt(Distinct(), HUNDRED, 10), HUNDRED)
+def test_distinct_gives_every_client_all_samples_of_its_own_labels() -> None:
+    assert counts(partition_labels(Distinct(), TEN, 10), TEN).tolist() == (60 * np.eye(10)).tolist()
+    table = counts(partition_labels(Distinct(), HUNDRED, 10), HUNDRED)
     assert np.flatnonzero(table[3]).tolist() == list(range(30, 40))
 
 
-def test_labels_that_nobody_has_do_not_count() -> None:
+def test_distinct_ignores_labels_without_samples() -> None:
     odd = np.repeat([0, 3, 7, 9], 20)
     assert (
-        counts(dealt(Distinct(), odd, 4), odd)[:, [0, 3, 7, 9]].tolist()
+        counts(partition_labels(Distinct(), odd, 4), odd)[:, [0, 3, 7, 9]].tolist()
         == (20 * np.eye(4)).tolist()
     )
-    assert np.flatnonzero(counts(dealt(Half(), odd, 2), odd)[1]).tolist() == [7, 9]
+    assert np.flatnonzero(counts(partition_labels(Half(), odd, 2), odd)[1]).tolist() == [7, 9]
 
 
-# --- what does not fit ---
+# --- invalid input ---
 
 
 @pytest.mark.parametrize(
@@ -178,11 +186,11 @@ def test_labels_that_nobody_has_do_not_count() -> None:
         (PartialOverlap(labels=0.05, shared=0.0), 2, "0.05 of 10 labels is less than one"),
     ],
 )
-def test_a_number_of_clients_that_does_not_fit_is_refused(
+def test_unsuitable_numbers_of_clients_are_rejected(
     partition: Any, num_clients: int, message: str
 ) -> None:
     with pytest.raises(ConfigError, match=message):
-        dealt(partition, TEN, num_clients)
+        partition_labels(partition, TEN, num_clients)
 
 
 @pytest.mark.parametrize(
@@ -196,6 +204,6 @@ def test_a_number_of_clients_that_does_not_fit_is_refused(
     ],
     ids=str,
 )
-def test_shares_of_labels_that_do_not_fit_are_refused(bad: dict[str, float]) -> None:
+def test_invalid_label_shares_are_rejected(bad: dict[str, float]) -> None:
     with pytest.raises(ConfigError):
         PartialOverlap(**bad)

@@ -12,7 +12,9 @@ from thalweg.streams.latent import LatentCursor, LatentWorld
 LABELS = np.arange(3000) % 10
 
 
-def built(spec: LatentStates, *, ticks: int = 5, capacity: int = 20, seed: int = 0) -> LatentWorld:
+def build_world(
+    spec: LatentStates, *, ticks: int = 5, capacity: int = 20, seed: int = 0
+) -> LatentWorld:
     return spec.build(Setting(LABELS, 10, ticks=ticks, capacity=capacity, rounds=40, seed=seed))
 
 
@@ -25,78 +27,78 @@ def states_visited(world: LatentWorld, client: int, rounds: int) -> list[int]:
     return seen
 
 
-def small(**changes: Any) -> LatentStates:
+def small_spec(**changes: Any) -> LatentStates:
     """One client, one cluster of four states, one sample per tick."""
     plain = {"num_clients": 1, "clusters": (1.0,), "states_per_cluster": 4, "arrivals": 1}
     return LatentStates(**{**plain, "access": "full", **changes})
 
 
-def test_the_paper_has_thirty_clients_and_sixty_states() -> None:
-    world = built(LatentStates())
+def test_default_latent_world_has_30_clients_and_60_states() -> None:
+    world = build_world(LatentStates())
     assert (world.num_clients, world.state_table.num_states) == (30, 60)
     assert world.state_table.importance.tolist() == [1 / 60] * 60
 
 
-def test_states_are_disjoint_and_cover_the_data() -> None:
-    pools = built(LatentStates()).pools
+def test_state_pools_are_disjoint_and_cover_the_data() -> None:
+    pools = build_world(LatentStates()).pools
     assert np.sort(np.concatenate(pools)).tolist() == list(range(3000))
     assert min(len(pool) for pool in pools) >= 10
 
 
-def test_the_book_tells_the_class_mix_of_every_pool() -> None:
-    world = built(LatentStates())
+def test_state_table_holds_the_class_mix_of_every_pool() -> None:
+    world = build_world(LatentStates())
     for pool, histogram in zip(world.pools, world.state_table.histograms, strict=True):
         counts = np.bincount(LABELS[pool], minlength=10)
         assert histogram.tolist() == (counts / len(pool)).tolist()
 
 
-def test_clusters_keep_their_order_from_skewed_to_balanced() -> None:
-    histograms = built(LatentStates()).state_table.histograms
+def test_clusters_are_ordered_from_skewed_to_balanced() -> None:
+    histograms = build_world(LatentStates()).state_table.histograms
     largest = histograms.max(axis=1).reshape(6, 10).mean(axis=1)  # (clusters,)
     assert largest[0] > 0.5
     assert largest[5] < 0.3
     assert (largest[:2] > largest[4]).all()
 
 
-def test_full_access_means_every_state() -> None:
-    world = built(LatentStates(access="full"))
+def test_full_access_reaches_every_state() -> None:
+    world = build_world(LatentStates(access="full"))
     assert (world.probs > 0).all()
 
 
-def test_partial_access_means_just_the_reachable_states() -> None:
-    world = built(LatentStates(access="partial", reachable=7))
+def test_partial_access_reaches_the_given_number_of_states() -> None:
+    world = build_world(LatentStates(access="partial", reachable=7))
     assert ((world.probs > 0).sum(axis=1) == 7).all()
 
 
-def test_half_of_the_clients_are_confined_to_the_two_most_skewed_clusters() -> None:
+def test_confined_clients_stay_in_the_two_most_skewed_clusters() -> None:
     for clusters, skewed in (
         ((0.05, 0.1, 0.2, 0.5), range(20)),
         ((0.5, 0.1, 100.0, 0.05), [*range(10, 20), *range(30, 40)]),
     ):
-        world = built(LatentStates(clusters=clusters))
+        world = build_world(LatentStates(clusters=clusters))
         confined = [set(np.flatnonzero(row)) <= set(skewed) for row in world.probs]
         # For one of the others all ten states of forty lie there with probability 0.0002.
         assert confined == [True] * 15 + [False] * 15
 
 
-def test_nobody_need_be_confined() -> None:
-    world = built(LatentStates(confined=0.0, clusters=(0.1, 1.0, 100.0), reachable=25))
+def test_no_client_is_confined_with_a_zero_share() -> None:
+    world = build_world(LatentStates(confined=0.0, clusters=(0.1, 1.0, 100.0), reachable=25))
     assert ((world.probs > 0).sum(axis=1) == 25).all()
 
 
-def test_a_client_only_visits_states_it_can_reach() -> None:
-    world = built(LatentStates(), ticks=20)
+def test_client_visits_only_reachable_states() -> None:
+    world = build_world(LatentStates(), ticks=20)
     for client in range(30):
         reach = set(np.flatnonzero(world.true_state_probs(client)))
         assert set(states_visited(world, client, 5)) <= reach
 
 
 @pytest.mark.parametrize("stickiness", [0.0, 0.7])
-def test_a_client_visits_states_with_its_probabilities(stickiness: float) -> None:
-    world = built(small(stickiness=stickiness), ticks=50)
+def test_state_visits_follow_the_state_probabilities(stickiness: float) -> None:
+    world = build_world(small_spec(stickiness=stickiness), ticks=50)
     seen = np.array(states_visited(world, 0, 200))  # 10,000 ticks
     truth = world.true_state_probs(0)
-    # Staying makes neighbours alike: 10,000 ticks tell as much as 10,000 * 0.3 / 1.7 = 1765 free
+    # Staying makes neighbours alike: 10,000 ticks count as 10,000 * 0.3 / 1.7 = 1765 free
     # ones, so the standard deviation of a share is at most 0.5 / 42 = 0.012.
     assert abs(np.bincount(seen, minlength=4) / len(seen) - truth).max() < 5 * 0.012
     # A tick repeats the last state if it stays, or if it draws the same one by chance.
@@ -104,8 +106,8 @@ def test_a_client_visits_states_with_its_probabilities(stickiness: float) -> Non
     assert abs((seen[1:] == seen[:-1]).mean() - repeats) < 5 * 0.012
 
 
-def test_the_first_state_follows_the_same_law() -> None:
-    world = built(
+def test_first_state_follows_the_state_probabilities() -> None:
+    world = build_world(
         LatentStates(num_clients=2000, clusters=(1.0,), states_per_cluster=2, access="full"),
         capacity=1,
     )
@@ -114,16 +116,16 @@ def test_the_first_state_follows_the_same_law() -> None:
     assert abs(began.mean() - world.probs[:, 1].mean()) < 5 * 0.011
 
 
-def test_a_sticky_client_goes_on_where_it_was_in_the_last_round() -> None:
-    world = built(small(stickiness=0.999999), ticks=3)
+def test_sticky_client_stays_in_the_state_of_the_last_round() -> None:
+    world = build_world(small_spec(stickiness=0.999999), ticks=3)
     for there in range(4):
         following, arrivals = world.emit(LatentCursor(there), 0, 1)
         assert [arrival.state for arrival in arrivals] == [there] * 3
         assert following == LatentCursor(there)
 
 
-def test_what_arrives_belongs_to_the_state() -> None:
-    world = built(LatentStates(), capacity=15)
+def test_arriving_samples_belong_to_the_current_state() -> None:
+    world = build_world(LatentStates(), capacity=15)
     for client in range(5):
         state, start = world.begin(client)
         _, arrivals = world.emit(state, client, 0)
@@ -131,22 +133,22 @@ def test_what_arrives_belongs_to_the_state() -> None:
             assert set(arrival.items.tolist()) <= set(world.pools[arrival.state].tolist())
 
 
-def test_a_client_starts_with_a_full_memory_of_the_state_it_is_in() -> None:
-    world = built(LatentStates(arrivals=3), capacity=15)
+def test_client_starts_with_a_full_memory_of_its_first_state() -> None:
+    world = build_world(LatentStates(arrivals=3), capacity=15)
     state, start = world.begin(4)
     assert len(start.items) == 15
     assert start.state == state.state
 
 
-def test_as_much_arrives_as_the_memory_holds_or_as_asked_for() -> None:
+def test_arrivals_per_tick_default_to_the_memory_capacity() -> None:
     for arrivals, expected in ((None, 15), (3, 3)):
-        world = built(LatentStates(arrivals=arrivals), capacity=15)
+        world = build_world(LatentStates(arrivals=arrivals), capacity=15)
         _, got = world.emit(world.begin(0)[0], 0, 0)
         assert [len(arrival.items) for arrival in got] == [expected] * 5
 
 
-def test_a_state_with_a_small_pool_repeats_only_after_all_rows_came_once() -> None:
-    world = built(LatentStates(), capacity=60)
+def test_small_state_pool_repeats_only_after_all_rows_arrived() -> None:
+    world = build_world(LatentStates(), capacity=60)
     sizes = [len(pool) for pool in world.pools]
     assert min(sizes) < 60 < max(sizes)
     for client in range(10):
@@ -157,8 +159,8 @@ def test_a_state_with_a_small_pool_repeats_only_after_all_rows_came_once() -> No
             assert len(set(lap.tolist())) == len(lap)
 
 
-def test_rounds_of_a_life_differ() -> None:
-    world = built(LatentStates(), capacity=10)
+def test_samples_differ_between_rounds() -> None:
+    world = build_world(LatentStates(), capacity=10)
     state, _ = world.begin(0)
     lives = [
         [arrival.items.tolist() for arrival in world.emit(state, 0, lived)[1]] for lived in (0, 1)
@@ -166,9 +168,10 @@ def test_rounds_of_a_life_differ() -> None:
     assert lives[0] != lives[1]
 
 
-def test_partition_and_clients_follow_from_the_seed_alone() -> None:
+def test_pools_and_state_probabilities_depend_on_the_seed_only() -> None:
     one, same, other = (
-        built(LatentStates(), seed=seed, capacity=c) for seed, c in ((1, 10), (1, 50), (2, 10))
+        build_world(LatentStates(), seed=seed, capacity=c)
+        for seed, c in ((1, 10), (1, 50), (2, 10))
     )
     assert one.probs.tolist() == same.probs.tolist()
     assert [pool.tolist() for pool in one.pools] == [pool.tolist() for pool in same.pools]
@@ -176,25 +179,27 @@ def test_partition_and_clients_follow_from_the_seed_alone() -> None:
     assert one.pools[0].tolist() != other.pools[0].tolist()
 
 
-def test_availabilities_are_near_their_mean() -> None:
-    availability = built(LatentStates(availability=0.4, availability_spread=0.02)).availability
+def test_availability_is_close_to_its_mean() -> None:
+    availability = build_world(
+        LatentStates(availability=0.4, availability_spread=0.02)
+    ).availability
     assert abs(availability - 0.4).max() < 5 * 0.02
     assert len(set(availability.tolist())) == 30
 
 
-def test_importance_by_frequency_is_how_often_states_are_visited_by_all() -> None:
-    world = built(LatentStates(importance="frequency"))
+def test_frequency_importance_is_the_mean_state_probability() -> None:
+    world = build_world(LatentStates(importance="frequency"))
     assert world.state_table.importance == pytest.approx(world.probs.mean(axis=0))
 
 
-def test_states_of_a_label_prior_have_equal_sizes() -> None:
-    pools = built(LatentStates(state_data="label_prior")).pools
+def test_label_prior_states_have_equal_sizes() -> None:
+    pools = build_world(LatentStates(state_data="label_prior")).pools
     assert {len(pool) for pool in pools} == {50}
 
 
-def test_whether_streams_go_on_without_the_client() -> None:
-    assert not built(LatentStates()).collects_when_absent
-    assert built(LatentStates(absent="collecting")).collects_when_absent
+def test_absent_option_sets_collects_when_absent() -> None:
+    assert not build_world(LatentStates()).collects_when_absent
+    assert build_world(LatentStates(absent="collecting")).collects_when_absent
 
 
 @pytest.mark.parametrize(
@@ -228,22 +233,22 @@ def test_whether_streams_go_on_without_the_client() -> None:
     ],
     ids=str,
 )
-def test_an_impossible_world_is_refused_where_it_is_made(bad: dict[str, Any]) -> None:
+def test_invalid_latent_options_are_rejected(bad: dict[str, Any]) -> None:
     with pytest.raises(ConfigError, match=list(bad)[-1]):
         LatentStates(**bad)
 
 
-def test_reachable_does_not_matter_where_everything_is() -> None:
+def test_reachable_is_ignored_with_full_access() -> None:
     assert LatentStates(access="full", states_per_cluster=2).num_states == 12
 
 
-def test_too_few_samples_for_the_states_is_one_message() -> None:
+def test_too_few_samples_for_the_states_are_rejected() -> None:
     with pytest.raises(ConfigError, match="use fewer states, fewer clusters"):
-        built(LatentStates(min_state_size=100))
+        build_world(LatentStates(min_state_size=100))
 
 
-def test_the_label_mix_of_a_client_is_that_of_the_states_it_is_in() -> None:
-    world = built(LatentStates())
+def test_label_mix_of_a_client_is_the_mean_over_its_states() -> None:
+    world = build_world(LatentStates())
     by_hand = sum(
         p * h for p, h in zip(world.true_state_probs(3), world.state_table.histograms, strict=True)
     )
@@ -253,13 +258,11 @@ def test_the_label_mix_of_a_client_is_that_of_the_states_it_is_in() -> None:
 
 @pytest.mark.parametrize(
     ("absent", "lived"),
-    [("frozen", 8), ("collecting", 40)],  # of 40 rounds, it is here in a fifth
+    [("frozen", 8), ("collecting", 40)],  # present in a fifth of 40 rounds
 )
-def test_what_a_client_will_have_had_is_a_memory_and_what_arrives(
-    absent: Any, lived: float
-) -> None:
+def test_supply_is_the_initial_memory_plus_arrivals(absent: Any, lived: float) -> None:
     spec = LatentStates(availability=0.2, availability_spread=0.0, absent=absent, arrivals=3)
-    world = built(spec, ticks=5, capacity=20)
+    world = build_world(spec, ticks=5, capacity=20)
     assert world.capacity(7) == 20
     total, is_historical, rounds = world.supply(7)
     assert total == pytest.approx(20 + 5 * 3 * lived)

@@ -12,7 +12,7 @@ from thalweg.streams import Live, Setting
 from thalweg.streams.live import split_into_ticks
 
 
-def test_a_server_knows_how_many_clients_there_may_be_and_nothing_of_their_data() -> None:
+def test_live_world_on_the_server_has_clients_but_no_data() -> None:
     world = Live(3).build(Setting(np.arange(10) % 5, 5, ticks=2, capacity=7, rounds=4, seed=0))
     assert world.present(2).tolist() == [0, 1, 2]
     assert world.availability.tolist() == [1, 1, 1]
@@ -21,13 +21,13 @@ def test_a_server_knows_how_many_clients_there_may_be_and_nothing_of_their_data(
     assert (world.supply(1), world.capacity(1)) == ((0.0, False, 4.0), 7)
 
 
-def test_samples_are_spread_over_ticks_in_their_order_and_a_tick_may_be_empty() -> None:
+def test_split_into_ticks_keeps_order_and_allows_empty_ticks() -> None:
     rows = np.array([3, 1, 2], dtype=np.int64)
     assert [part.items.tolist() for part in split_into_ticks(rows, 2)] == [[3, 1], [2]]
     assert [part.items.tolist() for part in split_into_ticks(rows, 4)] == [[3], [1], [2], []]
 
 
-def test_a_live_run_without_a_network_is_refused_and_leaves_no_folder(tmp_path: Path) -> None:
+def test_live_run_without_a_network_is_rejected_before_creating_a_folder(tmp_path: Path) -> None:
     plan = make_plan("fedavg", "digits-partial", rounds=2, overrides=["world=live"])
     assert plan_from_toml(plan_to_toml(plan), "the plan") == plan
     with pytest.raises(ConfigError, match="the world live has no data"):
@@ -35,7 +35,7 @@ def test_a_live_run_without_a_network_is_refused_and_leaves_no_folder(tmp_path: 
     assert not (tmp_path / "run").exists()
 
 
-def test_a_recipe_that_must_know_how_much_data_will_come_is_refused() -> None:
+def test_recipe_that_needs_supplies_is_rejected_for_a_live_world() -> None:
     plan = make_plan("stream-uniform", "digits-partial", rounds=2, overrides=["world=live"])
     with pytest.raises(ConfigError, match="which this world does not provide"):
         run_plan(plan)

@@ -16,26 +16,26 @@ LABELS = np.arange(2000) % 20  # class c belongs to coarse class c // 5
 COARSE = LABELS // 5
 
 
-def dealt(spec: Pachinko, num_clients: int, seed: int = 0) -> list[Ints]:
+def partition_pachinko(spec: Pachinko, num_clients: int, seed: int = 0) -> list[Ints]:
     where = Setting(LABELS, 20, 1, 10, 10, seed, coarse=COARSE)
     return spec.assign_rows(np.arange(2000), where, num_clients, np.random.default_rng(seed))
 
 
-def test_clients_get_the_same_number_of_samples() -> None:
-    sizes = sorted(len(hand) for hand in dealt(Pachinko(), 30))
+def test_pachinko_gives_clients_equal_numbers_of_samples() -> None:
+    sizes = sorted(len(hand) for hand in partition_pachinko(Pachinko(), 30))
     assert sizes == [66] * 10 + [67] * 20
 
 
-def test_a_small_root_gives_a_client_one_coarse_class_while_there_is_some() -> None:
-    hands = dealt(Pachinko(root=1e-3, branch=100.0), 20)
+def test_small_root_concentration_gives_mostly_one_coarse_class() -> None:
+    hands = partition_pachinko(Pachinko(root=1e-3, branch=100.0), 20)
     largest = [np.bincount(COARSE[hand], minlength=4).max() / len(hand) for hand in hands]
-    # Only whoever finds its coarse class used up must take another one.
+    # A client takes another coarse class only if its own is exhausted.
     assert np.median(largest) == 1.0
 
 
-def test_a_large_branch_gives_all_fine_classes_of_a_coarse_one_alike() -> None:
+def test_large_branch_concentration_gives_balanced_fine_classes() -> None:
     first = max(
-        dealt(Pachinko(root=1e-3, branch=1e6), 20),
+        partition_pachinko(Pachinko(root=1e-3, branch=1e6), 20),
         key=lambda hand: np.bincount(COARSE[hand]).max(),
     )
     # 100 draws over five classes: 20 each, standard deviation 4.
@@ -44,20 +44,20 @@ def test_a_large_branch_gives_all_fine_classes_of_a_coarse_one_alike() -> None:
     assert (counts > 0).sum() == 5
 
 
-def test_a_small_branch_gives_one_fine_class_until_it_is_used_up() -> None:
-    hands = dealt(Pachinko(root=100.0, branch=1e-3), 200)
+def test_small_branch_concentration_gives_one_fine_class_per_coarse_class() -> None:
+    hands = partition_pachinko(Pachinko(root=100.0, branch=1e-3), 200)
     # Ten draws each over four coarse classes, of which each gives mostly one fine class.
     kinds = [len(np.unique(LABELS[hand])) for hand in hands]
     assert np.median(kinds) <= 4
 
 
-def test_data_without_coarse_labels_are_refused() -> None:
+def test_pachinko_without_coarse_labels_is_rejected() -> None:
     where = Setting(LABELS, 20, 1, 10, 10, 0)
     with pytest.raises(ConfigError, match="pachinko needs data with coarse labels"):
         Pachinko().assign_rows(np.arange(2000), where, 3, np.random.default_rng(0))
 
 
-def test_draws_follow_the_likes_while_there_is_enough() -> None:
+def test_draw_counts_follow_the_probabilities() -> None:
     taken = draw_counts(
         10_000, np.array([0.5, 0.3, 0.2]), np.full(3, 10_000), np.random.default_rng(0)
     )
@@ -65,7 +65,7 @@ def test_draws_follow_the_likes_while_there_is_enough() -> None:
     assert abs(taken - [5000, 3000, 2000]).max() < 5 * 50
 
 
-def test_what_exceeds_an_option_goes_to_the_others_by_their_likes() -> None:
+def test_draws_of_an_exhausted_option_go_to_others_by_probability() -> None:
     likes, left = np.array([0.98, 0.015, 0.005]), np.array([1000, 9000, 9000])
     taken = draw_counts(9000, likes, left, np.random.default_rng(0))
     # 8000 draws between the others, three to one: 6000, standard deviation 39.
@@ -73,7 +73,7 @@ def test_what_exceeds_an_option_goes_to_the_others_by_their_likes() -> None:
     assert abs(taken[1] - 6000) < 5 * 40
 
 
-def test_options_that_nobody_likes_are_taken_when_nothing_else_is_left() -> None:
+def test_options_with_zero_probability_are_used_when_others_are_exhausted() -> None:
     taken = draw_counts(7, np.array([1.0, 0.0, 0.0]), np.array([2, 3, 4]), np.random.default_rng(0))
     assert taken[0] == 2
     assert taken.sum() == 7
@@ -84,7 +84,7 @@ def test_options_that_nobody_likes_are_taken_when_nothing_else_is_left() -> None
     count=st.integers(0, 40),
     seed=st.integers(0, 5),
 )
-def test_nothing_is_drawn_more_often_than_there_is_of_it(
+def test_draw_counts_never_exceed_the_remaining_numbers(
     left: list[int], count: int, seed: int
 ) -> None:
     rng = np.random.default_rng(seed)
@@ -94,6 +94,6 @@ def test_nothing_is_drawn_more_often_than_there_is_of_it(
 
 
 @pytest.mark.parametrize("bad", [{"root": 0.0}, {"branch": float("inf")}], ids=str)
-def test_an_impossible_deal_is_refused_where_it_is_made(bad: dict[str, Any]) -> None:
+def test_invalid_pachinko_options_are_rejected(bad: dict[str, Any]) -> None:
     with pytest.raises(ConfigError, match=next(iter(bad))):
         Pachinko(**bad)

@@ -31,7 +31,9 @@ def setting(labels: Any, **columns: Any) -> Setting:
     return Setting(labels, int(labels.max()) + 1, 1, 10, 10, 0, **columns)
 
 
-def dealt(partition: Partition, where: Setting, num_clients: int, seed: int = 0) -> list[Ints]:
+def partition_rows(
+    partition: Partition, where: Setting, num_clients: int, seed: int = 0
+) -> list[Ints]:
     rows = np.arange(len(where.labels))
     return partition.assign_rows(rows, where, num_clients, np.random.default_rng(seed))
 
@@ -43,7 +45,7 @@ def dealt(partition: Partition, where: Setting, num_clients: int, seed: int = 0)
     kind=st.sampled_from(("dirichlet", "even", "groups", "pachinko")),
     seed=st.integers(0, 9),
 )
-def test_every_row_goes_to_exactly_one_client(
+def test_partitions_assign_every_row_to_exactly_one_client(
     labels: list[int], num_clients: int, kind: str, seed: int
 ) -> None:
     rng = np.random.default_rng(seed)
@@ -53,10 +55,10 @@ def test_every_row_goes_to_exactly_one_client(
         group=rng.integers(0, num_clients, len(labels)),
     )
     partition: Partition = PARTITIONS[kind]()
-    hands = dealt(partition, where, num_clients, seed)
+    hands = partition_rows(partition, where, num_clients, seed)
     assert len(hands) == num_clients
     assert sorted(row for hand in hands for row in hand.tolist()) == list(range(len(labels)))
-    again = dealt(partition, where, num_clients, seed)
+    again = partition_rows(partition, where, num_clients, seed)
     assert [hand.tolist() for hand in again] == [hand.tolist() for hand in hands]
 
 
@@ -66,11 +68,11 @@ def test_every_row_goes_to_exactly_one_client(
     num_clients=st.integers(1, 12),
     ratio=st.floats(0.01, 1.0),
 )
-def test_of_an_imbalanced_deal_just_the_kept_rows_go_to_one_client_each(
+def test_imbalanced_dirichlet_assigns_only_the_kept_rows_once_each(
     labels: list[int], num_clients: int, ratio: float
 ) -> None:
     where = setting(labels)
-    hands = dealt(Dirichlet(0.5, imbalance=ratio), where, num_clients)
+    hands = partition_rows(Dirichlet(0.5, imbalance=ratio), where, num_clients)
     rows = np.concatenate(hands)
     assert len(set(rows.tolist())) == len(rows)
     sizes = np.bincount(where.labels)
@@ -78,69 +80,69 @@ def test_of_an_imbalanced_deal_just_the_kept_rows_go_to_one_client_each(
     assert kept.tolist() == imbalanced_counts(sizes, ratio).tolist()
 
 
-def test_even_shares_differ_by_one_row_at_most() -> None:
-    hands = dealt(Even(), setting(np.zeros(11, dtype=int)), 3)
+def test_even_partition_sizes_differ_by_at_most_one_row() -> None:
+    hands = partition_rows(Even(), setting(np.zeros(11, dtype=int)), 3)
     assert [len(hand) for hand in hands] == [4, 4, 3]
 
 
-def test_groups_are_the_clients_of_the_data_and_some_may_have_no_rows() -> None:
+def test_groups_partition_uses_the_groups_of_the_data() -> None:
     where = setting([0, 1, 0, 1], group=np.array([2, 0, 2, 0]))
-    assert [hand.tolist() for hand in dealt(Groups(), where, 3)] == [[1, 3], [], [0, 2]]
+    assert [hand.tolist() for hand in partition_rows(Groups(), where, 3)] == [[1, 3], [], [0, 2]]
 
 
-def test_groups_need_data_that_have_them() -> None:
+def test_groups_partition_without_groups_is_rejected() -> None:
     with pytest.raises(ConfigError, match=r"partition=groups needs .* use partition=dirichlet"):
-        dealt(Groups(), setting([0, 1]), 2)
+        partition_rows(Groups(), setting([0, 1]), 2)
 
 
-def test_a_large_concentration_gives_everybody_the_same_of_every_class() -> None:
+def test_large_concentration_gives_every_client_the_same_class_mix() -> None:
     labels = np.arange(4000) % 4
-    for hand in dealt(Dirichlet(1e6), setting(labels), 10):
+    for hand in partition_rows(Dirichlet(1e6), setting(labels), 10):
         # 100 of each class, with a relative standard deviation of about 1 / sqrt(1e6).
         assert abs(np.bincount(labels[hand], minlength=4) - 100).max() <= 2
 
 
-def test_a_small_concentration_gives_a_class_to_few_clients() -> None:
+def test_small_concentration_gives_each_class_to_few_clients() -> None:
     labels = np.arange(4000) % 4
-    hands = dealt(Dirichlet(0.01), setting(labels), 10)
+    hands = partition_rows(Dirichlet(0.01), setting(labels), 10)
     counts = np.stack([np.bincount(labels[hand], minlength=4) for hand in hands])  # (N, C)
     # With a = 0.01 and ten clients the largest share is 0.9 in the mean.
     assert (counts.max(axis=0) > 500).all()
     assert (counts.sum(axis=1) == 0).any(), "some come away empty, and may"
 
 
-def test_clients_below_the_least_size_are_topped_up() -> None:
-    hands = dealt(Dirichlet(0.01, min_size=7), setting(np.arange(100) % 4), 10)
+def test_dirichlet_fills_clients_up_to_the_minimum_size() -> None:
+    hands = partition_rows(Dirichlet(0.01, min_size=7), setting(np.arange(100) % 4), 10)
     assert min(len(hand) for hand in hands) >= 7
     assert sum(len(hand) for hand in hands) == 100
 
 
-def test_a_least_size_that_cannot_be_had_is_refused() -> None:
+def test_unattainable_minimum_size_is_rejected() -> None:
     with pytest.raises(ConfigError, match="100 samples cannot give 10 clients at least 11 each"):
-        dealt(Dirichlet(min_size=11), setting(np.arange(100) % 4), 10)
+        partition_rows(Dirichlet(min_size=11), setting(np.arange(100) % 4), 10)
 
 
-def test_classes_of_the_dpcs_paper_with_ten_thousand_samples_in_the_first() -> None:
+def test_imbalanced_counts_match_the_dpcs_paper() -> None:
     kept = imbalanced_counts(np.full(10, 10_000), 0.8)
     assert kept.tolist() == [10000, 8000, 6400, 5120, 4096, 3276, 2621, 2097, 1677, 1342]
     assert kept.sum() == 44_629
 
 
-def test_classes_of_cifar_begin_with_the_size_of_the_smallest() -> None:
+def test_imbalanced_counts_start_from_the_smallest_class() -> None:
     kept = imbalanced_counts(np.full(10, 5000), 0.8)
     assert kept.tolist() == [5000, 4000, 3200, 2560, 2048, 1638, 1310, 1048, 838, 671]
 
 
-def test_a_class_keeps_no_more_than_it_has() -> None:
+def test_imbalanced_counts_never_exceed_the_class_size() -> None:
     assert imbalanced_counts(np.array([9, 3, 8]), 0.5, first=8).tolist() == [8, 3, 2]
 
 
-def test_classes_without_samples_do_not_count_as_the_smallest() -> None:
+def test_imbalanced_counts_ignore_empty_classes() -> None:
     assert imbalanced_counts(np.array([0, 40, 60]), 0.5).tolist() == [0, 20, 10]
     assert imbalanced_counts(np.array([0, 0]), 0.5).tolist() == [0, 0]
 
 
-def test_which_rows_of_a_class_are_kept_is_drawn() -> None:
+def test_imbalanced_rows_are_drawn_at_random() -> None:
     labels = np.arange(200) % 2
     rows = np.arange(200)
     one, other = (make_imbalanced(rows, labels, 0.5, np.random.default_rng(s)) for s in (0, 1))
@@ -160,11 +162,11 @@ def test_which_rows_of_a_class_are_kept_is_drawn() -> None:
     ],
     ids=str,
 )
-def test_an_impossible_deal_is_refused_where_it_is_made(bad: dict[str, Any]) -> None:
+def test_invalid_dirichlet_options_are_rejected(bad: dict[str, Any]) -> None:
     with pytest.raises(ConfigError, match=next(iter(bad))):
         Dirichlet(**bad)
 
 
-def test_the_table_knows_all_of_them() -> None:
+def test_all_partitions_are_registered() -> None:
     by_labels = {Overlap, TwoShard, Half, PartialOverlap, Distinct}
     assert set(PARTITIONS.values()) == {Dirichlet, Even, Groups, Pachinko} | by_labels

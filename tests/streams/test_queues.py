@@ -13,12 +13,12 @@ from thalweg.streams.queues import ClassQueues, QueueState
 LABELS = np.array([0, 0, 0, 1, 1, 2])
 
 
-def queues(labels: Any = LABELS, seed: int = 0) -> ClassQueues:
+def make_queues(labels: Any = LABELS, seed: int = 0) -> ClassQueues:
     labels = np.asarray(labels, dtype=np.int64)
     return ClassQueues.from_rows(np.arange(len(labels)), labels, 4, np.random.default_rng(seed))
 
 
-def taken(
+def take_rows(
     mine: ClassQueues, counts: list[int], *, again: bool = False, seed: int = 0
 ) -> list[Ints]:
     state, parts = mine.begin(), []
@@ -28,8 +28,8 @@ def taken(
     return parts
 
 
-def test_rows_lie_class_after_class() -> None:
-    mine = queues()
+def test_queue_rows_are_sorted_by_class() -> None:
+    mine = make_queues()
     assert mine.sizes.tolist() == [3, 2, 1, 0]
     assert LABELS[mine.rows].tolist() == [0, 0, 0, 1, 1, 2]
 
@@ -39,10 +39,10 @@ def test_rows_lie_class_after_class() -> None:
     counts=st.lists(st.integers(0, 10), max_size=8),
     turns=st.lists(st.booleans(), min_size=8, max_size=8),
 )
-def test_no_row_comes_twice_and_none_is_lost(
+def test_queue_takes_every_row_at_most_once(
     labels: list[int], counts: list[int], turns: list[bool]
 ) -> None:
-    mine = queues(labels)
+    mine = make_queues(labels)
     state, came = mine.begin(), []
     for step, count in enumerate(counts):
         rng = np.random.default_rng(step)
@@ -56,34 +56,34 @@ def test_no_row_comes_twice_and_none_is_lost(
     assert state.counts.sum() == len(came)
 
 
-def test_when_all_have_come_there_is_silence_or_they_start_again() -> None:
-    assert [len(rows) for rows in taken(queues(), [4, 4, 4])] == [4, 2, 0]
-    again = np.concatenate(taken(queues(), [4, 4, 4], again=True))
+def test_exhausted_queue_stops_or_restarts() -> None:
+    assert [len(rows) for rows in take_rows(make_queues(), [4, 4, 4])] == [4, 2, 0]
+    again = np.concatenate(take_rows(make_queues(), [4, 4, 4], again=True))
     assert sorted(again[:6].tolist()) == sorted(again[6:].tolist()) == [0, 1, 2, 3, 4, 5]
 
 
-def test_more_than_a_whole_lap_may_come_at_once() -> None:
-    (rows,) = taken(queues(), [15], again=True)
+def test_one_take_can_span_several_passes() -> None:
+    (rows,) = take_rows(make_queues(), [15], again=True)
     assert np.bincount(rows).tolist().count(3) == 3, "15 = 2 * 6 + 3"
 
 
-def test_nothing_comes_of_nothing() -> None:
-    assert [rows.tolist() for rows in taken(queues([]), [3], again=True)] == [[]]
+def test_empty_queue_returns_no_rows() -> None:
+    assert [rows.tolist() for rows in take_rows(make_queues([]), [3], again=True)] == [[]]
 
 
-def test_the_next_row_is_of_any_class_as_often_as_there_are_rows_of_it() -> None:
-    firsts = [LABELS[taken(queues(), [1], seed=seed)[0][0]] for seed in range(3000)]
+def test_next_class_is_drawn_in_proportion_to_its_rows() -> None:
+    firsts = [LABELS[take_rows(make_queues(), [1], seed=seed)[0][0]] for seed in range(3000)]
     shares = np.bincount(firsts, minlength=3) / 3000
     assert abs(shares - [1 / 2, 1 / 3, 1 / 6]).max() < 5 * 0.0092
 
 
-def test_the_order_inside_a_batch_is_random_too() -> None:
-    lasts = [LABELS[taken(queues(), [6], seed=seed)[0][-1]] for seed in range(3000)]
+def test_order_within_one_take_is_random() -> None:
+    lasts = [LABELS[take_rows(make_queues(), [6], seed=seed)[0][-1]] for seed in range(3000)]
     assert abs(np.bincount(lasts) / 3000 - [1 / 2, 1 / 3, 1 / 6]).max() < 5 * 0.0092
 
 
-def test_the_class_in_focus_comes_first_until_it_is_used_up() -> None:
-    mine = queues()
+def test_focused_class_comes_first_until_exhausted() -> None:
+    mine = make_queues()
     state = mine.begin()._replace(focus=1)
     state, rows = mine.take(state, 1, False, np.random.default_rng(0))
     assert LABELS[rows].tolist() == [1]
@@ -92,19 +92,19 @@ def test_the_class_in_focus_comes_first_until_it_is_used_up() -> None:
     assert 1 not in LABELS[rows][1:]
 
 
-def test_a_turn_is_to_another_class_that_has_rows_left() -> None:
-    mine = queues()
+def test_switch_focus_selects_another_class_with_rows() -> None:
+    mine = make_queues()
     here = QueueState(np.array([0, 0, 1, 0]), focus=0)
     assert {mine.switch_focus(here, np.random.default_rng(s)).focus for s in range(20)} == {1}
 
 
-def test_who_has_one_class_left_stays_with_it() -> None:
-    mine = queues()
+def test_switch_focus_keeps_the_only_class_with_rows() -> None:
+    mine = make_queues()
     for focus, expected in ((-1, 0), (0, 0), (2, 0)):
         here = QueueState(np.array([0, 2, 1, 0]), focus)
         assert mine.switch_focus(here, np.random.default_rng(0)).focus == expected
 
 
-def test_who_has_nothing_left_turns_nowhere() -> None:
+def test_switch_focus_keeps_the_state_of_an_exhausted_queue() -> None:
     here = QueueState(np.array([3, 2, 1, 0]), 1)
-    assert queues().switch_focus(here, np.random.default_rng(0)) is here
+    assert make_queues().switch_focus(here, np.random.default_rng(0)) is here

@@ -19,13 +19,13 @@ Bools = npt.NDArray[np.bool_]
 def timetable(
     *stays: tuple[int, int, int], num_clients: int = 4, rounds: int = 12, **more: Any
 ) -> Timetable:
-    """Of (client, first, after)."""
+    """Build a timetable from (client, first, after) stays."""
     columns = np.array(stays, dtype=np.int64).reshape(-1, 3).T
     return Timetable(num_clients, rounds, *columns, **more)
 
 
-def of_presence(presence: Bools, tolerance: float = 0.0) -> Timetable:
-    """Of a table (rounds, N) that says who is there, each round of it a stay of its own."""
+def timetable_from_presence(presence: Bools, tolerance: float = 0.0) -> Timetable:
+    """Build a timetable from a (rounds, N) table, with one stay per round."""
     rounds, num_clients = presence.shape
     first, clients = np.nonzero(presence)
     return Timetable(num_clients, rounds, clients, first, first + 1, tolerance)
@@ -44,8 +44,8 @@ presences = st.integers(1, 5).flatmap(
 tolerances = st.sampled_from((0.0, 0.2, 1 / 3, 0.5, 0.75, 1.0))
 
 
-def plainly(presence: Bools, tolerance: float) -> list[tuple[int, int]]:
-    """Number and age of the session of every round, straight from the definition."""
+def expected_sessions(presence: Bools, tolerance: float) -> list[tuple[int, int]]:
+    """Compute number and age of the session of every round from the definition."""
     number, age, then, found = -1, 0, frozenset[int](), []
     for row in presence:
         now = frozenset(np.flatnonzero(row).tolist())
@@ -61,19 +61,21 @@ def plainly(presence: Bools, tolerance: float) -> list[tuple[int, int]]:
 
 @settings(max_examples=200, deadline=None)
 @given(presence=presences, tolerance=tolerances)
-def test_sessions_are_those_of_the_definition(presence: Bools, tolerance: float) -> None:
-    table = of_presence(presence, tolerance)
+def test_sessions_match_a_direct_implementation_of_the_definition(
+    presence: Bools, tolerance: float
+) -> None:
+    table = timetable_from_presence(presence, tolerance)
     for rnd, row in enumerate(presence):
         assert table.members(rnd).tolist() == np.flatnonzero(row).tolist()
         assert table.session(rnd).members.tolist() == np.flatnonzero(row).tolist()
-    assert sessions(table) == plainly(presence, tolerance)
+    assert sessions(table) == expected_sessions(presence, tolerance)
     assert table.attendance.tolist() == presence.mean(axis=0).tolist()
 
 
 @settings(max_examples=100, deadline=None)
 @given(presence=presences, tolerance=tolerances)
-def test_what_all_sessions_have_in_common(presence: Bools, tolerance: float) -> None:
-    table = of_presence(presence, tolerance)
+def test_session_members_number_and_age_are_consistent(presence: Bools, tolerance: float) -> None:
+    table = timetable_from_presence(presence, tolerance)
     before = None
     for rnd in range(len(presence)):
         session = table.session(rnd)
@@ -95,10 +97,10 @@ def test_what_all_sessions_have_in_common(presence: Bools, tolerance: float) -> 
 
 @settings(max_examples=100, deadline=None)
 @given(presence=presences, tolerance=tolerances)
-def test_the_members_before_are_those_of_the_last_round_of_the_session_before(
+def test_previous_members_are_those_at_the_end_of_the_previous_session(
     presence: Bools, tolerance: float
 ) -> None:
-    table = of_presence(presence, tolerance)
+    table = timetable_from_presence(presence, tolerance)
     ended: dict[int, list[int]] = {-1: [], -2: []}
     for rnd in range(len(presence)):
         session = table.session(rnd)
@@ -107,12 +109,12 @@ def test_the_members_before_are_those_of_the_last_round_of_the_session_before(
         assert table.previous_members(rnd).tolist() == ended[session.number - 1]
 
 
-def test_a_session_may_last_for_one_round() -> None:
+def test_session_can_last_one_round() -> None:
     table = timetable((0, 0, 1), (1, 1, 2), (0, 2, 3), rounds=3)
     assert sessions(table) == [(0, 0), (1, 0), (2, 0)]
 
 
-def test_while_nobody_is_a_member_no_session_begins_and_the_last_one_is_over() -> None:
+def test_rounds_without_members_belong_to_no_new_session() -> None:
     table = timetable((0, 2, 4), (1, 7, 9), rounds=10)
     first, second = [(0, 0), (0, 1)], [(1, 0), (1, 1)]
     assert sessions(table) == [(-1, 0)] * 2 + first + [(0, 2)] * 3 + second + [(1, 2)]
@@ -120,19 +122,19 @@ def test_while_nobody_is_a_member_no_session_begins_and_the_last_one_is_over() -
     assert table.starts.tolist() == [2, 7]
 
 
-def test_a_set_that_returns_is_a_new_session() -> None:
+def test_returning_members_start_a_new_session() -> None:
     table = timetable((0, 0, 3), (1, 3, 6), (0, 6, 9), rounds=9)
     assert table.starts.tolist() == [0, 3, 6]
     assert timetable((0, 0, 3), (0, 5, 9), rounds=9).starts.tolist() == [0, 5], "after a pause, too"
 
 
-def test_one_goes_and_another_comes_in_the_same_round() -> None:
+def test_simultaneous_join_and_leave_starts_one_new_session() -> None:
     table = timetable((0, 0, 3), (1, 0, 12), (2, 3, 12))
     assert table.starts.tolist() == [0, 3]
     assert table.members(3).tolist() == [1, 2]
 
 
-def test_stays_that_touch_are_one_and_their_order_is_nothing() -> None:
+def test_adjacent_stays_are_merged_in_any_order() -> None:
     table = timetable((0, 4, 8), (1, 0, 12), (0, 0, 4))
     assert table.starts.tolist() == [0, 8]
     assert len(table.clients) == 2
@@ -142,9 +144,7 @@ def test_stays_that_touch_are_one_and_their_order_is_nothing() -> None:
     assert table.checksum != timetable((1, 0, 12), (0, 0, 8), tolerance=0.1).checksum
 
 
-def test_with_a_tolerance_a_session_goes_on_until_too_many_differ_from_those_it_began_with() -> (
-    None
-):
+def test_tolerance_compares_members_with_the_start_of_the_session() -> None:
     four = (
         (0, 0, 12),
         (1, 0, 3),
@@ -158,12 +158,12 @@ def test_with_a_tolerance_a_session_goes_on_until_too_many_differ_from_those_it_
     assert timetable(*four, tolerance=1.0).starts.tolist() == [0]
 
 
-def test_attendance_is_the_share_of_the_run() -> None:
+def test_attendance_is_the_share_of_rounds_as_a_member() -> None:
     table = timetable((0, 0, 3), (0, 9, 99), (1, 2, 5), (2, 50, 60))
     assert table.attendance.tolist() == [0.5, 0.25, 0.0, 0.0]
 
 
-def test_a_timetable_without_stays_is_nobody_for_ever() -> None:
+def test_timetable_without_stays_has_no_sessions() -> None:
     table = timetable()
     assert len(table.starts) == 0
     assert sessions(table) == [(-1, 0)] * 12
@@ -182,19 +182,19 @@ def test_a_timetable_without_stays_is_nobody_for_ever() -> None:
         ([(0, 2, 6), (0, 2, 6)], "stays of client 0 overlap"),
     ],
 )
-def test_stays_that_cannot_be_are_refused(stays: Any, message: str) -> None:
+def test_invalid_stays_are_rejected(stays: Any, message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         timetable(*stays)
 
 
-def test_a_tolerance_is_a_share_and_columns_have_one_length() -> None:
+def test_invalid_tolerance_and_column_lengths_are_rejected() -> None:
     with pytest.raises(ConfigError, match="tolerance must lie in"):
         timetable(tolerance=1.5)
     with pytest.raises(ConfigError, match="every stay needs a client, a first round and an end"):
         Timetable(2, 5, np.array([0, 1]), np.array([0]), np.array([3]))
 
 
-def test_who_is_a_member_for_half_of_the_run_has_half_of_what_streams_in() -> None:
+def test_supplies_are_scaled_by_attendance() -> None:
     world = Supplies(
         np.array([10.0, 40.0, 40.0]), np.array([True, False, False]), np.array([8.0] * 3)
     )

@@ -20,7 +20,7 @@ def skew(pools: list[Ints], labels: Ints) -> Floats:
 
 
 @given(labels=labels_of_any_mix, num_parts=st.integers(1, 7), seed=st.integers(0, 9))
-def test_parts_are_disjoint_cover_all_rows_and_have_the_same_mix(
+def test_stratified_parts_are_disjoint_complete_and_equally_mixed(
     labels: Ints, num_parts: int, seed: int
 ) -> None:
     parts = stratified_parts(labels, num_parts, np.random.default_rng(seed))
@@ -32,7 +32,7 @@ def test_parts_are_disjoint_cover_all_rows_and_have_the_same_mix(
     assert (counts.max(axis=0) - counts.min(axis=0)).max() <= 1
 
 
-def test_which_rows_of_a_class_go_together_is_random() -> None:
+def test_stratified_parts_draw_rows_at_random() -> None:
     labels = np.zeros(100, dtype=np.int64)
     one, two = (stratified_parts(labels, 2, np.random.default_rng(s))[0].tolist() for s in (0, 1))
     assert sorted(one) != sorted(two)
@@ -45,7 +45,7 @@ def test_which_rows_of_a_class_go_together_is_random() -> None:
     min_size=st.integers(1, 10),
     seed=st.integers(0, 9),
 )
-def test_a_deal_is_disjoint_covers_all_rows_and_leaves_no_state_too_small(
+def test_dirichlet_states_are_disjoint_complete_and_not_too_small(
     labels: Ints, num_states: int, concentration: float, min_size: int, seed: int
 ) -> None:
     rows = 7 * np.arange(len(labels))  # rows of a larger data set
@@ -62,7 +62,7 @@ def test_a_deal_is_disjoint_covers_all_rows_and_leaves_no_state_too_small(
     assert min(len(state) for state in states) >= min_size
 
 
-def test_a_small_concentration_skews_and_a_large_one_balances() -> None:
+def test_concentration_controls_the_skew_of_states() -> None:
     labels = np.arange(6000) % 10
 
     def mean_skew(concentration: float) -> float:
@@ -76,8 +76,8 @@ def test_a_small_concentration_skews_and_a_large_one_balances() -> None:
     assert mean_skew(0.05) > mean_skew(1.0) > mean_skew(100.0)
 
 
-def test_a_state_with_its_fair_share_takes_no_further_class() -> None:
-    # Ten classes of 100 and ten states: whoever has 100 is closed, so that a state can at most have
+def test_state_with_its_fair_share_receives_no_further_class() -> None:
+    # Ten classes of 100 and ten states: a state with 100 rows is closed, so a state can at most have
     # had 99 and then get one whole class. Without the rule the largest would have about 300.
     labels = np.repeat(np.arange(10), 100)
     for seed in range(10):
@@ -93,7 +93,7 @@ def test_a_state_with_its_fair_share_takes_no_further_class() -> None:
     concentration=st.floats(0.01, 100),
     min_size=st.integers(1, 10),
 )
-def test_pools_of_a_label_prior_all_have_the_same_size(
+def test_label_prior_pools_have_equal_sizes(
     labels: Ints, num_states: int, concentration: float, min_size: int
 ) -> None:
     rows = np.arange(len(labels))
@@ -103,7 +103,7 @@ def test_pools_of_a_label_prior_all_have_the_same_size(
     assert set(np.concatenate(pools).tolist()) <= set(rows.tolist())
 
 
-def test_a_label_prior_with_a_small_concentration_is_skewed() -> None:
+def test_small_concentration_makes_label_prior_pools_skewed() -> None:
     labels = np.arange(4000) % 10
     pools = [
         label_prior_pools(np.arange(4000), labels, 20, a, 10, np.random.default_rng(0))
@@ -113,7 +113,7 @@ def test_a_label_prior_with_a_small_concentration_is_skewed() -> None:
     assert skew(pools[1], labels).mean() < 0.25
 
 
-def test_no_rows_are_refused_and_not_a_crash() -> None:
+def test_splitting_no_rows_is_rejected() -> None:
     nothing: Any = np.empty(0, dtype=np.int64)
     for fill in (split_by_dirichlet, label_prior_pools):
         with pytest.raises(ConfigError, match="fewer clusters"):

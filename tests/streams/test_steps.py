@@ -23,7 +23,7 @@ def build(spec: Steps, rounds: int = 240, seed: int = 1, labels: Any = LABELS) -
     return spec.build(Setting(labels, 10, ticks=1, capacity=5, rounds=rounds, seed=seed))
 
 
-def test_the_schedule_of_the_paper() -> None:
+def test_default_schedule_matches_the_paper() -> None:
     world = build(Steps())
     steps = [40 * step for step in range(6)]
     clients = [np.bincount(world.concepts_at(rnd)).tolist() for rnd in steps]
@@ -38,7 +38,7 @@ def test_the_schedule_of_the_paper() -> None:
     assert labels[3] == tuple((y + 2) % 10 for y in range(10))
 
 
-def test_shards_are_dealt_as_in_the_paper() -> None:
+def test_shards_are_assigned_as_in_the_paper() -> None:
     world = build(Steps())
     assert {len(shard) for shard in world.shards} == {1207 // 60}
     rows = np.concatenate(world.shards)
@@ -54,7 +54,7 @@ def test_shards_are_dealt_as_in_the_paper() -> None:
         assert (mine // 15 == world.concepts_at(rnd)).all(), "a shard belongs to a concept"
 
 
-def test_permutations_are_fresh_at_every_step_and_of_the_seed() -> None:
+def test_shard_permutations_differ_between_steps_and_seeds() -> None:
     world = build(Steps(), rounds=400)
     assert not any(
         (one == other).all()
@@ -67,7 +67,7 @@ def test_permutations_are_fresh_at_every_step_and_of_the_seed() -> None:
     assert (build(Steps(), seed=2).shard_ids != world.shard_ids[:6]).any()
 
 
-def test_a_longer_run_repeats_the_last_three_steps() -> None:
+def test_longer_run_repeats_the_last_three_steps() -> None:
     spec = Steps()
     angles = [spec.step_settings(step)[1] for step in range(9)]
     assert angles == [0, 120, 240] * 3
@@ -84,7 +84,7 @@ def test_a_longer_run_repeats_the_last_three_steps() -> None:
     dirichlet=st.sampled_from([None, 0.2, 5.0]),
     steps=st.lists(st.sets(st.integers(0, 5), min_size=1), min_size=1, max_size=4),
 )
-def test_concepts_have_equally_many_clients_and_shards_that_exist(
+def test_concepts_have_equal_client_counts_and_valid_shards(
     num_clients: int, stay: float, dirichlet: float | None, steps: list[set[int]]
 ) -> None:
     concepts = tuple(tuple(sorted(step)) for step in steps)
@@ -104,7 +104,7 @@ def test_concepts_have_equally_many_clients_and_shards_that_exist(
             assert len(set(world.shard_ids[step].tolist())) >= num_clients - len(names)
 
 
-def test_clients_keep_their_concept_if_they_may() -> None:
+def test_stay_probability_one_keeps_the_concept_of_every_client() -> None:
     all_four = ((0, 1, 2, 3),) * 6
     spec = Steps(concepts=all_four, rotations=(0.0,), stay_probability=1.0)
     world = build(spec)
@@ -125,7 +125,7 @@ def test_clients_keep_their_concept_if_they_may() -> None:
     assert np.bincount(grows.concepts_at(40)).tolist() == [20, 20, 20], "there is no room for all"
 
 
-def test_shards_may_have_label_mixes_of_their_own() -> None:
+def test_dirichlet_gives_shards_different_label_mixes() -> None:
     world = build(Steps(dirichlet=0.1, num_clients=10))
     even = build(Steps(num_clients=10))
     for built, low, high in ((world, 0.5, 1.0), (even, 0.0, 0.3)):
@@ -138,7 +138,7 @@ def test_shards_may_have_label_mixes_of_their_own() -> None:
     assert {event.kind for event in even.drift_events()} == {"real", "virtual"}
 
 
-def test_shards_may_be_small() -> None:
+def test_shard_size_can_be_limited() -> None:
     world = build(Steps(num_clients=10, shard_size=30))
     assert {len(shard) for shard in world.shards} == {30}
     assert world.capacity(0) == 60
@@ -148,7 +148,7 @@ def test_shards_may_be_small() -> None:
     assert len(np.unique(rows)) == len(rows)
 
 
-def test_a_steps_world_is_configuration() -> None:
+def test_steps_world_round_trips_through_its_configuration() -> None:
     spec = Steps(concepts=((0,), (2, 1)), rotations=(0.0, 30.0), dirichlet=0.5)
     assert build_part(WORLDS, to_dict(spec, WORLDS), "world") == spec
 
@@ -176,6 +176,6 @@ def test_a_steps_world_is_configuration() -> None:
         ),
     ],
 )
-def test_what_cannot_be_is_refused(make: Any, message: str) -> None:
+def test_invalid_steps_options_are_rejected(make: Any, message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         make()

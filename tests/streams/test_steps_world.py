@@ -15,7 +15,7 @@ def build(spec: Steps, rounds: int = 12, ticks: int = 2) -> StepsWorld:
 SPEC = Steps(num_clients=6, rounds_per_step=4, concepts=((0, 1), (0, 1, 2)), rotations=(0.0, 90.0))
 
 
-def test_a_whole_shard_arrives_in_the_first_tick_of_a_step_and_then_nothing() -> None:
+def test_whole_shard_arrives_in_the_first_tick_of_a_step() -> None:
     world = build(SPEC)
     assert len(world.begin(2)[1].items) == 0
     for lived in range(12):
@@ -24,7 +24,7 @@ def test_a_whole_shard_arrives_in_the_first_tick_of_a_step_and_then_nothing() ->
         assert sizes == ([20, 0] if lived % 4 == 0 else [0, 0])
 
 
-def test_rows_of_an_arrival_are_those_of_the_shard_in_the_view_of_the_step() -> None:
+def test_arrival_rows_come_from_the_shard_in_the_view_of_the_step() -> None:
     world = build(SPEC)
     for step in range(3):
         for client in range(6):
@@ -34,7 +34,7 @@ def test_rows_of_an_arrival_are_those_of_the_shard_in_the_view_of_the_step() -> 
             assert set((items // 120).tolist()) == {int(world.views_at(4 * step)[client])}
 
 
-def test_views_and_concepts_last_for_a_step() -> None:
+def test_views_and_concepts_are_constant_within_a_step() -> None:
     world = build(SPEC)
     assert isinstance(world, HasViews)
     for rnd in range(12):
@@ -45,7 +45,7 @@ def test_views_and_concepts_last_for_a_step() -> None:
     assert world.views_at(clocks).tolist() == expected
 
 
-def test_changes_are_where_concepts_and_angles_differ() -> None:
+def test_drift_events_occur_where_concepts_or_rotations_change() -> None:
     world = build(SPEC)
     found = world.drift_events()
     for rnd in (4, 8):
@@ -57,7 +57,7 @@ def test_changes_are_where_concepts_and_angles_differ() -> None:
     assert {event.rnd for event in found} == {4, 8}
 
 
-def test_a_memory_holds_this_step_and_the_one_before() -> None:
+def test_steps_memory_holds_the_current_and_the_previous_shard() -> None:
     world = build(SPEC)
     assert world.capacity(0) == 40
     assert world.supply(0).total == 60
@@ -66,7 +66,7 @@ def test_a_memory_holds_this_step_and_the_one_before() -> None:
     assert len(world.state_table.importance) == 1
 
 
-def test_label_mixes_are_those_that_clients_see() -> None:
+def test_label_mixes_follow_the_relabelled_classes() -> None:
     world = build(SPEC)
     for client in range(6):
         seen = []
@@ -79,13 +79,13 @@ def test_label_mixes_are_those_that_clients_see() -> None:
     assert np.allclose(world.state_table.histograms[0], world.mixes.mean(axis=0))
 
 
-def test_one_client_has_one_concept_at_a_time() -> None:
+def test_single_client_has_one_concept_at_a_time() -> None:
     world = build(Steps(num_clients=1, rounds_per_step=2, concepts=((1,), (2,)), rotations=(0.0,)))
     assert [int(world.concepts_at(rnd)[0]) for rnd in range(6)] == [1, 1, 2, 2, 1, 1]
     assert len(world.emit(None, 0, 2)[1][0].items) == 120
 
 
-def test_a_class_that_nobody_has_is_no_trouble() -> None:
+def test_class_without_samples_is_supported() -> None:
     labels = np.arange(120) % 2  # of three classes
     for dirichlet in (None, 0.5):
         spec = Steps(
@@ -99,5 +99,5 @@ def test_a_class_that_nobody_has_is_no_trouble() -> None:
         assert np.allclose(world.mixes.sum(axis=1), 1)
         concepts = np.stack([world.concepts_at(rnd) for rnd in range(4)])
         for client in range(4):
-            sees_two = (concepts[:, client] == 1).any()  # there class 0 is called 2
+            sees_two = (concepts[:, client] == 1).any()  # class 0 is relabelled as 2
             assert (world.mixes[client, 2] > 0) == sees_two

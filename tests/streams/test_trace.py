@@ -8,7 +8,7 @@ from thalweg.core.errors import ConfigError, DataError
 from thalweg.streams import Timetable, Trace
 
 
-def read(
+def read_trace(
     folder: Path, text: str | bytes, num_clients: int = 3, rounds: int = 10, tolerance: float = 0.0
 ) -> Timetable:
     file = folder / "stays.csv"
@@ -16,34 +16,36 @@ def read(
     return Trace(str(file), tolerance).timetable(num_clients, rounds, seed=0)
 
 
-def test_a_line_is_a_stay_and_who_has_not_left_stays_for_ever(tmp_path: Path) -> None:
-    table = read(tmp_path, "client,join,leave\n0,0,4\n2,3,\n0,6,8\n")
+def test_each_trace_line_is_a_stay_and_an_empty_leave_is_open_ended(tmp_path: Path) -> None:
+    table = read_trace(tmp_path, "client,join,leave\n0,0,4\n2,3,\n0,6,8\n")
     members = [table.members(rnd).tolist() for rnd in range(10)]
     assert members == [[0]] * 3 + [[0, 2]] + [[2]] * 2 + [[0, 2]] * 2 + [[2]] * 2
     assert table.starts.tolist() == [0, 3, 4, 6, 8]
     assert table.attendance.tolist() == [0.6, 0.0, 0.7]
 
 
-def test_columns_in_any_order_others_beside_them_spaces_and_empty_lines(tmp_path: Path) -> None:
+def test_trace_accepts_any_column_order_extra_columns_spaces_and_empty_lines(
+    tmp_path: Path,
+) -> None:
     text = "\ufeffleave,note,client,join\r\n 5 ,back soon,1, 2\r\n\r\n,,0,0\r\n"
-    table = read(tmp_path, text)
+    table = read_trace(tmp_path, text)
     assert table.members(2).tolist() == [0, 1]
     assert table.members(5).tolist() == [0]
 
 
-def test_a_client_may_come_back_in_the_round_in_which_it_left(tmp_path: Path) -> None:
-    assert read(tmp_path, "client,join,leave\n0,4,\n0,0,4\n").starts.tolist() == [0]
+def test_rejoining_in_the_round_of_leaving_continues_the_stay(tmp_path: Path) -> None:
+    assert read_trace(tmp_path, "client,join,leave\n0,4,\n0,0,4\n").starts.tolist() == [0]
 
 
-def test_stays_after_the_run_play_no_part(tmp_path: Path) -> None:
+def test_stays_after_the_run_are_ignored(tmp_path: Path) -> None:
     text = "client,join,leave\n0,0,400\n1,11,20\n2,900000000000000,\n"
-    assert read(tmp_path, text).attendance.tolist() == [1.0, 0.0, 0.0]
+    assert read_trace(tmp_path, text).attendance.tolist() == [1.0, 0.0, 0.0]
 
 
-def test_a_trace_may_be_tolerant(tmp_path: Path) -> None:
+def test_trace_supports_a_tolerance(tmp_path: Path) -> None:
     text = "client,join,leave\n0,0,\n1,0,\n2,0,5\n"
-    assert read(tmp_path, text, tolerance=0.4).starts.tolist() == [0]
-    assert read(tmp_path, text, tolerance=0.3).starts.tolist() == [0, 5]
+    assert read_trace(tmp_path, text, tolerance=0.4).starts.tolist() == [0]
+    assert read_trace(tmp_path, text, tolerance=0.3).starts.tolist() == [0, 5]
 
 
 @pytest.mark.parametrize(
@@ -77,27 +79,27 @@ def test_a_trace_may_be_tolerant(tmp_path: Path) -> None:
         ("0,1700000000,1700000600", r"none of its 1 stays .* join and leave must be rounds"),
     ],
 )
-def test_a_trace_that_cannot_be_is_refused_with_the_line(
+def test_invalid_trace_lines_are_rejected_with_their_number(
     tmp_path: Path, lines: str, message: str
 ) -> None:
     with pytest.raises(DataError, match=message):
-        read(tmp_path, f"client,join,leave\n{lines}\n")
+        read_trace(tmp_path, f"client,join,leave\n{lines}\n")
 
 
-def test_a_file_that_is_no_trace_is_refused(tmp_path: Path) -> None:
+def test_files_that_are_not_traces_are_rejected(tmp_path: Path) -> None:
     with pytest.raises(DataError, match=r"expected the columns client, join, leave .* got user, t"):
-        read(tmp_path, "user,t\n0,0\n")
+        read_trace(tmp_path, "user,t\n0,0\n")
     with pytest.raises(DataError, match="in the first line, got nothing"):
-        read(tmp_path, "")
+        read_trace(tmp_path, "")
     with pytest.raises(DataError, match="not a readable CSV file"):
-        read(tmp_path, b"client,join,leave\n0,0,\xff\xfe\n")
+        read_trace(tmp_path, b"client,join,leave\n0,0,\xff\xfe\n")
     with pytest.raises(DataError, match=r"cannot read the trace .*nowhere.csv: No such file"):
         Trace(str(tmp_path / "nowhere.csv")).timetable(3, 10, 0)
     with pytest.raises(DataError, match="cannot read the trace"):
         Trace(str(tmp_path)).timetable(3, 10, 0)
 
 
-def test_a_trace_needs_a_file() -> None:
+def test_trace_without_a_path_is_rejected() -> None:
     with pytest.raises(ConfigError, match=r"--set sessions.path=stays.csv"):
         Trace().timetable(3, 10, 0)
     with pytest.raises(ConfigError, match="tolerance must lie in"):
