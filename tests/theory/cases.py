@@ -1,4 +1,4 @@
-"""Random inputs for the properties, and the numbers that several worked examples share."""
+"""Hypothesis strategies and constants shared by the tests of the theory package."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def cases(draw: st.DrawFn, max_states: int = 7, max_budget: float = 1.0) -> Case
 
 
 def scale_to_budget(probs: np.ndarray, wish: np.ndarray, budget: float) -> np.ndarray:
-    """The wish pulled towards 0 or towards 1 until it spends the budget: a feasible point."""
+    """Scale `wish` towards 0 or 1 until it spends the budget, which gives a feasible point."""
     spent = float(probs @ wish)
     if spent >= budget:
         return wish * (budget / spent)

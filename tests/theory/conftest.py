@@ -1,5 +1,5 @@
 from hypothesis import settings
 
-# A busy machine is not a failing property. Everything else stays as the run has it.
+# Disable the deadline, because tests can be slow on a busy machine. Other settings are kept.
 settings.register_profile("unhurried", deadline=None)
 settings.load_profile("unhurried")

@@ -9,17 +9,17 @@ from thalweg.theory import perturb, posterior
 from theory.cases import distributions, rows
 
 
-def test_the_sheet_s_posterior():  # worked example 14.11
+def test_posterior_matches_worked_example():  # worked example 14.11
     belief = posterior([1, 1, 1], [3, 1, 0])
     np.testing.assert_allclose(belief.mean, [0.571429, 0.285714, 0.142857], atol=1e-6)
     np.testing.assert_allclose(belief.variance, [0.030612, 0.025510, 0.015306], atol=1e-6)
 
 
-def test_nothing_seen_leaves_the_prior():
+def test_posterior_without_observations_equals_the_prior():
     assert posterior([1, 3], [0, 0]).mean.tolist() == [0.25, 0.75]
 
 
-def test_clients_stack_before_the_states():
+def test_posterior_supports_stacked_clients():
     counts = np.array([[3, 1, 0], [0, 0, 5]])
     stacked = posterior(np.ones((2, 3)), counts)
     assert stacked.mean.shape == stacked.variance.shape == (2, 3)
@@ -27,7 +27,7 @@ def test_clients_stack_before_the_states():
 
 
 @given(st.data(), st.integers(2, 6))
-def test_scipy_knows_the_same_dirichlet(data: st.DataObject, size):
+def test_posterior_matches_scipy_dirichlet(data: st.DataObject, size):
     prior = data.draw(rows(size, 0.1, 5))
     counts = np.array(data.draw(st.lists(st.integers(0, 99), min_size=size, max_size=size)))
     belief = posterior(prior, counts)
@@ -48,28 +48,28 @@ def test_scipy_knows_the_same_dirichlet(data: st.DataObject, size):
         (1.0, 2.0, "one entry per state"),
     ],
 )
-def test_what_is_no_count_is_refused(prior, counts, message):
+def test_invalid_counts_are_rejected(prior, counts, message):
     with pytest.raises(ConfigError, match=message):
         posterior(prior, counts)
 
 
-def test_the_sheet_s_noise():  # worked example 14.13
+def test_perturb_matches_worked_example():  # worked example 14.13
     forecast = perturb([0.5, 0.3, 0.2], [0.04, -0.06, 0.01])
     np.testing.assert_allclose(forecast, [0.545455, 0.242424, 0.212121], atol=1e-6)
 
 
-def test_the_sheet_s_noise_with_an_impossible_state():  # worked example 14.13
+def test_perturb_keeps_impossible_states_at_zero():  # worked example 14.13
     forecast = perturb([0.5, 0.5, 0], [0.04, -0.06, -0.03])
     np.testing.assert_allclose(forecast, [0.551020, 0.448980, 0], atol=1e-6)
     assert np.abs(forecast - [0.5, 0.5, 0]).sum() == pytest.approx(0.102041, abs=1e-6)
 
 
-def test_if_noise_leaves_nothing_the_forecast_is_the_truth():
+def test_perturb_returns_the_truth_if_noise_removes_all_mass():
     assert perturb([0.25, 0.75], [-1, -1]).tolist() == [0.25, 0.75]
 
 
 @given(st.data(), st.integers(1, 7), st.floats(0, 0.3))
-def test_a_forecast_is_a_distribution(data: st.DataObject, size, width):
+def test_perturb_returns_a_distribution(data: st.DataObject, size, width):
     truth = data.draw(distributions(size))
     forecast = perturb(truth, data.draw(rows(size, -width, width)))
     assert forecast.min() >= 0
@@ -77,12 +77,12 @@ def test_a_forecast_is_a_distribution(data: st.DataObject, size, width):
 
 
 @given(st.data(), st.integers(1, 7))
-def test_no_noise_changes_nothing(data: st.DataObject, size):
+def test_perturb_with_zero_noise_changes_nothing(data: st.DataObject, size):
     truth = data.draw(distributions(size))
     np.testing.assert_allclose(perturb(truth, np.zeros(size)), truth, atol=1e-15)
 
 
 @pytest.mark.parametrize("noise", [[0.1], [0.1, float("nan")], [0.1, float("inf")]])
-def test_what_is_no_noise_is_refused(noise):
+def test_invalid_noise_is_rejected(noise):
     with pytest.raises(ConfigError, match="noise must"):
         perturb([0.5, 0.5], noise)

@@ -31,7 +31,7 @@ def histories(draw: st.DrawFn) -> tuple[list[np.ndarray], list[list[np.ndarray]]
 # Worked examples of section 10
 
 
-def test_raw_distances_of_two_sessions():
+def test_raw_distances_match_worked_example():
     np.testing.assert_allclose(blend_distances(NOW, PAST, "raw"), [0.5, 3.905125], atol=1e-6)
     for scale, expected in [(0, (0.5, 0.5)), (1, (0.967864, 0.032136)), (10, (1, 0))]:
         weights = blend_weights(NOW, PAST, scale, distance="raw")
@@ -39,7 +39,7 @@ def test_raw_distances_of_two_sessions():
     assert blend_weights(NOW, PAST, 10, "raw")[1] == pytest.approx(1.6e-15, rel=0.05)
 
 
-def test_unit_distances_of_two_sessions():
+def test_unit_distances_match_worked_example():
     np.testing.assert_allclose(
         blend_distances(NOW, PAST, "global_unit"), [0.065114, 0.693893], atol=1e-6
     )
@@ -48,13 +48,13 @@ def test_unit_distances_of_two_sessions():
         np.testing.assert_allclose(weights, expected, atol=1e-6)
 
 
-def test_the_start_is_the_weighted_mean_of_the_models():
+def test_blended_start_is_the_weighted_mean_of_models():
     models = np.array([[1.0, 0.0], [0.0, 2.0]])
     start = blend_weights(NOW, PAST, 1, "raw") @ models
     np.testing.assert_allclose(start, [0.967864, 0.064271], atol=1e-6)
 
 
-def test_distances_are_averaged_over_tensors():
+def test_per_tensor_distances_are_averaged():
     found = blend_distances(NOW_IN_TENSORS, PAST_IN_TENSORS)
     np.testing.assert_allclose(found, [0.087857, 1.013868], atol=1e-6)
     weights = blend_weights(NOW_IN_TENSORS, PAST_IN_TENSORS, 10)
@@ -64,7 +64,7 @@ def test_distances_are_averaged_over_tensors():
 # By hand
 
 
-def test_products_of_directions_lack_to_one():
+def test_inner_product_distance_is_one_minus_the_cosine():
     right_angle, opposite, same = [0, 5], [-2, 0], [7, 0]
     found = blend_distances([1, 0], [right_angle, opposite, same], "inner_product")
     np.testing.assert_allclose(found, [1, 2, 0], atol=1e-12)
@@ -74,34 +74,34 @@ def test_products_of_directions_lack_to_one():
 
 
 @pytest.mark.parametrize("distance", ["per_tensor_unit", "global_unit", "inner_product"])
-def test_zeros_are_near_zeros_and_one_away_from_anything_else(distance):
+def test_zero_vectors_have_distance_zero_to_each_other_and_one_to_others(distance):
     assert blend_distances([0, 0], [[0, 0], [3, 4]], distance).tolist() == [0, 1]
     assert blend_distances([3, 4], [[0, 0]], distance).tolist() == [1]
 
 
-def test_a_tensor_of_zeros_counts_in_the_mean():
+def test_zero_tensors_count_in_the_mean_distance():
     now, then = [[0, 0], [1, 0]], [[[5, 5], [0, 1]], [[0, 0], [0, 1]]]
     np.testing.assert_allclose(blend_distances(now, then), [(1 + math.sqrt(2)) / 2, 0.5**0.5])
 
 
-def test_an_infinite_scale_takes_the_nearest_and_splits_ties():
+def test_infinite_scale_selects_the_nearest_sessions_and_splits_ties():
     past = [[0, 1], [5, 0], [0, -1]]
     assert blend_weights([0, 0], past, math.inf, "raw").tolist() == [0.5, 0, 0.5]
     assert blend_weights([4, 0], past, math.inf, "raw").tolist() == [0, 1, 0]
 
 
-def test_one_session_alone_counts_whole():
+def test_single_past_session_has_weight_one():
     for scale in (0, 10, math.inf):
         assert blend_weights([1, 2], [[-5, 3]], scale).tolist() == [1.0]
 
 
-def test_a_huge_scale_is_no_overflow():
+def test_huge_scale_does_not_overflow():
     assert blend_weights([0, 0], [[0, 1], [0, 3]], 1e308, "raw").tolist() == [1, 0]
     assert softmin([1000.0, 1001.0], 1).tolist() == softmin([0.0, 1.0], 1).tolist()
 
 
 @pytest.mark.parametrize("size", [1e200, 1e-200, 5e-324])
-def test_numbers_that_cannot_be_squared_have_a_direction_and_a_length(size):
+def test_distances_handle_values_whose_squares_overflow_or_underflow(size):
     now, past = [size, 0.0], [[size, 0.0], [0.0, size]]
     np.testing.assert_allclose(blend_distances(now, past, "global_unit"), [0, 2**0.5])
     raw = blend_distances(now, past, "raw")
@@ -109,7 +109,7 @@ def test_numbers_that_cannot_be_squared_have_a_direction_and_a_length(size):
     assert raw[1] == pytest.approx(2**0.5 * size, rel=1e-9, abs=5e-324)
 
 
-def test_directions_that_nearly_agree_are_told_apart():
+def test_nearly_parallel_vectors_have_accurate_distances():
     for angle in (
         1e-12,
         1e-9,
@@ -127,7 +127,7 @@ def test_directions_that_nearly_agree_are_told_apart():
 
 
 @pytest.mark.parametrize("distance", DISTANCES)
-def test_a_number_that_is_none_is_found_in_any_tensor(distance):
+def test_non_finite_fingerprints_are_rejected(distance):
     for bad in (math.nan, math.inf, -math.inf):
         with pytest.raises(ConfigError, match=r"past\[1\] must be finite"):
             blend_distances([[1, 2], [3]], [[[1, 2], [3]], [[1, 2], [bad]]], distance)
@@ -135,7 +135,7 @@ def test_a_number_that_is_none_is_found_in_any_tensor(distance):
             blend_distances([[1, 2], [bad]], [[[1, 2], [3]]], distance)
 
 
-def test_one_vector_is_one_tensor_and_tensors_may_have_any_shape():
+def test_vectors_are_single_tensors_and_tensors_may_have_any_shape():
     together = blend_distances(NOW, PAST, "per_tensor_unit")
     assert together.tolist() == blend_distances(NOW, PAST, "global_unit").tolist()
     matrix = [np.array([[1.0, 2.0], [3.0, 4.0]]), np.ones(3)]
@@ -146,7 +146,7 @@ def test_one_vector_is_one_tensor_and_tensors_may_have_any_shape():
     assert blend_distances(np.array(NOW), rows).tolist() == together.tolist()
 
 
-def test_long_vectors_are_summed_in_blocks_and_in_double_precision():
+def test_long_vectors_are_summed_in_double_precision_blocks():
     rng = np.random.default_rng(0)
     a, b = rng.normal(size=(2, 3 * BLOCK + 5)).astype(np.float32)
     (raw,) = blend_distances(a, [b], "raw")
@@ -155,20 +155,20 @@ def test_long_vectors_are_summed_in_blocks_and_in_double_precision():
     assert blend_distances(a, [b])[0] == pytest.approx(np.linalg.norm(u - v), rel=1e-13)
 
 
-def test_what_is_compared_is_untouched():
+def test_distances_leave_their_inputs_unchanged():
     now, past = np.array([1e200, 2.0]), [np.array([1.0, 1e-200])]
-    now.flags.writeable = past[0].flags.writeable = False  # writing would be an error
+    now.flags.writeable = past[0].flags.writeable = False  # writing raises an error
     for distance in DISTANCES:
         assert blend_distances(now, past, distance).shape == (1,)
     assert now.tolist() == [1e200, 2.0]
     assert past[0].tolist() == [1.0, 1e-200]
 
 
-# For all histories
+# Properties
 
 
 @given(histories(), st.floats(0, 1000), st.sampled_from(DISTANCES))
-def test_weights_sum_to_one(history, scale, distance):
+def test_blend_weights_sum_to_one(history, scale, distance):
     weights = blend_weights(*history, scale, distance)
     assert weights.shape == (len(history[1]),)
     assert weights.min() >= 0
@@ -176,7 +176,9 @@ def test_weights_sum_to_one(history, scale, distance):
 
 
 @given(st.data(), histories(), st.floats(0, 100), st.sampled_from(DISTANCES))
-def test_the_order_of_sessions_does_not_matter(data: st.DataObject, history, scale, distance):
+def test_blend_weights_do_not_depend_on_session_order(
+    data: st.DataObject, history, scale, distance
+):
     now, past = history
     order = data.draw(st.permutations(range(len(past))))
     shuffled = blend_weights(now, [past[z] for z in order], scale, distance)
@@ -186,7 +188,7 @@ def test_the_order_of_sessions_does_not_matter(data: st.DataObject, history, sca
 
 
 @given(histories(), st.floats(0, 100), st.floats(0, 100), st.sampled_from(DISTANCES))
-def test_a_larger_scale_gives_the_nearest_more(history, one, other, distance):
+def test_larger_scale_gives_the_nearest_session_more_weight(history, one, other, distance):
     low, high = sorted((one, other))
     nearest = blend_distances(*history, distance).argmin()
     less, more = (blend_weights(*history, scale, distance)[nearest] for scale in (low, high))
@@ -195,13 +197,13 @@ def test_a_larger_scale_gives_the_nearest_more(history, one, other, distance):
 
 
 @given(histories(), st.sampled_from(DISTANCES))
-def test_a_session_is_at_no_distance_from_itself(history, distance):
+def test_session_has_distance_zero_to_itself(history, distance):
     now, past = history
     assert blend_distances(now, [now, *past], distance)[0] == pytest.approx(0, abs=1e-12)
 
 
 @given(histories(), st.floats(0.01, 100))
-def test_unit_distances_do_not_depend_on_the_size(history, factor):
+def test_unit_distances_do_not_depend_on_vector_length(history, factor):
     now, past = history
     larger = [factor * tensor for tensor in now]
     for distance in ("per_tensor_unit", "global_unit", "inner_product"):
@@ -210,7 +212,7 @@ def test_unit_distances_do_not_depend_on_the_size(history, factor):
         np.testing.assert_allclose(blend_distances(larger, past, distance), found, atol=1e-7)
 
 
-# Inputs
+# Invalid inputs
 
 
 @pytest.mark.parametrize(
@@ -231,13 +233,13 @@ def test_unit_distances_do_not_depend_on_the_size(history, factor):
     ],
 )
 @pytest.mark.parametrize("distance", ["raw", "per_tensor_unit"])
-def test_impossible_inputs_are_refused(bad, message, distance):
+def test_invalid_blend_inputs_are_rejected(bad, message, distance):
     good = {"current": [1, 2], "past": [[1, 2], [3, 4]], "scale": 1, "distance": distance}
     with pytest.raises(ConfigError, match=message):
         blend_weights(**good | bad)
 
 
-def test_unknown_distances_are_refused():
+def test_unknown_distances_and_negative_distances_are_rejected():
     with pytest.raises(UnknownName, match="unknown distance 'two_norm'"):
         blend_weights([1], [[1]], 1, "two_norm")
     with pytest.raises(ConfigError, match="distances must be non-negative"):

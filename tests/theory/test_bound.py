@@ -34,33 +34,33 @@ WORLD = {
 }
 
 
-def test_the_sheet_s_b_term():  # worked example 14.10
+def test_b_term_matches_worked_example():  # worked example 14.10
     value = b_term(WEIGHTS, AVAILABILITY, SCORES + 0.01, noise=0.01)
     assert value == pytest.approx(1.734129, abs=1e-6)
 
 
 @pytest.mark.parametrize(("variant", "value"), [("printed", 73.347419), ("corrected", 73.836147)])
-def test_the_sheet_s_bound(variant, value):  # worked example 14.10
+def test_sfedpo_bound_matches_worked_example(variant, value):  # worked example 14.10
     bound = sfedpo_bound(WEIGHTS, AVAILABILITY, SCORES, 0.5, 5, variant=variant, **WORLD)
     assert bound.value == pytest.approx(value, abs=1e-6)
     assert bound.violations == ()
 
 
-def test_the_corrected_bound_is_the_default():
+def test_corrected_variant_is_the_default():
     default = sfedpo_bound(WEIGHTS, AVAILABILITY, SCORES, 0.5, 5, **WORLD)
     assert default == sfedpo_bound(
         WEIGHTS, AVAILABILITY, SCORES, 0.5, 5, variant="corrected", **WORLD
     )
 
 
-def test_the_constants_of_the_theorem_belong_together():
+def test_theorem_constants_are_consistent():
     c = math.sqrt(1 / 5)  # the largest step the theorem allows
     assert 1 / (1 - 2 * c**2) == pytest.approx(5 / 3)
     assert 1 / 2 - 4 * c**2 / (3 * (1 - 2 * c**2)) == pytest.approx(1 / 18)
 
 
 @given(st.data(), st.integers(1, 6), st.integers(1, 10), st.floats(0, 2))
-def test_the_bound_is_the_b_term_and_two_terms_that_fade_with_the_rounds(
+def test_bound_is_the_b_term_plus_two_terms_decreasing_in_rounds(
     data: st.DataObject, size, ticks, grad_noise
 ):
     p, q = data.draw(rows(size, 0.01, 1)), data.draw(rows(size, 0.01, 1))
@@ -77,7 +77,7 @@ def test_the_bound_is_the_b_term_and_two_terms_that_fade_with_the_rounds(
         assert bound.value == pytest.approx(stays + fades / rounds)
 
 
-def test_a_budget_of_one_has_no_tail():
+def test_printed_and_corrected_variants_agree_for_a_budget_of_one():
     both = [
         sfedpo_bound(WEIGHTS, AVAILABILITY, SCORES, 1.0, 5, variant=variant, **WORLD).value
         for variant in ("printed", "corrected")
@@ -85,13 +85,13 @@ def test_a_budget_of_one_has_no_tail():
     assert both[0] == both[1]
 
 
-def test_too_large_a_step_is_reported_with_its_size():
+def test_too_large_step_size_is_reported_with_its_value():
     bound = sfedpo_bound([1], [1], [1], 0.5, 5, **WORLD | {"client_lr": 0.09})  # L T eta = 0.45
     assert len(bound.violations) == 1
     assert "at most 0.4472, is 0.45" in bound.violations[0]
 
 
-def test_too_large_a_cohort_is_reported_with_its_size():
+def test_too_large_cohort_is_reported_with_its_value():
     world = WORLD | {"client_lr": 0.05}  # L T eta = 0.25
     everybody = sfedpo_bound([0.7, 0.1, 0.2], [1] * 3, [1] * 3, 0.5, 5, **world)
     assert len(everybody.violations) == 1
@@ -101,7 +101,7 @@ def test_too_large_a_cohort_is_reported_with_its_size():
     assert pairs.value == everybody.value
 
 
-def test_both_preconditions_can_fail_at_once():
+def test_both_violations_can_be_reported():
     assert len(sfedpo_bound([1], [1], [1], 0.5, 5, **WORLD | {"client_lr": 1.0}).violations) == 2
 
 
@@ -111,7 +111,7 @@ def test_budgets_may_differ_between_clients():
     assert one != sfedpo_bound(WEIGHTS, AVAILABILITY, SCORES, [0.5, 0.5, 0.2], 5, **WORLD)
 
 
-def test_weights_are_divided_by_their_sum():
+def test_b_term_normalises_weights():
     ones = b_term([1, 1], [0.2, 0.4], [1, 2], 0.1)
     assert ones == pytest.approx(b_term([0.5, 0.5], [0.2, 0.4], [1, 2], 0.1))
 
@@ -134,7 +134,7 @@ def test_weights_are_divided_by_their_sum():
         ({"cohort_size": 0}, "cohort_size"),
     ],
 )
-def test_impossible_inputs_are_refused(bad, message):
+def test_invalid_bound_inputs_are_rejected(bad, message):
     good = WORLD | {
         "weights": WEIGHTS,
         "availability": AVAILABILITY,
@@ -146,11 +146,11 @@ def test_impossible_inputs_are_refused(bad, message):
         sfedpo_bound(**good | bad)
 
 
-def test_an_unknown_variant_is_told_the_nearest():
+def test_unknown_variant_error_suggests_the_nearest_name():
     with pytest.raises(UnknownName, match="Did you mean 'printed'"):
         sfedpo_bound([1], [1], [1], 0.5, 5, variant="print", **WORLD)
 
 
-def test_a_b_term_of_clients_that_never_come_is_refused():
+def test_b_term_of_never_available_clients_is_rejected():
     with pytest.raises(ConfigError, match="positive availability"):
         b_term([1, 0], [0, 1], [1, 1], 0.1)

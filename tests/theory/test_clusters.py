@@ -17,11 +17,11 @@ APART = np.linalg.norm(SQUARE[:, None] - SQUARE[None], axis=2)
         ([0, 1, 0, 1], [-0.359612] * 4),
     ],
 )
-def test_the_sheet_s_silhouettes(member_of, expected):  # worked example 10
+def test_silhouettes_match_worked_example(member_of, expected):  # worked example 10
     np.testing.assert_allclose(silhouettes(APART, np.array(member_of)), expected, atol=1e-6)
 
 
-def test_the_sheet_s_square_has_two_clusters():
+def test_square_of_worked_example_has_two_clusters():
     found = count_clusters(SQUARE)
     assert found.size == 2
     assert found.centres.tolist() == [[0, 0.5], [4, 0.5]]
@@ -30,29 +30,29 @@ def test_the_sheet_s_square_has_two_clusters():
     assert np.isnan(found.scores[[0, 1, 4, 9]]).all()  # at most one less than points
 
 
-def blobs(centres, each, seed=0, spread=0.1):
+def make_blobs(centres, each, seed=0, spread=0.1):
     rng = np.random.default_rng(seed)
     points = [rng.normal(centre, spread, (each, len(centre))) for centre in centres]
     return np.concatenate(points)
 
 
 @pytest.mark.parametrize("number", [2, 3, 4, 7])
-def test_as_many_are_found_as_there_are(number):
+def test_count_clusters_finds_the_true_number(number):
     corners = 5 * np.eye(8)[:number]
-    found = count_clusters(blobs(corners, 6))
+    found = count_clusters(make_blobs(corners, 6))
     assert found.size == number
     assert found.member_of.tolist() == np.repeat(np.arange(number), 6).tolist()
 
 
-def test_the_numbering_does_not_depend_on_k_means_but_on_who_comes_first():
-    points = blobs(5 * np.eye(3), 4)
+def test_clusters_are_numbered_by_their_first_member():
+    points = make_blobs(5 * np.eye(3), 4)
     for seed in range(5):
         assert (
             count_clusters(points, seed=seed).member_of.tolist() == np.repeat([0, 1, 2], 4).tolist()
         )
 
 
-def test_one_cluster_is_found_only_if_it_is_allowed():
+def test_single_cluster_is_found_only_with_a_threshold():
     cloud = np.random.default_rng(0).normal(size=(40, 2))
     assert count_clusters(cloud).size >= 2
     assert count_clusters(cloud, single_cluster_threshold=0.9).size == 1
@@ -60,40 +60,40 @@ def test_one_cluster_is_found_only_if_it_is_allowed():
 
 
 @pytest.mark.parametrize("number", [1, 2, 5])
-def test_identical_points_are_one_cluster(number):
+def test_identical_points_form_one_cluster(number):
     found = count_clusters(np.ones((number, 3)))
     assert found.size == 1
     assert found.centres.tolist() == [[1.0, 1.0, 1.0]]
     assert np.isnan(found.scores).all()
 
 
-def test_two_points_are_one_cluster_because_a_silhouette_needs_three():
+def test_two_points_form_one_cluster():
     found = count_clusters([[0.0, 0.0], [4.0, 0.0]])
     assert found.member_of.tolist() == [0, 0]
     assert found.centres.tolist() == [[2.0, 0.0]]
 
 
-def test_more_clusters_than_different_points_are_not_tried():
+def test_number_of_clusters_is_limited_by_distinct_points():
     found = count_clusters([[0.0], [0.0], [0.0], [1.0], [1.0]])
     assert found.size == 2
     assert found.scores[2] == 1.0
     assert np.isnan(found.scores[3:]).all()
 
 
-def test_points_that_differ_by_next_to_nothing_raise_no_warning():
+def test_nearly_identical_points_raise_no_warning():
     points = np.ones((6, 2)) + 1e-16 * np.arange(12).reshape(6, 2)
     points[5, 1] = np.nextafter(1.0, 2.0)
     assert count_clusters(points).size in (1, 2)
 
 
-def test_a_given_number_of_clusters_is_not_more_than_there_are_points():
+def test_requested_number_of_clusters_is_limited_by_points():
     assert cluster(SQUARE, 3).size == 3
     assert cluster(SQUARE[:2], 4).size == 2
     assert cluster(SQUARE[:1], 4).size == 1
 
 
 def test_missing_rows_do_not_split_a_concept():
-    """Two concepts, answers of +1 and -1; every client lacks one of four classes."""
+    """Two concepts with values +1 and -1; every client lacks one of four classes."""
     rng = np.random.default_rng(0)
     points = np.concatenate([np.ones((8, 4, 3)), -np.ones((8, 4, 3))])
     points += rng.normal(0, 0.05, points.shape)
@@ -105,7 +105,7 @@ def test_missing_rows_do_not_split_a_concept():
     np.testing.assert_allclose(found.centres[1], -1, atol=0.1)
 
 
-def test_a_class_that_no_member_has_is_missing_in_the_centre():
+def test_class_missing_in_all_members_is_missing_in_the_centre():
     points = np.array([[[0.0], [NAN]], [[0.1], [NAN]], [[5.0], [1.0]], [[5.1], [1.0]]])
     found = count_clusters(points)
     assert found.member_of.tolist() == [0, 0, 1, 1]
@@ -113,17 +113,17 @@ def test_a_class_that_no_member_has_is_missing_in_the_centre():
     assert found.centres[1].ravel().tolist() == pytest.approx([5.05, 1.0])
 
 
-def test_k_means_of_points_with_gaps_is_that_of_points_without_if_there_are_none():
+def test_masked_kmeans_equals_kmeans_without_missing_values():
     from thalweg.theory.masked_kmeans import masked_kmeans
 
-    points = blobs(5 * np.eye(4), 5).reshape(20, 2, 2)
+    points = make_blobs(5 * np.eye(4), 5).reshape(20, 2, 2)
     member_of = masked_kmeans(points, 4, seed=0, restarts=10)
     inside = row_distances(points, points)[member_of[:, None] == member_of[None]]
     assert inside.max() < 1
     assert len(np.unique(member_of)) == 4
 
 
-def test_every_cluster_of_points_with_gaps_has_a_member():
+def test_masked_kmeans_leaves_no_cluster_empty():
     from thalweg.theory.masked_kmeans import masked_kmeans
 
     points = np.zeros((5, 1, 1))
@@ -140,6 +140,6 @@ def test_every_cluster_of_points_with_gaps_has_a_member():
         ([[NAN, 1.0], [1.0, 1.0]], "rows of a prototype"),
     ],
 )
-def test_what_makes_no_sense_is_refused(points, words):
+def test_invalid_points_are_rejected(points, words):
     with pytest.raises(ConfigError, match=words):
         count_clusters(points)

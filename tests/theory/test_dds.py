@@ -8,15 +8,15 @@ from thalweg.theory import dds_ratios, dds_scores
 from theory.cases import SPREAD, THIRDS, Case, cases
 
 PROBS = (0.5, 0.3, 0.2)
-# Scores below the smallest normal number have no digits left for the slow way to compare.
+# Exclude subnormal scores: they are too imprecise to compare with the slow implementation.
 slopes = st.floats(0, 0.5, allow_subnormal=False)
 offsets = st.floats(-0.5, 0.5, allow_subnormal=False)
 
 
 def algorithm_2(probs, scores, budget):
-    """The paper's Algorithm 2 word by word, with the extension to impossible states.
+    """Literal implementation of the paper's Algorithm 2, extended to impossible states.
 
-    Slow on purpose: one state per pass, in the order of the states.
+    It is slow: it handles one state per pass, in the order of the states.
     """
     num_states = len(probs)
     worth = [max(score, 0.0) for score in scores]
@@ -45,7 +45,7 @@ def algorithm_2(probs, scores, budget):
     return ratios
 
 
-def test_the_sheet_s_scores_and_ratios():  # worked example 14.1
+def test_dds_scores_and_ratios_match_worked_example():  # worked example 14.1
     scores = dds_scores(PROBS, THIRDS, SPREAD, 0.5, 0.15, 0.25)
     ratios = dds_ratios(PROBS, THIRDS, SPREAD, 0.5, 0.15, 0.25)
     np.testing.assert_allclose(scores, [0.378889, 0.391026, 0.236111], atol=1e-6)
@@ -53,14 +53,14 @@ def test_the_sheet_s_scores_and_ratios():  # worked example 14.1
     assert PROBS @ ratios == pytest.approx(0.5, abs=1e-15)
 
 
-def test_the_factor_is_the_one_of_the_derivation():  # worked example 14.2
+def test_score_uses_the_factor_of_the_derivation():  # worked example 14.2
     scores = dds_scores(PROBS, THIRDS, SPREAD, 0.3, 0.15, 0.25)
     ratios = dds_ratios(PROBS, THIRDS, SPREAD, 0.3, 0.15, 0.25)
     np.testing.assert_allclose(scores, [0.262308, 0.299020, 0.193182], atol=1e-6)
     np.testing.assert_allclose(ratios, [0.303250, 0.345693, 0.223335], atol=1e-6)
 
 
-def test_the_misprinted_factor_is_not_what_we_compute():  # worked example 14.2
+def test_score_differs_from_the_misprinted_formula():  # worked example 14.2
     misprinted = (np.array(THIRDS) - 0.15 * np.array(SPREAD) + 0.25) / (
         1 + 0.3 / 0.7 * np.array(PROBS)
     )
@@ -71,10 +71,10 @@ def test_the_misprinted_factor_is_not_what_we_compute():  # worked example 14.2
     assert np.abs(ours - misprinted).min() > 0.05
     ratios = dds_ratios(PROBS, THIRDS, SPREAD, 0.3, 0.15, 0.25)
     assert np.abs(ratios - wrong).min() > 0.02
-    assert ratios[1] > ratios[0]  # the misprint even turns the order round
+    assert ratios[1] > ratios[0]  # the misprint reverses this order
 
 
-def test_one_state_saturates_and_the_others_share_what_it_leaves():  # worked example 14.3
+def test_saturated_state_leaves_the_rest_to_other_states():  # worked example 14.3
     probs, heterogeneity = (0.1, 0.4, 0.5), (0, 0.5, 2)
     scores = dds_scores(probs, THIRDS, heterogeneity, 0.6, 0.15, 0.25)
     np.testing.assert_allclose(scores, [0.546875, 0.401316, 0.2125], atol=1e-6)
@@ -86,7 +86,7 @@ def test_one_state_saturates_and_the_others_share_what_it_leaves():  # worked ex
     np.testing.assert_allclose(ratios, [1, 1, 0.6], atol=1e-6)
 
 
-def test_what_the_good_states_cannot_take_goes_to_the_bad_ones():  # worked example 14.4
+def test_remaining_budget_goes_to_states_with_negative_scores():  # worked example 14.4
     probs, heterogeneity = (0.2, 0.3, 0.5), (0, 1, 2)
     scores = dds_scores(probs, THIRDS, heterogeneity, 0.6, 0.25, 0.15)
     np.testing.assert_allclose(scores, [0.426471, 0.194444, -0.0125], atol=1e-6)
@@ -94,12 +94,12 @@ def test_what_the_good_states_cannot_take_goes_to_the_bad_ones():  # worked exam
     np.testing.assert_allclose(ratios, [1, 1, 0.2], atol=1e-6)
 
 
-def test_it_is_spread_evenly_over_them():  # worked example 14.4
+def test_remaining_budget_is_spread_evenly_over_negative_scores():  # worked example 14.4
     ratios = dds_ratios([0.1, 0.1, 0.4, 0.4], [0.25] * 4, [0, 0.5, 2.2, 2.3], 0.5, 0.2, 0.15)
     np.testing.assert_allclose(ratios, [1, 1, 0.375, 0.375], atol=1e-6)
 
 
-def test_without_a_positive_score_every_state_gets_the_budget():  # worked example 14.5
+def test_every_state_gets_the_budget_without_positive_scores():  # worked example 14.5
     def ratios(rule):
         return dds_ratios([0.5, 0.5, 0], THIRDS, [5, 6, 7], 0.4, 0.15, 0.25, rule)
 
@@ -108,52 +108,52 @@ def test_without_a_positive_score_every_state_gets_the_budget():  # worked examp
 
 
 @pytest.mark.parametrize(("rule", "third"), [("extend", 0.772029), ("zero", 0.0), ("budget", 0.5)])
-def test_the_rule_for_impossible_states(rule, third):  # worked example 14.5
+def test_impossible_states_follow_the_zero_probability_rule(rule, third):  # worked example 14.5
     ratios = dds_ratios([0.6, 0.4, 0], THIRDS, [0.1, 0.5, 0.2], 0.5, 0.15, 0.25, rule)
     np.testing.assert_allclose(ratios, [0.495598, 0.506602, third], atol=1e-6)
 
 
-def test_the_extension_never_exceeds_one():
+def test_extended_ratio_never_exceeds_one():
     ratios = dds_ratios([0.5, 0.5, 0], [0.1, 0.1, 0.8], [1, 1, 0], 0.5, 0.15, 0.25)
     np.testing.assert_allclose(ratios, [0.5, 0.5, 1.0], atol=1e-12)
 
 
-def test_where_the_budget_ends_in_an_even_share_impossible_states_get_it_too():
-    # The good reachable state is at 1 and the worthless one takes the rest, 0.4 / 0.9. The even
+def test_impossible_states_get_the_even_share_of_the_remaining_budget():
+    # The good reachable state is at 1 and the worthless one gets the rest, 0.4 / 0.9. The even
     # share is then the rule for every impossible state, however good.
     ratios = dds_ratios([0.1, 0.9, 0], [0.5, 0, 0.5], [0, 9, 0], 0.5, 0.15, 0.25)
     np.testing.assert_allclose(ratios, [1, 4 / 9, 4 / 9], atol=1e-12)
 
 
-def test_two_states_one_of_them_worthless():  # worked example 14.5
+def test_worthless_state_gets_what_the_saturated_state_leaves():  # worked example 14.5
     ratios = dds_ratios([0.3, 0.7], [0.5, 0.5], [0, 9], 0.5, 0.15, 0.25)
     np.testing.assert_allclose(ratios, [1, 0.285714], atol=1e-6)
 
 
-def test_a_budget_of_one_renews_everything():  # worked example 14.5
+def test_budget_of_one_renews_everything():  # worked example 14.5
     assert dds_ratios(PROBS, THIRDS, SPREAD, 1, 0.15, 0.25).tolist() == [1, 1, 1]
 
 
-def test_a_single_state_gets_the_budget():
+def test_single_state_gets_the_budget():
     assert dds_ratios([1.0], [1.0], [0.3], 0.4, 0.15, 0.25).tolist() == pytest.approx([0.4])
     assert dds_ratios([1.0], [1.0], [90], 0.4, 0.15, 0.25).tolist() == pytest.approx([0.4])
 
 
-def test_a_budget_used_up_exactly_leaves_nothing_for_the_rest():
+def test_exactly_spent_budget_leaves_nothing_for_other_states():
     assert dds_ratios([0.5, 0.5], [0.5, 0.5], [0, 9], 0.5, 0.15, 0.25).tolist() == [1, 0]
 
 
-def test_a_memory_of_five_hundred():  # worked example 14.15
+def test_ratios_for_a_memory_of_500_match_worked_example():  # worked example 14.15
     ratios = dds_ratios(PROBS, THIRDS, SPREAD, 0.5, 0.15, 0.25)
     assert np.floor(ratios * 500 + 0.5).tolist() == [268, 276, 167]
 
 
-def test_probabilities_and_importance_are_divided_by_their_sum():
+def test_probabilities_and_importance_are_normalised():
     ratios = dds_ratios([5, 3, 2], [1, 1, 1], SPREAD, 0.5, 0.15, 0.25)
     np.testing.assert_allclose(ratios, [0.535193, 0.552336, 0.333514], atol=1e-6)
 
 
-def test_the_inputs_are_left_alone():
+def test_dds_ratios_leave_their_inputs_unchanged():
     probs, importance, heterogeneity = np.array([5.0, 3.0, 0.0]), np.ones(3), np.array(SPREAD)
     dds_ratios(probs, importance, heterogeneity, 0.5, 0.15, 0.25)
     assert probs.tolist() == [5, 3, 0]
@@ -162,7 +162,7 @@ def test_the_inputs_are_left_alone():
 
 
 @given(cases(), slopes, offsets)
-def test_the_budget_is_met_and_ratios_are_shares(case: Case, slope, offset):
+def test_dds_ratios_meet_the_budget_and_lie_in_0_1(case: Case, slope, offset):
     ratios = dds_ratios(*case, slope, offset)
     assert case.probs @ ratios == pytest.approx(case.budget, abs=1e-12)
     assert ratios.min() >= 0
@@ -170,13 +170,13 @@ def test_the_budget_is_met_and_ratios_are_shares(case: Case, slope, offset):
 
 
 @given(cases(), slopes, offsets)
-def test_fast_equals_slow(case: Case, slope, offset):
+def test_dds_ratios_match_algorithm_2(case: Case, slope, offset):
     scores = dds_scores(*case, slope, offset)
     slow = algorithm_2((case.probs / case.probs.sum()).tolist(), scores.tolist(), case.budget)
     np.testing.assert_allclose(dds_ratios(*case, slope, offset), slow, atol=1e-9)
 
 
-def test_fast_equals_slow_for_sixty_states():
+def test_dds_ratios_match_algorithm_2_for_60_states():
     rng = np.random.default_rng(11)
     for budget in (0.05, 0.3, 0.5, 0.8, 0.99):
         for concentration in (0.1, 1.0):
@@ -187,7 +187,7 @@ def test_fast_equals_slow_for_sixty_states():
 
 
 @given(cases(), slopes, offsets, st.data())
-def test_the_order_of_the_states_does_not_matter(case: Case, slope, offset, data: st.DataObject):
+def test_dds_ratios_do_not_depend_on_state_order(case: Case, slope, offset, data: st.DataObject):
     order = np.array(data.draw(st.permutations(range(len(case.probs)))))
     probs, importance, heterogeneity, budget = case
     shuffled = dds_ratios(
@@ -197,7 +197,7 @@ def test_the_order_of_the_states_does_not_matter(case: Case, slope, offset, data
 
 
 @given(cases(), slopes, offsets)
-def test_of_two_reachable_states_the_better_score_never_gets_less(case: Case, slope, offset):
+def test_reachable_state_with_a_higher_score_never_gets_less(case: Case, slope, offset):
     reachable = case.probs > 0
     scores = dds_scores(*case, slope, offset)[reachable]
     by_score = dds_ratios(*case, slope, offset)[reachable][np.argsort(scores)]
@@ -205,7 +205,7 @@ def test_of_two_reachable_states_the_better_score_never_gets_less(case: Case, sl
 
 
 @given(cases(), slopes, offsets)
-def test_the_score_is_the_formula(case: Case, slope, offset):
+def test_dds_scores_match_the_formula(case: Case, slope, offset):
     probs, importance, heterogeneity, budget = case
     formula = (importance / importance.sum() - slope * heterogeneity + offset) / (
         1 + (1 - budget) / budget * probs / probs.sum()
@@ -219,13 +219,13 @@ def test_the_score_is_the_formula(case: Case, slope, offset):
 )
 @pytest.mark.parametrize("budget", [5e-324, 1e-300, 1e-9, 0.5, 1 - 1e-16, 1.0])
 @pytest.mark.parametrize("offset", [-1 / 3 + 1e-16, 1e-300 - 1 / 3, 0.25, 1e300])
-def test_extreme_numbers_give_ratios_that_are_numbers(probs, budget, offset):
+def test_extreme_inputs_give_finite_ratios(probs, budget, offset):
     ratios = dds_ratios(probs, THIRDS, (0.0, 1e-300, 1e-9), budget, 0.15, offset)
     assert ((ratios >= 0) & (ratios <= 1)).all()
     assert np.array(probs) @ ratios == pytest.approx(budget, rel=1e-9, abs=1e-15)
 
 
-def test_a_budget_of_one_fills_even_the_rarest_state():
+def test_budget_of_one_fills_states_with_tiny_probability():
     ratios = dds_ratios([1.0, 1e-17, 1e-30], THIRDS, SPREAD, 1.0, 0.15, 0.25)
     assert ratios.tolist() == [1, 1, 1]
 
@@ -249,7 +249,7 @@ def test_a_budget_of_one_fills_even_the_rarest_state():
     ],
 )
 @pytest.mark.parametrize("function", [dds_scores, dds_ratios])
-def test_impossible_inputs_are_refused(function, bad):
+def test_invalid_dds_inputs_are_rejected(function, bad):
     good = {
         "probs": PROBS,
         "importance": THIRDS,
@@ -262,11 +262,11 @@ def test_impossible_inputs_are_refused(function, bad):
         function(**good | bad)
 
 
-def test_scores_beyond_all_numbers_are_refused():
+def test_overflowing_scores_are_rejected():
     with pytest.raises(ConfigError, match="slope and offset"):
         dds_ratios(PROBS, THIRDS, (0, 0, 1e10), 0.5, -1e300, 0.25)
 
 
-def test_an_unknown_rule_is_told_the_nearest():
+def test_unknown_rule_error_suggests_the_nearest_name():
     with pytest.raises(UnknownName, match="Did you mean 'extend'"):
         dds_ratios(PROBS, THIRDS, SPREAD, 0.5, 0.15, 0.25, "extended")

@@ -18,7 +18,7 @@ TICKS = 5
 
 
 def multipliers(ratios, probs, importance, heterogeneity, budget, ticks, grad_bound):
-    """(M,) the lambda that each state's ratio asks for: equal in all states within the bounds."""
+    """Return lambda implied by each state's ratio, (M,); equal for all states within the bounds."""
     gamma = retention(budget, ticks)
     gain = 4 * grad_bound * gamma
     steep = gain * 2 / (2 - budget) * (1 + (1 - budget) / budget * np.array(probs))
@@ -26,23 +26,23 @@ def multipliers(ratios, probs, importance, heterogeneity, budget, ticks, grad_bo
     return (ratios * steep - pull) / budget
 
 
-def test_the_sheet_s_program_with_an_active_bound():  # worked example 14.6
+def test_exact_ratios_with_an_active_bound_match_worked_example():  # worked example 14.6
     ratios = dds_ratios_exact(PROBS, THIRDS, SPREAD, 0.5, TICKS, 1.0)
     np.testing.assert_allclose(ratios, [0.676026, 0.539956, 0], atol=1e-6)
     best = dds_objective(PROBS, ratios, THIRDS, SPREAD, 0.5, TICKS, 1.0)
     assert best == pytest.approx(0.656786, abs=1e-6)
     asked = multipliers(ratios, PROBS, THIRDS, SPREAD, 0.5, TICKS, 1.0)
     np.testing.assert_allclose(asked[:2], 1.740265, atol=1e-6)
-    assert asked[2] > asked[0]  # the third state would need a larger one to be used at all
+    assert asked[2] > asked[0]  # the third state needs a larger lambda for a positive ratio
 
 
-def test_the_closed_form_is_a_little_worse():  # worked example 14.6
+def test_closed_form_objective_is_slightly_worse_than_the_optimum():  # worked example 14.6
     ratios = dds_ratios(PROBS, THIRDS, SPREAD, 0.5, 0.15, 0.25)
     reached = dds_objective(PROBS, ratios, THIRDS, SPREAD, 0.5, TICKS, 1.0)
     assert reached == pytest.approx(0.764378, abs=1e-6)
 
 
-def test_the_closed_form_is_exact_where_no_bound_is_active():  # worked example 14.6
+def test_closed_form_is_exact_without_active_bounds():  # worked example 14.6
     exact = dds_ratios_exact(PROBS, THIRDS, SPREAD, 0.3, TICKS, 1.0)
     np.testing.assert_allclose(exact, [0.348438, 0.365300, 0.080955], atol=1e-6)
     asked = multipliers(exact, PROBS, THIRDS, SPREAD, 0.3, TICKS, 1.0)
@@ -54,22 +54,22 @@ def test_the_closed_form_is_exact_where_no_bound_is_active():  # worked example 
     np.testing.assert_allclose(closed, exact, atol=1e-12)
 
 
-def test_the_objective_is_the_score_without_noise():
+def test_dds_objective_equals_the_score_without_noise():
     ratios = dds_ratios(PROBS, THIRDS, SPREAD, 0.5, 0.15, 0.25)
     score = heterogeneity_score(PROBS, ratios, THIRDS, SPREAD, 0.5, TICKS, 2.0, noise=0.0)
     assert dds_objective(PROBS, ratios, THIRDS, SPREAD, 0.5, TICKS, 2.0) == score
 
 
-def test_a_large_difference_is_all_or_nothing():
+def test_large_heterogeneity_gap_gives_ratios_at_their_bounds():
     ratios = dds_ratios_exact([0.3, 0.7], [0.5, 0.5], [0, 900], 0.5, TICKS, 1.0)
     np.testing.assert_allclose(ratios, [1, 0.2 / 0.7], atol=1e-12)
 
 
-def test_a_budget_of_one_leaves_nothing_to_choose():
+def test_budget_of_one_renews_all_states():
     assert dds_ratios_exact([0.4, 0.6, 0], THIRDS, SPREAD, 1.0, TICKS).tolist() == [1, 1, 1]
 
 
-def test_an_impossible_state_gets_what_an_ever_rarer_one_would():
+def test_impossible_state_gets_the_limit_of_a_rare_state():
     rare = dds_ratios_exact([0.6, 0.4, 1e-10], THIRDS, SPREAD, 0.3, TICKS)
     never = dds_ratios_exact([0.6, 0.4, 0.0], THIRDS, SPREAD, 0.3, TICKS)
     assert 0 < never[2] < 1
@@ -77,7 +77,7 @@ def test_an_impossible_state_gets_what_an_ever_rarer_one_would():
 
 
 @given(cases(), st.integers(1, 20), st.floats(0.01, 20))
-def test_the_budget_is_met_and_ratios_are_shares(case: Case, ticks, grad_bound):
+def test_exact_ratios_meet_the_budget_and_lie_in_0_1(case: Case, ticks, grad_bound):
     ratios = dds_ratios_exact(*case, ticks, grad_bound)
     assert case.probs @ ratios == pytest.approx(case.budget, abs=1e-12)
     assert ratios.min() >= 0
@@ -85,7 +85,7 @@ def test_the_budget_is_met_and_ratios_are_shares(case: Case, ticks, grad_bound):
 
 
 @given(cases(max_budget=0.95), st.integers(1, 20), st.floats(0.1, 20))
-def test_the_optimality_conditions_hold(case: Case, ticks, grad_bound):
+def test_exact_ratios_satisfy_the_optimality_conditions(case: Case, ticks, grad_bound):
     ratios = dds_ratios_exact(*case, ticks, grad_bound)
     importance = case.importance / case.importance.sum()
     asked = multipliers(
@@ -96,12 +96,14 @@ def test_the_optimality_conditions_hold(case: Case, ticks, grad_bound):
     level = asked[inside][0]
     close = 1e-7 * (1 + abs(level))
     assert np.abs(asked[inside] - level).max() < close
-    assert (asked[ratios <= 1e-9] > level - close).all()  # held at 0: it would take more to move
-    assert (asked[ratios >= 1 - 1e-9] < level + close).all()  # held at 1: it would take less
+    assert (asked[ratios <= 1e-9] > level - close).all()  # at 0: needs a larger lambda to move
+    assert (asked[ratios >= 1 - 1e-9] < level + close).all()  # at 1: needs a smaller lambda to move
 
 
 @given(cases(), st.integers(1, 20), st.floats(0.01, 20), st.data())
-def test_no_feasible_point_is_better(case: Case, ticks, grad_bound, data: st.DataObject):
+def test_no_feasible_ratios_have_a_better_objective(
+    case: Case, ticks, grad_bound, data: st.DataObject
+):
     probs, importance, heterogeneity, budget = case
 
     def objective(ratios):
@@ -117,7 +119,7 @@ def test_no_feasible_point_is_better(case: Case, ticks, grad_bound, data: st.Dat
 
 
 @given(cases(), st.integers(1, 20), st.data())
-def test_the_order_of_the_states_does_not_matter(case: Case, ticks, data: st.DataObject):
+def test_exact_ratios_do_not_depend_on_state_order(case: Case, ticks, data: st.DataObject):
     order = np.array(data.draw(st.permutations(range(len(case.probs)))))
     probs, importance, heterogeneity, budget = case
     shuffled = dds_ratios_exact(
@@ -129,7 +131,7 @@ def test_the_order_of_the_states_does_not_matter(case: Case, ticks, data: st.Dat
 @pytest.mark.parametrize("budget", [1e-300, 1e-9, 0.5, 1 - 1e-9, 1 - 1e-16])
 @pytest.mark.parametrize("grad_bound", [1e-9, 1.0, 1e9])
 @pytest.mark.parametrize("worst", [0.0, 1e9])
-def test_extreme_numbers_still_meet_the_budget(budget, grad_bound, worst):
+def test_exact_ratios_meet_the_budget_for_extreme_inputs(budget, grad_bound, worst):
     ratios = dds_ratios_exact(PROBS, THIRDS, [0.0, worst / 2, worst], budget, TICKS, grad_bound)
     assert ((ratios >= 0) & (ratios <= 1)).all()
     assert PROBS @ ratios == pytest.approx(budget, rel=1e-9)
@@ -148,7 +150,7 @@ def test_extreme_numbers_still_meet_the_budget(budget, grad_bound, worst):
         {"grad_bound": float("inf")},
     ],
 )
-def test_impossible_inputs_are_refused(bad):
+def test_invalid_exact_dds_inputs_are_rejected(bad):
     good = {
         "probs": PROBS,
         "importance": THIRDS,

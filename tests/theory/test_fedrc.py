@@ -22,7 +22,7 @@ def check_close(values, expected):
     np.testing.assert_allclose(values, expected, atol=1e-6)
 
 
-def test_the_sheet_s_two_rounds_of_em():  # worked example 10
+def test_two_em_rounds_match_worked_example():  # worked example 10
     first = responsibilities(LOSSES, LABELS, HALF, FLAT)
     check_close(first.T, [[0.731059, 0.268941], [0.231475, 0.768525]])
     mixture = client_mixture(first)
@@ -35,16 +35,16 @@ def test_the_sheet_s_two_rounds_of_em():  # worked example 10
     check_close(fedrc_objective(LOSSES, LABELS, mixture, priors), 0.039675)
 
 
-def test_losses_of_any_size_do():
+def test_responsibilities_support_losses_of_any_size():
     far = responsibilities([[1e6, 0.0], [1e6 + 1, 1e6]], LABELS, HALF, FLAT)
     check_close(far, [[0.731059, 1.0], [0.268941, 0.0]])
 
 
-def test_a_model_without_a_share_stays_without():
+def test_model_without_mixture_weight_gets_no_responsibility():
     assert responsibilities(LOSSES, LABELS, [1.0, 0.0], FLAT).tolist() == [[1.0, 1.0], [0.0, 0.0]]
 
 
-def test_but_a_mixture_gives_every_model_a_little_so_that_it_can_come_back():
+def test_mixture_keeps_a_small_weight_so_a_model_can_recover():
     mixture = client_mixture([[1.0, 1.0], [0.0, 0.0]])
     assert 0 < mixture[1] < 2e-8
     for _ in range(10):  # e^2 per round
@@ -53,7 +53,7 @@ def test_but_a_mixture_gives_every_model_a_little_so_that_it_can_come_back():
     assert mixture[1] > 0.5
 
 
-def test_one_sample_and_none():
+def test_one_sample_and_no_sample_are_supported():
     one = responsibilities([[0.3], [0.3]], [1], HALF, FLAT)
     assert one.tolist() == [[0.5], [0.5]]
     none = responsibilities(np.empty((2, 0)), [], HALF, FLAT)
@@ -64,7 +64,7 @@ def test_one_sample_and_none():
         fedrc_objective(np.empty((2, 0)), [], HALF, FLAT)
 
 
-def test_a_class_nobody_has_is_next_to_impossible_but_not_quite():
+def test_class_without_samples_gets_a_tiny_prior():
     priors = label_priors([[3.0, 1.0, 0.0]])
     assert 0 < priors[0, 2] < 1e-8
     check_close(priors, [[0.75, 0.25, 0.0]])
@@ -82,18 +82,20 @@ def test_a_class_nobody_has_is_next_to_impossible_but_not_quite():
         ([0.2, 1.5], LABELS, HALF, FLAT, "a row per model"),
     ],
 )
-def test_what_makes_no_sense_is_refused(losses, labels, mixture, priors, words):
+def test_invalid_responsibility_inputs_are_rejected(losses, labels, mixture, priors, words):
     with pytest.raises(ConfigError, match=words):
         responsibilities(losses, labels, mixture, priors)
 
 
-def test_a_mass_below_zero_is_refused():
+def test_negative_label_mass_is_rejected():
     with pytest.raises(ConfigError, match="non-negative"):
         label_priors([[1.0, -0.1]])
 
 
 @given(st.integers(0, 2**32 - 1), st.integers(1, 5), st.integers(1, 20), st.integers(1, 4))
-def test_shares_sum_to_one_and_em_never_lowers_the_objective(seed, models, samples, classes):
+def test_responsibilities_sum_to_one_and_em_never_lowers_the_objective(
+    seed, models, samples, classes
+):
     rng = np.random.default_rng(seed)
     losses = rng.gamma(1.0, 3.0, (models, samples))
     labels = rng.integers(0, classes, samples)

@@ -18,27 +18,27 @@ PROBS = CLIENTS[0]
 RATIOS = dds_ratios(PROBS, THIRDS, SPREAD, 0.5, 0.15, 0.25)
 
 
-def test_retention_by_hand():  # worked example 14.7
+def test_retention_matches_worked_example():  # worked example 14.7
     assert retention(0.5, 5) == pytest.approx(0.19375, abs=1e-12)
     assert retention(1, 5) == 0.0
 
 
-def test_retention_is_a_mean_and_not_a_sum():  # 13.5: without 1/T it would be 1.9412 here
+def test_retention_is_a_mean_over_ticks():  # 13.5: without 1/T it would be 1.9412 here
     assert retention(0.3, 5) == pytest.approx(1.9412 / 5, abs=1e-5)
 
 
 @given(st.floats(1e-3, 1), st.integers(1, 40))
-def test_retention_is_the_mean_of_the_powers(budget, ticks):
+def test_retention_equals_the_mean_of_powers(budget, ticks):
     literal = sum((1 - budget) ** t for t in range(1, ticks + 1)) / ticks
     assert retention(budget, ticks) == pytest.approx(literal, rel=1e-9, abs=1e-15)
     assert 0 <= retention(budget, ticks) < 1
 
 
-def test_a_memory_that_hardly_changes_retains_everything():
+def test_tiny_budget_retains_almost_everything():
     assert retention(1e-12, 5) == pytest.approx(1 - 3e-12, abs=1e-15)
 
 
-def test_the_sheet_s_score_and_its_parts():  # worked example 14.7
+def test_heterogeneity_score_parts_match_worked_example():  # worked example 14.7
     assert weighted_heterogeneity(PROBS, RATIOS, SPREAD) == pytest.approx(0.243016, abs=1e-6)
     assert mixture_variance(PROBS, RATIOS, 0.5) == pytest.approx(0.660455, abs=1e-6)
     assert mismatch(PROBS, RATIOS, THIRDS, 0.5) == pytest.approx(0.080722, abs=1e-6)
@@ -46,7 +46,7 @@ def test_the_sheet_s_score_and_its_parts():  # worked example 14.7
     assert score == pytest.approx(0.764378, abs=1e-6)
 
 
-def test_the_same_for_renewing_evenly():  # worked example 14.7
+def test_heterogeneity_score_with_even_ratios_matches_worked_example():  # worked example 14.7
     even = [0.5, 0.5, 0.5]
     assert weighted_heterogeneity(PROBS, even, SPREAD) == pytest.approx(0.3, abs=1e-6)
     assert mixture_variance(PROBS, even, 0.5) == pytest.approx(0.655, abs=1e-6)
@@ -63,7 +63,9 @@ def test_the_same_for_renewing_evenly():  # worked example 14.7
         (CLIENTS[2], (0.626838, 0.560662, 0.312500), 0.889977),
     ],
 )
-def test_the_sheet_s_three_clients(probs, ratios, expected):  # worked example 14.8
+def test_scores_of_three_clients_match_worked_example(
+    probs, ratios, expected
+):  # worked example 14.8
     own = dds_ratios(probs, THIRDS, SPREAD, 0.5, 0.15, 0.25)
     np.testing.assert_allclose(own, ratios, atol=1e-6)
     score = heterogeneity_score(probs, own, THIRDS, SPREAD, 0.5, 5)
@@ -71,7 +73,7 @@ def test_the_sheet_s_three_clients(probs, ratios, expected):  # worked example 1
 
 
 @given(cases(), st.floats(0.1, 10), st.floats(0, 1), st.integers(1, 20))
-def test_the_score_is_the_sum_of_its_parts(case: Case, grad_bound, noise, ticks):
+def test_heterogeneity_score_is_the_sum_of_its_parts(case: Case, grad_bound, noise, ticks):
     probs, importance, heterogeneity, budget = case
     ratios = dds_ratios(*case, slope=0.15, offset=0.25)
     gamma = retention(budget, ticks)
@@ -88,7 +90,7 @@ def test_the_score_is_the_sum_of_its_parts(case: Case, grad_bound, noise, ticks)
     assert score == pytest.approx(sum(parts))
 
 
-def test_with_a_budget_of_one_only_the_kept_states_count():  # nothing is retained: gamma = 0
+def test_score_with_a_budget_of_one_is_the_weighted_heterogeneity():  # nothing is retained: gamma = 0
     ones = [1.0, 1.0, 1.0]
     score = heterogeneity_score(PROBS, ones, THIRDS, SPREAD, 1.0, 5)
     assert score == pytest.approx(0.5 * 0.1 + 0.3 * 0.5 + 0.2 * 2.0)
@@ -111,7 +113,7 @@ def test_with_a_budget_of_one_only_the_kept_states_count():  # nothing is retain
         {"noise": -0.1},
     ],
 )
-def test_impossible_inputs_are_refused(bad):
+def test_invalid_heterogeneity_inputs_are_rejected(bad):
     good = {
         "probs": PROBS,
         "ratios": RATIOS,

@@ -18,15 +18,15 @@ ratios = st.floats(0.01, 20)
 
 
 @st.composite
-def crowds(draw: st.DrawFn, max_clients: int = 7) -> tuple[np.ndarray, np.ndarray]:
-    """Shares, some of them zero, and who is historical, perhaps nobody or everybody."""
+def client_shares(draw: st.DrawFn, max_clients: int = 7) -> tuple[np.ndarray, np.ndarray]:
+    """Draw shares (some zero) and historical flags (possibly none or all)."""
     size = draw(st.integers(1, max_clients))
     historical = np.array(draw(st.lists(st.booleans(), min_size=size, max_size=size)))
     return draw(distributions(size)), historical
 
 
-def by_a_general_solver(shares, historical, ratio):
-    """The same program given to SLSQP, which knows nothing of its structure."""
+def solve_with_slsqp(shares, historical, ratio):
+    """Solve the same program with the general solver SLSQP."""
     size = len(shares)
 
     def objective(p):  # psi without the checks, because SLSQP steps off the simplex
@@ -58,7 +58,7 @@ def by_a_general_solver(shares, historical, ratio):
         (UNEQUAL_FRESH, 0.2, [0.5, 0.5, 0, 0], 0.2 / math.sqrt(0.4)),
     ],
 )
-def test_the_sheet_s_optima(shares, ratio, expected, value):
+def test_optimal_importance_matches_worked_examples(shares, ratio, expected, value):
     p = optimal_importance(shares, TWO_AND_TWO, ratio)
     np.testing.assert_allclose(p, expected, atol=1e-6)
     assert psi(p, shares, TWO_AND_TWO, ratio) == pytest.approx(value, abs=1e-6)
@@ -75,18 +75,18 @@ def test_the_sheet_s_optima(shares, ratio, expected, value):
         (0.284, 0.50, 0.6881),
     ],
 )
-def test_the_historical_mass_of_the_paper_s_tables(ratio, share, expected):
+def test_historical_mass_matches_the_tables_of_the_paper(ratio, share, expected):
     assert historical_mass(share, 25, ratio) == pytest.approx(expected, abs=5e-5)
     shares = np.repeat([share / 25, (1 - share) / 25], 25)
     p = optimal_importance(shares, np.arange(50) < 25, ratio)
     assert p[:25].sum() == pytest.approx(expected, abs=5e-5)
 
 
-# The optimum is one
+# Optimality
 
 
 @pytest.mark.parametrize("seed", range(15))
-def test_a_general_solver_finds_the_same_importance(seed):
+def test_optimal_importance_matches_a_general_solver(seed):
     rng = np.random.default_rng(seed)
     size = int(rng.integers(2, 9))
     shares = rng.dirichlet(np.full(size, 3.0))
@@ -94,13 +94,13 @@ def test_a_general_solver_finds_the_same_importance(seed):
     threshold = math.sqrt(shares[historical].sum() / max((~historical).sum(), 1))
     ratio = threshold * 1.2 + float(rng.uniform(0.1, 1))  # away from the kink, which stops SLSQP
     ours = optimal_importance(shares, historical, ratio)
-    theirs = by_a_general_solver(shares, historical, ratio)
+    theirs = solve_with_slsqp(shares, historical, ratio)
     assert psi(ours, shares, historical, ratio) <= psi(theirs, shares, historical, ratio) + 1e-10
     np.testing.assert_allclose(ours, theirs, atol=1e-4)
 
 
-@given(st.data(), crowds(), ratios)
-def test_no_other_importance_is_better(data: st.DataObject, crowd, ratio):
+@given(st.data(), client_shares(), ratios)
+def test_no_other_importance_has_a_better_objective(data: st.DataObject, crowd, ratio):
     shares, historical = crowd
     p = optimal_importance(shares, historical, ratio)
     best = psi(p, shares, historical, ratio)
@@ -113,8 +113,8 @@ def test_no_other_importance_is_better(data: st.DataObject, crowd, ratio):
             assert best <= psi(moved, shares, historical, ratio) + 1e-12 * (1 + best)
 
 
-@given(crowds(), ratios)
-def test_importance_lies_on_the_simplex_and_nobody_without_samples_has_any(crowd, ratio):
+@given(client_shares(), ratios)
+def test_importance_lies_on_the_simplex_and_is_zero_without_samples(crowd, ratio):
     p = optimal_importance(*crowd, ratio)
     assert p.dtype == np.float64
     assert p.min() >= 0
@@ -122,8 +122,8 @@ def test_importance_lies_on_the_simplex_and_nobody_without_samples_has_any(crowd
     assert not p[crowd[0] == 0].any()
 
 
-@given(st.data(), crowds(), ratios)
-def test_the_order_of_the_clients_does_not_matter(data: st.DataObject, crowd, ratio):
+@given(st.data(), client_shares(), ratios)
+def test_importance_does_not_depend_on_client_order(data: st.DataObject, crowd, ratio):
     shares, historical = crowd
     order = np.array(data.draw(st.permutations(range(shares.size))))
     p = optimal_importance(shares, historical, ratio)
@@ -131,8 +131,8 @@ def test_the_order_of_the_clients_does_not_matter(data: st.DataObject, crowd, ra
     np.testing.assert_allclose(shuffled, p[order], atol=1e-9)
 
 
-@given(crowds(), ratios)
-def test_counts_do_as_well_as_shares(crowd, ratio):
+@given(client_shares(), ratios)
+def test_counts_give_the_same_importance_as_shares(crowd, ratio):
     shares, historical = crowd
     p = optimal_importance(shares, historical, ratio)
     np.testing.assert_allclose(optimal_importance(640 * shares, historical, ratio), p, atol=1e-12)
@@ -144,9 +144,7 @@ def test_counts_do_as_well_as_shares(crowd, ratio):
     st.integers(1, 3),
     st.floats(1e-3, 30, allow_nan=False),
 )
-def test_the_closed_form_is_the_solver_s_result_if_fresh_clients_are_equal(
-    share, fresh, old, ratio
-):
+def test_closed_form_matches_the_solver_for_equal_fresh_clients(share, fresh, old, ratio):
     shares = np.concatenate([np.full(old, share / old), np.full(fresh, (1 - share) / fresh)])
     p = optimal_importance(shares, np.arange(old + fresh) < old, ratio)
     assert p[:old].sum() == pytest.approx(historical_mass(share, fresh, ratio), abs=1e-9)
@@ -155,8 +153,8 @@ def test_the_closed_form_is_the_solver_s_result_if_fresh_clients_are_equal(
 # Thresholds and limits
 
 
-@given(crowds())
-def test_the_stream_is_ignored_up_to_the_threshold_and_not_above(crowd):
+@given(client_shares())
+def test_fresh_clients_have_zero_importance_up_to_the_threshold(crowd):
     shares, historical = crowd
     fresh = ~historical & (shares > 0)
     assume(fresh.any() and shares[historical].any())
@@ -175,8 +173,8 @@ def test_fresh_clients_without_samples_do_not_move_the_threshold():
     assert optimal_importance(shares, historical, 0.46)[1] > 0
 
 
-@given(crowds())
-def test_a_large_ratio_gives_the_shares(crowd):
+@given(client_shares())
+def test_large_ratio_gives_importance_equal_to_shares(crowd):
     shares, historical = crowd
     np.testing.assert_allclose(optimal_importance(shares, historical, 1e6), shares, atol=1e-6)
     for ratio in (1e16, 1e17, 1e300, math.inf):
@@ -186,13 +184,13 @@ def test_a_large_ratio_gives_the_shares(crowd):
 
 
 @given(st.data(), st.integers(1, 7), st.floats(0, 20))
-def test_without_fresh_clients_importance_is_the_shares(data: st.DataObject, size, ratio):
+def test_importance_equals_shares_without_fresh_clients(data: st.DataObject, size, ratio):
     shares = data.draw(distributions(size))
     p = optimal_importance(shares, np.full(size, True), ratio)
     np.testing.assert_allclose(p, shares, atol=1e-15)
 
 
-def test_without_historical_clients_it_lies_between_equal_and_the_shares():
+def test_importance_without_historical_clients_lies_between_equal_and_shares():
     shares, nobody = np.array([0.6, 0.3, 0.1, 0.0]), np.full(4, False)
     equal = [1 / 3, 1 / 3, 1 / 3, 0]
     for ratio in (0.0, 1e-300, 1e-9):
@@ -202,25 +200,25 @@ def test_without_historical_clients_it_lies_between_equal_and_the_shares():
     assert p[0] < 0.6
 
 
-@given(crowds(), ratios, st.floats(1.0, 3.0))
-def test_a_larger_ratio_never_gives_more_to_historical_clients(crowd, ratio, factor):
+@given(client_shares(), ratios, st.floats(1.0, 3.0))
+def test_larger_ratio_never_increases_the_historical_mass(crowd, ratio, factor):
     shares, historical = crowd
     less = optimal_importance(shares, historical, ratio)[historical].sum()
     more = optimal_importance(shares, historical, ratio * factor)[historical].sum()
     assert more <= less + 1e-12
 
 
-def test_a_stream_of_many_small_clients_is_solved_as_well():
+def test_optimal_importance_supports_20000_fresh_clients():
     shares = np.concatenate([[0.2], np.full(20_000, 0.8 / 20_000)])
     p = optimal_importance(shares, np.arange(20_001) < 1, 0.01)
     assert p[0] == pytest.approx(historical_mass(0.2, 20_000, 0.01), abs=1e-9)
 
 
-# Clients that come and go
+# One-shot clients
 
 
-@given(crowds(), ratios, st.floats(0.05, 1))
-def test_fewer_fresh_clients_at_once_are_a_smaller_ratio(crowd, ratio, part):
+@given(client_shares(), ratios, st.floats(0.05, 1))
+def test_fresh_at_once_scales_the_ratio(crowd, ratio, part):
     shares, historical = crowd
     coming = int((~historical & (shares > 0)).sum())
     assume(coming > 0)
@@ -231,7 +229,7 @@ def test_fewer_fresh_clients_at_once_are_a_smaller_ratio(crowd, ratio, part):
     np.testing.assert_array_equal(everybody, optimal_importance(shares, historical, ratio))
 
 
-def test_the_paper_s_shakespeare_follows_if_clients_stay_for_a_round_or_two():
+def test_fresh_at_once_reproduces_the_shakespeare_result_of_the_paper():
     shares = np.full(916, 1 / 916)  # section 5: 183 historical, 733 fresh, ratio .064
     historical = np.arange(916) < 183
     mass = optimal_importance(shares, historical, 0.064)[historical].sum()
@@ -240,7 +238,7 @@ def test_the_paper_s_shakespeare_follows_if_clients_stay_for_a_round_or_two():
     assert not at_once[~historical].any()  # as in its table
 
 
-def test_more_fresh_clients_at_once_than_there_are_is_refused():
+def test_too_large_fresh_at_once_is_rejected():
     with pytest.raises(
         ConfigError, match="fresh_at_once must be at most 2, the fresh clients, got 3"
     ):
@@ -252,13 +250,13 @@ def test_more_fresh_clients_at_once_than_there_are_is_refused():
 # psi
 
 
-def test_psi_by_hand():
+def test_psi_matches_a_hand_computed_value():
     # fresh part sqrt(.3^2 + .4^2) = .5; sum p^2/n = .09/.25 + (.09 + .16)/.375 = 1.026667
     value = psi([0.3, 0.3, 0.4], [0.25, 0.375, 0.375], [True, False, False], 2)
     assert value == pytest.approx(0.5 + 2 * math.sqrt(0.36 + 0.25 / 0.375), abs=1e-12)
 
 
-def test_psi_of_importance_without_samples_is_infinite():
+def test_psi_is_infinite_for_importance_without_samples():
     assert psi([0.5, 0.5], [1, 0], [True, True], 0.1) == math.inf
     assert psi([1, 0], [1, 0], [True, True], 0.1) == pytest.approx(0.1)
 
@@ -278,13 +276,13 @@ def test_psi_of_importance_without_samples_is_infinite():
         (1, [0.25, 0.75, 0, 0]),
     ],
 )
-def test_strategies_and_given_masses(mass, expected):
+def test_grid_importance_supports_strategies_and_masses(mass, expected):
     np.testing.assert_allclose(
         grid_importance(EQUAL_FRESH, TWO_AND_TWO, mass), expected, atol=1e-12
     )
 
 
-def test_a_mass_for_clients_that_do_not_exist_is_refused():
+def test_mass_for_missing_clients_is_rejected():
     with pytest.raises(ConfigError, match=r"historical clients must have a mass of 0\.2"):
         grid_importance([1, 1], [False, False], 0.2)
     with pytest.raises(ConfigError, match="fresh clients must have a mass of 1"):
@@ -293,7 +291,7 @@ def test_a_mass_for_clients_that_do_not_exist_is_refused():
     assert grid_importance([1, 1], [False, False], "uniform").tolist() == [0.5, 0.5]
 
 
-def test_unknown_strategies_are_refused():
+def test_unknown_strategies_are_rejected():
     with pytest.raises(UnknownName, match="Did you mean 'historical'"):
         grid_importance([1, 1], [True, False], "historic")
     with pytest.raises(ConfigError, match="mass must lie in"):
@@ -312,7 +310,7 @@ def test_unknown_strategies_are_refused():
         ({"ratio": float("nan")}, "ratio must be non-negative"),
     ],
 )
-def test_impossible_inputs_are_refused(bad, message):
+def test_invalid_importance_inputs_are_rejected(bad, message):
     good = {"shares": [0.5, 0.5], "historical": [True, False], "ratio": 0.1}
     with pytest.raises(ConfigError, match=message):
         optimal_importance(**good | bad)
@@ -320,7 +318,7 @@ def test_impossible_inputs_are_refused(bad, message):
         psi([0.5, 0.5], **good | bad)
 
 
-def test_the_closed_form_at_its_ends():
+def test_historical_mass_is_correct_at_its_limits():
     assert historical_mass(0.0, 5, 0.1) == 0.0
     assert historical_mass(1.0, 5, 0.1) == 1.0
     assert historical_mass(0.2, 5, 0.2) == 1.0  # exactly at the threshold

@@ -13,7 +13,7 @@ BAD_NUMBERS = [float("nan"), float("inf"), float("-inf")]
 @pytest.mark.parametrize(
     "check", [inputs.vector, inputs.nonnegative, inputs.fractions, inputs.distribution]
 )
-def test_rows_with_a_number_that_is_none_are_refused(check, bad):
+def test_non_finite_vectors_are_rejected(check, bad):
     with pytest.raises(ConfigError, match="weights must"):
         check([0.5, bad], "weights")
 
@@ -22,12 +22,12 @@ def test_rows_with_a_number_that_is_none_are_refused(check, bad):
 @pytest.mark.parametrize(
     "check", [inputs.number, inputs.at_least_zero, inputs.positive, inputs.share]
 )
-def test_single_numbers_that_are_none_are_refused(check, bad):
+def test_non_finite_numbers_are_rejected(check, bad):
     with pytest.raises(ConfigError, match="noise must"):
         check(bad, "noise")
 
 
-def test_messages_say_what_was_expected_and_what_came():
+def test_error_messages_state_expected_and_actual_values():
     with pytest.raises(ConfigError, match=r"probs must be non-negative and finite, got \[0.5, -1"):
         inputs.distribution([0.5, -1.0], "probs")
     with pytest.raises(ConfigError, match=r"budget must lie in \(0, 1\], got 1.5"):
@@ -40,19 +40,19 @@ def test_messages_say_what_was_expected_and_what_came():
         inputs.one_of("zeros", ("extend", "zero"), "rule")
 
 
-def test_long_rows_are_shortened_in_messages():
+def test_long_vectors_are_shortened_in_error_messages():
     with pytest.raises(ConfigError) as caught:
         inputs.nonnegative(np.full(10_000, -1.0), "counts")
     assert len(str(caught.value)) < 200
 
 
 @pytest.mark.parametrize("bad", ["0.5", None, [0.5], 1j])
-def test_a_number_is_not_text_or_a_list(bad):
+def test_text_and_lists_are_rejected_as_numbers(bad):
     with pytest.raises(ConfigError, match="must be a number"):
         inputs.number(bad, "slope")
 
 
-def test_rows_hold_numbers():
+def test_non_numeric_and_empty_vectors_are_rejected():
     with pytest.raises(ConfigError, match="probs must hold numbers"):
         inputs.distribution(["many", "few"], "probs")
     with pytest.raises(ConfigError, match="one non-empty row"):
@@ -60,30 +60,30 @@ def test_rows_hold_numbers():
 
 
 @pytest.mark.parametrize("bad", [0, -3, 2.0, "2", None])
-def test_ticks_are_counted_from_one_in_whole_numbers(bad):
+def test_counts_must_be_positive_integers(bad):
     with pytest.raises(ConfigError, match="ticks must be"):
         inputs.count(bad, "ticks")
 
 
-def test_numpy_scalars_are_welcome():
+def test_numpy_scalars_are_accepted():
     assert inputs.count(np.int64(3), "ticks") == 3
     assert inputs.share(np.float32(0.5), "budget") == 0.5
 
 
 @pytest.mark.parametrize("bad", [-1, 3, 1.0])
-def test_positions_count_from_the_front(bad):
+def test_invalid_positions_are_rejected(bad):
     with pytest.raises(ConfigError, match="state must"):
         inputs.position(bad, "state", 3)
 
 
-def test_one_budget_stands_for_all_clients():
+def test_scalar_budget_applies_to_all_clients():
     assert inputs.shares(0.5, "budgets", 3).tolist() == [0.5, 0.5, 0.5]
     assert inputs.shares([0.1, 0.2], "budgets", 2).tolist() == [0.1, 0.2]
     with pytest.raises(ConfigError, match=r"must lie in \(0, 1\]"):
         inputs.shares([0.1, 0.0], "budgets", 2)
 
 
-def test_probabilities_whose_sum_overflows_are_refused():
+def test_overflowing_and_zero_probability_sums_are_rejected():
     with pytest.raises(ConfigError, match="finite"):
         inputs.distribution([1e308, 1e308], "probs")
     with pytest.raises(ConfigError, match="2 zeros"):
@@ -91,7 +91,7 @@ def test_probabilities_whose_sum_overflows_are_refused():
 
 
 @given(st.lists(st.floats(0, 1e300), min_size=1, max_size=9).filter(any))
-def test_a_distribution_sums_to_one_and_leaves_its_input_alone(raw):
+def test_distribution_sums_to_one_and_leaves_its_input_unchanged(raw):
     given_row = np.array(raw)
     before = given_row.copy()
     result = inputs.distribution(given_row, "probs")
@@ -111,7 +111,7 @@ def test_probabilities_must_sum_to_one_up_to_rounding():
         inputs.probabilities([1.5, -0.5], "goal")
 
 
-def test_a_mask_is_booleans_and_nothing_else():
+def test_mask_accepts_only_booleans():
     assert inputs.mask([True, False], "historical", 2).tolist() == [True, False]
     for bad in ([1, 0], [True], [[True, False]], []):
         with pytest.raises(ConfigError, match="historical must be 2 booleans"):

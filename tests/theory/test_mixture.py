@@ -10,13 +10,13 @@ from theory.cases import SPREAD, THIRDS, Case, cases
 PROBS = (0.5, 0.3, 0.2)
 
 
-def test_the_sheet_s_long_run_mixture():  # worked example 14.14
+def test_long_run_mixture_matches_worked_example():  # worked example 14.14
     ratios = dds_ratios(PROBS, THIRDS, SPREAD, 0.5, 0.15, 0.25)
     held = long_run_mixture(PROBS, ratios, 0.5)
     np.testing.assert_allclose(held, [0.535193, 0.331402, 0.133406], atol=1e-6)
 
 
-def test_a_simulated_memory_ends_up_holding_the_long_run_mixture():
+def test_simulated_memory_converges_to_the_long_run_mixture():
     ratios = dds_ratios(PROBS, THIRDS, SPREAD, 0.5, 0.15, 0.25)
     rng = np.random.default_rng(5)
     num_chains, num_ticks, burn_in = 20_000, 80, 30
@@ -33,20 +33,20 @@ def test_a_simulated_memory_ends_up_holding_the_long_run_mixture():
     )
 
 
-def test_a_tick_by_hand():
+def test_mixture_step_matches_hand_computed_values():
     assert mixture_step([0.5, 0.3, 0.2], 2, 0.5).tolist() == pytest.approx([0.25, 0.15, 0.6])
     assert mixture_step([0.5, 0.5], 0, 0.0).tolist() == [0.5, 0.5]
     assert mixture_step([0.5, 0.5], 0, 1.0).tolist() == [1.0, 0.0]
 
 
-def test_a_tick_leaves_its_input_alone():
+def test_mixture_step_leaves_its_input_unchanged():
     before = np.array([0.5, 0.5])
     mixture_step(before, 0, 0.5)
     assert before.tolist() == [0.5, 0.5]
 
 
 @given(cases())
-def test_the_long_run_mixture_is_what_an_average_tick_leaves_as_it_is(case: Case):
+def test_long_run_mixture_is_a_fixed_point_of_the_mean_step(case: Case):
     ratios = dds_ratios(*case, slope=0.15, offset=0.25)
     held = long_run_mixture(case.probs, ratios, case.budget)
     # The renewed share depends on the state drawn, not on what is held: means multiply.
@@ -58,23 +58,23 @@ def test_the_long_run_mixture_is_what_an_average_tick_leaves_as_it_is(case: Case
 @pytest.mark.parametrize(
     "bad", [{"state": 2}, {"state": -1}, {"ratio": 1.1}, {"ratio": -0.1}, {"mixture": [0.0, 0.0]}]
 )
-def test_impossible_ticks_are_refused(bad):
+def test_invalid_mixture_steps_are_rejected(bad):
     with pytest.raises(ConfigError):
         mixture_step(**{"mixture": [0.5, 0.5], "state": 0, "ratio": 0.5} | bad)
 
 
-def test_the_sheet_s_kernel():  # worked example 14.15
+def test_kernel_mismatch_matches_worked_example():  # worked example 14.15
     similar = [[1, 0.5], [0.5, 1]]
     assert kernel_mismatch([0.7, 0.3], [0.5, 0.5], similar) == pytest.approx(0.04, abs=1e-12)
     assert kernel_mismatch([0.7, 0.3], [0.5, 0.5], np.eye(2)) == pytest.approx(0.08, abs=1e-12)
 
 
-def test_states_that_are_the_same_cannot_mismatch():
+def test_identical_states_have_zero_kernel_mismatch():
     assert kernel_mismatch([1.0, 0.0], [0.0, 1.0], np.ones((2, 2))) == 0
 
 
 @given(cases(), st.data())
-def test_the_identity_kernel_gives_the_plain_mismatch(case: Case, data: st.DataObject):
+def test_identity_kernel_gives_the_plain_mismatch(case: Case, data: st.DataObject):
     size = len(case.probs)
     ratios = np.array(data.draw(st.lists(st.floats(0, 1), min_size=size, max_size=size)))
     held = long_run_mixture(case.probs, ratios, case.budget)  # need not sum to 1
@@ -91,6 +91,6 @@ def test_the_identity_kernel_gives_the_plain_mismatch(case: Case, data: st.DataO
         (-np.eye(2), "semi-definite"),
     ],
 )
-def test_what_is_no_gram_matrix_is_refused(gram, message):
+def test_invalid_gram_matrices_are_rejected(gram, message):
     with pytest.raises(ConfigError, match=message):
         kernel_mismatch([0.7, 0.3], [0.5, 0.5], gram)

@@ -13,28 +13,28 @@ FORECAST = np.array([[0.4, 0.4, 0.2], [0.2, 0.1, 0.7], [0.3, 0.3, 0.4]])
 AVAILABILITY = np.array([0.2, 0.3, 0.25])
 
 
-def gap_of(forecast, truth=TRUTH, **more):
+def compute_gap(forecast, truth=TRUTH, **more):
     return oracle_gap(
         truth, forecast, THIRDS, SPREAD, 0.5, AVAILABILITY[: len(truth)], 5, **TUNING | more
     )
 
 
-def test_a_perfect_forecast_costs_nothing():
-    result = gap_of(TRUTH)
+def test_perfect_forecast_has_zero_gap():
+    result = compute_gap(TRUTH)
     assert result.gap == 0
     assert result.oracle_error == 0
     np.testing.assert_allclose(result.effective_budgets, 0.5, atol=1e-12)
 
 
-def test_the_errors_by_hand():
-    result = gap_of(FORECAST)
+def test_forecast_errors_match_hand_computed_values():
+    result = compute_gap(FORECAST)
     np.testing.assert_allclose(result.errors, [0.2, 0.2, 2 / 15], atol=1e-12)
     assert result.oracle_error == pytest.approx(0.2 + 0.2 + 2 / 15)
 
 
-def test_one_client_by_hand():
-    # Its weight is 1 whatever happens: B = noise + 5/3 s, with predicted ratios in the true world.
-    result = gap_of(FORECAST[:1], TRUTH[:1], noise=0.01)
+def test_gap_of_one_client_matches_a_hand_computed_value():
+    # A single client always has weight 1: B = noise + 5/3 s, with predicted ratios in the true world.
+    result = compute_gap(FORECAST[:1], TRUTH[:1], noise=0.01)
     ratios = dds_ratios(FORECAST[0], THIRDS, SPREAD, 0.5, 0.15, 0.25)
     score = heterogeneity_score(TRUTH[0], ratios, THIRDS, SPREAD, 0.5, 5, noise=0.01)
     assert result.achieved == pytest.approx(0.01 + 5 / 3 * score)
@@ -42,13 +42,13 @@ def test_one_client_by_hand():
     assert result.effective_budgets[0] != pytest.approx(0.5, abs=1e-3)
 
 
-def test_the_ideal_is_the_b_term_of_the_sheet():  # worked example 14.10
+def test_ideal_value_matches_the_b_term_of_the_worked_example():  # worked example 14.10
     result = oracle_gap(TRUTH, FORECAST, THIRDS, SPREAD, 0.5, [0.2] * 3, 5, noise=0.01, **TUNING)
     # There the weights were made from scores without noise; with it they move by a few 1e-5.
     assert result.ideal == pytest.approx(1.734129, abs=1e-4)
 
 
-def test_the_steps_one_by_one():
+def test_achieved_value_matches_a_step_by_step_computation():
     ratios = [dds_ratios(probs, THIRDS, SPREAD, 0.5, 0.15, 0.25) for probs in FORECAST]
 
     def scores(world):
@@ -57,17 +57,17 @@ def test_the_steps_one_by_one():
             for probs, own in zip(world, ratios, strict=True)
         ]
 
-    weights = saw_weights(scores(FORECAST), AVAILABILITY, 1.0, 0.5)  # the server knows no better
+    weights = saw_weights(scores(FORECAST), AVAILABILITY, 1.0, 0.5)  # the server uses the forecast
     achieved = b_term(weights, AVAILABILITY, scores(TRUTH), 0.0)
-    result = gap_of(FORECAST)
+    result = compute_gap(FORECAST)
     assert result.achieved == pytest.approx(achieved)
     assert result.gap == abs(result.achieved - result.ideal)
 
 
-def test_the_gap_shrinks_in_proportion_to_the_error():
+def test_gap_is_proportional_to_the_forecast_error():
     # Theorem 2: linear in the error, where all scores and weights stay positive.
     direction = FORECAST - TRUTH
-    results = [gap_of(TRUTH + step * direction) for step in (0.1, 0.01, 0.001)]
+    results = [compute_gap(TRUTH + step * direction) for step in (0.1, 0.01, 0.001)]
     rates = [result.gap / result.oracle_error for result in results]
     assert rates[1] == pytest.approx(rates[0], rel=0.3)
     assert rates[2] == pytest.approx(rates[1], rel=0.03)
@@ -81,10 +81,10 @@ def test_errors_and_effective_budgets_stay_in_range(forecast, budget):
     assert ((result.effective_budgets >= 0) & (result.effective_budgets <= 1 + 1e-12)).all()
 
 
-def test_the_rule_for_impossible_states_decides_what_a_surprise_renews():
+def test_zero_probability_rule_sets_the_ratio_of_unforecast_states():
     truth, forecast = [[0.5, 0.5, 0.0]], [[0.0, 0.5, 0.5]]
     spent = {
-        rule: gap_of(forecast, truth, zero_prob_rule=rule).effective_budgets[0]
+        rule: compute_gap(forecast, truth, zero_prob_rule=rule).effective_budgets[0]
         for rule in ("zero", "budget", "extend")
     }
     assert spent["zero"] < spent["budget"] < spent["extend"]
@@ -105,6 +105,6 @@ def test_budgets_may_differ_between_clients():
         (np.full((3, 3), np.nan), FORECAST, r"true_probs\[0\]"),
     ],
 )
-def test_impossible_worlds_are_refused(truth, forecast, message):
+def test_invalid_worlds_are_rejected(truth, forecast, message):
     with pytest.raises(ConfigError, match=message):
         oracle_gap(truth, forecast, THIRDS, SPREAD, 0.5, AVAILABILITY, 5, **TUNING)

@@ -10,7 +10,7 @@ from thalweg.core.errors import ConfigError
 from thalweg.theory import gaussian_delta, gaussian_epsilon
 
 
-def test_without_epsilon_delta_is_how_far_two_bells_overlap() -> None:
+def test_delta_at_zero_epsilon_is_the_total_variation() -> None:
     # Total variation of N(0, 1) and N(1, 1): 2 Phi(1/2) - 1.
     assert gaussian_delta(0.0, noise=1.0) == pytest.approx(0.3829249, abs=1e-7)
 
@@ -23,7 +23,7 @@ def test_epsilon_and_delta_are_inverse(noise: float, releases: int, delta: float
         assert gaussian_delta(epsilon * 0.999, noise, releases) > delta
 
 
-def test_it_is_less_than_the_classical_bound_allows() -> None:
+def test_epsilon_is_below_the_classical_bound() -> None:
     # sigma = sqrt(2 ln(1.25 / delta)) / epsilon is enough for epsilon below 1.
     noise = math.sqrt(2 * math.log(1.25 / 1e-5)) / 0.5
     assert gaussian_epsilon(1e-5, noise) < 0.5
@@ -37,14 +37,14 @@ def test_twice_the_distance_needs_twice_the_noise() -> None:
     assert gaussian_epsilon(1e-5, 2.0, distance=2.0) == pytest.approx(gaussian_epsilon(1e-5, 1.0))
 
 
-def test_nothing_released_nothing_spent_and_without_noise_everything() -> None:
+def test_epsilon_is_zero_without_releases_and_infinite_without_noise() -> None:
     assert gaussian_epsilon(1e-5, 1.0, releases=0) == 0
     assert gaussian_epsilon(1e-5, 0.0) == math.inf
     assert gaussian_epsilon(1e-5, 1e-9) == math.inf
     assert gaussian_epsilon(0.9, 1.0) == 0, "a delta that large hides anything"
 
 
-def test_nonsense_is_refused() -> None:
+def test_invalid_privacy_inputs_are_rejected() -> None:
     with pytest.raises(ConfigError, match="delta must lie in"):
         gaussian_epsilon(0.0, 1.0)
     with pytest.raises(ConfigError, match="noise must be positive"):

@@ -8,35 +8,39 @@ NAN = float("nan")
 LOGITS = [[2, 0, -1], [0, 1, 0], [1, 1, 0]]
 
 
-def test_the_sheet_s_prototype():  # worked example 10
+def test_prototypes_match_worked_example():  # worked example 10
     rows = fill_missing([prototypes(LOGITS, [0, 0, 2], 3)], "zero")[0]
     np.testing.assert_allclose(rows, [[1, 0.5, -0.5], [0, 0, 0], [1, 1, 0]], atol=1e-6)
 
 
-def test_one_sample_has_a_prototype_and_no_sample_has_none():
+def test_class_without_samples_has_no_prototype():
     one = prototypes([[1.0, 2.0]], [1], 2)
     assert np.isnan(one[0]).all()
     assert one[1].tolist() == [1.0, 2.0]
     assert np.isnan(prototypes(np.empty((0, 2)), [], 2)).all()
 
 
-def test_missing_classes_in_three_ways():
+def test_missing_classes_can_be_zeroed_imputed_or_masked():
     mine, yours = [[1.0, 1.0], [NAN, NAN], [NAN, NAN]], [[3.0, 5.0], [4.0, 2.0], [NAN, NAN]]
     both = np.array([mine, yours])
     assert fill_missing(both, "zero")[0].tolist() == [[1, 1], [0, 0], [0, 0]]
-    assert fill_missing(both, "impute")[0].tolist() == [[1, 1], [4, 2], [0, 0]]  # nobody has 2
+    assert fill_missing(both, "impute")[0].tolist() == [
+        [1, 1],
+        [4, 2],
+        [0, 0],
+    ]  # no client has class 2
     np.testing.assert_array_equal(fill_missing(both, "mask"), both)
     assert class_means(both).tolist() == [[2, 3], [4, 2], [0, 0]]
 
 
-def test_old_prototypes_are_imputed_with_the_new_ones():
+def test_reference_prototypes_are_used_for_imputation():
     old, new = np.full((1, 2, 1), NAN), np.array([[[1.0], [2.0]], [[3.0], [NAN]]])
     assert fill_missing(old, "impute", reference=new).tolist() == [[[2.0], [2.0]]]
     with pytest.raises(ConfigError, match="like the points"):
         fill_missing(old, "impute", reference=np.zeros((1, 3, 1)))
 
 
-def test_distances_over_the_rows_that_both_have():
+def test_row_distances_use_only_common_rows():
     points = [[[0.0], [0.0]], [[0.0], [NAN]], [[NAN], [2.0]]]
     distances = row_distances(points, points)
     on_average = (2 + 2) / 7  # 1 and 2 have no row in common; five of the seven others are 0
@@ -44,7 +48,7 @@ def test_distances_over_the_rows_that_both_have():
     np.testing.assert_allclose(distances, expected, atol=1e-12)
 
 
-def test_without_gaps_the_distance_is_the_plain_one():
+def test_row_distances_without_missing_rows_are_euclidean():
     rng = np.random.default_rng(0)
     a, b = rng.normal(size=(4, 3, 2)), rng.normal(size=(5, 3, 2))
     plain = np.linalg.norm(a.reshape(4, 1, 6) - b.reshape(1, 5, 6), axis=2)
@@ -52,7 +56,7 @@ def test_without_gaps_the_distance_is_the_plain_one():
     assert row_distances(a, a).diagonal().tolist() == [0.0] * 4  # to the bit
 
 
-def test_if_nothing_can_be_compared_all_are_alike():
+def test_points_without_common_rows_have_distance_zero():
     assert row_distances([[[0.0], [NAN]]], [[[NAN], [7.0]]]).tolist() == [[0.0]]
 
 
@@ -67,6 +71,6 @@ def test_if_nothing_can_be_compared_all_are_alike():
         (lambda: row_distances([[[np.inf]]], [[[1.0]]]), "finite"),
     ],
 )
-def test_what_makes_no_sense_is_refused(call, words):
+def test_invalid_prototype_inputs_are_rejected(call, words):
     with pytest.raises(ConfigError, match=words):
         call()

@@ -10,7 +10,7 @@ from theory.cases import CLIENTS, SPREAD, THIRDS, rows
 sizes = st.integers(1, 8)
 
 
-def test_the_sheet_s_three_clients():  # worked example 14.8
+def test_saw_weights_of_three_clients_match_worked_example():  # worked example 14.8
     ratios = [dds_ratios(probs, THIRDS, SPREAD, 0.5, 0.15, 0.25) for probs in CLIENTS]
     scores = [
         heterogeneity_score(probs, own, THIRDS, SPREAD, 0.5, 5)
@@ -33,40 +33,42 @@ def test_the_sheet_s_three_clients():  # worked example 14.8
         ([False, False, False], []),
     ],
 )
-def test_the_sheet_s_weights(participants, expected):  # worked example 14.9
+def test_saw_weights_of_participants_match_worked_example(
+    participants, expected
+):  # worked example 14.9
     weights = saw_weights([1, 2, 3], [0.2, 0.25, 0.1], 1.0, 0.5, participants)
     assert weights.dtype == np.float64
     assert weights.shape == (len(expected),)
     np.testing.assert_allclose(weights, expected, atol=1e-6)
 
 
-def test_bad_scores_lose_their_weight():  # worked example 14.9
+def test_clients_with_bad_scores_get_zero_weight():  # worked example 14.9
     weights = saw_weights([1, 2, 4], [0.5, 0.5, 0.5], 1.0, 0.0)
     np.testing.assert_allclose(weights, [1, 0, 0], atol=1e-12)
 
 
-def test_if_nobody_is_trusted_all_count_the_same():
+def test_all_zero_weights_become_equal_weights():
     assert saw_weights([9, 9, 9, 9], [0.5] * 4, 1.0, 0.0).tolist() == [0.25] * 4
     assert saw_weights([9, 9, 0], [0.5] * 3, 1.0, 0.0, [0, 1]).tolist() == [0.5, 0.5]
 
 
-def test_availability_counts_as_one_in_a_hundred_at_least():
+def test_availability_is_clipped_to_at_least_0_01():
     weights = saw_weights([0.0, 0.0, 0.0], [0.0, 0.001, 0.02], 1.0, 0.0)
     np.testing.assert_allclose(weights, [0.4, 0.4, 0.2], atol=1e-12)
 
 
-def test_what_is_missing_of_absent_clients_is_not_asked_for():
+def test_values_of_absent_clients_are_ignored():
     nan = float("nan")
     weights = saw_weights([1, nan, 3], [0.2, nan, 0.1], 1.0, 0.5, [0, 2])
     np.testing.assert_allclose(weights, [0.375, 0.625], atol=1e-12)
 
 
-def test_nobody_at_all_has_no_weights():
+def test_no_clients_give_no_weights():
     assert saw_weights([], [], 1.0, 0.5).shape == (0,)
 
 
 @given(st.data(), sizes, st.floats(0, 3), st.floats(-1, 2))
-def test_weights_lie_on_the_simplex(data: st.DataObject, size, slope, offset):
+def test_saw_weights_lie_on_the_simplex(data: st.DataObject, size, slope, offset):
     scores, availability = data.draw(rows(size, 0, 9)), data.draw(rows(size, 0, 1))
     weights = saw_weights(scores, availability, slope, offset)
     assert weights.min() >= 0
@@ -74,21 +76,25 @@ def test_weights_lie_on_the_simplex(data: st.DataObject, size, slope, offset):
 
 
 @given(st.data(), sizes, st.floats(0, 3), st.floats(-1, 2), st.floats(0.01, 1))
-def test_a_worse_score_never_counts_more(data: st.DataObject, size, slope, offset, availability):
+def test_worse_score_never_increases_the_saw_weight(
+    data: st.DataObject, size, slope, offset, availability
+):
     scores = np.sort(data.draw(rows(size, 0, 9)))
     weights = saw_weights(scores, np.full(size, availability), slope, offset)
     assert (np.diff(weights) <= 1e-15).all()
 
 
 @given(st.data(), sizes, st.floats(0, 3), st.floats(-1, 2), st.floats(0, 5))
-def test_a_rarer_client_never_counts_less(data: st.DataObject, size, slope, offset, score):
+def test_lower_availability_never_decreases_the_saw_weight(
+    data: st.DataObject, size, slope, offset, score
+):
     availability = np.sort(data.draw(rows(size, 0, 1)))
     weights = saw_weights(np.full(size, score), availability, slope, offset)
     assert (np.diff(weights) <= 1e-15).all()
 
 
 @given(st.data(), sizes)
-def test_choosing_participants_is_leaving_the_others_out(data: st.DataObject, size):
+def test_participant_mask_equals_passing_only_participants(data: st.DataObject, size):
     scores, availability = data.draw(rows(size, 0, 4)), data.draw(rows(size, 0, 1))
     mask = np.array(data.draw(st.lists(st.booleans(), min_size=size, max_size=size)))
     chosen = saw_weights(scores, availability, 1.0, 0.5, mask)
@@ -116,7 +122,7 @@ def test_choosing_participants_is_leaving_the_others_out(data: st.DataObject, si
         ({"slope": 1e308, "scores": [-1e308, 0]}, "finite"),
     ],
 )
-def test_impossible_inputs_are_refused(bad, message):
+def test_invalid_saw_inputs_are_rejected(bad, message):
     good = {"scores": [1.0, 2.0], "availability": [0.5, 0.5], "slope": 1.0, "offset": 0.5}
     with pytest.raises(ConfigError, match=message):
         saw_weights(**good | bad)

@@ -30,12 +30,12 @@ SIZES = [10, 30, 30, 30]
         ([0.25, 0.25, 0.25, 0.25], 80),
     ],
 )
-def test_the_sheet_s_effective_samples(importance, expected):  # section 10
+def test_effective_samples_match_worked_example(importance, expected):  # section 10
     assert effective_samples(importance, SIZES) == pytest.approx(expected, abs=1e-9)
 
 
 @given(st.data(), st.integers(1, 6))
-def test_a_client_s_importance_is_that_of_its_samples_shared_equally(data: st.DataObject, size):
+def test_client_importance_equals_importance_spread_over_its_samples(data: st.DataObject, size):
     p = data.draw(distributions(size))
     sizes = np.array(data.draw(st.lists(st.integers(1, 9), min_size=size, max_size=size)))
     by_client = effective_samples(p, sizes)
@@ -46,13 +46,13 @@ def test_a_client_s_importance_is_that_of_its_samples_shared_equally(data: st.Da
 
 
 @given(st.data(), st.integers(1, 6), st.floats(0.1, 5))
-def test_psi_without_a_stream_counts_effective_samples(data: st.DataObject, size, ratio):
+def test_psi_without_fresh_clients_depends_on_effective_samples(data: st.DataObject, size, ratio):
     p, n = data.draw(distributions(size)), np.full(size, 1 / size)
     value = psi(p, n, np.full(size, True), ratio)
     assert value == pytest.approx(ratio * math.sqrt(100 / effective_samples(p, 100 * n)), rel=1e-12)
 
 
-def test_importance_without_samples_is_worth_nothing():
+def test_importance_on_empty_clients_gives_zero_effective_samples():
     assert effective_samples([0.5, 0.5], [3, 0]) == 0.0
     assert effective_samples([1, 0], [3, 0]) == pytest.approx(3)
 
@@ -70,37 +70,37 @@ def test_importance_without_samples_is_worth_nothing():
         (1.9, 0.4, 0.7, 21, 200, 1, 1.347),  # synthetic
     ],
 )
-def test_the_sheet_s_ratios(D, G, B, d, N, fresh, expected):  # section 5
+def test_importance_ratios_match_the_paper(D, G, B, d, N, fresh, expected):  # section 5
     assert importance_ratio(D, G, B, d, N, fresh) == pytest.approx(expected, abs=1e-3)
 
 
-def test_without_fresh_clients_the_ratio_is_infinite():
+def test_importance_ratio_is_infinite_without_fresh_clients():
     assert importance_ratio(1.0, 1.0, 1.0, 10, 10, 0) == math.inf
 
 
-def test_a_ratio_by_hand():  # (1 + sqrt(36 / 4)) / (2 * 1 * sqrt(4))
+def test_importance_ratio_matches_a_hand_computed_value():  # (1 + sqrt(36 / 4)) / (2 * 1 * sqrt(4))
     assert importance_ratio(2.0, 1.0, 1.0, 36, 4, 4) == pytest.approx(1.0, abs=1e-12)
 
 
 @pytest.mark.parametrize("name", ["diameter", "grad_bound", "num_samples"])
-def test_constants_that_are_zero_are_refused(name):
+def test_zero_constants_are_rejected(name):
     good = {"diameter": 1.0, "grad_bound": 1.0, "loss_bound": 1.0, "num_params": 5}
     good |= {"num_samples": 10, "num_fresh": 2}
     with pytest.raises(ConfigError, match=f"{name} must be positive"):
         importance_ratio(**good | {name: 0})
 
 
-# Other pieces
+# Other bounds
 
 
-def test_training_towards_other_weights_costs_twice_the_discrepancy():
+def test_target_bias_is_twice_the_weighted_discrepancy():
     assert target_bias([1, 0], [0, 1], 0.5) == pytest.approx(2.0)
     assert target_bias([0.1, 0.2, 0.7], [0.2, 0.2, 0.6], 3) == pytest.approx(1.2)
     assert target_bias([2, 3], [4, 6], 9) == 0.0
 
 
 @given(st.data(), st.integers(1, 7))
-def test_the_distance_from_the_shares_keeps_to_its_bound(data: st.DataObject, size):
+def test_share_distance_stays_below_its_bound(data: st.DataObject, size):
     p, n = data.draw(distributions(size)), data.draw(distributions(size))
     bound = share_distance_bound(p, n)
     assert np.abs(p - n).sum() <= bound + 1e-12
@@ -109,11 +109,11 @@ def test_the_distance_from_the_shares_keeps_to_its_bound(data: st.DataObject, si
         assert bound == pytest.approx(math.sqrt(max((p**2 / n).sum() - 1, 0)), abs=1e-7)
 
 
-def test_the_bound_is_infinite_for_importance_without_samples():
+def test_share_distance_bound_is_infinite_for_importance_without_samples():
     assert share_distance_bound([0.5, 0.5], [1, 0]) == math.inf
 
 
-def test_gradient_variability_by_hand():
+def test_gradient_variability_matches_a_hand_computed_value():
     full, mixed = [[1, 1], [0, 2], [5, 5]], [[0, 1], [0, 0], [5, 5]]
     # squared distances 1, 4, 0 with weights 1/4, 1/4, 1/2
     assert gradient_variability([1, 1, 2], full, mixed) == pytest.approx(1.25, abs=1e-12)
@@ -129,6 +129,6 @@ def test_gradient_variability_by_hand():
         ([[1.0], [2.0]], [[1.0], [float("nan")]], "those of round 1 are not"),
     ],
 )
-def test_gradients_that_do_not_fit_are_refused(full, mixed, message):
+def test_mismatched_gradients_are_rejected(full, mixed, message):
     with pytest.raises(ConfigError, match=message):
         gradient_variability([1, 1], full, mixed)
