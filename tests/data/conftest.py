@@ -1,4 +1,4 @@
-"""No test of this folder sees the files, the cache or the network of whoever runs it."""
+"""Fixtures that isolate the tests from the user's files, cache and network."""
 
 from __future__ import annotations
 
@@ -57,11 +57,11 @@ def write_images() -> Callable[..., dict[str, npt.NDArray[np.uint8]]]:
 
 
 class FileServer:
-    """A server on this machine. Files are served as they are, unless told otherwise."""
+    """A local HTTP server for files; individual files can be truncated."""
 
     def __init__(self) -> None:
         self.files: dict[str, bytes] = {}
-        self.truncated: dict[str, int] = {}  # promise the whole length, send so many bytes
+        self.truncated: dict[str, int] = {}  # announce the full length, send only this many bytes
         self.requests: list[str] = []
         file_server = self
 
@@ -101,7 +101,7 @@ def file_server() -> Iterator[FileServer]:
 
 @pytest.fixture
 def closed_address() -> str:
-    """An address at which nobody listens."""
+    """Return an address without a listening server."""
     file_server = FileServer()
     file_server.close()
     return file_server.address

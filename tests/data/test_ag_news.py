@@ -40,7 +40,7 @@ def write_csv(folder: Path, header: str = "", train: Any = TRAIN) -> Path:
     return folder
 
 
-def test_articles_become_codes_of_their_words(tmp_path: Path) -> None:
+def test_ag_news_articles_become_word_codes(tmp_path: Path) -> None:
     write_parquet(tmp_path / "ag_news")
     data = AgNews(length=6).load(tmp_path, seed=0)
     # Words: . 3, oil 3, up 2, is 2, talks 2, chip 2; by count, then by the alphabet.
@@ -59,7 +59,7 @@ def test_articles_become_codes_of_their_words(tmp_path: Path) -> None:
     assert data.input_shape == (6, 8)
 
 
-def test_short_articles_end_in_padding(tmp_path: Path) -> None:
+def test_short_articles_are_padded(tmp_path: Path) -> None:
     write_parquet(tmp_path)
     data = AgNews(length=12).load(tmp_path, seed=0)
     assert (data.x[0] != 0).tolist() == [True] * 8 + [False] * 4  # oil is up oil , they say .
@@ -67,7 +67,7 @@ def test_short_articles_end_in_padding(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("header", ["", "Class Index,Title,Description\n"])
 @pytest.mark.parametrize("layout", ["", "ag_news", "ag_news_csv"])
-def test_the_published_files_hold_the_same(tmp_path: Path, layout: str, header: str) -> None:
+def test_parquet_and_csv_files_give_the_same_data(tmp_path: Path, layout: str, header: str) -> None:
     write_parquet(tmp_path / "one" / "ag_news")
     write_csv(tmp_path / "two" / layout, header)
     one, two = (
@@ -78,28 +78,28 @@ def test_the_published_files_hold_the_same(tmp_path: Path, layout: str, header: 
     assert one.num_codes == two.num_codes
 
 
-def test_values_in_quotes_may_hold_commas_quotes_and_line_breaks(tmp_path: Path) -> None:
+def test_quoted_csv_values_may_contain_commas_quotes_and_line_breaks(tmp_path: Path) -> None:
     write_csv(tmp_path, train=[(0, 'He said ""no"", NA', "Not\na second"), (1, "", "N/A")])
     data = AgNews(min_count=1, length=16).load(tmp_path, seed=0)
     assert (data.x != 0).sum(1).tolist() == [10, 3]
     assert data.y.tolist() == [0, 1]
 
 
-def test_a_smaller_vocabulary_keeps_the_codes_of_the_words_it_keeps(tmp_path: Path) -> None:
+def test_smaller_vocabulary_keeps_the_codes_of_its_words(tmp_path: Path) -> None:
     write_parquet(tmp_path)
     large, small = (AgNews(vocabulary=size).load(tmp_path, seed=0) for size in (6, 2))
     assert (large.num_codes, small.num_codes) == (8, 4)
     np.testing.assert_array_equal(small.x, np.where(large.x >= 4, 1, large.x))
 
 
-def test_words_of_the_test_part_alone_have_no_code(tmp_path: Path) -> None:
+def test_words_only_in_the_test_part_are_unknown(tmp_path: Path) -> None:
     write_parquet(tmp_path, test=[(0, "goal goal goal goal", "goal")])
     data = AgNews(min_count=1).load(tmp_path, seed=0)
     assert set(data.x_test.ravel()) == {0, 1}
 
 
 @pytest.mark.parametrize("label", [-1, 4])
-def test_other_labels_are_refused_with_their_row(tmp_path: Path, label: int) -> None:
+def test_invalid_ag_news_labels_are_rejected_with_their_row(tmp_path: Path, label: int) -> None:
     write_parquet(tmp_path, train=[*TRAIN, (label, "a", "b")])
     with pytest.raises(DataError, match=rf"row 4, label is {label}; expected 0 to 3 \(World"):
         AgNews().load(tmp_path, seed=0)
@@ -108,7 +108,7 @@ def test_other_labels_are_refused_with_their_row(tmp_path: Path, label: int) -> 
         AgNews().load(other, seed=0)
 
 
-def test_files_of_something_else_are_refused(tmp_path: Path) -> None:
+def test_files_with_other_columns_are_rejected(tmp_path: Path) -> None:
     write_parquet(tmp_path)
     pq.write_table(pa.table({"text": ["a"], "class": [1]}), tmp_path / "train.parquet")
     with pytest.raises(
@@ -124,7 +124,7 @@ def test_files_of_something_else_are_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("content", ["text,label\n", "1,a\n", '"1","a","b"\n"2","a"\n', "\xff"])
-def test_tables_of_another_shape_are_refused(tmp_path: Path, content: str) -> None:
+def test_csv_files_with_another_shape_are_rejected(tmp_path: Path, content: str) -> None:
     write_csv(tmp_path)
     (tmp_path / "test.csv").write_bytes(content.encode("latin-1"))
     with pytest.raises(
@@ -134,20 +134,20 @@ def test_tables_of_another_shape_are_refused(tmp_path: Path, content: str) -> No
 
 
 @pytest.mark.parametrize("header", ["", "Class Index,Title,Description\n"])
-def test_files_without_articles_are_refused(tmp_path: Path, header: str) -> None:
+def test_files_without_articles_are_rejected(tmp_path: Path, header: str) -> None:
     write_csv(tmp_path)
     (tmp_path / "test.csv").write_text(header)
     with pytest.raises(DataError, match=r"test.csv: expected "):
         AgNews().load(tmp_path, seed=0)
 
 
-def test_half_of_the_files_is_an_error(tmp_path: Path) -> None:
+def test_incomplete_ag_news_files_are_rejected(tmp_path: Path) -> None:
     (write_parquet(tmp_path / "ag_news") / "test.parquet").unlink()
     with pytest.raises(DataError, match=r"only 1 of the 2 parts of AG News; missing: test.parquet"):
         AgNews().load(tmp_path, seed=0)
 
 
-def test_missing_files_give_one_message_with_the_ways_to_get_them(tmp_path: Path) -> None:
+def test_missing_ag_news_files_give_one_message_with_remedies(tmp_path: Path) -> None:
     with pytest.raises(DataError, match=r"(?s)AG News is not on this machine.*--data-dir.*ag_news"):
         AgNews().locate(tmp_path)
 
@@ -155,7 +155,7 @@ def test_missing_files_give_one_message_with_the_ways_to_get_them(tmp_path: Path
 @pytest.mark.parametrize(
     "changes", [{"length": 0}, {"vocabulary": 0}, {"vocabulary": 65_535}, {"min_count": 0}]
 )
-def test_impossible_values_are_refused(changes: Any) -> None:
+def test_invalid_ag_news_options_are_rejected(changes: Any) -> None:
     with pytest.raises(ConfigError, match=next(iter(changes))):
         AgNews(**changes)
 
@@ -164,7 +164,7 @@ def test_impossible_values_are_refused(changes: Any) -> None:
     not (REAL / "ag_news" / "train.parquet").is_file(),
     reason="needs ag_news/train.parquet in THALWEG_DATA",
 )
-def test_the_real_articles_have_few_unknown_words() -> None:
+def test_real_ag_news_articles_have_few_unknown_words() -> None:
     data = AgNews().load(REAL, seed=0)
     assert len(data.y_test) == 7600
     assert np.bincount(data.y_test).tolist() == [1900] * 4

@@ -32,13 +32,13 @@ def test_features_are_split_by_class_and_standardised(tmp_path: Path) -> None:
     assert (data.name, data.num_classes, data.is_image) == ("mine", 2, False)
 
 
-def test_features_stay_as_they_are_if_asked(tmp_path: Path) -> None:
+def test_standardisation_can_be_disabled(tmp_path: Path) -> None:
     data = load(tmp_path, options={"standardise": False})
     both = np.concatenate([data.x, data.x_test])
     assert sorted(both[:, 0]) == FEATURES[:, 0].tolist()
 
 
-def test_the_files_own_test_part_is_kept(tmp_path: Path) -> None:
+def test_given_test_arrays_are_used(tmp_path: Path) -> None:
     x_test, y_test = np.array([[1.0, 2.0]]), np.array([1])
     data = load(tmp_path, x_test=x_test, y_test=y_test, options={"standardise": False})
     np.testing.assert_array_equal(data.x, FEATURES)
@@ -61,7 +61,7 @@ def test_grey_images_need_no_channel_axis(tmp_path: Path) -> None:
     assert load(tmp_path, x=np.zeros((10, 6, 5), dtype=np.uint8)).x.shape == (8, 6, 5, 1)
 
 
-def test_labels_and_clients_may_be_names_and_are_numbered_in_sorted_order(tmp_path: Path) -> None:
+def test_text_labels_and_clients_are_numbered_in_sorted_order(tmp_path: Path) -> None:
     y = np.array(["no", "yes"] * 5)
     data = load(tmp_path, y=y, group=np.array(["b", "a"] * 5), time=np.arange(10))
     assert data.class_names == ("no", "yes")
@@ -73,7 +73,7 @@ def test_labels_and_clients_may_be_names_and_are_numbered_in_sorted_order(tmp_pa
     assert data.group_test.tolist() == [1, 0]
 
 
-def test_with_a_time_the_end_of_each_history_is_for_testing(tmp_path: Path) -> None:
+def test_time_array_puts_the_end_of_each_history_in_the_test_part(tmp_path: Path) -> None:
     time = np.arange("2026-01-01", "2026-01-11", dtype="datetime64[D]")
     data = load(tmp_path, time=time, group=np.repeat([7, 9], 5), options={"standardise": False})
     assert data.x_test[:, 0].tolist() == [8.0, 18.0]  # rows 4 and 9
@@ -102,14 +102,14 @@ def test_with_a_time_the_end_of_each_history_is_for_testing(tmp_path: Path) -> N
         ({"x": np.array([[{}, 1]] * 10)}, "x is not an array of numbers or text"),
     ],
 )
-def test_arrays_that_do_not_fit_are_refused(tmp_path: Path, arrays: Any, message: str) -> None:
+def test_mismatched_arrays_are_rejected(tmp_path: Path, arrays: Any, message: str) -> None:
     with pytest.raises(DataError, match=message) as caught:
         load(tmp_path, **arrays)
     assert "mine.npz" in str(caught.value)
 
 
 @pytest.mark.parametrize("value", [np.nan, np.inf, 1e200])
-def test_a_value_that_is_not_a_number_is_named_by_its_index(tmp_path: Path, value: float) -> None:
+def test_non_finite_feature_is_reported_with_its_index(tmp_path: Path, value: float) -> None:
     x = FEATURES.copy()
     x[6, 1] = value
     with pytest.raises(DataError, match=r"mine.npz: x\[6, 1\] is "):
@@ -118,28 +118,28 @@ def test_a_value_that_is_not_a_number_is_named_by_its_index(tmp_path: Path, valu
         load(tmp_path, x_test=x, y_test=LABELS)
 
 
-def test_a_misspelt_array_gets_a_suggestion(tmp_path: Path) -> None:
+def test_misspelt_array_name_gets_a_suggestion(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"'groups'; known: .* Did you mean 'group'"):
         load(tmp_path, groups=LABELS)
 
 
-def test_a_missing_array_is_named(tmp_path: Path) -> None:
+def test_missing_array_is_named(tmp_path: Path) -> None:
     np.savez(tmp_path / "mine.npz", x=FEATURES)
     with pytest.raises(DataError, match="expected x and y, but y is missing"):
         Arrays("mine.npz").load(tmp_path, seed=0)
 
 
-def saved() -> bytes:
+def make_npz_bytes() -> bytes:
     with tempfile.TemporaryFile() as file:
         np.savez_compressed(file, x=FEATURES, y=LABELS)
         file.seek(0)
         return file.read()
 
 
-SAVED = saved()
+SAVED = make_npz_bytes()
 
 
-def loaded(content: bytes) -> Dataset:
+def load_bytes(content: bytes) -> Dataset:
     with tempfile.TemporaryDirectory() as folder:
         (Path(folder) / "mine.npz").write_bytes(content)
         return Arrays(f"{folder}/mine.npz").load(None, seed=0)
@@ -147,24 +147,24 @@ def loaded(content: bytes) -> Dataset:
 
 @settings(deadline=None)
 @given(st.integers(0, len(SAVED) - 1))
-def test_a_file_cut_anywhere_is_refused(length: int) -> None:
+def test_truncated_npz_file_is_rejected(length: int) -> None:
     with pytest.raises(DataError, match=r"mine.npz is not a readable \.npz file"):
-        loaded(SAVED[:length])
+        load_bytes(SAVED[:length])
 
 
 @settings(deadline=None)
 @given(st.integers(0, len(SAVED) - 1), st.integers(0, 7))
-def test_a_flipped_bit_is_refused_or_harmless(byte: int, bit: int) -> None:
+def test_npz_file_with_a_flipped_bit_is_rejected_or_read_correctly(byte: int, bit: int) -> None:
     content = bytearray(SAVED)
     content[byte] ^= 1 << bit
     try:
-        data = loaded(bytes(content))
+        data = load_bytes(bytes(content))
     except (DataError, ConfigError):  # a flipped letter of a name is an unknown name
         return
-    np.testing.assert_array_equal(data.x, loaded(SAVED).x)
+    np.testing.assert_array_equal(data.x, load_bytes(SAVED).x)
 
 
-def test_a_header_that_promises_the_moon_is_refused(tmp_path: Path) -> None:
+def test_npz_header_with_a_huge_shape_is_rejected(tmp_path: Path) -> None:
     header = b"{'descr': '<f8', 'fortran_order': False, 'shape': (99999999999999, 2), }"
     header = header.ljust(117) + b"\n"
     with zipfile.ZipFile(tmp_path / "mine.npz", "w") as archive:
@@ -181,6 +181,6 @@ def test_a_header_that_promises_the_moon_is_refused(tmp_path: Path) -> None:
         (lambda: Arrays("a.npz", test_fraction=0.0), r"test_fraction must lie in \(0, 1\), got 0"),
     ],
 )
-def test_impossible_values_are_refused(make, message: str) -> None:
+def test_invalid_arrays_options_are_rejected(make, message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         make()

@@ -11,7 +11,7 @@ def images(n: int = 200) -> np.ndarray:
     return np.random.default_rng(0).integers(1, 256, (n, 5, 6, 3), dtype=np.uint8)
 
 
-def test_every_result_is_a_shifted_perhaps_mirrored_image_with_black_around_it() -> None:
+def test_augmented_images_are_shifted_and_possibly_mirrored() -> None:
     x = images()
     got = Augment(padding=2).apply(x, np.random.default_rng(1))
     assert (got.shape, got.dtype) == (x.shape, np.uint8)
@@ -39,7 +39,7 @@ def test_about_half_of_the_images_are_mirrored() -> None:
     assert 400 < mirrored.sum() < 600
 
 
-def test_without_mirroring_nothing_is_mirrored() -> None:
+def test_flip_false_disables_mirroring() -> None:
     x = images(50)
     got = Augment(padding=1, flip=False).apply(x, np.random.default_rng(3))
     padded = np.pad(x, ((0, 0), (1, 1), (1, 1), (0, 0)))
@@ -51,23 +51,23 @@ def test_without_mirroring_nothing_is_mirrored() -> None:
         )
 
 
-def test_the_original_is_left_as_it_is() -> None:
+def test_augmentation_leaves_its_input_unchanged() -> None:
     x = images(20)
     before = x.copy()
     Augment().apply(x, np.random.default_rng(0))
     np.testing.assert_array_equal(x, before)
 
 
-def test_what_happens_to_an_image_does_not_depend_on_how_many_come_after_it() -> None:
+def test_augmentation_of_an_image_does_not_depend_on_later_images() -> None:
     x = images(64)
     short = Augment().apply(x[:13], np.random.default_rng(5))
     np.testing.assert_array_equal(short, Augment().apply(x, np.random.default_rng(5))[:13])
 
 
-def test_no_images_stay_no_images() -> None:
+def test_empty_batch_stays_empty() -> None:
     assert Augment().apply(images(0), np.random.default_rng(0)).shape == (0, 5, 6, 3)
 
 
-def test_negative_padding_is_refused() -> None:
+def test_negative_padding_is_rejected() -> None:
     with pytest.raises(ConfigError, match="padding must not be negative or infinite, got -1"):
         Augment(padding=-1)

@@ -21,19 +21,19 @@ def dataset(**changes: Any) -> Dataset:
     return Dataset(**(parts | changes))
 
 
-def test_images_are_seen_by_a_net_with_the_channels_first() -> None:
+def test_image_input_shape_has_channels_first() -> None:
     images = np.zeros((3, 4, 5, 1), dtype=np.uint8)
     data = dataset(x=images, x_test=images[:1])
     assert data.is_image
     assert data.input_shape == (1, 4, 5)
 
 
-def test_features_are_seen_by_a_net_as_they_are() -> None:
+def test_feature_input_shape_is_unchanged() -> None:
     assert not dataset().is_image
     assert dataset().input_shape == (2,)
 
 
-def test_sequences_are_seen_by_a_net_as_so_many_codes_of_so_many_kinds() -> None:
+def test_sequence_input_shape_is_length_and_number_of_codes() -> None:
     codes = np.array([[0, 4], [1, 1], [2, 3]], dtype=np.uint8)
     data = dataset(x=codes, x_test=codes[:1], num_codes=5)
     assert data.is_sequence
@@ -42,14 +42,14 @@ def test_sequences_are_seen_by_a_net_as_so_many_codes_of_so_many_kinds() -> None
     assert not dataset().is_sequence
 
 
-def test_codes_may_need_two_bytes() -> None:
+def test_sequence_codes_may_need_two_bytes() -> None:
     codes = np.array([[0, 40_000], [1, 1], [2, 3]], dtype=np.uint16)
     assert dataset(x=codes, x_test=codes[:1], num_codes=40_001).input_shape == (2, 40_001)
     with pytest.raises(DataError, match="up to 40000, expected 0 to 39999"):
         dataset(x=codes, x_test=codes[1:2], num_codes=40_000)
 
 
-def test_it_may_be_known_whose_the_test_samples_are_and_what_family_the_labels_have() -> None:
+def test_dataset_supports_test_groups_and_coarse_labels() -> None:
     data = dataset(
         group=np.array([0, 1, 1]),
         group_test=np.array([2]),  # all of its rows are for testing
@@ -105,6 +105,6 @@ CODES = np.zeros((3, 2), dtype=np.uint8)
         ),
     ],
 )
-def test_parts_that_do_not_fit_together_are_refused(changes: Any, message: str) -> None:
+def test_inconsistent_dataset_parts_are_rejected(changes: Any, message: str) -> None:
     with pytest.raises(DataError, match=message):
         dataset(**changes)

@@ -45,7 +45,7 @@ def pack(folder: Path, archive: Path, names: list[str] = NAMES) -> None:
 
 
 @pytest.mark.parametrize("layout", ["", "cifar10", "cifar-10-batches-py", "CIFAR10"])
-def test_the_official_folder_is_read_wherever_it_lies(tmp_path: Path, layout: str) -> None:
+def test_official_cifar10_folder_is_found_in_every_layout(tmp_path: Path, layout: str) -> None:
     write(tmp_path / "mine" / layout if layout else tmp_path / "mine")
     data = Cifar10().load(tmp_path / "mine", seed=0)
     assert (data.x.shape, data.x_test.shape) == ((15, 32, 32, 3), (3, 32, 32, 3))
@@ -57,7 +57,7 @@ def test_the_official_folder_is_read_wherever_it_lies(tmp_path: Path, layout: st
     assert data.x.flags.c_contiguous
 
 
-def test_a_row_is_all_of_red_then_green_then_blue(tmp_path: Path) -> None:
+def test_cifar10_rows_hold_red_then_green_then_blue(tmp_path: Path) -> None:
     write(tmp_path / "cifar10")
     x = Cifar10().load(tmp_path, seed=0).x
     row = batch(1)["data"][2]
@@ -65,7 +65,7 @@ def test_a_row_is_all_of_red_then_green_then_blue(tmp_path: Path) -> None:
     assert x[3 + 2, 31, 0].tolist() == [row[992], row[1024 + 992], row[2048 + 992]]
 
 
-def test_a_pickle_of_python_2_is_read() -> None:
+def test_python_2_pickle_is_read() -> None:
     def text(content: bytes) -> bytes:
         return b"T" + len(content).to_bytes(4, "little") + content
 
@@ -79,7 +79,7 @@ def test_a_pickle_of_python_2_is_read() -> None:
     assert x[0, 0, :3, 0].tolist() == [0, 1, 2]
 
 
-def test_the_archive_is_read_without_unpacking_it(tmp_path: Path) -> None:
+def test_cifar10_archive_is_read_without_unpacking(tmp_path: Path) -> None:
     folder = write(tmp_path / "made")
     mine = tmp_path / "mine"
     mine.mkdir()
@@ -89,7 +89,7 @@ def test_the_archive_is_read_without_unpacking_it(tmp_path: Path) -> None:
     assert [path.name for path in mine.iterdir()] == ["cifar-10-python.tar.gz"]
 
 
-def test_an_archive_that_lacks_a_batch_or_is_damaged_is_refused(tmp_path: Path) -> None:
+def test_incomplete_or_damaged_cifar10_archive_is_rejected(tmp_path: Path) -> None:
     folder = write(tmp_path / "made")
     mine = tmp_path / "mine"
     mine.mkdir()
@@ -103,7 +103,7 @@ def test_an_archive_that_lacks_a_batch_or_is_damaged_is_refused(tmp_path: Path) 
         Cifar10().load(mine, seed=0)
 
 
-def test_a_link_in_an_archive_is_not_followed(tmp_path: Path) -> None:
+def test_archive_links_are_not_followed(tmp_path: Path) -> None:
     mine = tmp_path / "mine"
     mine.mkdir()
     with tarfile.open(mine / "cifar-10-python.tar.gz", "w:gz") as tar:
@@ -123,7 +123,7 @@ class Command:
         return os.system, (self.command,)
 
 
-def test_a_hostile_batch_is_refused_and_nothing_runs(tmp_path: Path) -> None:
+def test_malicious_cifar10_batch_is_rejected_without_executing_code(tmp_path: Path) -> None:
     trace = tmp_path / "trace"
     write(tmp_path / "cifar10", filenames=Command(f"touch {trace}"))
     with pytest.raises(DataError, match=r"data_batch_3: .*not an official batch.*executed"):
@@ -143,7 +143,7 @@ def test_a_hostile_batch_is_refused_and_nothing_runs(tmp_path: Path) -> None:
         ({"labels": [1, 2, "3"]}, "got '3' at sample 2"),
     ],
 )
-def test_what_is_not_a_batch_is_refused(
+def test_invalid_cifar10_batches_are_rejected(
     tmp_path: Path, changes: dict[str, Any], words: str
 ) -> None:
     write(tmp_path / "cifar10", **changes)
@@ -151,7 +151,7 @@ def test_what_is_not_a_batch_is_refused(
         Cifar10().load(tmp_path, seed=0)
 
 
-def test_half_a_set_in_a_named_folder_is_an_error(tmp_path: Path) -> None:
+def test_incomplete_cifar10_folder_is_rejected(tmp_path: Path) -> None:
     (write(tmp_path / "cifar10") / "data_batch_4").unlink()
     with pytest.raises(
         DataError, match=r"only 5 of the 6 parts of CIFAR-10; missing: data_batch_4"
@@ -159,7 +159,7 @@ def test_half_a_set_in_a_named_folder_is_an_error(tmp_path: Path) -> None:
         Cifar10().load(tmp_path, seed=0)
 
 
-def test_missing_and_offline_gives_one_message_with_the_ways_to_get_it(tmp_path: Path) -> None:
+def test_missing_cifar10_offline_gives_one_message_with_remedies(tmp_path: Path) -> None:
     with pytest.raises(DataError) as caught:
         Cifar10().load(tmp_path, seed=0)
     for part in (
@@ -173,7 +173,7 @@ def test_missing_and_offline_gives_one_message_with_the_ways_to_get_it(tmp_path:
         assert part in str(caught.value)
 
 
-def test_a_download_fills_the_cache_and_happens_once(
+def test_cifar10_download_fills_the_cache_once(
     tmp_path: Path, file_server: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pack(write(tmp_path / "made"), tmp_path / "made.tar.gz")
@@ -189,7 +189,9 @@ def test_a_download_fills_the_cache_and_happens_once(
     assert file_server.requests == [name]
 
 
-def test_a_failed_download_says_why(monkeypatch: pytest.MonkeyPatch, closed_address: str) -> None:
+def test_failed_cifar10_download_reports_the_reason(
+    monkeypatch: pytest.MonkeyPatch, closed_address: str
+) -> None:
     unreachable = replace(cifar10.CIFAR10, mirrors=(closed_address,))
     monkeypatch.setattr(cifar10, "CIFAR10", unreachable)
     monkeypatch.setenv("THALWEG_OFFLINE", "0")

@@ -1,4 +1,4 @@
-"""CIFAR-100 from made-up files of the official layout."""
+"""Tests of CIFAR-100 with generated files in the official layout."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def pack(folder: Path, archive: Path) -> None:
 
 
 @pytest.mark.parametrize("layout", ["", "cifar100", "cifar-100-python", "CIFAR100"])
-def test_the_official_folder_is_read_wherever_it_lies(tmp_path: Path, layout: str) -> None:
+def test_official_cifar100_folder_is_found_in_every_layout(tmp_path: Path, layout: str) -> None:
     write(tmp_path / "mine" / layout if layout else tmp_path / "mine")
     data = Cifar100().load(tmp_path / "mine", seed=0)
     assert (data.x.shape, data.x_test.shape) == ((7, 32, 32, 3), (3, 32, 32, 3))
@@ -66,7 +66,7 @@ def test_the_official_folder_is_read_wherever_it_lies(tmp_path: Path, layout: st
     assert data.class_names[42] == "thing 42"
 
 
-def test_the_archive_is_read_without_unpacking_it(tmp_path: Path) -> None:
+def test_cifar100_archive_is_read_without_unpacking(tmp_path: Path) -> None:
     folder = write(tmp_path / "made")
     mine = tmp_path / "mine"
     mine.mkdir()
@@ -86,7 +86,9 @@ class Command:
 
 
 @pytest.mark.parametrize("name", ["train", "test", "meta"])
-def test_a_hostile_file_is_refused_and_nothing_runs(tmp_path: Path, name: str) -> None:
+def test_malicious_cifar100_file_is_rejected_without_executing_code(
+    tmp_path: Path, name: str
+) -> None:
     trace = tmp_path / "trace"
     write(tmp_path / "cifar100", name, more=Command(f"touch {trace}"))
     with pytest.raises(DataError, match=rf"{name}: .*not an official batch.*executed"):
@@ -105,7 +107,7 @@ def test_a_hostile_file_is_refused_and_nothing_runs(tmp_path: Path, name: str) -
         ("meta", {"fine_label_names": None}, "of 100 names, got none"),
     ],
 )
-def test_what_is_not_the_official_content_is_refused(
+def test_invalid_cifar100_content_is_rejected(
     tmp_path: Path, name: str, changes: dict[str, Any], words: str
 ) -> None:
     write(tmp_path / "cifar100", name, **changes)
@@ -113,13 +115,13 @@ def test_what_is_not_the_official_content_is_refused(
         Cifar100().load(tmp_path, seed=0)
 
 
-def test_half_a_set_in_a_named_folder_is_an_error(tmp_path: Path) -> None:
+def test_incomplete_cifar100_folder_is_rejected(tmp_path: Path) -> None:
     (write(tmp_path / "cifar100") / "meta").unlink()
     with pytest.raises(DataError, match=r"only 2 of the 3 parts of CIFAR-100; missing: meta"):
         Cifar100().load(tmp_path, seed=0)
 
 
-def test_folders_of_another_set_are_not_half_of_this_one(tmp_path: Path) -> None:
+def test_unrelated_folders_are_not_taken_for_cifar100(tmp_path: Path) -> None:
     folder = write(tmp_path / "made")
     mine = tmp_path / "mine"
     for name in ("train", "test"):
@@ -128,7 +130,7 @@ def test_folders_of_another_set_are_not_half_of_this_one(tmp_path: Path) -> None
     assert len(Cifar100().load(mine, seed=0).x) == 7
 
 
-def test_missing_and_offline_gives_the_ways_to_get_it(tmp_path: Path) -> None:
+def test_missing_cifar100_offline_gives_remedies(tmp_path: Path) -> None:
     with pytest.raises(DataError) as caught:
         Cifar100().load(tmp_path, seed=0)
     for words in (
@@ -139,7 +141,7 @@ def test_missing_and_offline_gives_the_ways_to_get_it(tmp_path: Path) -> None:
         assert words in str(caught.value)
 
 
-def test_a_download_fills_the_cache(
+def test_cifar100_download_fills_the_cache(
     tmp_path: Path, file_server: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pack(write(tmp_path / "made"), tmp_path / "made.tar.gz")

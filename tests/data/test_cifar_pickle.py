@@ -1,4 +1,4 @@
-"""A pickle is a program; this reader runs none."""
+"""Tests that the reader of CIFAR pickles never executes code."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ class Command:
         return self.call[0], self.call[1:]
 
 
-def refusal(content: bytes) -> str | None:
-    """Why these bytes are refused; None: they are read. Any other error is not caught."""
+def read_error(content: bytes) -> str | None:
+    """Return the error message for these bytes, or None if they are read."""
     try:
         read_pickle(content, "here")
     except DataError as error:
@@ -37,9 +37,7 @@ def refusal(content: bytes) -> str | None:
 
 @pytest.mark.parametrize("protocol", [0, 1, 2, 3, 4, 5])
 @pytest.mark.parametrize("inside", ["alone", "beside the data"])
-def test_a_pickle_that_would_run_a_command_is_refused(
-    tmp_path: Path, protocol: int, inside: str
-) -> None:
+def test_pickle_that_runs_a_command_is_rejected(tmp_path: Path, protocol: int, inside: str) -> None:
     trace = tmp_path / "trace"
     command: Any = Command(os.system, f"touch {trace}")
     if inside == "beside the data":
@@ -60,12 +58,12 @@ def test_a_pickle_that_would_run_a_command_is_refused(
     ],
     ids=lambda call: call[0].__name__,
 )
-def test_nothing_but_what_the_batches_need_may_be_named(call: tuple[Any, ...]) -> None:
+def test_pickle_with_other_globals_is_rejected(call: tuple[Any, ...]) -> None:
     with pytest.raises(DataError, match="not an official batch"):
         read_pickle(pickle.dumps({"data": Command(*call)}, 2), "here")
 
 
-def test_an_allowed_name_can_only_do_what_the_batches_do() -> None:
+def test_allowed_globals_reject_other_arguments() -> None:
     import _codecs
 
     bomb = Command(_codecs.encode, "text", "zlib_codec")
@@ -78,7 +76,7 @@ def test_an_allowed_name_can_only_do_what_the_batches_do() -> None:
 
 
 @pytest.mark.parametrize("protocol", [2, 3])
-def test_arrays_written_by_todays_python_are_read(protocol: int) -> None:
+def test_arrays_of_current_python_are_read(protocol: int) -> None:
     data = np.arange(12, dtype=np.uint8).reshape(3, 4)
     got = read_pickle(pickle.dumps({"data": data, "labels": [1, 2]}, protocol), "here")
     np.testing.assert_array_equal(got["data"].to_bytes(), data)
@@ -94,7 +92,7 @@ def test_arrays_written_by_todays_python_are_read(protocol: int) -> None:
     ],
     ids=["numbers", "objects", "another order"],
 )
-def test_arrays_of_something_else_than_bytes_are_refused(array: np.ndarray) -> None:
+def test_arrays_of_other_types_than_bytes_are_rejected(array: np.ndarray) -> None:
     got = read_pickle(pickle.dumps({"data": array}, 2), "here")
     with pytest.raises(ValueError, match="something else than bytes"):
         got["data"].to_bytes()
@@ -102,23 +100,23 @@ def test_arrays_of_something_else_than_bytes_are_refused(array: np.ndarray) -> N
 
 @settings(max_examples=200, deadline=None)
 @given(content=st.binary(max_size=60))
-def test_bytes_that_are_no_pickle_are_an_error_with_a_name(content: bytes) -> None:
-    message = refusal(content)
+def test_arbitrary_bytes_give_a_named_error(content: bytes) -> None:
+    message = read_error(content)
     assert message is None or message.startswith("here: ")
 
 
 @settings(max_examples=100, deadline=None)
 @given(cut=st.floats(0, 1), at=st.floats(0, 1), byte=st.integers(0, 255))
-def test_damaged_batches_are_read_or_refused_but_never_crash(
+def test_damaged_batches_are_read_or_rejected_without_crashing(
     cut: float, at: float, byte: int
 ) -> None:
     batch = {"data": np.zeros((2, 8), np.uint8), "labels": [1, 2], "batch_label": "one"}
     content = bytearray(pickle.dumps(batch, 2))
     content[int(at * (len(content) - 1))] = byte
-    message = refusal(bytes(content[: int(cut * len(content))]))
+    message = read_error(bytes(content[: int(cut * len(content))]))
     assert message is None or message.startswith("here: ")
 
 
-def test_something_else_than_a_dictionary_is_refused() -> None:
+def test_pickle_of_another_type_than_a_dictionary_is_rejected() -> None:
     with pytest.raises(DataError, match="expected a pickled dictionary, got a list"):
         read_pickle(pickle.dumps([1, 2]), "here")

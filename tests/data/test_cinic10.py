@@ -15,7 +15,7 @@ COLOURS = {"train": 1, "valid": 2, "test": 3}
 
 
 def write(folder: Path, parts: tuple[str, ...] = ("train", "valid", "test")) -> Path:
-    """Two images per class; each is of one colour that says part, class and number."""
+    """Write two images per class; the colour encodes part, class and number."""
     for part in parts:
         for c, name in enumerate(CLASS_NAMES):
             (folder / part / name).mkdir(parents=True)
@@ -26,7 +26,7 @@ def write(folder: Path, parts: tuple[str, ...] = ("train", "valid", "test")) -> 
 
 
 @pytest.mark.parametrize("layout", ["", "cinic10", "CINIC-10"])
-def test_folders_of_images_are_read_wherever_they_lie(tmp_path: Path, layout: str) -> None:
+def test_cinic10_folder_is_found_in_every_layout(tmp_path: Path, layout: str) -> None:
     write(tmp_path / "mine" / layout)
     data = Cinic10().load(tmp_path / "mine", seed=0)
     assert (data.x.shape, data.x_test.shape) == ((20, 32, 32, 3), (20, 32, 32, 3))
@@ -37,23 +37,21 @@ def test_folders_of_images_are_read_wherever_they_lie(tmp_path: Path, layout: st
     assert data.class_names[2] == "bird"
 
 
-def test_the_validation_part_may_be_trained_on(tmp_path: Path) -> None:
+def test_cinic10_validation_part_can_be_included(tmp_path: Path) -> None:
     write(tmp_path / "cinic10")
     data = Cinic10(include_valid=True).load(tmp_path, seed=0)
     assert data.x[:, 0, 0, 0].tolist() == [1] * 20 + [2] * 20
     assert len(data.y) == 40
 
 
-def test_without_it_the_validation_part_is_not_needed(tmp_path: Path) -> None:
+def test_cinic10_validation_part_is_optional(tmp_path: Path) -> None:
     write(tmp_path / "cinic10", parts=("train", "test"))
     assert len(Cinic10().load(tmp_path, seed=0).x) == 20
     with pytest.raises(DataError, match="only 20 of the 30 parts of CINIC-10; missing: valid/airp"):
         Cinic10(include_valid=True).load(tmp_path, seed=0)
 
 
-def test_the_second_time_nothing_is_decoded(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_cinic10_images_are_decoded_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write(tmp_path / "cinic10")
     first = Cinic10().load(tmp_path, seed=0)
     assert len(list((tmp_path / "cache" / "cinic10").iterdir())) == 2
@@ -68,7 +66,7 @@ def test_the_second_time_nothing_is_decoded(
     assert second.x.flags.writeable
 
 
-def test_an_image_that_changes_is_noticed(tmp_path: Path) -> None:
+def test_changed_image_invalidates_the_cache(tmp_path: Path) -> None:
     folder = write(tmp_path / "cinic10")
     Cinic10().load(tmp_path, seed=0)
     file = folder / "train" / "cat" / "n0.png"
@@ -78,7 +76,7 @@ def test_an_image_that_changes_is_noticed(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("damage", [b"", b"nonsense", b"cut"])
-def test_a_damaged_cache_is_made_again(tmp_path: Path, damage: bytes) -> None:
+def test_damaged_cache_is_rebuilt(tmp_path: Path, damage: bytes) -> None:
     write(tmp_path / "cinic10")
     whole = Cinic10().load(tmp_path, seed=0)
     for file in (tmp_path / "cache" / "cinic10").iterdir():
@@ -86,22 +84,20 @@ def test_a_damaged_cache_is_made_again(tmp_path: Path, damage: bytes) -> None:
     np.testing.assert_array_equal(Cinic10().load(tmp_path, seed=0).x, whole.x)
 
 
-def test_a_cache_that_cannot_be_written_only_costs_time(tmp_path: Path) -> None:
+def test_unwritable_cache_is_ignored(tmp_path: Path) -> None:
     write(tmp_path / "cinic10")
     (tmp_path / "cache").write_text("in the way")
     assert len(Cinic10().load(tmp_path, seed=0).x) == 20
 
 
-def test_grey_images_become_coloured(tmp_path: Path) -> None:
+def test_cinic10_grey_images_become_rgb(tmp_path: Path) -> None:
     file = write(tmp_path / "cinic10") / "test" / "dog" / "n1.png"
     Image.new("L", (32, 32), 7).save(file)
     assert Cinic10().load(tmp_path, seed=0).x_test[11, 3, 3].tolist() == [7, 7, 7]
 
 
 @pytest.mark.parametrize("fault", ["larger", "text", "cut", "jpeg"])
-def test_what_is_not_such_an_image_is_named_and_nothing_is_loaded(
-    tmp_path: Path, fault: str
-) -> None:
+def test_invalid_cinic10_images_are_rejected_with_their_name(tmp_path: Path, fault: str) -> None:
     file = write(tmp_path / "cinic10") / "train" / "frog" / "n1.png"
     if fault == "larger":
         Image.new("RGB", (33, 32)).save(file)
@@ -115,13 +111,13 @@ def test_what_is_not_such_an_image_is_named_and_nothing_is_loaded(
         Cinic10().load(tmp_path, seed=0)
 
 
-def test_a_class_without_images_is_refused(tmp_path: Path) -> None:
+def test_cinic10_class_without_images_is_rejected(tmp_path: Path) -> None:
     for file in (write(tmp_path / "cinic10") / "train" / "ship").iterdir():
         file.rename(file.with_suffix(".txt"))
     with pytest.raises(DataError, match=r"ship: expected images \(\*.png\), got none"):
         Cinic10().load(tmp_path, seed=0)
 
 
-def test_missing_folders_give_one_message_with_the_ways_to_get_them(tmp_path: Path) -> None:
+def test_missing_cinic10_folders_give_one_message_with_remedies(tmp_path: Path) -> None:
     with pytest.raises(DataError, match=r"(?s)CINIC-10 is not on this machine.*--data-dir"):
         Cinic10().load(tmp_path, seed=0)

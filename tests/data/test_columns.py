@@ -1,4 +1,4 @@
-"""Columns by themselves; test_table.py reads whole tables of them."""
+"""Tests of single table columns; test_table.py tests whole tables."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ from thalweg.data.columns import read_codes, read_numbers, read_texts
 HERE = Path("here.parquet")
 
 
-def test_text_is_read_whatever_its_packing() -> None:
+def test_text_columns_are_read_in_every_arrow_encoding() -> None:
     plain = pa.array(["b", "a", "b"])
     for column in (plain, plain.cast(pa.large_string()), plain.dictionary_encode()):
         assert read_texts(pa.table({"name": column}), "name", HERE) == ["b", "a", "b"]
 
 
-def test_numbers_are_no_text_and_gaps_are_errors() -> None:
+def test_numeric_and_missing_values_are_rejected_as_text() -> None:
     with pytest.raises(DataError, match="column 'name' is int64; expected text"):
         read_texts(pa.table({"name": [1, 2]}), "name", HERE)
     with pytest.raises(DataError, match="row 2, column 'name' is missing"):
         read_texts(pa.table({"name": ["a", None]}), "name", HERE)
 
 
-def test_distinct_values_are_counted_in_sorted_order() -> None:
+def test_distinct_values_are_numbered_in_sorted_order() -> None:
     table = pa.table({"town": ["Ulm", "Bonn", "Ulm"], "size": [3, 1, 2]})
     coded, names = read_codes(table, "town", HERE)
     assert (coded.tolist(), names) == ([1, 0, 1], ("Bonn", "Ulm"))

@@ -15,26 +15,26 @@ def test_every_digit_is_in_exactly_one_part() -> None:
     assert ours.max() == 255
 
 
-def test_a_fifth_of_every_class_is_for_testing() -> None:
+def test_digits_test_part_is_a_fifth_of_every_class() -> None:
     data = Digits().load(None, seed=0)
     train, test = np.bincount(data.y), np.bincount(data.y_test)  # (10,)
     assert (abs(test - 0.2 * (train + test)) <= 0.5).all()
 
 
-def test_the_split_is_the_same_for_every_seed() -> None:
+def test_digits_split_does_not_depend_on_the_seed() -> None:
     one, two = Digits().load(None, seed=1), Digits().load(None, seed=2)
     np.testing.assert_array_equal(one.x_test, two.x_test)
     np.testing.assert_array_equal(one.y_test, two.y_test)
 
 
-def test_mean_and_deviation_are_those_of_the_training_pixels() -> None:
+def test_digits_mean_and_std_are_those_of_the_training_pixels() -> None:
     data = Digits().load(None, seed=0)
     pixels = data.x / 255
     assert data.mean == pytest.approx((pixels.mean(),), abs=5e-5)
     assert data.std == pytest.approx((pixels.std(),), abs=5e-5)
 
 
-def test_what_is_read_from_the_file_is_what_scikit_learn_gives(
+def test_digits_file_matches_scikit_learn(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     quick = Digits().load(None, seed=0)
@@ -46,5 +46,5 @@ def test_what_is_read_from_the_file_is_what_scikit_learn_gives(
         np.testing.assert_array_equal(ours, theirs)
 
 
-def test_the_file_is_there_so_that_nobody_waits_for_an_import() -> None:
+def test_digits_file_of_scikit_learn_is_found() -> None:
     assert digits._find_file() is not None

@@ -17,7 +17,7 @@ from thalweg.data.elec2 import FEATURES
 REAL = Path(os.environ.get("THALWEG_DATA", "nowhere"))
 
 
-def table(days: int = 3, **changes: Any) -> pa.Table:
+def make_table(days: int = 3, **changes: Any) -> pa.Table:
     """Half hours as the published table has them; the price goes up in the first half of each day."""
     n = 48 * days
     period = np.arange(n) % 48
@@ -35,7 +35,7 @@ def table(days: int = 3, **changes: Any) -> pa.Table:
     return pa.table({name: pa.array(value) for name, value in {**columns, **changes}.items()})
 
 
-def written(folder: Path, content: pa.Table, name: str = "elec2.parquet") -> Path:
+def save_table(folder: Path, content: pa.Table, name: str = "elec2.parquet") -> Path:
     folder.mkdir(exist_ok=True)
     if name.endswith(".csv"):
         csv.write_csv(content, folder / name)
@@ -44,8 +44,8 @@ def written(folder: Path, content: pa.Table, name: str = "elec2.parquet") -> Pat
     return folder
 
 
-def test_every_row_arrives_and_none_is_set_aside(tmp_path: Path) -> None:
-    data = Elec2(num_clients=4).load(written(tmp_path, table()), seed=0)
+def test_elec2_rows_are_all_training_rows(tmp_path: Path) -> None:
+    data = Elec2(num_clients=4).load(save_table(tmp_path, make_table()), seed=0)
     assert data.name == "elec2"
     assert data.x.shape == (144, 7)
     assert data.x_test.shape == (0, 7)
@@ -57,8 +57,8 @@ def test_every_row_arrives_and_none_is_set_aside(tmp_path: Path) -> None:
     assert np.bincount(data.group).tolist() == [36] * 4
 
 
-def test_the_scale_of_a_row_is_that_of_its_clients_past(tmp_path: Path) -> None:
-    data = Elec2(num_clients=4).load(written(tmp_path, table()), seed=0)
+def test_elec2_rows_are_standardised_by_the_past_of_their_client(tmp_path: Path) -> None:
+    data = Elec2(num_clients=4).load(save_table(tmp_path, make_table()), seed=0)
     price = data.x[
         36:72, FEATURES.index("nswprice")
     ]  # of the second client: periods 36 to 47, 0 to 23
@@ -68,27 +68,32 @@ def test_the_scale_of_a_row_is_that_of_its_clients_past(tmp_path: Path) -> None:
     assert (data.x[:, FEATURES.index("transfer")] == 0).all(), "it never moved"
 
 
-def test_numbers_may_stay_as_they_are(tmp_path: Path) -> None:
-    data = Elec2(standardise=False).load(written(tmp_path, table()), seed=0)
+def test_elec2_standardisation_can_be_disabled(tmp_path: Path) -> None:
+    data = Elec2(standardise=False).load(save_table(tmp_path, make_table()), seed=0)
     np.testing.assert_allclose(data.x[1], [1, 0.021277, 0.051, 0.41, 0.003467, 0.422915, 0.414912])
 
 
 @pytest.mark.parametrize(
     "name", ["elec2.csv", "electricity.csv", "electricity.parquet", "electricity-normalized.csv"]
 )
-def test_other_layouts_say_the_same(tmp_path: Path, name: str) -> None:
-    usual = Elec2().load(written(tmp_path / "one", table()), seed=0)
-    other = Elec2().load(written(tmp_path / "two", table(), name), seed=1)
+def test_elec2_file_layouts_give_the_same_data(tmp_path: Path, name: str) -> None:
+    usual = Elec2().load(save_table(tmp_path / "one", make_table()), seed=0)
+    other = Elec2().load(save_table(tmp_path / "two", make_table(), name), seed=1)
     assert other.x.tobytes() == usual.x.tobytes()
     assert other.y.tolist() == usual.y.tolist()
 
 
-def test_the_date_is_not_needed(tmp_path: Path) -> None:
-    assert len(Elec2().load(written(tmp_path, table().drop_columns(["date"])), seed=0).y) == 144
+def test_elec2_date_column_is_optional(tmp_path: Path) -> None:
+    assert (
+        len(Elec2().load(save_table(tmp_path, make_table().drop_columns(["date"])), seed=0).y)
+        == 144
+    )
 
 
-def test_rows_may_be_dealt_in_turn(tmp_path: Path) -> None:
-    data = Elec2(num_clients=3, clients="interleaved").load(written(tmp_path, table()), seed=0)
+def test_elec2_rows_can_be_interleaved(tmp_path: Path) -> None:
+    data = Elec2(num_clients=3, clients="interleaved").load(
+        save_table(tmp_path, make_table()), seed=0
+    )
     assert data.group is not None
     assert data.group[:5].tolist() == [0, 1, 2, 0, 1]
 
@@ -96,35 +101,35 @@ def test_rows_may_be_dealt_in_turn(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("content", "said"),
     [
-        (table().drop_columns(["transfer"]), "there is no column transfer"),
-        (table().slice(0, 0), "expected rows, got none"),
-        (table(transfer=[None, *[0.1] * 143]), "row 1, column 'transfer' is missing"),
-        (table(transfer=[0.1, np.nan, *[0.1] * 142]), "row 2, column 'transfer' is nan"),
-        (table(transfer=["much"] * 144), "column 'transfer' is string.*expected numbers"),
-        (table(**{"class": ["UP"] * 143 + ["LEFT"]}), "row 144, column 'class' is 'LEFT'"),
+        (make_table().drop_columns(["transfer"]), "there is no column transfer"),
+        (make_table().slice(0, 0), "expected rows, got none"),
+        (make_table(transfer=[None, *[0.1] * 143]), "row 1, column 'transfer' is missing"),
+        (make_table(transfer=[0.1, np.nan, *[0.1] * 142]), "row 2, column 'transfer' is nan"),
+        (make_table(transfer=["much"] * 144), "column 'transfer' is string.*expected numbers"),
+        (make_table(**{"class": ["UP"] * 143 + ["LEFT"]}), "row 144, column 'class' is 'LEFT'"),
         (
-            table().take(np.random.default_rng(0).permutation(144)),
+            make_table().take(np.random.default_rng(0).permutation(144)),
             "decreases .* times in 144 rows, expected once in 48",
         ),
     ],
     ids=["column", "empty", "gap", "nan", "text", "label", "shuffled"],
 )
-def test_a_file_that_is_not_it_is_refused(tmp_path: Path, content: pa.Table, said: str) -> None:
+def test_invalid_elec2_files_are_rejected(tmp_path: Path, content: pa.Table, said: str) -> None:
     with pytest.raises(DataError, match=said):
-        Elec2().load(written(tmp_path, content), seed=0)
+        Elec2().load(save_table(tmp_path, content), seed=0)
 
 
-def test_labels_may_be_numbers(tmp_path: Path) -> None:
-    data = Elec2().load(written(tmp_path, table(**{"class": [1, 0] * 72})), seed=0)
+def test_elec2_labels_may_be_numbers(tmp_path: Path) -> None:
+    data = Elec2().load(save_table(tmp_path, make_table(**{"class": [1, 0] * 72})), seed=0)
     assert data.y[:4].tolist() == [1, 0, 1, 0]
 
 
-def test_without_the_file_the_ways_to_get_it_are_named(tmp_path: Path) -> None:
+def test_missing_elec2_file_gives_remedies(tmp_path: Path) -> None:
     with pytest.raises(DataError, match=r"Elec2 is not on this machine(.|\n)*--data-dir"):
         Elec2().load(tmp_path, seed=0)
 
 
-def test_impossible_settings_are_refused() -> None:
+def test_invalid_elec2_options_are_rejected() -> None:
     with pytest.raises(ConfigError, match="num_clients"):
         Elec2(num_clients=0)
     with pytest.raises(ConfigError, match="unknown clients 'states'"):
@@ -134,7 +139,7 @@ def test_impossible_settings_are_refused() -> None:
 @pytest.mark.skipif(
     not (REAL / "elec2.parquet").is_file(), reason="needs elec2.parquet in THALWEG_DATA"
 )
-def test_the_real_half_hours() -> None:
+def test_real_elec2_data_match_the_published_counts() -> None:
     data = Elec2().load(REAL, seed=0)
     assert data.x.shape == (45312, 7)
     assert np.bincount(data.y).tolist() == [26075, 19237]

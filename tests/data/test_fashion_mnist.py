@@ -18,7 +18,7 @@ on_debian = pytest.mark.skipif(
 
 
 @on_debian
-def test_debians_files_are_found_and_read_whole() -> None:
+def test_debian_fashion_mnist_files_are_found_and_read() -> None:
     data = FashionMnist().load(None, seed=0)
     assert data.x.shape == (60_000, 28, 28, 1)
     assert data.x_test.shape == (10_000, 28, 28, 1)
@@ -32,14 +32,14 @@ def test_debians_files_are_found_and_read_whole() -> None:
 
 
 @on_debian
-def test_clothes_are_not_taken_for_digits() -> None:
+def test_fashion_mnist_files_are_rejected_as_mnist() -> None:
     with pytest.raises(DataError, match="labels of Fashion-MNIST, not of MNIST"):
         Mnist().load(DEBIAN, seed=0)
 
 
 @on_debian
 @pytest.mark.parametrize("remote", FASHION_MNIST.files, ids=lambda remote: remote.name)
-def test_debians_bytes_behind_the_published_header_have_the_published_checksum(remote) -> None:
+def test_debian_files_with_the_published_header_match_the_checksum(remote) -> None:
     # Debian packed the files again without name and date. Both are in the gzip header, the packed
     # bytes behind it are the same.
     seconds = 1504176606 if remote.name.startswith("train") else 1504176627  # 31 August 2017
@@ -50,7 +50,7 @@ def test_debians_bytes_behind_the_published_header_have_the_published_checksum(r
     assert hashlib.sha256(published).hexdigest() == remote.sha256
 
 
-def test_the_split_does_not_depend_on_the_seed(tmp_path: Path, write_images) -> None:
+def test_fashion_mnist_split_does_not_depend_on_the_seed(tmp_path: Path, write_images) -> None:
     write_images(tmp_path / "FashionMNIST" / "raw")
     one, two = (FashionMnist().load(tmp_path, seed) for seed in (1, 2))
     np.testing.assert_array_equal(one.x, two.x)

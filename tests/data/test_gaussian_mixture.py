@@ -7,7 +7,7 @@ from thalweg.core.errors import ConfigError
 from thalweg.data import GaussianMixture
 
 
-def test_with_one_cth_of_a_turn_every_class_ends_where_the_next_one_began() -> None:
+def test_rotation_by_one_class_moves_each_mean_to_the_next() -> None:
     source = GaussianMixture(num_classes=4, turns=0.25)
     np.testing.assert_allclose(source.means(1.0), np.roll(source.means(0.0), -1, axis=0), atol=1e-9)
     np.testing.assert_allclose(source.means(0.0)[1], [0.0, 2.0], atol=1e-9)
@@ -25,24 +25,24 @@ def test_samples_lie_around_the_means_of_their_time() -> None:
             np.testing.assert_allclose(mine.mean(axis=0), source.means(middle)[c], atol=0.08)
 
 
-def test_time_starts_at_0_ends_before_1_and_never_goes_back() -> None:
+def test_sample_times_increase_from_0_to_below_1() -> None:
     time = GaussianMixture(num_samples=10).load(None, seed=0).time
     np.testing.assert_allclose(time, np.arange(10) / 10)
 
 
-def test_further_features_are_noise_alone() -> None:
+def test_extra_features_are_noise() -> None:
     data = GaussianMixture(num_features=5, noise=0.5).load(None, seed=0)
     assert data.x[:, 2:].std() == pytest.approx(0.5, abs=0.01)
     assert abs(data.x[:, 2:].mean()) < 0.02
 
 
-def test_the_test_part_is_from_the_end_if_asked() -> None:
+def test_samples_can_be_drawn_from_the_end() -> None:
     source = GaussianMixture(turns=0.25, noise=0.01, test_at="end")
     data = source.load(None, seed=0)
     np.testing.assert_allclose(data.x_test, source.means(1.0)[data.y_test], atol=0.06)
 
 
-def test_the_test_part_is_from_all_times_otherwise() -> None:
+def test_samples_are_drawn_from_all_times_by_default() -> None:
     source = GaussianMixture(turns=0.25, noise=0.01)
     data = source.load(None, seed=0)
     first = data.x_test[data.y_test == 0]
@@ -51,7 +51,7 @@ def test_the_test_part_is_from_all_times_otherwise() -> None:
     assert np.ptp(angle) > 1.4
 
 
-def test_clients_get_equal_shares_at_random_or_are_not_named() -> None:
+def test_clients_get_equal_random_shares_or_no_groups() -> None:
     assert GaussianMixture().load(None, seed=0).group is None
     group = GaussianMixture(num_samples=1000, num_clients=8).load(None, seed=0).group
     assert group is not None
@@ -59,7 +59,7 @@ def test_clients_get_equal_shares_at_random_or_are_not_named() -> None:
     assert group[:16].tolist() != [*range(8), *range(8)]
 
 
-def test_the_seed_decides_everything() -> None:
+def test_gaussian_mixture_depends_on_the_seed_only() -> None:
     one, again, other = (GaussianMixture(num_samples=50).load(None, seed) for seed in (1, 1, 2))
     np.testing.assert_array_equal(one.x, again.x)
     assert (one.x != other.x).any()
@@ -79,6 +79,6 @@ def test_the_seed_decides_everything() -> None:
         ({"test_at": "ende"}, "Did you mean 'end'"),
     ],
 )
-def test_impossible_values_are_refused(changes, message: str) -> None:
+def test_invalid_gaussian_mixture_options_are_rejected(changes, message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         GaussianMixture(**changes)

@@ -40,12 +40,12 @@ def written(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def rows_of(images: np.ndarray) -> list[int]:
-    """Which of the written rows these images are."""
+    """Return the indices of the written rows that these images show."""
     known = {row.astype(np.uint8).tobytes(): i for i, row in enumerate(pixels())}
     return [known[image.tobytes()] for image in images]
 
 
-def test_images_and_diagnoses_are_read(written: Path) -> None:
+def test_ham10000_images_and_diagnoses_are_read(written: Path) -> None:
     data = Ham10000().load(written, seed=0)
     assert data.x.shape[1:] == (28, 28, 3)
     assert (data.x.dtype, data.num_classes) == (np.uint8, 7)
@@ -55,7 +55,7 @@ def test_images_and_diagnoses_are_read(written: Path) -> None:
     assert [codes[label] for label in data.y_test] == [CODES[row] for row in rows_of(data.x_test)]
 
 
-def test_a_fifth_of_every_class_is_for_testing_and_no_lesion_is_on_both_sides(
+def test_ham10000_split_is_stratified_and_keeps_lesions_together(
     written: Path,
 ) -> None:
     data = Ham10000().load(written, seed=0)
@@ -65,12 +65,12 @@ def test_a_fifth_of_every_class_is_for_testing_and_no_lesion_is_on_both_sides(
     assert {row // 2 for row in train}.isdisjoint(row // 2 for row in test)
 
 
-def test_the_split_does_not_depend_on_the_seed(written: Path) -> None:
+def test_ham10000_split_does_not_depend_on_the_seed(written: Path) -> None:
     one, two = (Ham10000().load(written, seed) for seed in (1, 2))
     np.testing.assert_array_equal(one.x_test, two.x_test)
 
 
-def test_files_whose_rows_do_not_correspond_are_refused(tmp_path: Path) -> None:
+def test_ham10000_files_with_different_row_order_are_rejected(tmp_path: Path) -> None:
     numbers = [NUMBERS[code] for code in CODES]
     numbers[33], numbers[77] = numbers[77], numbers[33]
     write(tmp_path / "ham10000", numbers=numbers)
@@ -81,26 +81,26 @@ def test_files_whose_rows_do_not_correspond_are_refused(tmp_path: Path) -> None:
         Ham10000().load(tmp_path, seed=0)
 
 
-def test_one_number_for_two_diagnoses_is_refused(tmp_path: Path) -> None:
+def test_ham10000_label_used_for_two_diagnoses_is_rejected(tmp_path: Path) -> None:
     write(tmp_path / "ham10000", numbers=[0] * len(CODES))
     with pytest.raises(DataError, match="the labels of row 20 disagree with earlier rows"):
         Ham10000().load(tmp_path, seed=0)
 
 
-def test_an_unknown_diagnosis_is_refused(tmp_path: Path) -> None:
+def test_unknown_diagnosis_is_rejected(tmp_path: Path) -> None:
     write(tmp_path / "ham10000", codes=["nv", "flu"], numbers=[4, 5])
     with pytest.raises(DataError, match="unknown diagnosis 'flu' in column dx; known: akiec"):
         Ham10000().load(tmp_path, seed=0)
 
 
-def test_other_columns_are_refused(tmp_path: Path) -> None:
+def test_ham10000_file_with_other_columns_is_rejected(tmp_path: Path) -> None:
     write(tmp_path / "ham10000", columns=COLUMNS[:784])
     with pytest.raises(DataError, match="pixel0000 to pixel2351 and label, got 785 columns"):
         Ham10000().load(tmp_path, seed=0)
 
 
 @pytest.mark.parametrize("value", ["256", "-1", "x", ""])
-def test_a_value_that_is_no_pixel_is_refused(tmp_path: Path, value: str) -> None:
+def test_invalid_ham10000_pixel_is_rejected(tmp_path: Path, value: str) -> None:
     folder = write(tmp_path / "ham10000", codes=["nv", "mel"])
     file = folder / "hmnist_28_28_RGB.csv"
     head, first, second = file.read_text().splitlines()
@@ -109,18 +109,18 @@ def test_a_value_that_is_no_pixel_is_refused(tmp_path: Path, value: str) -> None
         Ham10000().load(tmp_path, seed=0)
 
 
-def test_half_a_set_in_a_named_folder_is_an_error(tmp_path: Path) -> None:
+def test_incomplete_ham10000_folder_is_rejected(tmp_path: Path) -> None:
     (write(tmp_path / "ham10000", codes=["nv"]) / "HAM10000_metadata.csv").unlink()
     with pytest.raises(DataError, match="only 1 of the 2 parts of HAM10000; missing: HAM10000_met"):
         Ham10000().load(tmp_path, seed=0)
 
 
-def test_missing_files_give_one_message_with_the_ways_to_get_them(tmp_path: Path) -> None:
+def test_missing_ham10000_files_give_one_message_with_remedies(tmp_path: Path) -> None:
     with pytest.raises(DataError, match=r"(?s)HAM10000 is not on this machine.*kaggle.*--data-dir"):
         Ham10000().load(tmp_path, seed=0)
 
 
 @pytest.mark.parametrize("fraction", [0.0, 1.0])
-def test_an_impossible_test_part_is_refused(fraction: float) -> None:
+def test_invalid_test_fraction_is_rejected(fraction: float) -> None:
     with pytest.raises(ConfigError, match="test_fraction"):
         Ham10000(test_fraction=fraction)

@@ -19,7 +19,7 @@ PLAIN = bytes([0, 0, 8, 3]) + struct.pack(">3I", 2, 3, 4) + CUBE.tobytes()
 GZIPPED = gzip.compress(PLAIN, mtime=0)
 
 
-def read(content: bytes, ndim: int = 3) -> npt.NDArray[np.uint8]:
+def read_bytes_as_idx(content: bytes, ndim: int = 3) -> npt.NDArray[np.uint8]:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "some-idx3-ubyte"
         path.write_bytes(content)
@@ -27,48 +27,48 @@ def read(content: bytes, ndim: int = 3) -> npt.NDArray[np.uint8]:
 
 
 @pytest.mark.parametrize("content", [PLAIN, GZIPPED], ids=["plain", "gzipped"])
-def test_what_was_written_is_read(content: bytes) -> None:
-    array = read(content)
+def test_plain_and_gzipped_idx_files_are_read(content: bytes) -> None:
+    array = read_bytes_as_idx(content)
     assert array.dtype == np.uint8
     np.testing.assert_array_equal(array, CUBE)
     array[0, 0, 0] = 9  # PyTorch warns of arrays that cannot be written
 
 
-def test_a_gzipped_file_is_known_by_its_content_and_not_by_its_name(tmp_path: Path) -> None:
+def test_gzip_is_detected_by_content_and_not_by_name(tmp_path: Path) -> None:
     path = tmp_path / "unpacked-by-the-browser.gz"
     path.write_bytes(PLAIN)
     np.testing.assert_array_equal(read_idx(path, 3), CUBE)
 
 
 @pytest.mark.parametrize("length", range(len(PLAIN)))
-def test_a_plain_file_cut_anywhere_is_refused(length: int) -> None:
+def test_truncated_idx_file_is_rejected(length: int) -> None:
     with pytest.raises(DataError, match=r"some-idx3-ubyte: expected .*, got only \d+"):
-        read(PLAIN[:length])
+        read_bytes_as_idx(PLAIN[:length])
 
 
 @pytest.mark.parametrize("length", range(len(GZIPPED)))
-def test_a_gzipped_file_cut_anywhere_is_refused(length: int) -> None:
+def test_truncated_gzipped_idx_file_is_rejected(length: int) -> None:
     with pytest.raises(DataError, match=r"some-idx3-ubyte: expected .*, got .*Nothing was loaded"):
-        read(GZIPPED[:length])
+        read_bytes_as_idx(GZIPPED[:length])
 
 
 @settings(deadline=None)
 @given(st.integers(0, len(GZIPPED) - 1), st.integers(0, 7))
-def test_a_flipped_bit_in_a_gzipped_file_never_changes_the_array(byte: int, bit: int) -> None:
+def test_flipped_bit_in_a_gzipped_idx_file_never_changes_the_array(byte: int, bit: int) -> None:
     content = bytearray(GZIPPED)
     content[byte] ^= 1 << bit
     try:
-        array = read(bytes(content))
+        array = read_bytes_as_idx(bytes(content))
     except DataError:
         return
-    np.testing.assert_array_equal(array, CUBE)  # a header field nobody needs, such as the date
+    np.testing.assert_array_equal(array, CUBE)  # an unused header field, such as the date
 
 
 @settings(deadline=None)
 @given(st.binary(max_size=60), st.sampled_from([b"", b"\x1f\x8b", b"\x1f\x8b\x08\x00", PLAIN[:6]]))
-def test_any_other_bytes_are_refused_in_our_own_words(content: bytes, start: bytes) -> None:
+def test_arbitrary_bytes_raise_only_data_errors(content: bytes, start: bytes) -> None:
     try:
-        array = read(start + content)
+        array = read_bytes_as_idx(start + content)
     except DataError:  # and no other error
         return
     assert array.size == len(start + content) - 16
@@ -87,19 +87,19 @@ def test_any_other_bytes_are_refused_in_our_own_words(content: bytes, start: byt
         (b"", "expected an IDX header of 16 bytes, got only 0 bytes"),
     ],
 )
-def test_the_message_says_what_was_expected_and_what_came(content: bytes, message: str) -> None:
+def test_idx_errors_state_expected_and_actual_content(content: bytes, message: str) -> None:
     with pytest.raises(DataError, match=message):
-        read(content)
+        read_bytes_as_idx(content)
 
 
 @pytest.mark.parametrize("pack", [bytes, gzip.compress], ids=["plain", "gzipped"])
-def test_a_header_that_promises_the_moon_allocates_nothing(pack: type[bytes]) -> None:
+def test_idx_header_with_a_huge_shape_is_rejected_before_allocation(pack: type[bytes]) -> None:
     header = bytes([0, 0, 8, 3]) + struct.pack(">3I", 2**32 - 1, 2**32 - 1, 2**32 - 1)
     with pytest.raises(DataError, match="bytes of data for shape"):
-        read(pack(header + bytes(100)))
+        read_bytes_as_idx(pack(header + bytes(100)))
 
 
-def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
+def test_unreadable_idx_file_is_named(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="absent cannot be read: No such file"):
         read_idx(tmp_path / "absent", 1)
     with pytest.raises(DataError, match="cannot be read"):

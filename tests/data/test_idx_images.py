@@ -29,7 +29,7 @@ def rewrite(path: Path, change: Callable[[bytearray], object]) -> None:
 @pytest.mark.parametrize("mark", ["-", "."])
 @pytest.mark.parametrize("end", ["", ".gz"])
 @pytest.mark.parametrize("layout", ["", "mnist", "MNIST/raw"])
-def test_every_spelling_and_layout_is_found(
+def test_every_file_name_and_layout_is_found(
     tmp_path: Path, write_images: Write, layout: str, mark: str, end: str
 ) -> None:
     written = write_images(tmp_path / "mine" / layout, mark=mark, end=end)
@@ -42,7 +42,7 @@ def test_every_spelling_and_layout_is_found(
     assert data.input_shape == (1, 28, 28)
 
 
-def test_the_environment_variable_and_the_folders_around_are_searched(
+def test_environment_variable_and_default_folders_are_searched(
     tmp_path: Path, write_images: Write, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     sizes = {tmp_path / "home/data/mnist": 3, tmp_path / "cache/mnist": 4, tmp_path / "variable": 5}
@@ -55,16 +55,14 @@ def test_the_environment_variable_and_the_folders_around_are_searched(
         assert len(load_images(MNIST, None).x) == n
 
 
-def test_the_unpacked_file_is_preferred_to_the_gzipped_one(
-    tmp_path: Path, write_images: Write
-) -> None:
+def test_unpacked_files_are_preferred_to_gzipped_files(tmp_path: Path, write_images: Write) -> None:
     write_images(tmp_path, end=".gz")
     write_images(tmp_path, end="")
     assert {path.suffix for path in find_idx_files(tmp_path).values()} == {""}
 
 
 @pytest.mark.parametrize("stem", NUM_DIMENSIONS)
-def test_half_a_set_in_a_named_folder_is_an_error(
+def test_incomplete_image_set_in_a_named_folder_is_rejected(
     tmp_path: Path, write_images: Write, stem: str
 ) -> None:
     write_images(tmp_path / "mnist")
@@ -73,7 +71,7 @@ def test_half_a_set_in_a_named_folder_is_an_error(
         load_images(MNIST, tmp_path)
 
 
-def test_half_a_set_in_a_folder_nobody_named_is_passed_over(write_images: Write) -> None:
+def test_incomplete_image_set_in_a_default_folder_is_skipped(write_images: Write) -> None:
     write_images(Path("data/mnist"))
     Path("data/mnist/t10k-labels-idx1-ubyte.gz").unlink()
     write_images(Path("data/MNIST/raw"), num_train=7)
@@ -83,7 +81,7 @@ def test_half_a_set_in_a_folder_nobody_named_is_passed_over(write_images: Write)
 @pytest.mark.parametrize("stem", NUM_DIMENSIONS)
 @pytest.mark.parametrize("end", ["", ".gz"])
 @pytest.mark.parametrize("share", [0.0, 0.01, 0.3, 0.5, 0.9, 0.999])
-def test_a_truncated_file_is_named_and_nothing_is_loaded(
+def test_truncated_image_file_is_rejected_with_its_name(
     tmp_path: Path, write_images: Write, stem: str, end: str, share: float
 ) -> None:
     write_images(tmp_path, end=end)
@@ -94,7 +92,7 @@ def test_a_truncated_file_is_named_and_nothing_is_loaded(
         load_images(MNIST, tmp_path)
 
 
-def test_images_and_labels_of_different_number_are_refused(
+def test_different_numbers_of_images_and_labels_are_rejected(
     tmp_path: Path, write_images: Write
 ) -> None:
     write_images(tmp_path / "other", num_train=9)
@@ -105,7 +103,7 @@ def test_images_and_labels_of_different_number_are_refused(
         load_images(MNIST, tmp_path)
 
 
-def test_a_label_beyond_the_classes_is_refused(tmp_path: Path, write_images: Write) -> None:
+def test_label_beyond_the_classes_is_rejected(tmp_path: Path, write_images: Write) -> None:
     write_images(tmp_path, end="")
 
     def eleven(content: bytearray) -> None:
@@ -116,7 +114,7 @@ def test_a_label_beyond_the_classes_is_refused(tmp_path: Path, write_images: Wri
         load_images(MNIST, tmp_path)
 
 
-def test_images_of_another_size_are_refused(tmp_path: Path, write_images: Write) -> None:
+def test_images_of_another_size_are_rejected(tmp_path: Path, write_images: Write) -> None:
     write_images(tmp_path, end="")
 
     def wider(content: bytearray) -> None:
@@ -127,13 +125,13 @@ def test_images_of_another_size_are_refused(tmp_path: Path, write_images: Write)
         load_images(MNIST, tmp_path)
 
 
-def test_a_set_without_images_is_refused(tmp_path: Path, write_images: Write) -> None:
+def test_image_set_without_images_is_rejected(tmp_path: Path, write_images: Write) -> None:
     write_images(tmp_path, num_test=0)
     with pytest.raises(DataError, match=r"t10k-images.*: expected images, got none"):
         load_images(MNIST, tmp_path)
 
 
-def test_missing_and_offline_gives_one_message_with_the_ways_to_get_it(tmp_path: Path) -> None:
+def test_missing_image_set_offline_gives_one_message_with_remedies(tmp_path: Path) -> None:
     absent = replace(FASHION_MNIST, known=(tmp_path / "debian",))
     with pytest.raises(DataError) as caught:
         load_images(absent, tmp_path)
@@ -156,7 +154,7 @@ def test_missing_and_offline_gives_one_message_with_the_ways_to_get_it(tmp_path:
 def online(
     tmp_path: Path, write_images: Write, file_server: Any, monkeypatch: pytest.MonkeyPatch
 ) -> tuple[Any, Any]:
-    """A published set on a shelf nearby: the shelf and the set."""
+    """Return a local file server and an image set published on it."""
     monkeypatch.setenv("THALWEG_OFFLINE", "0")
     write_images(tmp_path / "published")
     for path in find_idx_files(tmp_path / "published").values():
@@ -168,7 +166,7 @@ def online(
     return file_server, replace(MNIST, mirrors=(file_server.address,), files=files)
 
 
-def test_a_download_fills_the_cache_and_happens_once(tmp_path: Path, online: Any) -> None:
+def test_image_set_download_fills_the_cache_once(tmp_path: Path, online: Any) -> None:
     file_server, published = online
     first = load_images(published, None)
     second = load_images(published, None)
@@ -177,7 +175,7 @@ def test_a_download_fills_the_cache_and_happens_once(tmp_path: Path, online: Any
     assert len(list((tmp_path / "cache" / "mnist").iterdir())) == 4
 
 
-def test_an_interrupted_download_is_completed(tmp_path: Path, online: Any) -> None:
+def test_interrupted_image_set_download_is_completed(tmp_path: Path, online: Any) -> None:
     file_server, published = online
     name = published.files[3].name
     kept = file_server.files.pop(name)
@@ -188,7 +186,9 @@ def test_an_interrupted_download_is_completed(tmp_path: Path, online: Any) -> No
     assert [file_server.requests.count(file.name) for file in published.files] == [1, 1, 1, 2]
 
 
-def test_a_failed_download_says_why_and_what_else_to_do(online: Any, closed_address: str) -> None:
+def test_failed_image_set_download_reports_reason_and_remedies(
+    online: Any, closed_address: str
+) -> None:
     _, published = online
     with pytest.raises(DataError, match=r"(?s)cannot be reached.*--data-dir.*Looked in") as caught:
         load_images(replace(published, mirrors=(closed_address,)), None)
@@ -196,9 +196,7 @@ def test_a_failed_download_says_why_and_what_else_to_do(online: Any, closed_addr
 
 
 @pytest.mark.parametrize("damage", ["cut", "changed"])
-def test_a_damaged_download_never_reaches_the_cache(
-    tmp_path: Path, online: Any, damage: str
-) -> None:
+def test_damaged_download_is_not_cached(tmp_path: Path, online: Any, damage: str) -> None:
     file_server, published = online
     name = published.files[0].name
     if damage == "cut":

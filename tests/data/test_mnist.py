@@ -8,7 +8,7 @@ from thalweg.data import Mnist
 from thalweg.data.mnist import MNIST
 
 
-def test_files_in_the_layout_of_torchvision_are_read(tmp_path: Path, write_images) -> None:
+def test_mnist_files_in_the_torchvision_layout_are_read(tmp_path: Path, write_images) -> None:
     written = write_images(tmp_path / "MNIST" / "raw")
     data = Mnist().load(tmp_path, seed=0)
     np.testing.assert_array_equal(data.x[..., 0], written["train-images"])
@@ -17,7 +17,7 @@ def test_files_in_the_layout_of_torchvision_are_read(tmp_path: Path, write_image
     assert data.class_names[3] == "3"
 
 
-def test_checksums_have_the_form_of_sha_256() -> None:
+def test_mnist_checksums_and_mirrors_are_well_formed() -> None:
     assert len(MNIST.files) == 4
     assert all(len(bytes.fromhex(file.sha256)) == 32 for file in MNIST.files)
     assert all(mirror.startswith("https://") for mirror in MNIST.mirrors)

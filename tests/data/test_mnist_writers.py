@@ -30,7 +30,7 @@ def images_of(data: Any, client: int) -> set[bytes]:
     return {image.tobytes() for x, group in parts for image in x[group == client]}
 
 
-def test_every_writer_keeps_a_fifth_of_its_own_rows_for_testing(written: Path) -> None:
+def test_every_writer_keeps_a_fifth_of_its_rows_for_testing(written: Path) -> None:
     data = MnistWriters(min_samples=5).load(written, seed=0)
     assert data.group_names == ("4", "9")
     assert np.bincount(data.group).tolist() == [5, 4]
@@ -38,7 +38,7 @@ def test_every_writer_keeps_a_fifth_of_its_own_rows_for_testing(written: Path) -
     assert (data.name, data.num_classes, data.mean) == ("mnist-writers", 10, (0.1307,))
 
 
-def test_images_labels_and_writers_stay_together(written: Path, write_images: Any) -> None:
+def test_images_labels_and_writers_stay_aligned(written: Path, write_images: Any) -> None:
     content = write_images(written / "again")
     pixels = np.concatenate([content["train-images"], content["t10k-images"]])
     labels = np.concatenate([content["train-labels"], content["t10k-labels"]])
@@ -53,24 +53,24 @@ def test_images_labels_and_writers_stay_together(written: Path, write_images: An
     assert len(data.y) + len(data.y_test) == 17
 
 
-def test_a_writer_of_both_parts_of_mnist_is_one_client(written: Path) -> None:
+def test_writer_in_both_mnist_parts_is_one_client(written: Path) -> None:
     data = MnistWriters(min_samples=3).load(written, seed=0)
     assert data.group_names == ("2", "4", "9", "11")
     assert len(images_of(data, 0)) == 3
 
 
-def test_the_split_does_not_depend_on_the_seed(written: Path) -> None:
+def test_mnist_writers_split_does_not_depend_on_the_seed(written: Path) -> None:
     one, other = (MnistWriters(min_samples=1).load(written, seed) for seed in (1, 2))
     np.testing.assert_array_equal(one.x_test, other.x_test)
 
 
-def test_the_writers_are_found_with_the_images_too(written: Path) -> None:
+def test_writers_file_is_also_found_next_to_the_images(written: Path) -> None:
     (written / "mnist_writers.npz").rename(written / "MNIST" / "raw" / "mnist_writers.npz")
     assert MnistWriters(min_samples=6).load(written, seed=0).group_names == ("4",)
     assert MnistWriters().locate(written)
 
 
-def test_missing_writers_give_one_message_with_the_ways_to_get_them(written: Path) -> None:
+def test_missing_writers_file_gives_one_message_with_remedies(written: Path) -> None:
     (written / "mnist_writers.npz").unlink()
     for ask in (lambda: MnistWriters().load(written, 0), lambda: MnistWriters().locate(written)):
         with pytest.raises(
@@ -80,7 +80,7 @@ def test_missing_writers_give_one_message_with_the_ways_to_get_them(written: Pat
         assert f"put it in {written / 'MNIST' / 'raw'} or {written}" in str(caught.value)
 
 
-def test_missing_images_are_said_to_be_missing(tmp_path: Path) -> None:
+def test_missing_mnist_images_are_reported(tmp_path: Path) -> None:
     np.savez(tmp_path / "mnist_writers.npz", train=TRAIN, test=TEST)
     with pytest.raises(DataError, match="MNIST is not on this machine"):
         MnistWriters().load(tmp_path, seed=0)
@@ -95,19 +95,19 @@ def test_missing_images_are_said_to_be_missing(tmp_path: Path) -> None:
         ({"train": TRAIN, "test": TEST.astype(object)}, "test is not an array of numbers or text"),
     ],
 )
-def test_what_is_no_list_of_writers_is_refused(written: Path, arrays: Any, words: str) -> None:
+def test_invalid_writers_files_are_rejected(written: Path, arrays: Any, words: str) -> None:
     np.savez(written / "mnist_writers.npz", **arrays)
     with pytest.raises(DataError, match=words):
         MnistWriters().load(written, seed=0)
 
 
-def test_nobody_left_is_an_error(written: Path) -> None:
+def test_min_samples_that_excludes_all_writers_is_rejected(written: Path) -> None:
     with pytest.raises(DataError, match="no writer has 7 images, the largest has 6"):
         MnistWriters(min_samples=7).load(written, seed=0)
 
 
 @pytest.mark.parametrize("changes", [{"min_samples": 0}, {"test_fraction": 1.0}])
-def test_impossible_values_are_refused(changes: Any) -> None:
+def test_invalid_mnist_writers_options_are_rejected(changes: Any) -> None:
     with pytest.raises(ConfigError, match=next(iter(changes))):
         MnistWriters(**changes)
 
@@ -116,7 +116,7 @@ def test_impossible_values_are_refused(changes: Any) -> None:
     not (REAL / "mnist_writers.npz").is_file(),
     reason="needs MNIST and mnist_writers.npz in THALWEG_DATA",
 )
-def test_the_real_writers_are_836() -> None:
+def test_real_mnist_has_836_writers() -> None:
     data = MnistWriters(min_samples=1).load(REAL, seed=0)
     assert len(data.group_names) == 836
     assert len(data.y) + len(data.y_test) == 70_000

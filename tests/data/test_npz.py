@@ -1,4 +1,4 @@
-"""Foreign archives are read whole or refused; see also test_arrays.py."""
+"""Tests of reading .npz archives of users; see also test_arrays.py."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from thalweg.core.errors import DataError, UnknownName
 from thalweg.data.npz import read_npz
 
 
-def test_arrays_are_read_by_name(tmp_path: Path) -> None:
+def test_npz_arrays_are_read_by_name(tmp_path: Path) -> None:
     np.savez_compressed(tmp_path / "a.npz", one=np.arange(3), two=np.array(["x"]))
     got = read_npz(tmp_path / "a.npz", required=("one",), optional=("two", "three"))
     assert {name: array.tolist() for name, array in got.items()} == {"one": [0, 1, 2], "two": ["x"]}
 
 
-def test_missing_and_unknown_arrays_are_named(tmp_path: Path) -> None:
+def test_missing_and_unknown_npz_arrays_are_named(tmp_path: Path) -> None:
     np.savez(tmp_path / "a.npz", one=np.arange(3))
     with pytest.raises(DataError, match="expected one and two, but two is missing"):
         read_npz(tmp_path / "a.npz", required=("one", "two"))
@@ -25,7 +25,7 @@ def test_missing_and_unknown_arrays_are_named(tmp_path: Path) -> None:
         read_npz(tmp_path / "a.npz", required=("two",))
 
 
-def test_pickles_and_other_files_are_refused(tmp_path: Path) -> None:
+def test_pickled_arrays_and_other_files_are_rejected(tmp_path: Path) -> None:
     np.savez(tmp_path / "a.npz", one=np.array([{}], dtype=object))
     with pytest.raises(DataError, match="one is not an array of numbers or text"):
         read_npz(tmp_path / "a.npz", required=("one",))

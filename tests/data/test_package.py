@@ -15,7 +15,7 @@ NEEDS_A_PATH = {"arrays": {"path": "mine.npz"}, "table": {"path": "mine.csv"}}
 
 
 @pytest.mark.parametrize("kind", data.SOURCES)
-def test_every_source_is_configuration(kind: str) -> None:
+def test_every_data_source_is_a_frozen_dataclass_that_round_trips(kind: str) -> None:
     cls = data.SOURCES[kind]
     source = cls(**NEEDS_A_PATH.get(kind, {}))
     assert dataclasses.is_dataclass(source)
@@ -24,7 +24,7 @@ def test_every_source_is_configuration(kind: str) -> None:
 
 
 @pytest.mark.parametrize("kind", ["digits", "synthetic-logistic", "gaussian-mixture"])
-def test_sources_without_files_load_anywhere_and_repeat_themselves(kind: str) -> None:
+def test_generated_data_sources_load_without_files_and_are_reproducible(kind: str) -> None:
     one, two = (data.SOURCES[kind]().load(None, seed=4) for _ in range(2))
     assert one.name == kind
     assert one.x.tobytes() == two.x.tobytes()
@@ -32,12 +32,12 @@ def test_sources_without_files_load_anywhere_and_repeat_themselves(kind: str) ->
     assert one.x.flags.c_contiguous
 
 
-def test_every_public_name_exists() -> None:
+def test_every_public_name_of_the_data_package_exists() -> None:
     assert all(hasattr(data, name) for name in data.__all__)
     assert typing.get_type_hints(data.DataSource.load)["return"] is data.Dataset
 
 
-def test_importing_it_loads_nothing_heavy() -> None:
+def test_importing_the_data_package_loads_no_heavy_modules() -> None:
     heavy = {
         "torch",
         "pyarrow",

@@ -10,7 +10,9 @@ from thalweg.data import search
 NAMES = ("mnist", "MNIST/raw")
 
 
-def test_places_come_in_the_promised_order(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_data_folders_are_listed_in_the_documented_order(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     named, variable, known = tmp_path / "named", tmp_path / "variable", tmp_path / "known"
     named.mkdir()
     variable.mkdir()
@@ -31,7 +33,7 @@ def test_places_come_in_the_promised_order(tmp_path: Path, monkeypatch: pytest.M
     ]
 
 
-def test_only_folders_the_user_named_may_hold_the_files_directly(tmp_path: Path) -> None:
+def test_only_folders_named_by_the_user_may_hold_files_directly(tmp_path: Path) -> None:
     places = search.list_folders(NAMES, tmp_path)
     assert {place.folder for place in places if place.is_chosen} == {
         tmp_path,
@@ -41,9 +43,7 @@ def test_only_folders_the_user_named_may_hold_the_files_directly(tmp_path: Path)
     assert all(place.folder.name in ("mnist", "raw") for place in places if not place.is_chosen)
 
 
-def test_a_named_folder_that_is_not_there_is_an_error(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_missing_named_folder_is_rejected(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(DataError, match=r"--data-dir names .*nowhere, but there is no such folder"):
         search.list_folders(NAMES, tmp_path / "nowhere")
     monkeypatch.setenv("THALWEG_DATA", str(tmp_path / "gone"))
@@ -51,7 +51,7 @@ def test_a_named_folder_that_is_not_there_is_an_error(
         search.list_folders(NAMES, None)
 
 
-def test_a_file_is_looked_for_in_the_named_folder_then_here_then_in_the_variable(
+def test_user_file_is_searched_in_named_current_and_variable_folders(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     named, variable = tmp_path / "named", tmp_path / "variable"
@@ -66,7 +66,7 @@ def test_a_file_is_looked_for_in_the_named_folder_then_here_then_in_the_variable
     assert search.find_user_file(str(variable / "mine.csv"), named) == variable / "mine.csv"
 
 
-def test_a_missing_file_is_reported_with_every_place(
+def test_missing_user_file_is_reported_with_all_folders(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     variable = tmp_path / "variable"
@@ -78,21 +78,21 @@ def test_a_missing_file_is_reported_with_every_place(
         assert str(place) in str(caught.value)
 
 
-def test_a_folder_is_not_a_file(tmp_path: Path) -> None:
+def test_folder_in_place_of_a_file_is_rejected(tmp_path: Path) -> None:
     (tmp_path / "mine.csv").mkdir()
     with pytest.raises(DataError, match="is a folder; expected one file"):
         search.find_user_file("mine.csv", tmp_path)
 
 
 @pytest.mark.parametrize("value, offline", [("1", True), ("yes", True), ("0", False), ("", False)])
-def test_the_variable_forbids_downloads_unless_it_says_no(
+def test_offline_variable_disables_downloads_unless_false(
     value: str, offline: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("THALWEG_OFFLINE", value)
     assert search.is_offline() is offline
 
 
-def test_the_first_folder_that_has_everything_is_taken(tmp_path: Path) -> None:
+def test_first_complete_folder_is_used(tmp_path: Path) -> None:
     for folder, names in (("a", "x"), ("b", "xy"), ("c", "xy")):
         (tmp_path / folder).mkdir()
         for name in names:

@@ -38,7 +38,7 @@ SPEECHES = [
 ]
 
 
-def test_a_roles_speeches_are_one_text_whose_end_is_for_testing(tmp_path: Path) -> None:
+def test_speeches_of_a_role_are_joined_and_their_end_is_for_testing(tmp_path: Path) -> None:
     write(tmp_path / "shakespeare", SPEECHES)
     data = Shakespeare(length=3, stride=2, min_samples=4, test_fraction=0.25).load(tmp_path, seed=0)
     assert data.group_names == ("hamlet/GHOST",)
@@ -51,10 +51,10 @@ def test_a_roles_speeches_are_one_text_whose_end_is_for_testing(tmp_path: Path) 
     assert data.time.tolist() == [3, 5, 7, 9, 11, 13]
 
 
-def test_every_role_is_a_client_with_a_test_part_of_its_own(tmp_path: Path) -> None:
+def test_every_role_is_a_client_with_its_own_test_part(tmp_path: Path) -> None:
     write(tmp_path, SPEECHES)
     data = Shakespeare(length=2, stride=1, min_samples=2).load(tmp_path, seed=3)
-    assert data.group_names == ("hamlet/GHOST", "lear/FOOL")  # nobody tests and trains on "What?"
+    assert data.group_names == ("hamlet/GHOST", "lear/FOOL")  # "What?" is too short for both parts
     # Of 18 windows 4 are for testing, and 20 - 3 - 3 characters remain: 12 windows. Of 8, 2.
     assert np.bincount(data.group).tolist() == [12, 4]
     assert np.bincount(data.group_test).tolist() == [4, 2]
@@ -79,7 +79,7 @@ def test_characters_outside_ascii_share_one_code() -> None:
     stride=st.integers(1, 12),
     fraction=st.floats(0.01, 0.99),
 )
-def test_no_character_is_in_both_parts(
+def test_no_character_is_in_both_training_and_test_part(
     size: int, length: int, stride: int, fraction: float
 ) -> None:
     text = np.arange(size, dtype=np.uint8)  # every character once
@@ -102,7 +102,7 @@ def test_no_character_is_in_both_parts(
         ([], "no role has 10 samples"),
     ],
 )
-def test_too_little_text_is_an_error(tmp_path: Path, rows: Any, words: str) -> None:
+def test_too_little_text_is_rejected(tmp_path: Path, rows: Any, words: str) -> None:
     write(tmp_path, rows)
     with pytest.raises(DataError, match=words):
         Shakespeare().load(tmp_path, seed=0)
@@ -116,19 +116,21 @@ def test_too_little_text_is_an_error(tmp_path: Path, rows: Any, words: str) -> N
         ({"play": ["a"], "role": ["b"], "text": [None]}, "expected"),
     ],
 )
-def test_another_table_is_refused(tmp_path: Path, columns: Any, words: str) -> None:
+def test_shakespeare_table_with_other_columns_is_rejected(
+    tmp_path: Path, columns: Any, words: str
+) -> None:
     pq.write_table(pa.table(columns), tmp_path / "speeches.parquet")
     with pytest.raises(DataError, match=words):
         Shakespeare().load(tmp_path, seed=0)
 
 
-def test_a_damaged_file_is_refused(tmp_path: Path) -> None:
+def test_damaged_shakespeare_file_is_rejected(tmp_path: Path) -> None:
     (tmp_path / "speeches.parquet").write_bytes(b"to be or not to be")
     with pytest.raises(DataError, match="not a readable parquet file"):
         Shakespeare().load(tmp_path, seed=0)
 
 
-def test_missing_speeches_give_one_message_with_the_ways_to_get_them(tmp_path: Path) -> None:
+def test_missing_shakespeare_file_gives_one_message_with_remedies(tmp_path: Path) -> None:
     for ask in (lambda: Shakespeare().load(tmp_path, 0), lambda: Shakespeare().locate(tmp_path)):
         with pytest.raises(DataError, match=r"(?s)Shakespeare is not on.*--data-dir.*Looked in"):
             ask()
@@ -137,7 +139,7 @@ def test_missing_speeches_give_one_message_with_the_ways_to_get_them(tmp_path: P
 @pytest.mark.parametrize(
     "changes", [{"length": 0}, {"stride": 0}, {"min_samples": 1}, {"test_fraction": 0.0}]
 )
-def test_impossible_values_are_refused(changes: Any) -> None:
+def test_invalid_shakespeare_options_are_rejected(changes: Any) -> None:
     with pytest.raises(ConfigError, match=next(iter(changes))):
         Shakespeare(**changes)
 
@@ -146,7 +148,7 @@ def test_impossible_values_are_refused(changes: Any) -> None:
     not (REAL / "shakespeare" / "speeches.parquet").is_file(),
     reason="needs shakespeare/speeches.parquet in THALWEG_DATA",
 )
-def test_the_real_plays_have_hundreds_of_clients() -> None:
+def test_real_plays_have_hundreds_of_clients() -> None:
     data = Shakespeare().load(REAL, seed=0)
     assert len(data.group_names) > 700
     assert data.x.nbytes < 50e6

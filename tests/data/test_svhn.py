@@ -14,7 +14,7 @@ LABELS = {"train": [1, 10, 9], "test": [10, 2], "extra": [5]}
 
 
 def images(part: str) -> np.ndarray:
-    """(32, 32, 3, n): every pixel says part, row and column."""
+    """Return (32, 32, 3, n) images whose pixels encode part, row and column."""
     n = len(LABELS[part])
     x = np.zeros((32, 32, 3, n), dtype=np.uint8)
     x[:, :, 0] = np.arange(32)[:, None, None]
@@ -24,7 +24,7 @@ def images(part: str) -> np.ndarray:
 
 
 def write(folder: Path, parts: tuple[str, ...] = ("train", "test"), **changes: Any) -> Path:
-    """`changes` are made to the arrays of the training part."""
+    """Write the files; `changes` replace arrays of the training part."""
     folder.mkdir(parents=True, exist_ok=True)
     for part in parts:
         arrays = {"X": images(part), "y": np.array(LABELS[part], dtype=np.uint8)[:, None]}
@@ -35,7 +35,7 @@ def write(folder: Path, parts: tuple[str, ...] = ("train", "test"), **changes: A
 
 
 @pytest.mark.parametrize("layout", ["", "svhn", "SVHN"])
-def test_the_published_files_are_read_wherever_they_lie(tmp_path: Path, layout: str) -> None:
+def test_svhn_files_are_found_in_every_layout(tmp_path: Path, layout: str) -> None:
     write(tmp_path / "mine" / layout)
     data = Svhn().load(tmp_path / "mine", seed=0)
     assert (data.x.shape, data.x_test.shape) == ((3, 32, 32, 3), (2, 32, 32, 3))
@@ -46,19 +46,19 @@ def test_the_published_files_are_read_wherever_they_lie(tmp_path: Path, layout: 
     assert data.input_shape == (3, 32, 32)
 
 
-def test_the_label_ten_is_the_digit_zero(tmp_path: Path) -> None:
+def test_svhn_label_10_is_digit_0(tmp_path: Path) -> None:
     data = Svhn().load(write(tmp_path), seed=0)
     assert data.y.tolist() == [1, 0, 9]
     assert data.y_test.tolist() == [0, 2]
     assert data.class_names[int(data.y[1])] == "0"
 
 
-def test_labels_may_be_floating_point_numbers(tmp_path: Path) -> None:
+def test_svhn_labels_may_be_floats(tmp_path: Path) -> None:
     write(tmp_path, y=np.array([[3.0], [10.0], [1.0]]))
     assert Svhn().load(tmp_path, seed=0).y.tolist() == [3, 0, 1]
 
 
-def test_the_extra_images_may_be_trained_on(tmp_path: Path) -> None:
+def test_svhn_extra_images_can_be_included(tmp_path: Path) -> None:
     write(tmp_path / "svhn", parts=("train", "test", "extra"))
     data = Svhn(include_extra=True).load(tmp_path, seed=0)
     assert data.y.tolist() == [1, 0, 9, 5]
@@ -66,7 +66,7 @@ def test_the_extra_images_may_be_trained_on(tmp_path: Path) -> None:
     assert len(data.y_test) == 2
 
 
-def test_without_it_the_extra_file_is_not_needed(tmp_path: Path) -> None:
+def test_svhn_extra_file_is_optional(tmp_path: Path) -> None:
     write(tmp_path / "svhn")
     assert len(Svhn().load(tmp_path, seed=0).y) == 3
     with pytest.raises(DataError, match=r"only 2 of the 3 parts of SVHN; missing: extra_32x32.mat"):
@@ -88,14 +88,14 @@ def test_without_it_the_extra_file_is_not_needed(tmp_path: Path) -> None:
         ({"y": np.array(["a", "b", "c"])[:, None]}, "expected y to be numbers"),
     ],
 )
-def test_other_arrays_are_refused(tmp_path: Path, changes: Any, message: str) -> None:
+def test_invalid_svhn_arrays_are_rejected(tmp_path: Path, changes: Any, message: str) -> None:
     write(tmp_path, **changes)
     with pytest.raises(DataError, match=f"train_32x32.mat: .*{message}"):
         Svhn().load(tmp_path, seed=0)
 
 
 @pytest.mark.parametrize("damage", ["empty", "text", "cut", "flipped"])
-def test_damaged_files_are_refused(tmp_path: Path, damage: str) -> None:
+def test_damaged_svhn_files_are_rejected(tmp_path: Path, damage: str) -> None:
     file = write(tmp_path) / "test_32x32.mat"
     content = bytearray(file.read_bytes())
     if damage == "flipped":
@@ -109,6 +109,6 @@ def test_damaged_files_are_refused(tmp_path: Path, damage: str) -> None:
         Svhn().load(tmp_path, seed=0)
 
 
-def test_missing_files_give_one_message_with_the_ways_to_get_them(tmp_path: Path) -> None:
+def test_missing_svhn_files_give_one_message_with_remedies(tmp_path: Path) -> None:
     with pytest.raises(DataError, match=r"(?s)SVHN is not on this machine.*--data-dir.*svhn"):
         Svhn().locate(tmp_path)

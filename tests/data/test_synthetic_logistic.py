@@ -32,7 +32,7 @@ def test_labels_follow_the_sign_of_the_common_concept() -> None:
     assert (predicted == data.y_test).mean() > 0.75
 
 
-def test_a_large_spread_gives_every_client_a_concept_of_its_own() -> None:
+def test_large_spread_gives_every_client_its_own_concept() -> None:
     source = SyntheticLogistic(num_clients=2, num_samples=20_000, num_features=20, spread=30.0)
     data = source.load(None, seed=1)
     mine, other = data.group == 0, data.group == 1
@@ -48,7 +48,7 @@ def test_a_large_spread_gives_every_client_a_concept_of_its_own() -> None:
     assert right[1] < 0.75
 
 
-def test_the_seed_decides_everything() -> None:
+def test_synthetic_logistic_depends_on_the_seed_only() -> None:
     one, again, other = (SyntheticLogistic().load(None, seed) for seed in (1, 1, 2))
     np.testing.assert_array_equal(one.x, again.x)
     np.testing.assert_array_equal(one.y_test, again.y_test)
@@ -66,6 +66,6 @@ def test_the_seed_decides_everything() -> None:
         ({"spread": float("nan")}, "spread must be finite"),
     ],
 )
-def test_impossible_values_are_refused(changes, message: str) -> None:
+def test_invalid_synthetic_logistic_options_are_rejected(changes, message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         SyntheticLogistic(**changes)

@@ -34,7 +34,7 @@ def load_csv(folder: Path, text: str, **options: Any) -> Dataset:
     return Table("people.csv", **options).load(folder, seed=0)
 
 
-def test_numeric_columns_are_the_features_unless_they_are_named(tmp_path: Path) -> None:
+def test_numeric_columns_are_features_by_default(tmp_path: Path) -> None:
     data = load(tmp_path, standardise=False)
     both = np.concatenate([data.x, data.x_test])
     assert both[np.argsort(both[:, 0])].tolist() == [[i, i * i] for i in range(ROWS)]
@@ -42,7 +42,7 @@ def test_numeric_columns_are_the_features_unless_they_are_named(tmp_path: Path) 
     assert (data.name, data.group, data.time) == ("people", None, None)
 
 
-def test_labels_and_clients_are_numbered_in_sorted_order(tmp_path: Path) -> None:
+def test_table_labels_and_clients_are_numbered_in_sorted_order(tmp_path: Path) -> None:
     data = load(tmp_path, client="town")
     assert data.class_names == ("no", "yes")
     assert data.group_names == ("Bonn", "Ulm")
@@ -55,13 +55,13 @@ def test_labels_and_clients_are_numbered_in_sorted_order(tmp_path: Path) -> None
     assert load(tmp_path).group_test is None
 
 
-def test_features_are_standardised_by_the_training_part(tmp_path: Path) -> None:
+def test_table_features_are_standardised_by_the_training_part(tmp_path: Path) -> None:
     data = load(tmp_path)
     np.testing.assert_allclose(data.x.mean(axis=0), 0, atol=1e-6)
     np.testing.assert_allclose(data.x.std(axis=0), 1, atol=1e-6)
 
 
-def test_with_a_time_column_nobody_trains_on_the_future(tmp_path: Path) -> None:
+def test_time_column_puts_the_end_of_each_history_in_the_test_part(tmp_path: Path) -> None:
     start = datetime.datetime(2026, 3, 1)
     when = [start + datetime.timedelta(hours=ROWS - i) for i in range(ROWS)]  # backwards
     data = load(tmp_path, columns={"when": when}, time="when", client="town", standardise=False)
@@ -73,14 +73,14 @@ def test_with_a_time_column_nobody_trains_on_the_future(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("unit", ["s", "ms", "us", "ns"])
-def test_moments_become_seconds_whatever_their_unit(tmp_path: Path, unit: str) -> None:
+def test_timestamps_of_every_unit_become_seconds(tmp_path: Path, unit: str) -> None:
     when = pa.array([i * 1000 for i in range(ROWS)], pa.timestamp("ms")).cast(pa.timestamp(unit))
     data = load(tmp_path, columns={"when": when}, time="when")
     assert data.time is not None
     assert data.time.tolist() == [0.0, 1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0]
 
 
-def test_days_and_numbers_are_times_too(tmp_path: Path) -> None:
+def test_dates_and_numbers_are_accepted_as_times(tmp_path: Path) -> None:
     days = [datetime.date(1970, 1, 1 + i) for i in range(ROWS)]
     dated = load(tmp_path, columns={"when": days}, time="when")
     assert dated.time is not None
@@ -90,7 +90,7 @@ def test_days_and_numbers_are_times_too(tmp_path: Path) -> None:
     assert counted.time[:3].tolist() == [0.0, 1.0, 2.0]
 
 
-def test_the_split_is_the_same_for_every_seed(tmp_path: Path) -> None:
+def test_table_split_does_not_depend_on_the_seed(tmp_path: Path) -> None:
     load(tmp_path)
     one, two = (Table("people.parquet").load(tmp_path, seed) for seed in (1, 2))
     np.testing.assert_array_equal(one.x_test, two.x_test)
@@ -108,11 +108,11 @@ def test_the_split_is_the_same_for_every_seed(tmp_path: Path) -> None:
     ],
     ids=["integers", "whole floats", "booleans", "packed text", "large text", "decimals"],
 )
-def test_labels_may_be_whole_numbers_or_text(tmp_path: Path, labels: Any, names: Any) -> None:
+def test_table_labels_may_be_integers_or_text(tmp_path: Path, labels: Any, names: Any) -> None:
     assert load(tmp_path, columns={"label": labels}).class_names == names
 
 
-def test_a_csv_file_reads_like_the_same_parquet_file(tmp_path: Path) -> None:
+def test_csv_file_gives_the_same_data_as_parquet(tmp_path: Path) -> None:
     lines = [",".join(COLUMNS)]
     lines += [",".join(str(column[i]) for column in COLUMNS.values()) for i in range(ROWS)]
     text, packed = (
@@ -124,13 +124,13 @@ def test_a_csv_file_reads_like_the_same_parquet_file(tmp_path: Path) -> None:
     np.testing.assert_array_equal(text.group, packed.group)
 
 
-def test_a_csv_column_may_turn_fractional_far_down(tmp_path: Path) -> None:
+def test_csv_column_may_become_fractional_after_many_integers(tmp_path: Path) -> None:
     rows = [f"{i},{i % 2}" for i in range(200_000)] + ["0.5,1"]  # more than a megabyte of integers
     data = load_csv(tmp_path, "a,label\n" + "\n".join(rows), standardise=False)
     assert 0.5 in np.concatenate([data.x, data.x_test])
 
 
-def test_moments_in_a_csv_file_are_recognised(tmp_path: Path) -> None:
+def test_csv_timestamps_are_recognised(tmp_path: Path) -> None:
     rows = [f"2026-01-0{day} 12:00:00,{day},{'ab'[day % 2]}" for day in range(1, 6)]
     data = load_csv(tmp_path, "when,a,label\n" + "\n".join(rows), time="when")
     assert data.time is not None
@@ -146,12 +146,12 @@ def test_moments_in_a_csv_file_are_recognised(tmp_path: Path) -> None:
         ({"features": ("age", "heigth")}, "unknown feature column .*mean 'height'"),
     ],
 )
-def test_a_misspelt_column_gets_a_suggestion(tmp_path: Path, options: Any, suggestion: str) -> None:
+def test_misspelt_column_gets_a_suggestion(tmp_path: Path, options: Any, suggestion: str) -> None:
     with pytest.raises(ConfigError, match=suggestion):
         load(tmp_path, **options)
 
 
-def some(value: Any, row: int = 4) -> list[Any]:
+def with_value_in_row(value: Any, row: int = 4) -> list[Any]:
     """Ten ordinary numbers, except in one row."""
     return [value if i == row else float(i) for i in range(ROWS)]
 
@@ -159,14 +159,22 @@ def some(value: Any, row: int = 4) -> list[Any]:
 @pytest.mark.parametrize(
     "columns, options, message",
     [
-        ({"age": some(None)}, {}, "row 5, column 'age' is missing"),
-        ({"age": some(float("nan"))}, {}, "row 5, column 'age' is nan; expected a finite number"),
-        ({"age": some(float("-inf"))}, {}, "row 5, column 'age' is -inf"),
-        ({"age": some(1e39)}, {}, r"row 5, column 'age' is 1e\+39"),
+        ({"age": with_value_in_row(None)}, {}, "row 5, column 'age' is missing"),
+        (
+            {"age": with_value_in_row(float("nan"))},
+            {},
+            "row 5, column 'age' is nan; expected a finite number",
+        ),
+        ({"age": with_value_in_row(float("-inf"))}, {}, "row 5, column 'age' is -inf"),
+        ({"age": with_value_in_row(1e39)}, {}, r"row 5, column 'age' is 1e\+39"),
         ({"label": ["a", None] * 5}, {}, "row 2, column 'label' is missing"),
         ({"label": ["a", "b", ""] + ["a"] * 7}, {}, "row 3, column 'label' is empty"),
         ({"label": ["a"] * ROWS}, {}, "column 'label' is 'a' in every row; expected at least two"),
-        ({"label": some(0.5)}, {}, "row 5, column 'label' is 0.5; expected classes or clients"),
+        (
+            {"label": with_value_in_row(0.5)},
+            {},
+            "row 5, column 'label' is 0.5; expected classes or clients",
+        ),
         (
             {"label": [b"a", b"b"] * 5},
             {},
@@ -176,12 +184,12 @@ def some(value: Any, row: int = 4) -> list[Any]:
         ({"town": ["a"] * 9 + [None]}, {"client": "town"}, "row 10, column 'town' is missing"),
         ({}, {"features": ("town",)}, "column 'town' is string, for example 'Ulm' in row 1"),
         ({}, {"time": "town"}, "column 'town' is string, .* expected moments"),
-        ({"age": some(None)}, {"time": "age"}, "row 5, column 'age' is missing"),
+        ({"age": with_value_in_row(None)}, {"time": "age"}, "row 5, column 'age' is missing"),
         ({name: [] for name in COLUMNS}, {"features": ("age",)}, "expected rows, got none"),
         ({}, {"test_fraction": 0.01}, "a test part of 0.01 of every class is empty with 10 rows"),
     ],
 )
-def test_values_that_cannot_be_learnt_from_are_named(
+def test_unusable_table_values_are_named(
     tmp_path: Path, columns: Any, options: Any, message: str
 ) -> None:
     with pytest.raises(DataError, match=message) as caught:
@@ -189,28 +197,28 @@ def test_values_that_cannot_be_learnt_from_are_named(
     assert "people.parquet" in str(caught.value)
 
 
-def test_missing_values_of_columns_that_are_not_used_do_no_harm(tmp_path: Path) -> None:
-    data = load(tmp_path, columns={"age": some(None)}, features=("height",))
+def test_missing_values_in_unused_columns_are_ignored(tmp_path: Path) -> None:
+    data = load(tmp_path, columns={"age": with_value_in_row(None)}, features=("height",))
     assert data.x.shape == (8, 1)
 
 
-def test_a_table_without_numbers_is_refused(tmp_path: Path) -> None:
+def test_table_without_numeric_columns_is_rejected(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"no numeric feature column .* got town \(string\)"):
         load_csv(tmp_path, "town,label\nUlm,1\nBonn,0\n")
 
 
-def test_two_columns_of_one_name_are_refused(tmp_path: Path) -> None:
+def test_duplicate_column_names_are_rejected(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="2 columns have the name 'a'"):
         load_csv(tmp_path, "a,a,label\n1,2,x\n3,4,y\n")
 
 
 @pytest.mark.parametrize("cell", ["", "NA", "nan"])
-def test_missing_text_in_a_csv_file_is_refused(tmp_path: Path, cell: str) -> None:
+def test_missing_csv_text_is_rejected(tmp_path: Path, cell: str) -> None:
     with pytest.raises(DataError, match="row 2, column 'label' is missing"):
         load_csv(tmp_path, f"a,label\n1,x\n2,{cell}\n3,y\n")
 
 
-def test_a_class_called_na_is_written_in_quotes(tmp_path: Path) -> None:
+def test_quoted_na_is_a_class_name(tmp_path: Path) -> None:
     rows = '1,"NA"\n2,"x"\n' * 5
     assert load_csv(tmp_path, "a,label\n" + rows).class_names == ("NA", "x")
 
@@ -218,18 +226,18 @@ def test_a_class_called_na_is_written_in_quotes(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "text", ["", "a,label\n1,x\n2\n", "a,label\n1,x,3\n", '"a'], ids=["empty", "short", "long", "?"]
 )
-def test_a_csv_file_out_of_shape_is_named(tmp_path: Path, text: str) -> None:
+def test_malformed_csv_file_is_named(tmp_path: Path, text: str) -> None:
     with pytest.raises((DataError, ConfigError), match=r"people\.csv"):
         load_csv(tmp_path, text)
 
 
-def test_names_that_are_not_text_are_refused(tmp_path: Path) -> None:
+def test_csv_header_in_another_encoding_is_rejected(tmp_path: Path) -> None:
     (tmp_path / "people.csv").write_bytes("größe,label\n1,a\n2,b\n".encode("latin-1"))
     with pytest.raises(DataError, match=r"people\.csv is not a readable csv file"):
         Table("people.csv").load(tmp_path, seed=0)
 
 
-def test_a_parquet_file_with_checksums_is_checked(tmp_path: Path) -> None:
+def test_parquet_checksums_are_verified(tmp_path: Path) -> None:
     path = tmp_path / "people.parquet"
     columns = pa.table({"a": [float(i) for i in range(ROWS)], "label": [0, 1] * 5})
     options = {"compression": "none", "use_dictionary": False, "write_page_checksum": True}
@@ -243,7 +251,7 @@ def test_a_parquet_file_with_checksums_is_checked(tmp_path: Path) -> None:
 
 @settings(deadline=None)
 @given(st.data())
-def test_a_parquet_file_cut_anywhere_is_refused(tmp_path_factory: Any, data: Any) -> None:
+def test_truncated_parquet_file_is_rejected(tmp_path_factory: Any, data: Any) -> None:
     folder = tmp_path_factory.getbasetemp()
     whole = folder / "whole.parquet"
     pq.write_table(pa.table(COLUMNS), whole)
@@ -265,6 +273,6 @@ def test_a_parquet_file_cut_anywhere_is_refused(tmp_path_factory: Any, data: Any
         ({"features": ("a", "label")}, "must not contain the label 'label'"),
     ],
 )
-def test_impossible_values_are_refused(options: Any, message: str) -> None:
+def test_invalid_table_options_are_rejected(options: Any, message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         Table(**({"path": "people.csv"} | options))

@@ -13,7 +13,7 @@ CLASSES = ("n03", "n01", "n02")  # as in the published list, not in order
 
 
 def write(folder: Path) -> Path:
-    """Two images per class to train on, one to test on; grey values say part, class and number."""
+    """Write two training images and one test image per class; grey values encode them."""
     for c, code in enumerate(CLASSES):
         images = folder / "train" / code / "images"
         images.mkdir(parents=True)
@@ -36,7 +36,7 @@ def paint(file: Path, grey: int, size: tuple[int, int] = (64, 64)) -> None:
 
 
 @pytest.mark.parametrize("layout", ["", "tiny-imagenet-200", "tiny-imagenet/tiny-imagenet-200"])
-def test_the_folder_is_read_wherever_it_lies(tmp_path: Path, layout: str) -> None:
+def test_tiny_imagenet_folder_is_found_in_every_layout(tmp_path: Path, layout: str) -> None:
     write(tmp_path / "mine" / layout)
     data = TinyImagenet().load(tmp_path / "mine", seed=0)
     assert (data.x.shape, data.x.dtype) == ((6, 64, 64, 3), np.uint8)
@@ -50,13 +50,13 @@ def test_the_folder_is_read_wherever_it_lies(tmp_path: Path, layout: str) -> Non
     assert data.input_shape == (3, 64, 64)
 
 
-def test_grey_images_become_coloured(tmp_path: Path) -> None:
+def test_tiny_imagenet_grey_images_become_rgb(tmp_path: Path) -> None:
     file = write(tmp_path) / "val" / "images" / "val_1.JPEG"
     Image.new("L", (64, 64), 7).save(file, format="JPEG")
     assert TinyImagenet().load(tmp_path, seed=0).x_test[1, 3, 3].tolist() == [7, 7, 7]
 
 
-def test_the_second_time_nothing_is_decoded(
+def test_tiny_imagenet_images_are_decoded_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     write(tmp_path / "tiny-imagenet-200")
@@ -72,9 +72,9 @@ def test_the_second_time_nothing_is_decoded(
     np.testing.assert_array_equal(first.x_test, second.x_test)
 
 
-def test_the_order_of_the_annotations_is_that_of_the_images(tmp_path: Path) -> None:
+def test_validation_images_follow_the_order_of_the_annotations(tmp_path: Path) -> None:
     folder = write(tmp_path)
-    TinyImagenet().load(tmp_path, seed=0)  # what is kept of this order must not be used below
+    TinyImagenet().load(tmp_path, seed=0)  # the cache of this order must not be used below
     (folder / "val" / "val_annotations.txt").write_text("val_2.JPEG\tn01\t\nval_0.JPEG\tn02\t\n")
     data = TinyImagenet().load(tmp_path, seed=0)
     assert data.y_test.tolist() == [0, 1]
@@ -82,7 +82,7 @@ def test_the_order_of_the_annotations_is_that_of_the_images(tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize("fault", ["larger", "text", "cut", "png"])
-def test_what_is_not_such_an_image_is_named_and_nothing_is_loaded(
+def test_invalid_tiny_imagenet_images_are_rejected_with_their_name(
     tmp_path: Path, fault: str
 ) -> None:
     file = write(tmp_path) / "train" / "n02" / "images" / "n02_1.JPEG"
@@ -110,7 +110,7 @@ def test_what_is_not_such_an_image_is_named_and_nothing_is_loaded(
         ("val/val_annotations.txt", "val_0.JPEG\tn09\n", "line 1: .* got val_0.JPEG and n09"),
     ],
 )
-def test_lists_that_do_not_fit_the_images_are_refused(
+def test_lists_that_do_not_match_the_images_are_rejected(
     tmp_path: Path, file: str, content: str, message: str
 ) -> None:
     (write(tmp_path) / file).write_text(content)
@@ -118,18 +118,18 @@ def test_lists_that_do_not_fit_the_images_are_refused(
         TinyImagenet().load(tmp_path, seed=0)
 
 
-def test_lists_that_are_no_text_are_refused(tmp_path: Path) -> None:
+def test_lists_that_are_not_text_are_rejected(tmp_path: Path) -> None:
     (write(tmp_path) / "wnids.txt").write_bytes(b"\xff\xfe\xff")
     with pytest.raises(DataError, match=r"wnids.txt is not a readable text file"):
         TinyImagenet().load(tmp_path, seed=0)
 
 
-def test_half_of_the_folder_is_an_error(tmp_path: Path) -> None:
+def test_incomplete_tiny_imagenet_folder_is_rejected(tmp_path: Path) -> None:
     (write(tmp_path / "tiny-imagenet-200") / "words.txt").unlink()
     with pytest.raises(DataError, match=r"4 of the 5 parts of Tiny ImageNet; missing: words.txt"):
         TinyImagenet().load(tmp_path, seed=0)
 
 
-def test_a_missing_folder_gives_one_message_with_the_ways_to_get_it(tmp_path: Path) -> None:
+def test_missing_tiny_imagenet_folder_gives_one_message_with_remedies(tmp_path: Path) -> None:
     with pytest.raises(DataError, match=r"(?s)Tiny ImageNet is not on this machine.*--data-dir"):
         TinyImagenet().locate(tmp_path)

@@ -23,7 +23,7 @@ SEEN = replace(PLAIN, views=VIEWS)
 rows = st.lists(st.integers(0, SEEN.num_rows("train") - 1), max_size=30)
 
 
-def test_without_views_rows_are_samples() -> None:
+def test_rows_without_views_are_samples() -> None:
     mine = np.array([[6, 0], [3, 3]])
     assert np.array_equal(PLAIN.samples("train", mine), IMAGES[mine])
     assert np.array_equal(PLAIN.labels("train", mine), LABELS[mine])
@@ -32,7 +32,7 @@ def test_without_views_rows_are_samples() -> None:
     assert PLAIN.num_rows("train") == PLAIN.num_samples("train") == 7
 
 
-def test_rows_of_a_view_are_the_samples_of_that_part_seen_through_it() -> None:
+def test_rows_of_a_view_are_transformed_samples() -> None:
     assert (SEEN.num_rows("train"), SEEN.num_rows("test")) == (28, 12)
     assert (SEEN.num_samples("train"), SEEN.num_samples("test")) == (7, 3)
     turned = SEEN.samples("train", np.array([7 + 4, 14 + 4]))
@@ -43,7 +43,7 @@ def test_rows_of_a_view_are_the_samples_of_that_part_seen_through_it() -> None:
 
 
 @given(rows=rows)
-def test_a_batch_of_several_views_is_each_row_by_itself(rows: list[int]) -> None:
+def test_batch_of_several_views_equals_single_rows(rows: list[int]) -> None:
     mine = np.array(rows, dtype=np.int32)
     together = SEEN.samples("train", mine)
     assert (together.shape, together.dtype) == ((len(rows), 5, 5, 2), np.uint8)
@@ -55,14 +55,14 @@ def test_a_batch_of_several_views_is_each_row_by_itself(rows: list[int]) -> None
 
 
 @given(rows=rows)
-def test_views_that_show_nothing_else_give_back_the_samples(rows: list[int]) -> None:
+def test_identity_views_return_the_samples(rows: list[int]) -> None:
     mine = np.array(rows, dtype=np.int64)
     same = replace(PLAIN, views=(View(), View(Rotated(360)), View(labels=0), View()))
     assert np.array_equal(same.samples("train", mine), IMAGES[mine % 7])
     assert np.array_equal(same.labels("train", mine), LABELS[mine % 7])
 
 
-def test_rows_may_have_any_shape_and_what_is_taken_is_a_copy() -> None:
+def test_rows_may_have_any_shape_and_samples_are_copies() -> None:
     mine = np.arange(28).reshape(2, 14)
     taken = SEEN.samples("train", mine)
     assert taken.shape == (2, 14, 5, 5, 2)
@@ -72,14 +72,14 @@ def test_rows_may_have_any_shape_and_what_is_taken_is_a_copy() -> None:
     assert np.array_equal(IMAGES, before)
 
 
-def test_a_row_of_no_view_is_an_error() -> None:
+def test_row_beyond_the_last_view_raises_index_error() -> None:
     with pytest.raises(IndexError, match="4"):
         SEEN.samples("train", np.array([28]))
     with pytest.raises(IndexError, match="28"):
         SEEN.labels("train", np.array([28]))
 
 
-def test_a_test_part_without_samples_has_no_rows() -> None:
+def test_empty_test_part_has_no_rows() -> None:
     data = replace(SEEN, x_test=IMAGES[:0], y_test=LABELS[:0])
     assert data.num_rows("test") == 0
     assert data.samples("test", np.empty(0, dtype=np.int64)).shape == (0, 5, 5, 2)
@@ -100,7 +100,7 @@ CODES = replace(
 
 @dataclass(frozen=True)
 class Cropped:
-    """Returns less than it got."""
+    """A transform that returns a smaller image."""
 
     def check(self, kind: Any, shape: Any) -> None:
         return None
@@ -121,24 +121,24 @@ class Cropped:
         (PLAIN, View(Cropped()), "Cropped.apply must keep the shape"),
     ],
 )
-def test_views_that_do_not_fit_the_data_are_refused(
+def test_views_that_do_not_fit_the_data_are_rejected(
     data: Dataset, view: View, message: str
 ) -> None:
     with pytest.raises(ConfigError, match=message):
         replace(data, views=(View(), view))
 
 
-def test_the_first_view_is_plain() -> None:
+def test_first_view_must_be_the_identity() -> None:
     with pytest.raises(ConfigError, match="first view must be the identity"):
         replace(PLAIN, views=(View(labels=1), View()))
 
 
-def test_more_rows_than_a_memory_can_number_are_refused() -> None:
+def test_too_many_rows_are_rejected() -> None:
     with pytest.raises(ConfigError, match="use fewer views"):
         check_views((View(), View()), FEATURES.x, "features", 2, num_samples=2**30)
 
 
-def test_sequences_may_have_other_labels() -> None:
+def test_sequences_may_have_views_with_other_labels() -> None:
     data = replace(CODES, y=np.array([0, 1, 1, 0]), views=(View(), View(labels=1)))
     assert data.labels("train", np.array([1, 5])).tolist() == [1, 0]
     assert data.samples("train", np.array([5])).dtype == np.uint8

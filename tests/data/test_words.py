@@ -9,7 +9,7 @@ from thalweg.data.words import MAX_WORDS, PADDING, UNKNOWN, build_vocabulary, en
 WORDS = st.lists(st.lists(st.sampled_from("abcdefg"), max_size=8), max_size=8)
 
 
-def test_words_are_lower_case_and_signs_stand_alone() -> None:
+def test_words_are_lower_case_and_punctuation_is_separate() -> None:
     assert split("Dow's UP,\t2.5%\\again\n") == [
         *("dow", "'", "s", "up", ",", "2", ".", "5", "%", "\\", "again"),
     ]
@@ -17,7 +17,7 @@ def test_words_are_lower_case_and_signs_stand_alone() -> None:
     assert split(" \n") == []
 
 
-def test_codes_go_by_frequency_and_then_by_the_alphabet() -> None:
+def test_word_codes_are_ordered_by_frequency_then_alphabet() -> None:
     texts = [["b", "a", "c"], ["c", "b"], ["a", "d"]]
     assert build_vocabulary(texts, num_words=9, min_count=1) == {"a": 2, "b": 3, "c": 4, "d": 5}
     assert build_vocabulary(texts, num_words=9, min_count=2) == {"a": 2, "b": 3, "c": 4}
@@ -25,18 +25,18 @@ def test_codes_go_by_frequency_and_then_by_the_alphabet() -> None:
     assert build_vocabulary([], num_words=2, min_count=1) == {}
 
 
-def test_long_texts_are_cut_and_short_ones_padded() -> None:
+def test_long_texts_are_truncated_and_short_texts_padded() -> None:
     x = encode([["a", "b", "a", "b"], ["new", "b"], []], {"a": 2, "b": 3}, length=3)
     assert x.tolist() == [[2, 3, 2], [UNKNOWN, 3, PADDING], [PADDING] * 3]
     assert x.dtype == np.uint16
 
 
-def test_the_largest_code_fits() -> None:
+def test_largest_word_code_fits_uint16() -> None:
     assert encode([["z"]], {"z": MAX_WORDS + 1}, length=1).tolist() == [[2**16 - 1]]
 
 
 @given(texts=WORDS, fewer=st.integers(1, 7), min_count=st.integers(1, 3))
-def test_a_smaller_vocabulary_has_the_same_codes_for_what_it_keeps(
+def test_smaller_vocabulary_keeps_the_codes_of_its_words(
     texts: list[list[str]], fewer: int, min_count: int
 ) -> None:
     large = build_vocabulary(texts, 7, min_count)
