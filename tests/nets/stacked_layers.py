@@ -1,4 +1,4 @@
-"""Every layer with two forms is held to one promise: they give the same numbers and gradients."""
+"""Check that the stacked form of a layer gives the same outputs and gradients."""
 
 import torch
 

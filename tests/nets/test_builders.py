@@ -1,4 +1,4 @@
-"""What nets have in common: the projection head."""
+"""Tests of the projection head that all nets share."""
 
 import numpy as np
 import pytest
@@ -8,7 +8,7 @@ from thalweg.core.errors import ConfigError
 from thalweg.nets import Cnn, FastText, LeNet5, Mlp, ResNet10, ResNet18, ResNet34
 from thalweg.nets.builders import build_head
 
-# A net, its samples, and what its last layer reads without a head.
+# A net, its input shape, and the input width of its last layer without a head.
 CASES = [
     (Mlp, {"hidden": (7, 6)}, (5,), 6),
     (LeNet5, {}, (1, 8, 8), 84),
@@ -21,7 +21,7 @@ CASES = [
 
 
 @pytest.mark.parametrize("spec, fields, shape, width", CASES)
-def test_a_projection_is_what_the_last_layer_reads(spec, fields, shape, width):
+def test_projection_output_is_the_input_of_the_last_layer(spec, fields, shape, width):
     torch.manual_seed(0)
     plain = spec(**fields).build(shape, 3)
     net = spec(**fields, projection=5).build(shape, 3)
@@ -38,7 +38,7 @@ def test_a_projection_is_what_the_last_layer_reads(spec, fields, shape, width):
     weight, bias = list(pieces.values())[-2:]
     torch.testing.assert_close(features @ weight.T + bias, logits)
     assert (features < 0).any()  # no ReLU between the head and the last layer
-    # What comes before the head is the plain net without its last layer.
+    # The layers before the head are the plain net without its last layer.
     last = 3 * (width + 1)
     body = torch.cat([params[: plain.num_params - last], torch.zeros(last)])
     _, before = plain.with_features(body, x)
@@ -48,7 +48,7 @@ def test_a_projection_is_what_the_last_layer_reads(spec, fields, shape, width):
 
 
 @pytest.mark.parametrize("spec, fields, shape, width", CASES)
-def test_stacked_nets_have_the_same_head(spec, fields, shape, width):
+def test_stacked_nets_apply_the_same_projection(spec, fields, shape, width):
     torch.manual_seed(1)
     net = spec(**fields, projection=5).build(shape, 3)
     rng = np.random.default_rng(1)
@@ -62,24 +62,24 @@ def test_stacked_nets_have_the_same_head(spec, fields, shape, width):
 
 
 @pytest.mark.parametrize("spec, fields, shape, width", CASES)
-def test_without_a_projection_nothing_is_added(spec, fields, shape, width):
+def test_net_without_a_projection_has_no_projection_parameters(spec, fields, shape, width):
     layers = spec(**fields).build(shape, 3).layers
     assert not [name for layer in layers for name in layer.shapes if "projection" in name]
     assert layers[-1].out_shape((width,)) == (3,)
 
 
 @pytest.mark.parametrize("spec, fields, shape, width", CASES)
-def test_a_projection_to_nothing_is_refused(spec, fields, shape, width):
+def test_projection_width_zero_is_rejected(spec, fields, shape, width):
     with pytest.raises(ConfigError, match="needs projection >= 1 or none, got 0"):
         spec(**fields, projection=0)
 
 
-def test_the_size_of_a_head_can_be_counted():
+def test_projection_head_has_the_expected_number_of_parameters():
     plain, projected = Mlp().build((784,), 10), Mlp(projection=256).build((784,), 10)
     more = (200 * 200 + 200) + (200 * 256 + 256) + (256 * 10 + 10) - (200 * 10 + 10)
     assert projected.num_params - plain.num_params == more
 
 
-def test_dropout_stays_with_the_hidden_layers():
+def test_dropout_follows_only_hidden_layers():
     names = [type(layer).__name__ for layer in build_head(4, (3,), 2, dropout=0.5, projection=2)]
     assert names == ["Dense", "Relu", "Dropout", "Dense", "Relu", "Dense", "Dense"]

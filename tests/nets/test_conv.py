@@ -1,4 +1,4 @@
-"""A plain convolution: by hand, and one model at a time against stacked."""
+"""Tests of convolution: hand-computed values and stacked models."""
 
 import pytest
 import torch
@@ -10,7 +10,7 @@ from thalweg.core.errors import ConfigError
 from thalweg.nets.conv import Conv
 
 
-def test_a_convolution_by_hand():
+def test_convolution_matches_hand_computed_values():
     layer = Conv("conv", 1, 1, kernel=2, stride=2)
     weight, bias = torch.tensor([[[[1.0, 2.0], [3.0, 4.0]]]]), torch.tensor([10.0])
     x = torch.arange(16.0).view(1, 1, 4, 4)
@@ -31,7 +31,7 @@ def test_a_convolution_by_hand():
     width=st.integers(1, 7),
     clients=st.integers(1, 3),
 )
-def test_stacked_equals_single(
+def test_stacked_convolution_equals_single_convolutions(
     inputs, outputs, kernel, stride, padding, bias, height, width, clients
 ):
     layer = Conv("conv", inputs, outputs, kernel, stride, padding, bias)
@@ -43,17 +43,17 @@ def test_stacked_equals_single(
     assert_stacked_agrees(layer, shape, batch=3, clients=clients)
 
 
-def test_a_convolution_may_have_no_bias():
+def test_convolution_bias_is_optional():
     assert list(Conv("c", 3, 8, 3, bias=False).shapes) == ["c.weight"]
     assert list(Conv("c", 3, 8, 3).shapes) == ["c.weight", "c.bias"]
 
 
-def test_work_is_counted_per_sample():
+def test_convolution_multiply_adds_are_counted_per_sample():
     # 16 x 16 outputs of 8 channels, each of 3 x 3 pixels of 3 channels.
     assert Conv("c", 3, 8, 3, stride=2, padding=1).multiply_adds((3, 32, 32)) == 256 * 8 * 27
 
 
 @pytest.mark.parametrize("shape", [(2, 8, 8), (8, 8), (8,)])
-def test_inputs_that_are_not_such_images_are_refused(shape):
+def test_convolution_rejects_inputs_with_other_shapes(shape):
     with pytest.raises(ConfigError, match="1 channels"):
         Conv("conv", 1, 6, 5).out_shape(shape)

@@ -1,4 +1,4 @@
-"""Convolve, pool, rectify: the stacked way equals the usual one, whatever the sizes."""
+"""Tests of the combined convolution, pooling and ReLU block."""
 
 import pytest
 import torch
@@ -9,8 +9,8 @@ from thalweg.core.errors import ConfigError
 from thalweg.nets.conv_pool import ConvPool
 
 
-def both_ways(block, shape, batch, clients, seed=0):
-    """Outputs and all gradients, one model at a time and stacked: two lists of tensors."""
+def compute_single_and_stacked(block, shape, batch, clients, seed=0):
+    """Return outputs and gradients of single models and of the stack, as two lists."""
     generator = torch.Generator().manual_seed(seed)
 
     def random(*size):
@@ -38,18 +38,20 @@ def both_ways(block, shape, batch, clients, seed=0):
     batch=st.integers(1, 4),
     clients=st.integers(1, 3),
 )
-def test_stacked_equals_single(inputs, outputs, kernel, padding, height, width, batch, clients):
+def test_stacked_conv_pool_equals_single_blocks(
+    inputs, outputs, kernel, padding, height, width, batch, clients
+):
     block = ConvPool("conv", inputs, outputs, kernel, padding)
     if min(height, width) + 2 * padding - kernel + 1 < 2:
         with pytest.raises(ConfigError, match="too small"):
             block.out_shape((inputs, height, width))
         return
-    single, stacked = both_ways(block, (inputs, height, width), batch, clients)
+    single, stacked = compute_single_and_stacked(block, (inputs, height, width), batch, clients)
     for ours, theirs in zip(stacked, single, strict=True):
         torch.testing.assert_close(ours, theirs)
 
 
-def test_a_tie_is_won_by_the_first_in_reading_order_as_in_pytorch():
+def test_pooling_ties_are_resolved_as_in_pytorch():
     block = ConvPool("conv", 1, 1, kernel=1)
     x = torch.tensor([[1.0, 3.0], [3.0, 3.0]]).view(1, 1, 1, 2, 2).requires_grad_()
     one, zero = torch.ones(1, 1, 1, 1, 1), torch.zeros(1, 1)
@@ -60,7 +62,7 @@ def test_a_tie_is_won_by_the_first_in_reading_order_as_in_pytorch():
     assert x.grad.view(2, 2).tolist() == [[0, 1], [0, 0]]
 
 
-def test_nothing_is_kept_for_a_way_back_nobody_takes():
+def test_inference_mode_saves_nothing_for_the_backward_pass():
     block = ConvPool("conv", 1, 2, kernel=3, padding=1)
     weight, bias = torch.randn(1, 2, 1, 3, 3), torch.randn(1, 2)
     x = torch.randn(1, 1, 4, 4, 5)
@@ -69,12 +71,12 @@ def test_nothing_is_kept_for_a_way_back_nobody_takes():
     assert torch.equal(quick, block.apply_stacked([weight.requires_grad_(), bias], x))
 
 
-def test_work_is_counted_per_sample():
+def test_conv_pool_multiply_adds_are_counted_per_sample():
     # 4 x 14 x 14 convolutions of 25 pixels, 6 times.
     assert ConvPool("conv", 1, 6, 5, 2).multiply_adds((1, 28, 28)) == 784 * 25 * 6
 
 
 @pytest.mark.parametrize("shape", [(2, 8, 8), (8, 8), (8,)])
-def test_inputs_that_are_not_such_images_are_refused(shape):
+def test_conv_pool_rejects_inputs_with_other_shapes(shape):
     with pytest.raises(ConfigError, match="1 channels"):
         ConvPool("conv", 1, 6, 5).out_shape(shape)

@@ -1,4 +1,4 @@
-"""Small layers, by hand."""
+"""Tests of small layers with hand-computed values."""
 
 import pytest
 import torch
@@ -8,7 +8,7 @@ from thalweg.core.errors import ConfigError
 from thalweg.nets.layers import Dense, Flatten, GlobalAvgPool, Relu
 
 
-def test_a_dense_layer_by_hand():
+def test_dense_layer_matches_hand_computed_values():
     layer = Dense("fc", inputs=2, outputs=1)
     weight, bias = torch.tensor([[2.0, 3.0]]), torch.tensor([1.0])
     x = torch.tensor([[1.0, 1.0], [0.0, 2.0]])
@@ -18,14 +18,14 @@ def test_a_dense_layer_by_hand():
     assert layer.multiply_adds((2,)) == 2
 
 
-def test_flattening_keeps_the_order_of_channels_rows_and_columns():
+def test_flatten_keeps_the_order_of_channels_rows_and_columns():
     image = torch.arange(8.0).view(1, 2, 2, 2)
     assert Flatten().apply([], image).tolist() == [[0, 1, 2, 3, 4, 5, 6, 7]]
     assert Flatten().apply_stacked([], image[..., None])[0, :, 0].tolist() == list(range(8))
     assert Flatten().out_shape((2, 2, 2)) == (8,)
 
 
-def test_relu_by_hand():
+def test_relu_matches_hand_computed_values():
     x = torch.tensor([-1.0, 0.0, 2.0])
     assert Relu().apply([], x).tolist() == Relu().apply_stacked([], x).tolist() == [0, 0, 2]
 

@@ -1,4 +1,4 @@
-"""Stacked equals single equals a plain PyTorch module with the same weights."""
+"""Tests that single and stacked nets match plain PyTorch modules with the same weights."""
 
 import numpy as np
 import pytest
@@ -107,7 +107,7 @@ def case(request):
     return net, modules, params, torch.randn(3, 5, *shape, dtype=torch.float64)
 
 
-def test_the_flat_vector_is_pytorchs_own(case):
+def test_flat_parameter_vector_has_the_order_of_pytorch(case):
     net, modules, params, _ = case
     named = net.named_parameters(params[0].numpy())
     theirs = list(modules[0].parameters())
@@ -116,7 +116,7 @@ def test_the_flat_vector_is_pytorchs_own(case):
         assert np.array_equal(ours, piece.detach().numpy())
 
 
-def test_single_and_stacked_equal_plain_modules(case):
+def test_single_and_stacked_outputs_match_pytorch(case):
     net, modules, params, x = case
     plain = torch.stack([module(mine) for module, mine in zip(modules, x, strict=True)])
     single = torch.stack([net.apply(p, mine) for p, mine in zip(params, x, strict=True)])
@@ -124,7 +124,7 @@ def test_single_and_stacked_equal_plain_modules(case):
     torch.testing.assert_close(net.apply_stacked(params, x), plain)
 
 
-def test_gradients_of_all_three_are_the_same(case):
+def test_single_and_stacked_gradients_match_pytorch(case):
     net, modules, params, x = case
     labels = torch.tensor([0, 1, 2, 2, 1])
     params.requires_grad_()
@@ -136,11 +136,11 @@ def test_gradients_of_all_three_are_the_same(case):
         loss = cross_entropy(net.apply_stacked(params, x)[k], labels)
         (stacked,) = torch.autograd.grad(loss, params)
         torch.testing.assert_close(stacked[k], plain)
-        assert stacked.count_nonzero() == stacked[k].count_nonzero()  # nobody else is concerned
+        assert stacked.count_nonzero() == stacked[k].count_nonzero()  # other models get no gradient
 
 
 @pytest.mark.parametrize("memory", ["as given", "batch innermost"])
-def test_the_layout_in_memory_does_not_matter(case, memory):
+def test_memory_layout_of_inputs_does_not_change_outputs(case, memory):
     net, _, params, x = case
     if memory == "batch innermost":
         x = x.movedim(1, -1).contiguous().movedim(-1, 1)
@@ -150,7 +150,7 @@ def test_the_layout_in_memory_does_not_matter(case, memory):
 @pytest.mark.parametrize(
     ("spec", "shape"), [(LeNet5(), (1, 8, 8)), (Mlp(hidden=(4,)), (6,)), (Cnn(), (1, 8, 8))]
 )
-def test_gradients_equal_finite_differences(spec, shape):
+def test_gradients_match_finite_differences(spec, shape):
     rng = np.random.default_rng(5)
     net = spec.build(shape, 3)
     params = torch.tensor(np.stack([net.init(rng), net.init(rng)]), dtype=torch.float64)
@@ -171,7 +171,7 @@ def test_gradients_equal_finite_differences(spec, shape):
             assert float(slope) == pytest.approx(float((gradient * direction).sum()), rel=1e-5)
 
 
-def test_features_are_what_the_last_layer_reads(case):
+def test_features_are_the_input_of_the_last_layer(case):
     net, _, params, x = case
     logits, features = net.with_features(params[0], x[0])
     assert torch.equal(logits, net.apply(params[0], x[0]))
@@ -181,14 +181,14 @@ def test_features_are_what_the_last_layer_reads(case):
     torch.testing.assert_close(features @ weight.T + bias, logits)
 
 
-def test_features_need_a_dense_layer_at_the_end():
+def test_features_need_a_final_dense_layer():
     net = Net((Dense("fc", 2, 2), Relu()), (2,))
     with pytest.raises(ConfigError, match="Dense layer at the end, got Relu"):
         net.with_features(torch.zeros(6), torch.zeros(1, 2))
 
 
-def test_parameters_start_with_the_numbers_they_always_started_with():
-    # Every published result depends on them: weight and bias of one layer after the other.
+def test_initial_parameters_are_drawn_in_a_fixed_order():
+    # Published results depend on this draw order: weight and bias of each layer in turn.
     net = Mlp(hidden=(3,)).build((4,), 2)
     rng = np.random.default_rng(7)
     drawn = [
@@ -198,13 +198,13 @@ def test_parameters_start_with_the_numbers_they_always_started_with():
     assert np.array_equal(net.init(np.random.default_rng(7)), expected)
 
 
-def test_gain_widens_the_law_of_initial_parameters():
+def test_gain_scales_initial_parameters():
     plain, wide = Net((Dense("fc", 4, 3),), (4,)), Net((Dense("fc", 4, 3),), (4,), gain=2.0)
     one, two = (net.init(np.random.default_rng(0)) for net in (plain, wide))
     np.testing.assert_allclose(two, 2 * one, rtol=1e-6)
 
 
-def test_initial_parameters_follow_the_law_of_pytorch():
+def test_initial_parameters_follow_the_pytorch_distribution():
     net = LeNet5().build((1, 28, 28), 10)
     params = net.init(np.random.default_rng(0))
     assert params.dtype == np.float32
@@ -219,25 +219,25 @@ def test_initial_parameters_follow_the_law_of_pytorch():
         assert weight.var() == pytest.approx(bound**2 / 3, rel=0.25)
 
 
-def test_named_parameters_are_views_that_write_through():
+def test_named_parameters_are_writable_views():
     net = Linear().build((2,), 2)
     params = net.init(np.random.default_rng(0))
     net.named_parameters(params)["fc1.bias"][:] = 7
     assert params[-2:].tolist() == [7, 7]
 
 
-def test_a_vector_of_another_net_is_refused():
+def test_parameter_vector_of_another_size_is_rejected():
     net = Linear().build((2,), 2)
     with pytest.raises(ShapeMismatch, match=r"6 parameters.*\(7,\)"):
         net.named_parameters(np.zeros(7, dtype=np.float32))
 
 
-def test_layers_that_do_not_fit_are_refused():
+def test_incompatible_layers_are_rejected():
     with pytest.raises(ConfigError, match=r"fc expects vectors of 5 numbers, got shape \(4,\)"):
         Net((Dense("fc", 5, 2),), (4,))
 
 
-class OneByOne:
+class UnstackableLayer:
     """A layer without a stacked form."""
 
     shapes: dict = {}  # noqa: RUF012
@@ -253,11 +253,11 @@ class OneByOne:
         return 2 * x
 
 
-def test_a_layer_may_have_no_stacked_form():
-    net = Net((Flatten(), OneByOne(), Relu(), Dense("fc", 4, 2)), (1, 2, 2))
+def test_layers_without_a_stacked_form_are_supported():
+    net = Net((Flatten(), UnstackableLayer(), Relu(), Dense("fc", 4, 2)), (1, 2, 2))
     assert not net.can_stack
     params = torch.tensor([1.0, 0, 0, 0, 0, 1, 0, 0, 0, 0])
     x = torch.tensor([[[[3.0, 4.0], [5.0, 6.0]]]])
     assert net.apply(params, x).tolist() == [[6, 8]]
-    with pytest.raises(TypeError, match="OneByOne"):
+    with pytest.raises(TypeError, match="UnstackableLayer"):
         net.apply_stacked(params[None], x[None])

@@ -1,4 +1,4 @@
-"""Parameters from a file: those of the same net and no other."""
+"""Tests of loading parameters from a file."""
 
 import numpy as np
 import pytest
@@ -14,7 +14,7 @@ def net():
 
 
 def write(file, net, **changes):
-    """A model as a run leaves it; `changes` are other tensors, None: leave one out."""
+    """Write a model file; `changes` replace tensors, and None removes one."""
     params = net.init(np.random.default_rng(4))
     named = net.named_parameters(params)
     tensors = {name: np.ascontiguousarray(value) for name, value in named.items()}
@@ -24,7 +24,7 @@ def write(file, net, **changes):
     return params
 
 
-def test_what_a_run_leaves_is_read_back_bit_for_bit(tmp_path, net):
+def test_saved_parameters_are_read_back_exactly(tmp_path, net):
     params = write(tmp_path / "model.safetensors", net)
     again = load_parameters(tmp_path / "model.safetensors", net)
     assert again.dtype == np.float32
@@ -43,21 +43,19 @@ def test_what_a_run_leaves_is_read_back_bit_for_bit(tmp_path, net):
         ({"fc3_bias": np.zeros(2, np.float32)}, "it has fc3.bias, which this net does not have"),
     ],
 )
-def test_another_architecture_is_refused_with_the_tensor_that_differs(
-    tmp_path, net, changes, message
-):
+def test_mismatched_tensor_is_named_in_the_error(tmp_path, net, changes, message):
     write(tmp_path / "m.safetensors", net, **changes)
     with pytest.raises(ConfigError, match=rf"belongs to another net: .*{message}.*Choose the net"):
         load_parameters(tmp_path / "m.safetensors", net)
 
 
-def test_the_parameters_of_another_net_are_refused(tmp_path, net):
+def test_parameters_of_another_net_are_rejected(tmp_path, net):
     write(tmp_path / "m.safetensors", Linear().build((2,), 2))
     with pytest.raises(ConfigError, match=r"fc1.weight has shape \(2, 2\), expected \(3, 2\)"):
         load_parameters(tmp_path / "m.safetensors", net)
 
 
-def test_the_same_numbers_in_another_shape_are_refused(tmp_path, net):
+def test_tensors_with_another_shape_are_rejected(tmp_path, net):
     write(tmp_path / "m.safetensors", net, fc1_weight=np.zeros((2, 3), np.float32))
     with pytest.raises(ConfigError, match=r"fc1.weight has shape \(2, 3\), expected \(3, 2\)"):
         load_parameters(tmp_path / "m.safetensors", net)
@@ -66,21 +64,21 @@ def test_the_same_numbers_in_another_shape_are_refused(tmp_path, net):
 @pytest.mark.parametrize(
     "dtype, called", [("float64", "F64"), ("float16", "F16"), ("int32", "I32")]
 )
-def test_other_kinds_of_numbers_are_refused(tmp_path, net, dtype, called):
+def test_tensors_with_another_dtype_are_rejected(tmp_path, net, dtype, called):
     write(tmp_path / "m.safetensors", net, fc1_bias=np.zeros(3, dtype))
     with pytest.raises(DataError, match=f"fc1.bias is {called}; expected F32"):
         load_parameters(tmp_path / "m.safetensors", net)
 
 
 @pytest.mark.parametrize("value", [np.nan, np.inf])
-def test_numbers_that_are_not_finite_are_refused(tmp_path, net, value):
+def test_non_finite_parameters_are_rejected(tmp_path, net, value):
     write(tmp_path / "m.safetensors", net, fc2_bias=np.array([0, value], np.float32))
     with pytest.raises(DataError, match=r"fc2.bias has non-finite numbers"):
         load_parameters(tmp_path / "m.safetensors", net)
 
 
 @pytest.mark.parametrize("damage", ["empty", "text", "cut", "pickle", "missing"])
-def test_what_is_no_such_file_is_refused(tmp_path, net, damage):
+def test_damaged_parameter_files_are_rejected(tmp_path, net, damage):
     file = tmp_path / "m.safetensors"
     write(file, net)
     content = {

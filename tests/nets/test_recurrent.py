@@ -1,4 +1,4 @@
-"""Recurrent layers: by hand, and against PyTorch's own modules."""
+"""Tests of recurrent layers: hand-computed values and PyTorch modules."""
 
 import math
 
@@ -13,8 +13,8 @@ from thalweg.nets.net import CustomInitLayer, Net, StackableLayer
 from thalweg.nets.recurrent import Embedding, Lstm
 
 
-class Theirs(torch.nn.Module):
-    """The net as everybody writes it."""
+class TorchCharLstm(torch.nn.Module):
+    """The same net as a plain PyTorch module."""
 
     def __init__(self, num_codes, embedding, units, layers, num_classes):
         super().__init__()
@@ -28,9 +28,9 @@ class Theirs(torch.nn.Module):
 
 
 @pytest.mark.parametrize("layers", [1, 2, 3])
-def test_the_flat_vector_is_pytorchs_and_so_are_outputs_and_gradients(layers):
+def test_char_lstm_parameters_outputs_and_gradients_match_pytorch(layers):
     torch.manual_seed(0)
-    theirs = Theirs(num_codes=7, embedding=3, units=5, layers=layers, num_classes=4)
+    theirs = TorchCharLstm(num_codes=7, embedding=3, units=5, layers=layers, num_classes=4)
     net = CharLstm(embedding=3, units=5, layers=layers).build((6, 7), num_classes=4)
     params = parameters_to_vector(theirs.parameters()).detach().requires_grad_()
     assert len(params) == net.num_params
@@ -45,7 +45,7 @@ def test_the_flat_vector_is_pytorchs_and_so_are_outputs_and_gradients(layers):
         torch.testing.assert_close(net.apply(params, codes), theirs(codes))
 
 
-def test_two_steps_by_hand():
+def test_two_lstm_steps_match_hand_computed_values():
     layer = Lstm("lstm", inputs=1, units=1, every_state=True)
     input_gate, forget, content, output = 0.5, -1.0, 2.0, 0.3  # how each reads the input
     weights = [
@@ -72,13 +72,13 @@ def test_two_steps_by_hand():
     assert last[0].tolist() == pytest.approx(expected[1:], rel=1e-5)
 
 
-def test_an_embedding_looks_codes_up():
+def test_embedding_returns_rows_of_its_table():
     weight = torch.tensor([[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]])
     got = Embedding("e", num_codes=3, width=2).apply([weight], torch.tensor([[2, 0, 2]]))
     assert got.tolist() == [[[5, 6], [1, 2], [5, 6]]]
 
 
-def test_a_sample_is_read_the_same_whoever_else_is_in_the_batch():
+def test_lstm_output_of_a_sample_does_not_depend_on_the_batch():
     net = CharLstm(embedding=2, units=3).build((5, 4), 2)
     params = torch.tensor(net.init(np.random.default_rng(0)))
     codes = torch.randint(4, (6, 5), generator=torch.Generator().manual_seed(0))
@@ -86,7 +86,7 @@ def test_a_sample_is_read_the_same_whoever_else_is_in_the_batch():
     assert net.apply(params, codes[:0]).shape == (0, 2)
 
 
-def test_first_parameters_follow_pytorchs_laws():
+def test_initial_lstm_parameters_follow_the_pytorch_distributions():
     net = CharLstm(embedding=50, units=64, layers=1).build((5, 90), 2)
     pieces = net.named_parameters(net.init(np.random.default_rng(0)))
     assert list(pieces) == [
@@ -100,14 +100,14 @@ def test_first_parameters_follow_pytorchs_laws():
         assert np.abs(pieces[name]).max() == pytest.approx(1 / 8, rel=0.01)
 
 
-def test_such_nets_are_not_stacked():
+def test_recurrent_nets_cannot_be_stacked():
     net = CharLstm(embedding=2, units=3).build((5, 4), 2)
     assert not net.can_stack
     assert isinstance(net.layers[0], CustomInitLayer)
     assert not isinstance(net.layers[1], StackableLayer)
 
 
-def test_work_and_shapes_can_be_counted():
+def test_recurrent_multiply_adds_and_shapes_are_counted():
     layer = Lstm("lstm", inputs=8, units=256)
     assert layer.multiply_adds((80, 8)) == 80 * (1024 * 264 + 768)
     assert Embedding("e", 97, 8).multiply_adds((80, 97)) == 0
@@ -115,7 +115,7 @@ def test_work_and_shapes_can_be_counted():
     assert net.shapes == ((5, 4), (5, 2), (5, 3), (3,), (6,))
 
 
-def test_what_does_not_fit_is_refused():
+def test_recurrent_layers_reject_inputs_with_other_shapes():
     with pytest.raises(
         ConfigError, match=r"97 kinds of codes, shape \(length, 97\), got .*\(80,\)"
     ):

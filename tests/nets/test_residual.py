@@ -1,4 +1,4 @@
-"""A residual block: two ways, added and rectified."""
+"""Tests of the residual block: the sum of body and shortcut, followed by ReLU."""
 
 import numpy as np
 import pytest
@@ -19,24 +19,24 @@ DOWN = Residual(
 )
 
 
-def test_a_block_by_hand():
+def test_residual_block_matches_hand_computed_values():
     block = Residual((Dense("fc", 2, 2),))
     weights = [torch.tensor([[0.0, 1.0], [1.0, 0.0]]), torch.tensor([0.0, -9.0])]
     assert block.apply(weights, torch.tensor([[1.0, 2.0]])).tolist() == [[3, 0]]  # 1 + 2, 2 + 1 - 9
 
 
 @pytest.mark.parametrize("shape", [(2, 4, 4), (2, 5, 3)])
-def test_stacked_equals_single(shape):
+def test_stacked_residual_block_equals_single_blocks(shape):
     assert_stacked_agrees(DOWN, shape, batch=3, clients=2)
     same = Residual((Conv("a", 2, 2, 3, padding=1), GroupNorm("n", 2, 1)))
     assert_stacked_agrees(same, shape, batch=3, clients=2)
 
 
-def test_parameters_are_those_of_the_body_and_then_those_of_the_way_around():
+def test_parameters_of_the_body_come_before_those_of_the_shortcut():
     assert list(DOWN.shapes) == ["a.weight", "n.weight", "n.bias", "b.weight", "b.bias"]
 
 
-def test_each_layer_starts_by_its_own_law():
+def test_layers_in_a_residual_block_keep_their_initialisation():
     net = Net((DOWN,), (2, 4, 4))
     named = net.named_parameters(net.init(np.random.default_rng(0)))
     assert named["n.weight"].tolist() == [1] * 4
@@ -45,16 +45,16 @@ def test_each_layer_starts_by_its_own_law():
     assert 18**-0.5 < abs(named["b.weight"]).max() <= 2**-0.5
 
 
-def test_the_work_is_that_of_both_ways():
+def test_residual_multiply_adds_include_body_and_shortcut():
     # 2 x 2 outputs: 4 channels of 18 numbers, the norm, and 4 channels of 2 numbers.
     assert DOWN.multiply_adds((2, 4, 4)) == 4 * 4 * 18 + 2 * 16 + 4 * 4 * 2
 
 
-def test_ways_of_different_shape_are_refused():
+def test_body_and_shortcut_with_different_shapes_are_rejected():
     with pytest.raises(ConfigError, match=r"they have \(4, 2, 2\) and \(2, 4, 4\)"):
         Residual(DOWN.body).out_shape((2, 4, 4))
 
 
-def test_noise_inside_is_refused_rather_than_forgotten():
+def test_dropout_in_a_residual_block_is_rejected():
     with pytest.raises(ConfigError, match="got Dropout"):
         Residual((Dropout(0.5),))

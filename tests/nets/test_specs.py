@@ -1,4 +1,4 @@
-"""The nets by name: sizes one can count, and what they refuse."""
+"""Tests of the registered nets: sizes and rejected options."""
 
 import subprocess
 import sys
@@ -47,7 +47,7 @@ LENET_HEAD = (120 * 84 + 84) + (84 * 10 + 10)
         (Cnn(), (1, 8, 8), (9 * 16 + 16) + (144 * 32 + 32) + (288 * 64 + 64) + 65 * 128 + 1290),
     ],
 )
-def test_the_number_of_parameters_can_be_counted(spec, shape, num_params):
+def test_small_nets_have_the_expected_number_of_parameters(spec, shape, num_params):
     net = spec.build(shape, 10)
     assert net.num_params == num_params
     assert net.num_classes == 10
@@ -70,18 +70,18 @@ ALEXNET = 64 * 28 + 192 * 577 + 384 * 1729 + 256 * 3457 + 256 * 2305
         (CharLstm(), (80, 97), 97, 97 * 8 + 1024 * 266 + 1024 * 514 + 97 * 257),
     ],
 )
-def test_the_large_nets_have_the_published_sizes(spec, shape, num_classes, num_params):
+def test_large_nets_have_the_published_number_of_parameters(spec, shape, num_classes, num_params):
     assert spec.build(shape, num_classes).num_params == num_params
 
 
-def test_alexnet_is_as_large_as_the_paper_says():
+def test_alexnet_has_the_size_stated_in_the_paper():
     assert round(AlexNet().build((3, 32, 32), 10).num_params * 4 / 2**20 - 0.5) == 136  # MiB
 
 
 @pytest.mark.parametrize(
     "spec", [AlexNet((8, 8, 8, 8, 8), 16), HamCnn((8, 8, 8), 16), ResNet18(8, 4)]
 )
-def test_every_parameter_learns(spec):
+def test_every_parameter_gets_a_gradient(spec):
     net = spec.build((3, 16, 16), 4)
     params = torch.tensor(net.init(np.random.default_rng(2)), requires_grad=True)
     x = torch.randn(16, 3, 16, 16, generator=torch.Generator().manual_seed(0))
@@ -92,7 +92,7 @@ def test_every_parameter_learns(spec):
 
 
 @pytest.mark.parametrize("name", NETS)
-def test_every_net_of_the_table_has_defaults_and_builds(name):
+def test_every_registered_net_builds_with_default_options(name):
     reads_text = name in ("char-lstm", "fast-text")
     net = NETS[name]().build((12, 17) if reads_text else (1, 12, 17), 3)
     assert net.init(np.random.default_rng(0)).shape == (net.num_params,)
@@ -132,13 +132,13 @@ def test_every_net_of_the_table_has_defaults_and_builds(name):
         (lambda: ResNet10().build((20,), 10), ["resnet10", "(20,)"]),
     ],
 )
-def test_the_impossible_is_refused_with_what_was_expected(make, words):
+def test_invalid_net_options_are_rejected_with_the_expected_values(make, words):
     with pytest.raises(ConfigError) as refusal:
         make()
     assert all(word in str(refusal.value) for word in words)
 
 
-def test_the_tables_can_be_read_without_torch():
+def test_nets_package_imports_without_torch():
     code = "import sys, thalweg.nets, thalweg.local; print('torch' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "False"

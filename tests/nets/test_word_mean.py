@@ -1,4 +1,4 @@
-"""The mean of words: by hand, against PyTorch's own modules, and stacked."""
+"""Tests of the mean word embedding: hand-computed values, PyTorch modules, stacking."""
 
 import numpy as np
 import pytest
@@ -16,8 +16,8 @@ from thalweg.nets.word_mean import PADDING, WordMean
 TABLE = torch.tensor([[9.0, 9.0], [1.0, 2.0], [3.0, 6.0]])
 
 
-class Theirs(nn.Module):
-    """The net as everybody writes it."""
+class TorchFastText(nn.Module):
+    """The same net as a plain PyTorch module."""
 
     def __init__(self, num_codes, width, num_classes):
         super().__init__()
@@ -30,7 +30,7 @@ class Theirs(nn.Module):
         return self.fc(total / is_word.sum(1).clamp(min=1))
 
 
-def test_padding_counts_for_nothing():
+def test_padding_is_excluded_from_the_word_mean():
     layer = WordMean("words", num_codes=3, width=2)
     codes = torch.tensor([[1, 2, 0, 0], [2, 1, 1, 1], [0, 0, 2, 0], [0, 0, 0, 0]])
     expected = [[2, 4], [1.5, 3], [3, 6], [0, 0]]
@@ -39,11 +39,11 @@ def test_padding_counts_for_nothing():
     assert stacked[0].T.tolist() == expected
 
 
-def test_the_data_and_the_net_mean_the_same_code():
+def test_data_and_net_use_the_same_padding_code():
     assert PADDING == words.PADDING
 
 
-def test_a_word_gets_its_share_of_the_gradient_and_padding_none():
+def test_gradient_is_divided_among_words_and_zero_for_padding():
     table = TABLE.clone().requires_grad_()
     codes = torch.tensor([[1, 2, 2, 0]])
     y = WordMean("words", num_codes=3, width=2).apply([table], codes)
@@ -52,9 +52,9 @@ def test_a_word_gets_its_share_of_the_gradient_and_padding_none():
     assert gradient[0].tolist() == [0, 0]
 
 
-def test_the_flat_vector_is_pytorchs_and_so_are_outputs_and_gradients():
+def test_fast_text_parameters_outputs_and_gradients_match_pytorch():
     torch.manual_seed(0)
-    theirs = Theirs(num_codes=7, width=3, num_classes=4)
+    theirs = TorchFastText(num_codes=7, width=3, num_classes=4)
     net = FastText(width=3).build((6, 7), num_classes=4)
     params = parameters_to_vector(theirs.parameters()).detach().requires_grad_()
     assert len(params) == net.num_params
@@ -69,7 +69,7 @@ def test_the_flat_vector_is_pytorchs_and_so_are_outputs_and_gradients():
 @pytest.mark.parametrize("projection", [None, 5])
 @given(seed=st.integers(0, 999), K=st.integers(1, 4), B=st.integers(1, 5), L=st.integers(1, 6))
 @settings(max_examples=20, deadline=None)
-def test_stacked_equals_single(projection, seed, K, B, L):
+def test_stacked_fast_text_equals_single_nets(projection, seed, K, B, L):
     net = FastText(width=3, projection=projection).build((L, 4), num_classes=2)
     rng = np.random.default_rng(seed)
     params = torch.tensor(np.stack([net.init(rng) for _ in range(K)]), dtype=torch.float64)
@@ -87,7 +87,7 @@ def test_stacked_equals_single(projection, seed, K, B, L):
     torch.testing.assert_close(features, torch.stack([each for _, each in alone]))
 
 
-def test_the_first_vectors_are_normal_and_that_of_padding_is_zero():
+def test_initial_word_vectors_are_normal_and_zero_for_padding():
     net = FastText(width=50).build((5, 90), 2)
     assert net.can_stack
     pieces = net.named_parameters(net.init(np.random.default_rng(0)))
@@ -96,7 +96,7 @@ def test_the_first_vectors_are_normal_and_that_of_padding_is_zero():
     assert pieces["embedding.weight"][1:].std() == pytest.approx(1, abs=0.05)  # 4,450 numbers
 
 
-def test_it_can_be_used_without_gradients_and_without_samples():
+def test_fast_text_supports_inference_mode_and_empty_batches():
     net = FastText(width=3).build((6, 7), num_classes=4)
     params = torch.tensor(net.init(np.random.default_rng(0)))
     with torch.inference_mode():
@@ -106,7 +106,7 @@ def test_it_can_be_used_without_gradients_and_without_samples():
         assert net.apply_stacked(params[None], none).shape == (1, 0, 4)
 
 
-def test_work_can_be_counted_and_what_does_not_fit_is_refused():
+def test_word_mean_counts_multiply_adds_and_rejects_other_shapes():
     assert WordMean("words", 97, 8).multiply_adds((64, 97)) == 64 * 8
     for shape in ((80,), (80, 98), (0, 97)):
         with pytest.raises(ConfigError, match=r"97 kinds of codes, shape \(length, 97\), got"):
