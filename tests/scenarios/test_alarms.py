@@ -8,13 +8,13 @@ from thalweg.scenarios.alarms import ALARMS, PER_ROUND, alarms_digits, alarms_fa
 from thalweg.streams import HasViews, Setting, add_drift
 
 
-def test_they_are_known_by_their_names() -> None:
+def test_alarm_scenarios_are_registered_under_their_names() -> None:
     for name, make in ALARMS.items():
         assert find_scenario(name) == make() == SCENARIOS[name]()
         assert make().name == name
 
 
-def test_every_image_of_fashion_mnist_comes_once() -> None:
+def test_every_fashion_mnist_image_arrives_once() -> None:
     scenario = alarms_fashion_mnist()
     labels = np.arange(60_000) % 10
     setting = Setting(labels, 10, ticks=1, capacity=scenario.capacity, rounds=60, seed=0)
@@ -29,7 +29,7 @@ def test_every_image_of_fashion_mnist_comes_once() -> None:
     assert sorted(np.concatenate(came).tolist()) == list(range(60_000))
 
 
-def test_half_of_the_clients_drift_in_the_middle_and_all_are_tried_on_all_that_arrives() -> None:
+def test_half_of_the_clients_drift_in_the_middle_of_the_run() -> None:
     for scenario in (alarms_digits(), alarms_fashion_mnist()):
         setting = Setting(np.arange(2000) % 10, 10, 1, scenario.capacity, scenario.rounds, seed=3)
         world = add_drift(scenario.world.build(setting), scenario.drift, setting)
@@ -39,7 +39,7 @@ def test_half_of_the_clients_drift_in_the_middle_and_all_are_tried_on_all_that_a
         assert scenario.prequential == PER_ROUND
 
 
-def test_page_and_hinkley_notice_all_drifts_of_the_demonstration_at_once() -> None:
+def test_page_hinkley_detects_all_drifts_of_the_digits_scenario() -> None:
     sets = ["memory=fifo", "alarm=page-hinkley", "drift.at=12"]
     result = thalweg.run("fedavg", "alarms-digits", rounds=15, workers=1, overrides=sets)
     assert result.alarms is not None

@@ -25,7 +25,7 @@ def world_of(scenario: Scenario, num_classes: int) -> World:
 
 
 def labels_of_groups(scenario: Scenario, num_classes: int) -> list[list[int]]:
-    """By the clients who are members in the first session and in the second."""
+    """Return the labels of the clients in the first and in the second session."""
     world, found = world_of(scenario, num_classes), []
     assert scenario.sessions is not None
     timetable = scenario.sessions.timetable(world.num_clients, scenario.rounds, 0)
@@ -34,18 +34,18 @@ def labels_of_groups(scenario: Scenario, num_classes: int) -> list[list[int]]:
     return found
 
 
-def run(*overrides: str) -> Result:
+def run_churn_digits(*overrides: str) -> Result:
     return thalweg.run("fedavg", "churn-digits", overrides=[*QUICK, *overrides])
 
 
-def test_all_are_in_the_table_under_their_own_names() -> None:
+def test_churn_scenarios_are_registered_under_their_names() -> None:
     for name, make in CHURN.items():
         assert SCENARIOS[name] is make
         assert make().name == name
 
 
 @pytest.mark.parametrize("name", CHURN)
-def test_there_are_six_sessions_in_which_the_learning_rate_falls_to_its_floor(name: str) -> None:
+def test_churn_scenarios_have_six_sessions_with_full_learning_rate_decay(name: str) -> None:
     scenario = CHURN[name]()
     assert scenario.sessions is not None
     starts = scenario.sessions.timetable(40, scenario.rounds, 0).starts
@@ -55,19 +55,19 @@ def test_there_are_six_sessions_in_which_the_learning_rate_falls_to_its_floor(na
     assert scenario.evaluate_first == 10
 
 
-def test_the_two_groups_of_mnist_have_five_digits_each_or_share_one() -> None:
+def test_churn_mnist_groups_have_five_digits_each() -> None:
     assert labels_of_groups(churn_mnist(), 10) == [[0, 1, 2, 3, 4], [5, 6, 7, 8, 9]]
     shared = with_overrides(churn_mnist(), ["world.partition.overlap=0.2"])
     assert labels_of_groups(shared, 10) == [[0, 1, 2, 3, 4], [4, 5, 6, 7, 8]]
 
 
-def test_the_two_groups_of_ag_news_have_two_sections_each_or_share_one() -> None:
+def test_churn_ag_news_groups_have_two_sections_each() -> None:
     assert labels_of_groups(churn_ag_news(), 4) == [[0, 1], [2, 3]]
     shared = with_overrides(churn_ag_news(), ["world.partition.overlap=0.6"])
     assert labels_of_groups(shared, 4) == [[0, 1], [1, 2]]
 
 
-def test_everybody_has_all_samples_from_the_start() -> None:
+def test_churn_clients_have_all_samples_from_the_start() -> None:
     world = world_of(churn_mnist(), 10)
     assert world.num_clients == 40
     for client in (0, 39):
@@ -75,15 +75,15 @@ def test_everybody_has_all_samples_from_the_start() -> None:
         assert len(first.items) == world.capacity(client) == 100
 
 
-def test_the_learning_rate_of_mnist_is_that_of_the_papers_code() -> None:
+def test_churn_mnist_learning_rate_matches_the_code_of_the_paper() -> None:
     scenario = churn_mnist()
     assert scenario.local.decay is not None
     rates = [scenario.local.lr * scenario.local.decay.factor(age) for age in (0, 1, 25, 49)]
     np.testing.assert_allclose(rates, [0.001, 0.000992793, 0.000814355, 0.000611830], atol=1e-9)
 
 
-def test_every_round_knows_its_session_and_evaluated_ones_how_good_the_model_is_for_it() -> None:
-    rows = run().metrics
+def test_every_round_has_a_session_and_evaluated_rounds_a_session_accuracy() -> None:
+    rows = run_churn_digits().metrics
     assert [row["session"] for row in rows] == [0, 0, 1, 1, 2, 2, 3, 3, 4, 4]
     assert [row["session_round"] for row in rows] == [1, 2] * 5
     evaluated = [row["round"] for row in rows if "accuracy" in row]
@@ -91,15 +91,15 @@ def test_every_round_knows_its_session_and_evaluated_ones_how_good_the_model_is_
     assert all(("session_accuracy" in row) == ("accuracy" in row) for row in rows)
 
 
-def test_where_everybody_is_exchanged_all_are_newcomers() -> None:
-    rows = [row for row in run().metrics if "accuracy" in row]
+def test_complete_exchange_of_members_gives_only_newcomers() -> None:
+    rows = [row for row in run_churn_digits().metrics if "accuracy" in row]
     assert all("stayers_accuracy" not in row for row in rows)
     assert all(("newcomers_accuracy" in row) == (row["session"] > 0) for row in rows)
 
 
-def test_who_is_there_in_every_session_is_a_stayer() -> None:
+def test_clients_in_consecutive_sessions_are_stayers() -> None:
     pattern = ["sessions=recurring", "sessions.pattern='A AB'", "sessions.length=2"]
-    rows = run(*pattern).metrics
+    rows = run_churn_digits(*pattern).metrics
     joined = [row for row in rows if row["session"] == 1 and "accuracy" in row]
     left = [row for row in rows if row["session"] == 2 and "accuracy" in row]
     assert all({"stayers_accuracy", "newcomers_accuracy"} <= row.keys() for row in joined)
@@ -107,25 +107,25 @@ def test_who_is_there_in_every_session_is_a_stayer() -> None:
     assert all("newcomers_accuracy" not in row for row in left)
 
 
-def test_accuracy_for_the_members_is_that_over_all_labels_if_they_have_them_all() -> None:
-    rows = run("world.partition=even").metrics
+def test_session_accuracy_equals_accuracy_if_members_have_all_labels() -> None:
+    rows = run_churn_digits("world.partition=even").metrics
     assert all(row["session_accuracy"] == row["accuracy"] for row in rows if "accuracy" in row)
 
 
-def test_rounds_without_anybody_belong_to_no_session() -> None:
+def test_rounds_without_members_have_no_session() -> None:
     pauses = ["sessions=recurring", "sessions.pattern='A-'", "sessions.length=2"]
-    rows = run(*pauses).metrics
+    rows = run_churn_digits(*pauses).metrics
     assert [row.get("session") for row in rows] == [0, 0, None, None, 1, 1, None, None, 2, 2]
     assert all("session_accuracy" not in row for row in rows if "session" not in row)
 
 
-def test_without_sessions_a_run_says_nothing_of_them() -> None:
-    rows = run("sessions=none").metrics
+def test_run_without_sessions_has_no_session_metrics() -> None:
+    rows = run_churn_digits("sessions=none").metrics
     assert not any("session" in row or "session_accuracy" in row for row in rows)
     assert "accuracy" in rows[0], "the run is the session, and its first round is evaluated"
 
 
-def test_a_run_leaves_its_transitions_in_its_summary(tmp_path: Path) -> None:
+def test_run_summary_contains_transitions(tmp_path: Path) -> None:
     overrides = [*QUICK, "session_start.probe_rounds=2"]
     thalweg.run("warmstart", "churn-digits", overrides=overrides, out=tmp_path / "run")
     summary = json.loads((tmp_path / "run/summary.json").read_text())
@@ -135,8 +135,8 @@ def test_a_run_leaves_its_transitions_in_its_summary(tmp_path: Path) -> None:
     assert found[0]["transition_accuracy"] is not None
 
 
-def test_methods_that_look_back_differ_from_the_third_session_after_the_pilot_on() -> None:
-    """As the study of this paper has it: reset after the pilot, alike for one more transition, then not."""
+def test_session_starts_differ_from_the_third_session_after_the_pilot() -> None:
+    """As in the paper: reset after the pilot, equal for one more transition, then different."""
     recipes = {
         "fedavg": ["session_start=reset", "session_start.session=1"],
         "warmstart": ["session_start.first_start=random"],
@@ -155,7 +155,7 @@ def test_methods_that_look_back_differ_from_the_third_session_after_the_pilot_on
     assert warm[6] != average[6]
 
 
-def test_the_scenario_for_demonstrations_is_small() -> None:
+def test_churn_digits_scenario_is_small() -> None:
     scenario = churn_digits()
     assert world_of(scenario, 10).num_clients == 12
     assert scenario.rounds == 60

@@ -22,7 +22,7 @@ from thalweg.streams import HasViews, Setting, Steps
 HALF = ["selection=uniform", "selection.fraction=0.5", "memory=fifo"]
 
 
-def test_the_scenario_of_the_paper_has_its_numbers() -> None:
+def test_drift_scenario_has_the_settings_of_the_paper() -> None:
     scenario = drift_fashion_mnist()
     assert scenario.world == Steps()
     assert (scenario.world.num_clients, scenario.rounds, scenario.evaluate_every) == (60, 240, 40)
@@ -37,7 +37,7 @@ def test_the_scenario_of_the_paper_has_its_numbers() -> None:
 @pytest.mark.parametrize(
     "make", [drift_fashion_mnist_small, drift_fashion_mnist_mlp, drift_cifar10]
 )
-def test_at_reduced_scale_there_are_as_many_steps_in_a_round(make: Callable[[], Scenario]) -> None:
+def test_reduced_scenarios_have_as_many_steps_per_round(make: Callable[[], Scenario]) -> None:
     scenario, whole = make(), drift_fashion_mnist()
     assert scenario.world == replace(Steps(), num_clients=20, shard_size=500)
     assert (scenario.rounds, scenario.evaluate_every) == (whole.rounds, whole.evaluate_every)
@@ -48,20 +48,20 @@ def test_at_reduced_scale_there_are_as_many_steps_in_a_round(make: Callable[[], 
     assert steps == [8, 8]
 
 
-def test_nets_are_small() -> None:
+def test_drift_nets_have_the_expected_number_of_parameters() -> None:
     grey: Net = drift_fashion_mnist().net.build((1, 28, 28), 10)
     colour: Net = drift_cifar10().net.build((3, 32, 32), 10)
     dense: Net = drift_fashion_mnist_mlp().net.build((1, 28, 28), 10)
     assert (grey.num_params, colour.num_params, dense.num_params) == (61_706, 62_006, 159_010)
 
 
-def test_they_are_known_by_their_names() -> None:
+def test_drift_scenarios_are_registered_under_their_names() -> None:
     for name, make in DRIFT.items():
         assert find_scenario(name) == make() == SCENARIOS[name]()
         assert make().name == name
 
 
-def test_shards_of_fashion_mnist_have_a_thousand_samples() -> None:
+def test_fashion_mnist_shards_have_1000_samples() -> None:
     setting = Setting(np.arange(60_000) % 10, 10, ticks=1, capacity=1, rounds=240, seed=0)
     world = Steps().build(setting)
     assert isinstance(world, HasViews)
@@ -69,13 +69,13 @@ def test_shards_of_fashion_mnist_have_a_thousand_samples() -> None:
     assert world.capacity(7) == 2000
 
 
-def test_the_scenario_for_demonstrations_is_small() -> None:
+def test_drift_digits_scenario_is_small() -> None:
     scenario = drift_digits()
     assert (scenario.world.num_clients, scenario.rounds) == (12, 30)  # type: ignore[attr-defined]
 
 
-def test_half_of_the_clients_take_part_and_the_labels_of_others_confuse_them() -> None:
-    """With one concept the demonstration is learnt; with two in equal parts, half of it at best."""
+def test_mixed_concepts_lower_the_accuracy() -> None:
+    """With one concept the model learns well; with two equal concepts at most half."""
     one = ["world.concepts=[[0]]", "world.rotations=[0]"]
     alone, mixed = (
         thalweg.run("fedavg", "drift-digits", rounds=5, workers=1, overrides=[*HALF, *more])

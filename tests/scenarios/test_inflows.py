@@ -47,7 +47,7 @@ def totals(world: World, historical: bool) -> list[float]:
     return [supply.total for supply in supplies if supply.is_historical == historical]
 
 
-def test_all_are_in_the_table_under_their_own_names() -> None:
+def test_inflow_scenarios_are_registered_under_their_names() -> None:
     for name, make in INFLOWS.items():
         assert SCENARIOS[name] is make
         assert make().name == name
@@ -56,7 +56,7 @@ def test_all_are_in_the_table_under_their_own_names() -> None:
 @pytest.mark.parametrize(
     ("share", "each", "fresh"), [(0.05, 1, 190), (0.2, 4, 160), (0.5, 10, 100)]
 )
-def test_ten_historical_clients_and_a_fresh_one_have_200_samples(
+def test_synthetic_stream_has_200_samples_in_the_given_shares(
     share: float, each: float, fresh: float
 ) -> None:
     scenario = with_overrides(streams_synthetic(), [f"world.historical_data={share}"])
@@ -68,7 +68,7 @@ def test_ten_historical_clients_and_a_fresh_one_have_200_samples(
 
 
 @pytest.mark.parametrize("share", [0.05, 0.2, 0.5])
-def test_half_of_fifty_clients_have_their_share_of_cifar_from_the_start(share: float) -> None:
+def test_half_of_the_cifar10_clients_are_historical_with_the_given_share(share: float) -> None:
     scenario = with_overrides(streams_cifar10(), [f"world.historical_data={share}"])
     world = world_of(scenario, CIFAR_LABELS)
     assert world.num_clients == 50
@@ -82,7 +82,7 @@ def test_half_of_fifty_clients_have_their_share_of_cifar_from_the_start(share: f
         assert world.capacity(client) == max(held, 1)
 
 
-def test_clients_of_cifar_100_prefer_some_families_of_classes() -> None:
+def test_cifar100_clients_prefer_some_coarse_classes() -> None:
     labels = np.arange(50_000) % 100
     coarse = labels // 5
     world = world_of(streams_cifar100(), labels, coarse=coarse)
@@ -94,7 +94,7 @@ def test_clients_of_cifar_100_prefer_some_families_of_classes() -> None:
 
 
 @pytest.mark.parametrize(("make", "stay"), [(streams_writers, 1), (streams_shakespeare, 2)])
-def test_fresh_clients_of_natural_data_pass_by_and_historical_ones_stay(
+def test_natural_fresh_clients_are_one_shot_and_historical_clients_stay(
     make: Callable[[], Scenario], stay: int
 ) -> None:
     group = np.arange(3000) % 300
@@ -112,11 +112,11 @@ def test_fresh_clients_of_natural_data_pass_by_and_historical_ones_stay(
     assert max(each) <= 3 * stay, "240 clients over 100 rounds"
 
 
-def test_the_net_for_writers_has_the_parameters_of_the_paper_with_its_62_classes() -> None:
+def test_writers_net_has_the_number_of_parameters_of_the_paper() -> None:
     assert streams_writers().net.build((1, 28, 28), 62).num_params == 867_390
 
 
-def test_the_dpcs_world_keeps_22313_samples_of_a_balanced_cifar() -> None:
+def test_dpcs_world_keeps_22313_samples_of_balanced_cifar10() -> None:
     world = world_of(dpcs_mnist(), CIFAR_LABELS)
     assert world.num_clients == 20
     # 5000 + 4000 + 3200 + 2560 + 2048 + 1638 + 1310 + 1048 + 838 + 671

@@ -24,8 +24,8 @@ FILES = {
 }
 
 
-def made_up(folder: Path) -> Path:
-    """A little of each stream, in the layout of the real ones."""
+def write_sample_streams(folder: Path) -> Path:
+    """Write a small sample of each stream in the layout of the real files."""
     rng = np.random.default_rng(0)
     period = np.arange(48 * 20) % 48
     numbers = ("day", "nswprice", "nswdemand", "vicprice", "vicdemand", "transfer")
@@ -54,8 +54,8 @@ def made_up(folder: Path) -> Path:
     return folder
 
 
-def arriving(scenario: Scenario, folder: Path) -> list[Ints]:
-    """All rows that arrive in a run without absences, round by round."""
+def arrival_rows(scenario: Scenario, folder: Path) -> list[Ints]:
+    """Return the rows that arrive in each round of a run without absences."""
     data = scenario.data.load(folder, 0)
     world, rounds = make_world(scenario, data, 0), []
     states = {client: world.begin(client)[0] for client in range(world.num_clients)}
@@ -69,17 +69,17 @@ def arriving(scenario: Scenario, folder: Path) -> list[Ints]:
     return rounds
 
 
-def test_all_are_in_the_table_under_their_own_names() -> None:
+def test_real_stream_scenarios_are_registered_under_their_names() -> None:
     for name, make in REAL_STREAMS.items():
         assert SCENARIOS[name] is make
         assert make().name == name
 
 
 @pytest.mark.parametrize("name", REAL_STREAMS)
-def test_every_sample_arrives_once_and_is_tested_on(name: str, tmp_path: Path) -> None:
+def test_every_stream_sample_arrives_and_is_tested_once(name: str, tmp_path: Path) -> None:
     scenario = REAL_STREAMS[name]()
     assert scenario.net == Linear()
-    rounds = arriving(scenario, made_up(tmp_path))
+    rounds = arrival_rows(scenario, write_sample_streams(tmp_path))
     everything = np.sort(np.concatenate(rounds))
     assert everything.tolist() == list(range(len(everything)))
     assert max(map(len, rounds)) <= scenario.prequential
@@ -87,17 +87,21 @@ def test_every_sample_arrives_once_and_is_tested_on(name: str, tmp_path: Path) -
 
 @pytest.mark.parametrize("name", REAL_STREAMS)
 @pytest.mark.parametrize("net", ["linear", "mlp"])
-def test_recipes_learn_from_a_stream_with_either_net(name: str, net: str, tmp_path: Path) -> None:
+def test_fedavg_learns_from_each_stream_with_either_net(
+    name: str, net: str, tmp_path: Path
+) -> None:
     changes = [f"net={net}", *([] if name == "flights" else ["data.num_clients=2"])]
-    result = thalweg.run("fedavg", name, rounds=8, overrides=changes, data_dir=made_up(tmp_path))
+    result = thalweg.run(
+        "fedavg", name, rounds=8, overrides=changes, data_dir=write_sample_streams(tmp_path)
+    )
     rows = [row["prequential_accuracy"] for row in result.metrics if "prequential_accuracy" in row]
     assert "accuracy" not in result.final, "nothing is set aside"
     assert np.mean(rows[-3:]) > 0.7
     assert np.mean(rows[-3:]) > rows[0] + 0.1
 
 
-def test_a_static_model_is_that_of_fedavg_until_it_stops(tmp_path: Path) -> None:
-    folder = made_up(tmp_path)
+def test_static_model_equals_fedavg_until_it_stops(tmp_path: Path) -> None:
+    folder = write_sample_streams(tmp_path)
     static, adapting = (
         thalweg.run(name, "weather", rounds=8, data_dir=folder, overrides=["data.num_clients=2"])
         for name in ("static", "fedavg")
@@ -108,18 +112,18 @@ def test_a_static_model_is_that_of_fedavg_until_it_stops(tmp_path: Path) -> None
     assert not np.array_equal(static.model, adapting.model)
 
 
-def test_interleaved_clients_live_in_the_same_days(tmp_path: Path) -> None:
+def test_interleaved_clients_receive_rows_of_the_same_day(tmp_path: Path) -> None:
     changes = ["data.clients=interleaved", "world.every=1", "rounds=20"]
     scenario = with_overrides(REAL_STREAMS["elec2"](), changes)
-    rounds = arriving(scenario, made_up(tmp_path))
+    rounds = arrival_rows(scenario, write_sample_streams(tmp_path))
     assert [np.unique(rows // 48).tolist() for rows in rounds] == [[day] for day in range(20)]
 
 
 @pytest.mark.parametrize("name", REAL_STREAMS)
-def test_the_real_streams_are_played_to_their_end(name: str) -> None:
+def test_real_streams_deliver_all_rows_by_the_last_round(name: str) -> None:
     if not (REAL / FILES[name]).is_file():
         pytest.skip(f"needs {FILES[name]} in THALWEG_DATA")
-    rounds = arriving(REAL_STREAMS[name](), REAL)
+    rounds = arrival_rows(REAL_STREAMS[name](), REAL)
     everything = np.concatenate(rounds)
     assert (
         len(np.unique(everything))
@@ -133,7 +137,7 @@ def test_the_real_streams_are_played_to_their_end(name: str) -> None:
     assert len(rounds[-1]) > 0, "no round is empty at the end"
 
 
-def test_fedavg_learns_something_on_real_prices() -> None:
+def test_fedavg_learns_from_real_electricity_prices() -> None:
     if not (REAL / FILES["elec2"]).is_file():
         pytest.skip("needs elec2.parquet in THALWEG_DATA")
     result = thalweg.run("fedavg", "elec2", rounds=12, data_dir=REAL)

@@ -18,7 +18,7 @@ def recipes(tmp_path: Path) -> dict[str, Recipe]:
     return {cell.row.label: cell.job.plan.recipe for cell in cells}  # type: ignore[union-attr]
 
 
-def test_all_rows_keep_the_newest_samples_so_that_only_alarms_and_banks_differ(
+def test_alarms_study_uses_the_same_memory_in_all_rows(
     recipes: dict[str, Recipe],
 ) -> None:
     assert {repr(recipe.memory) for recipe in recipes.values()} == {"Fifo()"}
@@ -26,19 +26,19 @@ def test_all_rows_keep_the_newest_samples_so_that_only_alarms_and_banks_differ(
     assert [label for label in recipes if label not in watching] == ["fedavg", "feddrift"]
 
 
-def test_detectors_of_river_have_settings_for_a_value_per_round(recipes: dict[str, Recipe]) -> None:
+def test_river_detectors_have_settings_for_one_value_per_round(recipes: dict[str, Recipe]) -> None:
     kswin = recipes["river KSWIN"].alarm
     assert isinstance(kswin, RiverAlarm)
     assert kswin.parse_settings() == {"window_size": 20, "stat_size": 7}
 
 
-def test_a_quick_look_lasts_until_after_the_drifts(tmp_path: Path) -> None:
+def test_quick_alarms_study_runs_past_the_drifts(tmp_path: Path) -> None:
     cells = plan_study(STUDY, scale="quick", out=tmp_path).cells
     assert {cell.column.label for cell in cells} == set(STUDY.column_labels)
     assert {cell.job.plan.scenario.rounds for cell in cells} == {36}
 
 
-def test_on_small_data_the_table_says_what_alarms_were_worth(tmp_path: Path) -> None:
+def test_quick_alarms_study_reports_alarms_on_digits(tmp_path: Path) -> None:
     only = ["page-hinkley", "feddrift, by alarm", "alarms-digits half"]
     result = reproduce(STUDY, only=only, data="digits", scale="quick", workers=1, out=tmp_path)
     assert all(cell.is_done for cell in result.cells), [cell.reason for cell in result.cells]

@@ -26,13 +26,13 @@ def study(**changes):
     return Study(**(fields | changes))
 
 
-def test_a_word_that_is_a_label_means_that_row_alone():
+def test_exact_label_selects_only_that_row():
     part = restrict_study(study(), ["is"])  # "mnist" has it too, as letters
     assert part.row_labels == ["is"]
     assert len(part.columns) == 3
 
 
-def test_who_is_the_best_of_some_brings_them_along():
+def test_best_of_row_selects_its_candidates():
     rows = (Row("is"), Row("sfedpo"), Row("best", best_of=("is", "sfedpo")))
     assert restrict_study(study(rows=rows), ["best"]).row_labels == ["is", "sfedpo", "best"]
     assert restrict_study(study(rows=rows), ["sfedpo"]).row_labels == ["sfedpo"]
@@ -40,32 +40,32 @@ def test_who_is_the_best_of_some_brings_them_along():
         study(rows=(Row("sfedpo"), Row("best", best_of=("ode",))))
 
 
-def test_words_restrict_rows_and_columns_by_their_letters():
+def test_words_select_rows_and_columns_by_substring():
     part = restrict_study(study(), ["fedprox", "digits"])
     assert part.row_labels == ["fedprox+sfedpo"]
     assert restrict_study(study(), ["N="]).column_labels == ["digits-full N=1"]
 
 
 @pytest.mark.parametrize("study", STUDIES.values(), ids=STUDIES)
-def test_every_label_can_be_asked_for_alone_and_beside_others(study):
+def test_every_label_can_be_selected_alone_or_in_a_list(study):
     labels = [*study.row_labels, *study.column_labels]
     assert split_words(labels, study) == labels
     assert split_words([",".join(labels)], study) == labels
     assert split_words(["is, ode ,,", "x"], study) == ["is", "ode", "x"]
 
 
-def test_a_word_nobody_has_is_refused_with_the_nearest():
+def test_unknown_word_is_rejected_with_the_nearest_label():
     with pytest.raises(UnknownName, match="Did you mean 'mnist-full'"):
         restrict_study(study(), ["mnist-ful1"])
 
 
-def test_rows_and_columns_without_common_cells_are_refused():
+def test_selection_without_common_cells_is_rejected():
     columns = (Column("mnist-full", rows=("is",)), Column("digits-full"))
     with pytest.raises(ConfigError, match="no cells of s are left"):
         restrict_study(study(columns=columns), ["sfedpo", "mnist"])
 
 
-def test_on_other_data_the_papers_numbers_stay_behind():
+def test_study_on_other_data_drops_published_numbers():
     moved = replace_data(STUDIES["sfedpo-table-5"], "digits")
     assert moved.name == "sfedpo-table-5-digits"
     assert moved.column_labels[0] == "digits-full N=10"
@@ -73,20 +73,20 @@ def test_on_other_data_the_papers_numbers_stay_behind():
     assert len(replace_data(STUDIES["sfedpo-table-1"], "digits").columns) == 2
 
 
-def test_a_row_is_paired_with_its_own_partner_or_the_reference():
+def test_row_is_compared_with_its_partner_or_the_reference():
     mine = study()
     assert [mine.against(row) for row in mine.rows] == ["sfedpo", None, "is"]
     assert mine.num_cells == 12
 
 
-def test_columns_that_look_at_the_same_runs_are_counted_once():
+def test_columns_with_the_same_runs_are_counted_once():
     twice = (Column("mnist-full"), Column("mnist-full", note="early", until=3))
     assert study(columns=twice).num_cells == study(columns=twice[:1]).num_cells == 6
     other = (*twice, Column("mnist-full", ("capacity=9",), "small"))
     assert study(columns=other).num_cells == 12
 
 
-def test_a_column_may_show_something_else_than_the_study():
+def test_column_can_override_the_metric_of_the_study():
     mine = study(
         columns=(
             Column("mnist-full"),
@@ -99,7 +99,7 @@ def test_a_column_may_show_something_else_than_the_study():
     ]
 
 
-def test_a_study_of_clients_that_come_and_go_moves_to_other_data():
+def test_churn_study_can_be_moved_to_other_data():
     moved = replace_data(study(columns=(Column("churn-mnist"),)), "digits")
     assert moved.column_labels == ["churn-digits"]
 
@@ -120,12 +120,12 @@ def test_a_study_of_clients_that_come_and_go_moves_to_other_data():
         ),
     ],
 )
-def test_a_study_that_makes_no_sense_is_refused(changes, said):
+def test_invalid_studies_are_rejected(changes, said):
     with pytest.raises(ConfigError, match=said):
         study(**changes)
 
 
-def test_a_study_of_your_own_is_named_by_its_file(tmp_path):
+def test_user_study_can_be_loaded_from_a_file(tmp_path):
     file = tmp_path / "own_study.py"
     file.write_text(
         "from thalweg.scenarios.studies import Column, Row, Study\n"
@@ -138,7 +138,7 @@ def test_a_study_of_your_own_is_named_by_its_file(tmp_path):
         find_study("sfedpo-tabel-1")
 
 
-def test_who_finds_mixtures_by_labels_must_say_so():
+def test_column_with_assignment_by_labels_needs_a_note():
     columns = (Column("digits-full", metric="task_accuracy", assignment="labels"),)
     with pytest.raises(ConfigError, match="the note of the column must say so"):
         study(columns=columns)
@@ -146,6 +146,6 @@ def test_who_finds_mixtures_by_labels_must_say_so():
     assert study(columns=columns).columns == columns
 
 
-def test_a_study_of_drift_moves_to_the_drift_of_other_data():
+def test_drift_study_can_be_moved_to_other_data():
     moved = replace_data(study(columns=(Column("drift-cifar10", ("rounds=6",)),)), "digits")
     assert moved.columns == (Column("drift-digits", ("rounds=6",)),)

@@ -15,7 +15,7 @@ def published(name, row, setting):
     return number.mean, number.spread
 
 
-def test_the_numbers_are_those_of_the_tables():
+def test_churn_studies_hold_the_numbers_of_the_paper():
     mnist, fashion, news, cifar = NAMES
     first, second = "overlap 0.0 dir 0.3 T1", "overlap 0.0 dir 0.3 T2"
     assert published(mnist, "fedavg proposed", first) == (90.97, 0.16)
@@ -26,14 +26,14 @@ def test_the_numbers_are_those_of_the_tables():
     assert published(fashion, "fedacg previous", "overlap 0.2 dir 0.3 T1") == (67.71, 1.23)
 
 
-def test_a_number_that_the_paper_does_not_have_is_not_made_up():
+def test_churn_studies_have_no_numbers_missing_from_the_paper():
     with pytest.raises(KeyError):
         published(NAMES[1], "fedavg proposed", "overlap 0.2 dir 0.7 T1")
     assert not any("true-scaffold" in row for row, _ in STUDIES[NAMES[0]].published)
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_every_published_number_has_a_place_in_the_table(name):
+def test_published_churn_numbers_refer_to_existing_cells(name):
     study = STUDIES[name]
     for row, column in study.published:
         assert row in study.row_labels
@@ -41,7 +41,7 @@ def test_every_published_number_has_a_place_in_the_table(name):
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_transitions_are_into_sessions_of_which_the_runs_have_all_that_counts(name, tmp_path):
+def test_churn_transitions_lie_within_the_run(name, tmp_path):
     for cell in plan_study(STUDIES[name], only=["fedavg"], seeds=[0], out=tmp_path).cells:
         scenario = cell.job.plan.scenario
         starts = scenario.sessions.timetable(40, scenario.rounds, 0).starts
@@ -52,7 +52,7 @@ def test_transitions_are_into_sessions_of_which_the_runs_have_all_that_counts(na
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_all_methods_begin_session_1_with_the_model_as_it_was_drawn(name, tmp_path):
+def test_all_churn_methods_start_session_1_from_the_initial_model(name, tmp_path):
     kinds = {"proposed": WarmStart, "average": Average, "previous": Reset, "continuous": Reset}
     for cell in plan_study(STUDIES[name], seeds=[0], out=tmp_path).cells:
         session_start = cell.job.plan.recipe.session_start
@@ -63,7 +63,7 @@ def test_all_methods_begin_session_1_with_the_model_as_it_was_drawn(name, tmp_pa
             assert (session_start.first_start, session_start.pilot_sessions) == ("random", 1)
 
 
-def test_hosts_are_set_up_as_the_paper_says(tmp_path):
+def test_churn_host_methods_have_the_settings_of_the_paper(tmp_path):
     cells = plan_study(STUDIES[NAMES[0]], seeds=[0], out=tmp_path).cells
     plans = {cell.row.label: cell.job.plan for cell in cells}
     assert plans["fedprox proposed"].recipe.objective == Proximal(1.0)
@@ -78,14 +78,14 @@ def test_hosts_are_set_up_as_the_paper_says(tmp_path):
         assert getattr(plan.recipe.server, "lr", 1.0) == (1.0 if label == "continuous" else 0.03)
 
 
-def test_fedacg_learns_more_slowly_on_cifar10_alone(tmp_path):
+def test_fedacg_uses_a_smaller_learning_rate_only_on_cifar10(tmp_path):
     for name in NAMES:
         cells = plan_study(STUDIES[name], only=["previous"], seeds=[0], out=tmp_path).cells
         lr = {cell.row.label: cell.job.plan.local.lr for cell in cells}
         assert lr["fedacg previous"] == (0.01 if "cifar10" in name else lr["fedavg previous"])
 
 
-def test_continuous_is_one_run_for_the_hosts_whose_learning_rate_it_shares(tmp_path):
+def test_continuous_rows_share_runs_between_hosts_with_equal_learning_rates(tmp_path):
     cells = plan_study(STUDIES[NAMES[0]], only=["continuous"], seeds=[0], out=tmp_path).cells
     assert all(cell.job.plan.recipe.objective == Continuous() for cell in cells)
     folders = {cell.row.label: cell.job.folder for cell in cells}
@@ -94,7 +94,7 @@ def test_continuous_is_one_run_for_the_hosts_whose_learning_rate_it_shares(tmp_p
     assert folders["fedavg continuous"] != folders["scaffold continuous"]
 
 
-def test_texts_are_told_apart_more_sharply_than_images():
+def test_warm_start_scale_is_larger_for_text_than_for_images():
     plans = {
         name: plan_study(STUDIES[name], only=["fedavg proposed"], seeds=[0]).jobs[0].plan
         for name in NAMES
@@ -102,7 +102,7 @@ def test_texts_are_told_apart_more_sharply_than_images():
     assert [plan.recipe.session_start.scale for plan in plans.values()] == [10, 10, 800, 10]
 
 
-def test_both_transitions_come_from_the_same_runs_and_pairs_share_a_host(tmp_path):
+def test_both_transitions_share_runs_and_rows_are_compared_with_their_host(tmp_path):
     study = STUDIES[NAMES[0]]
     plan = plan_study(study, out=tmp_path)
     assert len(plan.jobs) == study.num_cells == 204
@@ -110,7 +110,7 @@ def test_both_transitions_come_from_the_same_runs_and_pairs_share_a_host(tmp_pat
         assert row.against == f"{row.label.rpartition(' ')[0]} previous"
 
 
-def test_a_quick_look_has_all_sessions(tmp_path):
+def test_quick_churn_study_covers_all_sessions(tmp_path):
     study = table(TABLES[0]._replace(data="digits", numbers=""))
     result = reproduce(
         study,

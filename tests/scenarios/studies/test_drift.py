@@ -23,7 +23,7 @@ def plans(name, tmp_path, **options):
     return {(cell.row.label, cell.column.label): cell.job.plan for cell in cells}
 
 
-def test_the_numbers_are_those_of_the_tables():
+def test_drift_studies_hold_the_numbers_of_the_paper():
     assert published("feddaa-table-1", "fedavg", FASHION) == (42.53, 0.34)
     assert published("feddaa-table-1", "fedavg", SMALL) == (42.53, 0.34)
     assert published("feddaa-table-1", "fedavg", DENSE) == (42.53, 0.34)
@@ -35,20 +35,20 @@ def test_the_numbers_are_those_of_the_tables():
     assert published("feddaa-dirichlet", "feddaa", f"{CIFAR} alpha=2.0") == (65.72, 0.59)
 
 
-def test_both_ways_to_count_models_stand_beside_the_papers_one():
+def test_found_and_given_model_counts_have_the_same_published_number():
     for column in (FASHION, CIFAR):
         both = [published("feddaa-table-1", row, column) for row in ("feddaa", "feddaa given")]
         assert both[0] == both[1]
 
 
-def test_the_papers_tasks_are_of_cifar10_by_labels_and_nothing_else_is_made_up():
+def test_published_task_numbers_are_only_for_cifar10_by_labels():
     found = STUDIES["feddaa-table-2"].published
     assert len(found) == 12 * 8
     assert all(column.startswith(CIFAR) and column.endswith("by labels") for _, column in found)
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_every_published_number_has_a_place_in_the_table(name):
+def test_published_drift_numbers_refer_to_existing_cells(name):
     study = STUDIES[name]
     for row, column in study.published:
         assert row in study.row_labels
@@ -57,7 +57,7 @@ def test_every_published_number_has_a_place_in_the_table(name):
 
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("scale", ["paper", "quick"])
-def test_steps_are_as_long_for_the_banks_as_they_are_in_the_world(name, scale, tmp_path):
+def test_bank_steps_match_the_steps_of_the_world(name, scale, tmp_path):
     for plan in plans(name, tmp_path, scale=scale).values():
         scenario, steps = plan.scenario, plan.scenario.world.rounds_per_step
         assert scenario.rounds == 6 * steps
@@ -66,7 +66,7 @@ def test_steps_are_as_long_for_the_banks_as_they_are_in_the_world(name, scale, t
         assert scenario.tasks
 
 
-def test_learning_rates_and_settings_are_those_of_the_paper(tmp_path):
+def test_drift_learning_rates_and_settings_match_the_paper(tmp_path):
     found = plans("feddaa-table-1", tmp_path)
     rates = {row: found[row, FASHION].local.lr for row, column in found if column == FASHION}
     assert rates == {
@@ -92,27 +92,27 @@ def test_learning_rates_and_settings_are_those_of_the_paper(tmp_path):
     assert found["feddrift", FASHION].recipe.bank.initial_models == 2
 
 
-def test_who_chooses_in_every_round_is_a_row_of_its_own_without_a_number(tmp_path):
+def test_feddrift_reassigned_is_a_row_without_published_number(tmp_path):
     found = plans("feddaa-table-1", tmp_path)
     banks = {row: found[row, FASHION].recipe.bank for row in ("feddrift", "feddrift reassigned")}
     assert [bank.reassign for bank in banks.values()] == [False, True]
     assert not any("reassigned" in row for row, _ in STUDIES["feddaa-table-1"].published)
 
 
-def test_flash_also_has_the_settings_of_another_study_without_a_number(tmp_path):
+def test_flash_small_strides_is_a_row_without_published_number(tmp_path):
     found = plans("feddaa-table-1", tmp_path)["flash, small strides", FASHION].recipe.server
     assert found == Flash()
     assert not any("strides" in row for row, _ in STUDIES["feddaa-table-1"].published)
 
 
-def test_feddaa_finds_the_number_of_models_or_is_given_it(tmp_path):
+def test_feddaa_number_of_models_is_found_or_given(tmp_path):
     found = plans("feddaa-table-1", tmp_path)
     assert found["feddaa", CIFAR].recipe.bank.cluster_count == "ncd"
     given = found["feddaa given", CIFAR].recipe.bank
     assert (given.cluster_count, given.given) == ("given", (2, 3, 4))
 
 
-def test_who_counts_by_what_models_explain_is_a_row_of_its_own_without_a_number(tmp_path):
+def test_feddaa_explained_is_a_row_without_published_number(tmp_path):
     found = plans("feddaa-table-1", tmp_path)
     weights = {
         row: found[row, FASHION].recipe.weights.basis for row in ("feddaa", "feddaa explained")
@@ -121,7 +121,7 @@ def test_who_counts_by_what_models_explain_is_a_row_of_its_own_without_a_number(
     assert not any("explained" in row for row, _ in STUDIES["feddaa-table-1"].published)
 
 
-def test_the_ablation_takes_one_part_away_at_a_time(tmp_path):
+def test_feddaa_ablation_removes_one_part_at_a_time(tmp_path):
     found = plans("feddaa-ablation", tmp_path)
     parts = {
         row: [getattr(plan.recipe.bank, f"use_{part}") for part in ("ncd", "rdld", "daa")]
@@ -137,14 +137,14 @@ def test_the_ablation_takes_one_part_away_at_a_time(tmp_path):
     }
 
 
-def test_sweeps_go_over_the_papers_values(tmp_path):
+def test_feddaa_sweeps_cover_the_values_of_the_paper(tmp_path):
     rates = {plan.recipe.selection.fraction for plan in plans("feddaa-rates", tmp_path).values()}
     assert rates == {0.2, 0.5, 0.8, 1.0}
     mixes = {plan.scenario.world.dirichlet for plan in plans("feddaa-dirichlet", tmp_path).values()}
     assert mixes == {0.5, 1.0, 2.0}
 
 
-def test_tables_share_their_runs(tmp_path):
+def test_drift_tables_share_their_runs(tmp_path):
     jobs = {
         name: {job.folder for job in plan_study(name, seeds=[0], out=tmp_path).jobs}
         for name in NAMES
@@ -154,13 +154,13 @@ def test_tables_share_their_runs(tmp_path):
     assert len(jobs["feddaa-rates"] & jobs["feddaa-table-1"]) == 8
 
 
-def test_every_column_of_tasks_says_how_mixtures_were_found():
+def test_task_columns_state_how_mixtures_are_assigned():
     for column in STUDIES["feddaa-table-2"].columns:
         assert column.label.endswith(f"by {column.assignment}")
 
 
 def small(name, *rows):
-    """A study on digits, cut down to twelve rounds."""
+    """Return a study on digits with twelve rounds."""
     study = replace_data(STUDIES[name], "digits")
     size = ("world.num_clients=6", "net.hidden=[8]", "local.batch_size=64")
     quick = ("rounds=12", "world.rounds_per_step=2", "evaluate_every=2", *size)
@@ -168,7 +168,7 @@ def small(name, *rows):
     return replace(study, rows=chosen, quick=quick, reference=rows[0], seeds=(0,))
 
 
-def test_table_1_is_the_mean_over_the_ends_of_steps(tmp_path):
+def test_drift_table_1_is_the_mean_over_step_ends(tmp_path):
     result = reproduce(small("feddaa-table-1", "oracle", "fedavg"), scale="quick", out=tmp_path)
     runs = {
         file.parent.parent.name: json.loads(file.read_text())["steps"]["accuracy"]
@@ -184,7 +184,7 @@ def test_table_1_is_the_mean_over_the_ends_of_steps(tmp_path):
     assert "averaged over them and over steps as they ended" in text
 
 
-def test_table_2_has_every_task_of_the_world(tmp_path):
+def test_drift_table_2_has_every_task_of_the_world(tmp_path):
     result = reproduce(small("feddaa-table-2", "fedavg"), scale="quick", out=tmp_path)
     assert len(result.study.columns) == 16
     assert all(cell.is_done for cell in result.cells), [cell.reason for cell in result.cells]

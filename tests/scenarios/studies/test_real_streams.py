@@ -25,7 +25,7 @@ def test_recipes_and_baselines_are_rows_of_one_table(cells: list[StudyCell]) -> 
     ]
 
 
-def test_baselines_know_as_much_as_a_recipe_unless_their_label_says_at_once(
+def test_baseline_labels_state_feedback_and_pooling(
     cells: list[StudyCell],
 ) -> None:
     for cell in cells:
@@ -35,17 +35,17 @@ def test_baselines_know_as_much_as_a_recipe_unless_their_label_says_at_once(
             assert baseline.pooled != ("own" in cell.row.label)
 
 
-def test_the_net_matters_to_recipes_only(cells: list[StudyCell]) -> None:
+def test_net_columns_apply_to_recipes_only(cells: list[StudyCell]) -> None:
     for cell in cells:
         if cell.column.note == "mlp":
             assert not isinstance(cell.job.plan, BaselinePlan)
 
 
-def test_all_columns_show_what_arrives_before_it_is_learnt_from() -> None:
+def test_all_stream_columns_show_prequential_accuracy() -> None:
     assert {STUDY.metric_of(column) for column in STUDY.columns} == {"prequential_accuracy"}
 
 
-def test_a_cell_of_a_baseline_has_a_folder_and_a_command_like_any_other(
+def test_baseline_cell_has_a_folder_and_a_command(
     cells: list[StudyCell],
 ) -> None:
     cell = next(c for c in cells if c.row.label == "tree, pooled" and c.column.label == "elec2")

@@ -21,12 +21,12 @@ from thalweg.scenarios.studies import STUDIES
         ("table-8", "uniform", "cifar10-full μ=0.8 σ=0.03", (67.23, None)),  # 69.16 - 1.93
     ],
 )
-def test_the_papers_numbers_stand_where_the_paper_has_them(study, row, column, number):
+def test_sfedpo_studies_hold_the_numbers_of_the_paper(study, row, column, number):
     assert STUDIES[f"sfedpo-{study}"].published[row, column] == Published(*number)
 
 
 @pytest.mark.parametrize("study", STUDIES.values(), ids=lambda study: study.name)
-def test_every_label_that_is_referred_to_exists(study):
+def test_study_labels_that_are_referenced_exist(study):
     for row, column in study.published:
         assert row in study.row_labels
         assert column in study.column_labels
@@ -35,18 +35,18 @@ def test_every_label_that_is_referred_to_exists(study):
     assert {label for column in study.columns for label in column.rows} <= set(study.row_labels)
 
 
-def test_tunables_were_not_chosen_on_the_seeds_that_are_reported():
+def test_reported_seeds_differ_from_the_tuning_seeds():
     mine = [study for name, study in STUDIES.items() if "sfedpo" in name]
     assert all(study.seeds == (4, 5, 6) for study in mine)
     assert all("chosen on seeds 0 to 3" in study.description for study in mine)
 
 
-def test_fedavg_with_sfedpo_is_sfedpo():
+def test_fedavg_with_sfedpo_is_the_sfedpo_recipe():
     rows = {row.label: row.recipe_spec for row in STUDIES["sfedpo-table-2"].rows}
     assert rows["fedavg+sfedpo"] == "sfedpo"
     assert rows["fedprox+sfedpo"] == "fedprox+sfedpo"
 
 
-def test_what_a_cpu_can_do_comes_first_in_table_6():
+def test_cpu_scenarios_come_first_in_table_6():
     labels = STUDIES["sfedpo-table-6"].column_labels
     assert labels[:2] == ["cifar10-cnn-full", "cifar10-cnn-partial"]

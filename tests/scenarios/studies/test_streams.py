@@ -6,7 +6,7 @@ from thalweg.report.study import plan_study
 from thalweg.scenarios.studies import STUDIES
 
 
-def test_every_strategy_of_the_paper_has_its_number_in_every_column():
+def test_every_stream_strategy_has_a_published_number_in_every_column():
     study = STUDIES["streams-cifar10-table"]
     assert study.column_labels == [
         "streams-cifar10 5%",
@@ -18,13 +18,13 @@ def test_every_strategy_of_the_paper_has_its_number_in_every_column():
     assert study.published["optimal", "streams-cifar10 5%"].mean == 63.7
 
 
-def test_the_optimum_is_chosen_from_the_papers_grid_of_historical_mass():
+def test_optimal_row_is_the_best_of_the_mass_grid_of_the_paper():
     rows = {row.label: row for row in STUDIES["streams-synthetic-table"].rows}
     assert rows["optimal"].best_of == ("fresh", "historical", "mass 0.2", "mass 0.5", "mass 0.8")
 
 
 @pytest.mark.parametrize("name", ["streams-synthetic-table", "streams-cifar10-table"])
-def test_the_plans_are_what_the_labels_say(name, tmp_path):
+def test_stream_plans_match_their_labels(name, tmp_path):
     plan = plan_study(STUDIES[name], out=tmp_path)
     for cell in plan.cells:
         scenario, sample_weights = cell.job.plan.scenario, cell.job.plan.recipe.sample_weights
@@ -35,12 +35,12 @@ def test_the_plans_are_what_the_labels_say(name, tmp_path):
             assert cell.row.label == f"mass {sample_weights.mass}"
 
 
-def test_natural_clients_have_shares_of_clients():
+def test_natural_clients_use_shares_of_clients():
     study = STUDIES["streams-writers-table"]
     assert study.columns[0].overrides[0] == "world.historical=0.05"
 
 
-def test_every_row_of_every_study_can_be_spelled():
+def test_every_row_of_every_study_gives_a_valid_plan():
     for study in STUDIES.values():
         for row in study.rows:
             if not row.best_of:
