@@ -13,7 +13,7 @@ X = RNG.normal(size=(400, 3)).astype(np.float32)
 
 
 def accuracy(learner: RiverClassifier, labels: list[int], num_classes: int) -> float:
-    """Test-then-train over the second half, after the first was learnt."""
+    """Train on the first half; return the test-then-train accuracy on the second half."""
     model, right = learner.begin(num_classes, seed=3), 0
     for place, (x, label) in enumerate(zip(X, labels, strict=True)):
         right += place >= 200 and model.predict(x) == label
@@ -21,19 +21,19 @@ def accuracy(learner: RiverClassifier, labels: list[int], num_classes: int) -> f
     return right / 200
 
 
-def test_without_the_package_it_says_how_to_get_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_river_package_gives_an_install_command(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "river", None)
     with pytest.raises(ConfigError, match=r"pip install 'thalweg\[river\]'.*majority, no-change"):
         RiverClassifier().begin(2, seed=0)
 
 
 @pytest.mark.parametrize("bad", ["HoeffdingTreeClassifier", "tree.", "os.path.join", "tree.x y"])
-def test_a_name_is_a_module_and_a_class(bad: str) -> None:
+def test_invalid_river_model_names_are_rejected(bad: str) -> None:
     with pytest.raises(ConfigError, match=r"learner.model must be a module of River"):
         RiverClassifier(bad)
 
 
-def test_settings_are_names_and_values() -> None:
+def test_river_settings_are_parsed_as_names_and_values() -> None:
     assert RiverClassifier(settings="").parse_settings() == {}
     assert RiverClassifier(settings="max_depth=3,leaf_prediction=mc").parse_settings() == {
         "max_depth": 3,
@@ -49,28 +49,28 @@ class TestWithRiver:
     def river(self) -> None:
         pytest.importorskip("river", reason="needs the extra river")
 
-    def test_two_classes_are_learnt_by_trees_and_lines(self) -> None:
+    def test_river_trees_and_linear_models_learn_two_classes(self) -> None:
         labels = (X[:, 0] > 0).astype(int).tolist()
         assert accuracy(RiverClassifier(), labels, 2) > 0.8
         assert accuracy(RiverClassifier("linear_model.LogisticRegression"), labels, 2) > 0.8
 
-    def test_a_line_is_put_into_one_versus_rest_if_there_are_more_classes(self) -> None:
+    def test_binary_river_model_is_wrapped_as_one_vs_rest(self) -> None:
         labels = np.digitize(X[:, 0], [-0.6, 0.6]).tolist()
         assert accuracy(RiverClassifier("linear_model.LogisticRegression"), labels, 3) > 0.6
 
-    def test_before_it_has_learnt_anything_it_says_zero(self) -> None:
+    def test_untrained_river_model_predicts_class_zero(self) -> None:
         assert RiverClassifier().begin(2, seed=0).predict(X[0]) == 0
 
-    def test_the_same_seed_gives_the_same_forest(self) -> None:
+    def test_equal_seeds_give_equal_forests(self) -> None:
         labels = (X[:, 0] * X[:, 1] > 0).astype(int).tolist()
         forest = RiverClassifier("forest.ARFClassifier", "n_models=3")
         assert accuracy(forest, labels, 2) == accuracy(forest, labels, 2)
 
-    def test_a_model_that_is_not_there_is_refused(self) -> None:
+    def test_unknown_river_models_are_rejected(self) -> None:
         for name in ("tree.Oak", "woods.Oak", "metrics.Accuracy"):
             with pytest.raises(ConfigError, match="River has no such classifier"):
                 RiverClassifier(name).begin(2, seed=0)
 
-    def test_a_setting_that_it_does_not_have_is_refused(self) -> None:
+    def test_unknown_river_settings_are_rejected(self) -> None:
         with pytest.raises(ConfigError, match=r"rejects learner.settings='height=3'"):
             RiverClassifier(settings="height=3").begin(2, seed=0)

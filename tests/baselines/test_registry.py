@@ -9,17 +9,17 @@ from thalweg.recipes import RECIPES
 
 
 @pytest.mark.parametrize("name", BASELINES)
-def test_a_baseline_is_configuration_under_its_own_name(name: str) -> None:
+def test_every_baseline_round_trips_under_its_name(name: str) -> None:
     baseline = BASELINES[name]()
     assert baseline.name == name
     assert type(baseline.learner) in LEARNERS.values()
     assert from_dict(Baseline, to_dict(baseline)) == baseline
 
 
-def test_no_recipe_has_the_name_of_a_baseline() -> None:
+def test_recipe_and_baseline_names_are_disjoint() -> None:
     assert not BASELINES.keys() & RECIPES.keys()
 
 
-def test_feedback_is_one_of_two_words() -> None:
+def test_unknown_feedback_is_rejected() -> None:
     with pytest.raises(ConfigError, match="unknown feedback 'never'"):
         Baseline("mine", BASELINES["majority"]().learner, feedback="never")  # type: ignore[arg-type]

@@ -7,8 +7,8 @@ from thalweg.baselines import Learner, Majority, NoChange
 X = np.zeros(3, dtype=np.float32)
 
 
-def said(learner: Learner, labels: list[int]) -> list[int]:
-    """Before anything is learnt, and after each label."""
+def collect_predictions(learner: Learner, labels: list[int]) -> list[int]:
+    """Return the predictions before the first label and after each label."""
     answers = [learner.predict(X)]
     for label in labels:
         learner.learn(X, label)
@@ -16,9 +16,9 @@ def said(learner: Learner, labels: list[int]) -> list[int]:
     return answers
 
 
-def test_the_majority_is_what_was_right_most_often_and_of_equals_the_first() -> None:
-    assert said(Majority().begin(3, seed=0), [2, 1, 1, 2, 2]) == [0, 2, 1, 1, 1, 2]
+def test_majority_predicts_the_most_frequent_label_and_breaks_ties_by_order() -> None:
+    assert collect_predictions(Majority().begin(3, seed=0), [2, 1, 1, 2, 2]) == [0, 2, 1, 1, 1, 2]
 
 
-def test_no_change_repeats_what_was_right_last() -> None:
-    assert said(NoChange().begin(3, seed=0), [2, 1, 1, 0]) == [0, 2, 1, 1, 0]
+def test_no_change_predicts_the_last_label() -> None:
+    assert collect_predictions(NoChange().begin(3, seed=0), [2, 1, 1, 0]) == [0, 2, 1, 1, 0]
