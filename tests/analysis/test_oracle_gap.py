@@ -1,4 +1,4 @@
-"""What a run's forecasts cost is what the theory says of the run's own numbers."""
+"""Tests of the cost of a run's forecasts, compared with the theory package."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ from thalweg.theory import OracleGap
 SMALL = ["capacity=16", "local.passes=none", "local.steps=1", "evaluate_every=100"]
 
 
-def plan(*overrides: str, rounds: int = 2, recipe: str = "sfedpo") -> Plan:
+def make_gap_plan(*overrides: str, rounds: int = 2, recipe: str = "sfedpo") -> Plan:
     return make_plan(
         recipe, "digits-partial", seed=4, rounds=rounds, overrides=[*SMALL, *overrides]
     )
 
 
-def by_hand(predicted: Floats, gram: Floats | None = None) -> OracleGap:
-    """The same from the world alone; the numbers are those of the recipe."""
-    scenario = plan().scenario
+def expected_gap(predicted: Floats, gram: Floats | None = None) -> OracleGap:
+    """Compute the gap from the world alone with the parameters of the recipe."""
+    scenario = make_gap_plan().scenario
     data = scenario.data.load(None, 4)
     world = scenario.world.build(
         Setting(data.y, 10, ticks=scenario.ticks, capacity=16, rounds=9, seed=4)
@@ -53,7 +53,7 @@ def by_hand(predicted: Floats, gram: Floats | None = None) -> OracleGap:
 
 
 def noisy_probs() -> Floats:
-    scenario = plan().scenario
+    scenario = make_gap_plan().scenario
     data = scenario.data.load(None, 4)
     world = scenario.world.build(Setting(data.y, 10, ticks=5, capacity=16, rounds=9, seed=4))
     return np.stack(
@@ -64,8 +64,8 @@ def noisy_probs() -> Floats:
     )
 
 
-def test_who_knows_the_truth_pays_nothing(tmp_path: Path) -> None:
-    run_plan(plan(), out=tmp_path / "run", workers=1)
+def test_perfect_forecast_has_zero_gap(tmp_path: Path) -> None:
+    run_plan(make_gap_plan(), out=tmp_path / "run", workers=1)
     before = sorted(str(file) for file in (tmp_path / "run").rglob("*"))
     found = oracle_gap(tmp_path / "run")
     assert found.gap == 0
@@ -74,26 +74,30 @@ def test_who_knows_the_truth_pays_nothing(tmp_path: Path) -> None:
     assert sorted(str(file) for file in (tmp_path / "run").rglob("*")) == before, "only looked at"
 
 
-def test_noise_costs_what_the_theory_says(tmp_path: Path) -> None:
-    noisy = plan("forecast=noisy", "forecast.noise=0.1")
+def test_gap_of_a_noisy_forecast_matches_the_theory(tmp_path: Path) -> None:
+    noisy = make_gap_plan("forecast=noisy", "forecast.noise=0.1")
     run_plan(noisy, out=tmp_path / "run", workers=1)
-    found, expected = oracle_gap(tmp_path / "run"), by_hand(noisy_probs())
+    found, expected = oracle_gap(tmp_path / "run"), expected_gap(noisy_probs())
     assert found.gap > 0
     for ours, theirs in zip(found, expected, strict=True):
         assert np.array_equal(ours, theirs)
     assert oracle_gap(noisy).gap == found.gap, "this oracle never learns: a plan will do"
 
 
-def test_the_kernel_of_the_weights_is_the_kernel_of_the_gap() -> None:
-    found = oracle_gap(plan("forecast=noisy", "forecast.noise=0.1", "weights.mismatch=kme"))
-    assert found.ideal == pytest.approx(by_hand(noisy_probs(), gram=np.eye(1)).ideal, abs=1e-12)
-    assert found.ideal != pytest.approx(by_hand(noisy_probs()).ideal)
+def test_gap_uses_the_kernel_of_the_weights() -> None:
+    found = oracle_gap(
+        make_gap_plan("forecast=noisy", "forecast.noise=0.1", "weights.mismatch=kme")
+    )
+    assert found.ideal == pytest.approx(
+        expected_gap(noisy_probs(), gram=np.eye(1)).ideal, abs=1e-12
+    )
+    assert found.ideal != pytest.approx(expected_gap(noisy_probs()).ideal)
 
 
-def test_an_oracle_that_learns_pays_less_and_less(tmp_path: Path) -> None:
+def test_gap_of_a_learning_forecast_decreases(tmp_path: Path) -> None:
     errors, gaps = [], []
     for rounds in (0, 4, 40):
-        learning = plan(
+        learning = make_gap_plan(
             "forecast=bayesian",
             "world.availability=1.0",
             "world.availability_spread=0.0",
@@ -120,20 +124,20 @@ def test_an_oracle_that_learns_pays_less_and_less(tmp_path: Path) -> None:
     ],
     ids=str,
 )
-def test_a_run_that_the_theorem_does_not_cover_is_refused(wrong: list[str], says: str) -> None:
+def test_runs_outside_the_theorem_are_rejected(wrong: list[str], says: str) -> None:
     with pytest.raises(ConfigError, match=says):
-        oracle_gap(plan(*wrong))
+        oracle_gap(make_gap_plan(*wrong))
 
 
-def test_a_folder_without_a_run_is_refused(tmp_path: Path) -> None:
+def test_folder_without_a_run_is_rejected(tmp_path: Path) -> None:
     with pytest.raises(RunError, match="not a run folder"):
         oracle_gap(tmp_path / "nowhere")
     with pytest.raises(ThalwegError, match="no checkpoint"):
         oracle_gap(tmp_path)
 
 
-def test_clients_of_no_session_do_not_count() -> None:
+def test_clients_without_a_session_are_excluded() -> None:
     quarter = ("sessions=recurring", "sessions.pattern=A", "sessions.groups=4")
-    some, all_of_them = oracle_gap(plan(*quarter)), oracle_gap(plan())
+    some, all_of_them = oracle_gap(make_gap_plan(*quarter)), oracle_gap(make_gap_plan())
     assert len(some.errors) == 5
     assert len(all_of_them.errors) == 20

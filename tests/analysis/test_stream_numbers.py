@@ -1,4 +1,4 @@
-"""The data-streams theory, with a run's own weights and gradients."""
+"""Tests of the data-streams theory with the weights and gradients of a run."""
 
 import numpy as np
 import pytest
@@ -11,36 +11,36 @@ from thalweg.engine.plan import make_plan
 SMALL = ["rounds=4", "world.samples=110"]
 
 
-def numbers(recipe, *overrides, scenario="streams-synthetic", **options):
+def compute_numbers(recipe, *overrides, scenario="streams-synthetic", **options):
     plan = make_plan(recipe, scenario, seed=1, overrides=[*SMALL, *overrides])
     return stream_numbers(plan, **options)
 
 
-def test_only_stored_data_in_full_memories_are_the_same_in_every_round():
-    found = numbers("stream-historical")
+def test_historical_data_in_full_memories_have_zero_gradient_variability():
+    found = compute_numbers("stream-historical")
     assert found.historical_mass == pytest.approx(1)
     assert found.gradient_variability == pytest.approx(0, abs=1e-10)
     assert found.num_samples == 22, "a fifth of 110"
 
 
-def test_a_stream_is_never_like_the_whole():
-    found = numbers("stream-fresh")
+def test_fresh_data_have_positive_gradient_variability():
+    found = compute_numbers("stream-fresh")
     assert found.historical_mass == 0
     assert found.gradient_variability > 1e-4
     assert found.num_samples == 88
 
 
-def test_uniform_weights_make_the_most_of_the_samples():
+def test_uniform_weights_maximise_effective_samples():
     uniform, lopsided = (
-        numbers("stream-uniform"),
-        numbers("stream-ours", "sample_weights.strategy=mass", "sample_weights.mass=0.9"),
+        compute_numbers("stream-uniform"),
+        compute_numbers("stream-ours", "sample_weights.strategy=mass", "sample_weights.mass=0.9"),
     )
     assert uniform.effective_samples == pytest.approx(110, rel=0.02)
     assert lopsided.effective_samples < uniform.effective_samples
     assert lopsided.historical_mass == pytest.approx(0.9, abs=0.01)
 
 
-def test_a_run_folder_is_played_again_and_not_touched(tmp_path):
+def test_stream_numbers_replay_a_run_folder_without_changing_it(tmp_path):
     out = tmp_path / "run"
     thalweg.run("stream-ours", "streams-synthetic", seed=1, overrides=SMALL, out=out)
     before = {path: path.stat().st_mtime_ns for path in out.rglob("*")}
@@ -50,12 +50,12 @@ def test_a_run_folder_is_played_again_and_not_touched(tmp_path):
     assert {path: path.stat().st_mtime_ns for path in out.rglob("*")} == before
 
 
-def test_other_weights_are_refused():
+def test_unsupported_weights_are_rejected():
     with pytest.raises(ConfigError, match="weights=by-weight"):
-        numbers("stream-ours", "weights=equal")
+        compute_numbers("stream-ours", "weights=equal")
 
 
-def test_whoever_watches_hears_every_round_played_and_then_measured():
-    heard = []
-    numbers("stream-ours", watch=lambda done, steps: heard.append((done, steps)))
-    assert heard == [(step, 8) for step in range(8)], "four rounds, twice"
+def test_watch_callback_is_called_for_every_replayed_and_measured_round():
+    progress = []
+    compute_numbers("stream-ours", watch=lambda done, steps: progress.append((done, steps)))
+    assert progress == [(step, 8) for step in range(8)], "four rounds, twice"
