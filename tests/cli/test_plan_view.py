@@ -49,4 +49,21 @@ def test_session_start_is_shown_only_if_it_is_not_the_default() -> None:
     line = next(
         line for line in shown("session_start=warm-start").splitlines() if "session_start" in line
     )
-    assert line.endswith("session_start  warm-start   <- was Previous")
+    assert line.rstrip().endswith("session_start  warm-start   <- was Previous")
+
+
+def test_every_part_that_is_not_the_default_is_shown() -> None:
+    for part, choice in (("robust", "median"), ("privacy", "gaussian"), ("alarm", "ddm")):
+        assert part not in shown()
+        (line,) = [line for line in shown(f"{part}={choice}").splitlines() if part in line]
+        assert choice in line
+
+
+def test_values_are_aligned_and_long_ones_continue_below_their_beginning() -> None:
+    plan = make_plan("sfedpo", "digits-partial", overrides=["sample_weights=inverse-age"])
+    console = Console(file=io.StringIO(), width=80, color_system=None)
+    console.print(plan_tree(plan, None))
+    lines = console.file.getvalue().splitlines()
+    assert max(map(len, lines)) <= 80
+    column = next(line.index("dds") for line in lines if "memory" in line)
+    assert all(line[column] != " " and line[column - 1] == " " for line in lines[1:])

@@ -5,23 +5,13 @@ import sys
 import time
 
 
-def thalweg(*words, cwd=None):
-    return subprocess.run(
-        [sys.executable, "-m", "thalweg", *words],
-        capture_output=True,
-        text=True,
-        check=False,
-        cwd=cwd,
-    )
-
-
-def test_without_a_name_the_studies_are_listed():
+def test_without_a_name_the_studies_are_listed(thalweg):
     listed = json.loads(thalweg("reproduce", "--json").stdout)
     assert listed["sfedpo-table-1"] == 264
     assert "sfedpo-table-3-fashion-mnist" in thalweg("reproduce").stdout
 
 
-def test_a_study_on_small_data_ends_with_a_table_and_goes_on_where_it_was(tmp_path):
+def test_a_study_writes_its_page_and_reuses_finished_runs(thalweg, tmp_path):
     words = [
         "reproduce",
         "sfedpo-table-7",
@@ -32,20 +22,20 @@ def test_a_study_on_small_data_ends_with_a_table_and_goes_on_where_it_was(tmp_pa
         "--scale",
         "quick",
     ]
-    begun = thalweg(*words, "--show", cwd=tmp_path)
+    begun = thalweg(*words, "--show")
     assert begun.returncode == 0, begun.stderr
     assert "missing" in begun.stdout
-    done = thalweg(*words, "--workers", "1", cwd=tmp_path)
+    done = thalweg(*words, "--workers", "1")
     assert done.returncode == 0, done.stderr
     assert "4 runs, 0 of them finished before" in done.stdout
-    assert "on 1 worker\n" in done.stdout
+    assert "with 1 worker\n" in done.stdout
     folder = tmp_path / "runs/reproduce-quick/sfedpo-table-7-digits/only-kl+l1"
     assert "Not comparable" in (folder / "index.html").read_text()
-    assert "4 of them finished before" in " ".join(thalweg(*words, cwd=tmp_path).stdout.split())
+    assert "4 of them finished before" in " ".join(thalweg(*words).stdout.split())
 
 
-def test_a_name_nobody_has_is_one_message(tmp_path):
-    done = thalweg("reproduce", "sfedpo-tabel-1", cwd=tmp_path)
+def test_an_unknown_study_is_one_message(thalweg):
+    done = thalweg("reproduce", "sfedpo-tabel-1")
     assert done.returncode == 2
     assert "Did you mean 'sfedpo-table-1'" in done.stderr
 
@@ -58,7 +48,7 @@ main()
 """
 
 
-def test_an_interrupted_study_says_how_to_go_on_and_does(tmp_path):
+def test_an_interrupted_study_is_continued_by_the_printed_command(thalweg, tmp_path):
     (tmp_path / "mine.py").write_text(
         "from thalweg.scenarios.studies import Column, Row, Study\n"
         "MINE = Study('mine', 'Mine', '', (Row('fedavg'),),\n"
@@ -83,11 +73,11 @@ def test_an_interrupted_study_says_how_to_go_on_and_does(tmp_path):
         running.wait()
     assert running.returncode == 130
     assert "0 of 1 runs are done" in said
-    assert "go on with: thalweg reproduce mine.py:MINE --out o" in said
+    assert "continue with: thalweg reproduce mine.py:MINE --out o" in said
     assert "interrupted" in (tmp_path / "o/mine/index.html").read_text()
     (metrics,) = tmp_path.glob("o/*/*/seed-4/metrics.jsonl")
     before = metrics.read_text().splitlines()[0]
-    done = thalweg("reproduce", "mine.py:MINE", "--out", "o", cwd=tmp_path)
+    done = thalweg("reproduce", "mine.py:MINE", "--out", "o")
     assert done.returncode == 0, done.stderr
     rows = metrics.read_text().splitlines()
     assert len(rows) == 80

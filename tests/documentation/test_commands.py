@@ -18,7 +18,7 @@ from thalweg.baselines import BASELINES
 from thalweg.cli.catalogue import PARTS
 from thalweg.cli.main import app
 from thalweg.core.errors import ThalwegError
-from thalweg.engine.any_plan import make_any_plan
+from thalweg.engine.any_plan import AnyPlan, make_any_plan
 from thalweg.engine.plan import make_plan, plan_to_toml
 from thalweg.recipes import RECIPES
 from thalweg.scenarios import SCENARIOS
@@ -87,9 +87,24 @@ def stop(*_: Any, **__: Any) -> NoReturn:
     raise Planned
 
 
-@pytest.fixture
-def place(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """Change to a folder with the files that the pages tell the reader to write; stop all runs."""
+# The modules that make plans. Many commands make the same plans.
+PLANNERS = ("thalweg.cli.run", "thalweg.report.comparison", "thalweg.report.study_cells")
+
+
+@cache
+def make_plan_once(recipe: str, scenario: str, *options: tuple[str, Any]) -> AnyPlan:
+    return make_any_plan(recipe, scenario, **dict(options))
+
+
+def make_cached_plan(recipe: str, scenario: str, **options: Any) -> AnyPlan:
+    options["overrides"] = tuple(options.get("overrides", ()))
+    return make_plan_once(recipe, scenario, *sorted(options.items()))
+
+
+@pytest.fixture(scope="session")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with the files that the pages tell the reader to write."""
+    tmp_path = tmp_path_factory.mktemp("reader")
     (tmp_path / "examples").symlink_to(ROOT / "examples", target_is_directory=True)
     balanced = next(body for body in blocks(ROOT / "CONTRIBUTING.md", "python"))
     (tmp_path / "src/thalweg/memory").mkdir(parents=True)
@@ -100,9 +115,17 @@ def place(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     (tmp_path / "runs/some").mkdir(parents=True)
     plan = make_plan("sfedpo", "digits-partial")
     (tmp_path / "runs/some/plan.toml").write_text(plan_to_toml(plan))
-    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.fixture
+def place(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
+    """Change to the reader's folder; stop all runs and cache all plans."""
+    monkeypatch.chdir(folder)
     for function in STARTS:
         monkeypatch.setattr(function, stop)
+    for module in PLANNERS:
+        monkeypatch.setattr(f"{module}.make_any_plan", make_cached_plan)
 
 
 @pytest.mark.usefixtures("place")

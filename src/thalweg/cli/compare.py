@@ -94,7 +94,7 @@ def compare_command(
         console.print(f"took {format_duration(time.perf_counter() - began)}", highlight=False)
         for what, file in files.items():
             console.print(f"{what:<7}{file}", highlight=False, soft_wrap=True)
-        console.print(_next_steps(recipes, on), highlight=False, soft_wrap=True)
+        console.print(_next_steps(recipes, on, sets), highlight=False, soft_wrap=True)
     if failures:
         raise SystemExit(1)
 
@@ -126,12 +126,11 @@ def _json_rows(cells: Sequence[Cell]) -> Iterator[dict[str, object]]:
         }
 
 
-def _next_steps(recipes: Sequence[str], on: str) -> str:
+def _next_steps(recipes: Sequence[str], on: str, sets: Sequence[str]) -> str:
+    """Commands to try next, with the overrides of this one."""
     first = recipes[0].partition(",")[0]
     change = "pooled=true" if first in BASELINES else "weights=equal"
-    variant = shlex.join(["thalweg", "compare", first, f"{first},{change}", "--on", on])
-    return (
-        "next   thalweg list\n"
-        f"       {shlex.join(['thalweg', 'run', first, '--on', on, '--seed', '7'])}\n"
-        f"       {variant}"
-    )
+    overrides = [word for each in sets for word in ("--set", each)]
+    one = shlex.join(["thalweg", "run", first, "--on", on, "--seed", "7", *overrides])
+    variant = shlex.join(["thalweg", "compare", first, f"{first},{change}", "--on", on, *overrides])
+    return f"next   thalweg list\n       {one}\n       {variant}"

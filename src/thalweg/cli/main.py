@@ -94,8 +94,8 @@ def run(
 
     thalweg run sfedpo --on fashion-mnist-partial --seed 7 --set memory.budget=0.3
 
-    After an interruption, the same command with --resume (and --out) continues the run. The result is
-    the same, bit for bit.
+    After an interruption, the same command with --resume (and --out) continues
+    the run. The result is the same, bit for bit.
     """
     from thalweg.cli.run import run_command
 
@@ -137,8 +137,8 @@ def compare(
 ) -> None:
     """Compare several recipes on one scenario with the same seeds.
 
-    Writes a table (mean and standard deviation over seeds), a figure and a self-contained HTML page.
-    Finished runs in the folder are not repeated.
+    Writes a table (mean and standard deviation over seeds), a figure and a
+    self-contained HTML page. Finished runs in the folder are not repeated.
     """
     from thalweg.cli.compare import compare_command
 
@@ -198,13 +198,15 @@ def reproduce(
     data_dir: DataDir = None,
     debug: Debug = False,
 ) -> None:
-    """Reproduce a table of a paper: recipes x scenarios x seeds, next to the published numbers.
+    """Reproduce a table of a paper: recipes x scenarios x seeds, next to the
+    published numbers.
 
     thalweg reproduce sfedpo-table-1 --only fashion-mnist
 
-    Finished runs are not repeated, and tables share the runs they have in common. An interrupted study
-    is continued by the same command. Missing data and unknown names are reported before anything runs.
-    The results are a page, a Markdown table and a CSV table, which list failed runs with the reason.
+    Finished runs are not repeated, and tables share the runs they have in
+    common. An interrupted study is continued by the same command. Missing data
+    and unknown names are reported before anything runs. The results are a page,
+    a Markdown table and a CSV table, which list failed runs with the reason.
     """
     from thalweg.cli.reproduce import reproduce_command
 
@@ -275,17 +277,20 @@ def serve(
 ) -> None:
     """Serve a recipe to real clients, over Flower.
 
-    On one machine, in one terminal; and one line for each client in other terminals:
+    On one machine, in one terminal; and one line for each client in other
+    terminals:
 
     thalweg serve fedavg --on digits-partial --clients 3 --min-clients 2 --rounds 20
 
     thalweg join 127.0.0.1 --data replay --state client0
 
-    Rounds, metrics, checkpoints and the run folder are the same as those of [bold]thalweg run[/bold]. With the
-    same seed and the same arrivals, the model is the same too. Clients may join late, leave or fail; at the
-    deadline, a round continues with the clients that have replied. After an interruption, the same command with
-    --resume continues the run, and clients reconnect. To listen on other addresses than this machine's, make
-    keys first: [bold]thalweg certs --help[/bold].
+    Rounds, metrics, checkpoints and the run folder are the same as those of
+    [bold]thalweg run[/bold]. With the same seed and the same arrivals, the
+    model is the same too. Clients may join late, leave or fail; at the
+    deadline, a round continues with the clients that have replied. After an
+    interruption, the same command with --resume continues the run, and clients
+    reconnect. To listen on other addresses than this machine's, make keys
+    first: [bold]thalweg certs --help[/bold].
     """
     from thalweg.cli.serve import ServeArguments, serve_command
 
@@ -367,9 +372,10 @@ def join(
 
     thalweg join fl.example.org --certs nodes/0 --data 'mqtt://localhost/sensors/#' --state /var/lib/thalweg
 
-    Runs until Ctrl-C and reconnects whenever the server returns. After a crash, the same command continues with
-    the same memory, as the same client. The exit code is 1 if server and client are incompatible (version, data,
-    plan, or the state folder of another run); the message names the difference.
+    Runs until Ctrl-C and reconnects whenever the server returns. After a crash,
+    the same command continues with the same memory, as the same client. The
+    exit code is 1 if server and client are incompatible (version, data, plan,
+    or the state folder of another run); the message names the difference.
     """
     from thalweg.cli.join import join_command
 
@@ -403,13 +409,15 @@ def certs(
     days: Annotated[int, typer.Option(help="Validity of the server's certificate in days.")] = 397,
     debug: Debug = False,
 ) -> None:
-    """Make certificates for a first deployment: an authority, a server certificate, a key per device.
+    """Make certificates for a first deployment: an authority, a server
+    certificate, a key per device.
 
     thalweg certs keys --host fl.example.org --host 192.168.1.4 --nodes 3
 
-    Copy keys/server to the server (serve --certs), keys/nodes/0 to the first device (join --certs), and so on.
-    Keep keys/ca.key where it is. Later, run it on the same folder with --nodes 5 for two more devices, or with
-    --renew before the certificate expires.
+    Copy keys/server to the server (serve --certs), keys/nodes/0 to the first
+    device (join --certs), and so on. Keep keys/ca.key where it is. Later, run
+    it on the same folder with --nodes 5 for two more devices, or with --renew
+    before the certificate expires.
     """
     from thalweg.cli.certs import certs_command
 
@@ -491,9 +499,11 @@ def variability(
     data_dir: DataDir = None,
     debug: Debug = False,
 ) -> None:
-    """Measure the effective number of samples of a run and the variability of its gradients.
+    """Measure the effective number of samples of a run and the variability of its
+    gradients.
 
-    The run is repeated, with the same result bit for bit; its folder is not changed.
+    The run is repeated, with the same result bit for bit; its folder is not
+    changed.
 
     thalweg variability runs/stream-ours-streams-synthetic-seed0
     """

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 from typing import Any, NamedTuple
 
+from rich.table import Table
 from rich.text import Text
 from rich.tree import Tree
 
@@ -13,19 +14,11 @@ from thalweg.engine.any_plan import AnyPlan, BaselinePlan, get_method
 from thalweg.engine.plan import Plan
 from thalweg.forecast import Auto
 
-RECIPE_PARTS = ("memory", "forecast", "selection", "objective", "weights", "server")
-# These are shown only if they differ from the default.
-RARE_PARTS = (
-    "sample_weights",
-    "staleness",
-    "bank",
-    "session_start",
-    "geometry",
-    "stopping",
-    "alarm",
+# These parts are always shown; all others only if they differ from the default.
+COMMON_PARTS = (
+    *("data", "net", "world", "learner"),
+    *("memory", "forecast", "selection", "objective", "weights", "server"),
 )
-SCENARIO_PARTS = ("data", "net", "world")
-RARE_SCENARIO_PARTS = ("sessions", "augment", "faults")
 NOT_FOR_BASELINES = ("net", "augment", "faults")
 SIZES = ("rounds", "ticks", "capacity")
 
@@ -35,28 +28,19 @@ class Branch(NamedTuple):
 
     name: str
     line: str
-    changes: str  # empty: none
+    changes: str = ""  # compared with the plan without overrides
+    is_default: bool = False
 
 
 def plan_tree(plan: AnyPlan, default: AnyPlan | None) -> Tree:
     """A plan as a tree. `default` is the plan without overrides; differences to it are marked."""
     before = default or plan
     branches: list[Branch] = []
-    for name in _parts(plan):
-        owner, owner_before = (
-            (plan.scenario, before.scenario)
-            if name in (*SCENARIO_PARTS, *RARE_SCENARIO_PARTS)
-            else (get_method(plan), get_method(before))
-        )
-        field = next(f for f in dataclasses.fields(owner) if f.name == name)
-        table = field.metadata["table"]
-        part, part_before = getattr(owner, name), getattr(owner_before, name)
-        if name in (*RARE_PARTS, *RARE_SCENARIO_PARTS) and part == part_before == field.default:
-            continue
-        line = describe(part, table)
-        if isinstance(part, Auto):
-            line += " (exact if the world has known states, else states are learned: growing)"
-        branches.append(Branch(name, line, _changes(part, part_before)))
+    parts = [*_parts(plan.scenario, before.scenario), *_parts(get_method(plan), get_method(before))]
+    for name, line, changes, is_default in sorted(parts, key=lambda part: _rank(part.name)):
+        is_ignored = isinstance(plan, BaselinePlan) and name in NOT_FOR_BASELINES
+        if not is_ignored and (name in COMMON_PARTS or not is_default):
+            branches.append(Branch(name, line, changes, is_default))
     if isinstance(plan, BaselinePlan):
         whose = "one for all clients" if plan.baseline.pooled else "one for each client"
         changes = _changes(plan.baseline, get_method(before), ("pooled", "feedback"))
@@ -69,18 +53,42 @@ def plan_tree(plan: AnyPlan, default: AnyPlan | None) -> Tree:
     branches.append(Branch("sizes", sizes, _changes(plan.scenario, before.scenario, SIZES)))
     width = max(len(branch.name) for branch in branches) + 2
     tree = Tree(Text(plan.title, style="bold"))
-    for name, line, changes in branches:
-        text = Text.assemble((f"{name:<{width}}", "cyan"), line)
-        tree.add(text.append(f"   <- {changes}", style="yellow") if changes else text)
+    for branch in branches:
+        grid = Table.grid()
+        grid.add_column(width=width, style="cyan")
+        grid.add_column(overflow="fold")
+        text = Text(branch.line)
+        if branch.changes:
+            text.append(f"   <- {branch.changes}", style="yellow")
+        grid.add_row(branch.name, text)
+        tree.add(grid)
     return tree
 
 
-def _parts(plan: AnyPlan) -> list[str]:
-    """The parts of a plan, in order."""
-    if isinstance(plan, BaselinePlan):
-        names = [*SCENARIO_PARTS, "learner", *RARE_SCENARIO_PARTS]
-        return [name for name in names if name not in NOT_FOR_BASELINES]
-    return [*SCENARIO_PARTS, *RECIPE_PARTS, *RARE_PARTS, *RARE_SCENARIO_PARTS]
+def _parts(owner: Any, before: Any) -> list[Branch]:
+    """The parts of a recipe, a baseline or a scenario that are chosen from a table."""
+    return [
+        Branch(
+            field.name,
+            describe(part, field.metadata["table"]) + _note(part),
+            _changes(part, getattr(before, field.name)),
+            is_default=part == getattr(before, field.name) == field.default,
+        )
+        for field in dataclasses.fields(owner)
+        if "table" in field.metadata
+        for part in (getattr(owner, field.name),)
+    ]
+
+
+def _note(part: Any) -> str:
+    if isinstance(part, Auto):
+        return " (exact if the world has known states, else states are learned: growing)"
+    return ""
+
+
+def _rank(name: str) -> int:
+    """Common parts first, in their order."""
+    return COMMON_PARTS.index(name) if name in COMMON_PARTS else len(COMMON_PARTS)
 
 
 def describe(part: Any, table: dict[str, Any] | None = None) -> str:

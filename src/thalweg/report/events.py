@@ -16,16 +16,18 @@ from thalweg.report.table import ExtraTable, TableColumn
 if TYPE_CHECKING:
     from thalweg.evaluation import Recovery
 
-DRIFT_CAPTION = (
-    "In %. steps: accuracy of the clients, each with its own models and its own view of the test set, averaged "
-    "over clients and over the ends of the steps between drifts. recovered: drifts after which accuracy came "
-    "within two points of its value before the drift; after: mean number of rounds until then. tasks: final "
-    "accuracy on all views of the data; forgotten: difference to the best accuracy after an earlier step. "
-    "By labels: the mixture of models for a task was chosen with the task's own test labels; by oracle: it is "
-    "the mixture of the clients with the task's true concept. purity: share of the clients whose concept is the "
-    "most common one among the users of the same model. precision, recall: of the drifts found by the bank, "
-    "averaged over steps."
-)
+DRIFT_NOTES = {  # beginning of a heading -> its meaning; tables explain only the columns they have
+    "steps": "accuracy of the clients, each with its own models and its own view of the test set, averaged "
+    "over clients and over the ends of the steps between drifts",
+    "recovered": "drifts after which accuracy came within two points of its value before the drift",
+    "after": "mean number of rounds until then",
+    "tasks": "final accuracy on all views of the data. By labels: the mixture of models for a task was chosen "
+    "with the task's own test labels; by oracle: it is the mixture of the clients with the task's true concept",
+    "forgotten": "difference to the best accuracy after an earlier step",
+    "purity": "share of the clients whose concept is the most common one among the users of the same model",
+    "precision": "share of the drifts found by the bank that are true drifts",
+    "recall": "share of the true drifts that the bank found",
+}
 ALARM_CAPTION = (
     "alarms: raised in a run, over all clients. detected: drifts followed by an alarm before the client's next "
     "drift, over all seeds; delay: mean number of rounds from drift to alarm. false: alarms that detect no new "
@@ -44,7 +46,10 @@ def event_tables(cells: Sequence[Cell]) -> list[ExtraTable]:
 
 def drift_table(cells: Sequence[Cell]) -> ExtraTable:
     """Steps between drifts, by recipe, over the finished seeds; no columns without drift."""
-    return ExtraTable("Steps between drifts", drift_columns(cells), DRIFT_CAPTION)
+    columns = drift_columns(cells)
+    shown = {column.heading.partition(" ")[0] for column in columns}
+    notes = [f"{heading}: {note}." for heading, note in DRIFT_NOTES.items() if heading in shown]
+    return ExtraTable("Steps between drifts", columns, " ".join(["In %.", *notes]))
 
 
 def drift_columns(cells: Sequence[Cell]) -> list[TableColumn]:

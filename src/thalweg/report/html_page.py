@@ -307,8 +307,10 @@ def table_row(head: str, entries: Sequence[str]) -> str:
 
 
 def recipe_head(name: str, index: int) -> str:
-    colour = f"var(--series-{index % len(COLOURS) + 1})"
-    key = f'<span class="key" style="background: {colour}" aria-hidden="true"></span>'
+    """The name of a recipe with its colour; beyond the number of colours, with a ring."""
+    kind = "key" if index < len(COLOURS) else "key ring"
+    colour = f"color: var(--series-{index % len(COLOURS) + 1})"
+    key = f'<span class="{kind}" style="{colour}" aria-hidden="true"></span>'
     return f'<th scope="row"><span class="name">{key}<span>{escape(name)}</span></span></th>'
 
 

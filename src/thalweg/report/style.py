@@ -58,7 +58,9 @@ details h3 { display: none; }
 .name span { min-width: 0; overflow-wrap: anywhere; }
 .key {
   flex: none; width: 0.7rem; height: 0.7rem; margin-right: 0.5rem; border-radius: 50%;
+  background: currentColor;
 }
+.ring { background: none; border: 2px solid currentColor; }
 .unfinished { color: var(--warn); }
 aside {
   border-left: 3px solid var(--warn); padding: 0.1rem 0 0.1rem 1rem; margin: 1.25rem 0;

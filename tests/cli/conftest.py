@@ -1,0 +1,33 @@
+"""Commands in this process, which saves the seconds that a new interpreter takes to import Torch."""
+
+from collections.abc import Callable
+from pathlib import Path
+from subprocess import CompletedProcess
+
+import pytest
+
+from thalweg.cli.main import main
+
+Command = Callable[..., CompletedProcess[str]]
+
+
+@pytest.fixture
+def thalweg(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> Command:
+    """Run a command in an empty folder, as `python -m thalweg` does."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "80")
+
+    def run(*words: str) -> CompletedProcess[str]:
+        monkeypatch.setattr("sys.argv", ["thalweg", *words])
+        capsys.readouterr()
+        code: object = 0
+        try:
+            main()
+        except SystemExit as end:
+            code = end.code or 0
+        printed = capsys.readouterr()
+        return CompletedProcess(list(words), int(str(code)), printed.out, printed.err)
+
+    return run
