@@ -119,11 +119,11 @@ def test_list_and_show_contain_every_name(thalweg):
     assert "gain-threshold" in listed["stopping"]
     assert {"page-hinkley", "ddm", "window-test", "river"} <= set(listed["alarm"])
     assert "shrink" in listed["alarm.action"]
-    assert "a choice for alarm" in " ".join(thalweg("show", "ddm").stdout.split())
+    assert "before the first possible alarm" in " ".join(thalweg("show", "ddm").stdout.split())
     assert "--set alarm.action=shrink" in thalweg("show", "shrink").stdout
     shown = thalweg("show", "dds").stdout
     assert "--set memory=dds" in shown
-    assert "What a state predicted to be impossible gets" in shown
+    assert "Round the number of renewed samples at random" in shown
     assert "thalweg show server=flash" in thalweg("show", "flash").stdout
     assert "--set server=flash" in thalweg("show", "server=flash").stdout
     assert "Proximal" in thalweg("show", "fedprox+sfedpo").stdout
