@@ -83,7 +83,9 @@ def make_comparison(cell) -> str:
         for place, name in enumerate(names)
         for seed in range(3)
     ]
-    cells += [cell("fedogd", 0, status="failed", reason="the loss is nan " * 20, rows=rows(0.5)[:2])]
+    cells += [
+        cell("fedogd", 0, status="failed", reason="the loss is nan " * 20, rows=rows(0.5)[:2])
+    ]
     return page("Comparison on digits-full", cells, "Ten clients.\nTwo states.")
 
 
