@@ -1,7 +1,7 @@
-"""What one client says, as a policy sees it that does not believe everything.
+"""Plausibility checks of the values that one client sends.
 
-On a network words come from devices that somebody else may own. Their form is checked by the wire; whether they
-can be true only the policy knows that will use them.
+On a network, values come from devices that are not trusted. The wire format checks their shape;
+only the policy that uses them can check whether they are possible.
 """
 
 from __future__ import annotations
@@ -15,23 +15,23 @@ import numpy.typing as npt
 
 
 class Claim(NamedTuple):
-    """Words of one client, and what is known of them otherwise."""
+    """The values of one client, with the facts needed to check them."""
 
-    uploads: Mapping[str, npt.NDArray[Any]]  # (J, E) words, (J,) reports or (E,) an answer, by name
+    uploads: Mapping[str, npt.NDArray[Any]]  # (J, E) uploads, (J,) reports or (E,) responses
     num_params: int
-    num_models: int  # of the bank, as far as the client was shown it
-    broadcast: Mapping[str, npt.NDArray[Any]] = {}  # (E,) what the policy had told it
-    num_samples: int | None = None  # that it says it holds; none: it does not say
-    num_classes: int | None = None  # of the data; none: the server does not know
-    is_survey_response: bool = False  # to a question, before anybody trained
+    num_models: int  # models of the bank that the client received
+    broadcast: Mapping[str, npt.NDArray[Any]] = {}  # (E,) values that it received
+    num_samples: int | None = None  # in its memory, as it reports; none: not reported
+    num_classes: int | None = None  # of the data; none: unknown
+    is_survey_response: bool = False  # sent before training
 
 
 @runtime_checkable
 class ValidatesClaims(Protocol):
-    """A policy that can tell when a client's words cannot be true."""
+    """A policy that rejects impossible values."""
 
     def validate_claim(self, claim: Claim) -> str | None:
-        """Why not, as a sentence; none: they may be."""
+        """Return why the values are impossible, as a sentence; none if they are possible."""
         ...
 
 
@@ -42,7 +42,7 @@ def check_vector(
     least: float = -math.inf,
     most: float = math.inf,
 ) -> str | None:
-    """Why a vector cannot be right: it is missing, of another length, or has numbers that cannot be.
+    """Return why a vector is invalid: missing, of the wrong length or out of range; none if valid.
 
     >>> check_vector({"counts": np.array([3.0, -1.0])}, "counts", length=2, least=0)
     'counts goes from -1 to 3, but only 0 to inf is possible.'
@@ -65,5 +65,5 @@ def check_vector(
 
 
 def first_reason(*reasons: str | None) -> str | None:
-    """The first reason, if there is one."""
+    """Return the first reason that is not None, if any."""
     return next(filter(None, reasons), None)

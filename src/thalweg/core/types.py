@@ -1,10 +1,10 @@
-"""The nouns that travel between the stages.
+"""The values that stages exchange.
 
-Letters for shapes, used all over the project:
+Letters of array shapes, used in the whole project:
 
     N  clients in the world      K  clients (jobs) in a round     M  latent states
     C  classes                   B  samples in a mini-batch       P  parameters of one model
-    A  samples that arrive       S  steps                         E  numbers in a message
+    A  samples that arrive       S  steps                         E  numbers in a vector
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ Ints = npt.NDArray[np.int64]  # ids, labels, positions
 
 
 class Arrival(NamedTuple):
-    """What one client receives in one tick."""
+    """The samples that one client receives in one tick."""
 
     items: Ints  # (A,) rows of the data set, in order of arrival
     state: int  # the latent state the client is in
 
 
 class Outlook(NamedTuple):
-    """What a client expects of its stream, and what each latent state is worth."""
+    """A client's forecast of its latent states, with their importance."""
 
     probs: Floats  # (M,) predicted probability of each state
     importance: Floats  # (M,) weight of each state in the global objective
@@ -37,42 +37,40 @@ class Outlook(NamedTuple):
 
 
 class LastLayer(NamedTuple):
-    """Samples as the last layer of a model sees them; the gradient of one is error x (feature, 1)."""
+    """Inputs and errors of a model's last layer; a sample's gradient is error x (feature, 1)."""
 
-    errors: Floats32  # (n, C) predicted probabilities minus the right answer
-    features: Floats32  # (n, F) what goes into the last layer
+    errors: Floats32  # (n, C) predicted probabilities minus one-hot labels
+    features: Floats32  # (n, F) inputs of the last layer
 
 
 class MemoryContext(NamedTuple):
-    """Everything a memory policy may look at when samples arrive at one client."""
+    """Everything that a memory policy can read when samples arrive at one client."""
 
     capacity: int  # samples this client can hold
     held: int  # samples it holds now, at most `capacity`
     num_new: int  # samples that have just arrived
-    state: int  # the latent state they come from
+    state: int  # their latent state; -1: unknown, or the memory does not declare `uses_forecast`
     held_labels: Ints  # (held,)
     new_labels: Ints  # (num_new,)
     outlook: Outlook
-    last_layer: LastLayer | None = (
-        None  # of held and new samples, for policies that look at the model
-    )
-    broadcast: Mapping[str, Floats32] = {}  # what the server's half of the policy has to say
+    last_layer: LastLayer | None = None  # of held and new samples, for policies that need it
+    broadcast: Mapping[str, Floats32] = {}  # values from the policy's server half
 
 
 class SampleAges(NamedTuple):
-    """What an emphasis may look at: the memory of one client, after samples have arrived."""
+    """The memory of one client after samples have arrived, as sample weights see it."""
 
-    ages: Ints  # (held,) rounds in which each sample has been in memory, this one included
+    ages: Ints  # (held,) rounds that each sample has been in memory, including this one
     labels: Ints  # (held,)
-    assigned: float = 1.0  # what the server's half of the emphasis gave this client
+    assigned: float = 1.0  # the factor that the server assigned to this client
 
 
 class Supply(NamedTuple):
-    """What is known beforehand of the samples that a client will have had by the end of the run."""
+    """The number of samples that a client will have received by the end of the run."""
 
-    total: float  # samples, those that it starts with included
-    is_historical: bool  # it has all of them before the first round
-    rounds: float  # in which it is expected to be here
+    total: float  # samples, including those at the start
+    is_historical: bool  # whether it has all of them before the first round
+    rounds: float  # expected number of rounds in which it is present
 
 
 @dataclass(frozen=True, eq=False)
@@ -85,17 +83,15 @@ class Supplies:
 
 
 class Session(NamedTuple):
-    """A stretch of rounds with one set of clients."""
+    """A sequence of rounds with one set of clients."""
 
-    number: int  # counted from 0; -1: nobody has come yet
-    age: int  # rounds of it that are over
-    members: (
-        Ints  # (n,) ids ascending, also of those who are away in this round; empty: nobody is here
-    )
+    number: int  # counted from 0; -1: before the first session
+    age: int  # rounds of the session that are over
+    members: Ints  # (n,) ids of all its clients, ascending, including absent ones
 
 
 class ParamSlice(NamedTuple):
-    """One tensor of a model, as a stretch of its flat vector of parameters."""
+    """One tensor of a model, as a slice of its flat parameter vector."""
 
     name: str
     start: int
@@ -104,26 +100,26 @@ class ParamSlice(NamedTuple):
 
 @dataclass(frozen=True)
 class Roster:
-    """Who is here in this round, and what the server knows of everybody."""
+    """The clients that are present in a round, and what the server knows about all clients."""
 
     rnd: int  # the round about to run, counted from 0
     present: Ints  # ids of the clients that can take part, ascending
-    availability: Floats  # (N,) probability of being here in a round
-    times_present: Ints  # (N,) earlier rounds in which each client was here
+    availability: Floats  # (N,) probability of being present in a round
+    times_present: Ints  # (N,) earlier rounds in which each client was present
     known: Mapping[str, Floats] = field(default_factory=dict)
-    """Last reports (N,) and last answers (N, E) by name; nan: none yet."""
+    """Last reports (N,) and last survey responses (N, E) by name; nan: none yet."""
     supplies: Supplies | None = None
-    """What clients will have had by the end of the run, if anybody can say."""
+    """The samples of all clients by the end of the run, if known."""
     surveyed: Ints | None = None
-    """Who was asked in this round by the stage that reads this; none: not known. Answers of earlier rounds
-    stay in `known` beside theirs."""
+    """The clients that the reading stage surveyed in this round; none: unknown. `known` also has
+    the responses of earlier rounds."""
     cohort: Ints | None = None
-    """Who was chosen, ascending; none: nobody yet."""
+    """The chosen clients, ascending; none: not chosen yet."""
     session: Session | None = None
-    """Whose turn it is; none: there is one session for ever, and everybody belongs to it."""
+    """The current session; none: the run has no sessions."""
     alarmed: Ints | None = None
-    """Clients whose data have changed, as an alarm says, and who have not taken part since, ascending; none: there
-    is no alarm, or it is not for the bank to do something about it."""
+    """Clients with an alarm since they last took part, ascending; none: the recipe has no alarm
+    that concerns the bank."""
 
     @property
     def num_clients(self) -> int:
@@ -144,18 +140,16 @@ class Job(NamedTuple):
 
     client: int
     model: int = 0
-    lr_scale: float = 1.0  # what its learning rate is multiplied by
+    lr_scale: float = 1.0  # factor of the learning rate
     session: int = 0  # number of the session
     age: int = 0  # rounds of the session that are over
-    probe_round: int = (
-        0  # 0: for good; else the number of a rehearsal, after which nobody remembers anything
-    )
+    probe_round: int = 0  # 0: an ordinary round; else the number of a probe round
 
 
 class Rejection(NamedTuple):
-    """A message that was not let in."""
+    """An invalid message that was rejected."""
 
-    client: int  # from whom it came
+    client: int  # the sender
     reason: str
 
     def __str__(self) -> str:
@@ -164,51 +158,48 @@ class Rejection(NamedTuple):
 
 @dataclass(frozen=True)
 class Updates:
-    """What the cohort of one round sends back: a struct of arrays, one row per job.
+    """The updates of one round as arrays with one row per job.
 
-    One matrix instead of K vectors, because every rule of the server is then one line of NumPy and
-    the weighted mean one matrix-vector product at the speed of memory.
+    With one matrix instead of K vectors the weighted mean is a single matrix-vector product.
     """
 
-    clients: Ints  # (K,) ascending; of one client, what was trained first comes first
-    models: Ints  # (K,) which model of the bank each one trained; ascending for each client
+    clients: Ints  # (K,) ascending; the rows of one client in the order in which it trained
+    models: Ints  # (K,) the model of the bank that was trained; ascending for each client
     deltas: Floats32  # (K, P) trained minus received parameters
     num_samples: Ints  # (K,) samples in memory at the end of the round
     num_steps: Ints  # (K,) optimiser steps taken; 0 if the memory was empty
     losses: Floats  # (K,) mean training loss over the round; nan without a step
-    num_tested: Ints  # (K,) arriving samples that were predicted before they were learnt from
-    num_correct: Ints  # (K,) how many of those predictions were right
-    reports: Mapping[str, Floats] = field(default_factory=dict)  # (K,) scalars a rule asked for
-    uploads: Mapping[str, Floats32] = field(
-        default_factory=dict
-    )  # (K, E) by "stage.name", see `ServerHalf`
+    num_tested: Ints  # (K,) arriving samples that were predicted before training on them
+    num_correct: Ints  # (K,) correct predictions among them
+    reports: Mapping[str, Floats] = field(default_factory=dict)  # (K,) numbers for the weights
+    uploads: Mapping[str, Floats32] = field(default_factory=dict)  # (K, E) by "stage.name"
     trained_in: Ints | None = None
-    """(K,) the round whose model each was trained from; none: all of them this round's."""
-    rejections: tuple[Rejection, ...] = ()  # of messages that were not let in
-    bytes_down: int = 0  # that the server sent in this round
-    extra_bytes_up: int = 0  # that clients sent in answer to questions
-    extra_metrics: Mapping[str, Any] = field(default_factory=dict)  # of policies, for the metrics
+    """(K,) the round in which each was trained; none: all in this round."""
+    rejections: tuple[Rejection, ...] = ()
+    bytes_down: int = 0  # sent by the server in this round
+    extra_bytes_up: int = 0  # sent by clients besides these rows: survey responses, probe rounds
+    extra_metrics: Mapping[str, Any] = field(default_factory=dict)  # for the metrics
 
     def __len__(self) -> int:
         return len(self.clients)
 
     def staleness(self, rnd: int) -> Ints:
-        """(K,) rounds by which the model that each was trained from is older than that of round `rnd`."""
+        """Return (K,) the age in rounds of the model from which each was trained, in round `rnd`."""
         if self.trained_in is None:
             return np.zeros(len(self), dtype=np.int64)
         return rnd - self.trained_in
 
     @property
     def is_newest(self) -> npt.NDArray[np.bool_]:
-        """(K,) is it the last row of its client? A late one, or one of another model, may stand before it."""
+        """(K,) whether it is the last row of its client."""
         return np.append(self.clients[1:] != self.clients[:-1], True)[: len(self)]
 
     def only(self, rows: npt.NDArray[np.bool_]) -> Updates:
-        """The rows of a mask (K,). Copies the big matrix only if some row is left out."""
+        """Return the rows of a mask (K,); copies the (K, P) matrix only if a row is left out."""
         return self if rows.all() else self.take(np.flatnonzero(rows))
 
     def take(self, rows: Ints) -> Updates:
-        """Some rows, in the order given."""
+        """Return some rows, in the given order."""
         arrays: dict[str, Any] = {
             name: value[rows] for name, value in vars(self).items() if isinstance(value, np.ndarray)
         }
@@ -220,6 +211,4 @@ class Updates:
         )
 
 
-SurveyResponses = Mapping[
-    str, Floats
-]  # name -> (K, E); rows of nan: this client had nothing to say
+SurveyResponses = Mapping[str, Floats]  # name -> (K, E); a row of nan: no response
