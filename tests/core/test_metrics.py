@@ -86,7 +86,7 @@ def test_metrics_that_policies_add_are_declared() -> None:
         name
         for bodies in sources.values()
         for body in bodies
-        for name in re.findall(r"[\"']([a-z][a-z0-9_]+)[\"']: ", body)
+        for name in re.findall(r"[\"']([a-z][a-z0-9_]+)[\"'](?:: |\] = )", body)
     }
     assert names >= {"rejected", "epsilon_spent_max", "update_epsilon", "clusters_found"}
     assert sorted(names - set(METRICS)) == []

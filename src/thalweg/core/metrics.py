@@ -373,6 +373,18 @@ _DECLARED = (
         places=("bank figure",),
     ),
     Metric(
+        "judged_clients",
+        "Ids of the clients that were tested for drift",
+        "record",
+        applies="FedDAA, in the first round of a step",
+    ),
+    Metric(
+        "drifted_clients",
+        "Ids of the clients found to have drifted",
+        "record",
+        applies="FedDAA, in the first round of a step",
+    ),
+    Metric(
         "drift_precision",
         "Share of the drifts found by the bank that are true drifts",
         "share",
