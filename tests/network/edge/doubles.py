@@ -21,7 +21,7 @@ def batch(
     keys: Sequence[str] | None = None,
     cursor: str = "",
 ) -> LiveBatch:
-    """Sample n has the input (n, -n), the label n mod 3 and the name "n", unless it is said otherwise."""
+    """Make a batch in which sample n has input (n, -n), label n mod 3 and key "n" by default."""
     inputs = np.array([[n, -n] for n in numbers], dtype=np.float32).reshape(-1, 2)
     right = np.array([n % 3 for n in numbers] if labels is None else labels, dtype=np.int64)
     names = tuple(map(str, numbers) if keys is None else keys)
@@ -29,7 +29,7 @@ def batch(
 
 
 class ListSource:
-    """Events from a list. The cursor is the number of events that were read, so it can go on anywhere."""
+    """A source of listed events; the cursor is the number of events read, so it can resume."""
 
     rejected, last_rejection, trouble = 0, "", ""
 
@@ -54,7 +54,7 @@ class ListSource:
 
 
 def late_labels(**labels: int) -> LateLabels:
-    """late(_7=1): the sample named "7" has the label 1."""
+    """Make late labels: late_labels(_7=1) gives the sample with key "7" the label 1."""
     names = tuple(name.removeprefix("_") for name in labels)
     return LateLabels(names, np.array(list(labels.values()), dtype=np.int64), "")
 

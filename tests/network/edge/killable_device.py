@@ -1,7 +1,7 @@
-"""A device that is going to be killed: ``python killed.py collect|client FOLDER CAPACITY [SOURCE]``.
+"""A device process for kill tests: ``killable_device.py collect|client FOLDER CAPACITY [SOURCE]``.
 
-Sample n has the input (n, -n) and no name, so that whoever reads one twice has it twice. Every fourth waits for its
-label, which comes a little later.
+Sample n has the input (n, -n) and no key, so a sample that is read twice is stored twice. Every
+fourth sample gets its label later.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ SCHEMA = DataSchema((2,), "float32", 3)
 
 
 def event_at(number: int) -> Event:
-    """Event after event, all known beforehand: batches of 1 to 7 samples, then the labels of those that wait."""
+    """Return a deterministic event: a batch of 1 to 7 samples, or late labels."""
     first, waits = num_samples_before(number), number % 4 == 0
     if number % 4 == 1:
         names = tuple(f"n{n}" for n in range(num_samples_before(number - 1), first))
@@ -35,12 +35,12 @@ def event_at(number: int) -> Event:
 
 
 def num_samples_before(number: int) -> int:
-    """Samples in all events before one."""
+    """Count the samples in all events before this one."""
     return sum(0 if k % 4 == 1 else 1 + k * 5 % 7 for k in range(number))
 
 
 class EndlessSource:
-    """Goes on anywhere, never ends, and is never slow."""
+    """A source that resumes at any cursor, never ends and never waits."""
 
     can_wait, rejected, last_rejection, trouble = True, 0, "", ""
 
@@ -61,7 +61,7 @@ class EndlessSource:
 
 
 def collect(store: Store, capacity: int, spec: str = "") -> None:
-    """The inbox alone, with a memory that keeps the newest."""
+    """Run only the inbox, with a memory that keeps the newest samples."""
     from thalweg.network.edge.collector import Collector
 
     source: Source = (
@@ -88,7 +88,7 @@ def collect(store: Store, capacity: int, spec: str = "") -> None:
 
 
 def client(store: Store, capacity: int) -> None:
-    """All of it, and an order after the other."""
+    """Run the whole client with one training request after the other."""
     from contracts.examples import train_request_for
     from network.edge.doubles import plan_for
     from thalweg.network.edge.live_client import LiveClient

@@ -26,7 +26,7 @@ def inbox(tmp_path: Path) -> Iterator[Inbox]:
 
 
 def until(done: Callable[[], bool]) -> None:
-    """Wait, but not for ever."""
+    """Wait until `done()` holds; fail after a timeout."""
     end = time.monotonic() + 60
     while not done():
         assert time.monotonic() < end, "it never happened"
@@ -37,8 +37,10 @@ def never() -> bool:
     return False
 
 
-def collected(source: ListSource, inbox: Inbox, ingest: Callable[[], bool] = never) -> Collector:
-    """A collector that has read its source to the end."""
+def run_collector(
+    source: ListSource, inbox: Inbox, ingest: Callable[[], bool] = never
+) -> Collector:
+    """Run a collector until it has read its source to the end."""
     collector = Collector(source, inbox, ingest, max_samples=5)
     collector.start()
     until(lambda: collector.has_ended)
@@ -46,9 +48,9 @@ def collected(source: ListSource, inbox: Inbox, ingest: Callable[[], bool] = nev
     return collector
 
 
-def test_everything_that_comes_is_stored_and_confirmed_in_order(inbox: Inbox) -> None:
+def test_all_events_are_stored_and_confirmed_in_order(inbox: Inbox) -> None:
     source = ListSource([batch([0, 1], labels=[-1, 1]), batch([]), batch([2]), late_labels(_0=2)])
-    collected(source, inbox)
+    run_collector(source, inbox)
     inbox.mark(0)
     assert inbox.slots.x[inbox.marked_slots(0), 0].tolist() == [0, 1, 2]
     assert inbox.labels[inbox.marked_slots(0)].tolist() == [2, 1, 2]
@@ -57,19 +59,19 @@ def test_everything_that_comes_is_stored_and_confirmed_in_order(inbox: Inbox) ->
         "2",
         "3",
         "4",
-    ]  # also where the source only found what it refused
+    ]  # also for events without valid samples
     assert inbox.cursor == ("4", 0)
 
 
-def test_it_goes_on_where_it_was_left(inbox: Inbox) -> None:
+def test_collector_resumes_at_the_stored_cursor(inbox: Inbox) -> None:
     events = [batch([0, 1]), batch([2, 3]), batch([4])]
-    collected(ListSource(events[:2]), inbox)
-    collected(ListSource(events), inbox)
+    run_collector(ListSource(events[:2]), inbox)
+    run_collector(ListSource(events), inbox)
     assert (inbox.counts.received, inbox.counts.duplicates) == (5, 0)
 
 
-def test_a_batch_larger_than_the_room_is_stored_in_parts(inbox: Inbox) -> None:
-    """Eleven slots, four at a time; the policy takes everything and keeps nothing."""
+def test_batch_larger_than_the_free_space_is_stored_in_parts(inbox: Inbox) -> None:
+    """Eleven slots, batches of four; the policy takes all samples and keeps none."""
     lived = 0
 
     def ingest() -> bool:
@@ -82,13 +84,13 @@ def test_a_batch_larger_than_the_room_is_stored_in_parts(inbox: Inbox) -> None:
         return True
 
     names = [""] * 30
-    collected(ListSource([batch(range(30), keys=names), batch([31])]), inbox, ingest)
+    run_collector(ListSource([batch(range(30), keys=names), batch([31])]), inbox, ingest)
     assert inbox.counts.received == inbox.counts.evicted + inbox.num_new == 31
     assert inbox.num_new < 4
     assert inbox.cursor == ("2", 0)
 
 
-def test_after_a_stop_in_the_middle_of_a_batch_the_rest_of_it_comes(inbox: Inbox) -> None:
+def test_rest_of_a_batch_is_read_after_a_stop(inbox: Inbox) -> None:
     events = [batch(range(20), keys=[""] * 20), batch([20])]
     collector = Collector(ListSource(events), inbox, never, max_samples=5)
     collector.start()
@@ -97,13 +99,13 @@ def test_after_a_stop_in_the_middle_of_a_batch_the_rest_of_it_comes(inbox: Inbox
     assert inbox.cursor == ("", 11)
     inbox.mark(0)
     first = inbox.slots.x[inbox.marked_slots(0), 0].tolist()
-    inbox.commit(b"", 1, inbox.marked_slots(-1))  # room for all
-    collected(ListSource(events), inbox)
+    inbox.commit(b"", 1, inbox.marked_slots(-1))  # frees all slots
+    run_collector(ListSource(events), inbox)
     inbox.mark(1)
     assert first + inbox.slots.x[inbox.marked_slots(1), 0].tolist() == list(range(21))
 
 
-def test_a_source_that_can_wait_waits(inbox: Inbox) -> None:
+def test_source_that_can_wait_is_paused_when_the_inbox_is_full(inbox: Inbox) -> None:
     source = ListSource([batch([n]) for n in range(40)])
     collector = Collector(source, inbox, never, max_samples=5)
     collector.start()
@@ -113,7 +115,7 @@ def test_a_source_that_can_wait_waits(inbox: Inbox) -> None:
     assert len(source.confirmed) == 11
 
 
-def test_of_a_source_that_cannot_wait_the_rest_is_lost_and_counted(inbox: Inbox) -> None:
+def test_samples_of_a_source_that_cannot_wait_are_dropped_and_counted(inbox: Inbox) -> None:
     source = ListSource([batch([n]) for n in range(40)], can_wait=False, endless=True)
     collector = Collector(source, inbox, never, max_samples=5)
     hold = threading.Event()
@@ -125,14 +127,14 @@ def test_of_a_source_that_cannot_wait_the_rest_is_lost_and_counted(inbox: Inbox)
 
     inbox.receive = slow  # type: ignore[method-assign]
     collector.start()
-    until(lambda: collector._lost >= 34)  # five in the backlog, and perhaps one on its way
+    until(lambda: collector._lost >= 34)  # five in the backlog, and possibly one in transit
     hold.set()
     until(lambda: inbox.counts.lost + inbox.counts.received == 40)
     collector.stop()
     assert inbox.counts.lost in (34, 35)
 
 
-def test_a_full_disk_is_tried_again_and_loses_nothing(
+def test_full_disk_is_retried_without_losing_samples(
     inbox: Inbox, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("thalweg.network.edge.collector.RETRY_S", 0.001)
@@ -156,7 +158,7 @@ def test_a_full_disk_is_tried_again_and_loses_nothing(
     assert "the disk is full." in seen
 
 
-def test_a_source_that_fails_leaves_a_line_and_what_came_before(inbox: Inbox) -> None:
+def test_failing_source_is_reported_and_earlier_samples_are_kept(inbox: Inbox) -> None:
     class Failing(ListSource):
         def events(self, cursor: str) -> Iterator[Event]:
             yield batch([0])
@@ -168,11 +170,11 @@ def test_a_source_that_fails_leaves_a_line_and_what_came_before(inbox: Inbox) ->
     ):
         source = Failing([])
         source.error = error  # type: ignore[attr-defined]
-        assert collected(source, inbox).trouble == said
+        assert run_collector(source, inbox).trouble == said
     assert (inbox.counts.received, inbox.counts.duplicates) == (1, 1)
 
 
-def test_a_policy_that_fails_leaves_a_line(inbox: Inbox) -> None:
+def test_failing_policy_is_reported(inbox: Inbox) -> None:
     def broken() -> bool:
         raise ValueError("positions out of range")
 
@@ -185,7 +187,7 @@ def test_a_policy_that_fails_leaves_a_line(inbox: Inbox) -> None:
     )
 
 
-def test_the_backlog_has_room_for_so_many_samples_and_one_event_at_least() -> None:
+def test_backlog_limits_samples_but_accepts_at_least_one_event() -> None:
     backlog = Backlog(4)
     assert backlog.put(batch(range(9)), can_wait=False)
     assert not backlog.put(batch([9]), can_wait=False)

@@ -1,4 +1,4 @@
-"""A device: how it joins, what it refuses, and that nothing is trained twice."""
+"""Tests of the device daemon: joining, rejected requests and duplicate requests."""
 
 from __future__ import annotations
 
@@ -68,12 +68,12 @@ def home(tmp_path: Path) -> Iterator[Home]:
     home.stop()
 
 
-def joined(daemon: Daemon) -> Hello:
+def join_run(daemon: Daemon) -> Hello:
     return from_bytes(daemon.handle(Frame("invitation", invitation())).payload, TERMS, Hello)
 
 
-def refusal(daemon: Daemon, letter: bytes) -> str:
-    """Why an invitation was not accepted; the daemon then stops."""
+def rejection_of(daemon: Daemon, letter: bytes) -> str:
+    """Return why the daemon rejected an invitation; the daemon then stops."""
     reason = handshake_from_bytes(
         daemon.handle(Frame("invitation", letter)).payload, JoinRejection
     ).reason
@@ -86,14 +86,14 @@ def order(rnd: int) -> Frame:
     return Frame("request", to_bytes(train_request_for(rnd, 2, params), TERMS))
 
 
-def test_it_says_who_it_is_and_joins(home: Home) -> None:
+def test_daemon_states_its_identity_and_joins(home: Home) -> None:
     daemon = home.start(wish=2)
     assert home.store is not None
     said = daemon.handle(Frame("identity", handshake_to_bytes(IdentityRequest(RUN))))
     who = handshake_from_bytes(said.payload, IdentityResponse)
     assert (who.identity, who.requested_number, who.run) == (home.store.identity, 2, None)
-    assert joined(daemon).client == 2
-    assert joined(daemon).client == 2, "an invitation may come twice"
+    assert join_run(daemon).client == 2
+    assert join_run(daemon).client == 2, "an invitation may come twice"
     again = handshake_from_bytes(
         daemon.handle(Frame("identity", handshake_to_bytes(IdentityRequest(RUN)))).payload,
         IdentityResponse,
@@ -102,9 +102,9 @@ def test_it_says_who_it_is_and_joins(home: Home) -> None:
     assert [event["event"] for event in home.events] == ["joined"]
 
 
-def test_the_same_order_twice_is_trained_once(home: Home) -> None:
+def test_duplicate_train_request_is_trained_once(home: Home) -> None:
     daemon = home.start()
-    joined(daemon)
+    join_run(daemon)
     first = daemon.handle(order(0))
     reply = from_bytes(first.payload, TERMS, TrainResponse)
     assert (first.kind, reply.rnd, reply.client) == ("request", 0, 2)
@@ -118,29 +118,29 @@ def test_the_same_order_twice_is_trained_once(home: Home) -> None:
     assert rounds == [1, 1, 2, 1, 2, 3]
 
 
-def test_a_daemon_that_was_killed_in_a_round_gives_the_same_bits(
+def test_daemon_killed_in_a_round_gives_the_same_response_after_restart(
     home: Home, tmp_path: Path
 ) -> None:
     daemon = home.start()
-    joined(daemon)
+    join_run(daemon)
     daemon.handle(order(0))
     whole = daemon.handle(order(1))
     other = Home(tmp_path / "other")
     daemon = other.start()
-    joined(daemon)
+    join_run(daemon)
     daemon.handle(order(0))
     device_client = daemon._device_client
     assert isinstance(device_client, ReplayClient)
-    device_client._remote.handle(device_client._state, order(1).payload)  # trained, but never kept
+    device_client._remote.handle(device_client._state, order(1).payload)  # trained, but not stored
     daemon = other.start()
     assert daemon.handle(order(1)) == whole
     other.stop()
 
 
-def test_what_is_refused_changes_nothing(home: Home) -> None:
+def test_rejected_requests_leave_the_daemon_unchanged(home: Home) -> None:
     daemon = home.start()
     assert "no invitation" in daemon.handle(order(0)).reason
-    joined(daemon)
+    join_run(daemon)
     daemon.handle(order(4))
     assert home.store is not None
     before = home.store.state()
@@ -182,46 +182,46 @@ def test_what_is_refused_changes_nothing(home: Home) -> None:
         ({"plan": plan_to_toml(PLAN).replace("uniform-ratio", "unform")}, "unknown"),
     ],
 )
-def test_a_run_that_does_not_fit_is_refused_at_once(
+def test_unsuitable_invitations_are_rejected(
     changes: dict[str, Any], reason: str, home: Home
 ) -> None:
     daemon = home.start()
-    said = refusal(daemon, invitation(**changes))
+    said = rejection_of(daemon, invitation(**changes))
     assert re.search(reason, said), said
     assert home.store is not None
     assert home.store.read_membership() is None
 
 
-def test_a_folder_of_another_run_or_client_is_refused(home: Home) -> None:
-    joined(home.start())
+def test_state_folder_of_another_run_or_client_is_rejected(home: Home) -> None:
+    join_run(home.start())
     for changes, words in (
         ({"run": OTHER}, (RUN, OTHER)),
         ({"client": 3}, ("client 3", "client 2")),
         ({"plan": plan_to_toml(replace(PLAN, seed=9))}, ("seed",)),
     ):
-        reason = refusal(home.start(), invitation(**changes))
+        reason = rejection_of(home.start(), invitation(**changes))
         assert all(word in reason for word in words), reason
 
 
-def test_another_number_than_it_wished_for_is_refused(home: Home) -> None:
-    reason = refusal(home.start(wish=4), invitation())
+def test_client_number_other_than_requested_is_rejected(home: Home) -> None:
+    reason = rejection_of(home.start(wish=4), invitation())
     assert "as number 2, but this client has --client 4" in reason
 
 
-def test_the_server_may_refuse_it(home: Home) -> None:
+def test_server_rejection_is_recorded(home: Home) -> None:
     daemon = home.start()
     daemon.handle(Frame("rejection", handshake_to_bytes(JoinRejection("no room"))))
     assert daemon.rejection_reason == "no room"
 
 
-def test_a_server_of_another_version_is_refused_when_it_greets(home: Home) -> None:
+def test_server_of_another_version_is_rejected_at_the_identity_request(home: Home) -> None:
     daemon = home.start()
     daemon.handle(Frame("identity", handshake_to_bytes(IdentityRequest(RUN, version="9.9"))))
     assert daemon.rejection_reason is not None
     assert "9.9" in daemon.rejection_reason
 
 
-def test_a_plan_from_the_network_runs_no_code_of_ours(tmp_path: Path) -> None:
+def test_plan_from_the_network_executes_no_local_code(tmp_path: Path) -> None:
     mine = tmp_path / "mine.py"
     mine.write_text("raise SystemExit('it was run')")
     text = plan_to_toml(PLAN).replace('kind = "uniform-ratio"', f'kind = "{mine}:Mine"')
@@ -232,11 +232,11 @@ def test_a_plan_from_the_network_runs_no_code_of_ours(tmp_path: Path) -> None:
         read_server_plan(text, DeviceOptions(allows_own_code=True))
 
 
-def test_a_failure_of_ours_is_an_answer_and_not_the_end(
+def test_internal_error_is_returned_as_a_response(
     home: Home, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     daemon = home.start()
-    joined(daemon)
+    join_run(daemon)
 
     def broken(self: ReplayClient, letter: bytes) -> bytes:
         raise RuntimeError("out of luck")

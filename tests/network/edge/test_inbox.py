@@ -20,7 +20,7 @@ CAPACITY, QUEUE = 3, 6
 
 
 @contextmanager
-def opened(folder: Path, capacity: int = CAPACITY, queue: int = QUEUE) -> Iterator[Inbox]:
+def open_inbox(folder: Path, capacity: int = CAPACITY, queue: int = QUEUE) -> Iterator[Inbox]:
     store = Store.open(folder)
     try:
         inbox = Inbox(store, SCHEMA, capacity, queue)
@@ -31,15 +31,15 @@ def opened(folder: Path, capacity: int = CAPACITY, queue: int = QUEUE) -> Iterat
 
 
 def contents(inbox: Inbox, lived: int) -> list[int]:
-    """Numbers of the samples that were marked for a round."""
+    """Return the numbers of the samples that were marked for a round."""
     return [int(x[0]) for x in inbox.slots.x[inbox.marked_slots(lived)]]
 
 
-def test_what_was_received_is_there_in_another_process(tmp_path: Path) -> None:
-    with opened(tmp_path) as inbox:
+def test_received_samples_survive_a_restart(tmp_path: Path) -> None:
+    with open_inbox(tmp_path) as inbox:
         inbox.receive(batch([5, 6], cursor="after 6"))
         assert (inbox.num_new, inbox.num_free, inbox.cursor) == (2, 7, ("after 6", 0))
-    with opened(tmp_path) as inbox:
+    with open_inbox(tmp_path) as inbox:
         assert (inbox.num_new, inbox.num_free, inbox.cursor) == (2, 7, ("after 6", 0))
         inbox.mark(0)
         assert contents(inbox, 0) == [5, 6]
@@ -47,21 +47,21 @@ def test_what_was_received_is_there_in_another_process(tmp_path: Path) -> None:
         assert inbox.counts.received == 2
 
 
-def test_what_comes_after_the_mark_is_for_the_next_round(tmp_path: Path) -> None:
-    with opened(tmp_path) as inbox:
+def test_samples_after_the_mark_belong_to_the_next_round(tmp_path: Path) -> None:
+    with open_inbox(tmp_path) as inbox:
         inbox.receive(batch([1, 2]))
         inbox.mark(0)
         inbox.receive(batch([3]))
-        inbox.mark(0)  # as when the same question is asked again
-    with opened(tmp_path) as inbox:
+        inbox.mark(0)  # as for a repeated survey request
+    with open_inbox(tmp_path) as inbox:
         inbox.mark(0)
         assert contents(inbox, 0) == [1, 2]
         inbox.mark(1)
         assert contents(inbox, 1) == [3]
 
 
-def test_what_the_client_does_not_hold_after_a_round_makes_room(tmp_path: Path) -> None:
-    with opened(tmp_path) as inbox:
+def test_samples_not_held_after_a_round_free_their_slots(tmp_path: Path) -> None:
+    with open_inbox(tmp_path) as inbox:
         inbox.receive(batch([1, 2, 3]))
         inbox.mark(0)
         rows = inbox.marked_slots(0)
@@ -69,22 +69,22 @@ def test_what_the_client_does_not_hold_after_a_round_makes_room(tmp_path: Path) 
         assert (inbox.num_free, inbox.counts.evicted, inbox.num_new) == (8, 2, 0)
         inbox.commit(b"the same round, asked again", 1, rows[:1])
         assert inbox.counts.evicted == 2
-    with opened(tmp_path) as inbox:
+    with open_inbox(tmp_path) as inbox:
         assert (inbox.num_free, inbox.counts.evicted) == (8, 2)
         inbox.check_rows(1, rows[:1])
         with pytest.raises(RunError, match=r"damaged .*samples that do not exist"):
             inbox.check_rows(1, rows)
 
 
-def test_samples_wait_for_their_labels_and_come_in_the_order_of_their_coming(
+def test_samples_with_late_labels_keep_their_arrival_order(
     tmp_path: Path,
 ) -> None:
-    with opened(tmp_path) as inbox:
+    with open_inbox(tmp_path) as inbox:
         inbox.receive(batch([7, 8, 9], labels=[-1, 2, -1]))
         assert (inbox.num_new, inbox.num_waiting) == (1, 2)
-    with opened(tmp_path) as inbox:
+    with open_inbox(tmp_path) as inbox:
         inbox.add_labels(late_labels(_7=1, _8=0, nobody=1, _9=3))
-        # 8 has its label, nobody is nobody, and there is no class 3.
+        # Sample 8 has its label, the key "nobody" is unknown, and there is no class 3.
         assert (inbox.num_new, inbox.num_waiting) == (2, 1)
         assert (inbox.counts.unmatched, inbox.counts.rejected) == (2, 1)
         inbox.mark(0)
@@ -92,8 +92,8 @@ def test_samples_wait_for_their_labels_and_come_in_the_order_of_their_coming(
         assert inbox.labels[inbox.marked_slots(0)].tolist() == [1, 2]
 
 
-def test_the_oldest_that_wait_for_labels_give_way(tmp_path: Path) -> None:
-    with opened(tmp_path) as inbox:  # three may wait
+def test_oldest_samples_without_labels_expire(tmp_path: Path) -> None:
+    with open_inbox(tmp_path) as inbox:  # at most three pending labels
         inbox.receive(batch([1, 2], labels=[-1, -1]))
         inbox.receive(batch([3, 4], labels=[-1, -1]))
         assert (inbox.num_waiting, inbox.counts.expired, inbox.num_free) == (3, 1, 6)
@@ -101,19 +101,19 @@ def test_the_oldest_that_wait_for_labels_give_way(tmp_path: Path) -> None:
         assert (inbox.num_new, inbox.counts.unmatched) == (1, 1)
 
 
-def test_a_second_delivery_is_recognised_by_its_name(tmp_path: Path) -> None:
-    with opened(tmp_path) as inbox:
+def test_duplicate_samples_are_recognised_by_their_key(tmp_path: Path) -> None:
+    with open_inbox(tmp_path) as inbox:
         inbox.receive(batch([1, 2, 1]))
         inbox.mark(0)
-        inbox.commit(b"", 1, np.empty(0, dtype=np.int64))  # both are gone
-    with opened(tmp_path) as inbox:
+        inbox.commit(b"", 1, np.empty(0, dtype=np.int64))  # removes both samples
+    with open_inbox(tmp_path) as inbox:
         inbox.receive(batch([2, 3]))
-        inbox.receive(batch([2, 2], keys=["", ""]))  # without names they are what they are
+        inbox.receive(batch([2, 2], keys=["", ""]))  # samples without keys are never duplicates
         assert (inbox.counts.received, inbox.counts.duplicates) == (5, 2)
 
 
-def test_what_is_no_sample_of_ours_is_refused_and_counted(tmp_path: Path) -> None:
-    with opened(tmp_path) as inbox:
+def test_invalid_samples_are_rejected_and_counted(tmp_path: Path) -> None:
+    with open_inbox(tmp_path) as inbox:
         wrong = batch([1, 2, 3, 4], labels=[3, -2, 1, -1], keys=["a", "b", "c", ""])
         wrong.inputs[2, 1] = np.inf
         inbox.receive(wrong, is_last=True)
@@ -123,8 +123,8 @@ def test_what_is_no_sample_of_ours_is_refused_and_counted(tmp_path: Path) -> Non
         assert inbox.counts.rejected == 6
 
 
-def test_until_the_last_part_of_a_batch_the_source_is_before_it(tmp_path: Path) -> None:
-    with opened(tmp_path) as inbox:
+def test_cursor_advances_only_after_the_last_part_of_a_batch(tmp_path: Path) -> None:
+    with open_inbox(tmp_path) as inbox:
         inbox.receive(batch([1], cursor="1"))
         inbox.receive(batch([2, 3], cursor="4"), is_last=False)
         assert inbox.cursor == ("1", 2)
@@ -132,8 +132,8 @@ def test_until_the_last_part_of_a_batch_the_source_is_before_it(tmp_path: Path) 
         assert inbox.cursor == ("4", 0)
 
 
-def test_a_full_disk_loses_nothing(tmp_path: Path) -> None:
-    with opened(tmp_path, 3, 200) as inbox:
+def test_full_disk_loses_no_stored_samples(tmp_path: Path) -> None:
+    with open_inbox(tmp_path, 3, 200) as inbox:
         inbox.receive(batch([1], cursor="1"))
         with inbox._store.read_transaction() as db:
             (pages,) = db.execute("PRAGMA page_count").fetchone()
@@ -148,39 +148,47 @@ def test_a_full_disk_loses_nothing(tmp_path: Path) -> None:
         assert (inbox.num_new, inbox.counts.received) == (51, 51)
 
 
-def test_a_disk_without_room_for_the_samples_is_one_line(
+def test_full_disk_when_allocating_slots_gives_one_line_error(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def full(file: int, start: int, size: int) -> None:
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr("os.posix_fallocate", full)
-    with pytest.raises(RunError, match="the disk is full"), opened(tmp_path):
+    with pytest.raises(RunError, match="the disk is full"), open_inbox(tmp_path):
         pass
 
 
-def test_a_slot_that_somebody_else_wrote_into_is_noticed(tmp_path: Path) -> None:
-    with opened(tmp_path) as inbox:
+def test_externally_modified_slot_is_detected(tmp_path: Path) -> None:
+    with open_inbox(tmp_path) as inbox:
         inbox.receive(batch([1, 2]))
     file = tmp_path / "samples.bin"
     content = bytearray(file.read_bytes())
     content[8] ^= 1  # in the second slot
     file.write_bytes(content)
-    with pytest.raises(RunError, match="the contents of sample 1 have changed"), opened(tmp_path):
+    with (
+        pytest.raises(RunError, match="the contents of sample 1 have changed"),
+        open_inbox(tmp_path),
+    ):
         pass
     file.write_bytes(b"")
-    with pytest.raises(RunError, match="damaged"), opened(tmp_path):
+    with pytest.raises(RunError, match="damaged"), open_inbox(tmp_path):
         pass
 
 
-def test_another_capacity_or_form_is_refused_and_a_longer_queue_is_fine(tmp_path: Path) -> None:
-    with opened(tmp_path) as inbox:
+def test_other_capacity_or_schema_is_rejected_and_a_longer_queue_is_accepted(
+    tmp_path: Path,
+) -> None:
+    with open_inbox(tmp_path) as inbox:
         inbox.receive(batch([1, 2]))
-    with pytest.raises(RunError, match="capacity = 3, but now capacity = 4"), opened(tmp_path, 4):
+    with (
+        pytest.raises(RunError, match="capacity = 3, but now capacity = 4"),
+        open_inbox(tmp_path, 4),
+    ):
         pass
-    with opened(tmp_path, queue=10) as inbox:
+    with open_inbox(tmp_path, queue=10) as inbox:
         assert (inbox.num_new, inbox.num_free) == (2, 11)
-    with opened(tmp_path, queue=2) as inbox:  # what is there stays
+    with open_inbox(tmp_path, queue=2) as inbox:  # stored samples are kept
         assert inbox.num_free == 11
     store = Store.open(tmp_path)
     with pytest.raises(RunError, match=r"shape = \[2\], but now shape = \[3\]"):
@@ -189,7 +197,7 @@ def test_another_capacity_or_form_is_refused_and_a_longer_queue_is_fine(tmp_path
 
 
 class Model:
-    """The same in plain lists: what an inbox must be like."""
+    """A reference model of the inbox with plain lists."""
 
     def __init__(self) -> None:
         self.new: list[int] = []
@@ -217,7 +225,7 @@ STEPS = st.lists(
 
 @settings(deadline=None, max_examples=40)
 @given(STEPS)
-def test_every_slot_is_free_or_has_one_sample_whatever_happens(
+def test_every_slot_is_free_or_holds_one_sample_after_any_steps(
     steps: list[tuple[str, int, int]],
 ) -> None:
     with tempfile.TemporaryDirectory() as folder:

@@ -1,4 +1,4 @@
-"""Real processes, killed at random moments: no sample is lost, none is there twice."""
+"""Tests that processes killed at random moments neither lose nor duplicate samples."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ TESTS = Path(__file__).parents[2]
 PATH = os.pathsep.join([str(TESTS), *filter(None, [os.environ.get("PYTHONPATH")])])
 
 
-def born(kind: str, folder: Path, capacity: int, *source: str) -> subprocess.Popen[bytes]:
-    """A device that has stored something, or at least begun to read a source."""
+def start_device(kind: str, folder: Path, capacity: int, *source: str) -> subprocess.Popen[bytes]:
+    """Start a device process and wait until it has stored data or begun to read."""
     device = subprocess.Popen(
         [sys.executable, killed.__file__, kind, str(folder), str(capacity), *source],
         stdout=subprocess.PIPE,
@@ -41,9 +41,9 @@ def born(kind: str, folder: Path, capacity: int, *source: str) -> subprocess.Pop
     return device
 
 
-def life(kind: str, folder: Path, capacity: int, seconds: float) -> None:
-    """From the first thing that it has stored, so many seconds."""
-    device = born(kind, folder, capacity)
+def run_and_kill(kind: str, folder: Path, capacity: int, seconds: float) -> None:
+    """Start a device and kill it this many seconds after its first stored data."""
+    device = start_device(kind, folder, capacity)
     time.sleep(seconds)
     device.send_signal(signal.SIGKILL)
     device.communicate()
@@ -65,12 +65,12 @@ def check_nothing_lost_nor_doubled(inbox: Inbox, held: list[int]) -> None:
 
 
 @pytest.mark.parametrize("capacity", [5, 20_000])
-def test_a_killed_collector_neither_loses_nor_doubles_a_sample(
+def test_killed_collector_neither_loses_nor_duplicates_samples(
     capacity: int, tmp_path: Path
 ) -> None:
     when, received = random.Random(capacity), 0
     for _ in range(5):
-        life("collect", tmp_path, capacity, when.uniform(0, 0.4))
+        run_and_kill("collect", tmp_path, capacity, when.uniform(0, 0.4))
         store = Store.open(tmp_path)
         inbox = Inbox(store, killed.SCHEMA, capacity, queue=40)
         lived = int.from_bytes(store.state() or b"", "big")
@@ -83,11 +83,11 @@ def test_a_killed_collector_neither_loses_nor_doubles_a_sample(
         store.close()
 
 
-def test_a_killed_client_neither_loses_nor_doubles_a_sample(tmp_path: Path) -> None:
+def test_killed_client_neither_loses_nor_duplicates_samples(tmp_path: Path) -> None:
     when = random.Random(3)
     rounds = 0
     for _ in range(3):
-        life("client", tmp_path, 6, when.uniform(0, 0.5))
+        run_and_kill("client", tmp_path, 6, when.uniform(0, 0.5))
         store = Store.open(tmp_path)
         node = LiveNode(store, plan_for(), 0, killed.SCHEMA, LiveSizes(6, queue=40, batch=8))
         held = node.inbox.slots.x[node.state.client.rows, 0].astype(int).tolist()
@@ -100,8 +100,8 @@ def test_a_killed_client_neither_loses_nor_doubles_a_sample(tmp_path: Path) -> N
 
 
 @pytest.mark.skipif(MOSQUITTO is None, reason="mosquitto is not installed")
-def test_a_killed_device_has_every_message_of_a_broker_once(tmp_path: Path) -> None:
-    """Messages without names, so that nothing but how they were delivered tells a second delivery."""
+def test_killed_device_stores_every_broker_message_once(tmp_path: Path) -> None:
+    """The messages have no keys, so only the delivery state identifies a second delivery."""
     from paho.mqtt.client import CallbackAPIVersion, Client
 
     broker, folder, number = Mosquitto(tmp_path), tmp_path / "state", 120
@@ -112,15 +112,15 @@ def test_a_killed_device_has_every_message_of_a_broker_once(tmp_path: Path) -> N
     try:
         source = f"{broker.address}/sensor/+?qos=1"
         subscribe(folder, source)
-        device = born("collect", folder, 5, source)
+        device = start_device("collect", folder, 5, source)
         for n in range(number):
             said = json.dumps({"x": [n, -n], "y": n % 3})
             sensor.publish("sensor/1", said, qos=1).wait_for_publish(30)
             if n % 40 == 20:
                 device.kill()
                 device.communicate()
-                device = born("collect", folder, 5, source)
-        until(lambda: received(folder) >= number)
+                device = start_device("collect", folder, 5, source)
+        until(lambda: count_received(folder) >= number)
         device.kill()
         device.communicate()
     finally:
@@ -138,7 +138,7 @@ def test_a_killed_device_has_every_message_of_a_broker_once(tmp_path: Path) -> N
 
 
 def subscribe(folder: Path, spec: str) -> None:
-    """Make the device's session at the broker, which then keeps messages for it."""
+    """Create the device's session at the broker, which then queues messages for it."""
     store = Store.open(folder)
     source = open_source(spec, killed.SCHEMA.sample_format, name=store.identity)
     store.close()
@@ -148,8 +148,8 @@ def subscribe(folder: Path, spec: str) -> None:
     source.close()
 
 
-def received(folder: Path) -> int:
-    """Samples that a device has stored, looked up while it is at work."""
+def count_received(folder: Path) -> int:
+    """Count the samples stored by a running device."""
     with closing(sqlite3.connect(f"file:{folder}/state.db?mode=ro", uri=True)) as db:
         row = db.execute("SELECT value FROM facts WHERE name = 'counts'").fetchone()
     return 0 if row is None else int(json.loads(row[0])["received"])

@@ -22,8 +22,8 @@ def order(device: LiveClient, rnd: int) -> bytes:
     return to_bytes(train_request_for(rnd, 0, params), device.node.terms)
 
 
-def test_a_device_from_its_first_sample_to_its_last_round(tmp_path: Path) -> None:
-    """Ten samples, of which six fit; one has no label, one comes twice."""
+def test_live_client_runs_from_the_first_sample_to_the_last_round(tmp_path: Path) -> None:
+    """Ten samples, of which six fit; one has no label and one is a duplicate."""
     events = [
         batch(range(8)),
         batch([8, 7], labels=[-1, 1]),
@@ -49,7 +49,7 @@ def test_a_device_from_its_first_sample_to_its_last_round(tmp_path: Path) -> Non
     assert status["has_ended"]
 
 
-def test_the_status_is_written_once_a_second_at_most(tmp_path: Path) -> None:
+def test_status_file_is_written_at_most_once_a_second(tmp_path: Path) -> None:
     now = [0.0]
     store = Store.open(tmp_path)
     source = ListSource([batch([0])])
@@ -63,7 +63,7 @@ def test_the_status_is_written_once_a_second_at_most(tmp_path: Path) -> None:
     store.close()
 
 
-def test_what_the_source_refused_is_counted_too(tmp_path: Path) -> None:
+def test_status_counts_samples_rejected_by_the_source(tmp_path: Path) -> None:
     store = Store.open(tmp_path)
     source = ListSource([batch([0], labels=[5])])
     source.rejected, source.last_rejection, source.trouble = 2, "row 3 has 4 columns", "no network"
@@ -78,8 +78,8 @@ def test_what_the_source_refused_is_counted_too(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("recipe", ["fedavg", "ode"])
-def test_samples_come_while_the_client_trains(recipe: str, tmp_path: Path) -> None:
-    """Two threads in one inbox; whatever the order of things, nothing is lost."""
+def test_samples_can_arrive_while_the_client_trains(recipe: str, tmp_path: Path) -> None:
+    """Two threads use one inbox; no sample is lost in any order of operations."""
     events = [batch([n]) for n in range(60)]
     store = Store.open(tmp_path)
     sizes = LiveSizes(queue=16, batch=4)

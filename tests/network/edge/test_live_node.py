@@ -27,7 +27,9 @@ SIZES = LiveSizes(queue=16, batch=4)
 
 
 @contextmanager
-def opened(folder: Path, plan: Plan | None = None, sizes: LiveSizes = SIZES) -> Iterator[LiveNode]:
+def open_node(
+    folder: Path, plan: Plan | None = None, sizes: LiveSizes = SIZES
+) -> Iterator[LiveNode]:
     store = Store.open(folder)
     try:
         node = LiveNode(store, plan or plan_for(), CLIENT, SCHEMA, sizes)
@@ -42,14 +44,14 @@ def order(node: LiveNode, rnd: int, weight: float = 0.0) -> bytes:
     return to_bytes(train_request_for(rnd, CLIENT, params), node.terms)
 
 
-def held(node: LiveNode) -> list[int]:
+def held_samples(node: LiveNode) -> list[int]:
     return [int(x[0]) for x in node.inbox.slots.x[node.state.client.rows]]
 
 
-# --- the same numbers as in a simulation ---
+# --- equality with a simulation ---
 
 
-def of_rows(data: Dataset, rows: np.ndarray) -> LiveBatch:
+def batch_of_rows(data: Dataset, rows: np.ndarray) -> LiveBatch:
     names = ("",) * len(rows)
     return LiveBatch(data.x[rows], data.y[rows], np.zeros(len(rows)), names, "")
 
@@ -60,13 +62,13 @@ def of_rows(data: Dataset, rows: np.ndarray) -> LiveBatch:
         ("fedavg", "synthetic-logistic"),
         ("fedavg,memory=reservoir", "digits-partial"),  # images
         ("fedogd", "digits-partial"),
-        ("ode", "digits-partial"),  # looks at the model, and is told something
+        ("ode", "digits-partial"),  # uses the model and a broadcast
     ],
 )
-def test_a_live_client_does_what_an_embedded_one_does_with_the_same_arrivals(
+def test_live_client_matches_a_simulated_client_with_the_same_arrivals(
     recipe: str, scenario: str, tmp_path: Path
 ) -> None:
-    """Absorption in rounds only: the memory, its order, and every bit of the reply are the same."""
+    """With ingestion in rounds only, memory, order and response are identical."""
     name, *rest = recipe.split(",")
     overrides = ["capacity=10", "ticks=2", "local.steps=2", "local.passes=none", *rest]
     plan = make_plan(name, scenario, seed=3, rounds=9, overrides=overrides)
@@ -84,7 +86,7 @@ def test_a_live_client_does_what_an_embedded_one_does_with_the_same_arrivals(
     for rnd in (0, 2, 3):
         _, arrivals = federation.world.emit(state.client.stream, CLIENT, state.client.lived)
         for arrival in arrivals:
-            here.inbox.receive(of_rows(data, arrival.items))
+            here.inbox.receive(batch_of_rows(data, arrival.items))
         params = 0.1 * rng.standard_normal(there.schema.num_params).astype(np.float32)
         payload = to_bytes(train_request_for(rnd, CLIENT, params), there.schema)
         state, expected = there.handle(state, payload)
@@ -93,7 +95,7 @@ def test_a_live_client_does_what_an_embedded_one_does_with_the_same_arrivals(
         assert (mine.lived, len(mine.rows)) == (theirs.lived, len(theirs.rows))
         assert (here.inbox.slots.x[mine.rows] == data.x[theirs.rows]).all()
         assert (here.inbox.labels[mine.rows] == data.y[theirs.rows]).all()
-        here.close()  # another process goes on
+        here.close()  # another process continues
         store.close()
         store = Store.open(tmp_path)
         here = LiveNode(store, live_plan, CLIENT, describe_dataset(data), sizes)
@@ -104,80 +106,84 @@ def test_a_live_client_does_what_an_embedded_one_does_with_the_same_arrivals(
 # --- between rounds ---
 
 
-def test_a_batch_is_offered_to_the_memory_policy_without_a_round(tmp_path: Path) -> None:
-    with opened(tmp_path) as node:
+def test_full_batch_is_ingested_between_rounds(tmp_path: Path) -> None:
+    with open_node(tmp_path) as node:
         node.inbox.receive(batch(range(3)))
-        assert not node.ingest()  # three are no batch of four
+        assert not node.ingest()  # three samples are less than a batch
         node.inbox.receive(batch([3]))
         assert node.ingest()
-        assert (held(node), node.state.client.lived, node.state.last_round) == ([0, 1, 2, 3], 1, -1)
+        assert (held_samples(node), node.state.client.lived, node.state.last_round) == (
+            [0, 1, 2, 3],
+            1,
+            -1,
+        )
         assert not node.ingest()
         node.inbox.receive(batch(range(4, 8)))
         assert node.ingest()
-        assert len(held(node)) == 6  # the capacity
+        assert len(held_samples(node)) == 6  # the capacity
         assert node.inbox.counts.evicted == 2
-        kept = held(node)
-    with opened(tmp_path) as node:
-        assert (held(node), node.state.client.lived) == (kept, 2)
+        kept = held_samples(node)
+    with open_node(tmp_path) as node:
+        assert (held_samples(node), node.state.client.lived) == (kept, 2)
 
 
-def test_what_is_left_comes_with_the_order(tmp_path: Path) -> None:
-    with opened(tmp_path) as node:
+def test_remaining_samples_are_ingested_with_the_train_request(tmp_path: Path) -> None:
+    with open_node(tmp_path) as node:
         node.inbox.receive(batch(range(5)))
-        assert node.ingest()  # takes all five
+        assert node.ingest()  # ingests all five
         node.inbox.receive(batch([5]))
         node.handle(order(node, 0))
-        assert sorted(held(node)) == [0, 1, 2, 3, 4, 5]
+        assert sorted(held_samples(node)) == [0, 1, 2, 3, 4, 5]
         assert (node.state.client.lived, node.inbox.num_new) == (2, 0)
 
 
-def test_a_policy_that_looks_or_is_told_waits_for_the_order(tmp_path: Path) -> None:
-    with opened(tmp_path, plan_for("ode")) as node:
+def test_policy_that_needs_the_model_or_a_broadcast_ingests_only_in_rounds(tmp_path: Path) -> None:
+    with open_node(tmp_path, plan_for("ode")) as node:
         assert not node.can_ingest
         node.inbox.receive(batch(range(8)))
         assert not node.ingest()
         node.handle(order(node, 0))
-        assert len(held(node)) == 6
-    with opened(tmp_path / "other") as node:
+        assert len(held_samples(node)) == 6
+    with open_node(tmp_path / "other") as node:
         assert node.can_ingest
 
 
-def test_samples_are_predicted_between_rounds_before_anybody_learns_from_them(
+def test_samples_are_predicted_between_rounds_before_training(
     tmp_path: Path,
 ) -> None:
     plan = plan_for("fedavg", "prequential=3")
-    with opened(tmp_path, plan) as node:
+    with open_node(tmp_path, plan) as node:
         node.inbox.receive(batch(range(4)))
         assert node.ingest()
         assert node.inbox.counts.tested == 0  # no model was received yet
         reply = from_bytes(node.handle(order(node, 0)), node.terms, TrainResponse)
         assert reply.num_tested.tolist() == [0]
         node.inbox.receive(batch([12, 13, 15, 16]))
-        assert node.ingest()  # a model of zeros says class 0: right for 12 and 15, wrong for 13
+        assert node.ingest()  # a zero model predicts class 0: right for 12 and 15, wrong for 13
         assert (node.inbox.counts.tested, node.inbox.counts.correct) == (3, 2)
         node.inbox.receive(batch([18]))
-    with opened(tmp_path, plan) as node:
+    with open_node(tmp_path, plan) as node:
         reply = from_bytes(node.handle(order(node, 1)), node.terms, TrainResponse)
         assert (reply.num_tested.tolist(), reply.num_correct.tolist()) == ([4], [3])
         assert (node.inbox.counts.tested, node.inbox.counts.rounds) == (0, 2)
 
 
-# --- errands ---
+# --- requests ---
 
 
-def test_an_errand_that_comes_twice_is_carried_out_once(tmp_path: Path) -> None:
-    with opened(tmp_path) as node:
+def test_duplicate_request_is_handled_once(tmp_path: Path) -> None:
+    with open_node(tmp_path) as node:
         node.inbox.receive(batch(range(5)))
         payload = order(node, 0)
-        first, kept = node.handle(payload), held(node)
+        first, kept = node.handle(payload), held_samples(node)
         node.inbox.receive(batch(range(5, 8)))
         assert node.handle(payload) == first
-    with opened(tmp_path) as node:
+    with open_node(tmp_path) as node:
         assert node.handle(payload) == first
-        assert (held(node), node.state.client.lived, node.inbox.num_new) == (kept, 1, 3)
+        assert (held_samples(node), node.state.client.lived, node.inbox.num_new) == (kept, 1, 3)
 
 
-def test_who_is_killed_between_mark_and_commit_gives_the_same_reply(
+def test_node_killed_between_mark_and_commit_gives_the_same_response(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     class Killed(BaseException): ...
@@ -185,23 +191,23 @@ def test_who_is_killed_between_mark_and_commit_gives_the_same_reply(
     def killed(*args: object, **more: object) -> None:
         raise Killed
 
-    with opened(tmp_path / "whole") as node:
+    with open_node(tmp_path / "whole") as node:
         node.inbox.receive(batch(range(5)))
         payload = order(node, 0)
-        whole, kept = node.handle(payload), held(node)
-    with opened(tmp_path / "cut") as node:
+        whole, kept = node.handle(payload), held_samples(node)
+    with open_node(tmp_path / "cut") as node:
         node.inbox.receive(batch(range(5)))
         monkeypatch.setattr(node.inbox, "commit", killed)
         with pytest.raises(Killed):
             node.handle(payload)
-    with opened(tmp_path / "cut") as node:
-        node.inbox.receive(batch([77]))  # comes too late for this round
+    with open_node(tmp_path / "cut") as node:
+        node.inbox.receive(batch([77]))  # arrives too late for this round
         assert node.handle(payload) == whole
-        assert held(node) == kept
+        assert held_samples(node) == kept
 
 
-def test_what_is_refused_changes_nothing(tmp_path: Path) -> None:
-    with opened(tmp_path) as node:
+def test_rejected_requests_leave_the_node_unchanged(tmp_path: Path) -> None:
+    with open_node(tmp_path) as node:
         node.inbox.receive(batch(range(5)))
         for payload in (b"", b"nonsense", node.hello(), order(node, 0)[:-4]):
             with pytest.raises(BadMessage):
@@ -212,28 +218,28 @@ def test_what_is_refused_changes_nothing(tmp_path: Path) -> None:
             node.handle(order(node, 1))
 
 
-def test_a_question_and_the_order_after_it_see_the_same_arrivals(tmp_path: Path) -> None:
-    with opened(tmp_path, plan_for("dpcs")) as node:
+def test_survey_and_following_train_request_see_the_same_arrivals(tmp_path: Path) -> None:
+    with open_node(tmp_path, plan_for("dpcs")) as node:
         node.inbox.receive(batch(range(3)))
         nothing = np.empty((0, node.net.num_params), dtype=np.float32)
         node.handle(to_bytes(SurveyRequest(0, CLIENT, "selection", nothing), node.terms))
         node.inbox.receive(batch(range(3, 5)))
         node.handle(order(node, 0))
-        assert (sorted(held(node)), node.inbox.num_new) == ([0, 1, 2], 2)
+        assert (sorted(held_samples(node)), node.inbox.num_new) == ([0, 1, 2], 2)
 
 
-def test_a_client_without_any_samples_answers_all_the_same(tmp_path: Path) -> None:
-    with opened(tmp_path) as node:
+def test_client_without_samples_sends_an_empty_response(tmp_path: Path) -> None:
+    with open_node(tmp_path) as node:
         reply = from_bytes(node.handle(order(node, 0)), node.terms, TrainResponse)
         assert (reply.num_samples, reply.num_steps.tolist()) == (0, [0])
         assert node.inbox.counts.last_loss is None
 
 
-def test_the_noise_of_a_private_recipe_is_nobody_elses_to_know(tmp_path: Path) -> None:
+def test_privacy_noise_differs_between_devices(tmp_path: Path) -> None:
     plan = plan_for("fedavg", "privacy=gaussian")
     replies = []
     for name in ("one", "other"):
-        with opened(tmp_path / name, plan) as node:
+        with open_node(tmp_path / name, plan) as node:
             node.inbox.receive(batch(range(5)))
             replies.append(from_bytes(node.handle(order(node, 0)), node.terms, TrainResponse))
     one, other = replies
@@ -241,17 +247,17 @@ def test_the_noise_of_a_private_recipe_is_nobody_elses_to_know(tmp_path: Path) -
     assert not (one.deltas == other.deltas).any()
 
 
-# --- what cannot be ---
+# --- invalid setups ---
 
 
-def test_a_drift_of_the_scenario_is_refused(tmp_path: Path) -> None:
+def test_drift_of_the_scenario_is_rejected(tmp_path: Path) -> None:
     store = Store.open(tmp_path)
     with pytest.raises(ConfigError, match="drift=Sudden changes the data of a scenario"):
         LiveNode(store, plan_for("fedavg", "drift=sudden"), CLIENT, SCHEMA)
     store.close()
 
 
-def test_a_state_of_another_recipe_is_refused(tmp_path: Path) -> None:
+def test_state_of_another_recipe_is_rejected(tmp_path: Path) -> None:
     store = Store.open(tmp_path)
     store.commit(b"not a state")
     with pytest.raises(RunError, match="damaged, or of another recipe"):
@@ -259,6 +265,6 @@ def test_a_state_of_another_recipe_is_refused(tmp_path: Path) -> None:
     store.close()
 
 
-def test_a_batch_that_could_never_fill_up_is_refused() -> None:
+def test_batch_size_beyond_the_queue_is_rejected() -> None:
     with pytest.raises(ConfigError, match="batch=9, queue=16"):
         LiveSizes(queue=16, batch=9)

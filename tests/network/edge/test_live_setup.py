@@ -1,4 +1,4 @@
-"""A device with live data, from the letter that invites it."""
+"""Tests of joining a run with live data."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import pytest
 from contracts.examples import train_request_for
 from network.edge.doubles import SCHEMA, plan_for
 from network.edge.test_collector import until
-from network.edge.test_daemon import Home, refusal
+from network.edge.test_daemon import Home, rejection_of
 from thalweg.engine.plan import plan_to_toml
 from thalweg.federation import Hello, TrainResponse
 from thalweg.network.edge.live_client import LiveClient
@@ -49,7 +49,7 @@ def home(tmp_path: Path) -> Iterator[Home]:
 
 @pytest.fixture
 def lines(tmp_path: Path) -> Path:
-    """A file with five samples, of which one is none."""
+    """A file with five lines, one of which is invalid."""
     file = tmp_path / "sensor.jsonl"
     rows = [{"x": [n, -n], "y": n % 3} for n in range(4)] + [{"x": [1], "y": 0}]
     file.write_text("".join(json.dumps(row) + "\n" for row in rows))
@@ -62,9 +62,7 @@ def device_client(home: Home) -> LiveClient:
     return client
 
 
-def test_an_invited_device_reads_its_source_and_trains_on_what_came(
-    home: Home, lines: Path
-) -> None:
+def test_invited_device_reads_its_source_and_trains(home: Home, lines: Path) -> None:
     daemon = home.start(data=str(lines))
     hello = from_bytes(daemon.handle(Frame("invitation", invitation())).payload, TERMS, Hello)
     assert hello.client == 2
@@ -72,7 +70,7 @@ def test_an_invited_device_reads_its_source_and_trains_on_what_came(
     reply = from_bytes(daemon.handle(order(0)).payload, TERMS, TrainResponse)
     assert reply.num_samples == 4
 
-    home.start(data=str(lines))  # goes on by itself, and reads on where it was
+    home.start(data=str(lines))  # resumes without an invitation and at the stored cursor
     with lines.open("a") as file:
         file.write('{"x": [7, 7], "y": 1}\n')
     until(lambda: device_client(home).status()["received"] == 5)
@@ -81,9 +79,7 @@ def test_an_invited_device_reads_its_source_and_trains_on_what_came(
     assert device_client(home).status()["rounds"] == 2
 
 
-def test_what_came_while_nobody_had_invited_it_yet_is_still_in_its_source(
-    home: Home, lines: Path
-) -> None:
+def test_data_before_the_invitation_are_read_after_joining(home: Home, lines: Path) -> None:
     daemon = home.start(data=str(lines))
     assert daemon.handle(order(0)).kind == "rejected"
     daemon.handle(Frame("invitation", invitation()))
@@ -99,32 +95,32 @@ def test_what_came_while_nobody_had_invited_it_yet_is_still_in_its_source(
         ({"live": False}, "Join with --data replay"),
     ],
 )
-def test_a_run_of_another_form_is_refused(
+def test_run_with_another_data_schema_is_rejected(
     changes: dict[str, Any], said: str, home: Home, lines: Path
 ) -> None:
     daemon = home.start(data=str(lines))
-    reason = refusal(daemon, invitation(**changes))
+    reason = rejection_of(daemon, invitation(**changes))
     with pytest.raises(AssertionError, match=said):
         raise AssertionError(reason)
 
 
-def test_a_plan_with_another_world_is_refused(home: Home, lines: Path) -> None:
+def test_plan_with_another_world_is_rejected(home: Home, lines: Path) -> None:
     plan = plan_to_toml(plan_for("fedavg", "world=replay"))
     daemon = home.start(data=str(lines))
-    assert "the plan's world is Replay" in refusal(daemon, invitation(plan=plan))
+    assert "the plan's world is Replay" in rejection_of(daemon, invitation(plan=plan))
 
 
-def test_the_folder_of_another_run_is_not_written_to(home: Home, lines: Path) -> None:
+def test_state_folder_of_another_run_is_not_changed(home: Home, lines: Path) -> None:
     home.start(data=str(lines)).handle(Frame("invitation", invitation()))
     until(lambda: device_client(home).status()["received"] == 4)
     home.stop()
     (home.folder / "invitation").unlink()
     lines.write_text(lines.read_text() * 2)
     daemon = home.start(data=str(lines))
-    assert OTHER in refusal(daemon, invitation(run=OTHER))
+    assert OTHER in rejection_of(daemon, invitation(run=OTHER))
     assert json.loads((home.folder / "status.json").read_text())["received"] == 4
 
 
-def test_a_source_that_cannot_be_opened_is_a_refusal(home: Home) -> None:
+def test_unusable_source_rejects_the_invitation(home: Home) -> None:
     daemon = home.start(data="mqtt://")
-    assert "mqtt" in refusal(daemon, invitation())
+    assert "mqtt" in rejection_of(daemon, invitation())

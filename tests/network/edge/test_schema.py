@@ -27,7 +27,7 @@ TABLE = DataSchema((2,), "float32", 2, columns=("a", "b"), centre=(1.0, -2.0), w
 CODES = DataSchema((4,), "uint8", 5, num_codes=5)
 
 
-def test_a_data_set_survives_without_its_samples() -> None:
+def test_schema_of_a_data_set_round_trips_without_samples() -> None:
     data = Digits().load(None, 0)
     schema = schema_from_json(schema_to_json(describe_dataset(data)))
     assert schema == describe_dataset(data)
@@ -41,7 +41,7 @@ def test_a_data_set_survives_without_its_samples() -> None:
 @pytest.mark.parametrize(
     "schema", [IMAGES, CODES, TABLE, DataSchema((3,), "float32", 2, class_names=("a", "b"))]
 )
-def test_it_travels_as_text(schema: DataSchema) -> None:
+def test_schema_round_trips_through_json(schema: DataSchema) -> None:
     assert schema_from_json(schema_to_json(schema)) == schema
 
 
@@ -63,20 +63,20 @@ def test_it_travels_as_text(schema: DataSchema) -> None:
         {"num_codes": -1},
     ],
 )
-def test_what_describes_no_data_set_is_refused(changes: dict[str, object]) -> None:
+def test_invalid_schemas_are_rejected(changes: dict[str, object]) -> None:
     text = json.dumps({**json.loads(schema_to_json(IMAGES)), **changes})
     with pytest.raises(BadMessage, match="is not a valid data schema"):
         schema_from_json(text)
 
 
 @given(st.recursive(st.none() | st.text() | st.integers() | st.floats(), st.lists))
-def test_any_text_is_refused_and_nothing_else_happens(plain: object) -> None:
+def test_arbitrary_text_is_rejected_as_a_schema(plain: object) -> None:
     for text in (json.dumps(plain), json.dumps({"shape": plain}), str(plain)):
         with pytest.raises(BadMessage):
             schema_from_json(text)
 
 
-def test_codes_out_of_range_do_not_fit() -> None:
+def test_codes_out_of_range_are_invalid() -> None:
     inputs = np.array([[0, 1, 2, 4], [0, 1, 2, 5]], dtype=np.uint8)
     both = LiveBatch(inputs, np.zeros(2, dtype=np.int64), np.zeros(2), ("", ""), "")
     assert CODES.find_valid(both).tolist() == [0]
@@ -94,14 +94,14 @@ def test_codes_out_of_range_do_not_fit() -> None:
         {"centre": [float("inf"), 0.0]},
     ],
 )
-def test_a_scale_that_cannot_be_is_refused(changes: dict[str, object]) -> None:
+def test_invalid_scales_are_rejected(changes: dict[str, object]) -> None:
     text = json.dumps({**json.loads(schema_to_json(TABLE)), **changes})
     with pytest.raises(BadMessage, match="is not a valid data schema"):
         schema_from_json(text)
 
 
-def test_readings_of_a_device_are_put_on_the_scale_of_the_servers_table(tmp_path: Path) -> None:
-    """The same rows, from the server's file and as a device reads them: the same numbers, to the bit."""
+def test_device_readings_use_the_scale_of_the_server_table(tmp_path: Path) -> None:
+    """Rows read from the server's file and by a device give bit-identical numbers."""
     rows = [(20.0 + 3 * n, 1e6 + 7 * n * n, "yes" if n % 3 else "no") for n in range(20)]
     lines = [f"{vibration},{label},{heat}\n" for heat, vibration, label in rows]
     (tmp_path / "server.csv").write_text("vibration,label,heat\n" + "".join(lines))
@@ -114,7 +114,7 @@ def test_readings_of_a_device_are_put_on_the_scale_of_the_servers_table(tmp_path
     assert {row.tobytes() for row in np.concatenate([data.x, data.x_test])} == stored
 
 
-def test_a_replayed_table_sends_what_was_measured(tmp_path: Path) -> None:
+def test_replayed_table_sends_unscaled_values(tmp_path: Path) -> None:
     lines = [f"{10 * n + 5},{'ab'[n % 2]}\n" for n in range(20)]
     (tmp_path / "mine.csv").write_text("volts,label\n" + "".join(lines))
     sample_format = SampleFormat((1,), "float32", 2)
@@ -125,7 +125,7 @@ def test_a_replayed_table_sends_what_was_measured(tmp_path: Path) -> None:
     assert len(volts) == 16
 
 
-def test_data_on_a_moving_scale_cannot_be_served_to_devices() -> None:
+def test_data_with_online_standardisation_cannot_be_served_to_devices() -> None:
     data = make_stream_dataset(
         "elec2",
         np.arange(6.0).reshape(3, 2),

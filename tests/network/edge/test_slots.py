@@ -10,7 +10,7 @@ from thalweg.core.errors import RunError
 from thalweg.network.edge.slots import Slots
 
 
-def test_what_is_written_is_seen_through_the_map_and_after_opening_again(tmp_path: Path) -> None:
+def test_written_slots_are_visible_in_the_map_and_after_reopening(tmp_path: Path) -> None:
     slots = Slots(tmp_path / "samples", 5, (2, 3), "uint8")
     seen = slots.x
     images = np.arange(12, dtype=np.uint8).reshape(2, 2, 3)
@@ -25,7 +25,7 @@ def test_what_is_written_is_seen_through_the_map_and_after_opening_again(tmp_pat
     again.close()
 
 
-def test_all_space_is_claimed_at_once_and_the_file_never_shrinks(tmp_path: Path) -> None:
+def test_slot_file_is_allocated_at_once_and_never_shrinks(tmp_path: Path) -> None:
     file = tmp_path / "samples"
     for num, size in ((100, 800), (200, 1600), (50, 1600)):
         slots = Slots(file, num, (2,), "float32")
@@ -34,14 +34,14 @@ def test_all_space_is_claimed_at_once_and_the_file_never_shrinks(tmp_path: Path)
     assert file.stat().st_blocks * 512 >= 1600
 
 
-def test_nobody_writes_through_the_map(tmp_path: Path) -> None:
+def test_slot_map_is_read_only(tmp_path: Path) -> None:
     slots = Slots(tmp_path / "samples", 2, (2,), "float32")
     with pytest.raises(ValueError, match="read-only"):
         slots.x[0] = 1
     slots.close()
 
 
-def test_a_disk_that_takes_only_a_part_is_asked_again_and_a_full_one_is_one_line(
+def test_partial_writes_are_continued_and_a_full_disk_gives_one_line_error(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     slots = Slots(tmp_path / "samples", 2, (2,), "float32")

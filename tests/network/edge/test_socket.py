@@ -1,4 +1,4 @@
-"""Letters over a unix socket: whole, or not at all."""
+"""Tests of framed requests over a unix socket."""
 
 from __future__ import annotations
 
@@ -25,48 +25,48 @@ from thalweg.network.edge.socket import (
 
 
 @contextmanager
-def listener(answer: Callable[[Frame], Frame], letters: int = 1) -> Iterator[Path]:
-    """Somebody who answers some letters, in a folder with a short name."""
+def listener(answer: Callable[[Frame], Frame], num_requests: int = 1) -> Iterator[Path]:
+    """Answer a number of requests on a socket in a folder with a short name."""
     with tempfile.TemporaryDirectory(prefix="tw") as folder:
         path = Path(folder) / "inside" / "door"
         with open_listener(path) as line:
             line.settimeout(20)
             thread = threading.Thread(
-                target=lambda: [serve_one(line, answer) for _ in range(letters)]
+                target=lambda: [serve_one(line, answer) for _ in range(num_requests)]
             )
             thread.start()
             yield path
             thread.join()
 
 
-def twice(frame: Frame) -> Frame:
+def double_payload(frame: Frame) -> Frame:
     return Frame(frame.kind, frame.payload * 2, "because")
 
 
-def test_a_letter_goes_there_and_an_answer_comes_back() -> None:
-    with listener(twice, letters=2) as path:
+def test_request_and_response_are_transferred_completely() -> None:
+    with listener(double_payload, num_requests=2) as path:
         assert send_request(path, "request", b"ab" * 3_000_000, 20) == Frame(
             "request", b"ab" * 6_000_000, "because"
         )
         assert send_request(path, "identity", b"", 20) == Frame("identity", b"", "because")
 
 
-def test_nobody_else_may_enter_the_folder() -> None:
-    with listener(twice) as path:
+def test_socket_folder_is_accessible_to_its_owner_only() -> None:
+    with listener(double_payload) as path:
         assert stat.S_IMODE(path.parent.stat().st_mode) == 0o700
         assert stat.S_IMODE(path.stat().st_mode) == 0o600
         send_request(path, "request", b"", 20)
     assert not path.exists()
 
 
-def test_who_hangs_up_early_harms_nobody() -> None:
+def test_client_that_disconnects_early_does_not_stop_the_listener() -> None:
     seen: list[str] = []
 
     def slow(frame: Frame) -> Frame:
         seen.append(frame.kind)
         return Frame("request", bytes(10_000_000))
 
-    with listener(slow, letters=3) as path:
+    with listener(slow, num_requests=3) as path:
         with socket.socket(socket.AF_UNIX) as line:
             line.connect(str(path))
             line.sendall(b"abc")
@@ -88,7 +88,7 @@ def test_who_hangs_up_early_harms_nobody() -> None:
         (LENGTHS.pack(50, 0) + b"{", "ended with 49 of 50"),
     ],
 )
-def test_what_is_no_frame_is_refused(frame: bytes, reason: str) -> None:
+def test_invalid_frames_are_rejected(frame: bytes, reason: str) -> None:
     ours, theirs = socket.socketpair()
     with ours, theirs:
         theirs.sendall(frame)
@@ -97,7 +97,7 @@ def test_what_is_no_frame_is_refused(frame: bytes, reason: str) -> None:
             receive(ours)
 
 
-def test_nobody_at_home_is_one_message(tmp_path: Path) -> None:
+def test_missing_daemon_gives_one_line_error(tmp_path: Path) -> None:
     nowhere = Path(tempfile.gettempdir()) / "thalweg" / "none"
     with pytest.raises(Unreachable, match=r"does not answer at .*: No such file"):
         send_request(nowhere, "request", b"", 1)
@@ -105,10 +105,10 @@ def test_nobody_at_home_is_one_message(tmp_path: Path) -> None:
         send_request(tmp_path / ("long" * 30), "request", b"", 1)
 
 
-def test_a_socket_that_a_dead_daemon_left_behind_is_replaced() -> None:
+def test_stale_socket_of_a_dead_daemon_is_replaced() -> None:
     with tempfile.TemporaryDirectory(prefix="tw") as folder:
         path = Path(folder) / "door"
         path.write_text("old")
         with open_listener(path) as line:
             line.settimeout(0.01)
-            assert serve_one(line, twice) is False
+            assert serve_one(line, double_payload) is False

@@ -16,7 +16,7 @@ from thalweg.scenarios import find_scenario
 DIGITS = SampleFormat((8, 8, 1), "uint8", 10)
 
 
-def test_a_client_of_a_scenario_gets_what_it_would_get_in_a_simulation() -> None:
+def test_scenario_replay_matches_the_arrivals_of_a_simulation() -> None:
     spec = "replay:drift-digits?client=3&seed=5&rounds=2"
     events = list(open_live_source(spec, DIGITS).events(""))
     scenario = find_scenario("drift-digits")
@@ -32,7 +32,7 @@ def test_a_client_of_a_scenario_gets_what_it_would_get_in_a_simulation() -> None
     assert inputs_of(events) == seen_so.samples("train", rows).tolist()
 
 
-def test_a_data_set_comes_once_each_client_its_part() -> None:
+def test_data_set_replay_divides_samples_among_clients_once() -> None:
     data = find_scenario("digits-partial").data.load(None, 0)
     labels = []
     for client in range(3):
@@ -41,7 +41,7 @@ def test_a_data_set_comes_once_each_client_its_part() -> None:
     assert labels == data.y.tolist()
 
 
-def test_a_replay_can_be_stopped_anywhere() -> None:
+def test_replay_can_resume_at_any_event() -> None:
     spec = "replay:digits-partial?client=1&clients=20&rounds=1&speed=100000&label_delay=0.0001"
     found = check_source(lambda: open_live_source(spec, DIGITS))
     assert sum(len(entry) == 2 for entry in found) == len(found) // 2
@@ -55,24 +55,24 @@ def test_a_replay_can_be_stopped_anywhere() -> None:
         ("replay:table", "needs a file"),
     ],
 )
-def test_a_replay_that_cannot_be_is_refused(spec: str, why: str) -> None:
+def test_invalid_replay_options_are_rejected(spec: str, why: str) -> None:
     with pytest.raises(ConfigError, match=why):
         open_live_source(spec, DIGITS)
 
 
-def test_names_and_options_that_nobody_has_are_refused() -> None:
+def test_unknown_replay_names_and_options_are_rejected() -> None:
     with pytest.raises(UnknownName, match="Did you mean 'digits'"):
         open_live_source("replay:digts", DIGITS)
     with pytest.raises(UnknownName, match="option of the source"):
         open_live_source("replay:digits?qos=1", DIGITS)
 
 
-def test_data_of_another_kind_are_refused_with_both_sides() -> None:
+def test_replay_data_with_another_format_are_rejected() -> None:
     with pytest.raises(
         ConfigError, match=r"shape \(8, 8, 1\), uint8, in 10 classes, but .* \(2,\)"
     ):
         open_live_source("replay:digits", SampleFormat((2,), "float32", 3))
 
 
-def test_other_sources_are_opened_too(tmp_path: Path) -> None:
+def test_file_sources_are_opened_by_their_path(tmp_path: Path) -> None:
     assert isinstance(open_live_source(str(tmp_path / "r.csv"), DIGITS), TailSource)

@@ -24,7 +24,7 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path / "states" / "mine"
 
 
-def refused(folder: Path) -> str:
+def open_error(folder: Path) -> str:
     with pytest.raises(RunError) as caught:
         Store.open(folder)
     message = str(caught.value)
@@ -33,7 +33,7 @@ def refused(folder: Path) -> str:
     return message
 
 
-def test_a_new_store_is_empty_and_for_its_owner_alone(folder: Path) -> None:
+def test_new_store_is_empty_and_private_to_its_owner(folder: Path) -> None:
     store = Store.open(folder)
     assert (store.read_membership(), store.state(), store.find_response("abc")) == (
         None,
@@ -46,7 +46,7 @@ def test_a_new_store_is_empty_and_for_its_owner_alone(folder: Path) -> None:
     store.close()
 
 
-def test_everything_is_there_after_opening_it_again(folder: Path) -> None:
+def test_store_contents_survive_reopening(folder: Path) -> None:
     store = Store.open(folder)
     identity = store.identity
     store.join(MEMBER)
@@ -60,13 +60,13 @@ def test_everything_is_there_after_opening_it_again(folder: Path) -> None:
     again.close()
 
 
-def test_two_stores_are_two_clients(tmp_path: Path) -> None:
+def test_two_stores_have_different_identities(tmp_path: Path) -> None:
     one, two = Store.open(tmp_path / "one"), Store.open(tmp_path / "two")
     assert one.identity != two.identity
     one.close(), two.close()
 
 
-def test_replies_of_the_last_rounds_are_kept_and_older_ones_dropped(folder: Path) -> None:
+def test_only_responses_of_the_last_rounds_are_kept(folder: Path) -> None:
     store = Store.open(folder)
     for rnd in range(5):
         store.commit(b"state", f"errand of {rnd}", f"reply {rnd}".encode(), rnd=rnd)
@@ -77,10 +77,10 @@ def test_replies_of_the_last_rounds_are_kept_and_older_ones_dropped(folder: Path
     store.close()
 
 
-def test_a_folder_stays_with_its_run_and_its_client(folder: Path) -> None:
+def test_state_folder_belongs_to_one_run_and_client(folder: Path) -> None:
     store = Store.open(folder)
     store.join(MEMBER)
-    store.join(MEMBER)  # as after every restart
+    store.join(MEMBER)  # joining again with the same membership is accepted
     with pytest.raises(
         RunError, match=r"client 3 of run run-a, but the server has client 3 of run b"
     ):
@@ -91,7 +91,7 @@ def test_a_folder_stays_with_its_run_and_its_client(folder: Path) -> None:
     store.close()
 
 
-def test_what_is_raised_on_the_way_undoes_all_of_a_commit(folder: Path) -> None:
+def test_failed_commit_is_rolled_back(folder: Path) -> None:
     store = Store.open(folder)
     store.commit(b"before")
 
@@ -104,7 +104,7 @@ def test_what_is_raised_on_the_way_undoes_all_of_a_commit(folder: Path) -> None:
     store.close()
 
 
-def test_a_full_disk_is_one_line_and_the_state_before_stays(folder: Path) -> None:
+def test_full_disk_gives_one_line_error_and_keeps_the_previous_state(folder: Path) -> None:
     store = Store.open(folder)
     store.commit(b"before")
     with store.read_transaction() as db:
@@ -114,17 +114,17 @@ def test_a_full_disk_is_one_line_and_the_state_before_stays(folder: Path) -> Non
         store.commit(b"x" * 100_000, "abc", b"answer", rnd=0)
     assert "\n" not in str(caught.value)
     assert (store.state(), store.find_response("abc")) == (b"before", None)
-    store.commit(b"small")  # goes on as if nothing had happened
+    store.commit(b"small")  # smaller commits still work
     assert store.state() == b"small"
     store.close()
 
 
-def test_a_folder_that_cannot_be_made_is_one_line(tmp_path: Path) -> None:
+def test_uncreatable_state_folder_gives_one_line_error(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("in the way")
-    assert "cannot write to the state folder" in refused(tmp_path / "file" / "state")
+    assert "cannot write to the state folder" in open_error(tmp_path / "file" / "state")
 
 
-def test_a_process_that_leaves_is_waited_for(folder: Path) -> None:
+def test_store_waits_for_a_process_that_closes_it(folder: Path) -> None:
     store = Store.open(folder)
     threading.Timer(0.3, store.close).start()
     second = Store.open(folder, timeout_s=60)
@@ -132,9 +132,9 @@ def test_a_process_that_leaves_is_waited_for(folder: Path) -> None:
     second.close()
 
 
-def test_a_folder_has_one_process_at_a_time(folder: Path) -> None:
+def test_state_folder_is_locked_to_one_process(folder: Path) -> None:
     store = Store.open(folder)
-    assert "another process uses the state folder" in refused(folder)
+    assert "another process uses the state folder" in open_error(folder)
     code = f"from pathlib import Path; from thalweg.network.edge.store import Store; Store.open(Path({str(folder)!r}))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert "another process uses the state folder" in done.stderr
@@ -143,7 +143,7 @@ def test_a_folder_has_one_process_at_a_time(folder: Path) -> None:
 
 
 @pytest.mark.parametrize("where", ["header", "tables", "state"])
-def test_a_damaged_file_is_refused(folder: Path, where: str) -> None:
+def test_damaged_store_is_rejected(folder: Path, where: str) -> None:
     store = Store.open(folder)
     for rnd in range(20):
         store.commit(b"state" * 500, f"errand {rnd}", b"reply" * 500, rnd=0)
@@ -153,26 +153,26 @@ def test_a_damaged_file_is_refused(folder: Path, where: str) -> None:
     start = {"header": 0, "tables": 100, "state": content.rindex(b"statestate")}[where]
     content[start : start + 8] = b"\xff" * 8
     file.write_bytes(content)
-    assert "damaged" in refused(folder)
+    assert "damaged" in open_error(folder)
 
 
-def test_a_newer_format_is_refused(folder: Path) -> None:
+def test_newer_store_format_is_rejected(folder: Path) -> None:
     Store.open(folder).close()
     with sqlite3.connect(folder / "state.db") as db:
         db.execute(f"PRAGMA user_version = {FORMAT_VERSION + 1}")
     db.close()
-    assert f"format {FORMAT_VERSION + 1}" in refused(folder)
+    assert f"format {FORMAT_VERSION + 1}" in open_error(folder)
 
 
-def test_the_database_of_another_program_is_left_alone(folder: Path) -> None:
+def test_database_of_another_program_is_rejected(folder: Path) -> None:
     folder.mkdir(parents=True)
     with sqlite3.connect(folder / "state.db") as db:
         db.execute("CREATE TABLE theirs (x)")
     db.close()
-    assert "another program" in refused(folder)
+    assert "another program" in open_error(folder)
 
 
-def test_who_is_killed_while_the_file_is_made_begins_it_again(folder: Path) -> None:
+def test_empty_database_file_after_a_kill_is_initialised(folder: Path) -> None:
     folder.mkdir(parents=True)
     (folder / "state.db").touch()
     store = Store.open(folder)
@@ -193,7 +193,7 @@ while True:
 """
 
 
-def test_a_process_that_is_killed_has_kept_what_it_said_it_kept(folder: Path) -> None:
+def test_killed_process_has_stored_all_confirmed_commits(folder: Path) -> None:
     waits = random.Random(0)
     said = 0
     for _ in range(4):
@@ -209,7 +209,7 @@ def test_a_process_that_is_killed_has_kept_what_it_said_it_kept(folder: Path) ->
         writer.stdout.close()
         store = Store.open(folder)
         state = int(store.state() or 0)
-        assert said <= state <= said + 1  # the last one may have been kept but not said
+        assert said <= state <= said + 1  # the last commit may be stored but not yet printed
         assert store.find_response(f"errand {state}") == str(state).encode()
         assert store.find_response(f"errand {state + 1}") is None
         store.close()

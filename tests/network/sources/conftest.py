@@ -1,4 +1,4 @@
-"""A real broker, on a free port of this machine."""
+"""Fixture for a real Mosquitto broker on a free local port."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ MOSQUITTO = shutil.which("mosquitto") or shutil.which("mosquitto", path="/usr/sb
 
 
 class Mosquitto:
-    """One broker that can be stopped, killed and started again on the same port with the same sessions."""
+    """A broker that can be stopped and restarted on the same port with the same sessions."""
 
     def __init__(self, folder: Path, *lines: str) -> None:
         with socket.socket() as free:
@@ -28,7 +28,7 @@ class Mosquitto:
             "persistence true",
             f"persistence_location {folder}/",
         )
-        # One that root starts becomes somebody else, who may not write here.
+        # Mosquitto started by root switches to a user that cannot write here.
         user = "user root" if folder.owner() == "root" else ""
         lines = lines or ("allow_anonymous true",)
         self._config.write_text("\n".join((*listener, user, *lines)) + "\n")

@@ -19,13 +19,13 @@ from thalweg.network.sources import SampleFormat, empty_batch
         ({"columns": ("a", "b", "c")}, r"3 column names \(a, b, c\) for samples of 2 numbers"),
     ],
 )
-def test_a_form_that_no_sample_has_is_refused(change: dict[str, Any], why: str) -> None:
+def test_invalid_sample_formats_are_rejected(change: dict[str, Any], why: str) -> None:
     plain: dict[str, Any] = {"shape": (2,), "dtype": "float32", "num_classes": 2}
     with pytest.raises(ConfigError, match=why):
         SampleFormat(**{**plain, **change})
 
 
-def test_an_empty_batch_has_the_shape_of_the_samples() -> None:
+def test_empty_batch_has_the_shape_of_the_samples() -> None:
     batch = empty_batch(SampleFormat((8, 8, 1), "uint8", 10), "here")
     assert batch.inputs.shape == (0, 8, 8, 1)
     assert batch.inputs.dtype == "uint8"

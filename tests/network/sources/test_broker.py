@@ -9,21 +9,21 @@ from thalweg.network.sources.broker import Broker, is_loopback, parse_broker
 from thalweg.network.sources.spec import parse_spec
 
 
-def broker(text: str, name: str = "") -> Broker:
+def parse(text: str, name: str = "") -> Broker:
     return parse_broker(parse_spec(text), name)
 
 
-def test_an_address_says_who_where_and_what() -> None:
-    found = broker("mqtt://ann@localhost:1884/plant/+/pump/#?qos=0&client=pump-3&keep=60")
+def test_mqtt_address_is_parsed_into_its_parts() -> None:
+    found = parse("mqtt://ann@localhost:1884/plant/+/pump/#?qos=0&client=pump-3&keep=60")
     assert found == Broker("localhost", 1884, "plant/+/pump/#", False, "ann", 0, "pump-3", 60)
-    assert broker("mqtt://[::1]/t").host == "::1"
-    assert (broker("mqtt://127.0.0.1/t").port, broker("mqtts://far.example/t").port) == (1883, 8883)
+    assert parse("mqtt://[::1]/t").host == "::1"
+    assert (parse("mqtt://127.0.0.1/t").port, parse("mqtts://far.example/t").port) == (1883, 8883)
 
 
-def test_a_session_has_the_name_of_its_reader_unless_it_has_its_own() -> None:
-    assert broker("mqtt://localhost/t").client == ""
-    assert broker("mqtt://localhost/t", "abc").client == "thalweg-abc"
-    assert broker("mqtt://localhost/t?client=x", "abc").client == "x"
+def test_session_name_defaults_to_the_name_of_the_reader() -> None:
+    assert parse("mqtt://localhost/t").client == ""
+    assert parse("mqtt://localhost/t", "abc").client == "thalweg-abc"
+    assert parse("mqtt://localhost/t?client=x", "abc").client == "x"
 
 
 @pytest.mark.parametrize(
@@ -45,21 +45,21 @@ def test_a_session_has_the_name_of_its_reader_unless_it_has_its_own() -> None:
         ("mqtts://localhost/t?key=k.pem", "cert and key must be given together"),
     ],
 )
-def test_an_address_that_cannot_be_meant_is_refused(text: str, why: str) -> None:
+def test_invalid_mqtt_addresses_are_rejected(text: str, why: str) -> None:
     with pytest.raises(ConfigError, match=why):
-        broker(text)
+        parse(text)
 
 
-def test_what_is_readable_on_the_way_must_be_asked_for() -> None:
-    assert not broker("mqtt://far.example/t?insecure=1").tls
+def test_unencrypted_remote_connection_needs_the_insecure_option() -> None:
+    assert not parse("mqtt://far.example/t?insecure=1").tls
 
 
-def test_a_password_comes_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_mqtt_password_comes_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("THALWEG_MQTT_PASSWORD", "secret")
-    assert broker("mqtt://ann@localhost/t").password == "secret"
-    assert "secret" not in repr(broker("mqtt://ann@localhost/t"))
+    assert parse("mqtt://ann@localhost/t").password == "secret"
+    assert "secret" not in repr(parse("mqtt://ann@localhost/t"))
 
 
-def test_only_this_machine_is_loopback(tmp_path: Path) -> None:
+def test_only_local_addresses_are_loopback(tmp_path: Path) -> None:
     assert all(map(is_loopback, ("localhost", "127.0.0.1", "127.9.9.9", "::1")))
     assert not any(map(is_loopback, ("10.0.0.1", "localhost.example", "0.0.0.0", "example")))

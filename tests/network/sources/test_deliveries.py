@@ -1,4 +1,4 @@
-"""Every message is handed on once, however often it comes, and acknowledged when it is stored."""
+"""Tests that messages are delivered once and acknowledged after they are stored."""
 
 from __future__ import annotations
 
@@ -10,65 +10,65 @@ from hypothesis import strategies as st
 from thalweg.network.sources.deliveries import IN_FLIGHT, MAX_REMEMBERED, Deliveries
 
 
-def test_a_message_is_acknowledged_when_it_is_confirmed() -> None:
-    books = Deliveries()
-    assert books.receive(7, b"a", False) == (1, False)
-    assert books.receive(8, b"b", False) == (2, False)
-    assert books.confirm(books.cursor(1)) == [7]
-    assert books.confirm(books.cursor(1)) == []
-    assert books.confirm(books.cursor(2)) == [8]
+def test_message_is_acknowledged_after_confirmation() -> None:
+    tracker = Deliveries()
+    assert tracker.receive(7, b"a", False) == (1, False)
+    assert tracker.receive(8, b"b", False) == (2, False)
+    assert tracker.confirm(tracker.cursor(1)) == [7]
+    assert tracker.confirm(tracker.cursor(1)) == []
+    assert tracker.confirm(tracker.cursor(2)) == [8]
 
 
-def test_a_second_delivery_of_what_is_stored_is_acknowledged_at_once() -> None:
-    books = Deliveries()
-    number, _ = books.receive(7, b"a", False)
-    books.confirm(books.cursor(number))
-    assert books.receive(7, b"a", True) == (None, True)
+def test_duplicate_of_a_stored_message_is_acknowledged_at_once() -> None:
+    tracker = Deliveries()
+    number, _ = tracker.receive(7, b"a", False)
+    tracker.confirm(tracker.cursor(number))
+    assert tracker.receive(7, b"a", True) == (None, True)
 
 
-def test_a_second_delivery_of_what_is_on_its_way_waits_for_its_confirmation() -> None:
-    books = Deliveries()
-    number, _ = books.receive(7, b"a", False)
-    assert books.receive(7, b"a", True) == (None, False)
-    assert books.confirm(books.cursor(number)) == [7]
+def test_duplicate_of_a_pending_message_waits_for_confirmation() -> None:
+    tracker = Deliveries()
+    number, _ = tracker.receive(7, b"a", False)
+    assert tracker.receive(7, b"a", True) == (None, False)
+    assert tracker.confirm(tracker.cursor(number)) == [7]
 
 
-def test_the_cursor_remembers_over_a_kill() -> None:
-    books = Deliveries()
-    books.receive(7, b"a", False)
-    cursor = books.cursor(1)  # stored, but never acknowledged
-    books.receive(8, b"b", False)  # not stored
+def test_cursor_identifies_stored_messages_after_a_kill() -> None:
+    tracker = Deliveries()
+    tracker.receive(7, b"a", False)
+    cursor = tracker.cursor(1)  # stored, but never acknowledged
+    tracker.receive(8, b"b", False)  # not stored
     again = Deliveries(cursor)
     assert again.receive(7, b"a", True) == (None, True)
     assert again.receive(8, b"b", True) == (2, False)
 
 
-def test_the_same_number_with_something_else_is_a_new_message() -> None:
-    books = Deliveries()
-    books.receive(7, b"a", False)
-    assert books.receive(7, b"b", True) == (2, False)
-    assert books.receive(7, b"b", False) == (3, False)  # not sent again: a new one
+def test_reused_message_id_with_another_payload_is_a_new_message() -> None:
+    tracker = Deliveries()
+    tracker.receive(7, b"a", False)
+    assert tracker.receive(7, b"b", True) == (2, False)
+    assert tracker.receive(7, b"b", False) == (3, False)  # not marked as a duplicate: a new message
 
 
-def test_a_lost_session_starts_over() -> None:
-    books = Deliveries()
-    books.receive(1, b"a", False)
-    books.forget()
-    assert books.confirm(books.cursor(1)) == []
-    assert books.receive(1, b"a", True) == (2, False)
+def test_lost_session_starts_over() -> None:
+    tracker = Deliveries()
+    tracker.receive(1, b"a", False)
+    tracker.forget()
+    assert tracker.confirm(tracker.cursor(1)) == []
+    assert tracker.receive(1, b"a", True) == (2, False)
 
 
-def test_a_cursor_stays_small() -> None:
-    books = Deliveries()
+def test_delivery_cursor_size_is_bounded() -> None:
+    tracker = Deliveries()
     for mid in range(1, 2000):
-        books.receive(mid, str(mid).encode(), False)
-    cursor = books.cursor(1999)
+        tracker.receive(mid, str(mid).encode(), False)
+    cursor = tracker.cursor(1999)
     assert len(json.loads(cursor)["seen"].split()) == MAX_REMEMBERED
     assert len(cursor) < 4096
 
 
 class Broker:
-    """Sends messages in order, at most some ahead, and all open ones again after every break."""
+    """A broker that sends messages in order and resends open ones after every reconnect."""
 
     def __init__(self, number: int) -> None:
         self.waiting = list(range(number))
@@ -84,7 +84,7 @@ class Broker:
             return None
         self.mid += 1
         self.open[self.mid] = self.waiting.pop(0)
-        # Neighbours say the same, as sensors do.
+        # Consecutive payloads are equal, as for sensors.
         return self.mid, str(self.open[self.mid] // 3).encode(), False
 
     def acknowledged(self, mid: int) -> None:
@@ -101,15 +101,15 @@ steps = st.lists(
 
 
 @given(steps)
-def test_every_message_is_stored_once_whatever_breaks(steps: list[str]) -> None:
-    broker, books = Broker(40), Deliveries()
+def test_every_message_is_stored_once_after_any_failures(steps: list[str]) -> None:
+    broker, tracker = Broker(40), Deliveries()
     stored: list[bytes] = []
     cursor = ""
     handed: list[tuple[int, bytes]] = []  # not stored yet
     for step in [*steps, "break", *["send", "store", "ack"] * 200]:
         if step == "send" and (message := broker.send()) is not None:
             mid, payload, again = message
-            number, known = books.receive(mid, payload, again)
+            number, known = tracker.receive(mid, payload, again)
             if known:
                 broker.acknowledged(mid)
             if number is not None:
@@ -117,13 +117,13 @@ def test_every_message_is_stored_once_whatever_breaks(steps: list[str]) -> None:
         elif step == "store" and handed:
             number, payload = handed.pop(0)
             stored.append(payload)
-            cursor = books.cursor(number)
+            cursor = tracker.cursor(number)
         elif step == "ack":
-            for mid in books.confirm(cursor):
+            for mid in tracker.confirm(cursor):
                 broker.acknowledged(mid)
         elif step == "break":
             broker.broken()
         elif step == "kill":
-            books, handed = Deliveries(cursor), []
+            tracker, handed = Deliveries(cursor), []
             broker.broken()
     assert stored == [str(i // 3).encode() for i in range(40)]

@@ -13,7 +13,7 @@ from thalweg.network.sources.tail import TailSource
 IMAGE = SampleFormat((2, 2, 1), "uint8", 2)
 
 
-def test_what_a_source_is_follows_from_its_text(tmp_path: Path) -> None:
+def test_source_kind_follows_from_its_text(tmp_path: Path) -> None:
     for text, sample_format, kind in (
         ("r.csv", PLAIN, TailSource),
         ("r.JSONL", PLAIN, TailSource),
@@ -27,7 +27,7 @@ def test_what_a_source_is_follows_from_its_text(tmp_path: Path) -> None:
         assert isinstance(source, Source)
 
 
-def test_a_text_that_is_no_source_is_answered_with_all_kinds() -> None:
+def test_unknown_source_error_lists_all_kinds() -> None:
     with pytest.raises(ConfigError, match="mqtt://host/topic") as caught:
         open_source("readings.xls", PLAIN)
     assert "river:NAME" in str(caught.value)
@@ -38,11 +38,11 @@ def test_a_text_that_is_no_source_is_answered_with_all_kinds() -> None:
 @pytest.mark.parametrize(
     "text", ["r.csv?qos=1", "r.parquet?qos=1", "mqtt://localhost/t?follow=no", "x.py:f?follow=no"]
 )
-def test_options_of_another_kind_are_refused(text: str) -> None:
+def test_options_of_another_source_kind_are_rejected(text: str) -> None:
     with pytest.raises(UnknownName, match="option of the source"):
         open_source(text, PLAIN)
 
 
-def test_one_field_cannot_be_two_things() -> None:
+def test_one_field_cannot_have_two_roles() -> None:
     with pytest.raises(ConfigError, match="must be different fields"):
         open_source("r.csv?y=id", PLAIN)

@@ -1,4 +1,4 @@
-"""Files as they come: each once, whatever their dates say and whenever their reader stops."""
+"""Tests that every file in a folder is read once, in any order and across restarts."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from thalweg.network.sources.records import BrokenRecord, Record
 
 
 def numbers_in(found: FoundFile, done: int) -> Iterator[Record | BrokenRecord]:
-    """Labels with spaces between them; anything else is broken."""
+    """Read labels separated by spaces; other words are broken records."""
     for at, word in list(enumerate(found.path.read_text().split(), 1))[done:]:
         yield (
             Record([0, 0], int(word), None, found.name, at)
@@ -43,7 +43,7 @@ def write(path: Path, text: str, written: float | None = None) -> None:
         os.utime(path, (written, written))
 
 
-def test_files_are_read_by_time_of_writing_then_by_name(tmp_path: Path) -> None:
+def test_files_are_read_by_modification_time_then_name(tmp_path: Path) -> None:
     write(tmp_path / "b.txt", "0", 200)
     write(tmp_path / "sub" / "a.txt", "1", 200)
     write(tmp_path / "c.txt", "2", 100)
@@ -57,14 +57,14 @@ def test_files_are_read_by_time_of_writing_then_by_name(tmp_path: Path) -> None:
     ]
 
 
-def test_a_reader_may_stop_in_the_middle_of_a_file(tmp_path: Path) -> None:
+def test_folder_source_resumes_in_the_middle_of_a_file(tmp_path: Path) -> None:
     write(tmp_path / "a.txt", "0 1 2 " * 50, 100)
     write(tmp_path / "b.txt", "bad 2 bad", 200)
     found = check_source(lambda: folder_source(tmp_path, follow=False))
     assert [label for _, label, _ in found] == [0, 1, 2] * 50 + [2]
 
 
-def test_a_file_that_comes_later_but_is_older_is_not_missed(tmp_path: Path) -> None:
+def test_older_file_that_arrives_later_is_read(tmp_path: Path) -> None:
     write(tmp_path / "new.txt", "1", 2000)
     events = folder_source(tmp_path).events("")
     first = read_until(events, 1)
@@ -74,7 +74,7 @@ def test_a_file_that_comes_later_but_is_older_is_not_missed(tmp_path: Path) -> N
     assert labels_of(list(again.events(first[-1].cursor))) == [2]
 
 
-def test_a_file_that_is_written_anew_is_read_again(tmp_path: Path) -> None:
+def test_rewritten_file_is_read_again(tmp_path: Path) -> None:
     write(tmp_path / "a.txt", "1")
     events = folder_source(tmp_path).events("")
     assert labels_of(read_until(events, 1)) == [1]
@@ -83,7 +83,7 @@ def test_a_file_that_is_written_anew_is_read_again(tmp_path: Path) -> None:
     assert labels_of(read_until(events, 1)) == [2]
 
 
-def test_a_file_counts_when_nobody_has_touched_it_for_a_moment(tmp_path: Path) -> None:
+def test_file_is_read_after_it_has_settled(tmp_path: Path) -> None:
     now = [os.stat(tmp_path).st_mtime + 3600]
     source = FolderSource(
         tmp_path,
@@ -102,7 +102,7 @@ def test_a_file_counts_when_nobody_has_touched_it_for_a_moment(tmp_path: Path) -
     assert labels_of(read_until(events, 1)) == [1]
 
 
-def test_a_folder_that_is_not_there_yet_is_waited_for(tmp_path: Path) -> None:
+def test_missing_folder_is_waited_for(tmp_path: Path) -> None:
     source = folder_source(tmp_path / "later")
     events = source.events("")
     next(events)
@@ -112,14 +112,14 @@ def test_a_folder_that_is_not_there_yet_is_waited_for(tmp_path: Path) -> None:
     assert source.trouble == ""
 
 
-def test_a_single_file_is_a_folder_of_one(tmp_path: Path) -> None:
+def test_single_file_can_be_a_source(tmp_path: Path) -> None:
     write(tmp_path / "a.txt", "1 2")
     write(tmp_path / "b.txt", "0")
     found = check_source(lambda: folder_source(tmp_path / "a.txt", follow=False))
     assert [label for _, label, _ in found] == [1, 2]
 
 
-def test_while_nothing_comes_there_is_nothing_new_to_remember(tmp_path: Path) -> None:
+def test_cursor_is_unchanged_while_no_file_arrives(tmp_path: Path) -> None:
     events = folder_source(tmp_path).events("")
     assert {next(events).cursor for _ in range(5)} == {""}
     write(tmp_path / "a.txt", "1")
@@ -128,7 +128,7 @@ def test_while_nothing_comes_there_is_nothing_new_to_remember(tmp_path: Path) ->
 
 
 @pytest.mark.parametrize("number", [1, 3])
-def test_files_keep_coming(tmp_path: Path, number: int) -> None:
+def test_new_files_are_read_continuously(tmp_path: Path, number: int) -> None:
     source = folder_source(tmp_path)
     events = source.events("")
     for i in range(5):

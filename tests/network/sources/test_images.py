@@ -23,7 +23,7 @@ def paint(path: Path, value: int, size: tuple[int, int] = (2, 2), written: float
     os.utime(path, (written, written))
 
 
-def test_the_class_of_an_image_is_its_folder(tmp_path: Path) -> None:
+def test_class_of_an_image_is_its_folder(tmp_path: Path) -> None:
     paint(tmp_path / "dog" / "a.png", 7, written=200)
     paint(tmp_path / "cat" / "b.bmp", 9, written=100)
     found = check_source(lambda: open_source(f"{tmp_path}?follow=no", GREY))
@@ -34,13 +34,13 @@ def test_the_class_of_an_image_is_its_folder(tmp_path: Path) -> None:
     assert event.times.tolist() == [100.0, 200.0]
 
 
-def test_grey_images_become_coloured_if_that_is_wanted(tmp_path: Path) -> None:
+def test_grey_images_become_rgb_for_colour_formats(tmp_path: Path) -> None:
     paint(tmp_path / "dog" / "a.png", 7)
     events = list(open_source(f"{tmp_path}?follow=no", COLOURED).events(""))
     assert inputs_of(events) == [[[[7] * 3] * 2] * 2]
 
 
-def test_what_is_no_image_of_a_class_is_counted(tmp_path: Path) -> None:
+def test_invalid_images_are_rejected_and_counted(tmp_path: Path) -> None:
     paint(tmp_path / "cat" / "large.png", 1, (3, 2))
     paint(tmp_path / "cow" / "c.png", 1)
     paint(tmp_path / "loose.png", 1)
@@ -52,13 +52,15 @@ def test_what_is_no_image_of_a_class_is_counted(tmp_path: Path) -> None:
     assert source.rejected == 5
 
 
-def test_images_of_other_sizes_are_scaled_if_asked_for(tmp_path: Path) -> None:
+def test_images_are_resized_on_request(tmp_path: Path) -> None:
     paint(tmp_path / "cat" / "large.png", 5, (8, 4))
     source = open_source(f"{tmp_path}?follow=no&resize=yes", GREY)
     assert np.array_equal(inputs_of(list(source.events(""))), np.full((1, 2, 2, 1), 5))
 
 
-def test_a_huge_image_is_not_decoded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_huge_image_is_rejected_without_decoding(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("thalweg.network.sources.images.MAX_PIXELS", 10)
     paint(tmp_path / "cat" / "huge.png", 5, (8, 4))
     source = open_source(f"{tmp_path}?follow=no&resize=yes", GREY)
@@ -66,7 +68,7 @@ def test_a_huge_image_is_not_decoded(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert source.last_rejection == "cat/huge.png has 8 x 4 pixels"
 
 
-def test_images_are_for_nets_that_see_images(tmp_path: Path) -> None:
+def test_image_source_for_another_sample_format_is_rejected(tmp_path: Path) -> None:
     with pytest.raises(
         ConfigError, match=r"has images, but samples here are float32 of shape \(2,\)"
     ):

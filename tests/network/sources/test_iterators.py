@@ -40,7 +40,7 @@ def file(tmp_path: Path) -> Path:
     return tmp_path / "mine_iterators.py"
 
 
-def test_pairs_triples_and_objects_are_samples(file: Path) -> None:
+def test_pairs_triples_and_objects_are_read_as_samples(file: Path) -> None:
     source = open_source(f"{file}:pairs", PLAIN)
     events = list(source.events(""))
     assert flatten_events(events) == [
@@ -49,22 +49,22 @@ def test_pairs_triples_and_objects_are_samples(file: Path) -> None:
         ((5.0, 6.0), 2, ""),
     ]
     assert source.rejected == 1
-    assert {event.cursor for event in events} == {""}  # it cannot go on: it starts over
+    assert {event.cursor for event in events} == {""}  # it cannot resume, so it starts over
 
 
-def test_a_function_with_a_start_goes_on_where_it_stopped(file: Path) -> None:
+def test_function_with_a_start_argument_resumes(file: Path) -> None:
     found = check_source(lambda: open_source(f"{file}:counted", PLAIN))
     assert [x for (x, _), _, _ in found] == list(range(200))
 
 
-def test_an_iterator_that_fails_is_read_until_then(file: Path) -> None:
+def test_failing_iterator_is_read_up_to_the_error(file: Path) -> None:
     events = open_source(f"{file}:fails", PLAIN).events("")
     assert labels_of([next(events)]) == [0]
     with pytest.raises(DataError, match="the sensor is unplugged"):
         list(events)
 
 
-def test_what_is_no_function_or_returns_no_iterator_is_refused(file: Path) -> None:
+def test_non_functions_and_non_iterators_are_rejected(file: Path) -> None:
     with pytest.raises(ConfigError, match="expected a function"):
         open_source(f"{file}:number", PLAIN)
     with pytest.raises(ConfigError, match="expected a function"):
@@ -73,7 +73,7 @@ def test_what_is_no_function_or_returns_no_iterator_is_refused(file: Path) -> No
         list(open_source(f"{file}:no_iterator", PLAIN).events(""))
 
 
-def test_an_iterator_that_blocks_does_not_block_its_reader() -> None:
+def test_blocking_iterator_does_not_block_its_reader() -> None:
     go = threading.Event()
 
     def slow(start: int) -> Iterator[Any]:
@@ -87,7 +87,7 @@ def test_an_iterator_that_blocks_does_not_block_its_reader() -> None:
     assert labels_of(read_until(events, 1)) == [0]
 
 
-def test_an_endless_iterator_waits_for_its_reader_and_ends_with_it() -> None:
+def test_endless_iterator_waits_for_its_reader_and_stops_with_it() -> None:
     drawn = []
 
     def endless(start: int) -> Iterator[Any]:

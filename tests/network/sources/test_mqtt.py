@@ -1,4 +1,4 @@
-"""Against a real Mosquitto: what is stored comes once, what is not stored comes again."""
+"""Tests of the MQTT source with a real Mosquitto broker."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ mqtt = pytest.importorskip("paho.mqtt.client", reason="paho-mqtt is an extra")
 
 
 @pytest.fixture
-def say(broker: Mosquitto) -> Iterator[Any]:
+def publish_message(broker: Mosquitto) -> Iterator[Any]:
     """Publish an object and wait until the broker has it."""
     client = mqtt.Client(mqtt.CallbackAPIVersion.VERSION2)
     client.reconnect_delay_set(1, 1)
@@ -53,8 +53,8 @@ def source_at(address: str, topic: str = "plant/#?client=reader") -> MqttSource:
     )
 
 
-def listening(source: MqttSource, cursor: str = "") -> Iterator[Event]:
-    """Its events, once it is subscribed."""
+def subscribe(source: MqttSource, cursor: str = "") -> Iterator[Event]:
+    """Return the events of a source after it has subscribed."""
     events = source.events(cursor)
     for _ in range(1200):
         event = next(events)
@@ -64,8 +64,8 @@ def listening(source: MqttSource, cursor: str = "") -> Iterator[Event]:
     raise AssertionError(source.trouble)
 
 
-def failing(events: Iterator[Event]) -> None:
-    """Read until it is given up."""
+def read_until_error(events: Iterator[Event]) -> None:
+    """Read events until the source raises an error."""
     for _ in range(1200):
         next(events)
 
@@ -74,22 +74,26 @@ def sample(label: int, **more: Any) -> dict[str, Any]:
     return {"x": [1.0, 2.0], "y": label, **more}
 
 
-def test_messages_are_samples_and_late_labels(broker: Mosquitto, say: Any) -> None:
+def test_mqtt_messages_become_samples_and_late_labels(
+    broker: Mosquitto, publish_message: Any
+) -> None:
     with source_at(broker.address) as source:
-        events = listening(source)
-        say(sample(1, t=5, id="k"), "plant/1/reading")
-        say({"x": [3, 4], "id": "m"})
-        say({"id": "m", "y": 2}, "plant/1/labels")
-        say(sample(0), "elsewhere")
+        events = subscribe(source)
+        publish_message(sample(1, t=5, id="k"), "plant/1/reading")
+        publish_message({"x": [3, 4], "id": "m"})
+        publish_message({"id": "m", "y": 2}, "plant/1/labels")
+        publish_message(sample(0), "elsewhere")
         found = read_until(events, 3)
     assert flatten_events(found) == [((1.0, 2.0), 1, "k"), ((3.0, 4.0), -1, "m"), ("m", 2)]
     assert isinstance(found[-1], LateLabels)
     assert source.can_wait
 
 
-def test_bad_messages_are_counted_and_not_sent_again(broker: Mosquitto, say: Any) -> None:
+def test_invalid_mqtt_messages_are_counted_and_not_redelivered(
+    broker: Mosquitto, publish_message: Any
+) -> None:
     with source_at(broker.address) as source:
-        events = listening(source)
+        events = subscribe(source)
         for bad in (
             b"",
             b"\xff",
@@ -99,69 +103,75 @@ def test_bad_messages_are_counted_and_not_sent_again(broker: Mosquitto, say: Any
             sample(9),
             {"y": 1},
         ):
-            say(bad)
-        say(sample(2))
+            publish_message(bad)
+        publish_message(sample(2))
         found = read_until(events, 1)
         assert (flatten_events(found), source.rejected) == ([((1.0, 2.0), 2, "")], 7)
         source.confirm(found[-1].cursor)
         next(events)
     with source_at(broker.address) as source:
-        events = listening(source, found[-1].cursor)
-        say(sample(1))
+        events = subscribe(source, found[-1].cursor)
+        publish_message(sample(1))
         assert labels_of(read_until(events, 1)) == [1]
         assert source.rejected == 0
 
 
-def test_what_was_not_confirmed_comes_again(broker: Mosquitto, say: Any) -> None:
+def test_unconfirmed_mqtt_messages_are_redelivered(broker: Mosquitto, publish_message: Any) -> None:
     with source_at(broker.address) as source:
-        events = listening(source)
-        say(sample(0))
+        events = subscribe(source)
+        publish_message(sample(0))
         first = read_until(events, 1)
         source.confirm(first[-1].cursor)
-        say(sample(1))
-        read_until(events, 1)  # and never stored
-    say(sample(2))  # while nobody listens
+        publish_message(sample(1))
+        read_until(events, 1)  # never stored
+    publish_message(sample(2))  # while no reader is connected
     with source_at(broker.address) as source:
         assert labels_of(read_until(source.events(first[-1].cursor), 2)) == [1, 2]
 
 
-def test_what_was_stored_but_not_acknowledged_comes_once(broker: Mosquitto, say: Any) -> None:
+def test_stored_but_unacknowledged_mqtt_messages_are_read_once(
+    broker: Mosquitto, publish_message: Any
+) -> None:
     with source_at(broker.address) as source:
-        events = listening(source)
+        events = subscribe(source)
         for label in (0, 1):
-            say(sample(label))
-        stored = read_until(events, 2)  # and a kill before the broker hears of it
+            publish_message(sample(label))
+        stored = read_until(events, 2)  # killed before the acknowledgement
     with source_at(broker.address) as source:
         events = source.events(stored[-1].cursor)
-        say(sample(2))
+        publish_message(sample(2))
         assert labels_of(read_until(events, 1)) == [2]
 
 
-def test_a_sign_of_life_does_not_forget_what_was_handed_on(broker: Mosquitto, say: Any) -> None:
+def test_heartbeat_keeps_the_cursor_of_delivered_messages(
+    broker: Mosquitto, publish_message: Any
+) -> None:
     with source_at(broker.address) as source:
-        events = listening(source)
-        say(sample(0))
+        events = subscribe(source)
+        publish_message(sample(0))
         first = read_until(events, 1)
-        assert next(events).cursor == first[-1].cursor  # though nobody has confirmed it yet
+        assert next(events).cursor == first[-1].cursor  # although it is not confirmed yet
 
 
-def test_a_broker_that_restarts_neither_loses_nor_doubles(broker: Mosquitto, say: Any) -> None:
+def test_broker_restart_neither_loses_nor_duplicates_messages(
+    broker: Mosquitto, publish_message: Any
+) -> None:
     with source_at(broker.address) as source:
-        events = listening(source)
-        say(sample(0))
+        events = subscribe(source)
+        publish_message(sample(0))
         first = read_until(events, 1)
         broker.stop()
-        source.confirm(first[-1].cursor)  # nobody hears it
+        source.confirm(first[-1].cursor)  # the broker is stopped
         while not source.trouble:
             next(events)
         broker.start()
-        say(sample(1))
+        publish_message(sample(1))
         assert labels_of(read_until(events, 1)) == [1]
         while source.trouble:
             next(events)
 
 
-def test_a_broker_that_is_not_there_is_waited_for(needs_mosquitto: None, tmp_path: Path) -> None:
+def test_missing_broker_is_waited_for(needs_mosquitto: None, tmp_path: Path) -> None:
     broker = Mosquitto(tmp_path)
     with source_at(broker.address) as source:
         events = source.events("")
@@ -173,13 +183,13 @@ def test_a_broker_that_is_not_there_is_waited_for(needs_mosquitto: None, tmp_pat
     broker.stop()
 
 
-def test_more_than_the_broker_sends_ahead_comes_as_it_is_confirmed(
-    broker: Mosquitto, say: Any
+def test_messages_beyond_the_send_window_arrive_after_confirmation(
+    broker: Mosquitto, publish_message: Any
 ) -> None:
     with source_at(broker.address) as source:
-        events = listening(source)
+        events = subscribe(source)
         for number in range(100):
-            say(sample(number % 3, id=number))
+            publish_message(sample(number % 3, id=number))
         found: list[Event] = []
         while len(flatten_events(found)) < 100:
             event = next(events)
@@ -188,30 +198,32 @@ def test_more_than_the_broker_sends_ahead_comes_as_it_is_confirmed(
     assert [key for _, _, key in flatten_events(found)] == [str(number) for number in range(100)]
 
 
-def test_a_reader_that_confirms_nothing_makes_the_broker_wait(broker: Mosquitto, say: Any) -> None:
+def test_reader_without_confirmations_pauses_the_broker(
+    broker: Mosquitto, publish_message: Any
+) -> None:
     with source_at(broker.address) as source:
-        events = listening(source)
+        events = subscribe(source)
         for number in range(100):
-            say(sample(0, id=number))
+            publish_message(sample(0, id=number))
         ahead = read_until(events, 30)
         for _ in range(10):
             ahead.append(next(events))
         assert len(flatten_events(ahead)) < 50
 
 
-def test_quality_0_waits_for_nobody(broker: Mosquitto, say: Any) -> None:
+def test_mqtt_qos_0_source_cannot_wait(broker: Mosquitto, publish_message: Any) -> None:
     with source_at(broker.address, "plant/#?qos=0") as source:
         assert not source.can_wait
-        events = listening(source)
-        say(sample(2))
+        events = subscribe(source)
+        publish_message(sample(2))
         assert labels_of(read_until(events, 1)) == [2]
 
 
-def test_two_readers_of_the_same_name_are_noticed(broker: Mosquitto) -> None:
+def test_two_mqtt_readers_with_the_same_name_are_detected(broker: Mosquitto) -> None:
     address = parse_broker(parse_spec(f"{broker.address}/plant/#?client=reader"), "")
     first, second = (MqttSource(address, PLAIN, heartbeat_s=0.05, retry=1) for _ in range(2))
     with first, second:
-        events, others = listening(first), listening(second)
+        events, others = subscribe(first), subscribe(second)
         for _ in range(1200):
             next(events), next(others)
             if "is there another reader called reader?" in first.trouble + second.trouble:
@@ -219,7 +231,7 @@ def test_two_readers_of_the_same_name_are_noticed(broker: Mosquitto) -> None:
     raise AssertionError((first.trouble, second.trouble))
 
 
-def test_a_broker_that_says_that_the_session_was_taken_is_believed() -> None:
+def test_session_taken_over_is_reported() -> None:
     from paho.mqtt.packettypes import PacketTypes
     from paho.mqtt.reasoncodes import ReasonCode
 
@@ -227,10 +239,10 @@ def test_a_broker_that_says_that_the_session_was_taken_is_believed() -> None:
     taken = ReasonCode(PacketTypes.DISCONNECT, identifier=142)
     source._on_disconnect(None, None, None, taken, None)  # type: ignore[arg-type]
     with pytest.raises(DataError, match="another reader with the same name"):
-        failing(source.events(""))
+        read_until_error(source.events(""))
 
 
-def test_wrong_passwords_are_said_and_not_tried_for_ever(
+def test_wrong_mqtt_password_is_reported_and_not_retried(
     needs_mosquitto: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "users").write_text("")
@@ -239,7 +251,7 @@ def test_wrong_passwords_are_said_and_not_tried_for_ever(
     monkeypatch.setenv("THALWEG_MQTT_PASSWORD", "guess")
     address = broker.address.replace("://", "://ann@")
     with source_at(address) as source, pytest.raises(DataError, match="THALWEG_MQTT_PASSWORD"):
-        failing(source.events(""))
+        read_until_error(source.events(""))
     broker.stop()
 
 
@@ -253,8 +265,8 @@ KILLED = """
 """
 
 
-def test_a_reader_that_is_killed_gets_the_rest_when_it_comes_back(
-    broker: Mosquitto, say: Any
+def test_killed_mqtt_reader_resumes_after_last_stored_message(
+    broker: Mosquitto, publish_message: Any
 ) -> None:
     spec = f"{broker.address}/plant/#?client=reader"
     environment = {**os.environ, "PYTHONPATH": str(Path(thalweg.__file__).parents[1])}
@@ -268,14 +280,14 @@ def test_a_reader_that_is_killed_gets_the_rest_when_it_comes_back(
         for line in reader.stdout:
             if line.split()[1] == "''":
                 break
-        say(sample(1, id="a"))
+        publish_message(sample(1, id="a"))
         for line in reader.stdout:
             if line.startswith("1 "):
                 break
         reader.send_signal(signal.SIGKILL)
     stored = line.split(maxsplit=2)[2].strip()
-    say(sample(2, id="b"))
-    # Whoever had not stored the first gets it again; whoever had goes on after it.
+    publish_message(sample(2, id="b"))
+    # A reader without the first message gets it again; a reader with it continues after it.
     with source_at(broker.address) as source:
         assert labels_of(read_until(source.events(""), 2)) == [1, 2]
     with source_at(broker.address) as source:
@@ -283,7 +295,7 @@ def test_a_reader_that_is_killed_gets_the_rest_when_it_comes_back(
 
 
 def certificate(folder: Path, name: str, signer: Any = None) -> Any:
-    """A key and a certificate for loopback, signed by itself or by another."""
+    """Create a key and a certificate for loopback, self-signed or signed by `signer`."""
     import ipaddress
 
     x509 = pytest.importorskip("cryptography.x509")
@@ -316,8 +328,8 @@ def certificate(folder: Path, name: str, signer: Any = None) -> Any:
 
 @pytest.mark.filterwarnings(
     "ignore::pytest.PytestUnraisableExceptionWarning"
-)  # paho leaves a socket
-def test_tls_is_used_and_a_foreign_certificate_refused(
+)  # paho leaves a socket open
+def test_mqtt_uses_tls_and_rejects_a_foreign_certificate(
     needs_mosquitto: None, tmp_path: Path
 ) -> None:
     ours = certificate(tmp_path, "ca")
@@ -328,23 +340,23 @@ def test_tls_is_used_and_a_foreign_certificate_refused(
     broker.start()
     address = broker.address.replace("mqtt:", "mqtts:")
     with source_at(address, f"plant/#?ca={tmp_path}/ca.pem") as source:
-        listening(source)
+        subscribe(source)
     with (
         source_at(address, f"plant/#?ca={tmp_path}/foreign.pem") as source,
         pytest.raises(DataError, match="not one that we trust"),
     ):
-        failing(source.events(""))
+        read_until_error(source.events(""))
     with pytest.raises(ConfigError, match="cannot be used"):
         next(source_at(address, f"plant/#?ca={tmp_path}/server.key").events(""))
     broker.stop()
 
 
-def test_a_source_of_messages_is_opened_by_its_address(broker: Mosquitto) -> None:
+def test_mqtt_source_is_opened_by_its_address(broker: Mosquitto) -> None:
     with open_source(f"{broker.address}/plant/#?y=state", PLAIN, name="abc") as source:  # type: ignore[attr-defined]
         assert isinstance(source, MqttSource)
 
 
-def test_without_paho_the_message_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_paho_gives_an_install_command(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "paho.mqtt.client", None)
     with pytest.raises(ConfigError, match=r"pip install 'thalweg\[mqtt\]'"):
         open_source("mqtt://localhost/t", PLAIN)

@@ -1,4 +1,4 @@
-"""What fits becomes a sample, the rest is counted with a reason."""
+"""Tests of record validation: valid records become samples, others are counted."""
 
 from __future__ import annotations
 
@@ -51,12 +51,12 @@ def reason_of(record: Record, sample_format: SampleFormat = PLAIN) -> str:
         (1j, "expected 2 numbers"),
     ],
 )
-def test_an_input_that_does_not_fit_is_refused_with_a_reason(x: Any, why: str) -> None:
+def test_invalid_inputs_are_rejected_with_a_reason(x: Any, why: str) -> None:
     assert why in reason_of(Record(x, 0))
 
 
 @pytest.mark.parametrize("y", [3, -1, 1.5, "warm", float("nan"), [1], 10**400])
-def test_a_label_that_does_not_exist_is_refused(y: Any) -> None:
+def test_unknown_labels_are_rejected(y: Any) -> None:
     assert "unknown label" in reason_of(Record([1, 2], y))
 
 
@@ -71,28 +71,28 @@ def test_a_label_that_does_not_exist_is_refused(y: Any) -> None:
         (Record([1, 2], 0, None, 1.5), "an id of at most 200 characters"),
     ],
 )
-def test_a_record_that_is_neither_sample_nor_label_is_refused(record: Record, why: str) -> None:
+def test_records_that_are_neither_sample_nor_label_are_rejected(record: Record, why: str) -> None:
     assert why in reason_of(record)
 
 
 @pytest.mark.parametrize("x", [[0, 256], [-1, 0], [0.5, 1]])
-def test_pixels_are_whole_numbers_from_0_to_255(x: Any) -> None:
+def test_pixels_must_be_integers_from_0_to_255(x: Any) -> None:
     assert "expected integers from 0 to 255" in reason_of(Record(x, 0), IMAGE)
 
 
-def test_codes_are_smaller_than_their_number() -> None:
+def test_codes_must_be_smaller_than_num_codes() -> None:
     text = SampleFormat((2,), "uint16", 2, num_codes=5)
     assert parse_sample([4, 0], text).tolist() == [4, 0]
     with pytest.raises(InvalidRecord, match="from 0 to 4"):
         parse_sample([5, 0], text)
 
 
-def test_a_flat_list_is_as_good_as_a_nested_one() -> None:
+def test_flat_and_nested_lists_give_the_same_sample() -> None:
     assert parse_sample([1, 2], IMAGE).tolist() == parse_sample([[[1], [2]]], IMAGE).tolist()
     assert parse_sample([1, 2], IMAGE).dtype == np.uint8
 
 
-def test_named_numbers_are_put_in_order() -> None:
+def test_named_values_are_ordered_by_the_format() -> None:
     assert parse_sample({"b": 2, "c": 9, "a": 1}, NAMED).tolist() == [1, 2]
     with pytest.raises(InvalidRecord, match="no value for 'b'"):
         parse_sample({"a": 1}, NAMED)
@@ -101,7 +101,7 @@ def test_named_numbers_are_put_in_order() -> None:
 @pytest.mark.parametrize(
     ("y", "label"), [("on", 1), ("7", 2), (7, 2), (np.int64(7), 2), ("1", 1), (True, 1), (2.0, 2)]
 )
-def test_a_label_is_a_name_or_a_number(y: Any, label: int) -> None:
+def test_label_can_be_a_name_or_a_number(y: Any, label: int) -> None:
     (event,) = RecordValidator(NAMED).events([Record([1, 2], y)], str)
     assert event.labels.tolist() == [label]
 
@@ -110,20 +110,20 @@ def test_a_label_is_a_name_or_a_number(y: Any, label: int) -> None:
     "t",
     [60, "60", "1970-01-01T00:01:00", "1970-01-01T01:01:00+01:00", datetime(1970, 1, 1, 0, 1)],
 )
-def test_a_time_is_a_number_or_a_moment(t: Any) -> None:
+def test_time_can_be_a_number_or_a_timestamp(t: Any) -> None:
     (event,) = RecordValidator(PLAIN).events([Record([1, 2], 0, t)], str)
     assert isinstance(event, LiveBatch)
     assert event.times.tolist() == [60.0]
 
 
-def test_a_record_without_a_time_came_now() -> None:
+def test_record_without_a_time_gets_the_current_time() -> None:
     now = datetime(2026, 1, 31, tzinfo=UTC).timestamp()
     (event,) = RecordValidator(PLAIN, lambda: now).events([Record([1, 2], 0)], str)
     assert isinstance(event, LiveBatch)
     assert event.times.tolist() == [now]
 
 
-def test_a_label_that_comes_later_is_an_event_of_its_own() -> None:
+def test_late_label_is_a_separate_event() -> None:
     records = [Record([1, 2], None, None, "k", 1), Record(None, 2, None, "k", 2)]
     batch, late = RecordValidator(PLAIN).events(records, str)
     assert batch.labels.tolist() == [PENDING_LABEL]
@@ -131,7 +131,7 @@ def test_a_label_that_comes_later_is_an_event_of_its_own() -> None:
     assert late.labels.tolist() == [2]
 
 
-def test_what_is_refused_at_the_end_is_not_read_again() -> None:
+def test_cursor_advances_past_rejected_records() -> None:
     records = [Record([1, 2], 0, mark=1), BrokenRecord("no JSON", 2), Record([1], 0, mark=3)]
     validator = RecordValidator(PLAIN)
     (event,) = validator.events(records, str)
@@ -140,7 +140,7 @@ def test_what_is_refused_at_the_end_is_not_read_again() -> None:
     assert (event.cursor, len(event.keys)) == ("4", 0)
 
 
-def test_fields_have_the_names_that_were_given() -> None:
+def test_field_names_can_be_configured() -> None:
     names = FieldNames(x="reading", y="state", t="at", id="serial")
     fields = {"reading": [1, 2], "state": 1, "at": 5, "serial": "k", "more": None}
     assert names.read(fields, 9) == Record([1, 2], 1, 5, "k", 9)
@@ -150,7 +150,7 @@ def test_fields_have_the_names_that_were_given() -> None:
     assert isinstance(names.read({"more": 1}), BrokenRecord)
 
 
-def test_columns_stand_for_x_unless_all_of_them_are_empty() -> None:
+def test_columns_replace_the_input_field_unless_all_are_empty() -> None:
     names = FieldNames(columns=("a", "b"))
     assert names.read({"a": 1, "b": 2, "y": 0}) == Record([1, 2], 0)
     assert names.read({"a": "", "b": "", "y": 0, "id": "k"}) == Record(None, 0, None, "k")
@@ -168,7 +168,7 @@ fields = st.dictionaries(st.sampled_from(["x", "y", "t", "id", "z"]), anything)
 
 
 @given(st.lists(fields | anything, max_size=6))
-def test_nothing_that_comes_is_fatal_and_everything_is_counted(messages: list[Any]) -> None:
+def test_arbitrary_messages_are_read_or_counted_as_rejected(messages: list[Any]) -> None:
     validator, names = RecordValidator(PLAIN), FieldNames()
     records = [names.read(message, number) for number, message in enumerate(messages)]
     events = list(validator.events(records, str))

@@ -1,4 +1,4 @@
-"""By a clock that the test moves: nothing here waits."""
+"""Tests of replay sources with a simulated clock."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ class Clock:
         self.now += seconds
 
 
-def three(number: int = 3) -> Iterator[tuple[Any, int]]:
+def make_samples(number: int = 3) -> Iterator[tuple[Any, int]]:
     for i in range(number):
         yield [i, 0], i % 3
 
 
 def replay(rate: ReplayRate, clock: Clock, number: int = 3) -> ReplaySource:
     return ReplaySource(
-        lambda: three(number),
+        lambda: make_samples(number),
         PLAIN,
         rate,
         heartbeat_s=1.0,
@@ -38,10 +38,10 @@ def replay(rate: ReplayRate, clock: Clock, number: int = 3) -> ReplaySource:
     )
 
 
-def timed(
+def timed_events(
     rate: ReplayRate, cursor: str = "", number: int = 3
 ) -> list[tuple[float, list[FlatEvent]]]:
-    """When what comes."""
+    """Return the events with the times at which they arrive."""
     clock = Clock()
     events = replay(rate, clock, number).events(cursor)
     return [(round(clock.now, 6), flatten_events([event])) for event in events if len(event.keys)]
@@ -50,23 +50,23 @@ def timed(
 A, B, C = (((float(i), 0.0), i, "") for i in range(3))
 
 
-def test_without_a_speed_everything_is_there_at_once() -> None:
-    assert timed(ReplayRate()) == [(0.0, [A, B, C])]
+def test_replay_without_speed_delivers_all_samples_at_once() -> None:
+    assert timed_events(ReplayRate()) == [(0.0, [A, B, C])]
 
 
-def test_samples_come_so_many_a_second() -> None:
-    assert timed(ReplayRate(speed=0.5)) == [(0.0, [A]), (2.0, [B]), (4.0, [C])]
+def test_replay_speed_is_samples_per_second() -> None:
+    assert timed_events(ReplayRate(speed=0.5)) == [(0.0, [A]), (2.0, [B]), (4.0, [C])]
 
 
-def test_a_long_wait_has_signs_of_life() -> None:
+def test_long_replay_pause_sends_heartbeats() -> None:
     clock = Clock()
     events = list(replay(ReplayRate(speed=0.1), clock).events(""))
     assert sum(len(event.keys) == 0 for event in events) == 2 * 9
     assert all(isinstance(event, LiveBatch) for event in events)
 
 
-def test_labels_come_later() -> None:
-    assert timed(ReplayRate(speed=0.5, label_delay=3.0), number=2) == [
+def test_replay_labels_arrive_after_the_delay() -> None:
+    assert timed_events(ReplayRate(speed=0.5, label_delay=3.0), number=2) == [
         (0.0, [((0.0, 0.0), -1, "replay-0")]),
         (2.0, [((1.0, 0.0), -1, "replay-1")]),
         (3.0, [("replay-0", 0)]),
@@ -74,8 +74,8 @@ def test_labels_come_later() -> None:
     ]
 
 
-def test_after_a_stop_open_labels_come_first() -> None:
-    later = timed(ReplayRate(speed=0.5, label_delay=3.0), '{"label":0,"sample":1}', 2)
+def test_pending_labels_come_first_after_a_restart() -> None:
+    later = timed_events(ReplayRate(speed=0.5, label_delay=3.0), '{"label":0,"sample":1}', 2)
     assert later == [
         (0.0, [((1.0, 0.0), -1, "replay-1")]),
         (1.0, [("replay-0", 0)]),
@@ -86,7 +86,7 @@ def test_after_a_stop_open_labels_come_first() -> None:
 @pytest.mark.parametrize(
     "rate", [ReplayRate(), ReplayRate(speed=10.0), ReplayRate(speed=100.0, label_delay=0.35)]
 )
-def test_a_reader_may_stop_anywhere(rate: ReplayRate) -> None:
+def test_replay_resumes_at_any_event(rate: ReplayRate) -> None:
     found = check_source(lambda: replay(rate, Clock(), 150))
     samples = [entry for entry in found if len(entry) == 3]
     labels = [entry for entry in found if len(entry) == 2]
@@ -94,11 +94,11 @@ def test_a_reader_may_stop_anywhere(rate: ReplayRate) -> None:
     assert [y for _, y in labels] == ([i % 3 for i in range(150)] if rate.label_delay else [])
 
 
-def test_fast_samples_come_in_batches() -> None:
-    assert len(timed(ReplayRate(speed=1000.0), number=1000)) < 40
+def test_fast_replay_delivers_batches() -> None:
+    assert len(timed_events(ReplayRate(speed=1000.0), number=1000)) < 40
 
 
-def test_a_pace_that_makes_no_sense_is_refused() -> None:
+def test_invalid_replay_rates_are_rejected() -> None:
     assert parse_rate(parse_spec("replay:x?speed=5&label_delay=2&wait=no")) == ReplayRate(
         5.0, 2.0, False
     )
@@ -108,16 +108,16 @@ def test_a_pace_that_makes_no_sense_is_refused() -> None:
         parse_rate(parse_spec("replay:x?wait=no"))
 
 
-def test_classes_with_numbers_for_names_are_not_mixed_up() -> None:
+def test_replay_labels_are_indices_even_if_class_names_are_numbers() -> None:
     named = SampleFormat((2,), "float32", 3, classes=("1", "2", "3"))
-    assert labels_of(list(ReplaySource(three, named).events(""))) == [0, 1, 2]
+    assert labels_of(list(ReplaySource(make_samples, named).events(""))) == [0, 1, 2]
 
 
-def test_one_that_does_not_wait_says_so() -> None:
+def test_replay_source_reports_whether_it_can_wait() -> None:
     assert replay(ReplayRate(5.0), Clock()).can_wait
     assert not replay(ReplayRate(5.0, can_wait=False), Clock()).can_wait
 
 
-def test_streams_know_no_data_sets() -> None:
+def test_replay_without_data_sets_is_rejected() -> None:
     with pytest.raises(ConfigError, match="replay sources need data sets"):
         open_source("replay:digits", PLAIN)

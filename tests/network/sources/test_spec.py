@@ -6,7 +6,7 @@ from thalweg.core.errors import ConfigError, UnknownName
 from thalweg.network.sources.spec import parse_spec
 
 
-def test_options_come_after_a_question_mark_and_may_be_escaped() -> None:
+def test_source_options_are_parsed_and_unescaped() -> None:
     spec = parse_spec("mqtt://host/a/#?qos=0&y=my%20label")
     assert spec.location == "mqtt://host/a/#"
     assert spec.options == {"qos": "0", "y": "my label"}
@@ -17,23 +17,23 @@ def test_options_come_after_a_question_mark_and_may_be_escaped() -> None:
 
 
 @pytest.mark.parametrize("text", ["f.csv?follow", "f.csv?=1", "f.csv?a=1&a=2"])
-def test_options_are_said_once_and_with_a_value(text: str) -> None:
+def test_duplicate_and_empty_source_options_are_rejected(text: str) -> None:
     with pytest.raises(ConfigError, match=r"expected name=value|given twice"):
         parse_spec(text)
 
 
-def test_an_option_that_a_source_does_not_have_is_refused_with_the_nearest() -> None:
+def test_unknown_source_option_is_rejected_with_the_nearest_name() -> None:
     with pytest.raises(UnknownName, match="Did you mean 'follow'"):
         parse_spec("f.csv?folow=no").check_options("follow", "y")
 
 
 @pytest.mark.parametrize("value", ["-1", "nan", "inf", "many"])
-def test_numbers_are_checked(value: str) -> None:
+def test_invalid_number_options_are_rejected(value: str) -> None:
     with pytest.raises(ConfigError, match="expected a number of at least 0 for speed"):
         parse_spec(f"replay:x?speed={value}").get_float("speed", 1.0)
 
 
-def test_flags_and_whole_numbers_are_checked() -> None:
+def test_flag_and_integer_options_are_validated() -> None:
     assert parse_spec("f?a=Yes").get_bool("a", False)
     assert not parse_spec("f?a=0").get_bool("a", True)
     with pytest.raises(ConfigError, match="a must be yes or no"):

@@ -1,4 +1,4 @@
-"""Growing files: whole lines, once each, through rotation, truncation and restarts."""
+"""Tests that whole lines of growing files are read once through rotation and restarts."""
 
 from __future__ import annotations
 
@@ -51,21 +51,21 @@ def path(tmp_path: Path) -> Path:
     return tmp_path / "readings.jsonl"
 
 
-def test_a_csv_file_has_its_names_in_the_first_line(tmp_path: Path) -> None:
+def test_csv_column_names_are_in_the_first_line(tmp_path: Path) -> None:
     path = tmp_path / "r.csv"
     path.write_text('t,a,y,b,id\n5,1,0,2,k\r\n\n6, 3 ,"2",4,m\n')
     found = check_source(lambda: tail(path, follow=False))
     assert found == [((1.0, 2.0), 0, "k"), ((3.0, 4.0), 2, "m")]
 
 
-def test_a_label_in_csv_may_come_in_a_later_line(tmp_path: Path) -> None:
+def test_csv_label_can_come_in_a_later_line(tmp_path: Path) -> None:
     path = tmp_path / "r.csv"
     path.write_text("id,a,b,y\nk,1,2,\nm,3,4,1\nk,,,2\n")
     found = check_source(lambda: tail(path, follow=False))
     assert found == [((1.0, 2.0), -1, "k"), ((3.0, 4.0), 1, "m"), ("k", 2)]
 
 
-def test_csv_lines_that_are_wrong_are_counted_and_skipped(tmp_path: Path) -> None:
+def test_invalid_csv_lines_are_counted_and_skipped(tmp_path: Path) -> None:
     path = tmp_path / "r.csv"
     path.write_bytes(b'a,b,y\n1,2,0\n1,2\n1,,0\nx,2,0\n1,2,9\n"1,2,0\n\xff,2,0\n3,4,1\n')
     source = tail(path, follow=False)
@@ -73,7 +73,7 @@ def test_csv_lines_that_are_wrong_are_counted_and_skipped(tmp_path: Path) -> Non
     assert source.rejected == 6
 
 
-def test_only_named_columns_are_read_if_some_are_named(tmp_path: Path) -> None:
+def test_named_columns_select_the_features(tmp_path: Path) -> None:
     path = tmp_path / "r.csv"
     path.write_text("note,b,a,state\nhello,2,1,on\n")
     sample_format = SampleFormat((2,), "float32", 2, classes=("off", "on"))
@@ -81,7 +81,7 @@ def test_only_named_columns_are_read_if_some_are_named(tmp_path: Path) -> None:
     assert flatten_events(list(source)) == [((1.0, 2.0), 1, "")]
 
 
-def test_lines_of_json_are_read_and_broken_ones_skipped(path: Path) -> None:
+def test_json_lines_are_read_and_broken_lines_skipped(path: Path) -> None:
     path.write_text(
         line(1) + "{\n" + "[" * 5000 + "\n" + '{"x": [NaN, 1], "y": 0}\n\n' + line(2, 5) + line(3)
     )
@@ -91,7 +91,7 @@ def test_lines_of_json_are_read_and_broken_ones_skipped(path: Path) -> None:
     assert "unknown label 5" in source.last_rejection.replace("'", "")
 
 
-def test_a_line_counts_when_it_is_whole(path: Path) -> None:
+def test_line_is_read_when_it_is_complete(path: Path) -> None:
     events = tail(path).events("")
     assert len(next(events).keys) == 0  # no file yet
     write(path, line(1) + line(2)[:10])
@@ -101,7 +101,7 @@ def test_a_line_counts_when_it_is_whole(path: Path) -> None:
     assert numbers(read_until(events, 1)) == [2]
 
 
-def test_a_missing_file_is_said_until_it_comes(path: Path) -> None:
+def test_missing_file_is_reported_until_it_exists(path: Path) -> None:
     source = tail(path)
     events = source.events("")
     next(events)
@@ -111,7 +111,7 @@ def test_a_missing_file_is_said_until_it_comes(path: Path) -> None:
     assert source.trouble == ""
 
 
-def test_a_source_that_is_closed_ends(path: Path) -> None:
+def test_closed_source_ends_its_events(path: Path) -> None:
     source = tail(path)
     events = source.events("")
     next(events)
@@ -119,17 +119,17 @@ def test_a_source_that_is_closed_ends(path: Path) -> None:
     assert list(events) == []
 
 
-def test_a_renamed_file_is_read_to_its_end_before_the_new_one(path: Path) -> None:
+def test_renamed_file_is_read_to_its_end_before_the_new_file(path: Path) -> None:
     write(path, line(1))
     events = tail(path).events("")
     assert numbers(read_until(events, 1)) == [1]
     old = path.rename(path.with_suffix(".jsonl.1"))
     write(path, line(3))
-    write(old, line(2))  # its writer has not noticed yet
+    write(old, line(2))  # written after the rename
     assert numbers(read_until(events, 2)) == [2, 3]
 
 
-def test_a_file_that_was_renamed_while_nobody_read_is_read_to_its_end(path: Path) -> None:
+def test_file_renamed_while_stopped_is_read_to_its_end(path: Path) -> None:
     write(path, line(1))
     (event,) = read_until(tail(path).events(""), 1)
     write(path, line(2))
@@ -139,7 +139,7 @@ def test_a_file_that_was_renamed_while_nobody_read_is_read_to_its_end(path: Path
     assert numbers(list(again.events(event.cursor))) == [2, 3]
 
 
-def test_a_csv_file_that_is_read_on_knows_its_names(tmp_path: Path) -> None:
+def test_resumed_csv_file_keeps_its_column_names(tmp_path: Path) -> None:
     path = tmp_path / "r.csv"
     path.write_text("a,b,y\n1,2,0\n")
     (event,) = read_until(tail(path).events(""), 1)
@@ -150,7 +150,7 @@ def test_a_csv_file_that_is_read_on_knows_its_names(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("new", [line(2), line(2) * 5])
-def test_a_file_that_is_written_anew_is_read_from_its_beginning(path: Path, new: str) -> None:
+def test_rewritten_file_is_read_from_its_beginning(path: Path, new: str) -> None:
     write(path, line(1) * 3)
     events = tail(path).events("")
     (event,) = read_until(events, 3)
@@ -160,7 +160,7 @@ def test_a_file_that_is_written_anew_is_read_from_its_beginning(path: Path, new:
     assert numbers(list(again.events(event.cursor))) == [2] * new.count("\n")
 
 
-def test_a_line_that_is_never_finished_is_refused(path: Path) -> None:
+def test_incomplete_last_line_of_a_rotated_file_is_rejected(path: Path) -> None:
     write(path, line(1) + line(2)[:10])
     source = tail(path)
     events = source.events("")
@@ -172,7 +172,7 @@ def test_a_line_that_is_never_finished_is_refused(path: Path) -> None:
     assert "never finished" in source.last_rejection
 
 
-def test_a_line_longer_than_any_record_does_not_fill_the_memory(
+def test_overlong_line_is_skipped_without_filling_memory(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("thalweg.network.sources.lines.MAX_LINE", 100)
@@ -183,7 +183,7 @@ def test_a_line_longer_than_any_record_does_not_fill_the_memory(
     assert source.rejected == 4
 
 
-def test_a_cursor_of_another_source_is_refused(path: Path) -> None:
+def test_cursor_of_another_source_is_rejected(path: Path) -> None:
     write(path, line(1))
     with pytest.raises(DataError, match="data of another source"):
         next(tail(path).events('{"item":3}'))
@@ -191,13 +191,13 @@ def test_a_cursor_of_another_source_is_refused(path: Path) -> None:
         next(tail(path).events("nonsense"))
 
 
-def test_a_folder_is_no_file(tmp_path: Path) -> None:
+def test_folder_in_place_of_a_file_is_rejected(tmp_path: Path) -> None:
     (tmp_path / "r.csv").mkdir()
     with pytest.raises(DataError, match="is a folder"):
         tail_source(parse_spec(str(tmp_path / "r.csv")), PLAIN)
 
 
-def test_mixed_samples_and_labels_can_be_stopped_after_any_event(path: Path) -> None:
+def test_source_with_samples_and_late_labels_resumes_after_any_event(path: Path) -> None:
     late = '{"id": "k", "y": 2}\n'
     path.write_text((line(1) + late) * 3 + "bad\n" + late + "bad\n")
     found = check_source(lambda: tail(path, follow=False))
@@ -208,7 +208,7 @@ steps = st.lists(st.sampled_from(["write", "half", "rotate", "read", "restart"])
 
 
 @given(steps)
-def test_whatever_happens_to_a_file_every_whole_line_comes_once(
+def test_every_complete_line_is_read_once_after_any_file_operations(
     tmp_path_factory: pytest.TempPathFactory, steps: list[str]
 ) -> None:
     folder = tmp_path_factory.mktemp("tail")
@@ -220,7 +220,7 @@ def test_whatever_happens_to_a_file_every_whole_line_comes_once(
 
     def take(number: int) -> Iterator[str]:
         nonlocal cursor
-        for _ in range(number):  # an old file is left after two looks that found nothing
+        for _ in range(number):  # a rotated file is dropped after two reads without data
             for text, at in lines.read(3):
                 cursor = lines.cursor(at)
                 yield text.decode()
@@ -235,7 +235,9 @@ def test_whatever_happens_to_a_file_every_whole_line_comes_once(
             write(path, "half-")
             half = True
         elif step == "rotate" and path.exists() and not half:
-            got += take(40)  # whoever rotates twice while nobody reads loses lines: not here
+            got += take(
+                40
+            )  # two rotations without a read would lose lines, so read before rotating
             path.rename(folder / f"r.{rotated}")
             rotated += 1
         elif step == "restart":
