@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pytest
@@ -64,7 +64,9 @@ def test_a_client_with_an_empty_memory_has_nothing_to_learn_from() -> None:
 
 @dataclass(frozen=True)
 class Turns:
-    """An objective that notes every turn: how many rows were held, and whether the state changed."""
+    """An objective that records how many rows were held in each tick, and state changes."""
+
+    uses_true_states: ClassVar[bool] = True
 
     def loss(self, model: Any, params: Any, batch: Any, memo: Any) -> Any:
         raise NotImplementedError
