@@ -1,4 +1,4 @@
-"""`thalweg serve` and `thalweg join` as users start them, and hands to kill any process below them."""
+"""Start `thalweg serve` and `thalweg join` as users do, and kill any process below them."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ PARTS = {  # by a word of the command
     "SuperNode": "supernode|quick_node",
     "runner": "thalweg.network.flower.runner",
 }
-GUARD = "network/flower/guard.py"  # stands above each part, and has its command as arguments
+GUARD = "network/flower/guard.py"  # parent of each part, with the command of the part as arguments
 
 
 class CliProcesses(Loopback):
-    """The commands in folders of their own. Who dies is started again by them, unless it is a command itself."""
+    """The CLI commands. They restart the processes below them that die."""
 
     def serve(self, run: Path, *options: str) -> None:
         command = (sys.executable, "-m", "thalweg", "serve", *options)
@@ -42,22 +42,22 @@ class CliProcesses(Loopback):
         return self.folder / f"state{number}"
 
     def send_signal(self, command: str, part: str, number: int = signal.SIGKILL) -> None:
-        """Send a part of a command a signal, as soon as it is there."""
+        """Send a signal to one part of a command as soon as it is running."""
         found: list[int] = []
 
-        def is_there() -> bool:
+        def is_running() -> bool:
             found[:] = [
                 pid for pid, name in descendants(self.processes[command].pid) if name == part
             ]
             return bool(found)
 
-        await_true(is_there, LONG_S)
+        await_true(is_running, LONG_S)
         for pid in found:
             with suppress(ProcessLookupError):
                 os.kill(pid, number)
 
     def end(self) -> None:
-        """Kill the commands; what is below them ends by itself, and that is waited for."""
+        """Kill the commands and wait until all processes below them have ended."""
         left = [pid for process in self.processes.values() for pid, _ in descendants(process.pid)]
         super().end()
         await_true(lambda: not any(process_part(pid) for pid in left), LONG_S)
@@ -70,7 +70,7 @@ class CliProcesses(Loopback):
 
 
 def descendants(root: int) -> list[tuple[int, str]]:
-    """All processes that a process has started, and those have, with the part that each is."""
+    """Return the ids of all processes below a process, with the part that each one is."""
     parents: dict[int, int] = {}
     for folder in Path("/proc").glob("[0-9]*"):
         with suppress(OSError, ValueError, IndexError):
@@ -96,7 +96,7 @@ def process_part(pid: int) -> str:
 
 
 class Publisher:
-    """Sends samples to a broker, which may be away for a while; sends again what it has not confirmed."""
+    """Sends samples to a broker and sends unconfirmed samples again after a reconnect."""
 
     def __init__(self, port: int) -> None:
         self._client = mqtt.Client(mqtt.CallbackAPIVersion.VERSION2, client_id="publisher")

@@ -1,4 +1,4 @@
-"""A grid without processes: nodes are daemons in this process, and things go wrong with them on demand."""
+"""A Flower grid without processes: nodes are daemons in this process that can fail."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ from thalweg.network.edge.socket import Frame
 from thalweg.network.edge.store import Store
 from thalweg.network.flower.messenger import pack, unpack
 
-Fate = Callable[[int, Frame], str]  # of a letter to a node
+Fate = Callable[[int, Frame], str]  # what happens to a message to a node
 
 
 class Device:
-    """A state folder, and the daemon that has it now."""
+    """A state folder and the daemon that uses it."""
 
     def __init__(
         self, folder: Path, wish: int | None = None, options: DeviceOptions | None = None
     ) -> None:
         self.folder, self.wish, self.options = folder, wish, options or DeviceOptions()
-        self.handled: list[str] = []  # kinds of letters
+        self.handled: list[str] = []  # kinds of the frames
         self.start()
 
     def start(self) -> None:
@@ -45,13 +45,13 @@ class Device:
 
 
 class FakeGrid(Grid):
-    """Answers at once, unless the fate of a letter is another one.
+    """Answers each message at once, unless `fate` returns something other than "arrives".
 
-    arrives   and so does what comes back
-    lost      nobody hears of it, and nothing comes back
-    dropped   the device does what it is asked, and nothing comes back
-    late      what comes back can be collected when the next letters have been sent
-    error     Flower says that it could not be done
+    arrives   the device receives the message, and its response comes back
+    lost      the device does not receive the message
+    dropped   the device handles the message, but its response is lost
+    late      the response can be pulled after `release_late`
+    error     Flower answers with an error
     """
 
     def __init__(self, devices: dict[int, Device], fate: Fate | None = None) -> None:
@@ -71,7 +71,7 @@ class FakeGrid(Grid):
         return [self._back.pop(each) for each in list(message_ids) if each in self._back]
 
     def release_late(self) -> None:
-        """What is late may be collected now."""
+        """Make late responses available to `pull_messages`."""
         self._back |= self._late
         self._late = {}
 
@@ -83,14 +83,14 @@ class FakeGrid(Grid):
         if fate == "error" or node not in self.devices:
             self._back[message_id] = Message(Error(5, "Node Unavailable"), reply_to=message)
         elif fate != "lost":
-            said = Message(pack(self.devices[node].handle(frame)), reply_to=message)
+            response = Message(pack(self.devices[node].handle(frame)), reply_to=message)
             if fate == "late":
-                self._late[message_id] = said
+                self._late[message_id] = response
             elif fate == "arrives":
-                self._back[message_id] = said
+                self._back[message_id] = response
         return message_id
 
-    # --- what nobody uses ---
+    # --- unused parts of the interface ---
 
     def set_run(self, run: Any) -> None:
         raise NotImplementedError
@@ -110,11 +110,11 @@ class FakeGrid(Grid):
 def devices_in(
     folder: Path, number: int, options: DeviceOptions | None = None
 ) -> Iterator[dict[int, Device]]:
-    """Some devices, at nodes 100, 101, ... Their numbers in the run are for the server to give."""
+    """Create devices at nodes 100, 101, ... The server assigns their client numbers."""
     devices = {100 + n: Device(folder / f"device{n}", None, options) for n in range(number)}
-    everybody = list(devices.values())
+    all_devices = list(devices.values())
     try:
         yield devices
     finally:
-        for device in everybody:
+        for device in all_devices:
             device.stop()

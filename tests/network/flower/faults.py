@@ -1,4 +1,4 @@
-"""Devices with data of their own, and a park of processes that can be hurt; the books are checked afterwards."""
+"""Live clients and processes that can be killed, and checks that no sample was lost."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ from thalweg.network.flower.liveness import is_server_running
 from thalweg.network.flower.server_app import serve_run
 
 KeepRunning = Callable[[Path], None]
-LONG_S = 900.0  # nothing takes so long, on any machine; and nothing is measured by it
+LONG_S = 900.0  # only a limit for tests that hang
 TWO_POINTS = 0.02
 SETS = ["world=live", "capacity=700", "ticks=2", "evaluate_every=1", "staleness=polynomial"]
 DATA = Digits().load(None, 0)
 
 
 def live_plan(rounds: int, clients: int, *more: str) -> Plan:
-    """Digits, of which every client has its own 900 or so and can hold 700."""
+    """Plan a live run on Digits; each client has about 900 samples and holds at most 700."""
     sets = [*SETS, f"world.num_clients={clients}", *more]
     return make_plan(
         "fedavg", "digits-full", seed=4, rounds=rounds, engine="reference", overrides=sets
@@ -43,9 +43,9 @@ def live_plan(rounds: int, clients: int, *more: str) -> Plan:
 
 
 class SampleFeed:
-    """The samples of one client, in an order of its own; sample n is called "client-n".
+    """The samples of one client in a random order; the id of sample n is "client-n".
 
-    Every eighth has its label in a message of its own, three samples later.
+    The label of each eighth sample is sent in a separate message, three samples later.
     """
 
     def __init__(self, client: int) -> None:
@@ -53,7 +53,7 @@ class SampleFeed:
         self._rows = np.random.default_rng(client).permutation(len(DATA.y))
 
     def messages(self, number: int) -> list[dict[str, Any]]:
-        """The next so many samples, as a device's source has them."""
+        """Return the messages for the next `number` samples, as a sample source delivers them."""
         found: list[dict[str, Any]] = []
         for n in range(self.sent, self.sent + number):
             sample = {"id": f"{self.client}-{n}", "x": self.input(n).tolist()}
@@ -76,7 +76,7 @@ class SampleFeed:
 
 
 def check_sample_counts(state: Path, plan: Plan, supply: SampleFeed) -> None:
-    """Everything that was sent has come once, and is in memory or was let go by the policy; nobody else has it."""
+    """Check that each sample was received once and is stored or was evicted by the policy."""
     store = Store.open(state)
     member = store.read_membership()
     assert member is not None
@@ -84,11 +84,13 @@ def check_sample_counts(state: Path, plan: Plan, supply: SampleFeed) -> None:
     try:
         inbox, counts = node.inbox, node.inbox.counts
         with store.read_transaction() as db:
-            came = dict(db.execute("SELECT name, number FROM recent").fetchall())
+            received_names = dict(db.execute("SELECT name, number FROM recent").fetchall())
             stored = db.execute("SELECT name, slot, label FROM samples").fetchall()
         sent = {f"{supply.client}-{n}" for n in range(supply.sent)}
-        assert came.keys() == sent, "each has come"
-        assert sorted(came.values()) == list(range(1, supply.sent + 1)), "and none twice"
+        assert received_names.keys() == sent, "each sample was received"
+        assert sorted(received_names.values()) == list(range(1, supply.sent + 1)), (
+            "no sample was received twice"
+        )
         assert counts.received == supply.sent
         assert (counts.rejected, counts.lost, counts.expired, counts.unmatched) == (0, 0, 0, 0)
         rows = node.state.client.rows.tolist()
@@ -109,7 +111,7 @@ def check_sample_counts(state: Path, plan: Plan, supply: SampleFeed) -> None:
 
 
 def run_undisturbed(folder: Path, plan: Plan, number: int, samples: int) -> float:
-    """Accuracy of a run in this process, to which nothing happens, with as many samples per client."""
+    """Return the accuracy of a run in this process without faults and with all samples."""
     folder.mkdir()
     devices = {}
     for client in range(number):
@@ -118,7 +120,7 @@ def run_undisturbed(folder: Path, plan: Plan, number: int, samples: int) -> floa
     run = prepare_run(folder / "run", plan, min_clients=number, live=True)
 
     def fate(node: int, frame: Frame) -> str:
-        if frame.kind == "request":  # whoever is asked has all its samples
+        if frame.kind == "request":  # the client has all its samples when it trains
             state = folder / f"{node - 100}"
             await_true(lambda: has_received(state, samples), LONG_S)
         return "arrives"
@@ -131,9 +133,9 @@ def run_undisturbed(folder: Path, plan: Plan, number: int, samples: int) -> floa
 
 
 class LiveProcesses(Loopback):
-    """Real processes whose clients read growing files, and a SuperLink that remembers what it was sent."""
+    """Real processes: clients read growing files, and the SuperLink has a database."""
 
-    _was_running = False  # the server's loop
+    _was_running = False  # the ServerApp
 
     def start_link(self) -> None:
         self.restart_link()
@@ -141,11 +143,11 @@ class LiveProcesses(Loopback):
         self.start("superexec", "flower-superexec", *address)
 
     def submit(self, run: Path) -> str:
-        self._was_running = False  # not seen yet
+        self._was_running = False  # the new ServerApp
         return super().submit(run)
 
     def keep_running(self, run: Path) -> None:
-        """As `serve` does: a server's loop that was at work and is gone, without an end, is submitted again."""
+        """Submit a ServerApp that died before the end of the run again, as `thalweg serve` does."""
         if is_server_running(run):
             self._was_running = True
         elif self._was_running and not has_summary(run):
@@ -160,7 +162,7 @@ class LiveProcesses(Loopback):
         await_true(self._is_healthy, LONG_S)
 
     def start_daemon(self, number: int, state_of: Path | None = None) -> None:
-        assert state_of is None, "it is where the file is"
+        assert state_of is None, "the state folder is fixed"
         state = ("--state", str(self.state(number)), "--data", str(self.file(number)))
         where = ("--socket", str(self.socket(number)), "--client", str(number))
         self.start(f"daemon{number}", sys.executable, "-m", "thalweg.network.edge", *state, *where)
@@ -183,7 +185,7 @@ class LiveProcesses(Loopback):
 
 
 def events_of(run: Path, name: str) -> list[dict[str, Any]]:
-    """What the server has said of one kind."""
+    """Return the events of the server that have this name."""
     found = []
     with suppress(FileNotFoundError):
         for line in (run / "events.jsonl").read_text().splitlines():
@@ -193,7 +195,7 @@ def events_of(run: Path, name: str) -> list[dict[str, Any]]:
 
 
 def do_nothing(run: Path) -> None:
-    """Who tends a run that tends itself."""
+    """The default for runs that `thalweg serve` keeps running."""
 
 
 def await_rounds(run: Path, rounds: int, keep_running: KeepRunning = do_nothing) -> None:
@@ -215,7 +217,7 @@ def await_finish(run: Path, rounds: int, keep_running: KeepRunning) -> None:
 def await_all_joined(
     run: Path, since: int, clients: set[int], keep_running: KeepRunning = do_nothing
 ) -> None:
-    """Until all of them have joined, or joined again, after so many had."""
+    """Wait until all of these clients have joined after the first `since` join events."""
 
     def missing() -> set[int]:
         return clients - {event["client"] for event in events_of(run, "joined")[since:]}
@@ -225,11 +227,11 @@ def await_all_joined(
         return not missing() or has_summary(run)
 
     await_true(condition, LONG_S)
-    assert not missing(), "they have not joined before the run was over"
+    assert not missing(), "the run ended before they joined"
 
 
 def await_late(run: Path, client: int, keep_running: KeepRunning = do_nothing) -> None:
-    """Until a round was closed without this client's reply, or two were, if nobody has asked it."""
+    """Wait until a round ended without this client's response, or until two rounds ended."""
     rounds = len(RunFolder(run).metrics())
 
     def number() -> int:
@@ -248,12 +250,12 @@ def has_summary(run: Path) -> bool:
 
 
 def await_all_received(states: Sequence[tuple[Path, SampleFeed]]) -> None:
-    """Until every device has received what it was sent."""
+    """Wait until each device has received all samples that were sent to it."""
     await_true(lambda: all(has_received(state, each.sent) for state, each in states), LONG_S)
 
 
 def has_received(state: Path, number: int) -> bool:
-    """So many samples, as the device itself says."""
+    """Whether the status file of a device reports this number of received samples."""
     with suppress(OSError, ValueError):
         return bool(json.loads((state / "status.json").read_text())["received"] == number)
     return False

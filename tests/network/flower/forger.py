@@ -1,4 +1,4 @@
-"""A client that means harm: it joins as anybody does, and then sends whatever might break a server."""
+"""A malicious client: it joins like any other client and then sends invalid responses."""
 
 from __future__ import annotations
 
@@ -26,16 +26,15 @@ Fields = dict[str, Any]
 
 
 class Forger:
-    """What a daemon is to its node, without any data. The round says which forgery it sends."""
+    """A daemon without data. The number of the round determines which invalid response it sends."""
 
     def __init__(self, number: int) -> None:
         self.number = number
         self.sent: dict[int, str] = {}  # by round, from 0
-        self.may_answer = (
-            threading.Event()
-        )  # else it answers no order, and every round waits for it
+        # While it is cleared, train requests are not answered, and each round waits.
+        self.may_answer = threading.Event()
         self.may_answer.set()
-        self._terms: MessageSchema | None = None
+        self._schema: MessageSchema | None = None
 
     def handle(self, frame: Frame) -> Frame:
         return Frame(frame.kind, self._make_answer(frame))
@@ -46,31 +45,31 @@ class Forger:
         if frame.kind == "invitation":
             invitation = handshake_from_bytes(frame.payload, Invitation)
             plan = plan_from_toml(invitation.plan, "the server's plan")
-            self._terms = MessageSchema(plan.recipe, invitation.num_params)
-            return to_bytes(Hello(self.number, Supply(0.0, False, 1.0)), self._terms)
-        assert self._terms is not None
+            self._schema = MessageSchema(plan.recipe, invitation.num_params)
+            return to_bytes(Hello(self.number, Supply(0.0, False, 1.0)), self._schema)
+        assert self._schema is not None
         self.may_answer.wait()
-        order: Any = tree_from_bytes(frame.payload)
-        name = list(FORGERIES)[order["fields"]["rnd"] % len(FORGERIES)]
-        self.sent[order["fields"]["rnd"]] = name
-        return FORGERIES[name](valid_fields(order["fields"]), self._terms)
+        request: Any = tree_from_bytes(frame.payload)
+        name = list(FORGERIES)[request["fields"]["rnd"] % len(FORGERIES)]
+        self.sent[request["fields"]["rnd"]] = name
+        return FORGERIES[name](valid_fields(request["fields"]), self._schema)
 
 
-def valid_fields(order: Fields) -> Fields:
-    """A reply that nobody could object to."""
-    num, num_params = order["params"].shape
+def valid_fields(request: Fields) -> Fields:
+    """Return the fields of a valid response."""
+    num, num_params = request["params"].shape
     none = np.zeros(num, dtype=np.int64)
     return {
-        "rnd": order["rnd"],
-        "client": order["client"],
-        "models": order["models"],
+        "rnd": request["rnd"],
+        "client": request["client"],
+        "models": request["models"],
         "deltas": np.full((num, num_params), 0.01, dtype=np.float32),
         "num_samples": 10,
         "num_steps": none + 1,
         "losses": np.ones(num),
         "num_tested": none,
         "num_correct": none,
-        "probe_round": order["probe_round"],
+        "probe_round": request["probe_round"],
         "reports": {},
         "uploads": {},
         "masked": None,
@@ -82,9 +81,9 @@ def payload(fields: Fields) -> bytes:
 
 
 def set_value(value: float) -> Callable[[Fields, MessageSchema], bytes]:
-    """One number of the update is another one."""
+    """Replace one number of the update."""
 
-    def forge(fields: Fields, terms: MessageSchema) -> bytes:
+    def forge(fields: Fields, schema: MessageSchema) -> bytes:
         fields["deltas"][0, 7] = value
         return payload(fields)
 
@@ -92,19 +91,19 @@ def set_value(value: float) -> Callable[[Fields, MessageSchema], bytes]:
 
 
 def set_fields(**claims: Any) -> Callable[[Fields, MessageSchema], bytes]:
-    return lambda fields, terms: payload(fields | claims)
+    return lambda fields, schema: payload(fields | claims)
 
 
-def wrong_shape(fields: Fields, terms: MessageSchema) -> bytes:
+def wrong_shape(fields: Fields, schema: MessageSchema) -> bytes:
     return payload(fields | {"deltas": fields["deltas"][:, 1:]})
 
 
-def wrong_round(fields: Fields, terms: MessageSchema) -> bytes:
+def wrong_round(fields: Fields, schema: MessageSchema) -> bytes:
     return payload(fields | {"rnd": fields["rnd"] + 1})
 
 
-def oversized(fields: Fields, terms: MessageSchema) -> bytes:
-    rows = 2 * terms.max_bytes // fields["deltas"].nbytes
+def oversized(fields: Fields, schema: MessageSchema) -> bytes:
+    rows = 2 * schema.max_bytes // fields["deltas"].nbytes
     return payload(fields | {"deltas": np.repeat(fields["deltas"], rows, axis=0)})
 
 
@@ -117,7 +116,7 @@ FORGERIES: dict[str, Callable[[Fields, MessageSchema], bytes]] = {
     "1e30": set_value(1e30),
     "another client": set_fields(client=0),
     "absurd count": set_fields(num_samples=10**12),
-    "noise": lambda fields, terms: np.random.default_rng(0).bytes(5000),
+    "noise": lambda fields, schema: np.random.default_rng(0).bytes(5000),
 }
 REASONS = {  # part of the rejection reason of each
     "nan": "finite",
@@ -133,7 +132,7 @@ REASONS = {  # part of the rejection reason of each
 
 
 class ForgerServer:
-    """A forger at a node's socket, in a thread of this process, until `close`."""
+    """Serve a forger at the socket of a node, in a thread of this process, until `close`."""
 
     def __init__(self, forger: Forger, path: Path) -> None:
         self._forger = forger

@@ -1,4 +1,4 @@
-"""Flower's own processes on loopback, for few and short tests: all of them end with the block."""
+"""Start the real Flower processes on loopback; all of them end with the block."""
 
 from __future__ import annotations
 
@@ -37,13 +37,13 @@ thalweg-run = ""
 
 
 class Loopback:
-    """A SuperLink and what is started beside it."""
+    """A SuperLink, a SuperExec, SuperNodes and daemons on loopback."""
 
     def __init__(self, folder: Path) -> None:
         self.folder, self.port = folder, free_port()
         self.sockets = Path(tempfile.mkdtemp(prefix="tw"))
         self.processes: dict[str, subprocess.Popen[bytes]] = {}
-        self.submitted = ""  # the last run of Flower's
+        self.submitted = ""  # id of the last Flower run
         source = str(Path(thalweg.__file__).parents[1])
         self.env = {
             **os.environ,
@@ -86,7 +86,7 @@ class Loopback:
         self.start(f"daemon{number}", sys.executable, "-m", "thalweg.network.edge", *state, *where)
 
     def start_node(self, number: int, is_quick: bool = True) -> None:
-        """A SuperNode, and our runner for its messages; or else one that starts a process for each."""
+        """Start a SuperNode with a runner, or one that starts a process per message."""
         config = f'thalweg-socket="{self.socket(number)}"'
         own = ["--host", "127.0.0.1", "--port", str(port := free_port()), "--node-config", config]
         own += ["--insecure", "--superlink", f"127.0.0.1:{self.port}"]
@@ -105,30 +105,32 @@ class Loopback:
         return self.sockets / f"{number}"
 
     def submit(self, run: Path) -> str:
-        """Start the server's loop, the one before being over; the id of Flower's run."""
+        """Stop the last Flower run, submit a new one and return its id."""
         config = ("--run-config", f'thalweg-run="{run}"')
-        words = [["run", str(self.folder / "app"), "here", *config]]
+        requests = [["run", str(self.folder / "app"), "here", *config]]
         if self.submitted:
-            words.insert(0, ["stop", self.submitted, "here"])
-        wanted = json.dumps([[*each, "--format", "json"] for each in words])
-        command = [sys.executable, "-P", control.__file__, wanted]
-        said = subprocess.run(command, env=self.env, capture_output=True, text=True, timeout=120)
-        assert said.returncode == 0, said.stdout + said.stderr
-        self.submitted = str(json_objects(said.stdout)[-1]["run-id"])
+            requests.insert(0, ["stop", self.submitted, "here"])
+        commands = json.dumps([[*each, "--format", "json"] for each in requests])
+        command = [sys.executable, "-P", control.__file__, commands]
+        completed = subprocess.run(
+            command, env=self.env, capture_output=True, text=True, timeout=120
+        )
+        assert completed.returncode == 0, completed.stdout + completed.stderr
+        self.submitted = str(json_objects(completed.stdout)[-1]["run-id"])
         return self.submitted
 
     def kill(self, name: str, number: int = signal.SIGKILL) -> None:
-        """A process and all that it has started."""
+        """Kill a process and its children."""
         process = self.processes.pop(name)
         with suppress(ProcessLookupError):
             os.killpg(process.pid, number)
         process.wait(30)
 
-    def kill_loop(self) -> None:
-        """The server's loop alone, as a crash would, once it is there."""
-        await_true(self._has_killed_loop, 240)
+    def kill_server_app(self) -> None:
+        """Kill only the ServerApp, as soon as it is running."""
+        await_true(self._has_killed_server_app, 240)
 
-    def _has_killed_loop(self) -> bool:
+    def _has_killed_server_app(self) -> bool:
         for folder in Path("/proc").glob("[0-9]*"):
             with suppress(OSError, ProcessLookupError):
                 is_ours = os.getpgid(int(folder.name)) == self.processes["superexec"].pid
@@ -144,26 +146,26 @@ class Loopback:
     def _is_healthy(self) -> bool:
         with suppress(OSError):
             url = f"http://127.0.0.1:{self.port}/health"
-            with urllib.request.urlopen(url, timeout=5) as answer:
-                return bool(answer.status == 200)
+            with urllib.request.urlopen(url, timeout=5) as response:
+                return bool(response.status == 200)
         return False
 
 
 @contextmanager
 def loopback(folder: Path) -> Iterator[Loopback]:
-    park = Loopback(folder)
+    deployment = Loopback(folder)
     try:
-        park.start_link()
-        yield park
+        deployment.start_link()
+        yield deployment
     finally:
-        park.end()
+        deployment.end()
 
 
 def await_true(condition: object, seconds: float) -> None:
     assert callable(condition)
     until = time.monotonic() + seconds
     while not condition():
-        assert time.monotonic() < until, f"not so after {seconds} seconds"
+        assert time.monotonic() < until, f"the condition is false after {seconds} seconds"
         time.sleep(0.2)
 
 

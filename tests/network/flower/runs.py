@@ -1,4 +1,4 @@
-"""Tiny runs, on the reference engine and on Flower."""
+"""Tiny runs on the reference engine and on Flower."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ def tiny_plan(recipe: str, scenario: str = "digits-partial", rounds: int = 10, *
 
 
 def run_simulated(plan: Plan) -> Result:
-    """The same run in this process."""
+    """Run the plan in this process, on the reference engine."""
     return run_plan(replace(plan, engine="reference"))
 
 
 def prepare_run(folder: Path, plan: Plan, **options: object) -> Path:
-    """A run folder as `serve` leaves it for the server's loop."""
+    """Create a run folder as `thalweg serve` does before it starts the ServerApp."""
     run = RunFolder(folder)
     run.open(plan, command="a test", resume=False)
     run.close()

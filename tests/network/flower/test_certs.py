@@ -1,3 +1,5 @@
+"""Certificates and keys that `make_certs` writes."""
+
 import stat
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -14,7 +16,7 @@ def certificate(path: Path) -> x509.Certificate:
     return x509.load_pem_x509_certificate(path.read_bytes())
 
 
-def test_the_server_s_certificate_is_signed_by_the_authority_and_names_its_hosts(
+def test_server_certificate_is_signed_by_the_authority_and_lists_its_hosts(
     tmp_path: Path,
 ) -> None:
     make_certs(tmp_path, ["fl.example.org", "192.168.1.4"], 0)
@@ -30,14 +32,14 @@ def test_the_server_s_certificate_is_signed_by_the_authority_and_names_its_hosts
     assert not server.extensions.get_extension_for_class(x509.BasicConstraints).value.ca
 
 
-def test_private_keys_are_for_their_owner_alone(tmp_path: Path) -> None:
+def test_private_keys_are_readable_only_by_their_owner(tmp_path: Path) -> None:
     make_certs(tmp_path, [], 2)
     keys = [tmp_path / "ca.key", tmp_path / "server/server.key", *tmp_path.glob("nodes/*/node.key")]
     assert len(keys) == 4
     assert {stat.S_IMODE(key.stat().st_mode) for key in keys} == {0o600}
 
 
-def test_the_server_has_the_public_half_of_every_node_s_key_and_no_private_one(
+def test_server_folder_has_the_public_key_of_each_node_and_no_private_node_key(
     tmp_path: Path,
 ) -> None:
     make_certs(tmp_path, [], 2)
@@ -51,7 +53,7 @@ def test_the_server_has_the_public_half_of_every_node_s_key_and_no_private_one(
     assert in_server == {"ca.crt", "server.crt", "server.key", "0.pub", "1.pub"}
 
 
-def test_a_second_call_adds_keys_and_changes_none(tmp_path: Path) -> None:
+def test_second_call_adds_node_keys_and_keeps_existing_files(tmp_path: Path) -> None:
     make_certs(tmp_path, ["a.org"], 1)
     before = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
     made = make_certs(tmp_path, [], 3)
@@ -60,7 +62,7 @@ def test_a_second_call_adds_keys_and_changes_none(tmp_path: Path) -> None:
     assert {path: path.read_bytes() for path in before} == before
 
 
-def test_an_existing_certificate_is_not_overwritten_but_can_be_renewed(tmp_path: Path) -> None:
+def test_existing_certificate_is_replaced_only_with_renew(tmp_path: Path) -> None:
     make_certs(tmp_path, ["a.org"], 0)
     old = certificate(tmp_path / "server/server.crt")
     with pytest.raises(ConfigError, match="not overwritten; say --renew"):
@@ -72,13 +74,13 @@ def test_an_existing_certificate_is_not_overwritten_but_can_be_renewed(tmp_path:
     new.verify_directly_issued_by(certificate(tmp_path / "ca.crt"))
 
 
-def test_without_the_authority_s_key_nothing_new_is_signed(tmp_path: Path) -> None:
+def test_renewal_without_the_authority_key_is_rejected(tmp_path: Path) -> None:
     make_certs(tmp_path, [], 0)
     (tmp_path / "ca.key").unlink()
     with pytest.raises(ConfigError, match="not its key"):
         make_certs(tmp_path, [], 1, renew=True)
 
 
-def test_what_is_no_host_is_refused(tmp_path: Path) -> None:
+def test_invalid_host_is_rejected(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="neither a host name nor an IP"):
         make_certs(tmp_path, ["http://a.org"], 0)

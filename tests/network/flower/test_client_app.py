@@ -1,4 +1,4 @@
-"""What Flower starts on a device: a letter in, an answer or an error out."""
+"""The ClientApp relays messages between Flower and the daemon of a device."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from thalweg.network.flower.messenger import pack, unpack
 @pytest.fixture
 def path() -> Iterator[Path]:
     with tempfile.TemporaryDirectory(prefix="tw") as folder:
-        yield Path(folder) / "door"
+        yield Path(folder) / "socket"
 
 
 def message(content: RecordDict, kind: str = "train", ttl: float = 60.0) -> Message:
@@ -36,7 +36,7 @@ def context(path: Path | None) -> Context:
     return Context(1, 7, config, RecordDict(), {})
 
 
-def test_a_parcel_survives_a_message() -> None:
+def test_frames_round_trip_through_flower_messages() -> None:
     for frame in (Frame("request", b"abc"), Frame("identity", b""), Frame("rejected", b"", "no")):
         assert unpack(message(pack(frame))) == frame
 
@@ -48,7 +48,7 @@ def test_a_parcel_survives_a_message() -> None:
         (RecordDict({"header": ConfigRecord({"kind": "a"})}), "'payload' is missing"),
     ],
 )
-def test_what_is_no_letter_of_ours_is_lost(content: RecordDict, reason: str) -> None:
+def test_message_without_header_or_payload_is_lost(content: RecordDict, reason: str) -> None:
     frame = unpack(message(content))
     assert frame.kind == "lost"
     assert reason in frame.reason
@@ -64,7 +64,7 @@ def test_message_with_an_invalid_header_is_lost() -> None:
 
 
 @pytest.mark.parametrize("kind", ["train", "query"])
-def test_the_daemon_gets_the_letter_and_its_answer_goes_back(kind: str, path: Path) -> None:
+def test_daemon_receives_the_frame_and_its_response_is_returned(kind: str, path: Path) -> None:
     def answer(frame: Frame) -> Frame:
         return Frame(frame.kind, frame.payload.upper())
 
@@ -78,31 +78,33 @@ def test_the_daemon_gets_the_letter_and_its_answer_goes_back(kind: str, path: Pa
     assert reply.metadata.reply_to_message_id == "m"
 
 
-def test_a_daemon_that_is_killed_meanwhile_is_asked_again(
+def test_frame_is_sent_again_to_a_restarted_daemon(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(client_app, "RETRY_INTERVAL_S", 0.01)
     seen: list[bytes] = []
 
-    def live_twice(listener: socket.socket) -> None:
-        line, _ = listener.accept()  # the first takes the letter, and dies
-        with line:
-            seen.append(receive(line).payload)
-        line, _ = listener.accept()
-        with line:
-            seen.append(receive(line).payload)
-            send(line, Frame("request", b"done"))
+    def serve_two_connections(listener: socket.socket) -> None:
+        connection, _ = listener.accept()  # the first daemon receives the frame and dies
+        with connection:
+            seen.append(receive(connection).payload)
+        connection, _ = listener.accept()
+        with connection:
+            seen.append(receive(connection).payload)
+            send(connection, Frame("request", b"done"))
 
     with open_listener(path) as listener:
         listener.settimeout(20)
-        thread = threading.Thread(target=live_twice, args=(listener,))
+        thread = threading.Thread(target=serve_two_connections, args=(listener,))
         thread.start()
         reply = app(message(pack(Frame("request", b"payload"))), context(path))
         thread.join()
     assert (unpack(reply).payload, seen) == (b"done", [b"payload", b"payload"])
 
 
-def test_no_daemon_is_an_error_that_says_so(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unreachable_daemon_gives_an_error_with_a_reason(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(client_app, "RESTART_S", 0.1)
     monkeypatch.setattr(client_app, "RETRY_INTERVAL_S", 0.01)
     for node, reason in ((path, f"nobody answers at {path}"), (None, f"has no {SOCKET}")):
@@ -113,8 +115,8 @@ def test_no_daemon_is_an_error_that_says_so(path: Path, monkeypatch: pytest.Monk
         assert unpack(reply).kind == "lost"
 
 
-def test_the_same_words_twice_are_two_letters_to_flower() -> None:
-    """It stores what has the same bytes once, and deletes it when the first run is over."""
+def test_equal_frames_have_different_flower_object_ids() -> None:
+    """Flower stores objects with equal bytes once and deletes them at the end of the first run."""
     first, second = (pack(Frame("identity", b"who are you?")) for _ in range(2))
     arrays = [content.array_records["payload"]["bytes"] for content in (first, second)]
     assert arrays[0].object_id != arrays[1].object_id

@@ -1,4 +1,4 @@
-"""`ClientProcesses`, with programs that only pretend."""
+"""`ClientProcesses` with stand-ins for the daemon and the SuperNode."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from thalweg.core.errors import RunError
 from thalweg.network.flower import client_processes
 from thalweg.network.flower.client_processes import ClientProcesses, choose_socket_path
 
-SHUT_OUT = "print('ERROR: Exit Code: 305'); print('[code: 2004] Failed to activate'); exit(1)"
-REFUSED = """print('{"event": "rejected", "reason": "the server has 10 classes"}'); exit(1)"""
+DENIED = "print('ERROR: Exit Code: 305'); print('[code: 2004] Failed to activate'); exit(1)"
+REJECTED = """print('{"event": "rejected", "reason": "the server has 10 classes"}'); exit(1)"""
 QUIET = "import time; time.sleep(600)"
 
 
-def wait_for(is_so: Callable[[], bool]) -> None:
+def wait_for(condition: Callable[[], bool]) -> None:
     until = time.monotonic() + 60
-    while not is_so():
+    while not condition():
         assert time.monotonic() < until
         time.sleep(0.05)
 
@@ -29,9 +29,9 @@ def code(text: str) -> list[str]:
     return [sys.executable, "-c", text]
 
 
-def test_a_daemon_that_may_not_take_part_ends_it_with_its_reason(tmp_path: Path) -> None:
+def test_rejected_daemon_stops_the_client_with_the_reason(tmp_path: Path) -> None:
     client = ClientProcesses("127.0.0.1:1", tmp_path, None, [])
-    client._start("daemon", code(REFUSED))
+    client._start("daemon", code(REJECTED))
     try:
         wait_for(lambda: bool(client.supervise(with_node=False)))
         assert client.rejection_reason == "the server has 10 classes"
@@ -41,9 +41,7 @@ def test_a_daemon_that_may_not_take_part_ends_it_with_its_reason(tmp_path: Path)
         client.close()
 
 
-def test_a_daemon_that_dies_is_started_again(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_dead_daemon_is_restarted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     client = ClientProcesses("127.0.0.1:1", tmp_path, None, [])
     monkeypatch.setattr(client, "start_daemon", lambda: client._start("daemon", code(QUIET)))
     client._start("daemon", code("exit(9)"))
@@ -55,30 +53,30 @@ def test_a_daemon_that_dies_is_started_again(
         client.close()
 
 
-def test_a_node_that_is_shut_out_says_so_once_and_gives_up_after_a_while(
+def test_denied_node_is_reported_once_and_then_raises_an_error(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     client = ClientProcesses("127.0.0.1:1", tmp_path, None, [])
     monkeypatch.setattr(client, "start_daemon", lambda: None)
-    monkeypatch.setattr(client, "start_node", lambda: client._start("SuperNode", code(SHUT_OUT)))
-    news: list[str] = []
+    monkeypatch.setattr(client, "start_node", lambda: client._start("SuperNode", code(DENIED)))
+    messages: list[str] = []
 
-    def is_tended(times: int) -> bool:
-        news.extend(client.supervise())
+    def has_attempts(times: int) -> bool:
+        messages.extend(client.supervise())
         return client._attempts["SuperNode"].count >= times
 
     try:
-        wait_for(lambda: is_tended(2))
-        assert len(news) == 1
-        assert "does not let this node in ([code: 2004] Failed to activate)" in news[0]
+        wait_for(lambda: has_attempts(2))
+        assert len(messages) == 1
+        assert "does not let this node in ([code: 2004] Failed to activate)" in messages[0]
         monkeypatch.setattr(client_processes, "REJECTION_TIMEOUT_S", 0.0)
         with pytest.raises(RunError, match="does not let this node in"):
-            wait_for(lambda: is_tended(5))
+            wait_for(lambda: has_attempts(5))
     finally:
         client.close()
 
 
-def test_events_of_an_earlier_life_are_no_news(tmp_path: Path) -> None:
+def test_events_of_an_earlier_process_are_ignored(tmp_path: Path) -> None:
     (tmp_path / "logs").mkdir()
     (tmp_path / "logs/daemon.log").write_text('{"event": "rejected", "reason": "long ago"}\n')
     client = ClientProcesses("127.0.0.1:1", tmp_path, None, [])
@@ -87,7 +85,7 @@ def test_events_of_an_earlier_life_are_no_news(tmp_path: Path) -> None:
     client.close()
 
 
-def test_a_socket_is_in_the_state_folder_unless_its_name_is_too_long(tmp_path: Path) -> None:
+def test_socket_is_in_the_state_folder_unless_its_path_is_too_long(tmp_path: Path) -> None:
     assert choose_socket_path(Path("/s")) == Path("/s/socket/daemon")
     elsewhere = choose_socket_path(tmp_path / ("long" * 30))
     assert len(str(elsewhere)) < 90

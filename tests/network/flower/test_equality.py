@@ -1,4 +1,4 @@
-"""The same bits on Flower as in one process, whatever the recipe talks about."""
+"""Runs on Flower give the same bits as simulated runs, for recipes that use different stages."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ RECIPES: list[tuple[str, list[str]]] = [
 
 
 @pytest.mark.parametrize("recipe, more", RECIPES)
-def test_five_clients_and_ten_rounds_give_the_same_bits(
+def test_run_on_a_fake_grid_equals_the_simulated_run(
     recipe: str, more: list[str], tmp_path: Path
 ) -> None:
     plan = tiny_plan(recipe, "digits-partial", 10, *more)

@@ -1,4 +1,4 @@
-"""Everything goes wrong at once, with real processes: runs end as they should, and nobody loses a sample."""
+"""Runs with real processes finish under many faults, and clients lose no samples."""
 
 from __future__ import annotations
 
@@ -41,191 +41,201 @@ TOO_LATE = ("no response of this client was expected", "the response is late")
 SERVING = ("--live", "--min-clients", "2", "--deadline", "15")
 
 
-class Story:
-    """What happens to a park of three honest clients and a forger, round after round."""
+class FaultInjector:
+    """Faults for three honest clients and a forger, in the order of the rounds."""
 
-    def __init__(self, park: LiveProcesses, run: Path, forger: Forger, seed: int) -> None:
-        self.park, self.run, self.forger, self.chance = park, run, forger, random.Random(seed)
+    def __init__(self, deployment: LiveProcesses, run: Path, forger: Forger, seed: int) -> None:
+        self.deployment, self.run, self.forger = deployment, run, forger
+        self.chance = random.Random(seed)
         self.supplies = {number: SampleFeed(number) for number in HONEST}
 
     def feed(self, number: int) -> None:
-        """So many more samples for everybody, whether anybody is there to read them or not."""
+        """Append `number` samples for each client, also for clients that are not running."""
         for client, supply in self.supplies.items():
-            supply.append(self.park.file(client), min(number, SAMPLES - supply.sent))
+            supply.append(self.deployment.file(client), min(number, SAMPLES - supply.sent))
 
-    def kill_a_daemon(self) -> None:
+    def kill_daemon(self) -> None:
         number = self.chance.choice((0, 1))
-        self.park.kill(f"daemon{number}")
+        self.deployment.kill(f"daemon{number}")
         self.feed(60)
-        self.park.start_daemon(number)
+        self.deployment.start_daemon(number)
 
-    def kill_the_loop(self) -> None:
-        """It goes on as another run of Flower's; whoever was there must find it."""
+    def kill_server_app(self) -> None:
+        """Kill the ServerApp and submit a new Flower run; the clients must rejoin it."""
         since = len(events_of(self.run, "joined"))
-        self.park.kill_loop()
+        self.deployment.kill_server_app()
         self.feed(60)
-        self.park.submit(self.run)
-        await_all_joined(self.run, since, {0, 1, FORGER}, self.park.keep_running)
+        self.deployment.submit(self.run)
+        await_all_joined(self.run, since, {0, 1, FORGER}, self.deployment.keep_running)
 
-    def kill_the_link(self) -> None:
-        self.park.kill("superlink")
+    def restart_superlink(self) -> None:
+        self.deployment.kill("superlink")
         self.feed(60)
-        self.park.restart_link()
+        self.deployment.restart_link()
 
-    def hold_up_a_reply(self) -> None:
-        """A client stops in the middle of whatever it does, until the round is over without it."""
+    def delay_response(self) -> None:
+        """Pause a client until a round ends without it."""
         number = self.chance.choice((0, 1))
-        self.park.stop(f"daemon{number}")
-        await_late(self.run, number, self.park.keep_running)
-        self.park.resume_process(f"daemon{number}")
+        self.deployment.stop(f"daemon{number}")
+        await_late(self.run, number, self.deployment.keep_running)
+        self.deployment.resume_process(f"daemon{number}")
 
     def join_late(self) -> None:
-        """Meanwhile the forger is silent, so that rounds last as long as they may, and are not over before."""
+        """Start client 2; the forger pauses, so each round lasts until its deadline."""
         since = len(events_of(self.run, "joined"))
         self.forger.may_answer.clear()
-        self.park.start_node(2)
-        await_all_joined(self.run, since, {2}, self.park.keep_running)
+        self.deployment.start_node(2)
+        await_all_joined(self.run, since, {2}, self.deployment.keep_running)
         self.forger.may_answer.set()
 
 
-def test_a_run_survives_kills_delays_late_joins_and_forgeries(tmp_path: Path) -> None:
+def test_run_survives_kills_delays_late_joins_and_invalid_responses(tmp_path: Path) -> None:
     rounds = 8
     plan = live_plan(rounds, 4)
     run = prepare_run(tmp_path / "run", plan, min_clients=3, deadline_s=6, live=True)
-    park, forger = LiveProcesses(tmp_path / "park"), Forger(FORGER)
-    door = ForgerServer(forger, park.socket(FORGER))
+    deployment, forger = LiveProcesses(tmp_path / "deployment"), Forger(FORGER)
+    forger_server = ForgerServer(forger, deployment.socket(FORGER))
     try:
-        story = Story(park, run, forger, seed=5)
-        story.feed(450)
-        park.start_link()
+        injector = FaultInjector(deployment, run, forger, seed=5)
+        injector.feed(450)
+        deployment.start_link()
         for number in (0, 1):
-            park.start_device(number)
-        park.start_daemon(2)  # its way to the server comes later
-        park.start_node(FORGER)
-        park.submit(run)
-        tell(story, [story.kill_a_daemon, story.kill_the_loop, story.kill_the_link])
-        story.feed(SAMPLES)
-        await_rounds(run, rounds - 1, park.keep_running)
-        park.kill_node(0)  # the server hears of it only after the last round
-        await_finish(run, rounds, park.keep_running)
-        await_all_received([(park.state(number), story.supplies[number]) for number in HONEST])
+            deployment.start_device(number)
+        deployment.start_daemon(2)  # its node is started later
+        deployment.start_node(FORGER)
+        deployment.submit(run)
+        run_faults(
+            injector, [injector.kill_daemon, injector.kill_server_app, injector.restart_superlink]
+        )
+        injector.feed(SAMPLES)
+        await_rounds(run, rounds - 1, deployment.keep_running)
+        deployment.kill_node(0)  # the server notices it only after the last round
+        await_finish(run, rounds, deployment.keep_running)
+        await_all_received(
+            [(deployment.state(number), injector.supplies[number]) for number in HONEST]
+        )
     finally:
-        park.end()
-        door.close()
+        deployment.end()
+        forger_server.close()
     check_ending(run, rounds)
     check_forgeries(run, forger)
     for number in HONEST:
-        check_sample_counts(park.state(number), plan, story.supplies[number])
+        check_sample_counts(deployment.state(number), plan, injector.supplies[number])
     check_accuracy(run, plan, tmp_path)
 
 
-class LongStory:
-    """The same with the commands, and samples that come over a broker."""
+class CliFaultInjector:
+    """Faults for a run started with the CLI whose samples come from a broker."""
 
-    def __init__(self, park: CliProcesses, run: Path, broker: Mosquitto, seed: int) -> None:
-        self.park, self.run, self.broker, self.chance = park, run, broker, random.Random(seed)
+    def __init__(self, deployment: CliProcesses, run: Path, broker: Mosquitto, seed: int) -> None:
+        self.deployment, self.run, self.broker = deployment, run, broker
+        self.chance = random.Random(seed)
         self.supplies = {number: SampleFeed(number) for number in HONEST}
         self.publisher = Publisher(broker.port)
-        self.here: list[int] = []  # clients that have joined
+        self.present: list[int] = []  # clients that have joined
 
-    def begin(self) -> None:
+    def start_run(self) -> None:
         options = [word for each in SETS for word in ("--set", each)]
         options += ["--clients", "4", "--seed", "4", "--rounds", str(LONG_ROUNDS)]
-        self.park.serve(self.run, "fedavg", "--on", "digits-full", *options, *SERVING)
+        self.deployment.serve(self.run, "fedavg", "--on", "digits-full", *options, *SERVING)
         for number in (0, 1):
             self.join(number)
         self.feed(400)
 
     def join(self, number: int) -> None:
-        """Comes with its first samples, as soon as it listens to the broker."""
-        self.park.join(number, f"{self.broker.address}/samples/{number}")
-        await_true(lambda: self.park.status(number).get("trouble") == "", LONG_S)
-        self.here.append(number)
+        """Start a client and wait until it is connected to the broker."""
+        self.deployment.join(number, f"{self.broker.address}/samples/{number}")
+        await_true(lambda: self.deployment.status(number).get("trouble") == "", LONG_S)
+        self.present.append(number)
 
     def feed(self, number: int) -> None:
-        for client in self.here:
+        for client in self.present:
             supply = self.supplies[client]
             self.publisher.publish(supply, min(number, SAMPLES - supply.sent))
 
     def faults(self) -> list[Callable[[], None]]:
-        """Each once, and some of those that may come often a second time, in an order of chance."""
-        kills = [self.kill_part_of_a_client] * 4 + [self.kill_part_of_the_server] * 3
-        rare = [self.kill_a_client, self.kill_the_server, self.restart_the_broker]
-        others = [self.hold_up_a_reply, self.hold_up_a_reply, lambda: self.join(2)]
+        """Return all faults in a random order; frequent faults occur several times."""
+        kills = [self.kill_client_process] * 4 + [self.kill_server_process] * 3
+        rare = [self.restart_client, self.restart_server, self.restart_broker]
+        others = [self.delay_response, self.delay_response, lambda: self.join(2)]
         faults = [*kills, *rare, *others]
         self.chance.shuffle(faults)
         return faults
 
-    def kill_part_of_a_client(self) -> None:
+    def kill_client_process(self) -> None:
         part = self.chance.choice(("daemon", "daemon", "SuperNode"))
-        self.park.send_signal(f"join{self.chance.choice(self.here)}", part)
+        self.deployment.send_signal(f"join{self.chance.choice(self.present)}", part)
 
-    def kill_part_of_the_server(self) -> None:
-        self.park.send_signal("serve", self.chance.choice(("SuperLink", "SuperExec", "ServerApp")))
+    def kill_server_process(self) -> None:
+        self.deployment.send_signal(
+            "serve", self.chance.choice(("SuperLink", "SuperExec", "ServerApp"))
+        )
 
-    def kill_a_client(self) -> None:
-        number = self.chance.choice(self.here)
-        self.park.kill(f"join{number}")
-        self.park.join(number, f"{self.broker.address}/samples/{number}")
+    def restart_client(self) -> None:
+        number = self.chance.choice(self.present)
+        self.deployment.kill(f"join{number}")
+        self.deployment.join(number, f"{self.broker.address}/samples/{number}")
 
-    def kill_the_server(self) -> None:
-        self.park.kill("serve")
-        self.park.serve(self.run, str(self.run), *SERVING, "--resume")
+    def restart_server(self) -> None:
+        self.deployment.kill("serve")
+        self.deployment.serve(self.run, str(self.run), *SERVING, "--resume")
 
-    def restart_the_broker(self) -> None:
+    def restart_broker(self) -> None:
         self.broker.stop()
         self.feed(60)
         time.sleep(self.chance.uniform(1, 5))
         self.broker.start()
 
-    def hold_up_a_reply(self) -> None:
-        number = self.chance.choice(self.here)
-        self.park.send_signal(f"join{number}", "daemon", signal.SIGSTOP)
+    def delay_response(self) -> None:
+        number = self.chance.choice(self.present)
+        self.deployment.send_signal(f"join{number}", "daemon", signal.SIGSTOP)
         await_late(self.run, number)
-        self.park.send_signal(f"join{number}", "daemon", signal.SIGCONT)
+        self.deployment.send_signal(f"join{number}", "daemon", signal.SIGCONT)
 
 
 @pytest.mark.slow
 @pytest.mark.skipif(MOSQUITTO is None, reason="mosquitto is not installed")
 @pytest.mark.parametrize("seed", [1, 2])
-def test_a_long_run_over_a_broker_survives_them_again_and_again(seed: int, tmp_path: Path) -> None:
-    """As users start it, with all parts of it killed at random moments, by the commands started again."""
+def test_long_run_with_a_broker_survives_repeated_faults(seed: int, tmp_path: Path) -> None:
+    """Kills parts of the server and clients at random times; the commands restart them."""
     (tmp_path / "broker").mkdir()
     broker, run = Mosquitto(tmp_path / "broker"), tmp_path / "run"
     broker.start()
-    park, forger = CliProcesses(tmp_path / "park"), Forger(FORGER)
-    story = LongStory(park, run, broker, seed)
-    door = ForgerServer(forger, park.socket(FORGER))
+    deployment, forger = CliProcesses(tmp_path / "deployment"), Forger(FORGER)
+    injector = CliFaultInjector(deployment, run, broker, seed)
+    forger_server = ForgerServer(forger, deployment.socket(FORGER))
     try:
-        story.begin()
-        park.start_node(FORGER)
-        for number, fault in enumerate(story.faults(), start=1):
+        injector.start_run()
+        deployment.start_node(FORGER)
+        for number, fault in enumerate(injector.faults(), start=1):
             await_rounds(run, number)
-            story.feed(50)
-            time.sleep(story.chance.uniform(0, 3))  # anywhere in a round
+            injector.feed(50)
+            time.sleep(injector.chance.uniform(0, 3))  # anywhere in a round
             fault()
-        story.feed(SAMPLES)
+        injector.feed(SAMPLES)
         await_true(lambda: RunFolder(run).is_finished(LONG_ROUNDS), 2 * LONG_S)
-        await_all_received([(park.state(number), story.supplies[number]) for number in HONEST])
+        await_all_received(
+            [(deployment.state(number), injector.supplies[number]) for number in HONEST]
+        )
     finally:
-        park.end()
+        deployment.end()
         broker.stop()
-        door.close()
-        story.publisher.close()
+        forger_server.close()
+        injector.publisher.close()
     check_ending(run, LONG_ROUNDS)
     check_forgeries(run, forger)
     plan = read_plan(run)
     for number in HONEST:
-        check_sample_counts(park.state(number), plan, story.supplies[number])
+        check_sample_counts(deployment.state(number), plan, injector.supplies[number])
     check_accuracy(run, plan, tmp_path)
 
 
-def tell(story: Story, kills: list[Callable[[], None]]) -> None:
-    """Faults in an order of chance, one after every round; a late join and a late reply are among them."""
-    faults = [*kills, story.join_late, story.hold_up_a_reply]
-    story.chance.shuffle(faults)
+def run_faults(injector: FaultInjector, kills: list[Callable[[], None]]) -> None:
+    """Run the faults, a late join and a late response in a random order, one after each round."""
+    faults = [*kills, injector.join_late, injector.delay_response]
+    injector.chance.shuffle(faults)
     for number, fault in enumerate(faults, start=1):
-        await_rounds(story.run, number, story.park.keep_running)
+        await_rounds(injector.run, number, injector.deployment.keep_running)
         fault()
 
 
@@ -236,19 +246,23 @@ def check_ending(run: Path, rounds: int) -> None:
 
 
 def check_forgeries(run: Path, forger: Forger) -> None:
-    """None was let in, and the run folder says so for each."""
+    """Check that the run folder lists each forged response with a reason."""
     rejections = RunFolder(run).rejections()
-    assert forger.sent, "it was asked"
-    assert FORGER in {refusal["client"] for refusal in rejections}, "and refused"
-    for refusal in rejections:
-        forged = REASONS.values() if refusal["client"] == FORGER else ()
-        assert any(part in refusal["reason"] for part in (*forged, *TOO_LATE)), refusal
+    assert forger.sent, "the forger received no request"
+    assert FORGER in {rejection["client"] for rejection in rejections}, (
+        "no response of the forger was rejected"
+    )
+    for rejection in rejections:
+        forged = REASONS.values() if rejection["client"] == FORGER else ()
+        assert any(part in rejection["reason"] for part in (*forged, *TOO_LATE)), rejection
 
 
 def check_accuracy(run: Path, plan: Plan, folder: Path) -> None:
     accuracy = RunFolder(run).metrics()[-1]["accuracy"]
-    assert accuracy >= run_undisturbed(folder / "calm", plan, len(HONEST), SAMPLES) - TWO_POINTS
+    assert (
+        accuracy >= run_undisturbed(folder / "undisturbed", plan, len(HONEST), SAMPLES) - TWO_POINTS
+    )
 
 
-def test_there_is_a_reason_for_every_forgery() -> None:
+def test_each_forgery_has_an_expected_reason() -> None:
     assert REASONS.keys() == FORGERIES.keys()

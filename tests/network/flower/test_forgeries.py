@@ -1,4 +1,4 @@
-"""A server that trusts nobody: what a client can invent is refused with a reason, and the run goes on."""
+"""The server rejects invalid responses of a client with a reason and continues the run."""
 
 from __future__ import annotations
 
@@ -18,35 +18,41 @@ from thalweg.network.flower.server_app import serve_run
 ROUNDS = len(FORGERIES)
 
 
-def test_every_forgery_is_refused_with_its_reason_and_changes_nothing(tmp_path: Path) -> None:
+def test_forged_responses_are_rejected_with_a_reason_and_do_not_change_the_model(
+    tmp_path: Path,
+) -> None:
     plan = tiny_plan("fedavg", "digits-partial", ROUNDS, "world.availability=1")
     with devices_in(tmp_path / "with", 2) as devices:
         forger: Any = Forger(4)
         grid = FakeGrid({**devices, 104: forger})
-        beset = serve_run(grid, prepare_run(tmp_path / "beset", plan, min_clients=3))
+        attacked = serve_run(grid, prepare_run(tmp_path / "attacked", plan, min_clients=3))
     with devices_in(tmp_path / "without", 2) as devices:
-        calm = serve_run(FakeGrid(devices), prepare_run(tmp_path / "calm", plan, min_clients=2))
+        undisturbed = serve_run(
+            FakeGrid(devices), prepare_run(tmp_path / "undisturbed", plan, min_clients=2)
+        )
     assert list(forger.sent.values()) == list(FORGERIES)
-    rejections = RunFolder(tmp_path / "beset").rejections()
+    rejections = RunFolder(tmp_path / "attacked").rejections()
     assert [row["round"] for row in rejections] == list(range(1, ROUNDS + 1))
     for row, name in zip(rejections, FORGERIES, strict=True):
         assert row["client"] == 4
         assert REASONS[name] in row["reason"], name
-    assert all(row["rejected"] == 1 for row in beset.metrics)
-    assert np.array_equal(beset.model, calm.model), "as if it had never been there"
+    assert all(row["rejected"] == 1 for row in attacked.metrics)
+    assert np.array_equal(attacked.model, undisturbed.model), "the forger changed the model"
 
 
 @pytest.mark.parametrize("others", ["lost", "error"])
-def test_a_forger_whom_nobody_contradicts_cannot_end_the_run(others: str, tmp_path: Path) -> None:
+def test_forged_response_without_other_responses_does_not_stop_the_run(
+    others: str, tmp_path: Path
+) -> None:
     """In the second round only the forger answers, and its numbers are not finite."""
     plan = tiny_plan("fedavg", "digits-partial", 3, "world.availability=1")
-    asked: list[int] = []
+    requested: list[int] = []
     with devices_in(tmp_path, 2) as devices:
         forger: Any = Forger(4)
 
         def fate(node: int, frame: Frame) -> str:
-            asked.extend([node] if frame.kind == "request" else [])
-            is_second = frame.kind == "request" and asked.count(node) == 2
+            requested.extend([node] if frame.kind == "request" else [])
+            is_second = frame.kind == "request" and requested.count(node) == 2
             return others if is_second and node != 104 else "arrives"
 
         run = prepare_run(tmp_path / "run", plan, min_clients=3, deadline_s=0.5)

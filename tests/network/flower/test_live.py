@@ -1,4 +1,4 @@
-"""Devices with samples of their own, on a grid without processes."""
+"""Live runs on a grid without processes: each device has its own sample source."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def client(device: Device) -> LiveClient:
         ("fedavg", ["secure_aggregation=masked"]),
     ],
 )
-def test_a_live_run_trains_on_what_its_devices_receive(
+def test_live_run_trains_on_the_samples_of_its_devices(
     recipe: str, more: list[str], tmp_path: Path
 ) -> None:
     plan = tiny_plan(recipe, "digits-partial", 4, "world=live", "world.num_clients=3", *more)
@@ -40,19 +40,19 @@ def test_a_live_run_trains_on_what_its_devices_receive(
     with devices_in(tmp_path, 3, SOURCE) as devices:
         served = serve_run(FakeGrid(devices), folder)
         for device in devices.values():
-            client(device).collector.stop()  # else numbers move while they are read
+            client(device).collector.stop()  # otherwise the counts change while they are read
             status = client(device).status()
             assert status["trouble"] == ""
             assert status["kept"] <= plan.scenario.capacity
             there = status["kept"] + status["inbox"] + status["evicted"]
-            # Whoever trained has marked what it had; the rest of that is in its memory, or gone.
+            # A client that trained has marked its samples; they are in its memory or evicted.
             assert status["received"] >= there > 0
         assert sum(client(device).status()["rounds"] for device in devices.values()) > 0
     assert len(served.metrics) == 4
 
 
-def test_samples_come_while_nobody_asks(tmp_path: Path) -> None:
-    """A device that is joined but not chosen keeps on collecting, and what it keeps is what its memory can hold."""
+def test_device_collects_samples_without_train_requests(tmp_path: Path) -> None:
+    """After the run, the device still collects samples and keeps as many as its memory can hold."""
     plan = tiny_plan("fedavg", "digits-partial", 1, "world=live", "world.num_clients=1")
     folder = prepare_run(tmp_path / "run", plan, min_clients=1, live=True)
     with devices_in(tmp_path, 1, SOURCE) as devices:

@@ -1,3 +1,5 @@
+"""The lock file that shows whether a ServerApp is running."""
+
 import os
 import signal
 import subprocess
@@ -9,7 +11,7 @@ import pytest
 from thalweg.core.errors import RunError
 from thalweg.network.flower.liveness import hold_server_lock, is_server_running
 
-AT_WORK = """
+HOLD_LOCK = """
 import sys, time
 from pathlib import Path
 from thalweg.network.flower.liveness import hold_server_lock
@@ -19,15 +21,15 @@ with hold_server_lock(Path(sys.argv[1])):
 """
 
 
-def test_a_server_app_is_seen_to_live_until_it_ends(tmp_path: Path) -> None:
+def test_server_is_running_while_it_holds_the_lock(tmp_path: Path) -> None:
     assert not is_server_running(tmp_path)
     with hold_server_lock(tmp_path):
         assert is_server_running(tmp_path)
     assert not is_server_running(tmp_path)
 
 
-def test_one_that_is_killed_is_seen_to_be_dead(tmp_path: Path) -> None:
-    command = [sys.executable, "-c", AT_WORK, str(tmp_path)]
+def test_killed_server_is_not_running(tmp_path: Path) -> None:
+    command = [sys.executable, "-c", HOLD_LOCK, str(tmp_path)]
     with subprocess.Popen(command, stdout=subprocess.PIPE) as process:
         assert process.stdout is not None
         assert process.stdout.readline() == b"here\n"
@@ -37,7 +39,7 @@ def test_one_that_is_killed_is_seen_to_be_dead(tmp_path: Path) -> None:
         assert not is_server_running(tmp_path)
 
 
-def test_a_second_one_is_told_to_go(tmp_path: Path) -> None:
+def test_second_server_on_a_run_folder_is_rejected(tmp_path: Path) -> None:
     with (
         hold_server_lock(tmp_path),
         pytest.raises(RunError, match="another ServerApp"),

@@ -1,3 +1,5 @@
+"""Only this machine can reach the control API of the SuperLink; nodes reach the fleet API."""
+
 import asyncio
 
 import pytest
@@ -14,11 +16,7 @@ def request(path: str, peer: str | None, here: str = "192.168.1.4") -> Scope:
     ("path", "peer", "is_open"),
     [
         ("/v1/fleet/pull-messages", "192.168.1.9", True),  # a node
-        (
-            "/v1/control/start-run",
-            "192.168.1.9",
-            False,
-        ),  # somebody who wants to run his program here
+        ("/v1/control/start-run", "192.168.1.9", False),  # starting a program on this machine
         ("/v1/runtime/acquire-task", "192.168.1.9", False),
         ("/v1/fleet/../control/start-run", "127.0.0.1", True),
         ("/docs", "192.168.1.9", False),
@@ -26,22 +24,22 @@ def request(path: str, peer: str | None, here: str = "192.168.1.4") -> Scope:
         ("/v1/control/start-run", "::1", True),
         ("/v1/control/start-run", "::ffff:127.0.0.1", True),
         ("/v1/control/start-run", "::ffff:192.168.1.9", False),
-        ("/v1/control/start-run", "192.168.1.4", True),  # this machine, by its other name
+        ("/v1/control/start-run", "192.168.1.4", True),  # another address of this machine
         ("/v1/control/start-run", None, False),
     ],
 )
-def test_from_outside_only_the_way_for_nodes_is_open(
+def test_other_machines_can_only_use_the_fleet_api(
     path: str, peer: str | None, is_open: bool
 ) -> None:
     assert is_allowed(request(path, peer)) is is_open
 
 
-def test_a_path_that_climbs_is_no_way_for_nodes() -> None:
+def test_path_with_parent_folders_is_rejected_for_other_machines() -> None:
     assert not is_allowed(request("/v1/fleet/../control/start-run", "192.168.1.9"))
 
 
 @pytest.mark.parametrize(("peer", "status"), [("192.168.1.9", 403), ("127.0.0.1", 200)])
-def test_who_is_not_let_in_gets_403_and_the_app_hears_nothing(peer: str, status: int) -> None:
+def test_rejected_request_gets_403_and_does_not_reach_the_app(peer: str, status: int) -> None:
     sent: list[int] = []
 
     async def app(scope: Scope, receive: object, send: object) -> None:
@@ -57,13 +55,14 @@ def test_who_is_not_let_in_gets_403_and_the_app_hears_nothing(peer: str, status:
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")  # Flower's own
 @pytest.mark.filterwarnings("ignore::ResourceWarning")
-def test_flower_s_own_superlink_has_the_door_in_front(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_middleware_protects_the_superlink_of_flower(monkeypatch: pytest.MonkeyPatch) -> None:
     from flwr.superlink import extensions
     from flwr.superlink.main import create_app
 
     from thalweg.network.flower.loopback_only import install_middleware
 
-    monkeypatch.setattr(extensions, "get_middleware", extensions.get_middleware)  # put back later
+    # pytest restores the function after the test
+    monkeypatch.setattr(extensions, "get_middleware", extensions.get_middleware)
     install_middleware()
     app = create_app()
 
@@ -85,5 +84,5 @@ def test_flower_s_own_superlink_has_the_door_in_front(monkeypatch: pytest.Monkey
 
     for path in ("/v1/control/start-run", "/v1/control/list-runs", "/v1/runtime/acquire-task"):
         assert status(path, "192.168.1.9") == 403
-        assert status(path, "127.0.0.1") not in (403, 404), "it is there, for this machine"
+        assert status(path, "127.0.0.1") not in (403, 404), "this machine can use it"
     assert status("/v1/fleet/activate-node", "192.168.1.9") not in (403, 404)

@@ -1,4 +1,4 @@
-"""Joining at the server's side: numbers, refusals, those who come late, twice, or under another node."""
+"""The server assigns client numbers to nodes that join, return, or use a copied state folder."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ from thalweg.network.handshake import Invitation
 from thalweg.network.wire import MessageSchema
 
 PLAN = tiny_plan("fedavg", "digits-partial", 3)
-TERMS = MessageSchema(PLAN.recipe, 4810)
+SCHEMA = MessageSchema(PLAN.recipe, 4810)
 INVITATION = Invitation("0" * 32, 0, plan_to_toml(PLAN), (1, 8, 8), 10, 4810, live=False)
 
 
 class Server:
-    """A server's nodes, and what it says of them."""
+    """The nodes of a server and the events that it emits."""
 
     def __init__(self, folder: Path) -> None:
         self.folder, self.events = folder, list[Any]()
@@ -38,10 +38,10 @@ class Server:
 
     def restart(self) -> None:
         self.registry = ClientRegistry(self.folder, 5)
-        self.nodes = Nodes(self.grid, self.registry, TERMS, self._invite, self.events.append)
+        self.nodes = Nodes(self.grid, self.registry, SCHEMA, self._invite, self.events.append)
 
-    def connect(self, node: int, name: str = "", wish: int | None = None) -> Device:
-        device = Device(self.folder / (name or f"device{node}"), wish)
+    def connect(self, node: int, name: str = "", requested: int | None = None) -> Device:
+        device = Device(self.folder / (name or f"device{node}"), requested)
         self.grid.devices[node] = device
         self.devices.append(device)
         return device
@@ -68,15 +68,15 @@ def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
         device.stop()
 
 
-def test_everybody_gets_the_number_it_wishes_for_or_the_lowest_that_is_free(server: Server) -> None:
-    server.connect(100, wish=1)
+def test_clients_get_the_requested_number_or_the_lowest_free_one(server: Server) -> None:
+    server.connect(100, requested=1)
     server.connect(101)
     server.connect(102)
     assert server.poll() == {1: 100, 0: 101, 2: 102}
     assert [event["event"] for event in server.events] == ["joined"] * 3
 
 
-def test_who_comes_later_is_greeted_then_and_who_goes_is_gone(server: Server) -> None:
+def test_nodes_can_join_later_and_disconnect(server: Server) -> None:
     server.connect(100)
     assert server.poll() == {0: 100}
     server.connect(101)
@@ -86,13 +86,13 @@ def test_who_comes_later_is_greeted_then_and_who_goes_is_gone(server: Server) ->
     assert server.events[-1] == {"event": "gone", "client": 0, "node": "100"}
 
 
-def test_nobody_is_greeted_twice_who_is_welcome(server: Server) -> None:
+def test_joined_node_is_invited_once(server: Server) -> None:
     device = server.connect(100)
     server.poll(10)
     assert device.handled == ["identity", "invitation"]
 
 
-def test_a_client_that_comes_back_under_another_node_is_the_same_client(server: Server) -> None:
+def test_client_keeps_its_number_under_another_node_id(server: Server) -> None:
     server.connect(100)
     server.connect(101).stop()
     server.devices.pop()
@@ -106,8 +106,8 @@ def test_a_client_that_comes_back_under_another_node_is_the_same_client(server: 
     assert server.poll() == {0: 100, 1: 103}
 
 
-def test_a_server_that_is_started_again_knows_everybody(server: Server) -> None:
-    server.connect(100, wish=3)
+def test_restarted_server_keeps_client_numbers(server: Server) -> None:
+    server.connect(100, requested=3)
     server.connect(101)
     assert server.poll() == {3: 100, 0: 101}
     run = server.registry.run
@@ -116,7 +116,7 @@ def test_a_server_that_is_started_again_knows_everybody(server: Server) -> None:
     assert server.poll() == {3: 100, 0: 101}
 
 
-def test_a_client_of_another_run_is_refused_and_told_why(server: Server, tmp_path: Path) -> None:
+def test_client_of_another_run_is_rejected_with_a_reason(server: Server, tmp_path: Path) -> None:
     device = server.connect(100)
     server.poll()
     run = server.registry.run
@@ -128,10 +128,10 @@ def test_a_client_of_another_run_is_refused_and_told_why(server: Server, tmp_pat
     assert device.daemon.rejection_reason == server.reasons("rejected")[0]
 
 
-def test_a_wish_that_cannot_be_is_refused(server: Server) -> None:
-    server.connect(100, wish=1)
+def test_taken_or_too_large_client_number_is_rejected(server: Server) -> None:
+    server.connect(100, requested=1)
     server.poll()
-    other, far = server.connect(101, wish=1), server.connect(102, wish=5)
+    other, far = server.connect(101, requested=1), server.connect(102, requested=5)
     assert server.poll(2) == {1: 100}
     assert server.reasons("rejected") == [
         "this client requests number 1, but another client has it.",
@@ -141,14 +141,14 @@ def test_a_wish_that_cannot_be_is_refused(server: Server) -> None:
     assert far.daemon.rejection_reason == server.reasons("rejected")[1]
 
 
-def test_more_clients_than_the_run_has_are_refused(server: Server) -> None:
+def test_clients_beyond_the_size_of_the_run_are_rejected(server: Server) -> None:
     for node in range(100, 106):
         server.connect(node)
     assert sorted(server.poll(3)) == [0, 1, 2, 3, 4]
     assert "has 5 clients, and all of them have joined already" in server.reasons("rejected")[0]
 
 
-def test_a_copied_state_folder_is_refused_once_both_are_surely_there(
+def test_copied_state_folder_is_rejected_after_the_stale_node_timeout(
     server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     device = server.connect(100)
@@ -157,7 +157,7 @@ def test_a_copied_state_folder_is_refused_once_both_are_surely_there(
     assert server.poll() == {0: 100}
     assert server.reasons("retry") == ["client 0 is still connected as node 100"]
     assert device.daemon.rejection_reason is None, (
-        "the first may be a ghost, so nobody is sent away yet"
+        "the first node may be stale, so no client is rejected yet"
     )
     monkeypatch.setattr(module, "STALE_NODE_S", 0.0)
     server.poll(2)
@@ -165,7 +165,7 @@ def test_a_copied_state_folder_is_refused_once_both_are_surely_there(
     assert server.nodes.present == {0: 100}
 
 
-def test_who_comes_back_before_its_ghost_is_gone_waits_for_that(server: Server) -> None:
+def test_returning_client_joins_after_its_old_node_disconnects(server: Server) -> None:
     device = server.connect(100)
     server.poll()
     server.grid.devices[101] = device
@@ -175,7 +175,7 @@ def test_who_comes_back_before_its_ghost_is_gone_waits_for_that(server: Server) 
 
 
 @pytest.mark.parametrize("fate", ["error", "lost"])
-def test_a_node_that_does_not_answer_is_greeted_again(
+def test_node_without_response_is_retried(
     fate: str, server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "RESPONSE_TIMEOUT_S", 1e-9)
@@ -183,30 +183,30 @@ def test_a_node_that_does_not_answer_is_greeted_again(
     server.fates[100] = fate
     assert server.poll() == {}
     reasons = {"error": "Node Unavailable", "lost": "it does not respond"}
-    assert server.reasons("retry") == [reasons[fate]], "once, not with every look"
+    assert server.reasons("retry") == [reasons[fate]], "once, not with every poll"
     server.fates.clear()
     monkeypatch.setattr(module, "RESPONSE_TIMEOUT_S", 60.0)
     assert server.poll() == {0: 100}
 
 
-def test_somebody_else_at_a_node_is_noticed_when_in_doubt(server: Server) -> None:
+def test_recheck_finds_another_client_at_a_node(server: Server) -> None:
     old = server.connect(100)
     server.poll()
     new = server.connect(100, name="another")
     server.nodes.recheck(0)
-    assert server.poll() == {0: 100}, "one number to a node"
+    assert server.poll() == {0: 100}, "a node has one number"
     assert len(server.registry.entries) == 1
     assert (old.handled, new.handled) == (["identity", "invitation"], ["identity", "invitation"])
 
 
-def test_what_is_no_introduction_is_refused(server: Server) -> None:
+def test_invalid_identity_response_is_rejected(server: Server) -> None:
     device = server.connect(100)
     device.daemon.handle = lambda frame: Frame("identity", b"hello!")  # type: ignore[method-assign]
     assert server.poll() == {}
     assert "6 bytes are not a tree of Thalweg" in server.reasons("rejected")[0]
 
 
-def test_a_book_that_is_damaged_is_one_message(tmp_path: Path) -> None:
+def test_damaged_client_registry_is_reported(tmp_path: Path) -> None:
     registry = ClientRegistry(tmp_path, 3)
     registry.record("a" * 32, 0, 7)
     assert ClientRegistry(tmp_path, 3).entries == registry.entries

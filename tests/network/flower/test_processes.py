@@ -1,3 +1,5 @@
+"""Child processes: they end with their owner, and failures at startup are reported."""
+
 import os
 import signal
 import socket
@@ -20,7 +22,7 @@ from thalweg.network.flower.processes import (
     stop_all,
 )
 
-# A program with a child of its own, which does not go by itself when its parent does.
+# A program with a child process that keeps running when its parent ends.
 PARENT = """
 import subprocess, sys, time
 child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
@@ -30,14 +32,14 @@ time.sleep(600)
 STUBBORN = """
 import signal, time
 signal.signal(signal.SIGTERM, signal.SIG_IGN)
-print("deaf", flush=True)
+print("ready", flush=True)
 time.sleep(600)
 """
 
 
-def wait_for(is_so: Callable[[], bool], what: str) -> None:
+def wait_for(condition: Callable[[], bool], what: str) -> None:
     until = time.monotonic() + 60
-    while not is_so():
+    while not condition():
         assert time.monotonic() < until, what
         time.sleep(0.05)
 
@@ -55,16 +57,16 @@ def child_of(code: str, log: Path) -> GuardedProcess:
     return GuardedProcess("a program", [sys.executable, "-c", code], log, dict(os.environ))
 
 
-def test_a_child_is_ended_with_all_it_has_started(tmp_path: Path) -> None:
+def test_stop_ends_a_process_and_its_children(tmp_path: Path) -> None:
     child = child_of(PARENT, tmp_path / "log")
     wait_for(lambda: child.output().strip().isdigit(), "it starts")
     grandchild = int(child.output())
     stop_all([child])
     assert child.code is not None
-    wait_for(lambda: not is_alive(grandchild), "the grandchild goes too")
+    wait_for(lambda: not is_alive(grandchild), "the grandchild ends too")
 
 
-def test_what_a_killed_program_leaves_behind_is_ended(tmp_path: Path) -> None:
+def test_children_of_a_killed_process_are_ended(tmp_path: Path) -> None:
     child = child_of("import os; print(os.getpid(), flush=True)\n" + PARENT, tmp_path / "log")
     wait_for(lambda: len(child.output().split()) == 2, "both start")
     parent, grandchild = map(int, child.output().split())
@@ -74,7 +76,7 @@ def test_what_a_killed_program_leaves_behind_is_ended(tmp_path: Path) -> None:
     child.stop()
 
 
-def test_children_end_when_their_owner_is_killed(tmp_path: Path) -> None:
+def test_processes_end_when_their_owner_is_killed(tmp_path: Path) -> None:
     owner_code = (
         "import os, sys, time\nfrom pathlib import Path\n"
         "from thalweg.network.flower.processes import GuardedProcess\n"
@@ -90,17 +92,17 @@ def test_children_end_when_their_owner_is_killed(tmp_path: Path) -> None:
     finally:
         owner.kill()
         owner.wait()
-    wait_for(lambda: not is_alive(grandchild), "nobody is left")
+    wait_for(lambda: not is_alive(grandchild), "all processes end")
 
 
-def test_who_does_not_hear_is_killed(tmp_path: Path) -> None:
+def test_process_that_ignores_sigterm_is_killed(tmp_path: Path) -> None:
     child = child_of(STUBBORN, tmp_path / "log")
-    wait_for(lambda: "deaf" in child.output(), "it starts")
+    wait_for(lambda: "ready" in child.output(), "it starts")
     child.stop(timeout_s=60)
     assert child.code == 128 + signal.SIGKILL
 
 
-def test_a_child_that_dies_before_it_is_ready_is_one_message_with_its_last_words(
+def test_process_that_ends_before_it_is_ready_is_reported_with_its_output(
     tmp_path: Path,
 ) -> None:
     child = child_of("raise SystemExit('the disk is on fire')", tmp_path / "log")
@@ -109,15 +111,15 @@ def test_a_child_that_dies_before_it_is_ready_is_one_message_with_its_last_words
     child.stop()
 
 
-def test_a_port_in_use_is_one_message() -> None:
-    with socket.create_server(("127.0.0.1", 0)) as somebody:
-        port = somebody.getsockname()[1]
+def test_port_in_use_is_reported() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        port = other.getsockname()[1]
         with pytest.raises(ConfigError, match=r"cannot be had .*choose another with --port"):
             check_port("127.0.0.1", port)
     check_port("127.0.0.1", free_port())
 
 
-def test_a_missing_program_says_what_to_install() -> None:
+def test_missing_program_is_reported_with_the_install_command() -> None:
     with pytest.raises(ConfigError, match=r"pip install 'thalweg\[flower\]'"):
         find_program("flower-superlink", {"PATH": "/nowhere"})
 

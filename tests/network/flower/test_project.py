@@ -1,3 +1,5 @@
+"""Flower projects that `write_project` and `write_app` generate."""
+
 import tomllib
 from pathlib import Path
 
@@ -9,7 +11,7 @@ from thalweg.network.flower.project import ProjectOptions, write_app, write_proj
 
 
 @pytest.mark.filterwarnings("ignore:GitWildMatchPattern:DeprecationWarning")  # Flower's own
-def test_a_project_is_one_that_flower_takes_and_holds_the_plan(tmp_path: Path) -> None:
+def test_project_is_valid_for_flower_and_contains_the_plan(tmp_path: Path) -> None:
     from flwr.cli.build import build_fab_from_disk
     from flwr.cli.config_utils import load_and_validate
 
@@ -26,7 +28,7 @@ def test_a_project_is_one_that_flower_takes_and_holds_the_plan(tmp_path: Path) -
     assert read_plan(tmp_path / "app/thalweg_app/plan.toml") == plan
 
 
-def test_what_serve_submits_names_its_run(tmp_path: Path) -> None:
+def test_app_of_serve_contains_the_run_folder(tmp_path: Path) -> None:
     from flwr.cli.config_utils import load_and_validate
 
     write_app(tmp_path / "app", tmp_path / 'a "run"')
@@ -39,7 +41,7 @@ def test_what_serve_submits_names_its_run(tmp_path: Path) -> None:
     }
 
 
-def test_a_folder_with_something_in_it_is_left_alone(tmp_path: Path) -> None:
+def test_project_is_not_written_to_a_nonempty_folder(tmp_path: Path) -> None:
     (tmp_path / "mine").write_text("precious")
     with pytest.raises(ConfigError, match="not empty"):
         write_project(

@@ -1,4 +1,4 @@
-"""Runs with Flower's own processes on loopback; each test takes half a minute or more."""
+"""Runs with the real Flower processes on loopback; each test takes half a minute or more."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ def await_rounds(folder: Path, rounds: int) -> None:
     await_true(lambda: len(RunFolder(folder).metrics()) >= rounds, 240)
 
 
-def check_is_the_same(folder: Path, whole: Result) -> None:
-    rounds = len(whole.metrics)
+def check_equals_simulation(folder: Path, simulated: Result) -> None:
+    rounds = len(simulated.metrics)
     await_true(lambda: RunFolder(folder).is_finished(rounds), 240)
     model = load_file(folder / "model.safetensors")
-    for name, value in whole.net.named_parameters(whole.model).items():
+    for name, value in simulated.net.named_parameters(simulated.model).items():
         assert np.array_equal(model[name], value), name
-    for served, ours in zip(RunFolder(folder).metrics(), whole.metrics, strict=True):
+    for served, ours in zip(RunFolder(folder).metrics(), simulated.metrics, strict=True):
         assert {**served, "seconds": 0} == {**ours, "seconds": 0}
 
 
@@ -35,33 +35,33 @@ def test_killed_processes_do_not_change_the_results(tmp_path: Path) -> None:
     """Kills a daemon and the ServerApp; the results equal those of a simulation, bit by bit."""
     plan = tiny_plan("sfedpo", "digits-partial", 6, "world.num_clients=2", "world.availability=1")
     run = prepare_run(tmp_path / "run", plan, min_clients=2, deadline_s=120)
-    with loopback(tmp_path / "park") as park:
+    with loopback(tmp_path / "deployment") as deployment:
         for number in range(2):
-            park.start_device(number)
-        park.submit(run)
+            deployment.start_device(number)
+        deployment.submit(run)
         await_rounds(run, 1)
-        park.kill("daemon0")
-        park.start_daemon(0)
+        deployment.kill("daemon0")
+        deployment.start_daemon(0)
         await_rounds(run, 3)
-        park.kill_loop()
-        park.submit(run)
-        check_is_the_same(run, run_simulated(plan))
+        deployment.kill_server_app()
+        deployment.submit(run)
+        check_equals_simulation(run, run_simulated(plan))
     joined = (run / "events.jsonl").read_text().count('"joined"')
-    assert joined == 4, "both clients, in both lives of the server"
+    assert joined == 4, "both clients join before and after the kill of the server"
 
 
 @pytest.fixture(scope="module")
 def five_nodes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Loopback]:
-    """A SuperLink and five SuperNodes, which stay for run after run."""
-    with loopback(tmp_path_factory.mktemp("park") / "park") as park:
+    """A SuperLink and five SuperNodes that are shared by several runs."""
+    with loopback(tmp_path_factory.mktemp("deployment") / "deployment") as deployment:
         for number in range(5):
-            park.start_node(number)
-        yield park
+            deployment.start_node(number)
+        yield deployment
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("recipe, more", RECIPES)
-def test_five_clients_and_ten_rounds_give_the_same_bits_over_processes(
+def test_run_with_real_processes_equals_the_simulated_run(
     recipe: str, more: list[str], five_nodes: Loopback, tmp_path: Path
 ) -> None:
     plan = tiny_plan(recipe, "digits-partial", 10, *more)
@@ -69,16 +69,16 @@ def test_five_clients_and_ten_rounds_give_the_same_bits_over_processes(
     for number in range(5):
         five_nodes.start_daemon(number, tmp_path)
     five_nodes.submit(run)
-    check_is_the_same(run, run_simulated(plan))
+    check_equals_simulation(run, run_simulated(plan))
     for number in range(5):
         five_nodes.kill(f"daemon{number}")
 
 
 @pytest.mark.slow
-def test_a_supernode_may_also_start_a_process_for_every_message(tmp_path: Path) -> None:
+def test_supernode_can_start_one_process_per_message(tmp_path: Path) -> None:
     plan = tiny_plan("fedavg", "digits-partial", 2, "world.num_clients=1", "world.availability=1")
     run = prepare_run(tmp_path / "run", plan, min_clients=1, deadline_s=120)
-    with loopback(tmp_path / "park") as park:
-        park.start_device(0, is_quick=False)
-        park.submit(run)
-        check_is_the_same(run, run_simulated(plan))
+    with loopback(tmp_path / "deployment") as deployment:
+        deployment.start_device(0, is_quick=False)
+        deployment.submit(run)
+        check_equals_simulation(run, run_simulated(plan))

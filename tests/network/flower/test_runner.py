@@ -1,4 +1,4 @@
-"""The quick way from a SuperNode to the daemon; that it works is in `test_real`."""
+"""The runner that relays messages without one process per message; `test_real` runs it for real."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from flwr.supernode import start_client_internal
 from thalweg.network.flower import quick_node, runner
 
 
-def test_it_is_for_one_version_of_flower(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_runner_supports_one_version_of_flower(monkeypatch: pytest.MonkeyPatch) -> None:
     assert runner.is_supported()
     monkeypatch.setattr(runner.metadata, "version", lambda name: "1.42.0")
     assert not runner.is_supported()
 
 
-def test_a_secret_is_the_owners_alone_and_another_every_time(tmp_path: Path) -> None:
+def test_secret_is_random_and_readable_only_by_its_owner(tmp_path: Path) -> None:
     path = tmp_path / "secret"
     runner.write_secret(path)
     first = path.read_text()
@@ -32,58 +32,58 @@ def test_a_secret_is_the_owners_alone_and_another_every_time(tmp_path: Path) -> 
     assert path.read_text() != first
 
 
-def test_a_supernode_in_a_hurry_sleeps_less_and_nobody_else_does(
+def test_shorten_pauses_affects_only_the_supernode(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    naps: list[float] = []
+    pauses: list[float] = []
     monkeypatch.setattr(start_client_internal, "time", time)
     sleep = time.sleep
     quick_node.shorten_pauses()
-    monkeypatch.setattr(time, "sleep", naps.append)
+    monkeypatch.setattr(time, "sleep", pauses.append)
     start_client_internal.time.sleep(3)
     start_client_internal.time.sleep(0.1)
     monkeypatch.setattr(time, "sleep", sleep)
-    assert naps == [quick_node.MIN_POLL_S, 0.1]
+    assert pauses == [quick_node.MIN_POLL_S, 0.1]
     assert time.sleep is sleep
 
 
-def test_a_device_without_flower_is_told_how_to_get_it() -> None:
+def test_missing_flower_is_reported_with_the_install_command() -> None:
     code = (
         "import importlib.util as u; u.find_spec = lambda name: None\n"
         "import thalweg.network.flower.client_app"
     )
-    said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
-    assert "ConfigError: Flower is not installed" in said.stderr
-    assert "pip install 'thalweg[flower]'" in said.stderr
+    completed = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert "ConfigError: Flower is not installed" in completed.stderr
+    assert "pip install 'thalweg[flower]'" in completed.stderr
 
 
-def test_what_is_started_for_every_message_imports_no_torch() -> None:
+def test_client_app_does_not_import_torch() -> None:
     code = "import sys, thalweg.network.flower.client_app; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code]).returncode == 0
 
 
-class Over(Exception):
-    """There are no more tasks, and the test may end."""
+class NoMoreTasks(Exception):
+    """Ends the loop of the runner."""
 
 
-def test_a_message_that_will_never_be_whole_holds_up_nobody(
+def test_incomplete_message_does_not_block_other_messages(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    tokens, never, is_carried = ["stuck", "next"], threading.Event(), threading.Event()
+    tokens, never, is_relayed = ["stuck", "next"], threading.Event(), threading.Event()
 
     def acquire(request: Any) -> Any:
         if tokens:
             return SimpleNamespace(token=tokens.pop(0))
-        assert is_carried.wait(60)
-        raise Over
+        assert is_relayed.wait(60)
+        raise NoMoreTasks
 
     def relay_task(address: str, token: str, turn: threading.Lock) -> None:
-        never.wait() if token == "stuck" else is_carried.set()
+        never.wait() if token == "stuck" else is_relayed.set()
 
     monkeypatch.setattr(runner, "_make_client", lambda *_: SimpleNamespace(AcquireTask=acquire))
     monkeypatch.setattr(runner, "relay_task", relay_task)
     try:
-        with pytest.raises(Over):
+        with pytest.raises(NoMoreTasks):
             runner.run("127.0.0.1:1", None)
     finally:
         never.set()

@@ -1,4 +1,4 @@
-"""A run on Flower when things go wrong: nodes that vanish, replies that are late, servers that are killed."""
+"""Runs on Flower with vanished nodes, late responses and killed servers, without processes."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from thalweg.core.errors import ConfigError, RunError
 from thalweg.engine.run_folder import RunFolder
 from thalweg.network.edge.socket import Frame
 from thalweg.network.flower import federation as federation_module
-from thalweg.network.flower import transport as post_module
+from thalweg.network.flower import transport as transport_module
 from thalweg.network.flower.server_app import serve_run
 
 
 class Killed(BaseException):
-    """As a kill would end the server, wherever it is."""
+    """Raised in place of a kill signal; the server does not catch it."""
 
 
 def events_of(folder: Path, name: str) -> list[dict[str, Any]]:
@@ -29,8 +29,8 @@ def events_of(folder: Path, name: str) -> list[dict[str, Any]]:
     return [event for event in map(json.loads, lines) if event["event"] == name]
 
 
-class Letters:
-    """Counts errands and says what becomes of each."""
+class RequestFates:
+    """Counts train and survey requests and returns the fate of each."""
 
     def __init__(self, *fates: tuple[int, str]) -> None:
         self.fates, self.count = dict(fates), 0
@@ -44,42 +44,40 @@ class Letters:
 
 @pytest.mark.parametrize("recipe", ["sfedpo", "dpcs", "fedavg+warmstart"])
 @pytest.mark.parametrize("when", [3, 9])
-def test_a_server_that_is_killed_goes_on_with_the_same_bits(
-    recipe: str, when: int, tmp_path: Path
-) -> None:
+def test_killed_server_resumes_with_the_same_bits(recipe: str, when: int, tmp_path: Path) -> None:
     sessions = ["sessions=alternating", "sessions.length=2"]
     more = sessions if "warm" in recipe else []
     plan = tiny_plan(recipe, "digits-partial", 4, "world.availability=1", *more)
     folder = prepare_run(tmp_path / "run", plan, min_clients=5)
-    letters = Letters()
+    requests = RequestFates()
 
     def fate(node: int, frame: Frame) -> str:
-        if letters(node, frame) and letters.count == when:
+        if requests(node, frame) and requests.count == when:
             raise Killed
         return "arrives"
 
     with devices_in(tmp_path, 5) as devices:
         with pytest.raises(Killed):
             serve_run(FakeGrid(devices, fate), folder)
-        for device in devices.values():  # and so are the devices
+        for device in devices.values():  # the devices are killed too
             device.stop()
             device.start()
         served = serve_run(FakeGrid(devices), folder)
     check_same_bits(run_simulated(plan), served)
 
 
-def test_a_run_goes_on_without_those_who_vanish(tmp_path: Path) -> None:
+def test_run_continues_without_disconnected_clients(tmp_path: Path) -> None:
     plan = tiny_plan("fedavg", "digits-partial", 4, "world.availability=1")
     folder = prepare_run(tmp_path / "run", plan, min_clients=3)
     with devices_in(tmp_path, 5) as devices:
         away: dict[int, Any] = {}
 
         def fate(node: int, frame: Frame) -> str:
-            if letters(node, frame) == "error" and node in devices:
+            if requests(node, frame) == "error" and node in devices:
                 away[node] = devices.pop(node)
             return "error" if node in away else "arrives"
 
-        letters = Letters((6, "error"), (7, "error"))
+        requests = RequestFates((6, "error"), (7, "error"))
         served = serve_run(FakeGrid(devices, fate), folder)
         assert [row["cohort"] for row in served.metrics] == [5, 3, 3, 3]
         assert [row.get("missing", 0) for row in served.metrics] == [0, 2, 0, 0]
@@ -87,15 +85,15 @@ def test_a_run_goes_on_without_those_who_vanish(tmp_path: Path) -> None:
     assert [each["reason"] for each in events_of(folder, "lost")] == ["Node Unavailable"] * 2
 
 
-def test_who_joins_late_takes_part_from_then_on(tmp_path: Path) -> None:
+def test_late_clients_take_part_from_the_next_round(tmp_path: Path) -> None:
     plan = tiny_plan("fedavg", "digits-partial", 6, "world.availability=1")
     folder = prepare_run(tmp_path / "run", plan, min_clients=2)
     with devices_in(tmp_path, 5) as devices:
         later = {node: devices.pop(node) for node in (102, 103, 104)}
-        letters = Letters()
+        requests = RequestFates()
 
         def fate(node: int, frame: Frame) -> str:
-            if letters(node, frame) and letters.count == 3:  # in the second round
+            if requests(node, frame) and requests.count == 3:  # in the second round
                 devices.update(later)
             return "arrives"
 
@@ -104,30 +102,30 @@ def test_who_joins_late_takes_part_from_then_on(tmp_path: Path) -> None:
     assert len(events_of(folder, "joined")) == 5
 
 
-def test_a_round_ends_at_its_deadline(tmp_path: Path) -> None:
+def test_round_ends_at_its_deadline(tmp_path: Path) -> None:
     plan = tiny_plan("fedavg", "digits-partial", 3, "world.availability=1")
     folder = prepare_run(tmp_path / "run", plan, min_clients=5, deadline_s=0.3)
-    letters = Letters((1, "lost"), (2, "dropped"))
+    requests = RequestFates((1, "lost"), (2, "dropped"))
     with devices_in(tmp_path, 5) as devices:
-        served = serve_run(FakeGrid(devices, letters), folder)
+        served = serve_run(FakeGrid(devices, requests), folder)
         assert [row["cohort"] for row in served.metrics] == [3, 5, 5]
         assert served.metrics[0]["missing"] == 2
     assert [event["client"] for event in events_of(folder, "late")] == [1, 2]
 
 
-def test_a_late_reply_counts_in_the_next_round_if_the_recipe_wants_it(tmp_path: Path) -> None:
+def test_late_response_counts_in_the_next_round_with_a_staleness_policy(tmp_path: Path) -> None:
     late = "staleness=polynomial"
     plan = tiny_plan("fedavg", "digits-partial", 3, "world.availability=1", late)
     folder = prepare_run(tmp_path / "run", plan, min_clients=5, deadline_s=0.3)
-    letters = Letters((1, "late"))
+    requests = RequestFates((1, "late"))
     with devices_in(tmp_path, 5) as devices:
         grid = FakeGrid(devices)
 
         def fate(node: int, frame: Frame) -> str:
-            said = letters(node, frame)
-            if letters.count == 7:
+            result = requests(node, frame)
+            if requests.count == 7:
                 grid.release_late()
-            return said
+            return result
 
         grid.fate = fate
         served = serve_run(grid, folder)
@@ -135,7 +133,7 @@ def test_a_late_reply_counts_in_the_next_round_if_the_recipe_wants_it(tmp_path: 
         assert served.metrics[1]["late"] == 1
 
 
-def test_a_client_whose_daemon_refuses_is_missing_and_the_others_count(tmp_path: Path) -> None:
+def test_client_whose_daemon_rejects_a_request_is_missing_from_the_round(tmp_path: Path) -> None:
     plan = tiny_plan("fedavg", "digits-partial", 2, "world.availability=1")
     folder = prepare_run(tmp_path / "run", plan, min_clients=5)
     with devices_in(tmp_path, 5) as devices:
@@ -154,7 +152,7 @@ def test_a_client_whose_daemon_refuses_is_missing_and_the_others_count(tmp_path:
     assert [each["reason"] for each in events_of(folder, "lost")] == ["the disk is full"]
 
 
-def test_waiting_for_clients_ends_when_it_is_said_to(
+def test_waiting_for_clients_ends_after_wait_s(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(federation_module, "POLL_S", 0.01)
@@ -183,7 +181,7 @@ def test_waiting_for_clients_ends_when_it_is_said_to(
         ({}, ["faults=unreliable"], "simulates faults, which needs a simulation"),
     ],
 )
-def test_what_makes_no_sense_is_refused_before_anybody_is_asked(
+def test_invalid_options_are_rejected_before_clients_are_contacted(
     options: dict[str, Any], more: list[str], reason: str, tmp_path: Path
 ) -> None:
     folder = prepare_run(
@@ -193,19 +191,19 @@ def test_what_makes_no_sense_is_refused_before_anybody_is_asked(
         serve_run(FakeGrid({}), folder)
 
 
-def test_the_post_looks_less_and_less_often(monkeypatch: pytest.MonkeyPatch) -> None:
-    naps, looks, now = list[float](), list[float](), [0.0]
+def test_transport_polls_at_growing_intervals(monkeypatch: pytest.MonkeyPatch) -> None:
+    pauses, polls, now = list[float](), list[float](), [0.0]
 
     def sleep(seconds: float) -> None:
-        naps.append(seconds)
+        pauses.append(seconds)
         now[0] += seconds
 
-    monkeypatch.setattr(post_module.time, "monotonic", lambda: now[0])
-    nodes: Any = SimpleNamespace(present={0: 100}, poll=lambda: looks.append(now[0]))
+    monkeypatch.setattr(transport_module.time, "monotonic", lambda: now[0])
+    nodes: Any = SimpleNamespace(present={0: 100}, poll=lambda: polls.append(now[0]))
     grid = FakeGrid({}, lambda node, frame: "lost")
     grid.devices[100] = None  # type: ignore[assignment]
-    transport = post_module.GridTransport(grid, nodes, deadline_s=20.0, sleep=sleep)
-    assert list(transport([(0, b"letter")])) == []
-    assert naps == sorted(naps[:-1]) + naps[-1:]
-    assert (naps[0], max(naps), sum(naps)) == (0.05, 1.0, pytest.approx(20.0))
-    assert looks[0] > 2, "who joins during a long round is greeted"
+    transport = transport_module.GridTransport(grid, nodes, deadline_s=20.0, sleep=sleep)
+    assert list(transport([(0, b"request")])) == []
+    assert pauses == sorted(pauses[:-1]) + pauses[-1:]
+    assert (pauses[0], max(pauses), sum(pauses)) == (0.05, 1.0, pytest.approx(20.0))
+    assert polls[0] > 2, "clients can join during a long round"

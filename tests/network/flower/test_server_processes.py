@@ -1,4 +1,4 @@
-"""`ServerProcesses`, with programs that only pretend."""
+"""`ServerProcesses` with stand-ins for the processes of Flower."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ def code(text: str) -> list[str]:
     return [sys.executable, "-c", text]
 
 
-class Pretended(ServerProcesses):
-    """Children that sleep, and a SuperLink that says yes."""
+class FakeServerProcesses(ServerProcesses):
+    """Child processes that sleep and a SuperLink that accepts each command."""
 
     link, executor = QUIET, QUIET
 
@@ -48,7 +48,7 @@ class Pretended(ServerProcesses):
         self.commands += commands
         return [self.answers for _ in commands]
 
-    def up(self) -> None:
+    def start_fakes(self) -> None:
         self._home.mkdir(parents=True)
         self._start_link()
         self._start_executor()
@@ -58,10 +58,10 @@ class Pretended(ServerProcesses):
         self._children[name]._guard.wait(60)
 
 
-def test_what_dies_is_started_again_and_the_app_is_not_submitted_twice(tmp_path: Path) -> None:
-    host = Pretended(tmp_path)
+def test_dead_superlink_is_restarted_and_the_app_is_not_resubmitted(tmp_path: Path) -> None:
+    host = FakeServerProcesses(tmp_path)
     try:
-        host.up()
+        host.start_fakes()
         assert host.supervise() == []
         host.link = "exit(7)"
         host._start_link()
@@ -74,29 +74,29 @@ def test_what_dies_is_started_again_and_the_app_is_not_submitted_twice(tmp_path:
         host.close()
 
 
-def test_an_app_that_was_at_work_and_is_gone_is_submitted_again(tmp_path: Path) -> None:
-    host = Pretended(tmp_path)
+def test_dead_server_app_is_resubmitted(tmp_path: Path) -> None:
+    host = FakeServerProcesses(tmp_path)
     try:
-        host.up()
-        assert host.supervise() == [], "it has not come up yet"
+        host.start_fakes()
+        assert host.supervise() == [], "it has not started yet"
         with hold_server_lock(tmp_path / "run"):
             assert host.supervise() == []
         assert host.supervise() == ["ServerApp died; it is started again, and the run goes on."]
         assert [words[:2] for words in host.commands[1:]] == [
-            ["stop", "7"],  # else nodes wait for what it was about to send
+            ["stop", "7"],  # otherwise nodes wait for its messages
             ["run", str(tmp_path / "app")],
         ]
         (tmp_path / "run/summary.json").write_text("{}")
         host._submitted_at = None
-        assert host.supervise() == [], "it has ended as it should"
+        assert host.supervise() == [], "the run has finished"
     finally:
         host.close()
 
 
-def test_a_reason_of_ours_ends_it_and_is_passed_on(tmp_path: Path) -> None:
-    host = Pretended(tmp_path)
+def test_failure_of_the_run_is_raised_with_its_reason(tmp_path: Path) -> None:
+    host = FakeServerProcesses(tmp_path)
     try:
-        host.up()
+        host.start_fakes()
         (tmp_path / "run/failure.txt").write_text("a loss is not finite.\n")
         with pytest.raises(RunError, match="a loss is not finite"):
             host.supervise()
@@ -104,11 +104,11 @@ def test_a_reason_of_ours_ends_it_and_is_passed_on(tmp_path: Path) -> None:
         host.close()
 
 
-def test_what_dies_for_ever_is_given_up_unless_rounds_are_played(tmp_path: Path) -> None:
-    host = Pretended(tmp_path)
+def test_repeated_deaths_raise_an_error_unless_rounds_are_completed(tmp_path: Path) -> None:
+    host = FakeServerProcesses(tmp_path)
     host.executor = "raise SystemExit('no room left')"
     try:
-        host.up()
+        host.start_fakes()
         for _ in range(MAX_RESTARTS + 3):
             host.await_death("SuperExec")
             assert len(host.supervise()) == 1
@@ -123,11 +123,11 @@ def test_what_dies_for_ever_is_given_up_unless_rounds_are_played(tmp_path: Path)
         host.close()
 
 
-def test_keys_are_registered_once_and_new_ones_later(tmp_path: Path) -> None:
+def test_node_keys_are_registered_once(tmp_path: Path) -> None:
     (tmp_path / "nodes").mkdir()
     (tmp_path / "nodes/0.pub").touch()
     paths = (tmp_path / name for name in ("ca.crt", "server.crt", "server.key"))
-    host = Pretended(tmp_path, ServerTrust(tmp_path, *paths))
+    host = FakeServerProcesses(tmp_path, ServerTrust(tmp_path, *paths))
     assert host.register() == ["0"]
     assert host.register() == []
     (tmp_path / "nodes/1.pub").touch()
@@ -141,7 +141,7 @@ def test_keys_are_registered_once_and_new_ones_later(tmp_path: Path) -> None:
         host.register()
 
 
-def test_answers_are_read_one_after_the_other() -> None:
+def test_json_objects_are_read_from_mixed_output() -> None:
     text = 'Using ...\n{"success": true,\n "run-id": "7"}\n{"success": false}\n'
     assert server_processes.json_objects(text) == [
         {"success": True, "run-id": "7"},
@@ -150,7 +150,7 @@ def test_answers_are_read_one_after_the_other() -> None:
     assert server_processes.json_objects("{ no json") == []
 
 
-def test_a_child_s_last_lines_have_no_colours(tmp_path: Path) -> None:
+def test_last_lines_of_a_process_have_no_colour_codes(tmp_path: Path) -> None:
     child = GuardedProcess(
         "x", code(r"print('\x1b[91mERROR\x1b[0m: no')"), tmp_path / "log", os.environ
     )

@@ -1,3 +1,5 @@
+"""TLS certificates and keys are checked on the server and on nodes."""
+
 import socket
 import ssl
 import threading
@@ -21,8 +23,8 @@ from thalweg.network.flower.trust import (
 
 
 @contextmanager
-def shows(server: Path) -> Iterator[int]:
-    """A port that shows a server's certificate, or answers in plain HTTP without one."""
+def serve_certificate(server: Path) -> Iterator[int]:
+    """Yield a port that serves TLS with the server certificate, or plain HTTP if there is none."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     if (server / "server.crt").exists():
         context.load_cert_chain(server / "server.crt", server / "server.key")
@@ -30,25 +32,25 @@ def shows(server: Path) -> Iterator[int]:
     def answer() -> None:
         while True:
             try:
-                line, _ = door.accept()
+                connection, _ = listener.accept()
             except OSError:
                 return
-            with suppress(OSError), line:
+            with suppress(OSError), connection:
                 if (server / "server.crt").exists():
-                    context.wrap_socket(line, server_side=True).close()
+                    context.wrap_socket(connection, server_side=True).close()
                 else:
-                    line.recv(100)
-                    line.sendall(b"HTTP/1.0 200 OK\r\n\r\n")
+                    connection.recv(100)
+                    connection.sendall(b"HTTP/1.0 200 OK\r\n\r\n")
 
-    with socket.create_server(("127.0.0.1", 0)) as door:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
         threading.Thread(target=answer, daemon=True).start()
-        yield door.getsockname()[1]
-        door.shutdown(socket.SHUT_RDWR)
+        yield listener.getsockname()[1]
+        listener.shutdown(socket.SHUT_RDWR)
 
 
 @contextmanager
-def as_if_today_was(when: datetime, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Certificates that are made inside are made then."""
+def set_clock(when: datetime, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Date certificates that are created inside the block at `when`."""
 
     class Clock(datetime):
         @classmethod
@@ -60,7 +62,7 @@ def as_if_today_was(when: datetime, monkeypatch: pytest.MonkeyPatch) -> Iterator
         yield
 
 
-def test_beyond_this_machine_nothing_goes_without_keys_unless_it_is_said() -> None:
+def test_non_loopback_address_needs_keys_or_the_insecure_option() -> None:
     assert check_safe("127.0.0.1", None, False, "server") is None
     with pytest.raises(ConfigError, match=r"thalweg certs DIR --host 0.0.0.0"):
         check_safe("0.0.0.0", None, False, "server")
@@ -70,7 +72,7 @@ def test_beyond_this_machine_nothing_goes_without_keys_unless_it_is_said() -> No
         check_safe("10.0.0.1", Path("keys"), True, "server")
 
 
-def test_a_server_s_folder_is_found_and_checked(tmp_path: Path) -> None:
+def test_server_keys_are_loaded_and_the_host_is_checked(tmp_path: Path) -> None:
     make_certs(tmp_path, ["10.0.0.1"], 2)
     assert load_server_trust(tmp_path, "10.0.0.1").node_keys().keys() == {"0", "1"}
     assert load_server_trust(tmp_path / "server", "0.0.0.0").folder == tmp_path / "server"
@@ -78,13 +80,13 @@ def test_a_server_s_folder_is_found_and_checked(tmp_path: Path) -> None:
         load_server_trust(tmp_path, "10.0.0.2")
 
 
-def test_a_server_without_node_keys_would_be_lonely(tmp_path: Path) -> None:
+def test_server_folder_without_node_keys_is_rejected(tmp_path: Path) -> None:
     make_certs(tmp_path, [], 0)
     with pytest.raises(ConfigError, match="no public keys"):
         load_server_trust(tmp_path, "127.0.0.1")
 
 
-def test_a_certificate_of_another_authority_is_refused_at_the_server(tmp_path: Path) -> None:
+def test_server_rejects_a_certificate_of_another_authority(tmp_path: Path) -> None:
     make_certs(tmp_path / "a", [], 1)
     make_certs(tmp_path / "b", [], 1)
     (tmp_path / "a/server/ca.crt").write_bytes((tmp_path / "b/ca.crt").read_bytes())
@@ -92,7 +94,7 @@ def test_a_certificate_of_another_authority_is_refused_at_the_server(tmp_path: P
         load_server_trust(tmp_path / "a", "127.0.0.1")
 
 
-def test_a_key_of_another_certificate_is_refused_at_the_server(tmp_path: Path) -> None:
+def test_server_rejects_a_key_of_another_certificate(tmp_path: Path) -> None:
     make_certs(tmp_path / "a", [], 1)
     make_certs(tmp_path / "b", [], 1)
     (tmp_path / "a/server/server.key").write_bytes((tmp_path / "b/server/server.key").read_bytes())
@@ -100,73 +102,73 @@ def test_a_key_of_another_certificate_is_refused_at_the_server(tmp_path: Path) -
         load_server_trust(tmp_path / "a", "127.0.0.1")
 
 
-def test_an_expired_certificate_is_refused_at_both_ends(
+def test_expired_certificate_is_rejected_by_server_and_node(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     make_certs(tmp_path, [], 1)
-    with as_if_today_was(datetime.now(UTC) - timedelta(days=30), monkeypatch):
+    with set_clock(datetime.now(UTC) - timedelta(days=30), monkeypatch):
         make_certs(tmp_path, [], 1, renew=True, days=10)
     with pytest.raises(ConfigError, match=r"expired on .*renew"):
         load_server_trust(tmp_path, "127.0.0.1")
     with (
-        shows(tmp_path / "server") as port,
+        serve_certificate(tmp_path / "server") as port,
         pytest.raises(ConfigError, match="has expired; on the server, renew it"),
     ):
         check_server("127.0.0.1", port, load_node_trust(tmp_path / "nodes/0"))
 
 
-def test_a_node_believes_its_own_server_and_no_other(tmp_path: Path) -> None:
+def test_node_rejects_a_server_of_another_authority(tmp_path: Path) -> None:
     make_certs(tmp_path / "a", [], 1)
     make_certs(tmp_path / "b", [], 1)
-    with shows(tmp_path / "a/server") as port:
+    with serve_certificate(tmp_path / "a/server") as port:
         assert check_server("127.0.0.1", port, load_node_trust(tmp_path / "a/nodes/0"))
         with pytest.raises(ConfigError, match="has not signed"):
             check_server("127.0.0.1", port, load_node_trust(tmp_path / "b/nodes/0"))
 
 
-def test_a_node_notices_that_the_certificate_is_for_another_name(tmp_path: Path) -> None:
+def test_node_rejects_a_certificate_for_another_host(tmp_path: Path) -> None:
     make_certs(tmp_path, [], 1)
     file = tmp_path / "server/server.crt"
     assert "127.0.0.2" not in certs.read_names(x509.load_pem_x509_certificate(file.read_bytes()))
-    with shows(tmp_path / "server") as port:
+    with serve_certificate(tmp_path / "server") as port:
         # the same server under an address that its certificate does not have
         reached = socket.getaddrinfo("127.0.0.2", port)[0][4][0]
         with socket.create_server((reached, 0)) as other:
-            threading.Thread(target=_show_once, args=(other, tmp_path / "server")).start()
+            threading.Thread(target=_accept_once, args=(other, tmp_path / "server")).start()
             with pytest.raises(ConfigError, match="is for another name"):
                 check_server(reached, other.getsockname()[1], load_node_trust(tmp_path / "nodes/0"))
 
 
-def _show_once(door: socket.socket, server: Path) -> None:
+def _accept_once(listener: socket.socket, server: Path) -> None:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(server / "server.crt", server / "server.key")
-    line, _ = door.accept()
-    with suppress(OSError), line:
-        context.wrap_socket(line, server_side=True).close()
+    connection, _ = listener.accept()
+    with suppress(OSError), connection:
+        context.wrap_socket(connection, server_side=True).close()
 
 
-def test_tls_and_plain_are_told_apart(tmp_path: Path) -> None:
+def test_mismatch_of_tls_and_plain_http_is_reported(tmp_path: Path) -> None:
     make_certs(tmp_path, [], 1)
     with (
-        shows(tmp_path / "server") as port,
+        serve_certificate(tmp_path / "server") as port,
         pytest.raises(ConfigError, match="speaks TLS and nothing else"),
     ):
         check_server("127.0.0.1", port, None)
-    with shows(tmp_path / "nowhere") as port:
+    with serve_certificate(tmp_path / "nowhere") as port:
         assert check_server("127.0.0.1", port, None)
         with pytest.raises(ConfigError, match="does not speak TLS"):
             check_server("127.0.0.1", port, load_node_trust(tmp_path / "nodes/0"))
 
 
-def test_a_server_that_is_down_is_no_reason_to_give_up(tmp_path: Path) -> None:
+def test_check_server_returns_false_for_an_unreachable_server(tmp_path: Path) -> None:
     make_certs(tmp_path, [], 1)
-    with socket.create_server(("127.0.0.1", 0)) as door:
-        port = door.getsockname()[1]
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port = listener.getsockname()[1]
     assert not check_server("127.0.0.1", port, load_node_trust(tmp_path / "nodes/0"))
     assert not check_server("127.0.0.1", port, None)
 
 
-def test_the_folder_of_all_nodes_is_not_one_node_s(tmp_path: Path) -> None:
+def test_invalid_node_folders_are_rejected(tmp_path: Path) -> None:
     make_certs(tmp_path, [], 2)
     with pytest.raises(ConfigError, match="which one is this"):
         load_node_trust(tmp_path)
