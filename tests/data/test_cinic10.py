@@ -56,10 +56,10 @@ def test_cinic10_images_are_decoded_once(tmp_path: Path, monkeypatch: pytest.Mon
     first = Cinic10().load(tmp_path, seed=0)
     assert len(list((tmp_path / "cache" / "cinic10").iterdir())) == 2
 
-    def refuse(*files: object) -> None:
+    def fail_to_decode(*files: object) -> None:
         raise AssertionError("decoded again")
 
-    monkeypatch.setattr(image_files, "_decode_images", refuse)
+    monkeypatch.setattr(image_files, "_decode_images", fail_to_decode)
     second = Cinic10().load(tmp_path, seed=0)
     np.testing.assert_array_equal(first.x, second.x)
     np.testing.assert_array_equal(first.y_test, second.y_test)

@@ -63,10 +63,10 @@ def test_tiny_imagenet_images_are_decoded_once(
     first = TinyImagenet().load(tmp_path, seed=0)
     assert len(list((tmp_path / "cache" / "tiny-imagenet").iterdir())) == 2
 
-    def refuse(*files: object) -> None:
+    def fail_to_decode(*files: object) -> None:
         raise AssertionError("decoded again")
 
-    monkeypatch.setattr(image_files, "_decode_images", refuse)
+    monkeypatch.setattr(image_files, "_decode_images", fail_to_decode)
     second = TinyImagenet().load(tmp_path, seed=0)
     np.testing.assert_array_equal(first.x, second.x)
     np.testing.assert_array_equal(first.x_test, second.x_test)

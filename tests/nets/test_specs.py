@@ -133,9 +133,9 @@ def test_every_registered_net_builds_with_default_options(name):
     ],
 )
 def test_invalid_net_options_are_rejected_with_the_expected_values(make, words):
-    with pytest.raises(ConfigError) as refusal:
+    with pytest.raises(ConfigError) as caught:
         make()
-    assert all(word in str(refusal.value) for word in words)
+    assert all(word in str(caught.value) for word in words)
 
 
 def test_nets_package_imports_without_torch():

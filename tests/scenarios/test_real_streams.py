@@ -60,7 +60,7 @@ def arrival_rows(scenario: Scenario, folder: Path) -> list[Ints]:
     world, rounds = make_world(scenario, data, 0), []
     states = {client: world.begin(client)[0] for client in range(world.num_clients)}
     for rnd in range(scenario.rounds):
-        assert len(world.present(rnd)) == world.num_clients, "nobody is ever away"
+        assert len(world.present(rnd)) == world.num_clients, "no client is ever absent"
         items = []
         for client in states:
             states[client], arrivals = world.emit(states[client], client, rnd)

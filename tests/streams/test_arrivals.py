@@ -118,7 +118,7 @@ def test_random_bursts_follow_their_probability() -> None:
     assert Bursts(every=None, probability=0.25).burst_size(flow()) == 10
 
 
-def test_a_one_shot_client_gets_everything_while_it_stays() -> None:
+def test_one_shot_process_delivers_all_rows_within_its_width() -> None:
     assert counts(OneShot(), flow(7), 3) == [7, 0, 0]
     assert counts(OneShot(width=2), flow(7), 3) == [4, 3, 0]
     assert OneShot(width=2).draw_count(flow(7), -1, np.random.default_rng(0)) == 0
@@ -127,20 +127,22 @@ def test_a_one_shot_client_gets_everything_while_it_stays() -> None:
     assert OneShot(width=2).expected_count(flow(8), 100) == 8
 
 
-def test_nothing_arrives_before_a_client_is_here() -> None:
+def test_no_samples_arrive_before_round_0() -> None:
     for process in ARRIVALS.values():
         for rnd in range(-20, 0):
             assert process().draw_count(flow(), rnd, np.random.default_rng(0)) == 0
 
 
-def test_only_one_shot_clients_leave() -> None:
+def test_only_the_one_shot_process_has_a_stay_length() -> None:
     stays = {kind: process().stay_length for kind, process in ARRIVALS.items()}
     assert stays.pop("one-shot") == 1
     assert set(stays.values()) == {None}
 
 
 @given(count=st.integers(0, 60), stay=st.integers(1, 20), rounds=st.integers(1, 40))
-def test_stays_are_spread_over_the_run_and_end_with_it(count: int, stay: int, rounds: int) -> None:
+def test_one_shot_starts_are_spread_evenly_and_end_within_the_run(
+    count: int, stay: int, rounds: int
+) -> None:
     starts = spread_starts(count, stay, rounds, np.random.default_rng(0))
     options = max(rounds - stay, 0) + 1
     assert ((starts >= 0) & (starts < options)).all()
@@ -148,7 +150,7 @@ def test_stays_are_spread_over_the_run_and_end_with_it(count: int, stay: int, ro
     assert each.max(initial=0) <= -(-count // options)
 
 
-def test_the_order_in_which_clients_come_is_drawn() -> None:
+def test_order_of_one_shot_starts_is_random() -> None:
     starts = spread_starts(50, 1, 50, np.random.default_rng(0))
     assert sorted(starts.tolist()) == list(range(50))
     assert starts.tolist() != list(range(50))
@@ -169,8 +171,6 @@ def test_the_order_in_which_clients_come_is_drawn() -> None:
         (lambda: OneShot(0), "width"),
     ],
 )
-def test_an_impossible_process_is_refused_where_it_is_made(
-    make: Callable[[], Any], word: str
-) -> None:
+def test_invalid_arrival_processes_are_rejected(make: Callable[[], Any], word: str) -> None:
     with pytest.raises(ConfigError, match=word):
         make()

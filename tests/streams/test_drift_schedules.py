@@ -40,7 +40,7 @@ def test_sudden_drift_switches_all_clients_in_one_round() -> None:
 
 def test_share_of_drifting_clients_is_drawn_from_the_seed() -> None:
     some = [tuple(view_table(Sudden(at=0, share=0.5), 10, seed)[0]) for seed in range(5)]
-    assert {sum(who) for who in some} == {5}
+    assert {sum(views) for views in some} == {5}
     assert len(set(some)) > 1
     assert some[2] == tuple(view_table(Sudden(at=0, share=0.5), 10, 2)[0])
     assert sum(view_table(Sudden(at=0, share=0.01), 10)[0]) == 1, "at least one"

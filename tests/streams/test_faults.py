@@ -40,12 +40,12 @@ def test_loss_probability_one_loses_all_responses() -> None:
 
 @given(st.lists(st.integers(0, 50), unique=True, max_size=8), st.integers(0, 99), st.integers(0, 9))
 def test_fault_of_a_client_does_not_depend_on_other_participants(
-    who: list[int], rnd: int, seed: int
+    clients: list[int], rnd: int, seed: int
 ) -> None:
     faults = Unreliable(lost=0.3, late=0.4, spread=1.0)
-    everybody = faults.draw_delays(np.arange(51), rnd, seed)
-    assert faults.draw_delays(np.array(who, dtype=np.int64), rnd, seed).tolist() == [
-        everybody[client] for client in who
+    all_delays = faults.draw_delays(np.arange(51), rnd, seed)
+    assert faults.draw_delays(np.array(clients, dtype=np.int64), rnd, seed).tolist() == [
+        all_delays[client] for client in clients
     ]
 
 

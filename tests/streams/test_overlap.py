@@ -28,7 +28,7 @@ def labels_of(hands: list[Ints], labels: Ints) -> set[int]:
 def test_overlap_groups_have_the_labels_of_the_paper() -> None:
     hands = partition_labels(Overlap(overlap=0.2), TEN, 40)
     assert labels_of(hands[:20], TEN) == {0, 1, 2, 3, 4}
-    assert labels_of(hands[20:], TEN) == {4, 5, 6, 7, 8}, "nobody has label 9"
+    assert labels_of(hands[20:], TEN) == {4, 5, 6, 7, 8}, "no client has label 9"
     assert [len(hand) for hand in hands] == [15] * 40, "equal quotas"
 
 

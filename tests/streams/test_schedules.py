@@ -132,11 +132,11 @@ def test_churn_depends_on_the_seed() -> None:
 def test_churn_with_one_zero_probability_is_monotone() -> None:
     there = presence(RandomChurn(join=0.2, leave=0.0, present=0.0).timetable(30, 40, 0))
     assert not there[0].any()
-    assert (there[1:] >= there[:-1]).all(), "nobody leaves"
+    assert (there[1:] >= there[:-1]).all(), "no client leaves"
     assert there[-1].mean() > 0.8
     gone = presence(RandomChurn(join=0.0, leave=0.2, present=1.0).timetable(30, 40, 0))
     assert gone[0].all()
-    assert (gone[1:] <= gone[:-1]).all(), "nobody comes back"
+    assert (gone[1:] <= gone[:-1]).all(), "no client returns"
 
 
 def test_certain_churn_alternates_every_round() -> None:

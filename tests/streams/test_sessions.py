@@ -201,5 +201,7 @@ def test_supplies_are_scaled_by_attendance() -> None:
     half = np.array([0.5, 0.5, 0.0])
     frozen, collecting = (scale_supplies(world, half, collects) for collects in (False, True))
     assert frozen.total.tolist() == [10, 20, 0]
-    assert collecting.total.tolist() == [10, 40, 0], "but nobody hears of one that never comes"
+    assert collecting.total.tolist() == [10, 40, 0], (
+        "a client that is never a member supplies nothing"
+    )
     assert frozen.rounds.tolist() == collecting.rounds.tolist() == [4, 4, 0]

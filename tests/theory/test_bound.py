@@ -93,12 +93,12 @@ def test_too_large_step_size_is_reported_with_its_value():
 
 def test_too_large_cohort_is_reported_with_its_value():
     world = WORLD | {"client_lr": 0.05}  # L T eta = 0.25
-    everybody = sfedpo_bound([0.7, 0.1, 0.2], [1] * 3, [1] * 3, 0.5, 5, **world)
-    assert len(everybody.violations) == 1
-    assert "at most 0.5, is 0.525" in everybody.violations[0]
+    all_clients = sfedpo_bound([0.7, 0.1, 0.2], [1] * 3, [1] * 3, 0.5, 5, **world)
+    assert len(all_clients.violations) == 1
+    assert "at most 0.5, is 0.525" in all_clients.violations[0]
     pairs = sfedpo_bound([0.7, 0.1, 0.2], [1] * 3, [1] * 3, 0.5, 5, cohort_size=2, **world)
     assert pairs.violations == ()
-    assert pairs.value == everybody.value
+    assert pairs.value == all_clients.value
 
 
 def test_both_violations_can_be_reported():

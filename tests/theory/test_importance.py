@@ -191,11 +191,13 @@ def test_importance_equals_shares_without_fresh_clients(data: st.DataObject, siz
 
 
 def test_importance_without_historical_clients_lies_between_equal_and_shares():
-    shares, nobody = np.array([0.6, 0.3, 0.1, 0.0]), np.full(4, False)
+    shares, none_historical = np.array([0.6, 0.3, 0.1, 0.0]), np.full(4, False)
     equal = [1 / 3, 1 / 3, 1 / 3, 0]
     for ratio in (0.0, 1e-300, 1e-9):
-        np.testing.assert_allclose(optimal_importance(shares, nobody, ratio), equal, atol=1e-8)
-    p = optimal_importance(shares, nobody, 0.5)
+        np.testing.assert_allclose(
+            optimal_importance(shares, none_historical, ratio), equal, atol=1e-8
+        )
+    p = optimal_importance(shares, none_historical, 0.5)
     assert p[0] > p[1] > p[2] > 0.1
     assert p[0] < 0.6
 
@@ -225,8 +227,8 @@ def test_fresh_at_once_scales_the_ratio(crowd, ratio, part):
     p = optimal_importance(shares, historical, ratio, fresh_at_once=part * coming)
     scaled = optimal_importance(shares, historical, ratio * math.sqrt(part))
     np.testing.assert_allclose(p, scaled, atol=1e-7)
-    everybody = optimal_importance(shares, historical, ratio, fresh_at_once=coming)
-    np.testing.assert_array_equal(everybody, optimal_importance(shares, historical, ratio))
+    all_at_once = optimal_importance(shares, historical, ratio, fresh_at_once=coming)
+    np.testing.assert_array_equal(all_at_once, optimal_importance(shares, historical, ratio))
 
 
 def test_fresh_at_once_reproduces_the_shakespeare_result_of_the_paper():

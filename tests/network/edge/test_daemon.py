@@ -81,7 +81,7 @@ def rejection_of(daemon: Daemon, letter: bytes) -> str:
     return reason
 
 
-def order(rnd: int) -> Frame:
+def make_request(rnd: int) -> Frame:
     params = np.zeros(TERMS.num_params, dtype=np.float32)
     return Frame("request", to_bytes(train_request_for(rnd, 2, params), TERMS))
 
@@ -105,15 +105,17 @@ def test_daemon_states_its_identity_and_joins(home: Home) -> None:
 def test_duplicate_train_request_is_trained_once(home: Home) -> None:
     daemon = home.start()
     join_run(daemon)
-    first = daemon.handle(order(0))
+    first = daemon.handle(make_request(0))
     reply = from_bytes(first.payload, TERMS, TrainResponse)
     assert (first.kind, reply.rnd, reply.client) == ("request", 0, 2)
-    assert daemon.handle(order(0)) == first
-    second = daemon.handle(order(1))
-    assert daemon.handle(order(0)) == first, "also when the next round is over"
+    assert daemon.handle(make_request(0)) == first
+    second = daemon.handle(make_request(1))
+    assert daemon.handle(make_request(0)) == first, "also when the next round is over"
     daemon = home.start()
-    assert daemon.handle(order(1)) == second, "also in another process, without an invitation"
-    assert daemon.handle(order(2)).kind == "request"
+    assert daemon.handle(make_request(1)) == second, (
+        "also in another process, without an invitation"
+    )
+    assert daemon.handle(make_request(2)).kind == "request"
     rounds = [event["round"] for event in home.events if event["event"] == "round"]
     assert rounds == [1, 1, 2, 1, 2, 3]
 
@@ -123,31 +125,33 @@ def test_daemon_killed_in_a_round_gives_the_same_response_after_restart(
 ) -> None:
     daemon = home.start()
     join_run(daemon)
-    daemon.handle(order(0))
-    whole = daemon.handle(order(1))
+    daemon.handle(make_request(0))
+    whole = daemon.handle(make_request(1))
     other = Home(tmp_path / "other")
     daemon = other.start()
     join_run(daemon)
-    daemon.handle(order(0))
+    daemon.handle(make_request(0))
     device_client = daemon._device_client
     assert isinstance(device_client, ReplayClient)
-    device_client._remote.handle(device_client._state, order(1).payload)  # trained, but not stored
+    device_client._remote.handle(
+        device_client._state, make_request(1).payload
+    )  # trained, but not stored
     daemon = other.start()
-    assert daemon.handle(order(1)) == whole
+    assert daemon.handle(make_request(1)) == whole
     other.stop()
 
 
 def test_rejected_requests_leave_the_daemon_unchanged(home: Home) -> None:
     daemon = home.start()
-    assert "no invitation" in daemon.handle(order(0)).reason
+    assert "no invitation" in daemon.handle(make_request(0)).reason
     join_run(daemon)
-    daemon.handle(order(4))
+    daemon.handle(make_request(4))
     assert home.store is not None
     before = home.store.state()
     for frame, reason in (
-        (order(3), "round 4 is over"),
+        (make_request(3), "round 4 is over"),
         (Frame("request", b"nonsense"), "not a tree of Thalweg"),
-        (Frame("request", order(5).payload[:-8]), "damaged"),
+        (Frame("request", make_request(5).payload[:-8]), "damaged"),
         (Frame("picnic", b""), "unknown kind of frame: 'picnic'"),
     ):
         said = daemon.handle(frame)
@@ -156,7 +160,7 @@ def test_rejected_requests_leave_the_daemon_unchanged(home: Home) -> None:
         assert said.payload == b""
     assert home.store.state() == before
     assert daemon.rejection_reason is None
-    assert daemon.handle(order(5)).kind == "request"
+    assert daemon.handle(make_request(5)).kind == "request"
 
 
 @pytest.mark.parametrize(
@@ -242,6 +246,6 @@ def test_internal_error_is_returned_as_a_response(
         raise RuntimeError("out of luck")
 
     monkeypatch.setattr(ReplayClient, "handle", broken)
-    said = daemon.handle(order(0))
+    said = daemon.handle(make_request(0))
     assert (said.kind, said.reason) == ("rejected", "this client failed: RuntimeError: out of luck")
     assert "out of luck" in capsys.readouterr().err

@@ -17,7 +17,7 @@ from thalweg.network.edge.store import Store
 from thalweg.network.wire import from_bytes, to_bytes
 
 
-def order(device: LiveClient, rnd: int) -> bytes:
+def make_request(device: LiveClient, rnd: int) -> bytes:
     params = np.zeros(device.num_params, dtype=np.float32)
     return to_bytes(train_request_for(rnd, 0, params), device.node.terms)
 
@@ -35,7 +35,7 @@ def test_live_client_runs_from_the_first_sample_to_the_last_round(tmp_path: Path
     device = LiveClient(store, plan_for(), 0, SCHEMA, ListSource(events), sizes)
     device.start()
     until(lambda: device.collector.has_ended)
-    reply = from_bytes(device.handle(order(device, 0)), device.node.terms, TrainResponse)
+    reply = from_bytes(device.handle(make_request(device, 0)), device.node.terms, TrainResponse)
     assert reply.num_samples == 6
     device.close()
     status = device.status()
@@ -57,7 +57,7 @@ def test_status_file_is_written_at_most_once_a_second(tmp_path: Path) -> None:
     file = tmp_path / "status.json"
     for rnd, (moment, rounds) in enumerate([(0.0, 1), (0.9, 1), (1.0, 3), (1.5, 3), (2.1, 5)]):
         now[0] = moment
-        device.handle(order(device, rnd))
+        device.handle(make_request(device, rnd))
         assert json.loads(file.read_text())["rounds"] == rounds
     device.close()
     store.close()
@@ -87,7 +87,7 @@ def test_samples_can_arrive_while_the_client_trains(recipe: str, tmp_path: Path)
     device.start()
     rnd = 0
     while not device.collector.has_ended and rnd < 5000:
-        device.handle(order(device, rnd))
+        device.handle(make_request(device, rnd))
         rnd += 1
     status = device.status()
     device.close()

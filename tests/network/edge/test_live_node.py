@@ -39,7 +39,7 @@ def open_node(
         store.close()
 
 
-def order(node: LiveNode, rnd: int, weight: float = 0.0) -> bytes:
+def make_request(node: LiveNode, rnd: int, weight: float = 0.0) -> bytes:
     params = np.full(node.net.num_params, weight, dtype=np.float32)
     return to_bytes(train_request_for(rnd, CLIENT, params), node.terms)
 
@@ -132,7 +132,7 @@ def test_remaining_samples_are_ingested_with_the_train_request(tmp_path: Path) -
         node.inbox.receive(batch(range(5)))
         assert node.ingest()  # ingests all five
         node.inbox.receive(batch([5]))
-        node.handle(order(node, 0))
+        node.handle(make_request(node, 0))
         assert sorted(held_samples(node)) == [0, 1, 2, 3, 4, 5]
         assert (node.state.client.lived, node.inbox.num_new) == (2, 0)
 
@@ -142,7 +142,7 @@ def test_policy_that_needs_the_model_or_a_broadcast_ingests_only_in_rounds(tmp_p
         assert not node.can_ingest
         node.inbox.receive(batch(range(8)))
         assert not node.ingest()
-        node.handle(order(node, 0))
+        node.handle(make_request(node, 0))
         assert len(held_samples(node)) == 6
     with open_node(tmp_path / "other") as node:
         assert node.can_ingest
@@ -156,14 +156,14 @@ def test_samples_are_predicted_between_rounds_before_training(
         node.inbox.receive(batch(range(4)))
         assert node.ingest()
         assert node.inbox.counts.tested == 0  # no model was received yet
-        reply = from_bytes(node.handle(order(node, 0)), node.terms, TrainResponse)
+        reply = from_bytes(node.handle(make_request(node, 0)), node.terms, TrainResponse)
         assert reply.num_tested.tolist() == [0]
         node.inbox.receive(batch([12, 13, 15, 16]))
         assert node.ingest()  # a zero model predicts class 0: right for 12 and 15, wrong for 13
         assert (node.inbox.counts.tested, node.inbox.counts.correct) == (3, 2)
         node.inbox.receive(batch([18]))
     with open_node(tmp_path, plan) as node:
-        reply = from_bytes(node.handle(order(node, 1)), node.terms, TrainResponse)
+        reply = from_bytes(node.handle(make_request(node, 1)), node.terms, TrainResponse)
         assert (reply.num_tested.tolist(), reply.num_correct.tolist()) == ([4], [3])
         assert (node.inbox.counts.tested, node.inbox.counts.rounds) == (0, 2)
 
@@ -174,7 +174,7 @@ def test_samples_are_predicted_between_rounds_before_training(
 def test_duplicate_request_is_handled_once(tmp_path: Path) -> None:
     with open_node(tmp_path) as node:
         node.inbox.receive(batch(range(5)))
-        payload = order(node, 0)
+        payload = make_request(node, 0)
         first, kept = node.handle(payload), held_samples(node)
         node.inbox.receive(batch(range(5, 8)))
         assert node.handle(payload) == first
@@ -193,7 +193,7 @@ def test_node_killed_between_mark_and_commit_gives_the_same_response(
 
     with open_node(tmp_path / "whole") as node:
         node.inbox.receive(batch(range(5)))
-        payload = order(node, 0)
+        payload = make_request(node, 0)
         whole, kept = node.handle(payload), held_samples(node)
     with open_node(tmp_path / "cut") as node:
         node.inbox.receive(batch(range(5)))
@@ -209,13 +209,13 @@ def test_node_killed_between_mark_and_commit_gives_the_same_response(
 def test_rejected_requests_leave_the_node_unchanged(tmp_path: Path) -> None:
     with open_node(tmp_path) as node:
         node.inbox.receive(batch(range(5)))
-        for payload in (b"", b"nonsense", node.hello(), order(node, 0)[:-4]):
+        for payload in (b"", b"nonsense", node.hello(), make_request(node, 0)[:-4]):
             with pytest.raises(BadMessage):
                 node.handle(payload)
         assert (node.inbox.num_new, node.state.last_round) == (5, -1)
-        node.handle(order(node, 3))
+        node.handle(make_request(node, 3))
         with pytest.raises(BadMessage, match="round 2 is over"):
-            node.handle(order(node, 1))
+            node.handle(make_request(node, 1))
 
 
 def test_survey_and_following_train_request_see_the_same_arrivals(tmp_path: Path) -> None:
@@ -224,13 +224,13 @@ def test_survey_and_following_train_request_see_the_same_arrivals(tmp_path: Path
         nothing = np.empty((0, node.net.num_params), dtype=np.float32)
         node.handle(to_bytes(SurveyRequest(0, CLIENT, "selection", nothing), node.terms))
         node.inbox.receive(batch(range(3, 5)))
-        node.handle(order(node, 0))
+        node.handle(make_request(node, 0))
         assert (sorted(held_samples(node)), node.inbox.num_new) == ([0, 1, 2], 2)
 
 
 def test_client_without_samples_sends_an_empty_response(tmp_path: Path) -> None:
     with open_node(tmp_path) as node:
-        reply = from_bytes(node.handle(order(node, 0)), node.terms, TrainResponse)
+        reply = from_bytes(node.handle(make_request(node, 0)), node.terms, TrainResponse)
         assert (reply.num_samples, reply.num_steps.tolist()) == (0, [0])
         assert node.inbox.counts.last_loss is None
 
@@ -241,7 +241,9 @@ def test_privacy_noise_differs_between_devices(tmp_path: Path) -> None:
     for name in ("one", "other"):
         with open_node(tmp_path / name, plan) as node:
             node.inbox.receive(batch(range(5)))
-            replies.append(from_bytes(node.handle(order(node, 0)), node.terms, TrainResponse))
+            replies.append(
+                from_bytes(node.handle(make_request(node, 0)), node.terms, TrainResponse)
+            )
     one, other = replies
     assert (one.losses == other.losses).all()  # the same seed, the same steps
     assert not (one.deltas == other.deltas).any()

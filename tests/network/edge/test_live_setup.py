@@ -35,7 +35,7 @@ def invitation(**changes: Any) -> bytes:
     return handshake_to_bytes(replace(plain, **changes))
 
 
-def order(rnd: int) -> Frame:
+def make_request(rnd: int) -> Frame:
     params = np.zeros(NUM_PARAMS, dtype=np.float32)
     return Frame("request", to_bytes(train_request_for(rnd, 2, params), TERMS))
 
@@ -67,21 +67,21 @@ def test_invited_device_reads_its_source_and_trains(home: Home, lines: Path) -> 
     hello = from_bytes(daemon.handle(Frame("invitation", invitation())).payload, TERMS, Hello)
     assert hello.client == 2
     until(lambda: device_client(home).status()["received"] == 4)
-    reply = from_bytes(daemon.handle(order(0)).payload, TERMS, TrainResponse)
+    reply = from_bytes(daemon.handle(make_request(0)).payload, TERMS, TrainResponse)
     assert reply.num_samples == 4
 
     home.start(data=str(lines))  # resumes without an invitation and at the stored cursor
     with lines.open("a") as file:
         file.write('{"x": [7, 7], "y": 1}\n')
     until(lambda: device_client(home).status()["received"] == 5)
-    reply = from_bytes(home.daemon.handle(order(1)).payload, TERMS, TrainResponse)
+    reply = from_bytes(home.daemon.handle(make_request(1)).payload, TERMS, TrainResponse)
     assert reply.num_samples == 5
     assert device_client(home).status()["rounds"] == 2
 
 
 def test_data_before_the_invitation_are_read_after_joining(home: Home, lines: Path) -> None:
     daemon = home.start(data=str(lines))
-    assert daemon.handle(order(0)).kind == "rejected"
+    assert daemon.handle(make_request(0)).kind == "rejected"
     daemon.handle(Frame("invitation", invitation()))
     until(lambda: device_client(home).status()["received"] == 4)
 
