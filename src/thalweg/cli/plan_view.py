@@ -70,7 +70,7 @@ def _parts(owner: Any, before: Any) -> list[Branch]:
     return [
         Branch(
             field.name,
-            describe(part, field.metadata["table"]) + _note(part),
+            describe(part, field.metadata["table"]) + _note(part, owner),
             _changes(part, getattr(before, field.name)),
             is_default=part == getattr(before, field.name) == field.default,
         )
@@ -80,10 +80,13 @@ def _parts(owner: Any, before: Any) -> list[Branch]:
     ]
 
 
-def _note(part: Any) -> str:
-    if isinstance(part, Auto):
-        return " (exact if the world has known states, else states are learned: growing)"
-    return ""
+def _note(part: Any, owner: Any) -> str:
+    """What the automatic forecast of a recipe does."""
+    if not isinstance(part, Auto):
+        return ""
+    if not owner.uses_forecast:
+        return " (no policy of this recipe uses it)"
+    return " (exact if the world has known states, else states are learned: growing)"
 
 
 def _rank(name: str) -> int:

@@ -494,6 +494,11 @@ _DECLARED = (
         places=("policy table",),
     ),
     # Selection.
+    Metric(
+        "forecast_states",
+        "Mean number of latent states that a client's forecast has learned",
+        applies="forecasts that learn states",
+    ),
     Metric("cohort_mix", "Label distribution of the cohort", "record", applies="DPCS"),
     *(
         Metric(

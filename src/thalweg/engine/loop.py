@@ -27,7 +27,13 @@ from thalweg.engine.builders import (
     make_model_factory,
 )
 from thalweg.engine.client_pool import ClientPool
-from thalweg.engine.metrics import evaluate_round, needs_evaluation, round_row, summarize_run
+from thalweg.engine.metrics import (
+    count_learned_states,
+    evaluate_round,
+    needs_evaluation,
+    round_row,
+    summarize_run,
+)
 from thalweg.engine.plan import Plan, make_plan
 from thalweg.engine.run_folder import RunFolder
 from thalweg.engine.scores import get_session_context
@@ -227,6 +233,7 @@ def _run_rounds(
             row |= evaluate_round(
                 server, plan.recipe, federation, data, validation, session_context, has_tasks
             )
+            row |= count_learned_states(federation.client_pool)
         row["seconds"] = round(time.perf_counter() - started, 6)
         metrics.append(row)
         if folder is not None:

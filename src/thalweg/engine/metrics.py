@@ -8,6 +8,7 @@ from typing import Any
 
 from thalweg.core.types import Updates
 from thalweg.data import Dataset
+from thalweg.engine.client_pool import ClientPool
 from thalweg.engine.per_client_eval import ScoreCache, get_model_use, score_per_client
 from thalweg.engine.scores import score_predictions
 from thalweg.engine.simulated import SimulatedFederation
@@ -65,6 +66,19 @@ def _count_responses(updates: Updates | None) -> int:
         return 0
     replies = zip(updates.clients.tolist(), updates.staleness(0).tolist(), strict=True)
     return len(set(replies))
+
+
+def count_learned_states(client_pool: ClientPool) -> dict[str, float]:
+    """Return the mean number of latent states that the clients' forecasts have learned, if any."""
+    forecast = client_pool.clients.forecast_with_recognition
+    if forecast is None or not client_pool.states:
+        return {}
+    histograms = client_pool.world.state_table.histograms
+    counts = [
+        len(forecast.signatures(state.forecast, histograms))
+        for state in client_pool.states.values()
+    ]
+    return {"forecast_states": fmean(counts)}
 
 
 def evaluate_round(

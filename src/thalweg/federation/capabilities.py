@@ -23,7 +23,8 @@ class Capabilities:
     @cached_property
     def forecast(self) -> Forecast:
         """The recipe's forecast; the default depends on whether the states are known."""
-        return resolve_forecast(self.recipe.forecast, self.stream.state_table.num_states)
+        num_states = self.stream.state_table.num_states
+        return resolve_forecast(self.recipe.forecast, num_states, self.recipe.uses_forecast)
 
     @cached_property
     def forecast_with_recognition(self) -> RecognisesStates | None:

@@ -16,12 +16,15 @@ class Auto:
     """Uses `Exact` if the world has known latent states, else `Growing`, which learns them.
 
     A world without known states, such as a real stream, describes all its data as one state. `Exact`
-    would predict that state with probability one, and SFedPO would be the same as FedAvg.
+    would predict that state with probability one, and SFedPO would be the same as FedAvg. Recipes
+    without a policy that uses the forecast do not learn states.
 
     >>> Auto().resolve(num_states=3)
     Exact(proxy='kl')
     >>> type(Auto().resolve(num_states=1)).__name__
     'Growing'
+    >>> Auto().resolve(num_states=1, is_used=False)
+    Exact(proxy='kl')
     """
 
     uses_true_states: ClassVar[bool] = True  # if the world has known states
@@ -32,11 +35,15 @@ class Auto:
     def __post_init__(self) -> None:
         check_literals(self)
 
-    def resolve(self, num_states: int) -> Forecast:
+    def resolve(self, num_states: int, is_used: bool = True) -> Forecast:
         """Return the forecast for a world with this number of latent states."""
-        return Exact(self.proxy) if num_states > 1 else Growing(proxy=self.proxy)
+        is_learned = is_used and num_states <= 1
+        return Growing(proxy=self.proxy) if is_learned else Exact(self.proxy)
 
 
-def resolve_forecast(forecast: Forecast | Auto, num_states: int) -> Forecast:
-    """Return the forecast that a recipe uses in a world with this number of latent states."""
-    return forecast.resolve(num_states) if isinstance(forecast, Auto) else forecast
+def resolve_forecast(forecast: Forecast | Auto, num_states: int, is_used: bool) -> Forecast:
+    """Return the forecast of a recipe in a world with this number of latent states.
+
+    `is_used` is whether a policy of the recipe uses the forecast.
+    """
+    return forecast.resolve(num_states, is_used) if isinstance(forecast, Auto) else forecast

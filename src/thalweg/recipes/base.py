@@ -154,6 +154,18 @@ class Recipe:
         )
 
     @property
+    def uses_forecast(self) -> bool:
+        """Whether the memory, the weights or an alarm action uses the forecast.
+
+        >>> from thalweg.recipes import fedavg, sfedpo
+        >>> sfedpo().uses_forecast, fedavg().uses_forecast
+        (True, False)
+        """
+        readers = (self.memory, self.weights)
+        declared = any(getattr(policy, "uses_forecast", False) for policy in readers)
+        return declared or self.effect.opens_state
+
+    @property
     def effect(self) -> Effect:
         """The reaction to an alarm; without effect if the recipe has no alarm."""
         return Effect() if self.alarm is None else resolve_effect(self.alarm)
@@ -173,10 +185,7 @@ class Recipe:
             for stage in ("selection", "weights", "sample_weights", "bank")
             if getattr(getattr(self, stage), "is_oracle", False)
         ]
-        readers = (self.memory, self.weights)
-        if any(getattr(policy, "uses_forecast", False) for policy in readers) and getattr(
-            self.forecast, "uses_true_states", False
-        ):
+        if self.uses_forecast and getattr(self.forecast, "uses_true_states", False):
             uses.append("forecast: true states")
         # A forecast that recognises states replaces the world's states by its own.
         if getattr(self.objective, "uses_true_states", False) and not isinstance(

@@ -143,7 +143,9 @@ def _check_forecast(recipe: Recipe, world: World) -> None:
 
 def _check_alarm(recipe: Recipe, world: World) -> None:
     """Reject an alarm action that would have no effect."""
-    forecast: object = resolve_forecast(recipe.forecast, world.state_table.num_states)
+    forecast: object = resolve_forecast(
+        recipe.forecast, world.state_table.num_states, recipe.uses_forecast
+    )
     require(
         not recipe.effect.opens_state or isinstance(forecast, OpensStates),
         f"alarm.action opens a state, but forecast={type(forecast).__name__} has fixed states. "
