@@ -1,3 +1,5 @@
+"""Checks of values that clients send."""
+
 from __future__ import annotations
 
 import numpy as np
@@ -15,17 +17,17 @@ from thalweg.core.claims import check_vector, first_reason
         ([1.0, 11.0], "x goes from 1 to 11, but only 0 to 10 is possible."),
     ],
 )
-def test_a_vector_has_a_length_and_numbers_that_can_be(
+def test_check_vector_rejects_wrong_lengths_and_values(
     values: list[float], why: str | None
 ) -> None:
     assert check_vector({"x": np.array(values)}, "x", 2, 0, 10) == why
 
 
-def test_a_vector_may_be_missing_or_empty() -> None:
+def test_check_vector_rejects_missing_and_accepts_empty_vectors() -> None:
     assert check_vector({}, "x") == "x is missing."
     assert check_vector({"x": np.empty((2, 0))}, "x", least=0) is None
 
 
-def test_the_first_reason_is_enough() -> None:
+def test_first_reason_returns_the_first_that_is_not_none() -> None:
     assert first_reason(None, "this", "that") == "this"
     assert first_reason(None, None) is None

@@ -1,3 +1,5 @@
+"""Configuration: dataclasses as TOML values, overrides, and policies from modules and files."""
+
 from __future__ import annotations
 
 import subprocess
@@ -81,7 +83,7 @@ METHOD = Method("mine", Decay(0.25))
 ELSEWHERE = f"{__name__}:Decay"
 
 
-def test_a_dataclass_as_plain_values() -> None:
+def test_to_dict_converts_a_dataclass_to_plain_values() -> None:
     assert to_dict(METHOD) == {
         "name": "mine",
         "memory": {"kind": "decay", "rate": 0.25, "shape": "linear"},
@@ -102,25 +104,25 @@ def test_a_dataclass_as_plain_values() -> None:
     sizes=st.lists(st.integers(0, 9), max_size=3).map(tuple),
     quick=st.booleans(),
 )
-def test_through_a_toml_file_and_back(
+def test_dataclass_round_trips_through_toml(
     memory: Any, extra: Step | None, limit: int | None, sizes: tuple[int, ...], quick: bool
 ) -> None:
     method = Method("m", memory, extra=extra, limit=limit, sizes=sizes, quick=quick)
     assert from_dict(Method, tomllib.loads(tomli_w.dumps(to_dict(method)))) == method
 
 
-def test_what_a_file_leaves_out_has_its_default() -> None:
+def test_missing_fields_have_their_defaults() -> None:
     assert from_dict(Method, {"name": "m", "memory": "window"}) == Method("m", Window())
 
 
-def test_what_has_no_default_must_be_there() -> None:
+def test_missing_fields_without_defaults_are_rejected() -> None:
     with pytest.raises(ConfigError, match=r"Method needs name, memory\."):
         from_dict(Method, {})
     with pytest.raises(ConfigError, match=r"step needs size\."):
         from_dict(Method, {"name": "m", "memory": "window", "step": {}})
 
 
-def test_an_unknown_field_is_told_the_nearest_one() -> None:
+def test_unknown_field_is_rejected_with_a_suggestion() -> None:
     with pytest.raises(UnknownName, match=r"field of memory 'lenght'.*Did you mean 'length'\?"):
         from_dict(Method, {"name": "m", "memory": {"kind": "window", "lenght": 3}})
 
@@ -140,12 +142,12 @@ def test_an_unknown_field_is_told_the_nearest_one() -> None:
         ({"memory": {"kind": "window", "length": 0}}, "length must be at least 1, got 0"),
     ],
 )
-def test_a_wrong_value_is_refused_with_its_place(plain: dict[str, Any], message: str) -> None:
+def test_invalid_value_is_rejected_with_its_path(plain: dict[str, Any], message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         from_dict(Method, {"name": "m", "memory": "window"} | plain)
 
 
-def test_a_whole_number_is_good_enough_where_a_fraction_may_be() -> None:
+def test_integer_is_converted_for_a_float_field() -> None:
     built = from_dict(Step, {"size": 1})
     assert isinstance(built.size, float)
 
@@ -169,12 +171,12 @@ def test_a_whole_number_is_good_enough_where_a_fraction_may_be() -> None:
         ("extra={size=2}", {"extra": Step(2.0)}),
     ],
 )
-def test_an_override_reaches_inside(assignment: str, expected: dict[str, Any]) -> None:
+def test_override_changes_only_the_named_field(assignment: str, expected: dict[str, Any]) -> None:
     before = Method("mine", Decay(0.25))
     after = with_overrides(before, [assignment])
     changed = {name: getattr(after, name) for name in expected}
     assert changed == expected
-    assert before == METHOD, "the old one is untouched"
+    assert before == METHOD, "the original is unchanged"
     rest = set(vars(after)) - set(expected)
     assert all(getattr(after, name) == getattr(before, name) for name in rest)
 
@@ -183,13 +185,13 @@ def test_an_override_reaches_inside(assignment: str, expected: dict[str, Any]) -
     ("assignments", "memory"),
     [
         (["memory=window", "memory.length=9"], Window(9)),
-        (["memory.rate=0.5", "memory=window"], Window()),  # the last word on the whole
+        (["memory.rate=0.5", "memory=window"], Window()),  # the later one replaces the component
         (["memory.rate=0.5", "memory.rate=0.75"], Decay(0.75)),
         (["memory.rate=0.5", "memory.shape=exponential"], Decay(0.5, "exponential")),
         ([], Decay(0.25)),
     ],
 )
-def test_overrides_are_read_in_order(assignments: list[str], memory: Any) -> None:
+def test_overrides_are_applied_in_order(assignments: list[str], memory: Any) -> None:
     assert with_overrides(METHOD, assignments).memory == memory
 
 
@@ -231,7 +233,7 @@ def test_settings_are_instances_classes_names_or_mappings(
     assert with_settings(METHOD, settings).memory == expected
 
 
-def test_fields_that_only_fit_together_are_changed_together() -> None:
+def test_overrides_are_validated_together() -> None:
     method = Method("m", Either(left=1))
     assignments = ["memory.left=none", "memory.right=2"]
     for order in (assignments, assignments[::-1]):
@@ -254,7 +256,7 @@ def test_fields_that_only_fit_together_are_changed_together() -> None:
         ("quick=none", "quick='none'"),
     ],
 )
-def test_a_wrong_override_says_what_would_be_right(assignment: str, message: str) -> None:
+def test_invalid_override_is_rejected_with_a_remedy(assignment: str, message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         with_overrides(METHOD, [assignment])
 
@@ -273,25 +275,25 @@ def test_a_wrong_override_says_what_would_be_right(assignment: str, message: str
         ("[1, 2", "[1, 2"),
     ],
 )
-def test_a_value_as_one_types_it(text: str, value: object) -> None:
+def test_parse_converts_text_to_values(text: str, value: object) -> None:
     assert parse(text) == value
     assert type(parse(text)) is type(value)
 
 
-def test_a_kind_of_the_table_is_its_name() -> None:
+def test_kind_of_a_registered_class_is_its_name() -> None:
     assert kind_of(Window(), TABLE) == "window"
     assert class_of("window", TABLE, "memory") is Window
     assert build(TABLE, "window", "memory") == Window()
 
 
-def test_a_policy_out_of_a_module_needs_no_registering() -> None:
+def test_policy_of_a_module_needs_no_registration() -> None:
     own: dict[str, Any] = {"window": Window}
     assert kind_of(Decay(), own) == ELSEWHERE
     plain = to_dict(Decay(0.125), own)
     assert build(own, plain, "memory") == Decay(0.125)
 
 
-def test_a_policy_out_of_a_file_survives_a_toml_file(tmp_path: Path) -> None:
+def test_policy_of_a_file_round_trips_through_toml(tmp_path: Path) -> None:
     file = tmp_path / "own.py"
     file.write_text(
         "from __future__ import annotations\n"
@@ -331,7 +333,7 @@ print(plain["kind"], build({}, plain, "memory") == Mine(0.75))
 """
 
 
-def test_a_policy_out_of_a_script_is_named_by_its_file_and_the_script_runs_once(
+def test_kind_of_a_policy_in_a_script_is_its_file_and_the_script_runs_once(
     tmp_path: Path,
 ) -> None:
     (tmp_path / "elsewhere").mkdir()
@@ -349,7 +351,7 @@ def test_a_policy_out_of_a_script_is_named_by_its_file_and_the_script_runs_once(
         assert done.stdout.splitlines() == ["begins", f"{kind} True"]
 
 
-def test_a_policy_out_of_a_module_that_runs_as_a_script_is_named_by_the_module(
+def test_kind_of_a_policy_in_a_module_run_with_m_is_the_module(
     tmp_path: Path,
 ) -> None:
     (tmp_path / "modular.py").write_text(SCRIPT.replace(" == Mine(0.75)", ".share"))
@@ -359,7 +361,7 @@ def test_a_policy_out_of_a_module_that_runs_as_a_script_is_named_by_the_module(
     assert "modular:Mine 0.75" in done.stdout
 
 
-def test_a_policy_that_is_not_there_says_where_it_was_looked_for(tmp_path: Path) -> None:
+def test_missing_policy_is_rejected_with_its_location(tmp_path: Path) -> None:
     file = tmp_path / "own.py"
     file.write_text("class Plain: ...\n")
     for kind, message in (
@@ -382,7 +384,7 @@ class Keeper:
     spare: Keeps | None = choice({}, default=None)
 
 
-def test_a_policy_without_a_method_it_must_have_is_refused_before_the_run(tmp_path: Path) -> None:
+def test_policy_without_a_required_method_is_rejected(tmp_path: Path) -> None:
     file = tmp_path / "own.py"
     file.write_text(
         "from dataclasses import dataclass\n"
@@ -400,12 +402,12 @@ def test_a_policy_without_a_method_it_must_have_is_refused_before_the_run(tmp_pa
             with_overrides(keeper, [f"{part}={file}:Half"])
 
 
-def test_a_file_without_the_name_of_a_class_is_asked_for_it() -> None:
+def test_file_without_a_class_name_is_rejected() -> None:
     with pytest.raises(ConfigError, match=r"expected a class of that file, such as own.py:CLASS"):
         build(TABLE, "own.py", "memory")
 
 
-def test_a_file_that_fails_to_load_fails_again_the_next_time(tmp_path: Path) -> None:
+def test_file_that_fails_to_load_is_loaded_again_the_next_time(tmp_path: Path) -> None:
     file = tmp_path / "broken.py"
     file.write_text("raise RuntimeError('on purpose')\n")
     for _ in range(2):
@@ -413,7 +415,7 @@ def test_a_file_that_fails_to_load_fails_again_the_next_time(tmp_path: Path) -> 
             build(TABLE, f"{file}:Mine", "memory")
 
 
-def test_a_word_that_a_field_does_not_know_is_refused_in_python_too() -> None:
+def test_unknown_literal_is_rejected_by_the_constructor() -> None:
     with pytest.raises(UnknownName, match=r"unknown shape 'linaer'.*Did you mean 'linear'\?"):
         Decay(shape="linaer")  # type: ignore[arg-type]
 
@@ -440,12 +442,12 @@ class Ranged:
         ({"rate": -1.0}, r"rate must lie in \[0, inf\), or none, got -1.0"),
     ],
 )
-def test_numbers_outside_their_interval_are_refused(values: dict[str, Any], message: str) -> None:
+def test_numbers_outside_their_interval_are_rejected(values: dict[str, Any], message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         Ranged(**values)
 
 
-def test_numbers_inside_their_interval_are_taken() -> None:
+def test_numbers_inside_their_interval_are_accepted() -> None:
     assert Ranged(share=0, size=7, rate=None) == Ranged(0, 7)
     assert Ranged(rate=np.float64(0.0)).rate == 0
 
@@ -478,6 +480,6 @@ def test_a_tuple_of_dataclasses_is_a_list_of_tables() -> None:
         (3, "kept=3"),
     ],
 )
-def test_what_is_wrong_in_a_tuple_of_dataclasses_is_named(kept: Any, message: str) -> None:
+def test_error_in_a_tuple_of_dataclasses_names_its_index(kept: Any, message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         from_dict(Shelf, {"kept": kept})

@@ -1,3 +1,5 @@
+"""The exception hierarchy and its messages."""
+
 from __future__ import annotations
 
 import inspect
@@ -14,37 +16,37 @@ OURS = {
 }
 
 
-def test_everything_raised_on_purpose_has_one_base() -> None:
+def test_all_errors_derive_from_thalweg_error() -> None:
     assert len(OURS) > 5
     assert [name for name, error in OURS.items() if not issubclass(error, ThalwegError)] == []
 
 
-def test_the_tree_at_the_top_of_the_file_names_every_error() -> None:
+def test_module_docstring_lists_all_errors() -> None:
     drawn = errors.__doc__ or ""
     assert [name for name in OURS if name not in drawn] == []
 
 
-def test_a_bad_option_is_also_a_value_error() -> None:
-    # So that code that knows nothing of us can catch it; a broken file is no such thing.
+def test_config_error_is_a_value_error() -> None:
+    # Code that does not import thalweg can catch it; a damaged file is no ValueError.
     assert issubclass(ConfigError, ValueError)
     assert not issubclass(DataError, ValueError)
 
 
-def test_require_is_silent_or_says_exactly_the_message() -> None:
+def test_require_raises_the_given_message() -> None:
     require(True, "never shown")
-    with pytest.raises(ConfigError) as refused:
+    with pytest.raises(ConfigError) as caught:
         require(False, "budget must lie in (0, 1], got 2.")
-    assert str(refused.value) == "budget must lie in (0, 1], got 2."
+    assert str(caught.value) == "budget must lie in (0, 1], got 2."
 
 
-def test_an_unknown_name_lists_the_known_ones_and_the_nearest() -> None:
+def test_unknown_name_lists_known_names_and_a_suggestion() -> None:
     message = str(UnknownName("recipe", "sfedop", ["sfedpo", "fedavg"]))
     assert message == ("unknown recipe 'sfedop'; known: fedavg, sfedpo. Did you mean 'sfedpo'?")
 
 
-def test_a_name_like_no_other_gets_no_suggestion() -> None:
+def test_unknown_name_without_a_similar_one_has_no_suggestion() -> None:
     assert "Did you mean" not in str(UnknownName("recipe", "xyzzy", ["sfedpo", "fedavg"]))
 
 
-def test_an_unknown_name_out_of_nothing_is_still_a_message() -> None:
+def test_unknown_name_without_known_names_has_a_message() -> None:
     assert str(UnknownName("recipe", "sfedpo", [])) == "unknown recipe 'sfedpo'; known: ."

@@ -1,3 +1,5 @@
+"""Random generators per seed, purpose, round and client."""
+
 from __future__ import annotations
 
 import numpy as np
@@ -10,13 +12,13 @@ from thalweg.core.rng import Draw, rng_for, uniforms_for
 words = st.integers(0, 2**63 - 1)
 
 
-def test_a_client_draws_the_same_numbers_in_any_order() -> None:
+def test_numbers_do_not_depend_on_the_order_of_clients() -> None:
     forward = [rng_for(7, Draw.MEMORY, 3, client).random() for client in range(5)]
     backward = [rng_for(7, Draw.MEMORY, 3, client).random() for client in reversed(range(5))]
     assert forward == backward[::-1]
 
 
-def test_seed_purpose_round_and_client_all_reach_the_numbers() -> None:
+def test_numbers_differ_by_seed_purpose_round_and_client() -> None:
     first = {
         rng_for(seed, draw, rnd, client).integers(2**63)
         for seed in range(3)
@@ -31,8 +33,8 @@ def test_round_and_client_are_not_interchangeable() -> None:
     assert rng_for(0, Draw.STREAM, 1, 2).random() != rng_for(0, Draw.STREAM, 2, 1).random()
 
 
-def test_the_key_is_seed_and_purpose_and_the_counter_is_client_and_round() -> None:
-    # The same written with whole numbers instead of words: part of every result, so never changed.
+def test_philox_key_is_seed_and_purpose_and_counter_is_client_and_round() -> None:
+    # Part of all results, so it must never change.
     spelled_out = np.random.Philox(key=7 + (Draw.MEMORY << 64), counter=(1 << 64) + (3 << 128))
     expected = np.random.Generator(spelled_out).integers(2**32, size=8)
     assert rng_for(7, Draw.MEMORY, rnd=3, client=1).integers(2**32, size=8).tolist() == (
@@ -40,7 +42,7 @@ def test_the_key_is_seed_and_purpose_and_the_counter_is_client_and_round() -> No
     )
 
 
-def test_purposes_keep_their_values() -> None:
+def test_purposes_have_fixed_values() -> None:
     assert {draw.name: draw.value for draw in Draw} == {
         "PARTITION": 0,
         "WORLD": 1,
@@ -68,7 +70,7 @@ def test_purposes_keep_their_values() -> None:
     }
 
 
-def test_a_long_draw_does_not_run_into_the_next_client() -> None:
+def test_long_draw_does_not_overlap_the_next_client() -> None:
     # Client 1 starts 2^64 blocks after client 0.
     long = rng_for(0, Draw.BATCH, 0, 0).integers(2**63, size=100_000)
     assert rng_for(0, Draw.BATCH, 0, 1).integers(2**63) not in long
@@ -82,7 +84,7 @@ def test_neighbouring_clients_are_not_correlated() -> None:
 
 @settings(max_examples=25)
 @given(seed=words, rnd=words, client=words)
-def test_any_seed_round_and_client_will_do(seed: int, rnd: int, client: int) -> None:
+def test_any_63_bit_seed_round_and_client_is_valid(seed: int, rnd: int, client: int) -> None:
     numbers = [rng_for(seed, Draw.LOCAL, rnd, client).random() for _ in range(2)]
     assert numbers[0] == numbers[1]
     assert 0 <= numbers[0] < 1
@@ -90,7 +92,7 @@ def test_any_seed_round_and_client_will_do(seed: int, rnd: int, client: int) -> 
 
 @settings(max_examples=25)
 @given(seed=words, rnd=words, clients=st.lists(words, max_size=4), count=st.integers(0, 9))
-def test_numbers_of_many_clients_are_those_of_each_of_them(
+def test_uniforms_for_equals_the_draws_of_each_client(
     seed: int, rnd: int, clients: list[int], count: int
 ) -> None:
     together = uniforms_for(seed, Draw.SESSIONS, rnd, clients, count)
@@ -100,6 +102,6 @@ def test_numbers_of_many_clients_are_those_of_each_of_them(
         assert row.tolist() == alone.tolist()
 
 
-def test_a_negative_seed_is_refused_not_wrapped_around() -> None:
+def test_negative_seed_is_rejected() -> None:
     with pytest.raises(OverflowError):
         rng_for(-1, Draw.LOCAL)

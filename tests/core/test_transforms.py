@@ -1,3 +1,5 @@
+"""Transforms of images and features."""
+
 from __future__ import annotations
 
 from typing import Any
@@ -37,19 +39,19 @@ def square(side: int) -> Any:
 
 @pytest.mark.parametrize("side", [1, 4, 5])
 @pytest.mark.parametrize("quarters", [-3, -1, 0, 1, 2, 3, 4, 7])
-def test_quarter_turns_of_square_images_are_exact(side: int, quarters: int) -> None:
+def test_rotation_by_90_degrees_equals_rot90(side: int, quarters: int) -> None:
     expected = np.rot90(square(side), quarters, axes=(1, 2))
     assert np.array_equal(Rotated(90.0 * quarters).apply(square(side)), expected)
 
 
 @given(samples=images)
-def test_a_whole_turn_changes_nothing(samples: Any) -> None:
+def test_rotation_by_360_degrees_changes_nothing(samples: Any) -> None:
     for degrees in (0.0, 360.0, -720.0):
         assert np.array_equal(Rotated(degrees).apply(samples), samples)
 
 
 @given(samples=images, degrees=angles)
-def test_a_turned_image_has_pixels_of_the_image_or_black_ones(samples: Any, degrees: float) -> None:
+def test_rotated_image_has_pixels_of_the_image_or_black_ones(samples: Any, degrees: float) -> None:
     seen = Rotated(degrees).apply(samples)
     assert (seen.shape, seen.dtype) == (samples.shape, samples.dtype)
     for before, after in zip(samples, seen, strict=True):
@@ -59,24 +61,24 @@ def test_a_turned_image_has_pixels_of_the_image_or_black_ones(samples: Any, degr
 
 
 @given(degrees=angles)
-def test_the_centre_stays_where_it_is(degrees: float) -> None:
+def test_rotation_keeps_the_centre(degrees: float) -> None:
     assert np.array_equal(Rotated(degrees).apply(square(5))[:, 2, 2], square(5)[:, 2, 2])
 
 
-def test_turning_by_a_third_moves_the_corners_out_of_the_image() -> None:
+def test_rotation_by_120_degrees_makes_corners_black() -> None:
     white = np.full((1, 9, 9, 1), 255, dtype=np.uint8)
     seen = Rotated(120).apply(white)[0, :, :, 0]
     assert seen[0, 0] == seen[8, 8] == 0
     assert seen[4, 8] == seen[0, 4] == 255
 
 
-def test_an_image_that_is_not_square_keeps_its_size() -> None:
+def test_rotation_keeps_the_size_of_a_rectangular_image() -> None:
     half = Rotated(180).apply(IMAGE)
     assert half[0, :, :, 0].tolist() == [[11, 10, 9, 8], [7, 6, 5, 4], [3, 2, 1, 0]]
     assert Rotated(90).apply(IMAGE).shape == IMAGE.shape
 
 
-def test_the_others_do_what_they_say() -> None:
+def test_other_transforms_by_hand() -> None:
     assert Mirrored().apply(IMAGE)[0, 0, :, 0].tolist() == [3, 2, 1, 0]
     assert Inverted().apply(IMAGE)[0, 0, :, 0].tolist() == [255, 254, 253, 252]
     assert Dimmed(0.5).apply(IMAGE)[0, 2, :, 0].tolist() == [
@@ -94,7 +96,7 @@ def test_the_others_do_what_they_say() -> None:
 
 
 @pytest.mark.parametrize("name", TRANSFORMS)
-def test_a_transform_keeps_shape_and_type_leaves_its_input_and_goes_sample_by_sample(
+def test_transforms_keep_shape_dtype_and_input_and_work_per_sample(
     name: str,
 ) -> None:
     transform = TRANSFORMS[name]()
@@ -132,7 +134,7 @@ def test_a_transform_keeps_shape_and_type_leaves_its_input_and_goes_sample_by_sa
         ),
     ],
 )
-def test_samples_that_do_not_fit_are_refused(
+def test_unsuitable_samples_are_rejected(
     transform: Any, kind: Any, shape: tuple[int, ...], message: str
 ) -> None:
     with pytest.raises(ConfigError, match=message):
@@ -149,11 +151,11 @@ def test_samples_that_do_not_fit_are_refused(
         lambda: Swapped(-1, 0),
     ],
 )
-def test_impossible_numbers_are_refused(make: Any) -> None:
+def test_invalid_parameters_are_rejected(make: Any) -> None:
     with pytest.raises(ConfigError):
         make()
 
 
-def test_whole_turns_are_plain() -> None:
+def test_make_rotation_of_360_degrees_is_plain() -> None:
     assert make_rotation(0) == make_rotation(-360) == Plain()
     assert make_rotation(480) == make_rotation(120) == Rotated(120)

@@ -1,3 +1,5 @@
+"""Trees of arrays are written to files and bytes and read back bit by bit."""
+
 from __future__ import annotations
 
 import math

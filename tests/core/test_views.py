@@ -1,3 +1,5 @@
+"""Views: a transform of the input and a permutation of the labels."""
+
 from __future__ import annotations
 
 from typing import Any
@@ -13,7 +15,7 @@ from thalweg.core.transforms import Mirrored, Plain, Rotated
 from thalweg.core.views import View, concept_map, concepts_of, distinct_views
 
 
-def test_the_concepts_of_the_paper() -> None:
+def test_first_four_concepts_equal_those_of_the_paper() -> None:
     maps = [concept_map(concept, 10).tolist() for concept in range(4)]
     classes = range(10)
     assert maps[0] == list(classes)
@@ -23,9 +25,7 @@ def test_the_concepts_of_the_paper() -> None:
 
 
 @given(num_classes=st.integers(1, 30), data=st.data())
-def test_every_concept_is_a_permutation_so_that_counts_are_kept(
-    num_classes: int, data: st.DataObject
-) -> None:
+def test_each_concept_is_a_permutation_of_labels(num_classes: int, data: st.DataObject) -> None:
     concept = data.draw(st.integers(0, num_classes))
     labels = np.array(data.draw(st.lists(st.integers(0, num_classes - 1), max_size=40)), dtype=int)
     changed = View(labels=concept).label_map(num_classes)[labels]
@@ -35,7 +35,7 @@ def test_every_concept_is_a_permutation_so_that_counts_are_kept(
 
 
 @given(num_classes=st.integers(2, 30))
-def test_more_than_two_classes_have_as_many_concepts_as_there_are_and_one(num_classes: int) -> None:
+def test_number_of_concepts_is_one_more_than_classes(num_classes: int) -> None:
     views = [View(labels=concept) for concept in range(num_classes + 1)]
     found = set(concepts_of(views, num_classes).tolist())
     assert len(found) == (num_classes + 1 if num_classes > 2 else 2)
@@ -50,13 +50,13 @@ def test_more_than_two_classes_have_as_many_concepts_as_there_are_and_one(num_cl
         (View(labels=()), "do not fit 3 classes"),
     ],
 )
-def test_labels_that_do_not_fit_the_classes_are_refused(view: View, message: str) -> None:
+def test_label_maps_of_another_number_of_classes_are_rejected(view: View, message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         view.label_map(3)
 
 
 @pytest.mark.parametrize("labels", [-1, (0, -1)])
-def test_labels_below_zero_are_refused_at_once(labels: Any) -> None:
+def test_negative_labels_are_rejected(labels: Any) -> None:
     with pytest.raises(ConfigError, match="counted from 0"):
         View(labels=labels)
 
@@ -66,24 +66,24 @@ def test_views_with_the_same_labels_have_the_same_concept() -> None:
     assert concepts_of(views, 3).tolist() == [0, 0, 1, 1, 0]
 
 
-def test_different_views_are_found_once_and_a_plain_one_is_the_first() -> None:
+def test_distinct_views_are_unique_and_start_with_the_plain_view() -> None:
     turned = View(Rotated(90), 1)
     found, places = distinct_views([turned, View(labels=2), turned, View(labels=(0, 1, 2))], 3)
     assert found == (View(), View(Rotated(90), (2, 1, 0)), View(labels=(1, 2, 0)))
     assert places == [1, 2, 1, 0]
 
 
-def test_labels_are_spelled_out_or_none() -> None:
+def test_resolve_gives_a_label_map_or_none() -> None:
     assert View(labels=1).resolve(3).labels == (2, 1, 0)
     assert View(labels=(0, 1, 2)).resolve(3).labels is None
     assert View(Mirrored()).resolve(3) == View(Mirrored())
 
 
 @pytest.mark.parametrize("view", [View(), View(Rotated(30.0), 2), View(Plain(), (1, 0))])
-def test_a_view_is_configuration(view: View) -> None:
+def test_view_round_trips_through_a_dict(view: View) -> None:
     assert from_dict(View, to_dict(view)) == view
 
 
-def test_a_view_is_set_by_its_parts() -> None:
+def test_view_fields_can_be_overridden() -> None:
     words = ["transform=rotated", "transform.degrees=30", "labels=[1, 0]"]
     assert with_overrides(View(), words) == View(Rotated(30.0), (1, 0))
