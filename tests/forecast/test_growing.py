@@ -1,3 +1,5 @@
+"""`Growing` finds states in the label counts of batches and forecasts them."""
+
 from __future__ import annotations
 
 from dataclasses import replace
@@ -19,8 +21,8 @@ NOBODY = np.random.default_rng(0)
 A, B, MIXED, NOTHING = [9, 0, 0], [0, 4, 0], [2, 2, 2], [0, 0, 0]
 
 
-def watched(oracle: Growing, *batches: list[int], state: FoundStates | None = None) -> Any:
-    """What the oracle remembers after these batches, and which states it named."""
+def observe_batches(oracle: Growing, *batches: list[int], state: FoundStates | None = None) -> Any:
+    """Return the state of the oracle after these batches and the recognised states."""
     state = oracle.init(np.full(5, 0.2), NOBODY) if state is None else state
     names = []
     for batch in batches:
@@ -29,11 +31,11 @@ def watched(oracle: Growing, *batches: list[int], state: FoundStates | None = No
     return state, names
 
 
-def test_it_is_recognised_as_an_oracle_with_states_of_its_own() -> None:
+def test_growing_recognises_states() -> None:
     assert isinstance(Growing(), RecognisesStates)
 
 
-def test_before_anything_arrived_one_balanced_state_is_expected() -> None:
+def test_growing_expects_one_balanced_state_before_the_first_batch() -> None:
     oracle = Growing()
     state = oracle.init(np.full(5, 0.2), NOBODY)
     outlook = oracle.outlook(state, WORLD, IMPORTANCE)
@@ -41,51 +43,51 @@ def test_before_anything_arrived_one_balanced_state_is_expected() -> None:
     assert oracle.signatures(state, WORLD).tolist() == [[1 / 3] * 3]
 
 
-def test_a_batch_that_fits_no_state_opens_one() -> None:
-    state, names = watched(Growing(), A, B, A, MIXED, B)
+def test_batch_unlike_all_states_opens_a_new_state() -> None:
+    state, names = observe_batches(Growing(), A, B, A, MIXED, B)
     assert names == [0, 1, 0, 2, 1]
     assert state.signatures.tolist() == [[1, 0, 0], [0, 1, 0], [1 / 3] * 3]
     assert state.counts.tolist() == [0, 0, 0], "nothing is counted before the round is over"
 
 
-def test_a_batch_near_a_signature_belongs_to_it() -> None:
+def test_batch_below_the_threshold_belongs_to_the_nearest_state() -> None:
     # js of (1, 0, 0) and (.9, .1, 0) is 0.0360 nats.
-    assert watched(Growing(new_state_threshold=0.037), A, [9, 1, 0])[1] == [0, 0]
-    assert watched(Growing(new_state_threshold=0.035), A, [9, 1, 0])[1] == [0, 1]
+    assert observe_batches(Growing(new_state_threshold=0.037), A, [9, 1, 0])[1] == [0, 0]
+    assert observe_batches(Growing(new_state_threshold=0.035), A, [9, 1, 0])[1] == [0, 1]
 
 
 @pytest.mark.parametrize(("distance", "value"), [("l1", 0.2), ("l2", np.sqrt(0.02))])
-def test_other_distances_can_be_had(distance: Any, value: float) -> None:
+def test_threshold_applies_to_the_configured_distance(distance: Any, value: float) -> None:
     for factor, names in ((1.01, [0, 0]), (0.99, [0, 1])):
         oracle = Growing(distance=distance, new_state_threshold=value * factor)
-        assert watched(oracle, A, [9, 1, 0])[1] == names
+        assert observe_batches(oracle, A, [9, 1, 0])[1] == names
 
 
-def test_patience_waits_for_strange_batches_in_a_row() -> None:
+def test_patience_needs_consecutive_unmatched_batches() -> None:
     oracle = Growing(patience=3)
-    state, names = watched(oracle, A, B, B, A, B, B, B)
+    state, names = observe_batches(oracle, A, B, B, A, B, B, B)
     assert names == [0, 0, 0, 0, 0, 0, 1]
     assert state.num_unmatched == 0
-    assert watched(oracle, B, state=state)[1] == [1]
+    assert observe_batches(oracle, B, state=state)[1] == [1]
 
 
-def test_the_first_batch_needs_no_patience() -> None:
-    assert len(watched(Growing(patience=3), A)[0].counts) == 1
+def test_first_batch_opens_a_state_without_patience() -> None:
+    assert len(observe_batches(Growing(patience=3), A)[0].counts) == 1
 
 
-def test_a_full_house_takes_the_nearest() -> None:
+def test_batch_belongs_to_the_nearest_state_at_max_states() -> None:
     oracle = Growing(max_states=2)
-    state, names = watched(oracle, A, B, [1, 5, 6])
+    state, names = observe_batches(oracle, A, B, [1, 5, 6])
     assert names == [0, 1, 1]
     assert len(state.counts) == 2
 
 
-def test_a_new_state_has_no_visits_and_the_mean_of_the_priors() -> None:
+def test_new_state_has_no_visits_and_the_mean_prior() -> None:
     oracle = Growing(prior=2.0)
-    state, _ = watched(oracle, A)
+    state, _ = observe_batches(oracle, A)
     state = oracle.observe(state, np.array([0, 0]))
     assert oracle.outlook(state, WORLD, IMPORTANCE).probs.tolist() == [1.0]
-    state, _ = watched(oracle, B, state=state)
+    state, _ = observe_batches(oracle, B, state=state)
     assert state.prior.tolist() == [2.0, 2.0]
     assert state.counts.tolist() == [2, 0]
     outlook = oracle.outlook(state, WORLD, IMPORTANCE)
@@ -94,54 +96,56 @@ def test_a_new_state_has_no_visits_and_the_mean_of_the_priors() -> None:
     assert outlook.heterogeneity == pytest.approx([np.log(3)] * 2)
 
 
-def test_the_prior_can_be_refreshed_from_what_was_visited() -> None:
+def test_prior_strength_updates_the_prior_from_visits() -> None:
     oracle = Growing(prior_strength=8.0)
-    state, _ = watched(oracle, A, B)
+    state, _ = observe_batches(oracle, A, B)
     state = oracle.observe(state, np.array([0, 0, 0, 1]))
     assert state.prior.tolist() == [6.0, 2.0]
-    state, _ = watched(oracle, MIXED, state=state)
+    state, _ = observe_batches(oracle, MIXED, state=state)
     assert state.prior.tolist() == [6.0, 2.0, 4.0]
     # 9 + 3 + 4 pseudo-visits and visits.
     expected = [9 / 16, 3 / 16, 4 / 16]
     assert oracle.outlook(state, WORLD, IMPORTANCE).probs.tolist() == pytest.approx(expected)
     state = oracle.observe(state, np.array([0]))
-    assert state.prior.tolist() == pytest.approx([6.4, 1.6, 4.0]), "not visited: as it was"
+    assert state.prior.tolist() == pytest.approx([6.4, 1.6, 4.0]), (
+        "the prior of a state without visits is unchanged"
+    )
 
 
-def test_importance_can_follow_the_visits() -> None:
+def test_importance_by_frequency_follows_visits() -> None:
     oracle = Growing(importance="frequency")
-    state, _ = watched(oracle, A, B)
+    state, _ = observe_batches(oracle, A, B)
     assert oracle.outlook(state, WORLD, IMPORTANCE).importance.tolist() == [0.5, 0.5]
     state = oracle.observe(state, np.array([0, 0, 0, 1]))
     assert oracle.outlook(state, WORLD, IMPORTANCE).importance.tolist() == [0.75, 0.25]
 
 
-def test_a_tick_without_samples_counts_for_the_state_visited_most() -> None:
+def test_empty_batch_counts_for_the_most_visited_state() -> None:
     oracle = Growing()
-    assert watched(oracle, NOTHING)[1] == [0]
-    state, _ = watched(oracle, A, B)
+    assert observe_batches(oracle, NOTHING)[1] == [0]
+    state, _ = observe_batches(oracle, A, B)
     state = oracle.observe(state, np.array([1, 1, 0]))
-    following, names = watched(oracle, NOTHING, state=state)
+    following, names = observe_batches(oracle, NOTHING, state=state)
     assert names == [1]
     assert to_comparable(following) == to_comparable(state)
 
 
-def test_a_silent_round_before_the_first_batch_is_no_visit() -> None:
+def test_empty_batches_before_the_first_sample_are_not_counted() -> None:
     oracle = Growing()
-    state, names = watched(oracle, NOTHING, NOTHING)
+    state, names = observe_batches(oracle, NOTHING, NOTHING)
     assert to_comparable(oracle.observe(state, np.array(names))) == to_comparable(state)
 
 
-def test_a_checkpoint_restores_more_states_than_a_newborn_has() -> None:
+def test_checkpoint_restores_all_found_states() -> None:
     oracle = Growing(prior_strength=3.0)
-    state, _ = watched(oracle, A, B, MIXED)
+    state, _ = observe_batches(oracle, A, B, MIXED)
     state = oracle.observe(state, np.array([0, 1, 1, 2]))
     restored = round_trip(state, fresh=oracle.init(np.full(5, 0.2), NOBODY))
     assert type(restored) is FoundStates
     assert to_comparable(restored) == to_comparable(state)
 
 
-def test_it_finds_as_many_states_as_a_world_of_distinct_ones_has() -> None:
+def test_growing_finds_the_states_of_a_latent_state_world() -> None:
     labels = np.repeat(np.arange(6), 200)
     spec = LatentStates(num_clients=4, clusters=(1.0,), states_per_cluster=6, access="full")
     world = spec.build(Setting(labels, 6, ticks=10, capacity=40, rounds=30, seed=1))
@@ -192,33 +196,33 @@ def test_it_finds_as_many_states_as_a_world_of_distinct_ones_has() -> None:
     ],
     ids=str,
 )
-def test_impossible_values_are_refused_where_the_oracle_is_made(bad: dict[str, Any]) -> None:
+def test_invalid_parameters_of_growing_are_rejected(bad: dict[str, Any]) -> None:
     with pytest.raises(ConfigError, match=next(iter(bad))):
         Growing(**bad)
 
 
-def test_a_state_can_be_opened_for_samples_that_resemble_another() -> None:
+def test_open_next_state_opens_a_state_for_a_similar_batch() -> None:
     oracle = Growing()
     assert isinstance(oracle, OpensStates)
-    state, _ = watched(oracle, A)
-    told = oracle.open_next_state(state)
-    assert len(told.counts) == 1, "only when something arrives"
-    after, names = watched(oracle, NOTHING, A, A, B, state=told)
-    assert names == [0, 1, 0, 2], "once; of two that are alike the older is taken"
+    state, _ = observe_batches(oracle, A)
+    requested = oracle.open_next_state(state)
+    assert len(requested.counts) == 1, "the state is opened by the next samples"
+    after, names = observe_batches(oracle, NOTHING, A, A, B, state=requested)
+    assert names == [0, 1, 0, 2], "once; of two equal states the older one is chosen"
     assert after.signatures.tolist() == [[1, 0, 0], [1, 0, 0], [0, 1, 0]]
 
 
-def test_patience_is_not_needed_for_a_state_that_was_asked_for() -> None:
+def test_open_next_state_ignores_patience() -> None:
     oracle = Growing(patience=3)
-    state, _ = watched(oracle, A)
-    opened, names = watched(oracle, B, state=oracle.open_next_state(state))
+    state, _ = observe_batches(oracle, A)
+    opened, names = observe_batches(oracle, B, state=oracle.open_next_state(state))
     assert names == [1]
     assert opened.num_unmatched == 0
 
 
-def test_a_state_that_was_asked_for_finds_no_room_if_there_are_enough() -> None:
+def test_open_next_state_respects_max_states() -> None:
     oracle = Growing(max_states=1)
-    state, _ = watched(oracle, A)
-    after, names = watched(oracle, B, state=oracle.open_next_state(state))
+    state, _ = observe_batches(oracle, A)
+    after, names = observe_batches(oracle, B, state=oracle.open_next_state(state))
     assert names == [0]
-    assert after.num_unmatched == 0, "the wish is forgotten"
+    assert after.num_unmatched == 0, "the request is dropped"
