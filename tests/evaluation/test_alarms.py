@@ -1,3 +1,5 @@
+"""Scores of drift alarms: delays, missed drifts and false alarms."""
+
 from __future__ import annotations
 
 from hypothesis import given
@@ -29,23 +31,23 @@ def test_delays_missed_and_false_alarms_by_hand() -> None:
     }
 
 
-def test_an_alarm_in_the_round_of_the_drift_is_not_late() -> None:
+def test_alarm_in_the_round_of_the_drift_has_no_delay() -> None:
     scores = alarm_scores([(10, 0)], [(10, 0, "real")])
     assert (scores.mean_delay, scores.missed, scores.false_alarms) == (0.0, 0, 0)
 
 
-def test_an_alarm_after_the_next_drift_is_too_late_for_the_first() -> None:
+def test_alarm_after_the_next_drift_does_not_detect_the_first() -> None:
     scores = alarm_scores([(20, 0)], [(10, 0, "real"), (20, 0, "real")])
     assert (scores.missed, scores.mean_delay) == (1, 0.0)
 
 
-def test_a_late_alarm_may_count_as_false() -> None:
+def test_alarm_beyond_the_maximum_delay_is_false() -> None:
     assert alarm_scores([(15, 0)], [(10, 0, "real")], within=5).missed == 0
     scores = alarm_scores([(15, 0)], [(10, 0, "real")], within=4)
     assert (scores.missed, scores.false_alarms, scores.mean_delay) == (1, 1, None)
 
 
-def test_an_alarm_in_every_round_misses_nothing_and_is_nearly_always_false() -> None:
+def test_alarms_in_all_rounds_miss_no_drift_and_are_mostly_false() -> None:
     always = [(rnd, client) for rnd in range(30) for client in range(2)]
     scores = alarm_scores(always, CHANGES)
     assert (scores.missed, scores.mean_delay) == (0, 0.0)
@@ -60,7 +62,7 @@ def test_without_alarms_or_without_drifts_the_scores_are_defined() -> None:
 
 
 @given(raised=EVENTS, changes=st.lists(st.tuples(st.integers(0, 30), st.integers(0, 3), KINDS)))
-def test_every_alarm_is_false_or_notices_one_drift(
+def test_each_alarm_is_false_or_detects_one_drift(
     raised: list[tuple[int, int]], changes: list[DriftRecord]
 ) -> None:
     scores = alarm_scores(raised, changes)
@@ -72,7 +74,7 @@ def test_every_alarm_is_false_or_notices_one_drift(
     assert alarm_scores([*raised, *ends], changes).missed <= scores.missed
 
 
-def test_alarms_and_drifts_are_read_from_the_metrics_whose_rounds_are_counted_from_one() -> None:
+def test_alarms_and_drifts_are_read_from_metrics_with_rounds_from_one() -> None:
     rows = [
         {"round": 4},
         {"round": 5, "drifts": {"real": [7]}},
@@ -86,5 +88,5 @@ def test_alarms_and_drifts_are_read_from_the_metrics_whose_rounds_are_counted_fr
     assert summary["by_kind"] == {"real": {"drifts": 1, "missed": 0, "mean_delay": 1.0}}
 
 
-def test_without_a_truth_there_are_no_scores() -> None:
+def test_alarms_without_known_drifts_have_no_scores() -> None:
     assert alarm_summary([{"round": 1, "alarms": [0]}], are_drifts_known=False) == {"raised": 1}

@@ -1,10 +1,12 @@
+"""Accuracy of each client by its label mix or on its own test samples."""
+
 import numpy as np
 import pytest
 
 from thalweg.evaluation import accuracies_by_mix, accuracies_by_owner
 
 
-def test_a_class_that_nobody_can_test_is_left_out_of_the_mix():
+def test_class_without_test_samples_is_left_out_of_the_mix():
     right, labels = np.array([True, False]), np.array([0, 1])
     mixes = np.array([[0.25, 0.25, 0.5], [0.0, 0.0, 1.0]])
     found = accuracies_by_mix(right, labels, mixes)
@@ -12,7 +14,7 @@ def test_a_class_that_nobody_can_test_is_left_out_of_the_mix():
     assert np.isnan(found[1]), "a client of that class alone has no accuracy"
 
 
-def test_by_mix_is_what_own_test_sets_would_say_on_average():
+def test_accuracy_by_mix_is_the_expected_accuracy_on_own_test_sets():
     rng = np.random.default_rng(0)
     labels = rng.integers(0, 3, 3000)
     right = rng.random(3000) < np.array([0.9, 0.5, 0.2])[labels]
@@ -28,7 +30,7 @@ def test_by_mix_is_what_own_test_sets_would_say_on_average():
     )
 
 
-def test_every_client_is_judged_by_its_own_samples():
+def test_accuracy_by_owner_uses_the_samples_of_each_client():
     right = np.array([True, True, False, True])
     found = accuracies_by_owner(right, np.array([1, 1, 1, 3]), 4)
     np.testing.assert_array_equal(found, [np.nan, 2 / 3, np.nan, 1.0])

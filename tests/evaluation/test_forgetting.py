@@ -1,3 +1,5 @@
+"""Forgetting and backward transfer over tasks."""
+
 import json
 import math
 
@@ -24,30 +26,30 @@ def test_forgetting_is_measured_from_the_best_earlier_accuracy():
     assert forgetting(TABLE) == pytest.approx(((0.9 - 0.5) + (0.8 - 0.7) + (0.1 - 0.6)) / 3)
 
 
-def test_after_one_step_nothing_can_be_forgotten():
+def test_forgetting_after_one_step_is_nan():
     assert math.isnan(forgetting(TABLE[:1]))
     assert math.isnan(backward_transfer(TABLE[:1], np.zeros(3, int)))
 
 
-def test_a_task_that_was_not_measured_before_is_left_out():
+def test_task_without_earlier_accuracy_is_left_out_of_forgetting():
     table = np.array([[0.9, NAN], [0.5, 0.7]])
     assert forgetting(table) == pytest.approx(0.4)
     assert math.isnan(forgetting(np.array([[NAN], [0.5]])))
 
 
-def test_backward_transfer_is_measured_from_when_a_task_was_first_met():
-    # Task 2 is met in the last step: nothing has come after it.
+def test_backward_transfer_is_measured_from_the_first_step_of_a_task():
+    # Task 2 first occurs in the last step, so it has no backward transfer.
     assert backward_transfer(TABLE, np.array([0, 1, 2])) == pytest.approx((-0.4 - 0.1) / 2)
 
 
-def test_tasks_that_nobody_met_have_no_backward_transfer():
+def test_tasks_without_clients_have_no_backward_transfer():
     assert backward_transfer(TABLE, np.array([NEVER, 1, NEVER])) == pytest.approx(-0.1)
     assert math.isnan(backward_transfer(TABLE, np.full(3, NEVER)))
 
 
 @given(arrays(float, (4, 3), elements=st.floats(0, 1)))
-def test_nobody_transfers_less_than_they_forget(table):
-    # The accuracy when a task was first met is one of the earlier ones, so at most the best of them.
+def test_backward_transfer_is_at_least_minus_forgetting(table):
+    # The first accuracy of a task is at most the best earlier one.
     assert backward_transfer(table, np.zeros(3, int)) >= -forgetting(table) - 1e-12
 
 
@@ -63,7 +65,7 @@ ROWS = [
 ]
 
 
-def test_the_metrics_of_a_run_are_a_table_for_each_way_to_find_mixtures():
+def test_task_table_reads_metrics_of_one_assignment():
     table = task_table(ROWS, "labels")
     assert table.rounds == [2, 4]
     assert table.tasks == ["a", "b"]
@@ -71,13 +73,13 @@ def test_the_metrics_of_a_run_are_a_table_for_each_way_to_find_mixtures():
     assert table.first_met.tolist() == [0, 1]
 
 
-def test_what_an_oracle_could_not_say_is_not_a_zero():
+def test_missing_accuracy_is_nan_in_the_task_table():
     table = task_table(ROWS, "oracle")
     assert table.tasks == ["a"]
     assert np.isnan(table.accuracy[1, 0])
 
 
-def test_a_summary_says_how_mixtures_were_found_and_can_be_written():
+def test_task_summary_has_the_assignment_and_is_valid_json():
     found = task_summary(ROWS, "labels")
     assert found == {
         "assignment": "labels",
@@ -90,5 +92,5 @@ def test_a_summary_says_how_mixtures_were_found_and_can_be_written():
     assert "NaN" not in json.dumps(task_summary(ROWS, "oracle"))
 
 
-def test_a_run_without_tasks_has_no_summary_of_them():
+def test_run_without_tasks_has_no_task_summary():
     assert task_summary([{"round": 1}], "labels") is None

@@ -1,3 +1,5 @@
+"""Accuracy, balanced accuracy and accuracy per state on a held-out test set."""
+
 from __future__ import annotations
 
 import math
@@ -39,59 +41,57 @@ def test_balanced_accuracy_is_the_mean_recall() -> None:
     assert scores([[0.5, 0.5]]).balanced_accuracy == pytest.approx((1 / 2 + 3 / 4) / 2)
 
 
-def test_whoever_always_says_the_largest_class_has_one_over_the_number_of_classes() -> None:
+def test_constant_prediction_has_balanced_accuracy_one_over_classes() -> None:
     labels = np.array([0] * 8 + [1, 2])
     got = scores([[1, 0, 0]], predicted=np.zeros(10, dtype=np.int64), labels=labels)
     assert got.accuracy == pytest.approx(0.8)
     assert got.balanced_accuracy == pytest.approx(1 / 3)
 
 
-def test_a_class_that_the_test_set_lacks_does_not_lower_the_balanced_accuracy() -> None:
+def test_class_without_test_samples_does_not_lower_balanced_accuracy() -> None:
     assert scores([[1, 0, 0, 0]]).balanced_accuracy == pytest.approx(0.625)
 
 
-def test_the_accuracy_in_a_state_is_that_of_its_classes() -> None:
+def test_state_accuracy_is_the_mean_over_its_classes() -> None:
     got = scores([[1, 0], [0, 1], [0.5, 0.5]])  # 0.5, 0.75, 0.625
     assert got.state_accuracy == pytest.approx(0.625)
     assert got.worst_state_accuracy == pytest.approx(0.5)
 
 
-def test_states_count_by_their_importance() -> None:
+def test_states_are_weighted_by_importance() -> None:
     assert scores([[1, 0], [0, 1]], [0.2, 0.8]).state_accuracy == pytest.approx(0.7)
     assert scores([[1, 0], [0, 1]], [0.0, 1.0]).state_accuracy == pytest.approx(0.75)
 
 
-def test_a_state_like_the_test_set_has_its_accuracy() -> None:
+def test_state_with_the_mix_of_the_test_set_has_its_accuracy() -> None:
     got = scores([[2 / 6, 4 / 6]])
     assert got.state_accuracy == got.worst_state_accuracy == pytest.approx(got.accuracy)
 
 
-def test_a_class_that_the_test_set_lacks_is_left_out_of_the_mix() -> None:
+def test_class_without_test_samples_is_left_out_of_the_state_mix() -> None:
     # The second state is half of class 2, which nobody tests: its accuracy is that of class 1.
     got = scores([[1, 0, 0], [0, 0.5, 0.5]])
     assert got.state_accuracy == pytest.approx((0.5 + 0.75) / 2)
 
 
-def test_a_state_that_cannot_be_tested_has_no_say() -> None:
+def test_state_without_test_samples_is_ignored() -> None:
     got = scores([[1, 0, 0], [0, 0, 1]], [0.1, 0.9])
     assert got.state_accuracy == got.worst_state_accuracy == pytest.approx(0.5)
 
 
-def test_if_all_the_importance_is_on_states_that_cannot_be_tested_the_others_count_the_same() -> (
-    None
-):
+def test_states_count_equally_if_only_untested_states_have_importance() -> None:
     got = scores([[1, 0, 0], [0, 1, 0], [0, 0, 1]], [0.0, 0.0, 1.0])
     assert got.state_accuracy == pytest.approx(0.625)
 
 
-def test_if_no_state_can_be_tested_there_is_no_score_over_states() -> None:
+def test_no_state_score_without_testable_states() -> None:
     got = scores([[0, 0, 1]])
     assert got.accuracy == pytest.approx(4 / 6)
     assert math.isnan(got.state_accuracy)
     assert math.isnan(got.worst_state_accuracy)
 
 
-def test_many_losses_in_single_precision_are_summed_in_double() -> None:
+def test_losses_are_summed_in_double_precision() -> None:
     losses = np.full(3_000_000, 0.1, dtype=np.float32)
     zeros = np.zeros(3_000_000, dtype=np.int64)
     got = compute_scores(zeros == zeros, losses, zeros, np.ones((1, 1)), np.ones(1))
@@ -102,7 +102,7 @@ def test_many_losses_in_single_precision_are_summed_in_double() -> None:
     pairs=st.lists(st.tuples(st.integers(0, 3), st.integers(0, 3)), min_size=1, max_size=30),
     seed=st.integers(0, 9),
 )
-def test_scores_are_shares_and_the_worst_state_is_no_better_than_the_mean(
+def test_scores_are_in_unit_interval_and_worst_state_is_at_most_the_mean(
     pairs: list[tuple[int, int]], seed: int
 ) -> None:
     predicted, labels = np.array(pairs).T

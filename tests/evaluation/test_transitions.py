@@ -1,3 +1,5 @@
+"""Accuracy after transitions between sessions."""
+
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -6,7 +8,7 @@ from thalweg.evaluation.transitions import FIRST_ROUNDS, take_until_transition
 
 
 def session(number, accuracies, **first):
-    """One row per round; None: not evaluated. What is said of the first round goes to its row."""
+    """Return one row per round (None: not evaluated); `first` is added to the first row."""
     rows = []
     for place, accuracy in enumerate(accuracies):
         row = {"session": number, "session_round": place + 1}
@@ -17,37 +19,37 @@ def session(number, accuracies, **first):
     return rows
 
 
-def test_the_mean_is_over_the_first_ten_rounds_only():
+def test_transition_accuracy_averages_the_first_ten_rounds():
     rows = session(0, [0.9]) + session(1, [0.1] * 5 + [0.5] * 5 + [0.9] * 5)
     (found,) = transitions(rows)
     assert found.transition_accuracy == 0.3
     assert (found.rounds_averaged, found.rounds) == (10, 15)
 
 
-def test_a_session_shorter_than_that_says_over_how_many_rounds_the_mean_is():
+def test_transition_of_a_short_session_has_the_number_of_averaged_rounds():
     (found,) = transitions(session(0, [0.9]) + session(1, [0.25, 0.75]))
     assert (found.transition_accuracy, found.rounds_averaged) == (0.5, 2)
 
 
-def test_accuracy_is_back_in_the_first_round_that_reaches_what_was_before():
+def test_recovery_ends_at_the_accuracy_before_the_transition():
     rows = session(0, [0.9, 0.6, None]) + session(1, [0.2, None, 0.6, 0.5])
     (found,) = transitions(rows)
-    assert found.accuracy_before == 0.6, "the last one that was measured, not the best"
+    assert found.accuracy_before == 0.6, "the last measured accuracy, not the best"
     assert found.rounds_to_recover == 3
 
 
-def test_accuracy_that_never_comes_back_has_no_rounds_to_recover():
+def test_transition_without_recovery_has_no_recovery_time():
     (found,) = transitions(session(0, [0.9]) + session(1, [0.2, 0.8]))
     assert found.rounds_to_recover is None
 
 
-def test_without_an_accuracy_before_there_is_nothing_to_recover():
+def test_transition_without_earlier_accuracy_has_no_recovery_time():
     (found,) = transitions(session(0, [None]) + session(1, [0.2]))
     assert (found.accuracy_before, found.rounds_to_recover) == (None, None)
     assert found.transition_accuracy == 0.2
 
 
-def test_rehearsals_count_as_rounds():
+def test_probe_rounds_count_as_rounds():
     rows = session(0, [0.9], probe_rounds=9) + session(1, [0.2, 0.8], probe_rounds=2)
     (found,) = transitions(rows)
     assert (found.rounds, found.counted_rounds) == (2, 4)
@@ -62,18 +64,18 @@ def test_stayers_and_newcomers_are_averaged_over_the_same_rounds():
     assert (found.stayers_accuracy, found.newcomers_accuracy) == (0.75, 0.25)
 
 
-def test_rounds_without_anybody_belong_to_no_session():
+def test_rounds_without_clients_belong_to_no_session():
     rows = [{}, *session(0, [0.5]), {}, {}, *session(1, [0.5]), {}]
     assert [found.rounds for found in transitions(rows)] == [1]
 
 
-def test_a_run_without_sessions_has_no_transitions():
+def test_run_without_sessions_has_no_transitions():
     assert transitions([{"round": 1, "accuracy": 0.5}]) == []
     assert transitions(session(0, [0.5, 0.6])) == []
 
 
 @given(st.lists(st.lists(st.floats(0, 1), min_size=1, max_size=15), min_size=1, max_size=5))
-def test_a_run_seen_until_a_transition_ends_with_its_accuracy(sessions):
+def test_take_until_transition_ends_with_the_transition_accuracy(sessions):
     rows = [row for number, each in enumerate(sessions) for row in session(number, each)]
     found = transitions(rows)
     assert [each.session for each in found] == list(range(1, len(sessions)))
