@@ -1,19 +1,20 @@
-"""Properties are tried on the same examples in every `make test`; `make test-slow` looks for new ones.
+"""Settings of Hypothesis and of threads for all tests.
 
-A commit that passed on one machine passes on the next. What a search finds becomes a test of its own.
+`make test` uses the same examples in each run, so a commit that passes on one machine passes on
+others. `make test-slow` searches for new examples.
 """
 
 import os
 
 from hypothesis import HealthCheck, settings
 
-# One process per core is enough: threads of several processes only wait for each other. Set before anybody
-# imports torch. How many threads there are changes no bit; tests/core/test_vectors.py and others
-# try that for themselves.
+# One thread per worker is enough: threads of several processes only wait for each other. This must
+# be set before torch is imported. Results do not depend on the number of threads;
+# tests/core/test_vectors.py and others check that.
 if "PYTEST_XDIST_WORKER" in os.environ:
     os.environ.setdefault("OMP_NUM_THREADS", "1")
 
-# A busy machine is not a failing property.
+# A slow machine must not fail a test.
 settings.register_profile(
     "steady", derandomize=True, deadline=None, suppress_health_check=[HealthCheck.too_slow]
 )

@@ -1,8 +1,8 @@
-"""Covering arrays: few rows in which any two values of two factors meet.
+"""Covering arrays: few rows that contain each pair of values of two factors.
 
-Grown factor by factor (Lei and Tai, "In-parameter-order", 1998): the product of the two largest factors, then
-a column for each further one, then rows for the pairs that are still missing. No chance is involved, so a
-row means the same on every machine.
+The rows are built factor by factor (Lei and Tai, "In-parameter-order", 1998): the product of the two
+largest factors, then a column for each further factor, then rows for the pairs that are still
+missing. The result is deterministic.
 """
 
 from __future__ import annotations
@@ -10,12 +10,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import combinations, product
 
-ANY_VALUE = -1  # any value will do
+ANY_VALUE = -1  # not chosen yet
 Pair = tuple[int, int, int, int]  # value a of factor i beside value b of factor j, i < j
 
 
 def covering_array(factors: Mapping[str, Sequence[str]]) -> list[dict[str, str]]:
-    """Rows that hold one value of every factor, such that every pair of values is in some row.
+    """Return rows with one value per factor such that each pair of values is in some row.
 
     >>> for row in covering_array({"size": ["S", "L"], "colour": ["red", "blue"], "lid": ["no", "yes"]}):
     ...     print(*row.values())

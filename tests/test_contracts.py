@@ -89,18 +89,18 @@ def every(table: Mapping[str, Any], *variants: object) -> pytest.MarkDecorator:
     DriftingSpec(streams.Replay(num_clients=2), streams.Incremental(degrees=50.0, every=1)),
     DriftingSpec(streams.Replay(num_clients=2), streams.DriftTable(lines=((0, 1, 1, 90.0),))),
 )
-def test_worlds(policy: Any) -> None:
+def test_worlds_fulfil_their_contract(policy: Any) -> None:
     check_world(policy)
 
 
-def test_worlds_on_data_with_groups_and_times() -> None:
+def test_worlds_on_data_with_groups_and_times_fulfil_their_contract() -> None:
     rng = np.random.default_rng(0)
     natural = streams.Inflow(partition=streams.Groups(), historical=0.5, historical_data=0.2)
     for spec in (streams.LatentStates(), streams.Replay(), natural):
         check_world(spec, group=rng.integers(0, 4, len(LABELS)), time=rng.normal(size=len(LABELS)))
 
 
-def test_a_world_on_data_with_coarse_labels() -> None:
+def test_world_on_data_with_coarse_labels_fulfils_its_contract() -> None:
     spec = streams.Inflow(historical=0.5, partition=streams.Pachinko(), num_clients=7)
     check_world(spec, coarse=LABELS // 2)
 
@@ -114,7 +114,7 @@ def test_a_world_on_data_with_coarse_labels() -> None:
     sample_weights.OldAndNew(strategy="mass", mass=0.3),
     sample_weights.OldAndNew(ratio=0.5, fresh_clients="all"),
 )
-def test_sample_weights(policy: Any) -> None:
+def test_sample_weights_fulfil_their_contract(policy: Any) -> None:
     check_sample_weights(policy)
 
 
@@ -130,7 +130,7 @@ def test_sample_weights(policy: Any) -> None:
     memory.Importance(budget=1.0, outlier=1.2),
     memory.Ode(budget=0.1),
 )
-def test_memory_policies(policy: Any) -> None:
+def test_memory_policies_fulfil_their_contract(policy: Any) -> None:
     check_memory_policy(policy)
 
 
@@ -148,7 +148,7 @@ def test_memory_policies(policy: Any) -> None:
     selection.PowerOfChoice(form="cpow-d", candidates=1, batch=2),
     selection.PowerOfChoice(form="rpow-d", candidates=1000),
 )
-def test_selection_rules(policy: Any) -> None:
+def test_selection_rules_fulfil_their_contract(policy: Any) -> None:
     check_selection(policy)
 
 
@@ -163,17 +163,17 @@ def test_selection_rules(policy: Any) -> None:
     forecast.Growing(max_states=1, distance="l1"),
     forecast.Growing(max_states=2, distance="l2", new_state_threshold=0.01, proxy="js"),
 )
-def test_forecasts(policy: Any) -> None:
+def test_forecasts_fulfil_their_contract(policy: Any) -> None:
     check_forecast(policy)
 
 
 @every(local.STOPPINGS, local.GainThreshold(gain=0.5))
-def test_stoppings(policy: Any) -> None:
+def test_stopping_rules_fulfil_their_contract(policy: Any) -> None:
     check_stopping(policy)
 
 
 @every(local.PRIVACIES, local.Gaussian(clip=0.1, noise=20.0, delta=1e-9))
-def test_privacies(policy: Any) -> None:
+def test_privacy_policies_fulfil_their_contract(policy: Any) -> None:
     check_privacy(policy)
 
 
@@ -185,7 +185,7 @@ def test_privacies(policy: Any) -> None:
     aggregation.ShiftAware(mismatch="kme"),
     aggregation.ByWeight(normalise="all"),
 )
-def test_weights(policy: Any) -> None:
+def test_aggregation_weights_fulfil_their_contract(policy: Any) -> None:
     check_weights(policy)
 
 
@@ -195,12 +195,12 @@ def test_weights(policy: Any) -> None:
     aggregation.HingeDiscount(after=0, slope=0.0, max_staleness=20),
     aggregation.ConstantDiscount(share=0.0),
 )
-def test_staleness_rules(policy: Any) -> None:
+def test_staleness_rules_fulfil_their_contract(policy: Any) -> None:
     check_staleness(policy)
 
 
 @every(aggregation.SERVER_RULES, aggregation.Step(radius=100.0), aggregation.Step(lr=0.1))
-def test_server_rules(policy: Any) -> None:
+def test_server_rules_fulfil_their_contract(policy: Any) -> None:
     check_server_rule(policy)
 
 
@@ -214,7 +214,7 @@ def test_server_rules(policy: Any) -> None:
     aggregation.MultiKrum(kept=2),
     aggregation.MultiKrum(weighted=True, too_few="skip"),
 )
-def test_robust_rules(policy: Any) -> None:
+def test_robust_rules_fulfil_their_contract(policy: Any) -> None:
     check_robust(policy)
 
 
@@ -232,7 +232,7 @@ def test_robust_rules(policy: Any) -> None:
     bank.FedDaa(every=3, use_rdld=False, shrinking="matched", first_count=5),
     bank.FedDaa(every=None),
 )
-def test_banks(policy: Any) -> None:
+def test_banks_fulfil_their_contract(policy: Any) -> None:
     check_bank(policy)
 
 
@@ -247,7 +247,7 @@ def test_banks(policy: Any) -> None:
     sessions.WarmStart(distance="global_unit", history=1, keep="diverse"),
     sessions.WarmStart(distance="inner_product", history=3, keep="diverse"),
 )
-def test_session_starts(policy: Any) -> None:
+def test_session_starts_fulfil_their_contract(policy: Any) -> None:
     check_session_start(policy)
 
 
@@ -265,7 +265,7 @@ def test_session_starts(policy: Any) -> None:
     drift.RiverAlarm("DummyDriftDetector", "t_0=1", max_values=2),  # raises an alarm for each value
     drift.RiverAlarm("NoDrift", max_values=10),
 )
-def test_alarms(policy: Any) -> None:
+def test_alarms_fulfil_their_contract(policy: Any) -> None:
     check_alarm(policy)
 
 

@@ -1,4 +1,4 @@
-"""The rows behind the test of every combination."""
+"""Covering arrays, which choose the combinations of components that are tested."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ def factors_of(sizes: list[int]) -> dict[str, list[str]]:
 
 
 def largest_product(sizes: list[int]) -> int:
-    """No covering array can be shorter: the two largest factors alone have so many pairs."""
+    """Return the number of pairs of the two largest factors, a lower bound of the rows."""
     return max((a * b for a, b in combinations(sizes, 2)), default=0)
 
 
 @given(st.lists(st.integers(1, 7), min_size=2, max_size=8))
-def test_any_two_values_of_two_factors_meet_in_some_row(sizes: list[int]) -> None:
+def test_each_pair_of_values_occurs_in_some_row(sizes: list[int]) -> None:
     factors = factors_of(sizes)
     rows = covering_array(factors)
     for one, other in combinations(factors, 2):
@@ -30,14 +30,14 @@ def test_any_two_values_of_two_factors_meet_in_some_row(sizes: list[int]) -> Non
 
 
 @given(st.lists(st.integers(1, 7), min_size=2, max_size=8))
-def test_a_row_has_one_value_of_every_factor_in_their_order(sizes: list[int]) -> None:
+def test_rows_have_one_value_per_factor_in_order(sizes: list[int]) -> None:
     factors = factors_of(sizes)
     for row in covering_array(factors):
         assert list(row) == list(factors)
         assert all(value in factors[name] for name, value in row.items())
 
 
-def test_the_same_factors_give_the_same_rows() -> None:
+def test_rows_are_deterministic() -> None:
     factors = factors_of([4, 3, 5, 2])
     assert covering_array(factors) == covering_array(factors)
 
@@ -51,14 +51,14 @@ def test_the_same_factors_give_the_same_rows() -> None:
         [12, 8, 7, 6, 6, 5, 5, 4, 2, 2, 2, 2],
     ],
 )
-def test_there_are_hardly_more_rows_than_the_two_largest_factors_have_pairs(
+def test_number_of_rows_is_near_the_lower_bound(
     sizes: list[int],
 ) -> None:
     least = largest_product(sizes)
     assert least <= len(covering_array(factors_of(sizes))) <= 1.34 * least
 
 
-def test_a_long_array_is_as_short_as_can_be() -> None:
-    """One factor dominates: its pairs leave room for everybody else's."""
+def test_number_of_rows_is_minimal_with_one_large_factor() -> None:
+    """The pairs of the two largest factors leave room for all other pairs."""
     sizes = [20, 5, 2, 2, 2]
     assert len(covering_array(factors_of(sizes))) == 100

@@ -1,4 +1,4 @@
-"""Imports point down, and the stages do not know one another."""
+"""Packages import only packages of lower layers; stages do not import one another."""
 
 from __future__ import annotations
 
@@ -33,13 +33,13 @@ LAYERS = (
     {"cli"},
 )
 DEPTH = {name: depth for depth, names in enumerate(LAYERS) for name in names}
-# What ``from thalweg import ...`` gives that is not a package, and where it really lives.
+# Names of ``from thalweg import ...`` that are not packages, with the package that defines them.
 HOMES = {name: home.split(".")[1] for name, home in thalweg._LAZY_IMPORTS.items()}
 OF_THE_PACKAGE = {"__version__"}
 
 
 def packages_imported_by(source: str, package: str) -> set[str]:
-    """Our second-level packages that a file imports, such as ``{"core", "memory"}``."""
+    """Return the packages of thalweg that a file imports, such as ``{"core", "memory"}``."""
     names = set()
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.Import):
@@ -57,8 +57,8 @@ def packages_imported_by(source: str, package: str) -> set[str]:
     return {HOMES.get(name, name) for name in ours - OF_THE_PACKAGE}
 
 
-def sideways_or_upward(source: str, here: str) -> list[str]:
-    """Packages that a file of the package `here` must not import, but does."""
+def forbidden_imports(source: str, here: str) -> list[str]:
+    """Return the imported packages that a file of the package `here` must not import."""
     return [
         there
         for there in sorted(packages_imported_by(source, here) - {here})
@@ -66,21 +66,21 @@ def sideways_or_upward(source: str, here: str) -> list[str]:
     ]
 
 
-def test_every_package_has_its_place_in_the_layers() -> None:
+def test_each_package_belongs_to_a_layer() -> None:
     packages = {path.name for path in SRC.iterdir() if any(path.glob("*.py"))}
     assert packages <= set(DEPTH)
 
 
-def test_arrows_point_down() -> None:
+def test_packages_import_only_lower_layers() -> None:
     wrong = [
         f"{file.relative_to(SRC)} -> {there}"
         for file in sorted(SRC.glob("*/**/*.py"))
-        for there in sideways_or_upward(file.read_text(), file.relative_to(SRC).parts[0])
+        for there in forbidden_imports(file.read_text(), file.relative_to(SRC).parts[0])
     ]
     assert wrong == []
 
 
-def test_only_the_network_and_the_command_line_import_the_network() -> None:
+def test_only_network_and_cli_import_the_network_package() -> None:
     importers = {
         file.relative_to(SRC).parts[0]
         for file in SRC.glob("*/**/*.py")
@@ -98,7 +98,7 @@ def test_no_public_class_name_is_defined_twice() -> None:
     assert {name: files for name, files in defined.items() if len(files) > 1} == {}
 
 
-def test_an_arrow_that_points_up_or_sideways_is_found() -> None:
+def test_import_of_the_same_or_a_higher_layer_is_found() -> None:
     for line in (
         "import thalweg.engine.loop",
         "from thalweg.engine.loop import run",
@@ -108,13 +108,13 @@ def test_an_arrow_that_points_up_or_sideways_is_found() -> None:
         "from ..engine.loop import run",
         "def later():\n    from thalweg import engine",
     ):
-        assert sideways_or_upward(line, "memory") == ["engine"]
-    assert sideways_or_upward("from thalweg.streams import World", "memory") == ["streams"]
-    assert sideways_or_upward("from thalweg.recipes import sfedpo", "scenarios") == ["recipes"]
-    assert sideways_or_upward("from thalweg.nowhere import x", "cli") == ["nowhere"]
+        assert forbidden_imports(line, "memory") == ["engine"]
+    assert forbidden_imports("from thalweg.streams import World", "memory") == ["streams"]
+    assert forbidden_imports("from thalweg.recipes import sfedpo", "scenarios") == ["recipes"]
+    assert forbidden_imports("from thalweg.nowhere import x", "cli") == ["nowhere"]
 
 
-def test_an_arrow_that_points_down_is_fine() -> None:
+def test_import_of_a_lower_layer_is_allowed() -> None:
     for line in (
         "from thalweg.core.rng import Draw",
         "from thalweg import theory",
@@ -124,4 +124,4 @@ def test_an_arrow_that_points_down_is_fine() -> None:
         "from . import base",
         "import numpy",
     ):
-        assert sideways_or_upward(line, "memory") == []
+        assert forbidden_imports(line, "memory") == []

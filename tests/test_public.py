@@ -1,4 +1,4 @@
-"""What can be imported is short and true."""
+"""Public names can be imported, and importing the package is fast."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ import pytest
 
 import thalweg
 
-# Running this one is what it is for.
+# Importing this module runs the CLI.
 NOT_IMPORTED = {"thalweg.__main__"}
 
 
 def modules() -> list[ModuleType]:
-    """Every module of the package, imported."""
+    """Import and return all modules of the package."""
     found = pkgutil.walk_packages(thalweg.__path__, "thalweg.")
     names = [info.name for info in found if info.name not in NOT_IMPORTED]
     return [thalweg, *(importlib.import_module(name) for name in names)]
 
 
 def python(code: str) -> str:
-    """What a fresh interpreter prints."""
+    """Run code in a new interpreter and return its output."""
     environment = {**os.environ, "PYTHONPATH": str(Path(thalweg.__file__).parents[1])}
     done = subprocess.run(
         [sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True
@@ -34,55 +34,55 @@ def python(code: str) -> str:
     return done.stdout.strip()
 
 
-def test_every_promised_name_is_there() -> None:
-    untrue = [
+def test_names_in_all_are_defined() -> None:
+    undefined = [
         f"{module.__name__}.{name}"
         for module in modules()
         for name in getattr(module, "__all__", [])
         if not hasattr(module, name)
     ]
-    assert untrue == []
+    assert undefined == []
 
 
-def test_no_name_is_promised_twice() -> None:
+def test_names_in_all_are_unique() -> None:
     for module in modules():
-        promised = getattr(module, "__all__", [])
-        assert len(set(promised)) == len(promised), module.__name__
+        exported = getattr(module, "__all__", [])
+        assert len(set(exported)) == len(exported), module.__name__
 
 
-def test_every_module_that_offers_something_says_what_it_is() -> None:
-    silent = [
+def test_packages_have_docstrings() -> None:
+    undocumented = [
         module.__name__
         for module in modules()
         if hasattr(module, "__path__") and not (module.__doc__ or "").strip()
     ]
-    assert silent == []
+    assert undocumented == []
 
 
-HEAVY = ("torch", "sklearn", "scipy", "matplotlib", "pyarrow", "PIL")  # seconds, all of them
+HEAVY = ("torch", "sklearn", "scipy", "matplotlib", "pyarrow", "PIL")  # each takes long to import
 LISTED = f"[name for name in {HEAVY} if name in sys.modules]"
 
 
 @pytest.mark.parametrize(
     "name", ["thalweg.engine.loop", "thalweg.report", "thalweg.cli.reproduce", "thalweg.cli.main"]
 )
-def test_nothing_heavy_is_imported_before_something_is_to_be_computed(name: str) -> None:
-    # Whoever asks for help, or mistypes a name, should not wait for it.
+def test_imports_do_not_load_slow_libraries(name: str) -> None:
+    # --help and messages about mistyped names should appear at once.
     assert python(f"import sys, {name}; print({LISTED})") == "[]"
 
 
-def test_a_plan_is_made_without_anything_heavy() -> None:
+def test_make_plan_does_not_load_slow_libraries() -> None:
     plan = "make_plan('sfedpo+dpcs', 'digits-partial', overrides=['memory.budget=0.3'])"
     code = f"import sys; from thalweg.engine.plan import make_plan; {plan}; print({LISTED})"
     assert python(code) == "[]"
 
 
-def test_a_run_waits_for_torch_alone() -> None:
+def test_run_loads_no_slow_library_except_torch() -> None:
     run = "thalweg.run('sfedpo', 'digits-partial', rounds=1, workers=1)"
     assert python(f"import sys, thalweg; {run}; print({LISTED})") == "['torch']"
 
 
-def test_what_runs_things_is_found_when_asked_for() -> None:
+def test_lazily_imported_functions_are_available() -> None:
     assert callable(thalweg.run)
     assert callable(thalweg.compare)
     assert thalweg.Result.__name__ == "Result"
@@ -96,6 +96,6 @@ def test_subpackages_are_imported_on_first_use() -> None:
     assert "memory" in dir(thalweg)
 
 
-def test_a_name_that_does_not_exist_is_an_attribute_error() -> None:
+def test_unknown_name_raises_an_attribute_error() -> None:
     with pytest.raises(AttributeError, match="has no attribute 'runn'"):
         thalweg.runn  # noqa: B018

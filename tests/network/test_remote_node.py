@@ -1,3 +1,5 @@
+"""`RemoteNode` executes encoded requests and stores its state."""
+
 from __future__ import annotations
 
 import numpy as np

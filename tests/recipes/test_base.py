@@ -1,3 +1,5 @@
+"""Recipes are built, overridden, stored and checked."""
+
 from __future__ import annotations
 
 import math

@@ -1,3 +1,5 @@
+"""Recipes reject worlds and components that they cannot work with."""
+
 from __future__ import annotations
 
 from collections.abc import Mapping

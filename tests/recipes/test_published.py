@@ -1,3 +1,5 @@
+"""The registered recipes and their combinations."""
+
 from __future__ import annotations
 
 import re
