@@ -1,4 +1,4 @@
-"""Commands in this process, which saves the seconds that a new interpreter takes to import Torch."""
+"""Run commands in this process, which is faster than to start a new interpreter."""
 
 from collections.abc import Callable
 from pathlib import Path

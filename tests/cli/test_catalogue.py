@@ -1,3 +1,5 @@
+"""`thalweg list` and `thalweg show`."""
+
 from __future__ import annotations
 
 import pytest
@@ -6,7 +8,7 @@ from thalweg.cli.catalogue import PARTS, first_sentence, show_command
 from thalweg.core.errors import ConfigError
 
 
-def test_an_unknown_name_is_answered_with_suggestions_only() -> None:
+def test_unknown_name_is_rejected_with_suggestions() -> None:
     with pytest.raises(ConfigError, match=r"Did you mean 'reservoir'\?") as raised:
         show_command("reservor")
     assert len(str(raised.value)) < 120
@@ -15,7 +17,7 @@ def test_an_unknown_name_is_answered_with_suggestions_only() -> None:
 
 
 @pytest.mark.parametrize("what", PARTS)
-def test_every_component_has_a_summary_and_can_be_shown(
+def test_each_component_has_a_summary_and_can_be_shown(
     what: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     for kind, cls in PARTS[what].items():
@@ -24,6 +26,6 @@ def test_every_component_has_a_summary_and_can_be_shown(
         assert kind in capsys.readouterr().out
 
 
-def test_the_local_optimiser_can_be_shown(capsys: pytest.CaptureFixture[str]) -> None:
+def test_local_optimiser_can_be_shown(capsys: pytest.CaptureFixture[str]) -> None:
     show_command("sgd")
     assert "--set local.lr=0.1" in capsys.readouterr().out

@@ -1,3 +1,5 @@
+"""`thalweg join`."""
+
 from pathlib import Path
 
 import pytest
@@ -10,33 +12,35 @@ from thalweg.network.flower.certs import make_certs
 from thalweg.network.flower.liveness import lock_file
 
 
-def said(*words: str) -> str:
+def run_command(*words: str) -> str:
     return CliRunner().invoke(app, list(words), catch_exceptions=False).output
 
 
-def test_beyond_loopback_it_refuses_to_join_in_the_clear(tmp_path: Path) -> None:
+def test_join_without_tls_is_rejected_beyond_loopback(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="nothing is sent without TLS"):
-        said("join", "fl.example.org", "--data", "replay", "--state", str(tmp_path / "client"))
+        run_command(
+            "join", "fl.example.org", "--data", "replay", "--state", str(tmp_path / "client")
+        )
     assert not (tmp_path / "client").exists()
 
 
-def test_the_keys_of_everybody_are_not_those_of_one_node(tmp_path: Path) -> None:
+def test_join_with_the_keys_of_all_nodes_is_rejected(tmp_path: Path) -> None:
     make_certs(tmp_path, [], 2)
     with pytest.raises(ConfigError, match="which one is this"):
-        said("join", "fl.example.org", "--data", "replay", "--certs", str(tmp_path))
+        run_command("join", "fl.example.org", "--data", "replay", "--certs", str(tmp_path))
 
 
 @pytest.mark.parametrize("server", ["", ":8470", "host:", "host:0", "host:99999", "http://host:80"])
-def test_what_is_no_address_is_refused(server: str) -> None:
+def test_invalid_server_address_is_rejected(server: str) -> None:
     with pytest.raises(ConfigError, match="expected SERVER"):
         parse_address(server)
 
 
-def test_a_bare_address_of_version_6_has_the_usual_port() -> None:
+def test_ipv6_address_without_port_has_the_default_port() -> None:
     assert parse_address("fe80::1") == ("fe80::1", 8470)
 
 
-def test_a_client_s_standing_is_what_it_has_done() -> None:
+def test_progress_line_of_a_client_counts_its_rounds() -> None:
     progress = ClientProgress()
     assert progress.line({}) == "not joined yet"
     progress.update({"event": "joined", "client": 4})
@@ -46,9 +50,9 @@ def test_a_client_s_standing_is_what_it_has_done() -> None:
     assert progress.line({"lost": 1}) == "client 4   round 9   took part in 2   lost 1"
 
 
-def test_two_clients_in_one_folder_are_one_too_many(tmp_path: Path) -> None:
+def test_second_client_in_a_state_folder_is_rejected(tmp_path: Path) -> None:
     with (
-        lock_file(tmp_path / ".join", "never said"),
+        lock_file(tmp_path / ".join", "never shown"),
         pytest.raises(RunError, match="every client needs a folder of its own"),
     ):
-        said("join", "127.0.0.1:9", "--data", "replay", "--state", str(tmp_path))
+        run_command("join", "127.0.0.1:9", "--data", "replay", "--state", str(tmp_path))

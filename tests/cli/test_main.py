@@ -1,3 +1,5 @@
+"""The commands of the CLI, run as users do."""
+
 import json
 import re
 import subprocess
@@ -45,7 +47,7 @@ def test_run_prints_plan_progress_results_and_the_command_to_repeat_it(thalweg):
     assert "runs/sfedpo-digits-partial-seed7-2/" in again.stdout
 
 
-def test_json_is_one_object_per_line(thalweg):
+def test_run_with_json_prints_one_object_per_line(thalweg):
     done = thalweg(
         "run",
         "fedavg",
@@ -63,7 +65,7 @@ def test_json_is_one_object_per_line(thalweg):
     assert rows[-1]["final"]["round"] == 2
 
 
-def test_a_run_folder_can_be_resumed_and_its_plan_run_again(thalweg, tmp_path):
+def test_run_folder_can_be_resumed_and_its_plan_repeated(thalweg, tmp_path):
     first = ["run", "fedavg", "--on", "digits-full", "--rounds", "2", "--out", "one"]
     assert thalweg(*first).returncode == 0
     assert thalweg("run", "one", "--resume").returncode == 0
@@ -90,7 +92,7 @@ def test_a_run_folder_can_be_resumed_and_its_plan_run_again(thalweg, tmp_path):
         (["show", "ddss"], "Did you mean 'dds'?"),
     ],
 )
-def test_an_error_is_one_message_and_exit_code_2(thalweg, words, message):
+def test_error_gives_one_message_and_exit_code_2(thalweg, words, message):
     done = thalweg(*words)
     assert done.returncode == 2
     assert message in done.stderr
@@ -102,7 +104,7 @@ def test_debug_raises_the_error_itself(thalweg):
         thalweg("run", "sfedop", "--on", "digits-full", "--debug")
 
 
-def test_an_error_in_a_new_process_is_one_message_and_exit_code_2(tmp_path):
+def test_error_in_a_new_process_gives_one_message_and_exit_code_2(tmp_path):
     words = [sys.executable, "-m", "thalweg", "run", "sfedop", "--on", "digits-full"]
     done = subprocess.run(words, capture_output=True, text=True, check=False, cwd=tmp_path)
     assert done.returncode == 2
@@ -129,7 +131,7 @@ def test_list_and_show_contain_every_name(thalweg):
     assert "Proximal" in thalweg("show", "fedprox+sfedpo").stdout
 
 
-def test_a_baseline_is_listed_shown_run_and_compared_like_a_recipe(thalweg, tmp_path):
+def test_baseline_can_be_listed_shown_run_and_compared(thalweg, tmp_path):
     assert set(json.loads(thalweg("list", "--json").stdout)["baseline"]) == set(BASELINES)
     assert "--set pooled=true" in thalweg("show", "majority").stdout
     small = ["--on", "gaussian-mixture", "--rounds", "2"]

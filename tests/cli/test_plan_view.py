@@ -1,3 +1,5 @@
+"""The plan that `thalweg run` prints."""
+
 import io
 
 from rich.console import Console
@@ -6,7 +8,7 @@ from thalweg.cli.plan_view import plan_tree
 from thalweg.engine.plan import make_plan
 
 
-def shown(*overrides: str) -> str:
+def render_plan(*overrides: str) -> str:
     console = Console(file=io.StringIO(), width=100, color_system=None)
     before = make_plan("fedavg", "digits-full")
     console.print(plan_tree(make_plan("fedavg", "digits-full", overrides=overrides), before))
@@ -14,18 +16,18 @@ def shown(*overrides: str) -> str:
 
 
 def test_sessions_are_shown_only_if_there_are_any() -> None:
-    assert "sessions" not in shown()
+    assert "sessions" not in render_plan()
     overrides = ("sessions=alternating", "sessions.length=5")
-    line = next(line for line in shown(*overrides).splitlines() if "sessions" in line)
+    line = next(line for line in render_plan(*overrides).splitlines() if "sessions" in line)
     assert "alternating(length=5)" in line
     assert "<- was none" in line
 
 
 def test_augmentation_is_shown_only_if_it_is_used() -> None:
-    assert "augment" not in shown()
+    assert "augment" not in render_plan()
     line = next(
         line
-        for line in shown("augment=standard", "augment.padding=2").splitlines()
+        for line in render_plan("augment=standard", "augment.padding=2").splitlines()
         if "augment" in line
     )
     assert "standard(padding=2)" in line
@@ -33,9 +35,9 @@ def test_augmentation_is_shown_only_if_it_is_used() -> None:
 
 
 def test_faults_and_staleness_are_shown_only_if_they_are_not_the_default() -> None:
-    assert "faults" not in shown()
-    assert "staleness" not in shown()
-    text = shown("faults=unreliable", "faults.lost=0.3", "staleness=polynomial")
+    assert "faults" not in render_plan()
+    assert "staleness" not in render_plan()
+    text = render_plan("faults=unreliable", "faults.lost=0.3", "staleness=polynomial")
     (faults,) = [line for line in text.splitlines() if "faults" in line]
     assert "unreliable(lost=0.3)" in faults
     assert "<- was none" in faults
@@ -45,21 +47,23 @@ def test_faults_and_staleness_are_shown_only_if_they_are_not_the_default() -> No
 
 
 def test_session_start_is_shown_only_if_it_is_not_the_default() -> None:
-    assert "session_start" not in shown()
+    assert "session_start" not in render_plan()
     line = next(
-        line for line in shown("session_start=warm-start").splitlines() if "session_start" in line
+        line
+        for line in render_plan("session_start=warm-start").splitlines()
+        if "session_start" in line
     )
     assert line.rstrip().endswith("session_start  warm-start   <- was Previous")
 
 
-def test_every_part_that_is_not_the_default_is_shown() -> None:
+def test_each_component_that_is_not_the_default_is_shown() -> None:
     for part, choice in (("robust", "median"), ("privacy", "gaussian"), ("alarm", "ddm")):
-        assert part not in shown()
-        (line,) = [line for line in shown(f"{part}={choice}").splitlines() if part in line]
+        assert part not in render_plan()
+        (line,) = [line for line in render_plan(f"{part}={choice}").splitlines() if part in line]
         assert choice in line
 
 
-def test_values_are_aligned_and_long_ones_continue_below_their_beginning() -> None:
+def test_values_are_aligned_and_wrapped_in_their_column() -> None:
     plan = make_plan("sfedpo", "digits-partial", overrides=["sample_weights=inverse-age"])
     console = Console(file=io.StringIO(), width=80, color_system=None)
     console.print(plan_tree(plan, None))

@@ -1,3 +1,5 @@
+"""Progress lines in a log file."""
+
 import io
 from typing import Any
 
@@ -32,7 +34,7 @@ PLAN = make_plan("fedavg", "digits-full", seed=0, rounds=4)
         "nothing to evaluate on",
     ],
 )
-def test_a_log_gets_a_line_at_every_evaluation(
+def test_log_has_one_line_per_evaluation(
     row: dict[str, Any], line: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with show_progress(PLAN, Console(file=io.StringIO()), as_json=False) as watch:

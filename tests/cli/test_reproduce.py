@@ -1,3 +1,5 @@
+"""`thalweg reproduce`."""
+
 import json
 import signal
 import subprocess
@@ -5,13 +7,13 @@ import sys
 import time
 
 
-def test_without_a_name_the_studies_are_listed(thalweg):
+def test_reproduce_without_a_name_lists_studies(thalweg):
     listed = json.loads(thalweg("reproduce", "--json").stdout)
     assert listed["sfedpo-table-1"] == 264
     assert "sfedpo-table-3-fashion-mnist" in thalweg("reproduce").stdout
 
 
-def test_a_study_writes_its_page_and_reuses_finished_runs(thalweg, tmp_path):
+def test_study_writes_its_page_and_reuses_finished_runs(thalweg, tmp_path):
     words = [
         "reproduce",
         "sfedpo-table-7",
@@ -22,9 +24,9 @@ def test_a_study_writes_its_page_and_reuses_finished_runs(thalweg, tmp_path):
         "--scale",
         "quick",
     ]
-    begun = thalweg(*words, "--show")
-    assert begun.returncode == 0, begun.stderr
-    assert "missing" in begun.stdout
+    before = thalweg(*words, "--show")
+    assert before.returncode == 0, before.stderr
+    assert "missing" in before.stdout
     done = thalweg(*words, "--workers", "1")
     assert done.returncode == 0, done.stderr
     assert "4 runs, 0 of them finished before" in done.stdout
@@ -34,13 +36,13 @@ def test_a_study_writes_its_page_and_reuses_finished_runs(thalweg, tmp_path):
     assert "4 of them finished before" in " ".join(thalweg(*words).stdout.split())
 
 
-def test_an_unknown_study_is_one_message(thalweg):
+def test_unknown_study_gives_one_message(thalweg):
     done = thalweg("reproduce", "sfedpo-tabel-1")
     assert done.returncode == 2
     assert "Did you mean 'sfedpo-table-1'" in done.stderr
 
 
-LISTENING = """
+RUN_WITH_SIGINT = """
 import signal, sys
 signal.signal(signal.SIGINT, signal.default_int_handler)
 from thalweg.cli.main import main
@@ -48,7 +50,7 @@ main()
 """
 
 
-def test_an_interrupted_study_is_continued_by_the_printed_command(thalweg, tmp_path):
+def test_printed_command_continues_an_interrupted_study(thalweg, tmp_path):
     (tmp_path / "mine.py").write_text(
         "from thalweg.scenarios.studies import Column, Row, Study\n"
         "MINE = Study('mine', 'Mine', '', (Row('fedavg'),),\n"
@@ -56,7 +58,7 @@ def test_an_interrupted_study_is_continued_by_the_printed_command(thalweg, tmp_p
     )
     words = ["reproduce", "mine.py:MINE", "--workers", "1", "--out", "o"]
     running = subprocess.Popen(
-        [sys.executable, "-c", LISTENING, *words],
+        [sys.executable, "-c", RUN_WITH_SIGINT, *words],
         cwd=tmp_path,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.PIPE,
@@ -67,13 +69,13 @@ def test_an_interrupted_study_is_continued_by_the_printed_command(thalweg, tmp_p
             assert running.poll() is None
             time.sleep(0.05)
         running.send_signal(signal.SIGINT)
-        _, said = running.communicate(timeout=60)
+        _, errors = running.communicate(timeout=60)
     finally:
         running.kill()
         running.wait()
     assert running.returncode == 130
-    assert "0 of 1 runs are done" in said
-    assert "continue with: thalweg reproduce mine.py:MINE --out o" in said
+    assert "0 of 1 runs are done" in errors
+    assert "continue with: thalweg reproduce mine.py:MINE --out o" in errors
     assert "interrupted" in (tmp_path / "o/mine/index.html").read_text()
     (metrics,) = tmp_path.glob("o/*/*/seed-4/metrics.jsonl")
     before = metrics.read_text().splitlines()[0]
@@ -81,4 +83,4 @@ def test_an_interrupted_study_is_continued_by_the_printed_command(thalweg, tmp_p
     assert done.returncode == 0, done.stderr
     rows = metrics.read_text().splitlines()
     assert len(rows) == 80
-    assert rows[0] == before  # with the seconds it took then: it was not run again
+    assert rows[0] == before  # with the same seconds, so the round was not repeated

@@ -1,3 +1,5 @@
+"""The summary that `thalweg run` prints."""
+
 import io
 from pathlib import Path
 
@@ -31,11 +33,12 @@ def test_balanced_accuracy_is_printed_if_it_differs_from_accuracy(
     assert ("balanced        0.5000" in console.file.getvalue()) is is_printed
 
 
-def test_the_session_accuracy_is_printed_before_the_accuracy() -> None:
+def test_session_accuracy_is_printed_before_accuracy() -> None:
     console = Console(file=io.StringIO(), width=100, color_system=None)
     row = {**ROW, "session_accuracy": 0.9}
     print_summary(console, [row], None, Path("out"), "thalweg run")
-    said = console.file.getvalue()
+    output = console.file.getvalue()
     assert (
-        "session         0.9000   accuracy on the labels of the session's members\naccuracy" in said
+        "session         0.9000   accuracy on the labels of the session's members\naccuracy"
+        in output
     )

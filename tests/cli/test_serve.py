@@ -1,3 +1,5 @@
+"""`thalweg serve`: checks before the server starts."""
+
 import json
 import socket
 from pathlib import Path
@@ -13,67 +15,71 @@ from thalweg.network.flower.certs import make_certs
 
 
 @pytest.fixture(autouse=True)
-def nothing_starts(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A mistake that is not noticed fails here, and serves nobody for ever."""
+def forbid_server_start(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Fail at once if a command starts the server instead of rejecting its options."""
     monkeypatch.setattr("thalweg.cli.serve.ServerProcesses", None)
 
 
 WORDS = ["serve", "fedavg", "--on", "digits-partial", "--clients", "3"]
 
 
-def said(*words: str) -> str:
+def run_command(*words: str) -> str:
     return CliRunner().invoke(app, list(words), catch_exceptions=False).output
 
 
 def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as door:
-        port: int = door.getsockname()[1]
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port: int = listener.getsockname()[1]
         return port
 
 
-def test_beyond_loopback_it_refuses_to_start_in_the_clear_and_leaves_no_folder(
+def test_serve_without_tls_is_rejected_beyond_loopback(
     tmp_path: Path,
 ) -> None:
     with pytest.raises(ConfigError, match=r"nothing is sent without TLS(.|\n)*thalweg certs"):
-        said(*WORDS, "--host", "0.0.0.0", "--out", str(tmp_path / "run"))
+        run_command(*WORDS, "--host", "0.0.0.0", "--out", str(tmp_path / "run"))
     assert not (tmp_path / "run").exists()
 
 
-def test_a_port_in_use_is_one_message_and_leaves_no_folder(tmp_path: Path) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as somebody:
-        words = ["--port", str(somebody.getsockname()[1]), "--out", str(tmp_path / "run")]
+def test_port_in_use_is_rejected_before_the_folder_is_created(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        words = ["--port", str(other.getsockname()[1]), "--out", str(tmp_path / "run")]
         with pytest.raises(ConfigError, match="choose another with --port"):
-            said(*WORDS, *words)
+            run_command(*WORDS, *words)
     assert not (tmp_path / "run").exists()
 
 
-def test_a_certificate_for_another_host_is_noticed_before_anything_starts(tmp_path: Path) -> None:
+def test_certificate_for_another_host_is_rejected(tmp_path: Path) -> None:
     make_certs(tmp_path / "keys", ["10.0.0.1"], 1)
     with pytest.raises(ConfigError, match=r"and not for 10\.0\.0\.2"):
-        said(*WORDS, "--host", "10.0.0.2", "--certs", str(tmp_path / "keys"))
+        run_command(*WORDS, "--host", "10.0.0.2", "--certs", str(tmp_path / "keys"))
 
 
-def test_a_baseline_has_no_clients_to_serve() -> None:
+def test_baseline_cannot_be_served() -> None:
     with pytest.raises(ConfigError, match="baseline, which has no clients"):
-        said("serve", "majority", "--on", "elec2")
+        run_command("serve", "majority", "--on", "elec2")
 
 
-def test_the_folder_of_another_run_is_not_touched(tmp_path: Path) -> None:
-    said("run", "fedavg", "--on", "digits-partial", "--rounds", "1", "--out", str(tmp_path / "run"))
+def test_folder_of_another_run_is_rejected(tmp_path: Path) -> None:
+    run_command(
+        "run", "fedavg", "--on", "digits-partial", "--rounds", "1", "--out", str(tmp_path / "run")
+    )
     with pytest.raises(RunError, match="already contains a run"):
-        said(*WORDS, "--port", str(free_port()), "--out", str(tmp_path / "run"))
+        run_command(*WORDS, "--port", str(free_port()), "--out", str(tmp_path / "run"))
 
 
-def test_a_run_that_is_over_is_shown_and_nothing_is_started(tmp_path: Path) -> None:
+def test_resuming_a_finished_run_prints_its_results(tmp_path: Path) -> None:
     folder = str(tmp_path / "run")
-    said("run", "fedavg", "--on", "digits-partial", "--rounds", "1", "--out", folder)
-    output = said("serve", folder, "--resume", "--port", str(free_port()))
+    run_command("run", "fedavg", "--on", "digits-partial", "--rounds", "1", "--out", folder)
+    output = run_command("serve", folder, "--resume", "--port", str(free_port()))
     assert f"results         {folder}/" in "".join(output.split("\n"))
-    line = said("serve", folder, "--resume", "--port", str(free_port()), "--json").splitlines()[-1]
+    line = run_command(
+        "serve", folder, "--resume", "--port", str(free_port()), "--json"
+    ).splitlines()[-1]
     assert json.loads(line)["final"]["round"] == 1
 
 
-def test_the_words_of_a_command_make_the_same_command_again() -> None:
+def test_serve_options_are_converted_to_arguments() -> None:
     assert ServeOptions().to_args() == []
     serve_options = ServeOptions(host="10.0.0.1", certs=Path("keys"), min_clients=3, insecure=True)
     assert serve_options.to_args() == [
@@ -81,13 +87,13 @@ def test_the_words_of_a_command_make_the_same_command_again() -> None:
     ]
 
 
-def test_what_the_app_reads_has_absolute_paths() -> None:
+def test_app_config_has_absolute_paths() -> None:
     assert ServeOptions(data_dir=Path("data")).to_app_config(False)["data_dir"] == str(
         Path("data").absolute()
     )
 
 
-def test_a_run_that_goes_on_is_served_as_before_unless_something_else_is_said(
+def test_resumed_run_keeps_previous_options_unless_overridden(
     tmp_path: Path,
 ) -> None:
     before = ServeOptions(min_clients=3, deadline_s=20.0, limits=("max_norm=5",)).to_app_config(
@@ -101,15 +107,15 @@ def test_a_run_that_goes_on_is_served_as_before_unless_something_else_is_said(
     assert now["limits"] == {"max_norm": 5.0, "max_steps": 9}
 
 
-def test_limits_are_passed_on_as_they_were_said() -> None:
+def test_limits_are_passed_to_the_app_config_and_arguments() -> None:
     serve_options = ServeOptions(limits=("norm_factor=5", "max_steps=100"))
     assert serve_options.to_app_config(False)["limits"] == {"norm_factor": 5.0, "max_steps": 100}
     assert serve_options.to_args() == ["--limit", "norm_factor=5", "--limit", "max_steps=100"]
 
 
-def test_more_clients_than_the_scenario_has_can_be_asked_for() -> None:
+def test_number_of_clients_can_be_overridden() -> None:
     plan = make_plan("fedavg", "digits-partial", overrides=["world.num_clients=3"])
-    assert plan.scenario.world.num_clients == 3  # what --clients 3 says
+    assert plan.scenario.world.num_clients == 3  # the override of --clients 3
 
 
 @pytest.mark.parametrize(
@@ -123,7 +129,7 @@ def test_more_clients_than_the_scenario_has_can_be_asked_for() -> None:
         ({"event": "of a newer version"}, ""),
     ],
 )
-def test_events_are_said_in_lines(event: dict[str, object], line: str) -> None:
+def test_format_event_gives_one_line(event: dict[str, object], line: str) -> None:
     assert format_event(event) == line
 
 
@@ -138,10 +144,10 @@ def test_events_are_said_in_lines(event: dict[str, object], line: str) -> None:
         (["--port", "70000"], "--port must lie in 1 to 65535"),
     ],
 )
-def test_what_cannot_be_served_is_refused_before_there_is_a_folder(
+def test_invalid_options_are_rejected_before_the_folder_is_created(
     tmp_path: Path, words: list[str], reason: str
 ) -> None:
     port = [] if "--port" in words else ["--port", str(free_port())]
     with pytest.raises(ConfigError, match=reason):
-        said(*WORDS, *words, *port, "--out", str(tmp_path / "run"))
+        run_command(*WORDS, *words, *port, "--out", str(tmp_path / "run"))
     assert not (tmp_path / "run").exists()

@@ -1,4 +1,4 @@
-"""Real programs on loopback: a server and its clients, over TLS, some of them killed."""
+"""A server and its clients as real processes on loopback, over TLS, some of them killed."""
 
 from __future__ import annotations
 
@@ -22,23 +22,23 @@ from thalweg.engine.plan import read_plan
 from thalweg.network.flower.certs import make_certs
 
 # A test run in the background inherits "ignore Ctrl-C"; a user's terminal does not.
-LISTENING = """
+RUN_WITH_SIGINT = """
 import signal, sys
 signal.signal(signal.SIGINT, signal.default_int_handler)
 from thalweg.cli.main import main
 main()
 """
 TINY = ["capacity=16", "local.passes=1", "ticks=2", "evaluate_every=1"]
-ALL_HERE = ["world.availability=1", "world.availability_spread=0"]
-SETS = [word for each in (*TINY, *ALL_HERE) for word in ("--set", each)]
+ALWAYS_AVAILABLE = ["world.availability=1", "world.availability_spread=0"]
+SETS = [word for each in (*TINY, *ALWAYS_AVAILABLE) for word in ("--set", each)]
 
 
 @contextmanager
 def command(log: Path, *words: str) -> Iterator[subprocess.Popen[bytes]]:
-    """A command of ours in a process of its own; it and all it has started are ended."""
+    """Run a command in a new process and end it with all processes it has started."""
     with log.open("ab") as file:
         process = subprocess.Popen(
-            [sys.executable, "-c", LISTENING, *words], stdout=file, stderr=subprocess.STDOUT
+            [sys.executable, "-c", RUN_WITH_SIGINT, *words], stdout=file, stderr=subprocess.STDOUT
         )
     try:
         yield process
@@ -51,9 +51,9 @@ def command(log: Path, *words: str) -> Iterator[subprocess.Popen[bytes]]:
             process.wait()
 
 
-def wait_for(is_so: Callable[[], bool], log: Path, seconds: float = 300) -> None:
+def wait_for(condition: Callable[[], bool], log: Path, seconds: float = 300) -> None:
     until = time.monotonic() + seconds
-    while not is_so():
+    while not condition():
         assert time.monotonic() < until, log.read_text()
         time.sleep(0.2)
 
@@ -64,21 +64,21 @@ def rounds_of(run: Path) -> int:
 
 
 def pids_with(*words: str) -> list[int]:
-    """Processes whose command has all of these words, guards left out."""
+    """Return processes whose command line has all of these words, without guards."""
     found = []
     for file in Path("/proc").glob("[0-9]*/cmdline"):
         try:
-            said = file.read_bytes().replace(b"\0", b" ").decode(errors="replace")
+            command_line = file.read_bytes().replace(b"\0", b" ").decode(errors="replace")
         except OSError:
             continue
-        if all(word in said for word in words) and "guard.py" not in said:
+        if all(word in command_line for word in words) and "guard.py" not in command_line:
             found.append(int(file.parent.name))
     return found
 
 
 def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as door:
-        port: int = door.getsockname()[1]
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port: int = listener.getsockname()[1]
         return port
 
 
@@ -94,7 +94,7 @@ def join(tmp_path: Path, number: int, port: int) -> list[str]:
     return [*words, "--state", str(tmp_path / f"client{number}"), "--certs", keys]
 
 
-def check_same_as_in_one_process(run: Path) -> None:
+def check_equals_simulation(run: Path) -> None:
     expected = run_plan(read_plan(run))
     got = load_file(run / "model.safetensors")
     for name, value in expected.net.named_parameters(expected.model).items():
@@ -117,13 +117,13 @@ def test_two_clients_with_keys_train_with_a_server_over_tls(tmp_path: Path) -> N
     last = json.loads(log.read_text().splitlines()[-1])
     assert last["final"]["round"] == 2
     assert last["final"]["cohort"] == 2
-    check_same_as_in_one_process(run)
+    check_equals_simulation(run)
     assert "left; the state stays in" in (tmp_path / "0.log").read_text()
     wait_for(lambda: pids_with(str(tmp_path)) == [], log, 30)
 
 
 @pytest.mark.slow
-def test_a_run_survives_the_death_of_every_program_in_turn(tmp_path: Path) -> None:
+def test_run_survives_a_kill_of_each_process_in_turn(tmp_path: Path) -> None:
     make_certs(tmp_path / "keys", ["127.0.0.1"], 2)
     run, port, log = tmp_path / "run", free_port(), tmp_path / "serve.log"
     certs = ["--certs", str(tmp_path / "keys/server"), "--rounds", "14", "--resume"]
