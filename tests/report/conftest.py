@@ -1,4 +1,4 @@
-"""Small comparisons to report on."""
+"""Fixtures with small comparisons."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -9,7 +9,7 @@ from thalweg.report import Cell
 
 
 def make_cell(recipe: str = "sfedpo", seed: int = 0, accuracy: float = 0.5, **changes: Any) -> Cell:
-    """A finished run of four rounds, evaluated in rounds 2 and 4: half of `accuracy`, then all."""
+    """Return a run of four rounds with half of `accuracy` in round 2 and `accuracy` in round 4."""
     rows: list[Mapping[str, Any]] = [
         {"round": 1, "prequential_accuracy": 0.25, "bytes_up": 10**6, "bytes_down": 2 * 10**6},
         {"round": 2, "accuracy": accuracy / 2, "worst_state_accuracy": accuracy / 4},
@@ -49,7 +49,7 @@ def comparison() -> list[Cell]:
 
 @pytest.fixture
 def unfinished_cells() -> list[Cell]:
-    """A finished run of one recipe, and one unfinished run of another in each of the ways."""
+    """A finished run of one recipe, and a failed, an interrupted and a missing run of another."""
     rows = make_cell().rows[:2]
     return [
         make_cell("sfedpo", 0, 0.8),

@@ -1,4 +1,4 @@
-"""Small tables, read recipe by recipe."""
+"""Read the entries of tables by recipe."""
 
 from collections.abc import Sequence
 
@@ -6,7 +6,7 @@ from thalweg.report.table import TableColumn
 
 
 def rows_by_recipe(columns: Sequence[TableColumn]) -> dict[str, dict[str, str]]:
-    """What a table says of each recipe, by heading; the first column has their names."""
+    """Return the entries of each recipe by heading; the first column has the names."""
     names, *others = columns
     return {
         name: {column.heading: column.entries[row] for column in others}

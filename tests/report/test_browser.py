@@ -1,4 +1,4 @@
-"""Pages in a real browser: no messages in the console, tables and figures, no text that overflows."""
+"""Pages in a real browser: no console messages, tables and figures, no overflowing text."""
 
 import json
 import re
@@ -123,7 +123,7 @@ def make_study(cell) -> str:
 
 
 @pytest.mark.parametrize("make", [make_comparison, make_study])
-def test_a_page_opens_without_errors_and_without_overflow(make, cell, tmp_path):
+def test_page_opens_without_errors_and_without_overflow(make, cell, tmp_path):
     text = make(cell)
     (tmp_path / "page.html").write_text(text, encoding="utf-8")
     shot = tmp_path / "page.png"

@@ -1,3 +1,5 @@
+"""Cells: the runs of a comparison and their scores."""
+
 import pytest
 
 from thalweg.core.errors import ConfigError
@@ -5,7 +7,7 @@ from thalweg.report import scores, use_session_accuracy
 from thalweg.report.cells import group_by_recipe, metric_series
 
 
-def test_accuracies_are_of_the_last_evaluated_round_and_bytes_are_summed(cell):
+def test_scores_use_the_last_evaluated_round_and_summed_bytes(cell):
     s = scores(cell(accuracy=0.8))
     assert (s["accuracy"], s["state_accuracy"], s["worst_state_accuracy"]) == (0.8, 0.8, 0.4)
     assert s["prequential_accuracy"] == (0.25 + 0.75) / 2  # rounds without one do not count as zero
@@ -13,13 +15,13 @@ def test_accuracies_are_of_the_last_evaluated_round_and_bytes_are_summed(cell):
     assert s["seconds"] == 2.0
 
 
-def test_a_metric_that_was_never_measured_has_no_score(cell):
+def test_metric_without_measurements_has_no_score(cell):
     s = scores(cell(rows=[{"round": 1, "accuracy": float("nan")}, {"round": 2, "accuracy": None}]))
     measured = {name: value for name, value in s.items() if value is not None}
     assert measured == {"megabytes": 0, "seconds": 2.0}
 
 
-def test_a_series_contains_only_measured_rounds(cell):
+def test_series_contains_only_measured_rounds(cell):
     assert metric_series(cell(accuracy=0.8), "accuracy") == [(2, 0.4), (4, 0.8)]
 
 
@@ -38,7 +40,7 @@ def test_a_series_contains_only_measured_rounds(cell):
         ({"seconds": float("nan")}, "seconds must be finite and not negative"),
     ],
 )
-def test_an_inconsistent_cell_raises_an_error(cell, changes, message):
+def test_inconsistent_cell_raises_an_error(cell, changes, message):
     with pytest.raises(ConfigError) as refused:
         cell(**changes)
     assert message in str(refused.value)
@@ -52,7 +54,7 @@ def test_recipes_keep_the_order_in_which_they_were_given(cell):
     ]
 
 
-def test_a_comparison_has_one_scenario_and_one_cell_per_seed(cell):
+def test_comparison_has_one_scenario_and_one_cell_per_seed(cell):
     with pytest.raises(ConfigError, match="no cells"):
         group_by_recipe([])
     with pytest.raises(ConfigError, match="has one scenario, got digits-full, mnist-full"):

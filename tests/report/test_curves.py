@@ -1,9 +1,11 @@
+"""Curves of metrics over rounds."""
+
 import pytest
 
 from thalweg.report.curves import bank_panels, curves, describe, panels
 
 
-def test_a_band_is_one_standard_deviation_to_either_side(comparison):
+def test_band_is_one_standard_deviation_on_each_side(comparison):
     first, second = curves(comparison, "accuracy")
     assert first.x == [2, 4]
     assert first.mean == pytest.approx([41, 82])
@@ -12,29 +14,29 @@ def test_a_band_is_one_standard_deviation_to_either_side(comparison):
     assert (first.index, second.index) == (0, 1)
 
 
-def test_a_single_seed_has_no_band(cell):
+def test_curve_of_a_single_seed_has_no_band(cell):
     (only,) = curves([cell(accuracy=0.5)], "accuracy")
     assert only.low == only.mean == only.high == [25, 50]
 
 
-def test_a_band_ends_at_nought_and_at_a_hundred(cell):
+def test_band_is_limited_to_0_and_100_percent(cell):
     (only,) = curves([cell(seed=0, accuracy=1.0), cell(seed=1, accuracy=0.0)], "accuracy")
     assert (only.low[-1], only.high[-1]) == (0, 100)
 
 
-def test_only_rounds_that_every_seed_evaluated_are_drawn(cell):
+def test_curve_has_only_rounds_evaluated_by_all_seeds(cell):
     more = [{"round": rnd, "accuracy": 0.5} for rnd in (3, 4, 5)]
     (only,) = curves([cell(seed=0, accuracy=0.7), cell(seed=1, rows=more)], "accuracy")
     assert only.x == [4]
     assert only.mean == pytest.approx([60])
 
 
-def test_unfinished_runs_are_not_drawn_and_colours_stay_with_the_recipe(cell, unfinished_cells):
+def test_unfinished_runs_are_not_drawn_and_recipes_keep_their_colours(cell, unfinished_cells):
     drawn = curves([*unfinished_cells, cell("fedavg", 0)], "accuracy")
     assert [(curve.recipe, curve.index) for curve in drawn] == [("sfedpo", 0), ("fedavg", 2)]
 
 
-def test_panels_follow_what_was_measured(cell, comparison):
+def test_panels_depend_on_measured_metrics(cell, comparison):
     assert [panel.title for panel in panels(comparison)] == [
         "Test accuracy",
         "Test accuracy in the worst latent state",
@@ -46,13 +48,13 @@ def test_panels_follow_what_was_measured(cell, comparison):
     assert panels([cell(rows=[{"round": 1}])]) == []
 
 
-def test_the_description_names_every_line_and_where_it_ends(comparison):
+def test_description_has_the_final_value_of_each_curve(comparison):
     text = describe(panels(comparison))
     assert "rounds 2 to 4" in text
     assert "Test accuracy at the end: sfedpo 82.00 %, fedavg 80.00 %." in text
 
 
-def test_of_many_rounds_what_arrives_is_smoothed(cell):
+def test_prequential_accuracy_of_many_rounds_is_smoothed(cell):
     rows = [{"round": rnd, "prequential_accuracy": rnd % 2} for rnd in range(1, 25)]
     (panel,) = panels([cell(rows=rows)])
     assert panel.title == "Prequential (test-then-train) accuracy, mean of 2 rounds"
@@ -63,7 +65,7 @@ def test_of_many_rounds_what_arrives_is_smoothed(cell):
     assert panel.curves[0].mean[:2] == [100, 0]
 
 
-def test_a_bank_is_drawn_from_the_round_in_which_it_had_one_model(cell):
+def test_bank_panel_starts_with_one_model(cell):
     rows = [{"round": 1}, {"round": 2, "models": 3}, {"round": 3, "models": 4, "drifts_found": 5}]
     models, drifts = bank_panels([cell("feddaa", rows=rows), cell("fedavg")])
     assert (models.heading, drifts.heading) == (
@@ -75,7 +77,7 @@ def test_a_bank_is_drawn_from_the_round_in_which_it_had_one_model(cell):
     assert drifts.curves[0].mean == [5]
 
 
-def test_a_number_of_models_may_be_more_than_one_hundred_per_cent(cell):
+def test_band_of_the_number_of_models_is_not_limited_to_100(cell):
     seeds = [cell(seed=seed, rows=[{"round": 1, "models": 2 + 2 * seed}]) for seed in (0, 1)]
     (panel,) = bank_panels(seeds)
     (only,) = panel.curves
@@ -84,5 +86,5 @@ def test_a_number_of_models_may_be_more_than_one_hundred_per_cent(cell):
     assert describe([panel]).endswith("Models in the bank at the end: sfedpo 3.")
 
 
-def test_without_banks_there_is_nothing_to_draw_of_them(comparison):
+def test_runs_without_a_bank_have_no_bank_panels(comparison):
     assert bank_panels(comparison) == []

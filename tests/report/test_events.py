@@ -1,3 +1,5 @@
+"""Tables about drifts, alarms and extra metrics."""
+
 from report.small_tables import rows_by_recipe
 from thalweg.report import event_tables, extra_markdown, extra_rich, page
 from thalweg.report.events import (
@@ -58,14 +60,14 @@ def test_runs_without_drift_have_no_drift_table(comparison):
     assert "Steps between drifts" not in page("t", comparison)
 
 
-def test_every_format_says_that_labels_were_used(cell):
+def test_each_format_states_that_labels_were_used(cell):
     cells = [cell("feddaa", 0, rows=run(0.5, 0.75))]
     for text in (page("t", cells), extra_markdown(drift_table(cells))):
         assert "tasks by labels" in text
         assert "own test labels" in text
 
 
-def test_a_single_run_prints_lines_about_drifts(cell):
+def test_single_run_prints_lines_about_drifts(cell):
     lines = drift_lines(run(0.5, 0.75, forgotten=0.25))
     assert lines == [
         ("steps", "0.6250   mean over the ends of 2 steps between drifts"),
@@ -120,7 +122,7 @@ def test_unfinished_runs_are_not_in_the_alarm_table(cell):
     assert rows_by_recipe(alarm_columns(cells))["ddm"]["alarms"] == "1.0"
 
 
-def test_every_format_has_the_alarm_table_and_explains_it(cell):
+def test_each_format_has_the_alarm_table_and_explains_it(cell):
     cells = [cell("ddm", 0, alarms=alarm_counts(5, 4, 1, 2.0))]
     for text in (page("t", cells), extra_markdown(alarm_table(cells))):
         assert "detected" in text
@@ -144,11 +146,11 @@ def test_metrics_of_policies_have_a_table(cell):
     assert "rejected: updates and replies that were rejected (total)." in found.caption
 
 
-def test_an_undeclared_metric_is_shown_under_its_own_name(cell):
+def test_undeclared_metric_is_shown_under_its_own_name(cell):
     cells = [cell("mine", rows=[{"round": 1, "my_score": 0.25}, {"round": 2, "my_list": [1, 2]}])]
     assert rows_by_recipe(policy_table(cells).columns) == {"mine": {"my score": "0.25"}}
     assert "my score" in page("t", cells)
 
 
-def test_a_plain_comparison_has_no_extra_tables(comparison):
+def test_comparison_without_events_has_no_extra_tables(comparison):
     assert event_tables(comparison) == []

@@ -1,3 +1,5 @@
+"""Figures as PNG and SVG."""
+
 import re
 import struct
 import subprocess
@@ -14,12 +16,12 @@ from thalweg.report import figure_png, figure_svg, has_figure, write_figure
 from thalweg.report.figure import COLOURS, short_label, spread_apart
 
 
-def test_the_same_cells_give_the_same_bytes(comparison):
+def test_figures_are_deterministic(comparison):
     assert figure_png(comparison) == figure_png(comparison)
     assert figure_svg(comparison) == figure_svg(comparison)
 
 
-def test_the_png_is_wide_enough_for_a_readme(comparison):
+def test_png_is_1280_pixels_wide(comparison):
     png = figure_png(comparison)
     width, height = struct.unpack(">II", png[16:24])
     assert png.startswith(b"\x89PNG")
@@ -28,7 +30,7 @@ def test_the_png_is_wide_enough_for_a_readme(comparison):
     assert b"Software" not in png
 
 
-def test_the_svg_is_one_element_with_a_description_and_no_date(comparison):
+def test_svg_is_one_element_with_a_description_and_no_metadata(comparison):
     svg = figure_svg(comparison)
     root = ElementTree.fromstring(svg)
     assert root.get("role") == "img"
@@ -38,56 +40,56 @@ def test_the_svg_is_one_element_with_a_description_and_no_date(comparison):
     assert texts.count("sfedpo") == texts.count("fedavg") == 2  # one label per panel
 
 
-def test_colours_of_the_svg_can_be_changed_by_the_page(comparison):
+def test_svg_colours_are_css_variables(comparison):
     svg = figure_svg(comparison)
     assert "stroke: var(--series-1, #0072b2)" in svg
     assert "stroke: var(--series-2, #d55e00)" in svg
     assert not re.search(r"(?:fill|stroke): #", svg)
 
 
-def test_names_are_shown_as_they_are_typed(cell):
+def test_recipe_names_are_escaped_in_the_svg(cell):
     names = ["$x_{$", "_hidden", "<b>&amp;", "fill: #0072b2", r"$\nonsense$"]
     svg = figure_svg([cell(name, 0, 0.5 + 0.05 * n) for n, name in enumerate(names)])
     texts = [element.text for element in ElementTree.fromstring(svg).iter()]
     assert set(names) <= set(texts)
 
 
-def test_a_long_name_keeps_both_of_its_ends_in_the_margin(cell):
+def test_long_name_is_shortened_in_the_svg(cell):
     svg = figure_svg([cell("sfedpo,memory.budget=0.25,weights=equal")])
     assert ">sfedpo,memory.…,weights=equal</text>" in svg
 
 
-def test_more_recipes_than_colours_get_other_dashes(cell):
+def test_recipes_beyond_the_colours_are_dashed(cell):
     svg = figure_svg([cell(f"r{n}", 0, 0.9 - 0.01 * n) for n in range(len(COLOURS) + 1)])
     assert svg.count("stroke-dasharray") == 2  # the seventh line, in both panels
 
 
-def test_one_evaluated_round_can_be_drawn(cell):
+def test_run_with_one_evaluated_round_can_be_drawn(cell):
     assert has_figure([cell(rows=[{"round": 5, "accuracy": 0.5}])])
     assert figure_svg([cell(rows=[{"round": 5, "accuracy": 0.5}])])
 
 
-def test_nothing_finished_is_nothing_to_draw(unfinished_cells):
+def test_figure_without_finished_runs_is_rejected(unfinished_cells):
     assert not has_figure(unfinished_cells[1:])
     with pytest.raises(ConfigError, match="no finished run"):
         figure_png(unfinished_cells[1:])
 
 
-def test_a_figure_is_written_whole(tmp_path, comparison):
+def test_write_figure_leaves_no_temporary_files(tmp_path, comparison):
     write_figure(tmp_path / "new folder" / "accuracy.png", comparison)
     assert [file.name for file in (tmp_path / "new folder").iterdir()] == ["accuracy.png"]
 
 
-def test_drawing_leaves_no_trace_in_matplotlib(comparison):
+def test_drawing_neither_changes_nor_uses_matplotlib_settings(comparison):
     import matplotlib
 
     with matplotlib.rc_context({"font.size": 31.0, "lines.linewidth": 7.0}):
         loud = figure_png(comparison)
         assert matplotlib.rcParams["font.size"] == 31.0
-    assert loud == figure_png(comparison)  # the user's own settings do not enter either
+    assert loud == figure_png(comparison)  # settings of the user have no effect
 
 
-def test_importing_the_package_imports_neither_torch_nor_matplotlib():
+def test_import_of_report_loads_neither_torch_nor_matplotlib():
     code = (
         "import sys, thalweg.report;"
         "print([m for m in ('torch', 'matplotlib', 'scipy', 'numpy') if m in sys.modules])"
@@ -111,7 +113,7 @@ wanted = st.lists(st.integers(0, 100).map(float), min_size=1, max_size=12)
 
 
 @given(wanted, st.sampled_from([1.0, 5.0, 30.0]))
-def test_labels_are_apart_in_order_and_inside(positions, gap):
+def test_spread_apart_keeps_gaps_order_and_limits(positions, gap):
     moved = spread_apart(positions, gap, low=0.0, high=100.0)
     room = min(gap, 100.0 / max(len(positions) - 1, 1))
     assert all(later - earlier >= room - 1e-6 for earlier, later in pairwise(sorted(moved)))
@@ -122,11 +124,11 @@ def test_labels_are_apart_in_order_and_inside(positions, gap):
             assert not (a < c and b > d)
 
 
-def test_labels_that_are_apart_stay_where_they_are():
+def test_spread_apart_keeps_labels_with_enough_space():
     assert spread_apart([10.0, 50.0, 30.0], 5.0, 0.0, 100.0) == [10.0, 50.0, 30.0]
 
 
-def test_a_long_name_keeps_both_of_its_ends():
+def test_short_label_keeps_both_ends_of_a_name():
     assert short_label("sfedpo") == "sfedpo"
     short = short_label("sfedpo,memory=uniform-ratio,weights=equal")
     assert short.startswith("sfedpo,")

@@ -1,3 +1,5 @@
+"""Formats of numbers in tables."""
+
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -5,21 +7,21 @@ from thalweg.report.numbers import NONE, amount, p_value, paired_points, percent
 from thalweg.report.summary import PairedDifference, Spread
 
 
-def test_percentages_have_two_decimals_and_a_spread_if_there_is_one():
+def test_percentages_have_two_decimals_and_an_optional_spread():
     assert percent_spread(Spread(0.8731, 0.0012, 3)) == "87.31 ± 0.12"
     assert percent_spread(Spread(1.0, None, 1)) == "100.00"
 
 
-def test_nothing_measured_is_a_dash_everywhere():
+def test_missing_values_are_formatted_as_a_dash():
     nothing = [percent_spread(None), amount(None), points(None), paired_points(None), p_value(None)]
     assert nothing == [NONE] * 5
 
 
-def test_differences_are_in_points_with_a_real_minus_sign():
+def test_differences_are_points_with_a_typographic_minus_sign():
     assert paired_points(PairedDifference(-0.02, 0.01, None, 3)) == "−2.00 ± 1.00"
     assert paired_points(PairedDifference(0.02, None, None, 1)) == "+2.00"
 
 
 @given(st.floats(-100, 100))
-def test_a_difference_never_shows_a_signed_zero(value):
+def test_zero_difference_has_no_sign(value):
     assert points(value) not in ("+0.00", "−0.00", "-0.00")

@@ -1,3 +1,5 @@
+"""The HTML page of a comparison."""
+
 import re
 from html.parser import HTMLParser
 
@@ -10,7 +12,7 @@ EMPTY = {"meta", "link", "br", "img", "hr"}
 
 
 class Outline(HTMLParser):
-    """Tags must nest; collects headings, texts and attributes."""
+    """Collects headings, texts and attributes, and checks that tags nest."""
 
     def __init__(self, text):
         super().__init__()
@@ -40,7 +42,7 @@ class Outline(HTMLParser):
         return " ".join(" ".join(self.texts).split())
 
 
-def test_the_page_has_all_its_parts_in_order(comparison):
+def test_page_has_all_sections_in_order(comparison):
     outline = Outline(page("My study", comparison, "Ten clients.\nTwo states."))
     assert outline.headings == [
         ("h1", "My study"),
@@ -58,13 +60,13 @@ def test_the_page_has_all_its_parts_in_order(comparison):
     assert "# seed 1, done thalweg run fedavg --on digits-full --seed 1" in outline.text
 
 
-def test_every_seed_has_its_row(comparison):
+def test_page_has_a_row_per_seed(comparison):
     text = Outline(page("t", comparison)).text
     for seed, accuracy in enumerate(("80.00", "82.00", "84.00")):
         assert f"sfedpo {seed} done 4 {accuracy}" in text
 
 
-def test_unfinished_runs_are_shown_with_their_reasons(unfinished_cells):
+def test_page_lists_unfinished_runs_with_their_reasons(unfinished_cells):
     outline = Outline(page("t", unfinished_cells))
     assert ("h2", "Runs that did not finish") in outline.headings
     assert "seed 0: failed , after 2 rounds: the loss is nan in round 3" in outline.text
@@ -73,37 +75,37 @@ def test_unfinished_runs_are_shown_with_their_reasons(unfinished_cells):
     assert "Not drawn: fedogd (no finished run)." in outline.text
 
 
-def test_a_page_can_be_made_when_nothing_has_finished(unfinished_cells):
+def test_page_without_finished_runs_can_be_written(unfinished_cells):
     outline = Outline(page("t", unfinished_cells[1:]))
     assert "no run has finished yet" in outline.text
     assert "There is no finished run to draw." in outline.text
 
 
-def test_papers_numbers_stand_beside_ours(comparison):
+def test_page_shows_published_accuracies(comparison):
     text = Outline(page("t", comparison, published={"sfedpo": 83.0})).text
     assert "sfedpo 3 of 3 82.00 ± 2.00 83.00 −1.00" in text
 
 
-def test_a_single_recipe_has_no_differences(cell):
+def test_page_of_a_single_recipe_has_no_differences(cell):
     assert ("h2", "Paired differences") not in Outline(page("t", [cell()])).headings
 
 
-def test_nothing_a_user_typed_becomes_markup(cell):
-    evil = '<img src=x onerror="alert(1)">&\'"'
+def test_user_input_is_escaped(cell):
+    markup = '<img src=x onerror="alert(1)">&\'"'
     cells = [
-        cell(evil, 0, scenario=evil, command=evil),
-        cell(evil, 1, scenario=evil, status="failed", reason=evil, command=evil),
-        cell("other", 0, scenario=evil),
+        cell(markup, 0, scenario=markup, command=markup),
+        cell(markup, 1, scenario=markup, status="failed", reason=markup, command=markup),
+        cell("other", 0, scenario=markup),
     ]
-    text = page(evil, cells, evil)
+    text = page(markup, cells, markup)
     assert "<img" not in text
     outline = Outline(text)
     assert not [attr for attr in outline.attributes if attr[1].startswith("on")]
-    assert outline.headings[0] == ("h1", evil)
-    assert ("pre", "aria-label", f"Commands of {evil}") in outline.attributes
+    assert outline.headings[0] == ("h1", markup)
+    assert ("pre", "aria-label", f"Commands of {markup}") in outline.attributes
 
 
-def test_the_page_asks_the_network_for_nothing(comparison):
+def test_page_loads_nothing_from_the_network(comparison):
     text = page("t", comparison)
     outline = Outline(text)
     assert "<script" not in text
@@ -113,7 +115,7 @@ def test_the_page_asks_the_network_for_nothing(comparison):
     assert all(target.startswith(("#", "data:")) for _, _, target in targets)
 
 
-def test_the_page_can_be_used_without_eyes_or_mouse(comparison):
+def test_page_has_accessibility_attributes(comparison):
     outline = Outline(page("t", comparison))
     assert ("html", "lang", "en") in outline.attributes
     assert ("svg", "role", "img") in outline.attributes
@@ -122,16 +124,16 @@ def test_the_page_can_be_used_without_eyes_or_mouse(comparison):
     assert len(scrolling) == len(focusable) == 4  # three tables and the figure
 
 
-def test_no_two_elements_share_an_id(comparison):
+def test_element_ids_are_unique(comparison):
     ids = [value for _, name, value in Outline(page("t", comparison)).attributes if name == "id"]
     assert len(ids) == len(set(ids))
 
 
-def test_the_same_cells_give_the_same_page(comparison):
+def test_page_is_deterministic(comparison):
     assert page("t", comparison) == page("t", comparison)
 
 
-def test_the_page_is_written_whole_or_not_at_all(tmp_path, comparison):
+def test_page_is_written_atomically(tmp_path, comparison):
     file = tmp_path / "out" / "index.html"
     write_page(file, "t ± ü", comparison)
     assert file.read_text(encoding="utf-8") == page("t ± ü", comparison)
@@ -141,7 +143,7 @@ def test_the_page_is_written_whole_or_not_at_all(tmp_path, comparison):
     assert [path.name for path in file.parent.iterdir()] == ["index.html"]
 
 
-def test_a_page_shows_the_models_of_a_bank_over_rounds(cell, comparison):
+def test_page_shows_the_models_of_a_bank_over_rounds(cell, comparison):
     rows = [
         {"round": 1, "accuracy": 0.5, "models": 2},
         {"round": 2, "accuracy": 0.6, "models": 4, "clusters_found": 4, "drifts_found": 9},

@@ -1,3 +1,5 @@
+"""Tables as Markdown, CSV and terminal output."""
+
 import csv
 import io
 
@@ -21,13 +23,13 @@ def test_markdown_by_hand(cell):
     ]
 
 
-def test_markdown_sets_the_best_mean_in_bold(comparison):
+def test_markdown_has_the_best_mean_in_bold(comparison):
     text = to_markdown(summarise(comparison))
     assert "**82.00 ± 2.00**" in text
     assert "**80.00 ± 1.00**" not in text
 
 
-def test_a_long_first_name_is_not_repeated_in_a_heading(cell):
+def test_long_name_of_the_first_recipe_is_not_in_headings(cell):
     summaries = summarise([cell("sfedpo,memory.budget=0.25"), cell("fedavg")])
     assert "vs first" in dict(columns(summaries))
     assert "vs first: paired difference in accuracy to sfedpo,memory.budget=0.25" in (
@@ -45,7 +47,7 @@ def test_csv_has_one_number_per_field(comparison):
     assert second["difference_seeds"] == "3"
 
 
-def test_csv_columns_do_not_depend_on_what_was_measured(cell, comparison):
+def test_csv_columns_do_not_depend_on_measured_metrics(cell, comparison):
     bare = to_csv(summarise([cell(rows=[{"round": 1}])]))
     assert bare.splitlines()[0] == to_csv(summarise(comparison)).splitlines()[0]
 
@@ -58,15 +60,15 @@ def test_csv_always_has_the_balanced_accuracy(cell):
     assert without["balanced_accuracy_percent_mean"] == ""
 
 
-def printed(summaries, width=80):
+def render_text(summaries, width=80):
     console = Console(width=width, file=io.StringIO(), color_system=None)
     console.print(to_rich(summaries, width=width))
     return console.file.getvalue()
 
 
 @pytest.mark.parametrize("width", [40, 61, 72, 80, 93, 100, 117, 132, 200])
-def test_a_terminal_of_any_width_shows_every_number_whole(comparison, width):
-    text = printed(summarise(comparison, {"sfedpo": 83.0}), width)
+def test_terminal_table_shows_complete_numbers_at_any_width(comparison, width):
+    text = render_text(summarise(comparison, {"sfedpo": 83.0}), width)
     for column in columns(summarise(comparison, {"sfedpo": 83.0})):
         assert column.heading in text
         assert all(entry in text for entry in column.entries)
@@ -74,17 +76,17 @@ def test_a_terminal_of_any_width_shows_every_number_whole(comparison, width):
     assert max(map(len, text.splitlines())) <= width
 
 
-def test_a_long_name_folds_instead_of_pushing_numbers_out(cell):
-    text = printed(summarise([cell("sfedpo," + "x" * 100), cell("fedavg")]))
+def test_long_name_is_wrapped_in_the_terminal_table(cell):
+    text = render_text(summarise([cell("sfedpo," + "x" * 100), cell("fedavg")]))
     assert text.count("x") >= 100
     assert "50.00" in text
 
 
 def test_brackets_in_a_name_are_not_markup(cell):
-    assert "[red]x[/red]" in printed(summarise([cell("[red]x[/red]")]))
+    assert "[red]x[/red]" in render_text(summarise([cell("[red]x[/red]")]))
 
 
-def test_a_file_replaces_the_old_one_and_leaves_nothing_beside_it(tmp_path):
+def test_write_atomically_replaces_a_file_without_temporary_files(tmp_path):
     file = tmp_path / "a" / "b.txt"
     write_atomically(file, b"old")
     write_atomically(file, b"new")
@@ -92,13 +94,13 @@ def test_a_file_replaces_the_old_one_and_leaves_nothing_beside_it(tmp_path):
     assert [path.name for path in file.parent.iterdir()] == ["b.txt"]
 
 
-def test_what_cannot_be_written_is_said_in_one_line(tmp_path):
+def test_failed_write_gives_one_line_error(tmp_path):
     (tmp_path / "file").write_text("in the way")
     with pytest.raises(RunError, match=r"cannot write .*page.html: .*\.$"):
         write_atomically(tmp_path / "file" / "page.html", b"")
 
 
-def test_a_failed_write_keeps_the_old_file(tmp_path, monkeypatch):
+def test_failed_write_keeps_the_old_file(tmp_path, monkeypatch):
     file = tmp_path / "page.html"
     write_atomically(file, b"old")
 

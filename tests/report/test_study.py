@@ -1,3 +1,5 @@
+"""Studies are planned, run, read again and written as tables and pages."""
+
 import csv
 import io
 import sys
@@ -34,12 +36,12 @@ def folders(plan, out):
     return [str(job.folder.relative_to(out)) for job in plan.jobs]
 
 
-def test_all_first_seeds_come_before_second_seeds(tmp_path):
+def test_jobs_are_ordered_by_seed(tmp_path):
     plan = plan_study(TINY, out=tmp_path)
     assert [cell.job.plan.seed for cell in plan.cells] == [4] * 4 + [5] * 4
 
 
-def test_what_changes_nothing_is_not_spelled_so_that_tables_share_cells(tmp_path):
+def test_default_values_are_left_out_of_folder_names(tmp_path):
     sweep = replace(
         TINY,
         rows=(Row("usual", "sfedpo,memory.slope=0.15"), Row("other", "sfedpo,memory.slope=0.2")),
@@ -54,14 +56,14 @@ def test_what_changes_nothing_is_not_spelled_so_that_tables_share_cells(tmp_path
     ]
 
 
-def test_two_places_with_the_same_plan_are_one_run(tmp_path):
+def test_cells_with_equal_plans_share_one_run(tmp_path):
     twice = replace(TINY, rows=(Row("a", "sfedpo"), Row("b", "sfedpo")), published={})
     plan = plan_study(replace(twice, reference="a"), out=tmp_path)
     assert len(plan.cells) == 8
     assert len(plan.jobs) == 4
 
 
-def test_a_budget_in_a_column_belongs_to_the_recipes_folder(tmp_path):
+def test_recipe_override_of_a_column_is_in_the_recipe_folder(tmp_path):
     column = Column("digits-full", ("memory.budget=0.2",))
     rows = (Row("without", "sfedpo,memory=uniform-ratio"),)
     study = replace(TINY, rows=rows, columns=(column,), seeds=(4,), published={})
@@ -71,7 +73,7 @@ def test_a_budget_in_a_column_belongs_to_the_recipes_folder(tmp_path):
     assert job.command.startswith("thalweg run sfedpo --on digits-full --seed 4")
 
 
-def test_quick_is_a_tenth_of_the_rounds_and_one_seed_in_a_folder_of_its_own():
+def test_quick_scale_has_a_tenth_of_the_rounds_and_one_seed():
     study = replace(
         TINY, columns=(Column("digits-full"), Column("digits-full", ("rounds=200",), "R"))
     )
@@ -81,13 +83,13 @@ def test_quick_is_a_tenth_of_the_rounds_and_one_seed_in_a_folder_of_its_own():
     assert plan.folder.parts[:2] == ("runs", "reproduce-quick")
 
 
-def test_more_seeds_than_a_study_has_count_on():
+def test_additional_seeds_continue_the_seeds_of_the_study():
     assert plan_study(TINY, seeds=3).study.seeds == (4, 5, 6)
     assert plan_study(TINY, seeds=1).study.seeds == (4,)
     assert plan_study(TINY, seeds=[9, 2]).study.seeds == (9, 2)
 
 
-def test_unknown_names_are_refused_before_anything_runs(tmp_path):
+def test_unknown_names_are_rejected_before_runs_start(tmp_path):
     with pytest.raises(UnknownName, match="sfedop"):
         plan_study(replace(TINY, rows=(Row("sfedop"),)), out=tmp_path)
     with pytest.raises(ConfigError, match="quick or paper"):
@@ -95,27 +97,27 @@ def test_unknown_names_are_refused_before_anything_runs(tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
-def test_missing_data_are_all_named_before_anything_runs(tmp_path, monkeypatch):
+def test_all_missing_datasets_are_reported_before_runs_start(tmp_path, monkeypatch):
     monkeypatch.setenv("THALWEG_OFFLINE", "1")
     monkeypatch.setattr("thalweg.data.idx_images.find", lambda *_: None)
     columns = (Column("fashion-mnist-full"), Column("mnist-full"), Column("digits-full", SMALL))
     study = replace(TINY, columns=columns, published={})
     with pytest.raises(DataError) as caught:
         reproduce(study, out=tmp_path)
-    said = str(caught.value)
-    assert "For fashion-mnist-full:\nFashion-MNIST is not on this machine" in said
-    assert "For mnist-full:\nMNIST is not on this machine" in said
-    assert "Ways to get it" in said
+    message = str(caught.value)
+    assert "For fashion-mnist-full:\nFashion-MNIST is not on this machine" in message
+    assert "For mnist-full:\nMNIST is not on this machine" in message
+    assert "Ways to get it" in message
     assert list(tmp_path.iterdir()) == []
     check_data(unique_jobs(plan_study(study, only=["digits"], out=tmp_path).cells), None)
 
 
-def test_a_study_is_run_once_read_again_and_written_three_ways(tmp_path):
+def test_study_is_run_once_and_written_as_page_markdown_and_csv(tmp_path):
     result = reproduce(TINY, workers=1, out=tmp_path)
     assert all(cell.is_done for cell in result.cells)
-    told = []
-    again = reproduce(TINY, workers=1, out=tmp_path, watch=told.append)
-    assert told == []
+    updates = []
+    again = reproduce(TINY, workers=1, out=tmp_path, watch=updates.append)
+    assert updates == []
     assert [cell.rows for cell in again.cells] == [cell.rows for cell in result.cells]
     summaries = result.summaries()["digits-full"]
     assert summaries[0].is_far_from_published
@@ -139,7 +141,7 @@ def test_a_study_is_run_once_read_again_and_written_three_ways(tmp_path):
     assert records[0]["difference_to"] == "plain"
 
 
-def test_a_cell_that_diverges_is_shown_with_its_reason_and_the_others_go_on(tmp_path):
+def test_diverging_run_is_reported_and_other_runs_continue(tmp_path):
     study = replace(
         TINY,
         rows=(*TINY.rows, Row("wild", "fedavg,local.lr=1e18")),
@@ -150,14 +152,14 @@ def test_a_cell_that_diverges_is_shown_with_its_reason_and_the_others_go_on(tmp_
     plan = plan_study(study, out=tmp_path)
     result = reproduce(study, workers=1, out=tmp_path)
     assert [cell.status for cell in result.cells] == ["done", "done", "failed"]
-    shown = read_study(plan)  # later, by somebody who only looks
+    shown = read_study(plan)  # read later, without running
     assert "not a finite number" in shown.cells[2].reason
     write_study(shown)
     for name in ("index.html", "table.md", "table.csv"):
         assert "not a finite number" in (tmp_path / "tiny" / name).read_text()
 
 
-def test_a_half_written_result_is_not_a_result(tmp_path):
+def test_truncated_result_files_are_not_finished_runs(tmp_path):
     plan = plan_study(TINY, only=["plain", "digits-full"], seeds=1, out=tmp_path)
     reproduce(TINY, only=["plain", "digits-full"], seeds=1, workers=1, out=tmp_path)
     (job,) = plan.jobs
@@ -175,7 +177,7 @@ def test_a_half_written_result_is_not_a_result(tmp_path):
     assert "1 whole lines instead of 2" in cell.reason
 
 
-def test_nothing_run_is_a_table_of_missing_cells(tmp_path):
+def test_study_without_runs_has_missing_cells(tmp_path):
     result = read_study(plan_study(TINY, scale="quick", out=tmp_path))
     files = write_study(result)
     page = files["page"].read_text()
@@ -185,7 +187,7 @@ def test_nothing_run_is_a_table_of_missing_cells(tmp_path):
     assert "Not comparable" in files["table"].read_text()
 
 
-def test_who_is_best_is_one_or_several_and_never_chosen_by_chance(tmp_path, cell):
+def test_headline_names_all_rows_with_the_most_best_means(tmp_path, cell):
     def headline(*accuracies):
         plan = plan_study(replace(TINY, seeds=(4,), published={}), out=tmp_path)
         cells = [
@@ -200,7 +202,7 @@ def test_who_is_best_is_one_or_several_and_never_chosen_by_chance(tmp_path, cell
     )
 
 
-def test_balanced_accuracy_stands_in_the_table_where_it_differs(tmp_path, cell):
+def test_balanced_accuracy_is_shown_where_it_differs(tmp_path, cell):
     plan = plan_study(TINY, only=["sfedpo", "full"], seeds=[4], out=tmp_path)
     rows = [{"round": 1, "accuracy": 0.75, "balanced_accuracy": 0.5}]
     (name,) = plan.cells
@@ -224,14 +226,12 @@ def test_balanced_accuracy_stands_in_the_table_where_it_differs(tmp_path, cell):
         ("sfedpo-figure-3", ["a1", "without DDS", "fashion"], 6, 2, 36),
     ],
 )
-def test_a_part_of_a_study_has_the_cells_that_were_asked_for(
-    study, words, rows, columns, runs, tmp_path
-):
+def test_only_selects_matching_rows_and_columns(study, words, rows, columns, runs, tmp_path):
     result = read_study(plan_study(study, only=words, out=tmp_path))
     assert len({cell.recipe for cell in result.cells}) == rows
     assert len({cell.scenario for cell in result.cells}) == columns
     assert len(result.cells) == runs
-    assert list(tmp_path.iterdir()) == [], "looking writes nothing"
+    assert list(tmp_path.iterdir()) == [], "reading a study writes nothing"
 
 
 def cell(recipe, seed, validated, accuracy, status="done"):
@@ -249,7 +249,7 @@ BEST = replace(
 )
 
 
-def test_the_best_of_some_rows_is_chosen_by_validation_seed_by_seed():
+def test_best_of_chooses_a_row_per_seed_by_validation_accuracy():
     cells = [
         cell("a", 4, validated=0.9, accuracy=0.1),
         cell("b", 4, validated=0.8, accuracy=0.7),
@@ -261,20 +261,20 @@ def test_the_best_of_some_rows_is_chosen_by_validation_seed_by_seed():
     assert [each.rows[-1]["accuracy"] for each in best] == [0.1, 0.3], "not by test accuracy"
 
 
-def test_the_best_is_not_known_before_all_have_finished():
+def test_best_of_is_unfinished_until_all_candidates_are_done():
     cells = [cell("a", 4, 0.9, 0.1), cell("b", 4, 0.1, 0.2, status="interrupted")]
     (best,) = best_cells(BEST, cells)
     assert best.status == "interrupted"
     assert best.reason == "b, one of the candidates, is not done: stopped"
 
 
-def test_a_row_that_is_the_best_of_others_has_no_runs_of_its_own(tmp_path):
+def test_best_of_row_has_no_own_runs(tmp_path):
     plan = plan_study(BEST, out=tmp_path)
     assert len(plan.jobs) == 4 == BEST.num_cells
     assert {each.status for each in read_study(plan).cells} == {"missing"}, "nothing has run"
 
 
-def test_a_column_can_look_at_an_earlier_round_of_the_same_runs(tmp_path):
+def test_column_with_until_uses_an_earlier_round_of_the_same_runs(tmp_path):
     sets = (*SMALL, "evaluate_every=1")
     columns = (Column("digits-full", sets), Column("digits-full", sets, "half", until=1))
     study = replace(TINY, columns=columns, seeds=(4,), published={})
@@ -285,7 +285,7 @@ def test_a_column_can_look_at_an_earlier_round_of_the_same_runs(tmp_path):
     assert ends["plain", "digits-full half"] == 1
 
 
-def test_a_quick_look_may_be_made_short_in_another_way(tmp_path):
+def test_quick_overrides_of_a_study_replace_the_default(tmp_path):
     columns = (Column("digits-full", ("rounds=50", "capacity=9")),)
     study = replace(TINY, columns=columns, quick=("rounds=7", "ticks=2"), published={})
     (job,) = plan_study(study, only=["plain"], scale="quick", out=tmp_path).jobs
@@ -295,7 +295,7 @@ def test_a_quick_look_may_be_made_short_in_another_way(tmp_path):
     assert job.plan.scenario.rounds == 50
 
 
-def test_a_study_may_be_about_the_accuracy_at_the_clients(tmp_path):
+def test_study_can_use_client_accuracy(tmp_path):
     study = replace(TINY, metric="client_accuracy", spread="bound", seeds=(4,), published={})
     result = reproduce(study, out=tmp_path, only=["digits-full"])
     row = result.cells[0].rows[-1]
@@ -305,9 +305,7 @@ def test_a_study_may_be_about_the_accuracy_at_the_clients(tmp_path):
     assert "95 % bound of the mean" in text
 
 
-def test_online_learners_are_rows_like_any_other_and_what_is_not_installed_is_said(
-    tmp_path, monkeypatch
-):
+def test_baseline_rows_are_run_and_missing_packages_are_reported(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "river", None)
     study = replace(
         TINY,
@@ -334,7 +332,7 @@ def test_online_learners_are_rows_like_any_other_and_what_is_not_installed_is_sa
     assert "thalweg run majority --on gaussian-mixture --seed 4 --set pooled=true" in page
 
 
-def test_online_learners_run_in_processes_of_their_own(tmp_path):
+def test_baseline_rows_run_in_worker_processes(tmp_path):
     study = replace(
         TINY,
         rows=(Row("plain", "majority"), Row("last", "no-change")),
@@ -347,7 +345,7 @@ def test_online_learners_run_in_processes_of_their_own(tmp_path):
     assert len(result.cells) == 4
 
 
-def test_a_row_may_have_changes_of_its_own_in_a_quick_look(tmp_path):
+def test_row_can_have_its_own_quick_overrides(tmp_path):
     rows = (Row("sfedpo", quick=("memory.budget=0.25",)), Row("plain", "fedavg"))
     study = replace(TINY, rows=rows, columns=TINY.columns[:1], quick=("rounds=7",), published={})
     mine, plain = plan_study(study, scale="quick", out=tmp_path).jobs
@@ -367,7 +365,7 @@ TASKS = replace(
 )  # fmt: skip
 
 
-def test_every_form_of_a_table_of_tasks_says_how_mixtures_were_found(tmp_path, cell):
+def test_each_format_of_a_task_table_states_the_assignment(tmp_path, cell):
     plan = plan_study(TASKS, out=tmp_path)
     cells = [cell(c.row.label, 4, 0.5, scenario=c.column.label) for c in plan.cells]
     result = replace(read_study(plan), cells=cells)
@@ -382,7 +380,7 @@ def test_every_form_of_a_table_of_tasks_says_how_mixtures_were_found(tmp_path, c
     assert found == {("task_accuracy", "a", "labels"), ("forgetting", "", "oracle")}
 
 
-def test_who_forgets_most_is_not_called_best(tmp_path, cell):
+def test_lowest_forgetting_is_marked_as_best(tmp_path, cell):
     plan = plan_study(replace(TASKS, columns=TASKS.columns[1:]), out=tmp_path)
     labels = [(c.row.label, c.column.label) for c in plan.cells]
     cells = [

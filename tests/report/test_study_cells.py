@@ -1,3 +1,5 @@
+"""Cells of a study: which rounds and which metric a column shows."""
+
 import json
 
 import pytest
@@ -24,8 +26,8 @@ ROWS = [
 ]
 
 
-def shown(tmp_path, column, *, rounds_done=36, metric="accuracy"):
-    """A run of 36 rounds of which so many are done, as a column sees it."""
+def read_column(tmp_path, column, *, rounds_done=36, metric="accuracy"):
+    """Return the cell of a column for a run with `rounds_done` of 36 rounds."""
     study = Study("s", "", "", (Row("plain", "fedavg"),), (column,), (0,), "plain", metric=metric)
     plan = make_plan("fedavg", "digits-full", rounds=36)
     folder = tmp_path / "run"
@@ -45,49 +47,49 @@ def transition(session, **more):
     return Column("digits-full", metric="transition_accuracy", session=session, **more)
 
 
-def test_a_transition_is_the_mean_over_the_first_ten_rounds_of_its_session(tmp_path):
-    cell = shown(tmp_path, transition(1))
+def test_transition_accuracy_is_the_mean_of_ten_rounds_of_the_session(tmp_path):
+    cell = read_column(tmp_path, transition(1))
     assert scores(cell)["accuracy"] == pytest.approx(1 / 4 + 5.5 / 100)
     assert cell.rows[-1]["round"] == 22
-    assert cell.rows[11]["accuracy"] is None, "the session before says nothing of it"
-    assert scores(cell)["balanced_accuracy"] is None, "that is over all labels"
+    assert cell.rows[11]["accuracy"] is None, "rounds of the session before are left out"
+    assert scores(cell)["balanced_accuracy"] is None, "balanced accuracy is over all labels"
 
 
-def test_the_accuracy_of_a_session_is_that_of_its_last_round(tmp_path):
+def test_session_accuracy_is_that_of_its_last_round(tmp_path):
     column = Column("digits-full", metric="session_accuracy", session=1)
-    cell = shown(tmp_path, column)
+    cell = read_column(tmp_path, column)
     assert scores(cell)["accuracy"] == pytest.approx(1 / 4 + 12 / 100)
     assert cell.rows[-1]["round"] == 24
 
 
-def test_a_run_that_is_past_the_moment_is_done_as_far_as_the_column_goes(tmp_path):
-    assert shown(tmp_path, transition(1), rounds_done=23).is_done
+def test_cell_is_done_when_the_run_has_passed_its_rounds(tmp_path):
+    assert read_column(tmp_path, transition(1), rounds_done=23).is_done
 
 
-def test_a_run_that_has_not_come_so_far_is_not_done(tmp_path):
-    cell = shown(tmp_path, transition(1), rounds_done=18)
+def test_cell_is_interrupted_before_the_run_reaches_its_rounds(tmp_path):
+    cell = read_column(tmp_path, transition(1), rounds_done=18)
     assert cell.status == "interrupted"
 
 
-def test_a_finished_run_without_the_session_says_so(tmp_path):
-    cell = shown(tmp_path, transition(7))
+def test_finished_run_without_the_session_fails_with_a_reason(tmp_path):
+    cell = read_column(tmp_path, transition(7))
     assert cell.status == "failed"
     assert cell.reason == "its 36 rounds have no session 7"
 
 
-def test_until_a_round_is_enough_also_if_it_is_the_last_there_is(tmp_path):
-    cell = shown(tmp_path, Column("digits-full", until=12), rounds_done=12)
+def test_cell_with_until_is_done_at_that_round(tmp_path):
+    cell = read_column(tmp_path, Column("digits-full", until=12), rounds_done=12)
     assert cell.is_done
     assert cell.rows[-1]["round"] == 12
 
 
-def test_the_metric_of_the_study_holds_where_a_column_has_none(tmp_path):
-    cell = shown(tmp_path, Column("digits-full"), metric="session_accuracy")
+def test_column_without_a_metric_uses_that_of_the_study(tmp_path):
+    cell = read_column(tmp_path, Column("digits-full"), metric="session_accuracy")
     assert scores(cell)["accuracy"] == pytest.approx(2 / 4 + 12 / 100)
 
 
-def drifting(tmp_path, column, rows):
-    """A finished run with some metrics, as a column sees it."""
+def read_finished_column(tmp_path, column, rows):
+    """Return the cell of a column for a finished run with these metrics."""
     study = Study("s", "", "", (Row("plain", "fedavg"),), (column,), (0,), "plain")
     plan = make_plan("fedavg", "digits-full", rounds=len(rows))
     folder = tmp_path / "run"
@@ -101,14 +103,14 @@ def drifting(tmp_path, column, rows):
     )
 
 
-def test_the_accuracy_of_steps_is_their_mean_as_they_ended(tmp_path):
+def test_step_accuracy_is_the_mean_of_final_accuracies_of_steps(tmp_path):
     rows = [
         {"accuracy": 0.1},
         {"accuracy": 0.5, "balanced_accuracy": 0.9},
         {"drifted": 6},
         {"accuracy": 1.0},
     ]
-    cell = drifting(tmp_path, Column("digits-full", metric="step_accuracy"), rows)
+    cell = read_finished_column(tmp_path, Column("digits-full", metric="step_accuracy"), rows)
     assert scores(cell)["accuracy"] == 0.75
     assert scores(cell)["balanced_accuracy"] is None
 
@@ -134,30 +136,28 @@ TASKS = [
         ("", "oracle", "forgetting", 0.25),
     ],
 )
-def test_a_column_shows_tasks_by_the_assignment_it_names(
+def test_column_uses_the_task_metrics_of_its_assignment(
     tmp_path, task, assignment, metric, expected
 ):
     column = Column(
         "digits-full", note=f"by {assignment}", metric=metric, task=task, assignment=assignment
     )
-    assert scores(drifting(tmp_path, column, TASKS))["accuracy"] == expected
+    assert scores(read_finished_column(tmp_path, column, TASKS))["accuracy"] == expected
 
 
-def test_a_task_that_the_run_did_not_measure_is_said_to_be_missing(tmp_path):
+def test_task_without_metrics_fails_with_a_reason(tmp_path):
     column = Column("digits-full", note="by labels", metric="task_accuracy", task="c")
-    cell = drifting(tmp_path, column, TASKS)
+    cell = read_finished_column(tmp_path, column, TASKS)
     assert (cell.status, cell.reason) == ("failed", "its metrics have no task 'c'")
 
 
-def test_a_column_without_a_moment_sees_everything():
+def test_column_without_limits_uses_all_rows():
     assert select_rows(ROWS, Column("digits-full"), "accuracy") is ROWS
 
 
-def test_what_arrives_is_compared_over_the_whole_run_and_the_test_set_left_out(
-    tmp_path, monkeypatch
-):
+def test_prequential_accuracy_is_averaged_over_the_whole_run(tmp_path, monkeypatch):
     arriving = [{**row, "prequential_accuracy": row["round"] / 100} for row in ROWS]
     monkeypatch.setattr(f"{__name__}.ROWS", arriving)
-    cell = shown(tmp_path, Column("digits-full"), metric="prequential_accuracy")
+    cell = read_column(tmp_path, Column("digits-full"), metric="prequential_accuracy")
     assert scores(cell)["accuracy"] is None
     assert scores(cell)["prequential_accuracy"] == pytest.approx(18.5 / 100)

@@ -1,3 +1,5 @@
+"""Means, paired differences and p-values over seeds."""
+
 import math
 
 import pytest
@@ -32,14 +34,14 @@ def test_differences_are_paired_by_seed(comparison):
     assert second.difference.p_value == pytest.approx(1 - math.sqrt(6 / 7))
 
 
-def test_only_shared_seeds_enter_the_difference(cell):
+def test_difference_uses_only_shared_seeds(cell):
     cells = [cell("a", 0, 0.8), cell("a", 1, 0.6), cell("b", 1, 0.7), cell("b", 2, 0.1)]
     difference = summarise(cells)[1].difference
     assert difference.mean == pytest.approx(0.1)
     assert (difference.std, difference.p_value, difference.num_seeds) == (None, None, 1)
 
 
-def test_without_a_shared_seed_there_is_no_difference(cell):
+def test_recipes_without_a_shared_seed_have_no_difference(cell):
     assert summarise([cell("a", 0), cell("b", 1)])[1].difference is None
 
 
@@ -60,7 +62,7 @@ accuracies = st.integers(0, 1000).map(lambda right: right / 1000)
 
 
 @given(st.lists(st.tuples(accuracies, accuracies), min_size=3, max_size=8))
-def test_the_p_value_is_that_of_scipys_paired_t_test(pairs):
+def test_p_value_equals_the_paired_t_test_of_scipy(pairs):
     these, those = dict(enumerate(a for a, _ in pairs)), dict(enumerate(b for _, b in pairs))
     difference = paired_difference(these, those)
     if difference.p_value is not None:
@@ -71,7 +73,7 @@ def test_the_p_value_is_that_of_scipys_paired_t_test(pairs):
     assert reverse.p_value == pytest.approx(difference.p_value)
 
 
-def test_a_single_seed_has_no_spread():
+def test_single_seed_has_no_spread():
     assert spread([0.7]) == (0.7, None, 1)
 
 
@@ -83,7 +85,7 @@ def test_unfinished_runs_are_counted_but_not_averaged(unfinished_cells):
     assert undone.accuracy is undone.spreads["seconds"] is undone.difference is None
 
 
-def test_published_accuracies_are_in_per_cent(comparison):
+def test_published_accuracies_are_percentages(comparison):
     first, second = summarise(comparison, {"sfedpo": 82.50, "not run here": 50.0})
     assert first.published == 82.50
     assert first.points_from_published == pytest.approx(-0.5)
@@ -92,7 +94,7 @@ def test_published_accuracies_are_in_per_cent(comparison):
         summarise(comparison, {"sfedpo": 0.825})
 
 
-def test_without_a_test_part_recipes_are_compared_by_prequential_accuracy(cell):
+def test_runs_without_a_test_set_are_compared_by_prequential_accuracy(cell):
     def streaming(recipe, seed, accuracy):
         return cell(recipe, seed, rows=[{"round": 1, "prequential_accuracy": accuracy}])
 
@@ -102,7 +104,7 @@ def test_without_a_test_part_recipes_are_compared_by_prequential_accuracy(cell):
     assert second.difference.mean == 0.25
 
 
-def test_without_finished_runs_the_main_metric_is_accuracy(cell):
+def test_main_metric_without_finished_runs_is_accuracy(cell):
     (only,) = summarise([cell(status="missing", rows=[])])
     assert only.main_metric == "accuracy"
     assert only.main is None

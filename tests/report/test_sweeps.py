@@ -1,4 +1,4 @@
-"""Sweeps of a study as curves over the swept value."""
+"""Studies that vary one value are drawn as curves over that value."""
 
 from pathlib import Path
 
@@ -14,7 +14,7 @@ TICKS = (10, 2, 5)
 
 
 def result_of(study: Study, accuracy, cell) -> StudyResult:
-    """`accuracy` is a function of row, column and seed; None: not run yet."""
+    """Return a result; `accuracy` maps row, column and seed to a value or None (not run yet)."""
     cells = []
     for column in study.columns:
         for row in study.rows_of(column):
@@ -30,7 +30,7 @@ def result_of(study: Study, accuracy, cell) -> StudyResult:
 
 @pytest.fixture
 def ticks(cell) -> StudyResult:
-    """T = 10, 2, 5 in that order: a has T per cent plus or minus one, b is not run at T = 2."""
+    """Columns with T = 10, 2, 5: row a has T +- 1 percent, row b is not run at T = 2."""
     study = Study(
         name="s",
         title="Ticks",
@@ -52,7 +52,7 @@ def ticks(cell) -> StudyResult:
     return result_of(study, accuracy, cell)
 
 
-def test_columns_that_differ_in_one_value_are_one_panel_with_a_line_per_row(ticks):
+def test_columns_that_differ_in_one_value_are_one_panel(ticks):
     (panel,) = column_sweeps(ticks)
     assert panel.x_name == "T"
     assert panel.title == "Test accuracy over T, digits-partial"
@@ -64,14 +64,14 @@ def test_columns_that_differ_in_one_value_are_one_panel_with_a_line_per_row(tick
     assert (second.recipe, list(second.x)) == ("b", [5, 10])
 
 
-def test_the_page_draws_them_and_says_them_in_words(ticks):
+def test_page_draws_and_describes_sweeps(ticks):
     assert "a 2.00 % at T=2, 5.00 % at T=5, 10.00 % at T=10" in describe(column_sweeps(ticks))
     page = study_page(ticks)
     assert page.count("<h2>Sweeps</h2>") == 1
     assert "Line chart. Test accuracy over T, digits-partial: a 2.00 % at T=2" in page
 
 
-def test_rows_that_differ_in_one_value_are_set_beside_the_row_they_are_paired_with(cell):
+def test_rows_that_differ_in_one_value_are_drawn_with_the_reference_row(cell):
     study = Study(
         name="s",
         title="Tunables",
@@ -91,7 +91,7 @@ def test_rows_that_differ_in_one_value_are_set_beside_the_row_they_are_paired_wi
     assert column_sweeps(result) == []
 
 
-def test_nothing_is_drawn_before_two_points_are_there(ticks, cell):
+def test_sweep_with_one_point_is_not_drawn(ticks, cell):
     def accuracy(row: str, column: str, seed: int) -> float | None:
         return 0.5 if column.endswith("T=2") else None
 
@@ -100,9 +100,9 @@ def test_nothing_is_drawn_before_two_points_are_there(ticks, cell):
 
 
 @pytest.mark.parametrize("note", ["μ=0.2 σ=0.1", "resnet10", "a=b", "=3", "N=10 twice"])
-def test_a_note_that_is_not_one_number_is_no_sweep(note):
+def test_notes_without_exactly_one_number_are_no_sweep(note):
     assert find_sweeps({str(number): note for number in range(3)}) == {}
 
 
-def test_two_values_are_a_difference_not_a_sweep():
+def test_two_values_are_no_sweep():
     assert find_sweeps({"x": "T=1", "y": "T=2"}) == {}

@@ -1,3 +1,5 @@
+"""Summary tables."""
+
 import io
 from dataclasses import replace
 
@@ -9,7 +11,7 @@ from thalweg.report import page, summarise, to_csv, to_markdown, to_rich
 from thalweg.report.table import best, columns, legend
 
 
-def printed(summaries, width=80):
+def render(summaries, width=80):
     console = Console(width=width, file=io.StringIO(), color_system=None)
     console.print(to_rich(summaries, width=width))
     return console.file.getvalue()
@@ -27,18 +29,18 @@ def test_columns_contain_formatted_numbers(comparison):
     assert table["MB sent"] == ["5.0 ± 0.0", "5.0 ± 0.0"]
 
 
-def test_a_column_without_a_number_is_left_out(cell):
+def test_column_without_numbers_is_left_out(cell):
     assert "paper" not in dict(columns(summarise([cell()])))
     assert "vs sfedpo" not in dict(columns(summarise([cell()])))
 
 
-def test_the_best_of_several_means_is_marked(comparison, cell):
+def test_best_mean_is_marked(comparison, cell):
     assert best(summarise(comparison)) == {0}
     assert best(summarise([cell("a", 0, 0.5), cell("b", 0, 0.5)])) == {0, 1}
     assert best(summarise([cell()])) == set()
 
 
-def test_the_lowest_forgetting_is_the_best_and_has_its_own_heading(comparison):
+def test_lowest_forgetting_is_best_and_has_its_own_heading(comparison):
     summaries = [replace(s, accuracy_metric="forgetting") for s in summarise(comparison)]
     assert best(summaries) == {1}
     headings = [column.heading for column in columns(summaries)]
@@ -46,16 +48,16 @@ def test_the_lowest_forgetting_is_the_best_and_has_its_own_heading(comparison):
     assert "accuracy" not in headings
 
 
-def test_unfinished_runs_are_listed_in_every_format(unfinished_cells):
+def test_unfinished_runs_are_listed_in_each_format(unfinished_cells):
     summaries = summarise(unfinished_cells)
-    for text in (printed(summaries), to_markdown(summaries), to_csv(summaries)):
+    for text in (render(summaries), to_markdown(summaries), to_csv(summaries)):
         assert "seed 0: failed, the loss is nan in round 3" in text
         assert "seed 1: interrupted" in text
         assert "seed 2: missing" in text
-    assert "0 of 3" in printed(summaries)
+    assert "0 of 3" in render(summaries)
 
 
-def test_a_table_without_summaries_raises_an_error():
+def test_table_without_summaries_raises_an_error():
     for form in (to_rich, to_markdown, to_csv):
         with pytest.raises(ConfigError, match="nothing to show"):
             form([])

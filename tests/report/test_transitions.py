@@ -1,3 +1,5 @@
+"""The table of transitions between sessions."""
+
 from report.small_tables import rows_by_recipe
 from thalweg.evaluation import Transition
 from thalweg.report import extra_markdown, extra_rich, page, transition_table
@@ -12,7 +14,7 @@ ONE = Transition(1, 50, 51, 0.9, 0.42, 10, 12, None, 0.4)
 
 
 def sessions(*accuracies, probe_rounds=0):
-    """One round per session."""
+    """Return rows with one round per session."""
     return [
         {
             "round": number + 1,
@@ -30,7 +32,7 @@ def table(cells):
     return rows_by_recipe(transition_columns(cells))
 
 
-def test_every_session_from_the_second_on_has_a_mean_over_seeds(cell):
+def test_sessions_after_the_first_have_a_mean_over_seeds(cell):
     found = table(
         [
             cell("plain", 0, rows=sessions(0.9, 0.2, 0.6)),
@@ -50,35 +52,35 @@ def test_every_session_from_the_second_on_has_a_mean_over_seeds(cell):
     assert found["warm"]["recovered"] == "2 of 2"
 
 
-def test_unfinished_runs_are_not_in_the_numbers(cell):
+def test_unfinished_runs_are_left_out_of_transitions(cell):
     half = cell("plain", 1, status="interrupted", rows=sessions(0.9, 0.4))
     found = table([cell("plain", 0, rows=sessions(0.9, 0.2)), half, cell("none", 0)])
     assert found["plain"]["session 1"] == "20.00"
     assert set(found["none"].values()) == {"–"}
 
 
-def test_stayers_stand_beside_newcomers_where_there_are_any(cell):
+def test_stayers_and_newcomers_have_columns_if_measured(cell):
     rows = sessions(0.9, 0.5)
     rows[1] |= {"stayers_accuracy": 0.75, "newcomers_accuracy": 0.25}
     found = table([cell(rows=rows)])["sfedpo"]
     assert (found["stayers"], found["newcomers"]) == ("75.00", "25.00")
 
 
-def test_of_very_many_sessions_the_first_have_columns_and_all_are_in_the_mean(cell):
+def test_many_sessions_have_limited_columns_and_a_mean_of_all(cell):
     rows = sessions(1.0, *[0.0] * 10, *[1.0] * 10)
     found = table([cell(rows=rows)])["sfedpo"]
     assert sum(heading.startswith("session") for heading in found) == MAX_SESSIONS
     assert found["mean of all"] == "50.00"
 
 
-def test_runs_without_sessions_say_nothing_of_them(comparison):
+def test_runs_without_sessions_have_no_transition_table(comparison):
     assert transition_columns(comparison) == []
     assert extra_markdown(transition_table(comparison)) == ""
     assert extra_rich(transition_table(comparison)) is None
     assert "Transitions" not in page("t", comparison)
 
 
-def test_the_page_and_the_markdown_have_the_table(cell):
+def test_page_and_markdown_have_the_transition_table(cell):
     cells = [cell("a|b", rows=sessions(0.9, 0.25))]
     shown = page("t", cells)
     assert "<h2>Transitions</h2>" in shown
@@ -88,7 +90,7 @@ def test_the_page_and_the_markdown_have_the_table(cell):
     assert r"| a\|b | 25.00 |" in markdown
 
 
-def test_a_run_says_in_lines_what_is_special_about_a_transition():
+def test_transition_lines_describe_recovery_and_missing_values():
     short = ONE._replace(rounds=3, rounds_averaged=3, rounds_to_recover=None)
     some = ONE._replace(rounds_averaged=2)
     nothing = ONE._replace(transition_accuracy=None, rounds_averaged=0)
@@ -101,7 +103,7 @@ def test_a_run_says_in_lines_what_is_special_about_a_transition():
     ]
 
 
-def test_of_very_many_transitions_a_run_tells_the_last():
+def test_only_the_last_transitions_are_printed():
     many = [ONE._replace(session=number) for number in range(1, MAX_LINES + 4)]
     lines = transition_lines(many)
     assert lines[0] == "... and 3 earlier ones in summary.json"
