@@ -277,6 +277,6 @@ def format_event(event: Mapping[str, Any]) -> str:
         "retry": f"node {node} has not joined yet: {event.get('reason')}",
         "waiting": f"waiting for clients: {event.get('present')} of {event.get('wanted')} are present",
         "restarted": str(event.get("reason")),
-        "key": f"the key of node {event.get('name')} is let in",
+        "key": f"the key of node {event.get('name')} is registered",
     }
     return words.get(str(kind), "")

@@ -100,7 +100,7 @@ def client(store: Store, capacity: int) -> None:
     device.start()
     params = np.zeros(device.num_params, dtype=np.float32)
     for rnd in range(device.node.state.last_round + 1, 100_000):
-        device.handle(to_bytes(train_request_for(rnd, 0, params), device.node.terms))
+        device.handle(to_bytes(train_request_for(rnd, 0, params), device.node.message_schema))
 
 
 if __name__ == "__main__":

@@ -19,7 +19,7 @@ from thalweg.network.wire import from_bytes, to_bytes
 
 def make_request(device: LiveClient, rnd: int) -> bytes:
     params = np.zeros(device.num_params, dtype=np.float32)
-    return to_bytes(train_request_for(rnd, 0, params), device.node.terms)
+    return to_bytes(train_request_for(rnd, 0, params), device.node.message_schema)
 
 
 def test_live_client_runs_from_the_first_sample_to_the_last_round(tmp_path: Path) -> None:
@@ -35,7 +35,7 @@ def test_live_client_runs_from_the_first_sample_to_the_last_round(tmp_path: Path
     device = LiveClient(store, plan_for(), 0, SCHEMA, ListSource(events), sizes)
     device.start()
     until(lambda: device.collector.has_ended)
-    reply = from_bytes(device.handle(make_request(device, 0)), device.node.terms, TrainResponse)
+    reply = from_bytes(device.handle(make_request(device, 0)), device.node.message_schema, TrainResponse)
     assert reply.num_samples == 6
     device.close()
     status = device.status()

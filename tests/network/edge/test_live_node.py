@@ -41,7 +41,7 @@ def open_node(
 
 def make_request(node: LiveNode, rnd: int, weight: float = 0.0) -> bytes:
     params = np.full(node.net.num_params, weight, dtype=np.float32)
-    return to_bytes(train_request_for(rnd, CLIENT, params), node.terms)
+    return to_bytes(train_request_for(rnd, CLIENT, params), node.message_schema)
 
 
 def held_samples(node: LiveNode) -> list[int]:
@@ -156,14 +156,14 @@ def test_samples_are_predicted_between_rounds_before_training(
         node.inbox.receive(batch(range(4)))
         assert node.ingest()
         assert node.inbox.counts.tested == 0  # no model was received yet
-        reply = from_bytes(node.handle(make_request(node, 0)), node.terms, TrainResponse)
+        reply = from_bytes(node.handle(make_request(node, 0)), node.message_schema, TrainResponse)
         assert reply.num_tested.tolist() == [0]
         node.inbox.receive(batch([12, 13, 15, 16]))
         assert node.ingest()  # a zero model predicts class 0: right for 12 and 15, wrong for 13
         assert (node.inbox.counts.tested, node.inbox.counts.correct) == (3, 2)
         node.inbox.receive(batch([18]))
     with open_node(tmp_path, plan) as node:
-        reply = from_bytes(node.handle(make_request(node, 1)), node.terms, TrainResponse)
+        reply = from_bytes(node.handle(make_request(node, 1)), node.message_schema, TrainResponse)
         assert (reply.num_tested.tolist(), reply.num_correct.tolist()) == ([4], [3])
         assert (node.inbox.counts.tested, node.inbox.counts.rounds) == (0, 2)
 
@@ -222,7 +222,7 @@ def test_survey_and_following_train_request_see_the_same_arrivals(tmp_path: Path
     with open_node(tmp_path, plan_for("dpcs")) as node:
         node.inbox.receive(batch(range(3)))
         nothing = np.empty((0, node.net.num_params), dtype=np.float32)
-        node.handle(to_bytes(SurveyRequest(0, CLIENT, "selection", nothing), node.terms))
+        node.handle(to_bytes(SurveyRequest(0, CLIENT, "selection", nothing), node.message_schema))
         node.inbox.receive(batch(range(3, 5)))
         node.handle(make_request(node, 0))
         assert (sorted(held_samples(node)), node.inbox.num_new) == ([0, 1, 2], 2)
@@ -230,7 +230,7 @@ def test_survey_and_following_train_request_see_the_same_arrivals(tmp_path: Path
 
 def test_client_without_samples_sends_an_empty_response(tmp_path: Path) -> None:
     with open_node(tmp_path) as node:
-        reply = from_bytes(node.handle(make_request(node, 0)), node.terms, TrainResponse)
+        reply = from_bytes(node.handle(make_request(node, 0)), node.message_schema, TrainResponse)
         assert (reply.num_samples, reply.num_steps.tolist()) == (0, [0])
         assert node.inbox.counts.last_loss is None
 
@@ -242,7 +242,7 @@ def test_privacy_noise_differs_between_devices(tmp_path: Path) -> None:
         with open_node(tmp_path / name, plan) as node:
             node.inbox.receive(batch(range(5)))
             replies.append(
-                from_bytes(node.handle(make_request(node, 0)), node.terms, TrainResponse)
+                from_bytes(node.handle(make_request(node, 0)), node.message_schema, TrainResponse)
             )
     one, other = replies
     assert (one.losses == other.losses).all()  # the same seed, the same steps

@@ -65,7 +65,7 @@ def test_second_call_adds_node_keys_and_keeps_existing_files(tmp_path: Path) -> 
 def test_existing_certificate_is_replaced_only_with_renew(tmp_path: Path) -> None:
     make_certs(tmp_path, ["a.org"], 0)
     old = certificate(tmp_path / "server/server.crt")
-    with pytest.raises(ConfigError, match="not overwritten; say --renew"):
+    with pytest.raises(ConfigError, match="not overwritten; use --renew"):
         make_certs(tmp_path, ["b.org"], 0)
     make_certs(tmp_path, [], 0, renew=True)
     new = certificate(tmp_path / "server/server.crt")
@@ -82,5 +82,5 @@ def test_renewal_without_the_authority_key_is_rejected(tmp_path: Path) -> None:
 
 
 def test_invalid_host_is_rejected(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="neither a host name nor an IP"):
+    with pytest.raises(ConfigError, match="expected a host name or an IP address"):
         make_certs(tmp_path, ["http://a.org"], 0)

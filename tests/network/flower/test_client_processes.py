@@ -63,14 +63,14 @@ def test_denied_node_is_reported_once_and_then_raises_an_error(
 
     def has_attempts(times: int) -> bool:
         messages.extend(client.supervise())
-        return client._attempts["SuperNode"].count >= times
+        return client._backoffs["SuperNode"].count >= times
 
     try:
         wait_for(lambda: has_attempts(2))
         assert len(messages) == 1
-        assert "does not let this node in ([code: 2004] Failed to activate)" in messages[0]
+        assert "does not accept this node ([code: 2004] Failed to activate)" in messages[0]
         monkeypatch.setattr(client_processes, "REJECTION_TIMEOUT_S", 0.0)
-        with pytest.raises(RunError, match="does not let this node in"):
+        with pytest.raises(RunError, match="does not accept this node"):
             wait_for(lambda: has_attempts(5))
     finally:
         client.close()

@@ -172,13 +172,13 @@ def test_waiting_for_clients_ends_after_wait_s(
 @pytest.mark.parametrize(
     "options, more, reason",
     [
-        ({"min_clients": 9}, [], "min_clients is 9, but the run has 5 clients"),
+        ({"min_clients": 9}, [], r"min_clients must be at most the number of clients \(5\), got 9"),
         ({"min_clients": 0}, [], "min_clients must be at least 1"),
         ({"deadline_s": 0}, [], "deadline must be positive"),
         ({"deadline": 3}, [], "Did you mean 'deadline_s'"),
         ({"limits": {"max_nrom": 3}}, [], "Did you mean 'max_norm'"),
         ({"limits": {"max_norm": 0}}, [], "max_norm must"),
-        ({}, ["faults=unreliable"], "simulates faults, which needs a simulation"),
+        ({}, ["faults=unreliable"], "has simulated faults, which are not available on a network"),
     ],
 )
 def test_invalid_options_are_rejected_before_clients_are_contacted(

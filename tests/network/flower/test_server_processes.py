@@ -34,14 +34,14 @@ class FakeServerProcesses(ServerProcesses):
         super().__init__(
             ServerSettings("127.0.0.1", 1, folder / "state", trust), folder / "app", folder / "run"
         )
-        self._attempts = {name: RestartBackoff(initial_s=0.0) for name in self._attempts}
+        self._backoffs = {name: RestartBackoff(initial_s=0.0) for name in self._backoffs}
         self.commands: list[list[str]] = []
         self.answers: dict[str, Any] = {"success": True, "run-id": "7"}
 
-    def _start_link(self) -> None:
+    def _start_superlink(self) -> None:
         self._start_child("SuperLink", code(self.link))
 
-    def _start_executor(self) -> None:
+    def _start_superexec(self) -> None:
         self._start_child("SuperExec", code(self.executor))
 
     def _command(self, *commands: list[str]) -> list[dict[str, Any]]:
@@ -50,8 +50,8 @@ class FakeServerProcesses(ServerProcesses):
 
     def start_fakes(self) -> None:
         self._home.mkdir(parents=True)
-        self._start_link()
-        self._start_executor()
+        self._start_superlink()
+        self._start_superexec()
         self._submit()
 
     def await_death(self, name: str) -> None:
@@ -64,10 +64,10 @@ def test_dead_superlink_is_restarted_and_the_app_is_not_resubmitted(tmp_path: Pa
         host.start_fakes()
         assert host.supervise() == []
         host.link = "exit(7)"
-        host._start_link()
+        host._start_superlink()
         host.await_death("SuperLink")
         host.link = QUIET
-        assert host.supervise() == ["SuperLink died; it is started again, and the run goes on."]
+        assert host.supervise() == ["SuperLink ended; it is restarted, and the run continues."]
         assert host.supervise() == []
         assert len(host.commands) == 1
     finally:
@@ -81,7 +81,7 @@ def test_dead_server_app_is_resubmitted(tmp_path: Path) -> None:
         assert host.supervise() == [], "it has not started yet"
         with hold_server_lock(tmp_path / "run"):
             assert host.supervise() == []
-        assert host.supervise() == ["ServerApp died; it is started again, and the run goes on."]
+        assert host.supervise() == ["ServerApp ended; it is restarted, and the run continues."]
         assert [words[:2] for words in host.commands[1:]] == [
             ["stop", "7"],  # otherwise nodes wait for its messages
             ["run", str(tmp_path / "app")],
@@ -117,7 +117,7 @@ def test_repeated_deaths_raise_an_error_unless_rounds_are_completed(tmp_path: Pa
             host.await_death("SuperExec")
             host.supervise()
         host.await_death("SuperExec")
-        with pytest.raises(RunError, match=r"died 7 times without a round(.|\n)*no room left"):
+        with pytest.raises(RunError, match=r"ended 7 times without a completed round(.|\n)*no room left"):
             host.supervise()
     finally:
         host.close()
@@ -137,7 +137,7 @@ def test_node_keys_are_registered_once(tmp_path: Path) -> None:
     assert host.register() == ["2"], "it was registered before a restart"
     (tmp_path / "nodes/3.pub").touch()
     host.answers = {"success": False, "error-message": "not a key"}
-    with pytest.raises(RunError, match=r"does not take the key .*3\.pub: not a key"):
+    with pytest.raises(RunError, match=r"does not accept the key .*3\.pub: not a key"):
         host.register()
 
 

@@ -50,7 +50,7 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser("python -m thalweg.network.edge", description=__doc__)
     parser.add_argument("--state", type=Path, required=True, help="the state folder")
     parser.add_argument("--data", default="replay", help="replay, or where samples come from")
-    parser.add_argument("--socket", type=Path, required=True, help="where letters come in")
+    parser.add_argument("--socket", type=Path, required=True, help="unix socket for messages")
     parser.add_argument("--client", type=int, help="the number that it would like to have")
     parser.add_argument("--data-dir", type=Path, help="where data sets are")
     parser.add_argument("--capacity", type=int, help="samples that it holds")

@@ -164,7 +164,7 @@ class Daemon:
 
     def _report_round(self, response: bytes) -> None:
         assert self._device_client is not None
-        message = read_response(response, self._device_client.terms)
+        message = read_response(response, self._device_client.message_schema)
         if isinstance(message, TrainResponse) and not message.probe_round:
             losses = message.losses[message.num_steps > 0]
             self._on_event(

@@ -36,7 +36,7 @@ class DeviceClient(Protocol):
     """Protocol of a client on a device: request bytes in, response bytes out."""
 
     @property
-    def terms(self) -> MessageSchema: ...
+    def message_schema(self) -> MessageSchema: ...
 
     def hello(self) -> bytes:
         """The message with which it joins."""
@@ -56,7 +56,7 @@ class ReplayClient:
         self._remote, self._store, self._turn = remote, store, threading.Lock()
         stored = store.state()
         self._state = remote.new_client() if stored is None else remote.restore_state(stored)
-        self.terms = remote.schema
+        self.message_schema = remote.schema
 
     def hello(self) -> bytes:
         return self._remote.hello()

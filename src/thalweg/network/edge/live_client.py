@@ -45,8 +45,8 @@ class LiveClient:
         self._last_status = float("-inf")
 
     @property
-    def terms(self) -> MessageSchema:
-        return self.node.terms
+    def message_schema(self) -> MessageSchema:
+        return self.node.message_schema
 
     @property
     def num_params(self) -> int:

@@ -118,7 +118,7 @@ class LiveNode:
         self.inbox.close()
 
     @property
-    def terms(self) -> MessageSchema:
+    def message_schema(self) -> MessageSchema:
         return self._remote.schema
 
     @property
@@ -204,7 +204,7 @@ class LiveNode:
         counts = self.inbox.counts
         new_counts = {"rounds": counts.rounds + 1, "last_round": request.rnd}
         try:
-            response = from_bytes(payload, self.terms, TrainResponse)
+            response = from_bytes(payload, self.message_schema, TrainResponse)
         except Diverged:  # sent unchanged; the server reports it
             return payload, {**new_counts, "last_loss": None}
         if counts.tested:
@@ -214,7 +214,7 @@ class LiveNode:
                 num_tested=response.num_tested + is_main * counts.tested,
                 num_correct=response.num_correct + is_main * counts.correct,
             )
-            payload = to_bytes(response, self.terms)
+            payload = to_bytes(response, self.message_schema)
         loss = float(response.losses[main])
         last_loss = loss if math.isfinite(loss) else None
         return payload, {**new_counts, "tested": 0, "correct": 0, "last_loss": last_loss}

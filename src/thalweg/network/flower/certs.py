@@ -1,13 +1,14 @@
-"""Certificates for a first deployment: an authority, the server's certificate, a key for every node.
+"""Creates the certificates and keys of a deployment: an authority, a server certificate, node keys.
 
-One folder is made, and each part of it goes to one place::
+All files are written to one folder, key_id parts are copied to the server and to the devices::
 
-    DIR/ca.key, ca.crt          the authority; the key stays here (or offline), it signs and nothing else
-    DIR/server/                 to the server:   ca.crt, server.crt, server.key, nodes/0.pub, ...
-    DIR/nodes/0/                to device 0:     ca.crt, node.key, node.pub
+    DIR/ca.key, ca.crt    the authority; the key only signs certificates and stays here or offline
+    DIR/server/           for the server: ca.crt, server.crt, server.key, nodes/0.pub, ...
+    DIR/nodes/0/          for device 0:   ca.crt, node.key, node.pub
 
-The server proves who it is by its certificate, a device by its key: the server knows the public half of
-every key it accepts. Private keys can be read by their owner alone (mode 0600). Nothing is overwritten.
+The server authenticates with its certificate, a device with its private key; the server has the
+public keys of all accepted devices. Private keys are readable only by their owner (mode 0600).
+Existing files are not overwritten.
 """
 
 from __future__ import annotations
@@ -29,17 +30,17 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from thalweg.core.errors import ConfigError, require
 
-LOOPBACK = ("localhost", "127.0.0.1")  # always named, so that the server can speak to itself
+LOOPBACK = ("localhost", "127.0.0.1")  # always included, because the server connects to itself
 CA_DAYS = 3650
-SERVER_DAYS = 397  # about 13 months: what browsers accept at most
+SERVER_DAYS = 397  # about 13 months, the maximum that browsers accept
 
 
 class CertFiles(NamedTuple):
-    """What `make_certs` has written: the folders that go elsewhere."""
+    """The folders written by `make_certs`."""
 
     folder: Path
-    server: Path | None  # None: it was there already
-    nodes: tuple[Path, ...]  # one folder for each new node
+    server: Path | None  # None: it existed already
+    nodes: tuple[Path, ...]  # one folder per new node
 
 
 def make_certs(
@@ -49,10 +50,10 @@ def make_certs(
     renew: bool = False,
     days: int = SERVER_DAYS,
 ) -> CertFiles:
-    """Make what is missing: the authority, the server's certificate for `hosts`, keys up to `num_nodes`.
+    """Create the missing files: the authority, the server certificate for `hosts`, and node keys.
 
-    A second call with more nodes adds their keys; with `renew` the server gets a new certificate from the
-    same authority, so that devices notice nothing.
+    A second call with a larger `num_nodes` adds keys. With `renew`, the same authority signs a new
+    server certificate, and devices keep their files.
     """
     require(num_nodes >= 0, f"nodes must not be negative, got {num_nodes}.")
     require(days >= 1, f"days must be at least 1, got {days}.")
@@ -61,7 +62,7 @@ def make_certs(
         has_server = (server / "server.crt").exists()
         require(
             renew or not (has_server and hosts),
-            f"{server / 'server.crt'} exists and is not overwritten; say --renew for a new certificate "
+            f"{server / 'server.crt'} exists and is not overwritten; use --renew for a new certificate "
             "from the same authority, or choose another folder.",
         )
         authority, key = _ensure_authority(folder)
@@ -75,7 +76,7 @@ def make_certs(
 
 
 def _ensure_authority(folder: Path) -> tuple[Certificate, ec.EllipticCurvePrivateKey]:
-    """The authority of a folder; a new one if it has none."""
+    """Read the authority of a folder, or create a new one if it has none."""
 
     if not (folder / "ca.crt").exists():
         require(
@@ -95,11 +96,11 @@ def _ensure_authority(folder: Path) -> tuple[Certificate, ec.EllipticCurvePrivat
         return certificate, key
     require(
         (folder / "ca.key").exists(),
-        f"{folder} has the authority's certificate but not its key (ca.key), without which nothing new can be "
-        "signed; use the folder that has it, or make a new one.",
+        f"{folder} has the authority's certificate but not its key (ca.key), so nothing new can be "
+        "signed; use the folder with the key, or make a new one.",
     )
     key_read = form.load_pem_private_key((folder / "ca.key").read_bytes(), None)
-    require(isinstance(key_read, ec.EllipticCurvePrivateKey), f"{folder}/ca.key is no key of ours.")
+    require(isinstance(key_read, ec.EllipticCurvePrivateKey), f"{folder}/ca.key must be an elliptic-curve key made by `thalweg certs`; choose another folder.")
     assert isinstance(key_read, ec.EllipticCurvePrivateKey)
     return x509.load_pem_x509_certificate((folder / "ca.crt").read_bytes()), key_read
 
@@ -111,8 +112,7 @@ def _write_server_cert(
     hosts: tuple[str, ...],
     days: int,
 ) -> None:
-    """The server's certificate; names it has had are kept if a renewal gives none."""
-
+    """Write the server's certificate and key; a renewal without hosts keeps the previous names."""
     if not hosts and (server / "server.crt").exists():
         hosts = read_names(x509.load_pem_x509_certificate((server / "server.crt").read_bytes()))
     key = ec.generate_private_key(ec.SECP384R1())
@@ -123,15 +123,15 @@ def _write_server_cert(
     builder = builder.add_extension(x509.BasicConstraints(False, None), critical=True)
     purpose = x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH])
     builder = builder.add_extension(purpose, critical=False)
-    whose = x509.AuthorityKeyIdentifier.from_issuer_public_key(authority_key.public_key())
-    builder = builder.add_extension(whose, critical=False)
+    key_id = x509.AuthorityKeyIdentifier.from_issuer_public_key(authority_key.public_key())
+    builder = builder.add_extension(key_id, critical=False)
     _write(server / "server.key", _encode_private_key(key), private=True)
     _write(server / "server.crt", _encode_certificate(_sign(builder, key, authority_key)))
     _write(server / "ca.crt", _encode_certificate(authority))
 
 
 def _write_node_key(node: Path, authority: Certificate, public: Path) -> None:
-    """A device's key, in the form that Flower reads, and its public half for the server."""
+    """Write a device's key in the format that Flower reads, and its public key for the server."""
 
     key = ec.generate_private_key(ec.SECP384R1())
     private_bytes = key.private_bytes(
@@ -141,11 +141,11 @@ def _write_node_key(node: Path, authority: Certificate, public: Path) -> None:
     _write(node / "node.pub", public_bytes + b"\n")
     _write(public, public_bytes + b"\n")
     _write(node / "ca.crt", _encode_certificate(authority))
-    _write(node / "node.key", private_bytes, private=True)  # last: a folder with it is whole
+    _write(node / "node.key", private_bytes, private=True)  # last, so that a folder with this file is complete
 
 
 def read_names(certificate: Certificate) -> tuple[str, ...]:
-    """The names and addresses that a certificate is for."""
+    """Return the host names and addresses of a certificate."""
 
     try:
         names = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
@@ -160,7 +160,7 @@ def _parse_host(host: str) -> x509.GeneralName:
         return x509.IPAddress(ipaddress.ip_address(host))
     except ValueError:
         is_name = host.replace("-", "").replace(".", "").replace("*", "").isalnum()
-        require(is_name and host.isascii(), f"{host!r} is neither a host name nor an IP address.")
+        require(is_name and host.isascii(), f"expected a host name or an IP address, got {host!r}.")
         return x509.DNSName(host)
 
 
@@ -174,7 +174,7 @@ def _build_certificate(
         .issuer_name(x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, issuer)]))
         .public_key(public)
         .serial_number(x509.random_serial_number())
-        .not_valid_before(now - timedelta(minutes=5))  # clocks of devices differ a little
+        .not_valid_before(now - timedelta(minutes=5))  # the clocks of devices differ slightly
         .not_valid_after(now + timedelta(days=days))
     )
 
@@ -195,7 +195,7 @@ def _encode_private_key(key: ec.EllipticCurvePrivateKey) -> bytes:
 
 
 def _write(path: Path, content: bytes, private: bool = False) -> None:
-    """Write a whole file or none; a private one is never readable by others, not even at first."""
+    """Write a file atomically; a private file is never readable by other users."""
     path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     unfinished = path.with_name(path.name + ".part")
     unfinished.unlink(missing_ok=True)
@@ -207,7 +207,7 @@ def _write(path: Path, content: bytes, private: bool = False) -> None:
 
 @contextmanager
 def _report_os_error(folder: Path) -> Iterator[None]:
-    """A folder we may not write to is one message."""
+    """Convert an `OSError` to a `ConfigError` that names the folder."""
     try:
         yield
     except OSError as error:

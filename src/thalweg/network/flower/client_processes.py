@@ -1,8 +1,8 @@
-"""A client's side of Flower as one thing: the daemon that is the client, and its line to the server, kept alive.
+"""The processes of a client: the daemon, the SuperNode and the runner, restarted when they exit.
 
-The line is a SuperNode and a runner, which takes messages from the one to the other (`network/flower/runner.py`). Any of
-them may be killed: the daemon goes on from the state folder, and nothing else has anything to lose. The daemon's
-own reason to stop (it may not take part) ends all.
+The daemon is the client. The SuperNode connects to the server, and the runner passes messages
+between the two (`network/flower/runner.py`). Any of them may be killed: the daemon continues from
+the state folder, and the others have no state. If the daemon is rejected, all processes are stopped.
 """
 
 from __future__ import annotations
@@ -30,31 +30,32 @@ from thalweg.network.flower.timing import RestartBackoff
 from thalweg.network.flower.trust import NodeTrust
 
 PARTS = ("daemon", "runner", "SuperNode")
-MAX_SOCKET_PATH_BYTES = 90  # bytes; systems allow little more
-NODE_REJECTED = "Exit Code: 305"  # of Flower: the server answered, and does not want this node
-REJECTION_TIMEOUT_S = 180.0  # until we believe it: a server that starts has not read its keys yet, and one whose node was
-# killed takes the node for connected up to a minute longer
+MAX_SOCKET_PATH_BYTES = 90  # most systems allow little more
+NODE_REJECTED = "Exit Code: 305"  # Flower's exit code of a SuperNode that the server rejected
+# A rejection may be temporary: a starting server has not read its keys yet, and a killed node counts
+# as connected for up to a minute.
+REJECTION_TIMEOUT_S = 180.0
 Event = Mapping[str, Any]
 
 
 class ClientProcesses:
-    """What `thalweg join` starts, between start and close."""
+    """The processes that `thalweg join` starts."""
 
     def __init__(
         self, server: str, state: Path, trust: NodeTrust | None, options: Sequence[str]
     ) -> None:
         self._server, self._state, self._trust = server, state.absolute(), trust
-        self._options = list(options)  # of the daemon
+        self._options = list(options)  # options of the daemon
         self._env = make_environment(self._state / "flower")
         self._socket = choose_socket_path(self._state)
         self._secret = self._state / "flower" / "secret"
         self._secret.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         self._events = Follower(self._state / "logs" / "daemon.log", from_end=True)
         self._children: dict[str, GuardedProcess] = {}
-        self._runner_command: list[str] = []  # the runner's command, if there is one
-        self._attempts = {name: RestartBackoff() for name in PARTS}
+        self._runner_command: list[str] = []  # empty without a runner
+        self._backoffs = {name: RestartBackoff() for name in PARTS}
         self._rejected_since: float | None = None
-        self.rejection_reason: str | None = None  # why this client may not take part
+        self.rejection_reason: str | None = None  # why the server rejected this client
 
     def start_daemon(self) -> None:
         command = [sys.executable, "-m", "thalweg.network.edge", "--state", str(self._state)]
@@ -62,9 +63,9 @@ class ClientProcesses:
         self._start("daemon", command)
 
     def start_node(self) -> None:
-        """The line to the server. Its own port is for its children alone, on loopback."""
+        """Start the SuperNode and the runner. The SuperNode's own port is on loopback."""
         if "runner" in self._children:
-            self._children.pop("runner").stop()  # it belongs to the port of the last one
+            self._children.pop("runner").stop()  # it uses the port of the previous SuperNode
         port = str(free_port())
         command = [find_program("flower-supernode", self._env)]
         if runner.is_supported():
@@ -92,7 +93,7 @@ class ClientProcesses:
             self._start("runner", self._runner_command)
 
     def events(self) -> list[Event]:
-        """What the daemon has said since the last call."""
+        """Return the daemon's events since the last call."""
         events: list[Event] = [each for each in self._events.read_objects() if "event" in each]
         for event in events:
             if event["event"] == "rejected":
@@ -102,24 +103,27 @@ class ClientProcesses:
         return events
 
     def reset_backoff(self) -> None:
-        """It works: what died before is forgiven."""
+        """Reset the restart delays, because the processes work."""
         self._rejected_since = None
-        for attempts in self._attempts.values():
-            attempts.reset_backoff()
+        for backoff in self._backoffs.values():
+            backoff.reset_backoff()
 
     def supervise(self, with_node: bool = True) -> list[str]:
-        """Start again what died, once its time has come; say so. To be called several times a second."""
-        news = []
+        """Restart ended processes when their delay is over; return messages about them.
+
+        Call this several times a second.
+        """
+        messages = []
         for name, child in list(self._children.items()):
             if child.code is not None:
                 self._children.pop(name).stop()
-                news.append(self._handle_exit(name, child))
+                messages.append(self._handle_exit(name, child))
         if self.rejection_reason is None:
             self._start_missing(with_node)
-        return [line for line in news if line]
+        return [line for line in messages if line]
 
     def close(self) -> None:
-        """The SuperNode first: then the server knows at once that this client has left."""
+        """Stop all processes, the SuperNode first, so that the server notices at once."""
         for name in reversed(PARTS):
             if name in self._children:
                 stop_all([self._children.pop(name)])
@@ -133,7 +137,7 @@ class ClientProcesses:
 
     def _start_missing(self, with_node: bool) -> None:
         due = [
-            name for name in PARTS if name not in self._children and self._attempts[name].is_due()
+            name for name in PARTS if name not in self._children and self._backoffs[name].is_due()
         ]
         if "daemon" in due:
             self.start_daemon()
@@ -143,25 +147,24 @@ class ClientProcesses:
             self._start("runner", self._runner_command)
 
     def _handle_exit(self, name: str, child: GuardedProcess) -> str:
-        """What to say of a death, if anything; when to try again."""
-        self.events()  # its last words may be a reason
+        """Schedule the restart of an ended process; return a message about it, or an empty string."""
+        self.events()  # the last event may be a rejection
         if name == "daemon" and child.code == 1 and self.rejection_reason is None:
             self.rejection_reason = child.last_lines(1).removeprefix("  | ")
-        wait_s = self._attempts[name].record_failure()
+        wait_s = self._backoffs[name].record_failure()
         if name == "SuperNode" and NODE_REJECTED in child.output():
             return self._handle_rejected_node(child)
-        return f"{child.name} ended with code {child.code}; it is started again in {wait_s:g} s (see {child.log})"
+        return f"{child.name} ended with code {child.code}; it restarts in {wait_s:g} s (see {child.log})"
 
     def _handle_rejected_node(self, child: GuardedProcess) -> str:
-        """Say it once, then try for a while, and say it for good."""
-        answers = [line for line in child.output().splitlines() if line.startswith("[code:")]
-        answer = answers[-1] if answers else "no reason was given"
-        reason = f"{self._server} does not let this node in ({answer})"
+        """Return a message at the first rejection; raise an error after `REJECTION_TIMEOUT_S`."""
+        codes = [line for line in child.output().splitlines() if line.startswith("[code:")]
+        code = codes[-1] if codes else "no reason was given"
+        reason = f"{self._server} does not accept this node ({code})"
         if self._trust is not None:
             reason += (
-                f"; either it does not know the key {self._trust.key} (copy the node.pub beside it into nodes/ of "
-                "the server's certificates, under a name of its own such as 7.pub), or another SuperNode is "
-                "connected with it"
+                f"; either the key {self._trust.key} is not registered (copy the node.pub beside it to nodes/ of "
+                "the server's certificates, under a new name such as 7.pub), or another SuperNode uses it"
             )
         is_first = self._rejected_since is None
         since = self._rejected_since = self._rejected_since or time.monotonic()
@@ -175,7 +178,7 @@ class ClientProcesses:
 
 
 def choose_socket_path(state: Path) -> Path:
-    """Where the daemon listens: in the state folder, unless its name is too long for a socket."""
+    """Return the path of the daemon's socket: in the state folder, unless the path is too long."""
     path = state / "socket" / "daemon"
     if len(os.fsencode(path)) <= MAX_SOCKET_PATH_BYTES:
         return path

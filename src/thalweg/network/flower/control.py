@@ -1,7 +1,7 @@
-"""Gives a SuperLink several commands from one process: ``python -P control.py '[["run", ...], ...]'``.
+"""Runs several ``flwr`` commands in one process: ``python -P control.py '[["run", ...], ...]'``.
 
-Every start of the ``flwr`` command takes seconds, and every node key needs one; here they are paid once. Each
-command asks for JSON and prints one object: ``{"success": true, ...}``.
+Starting the ``flwr`` command takes seconds, and each node key needs one command. Each command prints
+one JSON object: ``{"success": true, ...}``.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ def main(text: str) -> None:
         try:
             app(arguments, standalone_mode=False)
         except SystemExit:
-            pass  # it has said why
-        except Exception as error:  # whatever it is, it is reported and the next command is tried
+            pass  # the command has printed the reason
+        except Exception as error:  # report any error, and run the next command
             reason = f"{type(error).__name__}: {error}"
             print(json.dumps({"success": False, "error-message": reason}), flush=True)
 

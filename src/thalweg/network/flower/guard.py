@@ -1,12 +1,12 @@
-"""Runs one program, keeps its log, and sees to it that nothing of it is left behind.
+"""Runs one program, writes its log, and terminates all of its processes at the end.
 
-``python -I guard.py LOG PROGRAM ARGUMENT ...`` is started by `network/flower/processes.py`, which holds the other end
-of the guard's standard input and never writes to it. When that end closes, because the owner ended it or was
-killed itself, the program and everything it started are ended: SIGTERM, then SIGKILL. The same happens when
-the program ends by itself, since Flower's programs leave children behind when they are killed. The guard then
-ends with the program's exit code, 128 + signal if a signal ended it.
+`network/flower/processes.py` starts ``python -I guard.py LOG PROGRAM ARGUMENT ...`` and holds the
+other end of the guard's standard input, without writing to it. When that end closes, because the
+owner closed it or was killed, the guard terminates the program's process group: SIGTERM, then
+SIGKILL. It does the same when the program exits, because killed Flower programs leave child
+processes behind. The guard exits with the program's exit code, or 128 + signal.
 
-Needs nothing but Python's own library, so that it starts at once.
+Imports only the standard library, so that it starts fast.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ import time
 from typing import IO
 
 GRACE_S = 5.0  # between SIGTERM and SIGKILL
-LOG_BYTES = 4_000_000  # then the log becomes LOG.1, and a new one is begun
-PR_SET_PDEATHSIG = 1  # Linux: a signal for when the parent dies
+LOG_BYTES = 4_000_000  # larger logs are renamed to LOG.1
+PR_SET_PDEATHSIG = 1  # Linux: the signal sent when the parent dies
 
 
 def main(arguments: list[str]) -> int:
@@ -38,51 +38,51 @@ def main(arguments: list[str]) -> int:
         preexec_fn=_die_with_parent,
     ) as child:
         assert child.stdout is not None
-        scribe = threading.Thread(target=_keep_log, args=(child.stdout, log), daemon=True)
-        scribe.start()
+        log_thread = threading.Thread(target=_write_log, args=(child.stdout, log), daemon=True)
+        log_thread.start()
         threading.Thread(target=_await_owner, args=(child,), daemon=True).start()
         try:
             code = child.wait()
         finally:
-            _end(child)
-            scribe.join(timeout=2.0)
+            _terminate(child)
+            log_thread.join(timeout=2.0)
     return code if code >= 0 else 128 - code
 
 
 def _await_owner(child: subprocess.Popen[bytes]) -> None:
-    """Until the owner's end of our standard input closes; then the whole group has to go."""
+    """Wait until the owner closes our standard input; then terminate the program."""
     while os.read(0, 1024):
         pass
-    _end(child)
+    _terminate(child)
 
 
-def _end(child: subprocess.Popen[bytes]) -> None:
-    """End the program's process group: politely, and what is left of it after a while at once."""
-    group = child.pid  # it was started as the leader of its own
+def _terminate(child: subprocess.Popen[bytes]) -> None:
+    """Terminate the program's process group: SIGTERM, and SIGKILL after `GRACE_S`."""
+    group = child.pid  # the program was started as the leader of its own group
     with contextlib.suppress(ProcessLookupError, PermissionError):
         os.killpg(group, signal.SIGTERM)
-        until = time.monotonic() + GRACE_S
-        while time.monotonic() < until:
+        deadline = time.monotonic() + GRACE_S
+        while time.monotonic() < deadline:
             child.poll()
-            os.killpg(group, 0)  # raises as soon as nobody is left
+            os.killpg(group, 0)  # raises when no process is left
             time.sleep(0.02)
         os.killpg(group, signal.SIGKILL)
 
 
-def _keep_log(output: IO[bytes], path: str) -> None:
-    """Copy what the program says; two files of bounded size, the older one as ``.1``."""
-    while some := os.read(output.fileno(), 65536):
+def _write_log(output: IO[bytes], path: str) -> None:
+    """Append the program's output to a log; keep two files of bounded size, the older one as ``.1``."""
+    while chunk := os.read(output.fileno(), 65536):
         with contextlib.suppress(OSError):  # a full disk must not stop the program
             with open(path, "ab") as file:
                 size = file.tell()
-                file.write(some)
-            if size + len(some) > LOG_BYTES:
+                file.write(chunk)
+            if size + len(chunk) > LOG_BYTES:
                 os.replace(path, path + ".1")
 
 
 def _die_with_parent() -> None:
-    """For the case that somebody kills the guard itself."""
-    with contextlib.suppress(Exception):  # other systems than Linux have no such thing
+    """Have the system kill the program if the guard itself is killed."""
+    with contextlib.suppress(Exception):  # only Linux has prctl
         ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
 
 

@@ -1,12 +1,13 @@
-"""Flower's SuperLink with a door in front of it: from outside only the way for nodes is open.
+"""Runs Flower's SuperLink; requests from other machines can reach only the interface for nodes.
 
-``python -P loopback_only.py ARGUMENT ...`` is ``flower-superlink ARGUMENT ...``. A SuperLink answers nodes (``/v1/fleet``),
-programs (``/v1/runtime``) and those who command it (``/v1/control``) on one port, and asks the latter for no
-account: whoever reaches the port could start a program of his own on the server and on all its nodes. Here a
-request that comes from another machine is let through to the nodes' part alone, where keys are checked.
+``python -P loopback_only.py ARGUMENT ...`` is ``flower-superlink ARGUMENT ...``. A SuperLink serves
+nodes (``/v1/fleet``), programs (``/v1/runtime``) and control commands (``/v1/control``) on one port,
+and control commands need no account: any machine that reaches the port could run programs on the
+server and on all its nodes. This middleware lets requests from other machines through only to the
+interface for nodes, where keys are checked.
 
-Rests on ``flwr.superlink.extensions.get_middleware``, which is no public interface: flwr is pinned, and a test
-holds the door to its promise.
+It uses ``flwr.superlink.extensions.get_middleware``, which is not a public interface; the version of
+flwr is pinned, and a test checks that the middleware is effective.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ NODE_PATH_PREFIX = "/v1/fleet/"
 
 
 class LoopbackOnly:
-    """ASGI middleware: 403 for what only this machine may ask."""
+    """ASGI middleware that answers 403 to requests that only this machine may send."""
 
     def __init__(self, app: App) -> None:
         self.app = app
@@ -35,38 +36,38 @@ class LoopbackOnly:
             await self.app(scope, receive, send)
         elif scope["type"] == "http":
             await send({"type": "http.response.start", "status": 403, "headers": []})
-            await send({"type": "http.response.body", "body": b"from this machine only\n"})
+            await send({"type": "http.response.body", "body": b"only available on the server's machine\n"})
         else:
             await send({"type": "websocket.close", "code": 1008})
 
 
 def is_allowed(scope: Scope) -> bool:
-    """Is it for nodes, or does it come from this machine?"""
+    """Return whether a request is for the interface for nodes or comes from this machine."""
     path = str(scope.get("path", ""))
     if path.startswith(NODE_PATH_PREFIX) and ".." not in path:
         return True
-    peer, here = scope.get("client"), scope.get("server")
+    peer, server = scope.get("client"), scope.get("server")
     if not peer:
         return False
-    return _is_loopback(peer[0]) or bool(here and peer[0] == here[0])
+    return _is_loopback(peer[0]) or bool(server and peer[0] == server[0])
 
 
 def _is_loopback(address: str) -> bool:
     try:
-        place = ipaddress.ip_address(address)
+        parsed = ipaddress.ip_address(address)
     except ValueError:
         return False
-    inner = getattr(place, "ipv4_mapped", None)
-    return bool((inner or place).is_loopback)
+    ipv4 = getattr(parsed, "ipv4_mapped", None)
+    return bool((ipv4 or parsed).is_loopback)
 
 
 def install_middleware() -> None:
-    """Put the door in front of every SuperLink that is made in this process."""
+    """Add the middleware to every SuperLink that is created in this process."""
     from flwr.superlink import extensions
     from starlette.middleware import Middleware
 
-    theirs = extensions.get_middleware
-    extensions.get_middleware = lambda: (Middleware(LoopbackOnly), *theirs())
+    original = extensions.get_middleware
+    extensions.get_middleware = lambda: (Middleware(LoopbackOnly), *original())
 
 
 def main() -> None:

@@ -107,7 +107,7 @@ class Nodes:
 
     @property
     def is_joining(self) -> bool:
-        """Whether a node has been asked for the first time a moment ago."""
+        """Whether a node that connected recently has not completed its first handshake."""
         now = time.monotonic()
         return any(
             entry.step in ("identifying", "invited")

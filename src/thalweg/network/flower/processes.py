@@ -1,7 +1,7 @@
-"""Flower's programs as children of ours: started with what they need, watched, ended together.
+"""Starts Flower's programs as child processes, monitors them, and stops them.
 
-Each child runs under a guard (`network/flower/guard.py`) that keeps its log and ends it, with all that it has started,
-as soon as we end it, end ourselves, or are killed.
+Each child runs under a guard (`network/flower/guard.py`), which writes its log and terminates it
+with all its processes when we stop it, exit, or are killed.
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ FLOWER_ENVIRONMENT = {
 
 
 def make_environment(home: Path) -> dict[str, str]:
-    """The environment of Flower's programs: our own Python first, a home of our own, nothing sent to anybody."""
+    """Environment of Flower's programs: our Python first, an own home folder, no telemetry."""
     env = {name: value for name, value in os.environ.items() if not name.startswith("FLWR_")}
-    env.pop("FORWARDED_ALLOW_IPS", None)  # nobody may say on behalf of others where they come from
+    env.pop("FORWARDED_ALLOW_IPS", None)  # no proxy may change the address of a client
     programs = str(Path(sys.executable).parent)
     return (
         env
@@ -47,16 +47,16 @@ def make_environment(home: Path) -> dict[str, str]:
 
 
 def find_program(name: str, env: Mapping[str, str]) -> str:
-    """Where one of Flower's programs is."""
+    """Return the path of one of Flower's programs."""
     if (found := shutil.which(name, path=env["PATH"])) is None:
         raise ConfigError(
-            f"{name} is not there; it comes with Flower: pip install 'thalweg[flower]'."
+            f"{name} was not found; it comes with Flower: pip install 'thalweg[flower]'."
         )
     return found
 
 
 class GuardedProcess:
-    """A program under a guard."""
+    """A program that runs under a guard."""
 
     def __init__(
         self, name: str, command: Sequence[str], log: Path, env: Mapping[str, str]
@@ -71,22 +71,22 @@ class GuardedProcess:
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
             env=dict(env),
-            start_new_session=True,  # Ctrl-C is ours to hear; we end the children in our own order
+            start_new_session=True,  # so that Ctrl-C reaches only us, and we stop the children in order
         )
 
     @property
     def code(self) -> int | None:
-        """The exit code; None for as long as it runs."""
+        """The exit code; None while the program runs."""
         return self._guard.poll()
 
     def request_stop(self) -> None:
-        """Tell it to end, and do not wait."""
+        """Request termination without waiting."""
         if self._guard.stdin is not None:
             with contextlib.suppress(OSError):
                 self._guard.stdin.close()
 
     def stop(self, timeout_s: float = 10.0) -> None:
-        """End it and all it has started. The guard kills what does not end by itself."""
+        """Terminate the program and all its processes, with SIGKILL if necessary."""
         self.request_stop()
         try:
             self._guard.wait(timeout_s)
@@ -95,7 +95,7 @@ class GuardedProcess:
             self._guard.wait()
 
     def output(self) -> str:
-        """What it has said since it was started, as far as it is still in the log."""
+        """The output since the start, as far as it is still in the log."""
         try:
             with self.log.open("rb") as file:
                 size = file.seek(0, os.SEEK_END)
@@ -112,7 +112,7 @@ class GuardedProcess:
 
 
 def stop_all(children: Sequence[GuardedProcess]) -> None:
-    """End them at the same time; the last first, since it was started upon the others."""
+    """Stop all children at the same time, the last started first."""
     for child in reversed(children):
         child.request_stop()
     for child in reversed(children):
@@ -120,7 +120,7 @@ def stop_all(children: Sequence[GuardedProcess]) -> None:
 
 
 def check_port(host: str, port: int) -> None:
-    """Refuse a port that somebody has, or that we may not have."""
+    """Raise an error if a port is in use or not permitted."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     with socket.socket(family, socket.SOCK_STREAM) as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -132,13 +132,13 @@ def check_port(host: str, port: int) -> None:
             ) from None
         except OSError as error:
             raise ConfigError(
-                f"port {port} of {host} cannot be had ({error.strerror}). Does another server run? Stop "
-                "it, or choose another with --port."
+                f"port {port} of {host} is not available ({error.strerror}). Stop the other server, or choose "
+                "another port with --port."
             ) from None
 
 
 def free_port() -> int:
-    """A port of loopback that nobody has at the moment."""
+    """Return a loopback port that is free at the moment."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port: int = probe.getsockname()[1]
@@ -146,7 +146,7 @@ def free_port() -> int:
 
 
 def local_address(host: str, port: int) -> tuple[str, str]:
-    """How this machine itself speaks to a server that listens at `host`: the host, and host:port.
+    """Return the host and host:port by which this machine connects to a server listening at `host`.
 
     >>> local_address("0.0.0.0", 8000), local_address("::1", 8000)
     (('127.0.0.1', '127.0.0.1:8000'), ('::1', '[::1]:8000'))
@@ -158,7 +158,7 @@ def local_address(host: str, port: int) -> tuple[str, str]:
 def await_health(
     child: GuardedProcess, host: str, port: int, authority: Path | None, wait_s: float
 ) -> None:
-    """Until a SuperLink says it is well; its last words if it ends before."""
+    """Wait until a SuperLink is healthy; raise an error with the end of its log if it exits."""
     until = time.monotonic() + wait_s
     while not is_healthy(host, port, authority):
         if child.code is not None:
@@ -175,7 +175,7 @@ def await_health(
 
 
 def is_healthy(host: str, port: int, authority: Path | None) -> bool:
-    """Does a SuperLink answer?"""
+    """Return whether a SuperLink responds to a health check."""
     connection: http.client.HTTPConnection
     if authority is None:
         connection = http.client.HTTPConnection(host, port, timeout=5.0)

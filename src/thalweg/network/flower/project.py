@@ -1,4 +1,4 @@
-"""Flower projects: the small one that `thalweg serve` submits, and one of your own for ``flwr run``."""
+"""Flower projects: the one that `thalweg serve` submits, and a standalone one for ``flwr run``."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ CLIENT = "thalweg.network.flower.client_app:app"
 
 
 def write_app(folder: Path, run_folder: Path) -> None:
-    """What `thalweg serve` submits: our own apps, and the run folder's name."""
+    """Write the project that `thalweg serve` submits: our apps, and the path of the run folder."""
     config = {"thalweg-run": str(run_folder.absolute())}
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "pyproject.toml").write_text(_pyproject("thalweg-serve", SERVER, CLIENT, config))
@@ -24,7 +24,7 @@ def write_app(folder: Path, run_folder: Path) -> None:
 
 @dataclass(frozen=True)
 class ProjectOptions:
-    """How the generated project is served; its run configuration, which ``flwr run --run-config`` can change."""
+    """Run configuration of a generated project; ``flwr run --run-config`` can change it."""
 
     run_folder: Path
     min_clients: int = 1
@@ -32,7 +32,7 @@ class ProjectOptions:
 
 
 def write_project(folder: Path, plan: Plan, options: ProjectOptions) -> list[Path]:
-    """A whole Flower project that plays one plan. Nothing that exists is touched."""
+    """Write a complete Flower project for one plan into a new or empty folder; return its files."""
     if folder.exists() and any(folder.iterdir()):
         raise ConfigError(f"{folder} is not empty; choose a new folder for the project.")
     package = "thalweg_app"
@@ -89,7 +89,7 @@ def _pyproject(
     return "\n".join(lines) + "\n"
 
 
-_SERVER_APP = '''"""The server's half: plays the rounds of plan.toml."""
+_SERVER_APP = '''"""The ServerApp: runs plan.toml."""
 
 from pathlib import Path
 
@@ -106,7 +106,7 @@ def main(grid: Grid, context: Context) -> None:
     run_project(grid, context.run_config, Path(__file__).with_name("plan.toml"))
 '''
 
-_CLIENT_APP = '''"""The client's half: hands letters to the daemon that `thalweg join` starts on every device."""
+_CLIENT_APP = '''"""The ClientApp: passes messages to the daemon that `thalweg join` starts on each device."""
 
 from thalweg.network.flower.client_app import app
 
@@ -115,13 +115,15 @@ __all__ = ["app"]
 
 _README = """# {title}
 
-A Flower app. `thalweg_app/plan.toml` says what is learnt, how, and from whom; metrics, checkpoints and the model go
-to `{run_folder}` at the server (relative: to where its SuperExec was started).
+A Flower app that runs the plan `thalweg_app/plan.toml`. Metrics, checkpoints and the model are
+written to `{run_folder}` on the server; a relative path starts at the working directory of its
+SuperExec.
 
-    flwr run . SUPERLINK                                     # start it, or go on with it after it was stopped
-    flwr run . SUPERLINK --run-config 'min-clients=3'        # no round with fewer
-    thalweg join HOST:PORT --data replay --state client0     # on every device: a client with a memory
+    flwr run . SUPERLINK                                     # start or continue the run
+    flwr run . SUPERLINK --run-config 'min-clients=3'        # clients that a round needs
+    thalweg join HOST:PORT --data replay --state client0     # on each device
 
-Clients are long-lived, Flower's client processes are not: a device needs `thalweg join`, or
-`python -m thalweg.network.edge` and a SuperNode with `--node-config 'thalweg-socket="..."'`.
+Flower's client processes are short-lived, and the client keeps its state in a daemon. A device
+therefore needs `thalweg join`, or `python -m thalweg.network.edge` and a SuperNode with
+`--node-config 'thalweg-socket="..."'`.
 """

@@ -1,8 +1,8 @@
-"""``python -m thalweg.network.flower.quick_node``: flower-supernode, which looks for messages more often.
+"""``python -m thalweg.network.flower.quick_node``: flower-supernode with a shorter poll interval.
 
-A SuperNode asks for a message every three seconds, which is most of a short round. This is the same program with
-shorter pauses while messages come (`network/flower/timing.py`), for the one version of Flower that it was written for
-(`runner.is_supported`); its options are flower-supernode's.
+A SuperNode polls for messages every three seconds, which is long compared to a short round. This is
+the same program, with the same options, but shorter intervals while messages arrive
+(`network/flower/timing.py`). It supports one version of Flower only (`runner.is_supported`).
 """
 
 from __future__ import annotations
@@ -15,26 +15,26 @@ from thalweg.network.flower.timing import PollInterval
 
 MIN_POLL_S = 0.25
 FLOWER_PAUSE_S = (
-    3  # Flower's pause when no message was there; shorter ones wait for the answer to one
+    3  # Flower's poll interval; shorter pauses wait for the response to a message
 )
 
 
 def shorten_pauses() -> None:
-    """Shorten the pauses of the SuperNode's loop, and of nothing else."""
+    """Shorten the pauses of the SuperNode's message loop."""
     from flwr.supernode import start_client_internal
 
-    quick = {name: getattr(time, name) for name in dir(time) if not name.startswith("_")}
-    pauses = PollInterval(MIN_POLL_S, FLOWER_PAUSE_S)
+    replacement = {name: getattr(time, name) for name in dir(time) if not name.startswith("_")}
+    interval = PollInterval(MIN_POLL_S, FLOWER_PAUSE_S)
 
     def sleep(seconds: float) -> None:
         if seconds >= FLOWER_PAUSE_S:
-            time.sleep(pauses.next_s())
+            time.sleep(interval.next_s())
         else:
-            pauses.reset()
+            interval.reset()
             time.sleep(min(seconds, MIN_POLL_S))
 
-    quick["sleep"] = sleep
-    vars(start_client_internal)["time"] = SimpleNamespace(**quick)
+    replacement["sleep"] = sleep
+    vars(start_client_internal)["time"] = SimpleNamespace(**replacement)
 
 
 def main() -> None:

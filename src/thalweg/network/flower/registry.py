@@ -41,47 +41,47 @@ class ClientRegistry:
         else:
             self._write()
 
-    def find_number(self, who: IdentityResponse, node: int) -> int:
-        """The client's number: known, of its node, requested, or the lowest free one, in this order."""
-        if who.run not in (None, self.run):
+    def find_number(self, response: IdentityResponse, node: int) -> int:
+        """Return the client's number: known, of its node, requested or lowest free, in this order."""
+        if response.run not in (None, self.run):
             raise BadMessage(
-                f"the server has run {self.run}, this client's state folder belongs to run {who.run}; join "
+                f"the server has run {self.run}, this client's state folder belongs to run {response.run}; join "
                 "with another folder (--state)."
             )
         at_node = [entry for entry in self.entries.values() if entry.node == node]
-        known = self.entries.get(who.identity) or (at_node[0] if at_node else None)
+        known = self.entries.get(response.identity) or (at_node[0] if at_node else None)
         if known is not None:
-            if who.requested_number not in (None, known.number):
+            if response.requested_number not in (None, known.number):
                 raise BadMessage(
                     f"the server has this client as number {known.number}, it requests "
-                    f"{who.requested_number}; join with --client {known.number}, or with another "
+                    f"{response.requested_number}; join with --client {known.number}, or with another "
                     "state folder (--state)."
                 )
             return known.number
         taken = {entry.number for entry in self.entries.values()}
-        if who.requested_number is not None and (
-            who.requested_number in taken or who.requested_number >= self.num_clients
+        if response.requested_number is not None and (
+            response.requested_number in taken or response.requested_number >= self.num_clients
         ):
             why = (
                 "another client has it"
-                if who.requested_number in taken
+                if response.requested_number in taken
                 else f"the run has {self.num_clients} clients, counted from 0"
             )
-            raise BadMessage(f"this client requests number {who.requested_number}, but {why}.")
+            raise BadMessage(f"this client requests number {response.requested_number}, but {why}.")
         free = [number for number in range(self.num_clients) if number not in taken]
         if not free:
             raise BadMessage(
-                f"the server has {self.num_clients} clients, and all of them have joined already; serve more "
-                "(world.num_clients), or join with the state folder of one that left."
+                f"the run has {self.num_clients} clients, and all of them have joined already; increase "
+                "world.num_clients, or join with the state folder of a client that left."
             )
-        return free[0] if who.requested_number is None else who.requested_number
+        return free[0] if response.requested_number is None else response.requested_number
 
     def record(self, identity: str, number: int, node: int) -> None:
         """Store the client's number and node; remove another client with the same number."""
         if self.entries.get(identity) == (entry := ClientEntry(number, node)):
             return
         self.entries = {
-            who: other for who, other in self.entries.items() if other.number != number
+            response: other for response, other in self.entries.items() if other.number != number
         } | {identity: entry}
         self._write()
 

@@ -1,9 +1,10 @@
-"""``python -m thalweg.network.flower.runner``: takes a SuperNode's messages to the daemon, in one process that stays.
+"""``python -m thalweg.network.flower.runner``: passes messages between a SuperNode and the daemon.
 
-A SuperNode starts a process for every message, and in it the program that came with the run. With
-``--isolation process`` it leaves that to others, which is us: no start-up for every message, and no code from the
-network is run on the device. This speaks to Flower's insides, so it is for the one version that it was written for
-(`is_supported`); with another, let the SuperNode do it its own way.
+A SuperNode normally starts a process for each message, which runs the program that came with the
+run. With ``--isolation process`` it leaves this to an external process, which is this one: there is
+no start-up time per message, and no code from the network runs on the device. It uses internal
+interfaces of Flower and therefore supports one version only (`is_supported`); with other versions,
+the SuperNode starts its own processes.
 """
 
 from __future__ import annotations
@@ -23,13 +24,13 @@ from typing import Any
 
 from thalweg.network.flower.timing import PollInterval
 
-MIN_POLL_S, MAX_POLL_S = 0.05, 0.5  # between two looks for a message
-VERSION = "1.41."  # of Flower
+MIN_POLL_S, MAX_POLL_S = 0.05, 0.5  # between two polls for a message
+VERSION = "1.41."  # supported version of Flower
 SECRET_BYTES = 32
 
 
 def is_supported() -> bool:
-    """Is this Flower the one whose insides we know?"""
+    """Return whether the installed version of Flower is the supported one."""
     try:
         return metadata.version("flwr").startswith(VERSION)
     except metadata.PackageNotFoundError:
@@ -37,64 +38,65 @@ def is_supported() -> bool:
 
 
 def write_secret(path: Path) -> None:
-    """A secret by which a SuperNode knows its runner: others on this machine may not take its messages."""
+    """Write the secret that authenticates the runner, so that other local users get no messages."""
     path.unlink(missing_ok=True)
     with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
         file.write(os.urandom(SECRET_BYTES).hex())
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Carry messages until a signal comes."""
+    """Pass messages until SIGTERM or SIGINT."""
     parser = argparse.ArgumentParser("python -m thalweg.network.flower.runner", description=__doc__)
     parser.add_argument("--runtime-api-address", required=True, help="the SuperNode's host:port")
     parser.add_argument("--superexec-auth-secret-file", type=Path, help="as given to the SuperNode")
-    said = parser.parse_args(arguments)
+    options = parser.parse_args(arguments)
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, _stop)
-    secret = said.superexec_auth_secret_file
-    run(said.runtime_api_address, None if secret is None else secret.read_bytes())
+    secret = options.superexec_auth_secret_file
+    run(options.runtime_api_address, None if secret is None else secret.read_bytes())
     return 0
 
 
 def run(address: str, secret: bytes | None) -> None:
-    """Take every task that there is. A task that fails is one message that is lost.
+    """Process all tasks of the SuperNode. If a task fails, its message is lost.
 
-    Each has a thread, because a message whose bytes have got lost is waited for by Flower, for hours: such a task
-    is left behind when a run ends while the SuperNode receives it. Letters still go to the daemon in turn.
+    Each task has a thread, because Flower waits for hours for a message whose content is missing. This
+    happens if a run ends while the SuperNode receives a message. The daemon still gets one message at a
+    time.
     """
     from flwr.proto.runtime_pb2 import AcquireTaskRequest
     from flwr.supercore.constant import TaskType
     from flwr.supercore.interceptors import SuperExecAuthHttpInterceptor
 
     method = frozenset({"/flwr.proto.Runtime/AcquireTask"})
-    guards = (
+    interceptors = (
         []
         if secret is None
         else [SuperExecAuthHttpInterceptor(master_secret=secret, protected_methods=method)]
     )
-    client = _make_client(address, "SuperExec", *guards)
+    client = _make_client(address, "SuperExec", *interceptors)
     request = AcquireTaskRequest(supported_task_types=[TaskType.CLIENT_APP])
-    turn, pauses = threading.Lock(), PollInterval(MIN_POLL_S, MAX_POLL_S)
+    daemon_lock, interval = threading.Lock(), PollInterval(MIN_POLL_S, MAX_POLL_S)
     while True:
         task = client.AcquireTask(request)
         if not task.token:
-            time.sleep(pauses.next_s())
+            time.sleep(interval.next_s())
             continue
-        pauses.reset()
+        interval.reset()
         threading.Thread(
-            target=_relay_safely, args=(address, task.token, turn), daemon=True
+            target=_relay_safely, args=(address, task.token, daemon_lock), daemon=True
         ).start()
 
 
-def _relay_safely(address: str, token: str, turn: threading.Lock) -> None:
+def _relay_safely(address: str, token: str, daemon_lock: threading.Lock) -> None:
     try:
-        relay_task(address, token, turn)
+        relay_task(address, token, daemon_lock)
     except Exception:
         traceback.print_exc()
 
 
-def relay_task(address: str, token: str, turn: threading.Lock) -> None:
-    """One message to the daemon and back, as Flower's own process for it would."""
+def relay_task(address: str, token: str, daemon_lock: threading.Lock) -> None:
+    """Pass one message to the daemon and send its response, as Flower's own process would."""
     from flwr.common.constant import SubStatus
     from flwr.supercore.heartbeat import HeartbeatSender
     from flwr.supercore.interceptors import RuntimeTokenHttpInterceptor
@@ -107,21 +109,21 @@ def relay_task(address: str, token: str, turn: threading.Lock) -> None:
     from thalweg.network.flower.client_app import relay
 
     client = _make_client(address, "flwr-clientapp", RuntimeTokenHttpInterceptor(token))
-    heart = HeartbeatSender(lambda: _send_heartbeat(client))
-    heart.start()
+    heartbeat = HeartbeatSender(lambda: _send_heartbeat(client))
+    heartbeat.start()
     try:
         message, context, _, _ = pull_task_input(client)
-        with turn:
-            reply = relay(message, context)
-        push_message(client, reply, context)
+        with daemon_lock:
+            response = relay(message, context)
+        push_message(client, response, context)
         push_task_output(client, context, SubStatus.COMPLETED, "")
     finally:
-        heart.stop()
+        heartbeat.stop()
         client.close()
 
 
 def _send_heartbeat(client: Any) -> bool:
-    """A sign of life while the daemon trains. Flower's own would end this process when a task is over."""
+    """Send a heartbeat while the daemon trains. Flower's own would exit when the task is over."""
     import httpx
     from flwr.proto.runtime_pb2 import SendTaskHeartbeatRequest
 
@@ -130,7 +132,7 @@ def _send_heartbeat(client: Any) -> bool:
     except httpx.TransportError:
         return False
     except httpx.HTTPStatusError:
-        pass  # nobody waits for this task any more
+        pass  # the task is over
     return True
 
 

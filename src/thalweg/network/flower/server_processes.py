@@ -1,8 +1,9 @@
-"""The server's side of Flower as one thing: SuperLink, SuperExec and the submitted app, kept alive.
+"""The processes of a server: SuperLink, SuperExec and the submitted app, restarted when they exit.
 
-The SuperLink keeps its messages in a database and the ServerApp is started by a SuperExec beside it, so either
-may be killed: the SuperLink goes on where it was, and a ServerApp that died is submitted again and goes on from
-the run folder's checkpoint. What dies again and again without a round in between is given up, with its last words.
+The SuperLink stores its messages in a database, and the SuperExec starts the ServerApp. Either may
+be killed: the SuperLink continues from its database, and a ServerApp that exited is submitted again
+and continues from the checkpoint in the run folder. After `MAX_RESTARTS` restarts of one process
+without a completed round, an error with the end of its log is raised.
 """
 
 from __future__ import annotations
@@ -32,15 +33,15 @@ from thalweg.network.flower.processes import (
 from thalweg.network.flower.timing import RestartBackoff
 from thalweg.network.flower.trust import ServerTrust
 
-CONNECTION = "thalweg"  # its name in Flower's configuration
+CONNECTION = "thalweg"  # name of the connection in Flower's configuration
 PARTS = ("SuperLink", "SuperExec", "ServerApp")
-MAX_RESTARTS = 6  # of one part, without a round in between
-START_TIMEOUT_S = 120.0  # that Flower may take to be up, or to start the app
+MAX_RESTARTS = 6  # of one process, without a completed round
+START_TIMEOUT_S = 120.0  # for Flower's programs and for the app
 
 
 @dataclass(frozen=True)
 class ServerSettings:
-    """Where a server listens and keeps its things, and whom it believes."""
+    """Address, state folder and certificates of a server."""
 
     host: str
     port: int
@@ -53,7 +54,7 @@ class ServerSettings:
 
 
 class ServerProcesses:
-    """What `thalweg serve` starts, between start and close."""
+    """The processes that `thalweg serve` starts."""
 
     def __init__(self, settings: ServerSettings, app: Path, run_folder: Path) -> None:
         self.settings, self._app, self._run_folder = settings, app, run_folder
@@ -61,48 +62,48 @@ class ServerProcesses:
         self._logs = settings.state / "logs"
         self._env = make_environment(self._home)
         self._children: dict[str, GuardedProcess] = {}
-        self._attempts = {name: RestartBackoff(max_s=8.0) for name in PARTS}
+        self._backoffs = {name: RestartBackoff(max_s=8.0) for name in PARTS}
         self._registered: set[str] = set()
-        self._submitted_at: float | None = None  # None: the app has been seen at work since
+        self._submitted_at: float | None = None  # None: the app has been running since
 
     def start(self) -> None:
-        """Everything up, and the app submitted."""
+        """Start all processes and submit the app."""
         check_port(self.settings.host, self.settings.port)
         self._home.mkdir(parents=True, exist_ok=True, mode=0o700)
         self._write_connection()
-        self._start_link()
+        self._start_superlink()
         self.register()
-        self._start_executor()
+        self._start_superexec()
         self._submit()
 
     def supervise(self) -> list[str]:
-        """Look after everything once; say what had to be done. To be called several times a second."""
-        for name, start in (("SuperLink", self._start_link), ("SuperExec", self._start_executor)):
+        """Restart ended processes; return messages about them. Call this several times a second."""
+        for name, start in (("SuperLink", self._start_superlink), ("SuperExec", self._start_superexec)):
             if self._children[name].code is not None:
-                news = self._count_restart(name, self._children[name])
-                with suppress(RunError):  # it died again; it is counted next time
+                message = self._count_restart(name, self._children[name])
+                with suppress(RunError):  # it ended again, which the next call counts
                     start()
-                return [news]
+                return [message]
         return self._supervise_app()
 
     def reset_backoff(self) -> None:
-        """A round was played: what died before is forgiven."""
-        for attempts in self._attempts.values():
-            attempts.reset_backoff()
+        """Reset the restart delays after a completed round."""
+        for backoff in self._backoffs.values():
+            backoff.reset_backoff()
 
     def register(self) -> list[str]:
-        """Let the keys in that are in the folder and were not yet; their names."""
+        """Register new public keys of the certificate folder with the SuperLink; return their names."""
         keys = {} if self.settings.trust is None else self.settings.trust.node_keys()
         new = [name for name in keys if name not in self._registered]
         if not new:
             return []
-        said = self._command(
+        responses = self._command(
             *(["supernode", "register", str(keys[name]), CONNECTION] for name in new)
         )
-        for name, answer in zip(new, said, strict=True):
-            reason = str(answer.get("error-message", ""))
-            if not answer.get("success") and "already in use" not in reason:
-                raise RunError(f"the SuperLink does not take the key {keys[name]}: {reason}")
+        for name, response in zip(new, responses, strict=True):
+            reason = str(response.get("error-message", ""))
+            if not response.get("success") and "already in use" not in reason:
+                raise RunError(f"the SuperLink does not accept the key {keys[name]}: {reason}")
             self._registered.add(name)
         return new
 
@@ -110,9 +111,9 @@ class ServerProcesses:
         stop_all(list(self._children.values()))
         self._children.clear()
 
-    # --- the parts ---
+    # --- processes ---
 
-    def _start_link(self) -> None:
+    def _start_superlink(self) -> None:
         settings, trust = self.settings, self.settings.trust
         command = [
             sys.executable,
@@ -137,7 +138,7 @@ class ServerProcesses:
         host, _ = local_address(settings.host, settings.port)
         await_health(child, host, settings.port, settings.authority, START_TIMEOUT_S)
 
-    def _start_executor(self) -> None:
+    def _start_superexec(self) -> None:
         _, address = local_address(self.settings.host, self.settings.port)
         command = [find_program("flower-superexec", self._env), "--runtime-api-address", address]
         if self.settings.authority is None:
@@ -154,20 +155,22 @@ class ServerProcesses:
         return child
 
     def _submit(self) -> None:
-        """Start the app. The one before, if it died, is declared over: else nodes wait for the rest of its messages
-        until Flower notices, for most of a minute.
+        """Submit the app, and stop the previous run if there is one.
+
+        Without the stop, nodes would wait for messages of the previous run until Flower's timeout of
+        almost a minute.
         """
         RunFolder(self._run_folder).write_failure(None)
-        memo = self._home / "submitted"
-        last = memo.read_text().strip() if memo.exists() else ""
-        over = [["stop", last, CONNECTION]] if last.isdigit() else []
-        answer = self._command(*over, ["run", str(self._app), CONNECTION])[-1]
-        if not answer.get("success"):
-            raise RunError(f"Flower did not take the app: {answer.get('error-message', answer)}")
-        memo.write_text(str(answer.get("run-id", "")))
+        run_id_file = self._home / "submitted"
+        last = run_id_file.read_text().strip() if run_id_file.exists() else ""
+        stop_last = [["stop", last, CONNECTION]] if last.isdigit() else []
+        response = self._command(*stop_last, ["run", str(self._app), CONNECTION])[-1]
+        if not response.get("success"):
+            raise RunError(f"Flower did not accept the app: {response.get('error-message', response)}")
+        run_id_file.write_text(str(response.get("run-id", "")))
         self._submitted_at = time.monotonic()
 
-    # --- when something died ---
+    # --- restarts ---
 
     def _supervise_app(self) -> list[str]:
         if is_server_running(self._run_folder):
@@ -177,32 +180,32 @@ class ServerProcesses:
         if (reason := folder.failure()) is not None:
             raise RunError(reason)
         if (self._run_folder / "summary.json").exists():
-            return []  # it has ended as it should
+            return []  # the run is complete
         if (
             self._submitted_at is not None
             and time.monotonic() - self._submitted_at < START_TIMEOUT_S
         ):
-            return []  # it has not come up yet
-        news = self._count_restart("ServerApp", self._children["SuperExec"])
+            return []  # the app is still starting
+        message = self._count_restart("ServerApp", self._children["SuperExec"])
         self._submitted_at = None
         try:
             self._submit()
-        except RunError as error:  # the SuperLink may just have died
-            return [news, f"not yet: {error}"]
-        return [news]
+        except RunError as error:  # the SuperLink may have ended
+            return [message, f"restart failed, trying again: {error}"]
+        return [message]
 
     def _count_restart(self, name: str, child: GuardedProcess) -> str:
-        """Once more, a little later each time, but not for ever."""
-        attempts = self._attempts[name]
-        if attempts.count >= MAX_RESTARTS:
+        """Wait before a restart, longer each time; raise an error after `MAX_RESTARTS` restarts."""
+        backoff = self._backoffs[name]
+        if backoff.count >= MAX_RESTARTS:
             raise RunError(
-                f"{name} died {attempts.count + 1} times without a round in between; last lines of "
+                f"{name} ended {backoff.count + 1} times without a completed round; last lines of "
                 f"{child.log}:\n{child.last_lines()}\nThe run can be resumed (--resume)."
             )
-        time.sleep(attempts.record_failure())
-        return f"{name} died; it is started again, and the run goes on."
+        time.sleep(backoff.record_failure())
+        return f"{name} ended; it is restarted, and the run continues."
 
-    # --- speaking to the SuperLink ---
+    # --- commands to the SuperLink ---
 
     def _write_connection(self) -> None:
         _, address = local_address(self.settings.host, self.settings.port)
@@ -216,11 +219,11 @@ class ServerProcesses:
         (self._home / "config.toml").write_text(text)
 
     def _command(self, *commands: list[str]) -> list[dict[str, Any]]:
-        """Give the SuperLink commands; its answers, one each."""
-        wanted = json.dumps([[*words, "--format", "json"] for words in commands])
+        """Send commands to the SuperLink; return one response per command."""
+        arguments = json.dumps([[*command, "--format", "json"] for command in commands])
         try:
             done = subprocess.run(
-                [sys.executable, "-P", str(PACKAGE_DIR / "control.py"), wanted],
+                [sys.executable, "-P", str(PACKAGE_DIR / "control.py"), arguments],
                 env=self._env,
                 capture_output=True,
                 text=True,
@@ -228,16 +231,16 @@ class ServerProcesses:
                 check=False,
             )
         except subprocess.TimeoutExpired as error:
-            raise RunError(f"the SuperLink does not answer to {commands[0][0]}.") from error
-        answers = json_objects(done.stdout)
-        if len(answers) != len(commands):
-            said = (done.stderr or done.stdout).strip()[-800:]
-            raise RunError(f"the SuperLink could not be told to {commands[0][0]}: {said}")
-        return answers
+            raise RunError(f"the SuperLink does not respond to the command {commands[0][0]}.") from error
+        responses = json_objects(done.stdout)
+        if len(responses) != len(commands):
+            output = (done.stderr or done.stdout).strip()[-800:]
+            raise RunError(f"the SuperLink could not execute the command {commands[0][0]}: {output}")
+        return responses
 
 
 def json_objects(text: str) -> list[dict[str, Any]]:
-    """JSON objects one after the other."""
+    """Parse JSON objects that follow one another in a text."""
     decoder, at, found = json.JSONDecoder(), 0, []
     while (at := text.find("{", at)) >= 0:
         try:
