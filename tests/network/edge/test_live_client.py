@@ -35,7 +35,9 @@ def test_live_client_runs_from_the_first_sample_to_the_last_round(tmp_path: Path
     device = LiveClient(store, plan_for(), 0, SCHEMA, ListSource(events), sizes)
     device.start()
     until(lambda: device.collector.has_ended)
-    reply = from_bytes(device.handle(make_request(device, 0)), device.node.message_schema, TrainResponse)
+    reply = from_bytes(
+        device.handle(make_request(device, 0)), device.node.message_schema, TrainResponse
+    )
     assert reply.num_samples == 6
     device.close()
     status = device.status()

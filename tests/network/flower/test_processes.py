@@ -114,7 +114,9 @@ def test_process_that_ends_before_it_is_ready_is_reported_with_its_output(
 def test_port_in_use_is_reported() -> None:
     with socket.create_server(("127.0.0.1", 0)) as other:
         port = other.getsockname()[1]
-        with pytest.raises(ConfigError, match=r"is not available .*choose another port with --port"):
+        with pytest.raises(
+            ConfigError, match=r"is not available .*choose another port with --port"
+        ):
             check_port("127.0.0.1", port)
     check_port("127.0.0.1", free_port())
 

@@ -117,7 +117,9 @@ def test_repeated_deaths_raise_an_error_unless_rounds_are_completed(tmp_path: Pa
             host.await_death("SuperExec")
             host.supervise()
         host.await_death("SuperExec")
-        with pytest.raises(RunError, match=r"ended 7 times without a completed round(.|\n)*no room left"):
+        with pytest.raises(
+            RunError, match=r"ended 7 times without a completed round(.|\n)*no room left"
+        ):
             host.supervise()
     finally:
         host.close()

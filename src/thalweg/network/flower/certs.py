@@ -100,7 +100,10 @@ def _ensure_authority(folder: Path) -> tuple[Certificate, ec.EllipticCurvePrivat
         "signed; use the folder with the key, or make a new one.",
     )
     key_read = form.load_pem_private_key((folder / "ca.key").read_bytes(), None)
-    require(isinstance(key_read, ec.EllipticCurvePrivateKey), f"{folder}/ca.key must be an elliptic-curve key made by `thalweg certs`; choose another folder.")
+    require(
+        isinstance(key_read, ec.EllipticCurvePrivateKey),
+        f"{folder}/ca.key must be an elliptic-curve key made by `thalweg certs`; choose another folder.",
+    )
     assert isinstance(key_read, ec.EllipticCurvePrivateKey)
     return x509.load_pem_x509_certificate((folder / "ca.crt").read_bytes()), key_read
 
@@ -141,7 +144,9 @@ def _write_node_key(node: Path, authority: Certificate, public: Path) -> None:
     _write(node / "node.pub", public_bytes + b"\n")
     _write(public, public_bytes + b"\n")
     _write(node / "ca.crt", _encode_certificate(authority))
-    _write(node / "node.key", private_bytes, private=True)  # last, so that a folder with this file is complete
+    _write(
+        node / "node.key", private_bytes, private=True
+    )  # last, so that a folder with this file is complete
 
 
 def read_names(certificate: Certificate) -> tuple[str, ...]:

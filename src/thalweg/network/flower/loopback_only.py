@@ -36,7 +36,9 @@ class LoopbackOnly:
             await self.app(scope, receive, send)
         elif scope["type"] == "http":
             await send({"type": "http.response.start", "status": 403, "headers": []})
-            await send({"type": "http.response.body", "body": b"only available on the server's machine\n"})
+            await send(
+                {"type": "http.response.body", "body": b"only available on the server's machine\n"}
+            )
         else:
             await send({"type": "websocket.close", "code": 1008})
 

@@ -14,9 +14,7 @@ from types import SimpleNamespace
 from thalweg.network.flower.timing import PollInterval
 
 MIN_POLL_S = 0.25
-FLOWER_PAUSE_S = (
-    3  # Flower's poll interval; shorter pauses wait for the response to a message
-)
+FLOWER_PAUSE_S = 3  # Flower's poll interval; shorter pauses wait for the response to a message
 
 
 def shorten_pauses() -> None:

@@ -78,7 +78,10 @@ class ServerProcesses:
 
     def supervise(self) -> list[str]:
         """Restart ended processes; return messages about them. Call this several times a second."""
-        for name, start in (("SuperLink", self._start_superlink), ("SuperExec", self._start_superexec)):
+        for name, start in (
+            ("SuperLink", self._start_superlink),
+            ("SuperExec", self._start_superexec),
+        ):
             if self._children[name].code is not None:
                 message = self._count_restart(name, self._children[name])
                 with suppress(RunError):  # it ended again, which the next call counts
@@ -166,7 +169,9 @@ class ServerProcesses:
         stop_last = [["stop", last, CONNECTION]] if last.isdigit() else []
         response = self._command(*stop_last, ["run", str(self._app), CONNECTION])[-1]
         if not response.get("success"):
-            raise RunError(f"Flower did not accept the app: {response.get('error-message', response)}")
+            raise RunError(
+                f"Flower did not accept the app: {response.get('error-message', response)}"
+            )
         run_id_file.write_text(str(response.get("run-id", "")))
         self._submitted_at = time.monotonic()
 
@@ -231,11 +236,15 @@ class ServerProcesses:
                 check=False,
             )
         except subprocess.TimeoutExpired as error:
-            raise RunError(f"the SuperLink does not respond to the command {commands[0][0]}.") from error
+            raise RunError(
+                f"the SuperLink does not respond to the command {commands[0][0]}."
+            ) from error
         responses = json_objects(done.stdout)
         if len(responses) != len(commands):
             output = (done.stderr or done.stdout).strip()[-800:]
-            raise RunError(f"the SuperLink could not execute the command {commands[0][0]}: {output}")
+            raise RunError(
+                f"the SuperLink could not execute the command {commands[0][0]}: {output}"
+            )
         return responses
 
 

@@ -219,7 +219,10 @@ def _check_date(path: Path, certificate: x509.Certificate) -> None:
         f"{path} expired on {last:%Y-%m-%d}; renew it with `thalweg certs DIR --renew` (a new ca.crt "
         "needs a new folder).",
     )
-    require(now >= first, f"{path} is valid from {first:%Y-%m-%d %H:%M} UTC; check the clock of this machine.")
+    require(
+        now >= first,
+        f"{path} is valid from {first:%Y-%m-%d %H:%M} UTC; check the clock of this machine.",
+    )
 
 
 def _check_key(path: Path, certificate: x509.Certificate) -> None:
@@ -228,7 +231,9 @@ def _check_key(path: Path, certificate: x509.Certificate) -> None:
     except OSError as error:
         raise ConfigError(f"cannot read the server's key {path}: {error.strerror}.") from error
     except (ValueError, TypeError, UnsupportedAlgorithm):
-        raise ConfigError(f"{path} must be a private key in PEM format without a password.") from None
+        raise ConfigError(
+            f"{path} must be a private key in PEM format without a password."
+        ) from None
     public = (form.Encoding.DER, form.PublicFormat.SubjectPublicKeyInfo)
     require(
         key.public_key().public_bytes(*public) == certificate.public_key().public_bytes(*public),
