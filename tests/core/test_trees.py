@@ -121,7 +121,7 @@ def test_an_example_restores_the_types_of_tuples(tmp_path: Path) -> None:
     assert is_same(restore_types(fresh, write_and_read(state, tmp_path)), state)
 
 
-def test_an_example_may_lack_keys_of_a_dict() -> None:
+def test_example_may_lack_keys_of_a_dict() -> None:
     assert restore_types({"a": (0, 0)}, {"a": [1, 2], "b": [3]}) == {"a": (1, 2), "b": [3]}
 
 

@@ -1,3 +1,5 @@
+"""Precision and recall of the drifts that a bank finds."""
+
 from __future__ import annotations
 
 import numpy as np
@@ -8,7 +10,7 @@ from thalweg.evaluation import DriftDetection
 STEP_0 = {"judged_clients": [], "drifted_clients": []}
 
 
-def test_precision_and_recall_compare_with_the_concepts_of_the_previous_step() -> None:
+def test_drift_precision_and_recall_compare_concepts_with_the_previous_step() -> None:
     detection = DriftDetection()
     assert detection.score(STEP_0, np.array([0, 0, 0, 1, 1, 1])) == {}
     row = {"judged_clients": [0, 1, 2, 3, 4, 5], "drifted_clients": [2, 5]}
@@ -16,7 +18,7 @@ def test_precision_and_recall_compare_with_the_concepts_of_the_previous_step() -
     assert scores == {"drift_precision": 0.5, "drift_recall": 0.5}
 
 
-def test_rounds_within_a_step_are_not_scored_and_do_not_move_the_reference() -> None:
+def test_rounds_within_a_step_have_no_drift_scores() -> None:
     detection = DriftDetection()
     detection.score(STEP_0, np.array([0, 0]))
     assert detection.score({"clusters_found": 2}, np.array([1, 1])) == {}
@@ -24,7 +26,7 @@ def test_rounds_within_a_step_are_not_scored_and_do_not_move_the_reference() -> 
     assert detection.score(row, np.array([1, 0])) == {"drift_precision": 0.5, "drift_recall": 1.0}
 
 
-def test_only_judged_clients_count() -> None:
+def test_drift_scores_use_only_judged_clients() -> None:
     detection = DriftDetection()
     detection.score(STEP_0, np.array([0, 0, 0]))
     row = {"judged_clients": [0, 1], "drifted_clients": [1]}
@@ -32,6 +34,6 @@ def test_only_judged_clients_count() -> None:
     assert scores == pytest.approx({"drift_precision": 1.0, "drift_recall": 1.0})
 
 
-def test_without_a_previous_step_there_is_no_score() -> None:
+def test_first_step_has_no_drift_scores() -> None:
     row = {"judged_clients": [0], "drifted_clients": [0]}
     assert DriftDetection().score(row, np.array([1])) == {}

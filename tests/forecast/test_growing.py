@@ -16,14 +16,14 @@ from thalweg.streams import LatentStates, Setting
 
 WORLD = np.full((5, 3), 1 / 3)  # class shares of the world's states, which the oracle cannot see
 IMPORTANCE = np.full(5, 1 / 5)
-NOBODY = np.random.default_rng(0)
+UNUSED_RNG = np.random.default_rng(0)
 
 A, B, MIXED, NOTHING = [9, 0, 0], [0, 4, 0], [2, 2, 2], [0, 0, 0]
 
 
 def observe_batches(oracle: Growing, *batches: list[int], state: FoundStates | None = None) -> Any:
     """Return the state of the oracle after these batches and the recognised states."""
-    state = oracle.init(np.full(5, 0.2), NOBODY) if state is None else state
+    state = oracle.init(np.full(5, 0.2), UNUSED_RNG) if state is None else state
     names = []
     for batch in batches:
         state, name = oracle.recognise(state, np.array(batch))
@@ -37,7 +37,7 @@ def test_growing_recognises_states() -> None:
 
 def test_growing_expects_one_balanced_state_before_the_first_batch() -> None:
     oracle = Growing()
-    state = oracle.init(np.full(5, 0.2), NOBODY)
+    state = oracle.init(np.full(5, 0.2), UNUSED_RNG)
     outlook = oracle.outlook(state, WORLD, IMPORTANCE)
     assert [part.tolist() for part in outlook] == [[1.0], [1.0], [0.0]]
     assert oracle.signatures(state, WORLD).tolist() == [[1 / 3] * 3]
@@ -140,7 +140,7 @@ def test_checkpoint_restores_all_found_states() -> None:
     oracle = Growing(prior_strength=3.0)
     state, _ = observe_batches(oracle, A, B, MIXED)
     state = oracle.observe(state, np.array([0, 1, 1, 2]))
-    restored = round_trip(state, fresh=oracle.init(np.full(5, 0.2), NOBODY))
+    restored = round_trip(state, fresh=oracle.init(np.full(5, 0.2), UNUSED_RNG))
     assert type(restored) is FoundStates
     assert to_comparable(restored) == to_comparable(state)
 
@@ -157,7 +157,7 @@ def test_growing_finds_the_states_of_a_latent_state_world() -> None:
     world = replace(world, pools=pools)
     oracle = Growing()
     for client in range(4):
-        state: Any = oracle.init(world.true_state_probs(client), NOBODY)
+        state: Any = oracle.init(world.true_state_probs(client), UNUSED_RNG)
         stream, _ = world.begin(client)
         names: dict[int, set[int]] = {}
         for lived in range(30):
