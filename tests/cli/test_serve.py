@@ -8,7 +8,7 @@ import pytest
 from typer.testing import CliRunner
 
 from thalweg.cli.main import app
-from thalweg.cli.serve import ServeOptions, _merge_previous, format_event
+from thalweg.cli.serve import ServeArguments, _merge_previous, format_event
 from thalweg.core.errors import ConfigError, RunError
 from thalweg.engine.plan import make_plan
 from thalweg.network.flower.certs import make_certs
@@ -44,7 +44,7 @@ def test_serve_without_tls_is_rejected_beyond_loopback(
 def test_port_in_use_is_rejected_before_the_folder_is_created(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as other:
         words = ["--port", str(other.getsockname()[1]), "--out", str(tmp_path / "run")]
-        with pytest.raises(ConfigError, match="choose another with --port"):
+        with pytest.raises(ConfigError, match="choose another port with --port"):
             run_command(*WORDS, *words)
     assert not (tmp_path / "run").exists()
 
@@ -80,15 +80,17 @@ def test_resuming_a_finished_run_prints_its_results(tmp_path: Path) -> None:
 
 
 def test_serve_options_are_converted_to_arguments() -> None:
-    assert ServeOptions().to_args() == []
-    serve_options = ServeOptions(host="10.0.0.1", certs=Path("keys"), min_clients=3, insecure=True)
+    assert ServeArguments().to_args() == []
+    serve_options = ServeArguments(
+        host="10.0.0.1", certs=Path("keys"), min_clients=3, insecure=True
+    )
     assert serve_options.to_args() == [
         *("--host", "10.0.0.1", "--certs", "keys", "--min-clients", "3", "--insecure")
     ]
 
 
 def test_app_config_has_absolute_paths() -> None:
-    assert ServeOptions(data_dir=Path("data")).to_app_config(False)["data_dir"] == str(
+    assert ServeArguments(data_dir=Path("data")).to_app_config(False)["data_dir"] == str(
         Path("data").absolute()
     )
 
@@ -96,19 +98,19 @@ def test_app_config_has_absolute_paths() -> None:
 def test_resumed_run_keeps_previous_options_unless_overridden(
     tmp_path: Path,
 ) -> None:
-    before = ServeOptions(min_clients=3, deadline_s=20.0, limits=("max_norm=5",)).to_app_config(
+    before = ServeArguments(min_clients=3, deadline_s=20.0, limits=("max_norm=5",)).to_app_config(
         False
     )
     (tmp_path / "serve.json").write_text(json.dumps(before))
     now = _merge_previous(
-        tmp_path, ServeOptions(deadline_s=30.0, limits=("max_steps=9",)).to_app_config(False)
+        tmp_path, ServeArguments(deadline_s=30.0, limits=("max_steps=9",)).to_app_config(False)
     )
     assert (now["min_clients"], now["deadline_s"]) == (3, 30.0)
     assert now["limits"] == {"max_norm": 5.0, "max_steps": 9}
 
 
 def test_limits_are_passed_to_the_app_config_and_arguments() -> None:
-    serve_options = ServeOptions(limits=("norm_factor=5", "max_steps=100"))
+    serve_options = ServeArguments(limits=("norm_factor=5", "max_steps=100"))
     assert serve_options.to_app_config(False)["limits"] == {"norm_factor": 5.0, "max_steps": 100}
     assert serve_options.to_args() == ["--limit", "norm_factor=5", "--limit", "max_steps=100"]
 
