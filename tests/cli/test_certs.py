@@ -15,7 +15,7 @@ def test_certs_prints_where_each_folder_belongs(tmp_path: Path) -> None:
     output = run_certs(str(tmp_path / "keys"), "--host", "fl.example.org", "--nodes", "2")
     assert f"{tmp_path}/keys/server/   to the server" in output
     assert f"{tmp_path}/keys/nodes/0/ ... {tmp_path}/keys/nodes/1/   to one device each" in output
-    assert "keep it here, give it to nobody" in output
+    assert "keep it here and do not share it" in output
 
 
 def test_second_call_of_certs_prints_only_new_keys(tmp_path: Path) -> None:

@@ -63,7 +63,7 @@ def test_trace_supports_a_tolerance(tmp_path: Path) -> None:
         ),
         ("0,0,1\n0,7,3", r"line 3: client 0 joins in round 7 and leaves in round 3"),
         ("0,-1,3", r"line 2: join is '-1'; expected a whole number from 0 on"),
-        ("0,1,-3", r"line 2: leave is '-3'; .* \(empty: it stays for ever\)"),
+        ("0,1,-3", r"line 2: leave is '-3'; .* \(empty: it never leaves\)"),
         ("0,0,5\n\n0,six,9", r"line 4: join is 'six'"),
         ("0,1.5,9", r"line 2: join is '1.5'"),
         ("0,,9", r"line 2: join is ''"),

@@ -28,7 +28,7 @@ class Majority:
 class NoChange:
     """Predicts the last label; 0 before the first one.
 
-    Hard to beat where labels repeat. A high accuracy of this baseline is a warning that accuracy says little
+    Hard to beat where labels repeat. A high accuracy of this baseline is a warning that accuracy is not informative
     about learning.
     """
 

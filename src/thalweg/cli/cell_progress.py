@@ -134,7 +134,7 @@ def show_cell_progress(
         return
     said = time.monotonic()
 
-    def say(event: CellEvent) -> None:
+    def show_event(event: CellEvent) -> None:
         nonlocal said
         cell_progress.record(event)
         if event.row is None:
@@ -149,7 +149,7 @@ def show_cell_progress(
             )
         said = time.monotonic()
 
-    yield say
+    yield show_event
 
 
 @contextmanager

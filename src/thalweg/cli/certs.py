@@ -29,7 +29,7 @@ def certs_command(folder: Path, hosts: list[str], nodes: int, renew: bool, days:
             )
     if lines:
         lines.append(
-            f"{folder / 'ca.key'}   signs new certificates: keep it here, give it to nobody"
+            f"{folder / 'ca.key'}   signs new certificates: keep it here and do not share it"
         )
     else:
         lines.append(f"nothing to do: {folder} has all of it (--nodes for more keys, --renew)")

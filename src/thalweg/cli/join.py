@@ -13,7 +13,7 @@ from typing import Any
 import typer
 from rich.console import Console
 
-import thalweg.network.flower  # noqa: F401  (says at once if Flower is missing)
+import thalweg.network.flower  # noqa: F401  (fails early if Flower is missing)
 from thalweg.cli.progress import print_json
 from thalweg.cli.signals import Stopped, stop_on_signal
 from thalweg.core.errors import ConfigError, require
@@ -59,9 +59,7 @@ def join_command(
     options += ["--queue", str(queue)] if queue is not None else []
     options += ["--own-code"] if own_code else []
     _, address = local_address(host, port)
-    busy = (
-        f"another `thalweg join` runs in {state}; every client needs a folder of its own (--state)."
-    )
+    busy = f"another `thalweg join` runs in {state}; every client needs its own folder (--state)."
     try:
         with lock_file(state / ".join", busy), stop_on_signal(), _open_display(as_json) as show:
             client_processes = ClientProcesses(address, state, trust, options)
@@ -144,7 +142,7 @@ def _run_client(
                 client_processes.start_node()
                 show({"event": "connecting", "server": f"{host}:{port}"}, "")
             elif looked == 0.0:
-                show({"event": "waiting", "reason": f"nobody answers at {host}:{port} yet"}, "")
+                show({"event": "waiting", "reason": f"no server responds at {host}:{port} yet"}, "")
             looked = time.monotonic()
         for event in client_processes.events():
             progress.update(event)

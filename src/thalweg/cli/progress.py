@@ -49,7 +49,7 @@ def print_json(row: Mapping[str, Any]) -> None:
 
 
 def format_duration(seconds: float) -> str:
-    """Seconds as people say them.
+    """Format a duration in seconds for display.
 
     >>> format_duration(83.4), format_duration(3683)
     ('1:23', '1:01:23')

@@ -193,7 +193,7 @@ class TracksSessions(Protocol):
 
 @runtime_checkable
 class ExtraMetrics(Protocol):
-    """A policy that contributes metrics of its own to each round."""
+    """A policy that contributes extra metrics to each round."""
 
     def extra_metrics(self, roster: Roster, cohort: Ints) -> Mapping[str, float | list[float]]: ...
 

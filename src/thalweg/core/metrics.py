@@ -42,7 +42,7 @@ class Metric:
     places: tuple[Place, ...] = ()
     """Where it is shown beside the metrics file."""
     sum_of: tuple[str, ...] = ()
-    """The metrics whose sum it is; then rows do not contain it."""
+    """The metrics of which this is the sum; rows then do not contain it."""
     divisor: float = 1.0
     """Of that sum."""
     redundant_with: str = ""
@@ -50,7 +50,7 @@ class Metric:
     tolerance: float = 1e-9
     """Differences up to this one count as equal."""
     note: str = ""
-    """What the legend of a table says about it."""
+    """Text in the legend of a table."""
 
     @property
     def column(self) -> str:

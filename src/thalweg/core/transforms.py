@@ -1,7 +1,7 @@
-"""What the inputs of samples go through before anybody sees them: turned, mirrored, in another light.
+"""Deterministic transforms of inputs, such as rotations and changes of brightness.
 
-Nothing is drawn here, and every sample is changed by itself, so that a transform can be applied whenever
-samples are gathered. Images are uint8 (B, H, W, C), features float32 (B, F).
+Transforms draw no random numbers and change each sample independently of the others, so they can
+be applied whenever samples are read. Images are uint8 (B, H, W, C), features float32 (B, F).
 """
 
 from __future__ import annotations
@@ -23,20 +23,20 @@ Shape = tuple[int, ...]
 
 
 class Transform(Protocol):
-    """A change of inputs: a frozen dataclass, so that it is configuration. Any object of this shape will do."""
+    """A transform of inputs: a frozen dataclass with these methods, which is part of the configuration."""
 
     def check(self, kind: Kind, shape: Shape) -> None:
-        """Refuse samples that it cannot change, by a `ConfigError`; of shape (H, W, C), (F,) or (L,)."""
+        """Raise a `ConfigError` if samples of shape (H, W, C), (F,) or (L,) cannot be transformed."""
         ...
 
     def apply(self, samples: Inputs) -> Inputs:
-        """Changed copies of samples (B, ...), of the same shape and type. Pure, sample by sample."""
+        """Return transformed copies of samples (B, ...), of the same shape and type."""
         ...
 
 
 @dataclass(frozen=True)
 class Plain:
-    """Samples as they are."""
+    """No change."""
 
     def check(self, kind: Kind, shape: Shape) -> None:
         return None
@@ -46,7 +46,7 @@ class Plain:
 
 
 class ImageTransform:
-    """The check of transforms that know what to do with pixels."""
+    """Base class of transforms of images."""
 
     def check(self, kind: Kind, shape: Shape) -> None:
         _require_kind(self, "images", kind, shape)
@@ -54,9 +54,9 @@ class ImageTransform:
 
 @dataclass(frozen=True)
 class Rotated(ImageTransform):
-    """Turned about the centre, counter-clockwise; the size stays, and what comes from outside is black.
+    """Rotate images counter-clockwise about the centre. The size stays; the new corners are black.
 
-    Each pixel is its nearest one, so that multiples of 90 degrees are exact for square images.
+    Each pixel is copied from the nearest one, so multiples of 90 degrees are exact for square images.
 
     >>> Rotated(90).apply(np.array([[[[1], [2]], [[3], [4]]]], dtype=np.uint8))[0, :, :, 0].tolist()
     [[2, 4], [1, 3]]
@@ -77,7 +77,7 @@ class Rotated(ImageTransform):
 
 @dataclass(frozen=True)
 class Mirrored(ImageTransform):
-    """Left and right exchanged."""
+    """Exchange left and right."""
 
     def apply(self, samples: Inputs) -> Inputs:
         return np.ascontiguousarray(samples[:, :, ::-1])
@@ -85,7 +85,7 @@ class Mirrored(ImageTransform):
 
 @dataclass(frozen=True)
 class Inverted(ImageTransform):
-    """A negative: black is white."""
+    """Invert the brightness: black becomes white."""
 
     def apply(self, samples: Inputs) -> Inputs:
         return 255 - samples
@@ -93,7 +93,7 @@ class Inverted(ImageTransform):
 
 @dataclass(frozen=True)
 class Dimmed(ImageTransform):
-    """Darker by a factor, or brighter by one above 1, at most white."""
+    """Multiply the brightness by a factor; values are limited to white."""
 
     factor: float = 0.5
 
@@ -107,7 +107,7 @@ class Dimmed(ImageTransform):
 
 
 class FeatureTransform:
-    """The check of transforms that know what to do with columns."""
+    """Base class of transforms of feature vectors."""
 
     def check(self, kind: Kind, shape: Shape) -> None:
         _require_kind(self, "features", kind, shape)
@@ -115,7 +115,7 @@ class FeatureTransform:
 
 @dataclass(frozen=True)
 class Shifted(FeatureTransform):
-    """A number is added to every feature."""
+    """Add a constant to every feature."""
 
     by: float = 1.0
 
@@ -128,7 +128,7 @@ class Shifted(FeatureTransform):
 
 @dataclass(frozen=True)
 class Scaled(FeatureTransform):
-    """Every feature is multiplied by a number."""
+    """Multiply every feature by a constant."""
 
     by: float = 2.0
 
@@ -141,7 +141,7 @@ class Scaled(FeatureTransform):
 
 @dataclass(frozen=True)
 class Swapped(FeatureTransform):
-    """Two columns change places.
+    """Exchange two columns.
 
     >>> Swapped(0, 2).apply(np.array([[1, 2, 3]], dtype=np.float32)).tolist()
     [[3.0, 2.0, 1.0]]
@@ -180,7 +180,7 @@ TRANSFORMS: dict[str, type[Transform]] = {
 
 
 def make_rotation(degrees: float) -> Transform:
-    """Turned by an angle; plain for whole turns."""
+    """Return a rotation by an angle; `Plain` for multiples of 360 degrees."""
     return Plain() if degrees % 360 == 0 else Rotated(degrees % 360)
 
 
@@ -190,8 +190,8 @@ def _require_kind(transform: object, expected: Kind, kind: Kind, shape: Shape) -
     fitting = ", ".join(others) if kind != "sequences" else "none but plain"
     require(
         kind == expected,
-        f"{type(transform).__name__} changes {expected}, but these samples are {kind} of shape {shape}; "
-        f"for them there are: {fitting}.",
+        f"{type(transform).__name__} changes {expected}, but these samples are {kind} of shape "
+        f"{shape}; transforms for them are: {fitting}.",
     )
 
 
@@ -199,11 +199,12 @@ def _require_kind(transform: object, expected: Kind, kind: Kind, shape: Shape) -
 def _pixels(
     height: int, width: int, degrees: float
 ) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.bool_]]:
-    """(H * W,) where each pixel of a turned image comes from, and whether that is outside."""
+    """(H * W,) the source of each pixel of a rotated image, and whether it lies outside."""
     cos, sin = _cos_and_sin(degrees)
     y, x = np.mgrid[:height, :width].astype(float)
     y, x = y - (height - 1) / 2, x - (width - 1) / 2
-    # Rounded before halves go up, so that noise in the last digits does not choose the neighbour.
+    # Round first, so that rounding errors in the last digits do not decide between two
+    # neighbours.
     row = np.floor(np.round(sin * x + cos * y + (height - 1) / 2, 9) + 0.5).astype(np.intp)
     column = np.floor(np.round(cos * x - sin * y + (width - 1) / 2, 9) + 0.5).astype(np.intp)
     is_outside = (row < 0) | (row >= height) | (column < 0) | (column >= width)
@@ -212,7 +213,7 @@ def _pixels(
 
 
 def _cos_and_sin(degrees: float) -> tuple[float, float]:
-    """Whole numbers for right angles; the angle is not negative."""
+    """Exact values for right angles; the angle is not negative."""
     if degrees % 90 == 0:
         return ((1.0, 0.0), (0.0, 1.0), (-1.0, 0.0), (0.0, -1.0))[int(degrees // 90) % 4]
     return math.cos(math.radians(degrees)), math.sin(math.radians(degrees))

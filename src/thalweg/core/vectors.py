@@ -11,16 +11,14 @@ import numpy.typing as npt
 from thalweg.core.types import Floats, Floats32
 
 T = TypeVar("T", bound=np.generic)
-BLOCK = (
-    1 << 16
-)  # parameters per block: 100 rows of it are 26 MB, enough for every core to have several
+BLOCK = 1 << 16  # parameters per block; 100 rows are 26 MB, so every core gets several blocks
 
 
 def combine(weights: Floats, deltas: Floats32) -> Floats32:
-    r"""The weighted sum of updates, :math:`\sum_k p_k \Delta_k`: weights (K,), deltas (K, P) -> (P,).
+    r"""Return the weighted sum of updates :math:`\sum_k p_k \Delta_k`: (K,), (K, P) -> (P,).
 
-    One pass at the speed of memory. NumPy's product is as fast, but its last bits depend on the number
-    of cores; here every block of parameters is summed by one core, always in the same way.
+    One pass over the memory. NumPy's product is as fast, but its last bits depend on the number of
+    cores. Here one core sums each block of parameters, always in the same order.
 
     >>> combine(np.array([0.5, 2.0]), np.array([[1, 2, 3], [10, 20, 30]], dtype=np.float32))
     array([20.5, 41. , 61.5], dtype=float32)
@@ -42,9 +40,9 @@ def combine(weights: Floats, deltas: Floats32) -> Floats32:
 
 
 def blend(weights: Floats, models: Sequence[Floats32]) -> Floats32:
-    """The weighted mean of models that lie apart: weights (Z,), models (P,) each -> (P,).
+    """Return the weighted mean of separate models: weights (Z,), models (P,) each -> (P,).
 
-    Summed in double precision, so that a model blended with copies of itself is itself to the bit.
+    The sum has double precision, so the mean of copies of one model is bit-identical to the model.
 
     >>> blend(np.array([0.25, 0.75]), [np.zeros(2, dtype=np.float32), np.ones(2, dtype=np.float32)])
     array([0.75, 0.75], dtype=float32)
@@ -63,7 +61,7 @@ def blend(weights: Floats, models: Sequence[Floats32]) -> Floats32:
 
 
 def freeze(values: npt.NDArray[T]) -> npt.NDArray[T]:
-    """A copy that nobody can write to: what is stored for long, and what a checkpoint writes only once.
+    """Return a read-only copy. Checkpoints store frozen arrays only once.
 
     >>> freeze(np.zeros(2))[0] = 1.0
     Traceback (most recent call last):
@@ -75,6 +73,6 @@ def freeze(values: npt.NDArray[T]) -> npt.NDArray[T]:
 
 
 def is_frozen(values: npt.NDArray[Any]) -> bool:
-    """Will these numbers stay as they are? Views of others do not count: who owns them may write."""
+    """Whether an array cannot change: it is read-only and not a view of another array."""
     flags = values.flags
     return not flags.writeable and flags.owndata and flags.c_contiguous

@@ -1,7 +1,7 @@
-"""Ways to see samples: what their inputs go through, and what their labels mean.
+"""Views: a transform of the inputs and a map of the labels, which simulate drift.
 
-A view makes drift of data that do not drift by themselves: other inputs are virtual drift (P(x)), other labels
-are real drift (P(y | x)). Samples are seen when they are gathered; nothing is copied.
+Transformed inputs are virtual drift (P(x)), mapped labels are real drift (P(y | x)). A view is applied
+when samples are read; the data set is not copied.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from thalweg.core.types import Ints
 
 @dataclass(frozen=True)
 class View:
-    """One way to see samples."""
+    """A transform of the inputs and a map of the labels."""
 
     transform: Transform = choice(TRANSFORMS, default=Plain())
-    """What the inputs go through."""
+    """The transform of the inputs."""
     labels: tuple[int, ...] | int | None = None
-    """(C,) the new label of each class, or the number of a concept (`concept_map`); none: as they are."""
+    """(C,) the new label of each class, or the number of a concept (`concept_map`); None: unchanged."""
 
     def __post_init__(self) -> None:
         lowest = min(self.labels, default=0) if isinstance(self.labels, tuple) else self.labels
@@ -34,7 +34,7 @@ class View:
         )
 
     def label_map(self, num_classes: int) -> Ints:
-        """(C,) the new label of each class; refuses what does not fit so many classes."""
+        """(C,) the new label of each class; raise `ConfigError` if they do not match the classes."""
         if self.labels is None or isinstance(self.labels, int):
             return concept_map(self.labels or 0, num_classes)
         require(
@@ -45,15 +45,15 @@ class View:
         return np.array(self.labels, dtype=np.int64)
 
     def resolve(self, num_classes: int) -> View:
-        """The same view with its labels spelled out; none if they stay as they are."""
+        """Return the same view with an explicit label map, or without one if the labels are unchanged."""
         labels = tuple(self.label_map(num_classes).tolist())
         return replace(self, labels=None if labels == tuple(range(num_classes)) else labels)
 
 
 def concept_map(concept: int, num_classes: int) -> Ints:
-    """(C,) the label of each class in a concept of a fixed list: y; C - 1 - y; y + 1; y + 2; ... mod C.
+    """(C,) the labels in a concept of a fixed list: y; C - 1 - y; y + 1; y + 2; ... mod C.
 
-    With C classes there are concepts 0 to C. FedDAA counts its four from 1.
+    With C classes there are concepts 0 to C. FedDAA counts its four concepts from 1.
 
     >>> [concept_map(concept, 4).tolist() for concept in range(4)]
     [[0, 1, 2, 3], [3, 2, 1, 0], [1, 2, 3, 0], [2, 3, 0, 1]]
@@ -70,7 +70,7 @@ def concept_map(concept: int, num_classes: int) -> Ints:
 
 
 def distinct_views(views: Iterable[View], num_classes: int) -> tuple[tuple[View, ...], list[int]]:
-    """The different ones among some views, a plain one before all others, and the place of each in that.
+    """Return the distinct views, starting with a plain one, and the position of each view among them.
 
     >>> found, places = distinct_views([View(labels=1), View(labels=0), View(labels=1)], 3)
     >>> [view.labels for view in found], places
@@ -82,7 +82,7 @@ def distinct_views(views: Iterable[View], num_classes: int) -> tuple[tuple[View,
 
 
 def concepts_of(views: Sequence[View], num_classes: int) -> Ints:
-    """(V,) the concept of each view: views with the same labels have the same one, counted as they come.
+    """(V,) the concept of each view, in order of appearance; equal labels are the same concept.
 
     >>> concepts_of([View(), View(labels=(1, 0)), View(labels=(0, 1))], 2).tolist()
     [0, 1, 0]

@@ -89,7 +89,7 @@ def _find(data_dir: Path | None) -> tuple[Path, Path]:
         f"({', '.join(CLASS_NAMES)})",
         search.manual_instructions("both files"),
     ]
-    raise search.not_found_error(TITLE, "is not downloaded by itself", ways, places)
+    raise search.not_found_error(TITLE, "is not downloaded automatically", ways, places)
 
 
 def _read(file: Path) -> Articles:

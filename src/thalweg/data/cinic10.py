@@ -66,7 +66,7 @@ def _find(data_dir: Path | None, parts: tuple[str, ...]) -> Path:
             f"get CINIC-10.tar.gz from {HOME} and unpack it",
             search.manual_instructions("train and test"),
         ]
-        raise search.not_found_error(TITLE, "is not downloaded by itself", ways, places)
+        raise search.not_found_error(TITLE, "is not downloaded automatically", ways, places)
     return folder
 
 

@@ -57,7 +57,7 @@ def _read_csv(file: Path) -> pa.Table:
 def read_rows(file: Path, columns: Sequence[str]) -> list[tuple[str, ...]]:
     """All rows of a CSV file as text; `columns` are the expected columns of files without a header.
 
-    A quoted value may contain commas and line breaks; two quotes in it stand for one.
+    A quoted value may contain commas and line breaks; two quotes in it mean one.
     """
     import pyarrow as pa
     from pyarrow import csv

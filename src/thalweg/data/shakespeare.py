@@ -143,7 +143,7 @@ def encode(text: str) -> Codes:
     code[[ord(character) for character in CHARACTERS]] = np.arange(1, NUM_CODES)
     codes: Codes = code[
         np.minimum(points, 127)
-    ]  # 127 is not a character and stands for all larger codes
+    ]  # 127 is not a character and represents all larger codes
     return codes
 
 

@@ -63,7 +63,7 @@ def _find(data_dir: Path | None, files: tuple[str, ...]) -> Path:
     folder = search.find_folder(files, TITLE, places)
     if folder is None:
         ways = [f"get {' and '.join(files)} from {HOME}", search.manual_instructions("these files")]
-        raise search.not_found_error(TITLE, "is not downloaded by itself", ways, places)
+        raise search.not_found_error(TITLE, "is not downloaded automatically", ways, places)
     return folder
 
 

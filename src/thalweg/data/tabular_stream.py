@@ -107,7 +107,7 @@ def find_file(
             if (place.folder / name).is_file():
                 return place.folder / name
     ways = [way, search.manual_instructions(files[0])]
-    raise search.not_found_error(title, "is not downloaded by itself", ways, places)
+    raise search.not_found_error(title, "is not downloaded automatically", ways, places)
 
 
 def read_checked_table(file: Path, columns: Sequence[str]) -> pa.Table:

@@ -63,7 +63,7 @@ def _find(data_dir: Path | None) -> Path:
             f"get {HOME} and unpack it",
             search.manual_instructions(f"the folder {FOLDER}"),
         ]
-        raise search.not_found_error(TITLE, "is not downloaded by itself", ways, places)
+        raise search.not_found_error(TITLE, "is not downloaded automatically", ways, places)
     return folder
 
 

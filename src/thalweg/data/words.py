@@ -18,7 +18,7 @@ Codes = npt.NDArray[np.uint16]
 
 
 def split(text: str) -> list[str]:
-    """The words of a text in lower case; every other character is a token of its own.
+    """The words of a text in lower case; every other character is a separate token.
 
     >>> split("Oil's up 3%... again")
     ['oil', "'", 's', 'up', '3', '%', '.', '.', '.', 'again']

@@ -1,1 +1,1 @@
-"""Runs a recipe here: reference.py is the specification, fast.py is what you use."""
+"""Runs recipes in this process: `reference` is the specification, `fast` is the default."""

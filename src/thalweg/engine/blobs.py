@@ -2,8 +2,8 @@
 
 A checkpoint replaces the server's file in every round. Arrays that are kept for long, such as the
 models of past sessions, would be written again each time. Therefore read-only arrays
-(`core.vectors.frozen`) are written to files of their own, and the server's file contains their names.
-A name is a digest of the array, so that a name never stands for two arrays and damage is detected.
+(`core.vectors.freeze`) are written to separate files, and the server's file contains their names.
+A name is a digest of the array, so that two arrays never have the same name and damage is detected.
 
 The process may be killed at any moment: new arrays are written first, then the server's file, and
 then the arrays that it no longer names are removed.

@@ -61,7 +61,7 @@ def check_has_data(world: World) -> None:
     """Reject a world whose clients have their own data on other machines."""
     require(
         not isinstance(world, LiveWorld),
-        "the world live has no data: clients join over a network with data of their own. Serve it "
+        "the world live has no data: clients join over a network with their own data. Serve it "
         "(thalweg serve --live) and let clients join (thalweg join), or choose another world "
         "(--set world=replay).",
     )

@@ -1,4 +1,4 @@
-"""Run the cells of a table in parallel: each cell is a run in a folder of its own.
+"""Run the cells of a table in parallel: each cell is a run in its own folder.
 
 Long-lived worker processes, one per core, run the cells. Finished cells are not run again,
 interrupted cells are resumed, and the failure of a cell does not stop the others.
@@ -88,7 +88,7 @@ def _run_in_process(
             if watch is not None:
                 watch(CellEvent(job, progress.rounds_done, progress.row))
 
-        with suppress(RunError):  # a folder that cannot be written to fails by itself
+        with suppress(RunError):  # running the cell will report a read-only folder
             RunFolder(job.folder).write_failure(None)
         failure = None
         try:
@@ -166,7 +166,7 @@ def _feed_worker(
             "data_dir": None if data_dir is None else str(data_dir),
             "command": job.command,
         }
-        with suppress(RunError):  # a folder that cannot be written to fails by itself
+        with suppress(RunError):  # running the cell will report a read-only folder
             RunFolder(job.folder).write_failure(None)
         for message in _read_messages(processes[index], request):
             if message is None:

@@ -24,7 +24,7 @@ class NetModel:
     """A function of K parameter vectors and K batches (see `local.Model`).
 
     With seeds the model is in training: the dropout of each client comes from its own generator,
-    which is created anew for every call. Without seeds there is no dropout.
+    which is created for every call. Without seeds there is no dropout.
     """
 
     def __init__(self, net: Net, is_stacked: bool, seeds: Sequence[int] | None = None) -> None:

@@ -77,7 +77,7 @@ def split_test_set(data: Dataset, validation: float) -> tuple[Ints, Ints | None]
 
 
 def make_validation_row(row: dict[str, float]) -> dict[str, float]:
-    """Return the scores of the validation samples, under names of their own."""
+    """Return the scores of the validation samples, under separate names."""
     names = ("accuracy", "client_accuracy")
     return {f"validation_{name}": row[name] for name in names if name in row}
 

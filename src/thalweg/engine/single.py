@@ -186,7 +186,7 @@ class Training:
         return float(loss.detach()), gradient[0]
 
     def _samples(self, rows: npt.NDArray[np.integer[Any]]) -> Samples:
-        """Return the samples of a training step, augmented if the plan says so."""
+        """Return the samples of a training step, augmented if the plan has augmentation."""
         samples: Samples = self._data.samples("train", rows)
         if self._trainer.augment is not None:
             samples = self._trainer.augment.apply(

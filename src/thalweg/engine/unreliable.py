@@ -30,7 +30,7 @@ class PendingResponse(NamedTuple):
 
 
 class UnreliableFederation(FederationWrapper):
-    """Adds faults to a federation: responses are lost, late or forged, as `Faults` says.
+    """Adds faults to a federation: responses are lost, late or forged, as specified by `Faults`.
 
     All chosen clients train and keep their new state. Then some responses are lost, and some arrive
     in a later round. Until then their client is not present. A late response arrives even if its

@@ -25,7 +25,7 @@ Received = Mapping[str, Mapping[str, Floats32]]  # stage -> name -> values for o
 
 
 class ClientState(NamedTuple):
-    """Everything that a client remembers between rounds."""
+    """The state of a client between rounds."""
 
     lived: int  # rounds of its stream that are over
     rows: Rows  # (held,) rows of the data set in memory, in the order of the memory policy

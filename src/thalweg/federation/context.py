@@ -87,7 +87,7 @@ def start_context(
 
 @dataclass(frozen=True, eq=False)
 class ClientContext:
-    """Everything that one client knows about one round, besides its own state."""
+    """Input of one client for one round, besides its own state."""
 
     program: ClientProgram
     client: int

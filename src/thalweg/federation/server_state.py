@@ -17,7 +17,7 @@ from thalweg.recipes.compatibility import iter_server_halves
 
 
 class ServerState(NamedTuple):
-    """Everything that the server remembers between rounds."""
+    """The state of the server between rounds."""
 
     rnd: int  # rounds that are over
     bank: Floats32  # (models, P)

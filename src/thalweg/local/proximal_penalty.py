@@ -1,6 +1,6 @@
 """The proximal penalty with a hand-written gradient, which reads a large model fewer times.
 
-A module of its own because it needs torch on import; `proximal` imports it when a loss is computed.
+A separate module, because it needs torch on import; `proximal` imports it when a loss is computed.
 """
 
 from __future__ import annotations

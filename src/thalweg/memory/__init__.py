@@ -17,7 +17,7 @@ from thalweg.memory.dds import Dds  # renew more in important, balanced or rare 
 from thalweg.memory.drsr import Drsr  # follow the long-run distribution of the stream
 from thalweg.memory.fifo import Fifo  # the most recent samples
 from thalweg.memory.importance import Importance  # samples with the largest gradients
-from thalweg.memory.never import Never  # the first samples, for ever
+from thalweg.memory.never import Never  # the first samples, never replaced
 from thalweg.memory.ode import Ode  # samples aligned with the global gradient
 from thalweg.memory.replace import Replace  # only the samples that have just arrived
 from thalweg.memory.reservoir import Reservoir  # a uniform sample of the whole past

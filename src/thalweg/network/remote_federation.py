@@ -203,7 +203,7 @@ class RemoteFederation:
         return True
 
     def _keep_pending(self, request: TrainRequest) -> None:
-        """Remember a request without its parameters, if late responses are accepted."""
+        """Store a request without its parameters, if late responses are accepted."""
         if self._max_staleness:
             bank_broadcast = {k: v for k, v in request.broadcast.items() if k == "bank"}
             self._pending.setdefault(request.client, {})[request.rnd] = replace(

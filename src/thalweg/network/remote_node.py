@@ -74,7 +74,7 @@ class RemoteNode:
     def _mask_response(
         self, state: NodeState, request: TrainRequest, response: TrainResponse
     ) -> tuple[Any, TrainResponse]:
-        """Mask the update if the recipe says so; return the new mask state and the response."""
+        """Mask the update if the recipe uses secure aggregation; return the new mask state and the response."""
         recipe = self.schema.recipe
         if recipe.secure_aggregation is None:
             return None, response

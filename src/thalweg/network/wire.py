@@ -67,7 +67,7 @@ M = TypeVar("M", bound=Message)
 
 @dataclass(frozen=True)
 class MessageSchema:
-    """What both sides know about the messages of a run."""
+    """Shapes and names of the messages of a run, known to both sides."""
 
     recipe: Recipe
     num_params: int  # P

@@ -34,7 +34,7 @@ from thalweg.streams.steps_world import StepsWorld
 
 
 def check_compatibility(recipe: Recipe, world: World) -> None:
-    """Raise a `ConfigError` with a remedy if a recipe cannot work as it is, or in this world."""
+    """Raise a `ConfigError` with a remedy if a recipe is inconsistent, or cannot work in this world."""
     _check_forecast(recipe, world)
     _check_alarm(recipe, world)
     _check_privacy(recipe)
@@ -83,7 +83,7 @@ def _check_privacy(recipe: Recipe) -> None:
 
 
 def _check_secure_aggregation(recipe: Recipe) -> None:
-    """The server knows only the sum of the updates: reject policies that need more."""
+    """Reject policies that need more than the sum of the updates."""
     if recipe.secure_aggregation is None:
         return
 

@@ -83,7 +83,7 @@ def get_recipe(name: str) -> Recipe:
 def _find_changes(recipe: Recipe) -> dict[str, Any]:
     """Return the stages in which a recipe differs from FedAvg.
 
-    A memory without a method of its own (half renewed, replaced, or the newest samples) counts only if
+    A memory without a selection method (half renewed, replaced, or the newest samples) counts only if
     no other stage differs.
     """
     plain, plain_memories = fedavg(), (fedavg().memory, fedogd().memory, Fifo())

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-# The colours of Okabe and Ito, which can be told apart with any kind of colour vision; without black
+# The colours of Okabe and Ito, which can be distinguished with any kind of colour vision; without black
 # (the text) and yellow (faint on white). Beyond six recipes the line style changes.
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#e69f00")
 DASHES = ("solid", "dashed", "dotted", "dashdot")

@@ -41,7 +41,7 @@ TASK_ASSIGNMENT_NOTE = (
 
 
 class StudyMatrix(NamedTuple):
-    """The table of a study as it is shown; transposed if that is narrower."""
+    """Return the displayed table of a study; transposed if that is narrower."""
 
     corner: str
     headings: list[str]

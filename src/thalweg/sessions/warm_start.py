@@ -41,7 +41,7 @@ class WarmStart:
         x_s = \sum_{z=P}^{s-1} a_z\, w_z^{last}, \qquad
         a_z = \frac{e^{-R\, d(G_s, G_z)}}{\sum_{z'} e^{-R\, d(G_s, G_{z'})}}
 
-    Session P has no past sessions and starts as `first_start` says. Session P + 1 has one and
+    Session P has no past sessions and starts with `first_start`. Session P + 1 has one and
     starts with its final model.
 
     Symbols, Chang et al. -> here

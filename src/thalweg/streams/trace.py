@@ -107,7 +107,7 @@ def _parse_int(text: str, name: str, line: str) -> int:
     """Parse a non-negative integer in decimal digits; stricter than `int`."""
     text = text.strip()
     if not (text.isascii() and text.isdigit() and len(text) <= 15):
-        hint = " (empty: it stays for ever)" if name == "leave" else ""
+        hint = " (empty: it never leaves)" if name == "leave" else ""
         raise DataError(
             f"{line}: {name} is {text!r}; expected a whole number from 0 on{hint}, such as 12."
         )
@@ -116,5 +116,5 @@ def _parse_int(text: str, name: str, line: str) -> int:
 
 def _describe_stay(stay: Stay) -> str:
     if stay.leave == LAST_ROUND:
-        return f"it has been there since round {stay.join}, for ever"
-    return f"it has been there since round {stay.join} and leaves in round {stay.leave}"
+        return f"it is present from round {stay.join} on and never leaves"
+    return f"it is present from round {stay.join} until it leaves in round {stay.leave}"

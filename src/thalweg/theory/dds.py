@@ -63,8 +63,8 @@ def dds_ratios(
     of the budget goes to the others. If nothing with a positive score is left to take it, the rest
     is spread evenly: a state with a negative score can end with a positive ratio.
 
-    States predicted to be impossible (probability 0) cost no budget. `zero_prob_rule` says what
-    they get, should one of them come all the same: ``extend`` what the formula above says with the
+    States predicted to be impossible (probability 0) cost no budget. `zero_prob_rule` is the value
+    that they get if one of them occurs nevertheless: ``extend`` is the formula above with the
     same c (or the even share), ``zero`` nothing, ``budget`` the budget.
 
     Symbols, SFedPO (11) and Algorithm 2 -> here

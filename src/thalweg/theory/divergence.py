@@ -34,9 +34,9 @@ def divergence_from_uniform(histogram: npt.ArrayLike, kind: Divergence = "kl") -
         :math:`h`, :math:`u = 1/C`  share of each class, balanced share  -> histogram
         :math:`d_m`                 proxy of the gradient distance       -> the result
 
-    Differs from the paper: it does not say which direction of the divergence it means (the other
+    Differs from the paper: it does not state the direction of the divergence (the other
     one, KL(u||h), is infinite as soon as a class is missing), nor whether its L2 is squared. Its
-    theory wants the squared distance, which is ``l2_squared``.
+    theory needs the squared distance, which is ``l2_squared``.
 
     >>> divergence_from_uniform([[5, 5], [10, 0]], "l1").tolist()
     [0.0, 1.0]

@@ -46,7 +46,7 @@ def dpcs_probabilities(
         a                            -> the result, (n,)
         :math:`\mu`                  -> ridge
 
-    Differs from the paper: it has no ridge, and does not say which of many optima it takes.
+    Differs from the paper: it has no ridge, and does not state which of several optima it takes.
 
     >>> mixes = [[1, 0, 0], [0, 1, 0], [0.2, 0.3, 0.5]]
     >>> dpcs_probabilities(mixes, [1 / 3, 1 / 3, 1 / 3], ridge=0).round(6)

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 class AlarmState(NamedTuple):
-    """What the server remembers of alarms."""
+    """State of alarms at the server."""
 
     detector_state: Any  # the state of the alarm policy
     is_pending: Bools  # (N,) an alarm was raised since the client last took part
@@ -162,7 +162,7 @@ def _check(alarmed: Bools, clients: Ints, alarm: Alarm) -> None:
 
 
 def apply_alarm(ctx: ClientContext, state: ClientState) -> ClientState:
-    """Shrink the memory of a client and open a state in its forecast, if the broadcast says so."""
+    """Shrink the memory of a client and open a state in its forecast, if the broadcast requests it."""
     messages, forecast = ctx.received.get("alarm", {}), ctx.program.forecast
     if "shrink" in messages:
         state = _shrink_memory(ctx.program, ctx.client, state, float(messages["shrink"][0]))

@@ -160,7 +160,7 @@ def translate_errors(folder: Path) -> Iterator[None]:
 def damaged_folder_error(folder: Path, reason: str) -> RunError:
     return RunError(
         f"the state folder {folder} is damaged ({reason}); put back a copy of it, or move it away and join "
-        "anew as another client."
+        "again as another client."
     )
 
 

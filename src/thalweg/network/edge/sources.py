@@ -107,7 +107,7 @@ def _check_format(data: Dataset, sample_format: SampleFormat, spec: SourceSpec) 
     has = (data.x.shape[1:], str(data.x.dtype), data.num_classes)
     wanted = (sample_format.shape, sample_format.dtype, sample_format.num_classes)
     if has != wanted:
-        says = "samples of shape {}, {}, in {} classes"
+        template = "samples of shape {}, {}, in {} classes"
         raise ConfigError(
-            f"{spec.text} has {says.format(*has)}, but the federation uses {says.format(*wanted)}."
+            f"{spec.text} has {template.format(*has)}, but the federation uses {template.format(*wanted)}."
         )

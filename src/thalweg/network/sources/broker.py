@@ -46,7 +46,7 @@ class Broker:
             all(level == "+" or "+" not in level for level in levels)
             and all("#" not in level for level in levels[:-1])
             and levels[-1].count("#") in (0, len(levels[-1])),
-            f"{self.topic!r} is not a topic filter: + stands for a whole level, # for all levels at the end.",
+            f"{self.topic!r} is not a topic filter: + matches one level, # all levels at the end.",
         )
         require(
             self.tls or not (self.ca or self.cert or self.key),

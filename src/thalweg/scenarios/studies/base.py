@@ -59,7 +59,7 @@ class Row:
     against: str = ""
     """Label of the row to compare with; empty: the study's reference."""
     best_of: tuple[str, ...] = ()
-    """This row has no runs of its own: per seed, the run of these rows with the best validation accuracy."""
+    """This row has no runs: per seed, it is the run of these rows with the best validation accuracy."""
     quick: tuple[str, ...] = ()
     """Overrides of this row in a quick run, in addition to those of the study."""
 
@@ -126,7 +126,7 @@ class Study:
             require(
                 self.metric_of(column) not in TASK_METRICS or column.assignment in column.note,
                 f"{self.name}: the tasks of {column.label} get their mixtures by {column.assignment}; the note of "
-                f"the column must say so (such as 'by {column.assignment}').",
+                f"the column must state it (such as 'by {column.assignment}').",
             )
 
     @property

@@ -79,7 +79,7 @@ TABLES = (
         fedacg_lr="0.01",
         note=(
             "Reduced: 10 clients in a group, sessions of 40 rounds and a small net that starts at random, where "
-            "the paper has 20, 150 and a ResNet-18 that knows ImageNet. Its levels are out of reach; the order of "
+            "the paper has 20, 150 and a ResNet-18 pretrained on ImageNet. Its levels are out of reach; the order of "
             "the methods is what can be compared. FedACG's learning rate is 0.01; with that of the others it does "
             "not learn."
         ),

@@ -29,7 +29,7 @@ def table_1() -> Study:
     )
     return Study(
         name="dpcs-table-1",
-        title="DPCS, Table I: whom to choose",
+        title="DPCS, Table I: client selection",
         description=(
             "20 clients, 6 of them in a round, Dirichlet(0.1), class sizes falling by 0.8, samples revealed "
             "evenly over 600 rounds. Numbers at 200 rounds are those of the same runs. FedProx and "

@@ -1,7 +1,7 @@
 """Tables of the FedDAA paper (Peng & Tang) as studies: concepts and rotations change in six steps.
 
 Accuracy is measured at the end of a step: each client with its own models on the standard test set in the
-client's current view; mean over clients, then over steps. The paper does not say so; its code does this.
+client's current view; mean over clients, then over steps. The paper does not state this; its code does it.
 
 The released code of FedDAA receives the true number of models (2, 3, then 4) and only logs the number of
 clusters that NCD finds. There are therefore two rows: ``feddaa given`` is what was run for the paper,
@@ -9,7 +9,7 @@ clusters that NCD finds. There are therefore two rows: ``feddaa given`` is what 
 its number of samples for every model, as in the released code; in ``feddaa explained`` (no published number)
 it counts for a model by the share of samples that the model explains. FedDrift has two rows as well: clients
 choose among the models at the start of a step, or in every round (``feddrift reassigned``). The paper starts
-with two models and does not say how they differ initially; there is no published number for the second row.
+with two models and does not state how they differ initially; there is no published number for the second row.
 Flash with the paper's settings (server learning rate 1) does not learn here; ``flash, small strides`` uses the
 settings of SFedPO's study.
 """
@@ -36,7 +36,7 @@ QUICK = ("rounds=24", f"world.rounds_per_step={QUICK_STEP}", f"evaluate_every={Q
 QUICK_BANK = (f"bank.every={QUICK_STEP}",)
 GIVEN = "bank.cluster_count=given"
 ABOUT = (
-    "60 clients, half of them in every round, six steps of 40 rounds. 'feddaa given' is told the true number of "
+    "60 clients, half of them in every round, six steps of 40 rounds. 'feddaa given' gets the true number of "
     "models (2, 3, then 4), as the released code is; 'feddaa' finds it; 'feddaa explained' does, too, and lets a "
     "client count for a model as far as the model explains its samples. 'feddrift reassigned' lets clients choose "
     "among the models in every round, not only when a step begins; 'flash, small strides' has the settings of "
@@ -151,7 +151,7 @@ def ablation() -> Study:
         name="feddaa-ablation",
         title="FedDAA, Table 3: without its parts",
         description=(
-            f"{WHERE} Without NCD there are two models; without RDLD nobody is taken for drifted; without DAA "
+            f"{WHERE} Without NCD there are two models; without RDLD no client counts as drifted; without DAA "
             "clients learn from new data alone. Numbers of models are given, as in the released code; 'full, "
             f"found' finds them. {ABOUT}"
         ),
