@@ -56,7 +56,7 @@ def test_trace_supports_a_tolerance(tmp_path: Path) -> None:
             r"lines 2 and 3 overlap: client 0 joins in round 3, but .* leaves in round 5",
         ),
         ("0,3,9\n1,0,\n0,0,5", r"lines 4 and 2 overlap: client 0 joins in round 3"),
-        ("1,2,\n1,7,9", r"lines 2 and 3 overlap: .* since round 2, for ever"),
+        ("1,2,\n1,7,9", r"lines 2 and 3 overlap: .* from round 2 on and never leaves"),
         (
             "0,5,5",
             r"line 2: client 0 joins in round 5 and leaves in round 5; a stay must last at least one round",
