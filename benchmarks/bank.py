@@ -2,10 +2,10 @@
 
     python benchmarks/bank.py [--quick] [--models 4] [--clients 6] [--repeats 9]
 
-Both are rounds of the same clients on the same mini-batches (8 of 64 samples each), in one process of one
-thread; only the number of models differs. The two take turns. The limit we hold ourselves to: four models cost at
-most 4.2 times one. Also shown, without a limit: the same with what comes before it in FedRC, the loss of every
-held sample under every model.
+Both are rounds of the same clients on the same mini-batches (8 of 64 samples each), in one process
+of one thread; only the number of models differs. The two take turns. The limit we hold ourselves
+to: four models cost at most 4.2 times one. Also shown, without a limit: the same with what comes
+before it in FedRC, the loss of every held sample under every model.
 """
 
 from __future__ import annotations
@@ -104,7 +104,8 @@ def main() -> None:
         limit = LIMIT * given.models / 4
         print(
             f"{name}: {given.models} models {trained:.2f} times one ({1000 * first:.0f} ms), limit "
-            f"{limit:.2f}: {'kept' if trained <= limit else 'MISSED'}; with the losses before it {whole:.2f}"
+            f"{limit:.2f}: {'kept' if trained <= limit else 'MISSED'}; with the losses before it "
+            f"{whole:.2f}"
         )
 
 

@@ -1,11 +1,13 @@
-"""2,000 rounds in which 1,000 clients come and go: memory, checkpoints and time do not grow, kills do not matter.
+"""Benchmark of 2,000 rounds with 1,000 joining and leaving clients: memory, checkpoints, time,
+kills.
 
     python benchmarks/churn.py [--clients 1000] [--rounds 2000] [--cohort 20] [--kills 20]
 
-First a run in one go, with a line at every tenth of it: memory of the process, size of the checkpoint, milliseconds
-per round. Then the same run, killed at random moments and resumed; metrics and model must be the same, to the bit.
-What we hold ourselves to: memory and checkpoint at the end at most 5 % above those at the second line, when nearly
-everybody has come once. The metrics are left out of that: a line per round is the result.
+First a run in one go, with a line at every tenth of it: memory of the process, size of the
+checkpoint, milliseconds per round. Then the same run, killed at random moments and resumed; metrics
+and model must be the same, to the bit. What we hold ourselves to: memory and checkpoint at the end
+at most 5 % above those at the second line, when nearly everybody has come once. The metrics are
+left out of that: a line per round is the result.
 """
 
 from __future__ import annotations
@@ -73,7 +75,10 @@ def in_one_go(plan: Plan, folder: Path) -> list[tuple[float, float]]:
 
 
 def killed(plan: Plan, folder: Path, kills: int, seconds: float) -> int:
-    """The same run in processes that are killed after a random part of the time it takes; how many were."""
+    """The same run in processes that are killed after a random part of the time it takes.
+
+    How many were.
+    """
     chance, done = random.Random(0), 0
     while True:
         child = os.fork()

@@ -3,11 +3,12 @@
     python benchmarks/flower.py [--nodes 4] [--rounds 10] [--steps 20] [--only ours|bare]
     python benchmarks/flower.py --nodes 20 --only ours
 
-Both average the same net over so many nodes, each of which makes so many steps on 100 digits. Ours is `thalweg
-serve` and a `thalweg join` per node, as users start them. The bare app is Flower's own FedAvg with a ClientApp in
-plain PyTorch, for which a SuperNode starts a process per message; it is generated here. Counted is the time from
-the end of the first round to the end of the last. What we hold ourselves to: a ratio of at most 1, and with 20
-nodes no reply that comes too late or not at all.
+Both average the same net over so many nodes, each of which makes so many steps on 100 digits. Ours
+is `thalweg serve` and a `thalweg join` per node, as users start them. The bare app is Flower's own
+FedAvg with a ClientApp in plain PyTorch, for which a SuperNode starts a process per message; it is
+generated here. Counted is the time from the end of the first round to the end of the last. What we
+hold ourselves to: a ratio of at most 1, and with 20 nodes no reply that comes too late or not at
+all.
 """
 
 from __future__ import annotations

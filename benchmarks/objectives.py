@@ -2,10 +2,11 @@
 
     python benchmarks/speed.py --objectives
 
-The plain loop is that of `speed.py` with the loss one would write by hand on modules; here the objective of
-the package is computed as the fast engine does it, in worker processes, or in threads of one process if its
-clients look at their models between ticks. What an objective remembers or was told (an anchor, the others'
-curvature, a teacher of the past) is made beforehand, for both sides: what is timed is the steps.
+The plain loop is that of `speed.py` with the loss one would write by hand on modules; here the
+objective of the package is computed as the fast engine does it, in worker processes, or in threads
+of one process if its clients look at their models between ticks. What an objective remembers or was
+told (an anchor, the others' curvature, a teacher of the past) is made beforehand, for both sides:
+what is timed is the steps.
 """
 
 from __future__ import annotations

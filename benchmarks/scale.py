@@ -1,4 +1,4 @@
-"""10,000 clients with memories of 500 over Fashion-MNIST: start-up, resident memory, time per round.
+"""Start-up, memory and time per round of 10,000 clients with memories of 500 (Fashion-MNIST).
 
     python benchmarks/scale.py [--clients 10000] [--cohort 100] [--rounds 3]
 
@@ -37,7 +37,9 @@ def resident_mb() -> float:
 
 
 def idle_round_ms(plan: Plan, cohort: int, rounds: int) -> float:
-    """Median time of everything in a round but arithmetic: 100 clients live and are checkpointed."""
+    """Median time of a round without arithmetic: streams, memories and checkpoints of 100
+    clients.
+    """
     scenario = plan.scenario
     data = scenario.data.load(None, plan.seed)
     client_pool = make_client_pool(plan, data, num_params=1)

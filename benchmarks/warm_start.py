@@ -1,12 +1,14 @@
-"""What warm start adds to a session: wall time against the same session without it, and what is stored.
+"""Cost of warm start: wall time compared with the same session without it, and stored bytes.
 
-    python benchmarks/warm_start.py [--quick] [--stored 50] [--rounds 50] [--hidden 1000 925] [--repeats 3]
+    python benchmarks/warm_start.py [--quick] [--stored 50] [--rounds 50] [--hidden 1000 925]
+    [--repeats 3]
 
-Plays a session of T rounds (5 steps of 64 samples at each of 10 clients, a checkpoint after every round) with 50
-past sessions of a model of a million parameters in store, and the same session without an opening, a round of the
-one and a round of the other in turns. The limits we hold ourselves to: the ratio of the two is at most
-(T + V)/T + 2 %, V being the rehearsals, and what is stored, in memory and on disk, is at most a model and two for
-every session after the pilot, W + 2W(S - P).
+Plays a session of T rounds (5 steps of 64 samples at each of 10 clients, a checkpoint after every
+round) with 50 past sessions of a model of a million parameters in store, and the same session
+without an opening, a round of the one and a round of the other in turns. The limits we hold
+ourselves to: the ratio of the two is at most (T + V)/T + 2 %, V being the rehearsals, and what is
+stored, in memory and on disk, is at most a model and two for every session after the pilot, W +
+2W(S - P).
 """
 
 from __future__ import annotations
@@ -72,7 +74,7 @@ def full_archive(
 
 
 class Session:
-    """A session that is played round by round, with a checkpoint after each, and how long it has taken."""
+    """Run a session with a checkpoint after each round, and measure its time."""
 
     def __init__(self, plan: Plan, data: Dataset, net: Net, stored: int, out: Path) -> None:
         self.plan, self.seconds = plan, 0.0
@@ -186,7 +188,8 @@ def main() -> None:
     allowed = W + 2 * W * (stored + 1)  # with the session that was just played
     print(f"wall time      {statistics.median(ratios):.4f}   (limit {limit:.4f})")
     print(
-        f"session_start        {opening_ms(session_start, net, stored, 5):.0f} ms apart from rehearsals"
+        f"session_start        {opening_ms(session_start, net, stored, 5):.0f} ms apart from "
+        "rehearsals"
     )
     print(f"in memory      {in_memory / 1e6:.2f} MB   (limit {allowed / 1e6:.2f} MB)")
     print(f"on disk        {on_disk / 1e6:.2f} MB   (limit {allowed / 1e6:.2f} MB)")

@@ -1,15 +1,16 @@
 """A memory policy: which samples a client keeps when new ones arrive.
 
-A policy is a frozen dataclass. It does not receive samples, only a `MemoryContext` with their number
-and labels. It returns the positions to keep: 0 .. held-1 are the stored samples, held .. held+new-1
-the new ones. Its state is passed in and returned. Takes a few seconds and prints
+A policy is a frozen dataclass. It does not receive samples, only a `MemoryContext` with their
+number and labels. It returns the positions to keep: 0 .. held-1 are the stored samples, held ..
+held+new-1 the new ones. Its state is passed in and returned. Takes a few seconds and prints
 
     UniformRatio(budget=0.5, stochastic_rounding=False): accuracy 0.94
     Cooling(scale=200.0): accuracy 0.96
 
 The second run from the command line:
 
-    thalweg run fedavg --on digits-full --seed 7 --rounds 5 --set memory=examples/02_own_memory.py:Cooling
+    thalweg run fedavg --on digits-full --seed 7 --rounds 5 --set
+    memory=examples/02_own_memory.py:Cooling
 """
 
 from dataclasses import dataclass, replace

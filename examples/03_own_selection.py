@@ -1,14 +1,16 @@
 """A selection rule: which clients take part in a round.
 
-A rule receives the roster: the clients that are present in this round and the values that the server
-has stored for each client. It returns the ids of the chosen clients. Takes a few seconds and prints
+A rule receives the roster: the clients that are present in this round and the values that the
+server has stored for each client. It returns the ids of the chosen clients. Takes a few seconds and
+prints
 
     Available(): accuracy 0.94, 0.65 MB sent
     LargestLoss(share=0.3): accuracy 0.92, 0.27 MB sent
 
 The second run from the command line:
 
-    thalweg run fedavg --on digits-full --seed 7 --rounds 5 --set selection=examples/03_own_selection.py:LargestLoss
+    thalweg run fedavg --on digits-full --seed 7 --rounds 5 --set
+    selection=examples/03_own_selection.py:LargestLoss
 """
 
 from dataclasses import dataclass, replace

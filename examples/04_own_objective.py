@@ -1,15 +1,16 @@
 """A local objective: the loss that a client minimises on its memory.
 
-An objective is a function of parameters, a batch and a memo. It is written in PyTorch for K clients at
-once and returns one loss per client. Batches are padded; padding has weight zero. Takes a few seconds
-and prints
+An objective is a function of parameters, a batch and a memo. It is written in PyTorch for K clients
+at once and returns one loss per client. Batches are padded; padding has weight zero. Takes a few
+seconds and prints
 
     CrossEntropy(): training loss 0.05, accuracy 0.94
     LabelSmoothing(share=0.1): training loss 0.59, accuracy 0.96
 
 The second run from the command line:
 
-    thalweg run fedavg --on digits-full --seed 7 --rounds 5 --set objective=examples/04_own_objective.py:LabelSmoothing
+    thalweg run fedavg --on digits-full --seed 7 --rounds 5 --set
+    objective=examples/04_own_objective.py:LabelSmoothing
 """
 
 from __future__ import annotations

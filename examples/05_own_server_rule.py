@@ -1,15 +1,16 @@
 """A server rule: how the updates of a round change the model.
 
 This rule has a state, a vector as long as the model. Checkpoints contain it without further code.
-`deltas` has one row per client and `weights` one number per client. (How the weights are computed is a
-stage of its own: `--set weights=...`, one method, `weigh`.) Takes a few seconds and prints
+`deltas` has one row per client and `weights` one number per client. (How the weights are computed
+is a stage of its own: `--set weights=...`, one method, `weigh`.) Takes a few seconds and prints
 
     Step(lr=1.0, radius=None): accuracy 0.94
     Momentum(decay=0.5): accuracy 0.96
 
 The second run from the command line:
 
-    thalweg run fedavg --on digits-full --seed 7 --rounds 5 --set server=examples/05_own_server_rule.py:Momentum
+    thalweg run fedavg --on digits-full --seed 7 --rounds 5 --set
+    server=examples/05_own_server_rule.py:Momentum
 """
 
 from dataclasses import dataclass, replace

@@ -1,12 +1,15 @@
-"""Your own table as a scenario: six machines with two sensors; the label says whether one overheats.
+"""Your own table as a scenario: six machines with two sensors.
 
-A CSV or Parquet file is a scenario. Name the column to predict and, if the file has them, the columns
-for the client and the time of a row. All other numeric columns are inputs. Takes a few seconds and
-prints
+The label says whether one overheats.
+
+A CSV or Parquet file is a scenario. Name the column to predict and, if the file has them, the
+columns for the client and the time of a row. All other numeric columns are inputs. Takes a few
+seconds and prints
 
     6 clients, accuracy 1.00; always predicting the commonest label: 0.62
 
-The same run from the command line, with a file written by `python examples/06_own_data.py sensors.csv`:
+The same run from the command line, with a file written by `python examples/06_own_data.py
+sensors.csv`:
 
     thalweg run fedavg --on sensors.csv --seed 7 --rounds 20 --set data.label=fault \
         --set data.client=device --set data.time=when --set world.availability=1

@@ -1,15 +1,16 @@
 """Sample weights: how much each stored sample counts in the local loss.
 
-This stage runs between memory and training. With `weights=by-weight` the server weighs a client by the
-sum of its sample weights, so that clients with old data count less. A reservoir keeps old samples, so
-that ages differ. Takes a few seconds and prints
+This stage runs between memory and training. With `weights=by-weight` the server weighs a client by
+the sum of its sample weights, so that clients with old data count less. A reservoir keeps old
+samples, so that ages differ. Takes a few seconds and prints
 
     None: training loss 0.017, accuracy 0.97
     HalfLife(rounds=2.0): training loss 0.027, accuracy 0.96
 
 The second run from the command line:
 
-    thalweg run fedavg --on digits-full --seed 7 --rounds 10 --set memory=reservoir --set weights=by-weight \
+    thalweg run fedavg --on digits-full --seed 7 --rounds 10 --set memory=reservoir --set
+    weights=by-weight \
         --set sample_weights=examples/08_own_sample_weights.py:HalfLife
 """
 

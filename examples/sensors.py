@@ -4,8 +4,8 @@
     python examples/sensors.py --devices 3            publish readings to the broker on this machine
 
 Device 2 publishes {"id": "2-17", "x": [0.1, 1.2, -0.3, 0.8], "t": 1767225600.0} to pumps/2/reading.
-Some seconds later it publishes the label, {"id": "2-17", "y": "worn"}, to pumps/2/state. From reading
-number --drift-after on, the readings of worn and blocked pumps are swapped.
+Some seconds later it publishes the label, {"id": "2-17", "y": "worn"}, to pumps/2/state. From
+reading number --drift-after on, the readings of worn and blocked pumps are swapped.
 """
 
 from __future__ import annotations

@@ -1,12 +1,13 @@
 """Mutation testing: change one expression of a core module and run the tests of that module.
 
-A mutant is *killed* if a test fails. A mutant that survives points to behaviour that no test checks.
+A mutant is *killed* if a test fails. A mutant that survives points to behaviour that no test
+checks.
 
     python tools/mutation.py --sample 150 --seed 0
 
-The sample is drawn uniformly over all mutants of the modules in `TARGETS`. Mutants run in copies of the
-source tree, so the working tree is never changed. The exit code is 1 if the share of killed mutants is
-below `--least`.
+The sample is drawn uniformly over all mutants of the modules in `TARGETS`. Mutants run in copies of
+the source tree, so the working tree is never changed. The exit code is 1 if the share of killed
+mutants is below `--least`.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Thalweg: streaming federated learning.
 
-In each round samples arrive at the clients, each client keeps some of them, the server chooses a cohort,
-the cohort trains, and the server aggregates the updates. Start with `run` and `compare`.
+In each round samples arrive at the clients, each client keeps some of them, the server chooses a
+cohort, the cohort trains, and the server aggregates the updates. Start with `run` and `compare`.
 """
 
 from __future__ import annotations

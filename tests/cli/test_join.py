@@ -53,6 +53,6 @@ def test_progress_line_of_a_client_counts_its_rounds() -> None:
 def test_second_client_in_a_state_folder_is_rejected(tmp_path: Path) -> None:
     with (
         lock_file(tmp_path / ".join", "never shown"),
-        pytest.raises(RunError, match="every client needs a folder of its own"),
+        pytest.raises(RunError, match="every client needs its own folder"),
     ):
         run_command("join", "127.0.0.1:9", "--data", "replay", "--state", str(tmp_path))

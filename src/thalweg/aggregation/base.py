@@ -36,7 +36,7 @@ class Weights(Protocol):
 
 @runtime_checkable
 class Reports(Protocol):
-    """A weights rule for which each client computes a few numbers and sends them with its update."""
+    """A weights rule for which each client sends a few numbers with its update."""
 
     def report(self, summary: MemorySummary) -> Mapping[str, float]:
         """Return finite numbers by name; called at the client.

@@ -65,7 +65,7 @@ class ShiftAware:
     """Clients in the denominator: those of the round, or all. With all, the weights sum to less
     than one and the step is shorter; clients without a score get the mean of the others."""
     availability: Literal["known", "estimated"] = "known"
-    """Where the availability comes from: the scenario, or the rounds in which a client was present."""
+    """Source of the availability: the scenario, or the rounds in which a client was present."""
     mismatch: Literal["identity", "kme"] = "identity"
     """Distance of a memory from the goal. identity: all states differ equally; kme: states with
     similar embeddings (class histograms by default) can replace each other."""
@@ -76,8 +76,8 @@ class ShiftAware:
         require(math.isfinite(self.offset), f"offset must be a finite number, got {self.offset}.")
         require(
             not self.exact or self.noise > 0,
-            f"exact weights need a positive noise, got {self.noise}: without noise one client would "
-            "get all the weight.",
+            f"exact weights need a positive noise, got {self.noise}: without noise one client "
+            "would get all the weight.",
         )
         require(
             not self.exact or self.normalise == "participants",

@@ -27,11 +27,11 @@ def oracle_gap(
 ) -> theory.OracleGap:
     """`theory.oracle_gap` with the true probabilities, predictions, ratios and weights of a run.
 
-    `run` is a run folder (finished or not; its last checkpoint is used and the folder is not changed) or a plan,
-    for the predictions before the first round. Clients that have not participated have their initial
-    predictions. Availability is that of the world over all sessions, also if the weights estimate it. Ratios are
-    those of the whole budget; in a world with fewer arrivals per tick than the memory holds (``world.arrivals``) a
-    client may renew less.
+    `run` is a run folder (finished or not; its last checkpoint is used and the folder is not
+    changed) or a plan, for the predictions before the first round. Clients that have not
+    participated have their initial predictions. Availability is that of the world over all
+    sessions, also if the weights estimate it. Ratios are those of the whole budget; in a world with
+    fewer arrivals per tick than the memory holds (``world.arrivals``) a client may renew less.
     """
     folder = None if isinstance(run, Plan) else _folder(Path(run))
     plan = run if isinstance(run, Plan) else read_plan(Path(run))

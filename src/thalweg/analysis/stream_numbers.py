@@ -58,15 +58,16 @@ def stream_numbers(
     .. math::  \sum_t q^{(t)} \Big\lVert \nabla L_S(\theta^{(t)}) -
                \sum_m p_m^{(t)} \nabla L_{\text{memory}_m}(\theta^{(t)}) \Big\rVert^2
 
-    :math:`L_S` is the loss of all samples with positive weight in these rounds, each with its total weight. The
-    value is zero if every round represents the whole. The cost is one pass over all samples per round. `watch` is
-    called with the progress in steps: every round is run and then measured.
+    :math:`L_S` is the loss of all samples with positive weight in these rounds, each with its total
+    weight. The value is zero if every round represents the whole. The cost is one pass over all
+    samples per round. `watch` is called with the progress in steps: every round is run and then
+    measured.
     """
     plan = run if isinstance(run, Plan) else read_plan(Path(run))
     if not isinstance(plan.recipe.weights, ByWeight):
         raise ConfigError(
-            "the data-streams theory needs clients that are weighted by their samples (weights=by-weight); "
-            f"this run has {type(plan.recipe.weights).__name__}."
+            "the data-streams theory needs clients that are weighted by their samples "
+            f"(weights=by-weight); this run has {type(plan.recipe.weights).__name__}."
         )
     require(rounds is None or rounds >= 1, f"rounds must be at least 1, got {rounds}.")
     folder = None if data_dir is None else Path(data_dir)

@@ -131,8 +131,8 @@ class FedDaa(SoftBank):
         )
         require(
             len(self.given) > 0 and min(self.given) >= 1,
-            f"given must list at least one number of models, one for each step and each at least 1, "
-            f"got {list(self.given)}.",
+            "given must list at least one number of models, one for each step and each at least "
+            f"1, got {list(self.given)}.",
         )
 
     @property

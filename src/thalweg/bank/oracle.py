@@ -64,9 +64,9 @@ class Oracle:
         truth = roster.concepts if isinstance(roster, OracleRoster) else None
         if truth is None:
             raise ConfigError(
-                "bank=oracle needs the true concept of each client, which only a simulation provides; "
-                "got a roster without concepts. Use a bank that estimates them, such as feddaa or "
-                "feddrift."
+                "bank=oracle needs the true concept of each client, which only a simulation "
+                "provides; got a roster without concepts. Use a bank that estimates them, such as "
+                "feddaa or feddrift."
             )
         has_changed = (truth != notes.concept_of) & (notes.concept_of >= 0)
         concepts = np.append(

@@ -40,8 +40,8 @@ LEARNERS: dict[str, type[OnlineLearner]] = {
 class Baseline:
     """An online learner that is tested on every arriving sample and then learns from it.
 
-    Arrivals are those of the scenario: the same samples on which a recipe is tested in the same round. Memory,
-    net, selection and faults of the scenario are not used.
+    Arrivals are those of the scenario: the same samples on which a recipe is tested in the same
+    round. Memory, net, selection and faults of the scenario are not used.
     """
 
     name: str
@@ -49,8 +49,8 @@ class Baseline:
     pooled: bool = False
     """True: one learner receives the samples of all clients; False: one learner per client."""
     feedback: Literal["round", "sample"] = "round"
-    """When labels become available: at the end of the round, as for clients of a federation, or after every
-    sample, as usual for online learners. This choice alone can decide the ranking.
+    """When labels become available: at the end of the round, as for clients of a federation, or
+    after every sample, as usual for online learners. This choice alone can decide the ranking.
     """
 
     def __post_init__(self) -> None:

@@ -15,10 +15,11 @@ from thalweg.core.types import Floats32
 
 @dataclass(frozen=True)
 class RiverClassifier:
-    """A classifier of River (extra ``thalweg[river]``) by name, such as tree.HoeffdingTreeClassifier.
+    """A classifier of River (``thalweg[river]``) by name, such as tree.HoeffdingTreeClassifier.
 
-    A binary classifier is wrapped in River's one-versus-rest if there are more than two classes. A classifier with a
-    seed gets one that is derived from the run's seed, different for each client. It predicts 0 before it has learned.
+    A binary classifier is wrapped in River's one-versus-rest if there are more than two classes. A
+    classifier with a seed gets one that is derived from the run's seed, different for each client.
+    It predicts 0 before it has learned.
     """
 
     model: str = "tree.HoeffdingTreeClassifier"
@@ -61,8 +62,8 @@ class RiverClassifier:
             importlib.import_module("river")
         except ImportError as error:
             raise ConfigError(
-                "learner=river needs the package river, which is not installed: pip install 'thalweg[river]'. "
-                "Baselines without it: majority, no-change."
+                "learner=river needs the package river, which is not installed: pip install "
+                "'thalweg[river]'. Baselines without it: majority, no-change."
             ) from error
         try:
             found = getattr(importlib.import_module(f"river.{module}"), name, None)
@@ -71,7 +72,8 @@ class RiverClassifier:
         if not (isinstance(found, type) and hasattr(found, "predict_one")):
             raise ConfigError(
                 f"learner.model={self.model}: River has no such classifier; expected for example "
-                "tree.HoeffdingTreeClassifier, forest.ARFClassifier or linear_model.LogisticRegression."
+                "tree.HoeffdingTreeClassifier, forest.ARFClassifier or "
+                "linear_model.LogisticRegression."
             )
         return found
 

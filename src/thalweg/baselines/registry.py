@@ -30,7 +30,8 @@ def river_logistic() -> Baseline:
 def river_tree() -> Baseline:
     """A Hoeffding tree: splits a leaf when enough samples have been seen.
 
-    Domingos and Hulten, "Mining high-speed data streams", 2000; River's tree.HoeffdingTreeClassifier.
+    Domingos and Hulten, "Mining high-speed data streams", 2000; River's
+    tree.HoeffdingTreeClassifier.
     """
     return Baseline("river-tree", RiverClassifier("tree.HoeffdingTreeClassifier"))
 

@@ -28,8 +28,8 @@ class Majority:
 class NoChange:
     """Predicts the last label; 0 before the first one.
 
-    Hard to beat where labels repeat. A high accuracy of this baseline is a warning that accuracy is not informative
-    about learning.
+    Hard to beat where labels repeat. A high accuracy of this baseline is a warning that accuracy is
+    not informative about learning.
     """
 
     def begin(self, num_classes: int, seed: int) -> LastLabelLearner:

@@ -144,7 +144,8 @@ def show_cell_progress(
             return
         else:
             print(
-                f"{cell_progress.done}/{cell_progress.total} rounds; {cell_progress.format_summary()}",
+                f"{cell_progress.done}/{cell_progress.total} rounds; "
+                f"{cell_progress.format_summary()}",
                 flush=True,
             )
         said = time.monotonic()

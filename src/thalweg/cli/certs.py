@@ -14,7 +14,8 @@ def certs_command(folder: Path, hosts: list[str], nodes: int, renew: bool, days:
     lines = []
     if made.server is not None:
         lines.append(
-            f"{made.server}/   to the server: thalweg serve RECIPE --on SCENARIO --certs {made.server}"
+            f"{made.server}/   to the server: thalweg serve RECIPE --on SCENARIO --certs "
+            f"{made.server}"
         )
     if made.nodes:
         first, last = made.nodes[0], made.nodes[-1]
@@ -24,8 +25,8 @@ def certs_command(folder: Path, hosts: list[str], nodes: int, renew: bool, days:
         )
         if made.server is None:
             lines.append(
-                f"{folder / 'server' / 'nodes'}/   the new public keys: copy them to the server, which "
-                "lets them in within seconds"
+                f"{folder / 'server' / 'nodes'}/   the new public keys: copy them to the server, "
+                "which lets them in within seconds"
             )
     if lines:
         lines.append(

@@ -255,9 +255,12 @@ def serve(
         list[str] | None,
         typer.Option(
             metavar="NAME=VALUE",
-            help="Upper limit of what a client may send: [cyan]norm_factor=5[/cyan] (times the median norm "
-            "of a round's updates), [cyan]max_norm[/cyan], [cyan]max_samples[/cyan], "
-            "[cyan]max_steps[/cyan], [cyan]max_value[/cyan]. May be repeated.",
+            help=(
+                "Upper limit of what a client may send: [cyan]norm_factor=5[/cyan] (times the "
+                "median norm of a round's updates), [cyan]max_norm[/cyan], "
+                "[cyan]max_samples[/cyan], [cyan]max_steps[/cyan], [cyan]max_value[/cyan]. May be "
+                "repeated."
+            ),
         ),
     ] = None,
     live: Annotated[
@@ -331,9 +334,12 @@ def join(
         str,
         typer.Option(
             metavar="SOURCE",
-            help="[cyan]replay[/cyan]: the scenario's own samples, as in a simulation. For a --live server: "
-            "[cyan]mqtt://host/topic[/cyan], a growing .csv, .jsonl or .parquet file, a folder of images, "
-            "[cyan]river:Elec2[/cyan], [cyan]package.module:function[/cyan].",
+            help=(
+                "[cyan]replay[/cyan]: the scenario's own samples, as in a simulation. For a --live "
+                "server: [cyan]mqtt://host/topic[/cyan], a growing .csv, .jsonl or .parquet file, "
+                "a folder of images, [cyan]river:Elec2[/cyan], "
+                "[cyan]package.module:function[/cyan]."
+            ),
         ),
     ],
     state: Annotated[
@@ -370,7 +376,8 @@ def join(
 
     thalweg join 127.0.0.1 --data replay --state client0
 
-    thalweg join fl.example.org --certs nodes/0 --data 'mqtt://localhost/sensors/#' --state /var/lib/thalweg
+    thalweg join fl.example.org --certs nodes/0 --data 'mqtt://localhost/sensors/#' --state
+    /var/lib/thalweg
 
     Runs until Ctrl-C and reconnects whenever the server returns. After a crash,
     the same command continues with the same memory, as the same client. The

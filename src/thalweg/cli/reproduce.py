@@ -108,8 +108,9 @@ def _finish(plan: StudyPlan, console: Console, as_json: bool, timing: Timing | N
     console.print(study_headline(result), highlight=False)
     if timing is not None and timing.rounds:
         console.print(
-            f"took {format_duration(timing.wall_seconds)}; computing time {format_duration(timing.seconds)}, "
-            f"speed-up {timing.speedup:.2f} with {timing.workers} worker{'s' if timing.workers > 1 else ''}",
+            f"took {format_duration(timing.wall_seconds)}; computing time "
+            f"{format_duration(timing.seconds)}, speed-up {timing.speedup:.2f} with "
+            f"{timing.workers} worker{'s' if timing.workers > 1 else ''}",
             highlight=False,
         )
     for what, file in files.items():

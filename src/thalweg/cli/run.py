@@ -73,7 +73,7 @@ def plan_from_options(
     engine: str = "auto",
     verb: str = "run",
 ) -> tuple[AnyPlan, AnyPlan | None, str]:
-    """The plan, the plan without overrides (None for a run folder), and the command that makes it."""
+    """The plan, the plan without overrides (None for a run folder), and its command."""
     if recipe.endswith(".toml") or Path(recipe).is_dir():
         if on is not None or sets or seed is not None or rounds is not None:
             raise ConfigError(

@@ -121,7 +121,8 @@ def serve_command(
     most = getattr(plan.scenario.world, "num_clients", None)
     require(
         most is None or options.get("min_clients", 1) <= most,
-        f"--min-clients is {options.get('min_clients')}, but the run has {most} clients (--clients).",
+        f"--min-clients is {options.get('min_clients')}, but the run has {most} clients "
+        "(--clients).",
     )
     words = shlex.join([*arguments.to_args(), "--out", str(out)])
     _prepare_folder(plan, out, resume, f"{command} {words}", options)
@@ -206,7 +207,10 @@ def _run_server(
 
 
 def _register_new_keys(server_processes: ServerProcesses, printer: _EventPrinter) -> None:
-    """Register keys of new nodes; unreadable keys and a missing SuperLink are reported and retried."""
+    """Register keys of new nodes.
+
+    Unreadable keys and a missing SuperLink are reported and retried.
+    """
     try:
         for name in server_processes.register():
             printer.print_event({"event": "key", "name": name})
@@ -215,7 +219,10 @@ def _register_new_keys(server_processes: ServerProcesses, printer: _EventPrinter
 
 
 class _RoundPrinter:
-    """Prints rounds as the ServerApp writes them; a round repeated after a crash is printed once."""
+    """Prints rounds as the ServerApp writes them.
+
+    A round repeated after a crash is printed once.
+    """
 
     def __init__(self, plan: Plan, out: Path, watch: ProgressCallback) -> None:
         self._plan, self._watch = plan, watch

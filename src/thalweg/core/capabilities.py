@@ -65,8 +65,8 @@ class ServerHalf(Protocol):
     """A policy with a part at the server, which exchanges vectors with the part at the clients.
 
     The part at the client is the policy itself. It finds the broadcast in `MemoryContext.broadcast`
-    (memory) or in the memo (objective), and returns its upload from the method `upload`. Messages are
-    float32 vectors by name, of any length that is the same for all clients.
+    (memory) or in the memo (objective), and returns its upload from the method `upload`. Messages
+    are float32 vectors by name, of any length that is the same for all clients.
     """
 
     def init_server(self, num_clients: int, num_params: int) -> Any:
@@ -100,7 +100,10 @@ class SurveyContext(Protocol):
 
     @property
     def since(self) -> Ints | None:
-        """(held,) the round in which each sample arrived; None if no policy of the recipe needs it."""
+        """(held,) the round in which each sample arrived.
+
+        None if no policy of the recipe needs it.
+        """
         ...
 
     @property
@@ -150,13 +153,16 @@ class SurveyContext(Protocol):
 class Surveys(Protocol):
     """A policy that sends a survey to clients before they train, and answers it at the client.
 
-    Surveys run in the order sample weights, selection, bank; the bank surveys the chosen clients only.
-    The server keeps the newest answers to the first two in `Roster.known`, as (N, E).
+    Surveys run in the order sample weights, selection, bank; the bank surveys the chosen clients
+    only. The server keeps the newest answers to the first two in `Roster.known`, as (N, E).
     """
 
     @property
     def sends_models(self) -> bool:
-        """Whether the models of the bank are sent with the survey; without them there is no probe."""
+        """Whether the models of the bank are sent with the survey.
+
+        Without them there is no probe.
+        """
         ...
 
     def choose_surveyed(self, roster: Roster, rng: np.random.Generator) -> Ints:

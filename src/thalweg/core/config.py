@@ -1,8 +1,9 @@
 """Configuration: convert frozen dataclasses to plain values and back, and change their fields.
 
-A field that holds one of several components is declared with `choice(table)`. In a TOML file it reads
-``{kind = "dds", budget = 0.5}``. Besides the names in the table, a kind may be ``package.module:Class``
-or ``path/to/file.py:Class``, so that user-defined components need no registration.
+A field that holds one of several components is declared with `choice(table)`. In a TOML file it
+reads ``{kind = "dds", budget = 0.5}``. Besides the names in the table, a kind may be
+``package.module:Class`` or ``path/to/file.py:Class``, so that user-defined components need no
+registration.
 """
 
 from __future__ import annotations
@@ -81,9 +82,10 @@ def from_dict(cls: type[T], plain: Mapping[str, Any], where: str = "") -> T:
 def with_settings(part: T, settings: Mapping[str, Any], where: str = "") -> T:
     """Return a copy of a dataclass with some fields changed; the original is not modified.
 
-    The value of a field that holds a component is an instance, a class, a name, or a mapping. A mapping
-    changes fields of the current component; with a ``kind`` it describes a new one. All changes to one
-    object are made at once, so fields that are only valid together can be changed together.
+    The value of a field that holds a component is an instance, a class, a name, or a mapping. A
+    mapping changes fields of the current component; with a ``kind`` it describes a new one. All
+    changes to one object are made at once, so fields that are only valid together can be changed
+    together.
 
     >>> @dataclasses.dataclass(frozen=True)
     ... class Window:
@@ -131,8 +133,8 @@ def parse_overrides(assignments: Iterable[str]) -> dict[str, Any]:
 def convert_parts(whole: Any) -> None:
     """Convert and check the components in the fields of a frozen dataclass; for ``__post_init__``.
 
-    A class, a name or a mapping is replaced by the instance that it describes. Anything that is not a
-    component of the expected type is rejected, and so is a partially implemented capability.
+    A class, a name or a mapping is replaced by the instance that it describes. Anything that is not
+    a component of the expected type is rejected, and so is a partially implemented capability.
     """
     hints = _type_hints(type(whole))
     for field in dataclasses.fields(whole):
@@ -197,8 +199,8 @@ def check_literals(part: Any) -> None:
 def check_ranges(part: Any, **ranges: str) -> None:
     """Reject numbers outside their interval; for ``__post_init__``.
 
-    An interval is written as in mathematics, followed by "or none" if the value may be None. Values that
-    are not numbers are rejected.
+    An interval is written as in mathematics, followed by "or none" if the value may be None. Values
+    that are not numbers are rejected.
 
     >>> @dataclasses.dataclass(frozen=True)
     ... class Step:
@@ -261,13 +263,16 @@ def class_of(kind: str, table: Table, what: str) -> type[Any]:
 
 
 def load_object(name: str) -> Any:
-    """Return the object ``package.module:NAME`` or ``path/to/file.py:NAME``; None if it does not exist."""
+    """Return the object ``package.module:NAME`` or ``path/to/file.py:NAME``.
+
+    None if it does not exist.
+    """
     source, _, attribute = name.rpartition(":")
     return getattr(_load_module(source, name), attribute, None)
 
 
 def _source_of(module: str) -> str:
-    """Return how a plan names a module: by its file if it is a user's file or script, else by its name."""
+    """Return the name of a module in a plan: its file if it is a user's file, else its name."""
     found = sys.modules.get(module)
     if module == "__main__" and (spec := getattr(found, "__spec__", None)) is not None:
         return str(spec.name)  # python -m package.module
@@ -419,13 +424,13 @@ def _instantiate(cls: type[Any], where: str) -> Any:
         return cls()
     except TypeError as error:
         raise ConfigError(
-            f"{where}: expected an instance, got the class {cls.__name__}, which cannot be created without "
-            f"arguments ({error}). Pass {where}={cls.__name__}(...)."
+            f"{where}: expected an instance, got the class {cls.__name__}, which cannot be created "
+            f"without arguments ({error}). Pass {where}={cls.__name__}(...)."
         ) from error
 
 
 def _check_component(part: Any, field: dataclasses.Field[Any], hint: Any, where: str) -> Any:
-    """Reject a component that lacks a method of its protocol or a part of an optional capability."""
+    """Reject a component that lacks a method of its protocol or of an optional capability."""
     if (type(part), hint) in _CHECKED:
         return part
     expected = {each for each in (hint, *typing.get_args(hint)) if isinstance(each, type)}
@@ -444,15 +449,15 @@ def _check_component(part: Any, field: dataclasses.Field[Any], hint: Any, where:
         if missing:
             raise ConfigError(
                 f"{where}={type(part).__name__}: expected a {protocol.__name__}, but it has no "
-                f"{' and no '.join(missing)}. Add what is missing (see {protocol.__module__}), or choose one of "
-                f"{sorted(field.metadata['table'])}."
+                f"{' and no '.join(missing)}. Add what is missing (see {protocol.__module__}), or "
+                f"choose one of {sorted(field.metadata['table'])}."
             )
     partial = find_partial_capability(part, field.metadata.get("capabilities", {}))
     if partial is not None:
         raise ConfigError(
-            f"{where}={type(part).__name__} implements {partial.protocol.__name__} only in part: it has "
-            f"{' and '.join(partial.present)}, but no {' and no '.join(partial.missing)}. Add what is missing "
-            f"(see {partial.protocol.__module__}), or rename what it has."
+            f"{where}={type(part).__name__} implements {partial.protocol.__name__} only in part: "
+            f"it has {' and '.join(partial.present)}, but no {' and no '.join(partial.missing)}. "
+            f"Add what is missing (see {partial.protocol.__module__}), or rename what it has."
         )
     if dataclasses.is_dataclass(part):  # of others, single objects may have more or fewer methods
         _CHECKED.add((type(part), hint))
@@ -475,6 +480,9 @@ def _type_hints(cls: type[Any]) -> dict[str, Any]:
 
 
 def _nested_class(hint: Any) -> type[Any] | None:
-    """Return the dataclass in a type hint, such as ``Sgd`` in ``Sgd | None``; None if it has none."""
+    """Return the dataclass in a type hint, such as ``Sgd`` in ``Sgd | None``.
+
+    None if it has none.
+    """
     found = [each for each in (hint, *typing.get_args(hint)) if dataclasses.is_dataclass(each)]
     return typing.cast("type[Any]", found[0]) if found else None

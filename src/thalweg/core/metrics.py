@@ -1,11 +1,12 @@
 """All metrics, declared once.
 
-A run writes one row of metrics per round. This module declares the name, the unit and the meaning of
-every metric. Terminal tables, HTML pages, CSV columns, figures and ``docs/reference-metrics.md`` are
-derived from these declarations.
+A run writes one row of metrics per round. This module declares the name, the unit and the meaning
+of every metric. Terminal tables, HTML pages, CSV columns, figures and ``docs/reference-metrics.md``
+are derived from these declarations.
 
-To add a metric, declare it here and put its value into the row of a round where it is computed. A metric
-that is not declared, such as one of a user-defined policy, is shown under its own name (`get_metric`).
+To add a metric, declare it here and put its value into the row of a round where it is computed. A
+metric that is not declared, such as one of a user-defined policy, is shown under its own name
+(`get_metric`).
 """
 
 from __future__ import annotations
@@ -179,7 +180,8 @@ _DECLARED = (
     ),
     Metric(
         "client_accuracy",
-        "Test accuracy of the final model on data distributed like each client's, averaged over clients",
+        "Test accuracy of the final model on data distributed like each client's, averaged over "
+        "clients",
         "share",
         "higher",
         applies=f"{_EVALUATED} and the distribution of the clients' data is known",
@@ -199,8 +201,8 @@ _DECLARED = (
     ),
     Metric(
         "prequential_accuracy",
-        "Prequential (test-then-train) accuracy: on samples as they arrive, before training on them, "
-        "averaged over the rounds",
+        "Prequential (test-then-train) accuracy: on samples as they arrive, before training on "
+        "them, averaged over the rounds",
         "share",
         "higher",
         "mean",
@@ -262,7 +264,8 @@ _DECLARED = (
     ),
     Metric(
         "newcomers_accuracy",
-        "Test accuracy at members that were not members of the previous session, averaged over them",
+        "Test accuracy at members that were not members of the previous session, averaged over "
+        "them",
         "share",
         "higher",
         applies=f"{_SESSIONS}, from the second session on",
@@ -343,7 +346,8 @@ _DECLARED = (
     ),
     Metric(
         "purity",
-        "Share of the clients whose concept is the most common one among the users of the same model",
+        "Share of the clients whose concept is the most common one among the users of the same "
+        "model",
         "share",
         "higher",
         "mean",
@@ -517,7 +521,9 @@ METRICS: dict[str, Metric] = {metric.name: metric for metric in _DECLARED}
 
 
 def get_metric(name: str) -> Metric:
-    """The declaration of a metric; of an undeclared one, a default that shows it under its own name.
+    """The declaration of a metric.
+
+    Of an undeclared one, a default that shows it under its own name.
 
     >>> get_metric("accuracy").better, get_metric("my_metric").column
     ('higher', 'my metric')
@@ -562,14 +568,16 @@ def to_markdown() -> str:
     lines = [
         "# Metrics",
         "",
-        "Every round of a run writes one row of metrics into `metrics.jsonl`. This page lists all of",
+        "Every round of a run writes one row of metrics into `metrics.jsonl`. This page lists all "
+        "of",
         "them. It is generated from `src/thalweg/core/metrics.py`; do not edit it by hand:",
         "",
         "```",
         "python -m thalweg.core.metrics > docs/reference-metrics.md",
         "```",
         "",
-        "Shares lie between 0 and 1; tables show them in per cent. *Over rounds* is how a table makes",
+        "Shares lie between 0 and 1; tables show them in per cent. *Over rounds* is how a table "
+        "makes",
         "one number out of a run. Over seeds, tables show the mean and the standard deviation.",
         "Metrics that do not apply to a run are absent from its rows and from all tables.",
         "",

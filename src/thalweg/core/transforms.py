@@ -23,10 +23,10 @@ Shape = tuple[int, ...]
 
 
 class Transform(Protocol):
-    """A transform of inputs: a frozen dataclass with these methods, which is part of the configuration."""
+    """A transform of inputs: a frozen dataclass with these methods."""
 
     def check(self, kind: Kind, shape: Shape) -> None:
-        """Raise a `ConfigError` if samples of shape (H, W, C), (F,) or (L,) cannot be transformed."""
+        """Raise a `ConfigError` if samples of shape (H, W, C), (F,) or (L,) are unsuitable."""
         ...
 
     def apply(self, samples: Inputs) -> Inputs:
@@ -56,7 +56,8 @@ class ImageTransform:
 class Rotated(ImageTransform):
     """Rotate images counter-clockwise about the centre. The size stays; the new corners are black.
 
-    Each pixel is copied from the nearest one, so multiples of 90 degrees are exact for square images.
+    Each pixel is copied from the nearest one, so multiples of 90 degrees are exact for square
+    images.
 
     >>> Rotated(90).apply(np.array([[[[1], [2]], [[3], [4]]]], dtype=np.uint8))[0, :, :, 0].tolist()
     [[2, 4], [1, 3]]

@@ -126,8 +126,8 @@ def _restore_named_tuple(example: Any, tree: Any) -> Any:
     kind = type(example)
     if not isinstance(tree, dict):
         raise RunError(
-            f"a checkpoint should contain the fields of {kind.__name__}, but contains a list; it was "
-            "written by another version or for another recipe. Start a new run."
+            f"a checkpoint should contain the fields of {kind.__name__}, but contains a list; it "
+            "was written by another version or for another recipe. Start a new run."
         )
     unknown = [name for name in tree if name not in kind._fields]
     missing = [name for name in kind._fields if name not in (tree.keys() | kind._field_defaults)]
@@ -166,8 +166,9 @@ class _TreePacker:
             return tree
         what = f"{tree.dtype} array" if isinstance(tree, np.ndarray) else type(tree).__name__
         raise RunError(
-            f"a state contains a {what}, which a checkpoint cannot store; states consist of numbers, "
-            "strings, NumPy arrays of numbers, tuples, lists and dicts with strings as keys."
+            f"a state contains a {what}, which a checkpoint cannot store; states consist of "
+            "numbers, strings, NumPy arrays of numbers, tuples, lists and dicts with strings as "
+            "keys."
         )
 
     def _store_array(self, array: Array) -> Any:
@@ -182,7 +183,10 @@ class _TreePacker:
 
 
 class _TreeReader:
-    """Rebuilds a tree. Every number of the tensors is used exactly once, in the order of writing."""
+    """Rebuilds a tree.
+
+    Every number of the tensors is used exactly once, in the order of writing.
+    """
 
     def __init__(
         self, metadata: Mapping[str, str], tensors: dict[str, Array], fetch: FetchArray

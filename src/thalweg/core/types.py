@@ -184,7 +184,7 @@ class Updates:
         return len(self.clients)
 
     def staleness(self, rnd: int) -> Ints:
-        """Return (K,) the age in rounds of the model from which each was trained, in round `rnd`."""
+        """Return (K,) the age in round `rnd` of the model from which each was trained."""
         if self.trained_in is None:
             return np.zeros(len(self), dtype=np.int64)
         return rnd - self.trained_in

@@ -1,7 +1,7 @@
 """Views: a transform of the inputs and a map of the labels, which simulate drift.
 
-Transformed inputs are virtual drift (P(x)), mapped labels are real drift (P(y | x)). A view is applied
-when samples are read; the data set is not copied.
+Transformed inputs are virtual drift (P(x)), mapped labels are real drift (P(y | x)). A view is
+applied when samples are read; the data set is not copied.
 """
 
 from __future__ import annotations
@@ -24,7 +24,10 @@ class View:
     transform: Transform = choice(TRANSFORMS, default=Plain())
     """The transform of the inputs."""
     labels: tuple[int, ...] | int | None = None
-    """(C,) the new label of each class, or the number of a concept (`concept_map`); None: unchanged."""
+    """(C,) the new label of each class, or the number of a concept (`concept_map`).
+
+    None: unchanged.
+    """
 
     def __post_init__(self) -> None:
         lowest = min(self.labels, default=0) if isinstance(self.labels, tuple) else self.labels
@@ -34,18 +37,21 @@ class View:
         )
 
     def label_map(self, num_classes: int) -> Ints:
-        """(C,) the new label of each class; raise `ConfigError` if they do not match the classes."""
+        """(C,) the new label of each class.
+
+        Raise `ConfigError` if they do not match the classes.
+        """
         if self.labels is None or isinstance(self.labels, int):
             return concept_map(self.labels or 0, num_classes)
         require(
             len(self.labels) == num_classes and max(self.labels) < num_classes,
-            f"a view's labels {self.labels} do not fit {num_classes} classes; expected {num_classes} numbers, "
-            f"each from 0 to {num_classes - 1}.",
+            f"a view's labels {self.labels} do not fit {num_classes} classes; expected "
+            f"{num_classes} numbers, each from 0 to {num_classes - 1}.",
         )
         return np.array(self.labels, dtype=np.int64)
 
     def resolve(self, num_classes: int) -> View:
-        """Return the same view with an explicit label map, or without one if the labels are unchanged."""
+        """Return the view with an explicit label map, or None for unchanged labels."""
         labels = tuple(self.label_map(num_classes).tolist())
         return replace(self, labels=None if labels == tuple(range(num_classes)) else labels)
 
@@ -70,7 +76,7 @@ def concept_map(concept: int, num_classes: int) -> Ints:
 
 
 def distinct_views(views: Iterable[View], num_classes: int) -> tuple[tuple[View, ...], list[int]]:
-    """Return the distinct views, starting with a plain one, and the position of each view among them.
+    """Return the distinct views, starting with a plain one, and the position of each view.
 
     >>> found, places = distinct_views([View(labels=1), View(labels=0), View(labels=1)], 3)
     >>> [view.labels for view in found], places

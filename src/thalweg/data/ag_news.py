@@ -25,19 +25,23 @@ CLASS_NAMES = ("World", "Sports", "Business", "Sci/Tech")
 class AgNews:
     """Title and beginning of news articles in four topics (Zhang, Zhao and LeCun, 2015).
 
-    A sample is the first `length` tokens of an article, as codes: 0 is padding, 1 any word without a code, then the
-    words of the training part by decreasing frequency. Words are in lower case; every character that is neither
-    letter nor digit is a token. Samples are uint16, two bytes per token.
+    A sample is the first `length` tokens of an article, as codes: 0 is padding, 1 any word without
+    a code, then the words of the training part by decreasing frequency. Words are in lower case;
+    every character that is neither letter nor digit is a token. Samples are uint16, two bytes per
+    token.
 
-    Needs ``train.parquet`` and ``test.parquet`` (columns text and label, 0 to 3), or the published ``train.csv``
-    and ``test.csv`` (class 1 to 4, title, description; with or without a header). The published parts have 120,000
-    and 7,600 articles; smaller files are accepted.
+    Needs ``train.parquet`` and ``test.parquet`` (columns text and label, 0 to 3), or the published
+    ``train.csv`` and ``test.csv`` (class 1 to 4, title, description; with or without a header). The
+    published parts have 120,000 and 7,600 articles; smaller files are accepted.
     """
 
     length: int = 64
     """Number of tokens per article."""
     vocabulary: int = 30_000
-    """Number of words with a code of their own; smaller vocabularies train faster and keep the same codes."""
+    """Number of words with a code of their own.
+
+    Smaller vocabularies train faster and keep the same codes.
+    """
     min_count: int = 2
     """Words that are less frequent in the training part have no code."""
 

@@ -34,9 +34,9 @@ class Arrays:
     time
         time of each row of x, numbers or dates, (n,)
 
-    Only x and y are required. Without x_test and y_test a part of x is held out: with a time, the end of every
-    client's history; otherwise the same random part of every class for every run. With a group, the client of each
-    test row is known as well.
+    Only x and y are required. Without x_test and y_test a part of x is held out: with a time, the
+    end of every client's history; otherwise the same random part of every class for every run. With
+    a group, the client of each test row is known as well.
     """
 
     path: str
@@ -44,7 +44,10 @@ class Arrays:
     test_fraction: float = 0.2
     """Share of held-out rows if the file has no x_test."""
     standardise: bool = True
-    """Scale features to mean 0 and standard deviation 1 in the training part; images are always scaled."""
+    """Scale features to mean 0 and standard deviation 1 in the training part.
+
+    Images are always scaled.
+    """
 
     def __post_init__(self) -> None:
         require(

@@ -19,8 +19,8 @@ class Augmentation(Protocol):
     def apply(self, images: Images, rng: np.random.Generator) -> Images:
         """Augmented copies of images (B, H, W, C), with the same shape.
 
-        The result for an image may depend on the generator and its position in the batch, but not on later images,
-        which may be padding.
+        The result for an image may depend on the generator and its position in the batch, but not
+        on later images, which may be padding.
         """
         ...
 
@@ -43,8 +43,8 @@ class Augment:
     def apply(self, images: Images, rng: np.random.Generator) -> Images:
         """Augmented copies of images (B, H, W, C).
 
-        The result for an image depends on the generator and its position in the batch, not on later images: padding a
-        batch changes nothing.
+        The result for an image depends on the generator and its position in the batch, not on later
+        images: padding a batch changes nothing.
         """
         if self.padding == 0 and not self.flip:
             return images

@@ -31,12 +31,12 @@ Samples = npt.NDArray[np.uint8] | npt.NDArray[np.uint16] | npt.NDArray[np.float3
 class Dataset:
     """One store of samples. Streams and memories hold row numbers, not samples.
 
-    Images are uint8 with channels last, (n, H, W, C), and are normalised to ``(x / 255 - mean) / std`` when a batch is
-    gathered; features are float32, (n, F), and used as they are; sequences are codes 0 .. num_codes - 1, uint8 or
-    uint16, (n, L), which a net receives as integers.
+    Images are uint8 with channels last, (n, H, W, C), and are normalised to ``(x / 255 - mean) /
+    std`` when a batch is gathered; features are float32, (n, F), and used as they are; sequences
+    are codes 0 .. num_codes - 1, uint8 or uint16, (n, L), which a net receives as integers.
 
-    With V views there are V rows for each of the n samples of a part: row v * n + i is sample i in view v. The first n
-    rows are always the samples in the identity view.
+    With V views there are V rows for each of the n samples of a part: row v * n + i is sample i in
+    view v. The first n rows are always the samples in the identity view.
     """
 
     name: str
@@ -170,8 +170,8 @@ class Dataset:
     def _check_groups(self) -> None:
         if self.group is None and self.group_test is not None:
             raise DataError(
-                f"{self.name}: group_test gives the clients of the test samples, but there is no group "
-                "for the training samples; expected both."
+                f"{self.name}: group_test gives the clients of the test samples, but there is no "
+                "group for the training samples; expected both."
             )
         for group in (self.group, self.group_test):
             if group is None or not len(group):
@@ -203,8 +203,8 @@ class DataSource(Protocol):
     def load(self, data_dir: Path | None, seed: int) -> Dataset:
         """Read or generate the data set.
 
-        `data_dir` is the folder given by the user; None: the default folders. `seed` is that of the run: it changes
-        generated (synthetic) data, but neither files nor their splits.
+        `data_dir` is the folder given by the user; None: the default folders. `seed` is that of the
+        run: it changes generated (synthetic) data, but neither files nor their splits.
         """
         ...
 

@@ -1,4 +1,4 @@
-"""Common code of CIFAR-10 and CIFAR-100: find and read pickled batches in a folder or an archive."""
+"""Find and read pickled batches of CIFAR-10 and CIFAR-100 in a folder or an archive."""
 
 from __future__ import annotations
 
@@ -88,8 +88,8 @@ def read_files(published: PublishedBatches, source: Path) -> Iterator[tuple[str,
                     yield name, file.read(), f"{source}:{member.name}"
     except (tarfile.TarError, OSError, EOFError, zlib.error) as error:
         raise DataError(
-            f"{source}: expected the archive of {published.title}, got a file that cannot be unpacked "
-            f"({error}). Nothing was loaded; delete it and download it again."
+            f"{source}: expected the archive of {published.title}, got a file that cannot be "
+            f"unpacked ({error}). Nothing was loaded; delete it and download it again."
         ) from error
     if missing := [name for name in published.files if name not in found]:
         raise DataError(f"{source}: this archive lacks {published.folder}/ {', '.join(missing)}.")

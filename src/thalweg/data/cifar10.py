@@ -38,8 +38,8 @@ MEAN, STD = (0.4914, 0.4822, 0.4465), (0.2470, 0.2435, 0.2616)  # of the trainin
 class Cifar10:
     """CIFAR-10 (Krizhevsky, 2009) with its own split: 50,000 and 10,000.
 
-    Read from the folder of the official Python batches or from their archive. The batches are pickles and are read
-    without executing them: see `cifar_pickle`.
+    Read from the folder of the official Python batches or from their archive. The batches are
+    pickles and are read without executing them: see `cifar_pickle`.
     """
 
     def load(self, data_dir: Path | None, seed: int) -> Dataset:

@@ -32,8 +32,9 @@ MEAN, STD = (0.5071, 0.4865, 0.4409), (0.2673, 0.2564, 0.2762)  # of the trainin
 class Cifar100:
     """CIFAR-100 (Krizhevsky, 2009) with its own split: 50,000 and 10,000.
 
-    The labels are the 100 fine ones; `Dataset.coarse` has the 20 superclasses. Read like CIFAR-10, from the folder
-    ``cifar-100-python`` or its archive. Tested only with generated files of the published layout.
+    The labels are the 100 fine ones; `Dataset.coarse` has the 20 superclasses. Read like CIFAR-10,
+    from the folder ``cifar-100-python`` or its archive. Tested only with generated files of the
+    published layout.
     """
 
     def load(self, data_dir: Path | None, seed: int) -> Dataset:

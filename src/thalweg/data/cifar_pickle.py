@@ -1,8 +1,9 @@
 """Reads the pickles of CIFAR-10 and CIFAR-100 without executing them.
 
-A pickle is a program: it may call any function of any module. The official batches use three names of NumPy to
-build one array of bytes. Here these names are replaced by small classes that only record their arguments, every
-other name is rejected, and the array is built from the bytes afterwards. No code outside this file is called.
+A pickle is a program: it may call any function of any module. The official batches use three names
+of NumPy to build one array of bytes. Here these names are replaced by small classes that only
+record their arguments, every other name is rejected, and the array is built from the bytes
+afterwards. No code outside this file is called.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from thalweg.core.errors import DataError
 
 
 class PickledArray:
-    """Replacement of ``numpy.core.multiarray._reconstruct``, with the recorded state of the array."""
+    """Replacement of ``numpy.core.multiarray._reconstruct`` that records the array's state."""
 
     def __init__(self, *empty: Any) -> None:
         self.state: Any = None

@@ -22,10 +22,10 @@ IMAGE_FORMAT = ImageFormat(FOLDERS[0], "PNG", ".png", side=32)
 
 @dataclass(frozen=True)
 class Cinic10:
-    """CINIC-10 (Darlow, Crowley, Antoniou and Storkey, 2018): 90,000 training and 90,000 test images.
+    """CINIC-10 (Darlow et al., 2018): 90,000 training and 90,000 test images.
 
-    Read from folders ``train/CLASS/*.png``, ``valid/...`` and ``test/...``. Decoded images are cached as one array per
-    part, so only the first load is slow.
+    Read from folders ``train/CLASS/*.png``, ``valid/...`` and ``test/...``. Decoded images are
+    cached as one array per part, so only the first load is slow.
     """
 
     include_valid: bool = False

@@ -21,7 +21,8 @@ MEAN, STD = 0.3057, 0.3759  # of the training pixels, as x / 255
 class Digits:
     """The 8 x 8 digits of Alpaydin and Kaynak (1998), as included in scikit-learn.
 
-    Grey values 0 .. 16 are scaled to 0 .. 255. The split (four fifths of every class for training) is fixed.
+    Grey values 0 .. 16 are scaled to 0 .. 255. The split (four fifths of every class for training)
+    is fixed.
 
     >>> data = Digits().load(None, seed=7)
     >>> data.x.shape, data.x_test.shape
@@ -48,7 +49,10 @@ class Digits:
 
 
 def _find_file() -> Path | None:
-    """The file inside scikit-learn. Importing scikit-learn takes a second, reading its file milliseconds."""
+    """The file inside scikit-learn.
+
+    Importing scikit-learn takes a second, reading its file milliseconds.
+    """
     spec = importlib.util.find_spec("sklearn")  # finds the package without running it
     if spec is None or spec.origin is None:
         return None

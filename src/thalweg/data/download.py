@@ -33,9 +33,9 @@ def fetch(
 ) -> Path:
     """Download a file into a folder from the first mirror that has it.
 
-    The file is written under a temporary name and renamed after length and SHA-256 have been verified, so that
-    readers see a complete file, also when several processes download it. Raises `DataError` with the reason of every
-    mirror.
+    The file is written under a temporary name and renamed after length and SHA-256 have been
+    verified, so that readers see a complete file, also when several processes download it. Raises
+    `DataError` with the reason of every mirror.
     """
     if console is None:
         from rich.console import Console
@@ -107,7 +107,8 @@ def _verify_chunks(chunks: Iterator[bytes], remote: RemoteFile, url: str) -> Ite
         raise DataError(f"{url} sent {received} of {remote.num_bytes} bytes")
     if digest.hexdigest() != remote.sha256:
         raise DataError(
-            f"{url} sent a different file: expected SHA-256 {remote.sha256}, got {digest.hexdigest()}"
+            f"{url} sent a different file: expected SHA-256 {remote.sha256}, got "
+            f"{digest.hexdigest()}"
         )
 
 

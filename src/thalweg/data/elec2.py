@@ -37,20 +37,24 @@ ROWS_PER_DAY = 48
 
 @dataclass(frozen=True)
 class Elec2:
-    """The electricity market of New South Wales, 1996 to 1998 (Harries, 1999): 45,312 half hours in order.
+    """Electricity market of New South Wales, 1996 to 1998 (Harries, 1999): 45,312 half hours.
 
-    A sample contains day of the week, time of day, price and demand here and in Victoria, and the transfer between the
-    two. The label is whether the price is above its mean of the last 24 hours. Labels mostly repeat: predicting the
-    last label is right in 85 % of the cases. The published values were scaled to [0, 1] with knowledge of all rows;
-    this cannot be undone. The column ``date`` is not used.
+    A sample contains day of the week, time of day, price and demand here and in Victoria, and the
+    transfer between the two. The label is whether the price is above its mean of the last 24 hours.
+    Labels mostly repeat: predicting the last label is right in 85 % of the cases. The published
+    values were scaled to [0, 1] with knowledge of all rows; this cannot be undone. The column
+    ``date`` is not used.
 
-    All rows are tested when they arrive and then used for training; there is no separate test set. The unit of time is
-    one day.
+    All rows are tested when they arrive and then used for training; there is no separate test set.
+    The unit of time is one day.
     """
 
     num_clients: int = 10
     clients: RowAssignment = "contiguous"
-    """contiguous: one period per client, replayed in parallel; interleaved: rows go to clients in turn."""
+    """contiguous: one period per client, replayed in parallel.
+
+    Interleaved: rows go to clients in turn.
+    """
     standardise: bool = True
     """Scale features by what each client has seen so far, never by later rows."""
 
@@ -85,6 +89,6 @@ def _check_order(period: Floats, file: Path) -> None:
     back = int(np.count_nonzero(np.diff(period) < 0))
     if back > 2 * len(period) / ROWS_PER_DAY + 1:
         raise DataError(
-            f"{file}: the time of day (column 'period') decreases {back} times in {len(period)} rows, expected "
-            f"once in {ROWS_PER_DAY}; the rows are not in time order."
+            f"{file}: the time of day (column 'period') decreases {back} times in {len(period)} "
+            f"rows, expected once in {ROWS_PER_DAY}; the rows are not in time order."
         )

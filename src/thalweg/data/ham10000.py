@@ -40,10 +40,10 @@ MEAN, STD = (0.7637, 0.5467, 0.5710), (0.1387, 0.1501, 0.1668)  # of the trainin
 class Ham10000:
     """HAM10000 (Tschandl, Rosendahl and Kittler, 2018) from Kaggle's CSV files.
 
-    There is no official split. Many lesions were photographed several times, so whole lesions are held out, about a
-    fifth of every class; the same for every seed. Labels are the diagnoses of the metadata in alphabetical order of
-    their codes. The numbers in the pixel file differ between its versions and are only used to check that both files
-    have the same rows.
+    There is no official split. Many lesions were photographed several times, so whole lesions are
+    held out, about a fifth of every class; the same for every seed. Labels are the diagnoses of the
+    metadata in alphabetical order of their codes. The numbers in the pixel file differ between its
+    versions and are only used to check that both files have the same rows.
     """
 
     test_fraction: float = 0.2
@@ -136,7 +136,7 @@ def _read_csv(file: Path, types: dict[str, pa.DataType]) -> pa.Table:
 
 
 def _check_rows(numbers: Ints, labels: Ints, folder: Path) -> None:
-    """Require the same rows in both files: each number of one file is one diagnosis of the other."""
+    """Require the same rows in both files: each number corresponds to one diagnosis."""
     if len(numbers) != len(labels):
         raise DataError(
             f"{folder}: {len(numbers)} rows in {PIXELS} but {len(labels)} in {METADATA}; "

@@ -34,7 +34,8 @@ DEFLATE_LIMIT = 1032  # maximum expansion of a deflate stream; headers that clai
 def read_idx(path: Path, ndim: int) -> npt.NDArray[np.uint8]:
     """The array of unsigned bytes in an IDX file with `ndim` dimensions, gzipped or not.
 
-    Compression is detected from the first bytes, not from the name: browsers unpack files and keep the name.
+    Compression is detected from the first bytes, not from the name: browsers unpack files and keep
+    the name.
 
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:

@@ -83,7 +83,8 @@ def find(published: PublishedImages, data_dir: Path | None) -> dict[str, Path] |
         if files and place.is_chosen:
             raise DataError(
                 f"{place.folder} ({place.origin}) holds only {len(files)} of the 4 files of "
-                f"{published.title}; missing: {', '.join(list_file_names(stem)[1] for stem in missing)}."
+                f"{published.title}; missing: "
+                f"{', '.join(list_file_names(stem)[1] for stem in missing)}."
             )
     return None
 

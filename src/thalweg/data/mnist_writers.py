@@ -24,12 +24,14 @@ FILE = "mnist_writers.npz"
 class MnistWriters:
     """All 70,000 images of MNIST, grouped by NIST writer, with a test part per writer.
 
-    Writers are natural clients. This data set replaces FEMNIST, which also has letters and about 3,500 writers.
-    MNIST's own split is by writer, so it cannot measure how well a model serves a writer in training; here a fraction of
-    every writer's rows is held out, the same for every seed, and at least one row remains for training.
+    Writers are natural clients. This data set replaces FEMNIST, which also has letters and about
+    3,500 writers. MNIST's own split is by writer, so it cannot measure how well a model serves a
+    writer in training; here a fraction of every writer's rows is held out, the same for every seed,
+    and at least one row remains for training.
 
-    Needs, besides MNIST, ``mnist_writers.npz`` with integers `train` (60,000) and `test` (10,000): the writer of each
-    image, as in QMNIST's labels (Yadav and Bottou, 2019). Clients are numbered by writer.
+    Needs, besides MNIST, ``mnist_writers.npz`` with integers `train` (60,000) and `test` (10,000):
+    the writer of each image, as in QMNIST's labels (Yadav and Bottou, 2019). Clients are numbered
+    by writer.
     """
 
     min_samples: int = 20

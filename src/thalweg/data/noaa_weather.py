@@ -28,19 +28,22 @@ LABELS = {"0": 0, "1": 1, "false": 0, "true": 1}
 
 @dataclass(frozen=True)
 class NoaaWeather:
-    """Days at Offutt Air Force Base, Nebraska, 1949 to 1999, in order (Elwell and Polikar, 2011): 18,159 rows.
+    """Daily weather in Nebraska, 1949 to 1999 (Elwell and Polikar, 2011): 18,159 rows in order.
 
-    A sample has eight numbers: temperature, dew point, pressure at sea level, visibility, mean and maximum wind speed,
-    maximum and minimum temperature. The label is whether it rained, which holds for 31 % of the days. Two rows contain
-    an implausible pressure (5500); they are not corrected.
+    A sample has eight numbers: temperature, dew point, pressure at sea level, visibility, mean and
+    maximum wind speed, maximum and minimum temperature. The label is whether it rained, which holds
+    for 31 % of the days. Two rows contain an implausible pressure (5500); they are not corrected.
 
-    All rows are tested when they arrive and then used for training; there is no separate test set. The unit of time is
-    one day.
+    All rows are tested when they arrive and then used for training; there is no separate test set.
+    The unit of time is one day.
     """
 
     num_clients: int = 10
     clients: RowAssignment = "contiguous"
-    """contiguous: one period per client, replayed in parallel; interleaved: rows go to clients in turn."""
+    """contiguous: one period per client, replayed in parallel.
+
+    Interleaved: rows go to clients in turn.
+    """
     standardise: bool = True
     """Scale features by what each client has seen so far, never by later rows."""
 
@@ -66,7 +69,7 @@ class NoaaWeather:
     def locate(self, data_dir: Path | None) -> Path:
         """Locate the file without reading it."""
         way = (
-            "get the NOAA weather data of Elwell and Polikar as CSV or Parquet, in the order of time, with the "
-            "columns feat_1 to feat_8 and target (1: rain)"
+            "get the NOAA weather data of Elwell and Polikar as CSV or Parquet, in the order of "
+            "time, with the columns feat_1 to feat_8 and target (1: rain)"
         )
         return find_file(TITLE, FILES, FOLDERS, data_dir, way)

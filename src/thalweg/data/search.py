@@ -5,8 +5,9 @@
 3. the user's cache, which contains downloads
 4. well-known folders: a distribution's own, ``~/data``, ``./data``
 
-Files of different data sets have the same names (MNIST and Fashion-MNIST). Therefore only a folder given by the user
-may contain them directly; elsewhere the path must contain the name of the data set.
+Files of different data sets have the same names (MNIST and Fashion-MNIST). Therefore only a folder
+given by the user may contain them directly; elsewhere the path must contain the name of the data
+set.
 """
 
 from __future__ import annotations
@@ -35,8 +36,8 @@ def list_folders(
 ) -> list[SearchFolder]:
     """Folders to search, in order of priority.
 
-    `names` are the folder names of a data set, such as ``mnist`` and ``MNIST/raw``; the first is ours. `known` are
-    paths where a distribution installs it.
+    `names` are the folder names of a data set, such as ``mnist`` and ``MNIST/raw``; the first is
+    ours. `known` are paths where a distribution installs it.
 
     >>> [place.folder.as_posix() for place in list_folders(["mnist", "MNIST/raw"], Path("."))][:3]
     ['mnist', 'MNIST/raw', '.']
@@ -93,7 +94,7 @@ def manual_instructions(what: str) -> str:
 
 
 def find_user_file(path: str, data_dir: Path | None) -> Path:
-    """The file that a user names: absolute, or in ``--data-dir``, the current folder, or THALWEG_DATA.
+    """The user's file: absolute, or in ``--data-dir``, the current folder, or THALWEG_DATA.
 
     The current folder has priority over the environment variable, as users expect.
     """

@@ -29,18 +29,19 @@ Codes = npt.NDArray[np.uint8]
 class Shakespeare:
     """Windows of characters and the character after each; every role of every play is a client.
 
-    The task of LEAF (Caldas et al., 2018). The speeches of a role form one text, in the order of the play, separated by
-    newlines. A sample is `length` characters, the label is the next one, and the next sample begins `stride` characters
-    later.
+    The task of LEAF (Caldas et al., 2018). The speeches of a role form one text, in the order of
+    the play, separated by newlines. A sample is `length` characters, the label is the next one, and
+    the next sample begins `stride` characters later.
 
-    The test part is the end of each role's text; no character of it occurs in a training sample, and windows across the
-    border are dropped. It has about `test_fraction` of the windows, at least one.
+    The test part is the end of each role's text; no character of it occurs in a training sample,
+    and windows across the border are dropped. It has about `test_fraction` of the windows, at least
+    one.
 
-    Characters are codes: 1 for a newline, 2 to 96 for the 95 printable ASCII characters, 0 for any other; samples are
-    uint8. There are 97 codes and as many classes. LEAF counts 80.
+    Characters are codes: 1 for a newline, 2 to 96 for the 95 printable ASCII characters, 0 for any
+    other; samples are uint8. There are 97 codes and as many classes. LEAF counts 80.
 
-    Needs ``speeches.parquet`` with text columns play, role and text, one row per speech. Clients and samples differ from
-    LEAF's own files.
+    Needs ``speeches.parquet`` with text columns play, role and text, one row per speech. Clients
+    and samples differ from LEAF's own files.
     """
 
     length: int = 80

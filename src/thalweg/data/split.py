@@ -17,8 +17,8 @@ def split_rows(
 ) -> tuple[Ints, Ints]:
     """Training rows and test rows, both ascending.
 
-    With a time column the test part is the end of every client's history, so that no training row is later than a test
-    row of the same client; otherwise it is a random part of every class.
+    With a time column the test part is the end of every client's history, so that no training row
+    is later than a test row of the same client; otherwise it is a random part of every class.
     """
     if time is not None:
         group = np.zeros(len(labels), dtype=np.int64) if group is None else group
@@ -59,9 +59,10 @@ def stratified_split(labels: Ints, test_fraction: float) -> tuple[Ints, Ints]:
 def split_by_unit(labels: Ints, unit: Ints, test_fraction: float) -> tuple[Ints, Ints]:
     """Whole units (patients, lesions, writers) for testing, about the same share of every class.
 
-    Images of one unit are similar, so a unit in both parts would leak labels. In every class the units are shuffled, and
-    the number of test units is chosen so that their samples are closest to the fraction; at least one unit remains for
-    training. A unit with several classes counts for its most frequent class.
+    Images of one unit are similar, so a unit in both parts would leak labels. In every class the
+    units are shuffled, and the number of test units is chosen so that their samples are closest to
+    the fraction; at least one unit remains for training. A unit with several classes counts for its
+    most frequent class.
 
     >>> train, test = split_by_unit(np.array([0, 0, 0, 0]), np.array([5, 5, 9, 9]), 0.25)
     >>> len(train), len(test)  # 0 and 2 of 4 are equally close to 1: the larger one is used

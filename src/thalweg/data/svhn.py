@@ -27,7 +27,8 @@ Images = npt.NDArray[np.uint8]
 class Svhn:
     """Street View House Numbers (Netzer et al., 2011), cropped digits: 73,257 and 26,032.
 
-    Read from the published MATLAB files, in which the digit 0 has the label 10; here it has the label 0.
+    Read from the published MATLAB files, in which the digit 0 has the label 10; here it has the
+    label 0.
     """
 
     include_extra: bool = False

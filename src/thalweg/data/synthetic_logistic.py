@@ -27,8 +27,9 @@ class SyntheticLogistic:
         ε   distance between clients       -> spread
         N   samples of all clients         -> num_samples
 
-    Differences from the paper: it does not give ε; 0.1 and the number of test samples are our choices. Clients have equal
-    shares of both parts; the first ones have one more sample if necessary.
+    Differences from the paper: it does not give ε; 0.1 and the number of test samples are our
+    choices. Clients have equal shares of both parts; the first ones have one more sample if
+    necessary.
 
     >>> data = SyntheticLogistic().load(None, seed=7)
     >>> data.x.shape, np.bincount(data.group).tolist()

@@ -28,10 +28,10 @@ SUFFIXES = (".parquet", ".csv")
 class Table:
     """Rows of a Parquet or CSV file with a label and, optionally, a client and a time.
 
-    Labels and clients may be text or integers; their distinct values, in sorted order, are the classes and the clients.
-    Times may be dates, timestamps (converted to seconds since 1970) or numbers. Rows keep the order of the file. With a
-    time column the test part is the end of every client's history, otherwise the same random part of every class for every
-    run.
+    Labels and clients may be text or integers; their distinct values, in sorted order, are the
+    classes and the clients. Times may be dates, timestamps (converted to seconds since 1970) or
+    numbers. Rows keep the order of the file. With a time column the test part is the end of every
+    client's history, otherwise the same random part of every class for every run.
     """
 
     path: str

@@ -42,9 +42,9 @@ def standardise_online(x: Floats, group: Ints) -> Floats32:
     .. math::  z_t = (x_t - m_t) / s_t, \qquad
                m_t = \frac1t \sum_{i \le t} x_i, \quad s_t^2 = \frac1t \sum_{i \le t} (x_i - m_t)^2
 
-    Rows are in time order; neither later rows nor rows of other clients are used. A column that is constant so far is 0.
-    Values are clipped at `MAX_DEVIATION` standard deviations, because the first change of a constant column has
-    sqrt(t - 1) of them.
+    Rows are in time order; neither later rows nor rows of other clients are used. A column that is
+    constant so far is 0. Values are clipped at `MAX_DEVIATION` standard deviations, because the
+    first change of a constant column has sqrt(t - 1) of them.
 
     >>> z = standardise_online(np.array([[1.0], [9.0], [3.0], [9.0]]), np.array([0, 1, 0, 1]))
     >>> z.ravel().tolist()  # 1, 3: mean 2, standard deviation 1

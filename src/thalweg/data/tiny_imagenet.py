@@ -25,11 +25,13 @@ IMAGE_FORMAT = ImageFormat(FOLDERS[0], "JPEG", ".JPEG", side=64)
 
 @dataclass(frozen=True)
 class TinyImagenet:
-    """Tiny ImageNet (Le and Yang, 2015): 100,000 training images; the validation part is used for testing.
+    """Tiny ImageNet (Le and Yang, 2015): 100,000 training images.
 
-    The published test part has no labels and is not read. Labels follow the alphabetical order of the class codes
-    (n01443537, ...), as in common readers of image folders; ``wnids.txt`` has another order. Decoded images are cached as
-    one array per part (1.3 GB in total).
+    The validation part is used for testing.
+
+    The published test part has no labels and is not read. Labels follow the alphabetical order of
+    the class codes (n01443537, ...), as in common readers of image folders; ``wnids.txt`` has
+    another order. Decoded images are cached as one array per part (1.3 GB in total).
     """
 
     def load(self, data_dir: Path | None, seed: int) -> Dataset:
@@ -88,8 +90,8 @@ def _read_test(folder: Path, codes: list[str]) -> tuple[Images, Ints]:
     for line, (name, code, *_) in enumerate(_lines(folder / ANNOTATIONS, at_least=2), start=1):
         if name not in files or code not in numbers:
             raise DataError(
-                f"{folder / ANNOTATIONS}, line {line}: expected an image of val/images and one of the "
-                f"{len(codes)} classes, got {name} and {code}."
+                f"{folder / ANNOTATIONS}, line {line}: expected an image of val/images and one of "
+                f"the {len(codes)} classes, got {name} and {code}."
             )
         chosen.append(files[name])
         labels.append(numbers[code])

@@ -63,7 +63,8 @@ def check_views(
     )
     require(
         len(views) * num_samples < MAX_ROWS,
-        f"{len(views)} views of {num_samples} samples are more rows than {MAX_ROWS}; use fewer views.",
+        f"{len(views)} views of {num_samples} samples are more rows than {MAX_ROWS}; use fewer "
+        "views.",
     )
     for view in views:
         view.label_map(num_classes)

@@ -54,7 +54,10 @@ class Ddm(AlarmOptions):
     level: float = 3.0
     """Number of spreads above the lowest error."""
     min_values: int = 10
-    """Number of values before the first possible alarm; the lowest error is tracked from then on."""
+    """Number of values before the first possible alarm.
+
+    The lowest error is tracked from then on.
+    """
 
     def __post_init__(self) -> None:
         check_literals(self)

@@ -35,7 +35,7 @@ class RunningDetector(NamedTuple):
 
 @dataclass(frozen=True)
 class RiverAlarm(AlarmOptions):
-    """Uses a detector of the River library, such as ADWIN or KSWIN, or a detector class of your own.
+    """Uses a detector of the River library, such as ADWIN or KSWIN, or your own class.
 
     River is an optional dependency (``thalweg[river]``). A detector is a class with ``update(x)``
     and ``drift_detected`` (`Detector`). Your own class is given with a colon:

@@ -32,11 +32,11 @@ class WindowTest(AlarmOptions):
     long run the rate of false alarms is therefore larger than `significance`; `rise` excludes
     significant but small changes.
 
-    Symbols: n, m -> reference, recent; :math:`F_n, G_m` are the distribution functions of the values
-    in the earlier and in the recent window.
+    Symbols: n, m -> reference, recent; :math:`F_n, G_m` are the distribution functions of the
+    values in the earlier and in the recent window.
 
-    Values before both windows are forgotten. Unlike the Page-Hinkley test, this test is not affected
-    by the large errors at the beginning of training.
+    Values before both windows are forgotten. Unlike the Page-Hinkley test, this test is not
+    affected by the large errors at the beginning of training.
 
     Two earlier and two recent values: the largest distance is 1, the limit with significance 0.5 is
     sqrt(ln(2) / 2 * 4 / 4) = 0.589:
@@ -110,7 +110,7 @@ def is_larger(before: Floats, new: Floats, significance: float) -> Bools:
 
 
 def has_larger_mean(before: Floats, new: Floats, significance: float) -> Bools:
-    """Return (K,) whether the mean of `new` (K, m) is larger than that of `before` (K, n), by Welch.
+    """Return (K,) whether the mean of `new` (K, m) exceeds that of `before` (K, n), by Welch.
 
     The p-value of this example is 0.0107 (t = 3.674 with 4 degrees of freedom):
 

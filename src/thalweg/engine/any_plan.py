@@ -28,8 +28,8 @@ class BaselinePlan:
         require(0 <= self.seed < 2**63, f"seed must lie in [0, 2^63), got {self.seed}.")
         require(
             self.scenario.prequential > 0,
-            f"a baseline needs predictions of arriving samples, but {self.scenario.name} makes none "
-            "(prequential=0); predict some (--set prequential=32).",
+            f"a baseline needs predictions of arriving samples, but {self.scenario.name} makes "
+            "none (prequential=0); predict some (--set prequential=32).",
         )
 
     @property

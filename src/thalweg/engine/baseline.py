@@ -136,8 +136,8 @@ class OnlineBaseline:
     def __init__(self, plan: BaselinePlan, data: Dataset) -> None:
         require(
             not data.is_sequence,
-            f"baselines need features or images, but the samples of {data.name} are sequences of codes; "
-            "choose other data.",
+            f"baselines need features or images, but the samples of {data.name} are sequences of "
+            "codes; choose other data.",
         )
         self._world: World = make_world(plan.scenario, data, plan.seed)
         self._plan, self._data = plan, apply_views(data, self._world)
@@ -189,7 +189,7 @@ class OnlineBaseline:
         return right
 
     def _collect_arrivals(self, rnd: int, present: list[int]) -> RoundSamples:
-        """Return the samples of a round, ordered by tick and by the time of the data if there is one."""
+        """Return the samples of a round, ordered by tick and by the time of the data, if any."""
         parts: list[tuple[Ints, int, int, int]] = []  # rows, client, tick, number tested
         for client in present:
             if client not in self._streams:

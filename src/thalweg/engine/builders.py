@@ -82,14 +82,14 @@ def make_timetable(plan: AnyPlan, num_clients: int) -> Timetable | None:
     timetable = scenario.sessions.timetable(num_clients, scenario.rounds, plan.seed)
     require(
         timetable.num_clients == num_clients,
-        f"{type(scenario.sessions).__name__}.timetable must be for {num_clients} clients, got one for "
-        f"{timetable.num_clients}.",
+        f"{type(scenario.sessions).__name__}.timetable must be for {num_clients} clients, got one "
+        f"for {timetable.num_clients}.",
     )
     return timetable
 
 
 def make_initial_model(plan: Plan, net: Net, data_dir: Path | None) -> Floats32:
-    """Return the first model (P,): from the file that the scenario names, else drawn from the seed."""
+    """Return the first model (P,): from the scenario's file, else drawn from the seed."""
     if plan.scenario.start_from is None:
         return net.init(rng_for(plan.seed, Draw.NET))
     return load_parameters(find_user_file(plan.scenario.start_from, data_dir), net)

@@ -72,8 +72,8 @@ class ClientPool:
     def clock(self, rnd: int, is_over: bool = True) -> int | Ints:
         """Return the round of the streams after round `rnd`, or before it if it is not over.
 
-        It is one number if clients collect while absent, else (N,): each client counts the rounds in
-        which it has taken part.
+        It is one number if clients collect while absent, else (N,): each client counts the rounds
+        in which it has taken part.
         """
         if self.world.collects_when_absent:
             return rnd
@@ -109,11 +109,12 @@ class ClientPool:
     def survey(
         self, clients: Ints, stage: SurveyStage, bank: Floats32, rnd: int, make_probe: MakeProbe
     ) -> SurveyResponses:
-        """Return the responses of some clients to the survey of a stage, with one row per client."""
+        """Return the responses of some clients to the survey of a stage, one row per client."""
         policy = getattr(self.clients.recipe, stage)
         if not isinstance(policy, Surveys):
             raise ConfigError(
-                f"the {stage} policy {type(policy).__name__} has no survey, so clients cannot answer it."
+                f"the {stage} policy {type(policy).__name__} has no survey, so clients cannot "
+                "answer it."
             )
         answers: list[Mapping[str, Floats]] = []
         for client in clients.tolist():

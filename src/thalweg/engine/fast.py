@@ -2,7 +2,8 @@
 
 Streams and memories run in the process of the run; only training and predictions are computed by
 workers. Recipes whose clients use their models between ticks are trained in this process, with one
-thread per stack. The stacks depend on the cohort only, so that the number of workers changes no bit.
+thread per stack. The stacks depend on the cohort only, so that the number of workers changes no
+bit.
 """
 
 from __future__ import annotations
@@ -159,7 +160,7 @@ class FastFederation:
     def _train_prebatched(
         self, cohort: Cohort, bank: Floats32
     ) -> tuple[list[ClientRound], TrainingResult]:
-        """Draw all mini-batches first, then train: for clients that use no model during the round."""
+        """Draw all mini-batches, then train: for clients that use no model during the round."""
         visits = [
             self.client_pool.start_round(cohort.jobs[rows], cohort.rnd, received=received)
             for rows, received in zip(cohort.slices, cohort.received, strict=True)
@@ -335,7 +336,9 @@ class FastFederation:
         return batches
 
     def _split_samples(self, visits: list[ClientRound], cohort: Cohort, bank: Floats32) -> None:
-        """Let every client assign its samples to its models, by the losses of the received models."""
+        """Let clients assign their samples to their models, by the losses of the received
+        models.
+        """
         owners = np.repeat(np.arange(len(visits)), [r.stop - r.start for r in cohort.slices])
         losses: list[Floats32] = [np.empty(0, dtype=np.float32) for _ in cohort.jobs]
         for model in np.unique(cohort.models):

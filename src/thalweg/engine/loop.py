@@ -157,8 +157,8 @@ def run_plan(
 ) -> Result:
     """Run a plan, in a folder if `out` is given. Pass `data` if it is already loaded.
 
-    `federate` makes the federation if its clients are not in this process. It receives a client pool
-    with the world and without client states.
+    `federate` makes the federation if its clients are not in this process. It receives a client
+    pool with the world and without client states.
     """
     require(workers == "auto" or workers >= 1, f"workers must be at least 1, got {workers}.")
     require(out is not None or not resume, "resume needs the run's folder (out, or --out).")

@@ -126,7 +126,7 @@ def _evaluate_shared(
 
 
 def summarize_run(metrics: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Return the summary of a run: last round, and sessions, drift steps and tasks if it has any."""
+    """Return the summary of a run: last round, and any sessions, drift steps and tasks."""
     summary: dict[str, Any] = {"rounds": len(metrics), "final": metrics[-1]}
     if found := transitions(metrics):
         summary["transitions"] = [transition._asdict() for transition in found]

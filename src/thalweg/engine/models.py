@@ -78,7 +78,7 @@ def step_seeds(seeds: Ints, num_steps: Ints) -> list[int]:
 
 
 def image_rng(seed: int, step: int) -> np.random.Generator:
-    """Return the generator that augments the images of a client in one step, from its `noise_seed`."""
+    """Return the generator that augments a client's images in one step, from its `noise_seed`."""
     return rng_for(seed, Draw.AUGMENT, step)
 
 

@@ -152,7 +152,7 @@ def _session_accuracy(
 def _gather_scores(
     score_cache: ScoreCache, use: ModelUse, rows: Ints
 ) -> tuple[dict[int, Floats32], dict[int, Ints], Floats]:
-    """Return scores and labels of samples in every view in use, and mixtures of the models in use."""
+    """Return scores and labels of samples in all used views, and mixtures of the used models."""
     used = np.flatnonzero(use.mixtures.any(axis=0))
     views = np.unique(use.views).tolist()
     scores = {view: score_cache.scores(view, used)[:, rows] for view in views}

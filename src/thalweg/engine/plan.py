@@ -36,8 +36,8 @@ class Plan:
         alarm = self.recipe.alarm
         require(
             alarm is None or alarm.watch != "error" or self.scenario.prequential > 0,
-            f"alarm.watch=error needs predictions of arriving samples, but {self.scenario.name} makes "
-            "none (prequential=0); predict some (--set prequential=32), or use the loss "
+            f"alarm.watch=error needs predictions of arriving samples, but {self.scenario.name} "
+            "makes none (prequential=0); predict some (--set prequential=32), or use the loss "
             "(--set alarm.watch=loss).",
         )
 
@@ -63,8 +63,8 @@ def make_plan(
 ) -> Plan:
     """Look up names, apply ``part.field=value`` overrides and keyword settings, and check the plan.
 
-    A setting is a field of the recipe or the scenario. Its value is an instance, a class, a name, or a
-    mapping of the fields to change:
+    A setting is a field of the recipe or the scenario. Its value is an instance, a class, a name,
+    or a mapping of the fields to change:
 
     >>> plan = make_plan("sfedpo", "digits-partial", memory="reservoir", local={"lr": 0.1}, capacity=50)
     >>> type(plan.recipe.memory).__name__, plan.local.lr, plan.scenario.capacity
@@ -72,8 +72,8 @@ def make_plan(
     """
     require(
         not isinstance(recipe, str) or recipe not in BASELINES,
-        f"expected a recipe, but {recipe} is a baseline, which has no model to train; compare it with "
-        f"recipes (thalweg.compare), or run it from the command line (thalweg run {recipe}).",
+        f"expected a recipe, but {recipe} is a baseline, which has no model to train; compare it "
+        f"with recipes (thalweg.compare), or run it from the command line (thalweg run {recipe}).",
     )
     recipe = get_recipe(recipe) if isinstance(recipe, str) else recipe
     scenario = find_scenario(scenario) if isinstance(scenario, str) else scenario

@@ -85,7 +85,10 @@ class SharedMemory:
         send_handle(connection, self._handle, pid)
 
     def array(self, layout: Layout) -> npt.NDArray[Any]:
-        """Return a new array on this memory, which stays mapped as long as the array or a view of it exists."""
+        """Return a new array on this memory.
+
+        It stays mapped as long as the array or a view of it exists.
+        """
         return np.ndarray(layout.shape, dtype=layout.dtype, buffer=self._map)
 
     def __del__(self) -> None:

@@ -49,7 +49,10 @@ class RunFolder:
         self._lock: IO[str] | None = None
 
     def open(self, plan: AnyPlan, *, command: str, resume: bool) -> bool:
-        """Lock the folder for a plan, and create it if needed. Return whether it has a checkpoint."""
+        """Lock the folder for a plan, and create it if needed.
+
+        Return whether it has a checkpoint.
+        """
         try:
             with _wrap_os_errors(self.path):
                 (self.path / "checkpoint").mkdir(parents=True, exist_ok=True)
@@ -106,7 +109,7 @@ class RunFolder:
                     old.unlink()
 
     def load(self) -> tuple[Tree, dict[int, Tree]]:
-        """Read the last checkpoint to resume from it, and remove files and lines of later rounds."""
+        """Read the last checkpoint, and remove files and lines of later rounds."""
         server, clients = self.read_checkpoint()
         rnd = int(server["rnd"])
         for file in (self.path / "checkpoint").glob("clients-*.safetensors"):
@@ -155,7 +158,10 @@ class RunFolder:
             _write_text(self.path / "summary.json", json.dumps(summary, indent=2) + "\n")
 
     def summary(self) -> dict[str, Any]:
-        """Return the summary of a finished run; empty if it has not finished or the file is damaged."""
+        """Return the summary of a finished run.
+
+        Empty if it has not finished or the file is damaged.
+        """
         try:
             summary = json.loads((self.path / "summary.json").read_text())
         except (OSError, ValueError):

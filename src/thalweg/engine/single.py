@@ -1,7 +1,7 @@
 """Train one client at a time, in plain loops, close to the pseudocode of the papers.
 
-Results depend on the parameters, the rows and the seed only: one thread, and operands in memory that
-torch has allocated, because the last bits of a product may depend on the alignment.
+Results depend on the parameters, the rows and the seed only: one thread, and operands in memory
+that torch has allocated, because the last bits of a product may depend on the alignment.
 """
 
 from __future__ import annotations
@@ -47,7 +47,10 @@ class SingleTrainer:
         return cls(net, recipe.objective, plan.local, data, recipe.geometry, plan.scenario.augment)
 
     def begin(self, params: Floats32, noise: int = 0) -> Training:
-        """Start the training of parameters (P,); `noise` is the seed of dropout and augmentation."""
+        """Start the training of parameters (P,).
+
+        `noise` is the seed of dropout and augmentation.
+        """
         return Training(self, torch.tensor(params), noise)
 
     def predict(self, model: Floats32, part: Part, rows: Ints | None) -> tuple[Ints, Floats32]:
@@ -62,7 +65,10 @@ class SingleTrainer:
         return logits.argmax(dim=1).numpy(), losses.numpy()
 
     def scores(self, model: Floats32, part: Part, rows: Ints | None = None) -> Floats32:
-        """Return log probabilities of the classes (n, C) of a model on rows of a part; None: all."""
+        """Return log probabilities of the classes (n, C) of a model on rows of a part.
+
+        None: all.
+        """
         rows = np.arange(self.data.num_samples(part)) if rows is None else rows
         if len(rows) == 0:
             return np.empty((0, self.data.num_classes), dtype=np.float32)

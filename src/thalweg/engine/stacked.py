@@ -1,7 +1,7 @@
 """Train stacks of clients: one computation for the models of several clients.
 
-Results depend on the tasks only: one thread, fixed stacks and fixed batches. They have the same bits
-in this process and in any number of workers.
+Results depend on the tasks only: one thread, fixed stacks and fixed batches. They have the same
+bits in this process and in any number of workers.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class Trainer(Protocol):
     """Computes the training and the predictions of a run."""
 
     def train(self, bank: Floats32, tasks: Sequence[StackTask]) -> tuple[Floats32, Floats]:
-        """Return deltas (K_total, P) and mean losses (K_total,; nan without a step), in task order."""
+        """Return deltas (K, P) and mean losses (K,) of all tasks in order; nan without a step."""
 
     def predict(
         self, params: Floats32, part: Part, rows: Ints | None = None
@@ -58,7 +58,10 @@ class Trainer(Protocol):
         """Return predicted labels and cross-entropies of a model on rows of a part; None: all."""
 
     def scores(self, params: Floats32, part: Part, rows: Ints | None = None) -> Floats32:
-        """Return log probabilities of the classes (n, C) of a model on rows of a part; None: all."""
+        """Return log probabilities of the classes (n, C) of a model on rows of a part.
+
+        None: all.
+        """
 
     def close(self) -> None:
         """End processes and free memory."""
@@ -225,7 +228,10 @@ class StackedTrainer:
         return self._gather.labels("train", rows)
 
     def gradient(self, params: Floats32, rows: Ints, weights: Floats | None = None) -> Floats32:
-        """Return the gradient (P,) of the weighted cross-entropy of training samples; None: the mean."""
+        """Return the gradient (P,) of the weighted cross-entropy of training samples.
+
+        None: the mean.
+        """
         total = torch.zeros(len(params), dtype=torch.float64)
         shares = torch.tensor(
             np.full(len(rows), 1 / max(len(rows), 1)) if weights is None else weights
@@ -241,7 +247,7 @@ class StackedTrainer:
         return total.float().numpy()
 
     def squared_gradients(self, params: Floats32, rows: Ints) -> Floats32:
-        """Return the mean over training samples of the squared gradient of the cross-entropy, (P,)."""
+        """Return (P,) the mean squared gradient of the cross-entropy over training samples."""
         total = torch.zeros(len(params), dtype=torch.float64)
         together = max(1, GRADIENT_NUMBERS // len(params)) if self._is_stacked else 1
         with one_thread():

@@ -21,9 +21,9 @@ from thalweg.evaluation.mixtures import score_mixture
 def task_records(score_cache: ScoreCache, use: ModelUse, data: Dataset) -> list[dict[str, Any]]:
     """Return one record for each view and each way to choose a mixture of models for it.
 
-    The whole test set and all models of the bank are used, also models without clients. `clients` is
-    the number of clients that have the view now. The accuracy is None if a mixture needs a client
-    with the concept and there is none.
+    The whole test set and all models of the bank are used, also models without clients. `clients`
+    is the number of clients that have the view now. The accuracy is None if a mixture needs a
+    client with the concept and there is none.
     """
     records = []
     everything = np.arange(score_cache.num_models)

@@ -2,7 +2,8 @@
 
 `multiprocessing` would import the user's script again in every worker, so it is not used. Workers
 receive the net, the objective and the data once, and then small requests; models and updates are in
-shared memory. When this process ends, however it ends, the pipes are closed and the workers end too.
+shared memory. When this process ends, however it ends, the pipes are closed and the workers end
+too.
 """
 
 from __future__ import annotations

@@ -45,10 +45,11 @@ def alarm_scores(
 ) -> AlarmScores:
     """Compare alarms with the true drifts.
 
-    The first alarm after a drift, and before the same client's next drift, detects it; an alarm in the
-    round of the drift has delay 0. All other alarms are false. A detector that raises an alarm in every
-    round therefore misses no drift and has no delay, but is false in all rounds without a drift. With
-    `within`, an alarm more than so many rounds after the drift is false, and the drift is missed.
+    The first alarm after a drift, and before the same client's next drift, detects it; an alarm in
+    the round of the drift has delay 0. All other alarms are false. A detector that raises an alarm
+    in every round therefore misses no drift and has no delay, but is false in all rounds without a
+    drift. With `within`, an alarm more than so many rounds after the drift is false, and the drift
+    is missed.
 
     >>> drifts = [(10, 0, "real"), (20, 0, "real"), (10, 1, "virtual")]
     >>> scores = alarm_scores([(4, 0), (12, 0), (13, 0)], drifts)

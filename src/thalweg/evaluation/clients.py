@@ -15,7 +15,8 @@ def accuracies_by_mix(right: Bools, labels: Ints, mixes: Floats) -> Floats:
 
     :math:`\mathrm{acc}_n = \sum_c m_{n,c}\,\mathrm{acc}_c` with the accuracy per class on the whole
     test set. This is the expected accuracy on a test set of the client's own, without splitting the
-    samples among clients. Classes that the test set lacks are left out; nan if a client has no other.
+    samples among clients. Classes that the test set lacks are left out; nan if a client has no
+    other.
 
     Shapes: right, labels (n,); mixes (N, C).
 

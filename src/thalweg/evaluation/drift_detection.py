@@ -30,7 +30,9 @@ class DriftDetection:
         self.concepts: Ints | None = None  # (N,) the true concepts at the start of the last step
 
     def score(self, row: Mapping[str, Any], concepts: Ints) -> dict[str, float]:
-        """Return `drift_precision` and `drift_recall` for a row of metrics; nothing if there are none.
+        """Return `drift_precision` and `drift_recall` for a row of metrics.
+
+        Nothing if there are none.
 
         `concepts` (N,) are the true concepts at the start of the row's round.
         """

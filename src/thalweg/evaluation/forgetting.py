@@ -18,10 +18,11 @@ def forgetting(table: Floats) -> float:
 
     .. math::  F = \frac 1 J \sum_j \Bigl(\max_{t < T} a_{t,j} - a_{T,j}\Bigr)
 
-    Negative if the last accuracies are the best. Tasks without an earlier or a last accuracy are left
-    out; nan if none is left, as after a single step.
+    Negative if the last accuracies are the best. Tasks without an earlier or a last accuracy are
+    left out; nan if none is left, as after a single step.
 
-    Symbols: :math:`a_{t,j}` is table[t, j], the accuracy after step t on task j (nan if not measured).
+    Symbols: :math:`a_{t,j}` is table[t, j], the accuracy after step t on task j (nan if not
+    measured).
 
     >>> forgetting(np.array([[0.75, 0.25], [0.5, 0.5], [0.25, 0.75]]))
     0.125
@@ -37,8 +38,8 @@ def backward_transfer(table: Floats, first_met: Ints) -> float:
 
     .. math::  B = \frac 1 {|J|} \sum_{j \in J} \bigl(a_{T,j} - a_{s_j,j}\bigr), \qquad J = \{j : s_j < T\}
 
-    Negative if later training reduced the accuracy. Tasks that no client had before the last step are
-    left out; nan if none is left.
+    Negative if later training reduced the accuracy. Tasks that no client had before the last step
+    are left out; nan if none is left.
 
     Symbols, Lopez-Paz & Ranzato 2017 -> here
         R_{i,j}   table[i, j]: accuracy after step i on task j (theirs first occurs in step j)

@@ -34,10 +34,10 @@ def compute_scores(
     Balanced accuracy is the mean over classes of the share of correct answers. A model that always
     answers with the largest class has 1/C, whatever the size of that class.
 
-    A state differs from the test set in its class mix only, so its accuracy follows from the accuracy per
-    class, :math:`\mathrm{acc}_m = \sum_c h_{m,c}\,\mathrm{acc}_c`. Classes that the test set lacks are left
-    out of the mix. A state with such classes only is left out; if there is no other state, the scores
-    over states are nan.
+    A state differs from the test set in its class mix only, so its accuracy follows from the
+    accuracy per class, :math:`\mathrm{acc}_m = \sum_c h_{m,c}\,\mathrm{acc}_c`. Classes that the
+    test set lacks are left out of the mix. A state with such classes only is left out; if there is
+    no other state, the scores over states are nan.
 
     Shapes: right, losses, labels (n,); histograms (M, C); importance (M,).
 

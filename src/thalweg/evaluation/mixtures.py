@@ -11,7 +11,7 @@ from thalweg.core.types import Floats, Floats32, Ints
 from thalweg.evaluation.clients import Bools
 
 LocalAccuracies = Callable[[Bools, Ints], Floats]
-"""(n,) whether each answer is correct, and the labels in the view -> (N,) accuracy at every client."""
+"""(n,) correctness and labels in the view -> (N,) accuracy at every client."""
 
 
 class ClientGroup(NamedTuple):
@@ -69,7 +69,10 @@ def mix_scores(scores: Floats32, mixture: Floats) -> Floats32:
 
 
 def score_mixture(scores: Floats32, mixture: Floats, labels: Ints) -> tuple[Bools, Floats32]:
-    """(n,) whether a mixture's answers are correct, and its cross-entropy; shapes as in `mix_scores`."""
+    """(n,) whether a mixture's answers are correct, and its cross-entropy.
+
+    Shapes as in `mix_scores`.
+    """
     together = mix_scores(scores, mixture)
     losses = -np.take_along_axis(together, labels[:, None], axis=1)[:, 0]
     return together.argmax(axis=1) == labels, losses
@@ -110,8 +113,8 @@ def purity(found: Ints, true: Ints) -> float:
 
     .. math::  \frac 1 N \sum_c \max_m |\{k : \mathrm{found}_k = c, \mathrm{true}_k = m\}|
 
-    One if no cluster contains two concepts. One cluster per client is pure as well, so compare it with the
-    number of clusters. nan without clients.
+    One if no cluster contains two concepts. One cluster per client is pure as well, so compare it
+    with the number of clusters. nan without clients.
 
     Shapes: found, true (N,).
 

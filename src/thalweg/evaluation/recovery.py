@@ -27,9 +27,9 @@ def recoveries(
 ) -> list[Recovery]:
     """Measure the recovery from every drift in the metrics of a run, one row per round.
 
-    Only evaluated rounds are used: with an evaluation every tenth round, recovery takes at least ten.
-    Clients are tested on different data before and after a drift, so accuracy may never recover if
-    the new data are harder.
+    Only evaluated rounds are used: with an evaluation every tenth round, recovery takes at least
+    ten. Clients are tested on different data before and after a drift, so accuracy may never
+    recover if the new data are harder.
 
     >>> rows = [{"round": 1, "accuracy": 0.8}, {"round": 2, "drifted": 6, "accuracy": 0.4},
     ...         {"round": 3, "accuracy": 0.79}]
@@ -57,7 +57,7 @@ def step_accuracies(rows: Iterable[MetricsRow], measure: str = "accuracy") -> li
 
 
 def add_step_accuracy(rows: Sequence[MetricsRow], measure: str = "accuracy") -> list[MetricsRow]:
-    """Add ``step_accuracy`` to rows: the mean over the ends of earlier steps and the current accuracy.
+    """Add ``step_accuracy`` to rows: the mean of the accuracies at ends of steps and now.
 
     Its last value is the mean over all steps of the run.
 

@@ -49,8 +49,8 @@ def session_member_scores(
 ) -> dict[str, float]:
     """The metrics of a session; a number that does not exist is left out.
 
-    ``stayers_accuracy`` and ``newcomers_accuracy`` are means over the members that were, and were not,
-    members of the previous session; the first session has neither.
+    ``stayers_accuracy`` and ``newcomers_accuracy`` are means over the members that were, and were
+    not, members of the previous session; the first session has neither.
 
     local_accuracies (N,): nan if unknown.
 

@@ -1,8 +1,8 @@
 """Mixtures of models for tasks, chosen by the task's labels or by its true concept.
 
-A task is a view of the test set that clients have had or will have. The clients' own mixtures are for
-their current data, so a task needs another mixture. Every record of a task states how its mixture was
-chosen (`assignment`).
+A task is a view of the test set that clients have had or will have. The clients' own mixtures are
+for their current data, so a task needs another mixture. Every record of a task states how its
+mixture was chosen (`assignment`).
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ def mixture_by_labels(losses: npt.NDArray[np.floating]) -> Floats:
     .. math::  \gamma_{i;c} = \frac{e^{-f_c(i)}}{\sum_{c'} e^{-f_{c'}(i)}}, \qquad
                \hat\alpha_c = \frac 1 n \sum_i \gamma_{i;c}
 
-    One E-step from equal weights and equal label priors. It uses the labels of the test samples, which a
-    client without labels could not do.
+    One E-step from equal weights and equal label priors. It uses the labels of the test samples,
+    which a client without labels could not do.
 
     Symbols, Peng & Tang, FedDAA (14), (15) -> here
         f_c(i)         losses[c, i]
@@ -44,7 +44,9 @@ def mixture_by_labels(losses: npt.NDArray[np.floating]) -> Floats:
 
 
 def mixture_by_concept(mixtures: Floats, concepts: Ints, concept: int) -> Floats | None:
-    """(models,) the mean mixture of the clients (N, models) with a concept (N,); None if there are none.
+    """(models,) the mean mixture of the clients (N, models) with a concept (N,).
+
+    None if there are none.
 
     >>> mixtures = np.array([[1.0, 0.0], [0.5, 0.5], [0.0, 1.0]])
     >>> mixture_by_concept(mixtures, np.array([0, 0, 1]), 0).tolist()

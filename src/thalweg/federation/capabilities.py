@@ -54,7 +54,7 @@ class Capabilities:
 
     @cached_property
     def objective_with_conclude(self) -> FinishesRound | None:
-        """The recipe's objective if it has a state and updates it after the last step of a round."""
+        """The recipe's objective if it updates a state after the last step of a round."""
         objective: object = self.objective_with_state
         return objective if isinstance(objective, FinishesRound) else None
 
@@ -83,7 +83,10 @@ class Capabilities:
 
     @cached_property
     def needs_probe(self) -> bool:
-        """Whether a client evaluates its model between ticks; if not, its round can be planned ahead."""
+        """Whether a client evaluates its model between ticks.
+
+        If not, its round can be planned ahead.
+        """
         return (
             self.memory_with_probe is not None
             or self.objective_with_state is not None

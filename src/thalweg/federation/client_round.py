@@ -253,8 +253,8 @@ def check_split(weights: Floats, shape: tuple[int, ...], bank: object) -> None:
     """Check how a bank splits samples."""
     if weights.shape != shape or not np.isfinite(weights).all() or (weights < 0).any():
         raise ConfigError(
-            f"{type(bank).__name__}.split_samples must return finite weights of at least 0 of shape "
-            f"{shape}, a row for each model and a column for each sample, got shape "
+            f"{type(bank).__name__}.split_samples must return finite weights of at least 0 of "
+            f"shape {shape}, a row for each model and a column for each sample, got shape "
             f"{weights.shape} from {weights.min(initial=0)} to {weights.max(initial=0)}."
         )
 

@@ -28,7 +28,10 @@ T = TypeVar("T", bound=Hashable)
 
 @dataclass(frozen=True, eq=False)
 class Hello:
-    """A client's number and the samples it expects by the end of the run; sent once, when it joins."""
+    """A client's number and the samples it expects by the end of the run.
+
+    Sent once, when it joins.
+    """
 
     client: int
     supply: Supply
@@ -168,7 +171,10 @@ def select_client_broadcast(broadcast: Broadcast | None, row: int) -> Received:
 
 
 def split_updates(updates: Updates, rnd: int) -> list[TrainResponse]:
-    """Return the rows of a round as responses, whose arrays are views; inverse of `build_updates`."""
+    """Return the rows of a round as responses, whose arrays are views.
+
+    Inverse of `build_updates`.
+    """
     starts = np.flatnonzero(np.diff(updates.clients, prepend=-1))
     ends = [*starts[1:].tolist(), len(updates)]
     return [

@@ -79,7 +79,7 @@ def get_served_models(server: ServerState, recipe: Recipe) -> ServedModels:
 
 
 def eval_model(recipe: Recipe, rule: Any, model: Floats32) -> Floats32:
-    """Return the model (P,) to use for predictions, which may differ from the one that trains on."""
+    """Return the model (P,) for predictions, which may differ from the model in training."""
     return (
         recipe.server.eval_model(rule, model) if isinstance(recipe.server, HasEvalModel) else model
     )

@@ -20,7 +20,7 @@ from thalweg.recipes.base import Recipe
 
 
 def choose_cohort(ctx: RoundContext) -> None:
-    """Let the selection choose the clients of this round, and count the clients that are present."""
+    """Choose the clients of this round, and count the clients that are present."""
     roster, selection = ctx.roster, ctx.recipe.selection
     chosen = selection.choose(ctx.roster_for(selection), rng_for(ctx.seed, Draw.SELECTION, ctx.rnd))
     cohort = np.unique(chosen)
@@ -88,7 +88,10 @@ def sum_metrics(extra_metrics: Iterable[Mapping[str, float]]) -> dict[str, float
 
 
 def record_reports(ctx: RoundContext, updates: Updates) -> None:
-    """Store the newest report of every client; a later row of a client overwrites an earlier one."""
+    """Store the newest report of every client.
+
+    A later row of a client overwrites an earlier one.
+    """
     known, num_clients = dict(ctx.server.known), len(ctx.server.times_present)
     reports = {**updates.reports, "loss": updates.losses, "num_samples": updates.num_samples}
     for name, values in reports.items():
@@ -120,7 +123,10 @@ def add_costs(ctx: RoundContext, updates: Updates) -> Updates:
 
 
 def finish_without_cohort(ctx: RoundContext) -> Updates | None:
-    """Return an empty update table with the costs of surveys and probe rounds; none if there are none."""
+    """Return an empty update table with the costs of surveys and probe rounds.
+
+    None if there are none.
+    """
     if ctx.bytes_down + ctx.bytes_up == 0 and not ctx.extra_metrics:
         return None
     return add_costs(ctx, build_updates([], ctx.server.bank.shape[1]))

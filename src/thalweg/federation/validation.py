@@ -84,7 +84,10 @@ def _find_rejections(received: Updates, accepted: Ints) -> list[Rejection]:
 
 
 def _count_metrics(received: Updates, num_missing: int, staleness: Ints) -> dict[str, Any]:
-    """Return the counts for the metrics, given the staleness of the accepted rows; without zeros."""
+    """Return the counts for the metrics, given the staleness of the accepted rows.
+
+    Without zeros.
+    """
     late = staleness[staleness > 0]
     counts = {
         "missing": num_missing,

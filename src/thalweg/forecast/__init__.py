@@ -1,4 +1,7 @@
-"""Forecasts of the latent states of a client's data; read by memory (stage 2) and weights (stage 5)."""
+"""Forecasts of the latent states of a client's data.
+
+Read by memory (stage 2) and weights (stage 5).
+"""
 
 from thalweg.forecast.auto import Auto, resolve_forecast
 from thalweg.forecast.base import Forecast, OpensStates, RecognisesStates

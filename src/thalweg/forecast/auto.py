@@ -15,9 +15,9 @@ from thalweg.forecast.oracles import Exact, Proxy
 class Auto:
     """Uses `Exact` if the world has known latent states, else `Growing`, which learns them.
 
-    A world without known states, such as a real stream, describes all its data as one state. `Exact`
-    would predict that state with probability one, and SFedPO would be the same as FedAvg. Recipes
-    without a policy that uses the forecast do not learn states.
+    A world without known states, such as a real stream, describes all its data as one state.
+    `Exact` would predict that state with probability one, and SFedPO would be the same as FedAvg.
+    Recipes without a policy that uses the forecast do not learn states.
 
     >>> Auto().resolve(num_states=3)
     Exact(proxy='kl')

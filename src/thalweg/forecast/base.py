@@ -12,9 +12,9 @@ from thalweg.core.types import Floats, Ints, Outlook
 class Forecast(Protocol):
     """Predicts the latent states of a client's data. Any object with these methods can be used.
 
-    The states of a round are passed to `observe` after the client's upload, so that no prediction uses
-    the round for which it is made. A forecast that cannot work in a world without known states declares
-    ``needs_known_states = True``.
+    The states of a round are passed to `observe` after the client's upload, so that no prediction
+    uses the round for which it is made. A forecast that cannot work in a world without known states
+    declares ``needs_known_states = True``.
     """
 
     def init(self, truth: Floats, rng: np.random.Generator) -> Any:
@@ -40,16 +40,16 @@ class Forecast(Protocol):
 class RecognisesStates(Protocol):
     """A forecast that defines its own latent states from the data that arrive.
 
-    Without these methods the latent states are those of the world. With them, memory and weights use
-    the forecast's own states, whose number may grow, and `outlook` describes those.
+    Without these methods the latent states are those of the world. With them, memory and weights
+    use the forecast's own states, whose number may grow, and `outlook` describes those.
     """
 
     def recognise(self, state: Any, histogram: Ints) -> tuple[Any, int]:
         """Return the forecast's next state, and the latent state to which a batch belongs.
 
-        Called once per tick, before the memory policy, with the number of samples per class (C,); all
-        zero if no samples arrived. The next `outlook` describes the returned latent state. Visits are
-        counted by `observe` at the end of the round, not here.
+        Called once per tick, before the memory policy, with the number of samples per class (C,);
+        all zero if no samples arrived. The next `outlook` describes the returned latent state.
+        Visits are counted by `observe` at the end of the round, not here.
         """
         ...
 

@@ -32,10 +32,11 @@ class Growing:
     visits, and its prior is the mean of the other priors. The probabilities are learned after each
     round as by `Bayesian`.
 
-    The samples with which a client starts open its first state, or its first batch if it starts with
-    no samples; until then the forecast is one balanced state. A tick without samples counts for the
-    most visited state. The forecast uses neither the states of the world nor their importance. Each
-    client has its own states: state 3 of one client is unrelated to state 3 of another.
+    The samples with which a client starts open its first state, or its first batch if it starts
+    with no samples; until then the forecast is one balanced state. A tick without samples counts
+    for the most visited state. The forecast uses neither the states of the world nor their
+    importance. Each client has its own states: state 3 of one client is unrelated to state 3 of
+    another.
 
     Symbols, SFedPO -> here
         :math:`M`      -> ``len(FoundStates.counts)``, at most `max_states`
@@ -43,9 +44,9 @@ class Growing:
         prior, counts  -> ``FoundStates.prior``, ``FoundStates.counts``
 
     Differs from the paper: the paper describes this in one paragraph without a formula. A signature
-    is not refined, so it is as noisy as one batch; use a larger threshold with few samples per tick.
-    The expected Jensen-Shannon distance of two batches of A samples of the same state is about
-    (C - 1) / 4A.
+    is not refined, so it is as noisy as one batch; use a larger threshold with few samples per
+    tick. The expected Jensen-Shannon distance of two batches of A samples of the same state is
+    about (C - 1) / 4A.
 
     >>> forecast = Growing()
     >>> state = forecast.init(np.ones(1), np.random.default_rng(0))
@@ -58,7 +59,10 @@ class Growing:
     """
 
     new_state_threshold: float = 0.1
-    """Distance from all signatures beyond which a batch matches no state; js is in nats, below 0.69."""
+    """Distance from all signatures beyond which a batch matches no state.
+
+    Js is in nats, below 0.69.
+    """
     patience: int = 1
     """Consecutive batches without a match before a state is opened. Values above 1 ignore single
     outliers, but need a stream that stays in a state for a while (``world.stickiness``)."""
@@ -70,8 +74,9 @@ class Growing:
     prior: float = 1.0
     """Pseudo-visits to the first state; later states get the mean of the others."""
     prior_strength: float | None = None
-    """Recompute the priors after every round as this many pseudo-visits in proportion to the visits;
-    none: keep them."""
+    """Recompute the priors after every round as this many pseudo-visits in proportion to the
+    visits; none: keep them.
+    """
     proxy: Proxy = "kl"
 
     def __post_init__(self) -> None:

@@ -27,7 +27,8 @@ class Moon:
     r"""MOON: pull features towards those of the received model, away from the client's last ones.
 
     .. math::
-        F_k(w) - \mu \log \frac{e^{\cos(z, z_g)/\tau}}{e^{\cos(z, z_g)/\tau} + e^{\cos(z, z_p)/\tau}}
+        F_k(w) - \mu \log \frac{e^{\cos(z, z_g)/\tau}}{e^{\cos(z, z_g)/\tau} + e^{\cos(z,
+        z_p)/\tau}}
 
     Features are the inputs of the last layer, which must be fully connected. With a projection
     head in front of it they are the output of the head, as in the paper.

@@ -17,7 +17,8 @@ class NotTrue:
 
     .. math::
         F_k(w) + \beta \tau^2 \, \mathrm{KL}\big(
-            \mathrm{softmax}(z^{\neg y}_g / \tau) \,\big\|\, \mathrm{softmax}(z^{\neg y} / \tau) \big)
+            \mathrm{softmax}(z^{\neg y}_g / \tau) \,\big\|\, \mathrm{softmax}(z^{\neg y} / \tau)
+            \big)
 
     Symbols, Lee et al. (2022) -> here
         :math:`\beta, \tau`       -> strength, temperature

@@ -41,8 +41,8 @@ class TwoTeachers:
 
     Differs from the paper: its mix is not fully known. ``convex`` fits the grid of values in
     SFedPO; ``additive`` is
-    :math:`\mathrm{CE} + \alpha\, \mathrm{dist}(\text{past}) + \beta\, \mathrm{dist}(\text{global})`,
-    as in implementations with one teacher.
+    :math:`\mathrm{CE} + \alpha\, \mathrm{dist}(\text{past}) + \beta\,
+    \mathrm{dist}(\text{global})`, as in implementations with one teacher.
 
     The logits are the parameters themselves: 0.3 * 0.407606 + 0.3 * 1.097793 + 0.4 * 1.340348.
 

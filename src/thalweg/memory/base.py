@@ -14,8 +14,8 @@ class MemoryPolicy(Protocol):
     """Decides which samples a client keeps when new ones arrive.
 
     Implement `init` and `keep`; no base class is needed. A policy is an immutable object that
-    serves all clients: the values that it stores for one client are the `state` that `keep` takes and
-    returns. A policy identifies samples by position and never sees the samples themselves:
+    serves all clients: the values that it stores for one client are the `state` that `keep` takes
+    and returns. A policy identifies samples by position and never sees the samples themselves:
     positions 0 .. held - 1 are the held samples, in the order in which the last call of `keep`
     returned them, and positions held .. held + num_new - 1 are the new samples, in order of
     arrival.

@@ -16,10 +16,10 @@ POOLED = (1, 2, 5)  # convolutions followed by pooling, as in the original
 class AlexNet:
     """Five convolutions and three fully connected layers (Krizhevsky, Sutskever, Hinton, 2012).
 
-    The original reads 224x224 images. For 32x32 images all convolutions are 3x3 with stride 1 and all
-    pooling is 2x2, so that 256 maps of 4x4 reach the fully connected layers, which have the original
-    widths. Channels are those of the single-processor version (Krizhevsky, 2014). There is no local
-    response normalisation. The parameters take 136.8 MiB:
+    The original reads 224x224 images. For 32x32 images all convolutions are 3x3 with stride 1 and
+    all pooling is 2x2, so that 256 maps of 4x4 reach the fully connected layers, which have the
+    original widths. Channels are those of the single-processor version (Krizhevsky, 2014). There is
+    no local response normalisation. The parameters take 136.8 MiB:
 
     >>> AlexNet().build((3, 32, 32), 10).num_params
     35855178

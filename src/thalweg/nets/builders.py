@@ -24,9 +24,9 @@ def check_image_shape(net: str, input_shape: Shape, at_least: int) -> tuple[int,
     """Channels and shorter side of an image; raises an error for other shapes."""
     require(
         len(input_shape) == 3,
-        f"the net {net!r} needs images (channels, height, width), but samples have shape {input_shape}. "
-        "For plain features use 'mlp' or 'linear', for sequences of codes 'fast-text' or "
-        "'char-lstm'.",
+        f"the net {net!r} needs images (channels, height, width), but samples have shape "
+        f"{input_shape}. For plain features use 'mlp' or 'linear', for sequences of codes "
+        "'fast-text' or 'char-lstm'.",
     )
     channels, height, width = input_shape
     require(
@@ -46,8 +46,8 @@ def build_dense(
     )
     require(
         len(input_shape) != 2,
-        f"fully connected nets need numeric features, but samples have shape {input_shape}: sequences of "
-        "codes. Use 'fast-text' or 'char-lstm' for these.",
+        f"fully connected nets need numeric features, but samples have shape {input_shape}: "
+        "sequences of codes. Use 'fast-text' or 'char-lstm' for these.",
     )
     from thalweg.nets.layers import Flatten
 
@@ -82,8 +82,9 @@ def build_head(
 ) -> tuple[Layer, ...]:
     """Layers fc1, ReLU, optional dropout, fc2, ReLU, ..., logits.
 
-    With `projection`, the projection head of MOON (Li, He and Song, 2021) precedes the last layer: a layer
-    of the width of its input, ReLU, and a layer with `projection` outputs, which are the features.
+    With `projection`, the projection head of MOON (Li, He and Song, 2021) precedes the last layer:
+    a layer of the width of its input, ReLU, and a layer with `projection` outputs, which are the
+    features.
     """
     require(num_classes >= 2, f"a classifier needs at least 2 classes, got {num_classes}.")
     from thalweg.nets.dropout import Dropout

@@ -13,9 +13,9 @@ from thalweg.nets.net import Layer, Net, Shape
 class CharLstm:
     """Character LSTM: an embedding, LSTM layers, and a linear layer on the last state.
 
-    The net of LEAF for Shakespeare: embeddings of 8 numbers, two layers of 256 units. With the 97 codes of
-    `Shakespeare` it has 824,425 parameters. Marfoq et al. (2023) describe the same net but report 226,180,
-    which two layers of 256 units cannot have.
+    The net of LEAF for Shakespeare: embeddings of 8 numbers, two layers of 256 units. With the 97
+    codes of `Shakespeare` it has 824,425 parameters. Marfoq et al. (2023) describe the same net but
+    report 226,180, which two layers of 256 units cannot have.
 
     >>> CharLstm().build((80, 97), num_classes=97).num_params
     824425

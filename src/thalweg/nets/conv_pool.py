@@ -1,19 +1,20 @@
 r"""Convolution, 2x2 max-pooling and ReLU in one layer.
 
-For one model, bias and ReLU are applied after pooling, which gives the same result with a quarter of the
-work. For K stacked models a different algorithm gives the same result and is about twice as fast per client
-for the thin convolutions of LeNet-5, where a library convolution leaves most vector units idle:
+For one model, bias and ReLU are applied after pooling, which gives the same result with a quarter
+of the work. For K stacked models a different algorithm gives the same result and is about twice as
+fast per client for the thin convolutions of LeNet-5, where a library convolution leaves most vector
+units idle:
 
     A pooled output depends on a window of (k + 1) x (k + 1) pixels and is the maximum of the four
-    convolutions whose k x k windows lie inside it. The image is cut into these windows, two pixels apart,
-    and the kernel is placed at its four positions in a window of zeros. One matrix product then gives the
-    four candidates of every pooled output as four contiguous blocks:
+    convolutions whose k x k windows lie inside it. The image is cut into these windows, two pixels
+    apart, and the kernel is placed at its four positions in a window of zeros. One matrix product
+    then gives the four candidates of every pooled output as four contiguous blocks:
 
         (4 O, I (k+1)^2)  @  (I (k+1)^2, H/2 W/2 B)   ->   four times (O, H/2 W/2 B)
 
     Pooling is the maximum of four arrays. The zeros increase the number of multiplications by
-    ((k+1)/k)^2 (1.44 for k = 5, 1.78 for k = 3), and the window matrix is 2.8 (2.25) times smaller than that
-    of an ordinary convolution by matrix product.
+    ((k+1)/k)^2 (1.44 for k = 5, 1.78 for k = 3), and the window matrix is 2.8 (2.25) times smaller
+    than that of an ordinary convolution by matrix product.
 
 Ties go to the first of the four positions in reading order, as in PyTorch.
 """

@@ -20,8 +20,8 @@ class Dropout(ParameterlessLayer):
 
     .. math::  y = x \, \frac{\mathbf 1[u \ge r]}{1 - r}, \qquad u \sim U[0, 1)
 
-    The expectation equals the input, which is the output outside training (Srivastava et al., 2014, with
-    scaling at training time).
+    The expectation equals the input, which is the output outside training (Srivastava et al., 2014,
+    with scaling at training time).
 
     >>> Dropout(0.5).mask((2, 3), torch.Generator().manual_seed(0)).tolist()
     [[0.0, 2.0, 0.0], [0.0, 0.0, 2.0]]
@@ -41,8 +41,8 @@ class Dropout(ParameterlessLayer):
     def mask(self, shape: Shape, noise: Generator) -> Tensor:
         """Factors for all values.
 
-        Numbers are drawn in order, so that the first samples of a larger batch (B, ...) get the same factors as in
-        a smaller one. `bernoulli_` does not guarantee this.
+        Numbers are drawn in order, so that the first samples of a larger batch (B, ...) get the
+        same factors as in a smaller one. `bernoulli_` does not guarantee this.
         """
         return (torch.rand(shape, generator=noise) >= self.rate).float() / (1 - self.rate)
 
@@ -66,8 +66,8 @@ class Dropout(ParameterlessLayer):
 def fork_generators(noise: Generator, count: int) -> list[Generator]:
     """Independent generators for `count` layers.
 
-    Each call takes `count` numbers from `noise`, however much the layers draw. Otherwise a padded batch would
-    shift the draws of all later layers.
+    Each call takes `count` numbers from `noise`, however much the layers draw. Otherwise a padded
+    batch would shift the draws of all later layers.
     """
     seeds = torch.randint(2**63 - 1, (count,), generator=noise).tolist()
     return [torch.Generator().manual_seed(seed) for seed in seeds]

@@ -13,14 +13,14 @@ from thalweg.nets.net import Net, Shape
 class FastText:
     """The mean of the word vectors of a text, and one linear layer (Joulin et al., 2017).
 
-    Reads sequences in which code 0 is padding, such as those of `AgNews`. Only single words: the original also
-    has vectors for pairs of adjacent words. Nearly all parameters are word vectors:
+    Reads sequences in which code 0 is padding, such as those of `AgNews`. Only single words: the
+    original also has vectors for pairs of adjacent words. Nearly all parameters are word vectors:
 
     >>> FastText().build((64, 30_002), num_classes=4).num_params
     9001804
 
-    For quick simulations use fewer words (``data.vocabulary``) or a smaller `width`; below two million parameters
-    clients are also trained in stacks.
+    For quick simulations use fewer words (``data.vocabulary``) or a smaller `width`; below two
+    million parameters clients are also trained in stacks.
     """
 
     width: int = 300  # size of a word vector

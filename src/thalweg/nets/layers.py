@@ -2,9 +2,9 @@
 
 One model: images are (B, C, H, W) in ``channels_last`` memory, vectors (B, F), as in PyTorch.
 
-K stacked models: the batch is the last axis. Images are (K, C, H, W, B), vectors (K, F, B). Every dense layer is
-then ``weight @ x`` without transposition, flattening is free and keeps PyTorch's order, and pooling and
-activations run along whole batches.
+K stacked models: the batch is the last axis. Images are (K, C, H, W, B), vectors (K, F, B). Every
+dense layer is then ``weight @ x`` without transposition, flattening is free and keeps PyTorch's
+order, and pooling and activations run along whole batches.
 
 ``apply_stacked`` is optional: nets with a layer without it train one client at a time.
 """

@@ -58,8 +58,8 @@ class StackableLayer(Layer, Protocol):
 class NoisyLayer(StackableLayer, Protocol):
     """A layer that draws random numbers in training; `apply` is the deterministic form.
 
-    Each client has its own generator per layer, from which whole samples (B, *shape) are drawn, so that neither
-    other clients of a stack nor padding samples change the draws.
+    Each client has its own generator per layer, from which whole samples (B, *shape) are drawn, so
+    that neither other clients of a stack nor padding samples change the draws.
     """
 
     def apply_noisy(self, weights: Sequence[Tensor], x: Tensor, noise: Generator) -> Tensor:
@@ -96,9 +96,9 @@ def init_layer_params(
 class Net:
     """A sequence of layers. The parameters are one external float32 vector of P numbers.
 
-    The vector contains every layer's weight and then its bias, in PyTorch's order (output, input, row, column):
-    the result of ``torch.nn.utils.parameters_to_vector`` for the same net as a module. `named_parameters` returns
-    the tensors without copying.
+    The vector contains every layer's weight and then its bias, in PyTorch's order (output, input,
+    row, column): the result of ``torch.nn.utils.parameters_to_vector`` for the same net as a
+    module. `named_parameters` returns the tensors without copying.
 
     >>> from thalweg.nets import Mlp
     >>> net = Mlp(hidden=(3,)).build(input_shape=(2,), num_classes=2)
@@ -196,10 +196,12 @@ class Net:
     def apply_stacked(
         self, params: Tensor, x: Tensor, noise: Sequence[Generator] | None = None
     ) -> Tensor:
-        """Logits (K, B, C) of K models, each on its own batch; params (K, P), x (K, B, *input_shape).
+        """Logits (K, B, C) of K models, each on its own batch.
 
-        `noise` has one generator per model, or is None as in `apply`; each model draws the same numbers as it would
-        alone. Fastest if the batch is the innermost axis of x in memory.
+        Params (K, P), x (K, B, *input_shape).
+
+        `noise` has one generator per model, or is None as in `apply`; each model draws the same
+        numbers as it would alone. Fastest if the batch is the innermost axis of x in memory.
         """
         _, logits = self._forward_stacked(params, x, noise)
         return logits.transpose(1, 2)
@@ -225,8 +227,8 @@ class Net:
 
         if not isinstance(self.layers[-1], Dense):
             raise ConfigError(
-                "features are the input of the last, fully connected layer; expected a Dense layer at the end, "
-                f"got {type(self.layers[-1]).__name__}."
+                "features are the input of the last, fully connected layer; expected a Dense "
+                f"layer at the end, got {type(self.layers[-1]).__name__}."
             )
 
     def _forward_stacked(

@@ -21,8 +21,8 @@ class GroupNorm:
 
     .. math::  y_c = w_c \, \frac{x_c - \mu_g}{\sqrt{\sigma_g^2 + \varepsilon}} + b_c
 
-    Mean and (biased) variance are those of one sample over the channels of a group and all pixels, in training
-    and in evaluation. w starts at 1, b at 0.
+    Mean and (biased) variance are those of one sample over the channels of a group and all pixels,
+    in training and in evaluation. w starts at 1, b at 0.
 
     >>> GroupNorm("norm", channels=8, groups=2).shapes
     {'norm.weight': (8,), 'norm.bias': (8,)}

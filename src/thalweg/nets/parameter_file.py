@@ -16,8 +16,8 @@ REMEDY = "Choose the net and the data that the file was made for, or start witho
 def load_parameters(path: Path, net: Net) -> Floats32:
     """Load the parameters (P,) of a net from a safetensors file with one tensor per name.
 
-    The file ``model.safetensors`` of a run has this form: see `Net.named_parameters`. The order of the tensors
-    does not matter. Files of other nets and files with non-finite numbers are rejected.
+    The file ``model.safetensors`` of a run has this form: see `Net.named_parameters`. The order of
+    the tensors does not matter. Files of other nets and files with non-finite numbers are rejected.
     """
     from safetensors import SafetensorError, safe_open
 
@@ -46,12 +46,15 @@ def load_parameters(path: Path, net: Net) -> Floats32:
 
 
 def _check_architecture(path: Path, wanted: dict[str, Shape], found: dict[str, Shape]) -> None:
-    """Require the same tensors with the same shapes; report the first difference in the net's order."""
+    """Require the same tensors with the same shapes.
+
+    Report the first difference in the net's order.
+    """
     for name, shape in wanted.items():
         if name not in found:
             raise ConfigError(
-                f"{path} belongs to another net: it has no {name}, which has shape {shape} in this net. "
-                f"It has: {', '.join(found) or 'nothing'}. {REMEDY}"
+                f"{path} belongs to another net: it has no {name}, which has shape {shape} in this "
+                f"net. It has: {', '.join(found) or 'nothing'}. {REMEDY}"
             )
         if found[name] != shape:
             raise ConfigError(
@@ -60,5 +63,6 @@ def _check_architecture(path: Path, wanted: dict[str, Shape], found: dict[str, S
             )
     if more := [name for name in found if name not in wanted]:
         raise ConfigError(
-            f"{path} belongs to another net: it has {', '.join(more)}, which this net does not have. {REMEDY}"
+            f"{path} belongs to another net: it has {', '.join(more)}, which this net does not "
+            f"have. {REMEDY}"
         )

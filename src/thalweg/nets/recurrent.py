@@ -1,4 +1,7 @@
-"""Layers for sequences of codes. They have no stacked form: such nets train one client at a time."""
+"""Layers for sequences of codes.
+
+They have no stacked form: such nets train one client at a time.
+"""
 
 from __future__ import annotations
 

@@ -17,8 +17,8 @@ from thalweg.nets.net import NoisyLayer, Shape, StackableLayer, init_layer_param
 class Residual:
     r"""A residual block (He, Zhang, Ren and Sun, 2016): relu(body(x) + shortcut(x)).
 
-    Without layers, the shortcut is the identity. In the flat vector the parameters of the body precede those of the
-    shortcut.
+    Without layers, the shortcut is the identity. In the flat vector the parameters of the body
+    precede those of the shortcut.
     """
 
     body: tuple[StackableLayer, ...]
@@ -28,8 +28,8 @@ class Residual:
         noisy = [type(layer).__name__ for layer in self._layers if isinstance(layer, NoisyLayer)]
         require(
             not noisy,
-            f"a residual block cannot contain noisy layers, got {', '.join(noisy)}; put them before or after "
-            "the block.",
+            f"a residual block cannot contain noisy layers, got {', '.join(noisy)}; put them "
+            "before or after the block.",
         )
 
     @property
@@ -52,8 +52,8 @@ class Residual:
         one, other = _shapes(self.body, shape)[-1], _shapes(self.shortcut, shape)[-1]
         require(
             one == other,
-            f"both paths of a residual block must have the same output shape, but for an input of shape {shape} "
-            f"they have {one} and {other}.",
+            "both paths of a residual block must have the same output shape, but for an input of "
+            f"shape {shape} they have {one} and {other}.",
         )
         return one
 

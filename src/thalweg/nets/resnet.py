@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 class ResNet10:
     """One basic block in each of four stages (He, Zhang, Ren and Sun, 2016), for 32x32 images.
 
-    The stem is one 3x3 convolution without pooling. Normalisation is over groups of channels instead of batches:
-    see docs/decisions/0007-group-norm.md.
+    The stem is one 3x3 convolution without pooling. Normalisation is over groups of channels
+    instead of batches: see docs/decisions/0007-group-norm.md.
 
     >>> ResNet10().build((3, 32, 32), 10).num_params
     4903242
@@ -27,7 +27,10 @@ class ResNet10:
     width: int = 64  # channels of the first stage; each stage doubles them
     groups: int = 32  # groups of channels that are normalised together
     projection: int | None = None
-    """Size of a projection head before the last layer, whose output are the features; None: no head."""
+    """Size of a projection head before the last layer, whose output are the features.
+
+    None: no head.
+    """
 
     def __post_init__(self) -> None:
         _check(self)

@@ -33,7 +33,10 @@ class Mlp:
 
     hidden: tuple[int, ...] = (200,)  # units of each hidden layer
     projection: int | None = None
-    """Size of a projection head before the last layer, whose output are the features; None: no head."""
+    """Size of a projection head before the last layer, whose output are the features.
+
+    None: no head.
+    """
 
     def __post_init__(self) -> None:
         require(
@@ -51,19 +54,22 @@ class Mlp:
 class LeNet5:
     """LeCun's convolutional net of 1998: 6 and 16 maps of 5x5, then 120, 84 and the classes.
 
-    Images of 28 pixels are padded to 32 as in the paper; images of 32 pixels or more are not padded. Below 12
-    pixels nothing would be left for the second convolution, so it is padded too: an 8x8 digit becomes 6 maps of
-    4x4, then 16 of 2x2.
+    Images of 28 pixels are padded to 32 as in the paper; images of 32 pixels or more are not
+    padded. Below 12 pixels nothing would be left for the second convolution, so it is padded too:
+    an 8x8 digit becomes 6 maps of 4x4, then 16 of 2x2.
 
-    Differences from the paper, as usual today: max-pooling instead of trainable averages, ReLU instead of tanh, all
-    maps connected, a linear last layer.
+    Differences from the paper, as usual today: max-pooling instead of trainable averages, ReLU
+    instead of tanh, all maps connected, a linear last layer.
 
     >>> LeNet5().build((1, 28, 28), 10).num_params
     61706
     """
 
     projection: int | None = None
-    """Size of a projection head before the last layer, whose output are the features; None: no head."""
+    """Size of a projection head before the last layer, whose output are the features.
+
+    None: no head.
+    """
 
     def __post_init__(self) -> None:
         check_projection("LeNet5", self.projection)
@@ -82,7 +88,7 @@ class LeNet5:
 
 @dataclass(frozen=True)
 class Cnn:
-    """Three 3x3 convolutions, each followed by pooling, and one hidden layer: for 32x32 colour images.
+    """Three 3x3 convolutions with pooling and one hidden layer, for 32x32 colour images.
 
     >>> Cnn().build((3, 32, 32), 10).num_params
     156074
@@ -91,7 +97,10 @@ class Cnn:
     channels: tuple[int, int, int] = (16, 32, 64)
     hidden: int = 128  # units between the convolutions and the classes
     projection: int | None = None
-    """Size of a projection head before the last layer, whose output are the features; None: no head."""
+    """Size of a projection head before the last layer, whose output are the features.
+
+    None: no head.
+    """
 
     def __post_init__(self) -> None:
         check_widths("Cnn", self.channels, self.hidden)
@@ -108,7 +117,8 @@ class Cnn:
 class HamCnn:
     """Three 3x3 convolutions with pooling, one hidden layer, dropout: for 28x28 skin lesions.
 
-    The papers that use HAM10000 say "3 convolutions, 2 fully connected layers, dropout" without widths.
+    The papers that use HAM10000 say "3 convolutions, 2 fully connected layers, dropout" without
+    widths.
 
     >>> HamCnn().build((3, 28, 28), 7).num_params
     241735

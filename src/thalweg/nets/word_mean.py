@@ -27,8 +27,8 @@ class WordMean:
         c  codes of a text, 0 is padding   -> x, (B, L) whole numbers
         E  one row for each code           -> weight, (num_codes, width)
 
-    A text without words becomes 0. The row of the padding starts at 0 and has no gradient; the others
-    start as N(0, 1). That is PyTorch's ``Embedding(padding_idx=0)``, averaged.
+    A text without words becomes 0. The row of the padding starts at 0 and has no gradient; the
+    others start as N(0, 1). That is PyTorch's ``Embedding(padding_idx=0)``, averaged.
 
     >>> WordMean("embedding", num_codes=30_002, width=300).out_shape((64, 30_002))
     (300,)

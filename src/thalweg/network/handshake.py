@@ -101,7 +101,8 @@ def handshake_from_bytes(payload: bytes, kind: type[H]) -> H:
     """Decode and validate a handshake message; raise `BadMessage` if it is a `JoinRejection`."""
     if len(payload) > MAX_HANDSHAKE_BYTES:
         raise BadMessage(
-            f"a handshake message has {len(payload)} bytes, at most {MAX_HANDSHAKE_BYTES} are allowed."
+            f"a handshake message has {len(payload)} bytes, at most {MAX_HANDSHAKE_BYTES} are "
+            "allowed."
         )
     tree = tree_from_bytes(payload, MAX_HANDSHAKE_BYTES)
     if not isinstance(tree, dict) or tree.keys() != {"handshake", "kind", "fields"}:
@@ -131,8 +132,8 @@ def check_versions(
     """
     if (theirs.version, theirs.format) != (__version__, FORMAT):
         raise BadMessage(
-            f"{they} has thalweg {theirs.version} (message format {theirs.format}), {we} has thalweg "
-            f"{__version__} (message format {FORMAT}); install the same version on both."
+            f"{they} has thalweg {theirs.version} (message format {theirs.format}), {we} has "
+            f"thalweg {__version__} (message format {FORMAT}); install the same version on both."
         )
 
 

@@ -100,7 +100,8 @@ def check_train_response(
         norm = float(row_norms(rows).max(initial=0))
         if norm > limits.max_norm:
             raise BadMessage(
-                f"TrainResponse: {name} has norm {norm:.3g}, at most {limits.max_norm:g} is allowed."
+                f"TrainResponse: {name} has norm {norm:.3g}, at most {limits.max_norm:g} is "
+                "allowed."
             )
     for name, values in {"losses": response.losses, **response.reports}.items():
         _check_magnitude("TrainResponse", name, values, limits)
@@ -161,8 +162,9 @@ def find_oversized_updates(responses: Sequence[TrainResponse], limits: Limits) -
         for index, norm in updates if len(updates) > 2 else ():
             if norm > limits.norm_factor * median:
                 found[index] = (
-                    f"TrainResponse: the update has norm {norm:.3g}, at most {limits.norm_factor:g} "
-                    f"times the median {median:.3g} is allowed (norm_factor)."
+                    f"TrainResponse: the update has norm {norm:.3g}, at most "
+                    f"{limits.norm_factor:g} times the median {median:.3g} is allowed "
+                    "(norm_factor)."
                 )
     return found
 

@@ -192,7 +192,10 @@ class RemoteFederation:
     # --- requests of earlier rounds without a response ---
 
     def _store_late(self, sender: int, response: Response, rnd: int) -> bool:
-        """Keep a valid response to a pending request of an earlier round; return whether it was one."""
+        """Keep a valid response to a pending request of an earlier round.
+
+        Return whether it was one.
+        """
         request = self._pending.get(sender, {}).get(response.rnd)
         key = (sender, response.rnd)
         if request is None or key in self._late or rnd - response.rnd > self._max_staleness:

@@ -74,7 +74,10 @@ class RemoteNode:
     def _mask_response(
         self, state: NodeState, request: TrainRequest, response: TrainResponse
     ) -> tuple[Any, TrainResponse]:
-        """Mask the update if the recipe uses secure aggregation; return the new mask state and the response."""
+        """Mask the update if the recipe uses secure aggregation.
+
+        Return the new mask state and the response.
+        """
         recipe = self.schema.recipe
         if recipe.secure_aggregation is None:
             return None, response
@@ -98,8 +101,8 @@ class RemoteNode:
         except (BadMessage, RunError, TypeError) as error:
             reason = str(error)
         raise RunError(
-            f"the stored state of client {self.node.client} is damaged, or of another recipe: {reason} "
-            "Join with a new state folder (--state)."
+            f"the stored state of client {self.node.client} is damaged, or of another recipe: "
+            f"{reason} Join with a new state folder (--state)."
         )
 
     def _state_template(self) -> NodeState:
@@ -118,11 +121,12 @@ class RemoteNode:
         """
         if request.client != self.node.client:
             raise BadMessage(
-                f"this is client {self.node.client}, but the request is for client {request.client}."
+                f"this is client {self.node.client}, but the request is for client "
+                f"{request.client}."
             )
         over = state.last_round - (isinstance(request, MaskRequest) and request.step == "open")
         if request.rnd <= over:
             raise BadMessage(
-                f"round {request.rnd + 1} is over for client {self.node.client}, which has taken part "
-                f"in round {state.last_round + 1}; the request is repeated or late."
+                f"round {request.rnd + 1} is over for client {self.node.client}, which has taken "
+                f"part in round {state.last_round + 1}; the request is repeated or late."
             )

@@ -167,7 +167,8 @@ def _decode(payload: bytes, schema: MessageSchema, kinds: list[str]) -> Any:
     head = FieldReader("the message", {name: tree[name] for name in ("thalweg", "kind")})
     if (version := head.read_int("thalweg")) != FORMAT:
         raise BadMessage(
-            f"this message has format {version}, expected {FORMAT}. Do both sides run the same version?"
+            f"this message has format {version}, expected {FORMAT}. Do both sides run the same "
+            "version?"
         )
     return _read(head.read_choice("kind", kinds), tree["fields"], schema)
 

@@ -92,8 +92,8 @@ CAPABILITIES: dict[str, dict[type, tuple[type, ...]]] = {
 class Recipe:
     """A streaming federated learning algorithm, which any engine can run on any scenario.
 
-    Create a variant with ``dataclasses.replace(sfedpo(), weights=Equal())``. A component may also be
-    given as a class (``memory=Reservoir``) or by its name (``memory="reservoir"``).
+    Create a variant with ``dataclasses.replace(sfedpo(), weights=Equal())``. A component may also
+    be given as a class (``memory=Reservoir``) or by its name (``memory="reservoir"``).
 
     >>> from thalweg.memory import Reservoir
     >>> Recipe("mine", memory="reservoir").memory == Reservoir()
@@ -149,8 +149,8 @@ class Recipe:
         require(
             not needs_single_model(self, "session_start") or has_single_model(self),
             f"session_start={type(self.session_start).__name__} is incompatible with "
-            f"bank={type(self.bank).__name__}: it needs a single model. Use session_start=previous or "
-            "bank=one-model.",
+            f"bank={type(self.bank).__name__}: it needs a single model. Use session_start=previous "
+            "or bank=one-model.",
         )
 
     @property

@@ -1,7 +1,7 @@
 """Checks, before a run, that the components of a recipe fit each other and the world.
 
-Components declare what they need or do with class attributes. A component that declares nothing gets the
-safe answer, so that user-defined components are checked too:
+Components declare what they need or do with class attributes. A component that declares nothing
+gets the safe answer, so that user-defined components are checked too:
 
 =============================  ================  ==================================================
 attribute                      if not declared   meaning
@@ -34,7 +34,7 @@ from thalweg.streams.steps_world import StepsWorld
 
 
 def check_compatibility(recipe: Recipe, world: World) -> None:
-    """Raise a `ConfigError` with a remedy if a recipe is inconsistent, or cannot work in this world."""
+    """Raise a `ConfigError` if a recipe is inconsistent, or cannot work in this world."""
     _check_forecast(recipe, world)
     _check_alarm(recipe, world)
     _check_privacy(recipe)
@@ -71,7 +71,7 @@ def find_uploading_stages(recipe: Recipe) -> set[str]:
 
 
 def _check_privacy(recipe: Recipe) -> None:
-    """Noise protects updates only: reject policies that upload statistics of the samples beside them."""
+    """Reject policies that upload sample statistics, because noise protects updates only."""
     for stage in _find_statistics_stages(recipe) if recipe.privacy is not None else ():
         raise _incompatible(
             recipe,
@@ -112,21 +112,22 @@ def _check_single_model(recipe: Recipe) -> None:
         require(
             has_single_model(recipe) or not needs_single_model(recipe, stage),
             f"{stage}={type(getattr(recipe, stage)).__name__} is incompatible with "
-            f"bank={type(recipe.bank).__name__}: it needs a single model. Use bank=one-model or another {stage}.",
+            f"bank={type(recipe.bank).__name__}: it needs a single model. Use bank=one-model or "
+            f"another {stage}.",
         )
 
 
 def _check_time_steps(recipe: Recipe, world: World) -> None:
-    """The time steps of a bank must be those of the world, or it compares data of different steps."""
+    """Reject a bank whose time steps are not those of the world."""
     every = getattr(recipe.bank, "rounds_per_step", None)
     if every is None or not isinstance(world, StepsWorld):
         return
     rounds = world.spec.rounds_per_step
     require(
         every == rounds,
-        f"bank.every={every} is incompatible with world.rounds_per_step={rounds}: the bank would treat data of "
-        f"different time steps as one. Set bank.every={rounds} or world.rounds_per_step={every}, or use "
-        "bank.every=none with an alarm.",
+        f"bank.every={every} is incompatible with world.rounds_per_step={rounds}: the bank would "
+        f"treat data of different time steps as one. Set bank.every={rounds} or "
+        f"world.rounds_per_step={every}, or use bank.every=none with an alarm.",
     )
 
 
@@ -135,9 +136,9 @@ def _check_forecast(recipe: Recipe, world: World) -> None:
     require(
         world.state_table.num_states > 1
         or not getattr(recipe.forecast, "needs_known_states", False),
-        f"forecast={kind} needs a world with several known latent states, but this world has no known states. "
-        "Leave the forecast at its default or use forecast=growing, which learns the states, or choose a world "
-        "with known states (world=latent).",
+        f"forecast={kind} needs a world with several known latent states, but this world has no "
+        "known states. Leave the forecast at its default or use forecast=growing, which learns "
+        "the states, or choose a world with known states (world=latent).",
     )
 
 
@@ -153,8 +154,8 @@ def _check_alarm(recipe: Recipe, world: World) -> None:
     )
     require(
         not recipe.effect.reclusters or not has_single_model(recipe),
-        f"alarm.action assigns clients to models again, but bank={type(recipe.bank).__name__} has one model. "
-        "Use a bank of several models, such as bank=feddrift, or another action.",
+        f"alarm.action assigns clients to models again, but bank={type(recipe.bank).__name__} has "
+        "one model. Use a bank of several models, such as bank=feddrift, or another action.",
     )
 
 
@@ -180,5 +181,6 @@ def _incompatible(recipe: Recipe, option: str, stage: str, reason: str, remedy: 
     chosen, other = (type(getattr(recipe, name)).__name__ for name in (option, stage))
     chosen = chosen.lower() if option in ("privacy", "secure_aggregation") else chosen
     return ConfigError(
-        f"{option}={chosen} is incompatible with {stage}={other}: {reason}. Remove {option} or choose {remedy}."
+        f"{option}={chosen} is incompatible with {stage}={other}: {reason}. Remove {option} or "
+        f"choose {remedy}."
     )

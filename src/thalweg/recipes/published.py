@@ -53,9 +53,9 @@ def register(make: Callable[P, Recipe]) -> Callable[P, Recipe]:
 def get_recipe(name: str) -> Recipe:
     """Return a published recipe by name, or a combination ``host+guest``.
 
-    A guest replaces the stages of the host in which it differs from FedAvg: ``fedprox+sfedpo`` has the
-    objective of FedProx and the memory and weights of SFedPO; ``drsr+flash`` has the memory of DRSR and
-    the server rule of Flash. There may be several guests if they change different stages.
+    A guest replaces the stages of the host in which it differs from FedAvg: ``fedprox+sfedpo`` has
+    the objective of FedProx and the memory and weights of SFedPO; ``drsr+flash`` has the memory of
+    DRSR and the server rule of Flash. There may be several guests if they change different stages.
 
     >>> combined = get_recipe("fedprox+sfedpo")
     >>> type(combined.memory).__name__, type(combined.objective).__name__, type(combined.weights).__name__
@@ -72,8 +72,8 @@ def get_recipe(name: str) -> Recipe:
         for stage in changes:
             if stage in changed_by:
                 raise ConfigError(
-                    f"{name}: both {changed_by[stage]} and {guest} change the stage {stage}, which can have "
-                    "only one component. Remove one of them."
+                    f"{name}: both {changed_by[stage]} and {guest} change the stage {stage}, which "
+                    "can have only one component. Remove one of them."
                 )
             changed_by[stage] = guest
         recipe = replace(recipe, **changes)
@@ -83,8 +83,8 @@ def get_recipe(name: str) -> Recipe:
 def _find_changes(recipe: Recipe) -> dict[str, Any]:
     """Return the stages in which a recipe differs from FedAvg.
 
-    A memory without a selection method (half renewed, replaced, or the newest samples) counts only if
-    no other stage differs.
+    A memory without a selection method (half renewed, replaced, or the newest samples) counts only
+    if no other stage differs.
     """
     plain, plain_memories = fedavg(), (fedavg().memory, fedogd().memory, Fifo())
     changes = {
@@ -101,11 +101,11 @@ def _find_changes(recipe: Recipe) -> dict[str, Any]:
 def sfedpo(*, budget: float = 0.5, dds: bool = True, saw: bool = True) -> Recipe:
     """SFedPO: a forecast of latent states guides what clients store and how updates are weighted.
 
-    "SFedPO: Streaming federated learning with a prediction oracle under temporal shifts". DDS chooses
-    what is stored, SAW weights the updates; each can be switched off.
+    "SFedPO: Streaming federated learning with a prediction oracle under temporal shifts". DDS
+    chooses what is stored, SAW weights the updates; each can be switched off.
 
-    Differs from the paper: it gives only ranges for four parameters; docs/recipes/sfedpo.md lists our
-    values. On data without known latent states, the states are learned (`forecast.Auto`).
+    Differs from the paper: it gives only ranges for four parameters; docs/recipes/sfedpo.md lists
+    our values. On data without known latent states, the states are learned (`forecast.Auto`).
     """
     return Recipe(
         name="sfedpo",
@@ -121,10 +121,11 @@ def sfedpo(*, budget: float = 0.5, dds: bool = True, saw: bool = True) -> Recipe
 def fedavg(*, budget: float = 0.5) -> Recipe:
     """FedAvg: clients train on their memory, and the server averages their updates.
 
-    McMahan et al., "Communication-efficient learning of deep networks from decentralized data", 2017.
+    McMahan et al., "Communication-efficient learning of deep networks from decentralized data",
+    2017.
 
-    Differs from the paper: data arrive as streams, so a fixed share of each memory (`budget`) is renewed
-    at every tick, and all updates have equal weight.
+    Differs from the paper: data arrive as streams, so a fixed share of each memory (`budget`) is
+    renewed at every tick, and all updates have equal weight.
     """
     return Recipe(name="fedavg", memory=UniformRatio(budget=budget))
 
@@ -149,7 +150,7 @@ def fedprox(*, strength: float = 0.1) -> Recipe:
 
 @register
 def fedcurv(*, strength: float = 0.01) -> Recipe:
-    """FedCurv: FedAvg with a penalty on moving parameters that matter to other clients (Fisher information).
+    """FedCurv: FedAvg that penalises moving parameters important to other clients.
 
     Shoham et al., "Overcoming forgetting in federated learning on non-IID data", 2019.
     """
@@ -177,7 +178,7 @@ def fedexp(*, floor: float = 1e-3) -> Recipe:
 
 @register
 def scaffold() -> Recipe:
-    """SCAFFOLD: FedAvg with a correction of every local step towards the mean gradient of all clients.
+    """SCAFFOLD: FedAvg with local steps corrected towards the mean gradient of all clients.
 
     Karimireddy et al., "SCAFFOLD: Stochastic controlled averaging for federated learning", 2020.
     """
@@ -188,9 +189,9 @@ def scaffold() -> Recipe:
 def scaffold_released(*, server_lr: float = 0.03) -> Recipe:
     """SCAFFOLD as in the released code of a study: uncorrected local steps and a short server step.
 
-    Chang et al., "Federated learning with dynamic client arrival and departure", 2025; for reproducing
-    its tables. Its server multiplies the mean update by the clients' learning rate: `server_lr` must
-    have that value.
+    Chang et al., "Federated learning with dynamic client arrival and departure", 2025; for
+    reproducing its tables. Its server multiplies the mean update by the clients' learning rate:
+    `server_lr` must have that value.
     """
     objective = Scaffold("as_released")
     return replace(
@@ -200,19 +201,22 @@ def scaffold_released(*, server_lr: float = 0.03) -> Recipe:
 
 @register
 def fedacg(*, momentum: float = 0.85, strength: float = 0.01) -> Recipe:
-    """FedACG: server momentum; clients start from the predicted next model and are pulled towards it.
+    """FedACG: server momentum.
 
-    Kim, Kim, Han, "Communication-efficient federated learning with accelerated client gradient", 2024.
+    Clients start from the predicted next model and are pulled towards it.
+
+    Kim, Kim, Han, "Communication-efficient federated learning with accelerated client gradient",
+    2024.
     """
     return replace(fedavg(), name="fedacg", objective=Proximal(strength), server=FedAcg(momentum))
 
 
 @register
 def moon(*, strength: float = 1.0, temperature: float = 1.0) -> Recipe:
-    """MOON: FedAvg with a contrastive loss that keeps features close to those of the received model.
+    """MOON: FedAvg with a contrastive loss that keeps features close to the received model's.
 
-    Li, He, Song, "Model-contrastive federated learning", 2021. The features are also pushed away from
-    those of the client's own previous model.
+    Li, He, Song, "Model-contrastive federated learning", 2021. The features are also pushed away
+    from those of the client's own previous model.
     """
     return replace(fedavg(), name="moon", objective=Moon(strength, temperature))
 
@@ -221,7 +225,8 @@ def moon(*, strength: float = 1.0, temperature: float = 1.0) -> Recipe:
 def continuous(*, strength: float = 1.0) -> Recipe:
     """Continuous: FedAvg with distillation from the last model of the previous session.
 
-    A baseline of Chang et al., "Federated learning with dynamic client arrival and departure", 2025.
+    A baseline of Chang et al., "Federated learning with dynamic client arrival and departure",
+    2025.
     """
     return replace(fedavg(), name="continuous", objective=Continuous(strength))
 
@@ -276,7 +281,7 @@ def flash() -> Recipe:
 
 @register
 def fedewc(*, strength: float = 0.1) -> Recipe:
-    """FedEWC: FedOGD with a penalty on moving parameters that mattered in the previous latent state.
+    """FedEWC: FedOGD that penalises moving parameters important in the previous latent state.
 
     Kirkpatrick et al., "Overcoming catastrophic forgetting in neural networks", 2017.
 
@@ -287,7 +292,7 @@ def fedewc(*, strength: float = 0.1) -> Recipe:
 
 @register
 def flwf_2t() -> Recipe:
-    """FLwF-2T: FedOGD with distillation from two teachers: the client's past model and the global model.
+    """FLwF-2T: FedOGD with distillation from the client's past model and the global model.
 
     Usmanova et al., "A distillation-based approach integrating continual learning and federated
     learning for pervasive services", 2021.
@@ -340,10 +345,14 @@ def fedrc(*, num_models: int = 2, participation: float = 0.5) -> Recipe:
 
 @register
 def feddaa(*, participation: float = 0.5, aggregate_by_responsibility: bool = False) -> Recipe:
-    """FedDAA: FedRC in time steps, with one model per concept; only drifted clients drop old samples.
+    """FedDAA: FedRC in time steps, with one model per concept.
 
-    Peng, Tang, "FedDAA: Dynamic client clustering for concept drift adaptation in federated learning",
-    2025. With `aggregate_by_responsibility`, updates are weighted by the samples that a model explains
+    Only drifted clients drop old samples.
+
+    Peng, Tang, "FedDAA: Dynamic client clustering for concept drift adaptation in federated
+    learning",
+    2025. With `aggregate_by_responsibility`, updates are weighted by the samples that a model
+          explains
     instead of the samples that it was trained on.
     """
     return Recipe(
@@ -359,8 +368,8 @@ def feddaa(*, participation: float = 0.5, aggregate_by_responsibility: bool = Fa
 def oracle(*, participation: float = 0.5) -> Recipe:
     """Oracle: one model for each true concept, with known drifts; an upper bound for the others.
 
-    A bound of Peng, Tang, "FedDAA: Dynamic client clustering for concept drift adaptation in federated
-    learning", 2025.
+    A bound of Peng, Tang, "FedDAA: Dynamic client clustering for concept drift adaptation in
+    federated learning", 2025.
     """
     return Recipe(
         name="oracle",
@@ -396,7 +405,7 @@ def ode(*, budget: float = 0.5) -> Recipe:
 
 @register
 def drsr() -> Recipe:
-    """DRSR: clients replace a decreasing share of their memory, so that it follows the whole stream.
+    """DRSR: clients replace a decreasing share of memory, so that it follows the whole stream.
 
     Wang, Bian, Xu, "Local data caching for federated learning with streaming data", 2024. The other
     interpretation of the paper, which matches class histograms, is ``memory.mode=match``.

@@ -54,7 +54,8 @@ class Cell:
         )
         require(
             self.status != "missing" or len(self.rows) == 0,
-            f"{where}: status is 'missing' but there are {len(self.rows)} rounds; use 'interrupted'.",
+            f"{where}: status is 'missing' but there are {len(self.rows)} rounds; use "
+            "'interrupted'.",
         )
         rounds = [row["round"] for row in self.rows]
         require(

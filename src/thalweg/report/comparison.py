@@ -51,7 +51,8 @@ def compare(
     """Run every recipe with every seed; with `out`, finished runs are kept there and reused.
 
     A recipe is an object, a name, or a name with changes: ``"sfedpo,weights=equal"``. Baselines are
-    allowed as well. `settings` change fields of all recipes or of the scenario, as in `thalweg.run`.
+    allowed as well. `settings` change fields of all recipes or of the scenario, as in
+    `thalweg.run`.
     """
     folder = None if out is None else Path(out)
     where = None if data_dir is None else Path(data_dir)

@@ -17,7 +17,10 @@ NUM_WINDOWS = 12  # independent points of a smoothed curve, about
 
 @dataclass(frozen=True)
 class Curve:
-    """One metric of one recipe over the rounds, or over the values of a sweep; shares in per cent."""
+    """One metric of one recipe over the rounds, or over the values of a sweep.
+
+    Shares in per cent.
+    """
 
     recipe: str
     index: int  # of the recipe in the comparison; determines the colour
@@ -50,8 +53,8 @@ def panels(cells: Sequence[Cell]) -> list[Panel]:
     """Test accuracy and the accuracy in the worst latent state, as far as runs have them.
 
     If no run has a test accuracy, the prequential accuracy is drawn, smoothed if there are many
-    rounds. Only finished runs are drawn. A metric that repeats another one in every run, such as the
-    worst of one state, is left out.
+    rounds. Only finished runs are drawn. A metric that repeats another one in every run, such as
+    the worst of one state, is left out.
     """
     metrics = [metric for metric in metrics_in("figure") if metric != PREQUENTIAL]
     tested = [

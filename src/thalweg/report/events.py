@@ -1,4 +1,4 @@
-"""Small tables about drifts, alarms and policies, and the lines that a single run prints about them."""
+"""Small tables and printed lines about drifts, alarms and policies."""
 
 from __future__ import annotations
 
@@ -22,16 +22,17 @@ DRIFT_NOTES = {  # beginning of a heading -> its meaning; tables explain only th
     "recovered": "drifts after which accuracy came within two points of its value before the drift",
     "after": "mean number of rounds until then",
     "tasks": "final accuracy on all views of the data. By labels: the mixture of models for a task was chosen "
-    "with the task's own test labels; by oracle: it is the mixture of the clients with the task's true concept",
+    "with the task's own test labels; by oracle: it is the mixture of the clients with the task's "
+    "true concept",
     "forgotten": "difference to the best accuracy after an earlier step",
     "purity": "share of the clients whose concept is the most common one among the users of the same model",
     "precision": "share of the drifts found by the bank that are true drifts",
     "recall": "share of the true drifts that the bank found",
 }
 ALARM_CAPTION = (
-    "alarms: raised in a run, over all clients. detected: drifts followed by an alarm before the client's next "
-    "drift, over all seeds; delay: mean number of rounds from drift to alarm. false: alarms that detect no new "
-    "drift. If the true drifts are unknown, alarms are only counted."
+    "alarms: raised in a run, over all clients. detected: drifts followed by an alarm before the "
+    "client's next drift, over all seeds; delay: mean number of rounds from drift to alarm. false: "
+    "alarms that detect no new drift. If the true drifts are unknown, alarms are only counted."
 )
 Rows = Sequence[Mapping[str, Any]]
 Measure = Callable[[Rows], float | None]

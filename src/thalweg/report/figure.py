@@ -1,7 +1,8 @@
 """The figure of a comparison: accuracy over rounds (or over a swept value), one line per recipe.
 
-It is drawn with matplotlib's objects, without pyplot and its list of open figures. Matplotlib's global
-settings are changed while a figure is drawn and restored afterwards; do not draw in two threads at once.
+It is drawn with matplotlib's objects, without pyplot and its list of open figures. Matplotlib's
+global settings are changed while a figure is drawn and restored afterwards; do not draw in two
+threads at once.
 """
 
 from __future__ import annotations
@@ -24,8 +25,8 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-# The colours of Okabe and Ito, which can be distinguished with any kind of colour vision; without black
-# (the text) and yellow (faint on white). Beyond six recipes the line style changes.
+# The colours of Okabe and Ito, which can be distinguished with any kind of colour vision; without
+# black (the text) and yellow (faint on white). Beyond six recipes the line style changes.
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#e69f00")
 DASHES = ("solid", "dashed", "dotted", "dashdot")
 INK, FAINT, PAPER = "#1b1f24", "#d8dce1", "#ffffff"
@@ -95,7 +96,7 @@ def _require_panels(cells: Sequence[Cell]) -> list[Panel]:
 
 @contextmanager
 def _style() -> Iterator[None]:
-    """Apply our settings on top of matplotlib's defaults, independent of the user's matplotlibrc."""
+    """Apply our settings to matplotlib's defaults, independent of the user's matplotlibrc."""
     import matplotlib
 
     defaults: dict[Any, Any] = {
@@ -211,8 +212,9 @@ def _draw_panel(axes: Axes, panel: Panel, height_in: float) -> None:
 def _range(panel: Panel) -> tuple[float, float]:
     """The vertical range: all points; with many rounds, all points after the first tenth.
 
-    At the beginning every recipe improves quickly from chance level. With that in the frame, the small
-    differences between recipes later on would not be visible. Lines may therefore enter from below.
+    At the beginning every recipe improves quickly from chance level. With that in the frame, the
+    small differences between recipes later on would not be visible. Lines may therefore enter from
+    below.
     """
     first = min(curve.x[0] for curve in panel.curves)
     last = max(curve.x[-1] for curve in panel.curves)

@@ -79,8 +79,8 @@ def escape_markdown(text: str) -> str:
 def to_csv(summaries: Sequence[Summary]) -> str:
     """The table as CSV: one number per field and always the same columns; empty: not measured.
 
-    Accuracies and differences are in per cent with four decimals, so that they can be rounded to two
-    without rounding twice.
+    Accuracies and differences are in per cent with four decimals, so that they can be rounded to
+    two without rounding twice.
     """
     require(len(summaries) > 0, "there is nothing to show: no summaries were given.")
     return csv_text([to_record(s) for s in summaries])

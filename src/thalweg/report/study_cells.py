@@ -96,8 +96,8 @@ def check_data(jobs: Sequence[CellJob], data_dir: Path | None) -> None:
             problems.append(f"For {names}:\n{error}")
     if problems:
         raise DataError(
-            "data are missing, so nothing was run. Provide them, or select other columns with --only.\n\n"
-            + "\n\n".join(problems)
+            "data are missing, so nothing was run. Provide them, or select other columns with "
+            "--only.\n\n" + "\n\n".join(problems)
         )
 
 

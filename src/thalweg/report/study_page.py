@@ -65,7 +65,8 @@ def _whole_table(shown: StudyMatrix, columns: list[str], words: str) -> str:
         ]
         rows.append(sections.table_row(f'<th scope="row">{head}</th>', entries))
     heads = [
-        f'<th scope="col">{escape(each) if shown.is_transposed else _link(each, columns, "<br>")}</th>'
+        "<th "
+        f'scope="col">{escape(each) if shown.is_transposed else _link(each, columns, "<br>")}</th>'
         for each in shown.headings
     ]
     table = (
@@ -112,8 +113,8 @@ def _sweeps(drawn: Sequence[Panel], *, level: int = 2) -> str:
     if not drawn:
         return ""
     caption = (
-        "Every point is a separate run. Lines are means over finished seeds; bands show one standard "
-        "deviation."
+        "Every point is a separate run. Lines are means over finished seeds; bands show one "
+        "standard deviation."
     )
     figures = "".join(sections.scroll_region(f"Figure: {p.title}", panels_svg([p])) for p in drawn)
     return sections.section(
@@ -163,7 +164,8 @@ def _timing_section(result: StudyResult) -> str:
 
 def _commands(result: StudyResult) -> str:
     parts = [
-        f'<pre tabindex="0" aria-label="The command of this study">{escape(result.command)}</pre>\n',
+        '<pre tabindex="0" aria-label="The command of this '
+        f'study">{escape(result.command)}</pre>\n',
         "<p>Commands of single runs:</p>\n",
     ]
     for label in result.study.column_labels:

@@ -35,8 +35,8 @@ MAX_COLUMNS = 8  # a table with more columns than this and than rows is transpos
 QUICK_OPTION = "--scale quick"
 NOT_COMPARABLE = f"Not comparable with the paper: a tenth of the rounds ({QUICK_OPTION})."
 TASK_ASSIGNMENT_NOTE = (
-    "By labels: the mixture of models for a task was chosen with the task's own test labels. By oracle: it is "
-    "the mixture of the clients with the task's true concept."
+    "By labels: the mixture of models for a task was chosen with the task's own test labels. By "
+    "oracle: it is the mixture of the clients with the task's true concept."
 )
 
 
@@ -67,7 +67,7 @@ def matrix(result: StudyResult) -> StudyMatrix:
 
 
 def format_mean(summary: Summary, has_bound: bool = False) -> str:
-    """Our number with the number of finished seeds: ``86.97 ± 0.21``, ``failed``, ``86.97, 1 of 3``."""
+    """Our number and its seeds: ``86.97 ± 0.21``, ``failed``, ``86.97, 1 of 3``."""
     states = [cell.status for cell in summary.unfinished_cells]
     if summary.main is None:
         return next(
@@ -81,7 +81,10 @@ def format_mean(summary: Summary, has_bound: bool = False) -> str:
 
 
 def format_published(summary: Summary) -> str:
-    """The paper's number and the difference: ``paper 86.77 ± 0.42, +0.20``; empty if there is none."""
+    """The paper's number and the difference: ``paper 86.77 ± 0.42, +0.20``.
+
+    Empty if there is none.
+    """
     if summary.published is None:
         return ""
     spread = "" if summary.published_spread is None else f" ± {summary.published_spread:.2f}"

@@ -109,8 +109,8 @@ def summarise(
 
     Recipes are compared by their final test accuracy, or by their prequential accuracy if no run
     has a test accuracy (data without a test set). `published` holds accuracies in per cent, as
-    papers print them; names of other recipes are ignored. `against` maps a recipe to the recipe that
-    it is paired with; by default, all are paired with the first.
+    papers print them; names of other recipes are ignored. `against` maps a recipe to the recipe
+    that it is paired with; by default, all are paired with the first.
 
     >>> def cell(recipe, seed, accuracy):
     ...     rows = [{"round": 1, "accuracy": accuracy}]
@@ -161,7 +161,7 @@ def summarise(
 
 
 def spread(values: Iterable[float | None]) -> Spread | None:
-    """Mean and sample standard deviation (n - 1 in the denominator) of the values that are not None.
+    """Mean and sample standard deviation (denominator n - 1) of the values that are not None.
 
     >>> spread([0.25, 0.75, None])
     Spread(mean=0.5, std=0.3535..., num_seeds=2)
@@ -175,7 +175,7 @@ def spread(values: Iterable[float | None]) -> Spread | None:
 
 
 def bound_95(spread: Spread | None) -> Spread | None:
-    r"""The same mean with half the width of its 95 % confidence interval, :math:`t_{n-1}\,s/\sqrt n`.
+    r"""The mean and half its 95 % confidence interval, :math:`t_{n-1}\,s/\sqrt n`.
 
     Three seeds: t = 4.3027, so that a deviation of 1 becomes 2.4841.
 
@@ -226,7 +226,8 @@ def _check_published(published: Mapping[str, float | Published]) -> dict[str, Pu
         number = entry if isinstance(entry, Published) else Published(entry)
         require(
             1 < number.mean <= 100,
-            f"published accuracies are in per cent, such as 86.77; got {number.mean} for {recipe!r}.",
+            f"published accuracies are in per cent, such as 86.77; got {number.mean} for "
+            f"{recipe!r}.",
         )
         printed[recipe] = number
     return printed

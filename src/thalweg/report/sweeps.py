@@ -35,7 +35,7 @@ def column_sweeps(result: StudyResult) -> list[Panel]:
 
 
 def row_sweeps(summaries: Sequence[Summary]) -> list[Panel]:
-    """One panel per swept value of the rows of one column, with the row that they are compared with."""
+    """One panel per swept value of the rows of one column, with the reference row."""
     found = {s.recipe: s for s in summaries}
     drawn = []
     for name, values in find_sweeps({row: row for row in found}).items():

@@ -32,7 +32,10 @@ class TableColumn(NamedTuple):
 
 
 class ExtraTable(NamedTuple):
-    """A small table beside the main one, with one row per recipe; without columns it is not shown."""
+    """A small table beside the main one, with one row per recipe.
+
+    Without columns it is not shown.
+    """
 
     title: str
     columns: Sequence[TableColumn]  # the first has the names of the recipes

@@ -17,11 +17,12 @@ if TYPE_CHECKING:
 MAX_SESSIONS = 8  # sessions with their own column; the mean is over all sessions
 MAX_LINES = 8  # transitions that a single run prints
 CAPTION = (
-    "Accuracy over the first ten rounds of each session, from the second session (number 1) on, in %, on the test "
-    "samples with a label that some member has; the same holds for all accuracies on this page. recovered: "
-    "transitions after which accuracy reached the last accuracy of the previous session, measured on that "
-    "session's labels; after: mean round of the session in which this happened. stayers, newcomers: accuracy at "
-    "members that were, and were not, members of the previous session. rounds: of these sessions, + probe rounds."
+    "Accuracy over the first ten rounds of each session, from the second session (number 1) on, in "
+    "%, on the test samples with a label that some member has; the same holds for all accuracies "
+    "on this page. recovered: transitions after which accuracy reached the last accuracy of the "
+    "previous session, measured on that session's labels; after: mean round of the session in "
+    "which this happened. stayers, newcomers: accuracy at members that were, and were not, members "
+    "of the previous session. rounds: of these sessions, + probe rounds."
 )
 
 

@@ -16,8 +16,8 @@ class Early:
     .. math::  \lambda_j = 1 \text{ if } t < \text{share} \cdot T_m, \text{ else } 0
 
     Each client trains in the first `share` of the rounds in which it is expected to be present.
-    When no client trains any more the model does not change, but is still tested on arriving samples: a
-    baseline for methods that adapt.
+    When no client trains any more the model does not change, but is still tested on arriving
+    samples: a baseline for methods that adapt.
 
     Symbols -> here
         t             earlier rounds in which client m was present  -> Roster.times_present

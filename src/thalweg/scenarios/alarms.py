@@ -1,4 +1,4 @@
-"""Scenarios for alarms: new samples in every round, and labels that change for half of the clients."""
+"""Scenarios for alarms: new samples in every round; the labels of half of the clients change."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ PER_ROUND = 50  # samples per client, all predicted before they are used for tra
 def _alarm_scenario(
     name: str, data: DataSource, net: Mlp, num_clients: int, rounds: int
 ) -> Scenario:
-    """All clients are always present, memories hold ten rounds of data, and half of the clients drift."""
+    """All clients are present, memories hold ten rounds of data, and half of the clients drift."""
     world = Inflow(
         num_clients=num_clients,
         partition=Even(),
@@ -45,7 +45,10 @@ def alarms_fashion_mnist() -> Scenario:
 
 
 def alarms_digits() -> Scenario:
-    """8 clients with 50 digits per round, which recur; four clients drift in mid-run. For demonstrations."""
+    """8 clients with 50 digits per round, which recur; four clients drift in mid-run.
+
+    For demonstrations.
+    """
     return _alarm_scenario("alarms-digits", Digits(), Mlp(hidden=(64,)), num_clients=8, rounds=60)
 
 

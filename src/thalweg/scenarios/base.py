@@ -31,17 +31,21 @@ class Scenario:
     evaluate_first: int = 0
     """The first `evaluate_first` rounds of every session are evaluated as well."""
     validation: float = 0.0
-    """Share of the test samples that is reserved for choosing among runs and not used for testing."""
+    """Share of the test samples that is reserved for choosing among runs."""
     tasks: bool = False
-    """Measure the accuracy on earlier views of the data as well: before each drift and at the end. Has no
-    effect in worlds without views.
+    """Measure the accuracy on earlier views of the data as well: before each drift and at the end.
+
+    Has no effect in worlds without views.
     """
     prequential: int = 32
     """Arriving samples per tick that are predicted before they are used for training; 0: none."""
     augment: Augmentation | None = choice(AUGMENTATIONS, default=None)
     """Augmentation of training images; None: none."""
     start_from: str | None = None
-    """A file of initial parameters as written by a run (model.safetensors); None: random initialisation."""
+    """A file of initial parameters as written by a run (model.safetensors).
+
+    None: random initialisation.
+    """
     sessions: Schedule | None = choice(SCHEDULES, default=None)
     """Session membership over time; None: all clients, always."""
     faults: Faults | None = choice(FAULTS, default=None)

@@ -1,8 +1,8 @@
 """Scenarios of client arrival and departure: two groups with different labels alternate.
 
-Chang et al., "Federated learning with dynamic client arrival and departure", 2025. All clients have all
-samples from the start. The paper's label overlaps are ``--set world.partition.overlap=0`` (default) and
-0.2, its concentrations ``--set world.partition.concentration=0.3`` (default) and 0.7.
+Chang et al., "Federated learning with dynamic client arrival and departure", 2025. All clients have
+all samples from the start. The paper's label overlaps are ``--set world.partition.overlap=0``
+(default) and 0.2, its concentrations ``--set world.partition.concentration=0.3`` (default) and 0.7.
 """
 
 from __future__ import annotations
@@ -29,7 +29,10 @@ def _alternating_scenario(
     lr: float,
     batch_size: int = 128,
 ) -> Scenario:
-    """Two groups of `each` clients, six sessions of `length` rounds; the learning rate decays to 60 %."""
+    """Two groups of `each` clients, six sessions of `length` rounds.
+
+    The learning rate decays to 60 %.
+    """
     return Scenario(
         name=name,
         data=data,
@@ -53,34 +56,39 @@ def _alternating_scenario(
 def churn_mnist() -> Scenario:
     """Two groups of 20 clients alternate every 50 rounds on MNIST: digits 0 to 4, then 5 to 9.
 
-    The learning rate is that of the paper's code for FedAvg; the paper does not give the width of its net.
+    The learning rate is that of the paper's code for FedAvg; the paper does not give the width of
+    its net.
     """
     return _alternating_scenario("churn-mnist", Mnist(), Mlp(), each=20, length=50, lr=0.001)
 
 
 def churn_fashion_mnist() -> Scenario:
-    """churn-mnist on Fashion-MNIST. The paper's learning rate is unknown; this is the one for MNIST."""
+    """churn-mnist on Fashion-MNIST. The paper's learning rate is unknown.
+
+    This is the one for MNIST.
+    """
     return replace(churn_mnist(), name="churn-fashion-mnist", data=FashionMnist())
 
 
 def churn_ag_news() -> Scenario:
-    """Two groups of 20 clients alternate every 100 rounds on AG News: two topics, then the other two.
+    """Two groups of 20 clients, with two topics each, alternate every 100 rounds on AG News.
 
-    Word vectors are smaller than the paper's (300 numbers, 30,000 words): ``--set net.width=300 --set
-    data.vocabulary=30000``. The paper's learning rate is unknown. In short trials of FedAvg, accuracy stayed at
-    0 for ten rounds after a transition with 0.01 and reached one half after two rounds with 0.1; the paper's
-    numbers lie between, and so does the value used here. Label overlap: 0 or 0.6.
+    Word vectors are smaller than the paper's (300 numbers, 30,000 words): ``--set net.width=300
+    --set data.vocabulary=30000``. The paper's learning rate is unknown. In short trials of FedAvg,
+    accuracy stayed at 0 for ten rounds after a transition with 0.01 and reached one half after two
+    rounds with 0.1; the paper's numbers lie between, and so does the value used here. Label
+    overlap: 0 or 0.6.
     """
     data, net = AgNews(vocabulary=10_000), FastText(width=100)
     return _alternating_scenario("churn-ag-news", data, net, each=20, length=100, lr=0.03)
 
 
 def churn_cifar10() -> Scenario:
-    """Two groups of 10 clients alternate every 40 rounds on CIFAR-10 with a small net (reduced scale).
+    """Two groups of 10 clients alternate every 40 rounds on CIFAR-10; a small net.
 
-    The paper has 20 clients per group, sessions of 150 rounds, batches of 128 and a ResNet-18 pretrained on
-    ImageNet. Its accuracy is not reachable here, and its learning rate is unknown. Among 0.01, 0.03 and 0.1 none
-    was clearly best in the first session of FedAvg (seed 0).
+    The paper has 20 clients per group, sessions of 150 rounds, batches of 128 and a ResNet-18
+    pretrained on ImageNet. Its accuracy is not reachable here, and its learning rate is unknown.
+    Among 0.01, 0.03 and 0.1 none was clearly best in the first session of FedAvg (seed 0).
     """
     return _alternating_scenario(
         "churn-cifar10", Cifar10(), Cnn(), each=10, length=40, lr=0.03, batch_size=64
@@ -88,12 +96,18 @@ def churn_cifar10() -> Scenario:
 
 
 def churn_svhn() -> Scenario:
-    """churn-cifar10 on SVHN (reduced scale); the paper has 20 clients per group and sessions of 200 rounds."""
+    """churn-cifar10 on SVHN (reduced scale).
+
+    The paper has 20 clients per group and sessions of 200 rounds.
+    """
     return replace(churn_cifar10(), name="churn-svhn", data=Svhn())
 
 
 def churn_digits() -> Scenario:
-    """churn-mnist on scikit-learn's digits: groups of 6, sessions of 10 rounds. For demonstrations."""
+    """churn-mnist on scikit-learn's digits: groups of 6, sessions of 10 rounds.
+
+    For demonstrations.
+    """
     net = Mlp(hidden=(32,))
     return _alternating_scenario(
         "churn-digits", Digits(), net, each=6, length=10, lr=0.02, batch_size=16

@@ -1,10 +1,11 @@
 """Scenarios in which label concepts and image rotations change every few rounds.
 
-Peng and Tang, "FedDAA: Dynamic client clustering for concept drift adaptation in federated learning": 60
-clients, six steps of 40 rounds, four concepts, three rotations. In the paper half of the clients
-participate in a round (``--set selection=uniform --set selection.fraction=0.5``), and every method has its
-own learning rate; the value here is the most frequent one. Clients train on the samples of the current
-step, and some of them also on those of the previous step; the memory holds both.
+Peng and Tang, "FedDAA: Dynamic client clustering for concept drift adaptation in federated
+learning": 60 clients, six steps of 40 rounds, four concepts, three rotations. In the paper half of
+the clients participate in a round (``--set selection=uniform --set selection.fraction=0.5``), and
+every method has its own learning rate; the value here is the most frequent one. Clients train on
+the samples of the current step, and some of them also on those of the previous step; the memory
+holds both.
 """
 
 from __future__ import annotations
@@ -27,7 +28,10 @@ def _steps_scenario(
     lr: float = 0.06,
     batch_size: int = 128,
 ) -> Scenario:
-    """One pass over the memory per round; evaluation at the end of every step, including all tasks."""
+    """One pass over the memory per round.
+
+    Evaluation at the end of every step, including all tasks.
+    """
     return Scenario(
         name=name,
         data=data,
@@ -43,15 +47,16 @@ def _steps_scenario(
 
 
 def drift_fashion_mnist() -> Scenario:
-    """FedDAA's drifts on Fashion-MNIST: 60 clients, six steps of 40 rounds, four concepts, three rotations.
+    """FedDAA's drifts on Fashion-MNIST: 60 clients, six steps of 40 rounds, four concepts.
 
-    The paper's net has two convolutions and is not described further; this is LeNet-5, which has two.
+    The paper's net has two convolutions and is not described further; this is LeNet-5, which has
+    two.
     """
     return _steps_scenario("drift-fashion-mnist", FashionMnist(), LeNet5(), Steps())
 
 
 def drift_fashion_mnist_small() -> Scenario:
-    """drift-fashion-mnist at a sixth of the cost: 20 clients with 500 images (paper: 60 with 1,000).
+    """drift-fashion-mnist at a sixth of the cost: 20 clients with 500 images each.
 
     Batches of 64 instead of 128, so that clients take the same number of steps per round.
     """
@@ -80,7 +85,10 @@ def _small_steps() -> Steps:
 
 
 def drift_digits() -> Scenario:
-    """FedDAA's drifts on scikit-learn's digits: 12 clients, steps of 5 rounds. For demonstrations."""
+    """FedDAA's drifts on scikit-learn's digits: 12 clients, steps of 5 rounds.
+
+    For demonstrations.
+    """
     world = Steps(num_clients=12, rounds_per_step=5)
     return _steps_scenario("drift-digits", Digits(), Mlp(hidden=(64,)), world, batch_size=16)
 

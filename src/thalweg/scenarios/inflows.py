@@ -30,10 +30,11 @@ _ONE_SHOT = Inflow(partition=Groups(), historical=0.2, arrivals=OneShot(width=1)
 
 
 def streams_synthetic() -> Scenario:
-    """Ten small historical clients and one fresh client, 200 samples in total, one concept per client.
+    """Ten small historical clients and one fresh client, 200 samples, one concept per client.
 
-    The paper's shares are ``--set world.historical_data=0.05``, 0.2 (default) and 0.5. More samples are generated
-    than used, so that any share is possible. The paper does not give rounds and local work.
+    The paper's shares are ``--set world.historical_data=0.05``, 0.2 (default) and 0.5. More samples
+    are generated than used, so that any share is possible. The paper does not give rounds and local
+    work.
     """
     return Scenario(
         name="streams-synthetic",
@@ -57,11 +58,11 @@ def streams_cifar10() -> Scenario:
     """25 historical and 25 fresh clients on CIFAR-10 with Dirichlet class mixes.
 
     The memory of a fresh client holds the arrivals of one round. The paper's shares are
-    ``--set world.historical_data=0.05``, 0.2 (default) and 0.5. Its net has 3.35 million parameters (two
-    convolutions, two dense layers); LeNet-5 has 62 thousand and suits a CPU. The paper does not give rounds and
-    local work. Without momentum, learning rates of 0.03 and 0.1 were worse after 60 rounds (uniform importance,
-    seed 9); with momentum 0.9, 0.03 was four points worse after 100 rounds, and 0.1 diverged in two of the 44
-    runs of a first table.
+    ``--set world.historical_data=0.05``, 0.2 (default) and 0.5. Its net has 3.35 million parameters
+    (two convolutions, two dense layers); LeNet-5 has 62 thousand and suits a CPU. The paper does
+    not give rounds and local work. Without momentum, learning rates of 0.03 and 0.1 were worse
+    after 60 rounds (uniform importance, seed 9); with momentum 0.9, 0.03 was four points worse
+    after 100 rounds, and 0.1 diverged in two of the 44 runs of a first table.
     """
     return Scenario(
         name="streams-cifar10",
@@ -85,8 +86,8 @@ def streams_cifar100() -> Scenario:
 def streams_writers() -> Scenario:
     """Writers of MNIST: a fifth are historical, the others are present in one round each.
 
-    Replaces the paper's FEMNIST; the net is the paper's, two dense layers with 1024 units between them. The
-    shares are ``--set world.historical=0.05``, 0.2 (default) and 0.5.
+    Replaces the paper's FEMNIST; the net is the paper's, two dense layers with 1024 units between
+    them. The shares are ``--set world.historical=0.05``, 0.2 (default) and 0.5.
     """
     return Scenario(
         name="streams-writers",
@@ -99,10 +100,11 @@ def streams_writers() -> Scenario:
 
 
 def streams_shakespeare() -> Scenario:
-    """Roles of Shakespeare: a fifth are historical, the others are present in two consecutive rounds.
+    """Roles of Shakespeare: a fifth are historical, the others are present in two rounds.
 
-    Two layers of 128 units have about as many parameters as the paper reports (226,180); its text states
-    256 (``--set net.units=256``). The shares are ``--set world.historical=0.05``, 0.2 (default) and 0.5.
+    Two layers of 128 units have about as many parameters as the paper reports (226,180); its text
+    states 256 (``--set net.units=256``). The shares are ``--set world.historical=0.05``, 0.2
+    (default) and 0.5.
     """
     return Scenario(
         name="streams-shakespeare",
@@ -117,9 +119,10 @@ def streams_shakespeare() -> Scenario:
 def dpcs_mnist() -> Scenario:
     """20 clients with very different class mixes on imbalanced MNIST; samples arrive gradually.
 
-    Class k keeps 0.8 ** k times as many samples as class 0, then classes are assigned by Dirichlet(0.1). The
-    samples of each client arrive evenly over the run, also while it is absent, and memories hold all of them;
-    limit them with ``--set capacity=500``. The paper describes neither the growth of its caches nor its net.
+    Class k keeps 0.8 ** k times as many samples as class 0, then classes are assigned by
+    Dirichlet(0.1). The samples of each client arrive evenly over the run, also while it is absent,
+    and memories hold all of them; limit them with ``--set capacity=500``. The paper describes
+    neither the growth of its caches nor its net.
     """
     return Scenario(
         name="dpcs-mnist",

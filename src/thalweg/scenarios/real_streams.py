@@ -1,7 +1,7 @@
 """Scenarios of real streams with drift, evaluated by test-then-train (prequential) accuracy.
 
-There is no separate test set: every sample is predicted when it arrives and then used for training. The net
-is linear; ``--set net=mlp`` has a hidden layer. Memories hold the arrivals of ten rounds.
+There is no separate test set: every sample is predicted when it arrives and then used for training.
+The net is linear; ``--set net=mlp`` has a hidden layer. Memories hold the arrivals of ten rounds.
 """
 
 from __future__ import annotations
@@ -18,11 +18,12 @@ ALL_ARRIVALS = 10_000  # larger than any number of arrivals per tick
 
 
 def elec2() -> Scenario:
-    """Electricity price, up or down: ten clients with different periods of 94 days, one day per round.
+    """Electricity price, up or down: ten clients with periods of 94 days, one day per round.
 
-    With interleaved clients, which all see the same days: ``--set data.clients=interleaved --set world.every=1
-    --set rounds=944 --set capacity=48``. The learning rate is the same for both nets: the best of 0.03, 0.1 and
-    0.3 with FedAvg in the first third of the run (seed 9); 1.0 is better by one point for the linear net.
+    With interleaved clients, which all see the same days: ``--set data.clients=interleaved --set
+    world.every=1 --set rounds=944 --set capacity=48``. The learning rate is the same for both nets:
+    the best of 0.03, 0.1 and 0.3 with FedAvg in the first third of the run (seed 9); 1.0 is better
+    by one point for the linear net.
     """
     return Scenario(
         name="elec2",
@@ -38,10 +39,11 @@ def elec2() -> Scenario:
 
 
 def weather() -> Scenario:
-    """Rain or no rain: ten clients with different periods of five years at one station, 30 days per round.
+    """Rain or no rain: ten clients with periods of five years at one station, 30 days per round.
 
     With interleaved clients, which all see the same years: ``--set data.clients=interleaved --set
-    world.every=30 --set rounds=606 --set capacity=30``. The learning rate was chosen as for ``elec2``.
+    world.every=30 --set rounds=606 --set capacity=30``. The learning rate was chosen as for
+    ``elec2``.
     """
     return Scenario(
         name="weather",
@@ -59,8 +61,8 @@ def weather() -> Scenario:
 def flights() -> Scenario:
     """Late or on time: the 16 carriers of New York are the clients; a round is one day of 2013.
 
-    The largest carrier has 158 flights per day, the smallest 29 per year. The learning rate was chosen as for
-    ``elec2``.
+    The largest carrier has 158 flights per day, the smallest 29 per year. The learning rate was
+    chosen as for ``elec2``.
     """
     return Scenario(
         name="flights",

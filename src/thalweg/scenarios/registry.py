@@ -58,9 +58,9 @@ def digits(access: Access) -> Scenario:
 def fashion_mnist(access: Access) -> Scenario:
     """SFedPO's Fashion-MNIST world: 30 clients, 60 states, LeNet-5, memories of 500.
 
-    One pass over the memory per tick, with momentum: the "one step" reading of the paper cannot reach its
-    numbers (docs/recipes/sfedpo.md). That reading is ``--set local.passes=none --set local.steps=1 --set
-    local.momentum=0``.
+    One pass over the memory per tick, with momentum: the "one step" reading of the paper cannot
+    reach its numbers (docs/recipes/sfedpo.md). That reading is ``--set local.passes=none --set
+    local.steps=1 --set local.momentum=0``.
     """
     return Scenario(
         name=f"fashion-mnist-{access}",
@@ -92,7 +92,10 @@ def cinic10(access: Access) -> Scenario:
 
 
 def ham10000(access: Access) -> Scenario:
-    """SFedPO's world on HAM10000, where two thirds of the images have one class: see balanced_accuracy."""
+    """SFedPO's world on HAM10000.
+
+    Two thirds of the images have one class: see balanced_accuracy.
+    """
     return replace(fashion_mnist(access), name=f"ham10000-{access}", data=Ham10000(), net=HamCnn())
 
 

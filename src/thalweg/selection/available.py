@@ -9,7 +9,7 @@ from thalweg.core.types import Ints, Roster
 
 @dataclass(frozen=True)
 class Available:
-    """Choose all present clients: only the availability of the world decides which clients take part.
+    """Choose all present clients: the availability of the world decides which take part.
 
     >>> present, availability, times_present = np.array([1, 3]), np.ones(4), np.zeros(4, int)
     >>> roster = Roster(0, present, availability, times_present)

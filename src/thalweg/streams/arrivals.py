@@ -54,7 +54,7 @@ class ArrivalProcess(Protocol):
         ...
 
     def burst_size(self, flow: StreamRate) -> int:
-        """Approximate number of samples in a round with arrivals: the memory needed for one round."""
+        """Approximate number of samples in a round with arrivals, which the memory must hold."""
         ...
 
 
@@ -146,13 +146,16 @@ class Poisson(ArrivalDefaults):
 class Bursts(ArrivalDefaults):
     """Bursts: many samples in one round, none in between.
 
-    Set exactly one of `every` and `probability`. With `every`, client n receives its first burst in its
-    round n mod `every` and further bursts every `every` rounds. With `probability`, each round contains
-    a burst with this probability.
+    Set exactly one of `every` and `probability`. With `every`, client n receives its first burst in
+    its round n mod `every` and further bursts every `every` rounds. With `probability`, each round
+    contains a burst with this probability.
     """
 
     size: int | None = None
-    """Samples per burst; None: large enough to deliver all of the client's samples during the run."""
+    """Samples per burst.
+
+    None: large enough to deliver all of the client's samples during the run.
+    """
     every: int | None = 10
     probability: float | None = None
 
@@ -189,7 +192,7 @@ class Bursts(ArrivalDefaults):
 
 @dataclass(frozen=True)
 class OneShot(ArrivalDefaults):
-    """Each client is present for a few consecutive rounds, receives all its samples, and does not return.
+    """Each client is present for a few consecutive rounds and receives all its samples.
 
     Arrival times are spread evenly over the run; the order of the clients is random.
     """

@@ -1,4 +1,4 @@
-"""Streams (the data of one client) and worlds (the streams of all clients and their availability)."""
+"""Streams (the data of one client) and worlds (streams and availability of all clients)."""
 
 from __future__ import annotations
 
@@ -50,8 +50,8 @@ class StateTable:
 class Stream(Protocol):
     """The data of one client. All methods are pure: equal arguments give equal results.
 
-    The client half of a round reads nothing else. A simulation has one object with the streams of all
-    clients; a device has only its own stream.
+    The client half of a round reads nothing else. A simulation has one object with the streams of
+    all clients; a device has only its own stream.
     """
 
     @property
@@ -86,7 +86,8 @@ class Stream(Protocol):
     def emit(self, state: Any, client: int, lived: int) -> tuple[Any, list[Arrival]]:
         """New state of the stream, and one arrival per tick.
 
-        `lived` is the client's own round number: the number of rounds in which its stream has advanced.
+        `lived` is the client's own round number: the number of rounds in which its stream has
+        advanced.
         """
         ...
 
@@ -104,7 +105,10 @@ class World(Stream, Protocol):
 
     @property
     def mixes(self) -> Floats:
-        """(N, C) class distribution of all data of each client during the run; zeros if it has none."""
+        """(N, C) class distribution of all data of each client during the run.
+
+        Zeros if it has none.
+        """
         ...
 
     @property
@@ -148,7 +152,10 @@ class HasViews(Protocol):
         ...
 
     def drift_events(self) -> list[DriftEvent]:
-        """All drifts of the run, ordered by round and client; a drift of two kinds gives two events."""
+        """All drifts of the run, ordered by round and client.
+
+        A drift of two kinds gives two events.
+        """
         ...
 
 

@@ -119,7 +119,10 @@ class RecurringDrift:
 
 @dataclass(frozen=True)
 class Staggered:
-    """Staggered drift: clients drift suddenly, one after the other; client k in round at + lag * k."""
+    """Staggered drift: clients drift suddenly, one after the other.
+
+    Client k in round at + lag * k.
+    """
 
     at: int = 10
     """Round in which client 0 drifts, counted from 0."""

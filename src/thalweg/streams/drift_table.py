@@ -25,13 +25,13 @@ ALL_CLIENTS = "*"
 
 @dataclass(frozen=True)
 class DriftTable:
-    """View changes from a CSV file with columns ``client``, ``from_round``, ``concept``, ``rotation``.
+    """View changes from a CSV file (``client``, ``from_round``, ``concept``, ``rotation``).
 
-    One line per change: the client (``3``, a range such as ``0-9``, or ``*`` for all clients), the first
-    round of the new view counted from 0, the concept of the labels (`core.views.concept_map`; 0 is the
-    identity), and the rotation of images in degrees. An empty cell or a missing column means 0. An
-    optional column ``until_round`` makes changes gradual. Before its first line a client has the identity
-    view.
+    One line per change: the client (``3``, a range such as ``0-9``, or ``*`` for all clients), the
+    first round of the new view counted from 0, the concept of the labels (`core.views.concept_map`;
+    0 is the identity), and the rotation of images in degrees. An empty cell or a missing column
+    means 0. An optional column ``until_round`` makes changes gradual. Before its first line a
+    client has the identity view.
     """
 
     path: str = ""
@@ -95,8 +95,8 @@ def read_drift_table(file: Path, num_clients: int, num_classes: int) -> list[Dri
     if overlap := _find_overlap(lines):
         one, other = overlap
         raise DataError(
-            f"{file}: lines {one.number} and {other.number} overlap: client {one.client} changes in round "
-            f"{other.first}, but {_describe_line(one)}. Correct one of them."
+            f"{file}: lines {one.number} and {other.number} overlap: client {one.client} changes "
+            f"in round {other.first}, but {_describe_line(one)}. Correct one of them."
         )
     return lines
 
@@ -116,11 +116,13 @@ def _parse_rows(
         rotation = _parse_angle(cells.get("rotation") or "0", line)
         if full < first:
             raise DataError(
-                f"{line}: until_round {full} is before from_round {first}; leave it empty for a sudden change."
+                f"{line}: until_round {full} is before from_round {first}; leave it empty for a "
+                "sudden change."
             )
         if concept > num_classes:
             raise DataError(
-                f"{line}: there is no concept {concept}; with {num_classes} classes there are 0 to {num_classes}."
+                f"{line}: there is no concept {concept}; with {num_classes} classes there are 0 to "
+                f"{num_classes}."
             )
         for client in _parse_clients(cells["client"], num_clients, line):
             yield DriftTableLine(client, first, full, concept, rotation, reader.line_num)
@@ -139,16 +141,16 @@ def _check_lines(
         require(0 <= first < LAST_ROUND, f"lines: line {number}: rounds count from 0, got {first}.")
         require(
             0 <= concept <= num_classes and math.isfinite(rotation),
-            f"lines: line {number}: expected a concept from 0 to {num_classes} and an angle, got {concept} and "
-            f"{rotation}.",
+            f"lines: line {number}: expected a concept from 0 to {num_classes} and an angle, got "
+            f"{concept} and {rotation}.",
         )
         found.append(DriftTableLine(client, first, first, concept, rotation, number))
     found.sort(key=_sort_key)
     if overlap := _find_overlap(found):
         one, other = overlap
         raise ConfigError(
-            f"lines: lines {one.number} and {other.number} overlap: client {one.client} changes twice in "
-            f"round {one.first}."
+            f"lines: lines {one.number} and {other.number} overlap: client {one.client} changes "
+            f"twice in round {one.first}."
         )
     return found
 
@@ -168,8 +170,9 @@ def _check_header(file: Path, header: tuple[str, ...]) -> None:
     unknown = [name for name in header if name not in (*REQUIRED_COLUMNS, *OPTIONAL_COLUMNS)]
     if not set(REQUIRED_COLUMNS) <= set(header) or unknown or len(set(header)) < len(header):
         raise DataError(
-            f"{file}: expected the columns {', '.join(REQUIRED_COLUMNS)} and some of {', '.join(OPTIONAL_COLUMNS)} in the first "
-            f"line, got {', '.join(header) or 'nothing'}."
+            f"{file}: expected the columns {', '.join(REQUIRED_COLUMNS)} and some of "
+            f"{', '.join(OPTIONAL_COLUMNS)} in the first line, got "
+            f"{', '.join(header) or 'nothing'}."
         )
 
 
@@ -186,7 +189,8 @@ def _parse_clients(text: str, num_clients: int, line: str) -> range:
         )
     if last >= num_clients:
         raise DataError(
-            f"{line}: there is no client {last}; the world has {num_clients}, 0 to {num_clients - 1}."
+            f"{line}: there is no client {last}; the world has {num_clients}, 0 to "
+            f"{num_clients - 1}."
         )
     return range(first, last + 1)
 

@@ -28,14 +28,14 @@ def add_drift(world: World, drift: Drift | None, setting: Setting) -> World:
         return world
     require(
         not isinstance(world, HasViews),
-        f"{type(world).__name__} has drifts of its own, so drift={type(drift).__name__} cannot be added; "
-        "remove it (--set drift=none) or choose another world.",
+        f"{type(world).__name__} has drifts of its own, so drift={type(drift).__name__} cannot be "
+        "added; remove it (--set drift=none) or choose another world.",
     )
     timeline = drift.timeline(world.num_clients, setting)
     require(
         timeline.num_clients == world.num_clients,
-        f"{type(drift).__name__}.timeline must return a timeline for {world.num_clients} clients, got "
-        f"one for {timeline.num_clients}.",
+        f"{type(drift).__name__}.timeline must return a timeline for {world.num_clients} clients, "
+        f"got one for {timeline.num_clients}.",
     )
     return DriftingWorld(world, timeline, setting)
 
@@ -44,9 +44,9 @@ def add_drift(world: World, drift: Drift | None, setting: Setting) -> World:
 class DriftingWorld:
     """A world whose clients change from view to view.
 
-    The clock is that of the client's stream: the rounds of the run if the client collects data while it
-    is absent, else the client's own rounds. Presence, arrivals and the state table are those of the inner
-    world; the state table describes samples in the identity view.
+    The clock is that of the client's stream: the rounds of the run if the client collects data
+    while it is absent, else the client's own rounds. Presence, arrivals and the state table are
+    those of the inner world; the state table describes samples in the identity view.
     """
 
     world: World

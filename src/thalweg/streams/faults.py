@@ -36,7 +36,10 @@ class Faults(Protocol):
     def draw_lost_responses(
         self, clients: Ints, rnd: int, seed: int, survey: int
     ) -> npt.NDArray[np.bool_]:
-        """(K,) True where the survey response is lost; `survey` is the index of the survey in the round."""
+        """(K,) True where the survey response is lost.
+
+        `survey` is the index of the survey in the round.
+        """
         ...
 
 
@@ -57,17 +60,19 @@ class TampersUpdates(Protocol):
 class Unreliable:
     r"""Responses are lost, or late by a geometrically distributed number of rounds.
 
-    A round ends when every client of the cohort has responded or is known to be late. A client whose
-    response is lost or late has trained: its memory and its stream have advanced. Survey responses are
-    lost with the same probability as training responses, and are never late because they are small.
+    A round ends when every client of the cohort has responded or is known to be late. A client
+    whose response is lost or late has trained: its memory and its stream have advanced. Survey
+    responses are lost with the same probability as training responses, and are never late because
+    they are small.
 
     Clients can differ. The odds that a response of client i is in time are divided by
-    :math:`b_i = e^{\sigma z_i}` with :math:`z_i \sim N(0, 1)`, drawn once per run. `lost` and `late` are
-    the probabilities of the median client:
+    :math:`b_i = e^{\sigma z_i}` with :math:`z_i \sim N(0, 1)`, drawn once per run. `lost` and
+    `late` are the probabilities of the median client:
 
     .. math::
         P_i(\text{lost}) = \frac{b_i\, \text{lost}}{1 - u + b_i u}, \qquad
-        P_i(\text{late}) = \frac{b_i\, \text{late}}{1 - u + b_i u}, \qquad u = \text{lost} + \text{late}
+        P_i(\text{late}) = \frac{b_i\, \text{late}}{1 - u + b_i u}, \qquad u = \text{lost} +
+        \text{late}
 
     Symbols: :math:`\sigma` is `spread`.
     """

@@ -66,8 +66,9 @@ def assign_rows(
     )
     require(
         history.data is None or not isinstance(partition, LabelPartition),
-        f"historical_data={history.data} assigns samples to historical and fresh clients separately, but "
-        f"{type(partition).__name__} assigns labels to groups of all clients; remove historical_data.",
+        f"historical_data={history.data} assigns samples to historical and fresh clients "
+        f"separately, but {type(partition).__name__} assigns labels to groups of all clients; "
+        "remove historical_data.",
     )
     number, total = history.num_historical(num_clients), history.samples or num_rows
     _check_total(total, num_rows)
@@ -86,8 +87,8 @@ def _assign_groups(
 ) -> ClientRows:
     """Keep the rows of the data set's own clients; historical clients are drawn at random.
 
-    Rows cannot move between clients, so a share of the samples is reached by dropping the same share of
-    the rows of every client.
+    Rows cannot move between clients, so a share of the samples is reached by dropping the same
+    share of the rows of every client.
     """
     found = int(require_groups(setting).max()) + 1
     require(
@@ -123,8 +124,9 @@ def _split_sizes(
     wanted = round_half_up(share * total)
     require(
         wanted <= old and total - wanted <= new,
-        f"{total} samples with a historical share of {share} need {wanted} of historical clients and "
-        f"{total - wanted} of fresh clients, but these have {old} and {new}; use fewer samples.",
+        f"{total} samples with a historical share of {share} need {wanted} of historical clients "
+        f"and {total - wanted} of fresh clients, but these have {old} and {new}; use fewer "
+        "samples.",
     )
     keep = np.zeros_like(sizes)
     keep[is_historical] = scale_sizes(sizes[is_historical], wanted)

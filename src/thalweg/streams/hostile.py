@@ -16,8 +16,8 @@ from thalweg.streams.faults import HOSTILE_DRAW
 class Hostile:
     r"""Adversarial clients: some clients send forged updates in every round.
 
-    The adversarial clients are drawn once per run, each client with probability `share`. Uploads, reports
-    and counts are not forged; invalid messages are tested elsewhere.
+    The adversarial clients are drawn once per run, each client with probability `share`. Uploads,
+    reports and counts are not forged; invalid messages are tested elsewhere.
 
     attack
         "flip"     the update multiplied by -`strength`

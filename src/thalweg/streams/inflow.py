@@ -25,10 +25,11 @@ class Inflow:
     """Historical clients have all samples from the start; fresh clients receive them over time.
 
     Every sample belongs to at most one client, except with partition=overlap, where clients of both
-    groups have the samples of shared labels. The samples of a fresh client arrive once each, in random
-    order, at the rate of its arrival process; the arrivals of a round are spread over its ticks. Times of
-    the data set are not used (see `Replay`), and there is exactly one latent state. The assignment of
-    samples and the rates depend on the number of rounds: a different length is a different world.
+    groups have the samples of shared labels. The samples of a fresh client arrive once each, in
+    random order, at the rate of its arrival process; the arrivals of a round are spread over its
+    ticks. Times of the data set are not used (see `Replay`), and there is exactly one latent state.
+    The assignment of samples and the rates depend on the number of rounds: a different length is a
+    different world.
 
     Symbols, Marfoq et al. (2023) -> here
         M        clients                                   -> num_clients
@@ -48,9 +49,9 @@ class Inflow:
     partition=groups they are drawn at random.
     """
     historical_data: float | None = None
-    """Share of the samples that historical clients have: the samples are split at random and each part is
-    partitioned among its clients. With partition=groups, samples are dropped instead. None: as the
-    partition gives it.
+    """Share of the samples that historical clients have: the samples are split at random and each
+    part is partitioned among its clients. With partition=groups, samples are dropped instead. None:
+    as the partition gives it.
     """
     samples: int | None = None
     """Number of samples used, drawn at random; None: all."""
@@ -59,21 +60,27 @@ class Inflow:
     at_end: Literal["stop", "restart"] = "stop"
     """When a client's samples are used up: stop, or start again."""
     capacity_of: Literal["scenario", "own"] = "scenario"
-    """Memory size. scenario: the scenario's capacity for every client; own: all samples of a historical
-    client, and the arrivals of one round of a fresh client.
+    """Memory size. scenario: the scenario's capacity for every client.
+
+    Own: all samples of a historical client, and the arrivals of one round of a fresh client.
     """
     rate_spread: float = 0.0
     """Standard deviation of the logarithm of the factor (mean 1) on each fresh client's rate."""
     capacity_spread: float = 0.0
     """The same for the factor on the scenario's capacity."""
     label_change: float = 0.0
-    """Probability, per client and round, that the stream switches to another class. The class is drawn in
-    proportion to the remaining samples and arrives first until it is used up. 0: no switches.
+    """Probability, per client and round, that the stream switches to another class.
+
+    The class is drawn in proportion to the remaining samples and arrives first until it is used up.
+    0: no switches.
     """
     availability: float = 1.0
     availability_spread: float = 0.0
     absent: Literal["frozen", "collecting"] = "frozen"
-    """frozen: a client's stream advances only in rounds in which it participates; collecting: always."""
+    """frozen: a client's stream advances only in rounds in which it participates.
+
+    Collecting: always.
+    """
 
     def __post_init__(self) -> None:
         check_literals(self)

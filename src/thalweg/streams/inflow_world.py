@@ -109,7 +109,10 @@ class InflowWorld:
         return taken, Arrival(items, 0)
 
     def emit(self, state: QueueState, client: int, lived: int) -> tuple[QueueState, list[Arrival]]:
-        """The arrivals of a round in equal parts; the first ticks have one more sample if necessary."""
+        """The arrivals of a round in equal parts.
+
+        The first ticks have one more sample if necessary.
+        """
         rng = rng_for(self.setting.seed, Draw.STREAM, lived, client)
         since = lived - int(self.starts[client]) if self.collects_when_absent else lived
         mine = self.queues[client]

@@ -17,8 +17,8 @@ from thalweg.streams.splitting import SyntheticPartition
 class LabelPartition(SyntheticPartition):
     """A partition that assigns labels to clients or to groups of clients.
 
-    Labels are those that occur in the data, in numerical order. Groups are blocks of client ids: the first
-    half of the clients and the second half, as in `schedules.Alternating`.
+    Labels are those that occur in the data, in numerical order. Groups are blocks of client ids:
+    the first half of the clients and the second half, as in `schedules.Alternating`.
     """
 
 
@@ -26,8 +26,8 @@ class LabelPartition(SyntheticPartition):
 class TwoShard(LabelPartition):
     """Every label is split in two, and every client has two halves of different labels.
 
-    With more labels than clients, labels are bundled: 100 labels of 10 clients form 10 bundles of 10, and a
-    client has half of 20 labels. The assignment is random.
+    With more labels than clients, labels are bundled: 100 labels of 10 clients form 10 bundles of
+    10, and a client has half of 20 labels. The assignment is random.
     """
 
     def assign_rows(
@@ -52,7 +52,7 @@ class TwoShard(LabelPartition):
 
 @dataclass(frozen=True)
 class Half(LabelPartition):
-    """The first half of the clients shares the first half of the labels evenly, the rest the others."""
+    """Each half of the clients shares one half of the labels evenly."""
 
     def assign_rows(
         self, rows: Ints, setting: Setting, num_clients: int, rng: np.random.Generator
@@ -82,8 +82,8 @@ class PartialOverlap(LabelPartition):
         check_ranges(self, labels="(0, 1]", shared="[0, 1]")
         require(
             self.shared <= self.labels and 2 * self.labels - self.shared <= 1 + 1e-9,
-            f"labels - shared must lie between 0 and (1 - shared) / 2, got labels={self.labels} and "
-            f"shared={self.shared}.",
+            f"labels - shared must lie between 0 and (1 - shared) / 2, got labels={self.labels} "
+            f"and shared={self.shared}.",
         )
 
     def assign_rows(
@@ -102,7 +102,7 @@ class PartialOverlap(LabelPartition):
 
 @dataclass(frozen=True)
 class Distinct(LabelPartition):
-    """Every client has the same number of labels, no label is shared, and it has all their samples."""
+    """Every client has all samples of its labels; labels are split evenly and not shared."""
 
     def assign_rows(
         self, rows: Ints, setting: Setting, num_clients: int, rng: np.random.Generator
@@ -147,8 +147,8 @@ def half_size(num_clients: int, layout: LabelPartition) -> int:
     """Number of clients in each of two groups."""
     require(
         num_clients % 2 == 0,
-        f"partition={_config_name(layout)} needs two groups of the same size: num_clients must be even, "
-        f"got {num_clients}.",
+        f"partition={_config_name(layout)} needs two groups of the same size: num_clients must be "
+        f"even, got {num_clients}.",
     )
     return num_clients // 2
 
@@ -157,8 +157,9 @@ def labels_per_client(num_labels: int, num_clients: int, layout: LabelPartition)
     """Number of labels per client."""
     require(
         num_labels % num_clients == 0,
-        f"partition={_config_name(layout)} gives all clients the same number of labels, but {num_labels} "
-        f"labels are not a multiple of num_clients={num_clients}; use {num_labels} clients or a divisor.",
+        f"partition={_config_name(layout)} gives all clients the same number of labels, but "
+        f"{num_labels} labels are not a multiple of num_clients={num_clients}; use {num_labels} "
+        "clients or a divisor.",
     )
     return num_labels // num_clients
 
@@ -168,8 +169,8 @@ def check_enough(pools: list[Ints], num_clients: int, layout: LabelPartition) ->
     have = sum(len(pool) for pool in pools)
     require(
         have >= num_clients,
-        f"partition={_config_name(layout)}: {have} samples of a group's {len(pools)} labels are not enough "
-        f"for {num_clients} clients; use fewer clients or more samples.",
+        f"partition={_config_name(layout)}: {have} samples of a group's {len(pools)} labels are "
+        f"not enough for {num_clients} clients; use fewer clients or more samples.",
     )
 
 

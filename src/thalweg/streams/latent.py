@@ -24,10 +24,13 @@ from thalweg.streams.splitting import (
 
 @dataclass(frozen=True)
 class LatentStates:
-    r"""Clients switch between latent states; each state is a pool of samples with its own class mix.
+    r"""Clients switch between latent states.
 
-    At every tick, client n is in state m with probability :math:`\pi_{n,m}` and receives new samples of that
-    state. States form clusters; the Dirichlet parameter of a cluster controls the skew of its states.
+    Each state is a pool of samples with its own class mix.
+
+    At every tick, client n is in state m with probability :math:`\pi_{n,m}` and receives new
+    samples of that state. States form clusters; the Dirichlet parameter of a cluster controls the
+    skew of its states.
 
     Symbols, SFedPO -> here
         N                        -> num_clients
@@ -45,22 +48,26 @@ class LatentStates:
     """full: every client can reach every state; partial: only `reachable` states."""
     reachable: int = 10
     confined: float = 0.5
-    """Share of clients whose reachable states all lie in the two most skewed clusters (partial access)."""
+    """Share of clients with states in the two most skewed clusters only (partial access)."""
     state_data: Literal["partition", "label_prior"] = "partition"
     min_state_size: int = 10
     imbalance: float | None = None
-    """Class k keeps `imbalance` ** k times as many samples as class 0, which keeps as many as the smallest
-    class has; other samples are not used. None: classes are unchanged.
+    """Class k keeps `imbalance` ** k times as many samples as class 0, which keeps as many as the
+    smallest class has; other samples are not used. None: classes are unchanged.
     """
     stickiness: float = 0.0
-    """Probability of staying in a state at a tick. 0 gives independent states, other values a Markov chain
-    with the same stationary distribution.
+    """Probability of staying in a state at a tick.
+
+    0 gives independent states, other values a Markov chain with the same stationary distribution.
     """
     importance: Literal["uniform", "frequency"] = "uniform"
     availability: float = 0.2
     availability_spread: float = 0.01
     absent: Literal["frozen", "collecting"] = "frozen"
-    """frozen: a client's stream advances only in rounds in which it participates; collecting: always."""
+    """frozen: a client's stream advances only in rounds in which it participates.
+
+    Collecting: always.
+    """
     arrivals: int | None = None
     """Samples per tick; None: as many as the memory holds."""
 
@@ -87,8 +94,9 @@ class LatentStates:
         )
         require(
             self.access == "full" or 1 <= self.reachable <= options,
-            f"reachable must lie between 1 and {options}, the number of states that a client may choose from "
-            f"(confined clients: states of the two most skewed clusters), got {self.reachable}.",
+            f"reachable must lie between 1 and {options}, the number of states that a client may "
+            "choose from (confined clients: states of the two most skewed clusters), got "
+            f"{self.reachable}.",
         )
 
     @property
@@ -231,7 +239,10 @@ class LatentWorld:
         return LatentCursor(now), arrivals
 
     def _draw_states(self, client: int, uniform: Floats) -> Ints:
-        """Draw states by inverting the cumulative distribution; unreachable states are never drawn."""
+        """Draw states by inverting the cumulative distribution.
+
+        Unreachable states are never drawn.
+        """
         reach = np.flatnonzero(self.probs[client])
         cumulative = np.cumsum(self.probs[client, reach])
         states: Ints = reach[np.searchsorted(cumulative, uniform * cumulative[-1], side="right")]

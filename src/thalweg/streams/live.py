@@ -16,8 +16,8 @@ from thalweg.streams.base import Setting, StateTable
 class Live:
     """Clients on a network with their own live data (``thalweg serve``, ``thalweg join``).
 
-    Arrivals are not known in advance. The scenario's data set only defines the sample format and is used to
-    test the model.
+    Arrivals are not known in advance. The scenario's data set only defines the sample format and is
+    used to test the model.
     """
 
     num_clients: int = 10

@@ -20,16 +20,18 @@ from thalweg.streams.label_partitions import (
 
 @dataclass(frozen=True)
 class Overlap(LabelPartition):
-    r"""Two groups of clients with their own and shared labels; Dirichlet class mixes inside each group.
+    r"""Two groups of clients with their own and shared labels.
 
-    Every client of a group gets the same number of samples (the first clients one more if necessary) and
-    draws a mix of its group's labels from :math:`\mathrm{Dir}(a\mathbf{1})`. Clients draw in turn, sample by
-    sample: a label from the mix, then the next sample of that label. If no sample is left, the draw is
-    repeated up to 3 C + 5 times; after that any remaining label is used. The last clients of a group
-    therefore get the remaining samples.
+    Dirichlet class mixes inside each group.
 
-    Samples of shared labels are assigned in both groups: **a sample may belong to one client of each
-    group**. Labels that the formula leaves over are not used.
+    Every client of a group gets the same number of samples (the first clients one more if
+    necessary) and draws a mix of its group's labels from :math:`\mathrm{Dir}(a\mathbf{1})`. Clients
+    draw in turn, sample by sample: a label from the mix, then the next sample of that label. If no
+    sample is left, the draw is repeated up to 3 C + 5 times; after that any remaining label is
+    used. The last clients of a group therefore get the remaining samples.
+
+    Samples of shared labels are assigned in both groups: **a sample may belong to one client of
+    each group**. Labels that the formula leaves over are not used.
 
     Symbols, Chang et al. and their code -> here
         o  share of a group's labels that the other group has too  -> overlap
@@ -73,8 +75,9 @@ class Overlap(LabelPartition):
 def draw_with_retries(count: int, mix: Floats, left: Ints, rng: np.random.Generator) -> Ints:
     """(C,) number of draws of each label among `count` draws, at most `left` per label.
 
-    Each draw follows `mix`. If no sample of its label is left, the draw is repeated up to 3 C + 5 times, then
-    any remaining label is drawn uniformly. Draws are vectorised as long as no label is used up.
+    Each draw follows `mix`. If no sample of its label is left, the draw is repeated up to 3 C + 5
+    times, then any remaining label is drawn uniformly. Draws are vectorised as long as no label is
+    used up.
     """
     taken = np.zeros_like(left)
     while missing := int(min(count, left.sum()) - taken.sum()):

@@ -15,15 +15,15 @@ from thalweg.streams.splitting import SyntheticPartition
 
 @dataclass(frozen=True)
 class Pachinko(SyntheticPartition):
-    r"""Pachinko allocation: draw a coarse class, then a fine class inside it, per client preferences.
+    r"""Pachinko allocation: draw a coarse class, then a fine class in it, by client preferences.
 
     .. math::
         \theta_n \sim \mathrm{Dir}(\alpha \mathbf{1}) \text{ over coarse classes}, \quad
         \phi_{n,k} \sim \mathrm{Dir}(\beta \mathbf{1}) \text{ over the fine classes of } k
 
-    Samples are drawn without replacement. A fine class that is used up is removed and the rest of its coarse
-    class is renormalised; the same holds for coarse classes. Clients get the same number of samples, in
-    random order, so the last clients get the remaining samples.
+    Samples are drawn without replacement. A fine class that is used up is removed and the rest of
+    its coarse class is renormalised; the same holds for coarse classes. Clients get the same number
+    of samples, in random order, so the last clients get the remaining samples.
 
     Symbols, Reddi et al. (2021), Appendix F -> here
         α  concentration over coarse classes                    -> root
@@ -43,8 +43,8 @@ class Pachinko(SyntheticPartition):
     ) -> list[Ints]:
         require(
             setting.coarse is not None,
-            "partition=pachinko needs data with coarse labels (such as cifar100), but these data have "
-            "none; use partition=dirichlet.",
+            "partition=pachinko needs data with coarse labels (such as cifar100), but these data "
+            "have none; use partition=dirichlet.",
         )
         assert setting.coarse is not None
         tree = _Tree(rng.permutation(rows), setting.coarse, setting.labels)
@@ -83,8 +83,9 @@ class _Tree:
 def draw_counts(count: int, likes: Floats, left: Ints, rng: np.random.Generator) -> Ints:
     """Number of draws of each option among `count` draws, at most `left` per option.
 
-    The distribution is that of single draws with probabilities `likes`, renormalised whenever an option is
-    used up. If only options with probability zero are left, their remaining samples are drawn.
+    The distribution is that of single draws with probabilities `likes`, renormalised whenever an
+    option is used up. If only options with probability zero are left, their remaining samples are
+    drawn.
     """
     taken = np.zeros(len(left), dtype=np.int64)
     while missing := int(min(count, left.sum()) - taken.sum()):

@@ -70,9 +70,9 @@ class Dirichlet(SyntheticPartition):
 
     .. math::  s_c \sim \mathrm{Dir}(a \mathbf{1}_N)
 
-    For small :math:`a` each class belongs to a few clients, and client sizes differ widely. Clients may be
-    empty; those below `min_size` are filled from the largest ones. The assignment of latent states
-    (`splitting.split_by_dirichlet`) differs: there no state takes more than its fair share.
+    For small :math:`a` each class belongs to a few clients, and client sizes differ widely. Clients
+    may be empty; those below `min_size` are filled from the largest ones. The assignment of latent
+    states (`splitting.split_by_dirichlet`) differs: there no state takes more than its fair share.
 
     Symbols, Hsu et al. (2019), Song et al. (DPCS) -> here
         α  concentration of the draw                         -> concentration
@@ -81,8 +81,8 @@ class Dirichlet(SyntheticPartition):
 
     concentration: float = 0.4
     imbalance: float | None = None
-    """Class k keeps `imbalance` ** k times as many samples as class 0, which keeps as many as the smallest
-    class has; other samples are not used. None: classes are unchanged.
+    """Class k keeps `imbalance` ** k times as many samples as class 0, which keeps as many as the
+    smallest class has; other samples are not used. None: classes are unchanged.
     """
     min_size: int = 0
     """Minimum number of samples per client."""

@@ -49,10 +49,10 @@ class ClassQueues:
     def take(
         self, taken: QueueState, count: int, restarts: bool, rng: np.random.Generator
     ) -> tuple[QueueState, Ints]:
-        """The next `count` rows, or all remaining ones: the focused class first, the others at random.
+        """The next (at most `count`) rows: the focused class first, the others at random.
 
-        Drawing classes in proportion to the remaining rows has the same distribution as one random order of all
-        rows that is fixed in advance.
+        Drawing classes in proportion to the remaining rows has the same distribution as one random
+        order of all rows that is fixed in advance.
         """
         parts = [self.rows[:0]]
         while count > 0 and len(self.rows):

@@ -20,12 +20,13 @@ from thalweg.streams.drawing import class_mixes, draw_availability, draw_present
 class Replay:
     """Each client replays its own rows in time order.
 
-    Clients are the groups of the data set. Without a client column, the rows are cut into `num_clients`
-    contiguous time intervals, so each client covers a different period. Latent states are unknown, so there
-    is exactly one.
+    Clients are the groups of the data set. Without a client column, the rows are cut into
+    `num_clients` contiguous time intervals, so each client covers a different period. Latent states
+    are unknown, so there is exactly one.
 
-    In a tick every client gets the same number of samples (`arrivals`), or all samples of a time interval of
-    fixed length (`every`). With `every`, a client whose stream stops while it is absent has its own clock.
+    In a tick every client gets the same number of samples (`arrivals`), or all samples of a time
+    interval of fixed length (`every`). With `every`, a client whose stream stops while it is absent
+    has its own clock.
     """
 
     num_clients: int | None = None
@@ -33,8 +34,10 @@ class Replay:
     arrivals: int = 32
     """Samples per tick."""
     every: float | None = None
-    """Length of the time interval per tick, in the unit of the data set's times; all clients use the same
-    clock, which starts at a multiple of it. None: a fixed number of samples.
+    """Length of the time interval per tick, in the unit of the data set's times.
+
+    All clients use the same clock, which starts at a multiple of it. None: a fixed number of
+    samples.
     """
     at_end: Literal["restart", "stop"] = "restart"
     """When a client's rows are used up: start again, or stop."""
@@ -57,8 +60,8 @@ class Replay:
         labels, group, time = setting.labels, setting.group, setting.time
         require(
             self.every is None or time is not None,
-            f"every={self.every} is a time interval, but the data set has no times; remove it and set the "
-            "number of samples per tick (arrivals).",
+            f"every={self.every} is a time interval, but the data set has no times; remove it and "
+            "set the number of samples per tick (arrivals).",
         )
         in_time = np.arange(len(labels)) if time is None else np.argsort(time, kind="stable")
         if group is None:

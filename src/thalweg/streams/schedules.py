@@ -23,7 +23,8 @@ CHUNK_SIZE = 4096  # number of clients whose stays are drawn together, to limit 
 class Alternating:
     """Groups of clients alternate: the first group, the second, ..., then the first again.
 
-    Groups are blocks of ids of nearly equal size; the first groups have one client more if necessary.
+    Groups are blocks of ids of nearly equal size; the first groups have one client more if
+    necessary.
 
     Symbols, Chang et al. -> here
         s, S  session                 -> numbered in order; as many as the rounds allow
@@ -53,9 +54,10 @@ class Alternating:
 class Recurring:
     """A repeating pattern of named groups: ``ABAC`` is A, then B, then A, then C.
 
-    Each letter is a session. With spaces in the pattern, each word is a session of all groups that it names
-    (``A AB B``: B joins A, then A leaves). A dash is a period without members. Groups are blocks of ids in
-    alphabetical order, of nearly equal size; unused letters are groups that never join.
+    Each letter is a session. With spaces in the pattern, each word is a session of all groups that
+    it names (``A AB B``: B joins A, then A leaves). A dash is a period without members. Groups are
+    blocks of ids in alphabetical order, of nearly equal size; unused letters are groups that never
+    join.
     """
 
     pattern: str = "ABAC"
@@ -71,7 +73,8 @@ class Recurring:
         letters = set(self.pattern) - {" ", NO_CLIENTS}
         require(
             bool(letters) and all("A" <= letter <= "Z" for letter in letters),
-            f"a pattern consists of letters A to Z and dashes, such as ABAC or 'A AB B', got {self.pattern!r}.",
+            "a pattern consists of letters A to Z and dashes, such as ABAC or 'A AB B', got "
+            f"{self.pattern!r}.",
         )
         require(
             self.groups is None or self.groups >= self._num_groups,
@@ -96,8 +99,8 @@ class RandomChurn:
     r"""Clients join and leave independently, with the same probabilities in every round.
 
     Stays and absences have geometrically distributed lengths with means :math:`1/\text{leave}` and
-    :math:`1/\text{join}`. The stays of a client depend only on the seed and its id, neither on the number of
-    clients nor on the length of the run.
+    :math:`1/\text{join}`. The stays of a client depend only on the seed and its id, neither on the
+    number of clients nor on the length of the run.
     """
 
     join: float = 0.02
@@ -105,7 +108,10 @@ class RandomChurn:
     leave: float = 0.02
     """Probability that a member leaves after a round; 0: never."""
     present: float | None = None
-    """Probability of being a member in the first round; None: the stationary value join / (join + leave)."""
+    """Probability of being a member in the first round.
+
+    None: the stationary value join / (join + leave).
+    """
     tolerance: float = 0.0
     """Share of all old and new members that must differ before a new session begins."""
 
@@ -128,7 +134,10 @@ class RandomChurn:
         return Timetable(num_clients, rounds, clients, first, after, self.tolerance)
 
     def _stays(self, clients: Ints, rounds: int, seed: int) -> Ints:
-        """(3, stays) of some clients; clients that need more random numbers start again with twice as many."""
+        """(3, stays) of some clients.
+
+        Clients that need more random numbers start again with twice as many.
+        """
         both = self.join + self.leave
         changes = 2 * rounds * self.join * self.leave / both if both else 0.0  # expected number
         count = 3 + math.ceil(changes + 3 * math.sqrt(changes))

@@ -19,10 +19,10 @@ from thalweg.core.types import Floats, Ints, Session, Supplies
 class Timetable:
     """Stays of clients: a client is a member from round `first` to the round before `after`.
 
-    A session is a period with the same members. It ends with the first arrival or departure or, with a
-    `tolerance`, when more than that share of all old and new members differ from the initial members. There
-    is no session while there are no members; the next arrival begins a new session, also if the same clients
-    return.
+    A session is a period with the same members. It ends with the first arrival or departure or,
+    with a `tolerance`, when more than that share of all old and new members differ from the initial
+    members. There is no session while there are no members; the next arrival begins a new session,
+    also if the same clients return.
 
     Stays of one client must not overlap; adjacent stays are joined. They are ordered by `first`.
 
@@ -47,7 +47,8 @@ class Timetable:
         clients, first, after = (np.asarray(column, dtype=np.int64) for column in stays)
         require(
             clients.ndim == 1 and clients.shape == first.shape == after.shape,
-            f"every stay needs a client, a first round and an end, got shapes {clients.shape}, {first.shape}, {after.shape}.",
+            f"every stay needs a client, a first round and an end, got shapes {clients.shape}, "
+            f"{first.shape}, {after.shape}.",
         )
         _check_stays(clients, first, after, self.num_clients)
         tidied = _merge_stays(clients, first, after, self.rounds)
@@ -62,7 +63,10 @@ class Timetable:
         return np.flatnonzero(is_member)
 
     def session(self, rnd: int) -> Session:
-        """The session of a round; without members, the last session, or number -1 before the first."""
+        """The session of a round.
+
+        Without members, the last session, or number -1 before the first.
+        """
         number = int(np.searchsorted(self.starts, rnd, side="right")) - 1
         age = 0
         if number >= 0:
@@ -124,7 +128,10 @@ class Timetable:
         return np.bincount(np.minimum(when, self.rounds), minlength=self.rounds + 1)
 
     def _starts_beyond_tolerance(self, changes: Ints) -> Ints:
-        """Iterate over the changes; `differing` counts the clients in exactly one of the two sets."""
+        """Iterate over the changes.
+
+        `differing` counts the clients in exactly one of the two sets.
+        """
         starts: list[int] = []
         leaving = np.argsort(self.after, kind="stable")
         comes = np.split(self.clients, np.searchsorted(self.first, [*changes, self.rounds]))[1:-1]
@@ -177,7 +184,7 @@ def _check_stays(clients: Ints, first: Ints, after: Ints, num_clients: int) -> N
 
 
 def _merge_stays(clients: Ints, first: Ints, after: Ints, rounds: int) -> tuple[Ints, Ints, Ints]:
-    """Stays within the run, joined where stays of one client are adjacent, ordered by first round."""
+    """Stays within the run, ordered by first round; adjacent stays of one client are joined."""
     begun = first < rounds
     clients, first, after = clients[begun], first[begun], after[begun]
     order = np.argsort(clients * rounds + first, kind="stable")  # usually already ordered

@@ -40,10 +40,10 @@ def split_by_dirichlet(
 
     .. math::  p_c \sim \mathrm{Dir}(a \mathbf{1})  \quad\text{over the states still open}
 
-    A state that already holds its fair share (rows / states) receives no further class, as in the partition
-    of FedMA; otherwise a small :math:`a` leaves some states empty and others very large. Difference: FedMA
-    repeats the whole draw until the smallest state has ten rows, which may never happen; here states below
-    `min_size` are filled from the largest ones.
+    A state that already holds its fair share (rows / states) receives no further class, as in the
+    partition of FedMA; otherwise a small :math:`a` leaves some states empty and others very large.
+    Difference: FedMA repeats the whole draw until the smallest state has ten rows, which may never
+    happen; here states below `min_size` are filled from the largest ones.
     """
     require(
         len(rows) >= num_states * min_size,
@@ -64,7 +64,10 @@ def split_by_dirichlet(
 
 
 def top_up(parts: list[list[int]], min_size: int, rng: np.random.Generator) -> None:
-    """Move rows from the largest part to the smallest until all have `min_size`. Modifies the lists."""
+    """Move rows from the largest part to the smallest until all have `min_size`.
+
+    Modifies the lists.
+    """
     while (smallest := min(parts, key=len)) is not None and len(smallest) < min_size:
         largest = max(parts, key=len)
         smallest.append(largest.pop(int(rng.integers(len(largest)))))
@@ -78,7 +81,9 @@ def label_prior_pools(
     min_size: int,
     rng: np.random.Generator,
 ) -> list[Ints]:
-    r"""Give each state its own class mix :math:`\sim \mathrm{Dir}(a\mathbf{1}_C)`; rows with replacement.
+    r"""Give each state its own class mix :math:`\sim \mathrm{Dir}(a\mathbf{1}_C)`.
+
+    Rows with replacement.
 
     States may share samples, and all states have the same size.
     """
@@ -94,7 +99,7 @@ def label_prior_pools(
 
 
 def imbalanced_counts(sizes: Ints, ratio: float, first: int | None = None) -> Ints:
-    r"""(C,) number of samples that class k keeps: :math:`\lfloor f \rho^k \rfloor`, at most its size.
+    r"""(C,) number of samples of each class: :math:`\lfloor f \rho^k \rfloor`, at most its size.
 
     `first` (f) is the size of the smallest non-empty class, unless given.
 

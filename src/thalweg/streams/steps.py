@@ -24,11 +24,12 @@ from thalweg.streams.steps_world import StepsWorld
 class Steps:
     """Time steps: a shard of samples arrives at every client in the first round of a step.
 
-    The training set is cut into as many shards as there are clients, and every concept owns an equal part of
-    the shards. In a step each concept has the same number of clients, up to one; they get shards of that
-    concept, drawn without replacement until all shards are used. Images therefore recur, most clients change
-    their concept at every step, and all images of a step have the same rotation. Absent clients miss no
-    data: the clock is that of the run. There is one latent state.
+    The training set is cut into as many shards as there are clients, and every concept owns an
+    equal part of the shards. In a step each concept has the same number of clients, up to one; they
+    get shards of that concept, drawn without replacement until all shards are used. Images
+    therefore recur, most clients change their concept at every step, and all images of a step have
+    the same rotation. Absent clients miss no data: the clock is that of the run. There is one
+    latent state.
 
     Symbols, Peng and Tang (FedDAA) -> here
         t, T   time step                    -> step; as many as the run has rounds for
@@ -48,8 +49,8 @@ class Steps:
     stay_probability: float = 0.0
     """Probability that a client keeps its concept in the next step, as far as capacity allows."""
     dirichlet: float | None = None
-    """Concentration of the Dirichlet draws of the shards' label mixes, so that labels drift with every step;
-    None: random shards of equal size.
+    """Concentration of the Dirichlet draws of the shards' label mixes, so that labels drift with
+    every step; None: random shards of equal size.
     """
     shard_size: int | None = None
     """Samples per shard (the mean with `dirichlet`); None: all samples are used."""
@@ -71,7 +72,8 @@ class Steps:
         for step in self.concepts:
             require(
                 len(step) >= 1 and len(set(step)) == len(step) and min(step) >= 0,
-                f"the concepts of a step must be different integers from 0 on, at least one; got {step}.",
+                "the concepts of a step must be different integers from 0 on, at least one; got "
+                f"{step}.",
             )
         require(
             len(self.rotations) in (1, len(self.concepts)),
@@ -114,8 +116,8 @@ class Steps:
         wanted = number * (self.shard_size or 1)
         require(
             wanted <= len(labels),
-            f"{len(labels)} samples cannot be cut into {number} shards of {self.shard_size or 'at least 1'}; use "
-            "fewer clients or smaller shards.",
+            f"{len(labels)} samples cannot be cut into {number} shards of "
+            f"{self.shard_size or 'at least 1'}; use fewer clients or smaller shards.",
         )
         rng = rng_for(setting.seed, Draw.PARTITION)
         rows = rng.permutation(len(labels))

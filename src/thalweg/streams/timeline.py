@@ -22,8 +22,8 @@ LAST_ROUND = 2**31  # larger than any round number
 class ViewChange(NamedTuple):
     """Some clients change to another view.
 
-    The share of samples in the new view rises linearly from round `first` and reaches one in round `full`;
-    `full` equals `first` for a sudden change.
+    The share of samples in the new view rises linearly from round `first` and reaches one in round
+    `full`; `full` equals `first` for a sudden change.
     """
 
     clients: Ints  # (k,)
@@ -45,7 +45,10 @@ class Timeline:
     view_ids: Ints  # (T,) index of the view
 
     def at(self, rnd: int | Ints) -> Ints:
-        """(N,) view of the majority of each client's samples in a round; ties go to the new view."""
+        """(N,) view of the majority of each client's samples in a round.
+
+        Ties go to the new view.
+        """
         place = self._change_indices(
             np.broadcast_to(np.asarray(rnd, dtype=np.int64), self.num_clients)
         )
@@ -128,14 +131,15 @@ def build_timeline(turns: Iterable[ViewChange], num_clients: int, num_classes: i
         bool(
             (first >= BEFORE_START).all() and (first <= full).all() and (first < LAST_ROUND).all()
         ),
-        f"a view change must begin in a round from 0 to {LAST_ROUND - 1} and be complete then or later.",
+        f"a view change must begin in a round from 0 to {LAST_ROUND - 1} and be complete then or "
+        "later.",
     )
     order = np.lexsort((first, clients))
     clients, first, full, view_ids = clients[order], first[order], full[order], view_ids[order]
     overlaps = (clients[1:] == clients[:-1]) & (first[1:] <= full[:-1])
     require(
         not overlaps.any(),
-        f"view changes of client {clients[1:][overlaps][:1]} overlap; a change must be complete before the "
-        "next one begins.",
+        f"view changes of client {clients[1:][overlaps][:1]} overlap; a change must be complete "
+        "before the next one begins.",
     )
     return Timeline(num_clients, num_classes, views, clients, first, full, view_ids)

@@ -23,9 +23,9 @@ LAST_ROUND = 2**53  # larger than any round number
 class Trace:
     """Stays from a CSV file with the columns ``client``, ``join`` and ``leave``.
 
-    One line per stay: the client id counted from 0, the first round of membership, and the first round after
-    it; an empty cell means that the client stays until the end. A client may return any number of times.
-    Other columns and rounds after the end of the run are ignored.
+    One line per stay: the client id counted from 0, the first round of membership, and the first
+    round after it; an empty cell means that the client stays until the end. A client may return any
+    number of times. Other columns and rounds after the end of the run are ignored.
     """
 
     path: str = ""
@@ -42,8 +42,8 @@ class Trace:
         now = [stay for stay in stays if stay.join < rounds]
         if not now:
             raise DataError(
-                f"{self.path}: none of its {len(stays)} stays begins within the {rounds} rounds of the run, so no "
-                "client would train. join and leave must be rounds counted from 0."
+                f"{self.path}: none of its {len(stays)} stays begins within the {rounds} rounds of "
+                "the run, so no client would train. join and leave must be rounds counted from 0."
             )
         clients, first, after = np.array(
             [(stay.client, stay.join, min(stay.leave, rounds)) for stay in now], dtype=np.int64
@@ -72,8 +72,9 @@ def read_stays(file: Path, num_clients: int) -> list[Stay]:
     for one, other in itertools.pairwise(stays):
         if one.client == other.client and other.join < one.leave:
             raise DataError(
-                f"{file}: lines {one.line} and {other.line} overlap: client {one.client} joins in round "
-                f"{other.join}, but {_describe_stay(one)}. Merge the two lines or correct one of them."
+                f"{file}: lines {one.line} and {other.line} overlap: client {one.client} joins in "
+                f"round {other.join}, but {_describe_stay(one)}. Merge the two lines or correct "
+                "one of them."
             )
     return stays
 
@@ -93,12 +94,13 @@ def _parse_stays(file: Path, reader: csv.DictReader[str], num_clients: int) -> I
         leave = _parse_int(row["leave"], "leave", line) if row["leave"].strip() else LAST_ROUND
         if client >= num_clients:
             raise DataError(
-                f"{line}: there is no client {client}; the world has {num_clients}, 0 to {num_clients - 1}."
+                f"{line}: there is no client {client}; the world has {num_clients}, 0 to "
+                f"{num_clients - 1}."
             )
         if leave <= join:
             raise DataError(
-                f"{line}: client {client} joins in round {join} and leaves in round {leave}; a stay must last at "
-                "least one round (leave is the first round without the client)."
+                f"{line}: client {client} joins in round {join} and leaves in round {leave}; a "
+                "stay must last at least one round (leave is the first round without the client)."
             )
         yield Stay(client, join, leave, reader.line_num)
 

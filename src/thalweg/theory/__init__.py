@@ -4,20 +4,22 @@ SFedPO: a client's stream visits latent states with probabilities `probs`; in ea
 share `ratios` of its memory, on average its `budget`; states have an `importance` in the global
 objective and a `heterogeneity`. All are arrays with one entry per state.
 
-Data streams (Marfoq, Neglia, Kameni and Vidal): `historical` clients have all their data before the first
-round; the data of fresh clients arrive over time. Clients have `shares` of all samples of the run and an
-`importance` in training. All are arrays with one entry per client.
+Data streams (Marfoq, Neglia, Kameni and Vidal): `historical` clients have all their data before the
+first round; the data of fresh clients arrive over time. Clients have `shares` of all samples of the
+run and an `importance` in training. All are arrays with one entry per client.
 
-DPCS (Song, Huang, Wu and Lu): clients with different label distributions are sampled so that the expected
-label distribution is close to a `goal`.
+DPCS (Song, Huang, Wu and Lu): clients with different label distributions are sampled so that the
+expected label distribution is close to a `goal`.
 
-Drift (FedRC; FedDAA, Peng and Tang): a bank of models with `responsibilities` for each sample; `prototypes`
-of clients, the number of clusters among them, and the clients whose cluster has changed.
+Drift (FedRC; FedDAA, Peng and Tang): a bank of models with `responsibilities` for each sample;
+`prototypes` of clients, the number of clusters among them, and the clients whose cluster has
+changed.
 
-Dynamic arrival and departure (Chang et al.): a session starts with a weighted mean of past models; the
-weights depend on the similarity of the sessions' fingerprints.
+Dynamic arrival and departure (Chang et al.): a session starts with a weighted mean of past models;
+the weights depend on the similarity of the sessions' fingerprints.
 
-Robust aggregation: `values` are the updates of clients, one row each, some of which may be adversarial.
+Robust aggregation: `values` are the updates of clients, one row each, some of which may be
+adversarial.
 """
 
 from thalweg.theory.belief import Posterior, perturb, posterior

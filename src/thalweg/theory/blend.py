@@ -35,8 +35,8 @@ def blend_weights(
         a_z = \frac{e^{-R\, d_z}}{\sum_{z'} e^{-R\, d_{z'}}}, \qquad
         x = \sum_z a_z\, w_z^{last}
 
-    The weights sum to one. A scale of 0 gives the plain average, ``math.inf`` the nearest session; equally near
-    sessions share.
+    The weights sum to one. A scale of 0 gives the plain average, ``math.inf`` the nearest session;
+    equally near sessions share.
 
     Symbols, Chang et al. (5), (6) -> here
         :math:`G_s`   change of the pilot model by probe rounds of the new session  -> current
@@ -55,8 +55,8 @@ def blend_distances(
 ) -> Floats:
     r"""(Z,) distance between the fingerprint of a session and those of past sessions.
 
-    A fingerprint is one vector, or a sequence of tensors of any shape. With u and v for two tensors, each divided by
-    its norm:
+    A fingerprint is one vector, or a sequence of tensors of any shape. With u and v for two
+    tensors, each divided by its norm:
 
     - ``"per_tensor_unit"``: mean over tensors of :math:`\lVert u - v \rVert`, from 0 to 2;
     - ``"global_unit"``: the same for all tensors as one vector;
@@ -65,9 +65,10 @@ def blend_distances(
 
     A zero tensor has no direction: its distance is 0 from another zero tensor and 1 from any other.
 
-    Differences from the paper: its text has "raw"; its results and its scale of 10 use "per_tensor_unit" (the released
-    ``two_norm``). "inner_product" is the other similarity of that code; its softmax of products equals our softmin of
-    one minus the products. The code divides zero by zero for zero tensors.
+    Differences from the paper: its text has "raw"; its results and its scale of 10 use
+    "per_tensor_unit" (the released ``two_norm``). "inner_product" is the other similarity of that
+    code; its softmax of products equals our softmin of one minus the products. The code divides
+    zero by zero for zero tensors.
 
     >>> blend_distances([3, 3.5], [[3, 4], [0, 1]], "raw").round(6)
     array([0.5     , 3.905125])
@@ -146,7 +147,9 @@ def _scale_and_norm(tensors: Group, square: float, name: str) -> tuple[Group, fl
 
 
 def _direction_distance(unit: Group | None, tensors: Group, name: str, as_product: bool) -> float:
-    r"""Distance between two directions: :math:`\lVert u - v \rVert^2 = 2 - 2 \langle u, v \rangle`."""
+    r"""Squared distance of directions: :math:`\lVert u - v \rVert^2 = 2 - 2 \langle u, v
+    \rangle`.
+    """
     square, product = _square_and_product(tensors, tensors if unit is None else unit)
     scaled, length = _scale_and_norm(tensors, square, name)
     if unit is None or length == 0:

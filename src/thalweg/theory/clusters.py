@@ -38,15 +38,16 @@ def count_clusters(
 ) -> Clustering:
     r"""Cluster points (K, ...) with the number of clusters that fits best.
 
-    For :math:`c = 2 \ldots \min(M, K - 1)` run k-means with several restarts and choose the c with the largest mean
-    silhouette (ties: the smallest c):
+    For :math:`c = 2 \ldots \min(M, K - 1)` run k-means with several restarts and choose the c with
+    the largest mean silhouette (ties: the smallest c):
 
     .. math::  s_k = \frac{b_k - a_k}{\max(a_k, b_k)}, \qquad 0 \text{ for the only member of a cluster}
 
-    :math:`a_k` is the mean distance to the other members of its cluster, :math:`b_k` the smallest mean distance to another
-    cluster. Values of c above the number of different points are skipped. If none remains (one or two points, or all
-    equal), there is one cluster; the same holds if the best silhouette is below `single_cluster_threshold`. Without that
-    threshold, one cluster is never found among different points.
+    :math:`a_k` is the mean distance to the other members of its cluster, :math:`b_k` the smallest
+    mean distance to another cluster. Values of c above the number of different points are skipped.
+    If none remains (one or two points, or all equal), there is one cluster; the same holds if the
+    best silhouette is below `single_cluster_threshold`. Without that threshold, one cluster is
+    never found among different points.
 
     Points with nan, rows (K, R, O), are compared over the rows that both have; see `row_distances`.
 
@@ -98,7 +99,8 @@ def cluster(points: npt.ArrayLike, num_clusters: int, seed: int = 0) -> Clusteri
 def silhouettes(distances: Floats, member_of: Ints) -> Floats:
     """(K,) silhouette of each point, from -1 to 1.
 
-    `distances` (K, K) are those between points; there must be at least two clusters and fewer than points.
+    `distances` (K, K) are those between points; there must be at least two clusters and fewer than
+    points.
 
     >>> square = np.array([[0, 0], [0, 1], [4, 0], [4, 1.0]])
     >>> apart = np.linalg.norm(square[:, None] - square[None], axis=2)
@@ -111,7 +113,7 @@ def silhouettes(distances: Floats, member_of: Ints) -> Floats:
 
 
 def _kmeans(values: Floats, num_clusters: int, seed: int) -> Ints:
-    """scikit-learn's k-means on one thread: the last bits must not depend on the number of cores."""
+    """scikit-learn's k-means on one thread, so that results do not depend on the cores."""
     from sklearn.cluster import KMeans
     from sklearn.exceptions import ConvergenceWarning
     from threadpoolctl import threadpool_limits
@@ -150,7 +152,7 @@ def _points(points: npt.ArrayLike) -> Floats:
         )
     if values.ndim != 3 and np.isnan(values).any():
         raise ConfigError(
-            "missing values must be whole rows of a prototype: points with nan are (clients, classes, outputs), "
-            f"got shape {values.shape}."
+            "missing values must be whole rows of a prototype: points with nan are (clients, "
+            f"classes, outputs), got shape {values.shape}."
         )
     return values

@@ -96,8 +96,9 @@ def dds_ratios(
 def _spend(pi: Floats, gain: Floats, alpha: float) -> tuple[Floats, Floats]:
     """Algorithm 2 from the highest gain down: (M,) ratios, and (M,) ratios of impossible states.
 
-    Fixing a state at ratio 1 and raising all states below it in proportion has a cost. The state is fixed while the budget
-    covers this cost; the first state that is not fixed determines the proportion.
+    Fixing a state at ratio 1 and raising all states below it in proportion has a cost. The state is
+    fixed while the budget covers this cost; the first state that is not fixed determines the
+    proportion.
     """
     order = np.flatnonzero(pi)
     order = order[np.argsort(-gain[order], kind="stable")]

@@ -60,8 +60,8 @@ def dds_ratios_exact(
     it exactly.
 
     The objective does not depend on states that are impossible (probability 0). They get what the
-    formula gives with :math:`\pi_m = 0`, which is the limit of a state that becomes ever rarer. With
-    a budget of 1 there is nothing to choose, and every state gets 1.
+    formula gives with :math:`\pi_m = 0`, which is the limit of a state that becomes ever rarer.
+    With a budget of 1 there is nothing to choose, and every state gets 1.
 
     Symbols, SFedPO (82)-(86) -> here
         :math:`\pi`, w, d       -> probs, importance, heterogeneity

@@ -118,8 +118,8 @@ def _normalise(histogram: npt.ArrayLike) -> Floats:
     total = counts.sum(axis=-1, keepdims=True)  # (..., 1)
     if total.min() == 0:
         raise ConfigError(
-            f"every histogram must have a positive count, got {int((total == 0).sum())} that are all zero. "
-            "Remove states without samples."
+            f"every histogram must have a positive count, got {int((total == 0).sum())} that are "
+            "all zero. Remove states without samples."
         )
     normalised: Floats = counts / total
     return normalised

@@ -24,7 +24,7 @@ def dpcs_probabilities(
     ridge: float | None = None,
     norm: Norm = "l2",
 ) -> Floats:
-    r"""Sampling probability of each client, so that the expected label distribution is close to a goal.
+    r"""Sampling probabilities of clients, for an expected label distribution close to a goal.
 
     .. math::
         \min_a \ \tfrac12 \Big\| \sum_i a_i r_i - g \Big\|_2^2 + \tfrac{\mu}{2} \|a\|_2^2,

@@ -29,8 +29,8 @@ def responsibilities(
         :math:`\hat\alpha`   the client's mixture of models            -> mixture (C,)
         :math:`A_{y,c}`      share of label y in what model c explains -> priors (C, R), see `label_priors`
 
-    Differs from the paper: its (14) sums over clients in the denominator, a misprint; proof and released code
-    sum over models.
+    Differs from the paper: its (14) sums over clients in the denominator, a misprint; proof and
+    released code sum over models.
 
     >>> responsibilities([[0.2, 1.5], [1.2, 0.3]], [0, 1], [1, 1], [[1, 1], [1, 1]]).round(6)
     array([[0.731059, 0.231475],
@@ -43,7 +43,9 @@ def responsibilities(
 
 
 def client_mixture(shares: npt.ArrayLike) -> Floats:
-    r"""(C,) mixture of a client, :math:`\hat\alpha_c = \mathrm{mean}_i\, \gamma_{i;c}`; uniform without samples.
+    r"""(C,) mixture of a client, :math:`\hat\alpha_c = \mathrm{mean}_i\, \gamma_{i;c}`.
+
+    Uniform without samples.
 
     At least 1e-8 each, because a share of zero would remain zero.
 
@@ -80,8 +82,8 @@ def label_priors(mass: npt.ArrayLike) -> Floats:
     b = _table(mass, "mass")
     if b.size == 0 or not (b.min() >= 0 and b.max() < np.inf):
         raise ConfigError(
-            "mass must have a row per model and a column per label, all non-negative and finite, got "
-            f"shape {b.shape}."
+            "mass must have a row per model and a column per label, all non-negative and finite, "
+            f"got shape {b.shape}."
         )
     floored = np.maximum(b, FLOOR)
     priors: Floats = floored / floored.sum(axis=1, keepdims=True)
@@ -113,8 +115,8 @@ def _terms(
     alpha = distribution(mixture, "mixture", len(f))
     if len(A) != len(f) or not (A.size and A.min() > 0 and A.max() < np.inf):
         raise ConfigError(
-            f"priors must have a row of positive shares for each of {len(f)} models, got shape {A.shape}; "
-            "use label_priors."
+            f"priors must have a row of positive shares for each of {len(f)} models, got shape "
+            f"{A.shape}; use label_priors."
         )
     if f.size and not np.isfinite(f).all():
         raise ConfigError("losses must be finite; a model has diverged.")
@@ -144,6 +146,7 @@ def _labels(labels: npt.ArrayLike, size: int, num_classes: int) -> Ints:
     y = np.asarray(labels, dtype=np.int64)
     if y.shape != (size,) or (size and not (y.min() >= 0 and y.max() < num_classes)):
         raise ConfigError(
-            f"labels must be {size} numbers in 0 .. {num_classes - 1}, one per sample, got shape {y.shape}."
+            f"labels must be {size} numbers in 0 .. {num_classes - 1}, one per sample, got shape "
+            f"{y.shape}."
         )
     return y

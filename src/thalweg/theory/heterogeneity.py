@@ -91,9 +91,9 @@ def heterogeneity_score(
         s = L\eta\sigma^2 + \frac{\beta}{\alpha}(1-\gamma) + \frac{2G\gamma\,\beta'}{1-(1-\alpha)^2}
           + 2G\gamma \sum_m \Big(\frac{\pi_m \alpha_m}{\alpha} - w_m\Big)^2
 
-    The terms are gradient noise, heterogeneity of the stored states, variance of the mixture in memory, and its distance
-    from the goal. The last sum is `mismatch`; with the Gram matrix (M, M) of the states' embeddings it is
-    `kernel_mismatch`.
+    The terms are gradient noise, heterogeneity of the stored states, variance of the mixture in
+    memory, and its distance from the goal. The last sum is `mismatch`; with the Gram matrix (M, M)
+    of the states' embeddings it is `kernel_mismatch`.
 
     Symbols, SFedPO (12) -> here
         :math:`\pi`, :math:`\alpha_m`, w, d  -> probs, ratios, importance, heterogeneity
@@ -101,8 +101,8 @@ def heterogeneity_score(
         :math:`L\eta\sigma^2`                -> noise, the same for all clients
         :math:`\beta, \beta', \gamma`        -> weighted_heterogeneity, mixture_variance, retention
 
-    Differences from the paper: :math:`\alpha` is always the configured budget, also when the ratios were computed for
-    other `probs`; G has a default, which the paper does not give.
+    Differences from the paper: :math:`\alpha` is always the configured budget, also when the ratios
+    were computed for other `probs`; G has a default, which the paper does not give.
 
     >>> score = heterogeneity_score([0.5, 0.5], [0.5, 0.5], [0.5, 0.5], [1.0, 3.0], 0.5, ticks=1)
     >>> round(score, 6)  # 2 * 0.5 + 2 * 0.5 * 0.625 / 0.75 + 0

@@ -35,9 +35,9 @@ def psi(
         \psi(p) = \sqrt{\textstyle\sum_{m \text{ fresh}} p_m^2}
                 + \rho \sqrt{\textstyle\sum_m p_m^2 / n_m}
 
-    The first term is the optimisation error: gradients on streaming samples are noisy. The second is the generalisation
-    error: few samples with a large importance represent the population badly. It is infinite if a client without samples
-    has a positive importance.
+    The first term is the optimisation error: gradients on streaming samples are noisy. The second
+    is the generalisation error: few samples with a large importance represent the population badly.
+    It is infinite if a client without samples has a positive importance.
 
     Symbols, data streams (19) -> here
         p, n                       -> importance and shares (both divided by their sum)
@@ -73,22 +73,24 @@ def optimal_importance(
         p_m \propto n_m \frac{v}{v + n_m} \text{ (fresh)}, \qquad
         v \sqrt{\textstyle\sum p_m^2 / n_m} = \rho \sqrt{\textstyle\sum_{\text{fresh}} p_m^2}
 
-    The two sides, in terms of the unnormalised p, cross once as v grows; bisection finds the crossing. At v = 0 streaming
-    data are ignored, which is optimal if and only if :math:`\rho \le \sqrt{n_{hist} / M_{fresh}}`, where :math:`n_{hist}`
-    is the historical clients' share of all samples and :math:`M_{fresh}` the number of fresh clients with samples. As
-    :math:`\rho` grows the optimum approaches the shares; it equals them for ``ratio=math.inf`` and without fresh clients.
-    Without historical clients v > 0; ``ratio=0`` then gives equal importance to all clients with samples. Clients without
-    samples get 0.
+    The two sides, in terms of the unnormalised p, cross once as v grows; bisection finds the
+    crossing. At v = 0 streaming data are ignored, which is optimal if and only if :math:`\rho \le
+    \sqrt{n_{hist} / M_{fresh}}`, where :math:`n_{hist}` is the historical clients' share of all
+    samples and :math:`M_{fresh}` the number of fresh clients with samples. As :math:`\rho` grows
+    the optimum approaches the shares; it equals them for ``ratio=math.inf`` and without fresh
+    clients. Without historical clients v > 0; ``ratio=0`` then gives equal importance to all
+    clients with samples. Clients without samples get 0.
 
-    `fresh_at_once` is the average number of fresh clients that are present at the same time. The fresh term is then that of
-    this many clients, and :math:`\rho \sqrt{k / M_{fresh}}` replaces :math:`\rho`.
+    `fresh_at_once` is the average number of fresh clients that are present at the same time. The
+    fresh term is then that of this many clients, and :math:`\rho \sqrt{k / M_{fresh}}` replaces
+    :math:`\rho`.
 
     Symbols, data streams (19) -> here
         p, n, :math:`\rho`  -> the result, shares (divided by their sum), ratio
         k                   -> fresh_at_once; default: all fresh clients
 
-    Differences from the paper: it suggests a numerical minimiser, whose result is the same. k is not in the paper, but some
-    of its figures cannot be reproduced without it.
+    Differences from the paper: it suggests a numerical minimiser, whose result is the same. k is
+    not in the paper, but some of its figures cannot be reproduced without it.
 
     >>> fresh_last = [True, True, False, False]
     >>> optimal_importance([1, 3, 3, 3], fresh_last, ratio=0.4).round(6).tolist()
@@ -111,7 +113,7 @@ def optimal_importance(
 
 
 def historical_mass(historical_share: float, num_fresh: int, ratio: float) -> float:
-    r"""Total importance of the historical clients in `optimal_importance`, for fresh clients of equal size.
+    r"""Total importance of historical clients in `optimal_importance`; equal fresh clients.
 
     .. math::
         p_{hist} = a + \sqrt{ab}\,\frac{\kappa}{\sqrt{1 - \kappa^2}}, \qquad
@@ -140,9 +142,9 @@ def grid_importance(
 ) -> Floats:
     """Importance of each client for a given total mass of the historical clients.
 
-    Within both groups importance is proportional to the number of samples. The mass is a number from 0 to 1 or a strategy:
-    ``"historical"`` is 1 and ignores streaming data, ``"fresh"`` is 0 and ignores stored data, ``"uniform"`` makes all
-    samples equally important.
+    Within both groups importance is proportional to the number of samples. The mass is a number
+    from 0 to 1 or a strategy: ``"historical"`` is 1 and ignores streaming data, ``"fresh"`` is 0
+    and ignores stored data, ``"uniform"`` makes all samples equally important.
 
     >>> grid_importance([1, 3, 3, 3], [True, True, False, False], 0.8).round(6).tolist()
     [0.2, 0.6, 0.1, 0.1]

@@ -13,8 +13,9 @@ MAX_SWEEPS = 100
 def masked_kmeans(points: Floats, num_clusters: int, seed: int, restarts: int) -> Ints:
     """(K,) cluster of each point (K, R, O); rows of nan are missing.
 
-    Lloyd's algorithm with the distance of `row_distances`; a centre has the rows that at least one member has, each the
-    mean of the members' rows. The best of several k-means++ initialisations by sum of squared distances is returned.
+    Lloyd's algorithm with the distance of `row_distances`; a centre has the rows that at least one
+    member has, each the mean of the members' rows. The best of several k-means++ initialisations by
+    sum of squared distances is returned.
     """
     rng = np.random.default_rng(seed)
     best, least = np.zeros(len(points), dtype=np.int64), np.inf
@@ -49,7 +50,7 @@ def _run_lloyd(points: Floats, centres: Floats) -> tuple[Ints, float]:
 
 
 def _fill_empty(nearest: Ints, distances: Floats) -> None:
-    """Give an empty cluster the point that is farthest from its own centre, from a cluster with several."""
+    """Give an empty cluster the point that is farthest from the centre of a larger cluster."""
     own = distances[np.arange(len(nearest)), nearest]
     for c in range(distances.shape[1]):
         if not (nearest == c).any():
@@ -59,7 +60,7 @@ def _fill_empty(nearest: Ints, distances: Floats) -> None:
 
 
 def _init_centres(points: Floats, num_clusters: int, rng: np.random.Generator) -> Floats:
-    """k-means++ initialisation: points drawn in proportion to the squared distance from earlier centres."""
+    """k-means++: draw points in proportion to the squared distance from earlier centres."""
     chosen = [int(rng.integers(len(points)))]
     while len(chosen) < num_clusters:
         square = row_distances(points, points[chosen]).min(axis=1) ** 2

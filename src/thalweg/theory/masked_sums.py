@@ -67,7 +67,10 @@ def split_secret(
 
 
 def recover_secret(shares: Mapping[int, bytes], length: int) -> bytes | None:
-    """Recover a secret of `length` bytes from shares by number; None: the shares are inconsistent."""
+    """Recover a secret of `length` bytes from shares by number.
+
+    None: the shares are inconsistent.
+    """
     secret = 0
     for place, share in shares.items():
         weight = 1

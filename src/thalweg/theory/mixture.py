@@ -35,8 +35,8 @@ def long_run_mixture(probs: npt.ArrayLike, ratios: npt.ArrayLike, budget: float)
 
     .. math::  \bar v_m = \pi_m \alpha_m / \alpha
 
-    It sums to 1 if the ratios use the budget, :math:`\sum_m \pi_m \alpha_m = \alpha`, which holds only for the
-    probabilities for which they were computed.
+    It sums to 1 if the ratios use the budget, :math:`\sum_m \pi_m \alpha_m = \alpha`, which holds
+    only for the probabilities for which they were computed.
 
     Symbols, SFedPO -> here
         :math:`\pi`, :math:`\alpha_m`, :math:`\alpha`  -> probs, ratios, budget
@@ -75,9 +75,9 @@ def kernel_mismatch(
 
     .. math::  (v - w)^\top K (v - w), \qquad K_{mm'} = \langle \mu_m, \mu_{m'} \rangle
 
-    An excess of one state causes no error if it replaces another with nearly the same embedding. With the identity as Gram
-    matrix the result is `mismatch`. The mixture is not normalised, so that both agree for ratios that miss their budget as
-    well.
+    An excess of one state causes no error if it replaces another with nearly the same embedding.
+    With the identity as Gram matrix the result is `mismatch`. The mixture is not normalised, so
+    that both agree for ratios that miss their budget as well.
 
     Symbols, SFedPO (17) -> here
         :math:`v`, :math:`w`  -> mixture, importance

@@ -32,9 +32,10 @@ def nearest_mixture(corners: Floats, ridge: float) -> Floats:
     .. math:: \tfrac12 \|D a\|^2 + \tfrac{\mu}{2} \|a\|^2,
         \qquad \mu \ge 0 \text{ the ridge}
 
-    An interior-point method approaches the solution; a step costs :math:`n C^2` operations, and the number of steps hardly
-    depends on n. The solution is then computed accurately from the set of active corners. Without a ridge there may be many
-    solutions; a very small ridge selects the one of least norm.
+    An interior-point method approaches the solution; a step costs :math:`n C^2` operations, and the
+    number of steps hardly depends on n. The solution is then computed accurately from the set of
+    active corners. Without a ridge there may be many solutions; a very small ridge selects the one
+    of least norm.
 
     The result is verified: the slopes towards all corners bound its suboptimality.
     """
@@ -47,8 +48,8 @@ def nearest_mixture(corners: Floats, ridge: float) -> Floats:
     excess = _excess(D, ridge / scale, a)
     if not excess <= RESULT_TOLERANCE:
         raise ThalwegError(
-            f"a mixture of {a.size} corners must be optimal to {RESULT_TOLERANCE:g}, but its suboptimality may be "
-            f"{excess:.2g}. Use a ridge above {ridge:g}."
+            f"a mixture of {a.size} corners must be optimal to {RESULT_TOLERANCE:g}, but its "
+            f"suboptimality may be {excess:.2g}. Use a ridge above {ridge:g}."
         )
     return a
 
@@ -90,8 +91,8 @@ def _inner_point(D: Floats, mu: float) -> _Point:
 def _newton(D: Floats, mu: float, here: _Point) -> Callable[[Floats], _Point]:
     """A function that computes the step after which a * slack has given values, to first order.
 
-    The change of a is eliminated by the diagonal w, that of the level by subtracting the w-weighted mean of the corners. C
-    equations remain, for the change dy of the point Da.
+    The change of a is eliminated by the diagonal w, that of the level by subtracting the w-weighted
+    mean of the corners. C equations remain, for the change dy of the point Da.
     """
     a, slack, level = here
     w = 1 / (mu + slack / a)  # (n,)
@@ -144,7 +145,10 @@ def _polish(D: Floats, mu: float, inner: _Point) -> Floats:
 
 
 def _optimum_without_bounds(D: Floats, mu: float, inside: Bools) -> Floats:
-    """The optimum among all a that sum to one and are zero outside; entries inside may be negative."""
+    """The optimum among all a that sum to one and are zero outside.
+
+    Entries inside may be negative.
+    """
     E = np.compress(inside, D, axis=1)  # (C, k), contiguous rows for accurate sums
     mean = E.mean(1)
     E -= mean[:, None]

@@ -53,9 +53,9 @@ def oracle_gap(
         \big| B(\hat\alpha, \hat p) - B(\alpha, p) \big| \le O\Big(\sum_n \delta_n\Big),
         \qquad \delta_n = \lVert \hat\pi_n - \pi_n \rVert_1
 
-    Ratios and weights are computed from the prediction, but the stream follows the truth: the scores in
-    :math:`B(\hat\alpha, \hat p)` combine predicted ratios with true probabilities. Such ratios renew more or less than the
-    budget; see `effective_budgets`.
+    Ratios and weights are computed from the prediction, but the stream follows the truth: the
+    scores in :math:`B(\hat\alpha, \hat p)` combine predicted ratios with true probabilities. Such
+    ratios renew more or less than the budget; see `effective_budgets`.
 
     Symbols, SFedPO (119)-(122) -> here
         :math:`\pi, \hat\pi`        -> true_probs, predicted_probs, (N, M)
@@ -65,8 +65,8 @@ def oracle_gap(
         :math:`\delta_n`            -> OracleGap.errors
         K of (17)                   -> gram, for the mismatch of embeddings
 
-    Differences from the paper: (120) prints the mismatch with the true ratios; it must be the predicted ones, as in the
-    terms before it.
+    Differences from the paper: (120) prints the mismatch with the true ratios; it must be the
+    predicted ones, as in the terms before it.
 
     >>> truth = [[0.5, 0.5], [0.2, 0.8]]
     >>> same = oracle_gap(truth, truth, [0.5, 0.5], [0.0, 1.0], 0.5, [0.2, 0.2], 5,

@@ -37,7 +37,9 @@ def gaussian_delta(epsilon: float, noise: float, releases: int = 1, distance: fl
 
 
 def gaussian_epsilon(delta: float, noise: float, releases: int = 1, distance: float = 1.0) -> float:
-    r"""The smallest :math:`\varepsilon` for a :math:`\delta`; infinite without noise, 0 without releases.
+    r"""The smallest :math:`\varepsilon` for a :math:`\delta`.
+
+    Infinite without noise, 0 without releases.
 
     >>> round(gaussian_epsilon(1e-5, noise=1.0), 3)
     4.377

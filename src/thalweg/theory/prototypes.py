@@ -37,7 +37,8 @@ def prototypes(outputs: npt.ArrayLike, labels: npt.ArrayLike, num_classes: int) 
     y = np.asarray(labels, dtype=np.int64)
     if z.ndim != 2 or y.shape != (len(z),):
         raise ConfigError(
-            f"outputs must have a row per sample and labels one entry, got shapes {z.shape} and {y.shape}."
+            f"outputs must have a row per sample and labels one entry, got shapes {z.shape} and "
+            f"{y.shape}."
         )
     if not np.isfinite(z).all():
         raise ConfigError("outputs must be finite; a model has diverged.")
@@ -56,13 +57,14 @@ def fill_missing(
 ) -> Floats:
     """(K, R, O) prototypes with one of three treatments of missing classes.
 
-    - ``"zero"``: a row of zeros, as in the released code. If clients lack many classes, distances mainly depend on which
-      classes they lack.
+    - ``"zero"``: a row of zeros, as in the released code. If clients lack many classes, distances
+      mainly depend on which classes they lack.
     - ``"impute"``: the mean of that row over the clients that have it; zeros if none has it.
     - ``"mask"``: nan. Distances are then over the rows that both have; see `row_distances`.
 
-    The means are those of `reference` (K', R, O), or of the points themselves. Old and new prototypes use one reference, so
-    that a class that appears or disappears does not look like a drift.
+    The means are those of `reference` (K', R, O), or of the points themselves. Old and new
+    prototypes use one reference, so that a class that appears or disappears does not look like a
+    drift.
 
     >>> two = [[[1.0], [np.nan], [np.nan]], [[3.0], [4.0], [np.nan]]]
     >>> fill_missing(two, "impute")[0].ravel().tolist()
@@ -77,7 +79,8 @@ def fill_missing(
         row = class_means(values if reference is None else reference)
         if row.shape != values.shape[1:]:
             raise ConfigError(
-                f"reference must have rows of shape {values.shape[1:]} like the points, got {row.shape}."
+                f"reference must have rows of shape {values.shape[1:]} like the points, got "
+                f"{row.shape}."
             )
     return np.where(np.isnan(values), row, values)
 
@@ -96,8 +99,8 @@ def row_distances(points: npt.ArrayLike, others: npt.ArrayLike) -> Floats:
     .. math::  d(P, Q) = \sqrt{\tfrac{1}{|J|} \sum_{r \in J} \lVert P[r] - Q[r] \rVert^2},
                \qquad J = \text{rows without nan in either}
 
-    If no row is missing anywhere, the plain distance without the division. Two points without common rows get the mean of
-    the other distances.
+    If no row is missing anywhere, the plain distance without the division. Two points without
+    common rows get the mean of the other distances.
 
     >>> row_distances([[[0.0], [np.nan]], [[0.0], [5.0]]], [[[3.0], [5.0]]]).round(6).tolist()
     [[3.0], [2.12132]]
@@ -128,6 +131,7 @@ def _stack(points: npt.ArrayLike, name: str) -> Floats:
         values = values[:, :, None]
     if values.ndim != 3 or np.isinf(values).any():
         raise ConfigError(
-            f"{name} must be finite prototypes, (clients, classes, outputs), got shape {values.shape}."
+            f"{name} must be finite prototypes, (clients, classes, outputs), got shape "
+            f"{values.shape}."
         )
     return values

@@ -30,8 +30,9 @@ def real_drift(old: npt.ArrayLike, new: npt.ArrayLike, centres: npt.ArrayLike) -
 
     .. math::  \arg\min_c d(P_k^{t-1}, P_c^t) \neq \arg\min_c d(P_k^t, P_c^t)
 
-    Both prototypes are computed with the same model and compared with the *current* centres; ties go to the first centre.
-    All are (K, ...) or (C, ...) with rows that may be nan; see `row_distances`.
+    Both prototypes are computed with the same model and compared with the *current* centres; ties
+    go to the first centre. All are (K, ...) or (C, ...) with rows that may be nan; see
+    `row_distances`.
 
     Symbols, FedDAA, Algorithm 2 -> here
         :math:`P_k^{t-1}, P_k^t`  -> old, new
@@ -42,7 +43,8 @@ def real_drift(old: npt.ArrayLike, new: npt.ArrayLike, centres: npt.ArrayLike) -
     """
     if np.shape(old) != np.shape(new):
         raise ConfigError(
-            f"old and new must have the same clients, got shapes {np.shape(old)} and {np.shape(new)}."
+            f"old and new must have the same clients, got shapes {np.shape(old)} and "
+            f"{np.shape(new)}."
         )
     return RealDrift(nearest_centre(old, centres), nearest_centre(new, centres))
 

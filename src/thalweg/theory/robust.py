@@ -6,7 +6,8 @@ Symbols -> here
     :math:`\beta`          -> share, trimmed at either end
     f, m of Krum           -> num_hostile, num_kept
 
-All sums are in double precision, because the square of a finite update may overflow single precision.
+All sums are in double precision, because the square of a finite update may overflow single
+precision.
 """
 
 from __future__ import annotations
@@ -37,8 +38,8 @@ def weighted_median(values: Floats32, weights: Floats) -> Floats32:
 def trimmed_mean(values: Floats32, weights: Floats, share: float) -> Floats32:
     r"""(P,) mean of every column without at least `share` of the weight at either end.
 
-    Values are removed as a whole: with equal weights the :math:`\lceil \beta K \rceil` smallest and as many of the largest.
-    If nothing is left, the result is the median.
+    Values are removed as a whole: with equal weights the :math:`\lceil \beta K \rceil` smallest and
+    as many of the largest. If nothing is left, the result is the median.
 
     >>> column = np.array([[1.0], [2.0], [4.0], [5.0], [1000.0]], dtype=np.float32)
     >>> trimmed_mean(column, np.ones(5), 0.2), trimmed_mean(column, np.ones(5), 0.4)

@@ -25,17 +25,18 @@ def saw_weights(
         \psi_n = \max\Big(\frac{1}{q_n} - a_2 s_n + b_2,\ 0\Big),
         \qquad p_n = \psi_n \Big/ \sum_{j \in S} \psi_j
 
-    `participants` are client ids, one boolean per client, or None for all clients; the result has one weight per participant
-    in the order of the ids. Values of absent clients are not used and may be nan. If no participant has a positive weight,
-    all have the same weight; without participants the result is empty.
+    `participants` are client ids, one boolean per client, or None for all clients; the result has
+    one weight per participant in the order of the ids. Values of absent clients are not used and
+    may be nan. If no participant has a positive weight, all have the same weight; without
+    participants the result is empty.
 
     Symbols, SFedPO (14) -> here
         :math:`s`, :math:`q`    -> scores, see `heterogeneity_score`; availability, at least 0.01
         :math:`a_2, b_2`        -> slope, offset
         :math:`S`               -> participants
 
-    Differences from the paper: its formula normalises over all clients and its algorithm over the participants; this
-    function does the latter.
+    Differences from the paper: its formula normalises over all clients and its algorithm over the
+    participants; this function does the latter.
 
     >>> saw_weights([1, 2, 3], [0.2, 0.25, 0.1], slope=1, offset=0.5, participants=[0, 2]).round(6)
     array([0.375, 0.625])

@@ -19,20 +19,21 @@ def saw_weights_exact(scores: npt.ArrayLike, availability: npt.ArrayLike, noise:
         \min_p \ \frac{\nu \sum_n p_n^2 q_n + \frac53 \sum_n p_n q_n s_n}{\sum_n p_n q_n},
         \qquad \sum_n p_n = 1, \quad p_n \ge 0
 
-    Gradient noise favours many clients; without noise the client with the smallest score gets all weight. The objective is
-    the ratio of a convex and a linear function and is minimised by Dinkelbach's iteration: minimise the numerator minus
-    :math:`\mu` times the denominator, and use the resulting ratio as the next :math:`\mu`. The values decrease and
-    converge within a few iterations.
+    Gradient noise favours many clients; without noise the client with the smallest score gets all
+    weight. The objective is the ratio of a convex and a linear function and is minimised by
+    Dinkelbach's iteration: minimise the numerator minus :math:`\mu` times the denominator, and use
+    the resulting ratio as the next :math:`\mu`. The values decrease and converge within a few
+    iterations.
 
-    Without noise, every division of the weight among clients with the smallest score is optimal; they share it equally.
-    Without clients the result is empty.
+    Without noise, every division of the weight among clients with the smallest score is optimal;
+    they share it equally. Without clients the result is empty.
 
     Symbols, SFedPO (89) -> here
         :math:`s`, q                -> scores, availability in (0, 1]
         :math:`\nu = L\eta\sigma^2` -> noise
 
-    Differences from the paper: it replaces the ratio by a difference with a manual factor, drops :math:`p_n \ge 0`, and
-    derives a two-parameter form from the result, which is `saw_weights`.
+    Differences from the paper: it replaces the ratio by a difference with a manual factor, drops
+    :math:`p_n \ge 0`, and derives a two-parameter form from the result, which is `saw_weights`.
 
     >>> saw_weights_exact([1.0, 1.0, 9.0], [0.5, 0.5, 0.5], noise=0.1).tolist()
     [0.5, 0.5, 0.0]
@@ -49,8 +50,8 @@ def saw_weights_exact(scores: npt.ArrayLike, availability: npt.ArrayLike, noise:
     s, q = vector(s, "scores"), fractions(q, "availability")
     if q.min() < MIN_AVAILABILITY:
         raise ConfigError(
-            f"availability must lie in [{MIN_AVAILABILITY:g}, 1], got {q.min():g}. Remove clients that never "
-            "participate."
+            f"availability must lie in [{MIN_AVAILABILITY:g}, 1], got {q.min():g}. Remove clients "
+            "that never participate."
         )
     excess = s - s.min()  # a constant added to all scores is added to the ratio
     if nu == 0:
@@ -78,8 +79,9 @@ def _ratio(p: Floats, h: Floats, q: Floats) -> float:
 def _minimise(cost: Floats, q: Floats) -> Floats:
     """The p on the simplex that minimises the sum of p^2 q + p q cost.
 
-    Stationarity gives 2 p = max(level / q - cost, 0). Clients become active in the order of q * cost as the level rises, so
-    one sort determines the active clients and the level at which p sums to 1.
+    Stationarity gives 2 p = max(level / q - cost, 0). Clients become active in the order of q *
+    cost as the level rises, so one sort determines the active clients and the level at which p sums
+    to 1.
     """
     entry = q * cost  # (N,) level at which each client becomes active
     order = np.argsort(entry, kind="stable")

@@ -10,8 +10,9 @@ def session_lr_bound(smoothness: float, min_steps: int) -> float:
 
     .. math::  \eta < \frac{1}{\beta} \Big( \frac12 - \Big(\frac{1}{e_{min}} - 1\Big)^2 \Big)
 
-    With more than three local steps it is negative: no learning rate satisfies the condition, and the theorem is empty. The
-    paper's experiments have five steps. No policy of this package uses it.
+    With more than three local steps it is negative: no learning rate satisfies the condition, and
+    the theorem is empty. The paper's experiments have five steps. No policy of this package uses
+    it.
 
     Symbols, Chang et al., Theorem 1 -> here
         :math:`\beta`      smoothness of the loss                            -> smoothness

@@ -26,9 +26,9 @@ def effective_samples(importance: npt.ArrayLike, num_samples: npt.ArrayLike | No
                 = \Big( \sum_m p_m^2 / N_m \Big)^{-1}
                 = N \Big/ \sum_m \frac{p_m^2}{n_m}
 
-    `importance` has one entry per sample or, with `num_samples`, one entry per client, divided equally among its samples. The
-    result is at most the number of samples, with equality if all are equally important, and zero if a client without
-    samples has a positive importance.
+    `importance` has one entry per sample or, with `num_samples`, one entry per client, divided
+    equally among its samples. The result is at most the number of samples, with equality if all are
+    equally important, and zero if a client without samples has a positive importance.
 
     Symbols, data streams -> here
         :math:`p_{m,i}` or :math:`p_m`  -> importance (divided by its sum)
@@ -70,8 +70,8 @@ def importance_ratio(
         d, N                -> num_params, num_samples of all clients over the whole run
         :math:`M-M_{hist}`  -> num_fresh
 
-    Differences from the paper: for CIFAR and its synthetic data the reported ratios do not follow from the reported
-    constants. Use its ratios directly to repeat its tables.
+    Differences from the paper: for CIFAR and its synthetic data the reported ratios do not follow
+    from the reported constants. Use its ratios directly to repeat its tables.
 
     >>> round(importance_ratio(1.0, 5.5, 2.3, 3_353_034, 50_000, 25), 4)  # CIFAR-10
     0.3814
@@ -131,7 +131,8 @@ def gradient_variability(
 
     .. math:: \sum_t q^{(t)} \Big\| \nabla L_S - \sum_m p_m^{(t)} \nabla L_m^{(t)} \Big\|^2
 
-    An estimate from gradients at the model of each round. Zero if every round uses all samples with their importance.
+    An estimate from gradients at the model of each round. Zero if every round uses all samples with
+    their importance.
 
     Symbols, data streams (17) -> here
         :math:`q^{(t)}`                             -> round_weights, (T,), divided by their sum

@@ -1,4 +1,6 @@
-"""Drift alarms: the server watches the loss or error of each client; an alarm changes its next round.
+"""Drift alarms: the server watches the loss or error of each client.
+
+An alarm changes its next round.
 
 An alarm that is raised in a round acts when its client takes part the next time. It acts once: if
 the request is lost on a network, it is not repeated.
@@ -80,7 +82,7 @@ def add_alarmed_clients(roster: Roster, state: AlarmState | None, recipe: Recipe
 def act_on_alarms(
     state: AlarmState, recipe: Recipe, jobs: list[Job], broadcast: Broadcast
 ) -> tuple[AlarmState, list[Job], Broadcast]:
-    """Scale the learning rates of clients with a pending alarm, and add the alarm to the broadcast."""
+    """Scale the learning rates of clients with a pending alarm; broadcast the alarm to them."""
     effect, clients = recipe.effect, np.array([job.client for job in jobs], dtype=np.int64)
     is_pending, lr_rounds_left = state.is_pending, state.lr_rounds_left.copy()
     lr_rounds_left[clients[is_pending[clients]]] = len(effect.lr_scales)
@@ -136,7 +138,7 @@ def collect_watched(updates: Updates, rows: Bools, watch: WatchedMetric) -> tupl
 
 
 def _build_messages(recipe: Recipe, is_pending: Bools) -> Mapping[str, Floats32]:
-    """Return (K, 1) values for the clients: the share of memory to keep, whether to open a state."""
+    """Return (K, 1) values: the share of memory to keep, and whether to open a state."""
     effect, columns = recipe.effect, {}
     if effect.keep < 1:
         columns["shrink"] = np.where(is_pending, effect.keep, 1.0)
@@ -162,7 +164,7 @@ def _check(alarmed: Bools, clients: Ints, alarm: Alarm) -> None:
 
 
 def apply_alarm(ctx: ClientContext, state: ClientState) -> ClientState:
-    """Shrink the memory of a client and open a state in its forecast, if the broadcast requests it."""
+    """If the broadcast requests it, shrink the memory and open a state in the forecast."""
     messages, forecast = ctx.received.get("alarm", {}), ctx.program.forecast
     if "shrink" in messages:
         state = _shrink_memory(ctx.program, ctx.client, state, float(messages["shrink"][0]))

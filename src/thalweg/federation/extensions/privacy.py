@@ -1,4 +1,4 @@
-"""Privacy: clients add noise to their updates, and the server counts the releases of each client."""
+"""Privacy: clients add noise to their updates; the server counts each client's releases."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Sessions: what the server resets when a session starts, and the probe rounds that find its model."""
+"""Sessions: resets at the server when a session starts, and probe rounds to find its model."""
 
 from __future__ import annotations
 
@@ -35,7 +35,9 @@ class Sessions(RoundExtension):
 
 
 def start_server_session(ctx: RoundContext, probe_rounds: ProbeRounds) -> None:
-    """Choose the model of a new session; reset server rules and the server halves that track sessions.
+    """Choose the model of a new session.
+
+    Reset server rules and the server halves that track sessions.
 
     A bank of several models keeps its models.
     """
@@ -64,14 +66,20 @@ def start_server_session(ctx: RoundContext, probe_rounds: ProbeRounds) -> None:
 
 
 class ProbeRounds:
-    """Runs probe rounds: clients train and report, but keep their state. Counts the costs in `ctx`."""
+    """Runs probe rounds: clients train and report, but keep their state.
+
+    Counts the costs in `ctx`.
+    """
 
     def __init__(self, ctx: RoundContext) -> None:
         self._ctx = ctx
         self.count = self.num_steps = 0
 
     def __call__(self, model: Floats32, lr_scale: float = 1.0) -> Floats32:
-        """Return a model after one round with fresh server rules; the same model if no client trains."""
+        """Return a model after one round with fresh server rules.
+
+        The same model if no client trains.
+        """
         self.count += 1
         ctx, recipe, roster = self._ctx, self._ctx.recipe, self._ctx.roster
         rng = rng_for(ctx.seed, Draw.PROBE_ROUND, ctx.rnd, take=self.count)
@@ -114,7 +122,7 @@ def _validate_model(model: Floats32, last: Floats32, recipe: Recipe) -> Floats32
     model = np.asarray(model)
     if model.shape != last.shape or not np.isfinite(model).all():
         raise ConfigError(
-            f"{type(recipe.session_start).__name__}.choose_start must return a model of {len(last)} "
-            f"finite numbers, got shape {model.shape}."
+            f"{type(recipe.session_start).__name__}.choose_start must return a model of "
+            f"{len(last)} finite numbers, got shape {model.shape}."
         )
     return model.astype(np.float32, copy=False)

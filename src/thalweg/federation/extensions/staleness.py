@@ -1,6 +1,7 @@
 """Late updates: the server keeps unanswered requests and accepts their updates in later rounds.
 
-The staleness rule of the recipe defines how long the server waits and how much a late update counts.
+The staleness rule of the recipe defines how long the server waits and how much a late update
+counts.
 """
 
 from __future__ import annotations

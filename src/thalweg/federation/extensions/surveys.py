@@ -54,7 +54,10 @@ def survey_and_remember(ctx: RoundContext, stage: SurveyStage, policy: object) -
 def send_survey(
     ctx: RoundContext, stage: SurveyStage, policy: object
 ) -> tuple[Ints, SurveyResponses]:
-    """Return the clients that a policy surveys and their responses; none if it surveys no client."""
+    """Return the clients that a policy surveys and their responses.
+
+    None if it surveys no client.
+    """
     no_clients, roster, bank = np.empty(0, dtype=np.int64), ctx.roster_for(policy), ctx.server.bank
     if not isinstance(policy, Surveys):
         return no_clients, {}

@@ -1,4 +1,7 @@
-"""``python -m thalweg.network.edge``: the daemon of one device. Started by `thalweg join`; prints JSON lines."""
+"""``python -m thalweg.network.edge``: the daemon of one device. Started by `thalweg join`.
+
+Prints JSON lines.
+"""
 
 from __future__ import annotations
 

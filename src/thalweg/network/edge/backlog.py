@@ -50,7 +50,10 @@ class Backlog:
             return event
 
     def close(self) -> None:
-        """Close the queue. Events in it are not stored; a source with a cursor delivers them again."""
+        """Close the queue. Events in it are not stored.
+
+        A source with a cursor delivers them again.
+        """
         with self._changed:
             self._is_closed = True
             self._changed.notify_all()

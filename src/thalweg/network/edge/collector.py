@@ -21,9 +21,9 @@ T = TypeVar("T")
 class Collector:
     """Two threads: one reads the source, the other stores samples and updates the memory.
 
-    A source that can wait is read no faster than samples are stored. A source that cannot wait is read immediately;
-    samples that do not fit into the backlog are lost and counted. Writing to a full disk is retried, and samples in the
-    backlog are kept meanwhile.
+    A source that can wait is read no faster than samples are stored. A source that cannot wait is
+    read immediately; samples that do not fit into the backlog are lost and counted. Writing to a
+    full disk is retried, and samples in the backlog are kept meanwhile.
     """
 
     def __init__(
@@ -34,7 +34,10 @@ class Collector:
         max_samples: int,
         on_progress: Callable[[], None] = lambda: None,
     ) -> None:
-        """`ingest` passes a batch to the memory policy if there is one; `on_progress` is called regularly."""
+        """`ingest` passes a batch to the memory policy if there is one.
+
+        `on_progress` is called regularly.
+        """
         self._source, self._inbox, self._ingest, self._on_progress = (
             source,
             inbox,
@@ -64,7 +67,9 @@ class Collector:
             thread.start()
 
     def stop(self, seconds: float = 10.0) -> bool:
-        """Stop reading. Samples that are not stored yet are delivered again by a source with a cursor.
+        """Stop reading.
+
+        Samples that are not stored yet are delivered again by a source with a cursor.
 
         True if both threads have ended within the timeout.
         """

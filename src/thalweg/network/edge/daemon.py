@@ -1,7 +1,8 @@
 """The client process: owns the state folder and the data, and handles requests in turn.
 
-Flower starts a short-lived process for every message; the daemon runs permanently. It has no network connection:
-requests arrive over a Unix socket (`network/edge/socket.py`) with the access rights of its folder.
+Flower starts a short-lived process for every message; the daemon runs permanently. It has no
+network connection: requests arrive over a Unix socket (`network/edge/socket.py`) with the access
+rights of its folder.
 """
 
 from __future__ import annotations

@@ -64,8 +64,8 @@ def lock_folder(folder: Path, timeout_s: float = 0.0) -> IO[str] | None:
             if time.monotonic() >= until:
                 lock.close()
                 raise RunError(
-                    f"another process uses the state folder {folder}; stop it, or choose another folder "
-                    "(--state)."
+                    f"another process uses the state folder {folder}; stop it, or choose another "
+                    "folder (--state)."
                 ) from None
         time.sleep(0.05)
 
@@ -107,8 +107,8 @@ def _check_database(db: sqlite3.Connection, file: Path) -> None:
         )
     if version > FORMAT_VERSION:
         raise RunError(
-            f"{file} was written by a newer version of thalweg (format {version}; this version supports up to "
-            f"{FORMAT_VERSION}); update thalweg, or choose another folder (--state)."
+            f"{file} was written by a newer version of thalweg (format {version}; this version "
+            f"supports up to {FORMAT_VERSION}); update thalweg, or choose another folder (--state)."
         )
     (verdict,) = db.execute("PRAGMA quick_check(1)").fetchone()
     if verdict != "ok":
@@ -118,8 +118,8 @@ def _check_database(db: sqlite3.Connection, file: Path) -> None:
 def _create_tables(db: sqlite3.Connection, identity: str) -> None:
     """Create all tables in one transaction; an interrupted creation leaves an empty file."""
     db.executescript(
-        f"BEGIN IMMEDIATE;{SCHEMA}PRAGMA application_id = {APPLICATION_ID};PRAGMA user_version = {FORMAT_VERSION};"
-        f"INSERT INTO facts VALUES ('identity', '{identity}');COMMIT;"
+        f"BEGIN IMMEDIATE;{SCHEMA}PRAGMA application_id = {APPLICATION_ID};PRAGMA user_version = "
+        f"{FORMAT_VERSION};INSERT INTO facts VALUES ('identity', '{identity}');COMMIT;"
     )
 
 
@@ -159,8 +159,8 @@ def translate_errors(folder: Path) -> Iterator[None]:
 
 def damaged_folder_error(folder: Path, reason: str) -> RunError:
     return RunError(
-        f"the state folder {folder} is damaged ({reason}); put back a copy of it, or move it away and join "
-        "again as another client."
+        f"the state folder {folder} is damaged ({reason}); put back a copy of it, or move it away "
+        "and join again as another client."
     )
 
 

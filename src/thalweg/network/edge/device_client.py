@@ -62,7 +62,10 @@ class ReplayClient:
         return self._remote.hello()
 
     def handle(self, payload: bytes) -> bytes:
-        """Handle a request. A repeated request gets the stored response and is not executed again."""
+        """Handle a request.
+
+        A repeated request gets the stored response and is not executed again.
+        """
         digest = compute_digest(payload)
         with self._turn:
             known = self._store.find_response(digest)
@@ -89,8 +92,8 @@ def make_replay_client(
     clients, world = make_client_program(plan, data, net.num_params)
     if invitation.client >= world.num_clients:
         raise BadMessage(
-            f"the server has a client {invitation.client}, but this client's plan has {world.num_clients} "
-            "clients, counted from 0."
+            f"the server has a client {invitation.client}, but this client's plan has "
+            f"{world.num_clients} clients, counted from 0."
         )
     trainer = SingleTrainer.from_plan(plan, net, apply_views(data, world))
     node = Node(clients, invitation.client, trainer, scenario.prequential)
@@ -108,6 +111,6 @@ def check_shapes(
     ):
         if there != here:
             raise BadMessage(
-                f"the server has {what} {there}, this client has {what} {here}. Do both sides use the "
-                "same data?"
+                f"the server has {what} {there}, this client has {what} {here}. Do both sides use "
+                "the same data?"
             )

@@ -1,11 +1,11 @@
 """The samples of a device, from their arrival until the memory policy drops them.
 
-A sample is first written into a free slot and then entered into the table together with the position of its source.
-A killed process therefore neither loses nor duplicates samples: a sample in a slot but not in the table was never
-received, and the source delivers it again.
+A sample is first written into a free slot and then entered into the table together with the
+position of its source. A killed process therefore neither loses nor duplicates samples: a sample in
+a slot but not in the table was never received, and the source delivers it again.
 
-In the table, `lived` is NULL until the sample is marked for one of the client's own rounds. When that round is over,
-the sample is either in the client's memory or dropped.
+In the table, `lived` is NULL until the sample is marked for one of the client's own rounds. When
+that round is over, the sample is either in the client's memory or dropped.
 """
 
 from __future__ import annotations
@@ -73,14 +73,14 @@ class Inbox:
 
     @property
     def cursor(self) -> tuple[str, int]:
-        """Position at which the source continues, and number of samples after it that are stored already."""
+        """Position at which the source continues, and number of stored samples after it."""
         return self._store.read_fact("cursor") or "", int(self._store.read_fact("ahead") or 0)
 
     def receive(self, batch: LiveBatch, *, is_last: bool = True) -> None:
         """Store samples, at most `room`, and the position of the source.
 
-        If this is not the last part of a delivery, the position stays before the delivery, and the number of stored samples
-        after it is recorded.
+        If this is not the last part of a delivery, the position stays before the delivery, and the
+        number of stored samples after it is recorded.
         """
         with self._turn:
             good = self._schema.find_valid(batch)
@@ -167,7 +167,8 @@ class Inbox:
     ) -> None:
         """Store a state of the client with its rows and the response, atomically.
 
-        Samples of finished rounds that the client does not hold are evicted. `new_counts` are added to the counters.
+        Samples of finished rounds that the client does not hold are evicted. `new_counts` are added
+        to the counters.
         """
         with self._turn:
             gone = np.setdiff1d(self._table.slots_before(lived), rows)
@@ -205,8 +206,9 @@ class Inbox:
             for name, old in theirs.items():
                 if old != ours[name]:
                     raise RunError(
-                        f"the state folder {self._store.folder} was created for samples with {name} = {old}, but "
-                        f"now {name} = {ours[name]}; join with another folder (--state)."
+                        f"the state folder {self._store.folder} was created for samples with "
+                        f"{name} = {old}, but now {name} = {ours[name]}; join with another folder "
+                        "(--state)."
                     )
         with self._store.transaction() as db:
             write_facts(db, {"samples": json.dumps({**ours, "slots": num})})
@@ -247,7 +249,10 @@ class Inbox:
         self.counts = counts
 
     def _next_cursor(self, batch: LiveBatch, is_last: bool) -> tuple[str | None, int]:
-        """Cursor of the source, and number of stored samples after it; 0 for sources without cursors."""
+        """Cursor of the source, and number of stored samples after it.
+
+        0 for sources without cursors.
+        """
         if is_last or not batch.cursor:
             return batch.cursor, 0
         cursor, ahead = self.cursor

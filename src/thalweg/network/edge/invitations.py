@@ -23,13 +23,13 @@ def make_device_client(
     is_replay = options.data == "replay"
     if is_replay and invitation.live:
         raise BadMessage(
-            "the server has a live run, whose clients have their own samples, but this client has --data "
-            "replay. Set the source of its samples (--data SOURCE)."
+            "the server has a live run, whose clients have their own samples, but this client has "
+            "--data replay. Set the source of its samples (--data SOURCE)."
         )
     if not is_replay and not invitation.live:
         raise BadMessage(
-            f"the server has a run that replays the samples of its scenario, but this client has --data "
-            f"{options.data}. Join with --data replay, or serve the run with --live."
+            "the server has a run that replays the samples of its scenario, but this client has "
+            f"--data {options.data}. Join with --data replay, or serve the run with --live."
         )
     if is_replay:
         return make_replay_client(plan, invitation, store, options.data_dir)
@@ -45,8 +45,9 @@ def read_server_plan(text: str, options: DeviceOptions) -> Plan:
     foreign = [text for text in _list_strings(plain) if CLASS_PATH.fullmatch(text)]
     if foreign and not options.allows_own_code:
         raise BadMessage(
-            f"the server's plan names a class of a file, {foreign[0]}, but this client runs no code named by a "
-            "server. If the file exists here and you trust it, join with --own-code."
+            f"the server's plan names a class of a file, {foreign[0]}, but this client runs no "
+            "code named by a server. If the file exists here and you trust it, join with "
+            "--own-code."
         )
     return plan_from_toml(text, "the server's plan")
 
@@ -63,8 +64,9 @@ def check_client_number(invitation: Invitation, wanted_client: int | None) -> No
     """Reject a client number that differs from the requested one."""
     if wanted_client is not None and wanted_client != invitation.client:
         raise BadMessage(
-            f"the server has this client as number {invitation.client}, but this client has --client "
-            f"{wanted_client}; use the same number or none, or join with another state folder (--state)."
+            f"the server has this client as number {invitation.client}, but this client has "
+            f"--client {wanted_client}; use the same number or none, or join with another state "
+            "folder (--state)."
         )
 
 
@@ -88,6 +90,6 @@ def check_same_invitation(now: Invitation, before: Invitation) -> None:
         there, here = (str(getattr(each, name))[:200] for each in (now, before))
         if there != here:
             raise BadMessage(
-                f"the server has {name} {there}, but this client has {name} {here}; join with another state "
-                "folder (--state)."
+                f"the server has {name} {there}, but this client has {name} {here}; join with "
+                "another state folder (--state)."
             )

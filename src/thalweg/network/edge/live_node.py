@@ -81,13 +81,14 @@ class LiveNode:
         scenario, recipe = plan.scenario, plan.recipe
         require(
             isinstance(scenario.world, Live),
-            f"this client has its own data, but the plan's world is {type(scenario.world).__name__}, which "
-            "generates arrivals; serve the run with --live (world=live).",
+            "this client has its own data, but the plan's world is "
+            f"{type(scenario.world).__name__}, which generates arrivals; serve the run with --live "
+            "(world=live).",
         )
         require(
             scenario.drift is None,
-            f"drift={type(scenario.drift).__name__} changes the data of a scenario, but this client has its own; "
-            "remove it (--set drift=none).",
+            f"drift={type(scenario.drift).__name__} changes the data of a scenario, but this "
+            "client has its own; remove it (--set drift=none).",
         )
         self.sizes = sizes or LiveSizes()
         capacity = self.sizes.capacity or scenario.capacity
@@ -125,7 +126,8 @@ class LiveNode:
     def can_ingest(self) -> bool:
         """True if the memory policy can run between rounds.
 
-        False if it needs the model or values from the server: then samples wait for the next request, which contains both.
+        False if it needs the model or values from the server: then samples wait for the next
+        request, which contains both.
         """
         clients = self._remote.node.clients
         return clients.memory_with_probe is None and not isinstance(
@@ -138,7 +140,8 @@ class LiveNode:
     def handle(self, payload: bytes) -> bytes:
         """Handle a request exactly once, however often it arrives.
 
-        Its effects are on disk before the response is returned. A rejected request has changed nothing.
+        Its effects are on disk before the response is returned. A rejected request has changed
+        nothing.
         """
         digest = hashlib.sha256(payload).hexdigest()
         with self._turn:
@@ -159,8 +162,8 @@ class LiveNode:
     def ingest(self) -> bool:
         """Pass new samples to the memory policy without a round; True if there was a batch.
 
-        Counts as one of the client's own rounds. The last received model predicts some of the samples first. Waits while a
-        round is running; receiving does not.
+        Counts as one of the client's own rounds. The last received model predicts some of the
+        samples first. Waits while a round is running; receiving does not.
         """
         if not self._turn.acquire(blocking=False):
             return False

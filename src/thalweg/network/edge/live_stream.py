@@ -17,8 +17,8 @@ from thalweg.streams.live import make_live_states, make_live_supply, split_into_
 class LiveStream:
     """Arrivals of a round: the samples marked for it, in order, spread over its ticks.
 
-    Marks are on disk before the stream is read, so that the result is the same in every process. There is one latent
-    state.
+    Marks are on disk before the stream is read, so that the result is the same in every process.
+    There is one latent state.
     """
 
     inbox: Inbox

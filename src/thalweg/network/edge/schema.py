@@ -88,8 +88,8 @@ def describe_dataset(data: Dataset) -> DataSchema:
     """The schema of a server's data set."""
     if data.scale == "moving":
         raise ConfigError(
-            f"{data.name} scales every row by what its client has seen before, which clients with their own "
-            "data do not support; serve it with --set data.standardise=false."
+            f"{data.name} scales every row by what its client has seen before, which clients with "
+            "their own data do not support; serve it with --set data.standardise=false."
         )
     dtype: Any = data.x.dtype.name
     names, shape = data.class_names, tuple(data.x.shape[1:])
@@ -127,7 +127,8 @@ def schema_from_json(text: str) -> DataSchema:
         )
         if schema.sample_format.size > MAX_SAMPLE_SIZE:
             raise ValueError(
-                f"a sample of {schema.sample_format.size} numbers; at most {MAX_SAMPLE_SIZE} are allowed"
+                f"a sample of {schema.sample_format.size} numbers; at most {MAX_SAMPLE_SIZE} are "
+                "allowed"
             )
         if not schema.sample_format.is_image and (schema.mean or schema.std):
             raise ValueError("only images have a mean and a std")

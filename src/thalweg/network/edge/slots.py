@@ -19,10 +19,11 @@ from thalweg.network.edge.database import damaged_folder_error, sync, translate_
 class Slots:
     """Slots 0 .. num - 1 of equal size in a memory-mapped file.
 
-    A client's row is the number of a slot, so that training code can treat the file as a data set. A slot may be written
-    only while it is not in use.
+    A client's row is the number of a slot, so that training code can treat the file as a data set.
+    A slot may be written only while it is not in use.
 
-    All space is allocated when the file is created, so that a full disk cannot stop the device later.
+    All space is allocated when the file is created, so that a full disk cannot stop the device
+    later.
     """
 
     def __init__(self, file: Path, num: int, shape: tuple[int, ...], dtype: str) -> None:

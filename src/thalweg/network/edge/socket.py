@@ -1,7 +1,8 @@
 """Frames over a Unix socket between the process of a message and the daemon.
 
-Only the standard library is used, because the process of a message must start quickly. One connection carries one
-request and one response. A frame consists of two lengths, a small JSON header and the payload with its digest.
+Only the standard library is used, because the process of a message must start quickly. One
+connection carries one request and one response. A frame consists of two lengths, a small JSON
+header and the payload with its digest.
 """
 
 from __future__ import annotations
@@ -73,7 +74,10 @@ def send(line: socket.socket, frame: Frame) -> None:
 
 
 def receive(line: socket.socket) -> Frame:
-    """Read one frame. The timeout of the socket applies to the first byte, FRAME_TIMEOUT_S to the rest."""
+    """Read one frame.
+
+    The timeout of the socket applies to the first byte, FRAME_TIMEOUT_S to the rest.
+    """
     first = _read(line, 1)
     line.settimeout(FRAME_TIMEOUT_S)
     length, size = LENGTHS.unpack(first + _read(line, LENGTHS.size - 1))

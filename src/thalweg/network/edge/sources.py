@@ -25,7 +25,10 @@ OPTIONS = ("client", "clients", "seed", "rounds", "speed", "label_delay", "wait"
 def open_live_source(
     spec: str, sample_format: SampleFormat, *, name: str = "", data_dir: Path | None = None
 ) -> Source:
-    """Open the source that a text names, including ``replay:``; `name` identifies the reader to brokers."""
+    """Open the source that a text names, including ``replay:``.
+
+    `name` identifies the reader to brokers.
+    """
     return open_source(spec, sample_format, name=name, open_replay=partial(open_replay, data_dir))
 
 
@@ -34,7 +37,8 @@ def open_replay(
 ) -> ReplaySource:
     """``replay:SCENARIO?client=3&clients=20&speed=100``: the arrivals of a client, round by round.
 
-    Ends with the scenario's rounds. With the name of a data set, each sample arrives once, in time order.
+    Ends with the scenario's rounds. With the name of a data set, each sample arrives once, in time
+    order.
     """
     spec.check_options(*OPTIONS)
     rate, seed = parse_rate(spec), spec.get_int("seed", 0)
@@ -109,5 +113,6 @@ def _check_format(data: Dataset, sample_format: SampleFormat, spec: SourceSpec) 
     if has != wanted:
         template = "samples of shape {}, {}, in {} classes"
         raise ConfigError(
-            f"{spec.text} has {template.format(*has)}, but the federation uses {template.format(*wanted)}."
+            f"{spec.text} has {template.format(*has)}, but the federation uses "
+            f"{template.format(*wanted)}."
         )

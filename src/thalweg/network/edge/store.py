@@ -1,7 +1,7 @@
 """The durable state of a device: identity, membership, client state, and recent responses.
 
-One SQLite file in write-ahead mode with synchronous writes: after a crash or a power failure each change is either
-complete or absent.
+One SQLite file in write-ahead mode with synchronous writes: after a crash or a power failure each
+change is either complete or absent.
 """
 
 from __future__ import annotations
@@ -93,8 +93,9 @@ class Store:
         old = self.read_membership()
         if old is not None and (old.run, old.client) != (member.run, member.client):
             raise RunError(
-                f"the state folder {self.folder} belongs to client {old.client} of run {old.run}, but the "
-                f"server has client {member.client} of run {member.run}; join with another folder (--state)."
+                f"the state folder {self.folder} belongs to client {old.client} of run {old.run}, "
+                f"but the server has client {member.client} of run {member.run}; join with another "
+                "folder (--state)."
             )
 
     # --- client state ---
@@ -117,7 +118,8 @@ class Store:
     ) -> None:
         """Store a state and, optionally, the response to the request that caused it, atomically.
 
-        `digest` identifies the request of round `rnd`; `extra_write` is executed in the same transaction.
+        `digest` identifies the request of round `rnd`; `extra_write` is executed in the same
+        transaction.
         """
         with self.transaction() as db:
             db.execute("INSERT OR REPLACE INTO node VALUES (0, ?, ?)", (state, crc32(state)))

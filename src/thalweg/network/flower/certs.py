@@ -62,8 +62,8 @@ def make_certs(
         has_server = (server / "server.crt").exists()
         require(
             renew or not (has_server and hosts),
-            f"{server / 'server.crt'} exists and is not overwritten; use --renew for a new certificate "
-            "from the same authority, or choose another folder.",
+            f"{server / 'server.crt'} exists and is not overwritten; use --renew for a new "
+            "certificate from the same authority, or choose another folder.",
         )
         authority, key = _ensure_authority(folder)
         if not has_server or renew:
@@ -102,7 +102,8 @@ def _ensure_authority(folder: Path) -> tuple[Certificate, ec.EllipticCurvePrivat
     key_read = form.load_pem_private_key((folder / "ca.key").read_bytes(), None)
     require(
         isinstance(key_read, ec.EllipticCurvePrivateKey),
-        f"{folder}/ca.key must be an elliptic-curve key made by `thalweg certs`; choose another folder.",
+        f"{folder}/ca.key must be an elliptic-curve key made by `thalweg certs`; choose another "
+        "folder.",
     )
     assert isinstance(key_read, ec.EllipticCurvePrivateKey)
     return x509.load_pem_x509_certificate((folder / "ca.crt").read_bytes()), key_read

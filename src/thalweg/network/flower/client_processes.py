@@ -2,7 +2,8 @@
 
 The daemon is the client. The SuperNode connects to the server, and the runner passes messages
 between the two (`network/flower/runner.py`). Any of them may be killed: the daemon continues from
-the state folder, and the others have no state. If the daemon is rejected, all processes are stopped.
+the state folder, and the others have no state. If the daemon is rejected, all processes are
+stopped.
 """
 
 from __future__ import annotations
@@ -32,8 +33,8 @@ from thalweg.network.flower.trust import NodeTrust
 PARTS = ("daemon", "runner", "SuperNode")
 MAX_SOCKET_PATH_BYTES = 90  # most systems allow little more
 NODE_REJECTED = "Exit Code: 305"  # Flower's exit code of a SuperNode that the server rejected
-# A rejection may be temporary: a starting server has not read its keys yet, and a killed node counts
-# as connected for up to a minute.
+# A rejection may be temporary: a starting server has not read its keys yet, and a killed node
+# counts as connected for up to a minute.
 REJECTION_TIMEOUT_S = 180.0
 Event = Mapping[str, Any]
 
@@ -147,7 +148,10 @@ class ClientProcesses:
             self._start("runner", self._runner_command)
 
     def _handle_exit(self, name: str, child: GuardedProcess) -> str:
-        """Schedule the restart of an ended process; return a message about it, or an empty string."""
+        """Schedule the restart of an ended process.
+
+        Return a message about it, or an empty string.
+        """
         self.events()  # the last event may be a rejection
         if name == "daemon" and child.code == 1 and self.rejection_reason is None:
             self.rejection_reason = child.last_lines(1).removeprefix("  | ")
@@ -163,8 +167,9 @@ class ClientProcesses:
         reason = f"{self._server} does not accept this node ({code})"
         if self._trust is not None:
             reason += (
-                f"; either the key {self._trust.key} is not registered (copy the node.pub beside it to nodes/ of "
-                "the server's certificates, under a new name such as 7.pub), or another SuperNode uses it"
+                f"; either the key {self._trust.key} is not registered (copy the node.pub beside "
+                "it to nodes/ of the server's certificates, under a new name such as 7.pub), or "
+                "another SuperNode uses it"
             )
         is_first = self._rejected_since is None
         since = self._rejected_since = self._rejected_since or time.monotonic()

@@ -1,7 +1,7 @@
 """Runs several ``flwr`` commands in one process: ``python -P control.py '[["run", ...], ...]'``.
 
-Starting the ``flwr`` command takes seconds, and each node key needs one command. Each command prints
-one JSON object: ``{"success": true, ...}``.
+Starting the ``flwr`` command takes seconds, and each node key needs one command. Each command
+prints one JSON object: ``{"success": true, ...}``.
 """
 
 from __future__ import annotations

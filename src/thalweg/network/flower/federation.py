@@ -154,21 +154,22 @@ class FlowerFederation(RemoteFederation):
         wanted, wait_s = self._serve_options.min_clients, self._serve_options.wait_s
         if wait_s is not None and waited > wait_s:
             raise RunError(
-                f"{present} clients are present after {wait_s:g} seconds, {wanted} are needed (--min-clients); "
-                "continue after the last complete round with --resume."
+                f"{present} clients are present after {wait_s:g} seconds, {wanted} are needed "
+                "(--min-clients); continue after the last complete round with --resume."
             )
 
 
 def _check_servable(plan: Plan, client_pool: ClientPool, serve_options: ServeOptions) -> None:
     require(
         plan.scenario.faults is None,
-        f"{plan.scenario.name} has simulated faults, which are not available on a network; remove them "
-        "with --set faults=none.",
+        f"{plan.scenario.name} has simulated faults, which are not available on a network; remove "
+        "them with --set faults=none.",
     )
     num_clients = client_pool.world.num_clients
     require(
         serve_options.min_clients <= num_clients,
-        f"min_clients must be at most the number of clients ({num_clients}), got {serve_options.min_clients}.",
+        f"min_clients must be at most the number of clients ({num_clients}), got "
+        f"{serve_options.min_clients}.",
     )
 
 

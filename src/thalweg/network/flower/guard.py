@@ -70,7 +70,10 @@ def _terminate(child: subprocess.Popen[bytes]) -> None:
 
 
 def _write_log(output: IO[bytes], path: str) -> None:
-    """Append the program's output to a log; keep two files of bounded size, the older one as ``.1``."""
+    """Append the program's output to a log.
+
+    Keep two files of bounded size, the older one as ``.1``.
+    """
     while chunk := os.read(output.fileno(), 65536):
         with contextlib.suppress(OSError):  # a full disk must not stop the program
             with open(path, "ab") as file:

@@ -1,7 +1,7 @@
 """A file lock that shows whether the ServerApp of a run folder is running.
 
-Flower starts the ServerApp, so it is not a child process of `thalweg serve`. The system releases the
-lock however the process ends. The ServerApp writes the reason of a failure to ``failure.txt``.
+Flower starts the ServerApp, so it is not a child process of `thalweg serve`. The system releases
+the lock however the process ends. The ServerApp writes the reason of a failure to ``failure.txt``.
 """
 
 from __future__ import annotations

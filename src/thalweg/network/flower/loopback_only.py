@@ -1,13 +1,13 @@
 """Runs Flower's SuperLink; requests from other machines can reach only the interface for nodes.
 
 ``python -P loopback_only.py ARGUMENT ...`` is ``flower-superlink ARGUMENT ...``. A SuperLink serves
-nodes (``/v1/fleet``), programs (``/v1/runtime``) and control commands (``/v1/control``) on one port,
-and control commands need no account: any machine that reaches the port could run programs on the
-server and on all its nodes. This middleware lets requests from other machines through only to the
-interface for nodes, where keys are checked.
+nodes (``/v1/fleet``), programs (``/v1/runtime``) and control commands (``/v1/control``) on one
+port, and control commands need no account: any machine that reaches the port could run programs on
+the server and on all its nodes. This middleware lets requests from other machines through only to
+the interface for nodes, where keys are checked.
 
-It uses ``flwr.superlink.extensions.get_middleware``, which is not a public interface; the version of
-flwr is pinned, and a test checks that the middleware is effective.
+It uses ``flwr.superlink.extensions.get_middleware``, which is not a public interface; the version
+of flwr is pinned, and a test checks that the middleware is effective.
 """
 
 from __future__ import annotations

@@ -144,8 +144,8 @@ class Nodes:
                 self._retry_later(entry, f"client {number} is still connected as node {other}")
                 return
             raise BadMessage(
-                f"the state folder of client {number} is in use at two nodes, {other} and {entry.node}; was "
-                "it copied? Every client needs a folder of its own (--state)."
+                f"the state folder of client {number} is in use at two nodes, {other} and "
+                f"{entry.node}; was it copied? Every client needs a folder of its own (--state)."
             )
         entry.identity, entry.client = response.identity, number
         # Recorded before the client has accepted, so that no other client gets the same number.

@@ -71,7 +71,8 @@ class GuardedProcess:
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
             env=dict(env),
-            start_new_session=True,  # so that Ctrl-C reaches only us, and we stop the children in order
+            # So that Ctrl-C reaches only us, and we stop the children in order.
+            start_new_session=True,
         )
 
     @property
@@ -132,8 +133,8 @@ def check_port(host: str, port: int) -> None:
             ) from None
         except OSError as error:
             raise ConfigError(
-                f"port {port} of {host} is not available ({error.strerror}). Stop the other server, or choose "
-                "another port with --port."
+                f"port {port} of {host} is not available ({error.strerror}). Stop the other "
+                "server, or choose another port with --port."
             ) from None
 
 
@@ -163,12 +164,14 @@ def await_health(
     while not is_healthy(host, port, authority):
         if child.code is not None:
             raise RunError(
-                f"{child.name} ended with code {child.code} before it was ready; its last lines, of "
+                f"{child.name} ended with code {child.code} before it was ready; its last lines, "
+                "of "
                 f"{child.log}:\n{child.last_lines()}"
             )
         if time.monotonic() > until:
             raise RunError(
-                f"{child.name} was not ready after {wait_s:.0f} s; its last lines, of {child.log}:\n"
+                f"{child.name} was not ready after {wait_s:.0f} s; its last lines, of "
+                f"{child.log}:\n"
                 f"{child.last_lines()}"
             )
         time.sleep(0.1)

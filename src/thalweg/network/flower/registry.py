@@ -29,8 +29,9 @@ class ClientEntry:
 class ClientRegistry:
     """The map from identities to numbers 0 .. N-1, which do not change.
 
-    A node has one number: a new client at a known node takes the number of the previous one, so that
-    a node cannot take several numbers. This also holds for a client that lost its state folder.
+    A node has one number: a new client at a known node takes the number of the previous one, so
+    that a node cannot take several numbers. This also holds for a client that lost its state
+    folder.
     """
 
     def __init__(self, folder: Path, num_clients: int) -> None:
@@ -42,11 +43,13 @@ class ClientRegistry:
             self._write()
 
     def find_number(self, response: IdentityResponse, node: int) -> int:
-        """Return the client's number: known, of its node, requested or lowest free, in this order."""
+        """Return the client's number: known, of its node, requested or lowest free, in this
+        order.
+        """
         if response.run not in (None, self.run):
             raise BadMessage(
-                f"the server has run {self.run}, this client's state folder belongs to run {response.run}; join "
-                "with another folder (--state)."
+                f"the server has run {self.run}, this client's state folder belongs to run "
+                f"{response.run}; join with another folder (--state)."
             )
         at_node = [entry for entry in self.entries.values() if entry.node == node]
         known = self.entries.get(response.identity) or (at_node[0] if at_node else None)
@@ -54,8 +57,8 @@ class ClientRegistry:
             if response.requested_number not in (None, known.number):
                 raise BadMessage(
                     f"the server has this client as number {known.number}, it requests "
-                    f"{response.requested_number}; join with --client {known.number}, or with another "
-                    "state folder (--state)."
+                    f"{response.requested_number}; join with --client {known.number}, or with "
+                    "another state folder (--state)."
                 )
             return known.number
         taken = {entry.number for entry in self.entries.values()}
@@ -71,8 +74,8 @@ class ClientRegistry:
         free = [number for number in range(self.num_clients) if number not in taken]
         if not free:
             raise BadMessage(
-                f"the run has {self.num_clients} clients, and all of them have joined already; increase "
-                "world.num_clients, or join with the state folder of a client that left."
+                f"the run has {self.num_clients} clients, and all of them have joined already; "
+                "increase world.num_clients, or join with the state folder of a client that left."
             )
         return free[0] if response.requested_number is None else response.requested_number
 
@@ -98,7 +101,8 @@ class ClientRegistry:
         numbers = [entry.number for entry in self.entries.values()]
         if not IDENTITY.fullmatch(self.run) or len(set(numbers)) != len(numbers):
             raise RunError(
-                f"{self._path} is damaged: two clients have the same number, or the run id is invalid."
+                f"{self._path} is damaged: two clients have the same number, or the run id is "
+                "invalid."
             )
 
     def _write(self) -> None:

@@ -60,9 +60,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def run(address: str, secret: bytes | None) -> None:
     """Process all tasks of the SuperNode. If a task fails, its message is lost.
 
-    Each task has a thread, because Flower waits for hours for a message whose content is missing. This
-    happens if a run ends while the SuperNode receives a message. The daemon still gets one message at a
-    time.
+    Each task has a thread, because Flower waits for hours for a message whose content is missing.
+    This happens if a run ends while the SuperNode receives a message. The daemon still gets one
+    message at a time.
     """
     from flwr.proto.runtime_pb2 import AcquireTaskRequest
     from flwr.supercore.constant import TaskType

@@ -95,7 +95,10 @@ class ServerProcesses:
             backoff.reset_backoff()
 
     def register(self) -> list[str]:
-        """Register new public keys of the certificate folder with the SuperLink; return their names."""
+        """Register new public keys of the certificate folder with the SuperLink.
+
+        Return their names.
+        """
         keys = {} if self.settings.trust is None else self.settings.trust.node_keys()
         new = [name for name in keys if name not in self._registered]
         if not new:
@@ -160,8 +163,8 @@ class ServerProcesses:
     def _submit(self) -> None:
         """Submit the app, and stop the previous run if there is one.
 
-        Without the stop, nodes would wait for messages of the previous run until Flower's timeout of
-        almost a minute.
+        Without the stop, nodes would wait for messages of the previous run until Flower's timeout
+        of almost a minute.
         """
         RunFolder(self._run_folder).write_failure(None)
         run_id_file = self._home / "submitted"

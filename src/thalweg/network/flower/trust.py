@@ -33,13 +33,18 @@ class ServerTrust:
     key: Path
 
     def node_keys(self) -> dict[str, Path]:
-        """Return the public key files of accepted nodes, by name; the folder is read at each call."""
+        """Return the public key files of accepted nodes, by name.
+
+        The folder is read at each call.
+        """
         return {file.stem: file for file in sorted((self.folder / "nodes").glob("*.pub"))}
 
 
 @dataclass(frozen=True)
 class NodeTrust:
-    """The authority's certificate, by which a node checks the server, and the node's private key."""
+    """The authority's certificate, by which a node checks the server, and the node's private
+    key.
+    """
 
     authority: Path
     key: Path
@@ -60,7 +65,10 @@ def is_loopback(host: str) -> bool:
 
 
 def check_safe(host: str, certs: Path | None, insecure: bool, role: str) -> str | None:
-    """Raise an error for unencrypted connections beyond loopback; return a warning if one is due."""
+    """Raise an error for unencrypted connections beyond loopback.
+
+    Return a warning if one is due.
+    """
     require(
         certs is None or not insecure,
         "--certs and --insecure contradict each other; use only one of them.",
@@ -71,16 +79,20 @@ def check_safe(host: str, certs: Path | None, insecure: bool, role: str) -> str 
         insecure,
         f"{host} is not a loopback address, so TLS and node keys are required. Make them with "
         f"`thalweg certs DIR --host {host} --nodes N` and use --certs "
-        f"{'DIR' if role == 'server' else 'DIR/nodes/0'}; or use --insecure in a closed, trusted network.",
+        f"{'DIR' if role == 'server' else 'DIR/nodes/0'}; or use --insecure in a closed, trusted "
+        "network.",
     )
     return (
-        "warning: --insecure: any machine on this network can read and change messages, join as a client, "
-        "and run programs on the server and on its clients."
+        "warning: --insecure: any machine on this network can read and change messages, join as a "
+        "client, and run programs on the server and on its clients."
     )
 
 
 def load_server_trust(certs: Path, host: str) -> ServerTrust:
-    """Load the server's folder; check that it is complete, consistent, in date and for this host."""
+    """Load the server's folder.
+
+    Check that it is complete, consistent, in date and for this host.
+    """
     folder = certs / "server" if (certs / "server").is_dir() else certs
     trust = ServerTrust(folder, folder / "ca.crt", folder / "server.crt", folder / "server.key")
     authority, certificate = _read(trust.authority), _read(trust.certificate)
@@ -90,8 +102,8 @@ def load_server_trust(certs: Path, host: str) -> ServerTrust:
         certificate.verify_directly_issued_by(authority)
     except (InvalidSignature, ValueError, TypeError):
         raise ConfigError(
-            f"{trust.certificate} was not signed by the authority in {trust.authority}; use a folder that "
-            "`thalweg certs` made, unchanged."
+            f"{trust.certificate} was not signed by the authority in {trust.authority}; use a "
+            "folder that `thalweg certs` made, unchanged."
         ) from None
     _check_key(trust.key, certificate)
     names = read_names(certificate)
@@ -133,7 +145,10 @@ def load_node_trust(certs: Path) -> NodeTrust:
 
 
 def check_server(host: str, port: int, trust: NodeTrust | None, timeout_s: float = 5.0) -> bool:
-    """Check the server's certificate. Return False if it cannot be reached now, to be tried again."""
+    """Check the server's certificate.
+
+    Return False if it cannot be reached now, to be tried again.
+    """
     host = host.strip("[]")
     try:
         with socket.create_connection((host, port), timeout=timeout_s) as connection:
@@ -153,8 +168,8 @@ def _check_certificate(connection: socket.socket, host: str, port: int, trust: N
         raise ConfigError(_explain_error(f"{host}:{port}", error, trust)) from None
     except ssl.SSLError as error:
         raise ConfigError(
-            f"{host}:{port} does not use TLS ({error.reason or error}); check the port, and that the "
-            "server was started with --certs."
+            f"{host}:{port} does not use TLS ({error.reason or error}); check the port, and that "
+            "the server was started with --certs."
         ) from None
 
 
@@ -185,17 +200,17 @@ def _explain_error(where: str, error: ssl.SSLCertVerificationError, trust: NodeT
     detail = error.verify_message
     if error.verify_code == 10:  # X509_V_ERR_CERT_HAS_EXPIRED
         return (
-            f"the certificate of {where} has expired; on the server, renew it with `thalweg certs DIR --renew` "
-            "and restart. Clients keep their files."
+            f"the certificate of {where} has expired; on the server, renew it with `thalweg certs "
+            "DIR --renew` and restart. Clients keep their files."
         )
     if error.verify_code in (62, 64):  # mismatch of host name or IP address
         return (
-            f"the certificate of {where} is for another name ({detail}); on the server, run `thalweg certs "
-            "DIR --renew --host NAME`, or join with a name of the certificate."
+            f"the certificate of {where} is for another name ({detail}); on the server, run "
+            "`thalweg certs DIR --renew --host NAME`, or join with a name of the certificate."
         )
     return (
-        f"the certificate of {where} was not signed by {trust.authority} ({detail}); check the address, or "
-        "copy this node's folder again from the certificates of that server."
+        f"the certificate of {where} was not signed by {trust.authority} ({detail}); check the "
+        "address, or copy this node's folder again from the certificates of that server."
     )
 
 
@@ -216,8 +231,8 @@ def _check_date(path: Path, certificate: x509.Certificate) -> None:
     first, last = certificate.not_valid_before_utc, certificate.not_valid_after_utc
     require(
         now <= last,
-        f"{path} expired on {last:%Y-%m-%d}; renew it with `thalweg certs DIR --renew` (a new ca.crt "
-        "needs a new folder).",
+        f"{path} expired on {last:%Y-%m-%d}; renew it with `thalweg certs DIR --renew` (a new "
+        "ca.crt needs a new folder).",
     )
     require(
         now >= first,
@@ -237,6 +252,6 @@ def _check_key(path: Path, certificate: x509.Certificate) -> None:
     public = (form.Encoding.DER, form.PublicFormat.SubjectPublicKeyInfo)
     require(
         key.public_key().public_bytes(*public) == certificate.public_key().public_bytes(*public),
-        f"{path} is not the key of {path.with_name('server.crt')}; use a folder that `thalweg certs` "
-        "made, unchanged.",
+        f"{path} is not the key of {path.with_name('server.crt')}; use a folder that `thalweg "
+        "certs` made, unchanged.",
     )

@@ -45,8 +45,8 @@ try:
     from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 except ImportError as error:
     raise ConfigError(
-        "secure_aggregation=masked on a network needs the package cryptography, which comes with Flower: "
-        "pip install 'thalweg[flower]'."
+        "secure_aggregation=masked on a network needs the package cryptography, which comes with "
+        "Flower: pip install 'thalweg[flower]'."
     ) from error
 
 MaskVector = npt.NDArray[np.uint64]
@@ -227,7 +227,7 @@ def _encrypt_shares(
 def _decrypt_shares(
     request: MaskRequest, secrets: RoundSecrets, index: int, secure_aggregation: Masked
 ) -> Octets:
-    """(n, 66) this client's share of each member's seed if its update was received, else its key."""
+    """(n, 66) shares of each member's seed if its update was received, else of its key."""
     statuses = request.values["statuses"][:, 0]
     received = int((statuses == RECEIVED).sum())
     if statuses[index] != RECEIVED or not np.isin(statuses, (RECEIVED, DROPPED, NOT_ASKED)).all():

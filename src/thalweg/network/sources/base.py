@@ -70,8 +70,9 @@ class Source(Protocol):
     def events(self, cursor: str) -> Iterator[Event]:
         """All events after a cursor; after the empty cursor, from the beginning or from now on.
 
-        Blocks, but yields an empty `LiveBatch` at least every few seconds, so that its reader can stop. Ends when no more
-        samples can arrive, or after `close`. Invalid records are never fatal; a permanent read error is a `DataError`.
+        Blocks, but yields an empty `LiveBatch` at least every few seconds, so that its reader can
+        stop. Ends when no more samples can arrive, or after `close`. Invalid records are never
+        fatal; a permanent read error is a `DataError`.
         """
         ...
 
@@ -111,16 +112,16 @@ class SampleFormat:
         )
         require(
             not self.columns or len(self.columns) == self.size,
-            f"{len(self.columns or ())} column names ({', '.join(self.columns or ())}) for samples of "
-            f"{self.size} numbers.",
+            f"{len(self.columns or ())} column names ({', '.join(self.columns or ())}) for samples "
+            f"of {self.size} numbers.",
         )
 
         is_scaled = bool(self.centre or self.width)
         require(
             not is_scaled
             or (self.dtype == "float32" and len(self.centre) == len(self.width) == self.size),
-            f"a scale needs a centre and a width for each of {self.size} float32 features, got {len(self.centre)} "
-            f"and {len(self.width)} for {self.dtype}.",
+            f"a scale needs a centre and a width for each of {self.size} float32 features, got "
+            f"{len(self.centre)} and {len(self.width)} for {self.dtype}.",
         )
         require(
             all(map(math.isfinite, self.centre)) and all(0 < w < math.inf for w in self.width),

@@ -76,13 +76,14 @@ def parse_broker(spec: SourceSpec, name: str) -> Broker:
     tls, user = found["scheme"] == "mqtts", found["user"] or ""
     if ":" in user:
         raise ConfigError(
-            f"a password on the command line is visible to other users; set {PASSWORD_VARIABLE} instead."
+            f"a password on the command line is visible to other users; set {PASSWORD_VARIABLE} "
+            "instead."
         )
     host = found["host"].strip("[]")
     require(
         tls or is_loopback(host) or spec.get_bool("insecure", False),
-        f"{host} is another machine, and mqtt:// is neither encrypted nor authenticated: use mqtts:// or "
-        "insecure=1.",
+        f"{host} is another machine, and mqtt:// is neither encrypted nor authenticated: use "
+        "mqtts:// or insecure=1.",
     )
     return Broker(
         host=host,

@@ -1,8 +1,9 @@
 """Delivered and acknowledged messages of an MQTT session.
 
-A broker repeats a message with QoS 1 after every reconnection until it is acknowledged, with the same number (mid) and
-a redelivery flag. Only stored messages are acknowledged, so messages interrupted by a crash or a lost connection are
-delivered again; the last mids, stored in the cursor together with the samples, identify duplicates.
+A broker repeats a message with QoS 1 after every reconnection until it is acknowledged, with the
+same number (mid) and a redelivery flag. Only stored messages are acknowledged, so messages
+interrupted by a crash or a lost connection are delivered again; the last mids, stored in the cursor
+together with the samples, identify duplicates.
 """
 
 from __future__ import annotations
@@ -27,7 +28,10 @@ class Deliveries:
         self._lock = threading.Lock()
 
     def receive(self, mid: int, payload: bytes, is_redelivery: bool) -> tuple[int | None, bool]:
-        """Number of a new message, or None for a duplicate; and whether to acknowledge it immediately."""
+        """Number of a new message, or None for a duplicate.
+
+        And whether to acknowledge it immediately.
+        """
         name = f"{mid}:{zlib.crc32(payload):x}"
         with self._lock:
             number = self._seen.get(name) if is_redelivery else None

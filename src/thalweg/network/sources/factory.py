@@ -26,8 +26,8 @@ def open_source(
 ) -> Source:
     """Open the source that a text names; reading starts with `events`.
 
-    `name` identifies the device permanently: a broker keeps messages for it. `open_replay` opens ``replay:`` sources, which
-    need data sets (`network.edge.sources`).
+    `name` identifies the device permanently: a broker keeps messages for it. `open_replay` opens
+    ``replay:`` sources, which need data sets (`network.edge.sources`).
     """
     read = parse_spec(spec)
     location, suffix = read.location, Path(read.location).suffix.lower()
@@ -38,7 +38,8 @@ def open_source(
     if location.startswith("replay:"):
         if open_replay is None:
             raise ConfigError(
-                f"{spec}: replay sources need data sets; open it with open_live_source of network.edge.sources."
+                f"{spec}: replay sources need data sets; open it with open_live_source of "
+                "network.edge.sources."
             )
         return open_replay(read, sample_format)
     if location.startswith("river:"):

@@ -2,11 +2,11 @@
 
 Rules:
 
-- A file is read when it has not changed for `SETTLED` seconds. Slow writers should write elsewhere, or under a name that
-  begins with a dot, and rename the file.
-- Scans cover intervals of time: every file that appeared since the last scan belongs to the current one, whatever its
-  modification time. Within a scan, files are ordered by modification time, then by name. Copied files with old
-  modification times are therefore not missed.
+- A file is read when it has not changed for `SETTLED` seconds. Slow writers should write elsewhere,
+  or under a name that begins with a dot, and rename the file.
+- Scans cover intervals of time: every file that appeared since the last scan belongs to the current
+  one, whatever its modification time. Within a scan, files are ordered by modification time, then
+  by name. Copied files with old modification times are therefore not missed.
 - A rewritten file is a new file.
 """
 
@@ -43,8 +43,8 @@ class FoundFile(NamedTuple):
 
 
 class FolderPosition(NamedTuple):
-    """Position of a reader: the scan of files that appeared after `since` and until `until`, the last file, and the number of
-    its records that were read.
+    """Position of a reader: the scan of files that appeared after `since` and until `until`, the
+    last file, and the number of its records that were read.
     """
 
     since: int = -1  # ns
@@ -55,7 +55,10 @@ class FolderPosition(NamedTuple):
 
 
 RecordLoader = Callable[[FoundFile, int], Iterator[Record | BrokenRecord]]
-"""Records of a file after a number of them; marks count from 1. An unreadable file is a broken record."""
+"""Records of a file after a number of them; marks count from 1.
+
+An unreadable file is a broken record.
+"""
 
 
 class FolderSource(BaseSource):

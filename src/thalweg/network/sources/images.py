@@ -27,7 +27,8 @@ def image_source(spec: SourceSpec, sample_format: SampleFormat) -> FolderSource:
         sample_format.is_image
         and sample_format.dtype == "uint8"
         and sample_format.shape[2] in MODES,
-        f"{spec.text} has images, but samples here are {sample_format.dtype} of shape {sample_format.shape}.",
+        f"{spec.text} has images, but samples here are {sample_format.dtype} of shape "
+        f"{sample_format.shape}.",
     )
     load = image_loader(sample_format, spec.get_bool("resize", False))
     return FolderSource(
@@ -63,8 +64,8 @@ def _decode(found: FoundFile, sample_format: SampleFormat, resize: bool) -> npt.
                 raise InvalidRecord(f"{found.name} has {image.width} x {image.height} pixels")
             if image.size != (width, height) and not resize:
                 raise InvalidRecord(
-                    f"{found.name}: expected {width} x {height} pixels, got {image.width} x {image.height}; "
-                    "resize=yes scales"
+                    f"{found.name}: expected {width} x {height} pixels, got {image.width} x "
+                    f"{image.height}; resize=yes scales"
                 )
             plain = image.convert(MODES[channels])
             if plain.size != (width, height):

@@ -34,7 +34,8 @@ class IteratorEnd(Exception):
 class IteratorSource(BaseSource):
     """Items ``(x, y)``, ``(x, y, t)`` or mappings with field names.
 
-    With `is_resumable` the iterator can start after a number of items; otherwise a restarted reader begins again.
+    With `is_resumable` the iterator can start after a number of items; otherwise a restarted reader
+    begins again.
     """
 
     def __init__(
@@ -97,7 +98,10 @@ class IteratorSource(BaseSource):
 
 
 def python_source(spec: SourceSpec, sample_format: SampleFormat) -> IteratorSource:
-    """``package.module:function`` or ``file.py:function``; a parameter `start` makes it resumable."""
+    """``package.module:function`` or ``file.py:function``.
+
+    A parameter `start` makes it resumable.
+    """
     spec.check_options(*FIELDS)
     sample_format = with_columns(sample_format, spec)
     function = load_object(spec.location)

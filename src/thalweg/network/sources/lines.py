@@ -3,9 +3,10 @@
 Rules:
 
 - A line is read when its end has been written.
-- A renamed file is read to its end before the new file of the same name is read, also if it was renamed (once) while
-  the reader was stopped, as long as the old file is in the same folder.
-- A file that is shorter than the position, or whose content before the position has changed, is read from the beginning.
+- A renamed file is read to its end before the new file of the same name is read, also if it was
+  renamed (once) while the reader was stopped, as long as the old file is in the same folder.
+- A file that is shorter than the position, or whose content before the position has changed, is
+  read from the beginning.
 """
 
 from __future__ import annotations

@@ -37,11 +37,11 @@ FATAL_CODES = {
 
 
 class MqttSource(BaseSource):
-    """One JSON object per message: ``{"x": [...], "y": 3, "t": ..., "id": ...}``, or ``{"id": ..., "y": ...}`` for the label
-    of an earlier sample.
+    """One JSON object per message: ``{"x": [...], "y": 3, "t": ..., "id": ...}``, or ``{"id": ...,
+    "y": ...}`` for the label of an earlier sample.
 
-    With QoS 1 and a session name, the broker keeps messages while the device is offline and repeats each until it is stored;
-    with QoS 0 it does not wait.
+    With QoS 1 and a session name, the broker keeps messages while the device is offline and repeats
+    each until it is stored; with QoS 0 it does not wait.
     """
 
     def __init__(

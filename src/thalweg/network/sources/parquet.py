@@ -14,7 +14,10 @@ from thalweg.network.sources.spec import SourceSpec
 
 
 def parquet_source(spec: SourceSpec, sample_format: SampleFormat) -> FolderSource:
-    """``file.parquet``, or a folder of such files; each is read when it is complete, and again when replaced."""
+    """``file.parquet``, or a folder of such files.
+
+    Each is read when it is complete, and again when replaced.
+    """
     spec.check_options("follow", *FIELDS)
     sample_format = with_columns(sample_format, spec)
     load = row_loader(parse_field_names(spec, sample_format))
@@ -28,7 +31,7 @@ def parquet_source(spec: SourceSpec, sample_format: SampleFormat) -> FolderSourc
 
 
 def row_loader(names: FieldNames) -> RecordLoader:
-    """Rows as records: a list column (``x``), else the named columns, else all remaining columns."""
+    """Rows as records: a list column (``x``), the named columns, or all remaining columns."""
 
     def load(found: FoundFile, done: int) -> Iterator[Record | BrokenRecord]:
         import pyarrow as pa

@@ -66,7 +66,8 @@ class FieldNames(NamedTuple):
     def _record(self, fields: Any, mark: Any) -> Record:
         if not isinstance(fields, Mapping):
             raise InvalidRecord(
-                f"expected an object with the fields {self.x!r} and {self.y!r}, got {_shorten(fields)}"
+                f"expected an object with the fields {self.x!r} and {self.y!r}, got "
+                f"{_shorten(fields)}"
             )
         parts = [fields.get(name) for name in (self.x, self.y, self.t, self.id)]
         x, y, t, key = (None if part == "" else part for part in parts)
@@ -112,7 +113,8 @@ class RecordValidator:
     ) -> Iterator[Event]:
         """Batches and late labels in the order of the records.
 
-        Every event has the cursor of its own last record, so that a stop between two events loses nothing.
+        Every event has the cursor of its own last record, so that a stop between two events loses
+        nothing.
         """
         fine: list[Record] = []
         mark = None
@@ -166,7 +168,8 @@ class RecordValidator:
         if number is None or not 0 <= number < self.sample_format.num_classes:
             names = f" or one of {_shorten(', '.join(self._class_of))}" if self._class_of else ""
             raise InvalidRecord(
-                f"unknown label {_shorten(value)}: expected 0 to {self.sample_format.num_classes - 1}{names}"
+                f"unknown label {_shorten(value)}: expected 0 to "
+                f"{self.sample_format.num_classes - 1}{names}"
             )
         return number
 
@@ -202,7 +205,8 @@ def _to_stored_dtype(x: npt.NDArray[Any], sample_format: SampleFormat) -> npt.ND
     if sample_format.dtype == "float32":
         if not np.abs(x).max() <= np.finfo(np.float32).max:
             raise InvalidRecord(
-                f"expected numbers that fit in 32 bits, got {np.abs(x).max():g}{_scale_note(sample_format)}"
+                "expected numbers that fit in 32 bits, got "
+                f"{np.abs(x).max():g}{_scale_note(sample_format)}"
             )
         return x.astype(np.float32)
     most = (
@@ -222,7 +226,8 @@ def _scale_note(sample_format: SampleFormat) -> str:
 def _order_columns(value: Mapping[Any, Any], sample_format: SampleFormat) -> list[Any]:
     if sample_format.columns is None:
         raise InvalidRecord(
-            "x is a mapping, but the order of its features is unknown; set columns=..., or send a list"
+            "x is a mapping, but the order of its features is unknown; set columns=..., or send a "
+            "list"
         )
     missing = [name for name in sample_format.columns if name not in value]
     if missing:

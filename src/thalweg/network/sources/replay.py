@@ -48,7 +48,10 @@ class ReplaySchedule:
         num_labels: int,
         now: float,
     ) -> None:
-        """Continue after `num_samples` samples and `num_labels` labels; the next sample is due immediately."""
+        """Continue after `num_samples` samples and `num_labels` labels.
+
+        The next sample is due immediately.
+        """
         self.num_samples, self.num_labels = num_samples, num_labels
         self._rate, self._name, self._start, self._first = rate, name, now, num_samples
         self._samples = begin()

@@ -15,7 +15,9 @@ OWN_OPTIONS = ("take", "columns")
 
 
 def river_source(spec: SourceSpec, sample_format: SampleFormat) -> IteratorSource:
-    """``river:Phishing`` or ``river:synth.SEA?seed=1&take=1000``; other options are passed to River.
+    """``river:Phishing`` or ``river:synth.SEA?seed=1&take=1000``.
+
+    Other options are passed to River.
 
     Features are in River's order, or as given by ``columns=``.
     """

@@ -100,7 +100,10 @@ def json_reader(names: FieldNames) -> LineParser:
 
 
 def csv_reader(names: FieldNames) -> LineParser:
-    """The first line has the column names; features are the named columns, else all remaining columns."""
+    """The first line has the column names.
+
+    Features are the named columns, else all remaining columns.
+    """
 
     def read(line: TextLine, header: bytes) -> Record | BrokenRecord | None:
         if not line.text.strip() or line.text == header:

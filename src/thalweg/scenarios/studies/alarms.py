@@ -46,13 +46,15 @@ def studies() -> list[Study]:
             name="alarms-table",
             title="Alarms: what detectors notice, and what is done about it",
             description=(
-                "Every client gets 50 new images in every round. Accuracy on them as they arrive, before any client "
-                "learns from them. In round 30 all labels of some clients are reversed: of none, of all, of "
-                "half of them, or of half of them little by little until round 45. Detectors without an action "
-                "change nothing, so that their rows are that of fedavg; what they noticed is in the tables "
-                "called Alarms. 'shrink' keeps the newest tenth of the memory, 'scale-lr' doubles the learning rate "
-                "for five rounds. 'by alarm' opens models at an alarm, one for each client that "
-                "drifted or (eager) one for all of them, where feddrift asks for losses in every round."
+                "Every client gets 50 new images in every round. Accuracy on them as they arrive, "
+                "before any client learns from them. In round 30 all labels of some clients are "
+                "reversed: of none, of all, of half of them, or of half of them little by little "
+                "until round 45. Detectors without an action change nothing, so that their rows "
+                "are that of fedavg; what they noticed is in the tables called Alarms. 'shrink' "
+                "keeps the newest tenth of the memory, 'scale-lr' doubles the learning rate for "
+                "five rounds. 'by alarm' opens models at an alarm, one for each client that "
+                "drifted or (eager) one for all of them, where feddrift asks for losses in every "
+                "round."
             ),
             rows=_rows(),
             columns=(

@@ -34,8 +34,8 @@ class Column:
     until: int | None = None
     """Evaluate runs after this round; None: at their end."""
     session: int | None = None
-    """Evaluate runs at the end of this session (counted from 0) or, for the transition accuracy, in its first ten
-    rounds; None: at their end.
+    """Evaluate runs at the end of this session (counted from 0) or, for the transition accuracy, in
+    its first ten rounds; None: at their end.
     """
     metric: str | None = None
     """Metric of this column; None: the metric of the study."""
@@ -59,7 +59,7 @@ class Row:
     against: str = ""
     """Label of the row to compare with; empty: the study's reference."""
     best_of: tuple[str, ...] = ()
-    """This row has no runs: per seed, it is the run of these rows with the best validation accuracy."""
+    """Rows without runs: the run of these rows with the best validation accuracy, per seed."""
     quick: tuple[str, ...] = ()
     """Overrides of this row in a quick run, in addition to those of the study."""
 
@@ -92,7 +92,8 @@ class Study:
     def __post_init__(self) -> None:
         require(
             re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._+-]*", self.name) is not None,
-            f"the name of a study may contain letters, digits, '.', '_', '+' and '-'; got {self.name!r}.",
+            "the name of a study may contain letters, digits, '.', '_', '+' and '-'; got "
+            f"{self.name!r}.",
         )
         require(len(self.seeds) > 0, f"study {self.name!r} needs at least one seed.")
         require(
@@ -115,18 +116,20 @@ class Study:
                 raise UnknownName("metric of a study", self.metric_of(column), STUDY_METRICS)
             require(
                 self.metric_of(column) != "transition_accuracy" or column.session is not None,
-                f"{self.name}: {column.label} shows the transition accuracy; set the session of the column.",
+                f"{self.name}: {column.label} shows the transition accuracy; set the session of "
+                "the column.",
             )
             require(
                 self.metric_of(column) in ("accuracy", "client_accuracy")
                 or not any(row.best_of for row in self.rows_of(column)),
-                f"{self.name}: the best row is chosen by validation accuracy, which {self.metric_of(column)} "
-                f"of {column.label} does not have.",
+                f"{self.name}: the best row is chosen by validation accuracy, which "
+                f"{self.metric_of(column)} of {column.label} does not have.",
             )
             require(
                 self.metric_of(column) not in TASK_METRICS or column.assignment in column.note,
-                f"{self.name}: the tasks of {column.label} get their mixtures by {column.assignment}; the note of "
-                f"the column must state it (such as 'by {column.assignment}').",
+                f"{self.name}: the tasks of {column.label} get their mixtures by "
+                f"{column.assignment}; the note of the column must state it (such as 'by "
+                f"{column.assignment}').",
             )
 
     @property
@@ -183,8 +186,9 @@ def split_words(texts: Iterable[str], study: Study) -> list[str]:
 def restrict_study(study: Study, only: Iterable[str]) -> Study:
     """The part of a study that matches some words.
 
-    A word selects the rows or columns whose label contains it; a word that equals a label selects only that
-    one. Words for rows and words for columns are combined; words of one kind are alternatives.
+    A word selects the rows or columns whose label contains it; a word that equals a label selects
+    only that one. Words for rows and words for columns are combined; words of one kind are
+    alternatives.
 
     >>> study = Study("s", "", "", (Row("is"), Row("ode")), (Column("mnist"), Column("digits")), (0,), "is")
     >>> part = restrict_study(study, ["is", "dig"])
@@ -228,8 +232,8 @@ def restrict_study(study: Study, only: Iterable[str]) -> Study:
 def replace_data(study: Study, data: str) -> Study:
     """The same study on another data set, without the published numbers.
 
-    For the data set ``digits``, the scenario ``cifar10-full`` becomes ``digits-full``, ``churn-mnist`` becomes
-    ``churn-digits`` and ``drift-cifar10`` becomes ``drift-digits``.
+    For the data set ``digits``, the scenario ``cifar10-full`` becomes ``digits-full``,
+    ``churn-mnist`` becomes ``churn-digits`` and ``drift-cifar10`` becomes ``drift-digits``.
     """
     columns = []
     for column in study.columns:

@@ -1,12 +1,13 @@
 """Tables of the paper on client arrival and departure (Chang et al. 2025) as studies.
 
-The paper does not say which sessions its transitions T1 and T2 are. Sessions are counted from 0; session 0
-makes the pilot, and session 1 starts from the initial model with every method. At the start of session 2
-there is one past model, and all methods that use past models continue from it. The methods first differ at
-the start of session 3, which is T1; T2 is the start of session 4. The tables agree with this: at T1 the labels
-are those of the second group (easier than the first group's on Fashion-MNIST and CIFAR-10, harder on MNIST),
-and the average of one model per group does as well as the method; at T2 the average contains two models of
-the other group and one of the own group, and does not.
+The paper does not say which sessions its transitions T1 and T2 are. Sessions are counted from 0;
+session 0 makes the pilot, and session 1 starts from the initial model with every method. At the
+start of session 2 there is one past model, and all methods that use past models continue from it.
+The methods first differ at the start of session 3, which is T1; T2 is the start of session 4. The
+tables agree with this: at T1 the labels are those of the second group (easier than the first
+group's on Fashion-MNIST and CIFAR-10, harder on MNIST), and the average of one model per group does
+as well as the method; at T2 the average contains two models of the other group and one of the own
+group, and does not.
 """
 
 from __future__ import annotations
@@ -25,12 +26,13 @@ CONCENTRATIONS = ("0.3", "0.7")
 STARTS = ("proposed", "continuous", "previous", "average")
 HOSTS = ("fedavg", "fedprox", "scaffold", "fedacg")
 ABOUT = (
-    "Accuracy on the labels of a session's clients, averaged over its first ten rounds. Session 0 makes the "
-    "pilot; all methods begin session 1 with the model as it was drawn, as in the paper's code (baselines: "
-    "session_start=reset). Into session 2 they still go on alike. T1 is the transition into session 3, T2 into session "
-    "4. 'scaffold' is what the paper's code does under that name (scaffold-released), 'true-scaffold' is "
-    "SCAFFOLD. 'continuous' is plain FedAvg with distillation, whatever the host, as in the code; its teacher in "
-    "session 1 is the last model of session 0, in the code a model of zeros. Rounds of rehearsal are not counted."
+    "Accuracy on the labels of a session's clients, averaged over its first ten rounds. Session 0 "
+    "makes the pilot; all methods begin session 1 with the model as it was drawn, as in the "
+    "paper's code (baselines: session_start=reset). Into session 2 they still go on alike. T1 is "
+    "the transition into session 3, T2 into session 4. 'scaffold' is what the paper's code does "
+    "under that name (scaffold-released), 'true-scaffold' is SCAFFOLD. 'continuous' is plain "
+    "FedAvg with distillation, whatever the host, as in the code; its teacher in session 1 is the "
+    "last model of session 0, in the code a model of zeros. Rounds of rehearsal are not counted."
 )
 
 
@@ -41,7 +43,8 @@ class PaperTable(NamedTuple):
     title: str
     numbers: str
     length: int  # rounds per session of the scenario
-    released_lr: str  # for 'scaffold': the square root of the others', because its server applies it a second time
+    # For 'scaffold': the square root of the others', because its server applies it a second time.
+    released_lr: str
     overlaps: tuple[str, ...] = ("0.0", "0.2")
     scale: str = "10.0"  # of the warm start
     starts: tuple[str, ...] = STARTS
@@ -78,10 +81,10 @@ TABLES = (
         "0.17",
         fedacg_lr="0.01",
         note=(
-            "Reduced: 10 clients in a group, sessions of 40 rounds and a small net that starts at random, where "
-            "the paper has 20, 150 and a ResNet-18 pretrained on ImageNet. Its levels are out of reach; the order of "
-            "the methods is what can be compared. FedACG's learning rate is 0.01; with that of the others it does "
-            "not learn."
+            "Reduced: 10 clients in a group, sessions of 40 rounds and a small net that starts at "
+            "random, where the paper has 20, 150 and a ResNet-18 pretrained on ImageNet. Its "
+            "levels are out of reach; the order of the methods is what can be compared. FedACG's "
+            "learning rate is 0.01; with that of the others it does not learn."
         ),
     ),
 )

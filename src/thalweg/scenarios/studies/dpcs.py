@@ -1,4 +1,4 @@
-"""Table I of the DPCS paper as a study, and DPCS combined with SFedPO's modules (not in a paper)."""
+"""Table I of the DPCS paper as a study, and DPCS with SFedPO's modules (not in a paper)."""
 
 from __future__ import annotations
 
@@ -31,9 +31,10 @@ def table_1() -> Study:
         name="dpcs-table-1",
         title="DPCS, Table I: client selection",
         description=(
-            "20 clients, 6 of them in a round, Dirichlet(0.1), class sizes falling by 0.8, samples revealed "
-            "evenly over 600 rounds. Numbers at 200 rounds are those of the same runs. FedProx and "
-            "power-of-choice have settings the paper does not give: strength 0.01, 12 candidates."
+            "20 clients, 6 of them in a round, Dirichlet(0.1), class sizes falling by 0.8, samples "
+            "revealed evenly over 600 rounds. Numbers at 200 rounds are those of the same runs. "
+            "FedProx and power-of-choice have settings the paper does not give: strength 0.01, 12 "
+            "candidates."
         ),
         rows=(
             Row("dpcs"),
@@ -68,11 +69,11 @@ def together() -> Study:
         name="dpcs-sfedpo",
         title="DPCS, DDS and SAW: each alone, and together",
         description=(
-            "SFedPO's drifting world, in which half of 30 clients are here in a round and data reach the others "
-            "too; class sizes fall by 0.8, and of those who are here two fifths are chosen. Which of the three "
-            "modules helps, and do they add up? Slope 1 of SAW, because with slope 2 and clients that are here so "
-            "often its weights are zero for half of them. Seeds 4 to 6, because the tunables of SFedPO were chosen "
-            "on seeds 0 to 3."
+            "SFedPO's drifting world, in which half of 30 clients are here in a round and data "
+            "reach the others too; class sizes fall by 0.8, and of those who are here two fifths "
+            "are chosen. Which of the three modules helps, and do they add up? Slope 1 of SAW, "
+            "because with slope 2 and clients that are here so often its weights are zero for half "
+            "of them. Seeds 4 to 6, because the tunables of SFedPO were chosen on seeds 0 to 3."
         ),
         rows=(
             Row("none", f"fedavg,{some}"),

@@ -1,16 +1,18 @@
 """Tables of the FedDAA paper (Peng & Tang) as studies: concepts and rotations change in six steps.
 
-Accuracy is measured at the end of a step: each client with its own models on the standard test set in the
-client's current view; mean over clients, then over steps. The paper does not state this; its code does it.
+Accuracy is measured at the end of a step: each client with its own models on the standard test set
+in the client's current view; mean over clients, then over steps. The paper does not state this; its
+code does it.
 
-The released code of FedDAA receives the true number of models (2, 3, then 4) and only logs the number of
-clusters that NCD finds. There are therefore two rows: ``feddaa given`` is what was run for the paper,
-``feddaa`` is what the paper describes; both are shown next to the paper's number. In both a client counts with
-its number of samples for every model, as in the released code; in ``feddaa explained`` (no published number)
-it counts for a model by the share of samples that the model explains. FedDrift has two rows as well: clients
-choose among the models at the start of a step, or in every round (``feddrift reassigned``). The paper starts
-with two models and does not state how they differ initially; there is no published number for the second row.
-Flash with the paper's settings (server learning rate 1) does not learn here; ``flash, small strides`` uses the
+The released code of FedDAA receives the true number of models (2, 3, then 4) and only logs the
+number of clusters that NCD finds. There are therefore two rows: ``feddaa given`` is what was run
+for the paper, ``feddaa`` is what the paper describes; both are shown next to the paper's number. In
+both a client counts with its number of samples for every model, as in the released code; in
+``feddaa explained`` (no published number) it counts for a model by the share of samples that the
+model explains. FedDrift has two rows as well: clients choose among the models at the start of a
+step, or in every round (``feddrift reassigned``). The paper starts with two models and does not
+state how they differ initially; there is no published number for the second row. Flash with the
+paper's settings (server learning rate 1) does not learn here; ``flash, small strides`` uses the
 settings of SFedPO's study.
 """
 
@@ -36,13 +38,14 @@ QUICK = ("rounds=24", f"world.rounds_per_step={QUICK_STEP}", f"evaluate_every={Q
 QUICK_BANK = (f"bank.every={QUICK_STEP}",)
 GIVEN = "bank.cluster_count=given"
 ABOUT = (
-    "60 clients, half of them in every round, six steps of 40 rounds. 'feddaa given' gets the true number of "
-    "models (2, 3, then 4), as the released code is; 'feddaa' finds it; 'feddaa explained' does, too, and lets a "
-    "client count for a model as far as the model explains its samples. 'feddrift reassigned' lets clients choose "
-    "among the models in every round, not only when a step begins; 'flash, small strides' has the settings of "
-    "SFedPO's study, since with the paper's it does not learn here. The paper reports 5 runs. Reduced: "
-    "drift-fashion-mnist-small, drift-fashion-mnist-mlp and drift-cifar10 have 20 clients with 500 images each, "
-    "where the paper has 60 with 1,000 and 833; the second has a dense net in place of two convolutions, and "
+    "60 clients, half of them in every round, six steps of 40 rounds. 'feddaa given' gets the true "
+    "number of models (2, 3, then 4), as the released code is; 'feddaa' finds it; 'feddaa "
+    "explained' does, too, and lets a client count for a model as far as the model explains its "
+    "samples. 'feddrift reassigned' lets clients choose among the models in every round, not only "
+    "when a step begins; 'flash, small strides' has the settings of SFedPO's study, since with the "
+    "paper's it does not learn here. The paper reports 5 runs. Reduced: drift-fashion-mnist-small, "
+    "drift-fashion-mnist-mlp and drift-cifar10 have 20 clients with 500 images each, where the "
+    "paper has 60 with 1,000 and 833; the second has a dense net in place of two convolutions, and "
     "CIFAR-10 is with LeNet-5, where the paper has a ResNet-18."
 )
 WHERE = "Accuracy when a step ends, at every client on the test set as it sees it, averaged over clients and steps."
@@ -121,10 +124,11 @@ def table_2() -> Study:
         name="feddaa-table-2",
         title="FedDAA, Table 2: what is left of every task after the last step",
         description=(
-            "Accuracy on the whole test set in each of four concepts and three rotations after the last step. A "
-            "task is given a mixture of models by labels (one E-step on its own labelled test samples, as the "
-            "released code does) or by oracle (what clients use that have its concept). The paper has numbers for "
-            f"CIFAR-10, by labels; its column of FedRC repeats that of FedAvg. {ABOUT}"
+            "Accuracy on the whole test set in each of four concepts and three rotations after "
+            "the last step. A task is given a mixture of models by labels (one E-step on its own "
+            "labelled test samples, as the released code does) or by oracle (what clients use "
+            "that have its concept). The paper has numbers for CIFAR-10, by labels; its column of "
+            f"FedRC repeats that of FedAvg. {ABOUT}"
         ),
         rows=METHODS,
         columns=columns,
@@ -151,9 +155,9 @@ def ablation() -> Study:
         name="feddaa-ablation",
         title="FedDAA, Table 3: without its parts",
         description=(
-            f"{WHERE} Without NCD there are two models; without RDLD no client counts as drifted; without DAA "
-            "clients learn from new data alone. Numbers of models are given, as in the released code; 'full, "
-            f"found' finds them. {ABOUT}"
+            f"{WHERE} Without NCD there are two models; without RDLD no client counts as drifted; "
+            "without DAA clients learn from new data alone. Numbers of models are given, as in "
+            f"the released code; 'full, found' finds them. {ABOUT}"
         ),
         rows=rows,
         columns=columns,
@@ -183,8 +187,9 @@ def dirichlet() -> Study:
     return _sweep(
         "feddaa-dirichlet",
         "FedDAA, Table 5: labels drift, too",
-        "Label mixes of shards are drawn from a Dirichlet distribution of this concentration. Classes that a "
-        "client does not have are rows of zeros in its prototypes, as in the released code, or imputed.",
+        "Label mixes of shards are drawn from a Dirichlet distribution of this concentration. "
+        "Classes that a client does not have are rows of zeros in its prototypes, as in the "
+        "released code, or imputed.",
         "alpha",
         "world.dirichlet",
         _parse_lines(printed.TABLE_5),

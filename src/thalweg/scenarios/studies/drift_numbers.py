@@ -1,4 +1,4 @@
-"""Published numbers of FedDAA (Peng & Tang): test accuracy in percent, mean ± spread over 5 runs."""
+"""Published test accuracies of FedDAA (Peng & Tang) in percent: mean ± spread over 5 runs."""
 
 from __future__ import annotations
 

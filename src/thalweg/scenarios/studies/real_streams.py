@@ -1,4 +1,4 @@
-"""Real streams with drift: recipes, a model that is trained once, and online learners in one table."""
+"""Real streams with drift: recipes, a fixed model, and online learners in one table."""
 
 from __future__ import annotations
 
@@ -60,11 +60,12 @@ def studies() -> list[Study]:
             name="drifting-streams-table",
             title="Real streams that drift: recipes, a static model and online learners",
             description=(
-                "Every sample is tested on when it arrives, before any client learns from it. Recipes of a "
-                "federation; 'static' learns in the first quarter of the run only. Below them online learners "
-                "without a federation on the same arrivals, each client's own or pooled, that is, fed with "
-                "the samples of all clients. Learners 'at once' are told what was right after every sample instead of "
-                "every round, which no recipe is; compare them with one another. Rows without 'at once' know as "
+                "Every sample is tested on when it arrives, before any client learns from it. "
+                "Recipes of a federation; 'static' learns in the first quarter of the run only. "
+                "Below them online learners without a federation on the same arrivals, each "
+                "client's own or pooled, that is, fed with the samples of all clients. Learners "
+                "'at once' are told what was right after every sample instead of every round, "
+                "which no recipe is; compare them with one another. Rows without 'at once' know as "
                 "much as a recipe does. Forests would take hours on flights and are left out there."
             ),
             rows=ROWS,

@@ -10,8 +10,8 @@ from thalweg.scenarios.studies.base import Column, Row, Study, replace_data
 
 SEEDS = (4, 5, 6)
 ABOUT_SEEDS = (
-    "Seeds 4, 5 and 6: the tunables of SFedPO that the paper leaves open were chosen on seeds 0 to 3. "
-    "The paper reports 5 trials."
+    "Seeds 4, 5 and 6: the tunables of SFedPO that the paper leaves open were chosen on seeds 0 to "
+    "3. The paper reports 5 trials."
 )
 DATA = ("fashion-mnist", "cifar10", "cinic10", "ham10000")
 ACCESS = ("full", "partial")
@@ -139,8 +139,8 @@ def table_7() -> Study:
         name="sfedpo-table-7",
         title="SFedPO, Table 7: how a state's distance from balanced classes is measured",
         description=(
-            "The proxy of d_m in both modules. The paper prints single numbers here, which for Flash "
-            f"and DRSR are not those of its Table 1. {ABOUT_SEEDS}"
+            "The proxy of d_m in both modules. The paper prints single numbers here, which for "
+            f"Flash and DRSR are not those of its Table 1. {ABOUT_SEEDS}"
         ),
         rows=(
             Row("kl", "sfedpo"),
@@ -184,7 +184,10 @@ def table_8() -> Study:
 
 
 def figure_2() -> Study:
-    """The four sweeps of Figure 2; the default world has 5 ticks, 100 rounds, 500 samples and 0.5."""
+    """The four sweeps of Figure 2.
+
+    The default world has 5 ticks, 100 rounds, 500 samples and 0.5.
+    """
     usual = ("sfedpo", *BASELINES)
     sweeps = [
         *((f"ticks={ticks}", f"T={ticks}", usual) for ticks in (2, 5, 8, 10)),
@@ -199,9 +202,9 @@ def figure_2() -> Study:
         name="sfedpo-figure-2",
         title="SFedPO, Figure 2: ticks, rounds, memory and budget",
         description=(
-            "Sweeps of the ticks per round T, the rounds R, the memory D (against four baselines) and "
-            "the budget α (against uniform sampling), in the partial world. The paper has curves "
-            f"without numbers. {ABOUT_SEEDS}"
+            "Sweeps of the ticks per round T, the rounds R, the memory D (against four baselines) "
+            "and the budget α (against uniform sampling), in the partial world. The paper has "
+            f"curves without numbers. {ABOUT_SEEDS}"
         ),
         rows=(*_baseline_rows(), Row("without DDS", "sfedpo,memory=uniform-ratio")),
         columns=tuple(
@@ -226,9 +229,9 @@ def figure_3() -> Study:
         name="sfedpo-figure-3",
         title="SFedPO, Figure 3: the four tunables",
         description=(
-            "a1 and b1 of the sampling (DDS) against sampling uniformly, a2 and b2 of the weights (SAW) "
-            "against equal weights, over the paper's ranges. The paper has curves without numbers. "
-            f"{ABOUT_SEEDS}"
+            "a1 and b1 of the sampling (DDS) against sampling uniformly, a2 and b2 of the weights "
+            "(SAW) against equal weights, over the paper's ranges. The paper has curves without "
+            f"numbers. {ABOUT_SEEDS}"
         ),
         rows=(
             Row("without DDS", "sfedpo,memory=uniform-ratio"),
