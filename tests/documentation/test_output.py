@@ -48,7 +48,7 @@ def test_readme_shows_the_output_of_its_run(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     command, *shown = block_with("$ thalweg run sfedpo")
-    check_output(shown, command.removeprefix("$ "), columns=100, tolerance=0.01)
+    check_output(shown, command.removeprefix("$ "), columns=80, tolerance=0.01)
 
 
 @pytest.mark.slow
