@@ -84,7 +84,7 @@ def test_model_probes_use_the_views_of_the_clients(recipe: str) -> None:
 
 
 def test_the_number_of_workers_changes_no_bit() -> None:
-    plan = plan_of("a net that is not stacked")
+    plan = plan_of("a convolutional net")
     assert np.array_equal(play(plan).model, play(plan, workers=2).model)
 
 

@@ -176,6 +176,10 @@ def plan_of(row: dict[str, str], engine: str = "fast") -> Plan:
         left_out.add("objective")  # SCAFFOLD has one mean gradient
     if any(row[stage].split()[0] in UPLOADING for stage in ("memory", "objective", "bank")):
         left_out.add("privacy")  # uploads would not be private
+    if not isinstance(SCENARIOS[row["scenario"]].world, LatentStates) and row["forecast"].split()[
+        0
+    ] in ("forecast=exact", "forecast=noisy", "forecast=bayesian"):
+        left_out.add("forecast")  # these need known latent states
     overrides = [
         word for name, value in row.items() if name not in left_out for word in value.split()
     ]
