@@ -47,7 +47,8 @@ def test_the_other_strategies_weigh_clients_by_size(policy, expected):
 
 
 def test_strategy_uniform_counts_every_sample_of_the_run_the_same():
-    # Two historical clients of 50 samples for ten rounds, a fresh one with 20 a round: a third of the weight for the first two.
+    # Two historical clients of 50 samples for ten rounds, a fresh one with 20 a round: a third of
+    # the weight for the first two.
     present = roster([50, 50, 200], [True, True, False], present=(0, 1, 2))
     assigned = OldAndNew("uniform").assign_weights(present, 21)
     np.testing.assert_allclose(assigned[:2].sum() / assigned.sum(), 1 / 3)

@@ -135,7 +135,10 @@ def test_store_waits_for_a_process_that_closes_it(folder: Path) -> None:
 def test_state_folder_is_locked_to_one_process(folder: Path) -> None:
     store = Store.open(folder)
     assert "another process uses the state folder" in open_error(folder)
-    code = f"from pathlib import Path; from thalweg.network.edge.store import Store; Store.open(Path({str(folder)!r}))"
+    code = (
+        "from pathlib import Path; from thalweg.network.edge.store import Store; "
+        f"Store.open(Path({str(folder)!r}))"
+    )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert "another process uses the state folder" in done.stderr
     store.close()

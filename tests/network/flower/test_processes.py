@@ -80,7 +80,8 @@ def test_processes_end_when_their_owner_is_killed(tmp_path: Path) -> None:
     owner_code = (
         "import os, sys, time\nfrom pathlib import Path\n"
         "from thalweg.network.flower.processes import GuardedProcess\n"
-        f"child = GuardedProcess('a', [sys.executable, '-c', {PARENT!r}], Path({str(tmp_path / 'log')!r}), os.environ)\n"
+        f"child = GuardedProcess('a', [sys.executable, '-c', {PARENT!r}], "
+        f"Path({str(tmp_path / 'log')!r}), os.environ)\n"
         "time.sleep(600)\n"
     )
     owner = subprocess.Popen([sys.executable, "-c", owner_code])

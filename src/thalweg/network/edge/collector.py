@@ -96,7 +96,7 @@ class Collector:
                 cursor = event.cursor
                 if not self._backlog.put(event, self._source.can_wait):
                     self._add_lost(len(event.labels))
-        except Exception as error:  # user-defined sources may raise anything; the device continues with its stored samples
+        except Exception as error:  # user-defined sources may raise anything
             self._failure = _describe_error(error, "the source failed")
         finally:
             self._is_exhausted = True
