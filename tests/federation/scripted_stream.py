@@ -105,6 +105,8 @@ class RecordingForesightedMemory(RecordingMemory):
 class ReportsAge:
     """Weights that report what they are told of a memory."""
 
+    uses_forecast: ClassVar[bool] = True
+
     def report(self, summary: MemorySummary) -> dict[str, float]:
         renewal = {f"renewal {m}": float(share) for m, share in enumerate(summary.renewal)}
         return {"expected": float(summary.outlook.probs[0]), "ticks": summary.ticks, **renewal}

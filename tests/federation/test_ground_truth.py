@@ -25,6 +25,8 @@ from thalweg.core.types import (
     SurveyResponses,
     Updates,
 )
+from thalweg.engine.builders import make_client_pool
+from thalweg.engine.plan import make_plan
 from thalweg.federation import ClientContext, new_server, run_server_round, start_round
 from thalweg.forecast import Bayesian, Exact, Growing, Noisy
 from thalweg.local import Elastic, TwoTeachers
@@ -230,3 +232,20 @@ def test_a_recipe_lists_the_ground_truth_that_it_uses() -> None:
         changes = ("objective: true state changes",)
         assert Recipe("mine", Fifo(), objective=objective).ground_truth == changes
         assert Recipe("mine", Fifo(), objective=objective, forecast=Growing()).ground_truth == ()
+
+
+def test_undeclared_memory_receives_a_uniform_outlook() -> None:
+    """A forecast with true states is visible only to policies that declare ``uses_forecast``."""
+    plan = make_plan("fedavg", "digits-partial", seed=0)
+    data = plan.scenario.data.load(None, 0)
+    program = make_client_pool(plan, data, 1).clients
+    outlook = program.forecast.outlook(
+        program.new_client(0).forecast,
+        program.stream.state_table.histograms,
+        program.stream.state_table.importance,
+    )
+    hidden = program.hide_outlook(outlook, program.recipe.memory)
+    assert np.ptp(hidden.probs) == 0
+    assert not hidden.heterogeneity.any()
+    assert len(hidden.probs) == len(outlook.probs)
+    assert program.hide_outlook(outlook, Dds()) is outlook

@@ -219,7 +219,7 @@ class ClientRound:
         if weights is None:
             return {}
         summary = MemorySummary(
-            self.outlook,
+            self._program.hide_outlook(self.outlook, weights),
             self._ingest.renewal(),
             self._program.stream.ticks,
             self._ingest.signatures(),

@@ -13,7 +13,7 @@ import numpy.typing as npt
 from thalweg.core.errors import ConfigError
 from thalweg.core.rng import Draw, rng_for
 from thalweg.core.trees import Tree, restore_types
-from thalweg.core.types import Floats, Floats32, Ints, SampleAges
+from thalweg.core.types import Floats, Floats32, Ints, Outlook, SampleAges
 from thalweg.federation.capabilities import Capabilities
 from thalweg.local import Sgd
 from thalweg.recipes.base import Recipe
@@ -76,6 +76,16 @@ class ClientProgram(Capabilities):
     def objective_sees_true_states(self) -> bool:
         """Whether the objective is told when the world's latent state changes."""
         return _declares(self.recipe.objective, "uses_true_states")
+
+    def hide_outlook(self, outlook: Outlook, policy: object) -> Outlook:
+        """Return the outlook for a policy: uniform unless the policy declares ``uses_forecast``.
+
+        A forecast may use the true states, so that only declared policies may see its predictions.
+        """
+        if _declares(policy, "uses_forecast"):
+            return outlook
+        uniform = np.full(len(outlook.probs), 1 / len(outlook.probs))
+        return Outlook(uniform, uniform, np.zeros(len(outlook.probs)))
 
     def histogram(self, rows: Ints | Rows) -> Ints:
         """Return (C,) how many of these rows belong to each class."""

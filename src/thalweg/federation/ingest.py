@@ -131,7 +131,9 @@ class Ingest:
             first = self._first_context or self._build_context(
                 self.arrivals[0], self._true_state_for_memory(self.arrivals[0]), self.outlook
             )
-            first = first._replace(outlook=self.outlook)  # at the start of the round
+            # The outlook at the start of the round.
+            outlook = self._program.hide_outlook(self.outlook, self._program.recipe.memory)
+            first = first._replace(outlook=outlook)
             return np.asarray(policy.predict_renewal(self._state.memory, first), dtype=np.float64)
         return np.full(len(self.outlook.probs), np.mean(self._renewed))
 
@@ -154,7 +156,7 @@ class Ingest:
             state=latent,
             held_labels=labels.take(self.rows),
             new_labels=labels.take(arrival.items),
-            outlook=outlook,
+            outlook=self._program.hide_outlook(outlook, self._program.recipe.memory),
             last_layer=self._probe_last_layer(arrival.items),
             broadcast=self._ctx.received.get("memory", {}),
         )
