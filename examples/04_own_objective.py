@@ -9,8 +9,8 @@ seconds and prints
 
 The second run from the command line:
 
-    thalweg run fedavg --on digits-full --seed 7 --rounds 5 --set
-    objective=examples/04_own_objective.py:LabelSmoothing
+    thalweg run fedavg --on digits-full --seed 7 --rounds 5 \
+        --set objective=examples/04_own_objective.py:LabelSmoothing
 """
 
 from __future__ import annotations

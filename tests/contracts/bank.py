@@ -78,9 +78,8 @@ def check_bank(bank: Bank) -> None:
         )
         notes, num_models = plan.notes, len(plan.mix)
         if isinstance(bank, ExtraBankMetrics):
-            assert all(np.isfinite(list(bank.extra_metrics(notes, roster).values()))), (
-                "metrics are finite"
-            )
+            values = bank.extra_metrics(notes, roster).values()
+            assert all(np.isfinite(value).all() for value in values), "metrics are finite"
         if isinstance(bank, SplitsSamples):
             notes = _check_split(bank, notes, plan, cohort, rnd)
         _check_served(bank, notes, num_models)

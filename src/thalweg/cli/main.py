@@ -376,8 +376,7 @@ def join(
 
     thalweg join 127.0.0.1 --data replay --state client0
 
-    thalweg join fl.example.org --certs nodes/0 --data 'mqtt://localhost/sensors/#' --state
-    /var/lib/thalweg
+    thalweg join fl.example.org --certs nodes/0 --data 'mqtt://localhost/sensors/#' --state /var/lib/thalweg
 
     Runs until Ctrl-C and reconnects whenever the server returns. After a crash,
     the same command continues with the same memory, as the same client. The

@@ -140,7 +140,7 @@ def test_user_study_can_be_loaded_from_a_file(tmp_path):
 
 def test_column_with_assignment_by_labels_needs_a_note():
     columns = (Column("digits-full", metric="task_accuracy", assignment="labels"),)
-    with pytest.raises(ConfigError, match="the note of the column must say so"):
+    with pytest.raises(ConfigError, match="the note of the column must state it"):
         study(columns=columns)
     columns = (Column("digits-full", (), "by labels", metric="forgetting", assignment="labels"),)
     assert study(columns=columns).columns == columns

@@ -181,7 +181,7 @@ def test_drift_table_1_is_the_mean_over_step_ends(tmp_path):
     (steps,) = [column for column in drift_columns(result.cells) if column.heading == "steps"]
     assert steps.entries == [f"{100 * sum(runs[r]) / 6:.2f}" for r in ("fedavg-retrain", "oracle")]
     text = study_markdown(result)
-    assert "averaged over them and over steps as they ended" in text
+    assert "averaged over clients and over the ends of the steps between drifts" in text
 
 
 def test_drift_table_2_has_every_task_of_the_world(tmp_path):
