@@ -29,9 +29,9 @@ def _alternating_scenario(
     lr: float,
     batch_size: int = 128,
 ) -> Scenario:
-    """Two groups of `each` clients, six sessions of `length` rounds.
+    """Two groups of `each` clients and six sessions of `length` rounds.
 
-    The learning rate decays to 60 %.
+    The learning rate decays to 60 % in each session.
     """
     return Scenario(
         name=name,
@@ -63,9 +63,9 @@ def churn_mnist() -> Scenario:
 
 
 def churn_fashion_mnist() -> Scenario:
-    """churn-mnist on Fashion-MNIST. The paper's learning rate is unknown.
+    """churn-mnist on Fashion-MNIST.
 
-    This is the one for MNIST.
+    The paper's learning rate is unknown; this is the one for MNIST.
     """
     return replace(churn_mnist(), name="churn-fashion-mnist", data=FashionMnist())
 

@@ -28,10 +28,7 @@ def _steps_scenario(
     lr: float = 0.06,
     batch_size: int = 128,
 ) -> Scenario:
-    """One pass over the memory per round.
-
-    Evaluation at the end of every step, including all tasks.
-    """
+    """One pass over the memory per round; evaluation on all tasks at the end of every step."""
     return Scenario(
         name=name,
         data=data,

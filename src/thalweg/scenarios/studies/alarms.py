@@ -44,17 +44,17 @@ def studies() -> list[Study]:
     return [
         Study(
             name="alarms-table",
-            title="Alarms: what detectors notice, and what is done about it",
+            title="Alarms: drift detectors and the actions that follow them",
             description=(
-                "Every client gets 50 new images in every round. Accuracy on them as they arrive, "
-                "before any client learns from them. In round 30 all labels of some clients are "
-                "reversed: of none, of all, of half of them, or of half of them little by little "
-                "until round 45. Detectors without an action change nothing, so that their rows "
-                "are that of fedavg; what they noticed is in the tables called Alarms. 'shrink' "
-                "keeps the newest tenth of the memory, 'scale-lr' doubles the learning rate for "
-                "five rounds. 'by alarm' opens models at an alarm, one for each client that "
-                "drifted or (eager) one for all of them, where feddrift asks for losses in every "
-                "round."
+                "Each client receives 50 new images per round. The accuracy is prequential: images "
+                "are predicted when they arrive, before any client trains on them. In round 30 all "
+                "labels of some clients are reversed: of no client, of all clients, of half of "
+                "them, or of half of them gradually until round 45. Detectors without an action do "
+                "not change the training, so their rows equal the row of fedavg; the tables called "
+                "Alarms show what they detected. 'shrink' keeps the newest tenth of the memory; "
+                "'scale-lr' doubles the learning rate for five rounds. 'feddrift' collects losses "
+                "in every round; with 'by alarm' it opens models at an alarm instead, one for each "
+                "client that drifted or (eager) one for all of them."
             ),
             rows=_rows(),
             columns=(

@@ -19,36 +19,38 @@ from thalweg.scenarios.studies import churn_numbers as printed
 from thalweg.scenarios.studies.base import Column, Row, Study
 
 SEEDS = (0, 1, 2)
-TRANSITIONS = {"T1": 3, "T2": 4}  # sessions that start
+TRANSITIONS = {"T1": 3, "T2": 4}  # the session that starts at each transition
 WHOLE_SESSIONS = 4  # later rounds do not appear in any table
 COUNTED_ROUNDS = 10  # rounds of a session over which accuracy is averaged
 CONCENTRATIONS = ("0.3", "0.7")
 STARTS = ("proposed", "continuous", "previous", "average")
 HOSTS = ("fedavg", "fedprox", "scaffold", "fedacg")
 ABOUT = (
-    "Accuracy on the labels of a session's clients, averaged over its first ten rounds. Session 0 "
-    "makes the pilot; all methods begin session 1 with the model as it was drawn, as in the "
-    "paper's code (baselines: session_start=reset). Into session 2 they still go on alike. T1 is "
-    "the transition into session 3, T2 into session 4. 'scaffold' is what the paper's code does "
-    "under that name (scaffold-released), 'true-scaffold' is SCAFFOLD. 'continuous' is plain "
-    "FedAvg with distillation, whatever the host, as in the code; its teacher in session 1 is the "
-    "last model of session 0, in the code a model of zeros. Rounds of rehearsal are not counted."
+    "Accuracy on the labels of a session's clients, averaged over the first ten rounds of the "
+    "session. Session 0 produces the pilot model. All methods start session 1 from the initial "
+    "model, as in the paper's code (baselines: session_start=reset), and session 2 from the last "
+    "model of session 1. T1 is the transition to session 3, T2 the transition to session 4. "
+    "'scaffold' is what the paper's code implements under that name (scaffold-released); "
+    "'true-scaffold' is SCAFFOLD. 'continuous' is FedAvg with distillation for every host, as in "
+    "the code; its teacher in session 1 is the last model of session 0, where the code uses a "
+    "model of zeros. Probe rounds are not counted."
 )
 
 
 class PaperTable(NamedTuple):
-    """The differences between the tables."""
+    """What differs between the tables of the paper."""
 
     data: str
     title: str
     numbers: str
     length: int  # rounds per session of the scenario
-    # For 'scaffold': the square root of the others', because its server applies it a second time.
+    # Learning rate of 'scaffold': the square root of the usual one, because its server multiplies
+    # by it a second time.
     released_lr: str
     overlaps: tuple[str, ...] = ("0.0", "0.2")
-    scale: str = "10.0"  # of the warm start
+    scale: str = "10.0"  # scale of the warm start
     starts: tuple[str, ...] = STARTS
-    fedacg_lr: str | None = None  # None: that of the others
+    fedacg_lr: str | None = None  # None: the learning rate of the scenario
     note: str = ""
 
 
@@ -60,7 +62,7 @@ TABLES = (
         printed.FASHION_MNIST,
         50,
         "0.03",
-        note="Learning rates are those of MNIST; the paper's are not known.",
+        note="The learning rates are those for MNIST; the paper's are unknown.",
     ),
     PaperTable(
         "ag-news",
@@ -71,7 +73,7 @@ TABLES = (
         overlaps=("0.0", "0.6"),
         scale="800.0",
         starts=("proposed", "previous", "average"),
-        note="Word vectors are smaller than the paper's; its learning rates are not known.",
+        note="The word vectors are smaller than the paper's; its learning rates are unknown.",
     ),
     PaperTable(
         "cifar10",
@@ -81,42 +83,43 @@ TABLES = (
         "0.17",
         fedacg_lr="0.01",
         note=(
-            "Reduced: 10 clients in a group, sessions of 40 rounds and a small net that starts at "
-            "random, where the paper has 20, 150 and a ResNet-18 pretrained on ImageNet. Its "
-            "levels are out of reach; the order of the methods is what can be compared. FedACG's "
-            "learning rate is 0.01; with that of the others it does not learn."
+            "Reduced scale: 10 clients per group, sessions of 40 rounds and a small net with "
+            "random initial parameters; the paper has 20 clients, 150 rounds and a ResNet-18 "
+            "pretrained on ImageNet. The paper's accuracy is not reachable; the order of the "
+            "methods can be compared. FedACG's learning rate is 0.01, because it does not learn "
+            "with that of the others."
         ),
     ),
 )
 
 
-def table(of: PaperTable) -> Study:
+def table(spec: PaperTable) -> Study:
     """Every host method with every session start."""
     columns = {
         (overlap, concentration, transition): Column(
-            f"churn-{of.data}",
+            f"churn-{spec.data}",
             (
-                f"rounds={WHOLE_SESSIONS * of.length + COUNTED_ROUNDS}",
+                f"rounds={WHOLE_SESSIONS * spec.length + COUNTED_ROUNDS}",
                 f"world.partition.overlap={overlap}",
                 f"world.partition.concentration={concentration}",
             ),
             f"overlap {overlap} dir {concentration} {transition}",
             session=session,
         )
-        for overlap in of.overlaps
+        for overlap in spec.overlaps
         for concentration in CONCENTRATIONS
         for transition, session in TRANSITIONS.items()
     }
-    short = max(2, of.length // 10)
+    short = max(2, spec.length // 10)
     return Study(
-        name=f"churn-{of.data}-table",
-        title=f"Clients that come and go, {of.title}",
-        description=f"{ABOUT} {of.note}".strip(),
-        rows=_rows(of),
+        name=f"churn-{spec.data}-table",
+        title=f"Clients that come and go, {spec.title}",
+        description=f"{ABOUT} {spec.note}".strip(),
+        rows=_rows(spec),
         columns=tuple(columns.values()),
         seeds=SEEDS,
         reference="fedavg previous",
-        published=_parse_published(of, columns),
+        published=_parse_published(spec, columns),
         metric="transition_accuracy",
         quick=(
             f"rounds={(WHOLE_SESSIONS + 1) * short}",
@@ -130,22 +133,22 @@ def studies() -> list[Study]:
     return [table(each) for each in TABLES]
 
 
-def _rows(of: PaperTable) -> tuple[Row, ...]:
+def _rows(spec: PaperTable) -> tuple[Row, ...]:
     """The paper's rows, then the rows of SCAFFOLD as published."""
-    released = (f"local.lr={of.released_lr}", "local.decay.floor=0.9")
+    released = (f"local.lr={spec.released_lr}", "local.decay.floor=0.9")
     hosts = {
         "fedavg": ("fedavg", ()),
         "fedprox": ("fedprox", ("objective.strength=1.0",)),
-        "scaffold": ("scaffold-released", (f"server.lr={of.released_lr}", *released)),
-        "fedacg": ("fedacg", () if of.fedacg_lr is None else (f"local.lr={of.fedacg_lr}",)),
+        "scaffold": ("scaffold-released", (f"server.lr={spec.released_lr}", *released)),
+        "fedacg": ("fedacg", () if spec.fedacg_lr is None else (f"local.lr={spec.fedacg_lr}",)),
         "true-scaffold": ("scaffold", ()),
     }
     rows = []
     for label, (host, changes) in hosts.items():
-        for start in of.starts:
-            parts = [*_recipe(host, start, of.scale), *changes]
+        for start in spec.starts:
+            parts = [*_recipe(host, start, spec.scale), *changes]
             if start == "continuous":
-                parts = [*_recipe("continuous", "previous", of.scale)]
+                parts = [*_recipe("continuous", "previous", spec.scale)]
                 parts += released if label == "scaffold" else ()
             if start != "continuous" or label in HOSTS:
                 rows.append(Row(f"{label} {start}", ",".join(parts), against=f"{label} previous"))
@@ -166,15 +169,15 @@ def _recipe(host: str, start: str, scale: str) -> list[str]:
 
 
 def _parse_published(
-    of: PaperTable, columns: dict[tuple[str, str, str], Column]
+    spec: PaperTable, columns: dict[tuple[str, str, str], Column]
 ) -> dict[tuple[str, str], Published]:
     found = {}
-    for line in of.numbers.strip().splitlines():
+    for line in spec.numbers.strip().splitlines():
         overlap, concentration, host, *entries = line.split()
-        middle = len(of.starts)
+        middle = len(spec.starts)
         for transition, part in zip(TRANSITIONS, (entries[:middle], entries[middle:]), strict=True):
             label = columns[overlap, concentration, transition].label
-            for start, entry in zip(of.starts, part, strict=True):
+            for start, entry in zip(spec.starts, part, strict=True):
                 mean, spread = entry.split("±")
                 found[f"{host} {start}", label] = Published(float(mean), float(spread))
     return found

@@ -31,10 +31,10 @@ def table_1() -> Study:
         name="dpcs-table-1",
         title="DPCS, Table I: client selection",
         description=(
-            "20 clients, 6 of them in a round, Dirichlet(0.1), class sizes falling by 0.8, samples "
-            "revealed evenly over 600 rounds. Numbers at 200 rounds are those of the same runs. "
-            "FedProx and power-of-choice have settings the paper does not give: strength 0.01, 12 "
-            "candidates."
+            "20 clients, 6 of them per round; Dirichlet(0.1); each class has 0.8 times as many "
+            "samples as the one before; samples arrive evenly over 600 rounds. The numbers at 200 "
+            "rounds come from the same runs. The paper does not give the strength of FedProx (here "
+            "0.01) and the number of candidates of power-of-choice (here 12)."
         ),
         rows=(
             Row("dpcs"),
@@ -54,7 +54,7 @@ def table_1() -> Study:
 
 
 def together() -> Study:
-    """Client selection (DPCS), storage (DDS) and weights (SAW): each alone, and together."""
+    """Client selection (DPCS), memory (DDS) and weights (SAW), separately and combined."""
     drifting = (
         "world.availability=0.5",
         "world.availability_spread=0.1",
@@ -67,13 +67,14 @@ def together() -> Study:
     )
     return Study(
         name="dpcs-sfedpo",
-        title="DPCS, DDS and SAW: each alone, and together",
+        title="DPCS, DDS and SAW: separately and combined",
         description=(
-            "SFedPO's drifting world, in which half of 30 clients are here in a round and data "
-            "reach the others too; class sizes fall by 0.8, and of those who are here two fifths "
-            "are chosen. Which of the three modules helps, and do they add up? Slope 1 of SAW, "
-            "because with slope 2 and clients that are here so often its weights are zero for half "
-            "of them. Seeds 4 to 6, because the tunables of SFedPO were chosen on seeds 0 to 3."
+            "Shows which of the three modules helps, and whether their gains add up, in SFedPO's "
+            "drifting world. Half of 30 clients are present in a round; the others receive data, "
+            "too. Each class has 0.8 times as many samples as the one before. Two fifths of the "
+            "present clients are chosen. SAW has slope 1: with slope 2 and clients that are "
+            "present this often, half of its weights are zero. Seeds 4 to 6, because the tunables "
+            "of SFedPO were chosen on seeds 0 to 3."
         ),
         rows=(
             Row("none", f"fedavg,{some}"),

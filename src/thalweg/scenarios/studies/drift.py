@@ -31,24 +31,28 @@ DENSE = "drift-fashion-mnist-mlp"
 # Column index of the data set in a table of published numbers.
 SCENARIOS = {FASHION: 0, SMALL: 0, DENSE: 0, CIFAR: 1}
 ROTATIONS = (0, 120, 240)
-STEPS = ("world.rounds_per_step=40", "rounds=240", "evaluate_every=40")  # on other data, too
+STEPS = ("world.rounds_per_step=40", "rounds=240", "evaluate_every=40")  # also with --data
 HALF = ("selection=uniform", "selection.fraction=0.5")
 QUICK_STEP = 4  # rounds per step in a quick run
 QUICK = ("rounds=24", f"world.rounds_per_step={QUICK_STEP}", f"evaluate_every={QUICK_STEP}")
 QUICK_BANK = (f"bank.every={QUICK_STEP}",)
 GIVEN = "bank.cluster_count=given"
 ABOUT = (
-    "60 clients, half of them in every round, six steps of 40 rounds. 'feddaa given' gets the true "
-    "number of models (2, 3, then 4), as the released code is; 'feddaa' finds it; 'feddaa "
-    "explained' does, too, and lets a client count for a model as far as the model explains its "
-    "samples. 'feddrift reassigned' lets clients choose among the models in every round, not only "
-    "when a step begins; 'flash, small strides' has the settings of SFedPO's study, since with the "
-    "paper's it does not learn here. The paper reports 5 runs. Reduced: drift-fashion-mnist-small, "
-    "drift-fashion-mnist-mlp and drift-cifar10 have 20 clients with 500 images each, where the "
-    "paper has 60 with 1,000 and 833; the second has a dense net in place of two convolutions, and "
-    "CIFAR-10 is with LeNet-5, where the paper has a ResNet-18."
+    "60 clients, half of them in every round, six steps of 40 rounds. 'feddaa given' receives the "
+    "true number of models (2, 3, then 4), as in the released code; 'feddaa' estimates it; 'feddaa "
+    "explained' estimates it, too, and weights a client for a model by the share of its samples "
+    "that the model explains. 'feddrift reassigned' lets clients choose among the models in every "
+    "round, not only at the start of a step. 'flash, small strides' has the settings of SFedPO's "
+    "study, because Flash does not learn here with the paper's. The paper reports 5 runs. Reduced "
+    "scale: drift-fashion-mnist-small, drift-fashion-mnist-mlp and drift-cifar10 have 20 clients "
+    "with 500 images each; the paper has 60 clients with 1,000 and 833 images. "
+    "drift-fashion-mnist-mlp has a dense net instead of two convolutions, and drift-cifar10 has "
+    "LeNet-5 instead of a ResNet-18."
 )
-WHERE = "Accuracy when a step ends, at every client on the test set as it sees it, averaged over clients and steps."
+WHERE = (
+    "Accuracy at the end of a step, for each client on the test set in its current view; mean over "
+    "clients, then over steps."
+)
 
 
 def _row(label: str, recipe: str, lr: str, *changes: str, quick: tuple[str, ...] = ()) -> Row:
@@ -122,12 +126,12 @@ def table_2() -> Study:
             published |= {(row, label): _parse_number(entry) for row in _rows_for(method)}
     return Study(
         name="feddaa-table-2",
-        title="FedDAA, Table 2: what is left of every task after the last step",
+        title="FedDAA, Table 2: accuracy on every task after the last step",
         description=(
-            "Accuracy on the whole test set in each of four concepts and three rotations after "
-            "the last step. A task is given a mixture of models by labels (one E-step on its own "
-            "labelled test samples, as the released code does) or by oracle (what clients use "
-            "that have its concept). The paper has numbers for CIFAR-10, by labels; its column of "
+            "Accuracy on the whole test set in each of four concepts and three rotations after the "
+            "last step. The mixture of models for a task is found by labels (one E-step on its own "
+            "labelled test samples, as in the released code) or by oracle (the models that clients "
+            "with its concept use). The paper has numbers for CIFAR-10, by labels; its column of "
             f"FedRC repeats that of FedAvg. {ABOUT}"
         ),
         rows=METHODS,
@@ -150,14 +154,15 @@ def ablation() -> Study:
         _feddaa("without DAA", GIVEN, "bank.use_daa=false"),
         _feddaa("full, found"),
     )
-    numbers = {label.replace("-", " "): of for label, of in _parse_lines(printed.TABLE_3).items()}
+    table = _parse_lines(printed.TABLE_3)
+    numbers = {label.replace("-", " "): published for label, published in table.items()}
     return Study(
         name="feddaa-ablation",
-        title="FedDAA, Table 3: without its parts",
+        title="FedDAA, Table 3: ablation",
         description=(
             f"{WHERE} Without NCD there are two models; without RDLD no client counts as drifted; "
-            "without DAA clients learn from new data alone. Numbers of models are given, as in "
-            f"the released code; 'full, found' finds them. {ABOUT}"
+            "without DAA clients train on new data only. The numbers of models are given, as in "
+            f"the released code; 'full, found' estimates them. {ABOUT}"
         ),
         rows=rows,
         columns=columns,
@@ -173,8 +178,8 @@ def rates() -> Study:
     """Table 4."""
     return _sweep(
         "feddaa-rates",
-        "FedDAA, Table 4: how many clients take part",
-        "The share of the clients in a round.",
+        "FedDAA, Table 4: share of the clients in a round",
+        "The columns differ in the share of the clients that are chosen in a round.",
         "rate",
         "selection.fraction",
         _parse_lines(printed.TABLE_4),
@@ -186,10 +191,10 @@ def dirichlet() -> Study:
     """Table 5."""
     return _sweep(
         "feddaa-dirichlet",
-        "FedDAA, Table 5: labels drift, too",
-        "Label mixes of shards are drawn from a Dirichlet distribution of this concentration. "
-        "Classes that a client does not have are rows of zeros in its prototypes, as in the "
-        "released code, or imputed.",
+        "FedDAA, Table 5: with label drift",
+        "The class mixes of shards are drawn from a Dirichlet distribution with concentration alpha. "
+        "Prototype rows of classes that a client does not have are zeros, as in the released code, "
+        "or imputed.",
         "alpha",
         "world.dirichlet",
         _parse_lines(printed.TABLE_5),
@@ -207,7 +212,7 @@ def studies() -> list[Study]:
 
 
 def _tasks(scenario: str) -> Iterator[Column]:
-    """One column per task by labels; then their mean and the forgetting, in both ways."""
+    """One column per task by labels; then mean accuracy and forgetting for both assignments."""
     for concept in (1, 2, 3, 4):
         for degrees in ROTATIONS:
             task = f"{concept}, rotated {degrees}" if degrees else f"{concept}, plain"
@@ -232,14 +237,14 @@ def _sweep(
     numbers: Mapping[str, list[Published]],
     rows: tuple[Row, ...],
 ) -> Study:
-    """FedDAA for several values of one field; every row next to the paper's one."""
+    """FedDAA for several values of one field; all rows are compared with the paper's FedDAA."""
     columns: list[Column] = []
     published: dict[tuple[str, str], Published] = {}
-    for scenario, place in SCENARIOS.items():
+    for scenario, data_column in SCENARIOS.items():
         for value, found in numbers.items():
             column = Column(scenario, (*STEPS, f"{field}={value}"), f"{note}={value}")
             columns.append(column)
-            published |= {(row.label, column.label): found[place] for row in rows}
+            published |= {(row.label, column.label): found[data_column] for row in rows}
     return Study(
         name=name,
         title=title,

@@ -40,11 +40,10 @@ INTERLEAVED = {
 
 
 def _columns() -> tuple[Column, ...]:
-    """Every stream with both nets; streams of one place also with clients of the same period."""
+    """Every stream with both nets; elec2 and weather also with interleaved clients."""
     of_recipes = tuple(row.label for row in RECIPES)
-    without_forests = tuple(
-        row.label for row in ROWS if "forest" not in row.label
-    )  # several hours each
+    # A forest takes several hours on flights.
+    without_forests = tuple(row.label for row in ROWS if "forest" not in row.label)
     columns = []
     for scenario in ("elec2", "weather", "flights"):
         columns.append(Column(scenario, rows=without_forests if scenario == "flights" else ()))
@@ -60,13 +59,13 @@ def studies() -> list[Study]:
             name="drifting-streams-table",
             title="Real streams that drift: recipes, a static model and online learners",
             description=(
-                "Every sample is tested on when it arrives, before any client learns from it. "
-                "Recipes of a federation; 'static' learns in the first quarter of the run only. "
-                "Below them online learners without a federation on the same arrivals, each "
-                "client's own or pooled, that is, fed with the samples of all clients. Learners "
-                "'at once' are told what was right after every sample instead of every round, "
-                "which no recipe is; compare them with one another. Rows without 'at once' know as "
-                "much as a recipe does. Forests would take hours on flights and are left out there."
+                "Each sample is predicted when it arrives, before any client trains on it. The "
+                "first rows are recipes; 'static' trains in the first quarter of the run only. The "
+                "other rows are online learners without a federation on the same arrivals: one per "
+                "client ('own') or one for the samples of all clients ('pooled'). Learners 'at "
+                "once' receive the label after every sample instead of every round, which no "
+                "recipe does; compare them only with one another. The other learners have the same "
+                "information as a recipe. Forests are left out on flights, where each takes hours."
             ),
             rows=ROWS,
             columns=_columns(),

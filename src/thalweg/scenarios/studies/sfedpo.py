@@ -27,8 +27,8 @@ def table_1() -> Study:
     columns = _scenarios(DATA)
     return Study(
         name="sfedpo-table-1",
-        title="SFedPO, Table 1: against ten baselines",
-        description=f"Final test accuracy on four data sets, full and partial access. {ABOUT_SEEDS}",
+        title="SFedPO, Table 1: comparison with ten baselines",
+        description=f"Final test accuracy on 4 data sets, full and partial access. {ABOUT_SEEDS}",
         rows=rows,
         columns=columns,
         seeds=SEEDS,
@@ -53,11 +53,11 @@ def table_2() -> Study:
             published[host, column.label] = Published(round(with_it - gain, 2))
     return Study(
         name="sfedpo-table-2",
-        title="SFedPO, Table 2: what it adds to other methods",
+        title="SFedPO, Table 2: combined with other methods",
         description=(
             "Each method with uniform sampling and equal weights, and with SFedPO's sampling and "
-            "weights. The paper prints the second and the gain; its number for the first is the "
-            f"difference of the two. {ABOUT_SEEDS}"
+            "weights. The paper prints the accuracy with SFedPO and the gain; the published number "
+            f"without SFedPO is their difference. {ABOUT_SEEDS}"
         ),
         rows=tuple(rows),
         columns=columns,
@@ -74,11 +74,11 @@ def table_3() -> Study:
     columns = _scenarios(["cifar10"])
     return Study(
         name="sfedpo-table-3",
-        title="SFedPO, Table 3: an oracle that errs",
+        title="SFedPO, Table 3: a noisy oracle",
         description=(
-            "Uniform noise of this half-width on every predicted state probability, clipped and "
-            "renormalised; and an oracle that learns the probabilities online, which the paper "
-            f"describes but does not measure. {ABOUT_SEEDS}"
+            "Uniform noise with this half-width is added to every predicted state probability, "
+            "which is then clipped and renormalised. The row 'bayesian' learns the probabilities "
+            f"online, which the paper describes but does not measure. {ABOUT_SEEDS}"
         ),
         rows=(
             Row(labels["0.00"], "sfedpo"),
@@ -137,10 +137,10 @@ def table_7() -> Study:
     columns = _scenarios(["cifar10"])
     return Study(
         name="sfedpo-table-7",
-        title="SFedPO, Table 7: how a state's distance from balanced classes is measured",
+        title="SFedPO, Table 7: measures of the distance of a state from balanced classes",
         description=(
-            "The proxy of d_m in both modules. The paper prints single numbers here, which for "
-            f"Flash and DRSR are not those of its Table 1. {ABOUT_SEEDS}"
+            "The proxy for d_m in both modules. The paper prints single numbers here; those of "
+            f"Flash and DRSR differ from its Table 1. {ABOUT_SEEDS}"
         ),
         rows=(
             Row("kl", "sfedpo"),
@@ -157,23 +157,23 @@ def table_7() -> Study:
 
 def table_8() -> Study:
     means, columns, published = ("0.2", "0.4", "0.6", "0.8"), [], {}
-    places = [(access, mean) for access in ACCESS for mean in means]
+    printed_columns = [(access, mean) for access in ACCESS for mean in means]
     numbers = _parse_rows(printed.TABLE_8)
-    for place, (access, mean) in enumerate(places):
+    for index, (access, mean) in enumerate(printed_columns):
         for spread, entries in numbers.items():
             sets = (f"world.availability={mean}", f"world.availability_spread={spread}")
             column = Column(f"cifar10-{access}", sets, f"μ={mean} σ={spread}")
             columns.append(column)
-            with_it, gain = _parse_gain(entries[place])
+            with_it, gain = _parse_gain(entries[index])
             published["sfedpo", column.label] = Published(with_it)
             published["uniform", column.label] = Published(round(with_it - gain, 2))
     return Study(
         name="sfedpo-table-8",
-        title="SFedPO, Table 8: how often clients are here",
+        title="SFedPO, Table 8: availability of the clients",
         description=(
-            "Every client's probability of taking part is drawn from N(μ, σ²). Uniform: equal "
-            "sampling of all states and equal weights; the paper prints SFedPO and its gain over "
-            f"that. {ABOUT_SEEDS}"
+            "The probability that a client is present is drawn from N(μ, σ²) for each client. "
+            "'uniform' samples all states equally and has equal weights; the paper prints SFedPO "
+            f"and its gain over that. {ABOUT_SEEDS}"
         ),
         rows=(Row("uniform", "fedavg"), Row("sfedpo")),
         columns=tuple(columns),
@@ -202,9 +202,9 @@ def figure_2() -> Study:
         name="sfedpo-figure-2",
         title="SFedPO, Figure 2: ticks, rounds, memory and budget",
         description=(
-            "Sweeps of the ticks per round T, the rounds R, the memory D (against four baselines) "
-            "and the budget α (against uniform sampling), in the partial world. The paper has "
-            f"curves without numbers. {ABOUT_SEEDS}"
+            "Sweeps of the ticks per round T, the rounds R and the memory D (compared with four "
+            "baselines) and of the budget α (compared with uniform sampling), in the partial "
+            f"world. The paper has curves without numbers. {ABOUT_SEEDS}"
         ),
         rows=(*_baseline_rows(), Row("without DDS", "sfedpo,memory=uniform-ratio")),
         columns=tuple(
@@ -229,9 +229,9 @@ def figure_3() -> Study:
         name="sfedpo-figure-3",
         title="SFedPO, Figure 3: the four tunables",
         description=(
-            "a1 and b1 of the sampling (DDS) against sampling uniformly, a2 and b2 of the weights "
-            "(SAW) against equal weights, over the paper's ranges. The paper has curves without "
-            f"numbers. {ABOUT_SEEDS}"
+            "a1 and b1 of the sampling (DDS) are compared with uniform sampling, a2 and b2 of the "
+            "weights (SAW) with equal weights, over the paper's ranges. The paper has curves "
+            f"without numbers. {ABOUT_SEEDS}"
         ),
         rows=(
             Row("without DDS", "sfedpo,memory=uniform-ratio"),

@@ -73,10 +73,10 @@ def table(scenario: str) -> Study:
         name=f"{scenario}-table",
         title=f"Federated learning for data streams, Table 2: {scenario}",
         description=(
-            "Accuracy at the clients, averaged over them, at 5, 20 and 50 % historical data. Half "
-            "of the test samples choose the historical mass of 'optimal' (0, 0.2, 0.5, 0.8 or 1), "
-            "the other half is tested on. 'stream-ours' estimates c2/c1 by asking the historical "
-            f"clients; the paper prints another ratio, {RATIOS[scenario]}."
+            "Accuracy at the clients, averaged over them, with 5, 20 and 50 % historical data. "
+            "Half of the test samples choose the historical mass of 'optimal' (0, 0.2, 0.5, 0.8 or "
+            "1); the other half measures the accuracy. 'stream-ours' estimates c2/c1 by a survey "
+            f"of the historical clients; the paper prints another ratio, {RATIOS[scenario]}."
         ),
         rows=rows,
         columns=columns,
