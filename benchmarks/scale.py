@@ -51,11 +51,11 @@ def idle_round_ms(plan: Plan, cohort: int, rounds: int) -> float:
             started = time.perf_counter()
             present = client_pool.roster(rnd).present[:cohort]
             for job in map(Job, present.tolist()):
-                visit = client_pool.start_round([job], rnd)
+                client_round = client_pool.start_round([job], rnd)
                 for _ in range(scenario.ticks):
-                    visit.observe()
-                visit.reports()
-                client_pool.finish(visit)
+                    client_round.observe()
+                client_round.reports()
+                client_pool.finish(client_round)
             folder.append_metrics({"round": rnd + 1})
             model = np.zeros(61_706, dtype=np.float32)
             folder.save(

@@ -337,9 +337,9 @@ class DoublesModels(bank.OneModel):
     """Multiplies the model by two."""
 
     def assign(
-        self, notes: None, roster: Roster, answers: SurveyResponses, num_models: int
+        self, state: None, roster: Roster, answers: SurveyResponses, num_models: int
     ) -> bank.BankAssignment:
-        return super().assign(notes, roster, answers, num_models)._replace(mix=np.full((1, 1), 2.0))
+        return super().assign(state, roster, answers, num_models)._replace(mix=np.full((1, 1), 2.0))
 
 
 class HoldsOutAll(local.GainThreshold):
@@ -356,10 +356,10 @@ class ChangesItsState:
         return np.zeros_like(model)
 
     def choose_start(
-        self, notes: Floats32, last: Floats32, run_probe_round: Any
+        self, state: Floats32, last: Floats32, run_probe_round: Any
     ) -> tuple[Floats32, Floats32]:
-        notes += last
-        return notes, notes.copy()
+        state += last
+        return state, state.copy()
 
 
 @dataclass(frozen=True)

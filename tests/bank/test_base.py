@@ -11,5 +11,5 @@ def test_one_model_assigns_the_same_model_to_all_clients():
     assert plan.models.tolist() == [0, 0]
     assert plan.mix.tolist() == [[1.0]]
     assert plan.is_new.tolist() == [False]
-    assert bank.shares(plan.notes, 1).tolist() == [1.0]
+    assert bank.shares(plan.state, 1).tolist() == [1.0]
     assert not isinstance(bank, Surveys)

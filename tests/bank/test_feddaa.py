@@ -42,7 +42,7 @@ def second_step(bank, old, new, *, rnd=40, cohort=ALL_CLIENTS, plan=None):
     plan = plan or first_step(bank, len(old), list(range(len(old))))
     cohort, surveyed = [k for k in cohort if k < len(old)], range(len(old))
     roster = roster_for(rnd, cohort, num_clients=len(old), surveyed=surveyed)
-    return bank.assign(plan.notes, roster, answers_for(old, new), len(plan.mix))
+    return bank.assign(plan.state, roster, answers_for(old, new), len(plan.mix))
 
 
 def test_first_step_has_first_count_models_and_no_survey():
@@ -52,8 +52,8 @@ def test_first_step_has_first_count_models_and_no_survey():
     assert plan.mix.tolist() == [[1.0], [0.0]]
     assert plan.broadcast[SINCE].tolist() == [[0.0]] * 6
     first = {"judged_clients": [], "drifted_clients": []}
-    assert bank.extra_metrics(plan.notes, roster_for(0, [0])) == first
-    assert bank.extra_metrics(plan.notes, roster_for(1, [0])) == {}
+    assert bank.extra_metrics(plan.state, roster_for(0, [0])) == first
+    assert bank.extra_metrics(plan.state, roster_for(1, [0])) == {}
 
 
 def test_present_clients_are_surveyed_at_step_starts_only():
@@ -65,10 +65,10 @@ def test_present_clients_are_surveyed_at_step_starts_only():
 def test_models_follow_the_clusters_and_drifts_the_nearest_centres():
     bank = FedDaa()
     plan = second_step(bank, [0, 0, 0, 1, 1, 1], [0, 0, 1, 1, 2, 2])
-    assert plan.notes.clusters_found == 3
+    assert plan.state.clusters_found == 3
     assert plan.mix.tolist() == [[1, 0], [0, 1], [0, 0]]
     assert plan.is_new.tolist() == [False, False, True]
-    assert plan.notes.drifted.tolist() == [False, False, True, False, True, True]
+    assert plan.state.drifted.tolist() == [False, False, True, False, True, True]
     assert plan.broadcast[SINCE].ravel().tolist() == [0, 0, 40, 0, 40, 40]
     assert plan.broadcast[BEGAN].ravel().tolist() == [40] * 6
 
@@ -76,11 +76,11 @@ def test_models_follow_the_clusters_and_drifts_the_nearest_centres():
 def test_mixtures_and_label_priors_are_reset_at_a_step_start():
     bank, plan = FedDaa(), first_step(FedDaa())
     uploads = {MASS: np.array([[9, 1, 0, 0]] * 6, dtype=np.float32)}
-    notes = bank.collect(plan.notes, np.arange(6), uploads)
-    assert bank.mixtures(notes, 2)[0].tolist() == [1.0, 0.0]
+    state = bank.collect(plan.state, np.arange(6), uploads)
+    assert bank.mixtures(state, 2)[0].tolist() == [1.0, 0.0]
     roster = roster_for(40, ALL_CLIENTS, surveyed=ALL_CLIENTS)
-    plan = bank.assign(notes, roster, answers_for([0] * 6, [0, 0, 0, 1, 1, 1]), 2)
-    assert bank.mixtures(plan.notes, 2).tolist() == [[0.5, 0.5]] * 6
+    plan = bank.assign(state, roster, answers_for([0] * 6, [0, 0, 0, 1, 1, 1]), 2)
+    assert bank.mixtures(plan.state, 2).tolist() == [[0.5, 0.5]] * 6
     assert plan.broadcast[PRIORS].tolist() == [[0.5] * 4] * 6
 
 
@@ -109,8 +109,8 @@ def test_given_number_of_models_overrides_the_number_of_clusters():
     bank = FedDaa(cluster_count="given", given=(2, 3, 4))
     plan = second_step(bank, [0] * 6, [0, 0, 0, 1, 1, 1])
     assert len(plan.mix) == 3
-    assert plan.notes.clusters_found == 2
-    assert bank.extra_metrics(plan.notes, roster_for(40, [0]))["clusters_found"] == 2
+    assert plan.state.clusters_found == 2
+    assert bank.extra_metrics(plan.state, roster_for(40, [0]))["clusters_found"] == 2
     for rnd, expected in ((80, 4), (120, 4), (160, 4)):
         plan = second_step(bank, [0] * 6, [0, 0, 0, 1, 1, 1], rnd=rnd, plan=plan)
         assert len(plan.mix) == expected
@@ -135,9 +135,9 @@ def test_ncd_rdld_and_daa_can_be_disabled(switches, models, since):
 def shrink(bank, mass, old, new):
     """Start a second step in a bank of three models; return the models that are kept."""
     plan = first_step(bank)
-    notes = bank.collect(plan.notes, np.arange(6), {MASS: np.array(mass, dtype=np.float32)})
+    state = bank.collect(plan.state, np.arange(6), {MASS: np.array(mass, dtype=np.float32)})
     roster = roster_for(40, ALL_CLIENTS, surveyed=ALL_CLIENTS)
-    plan = bank.assign(notes, roster, answers_for(old, new), 3)
+    plan = bank.assign(state, roster, answers_for(old, new), 3)
     assert not plan.is_new.any()
     assert (plan.mix.sum(axis=1) == 1).all()
     return plan.mix.argmax(axis=1).tolist()
@@ -180,25 +180,25 @@ def test_matched_shrinking_needs_as_many_clusters_as_models():
 def test_without_rdld_no_client_has_drifted_and_all_train_on_old_samples():
     bank, plan = FedDaa(use_rdld=False), first_step(FedDaa())
     roster = roster_for(40, ALL_CLIENTS, surveyed=[0, 1, 2, 3])
-    plan = bank.assign(plan.notes, roster, answers_for([0, 0, 1, 1], [1, 0, 1, 1]), 2)
-    assert bank.extra_metrics(plan.notes, roster)["drifts_found"] == 0
+    plan = bank.assign(plan.state, roster, answers_for([0, 0, 1, 1], [1, 0, 1, 1]), 2)
+    assert bank.extra_metrics(plan.state, roster)["drifts_found"] == 0
     assert plan.broadcast[SINCE].ravel().tolist() == [0] * 6  # also without an answer
 
 
 def test_without_ncd_the_prototypes_are_clustered_into_first_count_groups():
     bank = FedDaa(use_ncd=False, first_count=3)
     plan = second_step(bank, [0, 0, 0, 1, 1, 1], [0, 0, 0, 1, 1, 2])
-    assert plan.notes.clusters_found == 3
-    assert plan.notes.drifted.tolist() == [False] * 5 + [True]
+    assert plan.state.clusters_found == 3
+    assert plan.state.drifted.tolist() == [False] * 5 + [True]
 
 
 def test_step_without_answers_keeps_the_models_and_the_number_of_clusters():
     bank = FedDaa()
     plan = second_step(bank, [0, 0, 0, 1, 1, 1], [0, 0, 1, 1, 2, 2])
-    plan = bank.assign(plan.notes, roster_for(80, [0, 1], surveyed=[]), {}, 3)
+    plan = bank.assign(plan.state, roster_for(80, [0, 1], surveyed=[]), {}, 3)
     assert plan.mix.tolist() == np.eye(3).tolist()
-    assert not plan.notes.drifted.any()
-    assert bank.extra_metrics(plan.notes, roster_for(80, [0, 1])) == {
+    assert not plan.state.drifted.any()
+    assert bank.extra_metrics(plan.state, roster_for(80, [0, 1])) == {
         "clusters_found": 3,
         "judged_clients": [],
         "drifted_clients": [],
@@ -208,13 +208,13 @@ def test_step_without_answers_keeps_the_models_and_the_number_of_clusters():
 def test_judged_and_drifted_clients_are_reported_in_the_first_round_of_a_step():
     bank = FedDaa()
     plan = second_step(bank, [0, 0, 0, 1, 1, None], [0, 0, 1, 1, 1, 0])
-    assert bank.extra_metrics(plan.notes, roster_for(40, [0])) == {
+    assert bank.extra_metrics(plan.state, roster_for(40, [0])) == {
         "clusters_found": 2,
         "drifts_found": 1,
         "judged_clients": [0, 1, 2, 3, 4],
         "drifted_clients": [2],
     }
-    assert bank.extra_metrics(plan.notes, roster_for(41, [0])) == {"clusters_found": 2}
+    assert bank.extra_metrics(plan.state, roster_for(41, [0])) == {"clusters_found": 2}
 
 
 def test_single_client_is_one_cluster_without_drift():
@@ -233,8 +233,8 @@ def test_given_number_of_models_may_exceed_the_number_of_clients():
 
 def test_identical_prototypes_form_one_cluster():
     plan = second_step(FedDaa(), [0] * 6, [0] * 6)
-    assert plan.notes.clusters_found == 1
-    assert not plan.notes.drifted.any()
+    assert plan.state.clusters_found == 1
+    assert not plan.state.drifted.any()
 
 
 @pytest.mark.parametrize("missing", ["zero", "impute", "mask"])
@@ -243,9 +243,9 @@ def test_clusters_and_drifts_with_a_class_that_no_client_has(missing):
     plan = first_step(bank)
     roster = roster_for(40, ALL_CLIENTS, surveyed=ALL_CLIENTS)
     answers = answers_for([0, 0, 0, 1, 1, 1], [0, 0, 1, 1, 1, 0], classes=[0])
-    plan = bank.assign(plan.notes, roster, answers, 2)
-    assert plan.notes.clusters_found == 2
-    assert plan.notes.drifted.tolist() == [False, False, True, False, False, True]
+    plan = bank.assign(plan.state, roster, answers, 2)
+    assert plan.state.clusters_found == 2
+    assert plan.state.drifted.tolist() == [False, False, True, False, False, True]
 
 
 def test_missing_classes_split_clusters_with_zero_rows_but_not_with_masks():
@@ -257,8 +257,8 @@ def test_missing_classes_split_clusters_with_zero_rows_but_not_with_masks():
     found = {}
     for missing in ("zero", "impute", "mask"):
         bank = FedDaa(missing=missing)
-        plan = bank.assign(first_step(bank, 12, list(range(12))).notes, roster, both, 2)
-        found[missing] = plan.notes.clusters_found
+        plan = bank.assign(first_step(bank, 12, list(range(12))).state, roster, both, 2)
+        found[missing] = plan.state.clusters_found
     assert found["zero"] > 2
     assert found["mask"] == 2
 
@@ -266,7 +266,7 @@ def test_missing_classes_split_clusters_with_zero_rows_but_not_with_masks():
 def test_clients_without_an_answer_train_on_new_samples_only():
     bank, plan = FedDaa(), first_step(FedDaa())
     roster = roster_for(40, ALL_CLIENTS, surveyed=[0, 1, 2, 3])
-    plan = bank.assign(plan.notes, roster, answers_for([0, 0, 1, 1], [0, 0, 1, 1]), 2)
+    plan = bank.assign(plan.state, roster, answers_for([0, 0, 1, 1], [0, 0, 1, 1]), 2)
     assert plan.broadcast[SINCE].ravel().tolist() == [0, 0, 0, 0, 40, 40]
 
 
@@ -275,26 +275,26 @@ def test_clients_without_samples_or_without_old_samples_have_not_drifted():
     answers = answers_for([0, 0, 1, 1, None, 1], [0, 0, 1, 1, 1, 0])
     for answer in answers.values():
         answer[5] = math.nan
-    plan = bank.assign(plan.notes, roster_for(40, ALL_CLIENTS, surveyed=ALL_CLIENTS), answers, 2)
-    assert not plan.notes.drifted.any()
+    plan = bank.assign(plan.state, roster_for(40, ALL_CLIENTS, surveyed=ALL_CLIENTS), answers, 2)
+    assert not plan.state.drifted.any()
     assert plan.broadcast[SINCE].ravel().tolist() == [0, 0, 0, 0, 0, 40]
 
 
 @pytest.mark.parametrize("rnd", [40, 47])
 def test_step_starts_without_any_answers(rnd):
     bank, plan = FedDaa(), first_step(FedDaa())
-    plan = bank.assign(plan.notes, roster_for(rnd, [0, 1], surveyed=[]), {}, 2)
+    plan = bank.assign(plan.state, roster_for(rnd, [0, 1], surveyed=[]), {}, 2)
     assert len(plan.mix) == 2
     assert plan.broadcast[BEGAN].tolist() == [[40.0]] * 2
     assert plan.broadcast[SINCE].tolist() == [[40.0]] * 2
     empty = {"judged_clients": [], "drifted_clients": []}
-    assert bank.extra_metrics(plan.notes, roster_for(rnd, [0])) == empty
+    assert bank.extra_metrics(plan.state, roster_for(rnd, [0])) == empty
 
 
 def test_models_do_not_change_during_a_step():
     bank, plan = FedDaa(), first_step(FedDaa())
     for rnd in range(1, 40):
-        plan = bank.assign(plan.notes, roster_for(rnd, [rnd % 6], surveyed=[]), {}, 2)
+        plan = bank.assign(plan.state, roster_for(rnd, [rnd % 6], surveyed=[]), {}, 2)
         assert plan.mix.tolist() == [[1, 0], [0, 1]]
         assert plan.broadcast[BEGAN].tolist() == [[0.0]]
 
@@ -314,7 +314,7 @@ def test_alarms_start_steps_after_the_minimum_length():
         assert surveyed == (
             [] if alarmed == [5] else ALL_CLIENTS
         )  # the alarmed client must be chosen
-        plan = bank.assign(plan.notes, roster, answers_for([0] * 6, [0, 0, 0, 1, 1, 1]), 2)
+        plan = bank.assign(plan.state, roster, answers_for([0] * 6, [0, 0, 0, 1, 1, 1]), 2)
         assert plan.broadcast[BEGAN].ravel().tolist() == [began] * 2
 
 
@@ -322,7 +322,7 @@ def test_after_an_alarm_drifted_clients_train_on_the_last_arrival_and_others_on_
     bank = FedDaa(every=None)
     plan = first_step(bank)
     roster = roster_for(12, ALL_CLIENTS, surveyed=ALL_CLIENTS, alarmed=[0])
-    plan = bank.assign(plan.notes, roster, answers_for([0, 0, 0, 1, 1, 1], [0, 0, 1, 1, 1, 0]), 2)
+    plan = bank.assign(plan.state, roster, answers_for([0, 0, 0, 1, 1, 1], [0, 0, 1, 1, 1, 0]), 2)
     assert plan.broadcast[SINCE].ravel().tolist() == [0, 0, 7, 0, 0, 7]
 
 

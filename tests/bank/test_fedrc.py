@@ -26,7 +26,7 @@ def test_first_round_adds_random_models_to_the_initial_one():
     assert plan.is_new.tolist() == [False, True, True]
     assert plan.clients.tolist() == [1, 1, 1, 4, 4, 4]
     assert plan.models.tolist() == [0, 1, 2, 0, 1, 2]
-    again = bank.assign(plan.notes, roster_for(1, [0]), {}, 3)
+    again = bank.assign(plan.state, roster_for(1, [0]), {}, 3)
     assert again.mix.tolist() == np.eye(3).tolist()
     assert not again.is_new.any()
 
@@ -39,34 +39,34 @@ def test_two_em_steps_of_a_worked_example():
     np.testing.assert_allclose(weights.T, [[0.731059, 0.268941], [0.231475, 0.768525]], atol=1e-6)
     np.testing.assert_allclose(kept.mixture, [0.481267, 0.518733], atol=1e-6)
     uploads = {name: words[None] for name, words in bank.upload(kept).items()}
-    notes = bank.collect(plan.notes, np.array([0]), uploads)
-    plan = bank.assign(notes, roster, {}, 2)
+    state = bank.collect(plan.state, np.array([0]), uploads)
+    plan = bank.assign(state, roster, {}, 2)
     np.testing.assert_allclose(
         plan.broadcast[PRIORS][0], [0.759515, 0.240485, 0.259229, 0.740771], atol=1e-6
     )
     kept, weights = bank.split_samples(kept, split(), received(plan))
     np.testing.assert_allclose(weights.T, [[0.462586, 0.537414]] * 2, atol=1e-6)
     np.testing.assert_allclose(
-        bank.mixtures(notes, 2), [[0.481267, 0.518733], [0.5, 0.5]], atol=1e-6
+        bank.mixtures(state, 2), [[0.481267, 0.518733], [0.5, 0.5]], atol=1e-6
     )
-    np.testing.assert_allclose(bank.shares(notes, 2), [0.490634, 0.509367], atol=1e-6)
+    np.testing.assert_allclose(bank.shares(state, 2), [0.490634, 0.509367], atol=1e-6)
 
 
 def test_label_priors_include_the_last_uploads_of_absent_clients():
     bank = FedRc()
-    notes = bank.init(2, 2)
-    notes = bank.collect(notes, np.array([0]), {MASS: np.array([[3, 0, 0, 0]], dtype=np.float32)})
-    notes = bank.collect(notes, np.array([1]), {MASS: np.array([[0, 1, 2, 2]], dtype=np.float32)})
-    broadcast = bank.assign(notes, roster_for(5, [1], num_clients=2), {}, 2).broadcast[PRIORS]
+    state = bank.init(2, 2)
+    state = bank.collect(state, np.array([0]), {MASS: np.array([[3, 0, 0, 0]], dtype=np.float32)})
+    state = bank.collect(state, np.array([1]), {MASS: np.array([[0, 1, 2, 2]], dtype=np.float32)})
+    broadcast = bank.assign(state, roster_for(5, [1], num_clients=2), {}, 2).broadcast[PRIORS]
     np.testing.assert_allclose(broadcast, [[0.75, 0.25, 0.5, 0.5]], atol=1e-6)
 
 
 def test_hard_prediction_uses_the_largest_component_only():
     bank = FedRc(prediction="hard")
-    notes = bank.init(2, 1)
-    notes = bank.collect(notes, np.array([1]), {MASS: np.array([[1, 9]], dtype=np.float32)})
-    assert bank.mixtures(notes, 2).tolist() == [[0.5, 0.5], [0.0, 1.0]]
-    assert FedRc().mixtures(notes, 2)[1].tolist() == pytest.approx([0.1, 0.9])
+    state = bank.init(2, 1)
+    state = bank.collect(state, np.array([1]), {MASS: np.array([[1, 9]], dtype=np.float32)})
+    assert bank.mixtures(state, 2).tolist() == [[0.5, 0.5], [0.0, 1.0]]
+    assert FedRc().mixtures(state, 2)[1].tolist() == pytest.approx([0.1, 0.9])
     assert (
         bank.main_model(
             MixtureState(0, np.array([0.1, 0.9]), np.zeros((2, 1), np.float32)), np.arange(2)
@@ -92,8 +92,8 @@ def test_clients_with_one_sample_and_without_samples():
     after, weights = bank.split_samples(kept, none, received(plan))
     assert weights.shape == (2, 0)
     assert after.mixture.tolist() == kept.mixture.tolist()  # no samples: unchanged
-    notes = bank.collect(plan.notes, np.array([0]), {MASS: bank.upload(after)[MASS][None]})
-    assert bank.mixtures(notes, 2).tolist() == [[0.5, 0.5]]
+    state = bank.collect(plan.state, np.array([0]), {MASS: bank.upload(after)[MASS][None]})
+    assert bank.mixtures(state, 2).tolist() == [[0.5, 0.5]]
 
 
 def test_model_unused_for_a_hundred_rounds_can_regain_weight():

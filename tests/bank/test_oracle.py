@@ -15,8 +15,8 @@ def test_clients_train_the_model_of_their_concept():
     assert plan.mix.tolist() == [[1.0], [0.0]]  # the initial model and a random one
     assert plan.is_new.tolist() == [False, True]
     assert plan.models.tolist() == [0, 1, 1]
-    assert bank.mixtures(plan.notes, 2).tolist() == [[1, 0], [0, 1], [1, 0], [0, 1]]
-    assert bank.shares(plan.notes, 2).tolist() == [0.5, 0.5]
+    assert bank.mixtures(plan.state, 2).tolist() == [[1, 0], [0, 1], [1, 0], [0, 1]]
+    assert bank.shares(plan.state, 2).tolist() == [0.5, 0.5]
 
 
 def test_drifted_clients_train_on_samples_since_the_drift_and_others_on_all():
@@ -25,7 +25,7 @@ def test_drifted_clients_train_on_samples_since_the_drift_and_others_on_all():
         bank.init(2, 2), roster_for(0, [0, 1], num_clients=2, concepts=[0, 0]), {}, 1
     )
     assert plan.broadcast[SINCE].tolist() == [[0.0], [0.0]]
-    plan = bank.assign(plan.notes, roster_for(40, [0, 1], num_clients=2, concepts=[0, 1]), {}, 1)
+    plan = bank.assign(plan.state, roster_for(40, [0, 1], num_clients=2, concepts=[0, 1]), {}, 1)
     assert plan.broadcast[SINCE].tolist() == [[0.0], [40.0]]
     split = SplitContext(
         np.array([1]), np.zeros((1, 3), np.float32), np.zeros(3, int), np.array([0, 39, 40]), 40
@@ -37,8 +37,8 @@ def test_drifted_clients_train_on_samples_since_the_drift_and_others_on_all():
 def test_drift_of_a_client_outside_the_cohort_is_recorded():
     bank = Oracle()
     plan = bank.assign(bank.init(2, 2), roster_for(0, [0], num_clients=2, concepts=[0, 0]), {}, 1)
-    plan = bank.assign(plan.notes, roster_for(1, [0], num_clients=2, concepts=[0, 1]), {}, 1)
-    plan = bank.assign(plan.notes, roster_for(2, [1], num_clients=2, concepts=[0, 1]), {}, 2)
+    plan = bank.assign(plan.state, roster_for(1, [0], num_clients=2, concepts=[0, 1]), {}, 1)
+    plan = bank.assign(plan.state, roster_for(2, [1], num_clients=2, concepts=[0, 1]), {}, 2)
     assert plan.broadcast[SINCE].tolist() == [[1.0]]
     assert plan.models.tolist() == [1]
 
@@ -48,11 +48,11 @@ def test_returning_concept_continues_with_its_model_after_a_hundred_rounds():
     plan = bank.assign(bank.init(1, 2), roster_for(0, [0], num_clients=1, concepts=[3]), {}, 1)
     for rnd in range(1, 101):
         plan = bank.assign(
-            plan.notes, roster_for(rnd, [0], num_clients=1, concepts=[1]), {}, len(plan.mix)
+            plan.state, roster_for(rnd, [0], num_clients=1, concepts=[1]), {}, len(plan.mix)
         )
     assert plan.mix.tolist() == [[1.0, 0.0], [0.0, 1.0]]
-    assert bank.shares(plan.notes, 2).tolist() == [0.0, 1.0]
-    plan = bank.assign(plan.notes, roster_for(101, [0], num_clients=1, concepts=[3]), {}, 2)
+    assert bank.shares(plan.state, 2).tolist() == [0.0, 1.0]
+    plan = bank.assign(plan.state, roster_for(101, [0], num_clients=1, concepts=[3]), {}, 2)
     assert plan.models.tolist() == [0]
 
 

@@ -60,29 +60,29 @@ def surveyed_by(bank: Bank, roster: Roster) -> Ints:
 def check_bank(bank: Bank) -> None:
     """Run the bank for a few rounds with changing cohorts."""
     fields = repr(bank)
-    notes, num_models = bank.init(NUM_CLIENTS, NUM_CLASSES), 1
-    _check_served(bank, notes, num_models)
+    state, num_models = bank.init(NUM_CLIENTS, NUM_CLASSES), 1
+    _check_served(bank, state, num_models)
     for rnd, who in enumerate(COHORTS):
         cohort = np.array(who)
         roster = roster_for_cohort(cohort, rnd)
         roster = replace(roster, surveyed=surveyed_by(bank, roster))
         answers = some_responses(bank, roster.surveyed, num_models, rnd)
-        arguments = to_comparable([notes, cohort, answers])
-        plan = bank.assign(notes, roster, answers, num_models)
-        assert to_comparable([notes, cohort, answers]) == arguments, "arguments do not change"
+        arguments = to_comparable([state, cohort, answers])
+        plan = bank.assign(state, roster, answers, num_models)
+        assert to_comparable([state, cohort, answers]) == arguments, "arguments do not change"
         _check_plan(plan, cohort, num_models)
-        restored = round_trip(notes, fresh=bank.init(NUM_CLIENTS, NUM_CLASSES))
+        restored = round_trip(state, fresh=bank.init(NUM_CLIENTS, NUM_CLASSES))
         again = bank.assign(restored, roster, answers, num_models)
         assert to_comparable(list(again)) == to_comparable(list(plan)), (
             "the state survives a checkpoint"
         )
-        notes, num_models = plan.notes, len(plan.mix)
+        state, num_models = plan.state, len(plan.mix)
         if isinstance(bank, ExtraBankMetrics):
-            values = bank.extra_metrics(notes, roster).values()
+            values = bank.extra_metrics(state, roster).values()
             assert all(np.isfinite(value).all() for value in values), "metrics are finite"
         if isinstance(bank, SplitsSamples):
-            notes = _check_split(bank, notes, plan, cohort, rnd)
-        _check_served(bank, notes, num_models)
+            state = _check_split(bank, state, plan, cohort, rnd)
+        _check_served(bank, state, num_models)
     assert repr(bank) == fields, "a bank object does not change"
 
 
@@ -109,7 +109,7 @@ def _check_plan(plan: BankAssignment, cohort: Ints, num_models: int) -> None:
 
 
 def _check_split(
-    bank: SplitsSamples, notes: Any, plan: BankAssignment, cohort: Ints, rnd: int
+    bank: SplitsSamples, state: Any, plan: BankAssignment, cohort: Ints, rnd: int
 ) -> Any:
     """Let clients split a few samples each, and collect their uploads."""
     uploads = []
@@ -143,13 +143,13 @@ def _check_split(
         assert same.shape == weights.shape
         uploads.append(bank.upload(after))
     stacked = {name: np.stack([each[name] for each in uploads]) for name in uploads[0]}
-    return bank.collect(notes, cohort, stacked)
+    return bank.collect(state, cohort, stacked)
 
 
-def _check_served(bank: Bank, notes: Any, num_models: int) -> None:
-    _check_shares(bank.shares(notes, num_models), num_models)
+def _check_served(bank: Bank, state: Any, num_models: int) -> None:
+    _check_shares(bank.shares(state, num_models), num_models)
     if isinstance(bank, MixesModels):
-        mixtures = bank.mixtures(notes, num_models)
+        mixtures = bank.mixtures(state, num_models)
         assert mixtures.shape == (NUM_CLIENTS, num_models), "mixtures have a row per client"
         np.testing.assert_allclose(mixtures.sum(axis=1), 1, err_msg="mixtures sum to one")
 

@@ -42,15 +42,15 @@ def check_session_start(session_start: SessionStart) -> None:
     rng = np.random.default_rng(0)
     initial, *goals = rng.normal(size=(SESSIONS + 1, NUM_PARAMS)).astype(np.float32)
     goals = [goals[s - 2] if s % 3 == 2 else goal for s, goal in enumerate(goals)]
-    notes, last = session_start.init(initial.copy(), PIECES), initial
+    state, last = session_start.init(initial.copy(), PIECES), initial
     for goal in goals:
-        arguments = to_comparable([notes, last])
-        following, start = session_start.choose_start(notes, last, FakeProbeRounds(goal))
+        arguments = to_comparable([state, last])
+        following, start = session_start.choose_start(state, last, FakeProbeRounds(goal))
         assert start.shape == (NUM_PARAMS,), "the model keeps its size"
         assert start.dtype == np.float32, "the model is in single precision"
         assert np.isfinite(start).all(), "the model is finite"
-        assert to_comparable([notes, last]) == arguments, "arguments do not change"
-        restored = round_trip(notes, fresh=session_start.init(initial.copy(), PIECES))
+        assert to_comparable([state, last]) == arguments, "arguments do not change"
+        restored = round_trip(state, fresh=session_start.init(initial.copy(), PIECES))
         again = session_start.choose_start(restored, last, FakeProbeRounds(goal))
         assert to_comparable(list(again)) == to_comparable([following, start]), (
             "the state survives a checkpoint"
@@ -60,5 +60,5 @@ def check_session_start(session_start: SessionStart) -> None:
         if start.flags.writeable:
             start += 1
         assert to_comparable(following) == kept, "the returned model is not part of the state"
-        notes = following
+        state = following
     assert repr(session_start) == fields, "a policy object does not change"

@@ -27,26 +27,26 @@ class EvenAndOdd:
         return EvenOddState(np.full(num_clients, 0.5), 0)
 
     def assign(
-        self, notes: EvenOddState, roster: Roster, answers: SurveyResponses, num_models: int
+        self, state: EvenOddState, roster: Roster, answers: SurveyResponses, num_models: int
     ) -> BankAssignment:
         cohort = require_cohort(roster)
         mix = np.array([[1.0], [0.0]]) if num_models == 1 else np.eye(2)
         return BankAssignment(
-            notes._replace(rounds=notes.rounds + 1),
+            state._replace(rounds=state.rounds + 1),
             mix,
             np.array([False, num_models == 1]),
             np.repeat(cohort, 2),
             np.tile([0, 1], len(cohort)),
-            broadcast={"rounds": np.full((len(cohort), 1), notes.rounds)},
+            broadcast={"rounds": np.full((len(cohort), 1), state.rounds)},
         )
 
-    def shares(self, notes: EvenOddState, num_models: int) -> Floats:
+    def shares(self, state: EvenOddState, num_models: int) -> Floats:
         return np.full(num_models, 1 / num_models)
 
-    def mixtures(self, notes: EvenOddState, num_models: int) -> Floats:
+    def mixtures(self, state: EvenOddState, num_models: int) -> Floats:
         if num_models == 1:
-            return np.ones((len(notes.shares), 1))
-        return np.stack([notes.shares, 1 - notes.shares], axis=1)
+            return np.ones((len(state.shares), 1))
+        return np.stack([state.shares, 1 - state.shares], axis=1)
 
     # Client half
 
@@ -71,8 +71,8 @@ class EvenAndOdd:
         return {"share": kept.astype(np.float32)}
 
     def collect(
-        self, notes: EvenOddState, clients: Ints, uploads: Mapping[str, Floats32]
+        self, state: EvenOddState, clients: Ints, uploads: Mapping[str, Floats32]
     ) -> EvenOddState:
-        shares = notes.shares.copy()
+        shares = state.shares.copy()
         shares[clients] = uploads["share"][:, 0]
-        return notes._replace(shares=shares)
+        return state._replace(shares=shares)

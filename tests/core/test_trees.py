@@ -238,7 +238,7 @@ def test_arrays_can_be_stored_outside_the_tree(tmp_path: Path) -> None:
     tree = {"short": np.arange(2), "long": np.arange(3.0), "@": 1}
     write_tree(tmp_path / "tree", tree, elsewhere)
     assert is_same(read_tree(tmp_path / "tree", kept.__getitem__), tree)
-    with pytest.raises(RunError, match="no place for such arrays was given"):
+    with pytest.raises(RunError, match="no reader of such arrays was given"):
         read_tree(tmp_path / "tree")
     with pytest.raises(RunError, match="not a checkpoint of Thalweg, or is damaged"):
         read_tree(tmp_path / "tree", {}.__getitem__)
@@ -248,7 +248,7 @@ def test_arrays_can_be_stored_outside_the_tree(tmp_path: Path) -> None:
 
 def test_a_message_cannot_refer_to_external_arrays() -> None:
     payload = tree_to_bytes([np.arange(3)], lambda array: "secret")
-    with pytest.raises(BadMessage, match="no place for such arrays was given"):
+    with pytest.raises(BadMessage, match="no reader of such arrays was given"):
         tree_from_bytes(payload)
 
 

@@ -41,7 +41,7 @@ class Rehearsing(Previous):
     moved: list[Floats32] = field(default_factory=list)
 
     def choose_start(
-        self, notes: None, last: Floats32, run_probe_round: Any
+        self, state: None, last: Floats32, run_probe_round: Any
     ) -> tuple[None, Floats32]:
         for _ in range(self.count):
             self.moved.append(run_probe_round(last, 0.5))

@@ -29,14 +29,14 @@ def test_early_stopping_looks_too():
 def test_some_objectives_want_to_know_what_came_of_a_round_and_forget_with_the_session():
     for name, forgets in (("scaffold", True), ("moon", False)):
         found = abilities(get_recipe(name))
-        assert found.objective_with_conclude is found.recipe.objective
+        assert found.objective_with_finish is found.recipe.objective
         assert found.is_reset_per_session == forgets
     assert abilities(
         replace(get_recipe("moon"), objective=Moon(per_session=True))
     ).is_reset_per_session
     for name in ("fedavg", "fedewc", "continuous"):
         found = abilities(get_recipe(name))
-        assert (found.objective_with_conclude, found.is_reset_per_session) == (None, False)
+        assert (found.objective_with_finish, found.is_reset_per_session) == (None, False)
 
 
 def test_a_policy_is_asked_for_what_it_has():

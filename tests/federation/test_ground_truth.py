@@ -94,10 +94,10 @@ class RecordingBank(OneModel):
     rosters: list[Roster] = field(default_factory=list)
 
     def assign(
-        self, notes: None, roster: Roster, answers: SurveyResponses, num_models: int
+        self, state: None, roster: Roster, answers: SurveyResponses, num_models: int
     ) -> BankAssignment:
         self.rosters.append(roster)
-        return super().assign(notes, roster, answers, num_models)
+        return super().assign(state, roster, answers, num_models)
 
 
 def run_one_round(recipe: Recipe, federation: Any) -> None:

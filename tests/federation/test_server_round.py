@@ -169,10 +169,10 @@ def test_who_was_here_is_counted_whoever_was_chosen() -> None:
 
 
 def test_weights_see_what_was_known_before_the_round() -> None:
-    notes = Notes()
-    recipe = replace(PLAIN, weights=notes)
+    recorder = Notes()
+    recipe = replace(PLAIN, weights=recorder)
     server, _ = play(Fake(present=[(0, 1), (2,)], scores=(1, 2, 3)), recipe, rounds=2)
-    first, second = notes.rosters
+    first, second = recorder.rosters
     assert (first.rnd, second.rnd) == (0, 1)
     assert first.known == {}
     assert first.times_present.tolist() == [0, 0, 0]
@@ -221,13 +221,13 @@ class Keeps:
         return 0
 
     def assign(
-        self, notes: int, roster: Roster, answers: SurveyResponses, num_models: int
+        self, state: int, roster: Roster, answers: SurveyResponses, num_models: int
     ) -> BankAssignment:
         cohort = require_cohort(roster)
         models = np.array(self.models)[cohort]
-        return BankAssignment(notes + 1, np.array(self.mix), np.array(self.is_new), cohort, models)
+        return BankAssignment(state + 1, np.array(self.mix), np.array(self.is_new), cohort, models)
 
-    def shares(self, notes: int, num_models: int) -> Floats:
+    def shares(self, state: int, num_models: int) -> Floats:
         return np.full(num_models, 1 / num_models)
 
 
@@ -299,11 +299,11 @@ class Chatty:
     def init_server(self, num_clients: int, num_params: int) -> float:
         return 0.0
 
-    def broadcast(self, notes: float, clients: Ints) -> dict[str, Floats32]:
-        return {"sum": np.full((len(clients), 1), notes + 1, dtype=np.float32)}
+    def broadcast(self, state: float, clients: Ints) -> dict[str, Floats32]:
+        return {"sum": np.full((len(clients), 1), state + 1, dtype=np.float32)}
 
-    def collect(self, notes: float, clients: Ints, uploads: Any) -> float:
-        return notes + float(uploads["word"].sum())
+    def collect(self, state: float, clients: Ints, uploads: Any) -> float:
+        return state + float(uploads["word"].sum())
 
 
 @dataclass

@@ -231,8 +231,8 @@ def test_impossible_survey_responses_are_rejected(
 
 def test_fedrc_ignores_label_mass_for_another_number_of_models() -> None:
     bank = FedRc(num_models=2)
-    notes = bank.init(3, num_classes=2)
-    broadcast = bank.collect(notes, np.array([0]), {"label_mass": rows([1, 2, 3, 4])})
+    state = bank.init(3, num_classes=2)
+    broadcast = bank.collect(state, np.array([0]), {"label_mass": rows([1, 2, 3, 4])})
     assert broadcast.mass[0].tolist() == [[1, 2], [3, 4]]
     again = bank.collect(broadcast, np.array([0, 1]), {"label_mass": rows([1, 2], [3, 4])})
     assert again.mass.tolist() == broadcast.mass.tolist()
@@ -241,10 +241,10 @@ def test_fedrc_ignores_label_mass_for_another_number_of_models() -> None:
 
 def test_ode_restarts_its_estimate_at_a_gradient_of_another_length() -> None:
     memory = Ode()
-    notes = memory.collect(memory.init_server(2, 8), np.array([1]), {"gradient": rows([1, 1, 1])})
-    notes = memory.collect(notes, np.array([0]), {"gradient": rows([4, 2])})
-    assert notes.mean.tolist() == [2, 1]
-    assert notes.senders.tolist() == [0]
+    state = memory.collect(memory.init_server(2, 8), np.array([1]), {"gradient": rows([1, 1, 1])})
+    state = memory.collect(state, np.array([0]), {"gradient": rows([4, 2])})
+    assert state.mean.tolist() == [2, 1]
+    assert state.senders.tolist() == [0]
 
 
 def test_oversized_updates_are_found_per_model() -> None:

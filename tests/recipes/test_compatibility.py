@@ -120,10 +120,10 @@ class WithServerHalf(CrossEntropy):
     def init_server(self, num_clients: int, num_params: int) -> None:
         return None
 
-    def broadcast(self, notes: None, clients: Ints) -> Mapping[str, Floats32]:
+    def broadcast(self, state: None, clients: Ints) -> Mapping[str, Floats32]:
         return {}
 
-    def collect(self, notes: None, clients: Ints, uploads: Mapping[str, Floats32]) -> None:
+    def collect(self, state: None, clients: Ints, uploads: Mapping[str, Floats32]) -> None:
         return None
 
 

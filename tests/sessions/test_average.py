@@ -12,9 +12,9 @@ INITIAL = -1.0
 
 def find_starts(session_start: Average, ends: list[float]) -> list[float]:
     """Return the starts of sessions that end with these numbers."""
-    notes, found, last = session_start.init(vector(INITIAL), []), [], vector(INITIAL)
+    state, found, last = session_start.init(vector(INITIAL), []), [], vector(INITIAL)
     for end in [*ends, 0.0]:
-        notes, start = session_start.choose_start(notes, last, fail_probe_round)
+        state, start = session_start.choose_start(state, last, fail_probe_round)
         found.append(float(start[0]))
         last = vector(end)
     return found
@@ -39,18 +39,18 @@ def test_mean_of_one_session_is_exact() -> None:
 
 def test_state_does_not_grow_with_the_number_of_sessions() -> None:
     session_start = Average()
-    notes = session_start.init(np.zeros(1000, dtype=np.float32), [])
+    state = session_start.init(np.zeros(1000, dtype=np.float32), [])
     for _ in range(20):
-        notes, _ = session_start.choose_start(
-            notes, np.ones(1000, dtype=np.float32), fail_probe_round
+        state, _ = session_start.choose_start(
+            state, np.ones(1000, dtype=np.float32), fail_probe_round
         )
-        assert notes.initial_model.nbytes + notes.total.nbytes == 8 * 1000
+        assert state.initial_model.nbytes + state.total.nbytes == 8 * 1000
 
 
 def test_model_of_another_architecture_is_rejected() -> None:
-    notes = Average().init(vector(1, 2), [])
+    state = Average().init(vector(1, 2), [])
     with pytest.raises(ConfigError, match="different architectures cannot be averaged"):
-        Average().choose_start(notes, vector(1, 2, 3), fail_probe_round)
+        Average().choose_start(state, vector(1, 2, 3), fail_probe_round)
 
 
 def test_invalid_fields_are_rejected() -> None:

@@ -19,19 +19,19 @@ def test_previous_starts_with_the_last_model() -> None:
 
 def test_reset_starts_every_session_with_the_initial_model() -> None:
     initial = vector(5, 7)
-    notes = Reset().init(initial, [])
+    state = Reset().init(initial, [])
     initial += 1  # the policy has its own copy
     for _ in range(3):
-        notes, start = Reset().choose_start(notes, vector(1, 2), fail_probe_round)
+        state, start = Reset().choose_start(state, vector(1, 2), fail_probe_round)
         assert start.tolist() == [5, 7]
         start += 1
 
 
 def test_reset_of_one_session_only() -> None:
     session_start = Reset(session=1)
-    notes, starts = session_start.init(vector(0), []), []
+    state, starts = session_start.init(vector(0), []), []
     for last in (0, 1, 2):
-        notes, start = session_start.choose_start(notes, vector(last), fail_probe_round)
+        state, start = session_start.choose_start(state, vector(last), fail_probe_round)
         starts.append(start.tolist())
     assert starts == [[0], [0], [2]]
     with pytest.raises(ConfigError, match=r"session must lie in \[0, inf\), or none, got -1"):

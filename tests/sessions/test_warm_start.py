@@ -34,13 +34,13 @@ def run_sessions(
     session_start: WarmStart, ends: Sequence[Floats32], fingerprints: Sequence[Sequence[float]]
 ) -> tuple[WarmStartState, list[Floats32], list[FakeProbeRound]]:
     """Run sessions with these final models and fingerprints, and one more session."""
-    notes, last = session_start.init(INITIAL, []), INITIAL
+    state, last = session_start.init(INITIAL, []), INITIAL
     starts, moves = [], [FakeProbeRound(*by) for by in fingerprints]
     for run_probe_round, end in zip(moves, [*ends, INITIAL], strict=True):
-        notes, start = session_start.choose_start(notes, last, run_probe_round)
+        state, start = session_start.choose_start(state, last, run_probe_round)
         starts.append(start)
         last = end
-    return notes, starts, moves
+    return state, starts, moves
 
 
 PILOT = vector(10, 20)
@@ -68,26 +68,26 @@ def test_pilot_sessions_start_with_the_last_model_without_probe_rounds() -> None
 
 def test_pilot_is_the_mean_of_the_final_models_of_pilot_sessions() -> None:
     session_start = WarmStart(pilot_sessions=2, distance="raw")
-    notes, starts, moves = run_sessions(session_start, [vector(2, 2), vector(4, 8)], [(0, 0)] * 3)
-    assert notes.pilot.tolist() == [3, 5]
+    state, starts, moves = run_sessions(session_start, [vector(2, 2), vector(4, 8)], [(0, 0)] * 3)
+    assert state.pilot.tolist() == [3, 5]
     assert starts[2].tolist() == [3, 5]
     assert moves[2].calls[0][0] == [3, 5]
-    assert notes.pilots == []
-    assert notes.models == [], "models of pilot sessions are not averaged later"
+    assert state.pilots == []
+    assert state.models == [], "models of pilot sessions are not averaged later"
 
 
 def test_pilot_is_computed_once() -> None:
     ends = [PILOT, vector(1, 1), vector(2, 2), vector(3, 3)]
-    notes, _, moves = run_sessions(RAW, ends, [(0, 0)] * 5)
-    assert notes.pilot.tolist() == PILOT.tolist()
+    state, _, moves = run_sessions(RAW, ends, [(0, 0)] * 5)
+    assert state.pilot.tolist() == PILOT.tolist()
     assert [each.calls for each in moves[1:]] == [[(PILOT.tolist(), 0.5)]] * 4
-    assert [model.tolist() for model in notes.models] == [[1, 1], [2, 2], [3, 3]]
+    assert [model.tolist() for model in state.models] == [[1, 1], [2, 2], [3, 3]]
 
 
 def test_without_pilot_sessions_the_pilot_is_the_initial_model() -> None:
     session_start = WarmStart(pilot_sessions=0, distance="raw")
-    notes, starts, moves = run_sessions(session_start, [vector(1, 1)], [(1, 0), (1, 0)])
-    assert notes.pilot.tolist() == INITIAL.tolist()
+    state, starts, moves = run_sessions(session_start, [vector(1, 1)], [(1, 0), (1, 0)])
+    assert state.pilot.tolist() == INITIAL.tolist()
     assert [start.tolist() for start in starts] == [INITIAL.tolist(), [1, 1]]
     assert len(moves[0].calls) == 1
 
@@ -99,10 +99,10 @@ def test_first_session_after_the_pilot_starts_as_configured(
     first_start: Any, expected: Any
 ) -> None:
     session_start = WarmStart(pilot_sessions=2, first_start=first_start)
-    notes, starts, _ = run_sessions(session_start, [vector(2, 2), vector(4, 8)], [(1, 0)] * 3)
+    state, starts, _ = run_sessions(session_start, [vector(2, 2), vector(4, 8)], [(1, 0)] * 3)
     assert starts[2].tolist() == expected
-    assert notes.initial_model.size == 0, "it is no longer needed"
-    assert len(notes.fingerprints) == 1
+    assert state.initial_model.size == 0, "it is no longer needed"
+    assert len(state.fingerprints) == 1
 
 
 def test_second_session_after_the_pilot_starts_exactly_with_the_first_ones_model() -> None:
@@ -113,8 +113,8 @@ def test_second_session_after_the_pilot_starts_exactly_with_the_first_ones_model
 
 def test_fingerprint_is_the_change_of_all_probe_rounds() -> None:
     session_start = WarmStart(probe_rounds=3, probe_lr_scale=0.25, distance="raw")
-    notes, _, moves = run_sessions(session_start, [vector(10, 20)], [(0, 0), (1, 2)])
-    assert notes.fingerprints[0].tolist() == [3, 6]
+    state, _, moves = run_sessions(session_start, [vector(10, 20)], [(0, 0), (1, 2)])
+    assert state.fingerprints[0].tolist() == [3, 6]
     assert moves[1].calls == [([10, 20], 0.25), ([11, 22], 0.25), ([12, 24], 0.25)]
 
 
@@ -136,7 +136,7 @@ def test_per_tensor_distances_ignore_biases() -> None:
     pieces = [ParamSlice("fc.weight", 0, 1), ParamSlice("fc.bias", 1, 2)]
     for distance, expected in [("per_tensor_unit", [1, 2]), ("global_unit", [3, 4])]:
         session_start = WarmStart(distance=distance, scale=1000.0)  # type: ignore[arg-type]
-        notes, last = session_start.init(INITIAL, pieces), INITIAL
+        state, last = session_start.init(INITIAL, pieces), INITIAL
         # The last session is similar in the weight to the first, in the bias to the second.
         for by, end in [
             ((0, 0), (0, 0)),
@@ -144,14 +144,14 @@ def test_per_tensor_distances_ignore_biases() -> None:
             ((-1, -50), (3, 4)),
             ((1, -50), (0, 0)),
         ]:
-            notes, start = session_start.choose_start(notes, last, FakeProbeRound(*by))
+            state, start = session_start.choose_start(state, last, FakeProbeRound(*by))
             last = vector(*end)
         assert start.tolist() == pytest.approx(expected, abs=1e-5)
 
 
 def test_net_with_biases_only_is_compared_as_one_vector() -> None:
-    notes = WarmStart().init(INITIAL, [ParamSlice("bias", 0, 2)])
-    assert notes.compared_slices.tolist() == [[0, 2]]
+    state = WarmStart().init(INITIAL, [ParamSlice("bias", 0, 2)])
+    assert state.compared_slices.tolist() == [[0, 2]]
 
 
 def test_worked_example_with_two_tensors() -> None:
@@ -163,10 +163,10 @@ def test_worked_example_with_two_tensors() -> None:
     session_start = WarmStart()
     fingerprints = [(0,) * 6, (3, 4, 9, 1, 0, 0), (0, 1, -5, 0, 1, 0), (3, 3.5, 7, 0.9, 0.1, 0)]
     ends = [np.zeros(6, dtype=np.float32), *np.eye(6, dtype=np.float32)[:3]]
-    notes = session_start.init(np.zeros(6, dtype=np.float32), pieces)
+    state = session_start.init(np.zeros(6, dtype=np.float32), pieces)
     last = np.zeros(6, dtype=np.float32)
     for by, end in zip(fingerprints, ends, strict=True):
-        notes, start = session_start.choose_start(notes, last, FakeProbeRound(*by))
+        state, start = session_start.choose_start(state, last, FakeProbeRound(*by))
         last = end
     np.testing.assert_allclose(start, [0.999905, 0.000095, 0, 0, 0, 0], atol=1e-6)
 
@@ -193,12 +193,12 @@ ENDS = [PILOT, *(vector(n, n) for n in (1, 2, 3, 4))]
 
 def test_diverse_history_keeps_distant_sessions() -> None:
     session_start = WarmStart(distance="raw", history=3, keep="diverse", scale=0.0)
-    notes, starts, _ = run_sessions(session_start, ENDS, FOUR)
-    assert [model.tolist() for model in notes.models] == [[1, 1], [2, 2], [4, 4]]
-    assert [each.tolist() for each in notes.fingerprints] == [[0, 0], [0, 1], [5, 0.5], [0, 0]]
-    points = np.array(notes.fingerprints)
+    state, starts, _ = run_sessions(session_start, ENDS, FOUR)
+    assert [model.tolist() for model in state.models] == [[1, 1], [2, 2], [4, 4]]
+    assert [each.tolist() for each in state.fingerprints] == [[0, 0], [0, 1], [5, 0.5], [0, 0]]
+    points = np.array(state.fingerprints)
     np.testing.assert_allclose(
-        notes.fingerprint_distances,
+        state.fingerprint_distances,
         np.linalg.norm(points[:, None] - points[None], axis=2),
         rtol=1e-6,
     )
@@ -206,9 +206,9 @@ def test_diverse_history_keeps_distant_sessions() -> None:
 
 
 def test_limited_history_keeps_the_newest_sessions() -> None:
-    notes, _, _ = run_sessions(WarmStart(distance="raw", history=3), ENDS, FOUR)
-    assert [model.tolist() for model in notes.models] == [[2, 2], [3, 3], [4, 4]]
-    assert [each.tolist() for each in notes.fingerprints] == [[0, 1], [5, 0], [5, 0.5], [0, 0]]
+    state, _, _ = run_sessions(WarmStart(distance="raw", history=3), ENDS, FOUR)
+    assert [model.tolist() for model in state.models] == [[2, 2], [3, 3], [4, 4]]
+    assert [each.tolist() for each in state.fingerprints] == [[0, 1], [5, 0], [5, 0.5], [0, 0]]
 
 
 @pytest.mark.parametrize("keep", ["newest", "diverse"])
@@ -228,9 +228,9 @@ def test_long_history_changes_nothing() -> None:
 # Memory use
 
 
-def count_bytes(notes: WarmStartState) -> int:
+def count_bytes(state: WarmStartState) -> int:
     """Return the bytes of all stored vectors of the size of a model."""
-    vectors = [notes.initial_model, notes.pilot, *notes.pilots, *notes.models, *notes.fingerprints]
+    vectors = [state.initial_model, state.pilot, *state.pilots, *state.models, *state.fingerprints]
     assert all(each.dtype == np.float32 for each in vectors)
     assert all(map(is_frozen, vectors)), "stored vectors are read-only"
     return sum(each.nbytes for each in vectors)
@@ -240,44 +240,44 @@ def count_bytes(notes: WarmStartState) -> int:
 def test_state_holds_one_model_and_two_per_session_after_the_pilots(pilots: int) -> None:
     session_start, size = WarmStart(pilot_sessions=pilots, first_start="random"), 1000
     model = np.zeros(size, dtype=np.float32)
-    notes, W = session_start.init(model, []), 4 * size
+    state, W = session_start.init(model, []), 4 * size
     for session in range(10):
-        notes, model = session_start.choose_start(
-            notes, model, lambda model, lr_scale=1.0: model + 1
+        state, model = session_start.choose_start(
+            state, model, lambda model, lr_scale=1.0: model + 1
         )
         finished = session + 1  # sessions after this one
         if session >= pilots:
             # The final model of this session is stored when the next one starts.
-            assert count_bytes(notes) == W + 2 * W * (finished - pilots) - W
+            assert count_bytes(state) == W + 2 * W * (finished - pilots) - W
         else:
-            assert count_bytes(notes) <= pilots * W + W, "the pilots so far and the initial model"
+            assert count_bytes(state) <= pilots * W + W, "the pilots so far and the initial model"
 
 
 def test_history_bounds_the_size_of_the_state() -> None:
     session_start, model = WarmStart(history=3), np.zeros(1000, dtype=np.float32)
-    notes = session_start.init(model, [])
+    state = session_start.init(model, [])
     for _ in range(12):
-        notes, model = session_start.choose_start(
-            notes, model, lambda model, lr_scale=1.0: model + 1
+        state, model = session_start.choose_start(
+            state, model, lambda model, lr_scale=1.0: model + 1
         )
-    assert count_bytes(notes) == 4000 * (1 + 2 * 3 + 1)
+    assert count_bytes(state) == 4000 * (1 + 2 * 3 + 1)
 
 
 def test_stored_vectors_are_not_copied_between_sessions() -> None:
-    notes, _, _ = run_sessions(RAW, TWO_MODELS, TWO_FINGERPRINTS)
-    following, _ = RAW.choose_start(notes, vector(0, 0), FakeProbeRound(1, 1))
-    assert following.pilot is notes.pilot
-    assert all(a is b for a, b in zip(following.models, notes.models, strict=False))
-    assert all(a is b for a, b in zip(following.fingerprints, notes.fingerprints, strict=False))
+    state, _, _ = run_sessions(RAW, TWO_MODELS, TWO_FINGERPRINTS)
+    following, _ = RAW.choose_start(state, vector(0, 0), FakeProbeRound(1, 1))
+    assert following.pilot is state.pilot
+    assert all(a is b for a, b in zip(following.models, state.models, strict=False))
+    assert all(a is b for a, b in zip(following.fingerprints, state.fingerprints, strict=False))
 
 
 # Validation
 
 
 def test_model_of_another_architecture_is_rejected() -> None:
-    notes, _, _ = run_sessions(RAW, TWO_MODELS, TWO_FINGERPRINTS)
+    state, _, _ = run_sessions(RAW, TWO_MODELS, TWO_FINGERPRINTS)
     with pytest.raises(ConfigError, match=r"expected a model with 2 parameters, .* got one with 3"):
-        RAW.choose_start(notes, vector(1, 2, 3), FakeProbeRound(1, 1, 1))
+        RAW.choose_start(state, vector(1, 2, 3), FakeProbeRound(1, 1, 1))
 
 
 @pytest.mark.parametrize(

@@ -34,11 +34,11 @@ class BankEdit:
     ([[1.0], [1.0]], [0, 1])
     """
 
-    def __init__(self, notes: Clusters, num_models: int, is_step_start: bool = True) -> None:
-        self.member_of, self.previous = notes.member_of.copy(), notes.previous.copy()
-        self.isolated_for = np.maximum(notes.isolated_for - int(is_step_start), 0)
-        self.last_used = notes.last_used.copy()
-        self.rnd = notes.rnd + 1
+    def __init__(self, state: Clusters, num_models: int, is_step_start: bool = True) -> None:
+        self.member_of, self.previous = state.member_of.copy(), state.previous.copy()
+        self.isolated_for = np.maximum(state.isolated_for - int(is_step_start), 0)
+        self.last_used = state.last_used.copy()
+        self.rnd = state.rnd + 1
         self.mix = np.eye(num_models)
         self.is_new = np.zeros(num_models, dtype=bool)
 
@@ -91,7 +91,7 @@ class BankEdit:
         new_index = np.full(len(self.mix), -1, dtype=np.int64)
         new_index[kept] = np.arange(len(kept))
         member_of = np.where(self.member_of >= 0, new_index[self.member_of], -1)
-        notes = Clusters(
+        state = Clusters(
             member_of, self.previous, self.isolated_for[kept], self.last_used[kept], self.rnd
         )
-        return BankAssignment(notes, self.mix[kept], self.is_new[kept], cohort, member_of[cohort])
+        return BankAssignment(state, self.mix[kept], self.is_new[kept], cohort, member_of[cohort])

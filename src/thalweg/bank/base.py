@@ -18,11 +18,11 @@ class BankAssignment(NamedTuple):
 
     Each model of the round is a weighted mean of the models of the previous round. One matrix
     therefore describes every change: a unit row keeps or copies a model, a row with several
-    entries merges models, a model without a row is closed, and a row of zeros asks for a new
+    entries merges models, a model without a row is closed, and a row of zeros creates a
     model with random parameters.
     """
 
-    notes: Any  # the state of the bank for the next round
+    state: Any  # the state of the bank for the next round
     mix: Floats
     """(models now, models before) rows sum to one, or to zero for a randomly initialised model."""
     is_new: npt.NDArray[np.bool_]  # (models now,) the server rule starts from its initial state
@@ -38,7 +38,7 @@ class Bank(Protocol):
     """Opens, merges and closes models, and assigns models to clients.
 
     Implement `init`, `assign` and `shares`; no base class is needed. The bank is a frozen value:
-    its state (`notes`) is passed in and returned, and must survive a checkpoint.
+    its state is passed in and returned, and must survive a checkpoint.
 
     A bank that needs information from the clients before it assigns models also implements
     `core.capabilities.Surveys`. It may survey any present client; `Roster.cohort` holds the
@@ -50,7 +50,7 @@ class Bank(Protocol):
         ...
 
     def assign(
-        self, notes: Any, roster: Roster, answers: SurveyResponses, num_models: int
+        self, state: Any, roster: Roster, answers: SurveyResponses, num_models: int
     ) -> BankAssignment:
         """Return the models of this round and the jobs of `roster.cohort`.
 
@@ -59,7 +59,7 @@ class Bank(Protocol):
         """
         ...
 
-    def shares(self, notes: Any, num_models: int) -> Floats:
+    def shares(self, state: Any, num_models: int) -> Floats:
         """Return (models,) the share of the clients that use each model; the sum is one."""
         ...
 
@@ -103,7 +103,7 @@ class SplitsSamples(Protocol):
         """
         ...
 
-    def collect(self, notes: Any, clients: Ints, uploads: Mapping[str, Floats32]) -> Any:
+    def collect(self, state: Any, clients: Ints, uploads: Mapping[str, Floats32]) -> Any:
         """Return the state of the bank after these uploads (K, E); clients are distinct."""
         ...
 
@@ -112,7 +112,7 @@ class SplitsSamples(Protocol):
 class MixesModels(Protocol):
     """A bank whose clients predict with a mixture of models."""
 
-    def mixtures(self, notes: Any, num_models: int) -> Floats:
+    def mixtures(self, state: Any, num_models: int) -> Floats:
         """Return (N, models) the weight of each model at each client; rows sum to one."""
         ...
 
@@ -121,7 +121,7 @@ class MixesModels(Protocol):
 class ExtraBankMetrics(Protocol):
     """A bank that contributes metrics."""
 
-    def extra_metrics(self, notes: Any, roster: Roster) -> Mapping[str, float | list[int]]:
+    def extra_metrics(self, state: Any, roster: Roster) -> Mapping[str, float | list[int]]:
         """Return the metrics of the roster's round; called after `assign`."""
         ...
 
@@ -164,11 +164,11 @@ class OneModel:
         return None
 
     def assign(
-        self, notes: None, roster: Roster, answers: SurveyResponses, num_models: int
+        self, state: None, roster: Roster, answers: SurveyResponses, num_models: int
     ) -> BankAssignment:
         cohort = require_cohort(roster)
         first = np.zeros(len(cohort), dtype=np.int64)
         return BankAssignment(None, np.eye(1), np.array([False]), cohort, first)
 
-    def shares(self, notes: None, num_models: int) -> Floats:
+    def shares(self, state: None, num_models: int) -> Floats:
         return np.ones(1)

@@ -38,7 +38,7 @@ class FedDaaState(NamedTuple):
     drifted: Bools  # (N,) clients whose concept was found to have changed
     clusters_found: int  # 0: never clustered
     started_in: int  # the first round of the step with a cohort; -1: before the first step
-    judged: Bools  # (N,) clients with old and new prototypes, whose drift could be judged
+    judged: Bools  # (N,) clients with old and new prototypes, so that drift can be determined
 
 
 @dataclass(frozen=True)
@@ -70,13 +70,13 @@ class FedDaa(SoftBank):
 
     Differs from the paper: NCD determines the number of models, whereas the released code uses the
     true one (``cluster_count="given"``); classes that a client does not have are rows of zeros, as
-    in the code, or treated as `missing` says; clients that were not surveyed train on new samples
-    only. The ablations: without NCD there are always `first_count` models, without RDLD no client
+    in the code, or set by `missing`; clients that were not surveyed train on new samples only. The
+    ablations: without NCD there are always `first_count` models, without RDLD no client
     counts as drifted, without DAA all clients train on this step's samples only.
 
-    Clients 0 and 1 answer 0 to class 0 in the old and the new data, client 2 changes its answer
-    from 0 to 4. There are two clusters, client 2 has drifted, and it trains on samples from round
-    40 on:
+    The output for class 0 is 0 in the old and the new data of clients 0 and 1. It changes from 0
+    to 4 at client 2. There are two clusters, client 2 has drifted, and it trains on samples from
+    round 40 on:
 
     >>> bank, clients = FedDaa(every=40), np.arange(3)
     >>> roster = Roster(0, clients, np.ones(3), np.zeros(3, int), cohort=clients)
@@ -90,8 +90,8 @@ class FedDaa(SoftBank):
     >>> roster = Roster(
     ...     40, clients, np.ones(3), np.zeros(3, int), cohort=clients, surveyed=clients
     ... )
-    >>> plan = bank.assign(plan.notes, roster, answers, num_models=2)
-    >>> len(plan.mix), plan.notes.drifted.tolist(), plan.notes.learn_since.tolist()
+    >>> plan = bank.assign(plan.state, roster, answers, num_models=2)
+    >>> len(plan.mix), plan.state.drifted.tolist(), plan.state.learn_since.tolist()
     (2, [False, False, True], [0, 0, 40])
     """
 
@@ -174,62 +174,62 @@ class FedDaa(SoftBank):
         )
 
     def assign(
-        self, notes: FedDaaState, roster: Roster, answers: SurveyResponses, num_models: int
+        self, state: FedDaaState, roster: Roster, answers: SurveyResponses, num_models: int
     ) -> BankAssignment:
         mix = np.eye(num_models)
-        if notes.number < 0:
+        if state.number < 0:
             mix = grow_mix(num_models, self._first_num_models)
-            notes = notes._replace(number=0, started_in=roster.rnd)
-        elif self._has_ended(notes, roster):
-            notes, mix = self._start_step(notes, roster, answers, num_models)
-        return assign_all_models(notes, roster, mix, notes.began, notes.learn_since)
+            state = state._replace(number=0, started_in=roster.rnd)
+        elif self._has_ended(state, roster):
+            state, mix = self._start_step(state, roster, answers, num_models)
+        return assign_all_models(state, roster, mix, state.began, state.learn_since)
 
-    def extra_metrics(self, notes: FedDaaState, roster: Roster) -> Mapping[str, float | list[int]]:
+    def extra_metrics(self, state: FedDaaState, roster: Roster) -> Mapping[str, float | list[int]]:
         """Return the number of clusters, and in the first round of a step also the drifts.
 
         In simulations `evaluation.DriftDetection` compares the drifts with the true ones.
         """
         extra_metrics: dict[str, float | list[int]] = {}
-        if notes.clusters_found > 0:
-            extra_metrics["clusters_found"] = notes.clusters_found
-        if notes.clustered_in == roster.rnd:
-            extra_metrics["drifts_found"] = int(notes.drifted.sum())
-        if notes.started_in == roster.rnd:
-            extra_metrics["judged_clients"] = np.flatnonzero(notes.judged).tolist()
-            extra_metrics["drifted_clients"] = np.flatnonzero(notes.drifted).tolist()
+        if state.clusters_found > 0:
+            extra_metrics["clusters_found"] = state.clusters_found
+        if state.clustered_in == roster.rnd:
+            extra_metrics["drifts_found"] = int(state.drifted.sum())
+        if state.started_in == roster.rnd:
+            extra_metrics["judged_clients"] = np.flatnonzero(state.judged).tolist()
+            extra_metrics["drifted_clients"] = np.flatnonzero(state.drifted).tolist()
         return extra_metrics
 
-    def _has_ended(self, notes: FedDaaState, roster: Roster) -> bool:
+    def _has_ended(self, state: FedDaaState, roster: Roster) -> bool:
         """Return whether a new step is due, also in the first round after one without a cohort."""
         if self.every is not None:
-            return roster.rnd // self.every > notes.began // self.every
+            return roster.rnd // self.every > state.began // self.every
         return (
-            is_step_start(self.every, roster) and roster.rnd >= notes.began + self.min_step_rounds
+            is_step_start(self.every, roster) and roster.rnd >= state.began + self.min_step_rounds
         )
 
     def _start_step(
-        self, notes: FedDaaState, roster: Roster, answers: SurveyResponses, num_models: int
+        self, state: FedDaaState, roster: Roster, answers: SurveyResponses, num_models: int
     ) -> tuple[FedDaaState, Floats]:
         began = roster.rnd if self.every is None else roster.rnd // self.every * self.every
         prototype_set = read_prototypes(answers, roster, self.missing)
         found = self._find_clusters(prototype_set)
         old, drifted = self._find_drifts(prototype_set, found, roster.num_clients)
-        wanted = self._num_models_for(notes.number + 1, found, num_models)
+        wanted = self._num_models_for(state.number + 1, found, num_models)
         mix = grow_mix(num_models, wanted)
         if wanted < num_models:
-            kept = self._choose_kept(client_mixtures(notes.mass), wanted, old, found)
+            kept = self._choose_kept(client_mixtures(state.mass), wanted, old, found)
             mix = np.eye(num_models)[kept]
-        learn_since = self._learn_since(notes, began, prototype_set, drifted)
+        learn_since = self._learn_since(state, began, prototype_set, drifted)
         judged = np.zeros(roster.num_clients, dtype=bool)
         judged[prototype_set.clients[prototype_set.has_old]] = True
         return FedDaaState(
-            mass=np.zeros((roster.num_clients, wanted, notes.mass.shape[2]), dtype=np.float32),
-            number=notes.number + 1,
+            mass=np.zeros((roster.num_clients, wanted, state.mass.shape[2]), dtype=np.float32),
+            number=state.number + 1,
             began=began,
-            clustered_in=roster.rnd if found is not None else notes.clustered_in,
+            clustered_in=roster.rnd if found is not None else state.clustered_in,
             learn_since=learn_since,
             drifted=drifted,
-            clusters_found=notes.clusters_found if found is None else found.size,
+            clusters_found=state.clusters_found if found is None else found.size,
             started_in=roster.rnd,
             judged=judged,
         ), mix
@@ -257,7 +257,7 @@ class FedDaa(SoftBank):
     def _find_drifts(
         self, prototype_set: PrototypeSet, found: Clustering | None, num_clients: int
     ) -> tuple[Ints, Bools]:
-        """Return (N,) the cluster of each client's old data (-1: none) and (N,) who has drifted."""
+        """Return (N,) the cluster of each client's old data (-1: none) and (N,) drift flags."""
         old, drifted = np.full(num_clients, -1, dtype=np.int64), np.zeros(num_clients, dtype=bool)
         if found is not None and prototype_set.has_old.any():
             clients = prototype_set.clients[prototype_set.has_old]
@@ -270,18 +270,18 @@ class FedDaa(SoftBank):
         return old, drifted
 
     def _learn_since(
-        self, notes: FedDaaState, began: int, prototype_set: PrototypeSet, drifted: Bools
+        self, state: FedDaaState, began: int, prototype_set: PrototypeSet, drifted: Bools
     ) -> Ints:
         """Return (N,) the first round whose samples each client trains on.
 
         Clients without an answer are treated like drifted ones: they train on new samples only.
-        A step that an alarm started begins after the change. Its new samples are therefore those
+        If an alarm started the step, the data changed before the step. New samples are then those
         that the client reported as new, and stable clients train on all their samples.
         """
         stable = np.zeros(len(drifted), dtype=bool)
         stable[prototype_set.clients] = ~drifted[prototype_set.clients]
         stable |= not self.use_rdld
-        new, old = np.full(len(drifted), began), notes.began
+        new, old = np.full(len(drifted), began), state.began
         if self.every is None:
             new[prototype_set.clients], old = prototype_set.new_since, 0
         return np.where(stable & self.use_daa, old, new)

@@ -153,14 +153,14 @@ class FedDrift:
         )
 
     def assign(
-        self, notes: Clusters, roster: Roster, answers: SurveyResponses, num_models: int
+        self, state: Clusters, roster: Roster, answers: SurveyResponses, num_models: int
     ) -> BankAssignment:
         cohort, is_start = require_cohort(roster), is_step_start(self.every, roster)
         surveyed = cohort if roster.surveyed is None else roster.surveyed
         no_answer = np.full((len(surveyed), num_models), np.nan)
         costs = answers.get(COSTS, no_answer)  # (K, models)
         sizes = np.nan_to_num(answers.get(SAMPLES, no_answer)[:, 0])  # (K,)
-        edit = BankEdit(notes, num_models, is_start)
+        edit = BankEdit(state, num_models, is_start)
         before = edit.previous[surveyed]
         if self.every is None:  # alarmed clients have drifted, no others
             alarmed = surveyed[:0] if roster.alarmed is None else roster.alarmed
@@ -170,7 +170,7 @@ class FedDrift:
         if not is_start:
             before = np.full(len(surveyed), np.nan)  # no client has drifted
         self._assign_clients(edit, surveyed, costs, before)
-        if notes.rnd == 0 and self.initial_models > num_models:
+        if state.rnd == 0 and self.initial_models > num_models:
             edit.add_random_models(self.initial_models - num_models)
             edit.member_of[cohort] = np.arange(len(cohort)) % self.initial_models
         clients = np.union1d(surveyed, cohort)
@@ -179,24 +179,24 @@ class FedDrift:
         edit.member_of[clients] = members
         if is_start and not self.eager:
             self._merge_similar(edit, surveyed, costs, sizes)
-        edit.last_used[edit.member_of[cohort]] = notes.rnd + 1
+        edit.last_used[edit.member_of[cohort]] = state.rnd + 1
         return edit.finish(cohort)
 
-    def shares(self, notes: Clusters, num_models: int) -> Floats:
-        counts = np.bincount(notes.member_of[notes.member_of >= 0], minlength=num_models)
+    def shares(self, state: Clusters, num_models: int) -> Floats:
+        counts = np.bincount(state.member_of[state.member_of >= 0], minlength=num_models)
         if counts.sum() == 0:
             return np.full(num_models, 1 / num_models)
         shares: Floats = counts / counts.sum()
         return shares
 
-    def mixtures(self, notes: Clusters, num_models: int) -> Floats:
+    def mixtures(self, state: Clusters, num_models: int) -> Floats:
         """Return (N, models): each client uses its own model.
 
         Clients without a model use all models, weighted by their shares.
         """
-        mixtures = np.tile(self.shares(notes, num_models), (len(notes.member_of), 1))
-        has_model = notes.member_of >= 0
-        mixtures[has_model] = np.eye(num_models)[notes.member_of[has_model]]
+        mixtures = np.tile(self.shares(state, num_models), (len(state.member_of), 1))
+        has_model = state.member_of >= 0
+        mixtures[has_model] = np.eye(num_models)[state.member_of[has_model]]
         return mixtures
 
     def _costs(self, view: SurveyContext, rows: Ints) -> Floats:

@@ -59,7 +59,7 @@ class Oracle:
         )
 
     def assign(
-        self, notes: ConceptHistory, roster: Roster, answers: SurveyResponses, num_models: int
+        self, state: ConceptHistory, roster: Roster, answers: SurveyResponses, num_models: int
     ) -> BankAssignment:
         truth = roster.concepts if isinstance(roster, OracleRoster) else None
         if truth is None:
@@ -68,32 +68,32 @@ class Oracle:
                 "provides; got a roster without concepts. Use a bank that estimates them, such as "
                 "feddaa or feddrift."
             )
-        has_changed = (truth != notes.concept_of) & (notes.concept_of >= 0)
+        has_changed = (truth != state.concept_of) & (state.concept_of >= 0)
         concepts = np.append(
-            notes.concepts[notes.concepts >= 0],
-            np.setdiff1d(truth, notes.concepts),
+            state.concepts[state.concepts >= 0],
+            np.setdiff1d(truth, state.concepts),
         )
-        notes = ConceptHistory(
-            truth.astype(np.int64), np.where(has_changed, roster.rnd, notes.changed), concepts
+        state = ConceptHistory(
+            truth.astype(np.int64), np.where(has_changed, roster.rnd, state.changed), concepts
         )
         mix = np.eye(len(concepts), num_models)
         cohort = require_cohort(roster)
         return BankAssignment(
-            notes=notes,
+            state=state,
             mix=mix,
             is_new=find_random_models(mix),
             clients=cohort,
-            models=_models_of_clients(notes)[cohort],
-            broadcast={SINCE: notes.changed[cohort, None].astype(np.float64)},
+            models=_models_of_clients(state)[cohort],
+            broadcast={SINCE: state.changed[cohort, None].astype(np.float64)},
         )
 
-    def mixtures(self, notes: ConceptHistory, num_models: int) -> Floats:
-        if (notes.concept_of < 0).any():
-            return np.full((len(notes.concept_of), num_models), 1 / num_models)
-        return np.eye(num_models)[_models_of_clients(notes)]
+    def mixtures(self, state: ConceptHistory, num_models: int) -> Floats:
+        if (state.concept_of < 0).any():
+            return np.full((len(state.concept_of), num_models), 1 / num_models)
+        return np.eye(num_models)[_models_of_clients(state)]
 
-    def shares(self, notes: ConceptHistory, num_models: int) -> Floats:
-        shares: Floats = self.mixtures(notes, num_models).mean(axis=0)
+    def shares(self, state: ConceptHistory, num_models: int) -> Floats:
+        shares: Floats = self.mixtures(state, num_models).mean(axis=0)
         return shares
 
     def init_split(self, num_classes: int) -> None:
@@ -112,13 +112,13 @@ class Oracle:
         return {}
 
     def collect(
-        self, notes: ConceptHistory, clients: Ints, uploads: Mapping[str, Floats32]
+        self, state: ConceptHistory, clients: Ints, uploads: Mapping[str, Floats32]
     ) -> ConceptHistory:
-        return notes
+        return state
 
 
-def _models_of_clients(notes: ConceptHistory) -> Ints:
+def _models_of_clients(state: ConceptHistory) -> Ints:
     """Return (N,) the model of each client's concept."""
-    order = np.argsort(notes.concepts)
-    models: Ints = order[np.searchsorted(notes.concepts, notes.concept_of, sorter=order)]
+    order = np.argsort(state.concepts)
+    models: Ints = order[np.searchsorted(state.concepts, state.concept_of, sorter=order)]
     return models

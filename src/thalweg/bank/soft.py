@@ -79,13 +79,13 @@ class SoftBank:
     def upload(self, kept: MixtureState) -> Mapping[str, Floats32]:
         return {MASS: kept.mass.ravel()}
 
-    def collect(self, notes: Any, clients: Ints, uploads: Mapping[str, Floats32]) -> Any:
-        mass: Floats32 = notes.mass.copy()
+    def collect(self, state: Any, clients: Ints, uploads: Mapping[str, Floats32]) -> Any:
+        mass: Floats32 = state.mass.copy()
         received = uploads.get(MASS)
         if received is None or received.shape[1] != mass[0].size:  # another number of models
-            return notes
+            return state
         mass[clients] = received.reshape(len(clients), *mass.shape[1:])
-        return notes._replace(mass=mass)
+        return state._replace(mass=mass)
 
     def validate_claim(self, claim: Claim) -> str | None:
         """Expect one mass per model and label, with a sum of at most the number of samples."""
@@ -97,22 +97,22 @@ class SoftBank:
             return f"{MASS} sums to {total:g}, expected at most {held}, the client's samples."
         return None
 
-    def mixtures(self, notes: HasMass, num_models: int) -> Floats:
+    def mixtures(self, state: HasMass, num_models: int) -> Floats:
         """Return (N, models): each client's mixture, or its largest component only ("hard").
 
         Clients without an upload since the last reset use all models equally.
         """
-        mixtures = client_mixtures(notes.mass)
+        mixtures = client_mixtures(state.mass)
         if mixtures.shape[1] != num_models:  # before the first round there is one model
             return np.full((len(mixtures), num_models), 1 / num_models)
         if self.prediction == "mixture":
             return mixtures
-        received = notes.mass.any(axis=(1, 2))
+        received = state.mass.any(axis=(1, 2))
         mixtures[received] = np.eye(num_models)[mixtures[received].argmax(axis=1)]
         return mixtures
 
-    def shares(self, notes: HasMass, num_models: int) -> Floats:
-        shares: Floats = self.mixtures(notes, num_models).mean(axis=0)
+    def shares(self, state: HasMass, num_models: int) -> Floats:
+        shares: Floats = self.mixtures(state, num_models).mean(axis=0)
         return shares
 
 
@@ -131,7 +131,7 @@ def client_mixtures(mass: Floats32) -> Floats:
 
 
 def assign_all_models(
-    notes: HasMass, roster: Roster, mix: Floats, began: int, learn_since: Ints
+    state: HasMass, roster: Roster, mix: Floats, began: int, learn_since: Ints
 ) -> BankAssignment:
     """Assign all models of `mix` to each client of the cohort.
 
@@ -139,14 +139,14 @@ def assign_all_models(
     (`theory.label_priors`) of the models, from the last uploads of all clients.
     """
     cohort, J = require_cohort(roster), len(mix)
-    priors = label_priors(notes.mass.sum(axis=0, dtype=np.float64))
+    priors = label_priors(state.mass.sum(axis=0, dtype=np.float64))
     broadcast = {
         PRIORS: np.tile(priors.ravel(), (len(cohort), 1)),
         SINCE: learn_since[cohort, None].astype(np.float64),
         BEGAN: np.full((len(cohort), 1), float(began)),
     }
     return BankAssignment(
-        notes=notes,
+        state=state,
         mix=mix,
         is_new=find_random_models(mix),
         clients=np.repeat(cohort, J),

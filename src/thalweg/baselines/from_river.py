@@ -85,8 +85,8 @@ class RiverLearner:
         self._model = model
 
     def predict(self, x: Floats32) -> int:
-        said = self._model.predict_one(dict(enumerate(x.tolist())))
-        return 0 if said is None else int(said)
+        predicted = self._model.predict_one(dict(enumerate(x.tolist())))
+        return 0 if predicted is None else int(predicted)
 
     def learn(self, x: Floats32, label: int) -> None:
         self._model.learn_one(dict(enumerate(x.tolist())), label)

@@ -132,15 +132,15 @@ def show_cell_progress(
         with _bar(cell_progress, console) as show:
             yield show
         return
-    said = time.monotonic()
+    last_line = time.monotonic()
 
     def show_event(event: CellEvent) -> None:
-        nonlocal said
+        nonlocal last_line
         cell_progress.record(event)
         if event.row is None:
             how = "ended" if event.failure is None else f"failed: {' '.join(event.failure.split())}"
             print(f"{_job_name(event.job)}: {how}; {cell_progress.format_summary()}", flush=True)
-        elif time.monotonic() - said < LINE_EVERY_S:
+        elif time.monotonic() - last_line < LINE_EVERY_S:
             return
         else:
             print(
@@ -148,7 +148,7 @@ def show_cell_progress(
                 f"{cell_progress.format_summary()}",
                 flush=True,
             )
-        said = time.monotonic()
+        last_line = time.monotonic()
 
     yield show_event
 
@@ -158,11 +158,11 @@ def _bar(cell_progress: CellProgress, console: Console) -> Iterator[CellCallback
     columns = (
         TextColumn("{task.completed:.0f}/{task.total:.0f} rounds"),
         BarColumn(bar_width=24, complete_style="cyan", finished_style="green"),
-        TextColumn("{task.fields[said]}"),
+        TextColumn("{task.fields[text]}"),
     )
     with Progress(*columns, console=console) as progress:
         task = progress.add_task(
-            "", total=cell_progress.total, completed=cell_progress.done, said="starting"
+            "", total=cell_progress.total, completed=cell_progress.done, text="starting"
         )
 
         def show(event: CellEvent) -> None:
@@ -171,12 +171,12 @@ def _bar(cell_progress: CellProgress, console: Console) -> Iterator[CellCallback
             known = "" if accuracy is None else f" {accuracy:.3f}"
             now = f"   {_job_name(event.job)}{known}"
             progress.update(
-                task, completed=cell_progress.done, said=cell_progress.format_summary() + now
+                task, completed=cell_progress.done, text=cell_progress.format_summary() + now
             )
             if event.failure is not None:
                 reason = " ".join(event.failure.split())
-                said = f"{_job_name(event.job)} failed: {reason}"
-                progress.console.print(said, markup=False, highlight=False, style="yellow")
+                text = f"{_job_name(event.job)} failed: {reason}"
+                progress.console.print(text, markup=False, highlight=False, style="yellow")
 
         yield show
 

@@ -197,5 +197,5 @@ def _print_event(console: Console, event: Mapping[str, Any] | None, line: str) -
         "trouble": f"trouble with the data: {event['reason']}" if event.get("reason") else "",
         "round": line,
     }
-    if said := words.get(str(event["event"])):
-        console.print(said, highlight=False, soft_wrap=True, markup=False)
+    if text := words.get(str(event["event"])):
+        console.print(text, highlight=False, soft_wrap=True, markup=False)

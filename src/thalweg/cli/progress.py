@@ -28,17 +28,17 @@ def show_progress(plan: AnyPlan, console: Console, as_json: bool) -> Iterator[Pr
         columns = (
             TextColumn("round {task.completed:.0f}/{task.total:.0f}"),
             BarColumn(),
-            TextColumn("{task.fields[said]}"),
+            TextColumn("{task.fields[text]}"),
         )
         with Progress(*columns, console=console) as progress:
-            task = progress.add_task("", total=plan.scenario.rounds, said="starting")
+            task = progress.add_task("", total=plan.scenario.rounds, text="starting")
             accuracy = float("nan")
 
             def show(event: RoundProgress) -> None:
                 nonlocal accuracy
                 accuracy = _accuracy(event.row, accuracy)
-                said = f"{_clients(event.row)}   {_score(event.row, accuracy, 3)}   {_rate(event)}"
-                progress.update(task, completed=event.rounds_done, said=said)
+                text = f"{_clients(event.row)}   {_score(event.row, accuracy, 3)}   {_rate(event)}"
+                progress.update(task, completed=event.rounds_done, text=text)
 
             yield show
 

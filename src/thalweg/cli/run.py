@@ -118,8 +118,8 @@ def print_summary(
     megabytes = METRICS["megabytes"].aggregate(metrics)
     lines = [f"done in {format_duration(seconds)}, {len(metrics)} rounds, {megabytes:.1f} MB sent"]
     lines += metric_lines(metrics)
-    for place, line in enumerate(transition_lines(transitions(metrics))):
-        lines.append(_line("" if place else "transitions", line))
+    for index, line in enumerate(transition_lines(transitions(metrics))):
+        lines.append(_line("" if index else "transitions", line))
     if alarms is not None:
         lines.append(_line("alarms", alarm_line(alarms)))
     lines += [_line(label, line) for label, line in drift_lines(metrics)]

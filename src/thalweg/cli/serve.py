@@ -13,7 +13,7 @@ from typing import Any
 import typer
 from rich.console import Console
 
-import thalweg.network.flower  # noqa: F401  (says at once if Flower is missing)
+import thalweg.network.flower  # noqa: F401  (fails early if Flower is missing)
 from thalweg.cli.plan_view import plan_tree
 from thalweg.cli.progress import print_json, show_progress
 from thalweg.cli.run import default_run_folder, plan_from_options, print_summary
@@ -72,14 +72,14 @@ class ServeArguments:
 
     def to_app_config(self, is_live: bool) -> dict[str, Any]:
         """Options that the ServerApp reads from the run folder, validated here."""
-        said = {
+        given = {
             "min_clients": self.min_clients,
             "deadline_s": self.deadline_s,
             "wait_s": self.wait_s,
             "live": is_live,
             "data_dir": None if self.data_dir is None else str(self.data_dir.absolute()),
         }
-        options = {name: value for name, value in said.items() if value is not None}
+        options = {name: value for name, value in given.items() if value is not None}
         from_dict(ServeOptions, options, "serve")
         limits = with_overrides(Limits(), self.limits)
         named = [limit.partition("=")[0].strip() for limit in self.limits]

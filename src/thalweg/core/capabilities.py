@@ -73,11 +73,11 @@ class ServerHalf(Protocol):
         """Return the state at the server before the first round."""
         ...
 
-    def broadcast(self, notes: Any, clients: Ints) -> Mapping[str, Floats32]:
+    def broadcast(self, state: Any, clients: Ints) -> Mapping[str, Floats32]:
         """(K, E) messages to the clients about to train; empty if there are none yet."""
         ...
 
-    def collect(self, notes: Any, clients: Ints, uploads: Mapping[str, Floats32]) -> Any:
+    def collect(self, state: Any, clients: Ints, uploads: Mapping[str, Floats32]) -> Any:
         """Return the state at the server after the clients' uploads (K, E); clients are distinct.
 
         If late uploads of a client arrive with a newer one, this is called once for each, in order.
@@ -189,7 +189,7 @@ class CountsLabels(Protocol):
 class TracksSessions(Protocol):
     """A policy whose part at the server (`ServerHalf`) depends on sessions."""
 
-    def start_session(self, notes: Any, last: Floats32, members: Ints) -> Any:
+    def start_session(self, state: Any, last: Floats32, members: Ints) -> Any:
         """Return the state at the server when a session of some clients starts.
 
         `last` (P,) is the final model of the previous session; it is empty if there was none.

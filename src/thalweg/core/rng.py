@@ -19,7 +19,7 @@ class Draw(enum.IntEnum):
     PARTITION = 0  # which samples belong to which latent state
     WORLD = 1  # state probabilities and availabilities of the clients
     AVAILABILITY = 2  # clients that are present in a round
-    STREAM = 3  # states that a client visits, and the samples that arrive
+    STREAM = 3  # the latent states of a client's stream, and the samples that arrive
     INITIAL_MEMORY = 4  # samples that a client has before its first round
     MEMORY = 5  # which samples are kept and which are evicted
     SELECTION = 6  # clients that are chosen
@@ -30,9 +30,9 @@ class Draw(enum.IntEnum):
     LOCAL = 11  # randomness inside a local objective, such as dropout
     AUGMENT = 12  # augmentation of training images; with a seed per client and its step
     SURVEYED = 13  # clients that are surveyed
-    SELECTION_ANSWER = 14  # survey responses of a client: selection,
-    BANK_ANSWER = 15  # bank,
-    SAMPLE_WEIGHTS_ANSWER = 16  # sample weights
+    SELECTION_ANSWER = 14  # survey responses of a client for the selection
+    BANK_ANSWER = 15  # survey responses for the bank
+    SAMPLE_WEIGHTS_ANSWER = 16  # survey responses for the sample weights
     SESSIONS = 17  # when clients join and leave
     PROBE_ROUND = 18  # clients of a probe round
     FAULTS = 19  # responses that are lost or late
@@ -56,26 +56,26 @@ def rng_for(
     False
     """
     key = np.array([seed, draw], dtype=np.uint64)
-    counter = np.array([0, client, rnd, take], dtype=np.uint64)  # the first word counts the blocks
+    counter = np.array([0, client, rnd, take], dtype=np.uint64)  # the first word counts blocks
     return np.random.Generator(np.random.Philox(key=key, counter=counter))
 
 
 def uniforms_for(
     seed: int, draw: Draw, rnd: int, clients: Iterable[int], count: int
 ) -> npt.NDArray[np.float64]:
-    """(n, count) the numbers ``rng_for(seed, draw, rnd, client).random(count)`` of several clients.
+    """Return (n, count) ``rng_for(seed, draw, rnd, client).random(count)`` for several clients.
 
-    One generator is repositioned for each client, which takes a fifth of the time of creating them.
+    Repositioning one generator takes a fifth of the time of creating one per client.
 
     >>> one = rng_for(7, Draw.SESSIONS, 0, 12).random(3)
     >>> bool((uniforms_for(7, Draw.SESSIONS, 0, [3, 12], 3)[1] == one).all())
     True
     """
     rng = rng_for(seed, draw, rnd)
-    place = rng.bit_generator.state
+    state = rng.bit_generator.state
     rows = []
     for client in clients:
-        place["state"]["counter"][1] = client
-        rng.bit_generator.state = place
+        state["state"]["counter"][1] = client
+        rng.bit_generator.state = state
         rows.append(rng.random(count))
     return np.stack(rows) if rows else np.empty((0, count))

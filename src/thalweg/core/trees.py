@@ -230,8 +230,8 @@ class _TreeReader:
             raise ValueError("the field names of a NamedTuple are missing")
         return {name: self._rebuild(value) for name, value in zip(names, values, strict=True)}
 
-    def _read_array(self, place: Any) -> Array:
-        dtype, *numbers = place
+    def _read_array(self, position: Any) -> Array:
+        dtype, *numbers = position
         if not all(type(number) is int and number >= 0 for number in numbers) or len(numbers) > 33:
             raise ValueError("the position and shape of an array are not whole numbers")
         start, *shape = numbers
@@ -267,4 +267,4 @@ def _read_metadata(payload: bytes, longest: int | None) -> Mapping[str, str]:
 
 
 def _reject_external(name: str) -> Array:
-    raise ValueError("an array is stored outside the tree, but no place for such arrays was given")
+    raise ValueError("an array is stored outside the tree, but no reader of such arrays was given")

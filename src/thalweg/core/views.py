@@ -78,13 +78,13 @@ def concept_map(concept: int, num_classes: int) -> Ints:
 def distinct_views(views: Iterable[View], num_classes: int) -> tuple[tuple[View, ...], list[int]]:
     """Return the distinct views, starting with a plain one, and the position of each view.
 
-    >>> found, places = distinct_views([View(labels=1), View(labels=0), View(labels=1)], 3)
-    >>> [view.labels for view in found], places
+    >>> found, positions = distinct_views([View(labels=1), View(labels=0), View(labels=1)], 3)
+    >>> [view.labels for view in found], positions
     ([None, (2, 1, 0)], [1, 0, 1])
     """
-    place_of = {View(): 0}
-    places = [place_of.setdefault(view.resolve(num_classes), len(place_of)) for view in views]
-    return tuple(place_of), places
+    position_of = {View(): 0}
+    positions = [position_of.setdefault(view.resolve(num_classes), len(position_of)) for view in views]
+    return tuple(position_of), positions
 
 
 def concepts_of(views: Sequence[View], num_classes: int) -> Ints:

@@ -82,10 +82,10 @@ class Articles(NamedTuple):
 
 def _find(data_dir: Path | None) -> tuple[Path, Path]:
     """Files of the training and of the test part."""
-    places = search.list_folders(FOLDERS, data_dir)
-    for place in places:
+    candidates = search.list_folders(FOLDERS, data_dir)
+    for candidate in candidates:
         for train, test in (PARQUET, CSV):
-            if folder := search.find_folder((train, test), TITLE, [place]):
+            if folder := search.find_folder((train, test), TITLE, [candidate]):
                 return folder / train, folder / test
     ways = [
         f"get the published archive ag_news_csv, with {' and '.join(CSV)}, and unpack it",
@@ -93,7 +93,7 @@ def _find(data_dir: Path | None) -> tuple[Path, Path]:
         f"({', '.join(CLASS_NAMES)})",
         search.manual_instructions("both files"),
     ]
-    raise search.not_found_error(TITLE, "is not downloaded automatically", ways, places)
+    raise search.not_found_error(TITLE, "is not downloaded automatically", ways, candidates)
 
 
 def _read(file: Path) -> Articles:

@@ -38,14 +38,14 @@ def find(published: PublishedBatches, data_dir: Path | None) -> Path | None:
 
     If both are in one folder, the files are used because they are faster to read.
     """
-    for place in search.list_folders(published.folders, data_dir):
+    for candidate in search.list_folders(published.folders, data_dir):
         # A folder called "train" belongs to another data set.
-        if not any((place.folder / name).is_dir() for name in published.files):
-            folder = search.find_folder(published.files, published.title, [place])
+        if not any((candidate.folder / name).is_dir() for name in published.files):
+            folder = search.find_folder(published.files, published.title, [candidate])
             if folder is not None:
                 return folder
-        if (place.folder / published.archive.name).is_file():
-            return place.folder / published.archive.name
+        if (candidate.folder / published.archive.name).is_file():
+            return candidate.folder / published.archive.name
     return None
 
 
@@ -63,8 +63,8 @@ def download(published: PublishedBatches, data_dir: Path | None) -> Path:
         f"let {archive.name} be downloaded from {mirrors[0]}: connect to the network, "
         f"leave {search.OFFLINE_VARIABLE} unset, run again",
     ]
-    places = search.list_folders(published.folders, data_dir)
-    raise search.not_found_error(published.title, why, ways, places)
+    candidates = search.list_folders(published.folders, data_dir)
+    raise search.not_found_error(published.title, why, ways, candidates)
 
 
 def read_files(published: PublishedBatches, source: Path) -> Iterator[tuple[str, bytes, str]]:

@@ -58,15 +58,15 @@ class Cinic10:
 
 
 def _find(data_dir: Path | None, parts: tuple[str, ...]) -> Path:
-    places = search.list_folders(FOLDERS, data_dir)
+    candidates = search.list_folders(FOLDERS, data_dir)
     wanted = [f"{part}/{name}" for part in parts for name in CLASS_NAMES]
-    folder = search.find_folder(wanted, TITLE, places)
+    folder = search.find_folder(wanted, TITLE, candidates)
     if folder is None:
         ways = [
             f"get CINIC-10.tar.gz from {HOME} and unpack it",
             search.manual_instructions("train and test"),
         ]
-        raise search.not_found_error(TITLE, "is not downloaded automatically", ways, places)
+        raise search.not_found_error(TITLE, "is not downloaded automatically", ways, candidates)
     return folder
 
 

@@ -76,15 +76,15 @@ class Ham10000:
 
 
 def _find(data_dir: Path | None) -> Path:
-    places = search.list_folders(FOLDERS, data_dir)
-    folder = search.find_folder((PIXELS, METADATA), TITLE, places)
+    candidates = search.list_folders(FOLDERS, data_dir)
+    folder = search.find_folder((PIXELS, METADATA), TITLE, candidates)
     if folder is None:
         ways = [
             f"get {PIXELS} and {METADATA} from {HOME}",
             search.manual_instructions("both files"),
         ]
         why = "cannot be downloaded without an account"
-        raise search.not_found_error(TITLE, why, ways, places)
+        raise search.not_found_error(TITLE, why, ways, candidates)
     return folder
 
 

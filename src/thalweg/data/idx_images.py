@@ -75,14 +75,14 @@ def locate_images(published: PublishedImages, data_dir: Path | None) -> dict[str
 
 def find(published: PublishedImages, data_dir: Path | None) -> dict[str, Path] | None:
     """The four files by stem in the first folder that has all of them; None: not found."""
-    for place in search.list_folders(published.folders, data_dir, published.known):
-        files = find_idx_files(place.folder)
+    for candidate in search.list_folders(published.folders, data_dir, published.known):
+        files = find_idx_files(candidate.folder)
         missing = [stem for stem in NUM_DIMENSIONS if stem not in files]
         if not missing:
             return files
-        if files and place.is_chosen:
+        if files and candidate.is_chosen:
             raise DataError(
-                f"{place.folder} ({place.origin}) holds only {len(files)} of the 4 files of "
+                f"{candidate.folder} ({candidate.origin}) holds only {len(files)} of the 4 files of "
                 f"{published.title}; missing: "
                 f"{', '.join(list_file_names(stem)[1] for stem in missing)}."
             )
@@ -132,8 +132,8 @@ def _not_found_error(published: PublishedImages, data_dir: Path | None, why: str
     ]
     if published.package:
         ways.insert(0, f"on Debian and its relatives: apt install {published.package}")
-    places = search.list_folders(published.folders, data_dir, published.known)
-    return search.not_found_error(published.title, why, ways, places)
+    candidates = search.list_folders(published.folders, data_dir, published.known)
+    return search.not_found_error(published.title, why, ways, candidates)
 
 
 def _read_part(

@@ -102,8 +102,8 @@ def find_writers(data_dir: Path | None) -> Path:
         "such as the third column of QMNIST's labels",
         f"put it in {' or '.join(str(folder) for folder in folders)}",
     ]
-    places = [search.SearchFolder(folder, "beside the images of MNIST", True) for folder in folders]
-    raise search.not_found_error(FILE, "is not available for download", ways, places)
+    candidates = [search.SearchFolder(folder, "beside the images of MNIST", True) for folder in folders]
+    raise search.not_found_error(FILE, "is not available for download", ways, candidates)
 
 
 def _read_writers(file: Path, num_train: int, num_test: int) -> Ints:

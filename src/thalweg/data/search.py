@@ -39,7 +39,7 @@ def list_folders(
     `names` are the folder names of a data set, such as ``mnist`` and ``MNIST/raw``; the first is
     ours. `known` are paths where a distribution installs it.
 
-    >>> [place.folder.as_posix() for place in list_folders(["mnist", "MNIST/raw"], Path("."))][:3]
+    >>> [candidate.folder.as_posix() for candidate in list_folders(["mnist", "MNIST/raw"], Path("."))][:3]
     ['mnist', 'MNIST/raw', '.']
     """
     found = [
@@ -64,13 +64,13 @@ def find_folder(
 
     An incomplete set in a folder given by the user is an error.
     """
-    for place in candidates:
-        missing = [name for name in wanted if not (place.folder / name).exists()]
+    for candidate in candidates:
+        missing = [name for name in wanted if not (candidate.folder / name).exists()]
         if not missing:
-            return place.folder
-        if len(missing) < len(wanted) and place.is_chosen:
+            return candidate.folder
+        if len(missing) < len(wanted) and candidate.is_chosen:
             raise DataError(
-                f"{place.folder} ({place.origin}) holds only {len(wanted) - len(missing)} of the "
+                f"{candidate.folder} ({candidate.origin}) holds only {len(wanted) - len(missing)} of the "
                 f"{len(wanted)} parts of {title}; missing: {', '.join(missing)}."
             )
     return None
@@ -84,7 +84,7 @@ def not_found_error(
         f"{title} is not on this machine, and {why}.\nWays to get it:\n"
         + "".join(f"  - {way}\n" for way in ways)
         + "Looked in:\n"
-        + "\n".join(f"  - {place.folder} ({place.origin})" for place in looked_in)
+        + "\n".join(f"  - {candidate.folder} ({candidate.origin})" for candidate in looked_in)
     )
 
 

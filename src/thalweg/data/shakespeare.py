@@ -150,15 +150,15 @@ def encode(text: str) -> Codes:
 
 def find(data_dir: Path | None) -> Path:
     """The folder with the speeches."""
-    places = search.list_folders(("shakespeare",), data_dir)
-    folder = search.find_folder((FILE,), TITLE, places)
+    candidates = search.list_folders(("shakespeare",), data_dir)
+    folder = search.find_folder((FILE,), TITLE, candidates)
     if folder is None:
         ways = [
             f"write {FILE} from an edition of the plays, which are free: text columns "
             "play, role and text, a row for each speech, in order",
             search.manual_instructions(FILE),
         ]
-        raise search.not_found_error(TITLE, f"{FILE} is not available for download", ways, places)
+        raise search.not_found_error(TITLE, f"{FILE} is not available for download", ways, candidates)
     return folder
 
 
@@ -175,7 +175,7 @@ def _read_roles(file: Path) -> dict[str, str]:
     for play, role, text in rows:
         # Some editions write the play before the role as well.
         speeches.setdefault((play, role.removeprefix(f"{play}/")), []).append(text)
-    return {f"{play}/{role}": "\n".join(said) for (play, role), said in sorted(speeches.items())}
+    return {f"{play}/{role}": "\n".join(texts) for (play, role), texts in sorted(speeches.items())}
 
 
 def _assign_groups(parts: list[TextWindows]) -> Ints:

@@ -60,11 +60,11 @@ class Svhn:
 
 
 def _find(data_dir: Path | None, files: tuple[str, ...]) -> Path:
-    places = search.list_folders(FOLDERS, data_dir)
-    folder = search.find_folder(files, TITLE, places)
+    candidates = search.list_folders(FOLDERS, data_dir)
+    folder = search.find_folder(files, TITLE, candidates)
     if folder is None:
         ways = [f"get {' and '.join(files)} from {HOME}", search.manual_instructions("these files")]
-        raise search.not_found_error(TITLE, "is not downloaded automatically", ways, places)
+        raise search.not_found_error(TITLE, "is not downloaded automatically", ways, candidates)
     return folder
 
 

@@ -101,13 +101,13 @@ def find_file(
     title: str, files: Sequence[str], folders: Sequence[str], data_dir: Path | None, way: str
 ) -> Path:
     """The first of some files that is found in the search folders."""
-    places = search.list_folders(folders, data_dir)
-    for place in places:
+    candidates = search.list_folders(folders, data_dir)
+    for candidate in candidates:
         for name in files:
-            if (place.folder / name).is_file():
-                return place.folder / name
+            if (candidate.folder / name).is_file():
+                return candidate.folder / name
     ways = [way, search.manual_instructions(files[0])]
-    raise search.not_found_error(title, "is not downloaded automatically", ways, places)
+    raise search.not_found_error(title, "is not downloaded automatically", ways, candidates)
 
 
 def read_checked_table(file: Path, columns: Sequence[str]) -> pa.Table:
@@ -128,11 +128,11 @@ def read_checked_table(file: Path, columns: Sequence[str]) -> pa.Table:
 def read_labels(table: pa.Table, name: str, file: Path, known: Mapping[str, int]) -> Ints:
     """(n,) label of each word in a column; case is ignored."""
     coded, words = read_codes(table, name, file)
-    strange = [place for place, word in enumerate(words) if word.lower() not in known]
-    if strange:
-        row = int(np.argmax(coded == strange[0]))
+    unknown = [code for code, word in enumerate(words) if word.lower() not in known]
+    if unknown:
+        row = int(np.argmax(coded == unknown[0]))
         raise DataError(
-            f"{file}: row {row + 1}, column {name!r} is {words[strange[0]]!r}; "
+            f"{file}: row {row + 1}, column {name!r} is {words[unknown[0]]!r}; "
             f"expected one of {', '.join(known)}."
         )
     return np.array([known[word.lower()] for word in words], dtype=np.int64)[coded]

@@ -58,14 +58,14 @@ class TinyImagenet:
 
 
 def _find(data_dir: Path | None) -> Path:
-    places = search.list_folders(FOLDERS, data_dir)
-    folder = search.find_folder(WANTED, TITLE, places)
+    candidates = search.list_folders(FOLDERS, data_dir)
+    folder = search.find_folder(WANTED, TITLE, candidates)
     if folder is None:
         ways = [
             f"get {HOME} and unpack it",
             search.manual_instructions(f"the folder {FOLDER}"),
         ]
-        raise search.not_found_error(TITLE, "is not downloaded automatically", ways, places)
+        raise search.not_found_error(TITLE, "is not downloaded automatically", ways, candidates)
     return folder
 
 

@@ -25,8 +25,8 @@ class ViewTransforms(NamedTuple):
 
 def collect_transforms(views: Sequence[View]) -> ViewTransforms:
     found = dict.fromkeys(view.transform for view in views)
-    place = {transform: number for number, transform in enumerate(found)}
-    return ViewTransforms(tuple(found), np.array([place[view.transform] for view in views]))
+    index_of = {transform: number for number, transform in enumerate(found)}
+    return ViewTransforms(tuple(found), np.array([index_of[view.transform] for view in views]))
 
 
 def take_samples(

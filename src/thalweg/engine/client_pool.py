@@ -103,8 +103,8 @@ class ClientPool:
         )
         return start_round(ctx, self.state(job.client))
 
-    def finish(self, visit: ClientRound) -> None:
-        self.set_state(visit.client, visit.finish())
+    def finish(self, client_round: ClientRound) -> None:
+        self.set_state(client_round.client, client_round.finish())
 
     def survey(
         self, clients: Ints, stage: SurveyStage, bank: Floats32, rnd: int, make_probe: MakeProbe

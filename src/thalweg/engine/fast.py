@@ -110,11 +110,11 @@ class FastFederation:
         self, jobs: Sequence[Job], bank: Floats32, rnd: int, broadcast: Broadcast | None = None
     ) -> Updates:
         # The stacks must not depend on the order of the jobs.
-        order = sorted(range(len(jobs)), key=lambda place: jobs[place][:2])
-        owners = [jobs[place].client for place in order]
+        order = sorted(range(len(jobs)), key=lambda index: jobs[index][:2])
+        owners = [jobs[index].client for index in order]
         starts = [row for row, owner in enumerate(owners) if row == 0 or owners[row - 1] != owner]
         cohort = Cohort(
-            jobs=[self._apply_lr_decay(jobs[place]) for place in order],
+            jobs=[self._apply_lr_decay(jobs[index]) for index in order],
             received=[select_client_broadcast(broadcast, order[row]) for row in starts],
             slices=[slice(*ends) for ends in pairwise([*starts, len(order)])],
             rnd=rnd,
@@ -124,22 +124,22 @@ class FastFederation:
             if not self.client_pool.clients.needs_probe
             else self._train_interleaved
         )
-        visits, work_done = work(cohort, bank)
-        num_tested, num_correct = self._test_arrivals(visits, cohort, bank)
+        client_rounds, work_done = work(cohort, bank)
+        num_tested, num_correct = self._test_arrivals(client_rounds, cohort, bank)
         reports = [
-            visit.reports(place)
-            for visit, rows in zip(visits, cohort.slices, strict=True)
-            for place in range(rows.stop - rows.start)
+            client_round.reports(index)
+            for client_round, rows in zip(client_rounds, cohort.slices, strict=True)
+            for index in range(rows.stop - rows.start)
         ]
-        for visit, rows in zip(visits, cohort.slices, strict=True):
+        for client_round, rows in zip(client_rounds, cohort.slices, strict=True):
             if not cohort.jobs[rows.start].probe_round:
-                self.client_pool.finish(visit)
+                self.client_pool.finish(client_round)
         num_jobs = [rows.stop - rows.start for rows in cohort.slices]
         return Updates(
             clients=np.array([job.client for job in cohort.jobs]),
             models=cohort.models,
             deltas=self._add_noise(work_done.deltas, cohort),
-            num_samples=np.repeat([len(visit.rows) for visit in visits], num_jobs),
+            num_samples=np.repeat([len(client_round.rows) for client_round in client_rounds], num_jobs),
             num_steps=work_done.num_steps,
             losses=work_done.losses,
             num_tested=num_tested,
@@ -161,11 +161,11 @@ class FastFederation:
         self, cohort: Cohort, bank: Floats32
     ) -> tuple[list[ClientRound], TrainingResult]:
         """Draw all mini-batches, then train: for clients that use no model during the round."""
-        visits = [
+        client_rounds = [
             self.client_pool.start_round(cohort.jobs[rows], cohort.rnd, received=received)
             for rows, received in zip(cohort.slices, cohort.received, strict=True)
         ]
-        batches = self._draw_batches(visits, cohort, bank)
+        batches = self._draw_batches(client_rounds, cohort, bank)
         lr_scales, noise = cohort.lr_scales, self._noise_seeds(cohort)
         tasks = [
             stack(
@@ -178,8 +178,8 @@ class FastFederation:
         ]
         deltas, losses = self._trainer.train(bank, tasks)
         num_steps = np.array([len(mine) for mine in batches])
-        uploads = stack_uploads(_collect_uploads(visits, cohort.slices))
-        return visits, TrainingResult(deltas, losses, num_steps, uploads)
+        uploads = stack_uploads(_collect_uploads(client_rounds, cohort.slices))
+        return client_rounds, TrainingResult(deltas, losses, num_steps, uploads)
 
     def _train_interleaved(
         self, cohort: Cohort, bank: Floats32
@@ -198,18 +198,18 @@ class FastFederation:
         noise = self._noise_seeds(cohort)
 
         def work(part: slice) -> tuple[list[ClientRound], list[dict[str, Floats32]]]:
-            together, visits, rows = self._start_stack(trainer, cohort, bank, part, noise)
+            stacked, client_rounds, rows = self._start_stack(trainer, cohort, bank, part, noise)
             for _ in range(self.client_pool.clients.stream.ticks):
-                self._run_tick(trainer, together, visits, rows)
-            self._conclude(together, visits, rows, cohort.jobs[part])
-            uploads = _collect_uploads(visits, rows)
-            losses[part] = trainer.finish(together, deltas[part])
-            num_steps[part] = together.num_steps
-            return visits, uploads
+                self._run_tick(trainer, stacked, client_rounds, rows)
+            self._finish_objectives(stacked, client_rounds, rows, cohort.jobs[part])
+            uploads = _collect_uploads(client_rounds, rows)
+            losses[part] = trainer.finish(stacked, deltas[part])
+            num_steps[part] = stacked.num_steps
+            return client_rounds, uploads
 
         done = map_in_threads(work, self._make_client_stacks(cohort), self._num_threads)
         uploads = [words for _, mine in done for words in mine]
-        return [visit for mine, _ in done for visit in mine], TrainingResult(
+        return [client_round for mine, _ in done for client_round in mine], TrainingResult(
             deltas, losses, num_steps, stack_uploads(uploads)
         )
 
@@ -223,61 +223,61 @@ class FastFederation:
     ) -> tuple[Stack, list[ClientRound], list[slice]]:
         """Start the round of some clients; return their stack, rounds and rows in the stack."""
         lr_scales = cohort.lr_scales
-        together = trainer.begin(
+        stacked = trainer.begin(
             bank,
             cohort.models[part],
             None if lr_scales is None else lr_scales[part],
             None if noise is None else noise[part],
         )
-        visits, places = [], []
+        client_rounds, slices = [], []
         for rows, received in zip(cohort.slices, cohort.received, strict=True):
             if part.start <= rows.start < part.stop:
                 mine = slice(rows.start - part.start, rows.stop - part.start)
                 probes = [
-                    StackModelProbe(trainer, together, k) for k in range(mine.start, mine.stop)
+                    StackModelProbe(trainer, stacked, k) for k in range(mine.start, mine.stop)
                 ]
-                visits.append(
+                client_rounds.append(
                     self.client_pool.start_round(cohort.jobs[rows], cohort.rnd, probes, received)
                 )
-                places.append(mine)
-        return together, visits, places
+                slices.append(mine)
+        return stacked, client_rounds, slices
 
     def _run_tick(
         self,
         trainer: StackedTrainer,
-        together: Stack,
-        visits: list[ClientRound],
+        stacked: Stack,
+        client_rounds: list[ClientRound],
         rows: list[slice],
     ) -> None:
         batches, memos = [], []
-        for visit, mine in zip(visits, rows, strict=True):
-            visit.observe()
-            starts = [start.numpy() for start in together.start[mine]]
+        for client_round, mine in zip(client_rounds, rows, strict=True):
+            client_round.observe()
+            starts = [start.numpy() for start in stacked.start[mine]]
             if self.client_pool.clients.bank_with_split is not None:
-                losses = [trainer.predict(start, "train", visit.rows)[1] for start in starts]
-                visit.split_samples(np.stack(losses))
-            for place, start in enumerate(starts):
-                batches.append(visit.batches(place))
-                memos.append(visit.memo(start, place))
+                losses = [trainer.predict(start, "train", client_round.rows)[1] for start in starts]
+                client_round.split_samples(np.stack(losses))
+            for index, start in enumerate(starts):
+                batches.append(client_round.batches(index))
+                memos.append(client_round.memo(start, index))
         memo = {name: torch.from_numpy(np.stack([m[name] for m in memos])) for name in memos[0]}
         task = stack(np.zeros(len(batches), dtype=np.int64), batches)
-        trainer.steps(together, task.items, task.weights, task.live, memo)
-        for visit in visits:
-            visit.end_tick()
+        trainer.steps(stacked, task.items, task.weights, task.live, memo)
+        for client_round in client_rounds:
+            client_round.end_tick()
 
-    def _conclude(
-        self, together: Stack, visits: list[ClientRound], rows: list[slice], jobs: list[Job]
+    def _finish_objectives(
+        self, stacked: Stack, client_rounds: list[ClientRound], rows: list[slice], jobs: list[Job]
     ) -> None:
         """Pass the results of the round to objectives that have `finish_round`."""
-        local, steps = self.client_pool.clients.local, together.num_steps.tolist()
-        if self.client_pool.clients.objective_with_conclude is None:
+        local, steps = self.client_pool.clients.local, stacked.num_steps.tolist()
+        if self.client_pool.clients.objective_with_finish is None:
             return
-        for visit, mine in zip(visits, rows, strict=True):
-            for place, k in enumerate(range(mine.start, mine.stop)):
-                start, params = together.start[k].numpy(), together.params[k].numpy().copy()
+        for client_round, mine in zip(client_rounds, rows, strict=True):
+            for index, k in enumerate(range(mine.start, mine.stop)):
+                start, params = stacked.start[k].numpy(), stacked.params[k].numpy().copy()
                 lr = local.lr * jobs[k].lr_scale
-                visit.finish_round(
-                    TrainingSummary(start, params, steps[k], lr, local.momentum), place
+                client_round.finish_round(
+                    TrainingSummary(start, params, steps[k], lr, local.momentum), index
                 )
 
     def _add_noise(self, deltas: Floats32, cohort: Cohort) -> Floats32:
@@ -321,48 +321,48 @@ class FastFederation:
         return noise_seeds(self.client_pool.clients.seed, cohort.jobs, cohort.rnd)
 
     def _draw_batches(
-        self, visits: list[ClientRound], cohort: Cohort, bank: Floats32
+        self, client_rounds: list[ClientRound], cohort: Cohort, bank: Floats32
     ) -> list[list[MiniBatch]]:
         """Return all mini-batches of every job."""
         batches: list[list[MiniBatch]] = [[] for _ in cohort.jobs]
         for _ in range(self.client_pool.clients.stream.ticks):
-            for visit in visits:
-                visit.observe()
+            for client_round in client_rounds:
+                client_round.observe()
             if self.client_pool.clients.bank_with_split is not None:
-                self._split_samples(visits, cohort, bank)
-            for visit, rows in zip(visits, cohort.slices, strict=True):
-                for place, mine in enumerate(batches[rows]):
-                    mine += visit.batches(place)
+                self._split_samples(client_rounds, cohort, bank)
+            for client_round, rows in zip(client_rounds, cohort.slices, strict=True):
+                for index, mine in enumerate(batches[rows]):
+                    mine += client_round.batches(index)
         return batches
 
-    def _split_samples(self, visits: list[ClientRound], cohort: Cohort, bank: Floats32) -> None:
+    def _split_samples(self, client_rounds: list[ClientRound], cohort: Cohort, bank: Floats32) -> None:
         """Let clients assign their samples to their models, by the losses of the received
         models.
         """
-        owners = np.repeat(np.arange(len(visits)), [r.stop - r.start for r in cohort.slices])
+        owners = np.repeat(np.arange(len(client_rounds)), [r.stop - r.start for r in cohort.slices])
         losses: list[Floats32] = [np.empty(0, dtype=np.float32) for _ in cohort.jobs]
         for model in np.unique(cohort.models):
             mine = np.flatnonzero(cohort.models == model)
-            held = [visits[owner].rows for owner in owners[mine]]
+            held = [client_rounds[owner].rows for owner in owners[mine]]
             _, found = self._trainer.predict(bank[model], "train", np.concatenate(held))
             parts = np.split(found, np.cumsum([len(rows) for rows in held])[:-1])
             for row, part in zip(mine.tolist(), parts, strict=True):
                 losses[row] = part
-        for visit, rows in zip(visits, cohort.slices, strict=True):
-            visit.split_samples(np.stack(losses[rows]))
+        for client_round, rows in zip(client_rounds, cohort.slices, strict=True):
+            client_round.split_samples(np.stack(losses[rows]))
 
     def _test_arrivals(
-        self, visits: list[ClientRound], cohort: Cohort, bank: Floats32
+        self, client_rounds: list[ClientRound], cohort: Cohort, bank: Floats32
     ) -> tuple[Ints, Ints]:
         """Return how many arriving samples are tested before training, and how many are correct.
 
         If a client has several models, only its main model is tested.
         """
-        rows = [visit.rows_to_test(self._prequential) for visit in visits]
+        rows = [client_round.rows_to_test(self._prequential) for client_round in client_rounds]
         main = np.array(
             [
-                part.start + visit.main_model
-                for visit, part in zip(visits, cohort.slices, strict=True)
+                part.start + client_round.main_model
+                for client_round, part in zip(client_rounds, cohort.slices, strict=True)
             ]
         )
         tested, correct = np.zeros((2, len(cohort.jobs)), dtype=np.int64)
@@ -378,12 +378,12 @@ class FastFederation:
         return tested, correct
 
 
-def _collect_uploads(visits: list[ClientRound], rows: list[slice]) -> list[dict[str, Floats32]]:
+def _collect_uploads(client_rounds: list[ClientRound], rows: list[slice]) -> list[dict[str, Floats32]]:
     """Return the uploads of every client for each of its models."""
     return [
-        visit.upload(place)
-        for visit, mine in zip(visits, rows, strict=True)
-        for place in range(mine.stop - mine.start)
+        client_round.upload(index)
+        for client_round, mine in zip(client_rounds, rows, strict=True)
+        for index in range(mine.stop - mine.start)
     ]
 
 

@@ -184,9 +184,9 @@ class Training:
             else torch.from_numpy(weights)[None],
         )
         params = self._now[None].clone().requires_grad_()  # (1, P): one client is a stack of one
-        notes = {name: torch.tensor(value)[None] for name, value in memo.items()}
+        memo_tensors = {name: torch.tensor(value)[None] for name, value in memo.items()}
         loss = self._trainer.objective.loss(
-            self._model(), params, batch, {"start": self._start[None], **notes}
+            self._model(), params, batch, {"start": self._start[None], **memo_tensors}
         )
         (gradient,) = torch.autograd.grad(loss.sum(), params)
         return float(loss.detach()), gradient[0]

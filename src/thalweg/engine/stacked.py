@@ -150,15 +150,15 @@ class StackedTrainer:
         for step, width in enumerate(widths):
             who = np.flatnonzero(live[step])
             if len(who) == len(stack.params):
-                chosen, notes = stack, memo
+                chosen, chosen_memo = stack, memo
                 rows, counts = items[step, :, :width], weights[step, :, :width]
             elif len(who):
                 chosen = _select_clients(stack, who)
-                notes = {name: value[torch.from_numpy(who)] for name, value in memo.items()}
+                chosen_memo = {name: value[torch.from_numpy(who)] for name, value in memo.items()}
                 rows, counts = items[step, who, :width], weights[step, who, :width]
             else:
                 continue
-            self._step(chosen, rows, counts, notes)
+            self._step(chosen, rows, counts, chosen_memo)
             if chosen is not stack:
                 _write_back(stack, who, chosen)
 

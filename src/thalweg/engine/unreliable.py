@@ -69,10 +69,10 @@ class UnreliableFederation(FederationWrapper):
         self, jobs: Sequence[Job], bank: Floats32, rnd: int, broadcast: Broadcast | None = None
     ) -> Updates:
         updates, probe_round = self._train_inner(jobs, bank, rnd, broadcast), jobs[0].probe_round
-        clients, place = np.unique(updates.clients, return_inverse=True)
+        clients, client_index = np.unique(updates.clients, return_inverse=True)
         delays = self._faults.draw_delays(clients, rnd, self._seed, probe_round)
         if probe_round:
-            return updates.only((delays == 0)[place])
+            return updates.only((delays == 0)[client_index])
         arriving = sorted(
             client
             for client, pending_response in self._pending.items()

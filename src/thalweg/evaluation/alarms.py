@@ -123,10 +123,10 @@ def _by_client(events: Iterable[AlarmEvent]) -> dict[int, list[int]]:
 
 def _delay(drift: int, following: float, rounds: list[int], within: int | None) -> int | None:
     """Rounds from a drift to the alarm that detects it, before the next drift; None if missed."""
-    place = bisect_left(rounds, drift)
-    if place == len(rounds) or rounds[place] >= following:
+    index = bisect_left(rounds, drift)
+    if index == len(rounds) or rounds[index] >= following:
         return None
-    delay = rounds[place] - drift
+    delay = rounds[index] - drift
     return delay if within is None or delay <= within else None
 
 

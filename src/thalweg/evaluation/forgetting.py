@@ -96,8 +96,8 @@ def add_task_metrics(
     [(0.75, None), (0.25, 0.5)]
     """
     shown: list[MetricsRow] = []
-    for place, row in enumerate(rows):
-        if "tasks" in row and (table := task_table(rows[: place + 1], assignment)):
+    for index, row in enumerate(rows):
+        if "tasks" in row and (table := task_table(rows[: index + 1], assignment)):
             mine = [not task or each == task for each in table.tasks]
             found = {
                 "task_accuracy": _nan_to_none(_mean(table.accuracy[-1, mine])),

@@ -46,7 +46,7 @@ class Federation(Protocol):
 
 @runtime_checkable
 class KnowsConcepts(Protocol):
-    """A simulated federation, which knows the ground truth about its clients."""
+    """A simulated federation, which has the ground truth about its clients."""
 
     def true_concepts(self, rnd: int) -> Ints:
         """Return (N,) the true concept of every client at the start of a round."""

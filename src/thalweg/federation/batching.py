@@ -104,7 +104,7 @@ class BatchBuilder:
 
     def finish_round(self, summary: TrainingSummary) -> Mapping[str, Floats32]:
         """Update the state of the objective after the last step and return its uploads."""
-        objective = self._program.objective_with_conclude
+        objective = self._program.objective_with_finish
         if objective is None:
             return {}
         received = self._ctx.received.get("objective", {})

@@ -53,7 +53,7 @@ class Capabilities:
         return objective if isinstance(objective, StatefulObjective) else None
 
     @cached_property
-    def objective_with_conclude(self) -> FinishesRound | None:
+    def objective_with_finish(self) -> FinishesRound | None:
         """The recipe's objective if it updates a state after the last step of a round."""
         objective: object = self.objective_with_state
         return objective if isinstance(objective, FinishesRound) else None

@@ -74,7 +74,7 @@ class ClientProgram(Capabilities):
 
     @cached_property
     def objective_sees_true_states(self) -> bool:
-        """Whether the objective is told when the world's latent state changes."""
+        """Whether the objective is notified when the world's latent state changes."""
         return _declares(self.recipe.objective, "uses_true_states")
 
     def hide_outlook(self, outlook: Outlook, policy: object) -> Outlook:

@@ -53,7 +53,7 @@ class Elastic:
     0.7494
     """
 
-    uses_true_states: ClassVar[bool] = True  # is told when the world's latent state changes
+    uses_true_states: ClassVar[bool] = True  # is notified when the latent state changes
 
     strength: float = 0.1
     fisher_samples: int = 64

@@ -55,7 +55,7 @@ class TwoTeachers:
     0.9878
     """
 
-    uses_true_states: ClassVar[bool] = True  # is told when the world's latent state changes
+    uses_true_states: ClassVar[bool] = True  # is notified when the latent state changes
 
     weight_ce: float = 0.3
     weight_past: float = 0.3

@@ -188,12 +188,12 @@ def _draw_panel(axes: Axes, panel: Panel, height_in: float) -> None:
         )
     low, high = axes.get_ylim()
     gap = LINE_PT / (72 * height_in) * (high - low)
-    places = spread_apart([curve.mean[-1] for curve in panel.curves], gap, low, high)
-    for curve, place in zip(panel.curves, places, strict=True):
+    positions = spread_apart([curve.mean[-1] for curve in panel.curves], gap, low, high)
+    for curve, position in zip(panel.curves, positions, strict=True):
         axes.annotate(
             short_label(curve.recipe),
             xy=(curve.x[-1], curve.mean[-1]),
-            xytext=(1.045, place),
+            xytext=(1.045, position),
             textcoords=("axes fraction", "data"),
             verticalalignment="center",
             parse_math=False,  # a dollar sign in a name is not markup

@@ -72,7 +72,7 @@ class StudyResult(StudySpec):
 
     def cells_of(self, column: str) -> list[Cell]:
         """The cells of a column, row by row."""
-        order = {label: place for place, label in enumerate(self.study.row_labels)}
+        order = {label: index for index, label in enumerate(self.study.row_labels)}
         mine = [cell for cell in self.cells if cell.scenario == column]
         return sorted(mine, key=lambda cell: order[cell.recipe])  # stable: seeds keep their order
 
@@ -232,11 +232,11 @@ def best_cells(study: Study, cells: Sequence[Cell]) -> list[Cell]:
     for row in study.rows:
         for column in study.columns:
             for seed in study.seeds if row.best_of else ():
-                place = (column.label, seed)
+                column_and_seed = (column.label, seed)
                 mine = [
                     cell
                     for cell in cells
-                    if (cell.scenario, cell.seed) == place and cell.recipe in row.best_of
+                    if (cell.scenario, cell.seed) == column_and_seed and cell.recipe in row.best_of
                 ]
                 if mine:
                     found = _best(mine, study.metric_of(column))

@@ -54,7 +54,7 @@ def study_cells(
     Raises an error for unknown names. The folder of a cell is named after its plan, without
     overrides that change nothing, so that tables share the cells they have in common.
     """
-    places = []
+    cells = []
     made: dict[tuple[object, ...], CellJob] = {}  # columns may show the same runs
     for column in study.columns:
         for row in study.rows_of(column):
@@ -65,11 +65,11 @@ def study_cells(
             if key not in made:
                 made[key] = _job(row, column, folder, scale, engine, quick)
             job = replace(made[key], recipe=f"{row.label} on {column.label}")
-            places.append((row, column, job))
+            cells.append((row, column, job))
     return [
         StudyCell(row, column, _with_seed(job, seed))
         for seed in study.seeds
-        for row, column, job in places
+        for row, column, job in cells
     ]
 
 
@@ -116,11 +116,11 @@ def _job(
         plan = make_any_plan(name, column.scenario, engine=engine, overrides=sets)
     sets = _drop_redundant_sets(plan, name, column.scenario, sets, engine)
     for_recipe, for_scenario = split_overrides(get_method(plan), sets)
-    place = folder / folder_name(",".join([column.scenario, *for_scenario]))
+    parent = folder / folder_name(",".join([column.scenario, *for_scenario]))
     return CellJob(
         recipe=f"{row.label} on {column.label}",
         plan=plan,
-        folder=place / folder_name(",".join([name, *for_recipe])),
+        folder=parent / folder_name(",".join([name, *for_recipe])),
         command=cell_command(plan, name, column.scenario, sets, None, engine),
     )
 
@@ -149,12 +149,12 @@ def _drop_redundant_sets(
     return kept
 
 
-def read_study_cell(study: Study, place: StudyCell) -> Cell:
+def read_study_cell(study: Study, study_cell: StudyCell) -> Cell:
     """Read a run as one entry of a study sees it: until the column's moment, with its metric.
 
-    The metric of the column takes the place of the accuracy.
+    The metric of the column replaces the accuracy.
     """
-    cell, column, metric = read_cell(place.job), place.column, study.metric_of(place.column)
+    cell, column, metric = read_cell(study_cell.job), study_cell.column, study.metric_of(study_cell.column)
     rows = select_rows(cell.rows, column, metric)
     if metric == "step_accuracy":
         rows = add_step_accuracy(rows)
@@ -176,7 +176,7 @@ def read_study_cell(study: Study, place: StudyCell) -> Cell:
     if cell.is_done and column.task and all(row.get("accuracy") is None for row in rows):
         reason = f"its metrics have no task {column.task!r}"
         cell = replace(cell, status="failed", reason=reason)
-    return replace(cell, rows=rows, recipe=place.row.label, scenario=column.label)
+    return replace(cell, rows=rows, recipe=study_cell.row.label, scenario=column.label)
 
 
 def select_rows(rows: Rows, column: Column, metric: str) -> Rows:
@@ -187,7 +187,7 @@ def select_rows(rows: Rows, column: Column, metric: str) -> Rows:
         return rows
     if metric == "transition_accuracy":
         return take_until_transition(rows, column.session)
-    later = (place for place, row in enumerate(rows) if row.get("session", 0) > column.session)
+    later = (index for index, row in enumerate(rows) if row.get("session", 0) > column.session)
     return rows[: next(later, len(rows))]
 
 

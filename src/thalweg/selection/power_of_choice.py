@@ -24,8 +24,8 @@ class PowerOfChoice:
     `candidates` clients are drawn without replacement, with probabilities proportional to their
     number of samples. Of them, the
     :math:`|S| = \max(1, \mathrm{round}(\text{participation} \cdot n))` with the largest loss take
-    part, where n is the number of present clients. With as many candidates as places this is
-    random sampling; with all clients as candidates it is greedy.
+    part, where n is the number of present clients. With :math:`|S|` candidates this is random
+    sampling; with all clients as candidates it is greedy.
 
     Symbols, Cho, Wang, Joshi (2022) -> here
         :math:`d`    -> candidates; none: :math:`2 |S|`; at least :math:`|S|` and at most n

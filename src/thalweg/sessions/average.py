@@ -37,9 +37,9 @@ class Average:
     Without pilot sessions, and with past sessions that ended with 8 and 2, a session starts with 5:
 
     >>> rule, zero = Average(pilot_sessions=0), np.zeros(1, dtype=np.float32)
-    >>> notes = rule.init(zero, [])
+    >>> state = rule.init(zero, [])
     >>> for last in (0, 8, 2):
-    ...     notes, start = rule.choose_start(notes, np.array([last], dtype=np.float32), None)
+    ...     state, start = rule.choose_start(state, np.array([last], dtype=np.float32), None)
     ...     print(start.tolist())
     [0.0]
     [8.0]
@@ -60,15 +60,15 @@ class Average:
         return AverageState(0, freeze(initial_model), freeze(np.zeros(len(model))))
 
     def choose_start(
-        self, notes: AverageState, last: Floats32, run_probe_round: ProbeRound
+        self, state: AverageState, last: Floats32, run_probe_round: ProbeRound
     ) -> tuple[AverageState, Floats32]:
-        check_same_net(last, notes.total)
-        session, pilots = notes.sessions, self.pilot_sessions
-        notes = notes._replace(sessions=session + 1)
+        check_same_net(last, state.total)
+        session, pilots = state.sessions, self.pilot_sessions
+        state = state._replace(sessions=session + 1)
         if session < pilots:
-            return notes, last
+            return state, last
         if session == pilots:
-            start = notes.initial_model.copy() if self.first_start == "random" else last
-            return notes._replace(initial_model=freeze(last[:0])), start
-        total = notes.total + last
-        return notes._replace(total=freeze(total)), (total / (session - pilots)).astype(np.float32)
+            start = state.initial_model.copy() if self.first_start == "random" else last
+            return state._replace(initial_model=freeze(last[:0])), start
+        total = state.total + last
+        return state._replace(total=freeze(total)), (total / (session - pilots)).astype(np.float32)

@@ -29,7 +29,7 @@ class SessionStart(Protocol):
     """Chooses the model with which a session starts.
 
     Implement `init` and `choose_start`; no base class is needed. The policy is a frozen value: its
-    state (`notes`) is passed in and returned, and must survive a checkpoint.
+    state is passed in and returned, and must survive a checkpoint.
     """
 
     def init(self, model: Floats32, pieces: Sequence[ParamSlice]) -> Any:
@@ -40,7 +40,7 @@ class SessionStart(Protocol):
         ...
 
     def choose_start(
-        self, notes: Any, last: Floats32, run_probe_round: ProbeRound
+        self, state: Any, last: Floats32, run_probe_round: ProbeRound
     ) -> tuple[Any, Floats32]:
         """Return the next state and the model (P,) with which a session starts.
 
@@ -68,7 +68,7 @@ class Previous:
         return None
 
     def choose_start(
-        self, notes: None, last: Floats32, run_probe_round: ProbeRound
+        self, state: None, last: Floats32, run_probe_round: ProbeRound
     ) -> tuple[None, Floats32]:
         return None, last
 
@@ -92,9 +92,9 @@ class Reset:
 
     >>> import numpy as np
     >>> rule, initial, last = Reset(session=1), np.zeros(1, np.float32), np.ones(1, np.float32)
-    >>> notes, starts = rule.init(initial, []), []
+    >>> state, starts = rule.init(initial, []), []
     >>> for _ in range(3):
-    ...     notes, start = rule.choose_start(notes, last, None)
+    ...     state, start = rule.choose_start(state, last, None)
     ...     starts.append(start.tolist())
     >>> starts
     [[1.0], [0.0], [1.0]]
@@ -110,11 +110,11 @@ class Reset:
         return ResetState(0, freeze(model))
 
     def choose_start(
-        self, notes: ResetState, last: Floats32, run_probe_round: ProbeRound
+        self, state: ResetState, last: Floats32, run_probe_round: ProbeRound
     ) -> tuple[ResetState, Floats32]:
-        is_reset = self.session is None or self.session == notes.sessions
-        following = notes._replace(sessions=notes.sessions + 1)
-        return following, notes.model.copy() if is_reset else last
+        is_reset = self.session is None or self.session == state.sessions
+        following = state._replace(sessions=state.sessions + 1)
+        return following, state.model.copy() if is_reset else last
 
 
 def check_same_net(last: Floats32, stored: npt.NDArray[Any]) -> None:

@@ -60,10 +60,10 @@ class WarmStart:
 
     >>> rule = WarmStart(pilot_sessions=0, distance="raw", scale=np.log(3))
     >>> as_model = lambda value: np.array([value], dtype=np.float32)
-    >>> notes = rule.init(as_model(0), [])
+    >>> state = rule.init(as_model(0), [])
     >>> for last, change in ((0, 3), (8, 0), (4, 2)):
     ...     probe_round = lambda model, lr_scale: model + change
-    ...     notes, start = rule.choose_start(notes, as_model(last), probe_round)
+    ...     state, start = rule.choose_start(state, as_model(last), probe_round)
     >>> round(float(start[0]), 6)
     7.0
     """
@@ -117,39 +117,39 @@ class WarmStart:
         )
 
     def choose_start(
-        self, notes: WarmStartState, last: Floats32, run_probe_round: ProbeRound
+        self, state: WarmStartState, last: Floats32, run_probe_round: ProbeRound
     ) -> tuple[WarmStartState, Floats32]:
-        session = notes.sessions
-        notes = notes._replace(sessions=session + 1)
+        session = state.sessions
+        state = state._replace(sessions=session + 1)
         if session < self.pilot_sessions:
             # Session 0 starts with the untrained initial model, which is not part of the pilot.
-            pilots = [*notes.pilots, freeze(last)] if session else []
-            return notes._replace(pilots=pilots), last
+            pilots = [*state.pilots, freeze(last)] if session else []
+            return state._replace(pilots=pilots), last
         if session == self.pilot_sessions:
-            notes, start = self._make_pilot(notes, last)
-            return self._record_fingerprint(notes, self._fingerprint(notes, run_probe_round)), start
-        check_same_net(last, notes.pilot)
-        notes = self._drop_session(notes._replace(models=[*notes.models, freeze(last)]))
-        fingerprint = self._fingerprint(notes, run_probe_round)
-        distances = self._distances(notes, fingerprint)
-        start = blend(softmin(distances, self.scale), notes.models)
-        return self._record_fingerprint(notes, fingerprint, distances), start
+            state, start = self._make_pilot(state, last)
+            return self._record_fingerprint(state, self._fingerprint(state, run_probe_round)), start
+        check_same_net(last, state.pilot)
+        state = self._drop_session(state._replace(models=[*state.models, freeze(last)]))
+        fingerprint = self._fingerprint(state, run_probe_round)
+        distances = self._distances(state, fingerprint)
+        start = blend(softmin(distances, self.scale), state.models)
+        return self._record_fingerprint(state, fingerprint, distances), start
 
-    def _make_pilot(self, notes: WarmStartState, last: Floats32) -> tuple[WarmStartState, Floats32]:
+    def _make_pilot(self, state: WarmStartState, last: Floats32) -> tuple[WarmStartState, Floats32]:
         """Compute the pilot; return the state and the start of the first session after it."""
-        models = [*notes.pilots, last]  # without pilot sessions, the run's initial model
+        models = [*state.pilots, last]  # without pilot sessions, the run's initial model
         pilot = blend(np.full(len(models), 1 / len(models)), models)
-        start = {"pilot": pilot, "latest": last, "random": notes.initial_model.copy()}[
+        start = {"pilot": pilot, "latest": last, "random": state.initial_model.copy()}[
             self.first_start
         ]
-        notes = notes._replace(pilot=freeze(pilot), pilots=[], initial_model=freeze(last[:0]))
-        return notes, start
+        state = state._replace(pilot=freeze(pilot), pilots=[], initial_model=freeze(last[:0]))
+        return state, start
 
-    def _fingerprint(self, notes: WarmStartState, run_probe_round: ProbeRound) -> Floats32:
-        model = notes.pilot.copy()
+    def _fingerprint(self, state: WarmStartState, run_probe_round: ProbeRound) -> Floats32:
+        model = state.pilot.copy()
         for _ in range(self.probe_rounds):
             model = run_probe_round(model, self.probe_lr_scale)
-        return freeze(model - notes.pilot)
+        return freeze(model - state.pilot)
 
     def _find_compared_slices(self, size: int, pieces: Sequence[ParamSlice]) -> Ints:
         """Return the slices of the compared tensors, or one slice for the whole vector."""
@@ -158,45 +158,45 @@ class WarmStart:
             chosen = [(0, size)]
         return np.array(chosen, dtype=np.int64)
 
-    def _distances(self, notes: WarmStartState, fingerprint: Floats32) -> Floats:
+    def _distances(self, state: WarmStartState, fingerprint: Floats32) -> Floats:
         """Return the distances to the fingerprints of the stored sessions."""
-        if not notes.fingerprints:
+        if not state.fingerprints:
             return np.empty(0)
-        slices = notes.compared_slices.tolist()
+        slices = state.compared_slices.tolist()
         current, *past = (
             [vector[start:stop] for start, stop in slices]
-            for vector in (fingerprint, *notes.fingerprints)
+            for vector in (fingerprint, *state.fingerprints)
         )
         return blend_distances(current, past, self.distance)
 
     def _record_fingerprint(
-        self, notes: WarmStartState, fingerprint: Floats32, distances: Floats | None = None
+        self, state: WarmStartState, fingerprint: Floats32, distances: Floats | None = None
     ) -> WarmStartState:
         """Add the fingerprint of the session that starts."""
-        fingerprint_distances = notes.fingerprint_distances
+        fingerprint_distances = state.fingerprint_distances
         if self.keep == "diverse":
             row = np.empty(0) if distances is None else distances
             fingerprint_distances = np.block(
                 [[fingerprint_distances, row[:, None]], [row[None], np.zeros((1, 1))]]
             )
-        fingerprints = [*notes.fingerprints, fingerprint]
-        return notes._replace(
+        fingerprints = [*state.fingerprints, fingerprint]
+        return state._replace(
             fingerprints=fingerprints, fingerprint_distances=fingerprint_distances
         )
 
-    def _drop_session(self, notes: WarmStartState) -> WarmStartState:
+    def _drop_session(self, state: WarmStartState) -> WarmStartState:
         """Drop one of the past sessions if there are too many."""
-        if self.history is None or len(notes.models) <= self.history:
-            return notes
-        dropped = older_of_nearest(notes.fingerprint_distances) if self.keep == "diverse" else 0
-        fingerprint_distances = notes.fingerprint_distances
+        if self.history is None or len(state.models) <= self.history:
+            return state
+        dropped = older_of_nearest(state.fingerprint_distances) if self.keep == "diverse" else 0
+        fingerprint_distances = state.fingerprint_distances
         if len(fingerprint_distances):
             fingerprint_distances = np.delete(
                 np.delete(fingerprint_distances, dropped, axis=0), dropped, axis=1
             )
-        return notes._replace(
-            models=[*notes.models[:dropped], *notes.models[dropped + 1 :]],
-            fingerprints=[*notes.fingerprints[:dropped], *notes.fingerprints[dropped + 1 :]],
+        return state._replace(
+            models=[*state.models[:dropped], *state.models[dropped + 1 :]],
+            fingerprints=[*state.fingerprints[:dropped], *state.fingerprints[dropped + 1 :]],
             fingerprint_distances=fingerprint_distances,
         )
 

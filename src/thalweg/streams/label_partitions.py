@@ -41,13 +41,13 @@ class TwoShard(LabelPartition):
         others = rng.permutation(num_clients)
         while (takers == others).any():  # a client must not have both halves of a label
             others = rng.permutation(num_clients)
-        hands: list[list[Ints]] = [[] for _ in range(num_clients)]
+        parts: list[list[Ints]] = [[] for _ in range(num_clients)]
         for bundle, one, other in zip(bundles, takers.tolist(), others.tolist(), strict=True):
             for label in bundle.tolist():
                 middle = len(pools[label]) // 2
-                hands[one].append(pools[label][:middle])
-                hands[other].append(pools[label][middle:])
-        return [np.concatenate(hand) for hand in hands]
+                parts[one].append(pools[label][:middle])
+                parts[other].append(pools[label][middle:])
+        return [np.concatenate(part) for part in parts]
 
 
 @dataclass(frozen=True)

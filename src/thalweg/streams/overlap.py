@@ -49,27 +49,27 @@ class Overlap(LabelPartition):
     ) -> list[Ints]:
         pools = label_pools(rows, setting, rng)
         size = half_size(num_clients, self)
-        hands: list[Ints] = []
+        parts: list[Ints] = []
         for mine in split_labels(len(pools), self.overlap):
             group = [rng.permutation(pools[label]) for label in mine]
             check_enough(group, size, self)
-            hands += self._split_group(group, size, rng)
-        return hands
+            parts += self._split_group(group, size, rng)
+        return parts
 
     def _split_group(self, pools: list[Ints], size: int, rng: np.random.Generator) -> list[Ints]:
         """Samples of every client of one group."""
         begins = np.cumsum([0, *(len(pool) for pool in pools)])
         rows, left = np.concatenate(pools), np.diff(begins)
         mixes = rng.dirichlet(np.full(len(pools), self.concentration), size)
-        hands = []
+        parts = []
         for client, mix in enumerate(mixes):
             quota = len(rows) // size + (client < len(rows) % size)
             counts = draw_with_retries(quota, mix, left, rng)
             nexts = begins[1:] - left  # first unused row of every pool
             spans = zip(nexts, nexts + counts, strict=True)
-            hands.append(np.concatenate([rows[start:stop] for start, stop in spans]))
+            parts.append(np.concatenate([rows[start:stop] for start, stop in spans]))
             left = left - counts
-        return hands
+        return parts
 
 
 def draw_with_retries(count: int, mix: Floats, left: Ints, rng: np.random.Generator) -> Ints:
@@ -92,6 +92,6 @@ def draw_with_retries(count: int, mix: Floats, left: Ints, rng: np.random.Genera
         beyond = [
             np.flatnonzero(drawn == label)[room[label] :] for label in np.flatnonzero(is_left)
         ]
-        first_beyond = min([missing, *(int(places[0]) for places in beyond if len(places))])
+        first_beyond = min([missing, *(int(positions[0]) for positions in beyond if len(positions))])
         taken += np.bincount(drawn[:first_beyond], minlength=len(mix))
     return taken

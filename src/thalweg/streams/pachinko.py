@@ -48,11 +48,11 @@ class Pachinko(SyntheticPartition):
         )
         assert setting.coarse is not None
         tree = _Tree(rng.permutation(rows), setting.coarse, setting.labels)
-        hands: list[Ints] = [rows[:0]] * num_clients
-        for place, client in enumerate(rng.permutation(num_clients).tolist()):
-            size = len(rows) // num_clients + (place < len(rows) % num_clients)
-            hands[client] = self._take_rows(tree, size, rng)
-        return hands
+        parts: list[Ints] = [rows[:0]] * num_clients
+        for index, client in enumerate(rng.permutation(num_clients).tolist()):
+            size = len(rows) // num_clients + (index < len(rows) % num_clients)
+            parts[client] = self._take_rows(tree, size, rng)
+        return parts
 
     def _take_rows(self, tree: _Tree, size: int, rng: np.random.Generator) -> Ints:
         """Draw the rows of one client and remove them from the tree."""
@@ -60,14 +60,14 @@ class Pachinko(SyntheticPartition):
             return np.empty(0, dtype=np.int64)
         likes = rng.dirichlet(np.full(len(tree.branches), self.root))
         left = np.array([sum(map(len, leaves)) for leaves in tree.branches])
-        hand = []
+        part = []
         for leaves, count in zip(tree.branches, draw_counts(size, likes, left, rng), strict=True):
             fine = rng.dirichlet(np.full(len(leaves), self.branch))
             sizes = np.array([len(leaf) for leaf in leaves])
             for leaf, taken in enumerate(draw_counts(count, fine, sizes, rng)):
-                hand.append(leaves[leaf][:taken])
+                part.append(leaves[leaf][:taken])
                 leaves[leaf] = leaves[leaf][taken:]
-        return np.concatenate(hand)
+        return np.concatenate(part)
 
 
 class _Tree:

@@ -103,15 +103,15 @@ class Dirichlet(SyntheticPartition):
             f"{len(rows)} samples cannot give {num_clients} clients at least {self.min_size} each; "
             "use fewer clients or a smaller min_size.",
         )
-        hands: list[list[int]] = [[] for _ in range(num_clients)]
+        parts: list[list[int]] = [[] for _ in range(num_clients)]
         for c in np.unique(labels[rows]):
             mine = rng.permutation(rows[labels[rows] == c])
             shares = rng.dirichlet(np.full(num_clients, self.concentration))
             cuts = np.round(np.cumsum(shares)[:-1] * len(mine)).astype(int)
-            for hand, piece in zip(hands, np.split(mine, cuts), strict=True):
-                hand.extend(piece.tolist())
-        top_up(hands, self.min_size, rng)
-        return [np.array(hand, dtype=np.int64) for hand in hands]
+            for part, piece in zip(parts, np.split(mine, cuts), strict=True):
+                part.extend(piece.tolist())
+        top_up(parts, self.min_size, rng)
+        return [np.array(part, dtype=np.int64) for part in parts]
 
 
 PARTITIONS = {

@@ -176,8 +176,8 @@ def _stays_present(clients: Ints, is_there: Ints, ends: Floats, rounds: int) -> 
     until = np.minimum(ends, rounds).astype(np.int64)
     since = np.concatenate([np.zeros_like(until[:, :1]), until[:, :-1]], axis=1)
     turn = (np.arange(until.shape[1])[None] + is_there[:, None]) % 2 == 1
-    place, stretch = np.nonzero(turn & (since < rounds))
-    return np.stack([clients[place], since[place, stretch], until[place, stretch]])
+    row, stretch = np.nonzero(turn & (since < rounds))
+    return np.stack([clients[row], since[row, stretch], until[row, stretch]])
 
 
 def _starts(first: Sequence[int], length: int, rounds: int) -> list[int]:

@@ -163,11 +163,11 @@ class _StepAssigner:
         concepts = np.full(number, -1)
         if self._concepts is not None and self._spec.stay_probability > 0:
             willing = rng.random(number) < self._spec.stay_probability
-            for place, concept in enumerate(wanted.tolist()):
+            for index, concept in enumerate(wanted.tolist()):
                 stay = rng.permutation(np.flatnonzero(willing & (self._concepts == concept)))
-                stay = stay[: room[place]]
+                stay = stay[: room[index]]
                 concepts[stay] = concept
-                room[place] -= len(stay)
+                room[index] -= len(stay)
         others = np.flatnonzero(concepts < 0)
         concepts[others] = rng.permutation(np.repeat(wanted, room))
         return concepts

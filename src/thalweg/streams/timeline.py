@@ -49,18 +49,18 @@ class Timeline:
 
         Ties go to the new view.
         """
-        place = self._change_indices(
+        change = self._change_indices(
             np.broadcast_to(np.asarray(rnd, dtype=np.int64), self.num_clients)
         )
-        is_new = 2 * self._share(place, rnd) >= 1
-        return self.view_ids[np.where(is_new, place, place - 1)]
+        is_new = 2 * self._share(change, rnd) >= 1
+        return self.view_ids[np.where(is_new, change, change - 1)]
 
     def view_transition(self, client: int, rnd: int) -> tuple[int, int, float]:
         """Previous view, new view, and share of the new view of a client in a round."""
-        place = int(np.searchsorted(self._keys, client * LAST_ROUND + rnd, side="right")) - 1
-        share = float(self._share(place, rnd))
-        before = place if share == 1 else place - 1
-        return int(self.view_ids[before]), int(self.view_ids[place]), share
+        change = int(np.searchsorted(self._keys, client * LAST_ROUND + rnd, side="right")) - 1
+        share = float(self._share(change, rnd))
+        before = change if share == 1 else change - 1
+        return int(self.view_ids[before]), int(self.view_ids[change]), share
 
     def time_in_views(self, rounds: Floats) -> Floats:
         """(N, V) rounds that each client spends in each view, of its first (N,) rounds."""
@@ -80,9 +80,9 @@ class Timeline:
         """Drifts in the first `rounds` rounds."""
         happens = (self.full > 0) & (self.first < rounds)  # a view from the start is no drift
         events = []
-        for place in np.flatnonzero(happens):
-            old, new = self.view_ids[place - 1], self.view_ids[place]
-            at = int(self.first[place]), int(self.clients[place])
+        for change in np.flatnonzero(happens):
+            old, new = self.view_ids[change - 1], self.view_ids[change]
+            at = int(self.first[change]), int(self.clients[change])
             if self.concepts[old] != self.concepts[new]:
                 events.append(DriftEvent(*at, "real"))
             if self.views[old].transform != self.views[new].transform:
@@ -107,9 +107,9 @@ class Timeline:
         keys = np.arange(self.num_clients) * LAST_ROUND + rounds
         return np.searchsorted(self._keys, keys, side="right") - 1
 
-    def _share(self, place: int | Ints, rnd: int | Ints) -> Floats:
+    def _share(self, change: int | Ints, rnd: int | Ints) -> Floats:
         """Share of the samples in the view of a change."""
-        first, full = self.first[place], self.full[place]
+        first, full = self.first[change], self.full[change]
         share: Floats = np.minimum((rnd - first + 1) / (full - first + 1), 1.0)
         return share
 

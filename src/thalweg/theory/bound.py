@@ -92,7 +92,7 @@ def sfedpo_bound(
 
     Differs from the paper: its last sum carries :math:`q_n` where the proof gives :math:`p_n`,
     because it takes the weight for the probability of taking part; ``variant="printed"`` computes
-    what it prints. It asks for :math:`LT\eta \le 1/(2M)` with M states, where its proof needs the
+    what it prints. It requires :math:`LT\eta \le 1/(2M)` with M states, where its proof needs the
     second precondition above.
 
     >>> bound = sfedpo_bound([1.0], [1.0], [0.3], 1.0, ticks=1, rounds=10, initial_loss=1.0,

@@ -61,8 +61,8 @@ def split_secret(
     )
     coefficients = [int.from_bytes(secret, "big")] + [draw(k) % PRIME for k in range(1, threshold)]
     return [
-        _evaluate_polynomial(coefficients, place).to_bytes(SHARE_BYTES, "big")
-        for place in range(1, number + 1)
+        _evaluate_polynomial(coefficients, position).to_bytes(SHARE_BYTES, "big")
+        for position in range(1, number + 1)
     ]
 
 
@@ -72,18 +72,18 @@ def recover_secret(shares: Mapping[int, bytes], length: int) -> bytes | None:
     None: the shares are inconsistent.
     """
     secret = 0
-    for place, share in shares.items():
+    for position, share in shares.items():
         weight = 1
         for other in shares:
-            if other != place:
-                weight = weight * other * pow(other - place, -1, PRIME) % PRIME
+            if other != position:
+                weight = weight * other * pow(other - position, -1, PRIME) % PRIME
         secret = (secret + weight * int.from_bytes(share, "big")) % PRIME
     return secret.to_bytes(length, "big") if secret < 256**length else None
 
 
-def _evaluate_polynomial(coefficients: list[int], place: int) -> int:
+def _evaluate_polynomial(coefficients: list[int], position: int) -> int:
     """Value of a polynomial at a position."""
     value = 0
     for coefficient in reversed(coefficients):
-        value = (value * place + coefficient) % PRIME
+        value = (value * position + coefficient) % PRIME
     return value

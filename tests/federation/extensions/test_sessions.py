@@ -76,10 +76,10 @@ class Diary:
         return 0
 
     def choose_start(
-        self, notes: int, last: Floats32, run_probe_round: ProbeRound
+        self, state: int, last: Floats32, run_probe_round: ProbeRound
     ) -> tuple[int, Floats32]:
         self.shown.append(last.tolist())
-        return notes + 1, last if self.start is None else self.start
+        return state + 1, last if self.start is None else self.start
 
 
 # When a session begins
@@ -150,7 +150,7 @@ class Attentive(Chatty):
 
     begun: list[tuple[list[float], list[int]]] = field(default_factory=list)
 
-    def start_session(self, notes: float, last: Floats32, members: Ints) -> float:
+    def start_session(self, state: float, last: Floats32, members: Ints) -> float:
         self.begun.append((last.tolist(), members.tolist()))
         return 100.0
 

@@ -216,10 +216,10 @@ def test_orders_of_a_model_that_was_begun_anew_are_closed() -> None:
     @dataclass(frozen=True)
     class Restarts(Keeps):
         def assign(
-            self, notes: int, roster: Roster, answers: SurveyResponses, num_models: int
+            self, state: int, roster: Roster, answers: SurveyResponses, num_models: int
         ) -> Any:
-            plan = super().assign(notes, roster, answers, num_models)
-            return plan._replace(is_new=np.array([notes == 1]))
+            plan = super().assign(state, roster, answers, num_models)
+            return plan._replace(is_new=np.array([state == 1]))
 
     bank = Restarts((0, 0, 0), mix=((1.0,),))
     _, history = play(Slow(LATE), recipe_with(ConstantDiscount(), bank=bank))
@@ -267,20 +267,20 @@ def test_of_one_client_the_older_words_are_heard_first_and_the_newest_stay() -> 
             objective__fisher_params=[[4, 4], [5, 5], [6, 6]],
         ),
     )
-    notes = collect_uploads({"objective": Curvature().init_server(3, 2)}, recipe, updates)[
+    state = collect_uploads({"objective": Curvature().init_server(3, 2)}, recipe, updates)[
         "objective"
     ]
-    assert notes.senders.tolist() == [0, 2]
-    assert notes.fisher.tolist() == [[1, 1], [3, 3]]
-    assert notes.fisher_params.tolist() == [[4, 4], [6, 6]]
+    assert state.senders.tolist() == [0, 2]
+    assert state.fisher.tolist() == [[1, 1], [3, 3]]
+    assert state.fisher_params.tolist() == [[4, 4], [6, 6]]
 
 
 def test_corrections_of_one_client_follow_upon_each_other() -> None:
     recipe = recipe_with(ConstantDiscount(), memory=Ode())
     updates = replace(some_updates([0, 1, 1], 2), uploads=words(memory__gradient=[[2], [4], [6]]))
-    notes = collect_uploads({"memory": Ode().init_server(2, 2)}, recipe, updates)["memory"]
-    assert notes.mean.tolist() == [(2 + 6) / 2], "not 2 + 4 + 6: the second takes the first back"
-    assert sorted(zip(notes.senders.tolist(), notes.last[:, 0].tolist(), strict=True)) == [
+    state = collect_uploads({"memory": Ode().init_server(2, 2)}, recipe, updates)["memory"]
+    assert state.mean.tolist() == [(2 + 6) / 2], "not 2 + 4 + 6: the second takes the first back"
+    assert sorted(zip(state.senders.tolist(), state.last[:, 0].tolist(), strict=True)) == [
         (0, 2),
         (1, 6),
     ]

@@ -28,7 +28,7 @@ def assign_models(ctx: RoundContext) -> None:
     ctx.assignment = assignment
     if assignment.mix.shape != (1, 1) or assignment.is_new.any():
         _rebuild_bank(ctx, assignment)
-    ctx.server = ctx.server._replace(bank_state=assignment.notes)
+    ctx.server = ctx.server._replace(bank_state=assignment.state)
 
 
 def _rebuild_bank(ctx: RoundContext, assignment: BankAssignment) -> None:

@@ -90,11 +90,11 @@ def open_database(file: Path, identity: str) -> sqlite3.Connection:
 
 def sync(folder: Path) -> None:
     """Flush directory entries to disk, so that new files survive a power failure."""
-    place = os.open(folder, os.O_RDONLY)
+    descriptor = os.open(folder, os.O_RDONLY)
     try:
-        os.fsync(place)
+        os.fsync(descriptor)
     finally:
-        os.close(place)
+        os.close(descriptor)
 
 
 def _check_database(db: sqlite3.Connection, file: Path) -> None:

@@ -215,10 +215,10 @@ class Inbox:
         return num
 
     def _load(self) -> None:
-        places, labels, checksums = self._table.read_all()
-        self.slots.check(places, checksums)
-        self._is_taken[places] = True
-        self.labels[places] = np.maximum(labels, 0)
+        slots, labels, checksums = self._table.read_all()
+        self.slots.check(slots, checksums)
+        self._is_taken[slots] = True
+        self.labels[slots] = np.maximum(labels, 0)
 
     def _drop_duplicates(self, keys: tuple[str, ...], good: Ints) -> Ints:
         """Positions of samples with new names or without names."""

@@ -109,7 +109,7 @@ class GuardedProcess:
         lines = [
             line.strip() for line in COLOUR.sub("", self.output()).splitlines() if line.strip()
         ]
-        return "\n".join(f"  | {line}" for line in lines[-count:]) or "  | (it said nothing)"
+        return "\n".join(f"  | {line}" for line in lines[-count:]) or "  | (no output)"
 
 
 def stop_all(children: Sequence[GuardedProcess]) -> None:

@@ -38,7 +38,7 @@ class TailSource(BaseSource):
         self._path, self._read, self._follow, self._poll = path, read, follow, poll
 
     def events(self, cursor: str) -> Iterator[Event]:
-        lines, shown, looks, lost = LineReader(self._path, cursor), time.monotonic(), 0, 0
+        lines, last_event, empty_reads, lost = LineReader(self._path, cursor), time.monotonic(), 0, 0
         try:
             while not self._closed.is_set():
                 found = self._read_lines(lines)
@@ -49,13 +49,13 @@ class TailSource(BaseSource):
                 yield from self._validator.events(
                     (r for r in records if r is not None), lines.cursor
                 )
-                looks = 0 if found else looks + 1
+                empty_reads = 0 if found else empty_reads + 1
                 if (
-                    looks > 1 and not self._follow
+                    empty_reads > 1 and not self._follow
                 ):  # one check for the file, one for its replacement
                     return
-                if time.monotonic() - shown >= self.heartbeat_s:
-                    shown = time.monotonic()
+                if time.monotonic() - last_event >= self.heartbeat_s:
+                    last_event = time.monotonic()
                     yield empty_batch(self.sample_format, lines.cursor())
                 if not found:
                     self._closed.wait(min(self._poll, self.heartbeat_s))

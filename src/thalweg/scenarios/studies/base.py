@@ -106,10 +106,10 @@ class Study:
                 not twice, f"{self.name}: more than one {what} has the label {', '.join(twice)}."
             )
         for row in self.rows:
-            strange = [label for label in row.best_of if label not in self.row_labels]
+            unknown = [label for label in row.best_of if label not in self.row_labels]
             require(
-                not strange,
-                f"{self.name}: {row.label} is the best of {strange}, which do not exist.",
+                not unknown,
+                f"{self.name}: {row.label} is the best of {unknown}, which do not exist.",
             )
         for column in self.columns:
             if self.metric_of(column) not in STUDY_METRICS:

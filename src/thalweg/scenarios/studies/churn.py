@@ -1,13 +1,13 @@
 """Tables of the paper on client arrival and departure (Chang et al. 2025) as studies.
 
-The paper does not say which sessions its transitions T1 and T2 are. Sessions are counted from 0;
-session 0 makes the pilot, and session 1 starts from the initial model with every method. At the
+The paper does not state which sessions its transitions T1 and T2 are. Sessions are counted from 0;
+session 0 produces the pilot, and session 1 starts from the initial model with every method. At the
 start of session 2 there is one past model, and all methods that use past models continue from it.
 The methods first differ at the start of session 3, which is T1; T2 is the start of session 4. The
 tables agree with this: at T1 the labels are those of the second group (easier than the first
 group's on Fashion-MNIST and CIFAR-10, harder on MNIST), and the average of one model per group does
 as well as the method; at T2 the average contains two models of the other group and one of the own
-group, and does not.
+group, and does worse.
 """
 
 from __future__ import annotations
