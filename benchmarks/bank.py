@@ -1,11 +1,11 @@
-"""What a bank costs a client: one local pass over four models against one pass over one model.
+"""Cost of a bank: a local pass over four models compared with a pass over one model.
 
     python benchmarks/bank.py [--quick] [--models 4] [--clients 6] [--repeats 9]
 
 Both are rounds of the same clients on the same mini-batches (8 of 64 samples each), in one process
-of one thread; only the number of models differs. The two take turns. The limit we hold ourselves
-to: four models cost at most 4.2 times one. Also shown, without a limit: the same with what comes
-before it in FedRC, the loss of every held sample under every model.
+with one thread; only the number of models differs. They run alternately. Limit: four models take at
+most 4.2 times as long as one. Also shown, without a limit: the same with the computation that
+precedes it in FedRC, the loss of every stored sample under every model.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ BATCHES, SIZE, LIMIT = 8, 64, 4.2
 NETS: dict[str, NetSpec] = {"mlp 784-200-10": Mlp(), "lenet5": LeNet5()}
 
 
-def images(number: int) -> Dataset:
+def random_images(number: int) -> Dataset:
     rng = np.random.default_rng(0)
     x = rng.integers(0, 256, (number, 28, 28, 1), dtype=np.uint8)
     y = rng.integers(0, 10, number)
@@ -63,7 +63,7 @@ class Pass:
     def train(self) -> None:
         self._trainer.train(self._bank, self._tasks)
 
-    def look(self) -> None:
+    def compute_losses(self) -> None:
         for model in self._bank:
             self._trainer.predict(model, "train", self._rows.ravel())
 
@@ -74,8 +74,8 @@ def seconds(work: Callable[[], None]) -> float:
     return time.perf_counter() - began
 
 
-def ratio(one: Callable[[], None], many: Callable[[], None], repeats: int) -> tuple[float, float]:
-    """Median of the ratio of two that take turns, and of the seconds of the first."""
+def time_ratio(one: Callable[[], None], many: Callable[[], None], repeats: int) -> tuple[float, float]:
+    """Call both alternately; return the median ratio and the median seconds of the first."""
     one()
     many()
     pairs = [(seconds(one), seconds(many)) for _ in range(repeats)]
@@ -84,27 +84,27 @@ def ratio(one: Callable[[], None], many: Callable[[], None], repeats: int) -> tu
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--quick", action="store_true", help="three repeats of two clients")
+    parser.add_argument("--quick", action="store_true", help="three repetitions with two clients")
     parser.add_argument("--models", type=int, default=4)
     parser.add_argument("--clients", type=int, default=6)
     parser.add_argument("--repeats", type=int, default=9)
-    given = parser.parse_args()
-    clients, repeats = (2, 3) if given.quick else (given.clients, given.repeats)
-    data = images(clients * BATCHES * SIZE)
+    args = parser.parse_args()
+    clients, repeats = (2, 3) if args.quick else (args.clients, args.repeats)
+    data = random_images(clients * BATCHES * SIZE)
     for name, spec in NETS.items():
         net = spec.build(data.input_shape, data.num_classes)
-        one, many = (Pass(net, data, clients, models) for models in (1, given.models))
+        one, many = (Pass(net, data, clients, models) for models in (1, args.models))
 
         def with_losses(many: Pass = many) -> None:
-            many.look()
+            many.compute_losses()
             many.train()
 
-        trained, first = ratio(one.train, many.train, repeats)
-        whole, _ = ratio(one.train, with_losses, repeats)
-        limit = LIMIT * given.models / 4
+        trained, first = time_ratio(one.train, many.train, repeats)
+        whole, _ = time_ratio(one.train, with_losses, repeats)
+        limit = LIMIT * args.models / 4
         print(
-            f"{name}: {given.models} models {trained:.2f} times one ({1000 * first:.0f} ms), limit "
-            f"{limit:.2f}: {'kept' if trained <= limit else 'MISSED'}; with the losses before it "
+            f"{name}: {args.models} models {trained:.2f} times one ({1000 * first:.0f} ms), limit "
+            f"{limit:.2f}: {'met' if trained <= limit else 'MISSED'}; with the losses "
             f"{whole:.2f}"
         )
 

@@ -1,13 +1,12 @@
-"""Benchmark of 2,000 rounds with 1,000 joining and leaving clients: memory, checkpoints, time,
-kills.
+"""Memory, checkpoint size and time of a long run in which clients join and leave.
 
     python benchmarks/churn.py [--clients 1000] [--rounds 2000] [--cohort 20] [--kills 20]
 
-First a run in one go, with a line at every tenth of it: memory of the process, size of the
-checkpoint, milliseconds per round. Then the same run, killed at random moments and resumed; metrics
-and model must be the same, to the bit. What we hold ourselves to: memory and checkpoint at the end
-at most 5 % above those at the second line, when nearly everybody has come once. The metrics are
-left out of that: a line per round is the result.
+First the run is made without interruption; after each tenth of the rounds a line shows the memory
+of the process, the size of the checkpoint and the milliseconds per round. Then the same run is
+killed at random times and resumed; metrics and model must be bit-identical. Limit: memory and
+checkpoint at the end are at most 5 % larger than in the second line, when nearly every client has
+been a member once. The file of the metrics is not included, because it has one line per round.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ from thalweg.engine.plan import Plan, make_plan
 
 
 def resident_mb() -> float:
-    """Of this process, now (Linux)."""
+    """Return the resident memory of this process (Linux)."""
     status = Path("/proc/self/status").read_text()
     return next(int(line.split()[1]) for line in status.splitlines() if "VmRSS" in line) / 1024
 
@@ -35,7 +34,7 @@ def checkpoint_mb(folder: Path) -> float:
     return sum(file.stat().st_size for file in (folder / "checkpoint").iterdir()) / 1e6
 
 
-def plan_of(clients: int, rounds: int, cohort: int) -> Plan:
+def make_churn_plan(clients: int, rounds: int, cohort: int) -> Plan:
     return make_plan(
         "fedavg",
         "digits-partial",
@@ -55,13 +54,13 @@ def plan_of(clients: int, rounds: int, cohort: int) -> Plan:
     )
 
 
-def in_one_go(plan: Plan, folder: Path) -> list[tuple[float, float]]:
-    """Memory and checkpoint at every tenth of the run."""
+def run_uninterrupted(plan: Plan, folder: Path) -> list[tuple[float, float]]:
+    """Run a plan; return memory and checkpoint size after each tenth of the rounds."""
     found: list[tuple[float, float]] = []
     every = max(plan.scenario.rounds // 10, 1)
     began = [time.perf_counter()]
 
-    def watch(progress: Progress) -> None:
+    def print_line(progress: Progress) -> None:
         if progress.rounds_done % every == 0:
             each = 1000 * (time.perf_counter() - began[0]) / every
             began[0] = time.perf_counter()
@@ -70,15 +69,12 @@ def in_one_go(plan: Plan, folder: Path) -> list[tuple[float, float]]:
             print(f"round {progress.rounds_done:>6}   {memory:8.1f} MB in memory", end="")
             print(f"   {checkpoint:7.3f} MB of checkpoint   {each:7.1f} ms per round", flush=True)
 
-    run_plan(plan, out=folder, workers=1, watch=watch)
+    run_plan(plan, out=folder, workers=1, watch=print_line)
     return found
 
 
-def killed(plan: Plan, folder: Path, kills: int, seconds: float) -> int:
-    """The same run in processes that are killed after a random part of the time it takes.
-
-    How many were.
-    """
+def run_with_kills(plan: Plan, folder: Path, kills: int, seconds: float) -> int:
+    """Run a plan in processes that are killed at random times; return the number of kills."""
     chance, done = random.Random(0), 0
     while True:
         child = os.fork()
@@ -97,7 +93,7 @@ def killed(plan: Plan, folder: Path, kills: int, seconds: float) -> int:
         done += 1
 
 
-def results(folder: Path) -> tuple[list[dict[str, object]], bytes]:
+def read_results(folder: Path) -> tuple[list[dict[str, object]], bytes]:
     lines = (folder / "metrics.jsonl").read_text().splitlines()
     rows = [{k: v for k, v in json.loads(line).items() if k != "seconds"} for line in lines]
     return rows, (folder / "model.safetensors").read_bytes()
@@ -110,13 +106,13 @@ def main() -> None:
     parser.add_argument("--cohort", type=int, default=20)
     parser.add_argument("--kills", type=int, default=20)
     args = parser.parse_args()
-    plan = plan_of(args.clients, args.rounds, args.cohort)
+    plan = make_churn_plan(args.clients, args.rounds, args.cohort)
     with tempfile.TemporaryDirectory() as scratch:
         whole, cut = Path(scratch) / "whole", Path(scratch) / "cut"
         began = time.perf_counter()
-        child = os.fork()  # so that what is killed later does not inherit its threads
+        child = os.fork()  # processes that are killed later must not inherit its threads
         if child == 0:
-            found = in_one_go(plan, whole)
+            found = run_uninterrupted(plan, whole)
             for what, then, now in zip(("memory", "checkpoint"), found[1], found[-1], strict=True):
                 print(
                     f"{what:<11}{now / then - 1:+7.1%} since the second line   (limit +5 %)",
@@ -124,9 +120,9 @@ def main() -> None:
                 )
             os._exit(0)
         assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
-        kills = killed(plan, cut, args.kills, time.perf_counter() - began)
-        same = results(whole) == results(cut)
-        print(f"killed {kills} times: {'the same bits' if same else 'NOT THE SAME'}")
+        kills = run_with_kills(plan, cut, args.kills, time.perf_counter() - began)
+        same = read_results(whole) == read_results(cut)
+        print(f"killed {kills} times: {'identical results' if same else 'DIFFERENT RESULTS'}")
 
 
 if __name__ == "__main__":

@@ -2,10 +2,10 @@
 
     python benchmarks/dpcs.py [--clients 10000 100000] [--classes 10] [--repeats 5]
 
-The clients' label mixes are drawn from Dirichlet(0.1). Goals: all classes alike, which is within
-reach; a few classes much more than others, which is hard to attain, so that few clients are left;
-and what the first client has, which lies at the rim. The last column is the sum of absolute
-differences. The limits we hold ourselves to, for squared differences and ten classes: 100 ms for
+The label distributions of the clients are drawn from Dirichlet(0.1). Goals: all classes equally,
+which can be attained; mainly a few classes, which is hard to attain, so that few clients have a
+positive probability; and the distribution of the first client, which lies on the boundary. The last
+column is with absolute differences (l1). Limits for squared differences and ten classes: 100 ms for
 10,000 clients and 1 s for 100,000.
 """
 
@@ -25,7 +25,7 @@ from thalweg.theory import dpcs_probabilities
 def goals(mixes: Floats, rng: np.random.Generator) -> dict[str, Floats]:
     num_classes = mixes.shape[1]
     return {
-        "all classes alike": np.full(num_classes, 1 / num_classes),
+        "all classes equally": np.full(num_classes, 1 / num_classes),
         "a few classes": rng.dirichlet(np.full(num_classes, 0.3)),
         "the first client's": mixes[0],
     }
@@ -46,7 +46,7 @@ def main() -> None:
     parser.add_argument("--classes", type=int, default=10)
     parser.add_argument("--repeats", type=int, default=5)
     args = parser.parse_args()
-    dpcs_probabilities([[1, 0], [0, 1]], [0.5, 0.5], norm="l1")  # SciPy is imported here
+    dpcs_probabilities([[1, 0], [0, 1]], [0.5, 0.5], norm="l1")  # imports SciPy
     print(f"{'clients':>8}  {'goal':<20}{'drawn':>8}{'ridge':>9}{'no ridge':>10}{'l1':>8}   ms")
     with threadpool_limits(1):
         for num_clients in args.clients:

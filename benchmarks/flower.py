@@ -1,14 +1,13 @@
-"""A round on Flower: our commands against a bare Flower app that does the same work, in one run.
+"""Time of a round on Flower: `thalweg serve` and `join` compared with a plain Flower app.
 
     python benchmarks/flower.py [--nodes 4] [--rounds 10] [--steps 20] [--only ours|bare]
     python benchmarks/flower.py --nodes 20 --only ours
 
-Both average the same net over so many nodes, each of which makes so many steps on 100 digits. Ours
-is `thalweg serve` and a `thalweg join` per node, as users start them. The bare app is Flower's own
-FedAvg with a ClientApp in plain PyTorch, for which a SuperNode starts a process per message; it is
-generated here. Counted is the time from the end of the first round to the end of the last. What we
-hold ourselves to: a ratio of at most 1, and with 20 nodes no reply that comes too late or not at
-all.
+Both run FedAvg with the same net and the same number of nodes and steps, on 100 digits per node.
+Ours is `thalweg serve` and one `thalweg join` per node, as users start them. The plain ("bare") app
+is Flower's own FedAvg with a ClientApp in plain PyTorch, for which a SuperNode starts a process per
+message; it is generated here. The time is measured from the end of the first round to the end of
+the last. Limits: a ratio of at most 1, and with 20 nodes no late or lost response.
 """
 
 from __future__ import annotations
@@ -36,13 +35,13 @@ from thalweg.network.flower.processes import (
 )
 
 SAMPLES, BATCH, HIDDEN, LR, MOMENTUM = 100, 16, 64, 0.03, 0.9
-LONGEST_S = 3600.0  # for everything
+LONGEST_S = 3600.0  # limit for all rounds together
 
 PROJECT = """\
 [project]
 name = "bare"
 version = "1.0.0"
-description = "FedAvg with nothing around it"
+description = "Plain FedAvg"
 license = "Apache-2.0"
 [tool.flwr.app]
 publisher = "local"
@@ -120,16 +119,16 @@ def train(message, context):
 """
 
 
-class Timed:
-    """When rounds ended, and how many replies were not there in time."""
+class Timing:
+    """Seconds per round, seconds until the end of the first round, late and lost responses."""
 
     def __init__(self, began: float, ends: list[float], missed: int = 0) -> None:
         self.start_s, self.missed = ends[0] - began, missed
         self.round_s = (ends[-1] - ends[0]) / (len(ends) - 1)
 
 
-def ours(folder: Path, nodes: int, rounds: int, steps: int) -> Timed:
-    """Our commands, on data of each client's own scenario."""
+def time_thalweg(folder: Path, nodes: int, rounds: int, steps: int) -> Timing:
+    """Time `thalweg serve` and `thalweg join`; each client replays its part of the scenario."""
     sets = [f"world.num_clients={nodes}", "world.availability=1", "world.availability_spread=0"]
     sets += [f"capacity={SAMPLES}", "ticks=1", "local.passes=none", f"local.steps={steps}"]
     sets += [f"local.batch_size={BATCH}", f"local.lr={LR}", f"local.momentum={MOMENTUM}"]
@@ -138,19 +137,19 @@ def ours(folder: Path, nodes: int, rounds: int, steps: int) -> Timed:
     options = [word for each in sets for word in ("--set", each)]
     options += ["--rounds", str(rounds), "--min-clients", str(nodes), "--deadline", "300"]
     thalweg = (sys.executable, "-m", "thalweg")
-    with children(folder) as start:
+    with start_programs(folder) as start:
         out = ("--port", server.split(":")[1], "--out", str(folder / "run"), "--json")
         start("serve", *thalweg, "serve", "fedavg", "--on", "digits-full", *options, *out)
         for node in range(nodes):
             state = ("--state", str(folder / f"state{node}"), "--client", str(node), "--json")
             start(f"join{node}", *thalweg, "join", server, "--data", "replay", *state)
-        ends = watched(folder / "run" / "metrics.jsonl", rounds)
+        ends = wait_for_lines(folder / "run" / "metrics.jsonl", rounds)
     events = map(json.loads, (folder / "run" / "events.jsonl").read_text().splitlines())
-    return Timed(began, ends, sum(event["event"] in ("late", "lost") for event in events))
+    return Timing(began, ends, sum(event["event"] in ("late", "lost") for event in events))
 
 
-def bare(folder: Path, nodes: int, rounds: int, steps: int) -> Timed:
-    """A generated Flower app, on samples of the same data set."""
+def time_flower(folder: Path, nodes: int, rounds: int, steps: int) -> Timing:
+    """Time a generated Flower app on samples of the same data set."""
     ends, app, port = folder / "ends", folder / "app", free_port()
     write_app(app, nodes=nodes, rounds=rounds, steps=steps, ends=ends)
     server, began = f"127.0.0.1:{port}", time.time()
@@ -162,7 +161,7 @@ def bare(folder: Path, nodes: int, rounds: int, steps: int) -> Timed:
         np.random.default_rng(0),
         Digits().load(None, 0),
     )
-    with children(folder) as start:
+    with start_programs(folder) as start:
         own = ("--insecure", "--host", "127.0.0.1", "--port")
         link = start("link", find_program("flower-superlink", env), *own, str(port))
         await_health(link, "127.0.0.1", port, None, 120)
@@ -174,8 +173,8 @@ def bare(folder: Path, nodes: int, rounds: int, steps: int) -> Timed:
             start(f"node{node}", find_program("flower-supernode", env), *words)
         submit = [find_program("flwr", env), "run", str(app), "bare"]
         run(submit, env=env, check=True, timeout=300, capture_output=True)
-        watched(ends, rounds)
-    return Timed(began, [float(line) for line in ends.read_text().splitlines()])
+        wait_for_lines(ends, rounds)
+    return Timing(began, [float(line) for line in ends.read_text().splitlines()])
 
 
 def write_app(folder: Path, **config: object) -> None:
@@ -188,8 +187,8 @@ def write_app(folder: Path, **config: object) -> None:
 
 
 @contextmanager
-def children(folder: Path) -> Iterator[Callable[..., GuardedProcess]]:
-    """Starts programs whose logs are in a folder; all of them end with the block."""
+def start_programs(folder: Path) -> Iterator[Callable[..., GuardedProcess]]:
+    """Yield a function that starts programs with logs in a folder; stop them at the end."""
     folder.mkdir(exist_ok=True)
     env, started = make_environment(folder / "home"), list[GuardedProcess]()
 
@@ -203,8 +202,8 @@ def children(folder: Path) -> Iterator[Callable[..., GuardedProcess]]:
         stop_all(started)
 
 
-def watched(file: Path, rounds: int) -> list[float]:
-    """When each line of a file was written, until there is one for every round."""
+def wait_for_lines(file: Path, rounds: int) -> list[float]:
+    """Wait until a file has a line per round; return the times at which they appeared."""
     ends: list[float] = []
     until = time.time() + LONGEST_S
     while len(ends) < rounds:
@@ -223,16 +222,18 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=20)
     parser.add_argument("--only", choices=("ours", "bare"))
     args = parser.parse_args()
-    sides = {"ours": ("thalweg serve, join", ours), "bare": ("bare Flower app", bare)}
-    found: dict[str, Timed] = {}
+    sides = {"ours": ("thalweg serve, join", time_thalweg), "bare": ("plain Flower app", time_flower)}
+    found: dict[str, Timing] = {}
     print(f"{args.nodes} nodes, {args.rounds} rounds of {args.steps} steps", flush=True)
     print(f"{'':<22}{'s per round':>12}{'first after s':>15}{'late or lost':>14}")
     with tempfile.TemporaryDirectory(prefix="tw") as scratch:
-        for name, (title, play) in sides.items():
+        for name, (title, measure) in sides.items():
             if args.only in (None, name):
-                it = found[name] = play(Path(scratch) / name, args.nodes, args.rounds, args.steps)
-                missed = str(it.missed) if name == "ours" else "-"
-                print(f"{title:<22}{it.round_s:12.2f}{it.start_s:15.1f}{missed:>14}", flush=True)
+                timing = measure(Path(scratch) / name, args.nodes, args.rounds, args.steps)
+                found[name] = timing
+                missed = str(timing.missed) if name == "ours" else "-"
+                row = f"{title:<22}{timing.round_s:12.2f}{timing.start_s:15.1f}{missed:>14}"
+                print(row, flush=True)
     if len(found) == 2:
         ratio = found["ours"].round_s / found["bare"].round_s
         print(f"{'ratio':<22}{ratio:12.2f}   (limit 1)")

@@ -1,12 +1,11 @@
-"""The same ratios for every objective: stacked clients against a plain loop of that objective.
+"""Speed of each objective: stacked clients compared with a plain PyTorch loop.
 
     python benchmarks/speed.py --objectives
 
-The plain loop is that of `speed.py` with the loss one would write by hand on modules; here the
-objective of the package is computed as the fast engine does it, in worker processes, or in threads
-of one process if its clients look at their models between ticks. What an objective remembers or was
-told (an anchor, the others' curvature, a teacher of the past) is made beforehand, for both sides:
-what is timed is the steps.
+The plain loop is that of `speed.py` with a loss written by hand for modules. The objectives of the
+package are computed as in the fast engine: in worker processes, or in threads of one process if the
+objective has a state or a broadcast. States and broadcasts (an anchor, the curvature of the other
+clients, a teacher) are computed beforehand for both sides; only the training steps are timed.
 """
 
 from __future__ import annotations
@@ -19,7 +18,16 @@ from typing import Any
 
 import numpy as np
 import torch
-from speed import CORES, Workload, batches_for, data_for, flat, plain_tensors, take_turns, tasks_for
+from speed import (
+    CORES,
+    Workload,
+    draw_batches,
+    flat,
+    make_data,
+    make_tasks,
+    plain_tensors,
+    time_in_turns,
+)
 from torch import Tensor, nn
 from torch.nn import functional
 
@@ -42,11 +50,11 @@ from thalweg.local import (
 from thalweg.nets import Net
 
 Memo = Mapping[str, Floats32]  # name -> (K, P)
-Parts = Mapping[str, list[Tensor]]  # name -> the parameters of one client, shaped as its module's
+Parts = Mapping[str, list[Tensor]]  # name -> vectors of one client, in the shapes of the module
 PlainLoss = Callable[[Any, nn.Module, Tensor, Tensor, Parts, Mapping[str, nn.Module]], Tensor]
 
 
-# --- as one would write them ---
+# --- losses of the plain loop ---
 
 
 def plain_cross_entropy(
@@ -67,19 +75,19 @@ def plain_proximal(
 def plain_elastic(
     own: Any, client: nn.Module, x: Tensor, y: Tensor, parts: Parts, teachers: Any
 ) -> Tensor:
-    threes = zip(client.parameters(), parts["anchor"], parts["fisher"], strict=True)
-    pull = sum((fisher * (p - anchor) ** 2).sum() for p, anchor, fisher in threes)
+    triples = zip(client.parameters(), parts["anchor"], parts["fisher"], strict=True)
+    pull = sum((fisher * (p - anchor) ** 2).sum() for p, anchor, fisher in triples)
     return functional.cross_entropy(client(x), y) + own.strength / 2 * pull
 
 
 def plain_curvature(
     own: Any, client: nn.Module, x: Tensor, y: Tensor, parts: Parts, teachers: Any
 ) -> Tensor:
-    threes = zip(
+    triples = zip(
         client.parameters(), parts["others_fisher"], parts["others_fisher_params"], strict=True
     )
     pull = sum(
-        (fisher * p * p - 2 * fisher_params * p).sum() for p, fisher, fisher_params in threes
+        (fisher * p * p - 2 * fisher_params * p).sum() for p, fisher, fisher_params in triples
     )
     return functional.cross_entropy(client(x), y) + own.strength * pull
 
@@ -89,13 +97,13 @@ def plain_not_true(
 ) -> Tensor:
     logits, tau = client(x), own.temperature
     with torch.no_grad():
-        theirs = teachers["start"](x)
+        teacher = teachers["start"](x)
     wrong = functional.one_hot(y, logits.shape[1]) == 0
-    ours, theirs = (each[wrong].view(len(y), -1) / tau for each in (logits, theirs))
-    forgotten = functional.kl_div(
-        ours.log_softmax(1), theirs.log_softmax(1), reduction="batchmean", log_target=True
+    student, teacher = (each[wrong].view(len(y), -1) / tau for each in (logits, teacher))
+    distillation = functional.kl_div(
+        student.log_softmax(1), teacher.log_softmax(1), reduction="batchmean", log_target=True
     )
-    return functional.cross_entropy(logits, y) + own.strength * tau**2 * forgotten
+    return functional.cross_entropy(logits, y) + own.strength * tau**2 * distillation
 
 
 def plain_two_teachers(
@@ -103,17 +111,17 @@ def plain_two_teachers(
 ) -> Tensor:
     logits, tau, a, b = client(x), own.temperature, own.weight_ce, own.weight_past
     with torch.no_grad():
-        past, everybody = teachers["past"](x), teachers["start"](x)
-    to_past = functional.cross_entropy(logits / tau, (past / tau).softmax(1))
-    to_all = functional.cross_entropy(logits / tau, (everybody / tau).softmax(1))
-    return a * functional.cross_entropy(logits, y) + b * to_past + (1 - a - b) * to_all
+        past, common = teachers["past"](x), teachers["start"](x)
+    loss_past = functional.cross_entropy(logits / tau, (past / tau).softmax(1))
+    loss_common = functional.cross_entropy(logits / tau, (common / tau).softmax(1))
+    return a * functional.cross_entropy(logits, y) + b * loss_past + (1 - a - b) * loss_common
 
 
 def plain_scaffold(
     own: Any, client: nn.Module, x: Tensor, y: Tensor, parts: Parts, teachers: Any
 ) -> Tensor:
-    fours = zip(client.parameters(), parts["start"], parts["common"], parts["own"], strict=True)
-    correction = sum(((c - c_i) * (p - p0)).sum() for p, p0, c, c_i in fours)
+    quadruples = zip(client.parameters(), parts["start"], parts["common"], parts["own"], strict=True)
+    correction = sum(((c - c_i) * (p - p0)).sum() for p, p0, c, c_i in quadruples)
     return functional.cross_entropy(client(x), y) + correction
 
 
@@ -127,7 +135,8 @@ def plain_moon(
     contrast = functional.cross_entropy(
         torch.stack(angles, 1) / own.temperature, torch.zeros_like(y)
     )
-    return functional.cross_entropy(client[-1](features), y) + own.strength * contrast  # type: ignore[index]
+    logits = client[-1](features)  # type: ignore[index]
+    return functional.cross_entropy(logits, y) + own.strength * contrast
 
 
 def plain_continuous(
@@ -135,11 +144,11 @@ def plain_continuous(
 ) -> Tensor:
     logits = client(x)
     with torch.no_grad():
-        theirs = teachers["teacher"](x)
-    forgotten = functional.kl_div(
-        logits.log_softmax(1), theirs.log_softmax(1), reduction="batchmean", log_target=True
+        teacher = teachers["teacher"](x)
+    distillation = functional.kl_div(
+        logits.log_softmax(1), teacher.log_softmax(1), reduction="batchmean", log_target=True
     )
-    return functional.cross_entropy(logits, y) + own.strength * forgotten
+    return functional.cross_entropy(logits, y) + own.strength * distillation
 
 
 PLAIN: dict[str, PlainLoss] = {
@@ -170,14 +179,14 @@ def plain_round(
     batches: Tensor,
     memo: Memo,
 ) -> list[nn.Module]:
-    """One client after the other; batches (K, S, B)."""
+    """Train the clients one after the other; batches (K, S, B)."""
     (x, y), loss, trained = data, PLAIN[name], []
-    for k, mine in enumerate(batches):
+    for k, client_batches in enumerate(batches):
         client = copy.deepcopy(model)
-        parts = {what: _as_parts(torch.from_numpy(rows[k]), model) for what, rows in memo.items()}
-        teachers = {what: _module(parts[what], model) for what in TEACHERS.get(name, [])}
+        parts = {what: _split_vector(torch.from_numpy(rows[k]), model) for what, rows in memo.items()}
+        teachers = {what: _make_module(parts[what], model) for what in TEACHERS.get(name, [])}
         optimizer = torch.optim.SGD(client.parameters(), lr=sgd.lr, momentum=sgd.momentum)
-        for rows in mine:
+        for rows in client_batches:
             optimizer.zero_grad()
             loss(objective, client, x[rows], y[rows], parts, teachers).backward()
             optimizer.step()
@@ -185,13 +194,13 @@ def plain_round(
     return trained
 
 
-def _as_parts(vector: Tensor, model: nn.Module) -> list[Tensor]:
+def _split_vector(vector: Tensor, model: nn.Module) -> list[Tensor]:
     shapes = [p.shape for p in model.parameters()]
     pieces = vector.split([shape.numel() for shape in shapes])
     return [piece.view(shape) for piece, shape in zip(pieces, shapes, strict=True)]
 
 
-def _module(parts: Iterable[Tensor], model: nn.Module) -> nn.Module:
+def _make_module(parts: Iterable[Tensor], model: nn.Module) -> nn.Module:
     teacher = copy.deepcopy(model)
     with torch.no_grad():
         for p, part in zip(teacher.parameters(), parts, strict=True):
@@ -199,41 +208,40 @@ def _module(parts: Iterable[Tensor], model: nn.Module) -> nn.Module:
     return teacher
 
 
-# --- as the fast engine does it ---
+# --- the fast engine ---
 
 
-def memo_of(objective: Objective, trainer: StackedTrainer, start: Floats32, rows: Ints) -> Memo:
-    """What K clients know in a later round; rows (K, n) are what they hold."""
+def make_memo(objective: Objective, trainer: StackedTrainer, start: Floats32, rows: Ints) -> Memo:
+    """Return the memo of K clients in a later round; rows (K, n) are the samples in memory."""
     rng, num_params = np.random.default_rng(1), start.shape[1]
-    looks = [
-        FixedModelProbe(
-            trainer, params + 0.01 * rng.standard_normal(num_params, dtype=np.float32)
-        )  # where each had been
+    # Models as if each client had trained before.
+    probes = [
+        FixedModelProbe(trainer, params + 0.01 * rng.standard_normal(num_params, dtype=np.float32))
         for params in start
     ]
     clients, memo, broadcast = np.arange(len(start)), dict[str, Floats32](), dict[str, Floats32]()
-    notes = (
+    server = (
         objective.init_server(len(start), num_params) if isinstance(objective, ServerHalf) else None
     )
     if isinstance(objective, TracksSessions):
-        notes = objective.start_session(notes, looks[0].params(), clients)
+        server = objective.start_session(server, probes[0].params(), clients)
     if isinstance(objective, ServerHalf) and isinstance(objective, UploadsFromObjective):
-        words = [objective.upload(look, held) for look, held in zip(looks, rows, strict=True)]
-        uploads = {name: np.stack([each[name] for each in words]) for name in words[0]}
-        notes = objective.collect(notes, clients, uploads)
+        sent = [objective.upload(probe, held) for probe, held in zip(probes, rows, strict=True)]
+        uploads = {name: np.stack([each[name] for each in sent]) for name in sent[0]}
+        server = objective.collect(server, clients, uploads)
     if isinstance(objective, ServerHalf):
-        broadcast = dict(objective.broadcast(notes, clients))
+        broadcast = dict(objective.broadcast(server, clients))
     if isinstance(objective, StatefulObjective):
-        mine = []
-        for k, (look, held, params) in enumerate(zip(looks, rows, start, strict=True)):
-            state = objective.start_tick(objective.init(num_params), look, held, changed=True)
+        memos = []
+        for k, (probe, held, params) in enumerate(zip(probes, rows, start, strict=True)):
+            state = objective.start_tick(objective.init(num_params), probe, held, changed=True)
             if isinstance(objective, FinishesRound):
-                work = TrainingSummary(params, look.params(), num_steps=5, lr=0.01, momentum=0.9)
-                received = {name: rows_told[k] for name, rows_told in broadcast.items()}
+                work = TrainingSummary(params, probe.params(), num_steps=5, lr=0.01, momentum=0.9)
+                received = {name: values[k] for name, values in broadcast.items()}
                 state, _ = objective.finish_round(state, received, work)
-            mine.append(objective.memo(state, params))
-        memo = {name: np.stack([each[name] for each in mine]) for name in mine[0]}
-    memo |= {name: np.array(rows_told) for name, rows_told in broadcast.items()}
+            memos.append(objective.memo(state, params))
+        memo = {name: np.stack([each[name] for each in memos]) for name in memos[0]}
+    memo |= {name: np.array(values) for name, values in broadcast.items()}
     return memo
 
 
@@ -247,7 +255,7 @@ def fast_round(
     bank: Floats32,
     memo: Memo,
 ) -> Iterator[Callable[[], Floats32]]:
-    """A function that trains all clients and returns their updates (K, P)."""
+    """Yield a function that trains all clients and returns their updates (K, P)."""
     if not memo:
         pool = WorkerPool(net, objective, sgd, data, CORES)
         try:
@@ -265,10 +273,10 @@ def fast_round(
         def work(job: tuple[StackTask, slice]) -> None:
             task, part = job
             stack = trainer.begin(bank, task.models)
-            notes = {name: torch.from_numpy(rows[part]) for name, rows in memo.items()}
-            for step in range(len(task.items)):  # a tick each, as samples may arrive in between
+            tensors = {name: torch.from_numpy(rows[part]) for name, rows in memo.items()}
+            for step in range(len(task.items)):  # one step per tick, as samples may arrive between
                 now = slice(step, step + 1)
-                trainer.steps(stack, task.items[now], task.weights[now], task.live[now], notes)
+                trainer.steps(stack, task.items[now], task.weights[now], task.live[now], tensors)
             trainer.finish(stack, deltas[part])
 
         map_in_threads(work, list(zip(tasks, parts, strict=True)), CORES)
@@ -277,11 +285,11 @@ def fast_round(
     yield train
 
 
-def training(work: Workload, name: str, repeats: int) -> tuple[float, float, float]:
-    """Plain and our time for the steps of one round, and the relative difference of the updates."""
+def time_objective(work: Workload, name: str, repeats: int) -> tuple[float, float, float]:
+    """Return the seconds of both sides for one round and the relative difference of the updates."""
     rng = np.random.default_rng(0)
-    data = data_for(work, rng)
-    rows = batches_for(work, data, rng)  # (K, S, B)
+    data = make_data(work, rng)
+    rows = draw_batches(work, data, rng)  # (K, S, B)
     sgd = Sgd(lr=0.01, momentum=0.9, batch_size=work.batch, steps=work.steps)
     net = work.spec.build(work.input_shape, work.num_classes)
     objective = OBJECTIVES[name]()
@@ -290,15 +298,15 @@ def training(work: Workload, name: str, repeats: int) -> tuple[float, float, flo
     bank = flat(model)[None]
     start = np.repeat(bank, work.clients, axis=0)
     trainer = StackedTrainer(net, objective, sgd, Gather(data))
-    memo = memo_of(objective, trainer, start, rows[:, 0])
+    memo = make_memo(objective, trainer, start, rows[:, 0])
     tensors, batches = plain_tensors(data), torch.from_numpy(rows)
 
     def plain() -> list[nn.Module]:
-        known = {"start": start, **memo}
-        return plain_round(name, objective, model, sgd, tensors, batches, known)
+        vectors = {"start": start, **memo}
+        return plain_round(name, objective, model, sgd, tensors, batches, vectors)
 
-    with fast_round(objective, net, sgd, data, tasks_for(net, rows), bank, memo) as ours:
-        theirs = np.stack([flat(client) for client in plain()]) - bank
-        apart = np.linalg.norm(ours() - theirs, axis=1) / np.linalg.norm(theirs, axis=1)
-        difference = np.inf if apart.max() > 1e-2 else float(np.median(apart))
-        return *take_turns(plain, ours, repeats), difference
+    with fast_round(objective, net, sgd, data, make_tasks(net, rows), bank, memo) as ours:
+        expected = np.stack([flat(client) for client in plain()]) - bank
+        errors = np.linalg.norm(ours() - expected, axis=1) / np.linalg.norm(expected, axis=1)
+        difference = np.inf if errors.max() > 1e-2 else float(np.median(errors))
+        return *time_in_turns(plain, ours, repeats), difference

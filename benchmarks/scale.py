@@ -2,9 +2,8 @@
 
     python benchmarks/scale.py [--clients 10000] [--cohort 100] [--rounds 3]
 
-Prints one line per measurement. The limits we hold ourselves to: start-up under 10 s, resident
-memory under 1.5 GB (this process and its workers), and a round that trains nobody's net (streams,
-memories, bookkeeping, checkpoint) under 50 ms.
+Prints one line per measurement. Limits: start-up under 10 s, resident memory under 1.5 GB (this
+process and its workers), and a round without training (streams, memories, checkpoint) under 50 ms.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ from thalweg.engine.run_folder import RunFolder
 
 
 def resident_mb() -> float:
-    """Of this process and its children, now (Linux)."""
+    """Return the resident memory of this process and its children (Linux)."""
     total, todo = 0, [os.getpid()]
     while todo:
         pid = todo.pop()
@@ -37,9 +36,7 @@ def resident_mb() -> float:
 
 
 def idle_round_ms(plan: Plan, cohort: int, rounds: int) -> float:
-    """Median time of a round without arithmetic: streams, memories and checkpoints of 100
-    clients.
-    """
+    """Return the median time of a round without training: streams, memories and checkpoints."""
     scenario = plan.scenario
     data = scenario.data.load(None, plan.seed)
     client_pool = make_client_pool(plan, data, num_params=1)
@@ -84,14 +81,14 @@ def main() -> None:
     first_round: list[float] = []
     peak = [0.0]
 
-    def watch(progress: Progress) -> None:
+    def print_round(progress: Progress) -> None:
         if not first_round:
             first_round.append(time.perf_counter() - began - progress.row["seconds"])
         peak[0] = max(peak[0], resident_mb())
         print(f"round {progress.rounds_done}: {progress.row['cohort']} clients, ", end="")
         print(f"{progress.row['seconds']:.2f} s, {resident_mb():.0f} MB resident")
 
-    run_plan(plan, watch=watch)
+    run_plan(plan, watch=print_round)
     print(f"start-up          {first_round[0]:.2f} s   (limit 10 s)")
     print(f"resident memory   {peak[0]:.0f} MB   (limit 1500 MB)")
     idle = idle_round_ms(plan_with(1.0), args.cohort, 15)

@@ -1,18 +1,18 @@
-"""How fast is the arithmetic, against a plain PyTorch loop? Ratios, in one run, on this machine.
+"""Speed of training and aggregation compared with a plain PyTorch loop, as ratios.
 
     python benchmarks/speed.py                 about two minutes
-    python benchmarks/speed.py --quick         a few seconds, coarse
+    python benchmarks/speed.py --quick         a few seconds, less precise
     python benchmarks/speed.py --objectives    A and B for every objective; a few minutes
 
-The plain loop is what one would write without us: for each client a deep copy of the module,
-`torch.optim.SGD`, as many threads as there are cores, no DataLoader (which would cost it another
-10 to 100 %). Both sides get the same mini-batches, take turns, and must arrive at the same
-updates before their times count: up to 1e-5 for the median client, and up to 1e-2 for everybody,
-because once in a while two inputs of a pooling agree to seven digits, or one of a ReLU is zero to
-seven digits, and rounding decides which way the gradient goes.
+The plain loop makes a deep copy of the module for each client and trains it with
+`torch.optim.SGD`, with as many threads as cores and without a DataLoader (which would take another
+10 to 100 % of the time). Both sides get the same mini-batches and run alternately. Times only count
+if the updates agree: to 1e-5 for the median client and to 1e-2 for every client. Single clients may
+differ because of ties: if two inputs of a pooling, or an input of a ReLU and zero, agree to seven
+digits, rounding decides where the gradient goes.
 
-Measure on a machine that does nothing else: threads that wait for one another suffer more from
-company than processes that do not.
+Measure on an idle machine: other processes slow down threads that wait for one another more than
+independent processes.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ MEAN, STD = 0.3, 0.35
 
 @dataclass(frozen=True)
 class Workload:
-    """Clients x steps x batch of one net, in our words and in PyTorch's."""
+    """Training of some clients, with the net as a `NetSpec` and as a PyTorch module."""
 
     name: str
     what: str
@@ -94,8 +94,8 @@ WORKLOADS = [
 AGGREGATION_TARGET = 3.5
 
 
-def data_for(work: Workload, rng: np.random.Generator) -> Dataset:
-    """Random samples: what is computed with them does not change the time it takes."""
+def make_data(work: Workload, rng: np.random.Generator) -> Dataset:
+    """Return random samples; the time does not depend on their values."""
     num, labels = 5000, rng.integers(0, work.num_classes, 5000)
     if len(work.input_shape) == 1:
         features = rng.standard_normal((num, *work.input_shape), dtype=np.float32)
@@ -107,11 +107,11 @@ def data_for(work: Workload, rng: np.random.Generator) -> Dataset:
 
 
 def plain_tensors(data: Dataset) -> tuple[torch.Tensor, torch.Tensor]:
-    """What the plain loop trains on: floats, normalised beforehand."""
+    """Return the data of the plain loop: floats, normalised beforehand."""
     labels = torch.from_numpy(data.y)
     if not data.is_image:
         return torch.from_numpy(data.x), labels
-    # As usual: (n, C, H, W), the channels outermost in memory.
+    # The usual layout of PyTorch: (n, C, H, W).
     pixels = np.ascontiguousarray(np.moveaxis(data.x, 3, 1)).reshape(-1, *data.input_shape)
     return torch.from_numpy((pixels.astype(np.float32) / 255 - MEAN) / STD), labels
 
@@ -119,12 +119,12 @@ def plain_tensors(data: Dataset) -> tuple[torch.Tensor, torch.Tensor]:
 def plain_round(
     model: nn.Module, sgd: Sgd, x: torch.Tensor, y: torch.Tensor, batches: torch.Tensor
 ) -> list[nn.Module]:
-    """The plain loop; batches (K, S, B)."""
+    """Train the clients one after the other; batches (K, S, B)."""
     trained = []
-    for mine in batches:
+    for client_batches in batches:
         client = copy.deepcopy(model)
         optimizer = torch.optim.SGD(client.parameters(), lr=sgd.lr, momentum=sgd.momentum)
-        for rows in mine:
+        for rows in client_batches:
             optimizer.zero_grad()
             functional.cross_entropy(client(x[rows]), y[rows]).backward()
             optimizer.step()
@@ -137,8 +137,8 @@ def flat(model: nn.Module) -> Floats32:
     return vector
 
 
-def tasks_for(net: Any, rows: np.ndarray) -> list[StackTask]:
-    """The same batches (K, S, B) as stacks."""
+def make_tasks(net: Any, rows: np.ndarray) -> list[StackTask]:
+    """Return the batches (K, S, B) as tasks for stacked training."""
     tasks, first = [], 0
     for size in choose_stack_sizes(net, len(rows)):
         items = np.ascontiguousarray(rows[first : first + size].swapaxes(0, 1), dtype=np.int32)
@@ -150,22 +150,22 @@ def tasks_for(net: Any, rows: np.ndarray) -> list[StackTask]:
 
 
 def seconds(action: Callable[[], object]) -> float:
-    time.sleep(0.02)  # threads of the one before may still be spinning
+    time.sleep(0.02)  # threads of the previous call may still be active
     began = time.perf_counter()
     action()
     return time.perf_counter() - began
 
 
-def take_turns(
+def time_in_turns(
     plain: Callable[[], object], ours: Callable[[], object], repeats: int
 ) -> tuple[float, float]:
-    """Medians of the two, in seconds."""
-    theirs, mine = zip(*((seconds(plain), seconds(ours)) for _ in range(repeats)), strict=True)
-    return statistics.median(theirs), statistics.median(mine)
+    """Call both functions alternately; return their median times in seconds."""
+    pairs = [(seconds(plain), seconds(ours)) for _ in range(repeats)]
+    return statistics.median(a for a, _ in pairs), statistics.median(b for _, b in pairs)
 
 
-def batches_for(work: Workload, data: Dataset, rng: np.random.Generator) -> np.ndarray:
-    """(K, S, B) rows of every client's mini-batches."""
+def draw_batches(work: Workload, data: Dataset, rng: np.random.Generator) -> np.ndarray:
+    """Return (K, S, B) the rows of each client's mini-batches."""
     return np.stack(
         [
             [rng.choice(len(data.y), work.batch, replace=False) for _ in range(work.steps)]
@@ -174,37 +174,36 @@ def batches_for(work: Workload, data: Dataset, rng: np.random.Generator) -> np.n
     )
 
 
-def training(work: Workload, repeats: int) -> tuple[float, float, float]:
-    """Plain and our time for one round, and the relative difference of the updates."""
+def time_training(work: Workload, repeats: int) -> tuple[float, float, float]:
+    """Return the seconds of both sides for one round and the relative difference of the updates."""
     rng = np.random.default_rng(0)
-    data = data_for(work, rng)
-    rows = batches_for(work, data, rng)
+    data = make_data(work, rng)
+    rows = draw_batches(work, data, rng)
     sgd = Sgd(lr=0.01, momentum=0.9, batch_size=work.batch, steps=work.steps)
     net = work.spec.build(work.input_shape, work.num_classes)
     torch.manual_seed(0)
     model = work.module()
     bank = flat(model)[None]
     x, y = plain_tensors(data)
-    batches, tasks = torch.from_numpy(rows), tasks_for(net, rows)
+    batches, tasks = torch.from_numpy(rows), make_tasks(net, rows)
     pool = WorkerPool(net, CrossEntropy(), sgd, data, CORES)
     try:
-        theirs = (
-            np.stack([flat(client) for client in plain_round(model, sgd, x, y, batches)]) - bank
-        )
+        trained = plain_round(model, sgd, x, y, batches)
+        expected = np.stack([flat(client) for client in trained]) - bank
         deltas, _ = pool.train(bank, tasks)
-        apart = np.linalg.norm(deltas - theirs, axis=1) / np.linalg.norm(theirs, axis=1)
-        apart = np.inf if apart.max() > 1e-2 else np.median(apart)
+        errors = np.linalg.norm(deltas - expected, axis=1) / np.linalg.norm(expected, axis=1)
+        difference = np.inf if errors.max() > 1e-2 else float(np.median(errors))
         del deltas
-        plain, ours = take_turns(
+        plain, ours = time_in_turns(
             lambda: plain_round(model, sgd, x, y, batches), lambda: pool.train(bank, tasks), repeats
         )
     finally:
         pool.close()
-    return plain, ours, float(apart)
+    return plain, ours, difference
 
 
-def aggregation(repeats: int) -> tuple[float, float, float]:
-    """100 updates of a million parameters: a loop over dicts of tensors, and one product."""
+def time_aggregation(repeats: int) -> tuple[float, float, float]:
+    """Time the sum of 100 updates of a million parameters: a loop over dicts, and `combine`."""
     rng = np.random.default_rng(0)
     shapes = {"fc1.weight": (1000, 784), "fc1.bias": (1000,), "fc2.weight": (212, 1000)}
     shapes |= {"fc2.bias": (212,), "fc3.weight": (10, 212), "fc3.bias": (10,)}
@@ -228,37 +227,37 @@ def aggregation(repeats: int) -> tuple[float, float, float]:
                 total[name] += float(weight) * piece
         return total
 
-    theirs = torch.cat([piece.flatten() for piece in plain().values()]).numpy()
-    apart = np.linalg.norm(combine(weights, deltas) - theirs) / np.linalg.norm(theirs)
-    return *take_turns(plain, lambda: combine(weights, deltas), repeats), float(apart)
+    expected = torch.cat([piece.flatten() for piece in plain().values()]).numpy()
+    error = np.linalg.norm(combine(weights, deltas) - expected) / np.linalg.norm(expected)
+    return *time_in_turns(plain, lambda: combine(weights, deltas), repeats), float(error)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--quick", action="store_true", help="few repeats: seconds, and coarse")
+    parser.add_argument("--quick", action="store_true", help="few repetitions: fast, less precise")
     parser.add_argument("--only", default="ABCD+", help="some of A, B, C, D and + (aggregation)")
     parser.add_argument("--objectives", action="store_true", help="A and B for every objective")
     options = parser.parse_args(arguments)
     repeats = 3 if options.quick else 21
 
-    print(f"{CORES} cores, torch {torch.__version__}, medians of {repeats} turns, ms per round")
-    print(f"{'workload':58s} {'plain':>8s} {'ours':>8s} {'ratio':>7s} {'target':>7s} {'apart':>8s}")
+    print(f"{CORES} cores, torch {torch.__version__}, medians of {repeats} repetitions, ms per round")
+    print(f"{'workload':58s} {'plain':>8s} {'ours':>8s} {'ratio':>7s} {'target':>7s} {'error':>8s}")
     chosen = [work for work in WORKLOADS if work.name in options.only]
     if options.objectives:
         small = [work for work in chosen if work.name in "AB"]
-        return 1 if any([*every_objective(small, repeats)]) else 0
-    wrong = False
+        return 1 if any([*report_objectives(small, repeats)]) else 0
+    differs = False
     for work in chosen:
         what = f"{work.name}  {work.what}, {work.clients} x {work.steps} x {work.batch}"
-        wrong |= report(what, *training(work, repeats), work.target)
+        differs |= report(what, *time_training(work, repeats), work.target)
     if "+" in options.only:
         what = "+  aggregation of 100 updates of 1 M parameters"
-        wrong |= report(what, *aggregation(repeats), AGGREGATION_TARGET)
-    return 1 if wrong else 0
+        differs |= report(what, *time_aggregation(repeats), AGGREGATION_TARGET)
+    return 1 if differs else 0
 
 
-def every_objective(works: Sequence[Workload], repeats: int) -> Iterator[bool]:
-    """A line for each objective on each net; were the two sides different?"""
+def report_objectives(works: Sequence[Workload], repeats: int) -> Iterator[bool]:
+    """Print a line per objective and net; yield whether the two sides differ."""
     import objectives
 
     from thalweg.local import OBJECTIVES
@@ -266,24 +265,24 @@ def every_objective(works: Sequence[Workload], repeats: int) -> Iterator[bool]:
     for work in works:
         for name in OBJECTIVES:
             if name not in objectives.PLAIN:
-                print(f"{work.name}  {name}: write its plain loss in benchmarks/objectives.py")
+                print(f"{work.name}  {name}: has no plain loss in benchmarks/objectives.py")
                 yield True
                 continue
             what = f"{work.name}  {work.what}, {name}"
-            yield report(what, *objectives.training(work, name, repeats), work.target)
+            yield report(what, *objectives.time_objective(work, name, repeats), work.target)
 
 
-def report(what: str, plain: float, ours: float, apart: float, target: float) -> bool:
-    """Print a line; True if the two sides did not compute the same."""
+def report(what: str, plain: float, ours: float, error: float, target: float) -> bool:
+    """Print a line; return whether the updates of the two sides differ."""
     verdict = "" if plain / ours >= target else "  below target"
-    if apart > 1e-5:
-        verdict = "  NOT THE SAME UPDATE: times do not count"
+    if error > 1e-5:
+        verdict = "  DIFFERENT UPDATES: times do not count"
     print(
         f"{what:58s} {plain * 1e3:8.1f} {ours * 1e3:8.2f} {plain / ours:7.1f} {target:7.1f} "
-        f"{apart:8.1e}{verdict}",
+        f"{error:8.1e}{verdict}",
         flush=True,
     )
-    return apart > 1e-5
+    return error > 1e-5
 
 
 if __name__ == "__main__":

@@ -3,12 +3,11 @@
     python benchmarks/warm_start.py [--quick] [--stored 50] [--rounds 50] [--hidden 1000 925]
     [--repeats 3]
 
-Plays a session of T rounds (5 steps of 64 samples at each of 10 clients, a checkpoint after every
-round) with 50 past sessions of a model of a million parameters in store, and the same session
-without an opening, a round of the one and a round of the other in turns. The limits we hold
-ourselves to: the ratio of the two is at most (T + V)/T + 2 %, V being the rehearsals, and what is
-stored, in memory and on disk, is at most a model and two for every session after the pilot, W +
-2W(S - P).
+Runs a session of T rounds (10 clients with 5 steps of 64 samples, a checkpoint after every round)
+with 50 stored past sessions of a model with a million parameters, and the same session without warm
+start; the rounds of the two alternate. Limits: the ratio of the times is at most (T + V)/T + 2 %
+with V probe rounds, and the stored bytes, in memory and on disk, are at most W + 2W(S - P): one
+model of W bytes, and two for each session after the pilot.
 """
 
 from __future__ import annotations
@@ -38,7 +37,7 @@ from thalweg.streams import Timetable
 CLIENTS = 10
 
 
-def plan_of(hidden: list[int], rounds: int) -> Plan:
+def make_session_plan(hidden: list[int], rounds: int) -> Plan:
     overrides = [
         f"net.hidden={hidden}",
         f"world.num_clients={CLIENTS}",
@@ -48,18 +47,18 @@ def plan_of(hidden: list[int], rounds: int) -> Plan:
     return make_plan("warmstart", "digits-full", rounds=1 + rounds, overrides=overrides)
 
 
-def timetable(rounds: int) -> Timetable:
-    """A session of one client and one round, to warm up, and then the one that is measured."""
+def make_timetable(rounds: int) -> Timetable:
+    """Return a session of one client and one round as a warm-up, then the measured session."""
     clients = np.concatenate([[0], np.arange(CLIENTS)])
     first = np.concatenate([[0], np.ones(CLIENTS, dtype=np.int64)])
     after = np.concatenate([[1], np.full(CLIENTS, 1 + rounds)])
     return Timetable(CLIENTS, 1 + rounds, clients, first, after)
 
 
-def full_archive(
+def make_archive(
     session_start: WarmStart, model: Floats32, net: Net, stored: int
 ) -> WarmStartState:
-    """As if so many sessions after the pilot were over, when the next one begins."""
+    """Return the state at the start of a session with `stored` sessions since the pilot."""
     rng = np.random.default_rng(0)
 
     def vectors(number: int) -> list[Floats32]:
@@ -68,7 +67,7 @@ def full_archive(
     return session_start.init(model, net.param_slices)._replace(
         sessions=session_start.pilot_sessions + stored,
         pilot=freeze(model),
-        models=vectors(stored - 1),  # the last one comes when the next session begins
+        models=vectors(stored - 1),  # the last one is added when the next session starts
         fingerprints=vectors(stored),
     )
 
@@ -80,20 +79,20 @@ class Session:
         self.plan, self.seconds = plan, 0.0
         recipe, session_start = plan.recipe, plan.recipe.session_start
         self.federation = make_federation(plan, data, net, "auto")
-        self.federation.client_pool.timetable = timetable(plan.scenario.rounds - 1)
+        self.federation.client_pool.timetable = make_timetable(plan.scenario.rounds - 1)
         self.folder = RunFolder(out)
         self.folder.open(plan, command="", resume=False)
         start = net.init(np.random.default_rng(1))
         self.server = new_server(recipe, start, CLIENTS, net.param_slices)
-        self._play()
+        self._run_round()
         if isinstance(session_start, WarmStart):
-            archive = full_archive(session_start, start, net, stored)
+            archive = make_archive(session_start, start, net, stored)
             self.server = self.server._replace(session_start=archive)
         self._save()
 
     def advance(self) -> None:
         began = time.perf_counter()
-        self._play()
+        self._run_round()
         self._save()
         self.seconds += time.perf_counter() - began
 
@@ -101,7 +100,7 @@ class Session:
         self.federation.close()
         self.folder.close()
 
-    def _play(self) -> None:
+    def _run_round(self) -> None:
         plan = self.plan
         self.server, _ = run_server_round(self.server, self.federation, plan.recipe, plan.seed)
 
@@ -110,18 +109,18 @@ class Session:
         self.folder.save(self.server.rnd, self.server._asdict(), clients, set(clients))
 
 
-def a_pair(
+def time_pair(
     cold: Plan, warm: Plan, data: Dataset, net: Net, stored: int, scratch: Path
 ) -> tuple[float, float]:
-    """Seconds of the session without and with an opening, round by round in turns.
+    """Return the seconds of the session without and with warm start.
 
-    A machine that slows down for a while slows both down.
+    The rounds alternate, so that both are slowed down if the machine is.
     """
     sessions = [
         Session(plan, data, net, stored, scratch / name)
         for plan, name in ((cold, "cold"), (warm, "warm"))
     ]
-    os.sync()  # what was stored before is on disk before, and not written while sessions are timed
+    os.sync()  # earlier writes must not be flushed while sessions are timed
     try:
         for rnd in range(1, warm.scenario.rounds):
             for session in sessions if rnd % 2 else sessions[::-1]:
@@ -132,20 +131,20 @@ def a_pair(
             session.close()
 
 
-def opening_ms(session_start: WarmStart, net: Net, stored: int, repeats: int) -> float:
-    """Of comparing and blending alone, without rehearsals."""
+def session_start_ms(session_start: WarmStart, net: Net, stored: int, repeats: int) -> float:
+    """Return the milliseconds of comparing and blending, without probe rounds."""
     model = net.init(np.random.default_rng(1))
-    notes, times = full_archive(session_start, model, net, stored), []
+    state, times = make_archive(session_start, model, net, stored), []
     moved = model + np.random.default_rng(2).standard_normal(len(model), dtype=np.float32)
     for _ in range(repeats):
         began = time.perf_counter()
-        session_start.choose_start(notes, model, lambda model, lr_scale=1.0: moved)
+        session_start.choose_start(state, model, lambda model, lr_scale=1.0: moved)
         times.append(1000 * (time.perf_counter() - began))
     return statistics.median(times)
 
 
 def stored_bytes(out: Path) -> tuple[int, int, int]:
-    """In memory, on disk, and in the file that is written every round."""
+    """Return the bytes in memory, on disk, and in the file that is written every round."""
     server, _ = RunFolder(out).read_checkpoint()
     fields = dict(zip(WarmStartState._fields, server["session_start"], strict=True))
     vectors = [fields["pilot"], *fields["models"], *fields["fingerprints"]]
@@ -168,7 +167,7 @@ def main() -> None:
         args.hidden or ([256] if small else [1000, 925]),
         args.repeats or (1 if small else 3),
     )
-    warm = plan_of(hidden, rounds)
+    warm = make_session_plan(hidden, rounds)
     cold = replace(warm, recipe=make_plan("fedavg", "digits-full").recipe)
     session_start = warm.recipe.session_start
     assert isinstance(session_start, WarmStart)
@@ -180,17 +179,15 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as scratch:
         for turn in range(repeats):
             out = Path(scratch) / str(turn)
-            without, with_it = a_pair(cold, warm, data, net, stored, out)
-            ratios.append(with_it / without)
-            print(f"session  {without:8.2f} s without, {with_it:8.2f} s with: {ratios[-1]:.4f}")
+            without, with_start = time_pair(cold, warm, data, net, stored, out)
+            ratios.append(with_start / without)
+            print(f"session  {without:8.2f} s without, {with_start:8.2f} s with: {ratios[-1]:.4f}")
         in_memory, on_disk, every_round = stored_bytes(out / "warm")
     limit = (rounds + V) / rounds + 0.02
-    allowed = W + 2 * W * (stored + 1)  # with the session that was just played
+    allowed = W + 2 * W * (stored + 1)  # including the session that has just ended
     print(f"wall time      {statistics.median(ratios):.4f}   (limit {limit:.4f})")
-    print(
-        f"session_start        {opening_ms(session_start, net, stored, 5):.0f} ms apart from "
-        "rehearsals"
-    )
+    start_ms = session_start_ms(session_start, net, stored, 5)
+    print(f"session start  {start_ms:.0f} ms without probe rounds")
     print(f"in memory      {in_memory / 1e6:.2f} MB   (limit {allowed / 1e6:.2f} MB)")
     print(f"on disk        {on_disk / 1e6:.2f} MB   (limit {allowed / 1e6:.2f} MB)")
     print(f"every round    {every_round / 1e6:.2f} MB   (a model has {W / 1e6:.2f} MB)")
