@@ -1,6 +1,4 @@
-"""Your own table as a scenario: six machines with two sensors.
-
-The label says whether one overheats.
+"""Your own table as a scenario: faults of six machines, predicted from two sensors.
 
 A CSV or Parquet file is a scenario. Name the column to predict and, if the file has them, the
 columns for the client and the time of a row. All other numeric columns are inputs. Takes a few

@@ -1,8 +1,8 @@
 """A survey: values that clients send to the server before they train.
 
 The rule has a server part and a client part. At the server, `choose_surveyed` returns the clients
-to ask and `choose` uses their answers; at the client, `answer_survey` reads what the client holds.
-Only the answer is sent, a few numbers by name. Takes a few seconds and prints
+to survey and `choose` uses their answers; at the client, `answer_survey` reads the memory. Only the
+answer is sent, a few numbers by name. Takes a few seconds and prints
 
     Available(): accuracy 0.94, 0.65 MB sent
     ManyClasses(size=4): accuracy 0.95, 0.58 MB sent

@@ -20,12 +20,8 @@ from pathlib import Path
 
 import numpy as np
 
-COLUMNS = (
-    "temperature",
-    "vibration",
-    "pressure",
-    "current",
-)  # in standard deviations from the normal value
+# Values are in standard deviations from the normal value.
+COLUMNS = ("temperature", "vibration", "pressure", "current")
 STATES = ("blocked", "fine", "worn")
 SHARES = (0.2, 0.5, 0.3)
 CENTRES = np.array([[1.5, 0.0, 2.0, 1.5], [0.0, 0.0, 0.0, 0.0], [1.0, 2.0, -1.5, 0.0]])
@@ -41,8 +37,8 @@ def readings(device: int, seed: int, drift_after: int) -> Iterator[tuple[list[fl
     number = 0
     while True:
         state = int(rng.choice(len(STATES), p=SHARES))
-        looks_like = {0: 2, 2: 0}.get(state, state) if number >= drift_after else state
-        x = CENTRES[looks_like] + own + rng.normal(0, NOISE, len(COLUMNS))
+        shown = {0: 2, 2: 0}.get(state, state) if number >= drift_after else state
+        x = CENTRES[shown] + own + rng.normal(0, NOISE, len(COLUMNS))
         yield np.round(x, 3).tolist(), STATES[state]
         number += 1
 
@@ -75,8 +71,8 @@ def publish(args: argparse.Namespace, send: Send, now: Callable[[], float] = tim
                 )
             number += 1
         while labels and labels[0][0] <= now():
-            _, of, device, state = heapq.heappop(labels)
-            send(f"pumps/{device}/state", {"id": f"{device}-{of}", "y": state})
+            _, labelled, device, state = heapq.heappop(labels)
+            send(f"pumps/{device}/state", {"id": f"{device}-{labelled}", "y": state})
         time.sleep(min(0.2 / args.rate, 0.01))
 
 

@@ -118,7 +118,7 @@ def test_two_clients_with_keys_train_with_a_server_over_tls(tmp_path: Path) -> N
     assert last["final"]["round"] == 2
     assert last["final"]["cohort"] == 2
     check_equals_simulation(run)
-    assert "left; the state stays in" in (tmp_path / "0.log").read_text()
+    assert "stopped; the state is kept in" in (tmp_path / "0.log").read_text()
     wait_for(lambda: pids_with(str(tmp_path)) == [], log, 30)
 
 

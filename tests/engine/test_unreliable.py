@@ -194,7 +194,7 @@ def test_pending_responses_are_stored_in_the_checkpoint() -> None:
 def test_a_pending_response_does_not_keep_the_others_in_memory() -> None:
     federation = unreliable({(0, 1): 2})
     train(federation, 0)
-    reply = federation.pending()["1"]["reply"]
+    reply = federation.pending()["1"]["response"]
     assert reply["deltas"].base is None
     assert reply["uploads"]["memory.n"].base is None
 

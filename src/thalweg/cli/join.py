@@ -68,7 +68,7 @@ def join_command(
             finally:
                 client_processes.close()
     except Stopped:
-        typer.echo(f"left; the state stays in {state}, and the same command goes on.", err=True)
+        typer.echo(f"stopped; the state is kept in {state}, and the same command continues.", err=True)
         return
     typer.echo(f"thalweg: {client_processes.rejection_reason}", err=True)
     raise SystemExit(1)

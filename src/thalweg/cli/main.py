@@ -290,7 +290,7 @@ def serve(
     Rounds, metrics, checkpoints and the run folder are the same as those of
     [bold]thalweg run[/bold]. With the same seed and the same arrivals, the
     model is the same too. Clients may join late, leave or fail; at the
-    deadline, a round continues with the clients that have replied. After an
+    deadline, a round continues with the clients that have responded. After an
     interruption, the same command with --resume continues the run, and clients
     reconnect. To listen on other addresses than this machine's, make keys
     first: [bold]thalweg certs --help[/bold].

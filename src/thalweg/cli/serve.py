@@ -279,7 +279,7 @@ def format_event(event: Mapping[str, Any]) -> str:
     words = {
         "starting": "starting Flower ...",
         "joined": f"client {event.get('client')} joined (node {node})",
-        "gone": f"client {event.get('client')} has gone (node {node})",
+        "gone": f"client {event.get('client')} disconnected (node {node})",
         "rejected": f"node {node} was rejected: {event.get('reason')}",
         "retry": f"node {node} has not joined yet: {event.get('reason')}",
         "waiting": f"waiting for clients: {event.get('present')} of {event.get('wanted')} are present",

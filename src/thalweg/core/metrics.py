@@ -409,16 +409,16 @@ _DECLARED = (
     # Unreliable and hostile clients.
     Metric(
         "missing",
-        "Clients that did not reply in time",
+        "Clients that did not respond in time",
         "count",
         "lower",
         "sum",
-        applies="rounds with missing replies",
+        applies="rounds with missing responses",
         places=("policy table",),
     ),
     Metric(
         "rejected",
-        "Updates and replies that were rejected",
+        "Updates and responses that were rejected",
         "count",
         "lower",
         "sum",
@@ -443,7 +443,7 @@ _DECLARED = (
     ),
     Metric(
         "hostile",
-        "Hostile clients among those that replied",
+        "Hostile clients among those that responded",
         "count",
         over_rounds="sum",
         applies="scenarios with hostile clients",
@@ -451,7 +451,7 @@ _DECLARED = (
     ),
     Metric(
         "too_few",
-        "Rounds without a usable result because too few clients replied",
+        "Rounds without a usable result because too few clients responded",
         "count",
         "lower",
         "sum",

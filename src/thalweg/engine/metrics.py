@@ -64,8 +64,8 @@ def _count_responses(updates: Updates | None) -> int:
     """Count responses: one per client and round, however many models it has trained."""
     if updates is None:
         return 0
-    replies = zip(updates.clients.tolist(), updates.staleness(0).tolist(), strict=True)
-    return len(set(replies))
+    responses = zip(updates.clients.tolist(), updates.staleness(0).tolist(), strict=True)
+    return len(set(responses))
 
 
 def count_learned_states(client_pool: ClientPool) -> dict[str, float]:

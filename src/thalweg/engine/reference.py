@@ -44,14 +44,14 @@ class ReferenceFederation:
     def train(
         self, jobs: Sequence[Job], bank: Floats32, rnd: int, broadcast: Broadcast | None = None
     ) -> Updates:
-        replies = []
-        for order in make_train_requests(jobs, bank, rnd, broadcast):
-            node = Node(self.client_pool.clients, order.client, self._trainer, self._prequential)
-            state, reply = node.train(self.client_pool.state(order.client), order)
-            if not order.probe_round:
-                self.client_pool.set_state(order.client, state)
-            replies.append(reply)
-        return build_updates(replies, bank.shape[1])
+        responses = []
+        for request in make_train_requests(jobs, bank, rnd, broadcast):
+            node = Node(self.client_pool.clients, request.client, self._trainer, self._prequential)
+            state, response = node.train(self.client_pool.state(request.client), request)
+            if not request.probe_round:
+                self.client_pool.set_state(request.client, state)
+            responses.append(response)
+        return build_updates(responses, bank.shape[1])
 
     @one_thread()
     def predict(self, model: Floats32, part: Part, rows: Ints | None) -> tuple[Ints, Floats32]:

@@ -26,7 +26,7 @@ class PendingResponse(NamedTuple):
     """A response that has not arrived yet."""
 
     due: int  # it arrives in this round, or in the next one in which clients train
-    reply: TrainResponse
+    response: TrainResponse
 
 
 class UnreliableFederation(FederationWrapper):
@@ -78,22 +78,22 @@ class UnreliableFederation(FederationWrapper):
             for client, pending_response in self._pending.items()
             if pending_response.due <= rnd
         )
-        arrived = [self._pending.pop(client).reply for client in arriving]
+        arrived = [self._pending.pop(client).response for client in arriving]
         if not arrived and not delays.any():
             return updates
-        replies = list(zip(split_updates(updates, rnd), delays.tolist(), strict=True))
+        responses = list(zip(split_updates(updates, rnd), delays.tolist(), strict=True))
         self._pending |= {
-            reply.client: PendingResponse(rnd + delay, _copy_response(reply))
-            for reply, delay in replies
+            response.client: PendingResponse(rnd + delay, _copy_response(response))
+            for response, delay in responses
             if delay > 0
         }
-        in_time = [reply for reply, delay in replies if delay == 0]
+        in_time = [response for response, delay in responses if delay == 0]
         # A late response may be for another number of models than the others.
         alike = select_uniform_responses([*in_time, *arrived])
         rejected = tuple(
-            Rejection(reply.client, "its response has another form than the others.")
-            for reply in (*in_time, *arrived)
-            if reply not in alike
+            Rejection(response.client, "its response has another form than the others.")
+            for response in (*in_time, *arrived)
+            if response not in alike
         )
         extra_metrics = {
             **updates.extra_metrics,
@@ -119,7 +119,7 @@ class UnreliableFederation(FederationWrapper):
     def pending(self) -> Tree:
         """Return the responses that have not arrived yet, for `restore`."""
         return {
-            str(client): {"due": pending_response.due, "reply": dict(vars(pending_response.reply))}
+            str(client): {"due": pending_response.due, "response": dict(vars(pending_response.response))}
             for client, pending_response in self._pending.items()
         }
 
@@ -127,17 +127,17 @@ class UnreliableFederation(FederationWrapper):
         """Restore the responses that have not arrived yet from a checkpoint."""
         self._pending = {
             int(client): PendingResponse(
-                pending_response["due"], TrainResponse(**pending_response["reply"])
+                pending_response["due"], TrainResponse(**pending_response["response"])
             )
             for client, pending_response in pending.items()
         }
 
 
-def _copy_response(reply: TrainResponse) -> TrainResponse:
+def _copy_response(response: TrainResponse) -> TrainResponse:
     """Copy the arrays of a response: a row would keep the matrix of its round in memory."""
     own: dict[str, Any] = {
         name: value.copy() if isinstance(value, np.ndarray) else value
-        for name, value in vars(reply).items()
+        for name, value in vars(response).items()
     }
     own |= {name: {k: v.copy() for k, v in own[name].items()} for name in ("reports", "uploads")}
     return TrainResponse(**own)
