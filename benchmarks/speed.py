@@ -240,7 +240,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     repeats = 3 if options.quick else 21
 
-    print(f"{CORES} cores, torch {torch.__version__}, medians of {repeats} repetitions, ms per round")
+    versions = f"{CORES} cores, torch {torch.__version__}"
+    print(f"{versions}, medians of {repeats} repetitions, ms per round")
     print(f"{'workload':58s} {'plain':>8s} {'ours':>8s} {'ratio':>7s} {'target':>7s} {'error':>8s}")
     chosen = [work for work in WORKLOADS if work.name in options.only]
     if options.objectives:

@@ -120,8 +120,8 @@ def configure_pdoc() -> ModuleType:
 
 def main(folder: Path, *modules: str) -> None:
     """Write the pages of all modules, or of some."""
-    # pdoc shows the names in __all__ that are attributes of the module, so set lazily imported names
-    # and add the packages.
+    # pdoc shows the names in __all__ that are attributes of the module. Therefore set lazily
+    # imported names and add the packages.
     for name in thalweg.__all__:
         setattr(thalweg, name, getattr(thalweg, name))
     thalweg.__all__ = [*thalweg.__all__, *list_packages()]

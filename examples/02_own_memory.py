@@ -9,7 +9,8 @@ held+new-1 the new ones. Its state is passed in and returned. Takes a few second
 
 The second run from the command line:
 
-    thalweg run fedavg --on digits-full --seed 7 --rounds 5 --set memory=examples/02_own_memory.py:Cooling
+    thalweg run fedavg --on digits-full --seed 7 --rounds 5 \
+        --set memory=examples/02_own_memory.py:Cooling
 """
 
 from dataclasses import dataclass, replace

@@ -9,7 +9,8 @@ prints
 
 The second run from the command line:
 
-    thalweg run fedavg --on digits-full --seed 7 --rounds 5 --set selection=examples/03_own_selection.py:LargestLoss
+    thalweg run fedavg --on digits-full --seed 7 --rounds 5 \
+        --set selection=examples/03_own_selection.py:LargestLoss
 """
 
 from dataclasses import dataclass, replace

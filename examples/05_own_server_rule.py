@@ -9,7 +9,8 @@ is a stage of its own: `--set weights=...`, one method, `weigh`.) Takes a few se
 
 The second run from the command line:
 
-    thalweg run fedavg --on digits-full --seed 7 --rounds 5 --set server=examples/05_own_server_rule.py:Momentum
+    thalweg run fedavg --on digits-full --seed 7 --rounds 5 \
+        --set server=examples/05_own_server_rule.py:Momentum
 """
 
 from dataclasses import dataclass, replace

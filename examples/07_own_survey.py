@@ -9,7 +9,8 @@ answer is sent, a few numbers by name. Takes a few seconds and prints
 
 The second run from the command line:
 
-    thalweg run fedavg --on digits-full --seed 7 --rounds 5 --set selection=examples/07_own_survey.py:ManyClasses
+    thalweg run fedavg --on digits-full --seed 7 --rounds 5 \
+        --set selection=examples/07_own_survey.py:ManyClasses
 """
 
 from dataclasses import dataclass, replace

@@ -9,8 +9,8 @@ samples, so that ages differ. Takes a few seconds and prints
 
 The second run from the command line:
 
-    thalweg run fedavg --on digits-full --seed 7 --rounds 10 --set memory=reservoir --set weights=by-weight \
-        --set sample_weights=examples/08_own_sample_weights.py:HalfLife
+    thalweg run fedavg --on digits-full --seed 7 --rounds 10 --set memory=reservoir \
+        --set weights=by-weight --set sample_weights=examples/08_own_sample_weights.py:HalfLife
 """
 
 from dataclasses import dataclass, replace

@@ -1,7 +1,7 @@
 """Simulated pumps that publish sensor readings over MQTT; the readings drift after a while.
 
-    python examples/sensors.py --table pumps.csv      write a table of readings, the server's test set
-    python examples/sensors.py --devices 3            publish readings to the broker on this machine
+    python examples/sensors.py --table pumps.csv    write a table of readings, the server's test set
+    python examples/sensors.py --devices 3          publish readings to the broker on this machine
 
 Device 2 publishes {"id": "2-17", "x": [0.1, 1.2, -0.3, 0.8], "t": 1767225600.0} to pumps/2/reading.
 Some seconds later it publishes the label, {"id": "2-17", "y": "worn"}, to pumps/2/state. From

@@ -1,6 +1,6 @@
 """Report Markdown lines of prose with more than 100 characters: ``make lint``.
 
-    python tools/check_markdown.py [FILE ...]          (all Markdown files of the repository by default)
+    python tools/check_markdown.py [FILE ...]          (default: all Markdown files)
 
 Fenced and indented code, tables and the addresses of links do not count.
 """

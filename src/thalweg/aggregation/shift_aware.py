@@ -46,7 +46,8 @@ class ShiftAware:
     :math:`\psi` = (2 - 1 + 0.5, 2 - 2 + 0.5) = (1.5, 0.5).
 
     >>> from types import SimpleNamespace
-    >>> updates = SimpleNamespace(clients=np.arange(2), reports={"shift_score": np.array([1.0, 2.0])})
+    >>> reports = {"shift_score": np.array([1.0, 2.0])}
+    >>> updates = SimpleNamespace(clients=np.arange(2), reports=reports)
     >>> roster = SimpleNamespace(availability=np.array([0.5, 0.5]))
     >>> ShiftAware(slope=1.0, offset=0.5).weigh(updates, roster).tolist()
     [0.75, 0.25]

@@ -119,7 +119,8 @@ class SoftBank:
 def client_mixtures(mass: Floats32) -> Floats:
     """Return (N, models) the mixture of each client; equal parts if its masses are zero.
 
-    >>> mass = np.array([[[3, 0], [0, 1]], [[0, 0], [0, 0]]], dtype=np.float32)  # 2 models, 2 labels
+    >>> # 2 clients, 2 models, 2 labels
+    >>> mass = np.array([[[3, 0], [0, 1]], [[0, 0], [0, 0]]], dtype=np.float32)
     >>> client_mixtures(mass).tolist()
     [[0.75, 0.25], [0.5, 0.5]]
     """

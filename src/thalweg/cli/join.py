@@ -68,7 +68,8 @@ def join_command(
             finally:
                 client_processes.close()
     except Stopped:
-        typer.echo(f"stopped; the state is kept in {state}, and the same command continues.", err=True)
+        text = f"stopped; the state is kept in {state}, and the same command continues."
+        typer.echo(text, err=True)
         return
     typer.echo(f"thalweg: {client_processes.rejection_reason}", err=True)
     raise SystemExit(1)
@@ -109,7 +110,8 @@ class ClientProgress:
     def line(self, counters: Mapping[str, Any]) -> str:
         """Format the progress as one line.
 
-        >>> ClientProgress(client=2, rounds=7, last_round=9, loss=0.5).line({"received": 120, "kept": 50})
+        >>> progress = ClientProgress(client=2, rounds=7, last_round=9, loss=0.5)
+        >>> progress.line({"received": 120, "kept": 50})
         'client 2   round 9   took part in 7   loss 0.5000   received 120   kept 50'
         """
         words = ["not joined yet" if self.client is None else f"client {self.client}"]

@@ -345,7 +345,10 @@ def join(
     state: Annotated[
         Path,
         typer.Option(
-            help="Folder of this client: identity, memory and counters. One folder per client; do not delete it."
+            help=(
+                "Folder of this client: identity, memory and counters. One folder per client; do not "
+                "delete it."
+            )
         ),
     ] = Path("client"),
     certs: Certs = None,
@@ -376,7 +379,7 @@ def join(
 
     thalweg join 127.0.0.1 --data replay --state client0
 
-    thalweg join fl.example.org --certs nodes/0 --data 'mqtt://localhost/sensors/#' --state /var/lib/thalweg
+    thalweg join fl.example.org --certs nodes/0 --data 'mqtt://localhost/sensors/#' --state client
 
     Runs until Ctrl-C and reconnects whenever the server returns. After a crash,
     the same command continues with the same memory, as the same client. The

@@ -274,15 +274,16 @@ def format_event(event: Mapping[str, Any]) -> str:
         where = f"{event['host']}:{event['port']}"
         data = "SOURCE" if event.get("live") else "replay"
         keys = " --certs keys/nodes/0" if event.get("has_keys") else ""
-        words_to_say = f"thalweg join {where} --data {data} --state DIR{keys}"
-        return f"listening at {where}; clients join with: {words_to_say}"
+        command = f"thalweg join {where} --data {data} --state DIR{keys}"
+        return f"listening at {where}; clients join with: {command}"
+    present = f"{event.get('present')} of {event.get('wanted')}"
     words = {
         "starting": "starting Flower ...",
         "joined": f"client {event.get('client')} joined (node {node})",
         "gone": f"client {event.get('client')} disconnected (node {node})",
         "rejected": f"node {node} was rejected: {event.get('reason')}",
         "retry": f"node {node} has not joined yet: {event.get('reason')}",
-        "waiting": f"waiting for clients: {event.get('present')} of {event.get('wanted')} are present",
+        "waiting": f"waiting for clients: {present} are present",
         "restarted": str(event.get("reason")),
         "key": f"the key of node {event.get('name')} is registered",
     }

@@ -188,7 +188,7 @@ def check_literals(part: Any) -> None:
     ...         check_literals(self)
     >>> Decay("linaer")
     Traceback (most recent call last):
-    thalweg.core.errors.UnknownName: unknown shape 'linaer'; known: exponential, linear. Did you mean 'linear'?
+    thalweg.core.errors.UnknownName: unknown shape 'linaer'; known: ... Did you mean 'linear'?
     """
     for name, hint in _type_hints(type(part)).items():
         value, words = getattr(part, name), typing.get_args(hint)

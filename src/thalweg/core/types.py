@@ -100,7 +100,7 @@ class ParamSlice(NamedTuple):
 
 @dataclass(frozen=True)
 class Roster:
-    """The clients that are present in a round, and values that the server stores for all clients."""
+    """The clients that are present in a round, and stored values of all clients."""
 
     rnd: int  # the round about to run, counted from 0
     present: Ints  # ids of the clients that can take part, ascending

@@ -83,7 +83,8 @@ def distinct_views(views: Iterable[View], num_classes: int) -> tuple[tuple[View,
     ([None, (2, 1, 0)], [1, 0, 1])
     """
     position_of = {View(): 0}
-    positions = [position_of.setdefault(view.resolve(num_classes), len(position_of)) for view in views]
+    resolved = [view.resolve(num_classes) for view in views]
+    positions = [position_of.setdefault(view, len(position_of)) for view in resolved]
     return tuple(position_of), positions
 
 

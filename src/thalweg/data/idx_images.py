@@ -82,8 +82,8 @@ def find(published: PublishedImages, data_dir: Path | None) -> dict[str, Path] |
             return files
         if files and candidate.is_chosen:
             raise DataError(
-                f"{candidate.folder} ({candidate.origin}) holds only {len(files)} of the 4 files of "
-                f"{published.title}; missing: "
+                f"{candidate.folder} ({candidate.origin}) holds only {len(files)} of the 4 files "
+                f"of {published.title}; missing: "
                 f"{', '.join(list_file_names(stem)[1] for stem in missing)}."
             )
     return None

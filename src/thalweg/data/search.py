@@ -39,7 +39,8 @@ def list_folders(
     `names` are the folder names of a data set, such as ``mnist`` and ``MNIST/raw``; the first is
     ours. `known` are paths where a distribution installs it.
 
-    >>> [candidate.folder.as_posix() for candidate in list_folders(["mnist", "MNIST/raw"], Path("."))][:3]
+    >>> candidates = list_folders(["mnist", "MNIST/raw"], Path("."))
+    >>> [candidate.folder.as_posix() for candidate in candidates[:3]]
     ['mnist', 'MNIST/raw', '.']
     """
     found = [
@@ -70,8 +71,9 @@ def find_folder(
             return candidate.folder
         if len(missing) < len(wanted) and candidate.is_chosen:
             raise DataError(
-                f"{candidate.folder} ({candidate.origin}) holds only {len(wanted) - len(missing)} of the "
-                f"{len(wanted)} parts of {title}; missing: {', '.join(missing)}."
+                f"{candidate.folder} ({candidate.origin}) holds only "
+                f"{len(wanted) - len(missing)} of the {len(wanted)} parts of {title}; missing: "
+                f"{', '.join(missing)}."
             )
     return None
 

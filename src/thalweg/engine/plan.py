@@ -66,7 +66,8 @@ def make_plan(
     A setting is a field of the recipe or the scenario. Its value is an instance, a class, a name,
     or a mapping of the fields to change:
 
-    >>> plan = make_plan("sfedpo", "digits-partial", memory="reservoir", local={"lr": 0.1}, capacity=50)
+    >>> settings = {"memory": "reservoir", "local": {"lr": 0.1}, "capacity": 50}
+    >>> plan = make_plan("sfedpo", "digits-partial", **settings)
     >>> type(plan.recipe.memory).__name__, plan.local.lr, plan.scenario.capacity
     ('Reservoir', 0.1, 50)
     """

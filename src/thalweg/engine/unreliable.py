@@ -119,8 +119,8 @@ class UnreliableFederation(FederationWrapper):
     def pending(self) -> Tree:
         """Return the responses that have not arrived yet, for `restore`."""
         return {
-            str(client): {"due": pending_response.due, "response": dict(vars(pending_response.response))}
-            for client, pending_response in self._pending.items()
+            str(client): {"due": pending.due, "response": dict(vars(pending.response))}
+            for client, pending in self._pending.items()
         }
 
     def restore(self, pending: dict[str, Any]) -> None:

@@ -36,7 +36,8 @@ def forgetting(table: Floats) -> float:
 def backward_transfer(table: Floats, first_met: Ints) -> float:
     r"""Mean over tasks of the last accuracy minus the accuracy after the task's first step.
 
-    .. math::  B = \frac 1 {|J|} \sum_{j \in J} \bigl(a_{T,j} - a_{s_j,j}\bigr), \qquad J = \{j : s_j < T\}
+    .. math::  B = \frac 1 {|J|} \sum_{j \in J} \bigl(a_{T,j} - a_{s_j,j}\bigr),
+               \qquad J = \{j : s_j < T\}
 
     Negative if later training reduced the accuracy. Tasks that no client had before the last step
     are left out; nan if none is left.

@@ -90,7 +90,8 @@ def client_tests(
     `scores` (models, n, C) and `labels` (n,) are of the same samples, by view. `local_accuracies`
     computes the accuracy at each client; None: all samples count equally, as in `accuracies`.
 
-    >>> scores = {0: np.log(np.array([[[0.9, 0.1], [0.9, 0.1]], [[0.1, 0.9], [0.1, 0.9]]], np.float32))}
+    >>> probs = np.array([[[0.9, 0.1], [0.9, 0.1]], [[0.1, 0.9], [0.1, 0.9]]], np.float32)
+    >>> scores = {0: np.log(probs)}
     >>> found = client_tests(scores, {0: np.array([0, 1])}, np.zeros(2, int), np.eye(2))
     >>> found.right.tolist(), found.local_accuracies.tolist()
     ([0.5, 0.5], [0.5, 0.5])

@@ -22,7 +22,8 @@ class SessionContext(NamedTuple):
 def member_labels(members: Ints, mixes: Floats) -> Bools:
     """(C,) whether some member has data with a label; mixes (N, C).
 
-    >>> member_labels(np.array([0, 2]), np.array([[1.0, 0, 0], [0, 1.0, 0], [0.5, 0, 0.5]])).tolist()
+    >>> mixes = np.array([[1.0, 0, 0], [0, 1.0, 0], [0.5, 0, 0.5]])
+    >>> member_labels(np.array([0, 2]), mixes).tolist()
     [True, False, True]
     """
     return np.asarray((mixes[members] > 0).any(axis=0))

@@ -39,8 +39,10 @@ def transitions(rows: Iterable[MetricsRow]) -> list[Transition]:
     ...         {"session": 1, "session_round": 1, "session_accuracy": 0.25, "probe_rounds": 1},
     ...         {"session": 1, "session_round": 2, "session_accuracy": 0.75}]
     >>> (found,) = transitions(rows)
-    >>> found.transition_accuracy, found.accuracy_before, found.rounds_to_recover, found.counted_rounds
-    (0.5, 0.75, 2, 3)
+    >>> found.transition_accuracy, found.accuracy_before
+    (0.5, 0.75)
+    >>> found.rounds_to_recover, found.counted_rounds
+    (2, 3)
     """
     sessions = group_by_session(rows)
     return [

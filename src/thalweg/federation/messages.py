@@ -304,7 +304,8 @@ def select_uniform_responses(responses: Sequence[TrainResponse]) -> list[TrainRe
 def drop_odd_lengths(answers: Sequence[Mapping[str, Floats]]) -> list[dict[str, Floats]]:
     """Replace answers by nothing if a vector in them has an unusual length for its name.
 
-    >>> [len(own) for own in drop_odd_lengths([{"a": np.ones(2)}, {"a": np.ones(3)}, {"a": np.ones(2)}])]
+    >>> vectors = [{"a": np.ones(2)}, {"a": np.ones(3)}, {"a": np.ones(2)}]
+    >>> [len(own) for own in drop_odd_lengths(vectors)]
     [1, 0, 1]
     """
     names = {name for vectors in answers for name in vectors}

@@ -125,7 +125,8 @@ def check_versions(
 ) -> None:
     """Reject another version, whose messages or results could differ.
 
-    >>> check_versions(IdentityRequest("0" * 32, version="9.9", format=2), "the server", "this client")
+    >>> request = IdentityRequest("0" * 32, version="9.9", format=2)
+    >>> check_versions(request, "the server", "this client")
     Traceback (most recent call last):
     thalweg.core.errors.BadMessage: the server has thalweg 9.9 (message format 2), this client has
     thalweg ... (message format ...); install the same version on both.

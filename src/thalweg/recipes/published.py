@@ -58,7 +58,8 @@ def get_recipe(name: str) -> Recipe:
     DRSR and the server rule of Flash. There may be several guests if they change different stages.
 
     >>> combined = get_recipe("fedprox+sfedpo")
-    >>> type(combined.memory).__name__, type(combined.objective).__name__, type(combined.weights).__name__
+    >>> parts = (combined.memory, combined.objective, combined.weights)
+    >>> tuple(type(part).__name__ for part in parts)
     ('Dds', 'Proximal', 'ShiftAware')
     """
     names = name.split("+")

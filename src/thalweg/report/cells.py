@@ -79,7 +79,8 @@ def scores(cell: Cell) -> dict[str, float | None]:
 
     >>> rows = [{"round": 1, "prequential_accuracy": 0.2, "bytes_up": 10**6, "bytes_down": 10**6},
     ...         {"round": 2, "prequential_accuracy": 0.6, "accuracy": 0.7}]
-    >>> found = scores(Cell("sfedpo", "digits-full", 0, "done", "", rows, "thalweg run sfedpo", 3.0))
+    >>> cell = Cell("sfedpo", "digits-full", 0, "done", "", rows, "thalweg run sfedpo", 3.0)
+    >>> found = scores(cell)
     >>> found["accuracy"], found["prequential_accuracy"], found["megabytes"], found["seconds"]
     (0.7, 0.4, 2.0, 3.0)
     >>> found["state_accuracy"] is None
@@ -100,7 +101,8 @@ def use_session_accuracy(cell: Cell) -> Cell:
     Recipes are then compared on the labels of the current members. Metrics over all labels are
     removed. A run without sessions is returned unchanged.
 
-    >>> rows = [{"round": 1, "session": 0, "accuracy": 0.4, "session_accuracy": 0.8}, {"round": 2, "session": 0}]
+    >>> rows = [{"round": 1, "session": 0, "accuracy": 0.4, "session_accuracy": 0.8},
+    ...         {"round": 2, "session": 0}]
     >>> cell = Cell("sfedpo", "churn-digits", 0, "done", "", rows, "thalweg run sfedpo", 3.0)
     >>> [row.get("accuracy") for row in use_session_accuracy(cell).rows]
     [0.8, None]

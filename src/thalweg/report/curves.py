@@ -85,7 +85,8 @@ def smooth(curve: Curve, window: int) -> Curve:
 
     Few samples arrive in one round, and curves of single rounds would hide one another.
 
-    >>> curve = Curve("sfedpo", 0, x=[1, 2, 3], mean=[10, 20, 60], low=[0, 20, 40], high=[20, 20, 80])
+    >>> low, high = [0, 20, 40], [20, 20, 80]
+    >>> curve = Curve("sfedpo", 0, x=[1, 2, 3], mean=[10, 20, 60], low=low, high=high)
     >>> smooth(curve, 2).mean, smooth(curve, 2).low
     ([10.0, 15.0, 40.0], [0.0, 10.0, 30.0])
     """

@@ -17,15 +17,21 @@ if TYPE_CHECKING:
     from thalweg.evaluation import Recovery
 
 DRIFT_NOTES = {  # beginning of a heading -> its meaning; tables explain only the columns they have
-    "steps": "accuracy of the clients, each with its own models and its own view of the test set, averaged "
-    "over clients and over the ends of the steps between drifts",
+    "steps": (
+        "accuracy of the clients, each with its own models and its own view of the test set, "
+        "averaged over clients and over the ends of the steps between drifts"
+    ),
     "recovered": "drifts after which accuracy came within two points of its value before the drift",
     "after": "mean number of rounds until then",
-    "tasks": "final accuracy on all views of the data. By labels: the mixture of models for a task was chosen "
-    "with the task's own test labels; by oracle: it is the mixture of the clients with the task's "
-    "true concept",
+    "tasks": (
+        "final accuracy on all views of the data. By labels: the mixture of models for a task was "
+        "chosen with the task's own test labels; by oracle: it is the mixture of the clients with "
+        "the task's true concept"
+    ),
     "forgotten": "difference to the best accuracy after an earlier step",
-    "purity": "share of the clients whose concept is the most common one among the users of the same model",
+    "purity": (
+        "share of the clients whose concept is the most common one among the users of the same model"
+    ),
     "precision": "share of the drifts found by the bank that are true drifts",
     "recall": "share of the true drifts that the bank found",
 }

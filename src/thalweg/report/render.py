@@ -42,9 +42,8 @@ def to_markdown(summaries: Sequence[Summary]) -> str:
     for row in range(len(summaries)):
         texts = [escape_markdown(column.entries[row]) for column in shown]
         is_bold = [row in bold and column.heading == main_heading(summaries) for column in shown]
-        lines.append(
-            markdown_row([f"**{text}**" if b else text for text, b in zip(texts, is_bold, strict=True)])
-        )  # fmt: skip
+        marked = zip(texts, is_bold, strict=True)
+        lines.append(markdown_row([f"**{text}**" if strong else text for text, strong in marked]))
     lines += ["", escape_markdown(legend(summaries))]
     if left_out := unfinished_cells(summaries):
         lines += ["", "Not finished, and not in the numbers:", ""]

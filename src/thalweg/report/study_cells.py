@@ -154,7 +154,8 @@ def read_study_cell(study: Study, study_cell: StudyCell) -> Cell:
 
     The metric of the column replaces the accuracy.
     """
-    cell, column, metric = read_cell(study_cell.job), study_cell.column, study.metric_of(study_cell.column)
+    cell, column = read_cell(study_cell.job), study_cell.column
+    metric = study.metric_of(column)
     rows = select_rows(cell.rows, column, metric)
     if metric == "step_accuracy":
         rows = add_step_accuracy(rows)

@@ -124,7 +124,8 @@ def legend(result: StudyResult, where: str = "in brackets") -> str:
     if any(s.is_far_from_published for s in summaries):
         words += f" {FAR_MARK}: more than two of the paper's spreads away."
     if any(s.needs_balanced for s in summaries):
-        words += f" balanced: {METRICS['balanced_accuracy'].note}; shown if it differs by more than half a point."
+        note = METRICS["balanced_accuracy"].note
+        words += f" balanced: {note}; shown if it differs by more than half a point."
     return words
 
 
@@ -162,7 +163,8 @@ def _describe_gap_to_paper(summaries: Sequence[Summary]) -> str:
     gaps = [s.points_from_published for s in summaries if s.points_from_published is not None]
     if not gaps:
         return ""
-    text = f"Our means differ from {len(gaps)} published numbers by {points(fmean(gaps))} points on average"
+    mean_gap = points(fmean(gaps))
+    text = f"Our means differ from {len(gaps)} published numbers by {mean_gap} points on average"
     spreads = [s for s in summaries if s.points_from_published is not None and s.published_spread]
     if spreads:
         near = sum(not s.is_far_from_published for s in spreads)

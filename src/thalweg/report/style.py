@@ -69,7 +69,10 @@ aside ul { margin: 0.25rem 0 0; padding-left: 1.1rem; }
 figure { margin: 0; }
 figure svg { display: block; width: 100%; min-width: 34rem; height: auto; }
 figure svg text { font-family: inherit !important; }
-code { font: 0.9em ui-monospace, "SF Mono", "Cascadia Mono", "DejaVu Sans Mono", monospace; white-space: nowrap; }
+code {
+  font: 0.9em ui-monospace, "SF Mono", "Cascadia Mono", "DejaVu Sans Mono", monospace;
+  white-space: nowrap;
+}
 pre {
   margin: 0; padding: 0.75rem 1rem; overflow-x: auto; background: var(--panel); border-radius: 6px;
   font: 0.82rem/1.6 ui-monospace, "SF Mono", "Cascadia Mono", "DejaVu Sans Mono", monospace;

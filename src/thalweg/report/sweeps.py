@@ -52,7 +52,8 @@ def row_sweeps(summaries: Sequence[Summary]) -> list[Panel]:
 def find_sweeps(labels: Mapping[str, str]) -> Sweeps:
     """Sweeps in notes such as ``T=5`` or ``noise 0.2``; `labels` maps a label to its note.
 
-    >>> find_sweeps({"a1=1": "a1=1", "plain": "plain", "a1=2": "a1=2", "a1=0.5": "a1=0.5", "b=1": "b=1"})
+    >>> labels = ["a1=1", "plain", "a1=2", "a1=0.5", "b=1"]
+    >>> find_sweeps({label: label for label in labels})
     {'a1': {0.5: 'a1=0.5', 1.0: 'a1=1', 2.0: 'a1=2'}}
     """
     found: Sweeps = {}

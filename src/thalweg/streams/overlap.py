@@ -92,6 +92,6 @@ def draw_with_retries(count: int, mix: Floats, left: Ints, rng: np.random.Genera
         beyond = [
             np.flatnonzero(drawn == label)[room[label] :] for label in np.flatnonzero(is_left)
         ]
-        first_beyond = min([missing, *(int(positions[0]) for positions in beyond if len(positions))])
+        first_beyond = min([missing, *(int(draws[0]) for draws in beyond if len(draws))])
         taken += np.bincount(drawn[:first_beyond], minlength=len(mix))
     return taken

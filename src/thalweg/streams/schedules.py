@@ -28,7 +28,7 @@ class Alternating:
 
     Symbols, Chang et al. -> here
         s, S  session                 -> numbered in order; as many as the rounds allow
-        T     rounds per session      -> length; lengths for different first sessions, such as pilots
+        T     rounds per session      -> length; lengths for the first sessions, such as pilots
     """
 
     groups: int = 2

@@ -39,10 +39,10 @@ def blend_weights(
     equally near sessions share.
 
     Symbols, Chang et al. (5), (6) -> here
-        :math:`G_s`   change of the pilot model by probe rounds of the new session  -> current
-        :math:`G_z`   the same of past sessions                                     -> past
-        :math:`R`     sharpness                                                     -> scale
-        :math:`d_z`   distance                                                      -> see `blend_distances`
+        :math:`G_s`   change of the pilot model in probe rounds of the session  -> current
+        :math:`G_z`   the same for past sessions                                -> past
+        :math:`R`     sharpness                                                 -> scale
+        :math:`d_z`   distance                                                  -> `blend_distances`
 
     >>> blend_weights([3, 3.5], [[3, 4], [0, 1]], scale=1, distance="raw").round(6)
     array([0.967864, 0.032136])
@@ -72,7 +72,8 @@ def blend_distances(
 
     >>> blend_distances([3, 3.5], [[3, 4], [0, 1]], "raw").round(6)
     array([0.5     , 3.905125])
-    >>> blend_distances([[3, 3.5], [0.9, 0.1, 0]], [[[3, 4], [1, 0, 0]], [[0, 1], [0, 1, 0]]]).round(6)
+    >>> past = [[[3, 4], [1, 0, 0]], [[0, 1], [0, 1, 0]]]
+    >>> blend_distances([[3, 3.5], [0.9, 0.1, 0]], past).round(6)
     array([0.087857, 1.013868])
     """
     one_of(distance, get_args(Distance), "distance")

@@ -41,7 +41,7 @@ def count_clusters(
     For :math:`c = 2 \ldots \min(M, K - 1)` run k-means with several restarts and choose the c with
     the largest mean silhouette (ties: the smallest c):
 
-    .. math::  s_k = \frac{b_k - a_k}{\max(a_k, b_k)}, \qquad 0 \text{ for the only member of a cluster}
+    .. math::  s_k = \frac{b_k - a_k}{\max(a_k, b_k)}, \qquad 0 \text{ for a cluster of one}
 
     :math:`a_k` is the mean distance to the other members of its cluster, :math:`b_k` the smallest
     mean distance to another cluster. Values of c above the number of different points are skipped.

@@ -21,13 +21,14 @@ def responsibilities(
         \gamma_{i;c} = \frac{\hat\alpha_c\, e^{-f_c(i)} / A_{y_i,c}}
                             {\sum_{c'} \hat\alpha_{c'}\, e^{-f_{c'}(i)} / A_{y_i,c'}}
 
-    In logarithms, so that losses of any size do.
+    Computed with logarithms, so that large losses do not underflow.
 
     Symbols, FedRC, FedDAA (14) -> here
-        :math:`f_c(i)`       loss of sample i by model c               -> losses (C, n)
-        :math:`y_i`                                                    -> labels (n,)
-        :math:`\hat\alpha`   the client's mixture of models            -> mixture (C,)
-        :math:`A_{y,c}`      share of label y in what model c explains -> priors (C, R), see `label_priors`
+        :math:`f_c(i)`       loss of sample i by model c     -> losses (C, n)
+        :math:`y_i`                                          -> labels (n,)
+        :math:`\hat\alpha`   the client's mixture of models  -> mixture (C,)
+        :math:`A_{y,c}`      share of label y among the samples that model c explains
+                                                             -> priors (C, R), see `label_priors`
 
     Differs from the paper: its (14) sums over clients in the denominator, a misprint; proof and
     released code sum over models.

@@ -2,7 +2,7 @@ r"""Privacy loss of updates with Gaussian noise (differential privacy).
 
 Symbols, Balle and Wang 2018; Dong, Roth and Su 2022 -> here
     :math:`\varepsilon, \delta`     -> epsilon, delta
-    :math:`\Delta`                  -> distance: maximum, between the vectors of neighbouring data sets
+    :math:`\Delta`                  -> distance: maximum between vectors of neighbouring data sets
     :math:`\sigma`                  -> noise: standard deviation of the noise on each number
     :math:`\mu = \sqrt T \Delta / \sigma`   T adaptive releases
 """
@@ -20,7 +20,8 @@ BISECTION_STEPS = 200  # sufficient for double precision
 def gaussian_delta(epsilon: float, noise: float, releases: int = 1, distance: float = 1.0) -> float:
     r"""The smallest :math:`\delta` for an :math:`\varepsilon`; exact, also for several releases.
 
-    .. math::  \delta = \Phi(\mu/2 - \varepsilon/\mu) - e^\varepsilon\, \Phi(-\mu/2 - \varepsilon/\mu)
+    .. math::  \delta = \Phi(\mu/2 - \varepsilon/\mu)
+               - e^\varepsilon\, \Phi(-\mu/2 - \varepsilon/\mu)
 
     >>> round(gaussian_delta(1.0, noise=1.0), 6)
     0.126937

@@ -38,7 +38,8 @@ def real_drift(old: npt.ArrayLike, new: npt.ArrayLike, centres: npt.ArrayLike) -
         :math:`P_k^{t-1}, P_k^t`  -> old, new
         :math:`P_c^t`             -> centres
 
-    >>> real_drift([[0, 1], [0, 1]], [[3.5, 0], [0.5, 0]], [[0, 0.5], [4, 0.5]]).has_drifted.tolist()
+    >>> old, new, centres = [[0, 1], [0, 1]], [[3.5, 0], [0.5, 0]], [[0, 0.5], [4, 0.5]]
+    >>> real_drift(old, new, centres).has_drifted.tolist()
     [True, False]
     """
     if np.shape(old) != np.shape(new):

@@ -121,7 +121,8 @@ def krum_scores(values: Floats32, num_hostile: int) -> Floats:
 def krum(values: Floats32, num_hostile: int, num_kept: int = 1) -> Ints:
     """(m,) updates with the smallest scores, ascending; ties go to the first. m > 1 is multi-Krum.
 
-    >>> krum(np.array([[0], [1], [2], [2], [100]], dtype=np.float32), num_hostile=1, num_kept=3).tolist()
+    >>> rows = np.array([[0], [1], [2], [2], [100]], dtype=np.float32)
+    >>> krum(rows, num_hostile=1, num_kept=3).tolist()
     [1, 2, 3]
     """
     order = np.argsort(krum_scores(values, num_hostile), kind="stable")

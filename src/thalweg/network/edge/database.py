@@ -34,7 +34,7 @@ CREATE TABLE samples (
     slot INTEGER NOT NULL UNIQUE,         -- where its input is
     label INTEGER NOT NULL,               -- -1: not known yet
     time REAL NOT NULL,
-    name TEXT NOT NULL,                   -- by which its label comes, or it comes a second time; may be ''
+    name TEXT NOT NULL,                   -- for late labels and to find duplicates; may be ''
     checksum INTEGER NOT NULL,            -- of the slot's bytes
     lived INTEGER                         -- the lived round that it is for; none: in no round yet
 );

@@ -158,7 +158,10 @@ class ClientProcesses:
         wait_s = self._backoffs[name].record_failure()
         if name == "SuperNode" and NODE_REJECTED in child.output():
             return self._handle_rejected_node(child)
-        return f"{child.name} ended with code {child.code}; it restarts in {wait_s:g} s (see {child.log})"
+        return (
+            f"{child.name} ended with code {child.code}; it restarts in {wait_s:g} s "
+            f"(see {child.log})"
+        )
 
     def _handle_rejected_node(self, child: GuardedProcess) -> str:
         """Return a message at the first rejection; raise an error after `REJECTION_TIMEOUT_S`."""

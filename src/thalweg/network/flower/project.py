@@ -106,7 +106,7 @@ def main(grid: Grid, context: Context) -> None:
     run_project(grid, context.run_config, Path(__file__).with_name("plan.toml"))
 '''
 
-_CLIENT_APP = '''"""The ClientApp: passes messages to the daemon that `thalweg join` starts on each device."""
+_CLIENT_APP = '''"""The ClientApp: passes messages to the daemon that `thalweg join` starts."""
 
 from thalweg.network.flower.client_app import app
 

@@ -169,7 +169,8 @@ def split_words(texts: Iterable[str], study: Study) -> list[str]:
     """Split texts at commas, but keep labels that contain commas.
 
     >>> rows = (Row("flash"), Row("flash, slow"), Row("is"))
-    >>> split_words(["is,flash, slow", "flash"], Study("s", "", "", rows, (Column("mnist"),), (0,), "is"))
+    >>> study = Study("s", "", "", rows, (Column("mnist"),), (0,), "is")
+    >>> split_words(["is,flash, slow", "flash"], study)
     ['is', 'flash, slow', 'flash']
     """
     labels, words = {*study.row_labels, *study.column_labels}, []
@@ -190,7 +191,8 @@ def restrict_study(study: Study, only: Iterable[str]) -> Study:
     only that one. Words for rows and words for columns are combined; words of one kind are
     alternatives.
 
-    >>> study = Study("s", "", "", (Row("is"), Row("ode")), (Column("mnist"), Column("digits")), (0,), "is")
+    >>> rows, columns = (Row("is"), Row("ode")), (Column("mnist"), Column("digits"))
+    >>> study = Study("s", "", "", rows, columns, (0,), "is")
     >>> part = restrict_study(study, ["is", "dig"])
     >>> part.row_labels, part.column_labels
     (['is'], ['digits'])
