@@ -288,7 +288,7 @@ def test_a_rule_that_presents_is_served_by_what_it_presents() -> None:
 
 @dataclass(frozen=True)
 class Chatty:
-    """A memory whose server half sends back the sum of what it has heard, plus one."""
+    """A memory whose server part sends back the sum of what it has heard, plus one."""
 
     def init(self, capacity: int, held: int) -> None:
         return None

@@ -76,7 +76,7 @@ class SplitContext(NamedTuple):
 
 @runtime_checkable
 class SplitsSamples(Protocol):
-    """A bank with a client half: the client weights its samples separately for each model."""
+    """A bank with a client part: the client weights its samples separately for each model."""
 
     def init_split(self, num_classes: int) -> Any:
         """Return the state of a client before its first round."""

@@ -41,7 +41,7 @@ class HasMass(Protocol):
 
 
 class SoftBank:
-    """Base class of FedRC and FedDAA: the client half, and the label masses at the server.
+    """Base class of FedRC and FedDAA: the client part, and the label masses at the server.
 
     At each tick a client weights each sample by the responsibilities of the received models
     (`theory.responsibilities`); their mean is its mixture of models. It uses only samples that

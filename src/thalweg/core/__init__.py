@@ -1,1 +1,1 @@
-"""The nouns every stage shares: types, seeds, configuration, errors."""
+"""Types, random generators, configuration and errors that all packages use."""

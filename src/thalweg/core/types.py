@@ -54,7 +54,7 @@ class MemoryContext(NamedTuple):
     new_labels: Ints  # (num_new,)
     outlook: Outlook
     last_layer: LastLayer | None = None  # of held and new samples, for policies that need it
-    broadcast: Mapping[str, Floats32] = {}  # values from the policy's server half
+    broadcast: Mapping[str, Floats32] = {}  # values from the policy's server part
 
 
 class SampleAges(NamedTuple):
@@ -131,8 +131,7 @@ class OracleRoster(Roster):
     """A roster with ground truth. Only policies that declare ``is_oracle = True`` receive it."""
 
     concepts: Ints | None = None
-    """(N,) the true concept of every client; none: the federation does not know it, as on a
-    network."""
+    """(N,) the true concept of every client; none: unknown, as on a network."""
 
 
 class Job(NamedTuple):

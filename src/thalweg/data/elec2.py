@@ -51,10 +51,7 @@ class Elec2:
 
     num_clients: int = 10
     clients: RowAssignment = "contiguous"
-    """contiguous: one period per client, replayed in parallel.
-
-    Interleaved: rows go to clients in turn.
-    """
+    """contiguous: one period per client, replayed in parallel; interleaved: rows in turn."""
     standardise: bool = True
     """Scale features by what each client has seen so far, never by later rows."""
 

@@ -1,4 +1,4 @@
-"""The round: its server half, its client half, and the interface between them."""
+"""The round: its server part, its client part, and the interface between them."""
 
 from thalweg.federation.base import Federation, KnowsConcepts, SurveyStage
 from thalweg.federation.batching import BatchBuilder, MiniBatch

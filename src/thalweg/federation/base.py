@@ -34,7 +34,7 @@ class Federation(Protocol):
     def train(
         self, jobs: Sequence[Job], bank: Floats32, rnd: int, broadcast: Broadcast | None = None
     ) -> Updates:
-        """Run the client half of a round for at least one job; the bank is (models, P).
+        """Run the client part of a round for at least one job; the bank is (models, P).
 
         `broadcast` has one row per job. The result has a row for every job whose client responded
         in time, so it may have fewer rows than jobs. It may contain updates of earlier rounds

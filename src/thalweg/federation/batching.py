@@ -112,7 +112,7 @@ class BatchBuilder:
         return uploads
 
     def upload(self, rows: Ints) -> Mapping[str, Floats32]:
-        """Return the objective's values for its server half. Call it once, at the end."""
+        """Return the objective's values for its server part. Call it once, at the end."""
         objective = self._program.recipe.objective
         if not isinstance(objective, UploadsFromObjective):
             return {}

@@ -1,4 +1,4 @@
-"""The client half of a round: samples arrive, some are kept, and models train on mini-batches.
+"""The client part of a round: samples arrive, some are kept, and models train on mini-batches.
 
 All engines use the same `ClientRound`, so that the engine cannot change what a client does.
 """
@@ -205,7 +205,7 @@ class ClientRound:
         self._objective_uploads[slot] = self._batch_builders[slot].finish_round(summary)
 
     def upload(self, slot: int = 0) -> dict[str, Floats32]:
-        """Return the values for the server halves by "stage.name". Call it once for each model."""
+        """Return the values for the server parts by "stage.name". Call it once for each model."""
         builder = self._batch_builders[slot]
         values = {**self._objective_uploads.get(slot, {}), **builder.upload(self.rows)}
         return {

@@ -64,7 +64,7 @@ class Ingest:
         self._last_layer: LastLayer | None = None  # of the held samples, after the last tick
 
     def identify_state(self) -> int:
-        """Return the latent state of the next arrival for the objective; -1: it must not know it.
+        """Return the latent state of the next arrival for the objective; -1: not available to it.
 
         If the forecast recognises states, this is its own state. A state that it has just opened
         has its prior probability; it counts the states of a round when the round is over. Otherwise
@@ -101,7 +101,7 @@ class Ingest:
         self.tick += 1
 
     def upload(self) -> Mapping[str, Floats32]:
-        """Return the memory's values for its server half. Call it once, at the end."""
+        """Return the memory's values for its server part. Call it once, at the end."""
         memory = self._program.recipe.memory
         if not isinstance(memory, UploadsFromMemory):
             return {}

@@ -1,4 +1,4 @@
-"""The server half of a round."""
+"""The server part of a round."""
 
 from __future__ import annotations
 

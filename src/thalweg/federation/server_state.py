@@ -29,7 +29,7 @@ class ServerState(NamedTuple):
     session_start: Any = None  # the state of the session start policy
     open_requests: Ints = NO_REQUESTS  # (n, 2) client and round of unanswered requests
     num_drawn_models: int = 1  # random models drawn so far
-    half_states: dict[str, Any] = {}  # noqa: RUF012  never written to; server halves by stage
+    half_states: dict[str, Any] = {}  # noqa: RUF012  never written to; server parts by stage
     alarm: AlarmState | None = None  # none: the recipe has no alarm
 
 

@@ -59,10 +59,7 @@ class Growing:
     """
 
     new_state_threshold: float = 0.1
-    """Distance from all signatures beyond which a batch matches no state.
-
-    Js is in nats, below 0.69.
-    """
+    """Distance from all signatures beyond which a batch matches no state (js: at most 0.69)."""
     patience: int = 1
     """Consecutive batches without a match before a state is opened. Values above 1 ignore single
     outliers, but need a stream that stays in a state for a while (``world.stickiness``)."""

@@ -58,7 +58,7 @@ class Objective(Protocol):
         """Return (K,) the loss of each client, differentiable in `params` (K, P).
 
         `memo` has tensors (K, E) by name: "start", the received parameters (K, P), the vectors of
-        `StatefulObjective.memo`, and those that the server half broadcasts.
+        `StatefulObjective.memo`, and those that the server part broadcasts.
         """
 
 
@@ -100,9 +100,9 @@ class FinishesRound(Protocol):
     def finish_round(
         self, state: Any, broadcast: Mapping[str, Floats32], summary: TrainingSummary
     ) -> tuple[Any, Mapping[str, Floats32]]:
-        """Return the state after the last step, and vectors by name for the server half.
+        """Return the state after the last step, and vectors by name for the server part.
 
-        `broadcast` has the vectors that the server half sent for this round.
+        `broadcast` has the vectors that the server part sent for this round.
         """
         ...
 
@@ -117,7 +117,7 @@ class ResetsPerSession(Protocol):
 
 @runtime_checkable
 class UploadsFromObjective(Protocol):
-    """An objective that sends vectors to its server half (`core.capabilities.ServerHalf`)."""
+    """An objective that sends vectors to its server part (`core.capabilities.ServerHalf`)."""
 
     def upload(self, probe: ModelProbe, rows: Ints) -> Mapping[str, Floats32]:
         """Return float32 vectors by name, after the last step; `rows` are the held samples."""

@@ -22,7 +22,7 @@ class SampleWeights(Protocol):
 
 @runtime_checkable
 class AssignsWeights(Protocol):
-    """Sample weights with a server half that assigns a number to every client."""
+    """Sample weights with a server part that assigns a number to every client."""
 
     def assign_weights(self, roster: Roster, num_params: int) -> Floats:
         """Return (N,) numbers, finite and not negative.

@@ -50,7 +50,7 @@ class StateTable:
 class Stream(Protocol):
     """The data of one client. All methods are pure: equal arguments give equal results.
 
-    The client half of a round reads nothing else. A simulation has one object with the streams of
+    The client part of a round reads nothing else. A simulation has one object with the streams of
     all clients; a device has only its own stream.
     """
 

@@ -60,9 +60,8 @@ class Inflow:
     at_end: Literal["stop", "restart"] = "stop"
     """When a client's samples are used up: stop, or start again."""
     capacity_of: Literal["scenario", "own"] = "scenario"
-    """Memory size. scenario: the scenario's capacity for every client.
-
-    Own: all samples of a historical client, and the arrivals of one round of a fresh client.
+    """Memory size. scenario: the scenario's capacity for every client; own: all samples of a
+    historical client, and the arrivals of one round of a fresh client.
     """
     rate_spread: float = 0.0
     """Standard deviation of the logarithm of the factor (mean 1) on each fresh client's rate."""
@@ -77,10 +76,7 @@ class Inflow:
     availability: float = 1.0
     availability_spread: float = 0.0
     absent: Literal["frozen", "collecting"] = "frozen"
-    """frozen: a client's stream advances only in rounds in which it participates.
-
-    Collecting: always.
-    """
+    """Streams of absent clients. frozen: they pause; collecting: they advance in every round."""
 
     def __post_init__(self) -> None:
         check_literals(self)

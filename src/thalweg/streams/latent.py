@@ -64,10 +64,7 @@ class LatentStates:
     availability: float = 0.2
     availability_spread: float = 0.01
     absent: Literal["frozen", "collecting"] = "frozen"
-    """frozen: a client's stream advances only in rounds in which it participates.
-
-    Collecting: always.
-    """
+    """Streams of absent clients. frozen: they pause; collecting: they advance in every round."""
     arrivals: int | None = None
     """Samples per tick; None: as many as the memory holds."""
 

@@ -1,9 +1,7 @@
 """Drift alarms: the server watches the loss or error of each client.
 
-An alarm changes its next round.
-
-An alarm that is raised in a round acts when its client takes part the next time. It acts once: if
-the request is lost on a network, it is not repeated.
+An alarm that is raised in a round takes effect in the next round in which its client takes part. It
+takes effect once: if the request is lost on a network, it is not repeated.
 """
 
 from __future__ import annotations

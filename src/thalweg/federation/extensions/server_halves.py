@@ -1,4 +1,4 @@
-"""Values that the server halves of policies broadcast to clients and collect from them."""
+"""Values that the server parts of policies broadcast to clients and collect from them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from thalweg.sample_weights import AssignsWeights
 
 
 class ServerHalves(RoundExtension):
-    """Broadcasts the values of server halves and of sample weights; collects the uploads."""
+    """Broadcasts the values of server parts and of sample weights; collects the uploads."""
 
     def before_training(self, ctx: RoundContext) -> None:
         assert ctx.assignment is not None
@@ -66,7 +66,7 @@ def repeat_per_job(broadcast: Broadcast, cohort: Ints, clients: Ints) -> Broadca
 def collect_uploads(
     half_states: Mapping[str, Any], recipe: Recipe, updates: Updates
 ) -> dict[str, Any]:
-    """Return the states of the server halves after the uploads.
+    """Return the states of the server parts after the uploads.
 
     Late uploads count in full, because they describe the client and not the model. If a client
     sent several rows, they are collected in the order in which it trained. A memory uploads once

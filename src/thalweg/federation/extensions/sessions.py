@@ -37,7 +37,7 @@ class Sessions(RoundExtension):
 def start_server_session(ctx: RoundContext, probe_rounds: ProbeRounds) -> None:
     """Choose the model of a new session.
 
-    Reset server rules and the server halves that track sessions.
+    Reset server rules and the server parts that track sessions.
 
     A bank of several models keeps its models.
     """

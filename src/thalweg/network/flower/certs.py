@@ -1,6 +1,6 @@
 """Creates the certificates and keys of a deployment: an authority, a server certificate, node keys.
 
-All files are written to one folder, key_id parts are copied to the server and to the devices::
+All files are written to one folder. Its parts are copied to the server and to the devices::
 
     DIR/ca.key, ca.crt    the authority; the key only signs certificates and stays here or offline
     DIR/server/           for the server: ca.crt, server.crt, server.key, nodes/0.pub, ...
