@@ -1,7 +1,7 @@
 """Covering arrays: few rows that contain each pair of values of two factors.
 
-The rows are built factor by factor (Lei and Tai, "In-parameter-order", 1998): the product of the two
-largest factors, then a column for each further factor, then rows for the pairs that are still
+The rows are built factor by factor (Lei and Tai, "In-parameter-order", 1998): the product of the
+two largest factors, then a column for each further factor, then rows for the pairs that are still
 missing. The result is deterministic.
 """
 
@@ -17,7 +17,8 @@ Pair = tuple[int, int, int, int]  # value a of factor i beside value b of factor
 def covering_array(factors: Mapping[str, Sequence[str]]) -> list[dict[str, str]]:
     """Return rows with one value per factor such that each pair of values is in some row.
 
-    >>> for row in covering_array({"size": ["S", "L"], "colour": ["red", "blue"], "lid": ["no", "yes"]}):
+    >>> factors = {"size": ["S", "L"], "colour": ["red", "blue"], "lid": ["no", "yes"]}
+    >>> for row in covering_array(factors):
     ...     print(*row.values())
     S red no
     S blue yes

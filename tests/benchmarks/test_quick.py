@@ -17,7 +17,7 @@ QUICK = {
     "warm_start.py": ("--quick", "--repeats", "1"),
 }
 OTHERS = {
-    "flower.py": "starts a SuperLink and SuperNodes; tests/network/flower/test_real.py does so, too",
+    "flower.py": "starts Flower's programs, as tests/network/flower/test_real.py does",
     "objectives.py": "is a part of speed.py --objectives",
 }
 

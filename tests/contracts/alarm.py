@@ -15,7 +15,7 @@ NO_CLIENTS = np.empty(0, dtype=np.int64)
 
 
 def some_errors(rounds: int = 160, num_clients: int = 3) -> Floats:
-    """Return errors (rounds, N): client 0 is constant, 1 rises half way, 2 rises and falls again."""
+    """Return errors (rounds, N): constant for client 0, rising for 1, rising and falling for 2."""
     rng = np.random.default_rng(5)
     errors = np.full((rounds, num_clients), 0.2)
     errors[rounds // 2 :, 1] = 0.9
@@ -43,7 +43,7 @@ def find_river_alarms(detector: Any, values: Sequence[float]) -> list[int]:
 
 
 def check_alarm(alarm: Alarm) -> None:
-    """Watch three clients, some of them absent now and then, with checkpoints, and each one alone."""
+    """Watch three clients that are sometimes absent, with checkpoints, and each client alone."""
     fields = repr(alarm)
     assert alarm.watch in ("error", "loss"), "watch is error or loss"
     resolve_effect(alarm)

@@ -19,7 +19,7 @@ def roster_for(
     concepts: Sequence[int] | None = None,
     alarmed: Sequence[int] | None = None,
 ) -> Roster:
-    """Of clients that are all here, unless it is said who is; everybody in the cohort was asked, or nobody else."""
+    """Return a roster; by default all clients are present and the cohort was surveyed."""
 
     def ids(values: Sequence[int] | None) -> np.ndarray | None:
         return None if values is None else np.array(values, dtype=np.int64)

@@ -71,7 +71,8 @@ def test_python_2_pickle_is_read() -> None:
 
     array = b"cnumpy.core.multiarray\n_reconstruct\n(cnumpy\nndarray\n(K\x00tU\x01btR"
     array += b"(K\x01(K\x01M\x00\x0ct"  # version 1, shape (1, 3072)
-    array += b"cnumpy\ndtype\n(U\x02u1K\x00K\x01tR(K\x03U\x01|NNNJ\xff\xff\xff\xffJ\xff\xff\xff\xffK\x00tb"
+    array += b"cnumpy\ndtype\n(U\x02u1K\x00K\x01tR(K\x03U\x01|NNN"
+    array += b"J\xff\xff\xff\xffJ\xff\xff\xff\xffK\x00tb"
     array += b"\x89" + text(bytes(range(256)) * 12) + b"tb"
     content = b"\x80\x02}(" + text(b"data") + array + text(b"labels") + b"](K\x07eu."
     x, y = read_batch(content, "here", "CIFAR-10", {"labels": 10})

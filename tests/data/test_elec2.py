@@ -18,7 +18,7 @@ REAL = Path(os.environ.get("THALWEG_DATA", "nowhere"))
 
 
 def make_table(days: int = 3, **changes: Any) -> pa.Table:
-    """Half hours as the published table has them; the price goes up in the first half of each day."""
+    """Half hours as in the published table; the price rises in the first half of each day."""
     n = 48 * days
     period = np.arange(n) % 48
     columns = {

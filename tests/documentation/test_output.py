@@ -29,7 +29,7 @@ def block_with(text: str) -> list[str]:
 
 
 def check_output(shown: list[str], command: str, columns: int, tolerance: float) -> None:
-    """Check that the lines of a block follow each other in the output; "..." stands for any lines."""
+    """Check that the lines of a block are in the output, in order; "..." means any lines."""
     runner = CliRunner(env={"COLUMNS": str(columns)})
     done = runner.invoke(app, shlex.split(command)[1:], catch_exceptions=False)
     assert done.exit_code == 0, done.output

@@ -1,4 +1,4 @@
-"""A small world whose clients see data in different ways, and models whose answers are written down."""
+"""A small world whose clients have different views, and models with given predictions."""
 
 from dataclasses import dataclass, field
 from types import SimpleNamespace
@@ -29,7 +29,7 @@ def some_data(views=VIEWS) -> Dataset:
 
 @dataclass
 class FakeWorld:
-    """Client k sees what `plan[r][k]` says from the round r on that is named there."""
+    """Client k has the view `plan[r][k]` from round r on."""
 
     plan: dict[int, list[int]]
     collects_when_absent: bool = True
@@ -66,7 +66,7 @@ class FakeWorld:
 
 @dataclass
 class FakeFederation:
-    """Model m says of a pixel p that it is of class 1 with probability `class_one_probs[m][p > 127]`."""
+    """Model m predicts class 1 for a pixel p with probability `class_one_probs[m][p > 127]`."""
 
     world: FakeWorld
     class_one_probs: list[list[float]]

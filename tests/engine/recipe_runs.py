@@ -1,4 +1,4 @@
-"""Runs of one plan that several tests compare, and federations whose clients are reached by bytes."""
+"""Runs of one plan that several tests compare, and federations that exchange bytes."""
 
 from __future__ import annotations
 

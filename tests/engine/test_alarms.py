@@ -44,7 +44,7 @@ PER_ROUND = 24
 
 @dataclass(frozen=True, eq=False)
 class SwitchingWorld:
-    """Clients 0 and 1 see the first five classes and then the others, 2 and 3 see the first five all the time."""
+    """Clients 0 and 1 have the first five classes and then the others, 2 and 3 always the first."""
 
     setting: Setting
     num_clients: int = 4

@@ -220,11 +220,11 @@ def test_a_reader_retries_if_the_tree_was_replaced(
 
 
 class Killed(BaseException):
-    """What no handler of errors catches."""
+    """An exception that no error handler catches."""
 
 
 class Killer:
-    """Ends the process before or after its n-th change of the disk; a process that is dead changes nothing."""
+    """Ends the process before or during its n-th change on disk; later changes have no effect."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, after: int, half: bool) -> None:
         self.left, self.half, self.dead = after, half, False
@@ -253,13 +253,13 @@ HISTORY = [[A], [A, B], [A, B], [B, C], [C, D], [D]]  # what is stored after eac
 
 
 def state_after(rnd: int, stored: list[Array]) -> Tree:
-    """All that the server has after a round: what changes, and what is stored."""
+    """Return the state of the server after a round, with the stored arrays."""
     bank = np.full((1, NUMBERS), rnd, dtype=np.float32)
     return {"rnd": rnd, "bank": bank, "stored": stored}
 
 
 def play(path: Path) -> None:
-    """Begin the run or go on with it, as far as it comes; stored arrays come from the checkpoint."""
+    """Start or resume the run until it is killed; stored arrays come from the checkpoint."""
     folder = RunFolder(path)
     try:
         done, at_hand = 0, {}

@@ -100,8 +100,8 @@ VARIANTS = {
     "memory": ["memory=drsr memory.mode=match"],
     "sample_weights": ["sample_weights=old-and-new sample_weights.ratio=0.5"],
     "selection": [
-        "selection=dpcs selection.participation=0.6 selection.counter=window selection.counter.size=9"
-        " selection.privacy.epsilon=1.0 selection.goal=pooled_counts",
+        "selection=dpcs selection.participation=0.6 selection.counter=window"
+        " selection.counter.size=9 selection.privacy.epsilon=1.0 selection.goal=pooled_counts",
         "selection=power-of-choice selection.participation=0.6 selection.form=rpow-d",
     ],
     "objective": ["objective=scaffold objective.variant=as_released"],

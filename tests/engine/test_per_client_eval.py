@@ -31,7 +31,7 @@ def scored(views, mixtures, validation=0.0, session_context=None, data=None, wor
 
 
 def test_a_model_for_every_concept_is_right_everywhere():
-    # The labels are as they are (view 0) or exchanged (view 1); inverted images exchange them once more (2, 3).
+    # Labels are unchanged (view 0) or exchanged (view 1); inverted images exchange them again.
     row, _ = scored([0, 1, 2, 3], [[1, 0, 0], [0, 1, 0], [0, 1, 0], [1, 0, 0]])
     assert row["accuracy"] == row["client_accuracy"] == row["worst_client_accuracy"] == 1
     assert row["test_loss"] == pytest.approx(-np.log(0.9), rel=1e-6)
@@ -53,14 +53,14 @@ def test_a_mixture_predicts_with_the_mean_of_probabilities():
 
 
 def test_rare_classes_count_as_much_in_the_balanced_accuracy():
-    # Model 2 says 1 to everything: right about the one white sample of four.
+    # Model 2 predicts class 1 for all samples and is correct for the white one of four.
     row, _ = scored([0], [[0, 0, 1]])
     assert row["accuracy"] == 0.25
     assert row["balanced_accuracy"] == 0.5
 
 
 def test_accuracy_is_on_the_whole_test_set_and_client_accuracy_on_data_like_the_clients_own():
-    # Its own data are of class 0 alone, of which model 2 knows nothing; as it sees them, if labels are exchanged.
+    # The client has only class 0, which model 2 never predicts, also if labels are exchanged.
     row, _ = scored([0], [[0, 0, 1]])
     assert (row["accuracy"], row["client_accuracy"]) == (0.25, 0)
     row, _ = scored([1], [[0, 0, 1]])

@@ -11,7 +11,8 @@ KILL_AND_RESUME = """
     import json, os, random, signal, sys, time
     from pathlib import Path
 
-    import thalweg.engine.fast, thalweg.engine.reference, thalweg.engine.workers, thalweg.nets.layers
+    import thalweg.engine.fast, thalweg.engine.reference, thalweg.engine.workers
+    import thalweg.nets.layers
     from thalweg.engine.loop import run_plan
     from thalweg.engine.plan import make_plan
 

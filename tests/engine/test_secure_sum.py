@@ -82,7 +82,7 @@ def test_masked_updates_look_like_noise() -> None:
     sent = [tree["fields"]["masked"] for tree in seen if tree["kind"] == "TrainResponse"]
     assert len(sent) == 6
     for words in sent:
-        # Of random bits half are set; the updates themselves are small numbers with most of them equal.
+        # Half of random bits are set. Most high bits of unmasked updates are equal.
         share = np.unpackbits(words.view(np.uint8)).mean()
         assert share == pytest.approx(0.5, abs=0.01)
     assert all(
@@ -91,7 +91,7 @@ def test_masked_updates_look_like_noise() -> None:
 
 
 class Fate:
-    """Client 2 falls silent at one step of round 2."""
+    """Client 2 stops responding at one step of round 2."""
 
     def __init__(self, step: str, fate: str) -> None:
         self._step, self._fate = step, fate
@@ -115,7 +115,7 @@ def test_a_client_that_fails_before_its_update_is_not_in_the_sum(step: str, fate
 
 
 class WithoutOne:
-    """The same in one process: client 2 trains in round 2, or does not, and is not heard either way."""
+    """The same in one process: the response of client 2 in round 2 is dropped."""
 
     def __init__(self, inner: Any, plan: Plan) -> None:
         self._inner, self._recipe = inner, plan.recipe

@@ -68,7 +68,7 @@ def test_stored_models_are_not_written_again_during_a_session(tmp_path: Path) ->
         stamps.update(now)
 
     play(PLANS["warm start"], out=tmp_path, watch=watch)
-    # Pilot and first fingerprint; then, with every session, the model of the last one and a fingerprint.
+    # The pilot and the first fingerprint; in later sessions, the last model and a fingerprint.
     assert [len(files) for files in written] == [0, 0, 2, 0, 2, 0, 2, 0, 2, 0]
     server = (tmp_path / "checkpoint/server.safetensors").stat().st_size
     assert server < 1.2 * 4 * 19_210, "one model, the one in use"

@@ -35,7 +35,7 @@ def timetable() -> Timetable:
 
 @dataclass(frozen=True)
 class Rehearsing(Previous):
-    """Goes on from the last model, after rehearsals from it that nobody shall notice."""
+    """Start from the last model after probe rounds, which must not change any state."""
 
     count: int = 2
     moved: list[Floats32] = field(default_factory=list)
@@ -175,9 +175,7 @@ def test_a_client_that_returns_in_another_session_has_a_new_control_variate() ->
         assert place.client_pool.states[n].objective.values.tobytes() == change.tobytes()
 
 
-def test_the_first_session_of_the_continuous_baseline_is_fedavg_and_then_the_last_model_teaches() -> (
-    None
-):
+def test_continuous_equals_fedavg_in_the_first_session_and_then_has_a_teacher() -> None:
     taught, plain_plan = plan_of("continuous"), plan_of("fedavg")
     ours, history = play(taught, federation(taught), rounds=3)
     before, plain_history = play(plain_plan, federation(plain_plan), rounds=2)

@@ -69,7 +69,7 @@ def test_state_with_the_mix_of_the_test_set_has_its_accuracy() -> None:
 
 
 def test_class_without_test_samples_is_left_out_of_the_state_mix() -> None:
-    # The second state is half of class 2, which has no test samples: its accuracy is that of class 1.
+    # Half of the second state is class 2, which has no test samples: only class 1 counts.
     got = scores([[1, 0, 0], [0, 0.5, 0.5]])
     assert got.state_accuracy == pytest.approx((0.5 + 0.75) / 2)
 

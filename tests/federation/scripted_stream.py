@@ -1,4 +1,4 @@
-"""A stream that tells where and when every row arrived, and policies that note what they are shown."""
+"""A stream whose row numbers encode client, round and tick, and policies that record arguments."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ LABELS = np.arange(300_000) % 7
 
 @dataclass(frozen=True, eq=False)
 class ScriptedStream:
-    """A stream in which every row arrives once and its number tells where and when.
+    """A stream in which every row arrives once and its number encodes client, round and tick.
 
     Row = 100,000 * client + 10,000 * life + 1,000 * tick + number; life 0 is the beginning, and
     tick t of every round is in state t.
@@ -51,7 +51,7 @@ class ScriptedStream:
         return 0, Arrival(100_000 * client + np.arange(self.start), 0)
 
     def emit(self, state: int, client: int, lived: int) -> tuple[int, list[Arrival]]:
-        assert state == lived, "the stream goes on where it was"
+        assert state == lived, "the stream continues at its position"
         first = 100_000 * client + 10_000 * (lived + 1)
         return state + 1, [
             Arrival(first + 1_000 * tick + np.arange(self.per_tick), tick)
@@ -77,7 +77,7 @@ class FixedForecast:
 
 @dataclass(frozen=True)
 class RecordingMemory:
-    """A memory policy without foresight that keeps the newest and notes what it was shown."""
+    """A memory policy that keeps the newest samples and records its arguments."""
 
     uses_forecast: ClassVar[bool] = True
     recorded: list[MemoryContext] = field(default_factory=list)
@@ -103,7 +103,7 @@ class RecordingForesightedMemory(RecordingMemory):
 
 @dataclass(frozen=True)
 class ReportsAge:
-    """Weights that report what they are told of a memory."""
+    """Weights that report the summary of a memory."""
 
     uses_forecast: ClassVar[bool] = True
 
@@ -117,7 +117,7 @@ class ReportsAge:
 
 @dataclass(frozen=True)
 class RecordingSampleWeights:
-    """Sample number j counts j + 1, times what was assigned; notes what it was shown."""
+    """Sample j has weight j + 1 times the assigned number; records its arguments."""
 
     recorded: list[SampleAges] = field(default_factory=list)
 
@@ -141,7 +141,7 @@ def recipe(memory: Any, **parts: Any) -> Recipe:
 
 
 def run_round(visit: ClientRound, ticks: int = 3) -> list[list[int]]:
-    """Walk through a round; the rows of all mini-batches."""
+    """Run a round and return the rows of all mini-batches."""
     batches = []
     for _ in range(ticks):
         visit.observe()
@@ -150,7 +150,7 @@ def run_round(visit: ClientRound, ticks: int = 3) -> list[list[int]]:
 
 
 def play_rounds(who: ClientProgram, client: int, rounds: list[int]) -> ClientState:
-    """A client that takes part in these rounds."""
+    """Return the state of a client after these rounds."""
     state = who.new_client(client)
     for rnd in rounds:
         visit = start_round(ClientContext(who, client, rnd, [FakeModelProbe([], [])]), state)

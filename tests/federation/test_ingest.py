@@ -197,7 +197,8 @@ def test_a_state_opened_in_the_round_changes_no_report_of_this_round() -> None:
         following = start_round(ClientContext(who, 0, 1), visit.finish())
         run_round(following)
         assert (len(visit.outlook.probs), len(following.outlook.probs)) == (1, 3)
-        # Without foresight a score is the mean of the states' heterogeneities, which is ln 3 for a single class.
+        # Without a predicted renewal, a score is the mean heterogeneity of the states, which is
+        # ln 3 for a single class.
         wanted = 1.296702 if isinstance(memory, Dds) else np.log(3)
         assert following.reports() == {"shift_score": pytest.approx(wanted)}, "but that of the next"
 

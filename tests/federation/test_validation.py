@@ -132,7 +132,7 @@ def test_nobody_is_waited_for_for_ever() -> None:
 def test_whatever_comes_each_order_is_answered_once_and_each_client_in_order(
     data: st.DataObject,
 ) -> None:
-    """Rows of three clients come in any round, often, of any round: what the server makes of them."""
+    """Rows of three clients arrive in any round, repeatedly, and may be from any round."""
     heard: list[tuple[int, int]] = []
     asked: set[tuple[int, int]] = set()
     open_requests = NO_REQUESTS

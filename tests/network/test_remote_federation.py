@@ -266,7 +266,8 @@ def test_late_response_is_rejected_without_a_staleness_policy() -> None:
     network.deliver_late(1, rnd=4)
     assert clients_and_rounds(network.run_round(5, slow=[1]), 5) == [(0, 5), (2, 5)]
     assert network.federation.rejected == [
-        "client 1: TrainResponse of client 1: rnd is 4, expected 5; the response is late, or from another client."
+        "client 1: TrainResponse of client 1: rnd is 4, expected 5; the response is late, or from "
+        "another client."
     ]
 
 

@@ -154,8 +154,8 @@ class UploadsToNothing(Fifo):
         (
             "objective",
             HalfStateful(),
-            "objective=HalfStateful implements StatefulObjective only in part: it has init and memo, "
-            "but no start_tick",
+            "objective=HalfStateful implements StatefulObjective only in part: it has init and "
+            "memo, but no start_tick",
         ),
         ("objective", FinishesWithoutState(), "it has finish_round, but no init and no start_tick"),
         ("selection", SurveysWithoutAnswer(), "it has choose_surveyed, but no answer_survey"),

@@ -158,8 +158,8 @@ def test_secure_aggregation_rejects_components_that_need_more_than_the_sum(
     stage: str, part: Any, reason: str, remedy: str
 ) -> None:
     message = (
-        f"secure_aggregation=masked is incompatible with {stage}={type(part).__name__}: it {reason}. "
-        f"Remove secure_aggregation or choose {remedy}"
+        f"secure_aggregation=masked is incompatible with {stage}={type(part).__name__}: it "
+        f"{reason}. Remove secure_aggregation or choose {remedy}"
     )
     with pytest.raises(ConfigError, match=message):
         check_compatibility(masked(**{stage: part}), make_world())
@@ -234,8 +234,8 @@ def test_privacy_rejects_policies_that_upload_sample_statistics() -> None:
     recipe = replace(fedavg(), privacy=Gaussian(), objective=Curvature())
     with pytest.raises(
         ConfigError,
-        match=r"privacy=gaussian is incompatible with objective=Curvature: it uploads statistics of the "
-        "samples without noise. Remove privacy or choose another objective",
+        match=r"privacy=gaussian is incompatible with objective=Curvature: it uploads statistics "
+        "of the samples without noise. Remove privacy or choose another objective",
     ):
         check_compatibility(recipe, make_world())
     check_compatibility(replace(recipe, objective=CrossEntropy()), make_world())

@@ -19,7 +19,7 @@ CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
 WIDTH = 1280
 pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="chromium is not installed")
 
-# Runs in a copy of the page without its content security policy, and writes its findings into the page.
+# Runs in a copy of the page without its content security policy, and writes results to the page.
 MEASURE = """<script>addEventListener("load", () => {
   const wide = [], seen = e => e.textContent.trim().slice(0, 60);
   for (const e of document.querySelectorAll("main, main *:not(svg *):not(pre)"))
@@ -44,7 +44,8 @@ MEASURE = """<script>addEventListener("load", () => {
 def chromium(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
     flags = (
         "--headless --no-sandbox --disable-gpu --no-first-run --disable-background-networking "
-        f"--disable-component-update --disable-sync --enable-logging=stderr --window-size={WIDTH},900"
+        "--disable-component-update --disable-sync --enable-logging=stderr "
+        f"--window-size={WIDTH},900"
     )
     profile = f"--user-data-dir={folder / 'profile'}"
     command = [str(CHROMIUM), *flags.split(), profile, *words]

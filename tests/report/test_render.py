@@ -19,7 +19,8 @@ def test_markdown_by_hand(cell):
         r"| --- | --- | ---: | ---: | ---: |",
         r"| a\|b | 1 of 1 | 50.00 | 0.0 | 2.0 |",
         r"",
-        r"Accuracies in %. Mean ± standard deviation over finished seeds. MB sent: in both directions.",
+        r"Accuracies in %. Mean ± standard deviation over finished seeds. "
+        r"MB sent: in both directions.",
     ]
 
 

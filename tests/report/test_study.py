@@ -358,7 +358,13 @@ TASKS = replace(
     TINY,
     columns=(
         Column("digits-full", SMALL, "a, by labels", metric="task_accuracy", task="a"),
-        Column("digits-full", SMALL, "forgotten, by oracle", metric="forgetting", assignment="oracle"),
+        Column(
+            "digits-full",
+            SMALL,
+            "forgotten, by oracle",
+            metric="forgetting",
+            assignment="oracle",
+        ),
     ),
     seeds=(4,),
     published={},

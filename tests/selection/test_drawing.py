@@ -79,7 +79,8 @@ def test_capped_inclusion_sums_to_the_size_and_is_at_most_one(
 
 
 def test_excess_inclusion_goes_to_the_others_and_may_cap_them_too() -> None:
-    # 3 x 0.5 is cut to 1; the other two places are split 7:2:1, 1.4 is cut to 1; the last is split 2:1.
+    # 3 x 0.5 is clipped to 1; the other two draws are split 7:2:1; 1.4 is clipped to 1; the last
+    # draw is split 2:1.
     probs = np.array([0.5, 0.35, 0.1, 0.05])
     assert capped_inclusion(probs, 3) == pytest.approx([1, 1, 2 / 3, 1 / 3])
 

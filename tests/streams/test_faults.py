@@ -68,7 +68,7 @@ def test_median_client_has_the_given_fault_probabilities() -> None:
     chances = np.array([faults.fault_probs(client, seed=0) for client in range(1001)])
     assert np.median(chances, axis=0) == pytest.approx([0.1, 0.2], abs=0.015)
     assert (chances[:, 1] / chances[:, 0]) == pytest.approx(2.0)
-    # A client with e times worse odds: a share 0.3 e / (0.7 + 0.3 e) of its responses is lost or late.
+    # With e times worse odds, a share 0.3 e / (0.7 + 0.3 e) of the responses is lost or late.
     worse = np.quantile(chances.sum(1), 0.8413)
     assert worse == pytest.approx(0.538103, abs=0.04)
     assert (chances.sum(1) < 1).all()

@@ -113,7 +113,8 @@ def test_draws_fall_back_to_any_remaining_label_after_all_retries() -> None:
 def test_retries_usually_find_a_label_with_a_small_share() -> None:
     mix, left = np.array([0.9, 0.1, 0.0]), np.array([0, 10_000, 10_000])
     drawn = draw_with_retries(10_000, mix, left, np.random.default_rng(0))
-    # 3 * 3 + 5 tries fail with probability 0.9^14 = 0.229, and then it is one of two: 1 - 0.229 / 2 = 0.886.
+    # 3 * 3 + 5 tries fail with probability 0.9^14 = 0.229; then one of two labels is drawn:
+    # 1 - 0.229 / 2 = 0.886.
     assert abs(drawn[1] / 10_000 - 0.886) < 0.02
 
 

@@ -169,7 +169,7 @@ def test_capacity_comes_from_the_setting() -> None:
     assert [build_world(Replay()).capacity(client) for client in (0, 1)] == [4, 4]
 
 
-# Rows in order of time: client 0 has 6 (2.0), 4 (4.0), 2 (6.0), 0 (8.0); client 1 has 1, 3, 5, 7 (1 to 4).
+# Rows by time: client 0 has 6 (2.0), 4 (4.0), 2 (6.0), 0 (8.0); client 1 has 1, 3, 5, 7 (1 to 4).
 
 
 def test_clocked_replay_delivers_rows_of_the_same_time_window() -> None:

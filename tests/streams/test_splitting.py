@@ -77,8 +77,8 @@ def test_concentration_controls_the_skew_of_states() -> None:
 
 
 def test_state_with_its_fair_share_receives_no_further_class() -> None:
-    # Ten classes of 100 and ten states: a state with 100 rows is closed, so a state can at most have
-    # had 99 and then get one whole class. Without the rule the largest would have about 300.
+    # Ten classes of 100 and ten states: a state with 100 rows is closed, so a state can have at
+    # most 99 rows and one whole class. Without the rule the largest would have about 300.
     labels = np.repeat(np.arange(10), 100)
     for seed in range(10):
         states = split_by_dirichlet(

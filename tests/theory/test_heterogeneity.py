@@ -90,7 +90,8 @@ def test_heterogeneity_score_is_the_sum_of_its_parts(case: Case, grad_bound, noi
     assert score == pytest.approx(sum(parts))
 
 
-def test_score_with_a_budget_of_one_is_the_weighted_heterogeneity():  # nothing is retained: gamma = 0
+def test_score_with_a_budget_of_one_is_the_weighted_heterogeneity():
+    # Nothing is retained: gamma = 0.
     ones = [1.0, 1.0, 1.0]
     score = heterogeneity_score(PROBS, ones, THIRDS, SPREAD, 1.0, 5)
     assert score == pytest.approx(0.5 * 0.1 + 0.3 * 0.5 + 0.2 * 2.0)

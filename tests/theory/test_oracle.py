@@ -33,7 +33,7 @@ def test_forecast_errors_match_hand_computed_values():
 
 
 def test_gap_of_one_client_matches_a_hand_computed_value():
-    # A single client always has weight 1: B = noise + 5/3 s, with predicted ratios in the true world.
+    # A single client has weight 1: B = noise + 5/3 s, with predicted ratios in the true world.
     result = compute_gap(FORECAST[:1], TRUTH[:1], noise=0.01)
     ratios = dds_ratios(FORECAST[0], THIRDS, SPREAD, 0.5, 0.15, 0.25)
     score = heterogeneity_score(TRUTH[0], ratios, THIRDS, SPREAD, 0.5, 5, noise=0.01)

@@ -77,7 +77,7 @@ def test_trimmed_mean_removes_whole_clients(share: float, expected: float) -> No
 
 def test_trimmed_mean_removes_at_least_the_share_of_weight() -> None:
     values = columns([0], [10], [20], [30])
-    # Total weight 10: 2 are removed at each end, which removes all of the first and the last client.
+    # Total weight 10: 2 are removed at each end, which removes the first and the last client.
     assert trimmed_mean(values, np.array([3.0, 2, 3, 2]), 0.2).tolist() == [
         pytest.approx((2 * 10 + 3 * 20) / 5)
     ]

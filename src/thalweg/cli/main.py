@@ -346,8 +346,8 @@ def join(
         Path,
         typer.Option(
             help=(
-                "Folder of this client: identity, memory and counters. One folder per client; do not "
-                "delete it."
+                "Folder of this client: identity, memory and counters. One folder per client; do "
+                "not delete it."
             )
         ),
     ] = Path("client"),

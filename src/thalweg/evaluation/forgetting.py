@@ -72,10 +72,13 @@ def task_table(rows: Iterable[MetricsRow], assignment: str) -> TaskTable | None:
     ([[0.5]], [[0.75]])
     """
     steps = [
-        (row["round"], {each["task"]: each for each in row["tasks"] if each["assignment"] == assignment})
+        (
+            row["round"],
+            {each["task"]: each for each in row["tasks"] if each["assignment"] == assignment},
+        )
         for row in rows
         if "tasks" in row
-    ]  # fmt: skip
+    ]
     tasks = list(dict.fromkeys(task for _, found in steps for task in found))
     if not tasks:
         return None

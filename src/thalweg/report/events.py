@@ -30,7 +30,8 @@ DRIFT_NOTES = {  # beginning of a heading -> its meaning; tables explain only th
     ),
     "forgotten": "difference to the best accuracy after an earlier step",
     "purity": (
-        "share of the clients whose concept is the most common one among the users of the same model"
+        "share of the clients whose concept is the most common one among the users of the same "
+        "model"
     ),
     "precision": "share of the drifts found by the bank that are true drifts",
     "recall": "share of the true drifts that the bank found",

@@ -256,7 +256,7 @@ def test_without_that_action_the_roster_says_nothing() -> None:
 
 
 def test_an_alarm_in_every_round_is_defined() -> None:
-    """The memory shrinks in every round, the pace stays what it is, and every round has its line."""
+    """The memory shrinks in every round, and the learning rate stays scaled."""
     federation = Erring([[8, 8, 8]])
     alarm = Above(action=CombinedActions(keep=0.5, factor=2.0, rounds=3, open_state=True))
     server, history = play(federation, alarm, rounds=6, forecast=Growing())

@@ -1,4 +1,4 @@
-"""What a client tells of itself when it is asked; whole questions are in tests/engine/test_survey.py."""
+"""Survey responses of one client; surveys of several clients: tests/engine/test_survey.py."""
 
 from __future__ import annotations
 

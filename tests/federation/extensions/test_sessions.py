@@ -1,4 +1,4 @@
-"""Sessions at the server: when one begins, what is forgotten, and rehearsals that leave no trace."""
+"""Sessions at the server: their start, what is reset, and probe rounds that change no state."""
 
 from __future__ import annotations
 
@@ -30,7 +30,10 @@ W = 3 * 4  # bytes of a model
 
 @dataclass
 class Theatre(Fake):
-    """Three clients in sessions: client n moves parameter n by its pace. Whoever is here belongs to it."""
+    """Three clients in sessions; client n changes parameter n by its learning-rate scale.
+
+    All present clients are members.
+    """
 
     numbers: Sequence[int] = (0, 0, 1, 1, 2, 2, 3, 3)  # of the session of every round
     heard: list[Broadcast | None] = field(default_factory=list)
@@ -65,7 +68,7 @@ def opening_with(session_start: SessionStart, **parts: Any) -> Recipe:
 
 @dataclass(frozen=True)
 class Diary:
-    """An opening that notes what it is shown, and says with which model to begin."""
+    """A session start that records its arguments and returns a given model."""
 
     shown: list[list[float]] = field(default_factory=list)
     given: list[Any] = field(default_factory=list)
@@ -295,7 +298,7 @@ def test_a_rehearsal_without_a_cohort_asks_nobody() -> None:
 
 @dataclass(frozen=True)
 class OnlyRehearses:
-    """Client 0 in a round's first choice, which is that of the first rehearsal, and nobody in the others."""
+    """Choose client 0 in the first probe round and no client in the others."""
 
     calls: list[int] = field(default_factory=list)
 
@@ -329,7 +332,7 @@ def test_a_rehearsal_that_diverges_is_stopped_at_the_door() -> None:
 
 
 def test_sessions_of_alternating_clients_find_their_model_again() -> None:
-    """Client 0, then 1, then 0 again, each session long enough to be told apart by its direction."""
+    """Sessions of client 0, then 1, then 0 again; their updates have different directions."""
     present = [(2,), (2,), (0,), (0,), (1,), (1,), (0,), (0,)]
     recipe = opening_with(WarmStart(scale=1000.0, first_start="random"))
     federation = Theatre(present=present)

@@ -38,7 +38,7 @@ Row = tuple[int, int]  # client, and the round in which it trained
 
 @dataclass
 class Slow:
-    """Three clients, always asked. In each round these rows come; client n moves parameter n by one."""
+    """Three clients in every cohort, with scripted rows; client n changes parameter n by one."""
 
     script: Sequence[Sequence[Row]]
     sessions: Sequence[int] | None = None  # the number of each round's
@@ -113,8 +113,8 @@ LATE = [[(0, 0), (1, 0)], [(0, 1), (1, 1), (2, 0)]]
 )
 def test_weights_are_multiplied_and_do_not_sum_to_one_again(rule: Staleness, third: float) -> None:
     server, (_, second) = play(Slow(LATE), recipe_with(rule))
-    # Two halves in the first round. In the second one three thirds, one of which counts less; if the late row is
-    # refused two halves again, since what is refused takes nothing from anybody.
+    # The weights are 1/2 in the first round and 1/3 in the second, with a discount on the late row.
+    # If the late row is rejected, the others have weight 1/2 again.
     other = 0.5 + (0.5 if rule == RejectLate() else 1 / 3)
     assert server.bank[0] == pytest.approx([other, other, third])
     expected = {"missing": 1, "late": 1, "mean_staleness": 1.0}

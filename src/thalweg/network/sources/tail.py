@@ -38,7 +38,8 @@ class TailSource(BaseSource):
         self._path, self._read, self._follow, self._poll = path, read, follow, poll
 
     def events(self, cursor: str) -> Iterator[Event]:
-        lines, last_event, empty_reads, lost = LineReader(self._path, cursor), time.monotonic(), 0, 0
+        lines = LineReader(self._path, cursor)
+        last_event, empty_reads, lost = time.monotonic(), 0, 0
         try:
             while not self._closed.is_set():
                 found = self._read_lines(lines)

@@ -192,8 +192,8 @@ def dirichlet() -> Study:
     return _sweep(
         "feddaa-dirichlet",
         "FedDAA, Table 5: with label drift",
-        "The class mixes of shards are drawn from Dirichlet(alpha). Prototype rows of classes that a "
-        "client does not have are zeros, as in the released code, or imputed.",
+        "The class mixes of shards are drawn from Dirichlet(alpha). Prototype rows of classes that "
+        "a client does not have are zeros, as in the released code, or imputed.",
         "alpha",
         "world.dirichlet",
         _parse_lines(printed.TABLE_5),
