@@ -25,7 +25,7 @@ from thalweg.memory import Fifo, Replace, UniformRatio
 from thalweg.streams import Replay, Setting
 
 
-def test_batches_are_drawn_after_the_memory_was_renewed() -> None:
+def test_batches_are_drawn_after_the_memory_is_updated() -> None:
     who = clients(recipe(Replace()))
     visit = start_round(ClientContext(who, 0, 0), who.new_client(0))
     for tick in range(3):
@@ -39,7 +39,7 @@ def test_batches_are_drawn_after_the_memory_was_renewed() -> None:
             assert set(rows.tolist()) <= just_arrived
 
 
-def test_batches_belong_to_the_round_and_memories_to_the_life() -> None:
+def test_batches_depend_on_the_round_and_memories_on_the_rounds_of_the_client() -> None:
     who = clients(recipe(UniformRatio()), capacity=50)
     state = who.new_client(0)
     early, late = (
@@ -50,7 +50,7 @@ def test_batches_belong_to_the_round_and_memories_to_the_life() -> None:
     assert early.rows.tolist() == late.rows.tolist()
 
 
-def test_a_client_with_an_empty_memory_has_nothing_to_learn_from() -> None:
+def test_client_with_an_empty_memory_has_no_batches() -> None:
     world = Replay(num_clients=2, arrivals=3, at_end="stop").build(
         Setting(np.zeros(8, dtype=np.int64), 1, ticks=3, capacity=4, rounds=9, seed=0)
     )
@@ -81,7 +81,7 @@ class Turns:
         return {"turns": np.array([len(state)], dtype=np.float32)}
 
 
-def test_an_objective_is_told_when_the_latent_state_changes_but_never_at_the_first_tick() -> None:
+def test_objective_is_notified_of_state_changes_except_at_the_first_tick() -> None:
     who = clients(recipe(Replace(), objective=Turns()))
     state = play_rounds(who, 0, [0, 3])
     changes = [changed for _, changed in state.objective]
@@ -89,18 +89,18 @@ def test_an_objective_is_told_when_the_latent_state_changes_but_never_at_the_fir
     assert state.latent == 2
 
 
-def test_a_turn_sees_what_was_held_before_the_samples_arrived() -> None:
+def test_start_tick_receives_the_memory_before_samples_arrive() -> None:
     who = clients(recipe(Replace(), objective=Turns()), ScriptedStream(start=1))
     state = play_rounds(who, 0, [0])
     assert [held for held, _ in state.objective] == [1, 4, 4]
 
 
-def test_while_a_client_is_away_its_objective_sleeps() -> None:
+def test_objective_of_an_absent_client_keeps_its_state() -> None:
     who = clients(recipe(Replace(), objective=Turns()), ScriptedStream(collects_when_absent=True))
     assert len(play_rounds(who, 0, [0, 5]).objective) == 6
 
 
-def test_the_memo_holds_what_the_objective_remembers_and_what_it_was_told() -> None:
+def test_memo_has_the_state_of_the_objective_and_the_broadcast() -> None:
     who = clients(recipe(Replace(), objective=Turns()))
     broadcast = {"objective": {"word": np.array([7.0], dtype=np.float32)}}
     visit = start_round(
@@ -111,7 +111,7 @@ def test_the_memo_holds_what_the_objective_remembers_and_what_it_was_told() -> N
     assert {name: value.tolist() for name, value in memo.items()} == {"word": [7.0], "turns": [1.0]}
 
 
-def test_early_stopping_holds_out_a_tenth_and_ends_when_a_tick_gains_too_little() -> None:
+def test_early_stopping_holds_out_a_tenth_and_stops_after_a_small_gain() -> None:
     who = clients(
         recipe(Replace(), stopping=GainThreshold(gain=0.3)),
         ScriptedStream(per_tick=20),
@@ -139,7 +139,7 @@ class HoldsOutWhatIsNotThere(GainThreshold):
         return np.array([num_rows])
 
 
-def test_a_stopping_that_holds_out_what_is_not_there_is_told_so() -> None:
+def test_stopping_rule_with_invalid_positions_is_rejected() -> None:
     who = clients(recipe(Replace(), stopping=HoldsOutWhatIsNotThere()))
     visit = start_round(ClientContext(who, 0, 0, [FakeModelProbe([], loss=1.0)]), who.new_client(0))
     visit.observe()
@@ -149,7 +149,7 @@ def test_a_stopping_that_holds_out_what_is_not_there_is_told_so() -> None:
         visit.batches()
 
 
-def test_stays_are_counted_in_rounds_from_the_one_in_which_a_sample_came() -> None:
+def test_sample_ages_count_from_the_round_of_arrival() -> None:
     seen = RecordingSampleWeights()
     who = clients(
         recipe(Fifo(), sample_weights=seen), ScriptedStream(ticks=1, per_tick=2), capacity=4
@@ -165,7 +165,7 @@ def test_stays_are_counted_in_rounds_from_the_one_in_which_a_sample_came() -> No
     assert state.since.tolist() == [0, 0, 3, 3]
 
 
-def test_what_came_while_away_has_stayed_since_then() -> None:
+def test_ages_of_samples_that_arrived_during_an_absence_count_from_their_arrival() -> None:
     seen = RecordingSampleWeights()
     world = ScriptedStream(ticks=1, per_tick=2, collects_when_absent=True)
     who = clients(recipe(Fifo(), sample_weights=seen), world, capacity=4)
@@ -173,7 +173,7 @@ def test_what_came_while_away_has_stayed_since_then() -> None:
     assert seen.recorded[-1].ages.tolist() == [2, 2, 1, 1]
 
 
-def test_the_weights_of_a_mini_batch_are_unbiased() -> None:
+def test_weights_of_a_mini_batch_are_unbiased() -> None:
     """Over all mini-batches of a pass, each sample has the weight that it has in the memory."""
     who = clients(
         recipe(Replace(), sample_weights=RecordingSampleWeights()),
@@ -189,7 +189,7 @@ def test_the_weights_of_a_mini_batch_are_unbiased() -> None:
     np.testing.assert_allclose(totals / 2000, [0.1, 0.2, 0.3, 0.4], atol=0.02)
 
 
-def test_a_batch_of_the_whole_memory_has_the_samples_own_weights() -> None:
+def test_batch_of_the_whole_memory_has_the_sample_weights() -> None:
     who = clients(
         recipe(Replace(), sample_weights=RecordingSampleWeights()),
         ScriptedStream(ticks=1, per_tick=3),
@@ -202,7 +202,7 @@ def test_a_batch_of_the_whole_memory_has_the_samples_own_weights() -> None:
     np.testing.assert_allclose(weights, [1 / 6, 2 / 6, 3 / 6], rtol=1e-6)
 
 
-def test_a_client_whose_samples_count_nothing_does_not_train() -> None:
+def test_client_whose_sample_weights_are_zero_does_not_train() -> None:
     who = clients(recipe(Replace(), sample_weights=RecordingSampleWeights(), weights=ByWeight()))
     visit = start_round(
         ClientContext(who, 0, 0, received={"sample_weights": {"assigned": np.zeros(1, "f4")}}),
@@ -245,14 +245,14 @@ def concluded(
     return visit.finish(), before, visit.upload()
 
 
-def test_an_objective_that_concludes_is_told_and_says_what_came_of_the_round() -> None:
+def test_finish_round_receives_the_summary_and_returns_uploads() -> None:
     who = clients(replace(recipe(Fifo()), objective=Concluding()))
     state, _, said = concluded(who, who.new_client(0), 4)
     assert state.objective == [4.0]
     assert {name: words.tolist() for name, words in said.items()} == {"objective.count": [1.0]}
 
 
-def test_what_it_knows_lasts_for_a_session() -> None:
+def test_objective_state_is_reset_per_session() -> None:
     who = clients(replace(recipe(Fifo()), objective=Concluding()))
     state = who.new_client(0)
     knew = []
@@ -263,7 +263,7 @@ def test_what_it_knows_lasts_for_a_session() -> None:
     assert knew == [[], [0.0], [], [2.0], []]
 
 
-def test_it_may_last_longer() -> None:
+def test_objective_state_can_outlast_a_session() -> None:
     who = clients(replace(recipe(Fifo()), objective=Concluding(per_session=False)))
     state = who.new_client(0)
     for rnd, session in enumerate([0, 1, 1]):
@@ -271,7 +271,7 @@ def test_it_may_last_longer() -> None:
     assert state.objective == [0.0, 1.0, 2.0]
 
 
-def test_a_rehearsal_begins_anew_and_draws_batches_of_its_own_from_the_same_memory() -> None:
+def test_probe_round_has_a_fresh_objective_state_and_its_own_batches() -> None:
     who = clients(replace(recipe(UniformRatio()), objective=Concluding()), capacity=50)
     state, _, _ = concluded(who, who.new_client(0), 0)
     _, before, _ = concluded(who, state, 1, probe_round=1)
@@ -291,7 +291,7 @@ def test_a_rehearsal_begins_anew_and_draws_batches_of_its_own_from_the_same_memo
     assert all(visit.rows.tolist() == visits[0].rows.tolist() for visit in visits)
 
 
-def test_an_objective_that_lasts_enters_a_rehearsal_with_what_it_knows() -> None:
+def test_probe_round_uses_the_state_of_an_objective_that_outlasts_sessions() -> None:
     who = clients(replace(recipe(Fifo()), objective=Concluding(per_session=False)))
     state, _, _ = concluded(who, who.new_client(0), 0)
     _, before, _ = concluded(who, state, 1, probe_round=1)

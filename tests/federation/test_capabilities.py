@@ -18,15 +18,15 @@ def abilities(recipe):
 
 
 @pytest.mark.parametrize("name", RECIPES)
-def test_only_these_recipes_look_at_their_model_between_ticks(name):
+def test_only_these_recipes_evaluate_the_model_between_ticks(name):
     assert abilities(get_recipe(name)).needs_probe == (name in ATTENTIVE)
 
 
-def test_early_stopping_looks_too():
+def test_early_stopping_evaluates_the_model_between_ticks():
     assert abilities(replace(get_recipe("flash"), stopping=GainThreshold())).needs_probe
 
 
-def test_some_objectives_want_to_know_what_came_of_a_round_and_forget_with_the_session():
+def test_objectives_with_finish_round_are_found_and_reset_per_session():
     for name, forgets in (("scaffold", True), ("moon", False)):
         found = abilities(get_recipe(name))
         assert found.objective_with_finish is found.recipe.objective
@@ -39,7 +39,7 @@ def test_some_objectives_want_to_know_what_came_of_a_round_and_forget_with_the_s
         assert (found.objective_with_finish, found.is_reset_per_session) == (None, False)
 
 
-def test_a_policy_is_asked_for_what_it_has():
+def test_capabilities_of_the_policies_are_found():
     sfedpo, dpcs = abilities(get_recipe("sfedpo")), abilities(get_recipe("dpcs"))
     assert sfedpo.weights_with_reports is sfedpo.recipe.weights
     assert sfedpo.memory_with_renewal is sfedpo.recipe.memory

@@ -28,7 +28,7 @@ from thalweg.memory import Dds, Fifo, Replace, UniformRatio
 from thalweg.recipes import RECIPES, fedavg, sfedpo
 
 
-def test_a_client_that_is_away_stands_still() -> None:
+def test_absent_client_does_not_change() -> None:
     # Its memory and its stream after two rounds are the same, whichever rounds they were.
     who = clients(recipe(UniformRatio(), forecast=Bayesian()))
     close, apart = play_rounds(who, 1, [0, 1]), play_rounds(who, 1, [3, 90])
@@ -37,7 +37,7 @@ def test_a_client_that_is_away_stands_still() -> None:
     assert close.forecast.counts.tolist() == [2, 2, 2]
 
 
-def test_the_visit_of_one_client_changes_nothing_for_another() -> None:
+def test_round_of_one_client_does_not_affect_another() -> None:
     who = clients(recipe(UniformRatio()))
     waiting = who.new_client(1)
     before = to_comparable(waiting)
@@ -47,7 +47,7 @@ def test_the_visit_of_one_client_changes_nothing_for_another() -> None:
     assert to_comparable(play_rounds(who, 0, [0, 1])) == to_comparable(alone)
 
 
-def test_a_client_that_collects_while_away_has_missed_nothing_but_the_training() -> None:
+def test_client_that_collects_while_absent_misses_only_the_training() -> None:
     who = clients(
         recipe(UniformRatio(), forecast=Bayesian()), ScriptedStream(collects_when_absent=True)
     )
@@ -57,7 +57,7 @@ def test_a_client_that_collects_while_away_has_missed_nothing_but_the_training()
     assert once.forecast.counts.tolist() == [4, 4, 4]
 
 
-def test_a_visit_does_not_change_the_state_it_began_with() -> None:
+def test_round_does_not_modify_the_state_it_started_from() -> None:
     who = clients(recipe(UniformRatio(), forecast=Bayesian()))
     state = who.new_client(0)
     before = to_comparable(state)
@@ -69,7 +69,7 @@ def test_a_visit_does_not_change_the_state_it_began_with() -> None:
     )
 
 
-def test_the_score_is_that_of_the_expected_states_and_ratios() -> None:
+def test_score_is_that_of_the_expected_states_and_ratios() -> None:
     who = clients(
         recipe(Dds(), forecast=FixedForecast(), weights=ShiftAware()), ScriptedStream(ticks=5)
     )
@@ -80,14 +80,14 @@ def test_the_score_is_that_of_the_expected_states_and_ratios() -> None:
     assert dict(visit.reports()) == before, "what happens in the round does not matter"
 
 
-def test_weights_that_ask_for_nothing_get_nothing() -> None:
+def test_weights_without_reports_get_none() -> None:
     who = clients(fedavg())
     visit = start_round(ClientContext(who, 0, 0), who.new_client(0))
     run_round(visit)
     assert dict(visit.reports()) == {}
 
 
-def test_every_published_recipe_can_be_lived() -> None:
+def test_client_can_run_rounds_of_each_published_recipe() -> None:
     for make in RECIPES.values():
         who = clients(make())
         state = play_rounds(who, 0, [0, 1])
@@ -96,7 +96,7 @@ def test_every_published_recipe_can_be_lived() -> None:
     assert "shift_score" in start_round(ClientContext(who, 0, 0), who.new_client(0)).reports()
 
 
-def test_the_weights_are_told_what_the_states_of_the_world_are_like() -> None:
+def test_weights_receive_the_embeddings_of_the_states() -> None:
     told: list[MemorySummary] = []
 
     @dataclass(frozen=True)
@@ -111,7 +111,7 @@ def test_the_weights_are_told_what_the_states_of_the_world_are_like() -> None:
     assert told[0].embeddings.tolist() == ScriptedStream().state_table.histograms.tolist()
 
 
-def test_the_total_weight_is_reported() -> None:
+def test_total_sample_weight_is_reported() -> None:
     who = clients(recipe(Replace(), sample_weights=RecordingSampleWeights(), weights=ByWeight()))
     visit = start_round(
         ClientContext(who, 0, 0, received={"sample_weights": {"assigned": np.full(1, 2, "f4")}}),
@@ -136,7 +136,7 @@ def two_models(**parts: Any) -> tuple[ClientProgram, ClientRound]:
     )
 
 
-def test_all_models_see_the_same_mini_batches_and_samples_count_for_each_what_the_bank_says() -> (
+def test_models_share_mini_batches_with_sample_weights_from_the_bank() -> (
     None
 ):
     _, visit = two_models()
@@ -153,7 +153,7 @@ def test_all_models_see_the_same_mini_batches_and_samples_count_for_each_what_th
         assert other.weights.tolist() == pytest.approx((labels % 2 == 1) / size)
 
 
-def test_a_sample_that_counts_for_no_model_is_not_learnt_from() -> None:
+def test_sample_with_weight_zero_for_all_models_is_not_used() -> None:
     _, visit = two_models(weights=ByWeight())
     visit.observe()
     visit.split_samples(np.zeros((2, len(visit.rows)), dtype=np.float32))
@@ -164,7 +164,7 @@ def test_a_sample_that_counts_for_no_model_is_not_learnt_from() -> None:
     assert visit.reports(0)["total_weight"] == np.count_nonzero(LABELS[visit.rows])
 
 
-def test_a_bank_that_divides_wrongly_is_refused() -> None:
+def test_invalid_split_of_a_bank_is_rejected() -> None:
     @dataclass(frozen=True)
     class Negative(EvenAndOdd):
         def split_samples(self, kept: Any, split: SplitContext, received: Any) -> Any:
@@ -177,7 +177,7 @@ def test_a_bank_that_divides_wrongly_is_refused() -> None:
         visit.split_samples(np.zeros((2, len(visit.rows)), dtype=np.float32))
 
 
-def test_what_the_bank_keeps_at_a_client_is_remembered_and_said_for_every_model() -> None:
+def test_client_state_of_the_bank_is_stored_and_uploaded_for_each_model() -> None:
     who, visit = two_models()
     for _ in range(3):
         visit.observe()

@@ -27,7 +27,7 @@ from thalweg.sample_weights import InverseAge
 from thalweg.streams import LatentStates, Setting
 
 
-def test_a_client_is_born_with_what_its_world_gives_and_fits() -> None:
+def test_new_client_has_the_initial_samples_that_fit() -> None:
     new_client = clients(recipe(Reservoir()), ScriptedStream(start=9), capacity=4).new_client(2)
     assert new_client.rows.tolist() == [200_000, 200_001, 200_002, 200_003]
     assert new_client.rows.dtype == np.int32
@@ -35,7 +35,7 @@ def test_a_client_is_born_with_what_its_world_gives_and_fits() -> None:
     assert new_client.memory == Reservoir().init(4, 4)
 
 
-def test_another_seed_is_another_life() -> None:
+def test_another_seed_gives_another_client() -> None:
     one, other = (
         clients(recipe(UniformRatio()), ScriptedStream(per_tick=40, start=40), capacity=40, seed=s)
         for s in (0, 1)
@@ -43,7 +43,7 @@ def test_another_seed_is_another_life() -> None:
     assert play_rounds(one, 0, [0]).rows.tolist() != play_rounds(other, 0, [0]).rows.tolist()
 
 
-def test_all_that_a_client_remembers_survives_a_checkpoint(tmp_path: Path) -> None:
+def test_client_state_survives_a_checkpoint(tmp_path: Path) -> None:
     who = clients(recipe(Reservoir(), forecast=Bayesian()))
     state = play_rounds(who, 1, [0, 1])
     assert to_comparable(round_trip(state, fresh=who.new_client(1))) == to_comparable(state)
@@ -57,7 +57,7 @@ def test_all_that_a_client_remembers_survives_a_checkpoint(tmp_path: Path) -> No
     assert to_comparable(here.finish()) == to_comparable(there.finish())
 
 
-def test_the_world_is_the_same_for_every_recipe() -> None:
+def test_world_is_the_same_for_every_recipe() -> None:
     world = LatentStates(num_clients=4).build(
         Setting(LABELS[:3000], 7, ticks=3, capacity=20, rounds=9, seed=5)
     )
@@ -73,7 +73,7 @@ def test_the_world_is_the_same_for_every_recipe() -> None:
     assert all(life == lives[0] for life in lives)
 
 
-def test_only_recipes_that_look_at_their_model_are_attentive() -> None:
+def test_only_recipes_that_evaluate_the_model_need_a_probe() -> None:
     attentive = {name for name, make in RECIPES.items() if clients(make()).needs_probe}
     by_session = {"scaffold", "scaffold-released", "moon", "continuous"}
     assert attentive == {"fedcurv", "fedewc", "flwf-2t", "is", "ode"} | by_session
@@ -88,7 +88,7 @@ class Broken:
 
 
 @pytest.mark.parametrize("weights", [(1.0, 1.0), (1.0, 1.0, 1.0, -1.0), (1.0, 1.0, 1.0, np.nan)])
-def test_an_emphasis_that_is_wrong_is_told_so(weights: tuple[float, ...]) -> None:
+def test_invalid_sample_weights_are_rejected(weights: tuple[float, ...]) -> None:
     who = clients(recipe(Replace(), sample_weights=Broken(weights)))
     visit = start_round(ClientContext(who, 0, 0), who.new_client(0))
     visit.observe()
@@ -96,7 +96,7 @@ def test_an_emphasis_that_is_wrong_is_told_so(weights: tuple[float, ...]) -> Non
         visit.batches()
 
 
-def test_when_samples_came_survives_a_checkpoint() -> None:
+def test_arrival_rounds_survive_a_checkpoint() -> None:
     who = clients(recipe(Fifo(), sample_weights=InverseAge()))
     state = play_rounds(who, 0, [0, 2])
     restored = round_trip(state, fresh=who.new_client(0))

@@ -32,7 +32,7 @@ from thalweg.selection import Available
 from thalweg.streams import Replay, Setting
 
 
-def test_the_memory_is_asked_once_per_tick_with_what_has_just_arrived() -> None:
+def test_memory_is_called_once_per_tick_with_the_new_samples() -> None:
     diary = RecordingMemory()
     who = clients(recipe(diary))
     run_round(start_round(ClientContext(who, 1, 0), who.new_client(1)))
@@ -46,7 +46,7 @@ def test_the_memory_is_asked_once_per_tick_with_what_has_just_arrived() -> None:
     assert diary.recorded[1].held_labels.tolist() == LABELS[110_000:110_004].tolist()
 
 
-def test_a_memory_of_five_hundred_renews_268_276_and_167() -> None:
+def test_memory_of_500_renews_268_276_and_167() -> None:
     world = ScriptedStream(start=500, per_tick=500)
     who = clients(recipe(Dds(), forecast=FixedForecast()), world, capacity=500)
     visit = start_round(ClientContext(who, 0, 0), who.new_client(0))
@@ -60,7 +60,7 @@ def test_a_memory_of_five_hundred_renews_268_276_and_167() -> None:
     assert renewed == [268, 276, 167]
 
 
-def test_the_forecast_learns_of_a_round_only_when_it_is_over() -> None:
+def test_forecast_observes_a_round_after_its_end() -> None:
     who = clients(
         recipe(UniformRatio(), forecast=Bayesian(), weights=ReportsAge()), ScriptedStream(ticks=1)
     )
@@ -74,7 +74,7 @@ def test_the_forecast_learns_of_a_round_only_when_it_is_over() -> None:
     assert following.reports()["expected"] == pytest.approx(2 / 4)
 
 
-def test_a_policy_with_foresight_is_asked_about_the_beginning_of_the_round() -> None:
+def test_predicted_renewal_is_for_the_start_of_the_round() -> None:
     diary = RecordingForesightedMemory()
     who = clients(recipe(diary, weights=ReportsAge()))
     visit = start_round(ClientContext(who, 0, 0), who.new_client(0))
@@ -86,7 +86,7 @@ def test_a_policy_with_foresight_is_asked_about_the_beginning_of_the_round() -> 
     assert to_comparable(asked) == to_comparable(diary.recorded[0])
 
 
-def test_foresight_knows_what_the_policy_remembered_when_the_round_began() -> None:
+def test_predicted_renewal_uses_the_memory_state_at_the_start_of_the_round() -> None:
     who = clients(recipe(Reservoir(), weights=ReportsAge()))
     visit = start_round(ClientContext(who, 0, 0), who.new_client(0))
     run_round(visit)
@@ -96,7 +96,7 @@ def test_foresight_knows_what_the_policy_remembered_when_the_round_began() -> No
     assert following.reports()["renewal 0"] == 4 / 20  # 4 at birth, 3 * 4 in the first round
 
 
-def test_the_renewal_of_a_policy_without_foresight_is_measured() -> None:
+def test_renewal_is_measured_for_a_memory_that_cannot_predict_it() -> None:
     # Two of the four samples held are new after each tick.
     who = clients(recipe(RecordingMemory(), weights=ReportsAge()), ScriptedStream(per_tick=2))
     visit = start_round(ClientContext(who, 0, 0), who.new_client(0))
@@ -105,7 +105,7 @@ def test_the_renewal_of_a_policy_without_foresight_is_measured() -> None:
     assert [report[f"renewal {m}"] for m in range(3)] == [0.5] * 3
 
 
-def test_a_memory_fills_up_as_rows_arrive() -> None:
+def test_memory_fills_up_as_rows_arrive() -> None:
     world = Replay(num_clients=2, arrivals=3).build(
         Setting(np.zeros(40, dtype=np.int64), 1, ticks=1, capacity=8, rounds=9, seed=0)
     )
@@ -126,7 +126,7 @@ def test_a_memory_fills_up_as_rows_arrive() -> None:
         ([1, 1, 2], "got 3 from 1 to 2, 2 of them different"),
     ],
 )
-def test_a_policy_that_keeps_what_it_cannot_is_named(kept: list[int], message: str) -> None:
+def test_memory_that_returns_invalid_positions_is_named_in_the_error(kept: list[int], message: str) -> None:
     @dataclass(frozen=True)
     class Careless(RecordingMemory):
         def keep(
@@ -139,7 +139,7 @@ def test_a_policy_that_keeps_what_it_cannot_is_named(kept: list[int], message: s
         start_round(ClientContext(who, 0, 0), who.new_client(0)).observe()
 
 
-def test_a_policy_may_keep_nothing() -> None:
+def test_memory_may_keep_no_sample() -> None:
     @dataclass(frozen=True)
     class Forgets(RecordingMemory):
         def keep(
@@ -169,7 +169,7 @@ def growing_clients(memory: Any, oracle: Any, **parts: Any) -> ClientProgram:
     return ClientProgram(who, world, world.labels, Sgd(lr=0.1, batch_size=3, steps=2), seed=0)
 
 
-def test_an_oracle_with_states_of_its_own_names_them_to_the_memory() -> None:
+def test_memory_receives_the_states_of_a_forecast_that_finds_them() -> None:
     diary = RecordingMemory()
     who = growing_clients(diary, Growing(), ticks=2)
     new_client = who.new_client(0)
@@ -186,7 +186,7 @@ def test_an_oracle_with_states_of_its_own_names_them_to_the_memory() -> None:
     assert following.outlook.probs.tolist() == pytest.approx([1 / 5, 2 / 5, 2 / 5])
 
 
-def test_a_state_opened_in_the_round_changes_no_report_of_this_round() -> None:
+def test_state_opened_in_a_round_does_not_change_its_reports() -> None:
     for memory in (Dds(), RecordingMemory()):  # with and without foresight
         who = growing_clients(memory, Growing())
         visit = start_round(ClientContext(who, 0, 0), who.new_client(0))
@@ -203,7 +203,7 @@ def test_a_state_opened_in_the_round_changes_no_report_of_this_round() -> None:
         assert following.reports() == {"shift_score": pytest.approx(wanted)}, "but that of the next"
 
 
-def test_dds_has_a_ratio_for_a_state_that_was_opened_just_now() -> None:
+def test_dds_has_a_ratio_for_a_newly_opened_state() -> None:
     who = growing_clients(Dds(budget=0.5), Growing())
     visit = start_round(ClientContext(who, 0, 0), who.new_client(0))
     run_round(visit)
@@ -211,7 +211,7 @@ def test_dds_has_a_ratio_for_a_state_that_was_opened_just_now() -> None:
     assert np.unique(who.labels[visit.rows]).size > 1
 
 
-def test_a_client_with_states_of_its_own_goes_on_from_a_checkpoint(tmp_path: Path) -> None:
+def test_client_with_learned_states_resumes_from_a_checkpoint(tmp_path: Path) -> None:
     who = growing_clients(Dds(), Growing())
     state = play_rounds(who, 1, [0, 1])
     restored = round_trip(state, fresh=who.new_client(1))
@@ -223,7 +223,7 @@ def test_a_client_with_states_of_its_own_goes_on_from_a_checkpoint(tmp_path: Pat
     )
 
 
-def test_states_are_found_while_away_as_well() -> None:
+def test_states_are_found_during_an_absence() -> None:
     who = growing_clients(Dds(), Growing(), collects_when_absent=True)
     assert to_comparable(play_rounds(who, 1, [0, 1, 2])) == to_comparable(play_rounds(who, 1, [2]))
 
@@ -240,7 +240,7 @@ class NotingLook(FakeModelProbe):
     ("memory", "asked"),
     [(Ode(), [[8, 1], [4, 1], [4, 1]]), (Importance(), [[8, 0], [8, 0], [8, 0]])],
 )
-def test_samples_are_looked_at_once_if_the_model_stays_the_same(
+def test_samples_are_probed_once_if_the_model_does_not_change(
     memory: Any, asked: list[list[int]]
 ) -> None:
     who, look = clients(recipe(memory)), NotingLook([])
@@ -248,7 +248,7 @@ def test_samples_are_looked_at_once_if_the_model_stays_the_same(
     assert look.asked == asked
 
 
-def test_without_an_emphasis_nobody_notes_when_samples_came() -> None:
+def test_arrival_rounds_are_not_stored_without_sample_weights() -> None:
     who = clients(recipe(Fifo()))
     assert play_rounds(who, 0, [0, 1]).since is None
 
@@ -262,7 +262,7 @@ class Counting(Available):
         return label_counts + np.bincount(labels % len(label_counts), minlength=len(label_counts))
 
 
-def test_a_selection_that_tallies_sees_every_label_that_arrives() -> None:
+def test_selection_that_counts_labels_receives_each_arriving_label() -> None:
     who = clients(recipe(Fifo(), selection=Counting()))
     assert who.new_client(0).label_counts.sum() == 4, "what it starts with counts too"
     state = play_rounds(who, 0, [0, 1])

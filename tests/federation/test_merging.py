@@ -20,13 +20,13 @@ DELTAS = np.array([[1, 0], [2, 1], [900, -900]], dtype=np.float32)
 THIRDS = np.full(3, 1 / 3)
 
 
-def test_without_a_robust_rule_the_mean_is_believed() -> None:
+def test_mean_is_used_without_a_robust_rule() -> None:
     merged = merge_updates(PLAIN, None, MODEL, DELTAS, THIRDS)
     assert merged.model.tolist() == pytest.approx([311, -289 - 2 / 3])
     assert merged.extra_metrics == {}
 
 
-def test_a_robust_rule_stands_before_any_server_rule() -> None:
+def test_robust_rule_is_applied_before_the_server_rule() -> None:
     recipe = replace(PLAIN, robust=Median(), server=FedAcg())
     merged = merge_updates(recipe, recipe.server.init(2), MODEL, DELTAS, THIRDS)
     alone = recipe.server.step(
@@ -35,7 +35,7 @@ def test_a_robust_rule_stands_before_any_server_rule() -> None:
     assert merged.model.tolist() == alone[1].tolist()
 
 
-def test_if_nothing_is_left_neither_model_nor_rule_moves() -> None:
+def test_model_and_server_rule_are_unchanged_without_updates() -> None:
     recipe = replace(PLAIN, robust=Krum(too_few="skip"), server=FedAcg())
     rule = recipe.server.init(2)
     merged = merge_updates(recipe, rule, MODEL, DELTAS, THIRDS)
@@ -67,7 +67,7 @@ class Returns:
         (DELTAS, THIRDS * np.nan),
     ],
 )
-def test_a_rule_of_the_users_own_may_be_wrong(deltas: Floats32, weights: Floats) -> None:
+def test_invalid_result_of_a_custom_rule_is_rejected(deltas: Floats32, weights: Floats) -> None:
     recipe = replace(PLAIN, robust=Returns(deltas, weights))
     with pytest.raises(
         ConfigError, match=r"Returns\.combine must return finite float32 updates of 2 numb"
@@ -75,14 +75,14 @@ def test_a_rule_of_the_users_own_may_be_wrong(deltas: Floats32, weights: Floats)
         merge_updates(recipe, None, MODEL, DELTAS, THIRDS)
 
 
-def test_what_is_said_of_several_models_is_added_up() -> None:
+def test_metrics_of_several_models_are_added_up() -> None:
     assert sum_metrics([{"left_out": 2.0}, {"left_out": 1.0, "too_few": 1.0}]) == {
         "left_out": 3.0,
         "too_few": 1.0,
     }
 
 
-def test_it_can_be_set_on_any_recipe_and_written_to_a_file() -> None:
+def test_robust_rule_can_be_set_on_any_recipe_and_written_to_a_file() -> None:
     recipe = with_overrides(get_recipe("fedprox+sfedpo"), ["robust=norm-clip", "robust.factor=2"])
     assert recipe.robust == NormClip(factor=2.0)
     plan = make_plan(recipe, "digits-partial", overrides=["robust=krum", "robust.hostile=0.1"])

@@ -8,7 +8,7 @@ from thalweg.federation import make_train_requests, select_client_broadcast
 BANK = np.array([[1, 1], [2, 2]], dtype=np.float32)
 
 
-def test_a_client_hears_its_own_row_of_every_message() -> None:
+def test_client_receives_its_own_row_of_each_broadcast() -> None:
     broadcast = {"memory": {"word": np.array([[1.0], [2.0]])}, "objective": {}}
     assert select_client_broadcast(broadcast, 1) == {
         "memory": {"word": np.array([2.0])},
@@ -17,7 +17,7 @@ def test_a_client_hears_its_own_row_of_every_message() -> None:
     assert select_client_broadcast(None, 0) == {}
 
 
-def test_orders_do_not_depend_on_the_order_of_the_jobs() -> None:
+def test_requests_do_not_depend_on_the_order_of_the_jobs() -> None:
     jobs = [Job(5, 1, 0.5), Job(2)]
     broadcast = {"memory": {"word": np.array([[50], [20]], dtype=np.float32)}}
     first, second = make_train_requests(jobs, BANK, 3, broadcast)
@@ -33,12 +33,12 @@ def test_orders_do_not_depend_on_the_order_of_the_jobs() -> None:
     assert second.broadcast["memory"]["word"].tolist() == [50]
 
 
-def test_an_order_holds_the_models_of_its_client_only() -> None:
+def test_request_contains_only_the_models_of_its_client() -> None:
     (order,) = make_train_requests([Job(0, 1)], BANK, 0)
     assert order.params.tolist() == [[2, 2]]
 
 
-def test_several_jobs_of_one_client_are_one_order() -> None:
+def test_several_jobs_of_one_client_are_one_request() -> None:
     broadcast = {"bank": {"word": np.array([[7], [7], [5]], dtype=np.float32)}}
     first, second = make_train_requests([Job(3, 1, 0.5), Job(3, 0), Job(1, 0)], BANK, 0, broadcast)
     assert (first.client, second.client) == (1, 3)

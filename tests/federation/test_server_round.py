@@ -115,7 +115,7 @@ def play(
     return server, updates
 
 
-def test_a_new_server_has_one_model_of_its_own() -> None:
+def test_new_server_has_a_copy_of_one_model() -> None:
     model = MODEL.copy()
     server = new_server(PLAIN, model, num_clients=3)
     model += 1
@@ -125,7 +125,7 @@ def test_a_new_server_has_one_model_of_its_own() -> None:
     assert server.known == {}
 
 
-def test_a_round_moves_the_model_by_the_weighted_mean() -> None:
+def test_round_adds_the_weighted_mean_to_the_model() -> None:
     federation = Fake(present=[(0, 2)])
     server, updates = play(federation)
     assert server.bank.tolist() == [[0.5, 0.0, 0.5]]
@@ -134,7 +134,7 @@ def test_a_round_moves_the_model_by_the_weighted_mean() -> None:
     assert updates.clients.tolist() == [0, 2]
 
 
-def test_a_round_without_anybody_counts_and_leaves_the_model() -> None:
+def test_round_without_clients_counts_and_keeps_the_model() -> None:
     federation = Fake(present=[()])
     server, updates = play(federation, rounds=3)
     assert updates is None
@@ -152,7 +152,7 @@ def test_weights_are_normalised_over_the_participants() -> None:
     assert server.bank[0] == pytest.approx((0.375, 0.0, 0.625), abs=1e-6)
 
 
-def test_the_old_server_is_untouched() -> None:
+def test_round_does_not_modify_the_previous_server_state() -> None:
     recipe, federation = replace(PLAIN, server=CountsSteps()), Fake(scores=(1, 2, 3))
     server, _ = play(federation, recipe)
     before = to_comparable(server)
@@ -160,7 +160,7 @@ def test_the_old_server_is_untouched() -> None:
     assert to_comparable(server) == before
 
 
-def test_who_was_here_is_counted_whoever_was_chosen() -> None:
+def test_presence_is_counted_for_clients_outside_the_cohort() -> None:
     recipe = replace(PLAIN, selection=Uniform(0.5))
     server, updates = play(Fake(present=[(0, 1), (0, 2), (0, 1)]), recipe, rounds=3)
     assert updates is not None
@@ -168,7 +168,7 @@ def test_who_was_here_is_counted_whoever_was_chosen() -> None:
     assert server.times_present.tolist() == [3, 2, 1]
 
 
-def test_weights_see_what_was_known_before_the_round() -> None:
+def test_weights_receive_the_reports_of_earlier_rounds() -> None:
     recorder = Notes()
     recipe = replace(PLAIN, weights=recorder)
     server, _ = play(Fake(present=[(0, 1), (2,)], scores=(1, 2, 3)), recipe, rounds=2)
@@ -181,7 +181,7 @@ def test_weights_see_what_was_known_before_the_round() -> None:
     assert server.known["shift_score"].tolist() == [1, 2, 3]
 
 
-def test_the_newest_report_of_a_client_is_the_one_that_is_known() -> None:
+def test_newest_report_of_a_client_is_stored() -> None:
     federation = Fake(scores=(1, 2, 3))
     server, _ = play(federation)
     federation.scores, federation.present = (9, 9, 9), [(1,)]
@@ -189,21 +189,21 @@ def test_the_newest_report_of_a_client_is_the_one_that_is_known() -> None:
     assert server.known["shift_score"].tolist() == [1, 9, 3]
 
 
-def test_a_client_that_made_no_step_has_no_say() -> None:
+def test_client_without_a_step_is_not_in_the_mean() -> None:
     server, updates = play(Fake(num_steps=(1, 0, 1)))
     assert server.bank.tolist() == [[0.5, 0.0, 0.5]]
     assert updates is not None
     assert len(updates) == 3, "but it did take part"
 
 
-def test_if_nobody_made_a_step_the_model_stays() -> None:
+def test_model_is_unchanged_if_no_client_made_a_step() -> None:
     recipe = replace(PLAIN, weights=BySamples(), server=CountsSteps())
     server, _ = play(Fake(num_steps=(0, 0, 0), num_samples=(0, 0, 0)), recipe)
     assert server.bank.tolist() == [[0, 0, 0]]
     assert server.rules == [0]
 
 
-def test_a_server_rule_remembers_from_round_to_round() -> None:
+def test_state_of_the_server_rule_is_kept_between_rounds() -> None:
     server, _ = play(Fake(), replace(PLAIN, server=CountsSteps()), rounds=3)
     assert server.rules == [3]
     assert server.bank.tolist() == [[6, 6, 6]]
@@ -231,7 +231,7 @@ class Keeps:
         return np.full(num_models, 1 / num_models)
 
 
-def test_each_model_of_a_bank_moves_with_its_own_clients() -> None:
+def test_each_model_of_a_bank_is_updated_by_its_own_clients() -> None:
     recipe = replace(PLAIN, server=CountsSteps(), bank=Keeps((0, 1, 1)))
     server = new_server(recipe, MODEL, 3)._replace(
         bank=np.array([[0, 0, 0], [5, 5, 5], [9, 9, 9]], dtype=np.float32), rules=[0, 7, 0]
@@ -242,7 +242,7 @@ def test_each_model_of_a_bank_moves_with_its_own_clients() -> None:
     assert server.bank_state == 1
 
 
-def test_models_can_be_mixed_and_begun_anew() -> None:
+def test_models_can_be_mixed_and_reset() -> None:
     bank = Keeps((0, 0, 1), mix=((0.5, 0.5, 0), (0, 0, 1)), is_new=(False, True))
     recipe = replace(PLAIN, server=CountsSteps(), bank=bank)
     server = new_server(recipe, MODEL, 3)._replace(
@@ -255,13 +255,13 @@ def test_models_can_be_mixed_and_begun_anew() -> None:
     assert server.rules == [3, 0]
 
 
-def test_an_arrangement_that_does_not_fit_is_refused() -> None:
+def test_invalid_bank_assignment_is_rejected() -> None:
     recipe = replace(PLAIN, bank=Keeps((0, 0, 1)))
     with pytest.raises(ConfigError, match=r"Keeps\.assign must mix the 1 models"):
         play(Fake(), recipe)
 
 
-def test_a_bank_that_asks_gets_a_survey_before_the_round() -> None:
+def test_bank_with_a_survey_receives_responses_before_training() -> None:
     federation = Fake(losses=((0.1,), (0.1,), (0.1,)))
     server, updates = play(federation, replace(PLAIN, bank=FedDrift()))
     assert federation.surveys == [([0, 1, 2], "bank", 0)]
@@ -270,7 +270,7 @@ def test_a_bank_that_asks_gets_a_survey_before_the_round() -> None:
     assert updates.bytes_down == 3 * 3 * 4
 
 
-def test_a_rule_that_paces_sets_the_clients_learning_rate() -> None:
+def test_server_rule_can_scale_the_clients_learning_rate() -> None:
     federation = Fake()
     play(federation, replace(PLAIN, server=Adaptive()), rounds=2)
     assert [job.lr_scale for job in federation.orders[0][0]] == [1.0, 1.0, 1.0]
@@ -279,7 +279,7 @@ def test_a_rule_that_paces_sets_the_clients_learning_rate() -> None:
     assert federation.orders[-1][0][0].lr_scale == pytest.approx(0.5 * 1.0, abs=0.2)
 
 
-def test_a_rule_that_presents_is_served_by_what_it_presents() -> None:
+def test_evaluated_model_of_a_server_rule_is_served() -> None:
     recipe = replace(PLAIN, server=FedExp())
     server, _ = play(Fake(), recipe)
     assert get_served_models(server, recipe).models.tolist() == (server.bank / 2).tolist()
@@ -321,7 +321,7 @@ class Listening(Fake):
         return replace(super().train(jobs, bank, rnd), uploads={"memory.word": words})
 
 
-def test_a_policy_with_two_halves_talks_every_round() -> None:
+def test_server_part_broadcasts_and_collects_in_each_round() -> None:
     federation = Listening(present=[(0, 1, 2), (1,)])
     server, updates = play(federation, replace(PLAIN, memory=Chatty()), rounds=2)
     assert federation.heard == [[1.0, 1.0, 1.0], [7.0]]
@@ -330,33 +330,33 @@ def test_a_policy_with_two_halves_talks_every_round() -> None:
     assert updates.bytes_down == 3 * 4 + 4
 
 
-def test_a_message_that_is_not_finite_is_stopped_at_the_door() -> None:
+def test_non_finite_uploads_are_rejected() -> None:
     uploads = {"memory.word": np.array([[1.0], [np.nan]], dtype=np.float32)}
     updates = replace(some_updates([0, 1], 3), uploads=uploads)
     with pytest.raises(Diverged, match="client 1"):
         validate_updates(updates, 0, 3)
 
 
-def test_jobs_come_in_ascending_order() -> None:
+def test_jobs_are_in_ascending_order() -> None:
     federation = Fake()
     play(federation, replace(PLAIN, selection=Chooses((2, 0))))
     assert federation.orders == [([Job(0), Job(2)], 0)]
 
 
 @pytest.mark.parametrize("ids", [(0, 0), (0, 2), (1, 7), (-1,)])
-def test_a_cohort_that_is_not_here_or_not_a_set_is_refused(ids: tuple[int, ...]) -> None:
+def test_cohort_with_absent_or_repeated_clients_is_rejected(ids: tuple[int, ...]) -> None:
     recipe = replace(PLAIN, selection=Chooses(ids))
     with pytest.raises(ConfigError, match=r"Chooses\.choose must return different clients out of"):
         play(Fake(present=[(0, 1)]), recipe)
 
 
-def test_nobody_may_be_chosen() -> None:
+def test_cohort_may_be_empty() -> None:
     server, updates = play(Fake(), replace(PLAIN, selection=Chooses(())))
     assert updates is None
     assert server.times_present.tolist() == [1, 1, 1]
 
 
-def test_who_is_chosen_follows_from_seed_and_round() -> None:
+def test_cohort_depends_on_seed_and_round() -> None:
     recipe = replace(PLAIN, selection=Uniform(0.3))
 
     def cohorts(seed: int) -> list[int]:
@@ -369,7 +369,7 @@ def test_who_is_chosen_follows_from_seed_and_round() -> None:
     assert set(cohorts(0)) == {0, 1, 2}
 
 
-def test_all_that_the_server_remembers_survives_a_checkpoint() -> None:
+def test_server_state_survives_a_checkpoint() -> None:
     recipe = replace(PLAIN, server=CountsSteps(), weights=ShiftAware(normalise="all"))
     federation = Fake(present=[(0, 1), (2,)], scores=(1, 2, 3))
     server, _ = play(federation, recipe)
@@ -382,31 +382,31 @@ def test_all_that_the_server_remembers_survives_a_checkpoint() -> None:
     assert to_comparable(present) == to_comparable(there)
 
 
-def test_updates_of_another_shape_stop_at_the_door() -> None:
+def test_updates_of_the_wrong_shape_are_rejected() -> None:
     with pytest.raises(ShapeMismatch, match=r"round 13: .* shape \(2, 3\), expected \(2, 5\)"):
         validate_updates(some_updates([4, 7], 3), rnd=12, num_params=5)
 
 
 @pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
-def test_updates_that_are_not_finite_stop_at_the_door(bad: float) -> None:
+def test_non_finite_updates_are_rejected(bad: float) -> None:
     updates = some_updates([4, 7, 9], 2, deltas=[[0, 0], [0, bad], [bad, bad]])
     with pytest.raises(Diverged, match=r"round 13: .* of client 7 \(and 1 more\) is not a finite"):
         validate_updates(updates, rnd=12, num_params=2)
 
 
-def test_a_loss_that_is_not_finite_stops_at_the_door() -> None:
+def test_non_finite_losses_are_rejected() -> None:
     updates = replace(some_updates([4, 7], 2), losses=np.array([np.inf, 1.0]))
     with pytest.raises(Diverged, match=r"of client 4 is not a finite number\. Try a smaller"):
         validate_updates(updates, rnd=0, num_params=2)
 
 
-def test_no_loss_without_a_step_is_fine() -> None:
+def test_nan_loss_is_valid_without_a_step() -> None:
     updates = some_updates([4, 7], 2, num_steps=[0, 3])
     assert np.isnan(updates.losses[0])
     validate_updates(updates, rnd=0, num_params=2)
 
 
-def test_a_report_that_is_not_finite_stops_at_the_door() -> None:
+def test_non_finite_reports_are_rejected() -> None:
     updates = some_updates([4, 7], 2, reports={"score": [1.0, np.nan]})
     with pytest.raises(Diverged, match=r"a report or the update of client 7 is not a finite"):
         validate_updates(updates, rnd=0, num_params=2)
@@ -428,7 +428,7 @@ class Unruly(Fake):
         return replace(updates, clients=np.array(self.arriving, dtype=np.int64))
 
 
-def test_whoever_is_not_heard_has_no_say() -> None:
+def test_clients_without_a_response_are_not_in_the_mean() -> None:
     server, updates = play(Unruly(arriving=(0, 2)), replace(PLAIN, weights=BySamples()))
     assert server.bank.tolist() == [[0.5, 0.0, 0.5]]
     assert updates is not None
@@ -438,7 +438,7 @@ def test_whoever_is_not_heard_has_no_say() -> None:
     assert updates.bytes_down == 3 * 3 * 4, "all three were sent a model"
 
 
-def test_the_order_in_which_replies_come_changes_no_bit() -> None:
+def test_order_of_the_responses_changes_no_bit() -> None:
     expected, _ = play(Fake(scores=(1, 2, 3)), replace(PLAIN, weights=ShiftAware()))
     server, updates = play(
         Unruly(arriving=(2, 0, 1), scores=(1, 2, 3)), replace(PLAIN, weights=ShiftAware())
@@ -449,7 +449,7 @@ def test_the_order_in_which_replies_come_changes_no_bit() -> None:
     assert to_comparable(server) == to_comparable(expected)
 
 
-def test_what_was_not_asked_for_or_comes_twice_is_left_out() -> None:
+def test_unrequested_and_repeated_rows_are_dropped() -> None:
     server, updates = play(Unruly(arriving=(9, 1, 0, 1, 0, 2)))
     assert updates is not None
     assert updates.clients.tolist() == [0, 1, 2]
@@ -457,14 +457,14 @@ def test_what_was_not_asked_for_or_comes_twice_is_left_out() -> None:
     assert server.bank == pytest.approx(np.full((1, 3), 1 / 3))
 
 
-def test_another_model_than_the_one_that_was_sent_is_left_out() -> None:
+def test_rows_of_a_model_that_was_not_sent_are_dropped() -> None:
     _, updates = play(Fake(models=(0, 3, 0)))
     assert updates is not None
     assert updates.clients.tolist() == [0, 2]
     assert updates.extra_metrics == {"missing": 1, "rejected": 1}
 
 
-def test_a_round_in_which_nobody_is_heard_counts_and_leaves_the_model() -> None:
+def test_round_without_responses_counts_and_keeps_the_model() -> None:
     recipe = replace(PLAIN, server=CountsSteps(), weights=ShiftAware())
     server, updates = play(Unruly(arriving=(), scores=(1, 2, 3)), recipe, rounds=2)
     assert server.bank.tolist() == [[0, 0, 0]]
@@ -475,7 +475,7 @@ def test_a_round_in_which_nobody_is_heard_counts_and_leaves_the_model() -> None:
     assert updates.extra_metrics == {"missing": 3}
 
 
-def test_a_server_half_hears_only_those_who_were_heard() -> None:
+def test_server_part_collects_only_received_uploads() -> None:
     @dataclass
     class Whispering(Listening):
         def train(

@@ -40,7 +40,7 @@ def reply(
     )
 
 
-def test_rows_become_replies_again() -> None:
+def test_rows_are_converted_back_to_responses() -> None:
     replies = [reply(n, {"score": 0.25 * n}, {"memory.word": [1.0, n]}) for n in (1, 4)]
     updates = build_updates(replies, num_params=2)
     assert to_comparable(vars(build_updates(split_updates(updates, 1), 2))) == to_comparable(
@@ -51,7 +51,7 @@ def test_rows_become_replies_again() -> None:
     ]
 
 
-def test_a_client_has_a_row_for_each_of_its_models() -> None:
+def test_client_has_a_row_for_each_of_its_models() -> None:
     both = replace(
         reply(3),
         models=np.array([0, 2]),
@@ -72,7 +72,7 @@ def test_a_client_has_a_row_for_each_of_its_models() -> None:
     )
 
 
-def test_replies_of_an_earlier_round_are_marked_as_such() -> None:
+def test_responses_of_earlier_rounds_are_marked() -> None:
     replies = [replace(reply(1), rnd=3), reply(4)]
     updates = build_updates(replies, 2, rnd=3)
     assert updates.trained_in is not None
@@ -81,7 +81,7 @@ def test_replies_of_an_earlier_round_are_marked_as_such() -> None:
     assert build_updates(replies, 2).trained_in is None, "nobody wants to know"
 
 
-def test_replies_become_a_row_each() -> None:
+def test_each_response_becomes_a_row() -> None:
     score = {"score": 0.25}
     uploads = {"memory.word": [1.0, 2.0]}
     updates = build_updates([reply(1, score, uploads), reply(4, score, uploads)], num_params=2)
@@ -96,14 +96,14 @@ def test_replies_become_a_row_each() -> None:
     assert updates.uploads["memory.word"].tolist() == [[1, 2], [1, 2]]
 
 
-def test_no_replies_are_updates_without_rows() -> None:
+def test_no_responses_give_updates_without_rows() -> None:
     updates = build_updates([], num_params=5)
     assert len(updates) == 0
     assert updates.deltas.shape == (0, 5)
     assert updates.reports == updates.uploads == {}
 
 
-def test_what_clients_say_becomes_one_matrix_and_silence_counts_as_zeros() -> None:
+def test_uploads_become_a_matrix_and_empty_ones_zeros() -> None:
     words: list[dict[str, Any]] = [
         {"w": np.array([1, 2], dtype="f4")},
         {"w": np.empty(0, dtype="f4")},
@@ -112,7 +112,7 @@ def test_what_clients_say_becomes_one_matrix_and_silence_counts_as_zeros() -> No
     assert stack_uploads([{}, {}]) == stack_uploads([]) == {}
 
 
-def test_vectors_of_different_lengths_are_refused() -> None:
+def test_vectors_of_different_lengths_are_rejected() -> None:
     with pytest.raises(ConfigError, match=r"Rule\.answer_survey must return vectors of one length"):
         tabulate_answers([{"a": np.ones(2)}, {"a": np.ones(3)}], "Rule")
 
@@ -121,14 +121,14 @@ def kept(replies: list[TrainResponse]) -> list[int]:
     return [each.client for each in select_uniform_responses(replies)]
 
 
-def test_replies_that_report_other_things_than_most_are_left_out() -> None:
+def test_responses_with_unusual_report_names_are_dropped() -> None:
     a, b = {"score": 1.0}, {"other": 1.0}
     assert kept([reply(0, a), reply(1, b), reply(2, a), reply(3)]) == [0, 2]
     assert kept([reply(0, b), reply(1, a)]) == [0], "of two forms the first"
     assert kept([]) == []
 
 
-def test_replies_that_say_more_or_less_than_most_are_left_out() -> None:
+def test_responses_with_uploads_of_unusual_length_are_dropped() -> None:
     two, three = {"memory.word": [1, 2]}, {"memory.word": [1, 2, 3]}
     nothing: dict[str, Sequence[float]] = {"memory.word": []}
     replies = [
@@ -146,7 +146,7 @@ def test_replies_that_say_more_or_less_than_most_are_left_out() -> None:
     assert kept([reply(0, uploads=nothing), reply(1, uploads=nothing)]) == [0, 1]
 
 
-def test_answers_of_another_length_than_most_are_silence() -> None:
+def test_survey_responses_of_unusual_length_are_dropped() -> None:
     words = [{"a": np.ones(2), "b": np.ones(1)}, {"a": np.ones(3)}, {"a": np.zeros(2)}, {}]
     tables = tabulate_answers(drop_odd_lengths(words), "Rule")
     assert tables["a"][[0, 2]].tolist() == [[1, 1], [0, 0]]

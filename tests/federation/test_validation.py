@@ -36,7 +36,7 @@ def who_and_when(updates: Updates) -> list[tuple[int, int]]:
     return [(int(client), int(then)) for client, then in updates.deltas]
 
 
-def test_a_late_row_is_let_in_if_its_order_is_open() -> None:
+def test_late_row_is_accepted_if_its_request_is_open() -> None:
     came = rows((2, 5), (7, 3), (1, 5))
     updates = match_updates(came, [Job(1), Job(2), Job(4)], 5, orders((7, 3)))
     assert who_and_when(updates) == [(1, 5), (2, 5), (7, 3)]
@@ -46,14 +46,14 @@ def test_a_late_row_is_let_in_if_its_order_is_open() -> None:
     assert updates.extra_metrics == {"missing": 1, "late": 1, "mean_staleness": 2.0}
 
 
-def test_without_an_open_order_a_late_row_is_refused() -> None:
+def test_late_row_without_an_open_request_is_rejected() -> None:
     updates = match_updates(rows((7, 3), (1, 5)), [Job(1)], 5)
     assert who_and_when(updates) == [(1, 5)]
     assert updates.trained_in is None
     assert updates.extra_metrics == {"rejected": 1}
 
 
-def test_a_client_may_have_late_rows_and_one_of_this_round_oldest_first() -> None:
+def test_late_and_current_rows_of_a_client_are_sorted_oldest_first() -> None:
     came = rows((7, 5), (3, 5), (7, 3), (7, 4))
     updates = match_updates(came, [Job(3), Job(7)], 5, orders((7, 3), (7, 4)))
     assert who_and_when(updates) == [(3, 5), (7, 3), (7, 4), (7, 5)]
@@ -61,25 +61,25 @@ def test_a_client_may_have_late_rows_and_one_of_this_round_oldest_first() -> Non
     assert updates.extra_metrics == {"late": 2, "mean_staleness": 1.5}
 
 
-def test_the_same_row_twice_counts_once() -> None:
+def test_repeated_row_counts_once() -> None:
     came = rows((7, 3), (7, 3), (7, 5), (7, 5))
     updates = match_updates(came, [Job(7)], 5, orders((7, 3)))
     assert who_and_when(updates) == [(7, 3), (7, 5)]
     assert updates.extra_metrics["rejected"] == 2
 
 
-def test_a_row_of_the_future_or_of_another_model_is_refused() -> None:
+def test_rows_of_a_later_round_or_another_model_are_rejected() -> None:
     updates = match_updates(rows((7, 6), (7, 3), models=[0, 1]), [Job(1)], 5, orders((7, 3)))
     assert len(updates) == 0
     assert updates.extra_metrics == {"missing": 1, "rejected": 2}
 
 
-def test_refusals_of_the_federation_are_added() -> None:
+def test_rejections_of_the_federation_are_added() -> None:
     came = replace(rows((7, 3)), extra_metrics={"rejected": 2})
     assert match_updates(came, [Job(1)], 5).extra_metrics == {"missing": 1, "rejected": 3}
 
 
-def test_if_nothing_is_late_it_is_as_if_nobody_had_said_when_it_was_trained() -> None:
+def test_training_rounds_are_dropped_if_no_row_is_late() -> None:
     came = rows((1, 5), (2, 5))
     updates = match_updates(came, [Job(1), Job(2)], 5, orders((7, 3)))
     assert updates.trained_in is None
@@ -90,7 +90,7 @@ def test_if_nothing_is_late_it_is_as_if_nobody_had_said_when_it_was_trained() ->
 # --- orders that stay open ---
 
 
-def test_who_was_not_heard_is_waited_for() -> None:
+def test_requests_without_a_response_stay_open() -> None:
     jobs, heard = [Job(1), Job(2), Job(4)], rows((2, 5))
     assert update_open_requests(orders((7, 3)), jobs, heard, 5, ANY).tolist() == [
         [7, 3],
@@ -100,7 +100,7 @@ def test_who_was_not_heard_is_waited_for() -> None:
     assert update_open_requests(orders((7, 3)), jobs, heard, 5, RejectLate()).tolist() == []
 
 
-def test_an_order_is_closed_by_its_reply_or_by_a_newer_one() -> None:
+def test_request_is_closed_by_its_response_or_a_newer_one() -> None:
     open_requests = orders((7, 2), (7, 3), (7, 4), (8, 3))
     heard = match_updates(rows((7, 3)), [Job(1)], 5, open_requests)
     assert update_open_requests(open_requests, [], heard, 5, ANY).tolist() == [[7, 4], [8, 3]]
@@ -108,7 +108,7 @@ def test_an_order_is_closed_by_its_reply_or_by_a_newer_one() -> None:
     assert update_open_requests(open_requests, [Job(7)], heard, 5, ANY).tolist() == [[8, 3]]
 
 
-def test_orders_become_too_old() -> None:
+def test_old_requests_are_closed() -> None:
     rule, nobody = PolynomialDiscount(max_staleness=2), rows()
     assert update_open_requests(orders((7, 3), (8, 4)), [Job(1)], nobody, 5, rule).tolist() == [
         [8, 4],
@@ -118,7 +118,7 @@ def test_orders_become_too_old() -> None:
     assert drop_expired(orders((7, 3), (8, 4)), 6, RejectLate()).tolist() == []
 
 
-def test_nobody_is_waited_for_for_ever() -> None:
+def test_requests_are_closed_after_the_maximum_number_of_rounds() -> None:
     assert max_wait(RejectLate()) == 0
     assert max_wait(HingeDiscount(max_staleness=5)) == 5
     assert max_wait(HingeDiscount()) == max_wait(HingeDiscount(max_staleness=10**6)) == MAX_WAIT
@@ -129,7 +129,7 @@ def test_nobody_is_waited_for_for_ever() -> None:
 
 
 @given(st.data())
-def test_whatever_comes_each_order_is_answered_once_and_each_client_in_order(
+def test_each_request_is_answered_at_most_once_and_each_client_in_order(
     data: st.DataObject,
 ) -> None:
     """Rows of three clients arrive in any round, repeatedly, and may be from any round."""
@@ -156,7 +156,7 @@ def test_whatever_comes_each_order_is_answered_once_and_each_client_in_order(
 
 
 @pytest.mark.parametrize("trained_in", [None, [4, 4]])
-def test_nobody_at_all(trained_in: list[int] | None) -> None:
+def test_round_without_rows_is_valid(trained_in: list[int] | None) -> None:
     came = some_updates([], 2)
     if trained_in is not None:
         came = replace(came, trained_in=np.empty(0, dtype=np.int64))

@@ -103,7 +103,7 @@ def lr_scales(federation: Erring) -> list[list[float]]:
     return [[job.lr_scale for job in jobs] for jobs in federation.jobs]
 
 
-def test_the_alarm_is_shown_every_clients_error_after_every_round() -> None:
+def test_alarm_receives_the_error_of_each_client_after_each_round() -> None:
     alarm = Above()
     server, _ = play(Erring([[2, 4, 8], [0, 1, 2]]), alarm, rounds=2)
     assert alarm.shown == [([0, 1, 2], [0.25, 0.5, 1.0]), ([0, 1, 2], [0.0, 0.125, 0.25])]
@@ -111,13 +111,13 @@ def test_the_alarm_is_shown_every_clients_error_after_every_round() -> None:
     assert server.alarm.detector_state.tolist() == [2, 2, 2]
 
 
-def test_or_their_training_loss() -> None:
+def test_alarm_can_watch_the_training_loss() -> None:
     alarm = Above(watch="loss")
     play(Erring([[0, 0, 0]]), alarm, rounds=1)
     assert alarm.shown == [([0, 1, 2], [1.5, 1.5, 1.5])]
 
 
-def test_clients_without_a_number_are_left_out() -> None:
+def test_clients_without_a_value_are_skipped() -> None:
     updates = replace(
         some_updates([0, 1, 2], 3, num_steps=[3, 0, 1]),
         num_tested=np.array([4, 4, 0]),
@@ -130,7 +130,7 @@ def test_clients_without_a_number_are_left_out() -> None:
     assert (clients.tolist(), losses.tolist()) == ([0, 2], [1.5, 1.5])
 
 
-def test_of_several_models_of_one_client_the_one_that_predicts_and_the_mean_loss_count() -> None:
+def test_error_is_that_of_the_predicting_model_and_loss_the_mean_over_models() -> None:
     updates = replace(
         some_updates([1, 1, 2], 3),
         models=np.array([0, 1, 0]),
@@ -143,7 +143,7 @@ def test_of_several_models_of_one_client_the_one_that_predicts_and_the_mean_loss
     assert collect_watched(updates, everything, "loss")[1].tolist() == [1.5, 5.0]
 
 
-def test_late_rows_are_shown_too_in_the_order_of_what_happened() -> None:
+def test_alarm_receives_late_rows_in_the_order_of_training() -> None:
     alarm = Above()
     recipe = Recipe("patient", Replace(), alarm=alarm, staleness=ConstantDiscount())
     updates = replace(
@@ -158,7 +158,7 @@ def test_late_rows_are_shown_too_in_the_order_of_what_happened() -> None:
     assert state.is_pending.tolist() == [False, True, False]
 
 
-def test_the_metrics_say_whose_alarm_was_raised() -> None:
+def test_metrics_list_the_clients_with_an_alarm() -> None:
     _, (first, second) = play(Erring([[8, 0, 6], [1, 1, 1]]), Above(), rounds=2)
     assert first is not None
     assert first.extra_metrics == {"alarms": [0, 2]}
@@ -166,7 +166,7 @@ def test_the_metrics_say_whose_alarm_was_raised() -> None:
     assert second.extra_metrics == {}
 
 
-def test_an_alarm_acts_in_the_next_round_and_only_there() -> None:
+def test_alarm_takes_effect_once_in_the_next_round() -> None:
     federation = Erring([[8, 0, 0], [0, 0, 0], [0, 0, 0]])
     play(federation, Above(action=Shrink(0.25)), rounds=3)
     assert federation.broadcast[0] == {}
@@ -175,14 +175,14 @@ def test_an_alarm_acts_in_the_next_round_and_only_there() -> None:
     assert federation.broadcast[2] == {}, "said once"
 
 
-def test_an_alarm_waits_for_its_client() -> None:
+def test_alarm_takes_effect_when_its_client_next_takes_part() -> None:
     federation = Erring([[8, 0, 0], [0] * 3, [0] * 3], present=((0, 1), (1, 2), (0, 2)))
     play(federation, Above(action=Shrink()), rounds=3)
     assert federation.broadcast[1] == {}
     assert words(federation.broadcast[2], "shrink") == [0.0, 1.0]
 
 
-def test_a_hurry_lasts_for_some_rounds_of_the_client() -> None:
+def test_scaled_learning_rate_lasts_for_some_rounds_of_the_client() -> None:
     federation = Erring(
         [[8, 0, 0], [0] * 3, [0] * 3, [0] * 3, [0] * 3], present=((0, 1), (0,), (1,))
     )
@@ -191,13 +191,13 @@ def test_a_hurry_lasts_for_some_rounds_of_the_client() -> None:
     assert federation.broadcast == [{}] * 5, "nobody is told anything"
 
 
-def test_another_alarm_begins_the_hurry_anew_and_does_not_add_to_it() -> None:
+def test_another_alarm_restarts_the_scaled_rounds() -> None:
     federation = Erring([[8] * 3, [8] * 3, [0] * 3, [0] * 3, [0] * 3])
     play(federation, Above(action=ScaleLr(3.0, rounds=2)), rounds=5)
     assert [row[0] for row in lr_scales(federation)] == [1, 3, 3, 3, 1]
 
 
-def test_paces_of_an_alarm_and_of_a_server_rule_are_multiplied() -> None:
+def test_learning_rate_scales_of_alarm_and_server_rule_are_multiplied() -> None:
     class Slow(Adaptive):
         def lr_scale(self, state: Any) -> float:
             return 0.5
@@ -207,14 +207,14 @@ def test_paces_of_an_alarm_and_of_a_server_rule_are_multiplied() -> None:
     assert lr_scales(federation) == [[0.5] * 3, [2.0, 0.5, 0.5]]
 
 
-def test_a_state_is_opened_at_the_client_that_has_changed() -> None:
+def test_state_is_opened_at_the_alarmed_client_only() -> None:
     federation = Erring([[0, 8, 0], [0] * 3])
     play(federation, Above(action=OpenState()), rounds=2, forecast=Growing())
     assert words(federation.broadcast[1], "open") == [0.0, 1.0, 0.0]
     assert "shrink" not in federation.broadcast[1]["alarm"]
 
 
-def test_every_job_of_a_client_is_told_the_same() -> None:
+def test_all_jobs_of_a_client_get_the_same_effect() -> None:
     recipe = Recipe(
         "watchful", Replace(), alarm=Above(action=CombinedActions(keep=0.0, factor=2.0, rounds=1))
     )
@@ -241,7 +241,7 @@ class NotesRosters(Available):
         return super().choose(roster, rng)
 
 
-def test_a_bank_is_told_whose_data_have_changed_until_they_have_taken_part() -> None:
+def test_roster_lists_alarmed_clients_until_they_take_part() -> None:
     selection = NotesRosters()
     federation = Erring([[8, 0, 8], [0] * 3, [0] * 3, [0] * 3], present=((0, 1, 2), (0, 1), (1, 2)))
     play(federation, Above(action=Recluster()), 4, selection=selection, bank=FedDrift())
@@ -249,13 +249,13 @@ def test_a_bank_is_told_whose_data_have_changed_until_they_have_taken_part() -> 
     assert [None if who is None else who.tolist() for who in alarmed] == [[], [0, 2], [2], []]
 
 
-def test_without_that_action_the_roster_says_nothing() -> None:
+def test_roster_lists_no_alarms_without_the_recluster_action() -> None:
     selection = NotesRosters()
     play(Erring([[8] * 3]), Above(), 2, selection=selection)
     assert [roster.alarmed for roster in selection.rosters] == [None, None]
 
 
-def test_an_alarm_in_every_round_is_defined() -> None:
+def test_alarms_may_be_raised_in_every_round() -> None:
     """The memory shrinks in every round, and the learning rate stays scaled."""
     federation = Erring([[8, 8, 8]])
     alarm = Above(action=CombinedActions(keep=0.5, factor=2.0, rounds=3, open_state=True))
@@ -267,7 +267,7 @@ def test_an_alarm_in_every_round_is_defined() -> None:
     assert server.alarm.is_pending.all()
 
 
-def test_a_round_without_anybody_changes_nothing() -> None:
+def test_round_without_clients_keeps_the_alarm_state() -> None:
     federation = Erring([[8, 0, 0], [0] * 3], present=((0, 1, 2), ()))
     server, (_, nothing) = play(federation, Above(action=Shrink()), rounds=2)
     assert nothing is None
@@ -275,14 +275,14 @@ def test_a_round_without_anybody_changes_nothing() -> None:
     assert server.alarm.is_pending.tolist() == [True, False, False]
 
 
-def test_a_recipe_without_an_alarm_remembers_nothing_of_the_kind() -> None:
+def test_recipe_without_an_alarm_has_no_alarm_state() -> None:
     server, (updates,) = play(Erring([[8] * 3]), None, rounds=1)
     assert server.alarm is None
     assert updates is not None
     assert updates.extra_metrics == {}
 
 
-def test_what_is_known_goes_through_a_checkpoint() -> None:
+def test_alarm_state_survives_a_checkpoint() -> None:
     alarm = PageHinkley(min_values=1, action=CombinedActions(keep=0.0, factor=2.0, rounds=4))
     federation = Erring([[0] * 3, [0] * 3, [8, 0, 0], [0] * 3, [0, 8, 0]])
     server, _ = play(federation, alarm, rounds=5)  # two alarms, one of which has acted twice
@@ -306,7 +306,7 @@ class Doubles:
         return Effect(keep=2.0)
 
 
-def test_an_impossible_effect_is_refused() -> None:
+def test_impossible_effect_is_rejected() -> None:
     with pytest.raises(ConfigError, match=r"Doubles\.effect must keep a share of the memory"):
         play(Erring([[0] * 3]), Above(action=Doubles()), rounds=1)
 
@@ -317,7 +317,7 @@ class SaysTooLittle(Above):
         return state, np.array([True])
 
 
-def test_an_alarm_that_answers_for_others_is_refused() -> None:
+def test_alarm_with_a_mask_of_the_wrong_length_is_rejected() -> None:
     with pytest.raises(
         ConfigError, match=r"SaysTooLittle\.update must return a bool for each of 3"
     ):

@@ -31,7 +31,7 @@ def watchful(memory: Any, action: Any, **parts: Any) -> Any:
     return recipe(memory, alarm=PageHinkley(action=action), **parts)
 
 
-def test_a_memory_shrinks_to_its_newest_samples() -> None:
+def test_memory_shrinks_to_its_newest_samples() -> None:
     who = clients(watchful(Fifo(), Shrink(0.5)), ScriptedStream(ticks=1, per_tick=2), capacity=8)
     state = play_rounds(who, 0, [0, 1])  # four at first, then two in each round
     assert state.since is not None
@@ -52,7 +52,7 @@ def test_a_memory_shrinks_to_its_newest_samples() -> None:
     )
 
 
-def test_the_memory_keeps_the_order_that_its_policy_gave_it() -> None:
+def test_shrunk_memory_keeps_its_order() -> None:
     since = np.array([4, 1, 3, 4, 2], dtype=np.int32)
     assert find_newest(since, 5, 3).tolist() == [0, 2, 3]
     assert find_newest(since, 5, 1).tolist() == [3], "of one round the last"
@@ -60,7 +60,7 @@ def test_the_memory_keeps_the_order_that_its_policy_gave_it() -> None:
     assert find_newest(None, 5, 2).tolist() == [3, 4]
 
 
-def test_it_happens_before_samples_arrive() -> None:
+def test_memory_shrinks_before_samples_arrive() -> None:
     diary = RecordingMemory()
     who = clients(watchful(diary, Shrink(0.0)), capacity=4)
     visit = start_round(ClientContext(who, 0, 0, received=broadcast(shrink=0.0)), who.new_client(0))
@@ -69,7 +69,7 @@ def test_it_happens_before_samples_arrive() -> None:
     assert diary.recorded[0].held_labels.tolist() == []
 
 
-def test_what_was_collected_while_away_is_part_of_the_memory_that_shrinks() -> None:
+def test_samples_collected_while_absent_are_part_of_the_shrunk_memory() -> None:
     world = ScriptedStream(ticks=1, per_tick=2, collects_when_absent=True)
     who = clients(watchful(Fifo(), Shrink(0.25)), world, capacity=8)
     visit = start_round(
@@ -78,7 +78,7 @@ def test_what_was_collected_while_away_is_part_of_the_memory_that_shrinks() -> N
     assert visit.rows.tolist() == [20_000, 20_001], "the newest quarter of 4 + 2 + 2"
 
 
-def test_the_policy_begins_anew_with_what_is_left() -> None:
+def test_memory_policy_is_reset_with_the_remaining_samples() -> None:
     who = clients(watchful(Reservoir(), Shrink(0.5)), capacity=4)
     state = play_rounds(who, 0, [0, 1])
     assert state.memory.seen == 4 + 2 * 3 * 4
@@ -87,7 +87,7 @@ def test_the_policy_begins_anew_with_what_is_left() -> None:
     run_round(start_round(ClientContext(who, 0, 2), shrunk))
 
 
-def test_an_emptied_memory_has_nothing_to_learn_from_until_samples_come() -> None:
+def test_emptied_memory_has_no_batches_until_samples_arrive() -> None:
     who = clients(watchful(Fifo(), Shrink(0.0)), ScriptedStream(per_tick=0))
     visit = start_round(ClientContext(who, 0, 0, received=broadcast(shrink=0.0)), who.new_client(0))
     assert run_round(visit) == []
@@ -97,12 +97,12 @@ def test_an_emptied_memory_has_nothing_to_learn_from_until_samples_come() -> Non
 @pytest.mark.parametrize(
     ("action", "noted"), [(RecordOnly(), False), (Shrink(0.0), False), (Shrink(0.5), True)]
 )
-def test_times_are_noted_only_if_the_newest_samples_must_be_found(action: Any, noted: bool) -> None:
+def test_arrival_rounds_are_stored_only_if_the_action_needs_them(action: Any, noted: bool) -> None:
     who = clients(watchful(Fifo(), action))
     assert (who.new_client(0).since is not None) == noted
 
 
-def test_noting_times_changes_no_batch() -> None:
+def test_storing_arrival_rounds_changes_no_batch() -> None:
     plainly, noting = clients(recipe(Fifo())), clients(watchful(Fifo(), Shrink(0.5)))
     batches = []
     for who in (plainly, noting):
@@ -113,7 +113,7 @@ def test_noting_times_changes_no_batch() -> None:
     assert batches[1][0].weights is None
 
 
-def test_an_emphasis_counts_stays_of_what_is_left() -> None:
+def test_sample_ages_are_those_of_the_remaining_samples() -> None:
     who = clients(watchful(Fifo(), Shrink(0.0), sample_weights=InverseAge()))
     visit = start_round(
         ClientContext(who, 0, 2, received=broadcast(shrink=0.0)), play_rounds(who, 0, [0, 1])
@@ -123,7 +123,7 @@ def test_an_emphasis_counts_stays_of_what_is_left() -> None:
     assert visit.batches() != []
 
 
-def test_a_told_forecast_opens_a_state_with_the_next_samples() -> None:
+def test_forecast_opens_a_state_with_the_next_samples() -> None:
     growing = watchful(Fifo(), OpenState(), forecast=Growing())
     one_class = np.zeros(300_000, dtype=np.int64)
     who = replace(clients(growing, ScriptedStream(ticks=2)), labels=one_class)
@@ -134,7 +134,7 @@ def test_a_told_forecast_opens_a_state_with_the_next_samples() -> None:
         assert visit.finish().forecast.counts.tolist() == visits
 
 
-def test_both_are_done_at_once() -> None:
+def test_memory_shrinks_and_a_state_is_opened_in_one_round() -> None:
     action = CombinedActions(keep=0.5, open_state=True)
     who = clients(watchful(Fifo(), action, forecast=Growing()))
     after = apply_alarm(
@@ -144,7 +144,7 @@ def test_both_are_done_at_once() -> None:
     assert after.forecast.num_unmatched == 1
 
 
-def test_who_was_told_something_that_it_cannot_do_goes_on() -> None:
+def test_unsupported_effect_is_ignored_by_the_client() -> None:
     who = clients(recipe(Fifo(), forecast=Exact()))
     state = who.new_client(0)
     assert to_comparable(

@@ -29,14 +29,14 @@ def clients(scenario: str, *overrides: str) -> ClientProgram:
 
 
 @pytest.mark.parametrize("absent", ["frozen", "collecting"])
-def test_the_newest_samples_are_those_of_the_first_tick_to_come(absent: str) -> None:
+def test_newest_samples_are_those_of_the_next_tick(absent: str) -> None:
     them = clients("digits-partial", "capacity=8", f"world.absent={absent}")
     state = them.new_client(3)
     newest = them.newest(3, catch_up(ClientContext(them, 3, 2), state)).tolist()
     assert newest == start_round(ClientContext(them, 3, 2), state).arrivals[0].items.tolist()
 
 
-def test_without_arrivals_the_newest_samples_are_the_held_ones() -> None:
+def test_newest_samples_are_the_stored_ones_without_arrivals() -> None:
     them = clients("gaussian-mixture", "world.at_end=stop", "world.arrivals=10000")
     state = them.new_client(0)
     for rnd in range(2):
@@ -64,7 +64,7 @@ class Noting(FedRc):
         }
 
 
-def test_a_question_sees_when_samples_came_and_what_the_bank_keeps() -> None:
+def test_survey_context_has_arrival_rounds_and_the_state_of_the_bank() -> None:
     plan = make_plan("fedrc", "digits-partial", seed=1, overrides=["capacity=8", "memory=fifo"])
     plan = replace(plan, recipe=replace(plan.recipe, bank=Noting()))
     them = make_client_pool(plan, plan.scenario.data.load(None, 1), 10).clients

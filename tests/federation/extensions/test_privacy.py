@@ -31,12 +31,12 @@ HIDDEN = [*SMALL, "privacy=gaussian", "privacy.clip=0.5", "privacy.noise=0.1"]
 DELTAS = np.ones((2, 3), dtype=np.float32)
 
 
-def test_without_privacy_nothing_happens() -> None:
+def test_updates_are_unchanged_without_privacy() -> None:
     assert add_noise(fedavg(), DELTAS, 0, 1, 2) is DELTAS
     assert privacy_metrics({}, fedavg()) == {}
 
 
-def test_a_simulation_can_be_repeated_and_a_device_cannot() -> None:
+def test_noise_is_repeatable_in_simulations_but_not_on_devices() -> None:
     recipe = replace(fedavg(), privacy=Gaussian())
     once = add_noise(recipe, DELTAS, 7, rnd=1, client=2)
     assert once.tolist() == add_noise(recipe, DELTAS, 7, rnd=1, client=2).tolist()
@@ -57,14 +57,14 @@ class Half:
         return 0.0
 
 
-def test_a_privacy_of_the_users_own_may_be_wrong() -> None:
+def test_invalid_noise_of_a_custom_policy_is_rejected() -> None:
     with pytest.raises(
         ConfigError, match=r"Half\.add_noise must return float32 updates of shape \(2, 3\)"
     ):
         add_noise(replace(fedavg(), privacy=Half()), DELTAS, 0, 1, 2)
 
 
-def test_who_is_asked_pays_whether_it_is_heard_or_not() -> None:
+def test_requests_count_as_releases_even_without_a_response() -> None:
     recipe = replace(fedavg(), privacy=Gaussian(noise=4.0))
     known = count_releases({}, [np.array([0, 2]), np.array([2, 2])], 3)
     assert known[RELEASES].tolist() == [1, 0, 2]
@@ -76,7 +76,7 @@ def test_who_is_asked_pays_whether_it_is_heard_or_not() -> None:
     }
 
 
-def test_both_engines_send_the_same_noise_and_the_account_grows() -> None:
+def test_both_engines_add_the_same_noise_and_epsilon_grows() -> None:
     runs = [
         thalweg.run("fedavg", "digits-partial", rounds=4, engine=engine, overrides=HIDDEN)
         for engine in ("fast", "reference")
@@ -87,14 +87,14 @@ def test_both_engines_send_the_same_noise_and_the_account_grows() -> None:
     assert spent[-1] > spent[0] > 0
 
 
-def test_over_bytes_it_is_the_same() -> None:
+def test_noise_is_the_same_over_bytes() -> None:
     plan = plan_of("fedavg", HIDDEN)
     ours, theirs = play(plan, bytes_federation(plan)), play(plan, reference(plan))
     assert ours[0].bank.tobytes() == theirs[0].bank.tobytes()
     assert ours[0].known[RELEASES].tolist() == theirs[0].known[RELEASES].tolist()
 
 
-def test_a_device_draws_its_noise_from_the_system() -> None:
+def test_device_draws_noise_from_the_operating_system() -> None:
     plan = plan_of("fedavg", HIDDEN)
     federation = bytes_federation(plan)
     node = federation.nodes[0].node
@@ -106,7 +106,7 @@ def test_a_device_draws_its_noise_from_the_system() -> None:
     assert len({each.tobytes() for each in sent}) == 3
 
 
-def test_rehearsals_are_paid_for_too(tmp_path: Path) -> None:
+def test_probe_rounds_count_as_releases(tmp_path: Path) -> None:
     overrides = [*HIDDEN, "sessions=alternating", "sessions.length=1"]
     more = [
         "session_start=warm-start",
@@ -122,6 +122,6 @@ def test_rehearsals_are_paid_for_too(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("recipe", ["scaffold", "fedcurv", "ode", "fedrc"])
-def test_a_recipe_that_says_as_much_beside_the_update_is_refused(recipe: str) -> None:
+def test_recipe_with_unprotected_uploads_is_rejected(recipe: str) -> None:
     with pytest.raises(ConfigError, match="it uploads statistics of the samples without noise"):
         thalweg.run(recipe, "digits-partial", rounds=1, overrides=HIDDEN)

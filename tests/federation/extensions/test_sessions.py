@@ -88,7 +88,7 @@ class Diary:
 # When a session begins
 
 
-def test_an_opening_is_asked_in_the_first_round_of_every_session() -> None:
+def test_session_start_is_called_in_the_first_round_of_each_session() -> None:
     diary = Diary()
     played = play(opening_with(diary), Theatre(present=[(0,)]), 6)
     assert diary.shown == [[0, 0, 0], [2, 0, 0], [4, 0, 0]]
@@ -97,13 +97,13 @@ def test_an_opening_is_asked_in_the_first_round_of_every_session() -> None:
     assert diary.given == [([0, 0, 0], [("weight", 0, 3)])]
 
 
-def test_without_sessions_nobody_asks_the_opening() -> None:
+def test_session_start_is_not_called_without_sessions() -> None:
     diary = Diary()
     play(opening_with(diary), Fake(), 3)
     assert diary.shown == []
 
 
-def test_a_session_begins_when_somebody_is_here() -> None:
+def test_session_starts_when_a_client_is_present() -> None:
     diary = Diary()
     federation = Theatre(present=[(0,), (), (), (1,), (1,)], numbers=(0, 1, 1, 1, 1))
     played = play(opening_with(diary), federation, 5)
@@ -111,19 +111,19 @@ def test_a_session_begins_when_somebody_is_here() -> None:
     assert [server.session for server, _ in played] == [0, 0, 0, 1, 1]
 
 
-def test_a_session_in_which_nobody_ever_comes_is_none() -> None:
+def test_session_without_present_clients_is_skipped() -> None:
     diary = Diary()
     play(opening_with(diary), Theatre(present=[(0,), (), (2,)], numbers=(0, 1, 2)), 3)
     assert diary.shown == [[0, 0, 0], [1, 0, 0]]
 
 
-def test_sessions_of_one_round_are_legal() -> None:
+def test_sessions_may_have_one_round() -> None:
     recipe = opening_with(WarmStart(distance="raw"))
     played = play(recipe, Theatre(present=[(0,), (1,), (2,)], numbers=range(6)), 6)
     assert [len(server.session_start.models) for server, _ in played] == [0, 0, 1, 2, 3, 4]
 
 
-def test_an_opening_sees_the_model_that_is_presented() -> None:
+def test_session_start_receives_the_evaluated_model() -> None:
     diary = Diary()
     recipe = opening_with(diary, server=FedExp())
     (before, _), _ = play(recipe, Theatre(), 3)[1:]
@@ -132,7 +132,7 @@ def test_an_opening_sees_the_model_that_is_presented() -> None:
 
 
 @pytest.mark.parametrize("start", [np.zeros(2), np.full(3, np.nan), np.zeros((1, 3))])
-def test_an_opening_that_returns_no_model_is_named(start: Any) -> None:
+def test_session_start_that_returns_no_model_is_named_in_the_error(start: Any) -> None:
     with pytest.raises(
         ConfigError, match=r"Diary\.choose_start must return a model of 3 finite numbers"
     ):
@@ -142,7 +142,7 @@ def test_an_opening_that_returns_no_model_is_named(start: Any) -> None:
 # What is forgotten
 
 
-def test_server_rules_begin_anew_with_every_session() -> None:
+def test_server_rules_are_reset_in_each_session() -> None:
     played = play(replace(PLAIN, server=CountsSteps()), Theatre(), 5)
     assert [server.rules for server, _ in played] == [[1], [2], [1], [2], [1]]
 
@@ -158,7 +158,7 @@ class Attentive(Chatty):
         return 100.0
 
 
-def test_halves_of_policies_hear_of_a_session_and_others_go_on() -> None:
+def test_server_parts_that_track_sessions_are_notified_and_others_keep_their_state() -> None:
     attentive = Attentive()
     federation = Theatre(present=[(0,), (0,), (1, 2)])
     played = play(replace(PLAIN, memory=attentive), federation, 3)
@@ -178,7 +178,7 @@ def jobs_of(federation: Fake, rnd: int) -> list[list[Job]]:
     return [jobs for jobs, when in federation.orders if when == rnd]
 
 
-def test_rehearsals_are_jobs_of_their_own_before_the_first_round() -> None:
+def test_probe_rounds_are_separate_jobs_before_the_first_round() -> None:
     federation = Theatre(present=[(0, 2)])
     play(opening_with(WARM), federation, 4)
     first, second, for_good = jobs_of(federation, 2)
@@ -191,7 +191,7 @@ def test_rehearsals_are_jobs_of_their_own_before_the_first_round() -> None:
     assert jobs_of(federation, 3)[0][0].age == 1
 
 
-def test_rehearsals_start_from_the_pilot_and_the_session_where_the_opening_says() -> None:
+def test_probe_rounds_start_from_the_pilot_and_the_session_from_the_chosen_model() -> None:
     federation = Theatre(present=[(0,)])
     played = play(opening_with(WARM), federation, 6)
     # Two rounds of the pilot session end at 2; rehearsals at half pace go to 2.5 and 3.
@@ -206,7 +206,7 @@ def without_opening(server: ServerState) -> Any:
 
 
 @pytest.mark.parametrize("selection", [None, Uniform(0.5)])
-def test_rehearsals_disturb_nothing_at_the_server(selection: Any) -> None:
+def test_probe_rounds_do_not_change_the_server_state(selection: Any) -> None:
     """With one past session, or none, warm start goes on from the last model, as Previous does."""
     parts: dict[str, Any] = {"server": CountsSteps(), "memory": Attentive()}
     parts |= {} if selection is None else {"selection": selection}
@@ -236,14 +236,14 @@ class Stage(Theatre):
         return super().train(jobs, bank, rnd, broadcast)
 
 
-def test_every_rehearsal_says_that_it_is_one() -> None:
+def test_jobs_of_probe_rounds_are_marked() -> None:
     ours, theirs = Stage(present=[(0, 1), (1, 2)]), Stage(present=[(0, 1), (1, 2)])
     play(opening_with(WARM), ours, 8)
     play(PLAIN, theirs, 8)
     assert ours.rounds == theirs.rounds
 
 
-def test_rehearsals_know_nothing_of_what_rules_and_halves_of_policies_know() -> None:
+def test_probe_rounds_use_fresh_states_of_server_rules_and_server_parts() -> None:
     federation = Theatre(present=[(0,)])
     recipe = opening_with(WARM, server=CountsSteps(), memory=Attentive())
     played = play(recipe, federation, 4)
@@ -257,7 +257,7 @@ def test_rehearsals_know_nothing_of_what_rules_and_halves_of_policies_know() -> 
     assert played[2][0].session_start.fingerprints[0].tolist() == [2, 2, 2]
 
 
-def test_what_is_said_and_lost_in_rehearsals_is_not_remembered() -> None:
+def test_reports_and_uploads_of_probe_rounds_are_not_stored() -> None:
     federation = Theatre(present=[(0,), (0,), (1,)], scores=(1, 2, 3))
     recipe = opening_with(WARM)
     (before, _), (after, _) = play(recipe, federation, 3)[1:]
@@ -266,7 +266,7 @@ def test_what_is_said_and_lost_in_rehearsals_is_not_remembered() -> None:
     assert after.times_present.tolist() == [2, 1, 0]
 
 
-def test_rehearsals_are_counted_in_the_round_they_belong_to() -> None:
+def test_costs_of_probe_rounds_are_counted_in_their_round() -> None:
     federation = Theatre(present=[(0, 2)], num_steps=(3, 0, 4))
     played = play(opening_with(WARM), federation, 4)
     extra_metrics = [dict(updates.extra_metrics) for _, updates in played if updates is not None]
@@ -277,7 +277,7 @@ def test_rehearsals_are_counted_in_the_round_they_belong_to() -> None:
     assert up == [0, 0, 2 * 2 * W, 0]
 
 
-def test_a_rehearsal_in_which_nobody_learns_leaves_the_pilot() -> None:
+def test_probe_round_without_training_returns_the_same_model() -> None:
     played = play(opening_with(WARM), Theatre(present=[(0,)], num_steps=(0, 0, 0)), 6)
     assert played[-1][0].bank.tolist() == [[0, 0, 0]]
     assert [f.tolist() for f in played[-1][0].session_start.fingerprints] == [[0, 0, 0], [0, 0, 0]]
@@ -289,7 +289,7 @@ class Nobody:
         return np.empty(0, dtype=np.int64)
 
 
-def test_a_rehearsal_without_a_cohort_asks_nobody() -> None:
+def test_probe_round_without_a_cohort_sends_no_jobs() -> None:
     federation = Theatre()
     played = play(opening_with(WARM, selection=Nobody()), federation, 6)
     assert federation.orders == []
@@ -308,7 +308,7 @@ class OnlyRehearses:
         return np.array([0] if is_first else [], dtype=np.int64)
 
 
-def test_what_was_rehearsed_is_paid_for_even_if_nobody_is_chosen_then() -> None:
+def test_probe_rounds_are_counted_even_if_the_cohort_of_the_round_is_empty() -> None:
     played = play(opening_with(WARM, selection=OnlyRehearses()), Theatre(), 3)
     updates = played[-1][1]
     assert updates is not None
@@ -317,7 +317,7 @@ def test_what_was_rehearsed_is_paid_for_even_if_nobody_is_chosen_then() -> None:
     assert updates.extra_metrics == {"probe_rounds": 2, "probe_round_steps": 1}
 
 
-def test_a_rehearsal_that_diverges_is_stopped_at_the_door() -> None:
+def test_probe_round_that_diverges_is_rejected() -> None:
     class Wild(Theatre):
         def train(self, jobs: Any, bank: Any, rnd: int, broadcast: Any = None) -> Updates:
             updates = super().train(jobs, bank, rnd, broadcast)
@@ -331,7 +331,7 @@ def test_a_rehearsal_that_diverges_is_stopped_at_the_door() -> None:
 # All openings, through the server
 
 
-def test_sessions_of_alternating_clients_find_their_model_again() -> None:
+def test_warm_start_recovers_the_models_of_alternating_clients() -> None:
     """Sessions of client 0, then 1, then 0 again; their updates have different directions."""
     present = [(2,), (2,), (0,), (0,), (1,), (1,), (0,), (0,)]
     recipe = opening_with(WarmStart(scale=1000.0, first_start="random"))
@@ -341,7 +341,7 @@ def test_sessions_of_alternating_clients_find_their_model_again() -> None:
     assert played[-1][0].bank.tolist() == [[4, 0, 0]]
 
 
-def test_average_and_anew_begin_as_they_say() -> None:
+def test_average_and_reset_start_from_their_models() -> None:
     present = [(2,), (2,), (0,), (0,), (1,), (1,), (0,), (0,)]
     federation = Theatre(present=present)
     play(opening_with(Average()), federation, 8)
@@ -357,7 +357,7 @@ def test_average_and_anew_begin_as_they_say() -> None:
     [WarmStart(history=1, keep="diverse"), WarmStart(pilot_sessions=2), Average(), Reset()],
     ids=repr,
 )
-def test_a_checkpoint_after_any_round_leads_to_the_same_bits(session_start: SessionStart) -> None:
+def test_runs_resumed_after_any_round_have_the_same_bits(session_start: SessionStart) -> None:
     recipe = opening_with(session_start, server=CountsSteps())
     whole = [to_comparable(server) for server, _ in play(recipe, Theatre(), 8)]
     server, fresh = (new_server(recipe, MODEL, 3, [ParamSlice("weight", 0, 3)]) for _ in range(2))

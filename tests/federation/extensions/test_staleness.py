@@ -111,7 +111,7 @@ LATE = [[(0, 0), (1, 0)], [(0, 1), (1, 1), (2, 0)]]
         (HingeDiscount(after=0, slope=2.0), 1 / 9),
     ],
 )
-def test_weights_are_multiplied_and_do_not_sum_to_one_again(rule: Staleness, third: float) -> None:
+def test_weights_are_discounted_and_not_normalised_again(rule: Staleness, third: float) -> None:
     server, (_, second) = play(Slow(LATE), recipe_with(rule))
     # The weights are 1/2 in the first round and 1/3 in the second, with a discount on the late row.
     # If the late row is rejected, the others have weight 1/2 again.
@@ -123,13 +123,13 @@ def test_weights_are_multiplied_and_do_not_sum_to_one_again(rule: Staleness, thi
     assert second.extra_metrics == expected
 
 
-def test_late_updates_alone_make_a_short_step() -> None:
+def test_round_with_only_late_updates_makes_a_short_step() -> None:
     late = Slow([[(0, 0)], [], [], [(1, 0), (2, 0)]])
     server, _ = play(late, recipe_with(PolynomialDiscount()))
     assert server.bank[0] == pytest.approx([1, 0.25, 0.25])  # half each, times (1 + 3) ** -0.5
 
 
-def test_the_recipes_own_weights_come_first() -> None:
+def test_discounts_multiply_the_weights_of_the_recipe() -> None:
     scores = {(0, 1): 1.0, (1, 1): 2.0, (2, 0): 3.0, (0, 0): 1.0, (1, 0): 2.0}
     recipe = recipe_with(ConstantDiscount(0.5), weights=ShiftAware())
     both = [[], [(0, 1), (1, 1), (2, 0)]]
@@ -141,7 +141,7 @@ def test_the_recipes_own_weights_come_first() -> None:
     assert server.bank[0] == pytest.approx([1.5 / 3.5, 0.5 / 3.5, 0.75 / 3.5])
 
 
-def test_updates_that_are_too_old_are_refused() -> None:
+def test_too_old_updates_are_rejected() -> None:
     script = [[(0, 0), (1, 0)], [(0, 1), (1, 1)], [(0, 2), (1, 2), (2, 0)]]
     server, history = play(Slow(script), recipe_with(ConstantDiscount(max_staleness=2)))
     assert server.bank[0] == pytest.approx([4 / 3, 4 / 3, 1 / 3])
@@ -151,7 +151,7 @@ def test_updates_that_are_too_old_are_refused() -> None:
     assert history[2].extra_metrics == {"missing": 1, "rejected": 1}
 
 
-def test_a_round_without_a_cohort_makes_late_updates_one_round_later() -> None:
+def test_round_without_a_cohort_increases_the_staleness() -> None:
     @dataclass(frozen=True)
     class Pauses:
         def choose(self, roster: Roster, rng: np.random.Generator) -> Ints:
@@ -168,21 +168,21 @@ def test_a_round_without_a_cohort_makes_late_updates_one_round_later() -> None:
     assert updates.extra_metrics == {"missing": 3, "rejected": 1}, "two rounds old by now"
 
 
-def test_the_same_reply_is_not_counted_in_two_rounds() -> None:
+def test_repeated_response_is_not_counted_in_two_rounds() -> None:
     script = [[(0, 0)], [(2, 0)], [(2, 0)]]
     server, history = play(Slow(script), recipe_with(ConstantDiscount()))
     assert server.bank[0].tolist() == [1, 0, 1]
     assert history[2].extra_metrics == {"missing": 3, "rejected": 1}
 
 
-def test_what_a_newer_one_of_the_same_client_has_overtaken_is_refused() -> None:
+def test_update_older_than_another_of_the_same_client_is_rejected() -> None:
     script = [[(0, 0)], [(2, 1)], [(2, 0)]]
     server, history = play(Slow(script), recipe_with(ConstantDiscount()))
     assert server.bank[0].tolist() == [1, 0, 1]
     assert history[2].extra_metrics == {"missing": 3, "rejected": 1}
 
 
-def test_late_and_new_rows_of_one_client_both_count() -> None:
+def test_late_and_new_updates_of_one_client_both_count() -> None:
     script = [[(0, 0)], [(2, 1), (0, 1), (2, 0)]]
     server, history = play(Slow(script), recipe_with(PolynomialDiscount(1.0)))
     assert history[1].clients.tolist() == [0, 2, 2]
@@ -190,7 +190,7 @@ def test_late_and_new_rows_of_one_client_both_count() -> None:
     assert server.bank[0] == pytest.approx([1 + 1 / 3, 0, 1 / 3 + 1 / 6])
 
 
-def test_what_was_trained_for_another_session_is_refused() -> None:
+def test_updates_of_another_session_are_rejected() -> None:
     server, history = play(Slow(LATE, sessions=[0, 0]), recipe_with(ConstantDiscount()))
     assert server.bank[0] == pytest.approx([5 / 6, 5 / 6, 1 / 3])
     server, history = play(Slow(LATE, sessions=[0, 1]), recipe_with(ConstantDiscount()))
@@ -198,7 +198,7 @@ def test_what_was_trained_for_another_session_is_refused() -> None:
     assert history[1].extra_metrics == {"missing": 1, "rejected": 1}
 
 
-def test_with_several_models_late_rows_are_refused() -> None:
+def test_late_updates_are_rejected_with_several_models() -> None:
     bank = Keeps((0, 0, 1), mix=((1, 0), (0, 1)), is_new=(False, False))
     recipe = recipe_with(ConstantDiscount(), bank=bank, server=CountsSteps())
     server = new_server(recipe, MODEL, 3)._replace(
@@ -212,7 +212,7 @@ def test_with_several_models_late_rows_are_refused() -> None:
     assert updates.extra_metrics == {"missing": 2, "rejected": 2}
 
 
-def test_orders_of_a_model_that_was_begun_anew_are_closed() -> None:
+def test_requests_for_a_reset_model_are_closed() -> None:
     @dataclass(frozen=True)
     class Restarts(Keeps):
         def assign(
@@ -229,7 +229,7 @@ def test_orders_of_a_model_that_was_begun_anew_are_closed() -> None:
 # --- what the server knows of its clients ---
 
 
-def test_the_newest_report_of_a_client_is_known() -> None:
+def test_newest_report_of_a_client_is_stored() -> None:
     scores = {(0, 0): 1.0, (2, 0): 5.0, (2, 1): 7.0, (0, 1): 2.0}
     script = [[(0, 0)], [(0, 1), (2, 1), (2, 0)]]
     server, _ = play(
@@ -243,7 +243,7 @@ def test_the_newest_report_of_a_client_is_known() -> None:
     assert server.known["shift_score"].tolist() == pytest.approx([2, np.nan, 5], nan_ok=True)
 
 
-def test_a_policy_hears_late_words_in_full() -> None:
+def test_server_parts_receive_late_uploads_without_a_discount() -> None:
     uploads = {"memory.word": {(0, 0): [2], (2, 0): [3], (0, 1): [4], (2, 1): [5]}}
     script = [[(0, 0)], [(0, 1), (2, 1), (2, 0)]]
     recipe = recipe_with(ConstantDiscount(0.1), memory=Chatty())
@@ -258,7 +258,7 @@ def words(**rows: list[list[float]]) -> dict[str, Floats32]:
     }
 
 
-def test_of_one_client_the_older_words_are_heard_first_and_the_newest_stay() -> None:
+def test_uploads_of_one_client_are_collected_oldest_first() -> None:
     recipe = recipe_with(ConstantDiscount(), objective=Curvature())
     updates = replace(
         some_updates([0, 2, 2], 2),
@@ -275,7 +275,7 @@ def test_of_one_client_the_older_words_are_heard_first_and_the_newest_stay() -> 
     assert state.fisher_params.tolist() == [[4, 4], [6, 6]]
 
 
-def test_corrections_of_one_client_follow_upon_each_other() -> None:
+def test_corrections_of_one_client_are_applied_in_order() -> None:
     recipe = recipe_with(ConstantDiscount(), memory=Ode())
     updates = replace(some_updates([0, 1, 1], 2), uploads=words(memory__gradient=[[2], [4], [6]]))
     state = collect_uploads({"memory": Ode().init_server(2, 2)}, recipe, updates)["memory"]
@@ -286,7 +286,7 @@ def test_corrections_of_one_client_follow_upon_each_other() -> None:
     ]
 
 
-def test_weights_of_all_clients_stay_below_one_if_a_client_has_two_rows() -> None:
+def test_weights_sum_to_at_most_one_if_a_client_has_two_rows() -> None:
     updates = some_updates([0, 0, 1], 2, reports={"total_weight": [2.0, 4.0, 4.0]})
     known = {"total_weight": np.array([99.0, np.nan, 10.0])}
     roster = some_roster([0, 1, 2], 3, known=known)
@@ -300,7 +300,7 @@ def test_weights_of_all_clients_stay_below_one_if_a_client_has_two_rows() -> Non
 # --- and the rest ---
 
 
-def test_open_orders_survive_a_checkpoint() -> None:
+def test_open_requests_survive_a_checkpoint() -> None:
     recipe, federation = recipe_with(PolynomialDiscount(), weights=BySamples()), Slow(LATE)
     server, _ = run_server_round(new_server(recipe, MODEL, 3), federation, recipe, seed=0)
     assert server.open_requests.tolist() == [[2, 0]]
@@ -312,12 +312,12 @@ def test_open_orders_survive_a_checkpoint() -> None:
     assert to_comparable(present) == to_comparable(there)
 
 
-def test_a_server_that_refuses_remembers_no_orders() -> None:
+def test_server_that_rejects_late_updates_stores_no_requests() -> None:
     server, _ = play(Slow([[], []]), recipe_with(RejectLate()))
     assert server.open_requests.shape == (0, 2)
 
 
-def test_late_updates_in_time_are_the_same_bits_as_no_rule_at_all() -> None:
+def test_staleness_rule_changes_no_bit_without_late_updates() -> None:
     script = [[(client, rnd) for client in range(3)] for rnd in range(2)]
     plain_run, patient = (
         play(Slow(script), recipe_with(rule, server=FedExp()))[0]
