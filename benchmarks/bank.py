@@ -74,7 +74,9 @@ def seconds(work: Callable[[], None]) -> float:
     return time.perf_counter() - began
 
 
-def time_ratio(one: Callable[[], None], many: Callable[[], None], repeats: int) -> tuple[float, float]:
+def time_ratio(
+    one: Callable[[], None], many: Callable[[], None], repeats: int
+) -> tuple[float, float]:
     """Call both alternately; return the median ratio and the median seconds of the first."""
     one()
     many()

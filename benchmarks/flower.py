@@ -222,7 +222,10 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=20)
     parser.add_argument("--only", choices=("ours", "bare"))
     args = parser.parse_args()
-    sides = {"ours": ("thalweg serve, join", time_thalweg), "bare": ("plain Flower app", time_flower)}
+    sides = {
+        "ours": ("thalweg serve, join", time_thalweg),
+        "bare": ("plain Flower app", time_flower),
+    }
     found: dict[str, Timing] = {}
     print(f"{args.nodes} nodes, {args.rounds} rounds of {args.steps} steps", flush=True)
     print(f"{'':<22}{'s per round':>12}{'first after s':>15}{'late or lost':>14}")

@@ -120,7 +120,9 @@ def plain_two_teachers(
 def plain_scaffold(
     own: Any, client: nn.Module, x: Tensor, y: Tensor, parts: Parts, teachers: Any
 ) -> Tensor:
-    quadruples = zip(client.parameters(), parts["start"], parts["common"], parts["own"], strict=True)
+    quadruples = zip(
+        client.parameters(), parts["start"], parts["common"], parts["own"], strict=True
+    )
     correction = sum(((c - c_i) * (p - p0)).sum() for p, p0, c, c_i in quadruples)
     return functional.cross_entropy(client(x), y) + correction
 
@@ -183,7 +185,9 @@ def plain_round(
     (x, y), loss, trained = data, PLAIN[name], []
     for k, client_batches in enumerate(batches):
         client = copy.deepcopy(model)
-        parts = {what: _split_vector(torch.from_numpy(rows[k]), model) for what, rows in memo.items()}
+        parts = {
+            what: _split_vector(torch.from_numpy(rows[k]), model) for what, rows in memo.items()
+        }
         teachers = {what: _make_module(parts[what], model) for what in TEACHERS.get(name, [])}
         optimizer = torch.optim.SGD(client.parameters(), lr=sgd.lr, momentum=sgd.momentum)
         for rows in client_batches:

@@ -136,9 +136,7 @@ def two_models(**parts: Any) -> tuple[ClientProgram, ClientRound]:
     )
 
 
-def test_models_share_mini_batches_with_sample_weights_from_the_bank() -> (
-    None
-):
+def test_models_share_mini_batches_with_sample_weights_from_the_bank() -> None:
     _, visit = two_models()
     visit.observe()
     visit.split_samples(np.zeros((2, len(visit.rows)), dtype=np.float32))

@@ -126,7 +126,9 @@ def test_memory_fills_up_as_rows_arrive() -> None:
         ([1, 1, 2], "got 3 from 1 to 2, 2 of them different"),
     ],
 )
-def test_memory_that_returns_invalid_positions_is_named_in_the_error(kept: list[int], message: str) -> None:
+def test_memory_that_returns_invalid_positions_is_named_in_the_error(
+    kept: list[int], message: str
+) -> None:
     @dataclass(frozen=True)
     class Careless(RecordingMemory):
         def keep(

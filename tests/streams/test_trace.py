@@ -59,8 +59,8 @@ def test_trace_supports_a_tolerance(tmp_path: Path) -> None:
         ("1,2,\n1,7,9", r"lines 2 and 3 overlap: .* from round 2 on and never leaves"),
         (
             "0,5,5",
-            r"line 2: client 0 joins in round 5 and leaves in round 5; a stay must last at least one "
-            r"round",
+            r"line 2: client 0 joins in round 5 and leaves in round 5; a stay must last at least "
+            r"one round",
         ),
         ("0,0,1\n0,7,3", r"line 3: client 0 joins in round 7 and leaves in round 3"),
         ("0,-1,3", r"line 2: join is '-1'; expected a whole number from 0 on"),

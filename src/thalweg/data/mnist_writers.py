@@ -102,7 +102,9 @@ def find_writers(data_dir: Path | None) -> Path:
         "such as the third column of QMNIST's labels",
         f"put it in {' or '.join(str(folder) for folder in folders)}",
     ]
-    candidates = [search.SearchFolder(folder, "beside the images of MNIST", True) for folder in folders]
+    candidates = [
+        search.SearchFolder(folder, "beside the images of MNIST", True) for folder in folders
+    ]
     raise search.not_found_error(FILE, "is not available for download", ways, candidates)
 
 

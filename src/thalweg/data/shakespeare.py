@@ -158,7 +158,9 @@ def find(data_dir: Path | None) -> Path:
             "play, role and text, a row for each speech, in order",
             search.manual_instructions(FILE),
         ]
-        raise search.not_found_error(TITLE, f"{FILE} is not available for download", ways, candidates)
+        raise search.not_found_error(
+            TITLE, f"{FILE} is not available for download", ways, candidates
+        )
     return folder
 
 

@@ -139,7 +139,9 @@ class FastFederation:
             clients=np.array([job.client for job in cohort.jobs]),
             models=cohort.models,
             deltas=self._add_noise(work_done.deltas, cohort),
-            num_samples=np.repeat([len(client_round.rows) for client_round in client_rounds], num_jobs),
+            num_samples=np.repeat(
+                [len(client_round.rows) for client_round in client_rounds], num_jobs
+            ),
             num_steps=work_done.num_steps,
             losses=work_done.losses,
             num_tested=num_tested,
@@ -335,7 +337,9 @@ class FastFederation:
                     mine += client_round.batches(index)
         return batches
 
-    def _split_samples(self, client_rounds: list[ClientRound], cohort: Cohort, bank: Floats32) -> None:
+    def _split_samples(
+        self, client_rounds: list[ClientRound], cohort: Cohort, bank: Floats32
+    ) -> None:
         """Let clients assign their samples to their models, by the losses of the received
         models.
         """
@@ -378,7 +382,9 @@ class FastFederation:
         return tested, correct
 
 
-def _collect_uploads(client_rounds: list[ClientRound], rows: list[slice]) -> list[dict[str, Floats32]]:
+def _collect_uploads(
+    client_rounds: list[ClientRound], rows: list[slice]
+) -> list[dict[str, Floats32]]:
     """Return the uploads of every client for each of its models."""
     return [
         client_round.upload(index)
