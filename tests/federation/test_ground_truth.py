@@ -248,4 +248,6 @@ def test_undeclared_memory_receives_a_uniform_outlook() -> None:
     assert np.ptp(hidden.probs) == 0
     assert not hidden.heterogeneity.any()
     assert len(hidden.probs) == len(outlook.probs)
+    assert program.hide_outlook(outlook, program.recipe.memory) is hidden, "computed once"
+    assert not any(values.flags.writeable for values in hidden), "shared, so read-only"
     assert program.hide_outlook(outlook, Dds()) is outlook

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -14,6 +14,7 @@ from thalweg.core.errors import ConfigError
 from thalweg.core.rng import Draw, rng_for
 from thalweg.core.trees import Tree, restore_types
 from thalweg.core.types import Floats, Floats32, Ints, Outlook, SampleAges
+from thalweg.core.vectors import freeze
 from thalweg.federation.capabilities import Capabilities
 from thalweg.local import Sgd
 from thalweg.recipes.base import Recipe
@@ -84,8 +85,7 @@ class ClientProgram(Capabilities):
         """
         if _declares(policy, "uses_forecast"):
             return outlook
-        uniform = np.full(len(outlook.probs), 1 / len(outlook.probs))
-        return Outlook(uniform, uniform, np.zeros(len(outlook.probs)))
+        return _uniform_outlook(len(outlook.probs))
 
     def histogram(self, rows: Ints | Rows) -> Ints:
         """Return (C,) how many of these rows belong to each class."""
@@ -150,6 +150,13 @@ class ClientProgram(Capabilities):
         if arrivals and len(arrivals[0].items):
             return arrivals[0].items
         return state.rows.astype(np.int64)
+
+
+@lru_cache(maxsize=64)
+def _uniform_outlook(num_states: int) -> Outlook:
+    """Return the outlook without information; read-only, because all clients share it."""
+    uniform = freeze(np.full(num_states, 1 / num_states))
+    return Outlook(uniform, uniform, freeze(np.zeros(num_states)))
 
 
 def _declares(policy: object, name: str) -> bool:
