@@ -199,6 +199,23 @@ def test_recheck_finds_another_client_at_a_node(server: Server) -> None:
     assert (old.handled, new.handled) == (["identity", "invitation"], ["identity", "invitation"])
 
 
+def test_device_with_a_lost_state_folder_keeps_its_number_only_at_the_same_node(
+    server: Server,
+) -> None:
+    """Flower gives a device the same node id as before if it joins with the same key."""
+    server.connect(100)
+    server.connect(101)
+    assert server.poll() == {0: 100, 1: 101}
+    for node in (100, 101):
+        del server.grid.devices[node]
+    assert server.poll() == {}
+    server.connect(100, name="new-folder-same-key")
+    server.connect(102, name="new-folder-without-key")
+    assert server.poll() == {0: 100, 2: 102}
+    numbers = sorted(entry.number for entry in server.registry.entries.values())
+    assert numbers == [0, 1, 2], "number 1 remains in use"
+
+
 def test_invalid_identity_response_is_rejected(server: Server) -> None:
     device = server.connect(100)
     device.daemon.handle = lambda frame: Frame("identity", b"hello!")  # type: ignore[method-assign]

@@ -30,8 +30,9 @@ class ClientRegistry:
     """The map from identities to numbers 0 .. N-1, which do not change.
 
     A node has one number: a new client at a known node takes the number of the previous one, so
-    that a node cannot take several numbers. This also holds for a client that lost its state
-    folder.
+    that a node cannot take several numbers. Flower identifies a node by its key. A device that lost
+    its state folder therefore gets its number again if it joins with the same key. Without keys it
+    is a new node: it gets another number, and its old number remains in use.
     """
 
     def __init__(self, folder: Path, num_clients: int) -> None:
