@@ -18,8 +18,7 @@ from thalweg.baselines import BASELINES
 from thalweg.cli.catalogue import PARTS
 from thalweg.cli.main import app
 from thalweg.core.errors import ThalwegError
-from thalweg.engine.any_plan import AnyPlan, make_any_plan
-from thalweg.engine.plan import make_plan, plan_to_toml
+from thalweg.engine.plan import AnyPlan, make_any_plan, make_plan, plan_to_toml
 from thalweg.recipes import RECIPES
 from thalweg.scenarios import SCENARIOS
 

@@ -15,10 +15,9 @@ from thalweg.core.errors import ConfigError, RunError
 from thalweg.core.types import Floats32, Job
 from thalweg.data import Digits, GaussianMixture, Shakespeare
 from thalweg.data.base import Dataset
-from thalweg.engine.any_plan import BaselinePlan, make_any_plan
 from thalweg.engine.baseline import run_any_plan, run_baseline
 from thalweg.engine.builders import make_client_pool
-from thalweg.engine.plan import make_plan
+from thalweg.engine.plan import BaselinePlan, make_any_plan, make_plan
 from thalweg.engine.run_folder import RunFolder
 from thalweg.local import Sgd
 from thalweg.nets import Linear

@@ -24,8 +24,7 @@ from thalweg.core.errors import UnknownComponent
 from thalweg.core.transforms import TRANSFORMS
 from thalweg.data import AUGMENTATIONS, SOURCES
 from thalweg.drift import ACTIONS, ALARMS
-from thalweg.engine.any_plan import read_any_plan
-from thalweg.engine.plan import plan_to_toml
+from thalweg.engine.plan import plan_to_toml, read_any_plan
 from thalweg.forecast import FORECASTS
 from thalweg.local import DECAYS, GEOMETRIES, OBJECTIVES, PRIVACIES, STOPPINGS, Sgd
 from thalweg.memory import POLICIES

@@ -13,8 +13,8 @@ from rich.progress import BarColumn, Progress, TextColumn
 
 from thalweg.cli.progress import format_duration
 from thalweg.core.errors import ConfigError
-from thalweg.engine.any_plan import BaselinePlan
 from thalweg.engine.cells import CellCallback, CellEvent, CellJob
+from thalweg.engine.plan import BaselinePlan
 from thalweg.engine.processes import count_cores
 from thalweg.engine.run_folder import RunFolder
 

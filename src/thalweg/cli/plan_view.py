@@ -10,8 +10,7 @@ from rich.text import Text
 from rich.tree import Tree
 
 from thalweg.core.config import kind_of
-from thalweg.engine.any_plan import AnyPlan, BaselinePlan, get_method
-from thalweg.engine.plan import Plan
+from thalweg.engine.plan import AnyPlan, BaselinePlan, Plan, get_method
 from thalweg.forecast import Auto
 
 # These parts are always shown; all others only if they differ from the default.

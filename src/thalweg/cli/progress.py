@@ -12,9 +12,9 @@ from typing import Any
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn
 
-from thalweg.engine.any_plan import AnyPlan
 from thalweg.engine.loop import Progress as RoundProgress
 from thalweg.engine.loop import ProgressCallback
+from thalweg.engine.plan import AnyPlan
 
 
 @contextmanager

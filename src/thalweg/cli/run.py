@@ -13,9 +13,9 @@ from thalweg.cli.plan_view import plan_tree
 from thalweg.cli.progress import format_duration, print_json, show_progress
 from thalweg.core.errors import ConfigError
 from thalweg.core.metrics import METRICS, is_redundant, metrics_in
-from thalweg.engine.any_plan import AnyPlan, get_method, make_any_plan, read_any_plan
 from thalweg.engine.baseline import run_any_plan
 from thalweg.engine.loop import MetricsRow, Result
+from thalweg.engine.plan import AnyPlan, get_method, make_any_plan, read_any_plan
 
 NO_SCENARIO = "a scenario is required: add --on SCENARIO; thalweg list shows all scenarios."
 

@@ -18,9 +18,9 @@ from thalweg.core.errors import require
 from thalweg.core.rng import Draw, rng_for
 from thalweg.core.types import Floats32, Ints
 from thalweg.data import Dataset
-from thalweg.engine.any_plan import AnyPlan, BaselinePlan
 from thalweg.engine.builders import apply_views, make_timetable, make_world
 from thalweg.engine.loop import MetricsRow, Progress, ProgressCallback, Result, run_plan
+from thalweg.engine.plan import AnyPlan, BaselinePlan
 from thalweg.engine.run_folder import RunFolder
 from thalweg.engine.scores import get_session_context
 from thalweg.streams import World

@@ -12,9 +12,8 @@ from thalweg.core.rng import Draw, rng_for
 from thalweg.core.types import Floats32
 from thalweg.data import Dataset
 from thalweg.data.search import find_user_file
-from thalweg.engine.any_plan import AnyPlan
 from thalweg.engine.client_pool import ClientPool
-from thalweg.engine.plan import Plan
+from thalweg.engine.plan import AnyPlan, Plan
 from thalweg.engine.simulated import SecureSumFederation, SimulatedFederation
 from thalweg.engine.unreliable import UnreliableFederation
 from thalweg.federation import ClientProgram

@@ -12,9 +12,9 @@ from typing import Any
 
 from thalweg.core.errors import ThalwegError
 from thalweg.data import Dataset
-from thalweg.engine.any_plan import AnyPlan, any_plan_from_toml
 from thalweg.engine.baseline import run_any_plan
 from thalweg.engine.loop import Progress
+from thalweg.engine.plan import AnyPlan, any_plan_from_toml
 
 
 def main() -> None:

@@ -18,10 +18,9 @@ from pathlib import Path
 from typing import Any
 
 from thalweg.core.errors import RunError, ThalwegError
-from thalweg.engine.any_plan import AnyPlan, read_any_plan
 from thalweg.engine.baseline import run_any_plan
 from thalweg.engine.loop import Progress
-from thalweg.engine.plan import plan_differences, plan_to_toml
+from thalweg.engine.plan import AnyPlan, plan_differences, plan_to_toml, read_any_plan
 from thalweg.engine.processes import count_cores, worker_environment
 from thalweg.engine.run_folder import RunFolder
 

@@ -17,7 +17,6 @@ from thalweg.core.errors import RunError, require
 from thalweg.core.trees import restore_types
 from thalweg.core.types import Floats32
 from thalweg.data import Dataset
-from thalweg.engine.any_plan import AnyPlan
 from thalweg.engine.builders import (
     apply_views,
     check_has_data,
@@ -34,7 +33,7 @@ from thalweg.engine.metrics import (
     round_row,
     summarize_run,
 )
-from thalweg.engine.plan import Plan, make_plan
+from thalweg.engine.plan import AnyPlan, Plan, make_plan
 from thalweg.engine.run_folder import RunFolder
 from thalweg.engine.scores import get_session_context
 from thalweg.engine.simulated import HasPending, SimulatedFederation

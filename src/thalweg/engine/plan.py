@@ -1,4 +1,8 @@
-"""A plan: everything that determines the results of a run."""
+"""Plans: everything that determines the results of a run.
+
+A `Plan` has a recipe, a `BaselinePlan` a baseline. The functions with "any" in their names accept or
+return both kinds.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +19,7 @@ from thalweg.baselines import BASELINES, Baseline
 from thalweg.core.config import from_dict, parse_overrides, to_dict, with_settings
 from thalweg.core.errors import ConfigError, UnknownName, require
 from thalweg.local import Sgd
-from thalweg.recipes import Recipe, get_recipe
+from thalweg.recipes import RECIPES, Recipe, get_recipe
 from thalweg.scenarios import Scenario, find_scenario
 
 EngineName = Literal["fast", "reference"]
@@ -51,6 +55,35 @@ class Plan:
         return f"{self.recipe.name} on {self.scenario.name}, seed {self.seed}"
 
 
+@dataclass(frozen=True)
+class BaselinePlan:
+    """A baseline on a scenario, with a seed."""
+
+    baseline: Baseline
+    scenario: Scenario
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        require(0 <= self.seed < 2**63, f"seed must lie in [0, 2^63), got {self.seed}.")
+        require(
+            self.scenario.prequential > 0,
+            f"a baseline needs predictions of arriving samples, but {self.scenario.name} makes "
+            "none (prequential=0); predict some (--set prequential=32).",
+        )
+
+    @property
+    def title(self) -> str:
+        return f"{self.baseline.name} on {self.scenario.name}, seed {self.seed}"
+
+
+AnyPlan = Plan | BaselinePlan
+
+
+def get_method(plan: AnyPlan) -> Recipe | Baseline:
+    """Return the recipe or the baseline of a plan."""
+    return plan.baseline if isinstance(plan, BaselinePlan) else plan.recipe
+
+
 def make_plan(
     recipe: Recipe | str,
     scenario: Scenario | str,
@@ -84,6 +117,41 @@ def make_plan(
     if rounds is not None:
         scenario = replace(scenario, rounds=rounds)
     return Plan(recipe, scenario, seed, "reference" if engine == "reference" else "fast")
+
+
+def make_any_plan(
+    method: Recipe | Baseline | str,
+    scenario: Scenario | str,
+    *,
+    seed: int = 0,
+    rounds: int | None = None,
+    engine: str = "auto",
+    overrides: Iterable[str] = (),
+    **settings: Any,
+) -> AnyPlan:
+    """Return the plan of the recipe or the baseline that has the name.
+
+    >>> make_any_plan("majority", "elec2", overrides=["pooled=true", "rounds=5"]).title
+    'majority on elec2, seed 0'
+    """
+    if isinstance(method, str) and method in BASELINES:
+        method = BASELINES[method]()
+    if isinstance(method, str) and "+" not in method and method not in RECIPES:
+        raise UnknownName("recipe or baseline", method, [*RECIPES, *BASELINES])
+    if not isinstance(method, Baseline):
+        return make_plan(
+            method,
+            scenario,
+            seed=seed,
+            rounds=rounds,
+            engine=engine,
+            overrides=overrides,
+            **settings,
+        )
+    scenario = find_scenario(scenario) if isinstance(scenario, str) else scenario
+    method, scenario = apply_settings(method, scenario, overrides, settings)
+    scenario = scenario if rounds is None else replace(scenario, rounds=rounds)
+    return BaselinePlan(method, scenario, seed)
 
 
 def apply_settings(
@@ -126,16 +194,14 @@ def is_part_of_method(method: Recipe | Baseline, name: str) -> bool:
     return name in of_method
 
 
-def plan_to_toml(plan: Any) -> str:
-    """Return the plan of a recipe or a baseline as the text of a TOML file."""
+def plan_to_toml(plan: AnyPlan) -> str:
+    """Return a plan as the text of a TOML file."""
     return tomli_w.dumps(to_dict(plan))
 
 
 def plan_from_toml(text: str, where: str) -> Plan:
-    try:
-        plain = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
-        raise ConfigError(f"{where} is not a TOML file: {error}.") from error
+    """Return the plan of a recipe from the text of a TOML file; `where` names it in errors."""
+    plain = _parse_toml(text, where)
     require(
         "baseline" not in plain,
         f"{where} is the plan of a baseline; expected the plan of a recipe.",
@@ -143,17 +209,40 @@ def plan_from_toml(text: str, where: str) -> Plan:
     return from_dict(Plan, plain)
 
 
+def any_plan_from_toml(text: str, where: str) -> AnyPlan:
+    """Return a plan from the text of a TOML file; `where` names it in errors."""
+    plain = _parse_toml(text, where)
+    return from_dict(BaselinePlan, plain) if "baseline" in plain else from_dict(Plan, plain)
+
+
 def read_plan(path: Path) -> Plan:
-    """Read the plan of a run folder, or a plan.toml."""
+    """Read the plan of a recipe from a run folder or a plan.toml."""
+    return plan_from_toml(*_read_text(path))
+
+
+def read_any_plan(path: Path) -> AnyPlan:
+    """Read a plan from a run folder or a plan.toml."""
+    return any_plan_from_toml(*_read_text(path))
+
+
+def _parse_toml(text: str, where: str) -> dict[str, Any]:
+    try:
+        return tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise ConfigError(f"{where} is not a TOML file: {error}.") from error
+
+
+def _read_text(path: Path) -> tuple[str, str]:
+    """Return the text of the plan of a run folder, or of a plan.toml, and the name of the file."""
     file = path / "plan.toml" if path.is_dir() else path
     try:
-        return plan_from_toml(file.read_text(), str(file))
+        return file.read_text(), str(file)
     except OSError as error:
         raise ConfigError(f"cannot read a plan from {file}: {error.strerror}.") from error
 
 
-def plan_differences(old: Any, new: Any) -> list[str]:
-    """What two plans disagree on, one line each: ``path: old -> new``."""
+def plan_differences(old: AnyPlan, new: AnyPlan) -> list[str]:
+    """Return the differences between two plans, one line each: ``path: old -> new``."""
     before, after = _flatten(to_dict(old)), _flatten(to_dict(new))
     return [
         f"{path}: {before.get(path, 'absent')} -> {after.get(path, 'absent')}"

@@ -24,9 +24,8 @@ from thalweg import __version__
 from thalweg.core.errors import RunError
 from thalweg.core.trees import Tree, read_tree, write_tree
 from thalweg.core.types import Rejection
-from thalweg.engine.any_plan import AnyPlan, any_plan_from_toml
 from thalweg.engine.blobs import Blobs
-from thalweg.engine.plan import plan_differences, plan_to_toml
+from thalweg.engine.plan import AnyPlan, any_plan_from_toml, plan_differences, plan_to_toml
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

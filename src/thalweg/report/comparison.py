@@ -13,8 +13,8 @@ from typing import Any
 
 from thalweg.baselines import Baseline
 from thalweg.core.errors import require
-from thalweg.engine.any_plan import AnyPlan, get_method, make_any_plan
 from thalweg.engine.cells import CellCallback, CellJob, is_done, run_cells
+from thalweg.engine.plan import AnyPlan, get_method, make_any_plan
 from thalweg.engine.run_folder import RunFolder
 from thalweg.recipes import Recipe
 from thalweg.report.cells import Cell, Status, use_session_accuracy

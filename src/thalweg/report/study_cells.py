@@ -9,9 +9,8 @@ from typing import Any, Literal, NamedTuple
 
 from thalweg.core.errors import ConfigError, DataError
 from thalweg.data import check_available
-from thalweg.engine.any_plan import AnyPlan, get_method, make_any_plan
 from thalweg.engine.cells import CellJob, is_done
-from thalweg.engine.plan import split_overrides
+from thalweg.engine.plan import AnyPlan, get_method, make_any_plan, split_overrides
 from thalweg.evaluation import add_step_accuracy, add_task_metrics, take_until_transition
 from thalweg.report.cells import Cell, replace_accuracy
 from thalweg.report.comparison import cell_command, folder_name, read_cell, recipe_parts

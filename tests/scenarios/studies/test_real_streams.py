@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from thalweg.engine.any_plan import BaselinePlan
+from thalweg.engine.plan import BaselinePlan
 from thalweg.report.study import plan_study
 from thalweg.report.study_cells import StudyCell
 from thalweg.scenarios.studies import STUDIES

@@ -1,6 +1,6 @@
 import pytest
 
-from thalweg.engine.any_plan import BaselinePlan, make_any_plan
+from thalweg.engine.plan import BaselinePlan, make_any_plan
 from thalweg.report.comparison import recipe_parts
 from thalweg.report.study import plan_study
 from thalweg.scenarios.studies import STUDIES

@@ -1,3 +1,5 @@
+"""Plans of baselines, and functions that accept both kinds of plans."""
+
 from __future__ import annotations
 
 from pathlib import Path
@@ -7,14 +9,18 @@ import pytest
 import thalweg
 from thalweg.baselines import NoChange
 from thalweg.core.errors import ConfigError, UnknownName
-from thalweg.engine.any_plan import (
+from thalweg.engine.plan import (
     BaselinePlan,
+    Plan,
     any_plan_from_toml,
     get_method,
     make_any_plan,
+    make_plan,
+    plan_differences,
+    plan_to_toml,
     read_any_plan,
+    read_plan,
 )
-from thalweg.engine.plan import Plan, make_plan, plan_differences, plan_to_toml, read_plan
 
 
 def test_a_plan_is_made_from_the_name_of_a_recipe_or_a_baseline() -> None:
