@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import fields
+
 import pytest
 
 from thalweg.cli.catalogue import PARTS, first_sentence, show_command
@@ -29,3 +31,31 @@ def test_each_component_has_a_summary_and_can_be_shown(
 def test_local_optimiser_can_be_shown(capsys: pytest.CaptureFixture[str]) -> None:
     show_command("sgd")
     assert "--set local.lr=0.1" in capsys.readouterr().out
+
+
+def test_field_of_a_stage_is_shown_with_its_components_type_default_and_description(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    show_command("memory.budget")
+    text = capsys.readouterr().out
+    assert "memory.budget   a field of " in text
+    assert "dds" in text
+    assert "  budget: float = " in text
+    assert "thalweg show memory=" in text
+
+
+def test_each_field_of_each_stage_fits_on_a_screen(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    for what, table in PARTS.items():
+        for name in {field.name for cls in table.values() for field in fields(cls)}:
+            show_command(f"{what}.{name}")
+            lines = capsys.readouterr().out.splitlines()
+            assert len(lines) <= 20, (what, name, lines)
+            assert max(map(len, lines)) <= 80, (what, name, lines)
+
+
+def test_unknown_field_of_a_stage_is_rejected_with_a_suggestion() -> None:
+    with pytest.raises(ConfigError, match=r"unknown field of memory 'bugdet'.*'budget'\?"):
+        show_command("memory.bugdet")

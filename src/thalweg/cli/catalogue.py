@@ -20,7 +20,7 @@ from thalweg.aggregation import ROBUST, SECURE_AGGREGATIONS, SERVER_RULES, STALE
 from thalweg.bank import BANKS
 from thalweg.baselines import BASELINES, LEARNERS, Baseline
 from thalweg.cli.plan_view import plan_tree
-from thalweg.core.errors import UnknownComponent
+from thalweg.core.errors import UnknownComponent, UnknownName
 from thalweg.core.transforms import TRANSFORMS
 from thalweg.data import AUGMENTATIONS, SOURCES
 from thalweg.drift import ACTIONS, ALARMS
@@ -117,6 +117,10 @@ def show_command(name: str) -> None:
             kind = name.removeprefix(f"{what}=")
             _show_policy(console, what, kind, table[kind])
             return
+    stage, _, field_name = name.rpartition(".")
+    if stage in PARTS:
+        _show_field(console, stage, field_name)
+        return
     everything = [
         *RECIPES,
         *BASELINES,
@@ -171,13 +175,46 @@ def _show_policy(console: Console, what: str, name: str, cls: type[Any]) -> None
     console.print(doc_of(cls) + "\n", highlight=False, markup=False)
     notes = field_notes(cls)
     for field in dataclasses.fields(cls):
-        default = "" if field.default is dataclasses.MISSING else f" = {field.default!r}"
-        line = Text.assemble(("  " + field.name, "cyan"), f": {field.type}{default}")
+        definition = f": {field.type}{_format_default(field)}"
+        line = Text.assemble(("  " + field.name, "cyan"), definition)
         if field.name in notes:
             line.append("\n      " + notes[field.name], style="dim")
         console.print(line, highlight=False)
     option = "local.lr=0.1" if cls is Sgd else f"{what}={name}"  # Sgd is the only choice
     console.print(f"\nUse it with --set {option}", highlight=False)
+
+
+def _show_field(console: Console, stage: str, name: str) -> None:
+    """Print the components of a stage that have a field, with its type, default and description.
+
+    Components with the same field are printed together, so that the answer fits on a screen.
+    """
+    components: dict[tuple[str, str], list[str]] = {}
+    for kind, cls in PARTS[stage].items():
+        for field in dataclasses.fields(cls):
+            if field.name == name:
+                definition = f"{field.type}{_format_default(field)}"
+                components.setdefault((definition, field_notes(cls).get(name, "")), []).append(kind)
+    if not components:
+        known = {each.name for cls in PARTS[stage].values() for each in dataclasses.fields(cls)}
+        raise UnknownName(f"field of {stage}", name, known)
+    kinds = [kind for group in components.values() for kind in group]
+    title = Text.assemble((f"{stage}.{name}", "bold"), f"   a field of {', '.join(kinds)}")
+    console.print(title, highlight=False)
+    for (definition, note), group in components.items():
+        owners = f"   ({', '.join(group)})" if len(components) > 1 else ""
+        line = Text.assemble(("  " + name, "cyan"), f": {definition}{owners}")
+        console.print(line, highlight=False, no_wrap=True, overflow="ellipsis")
+        if note:
+            text = textwrap.fill(
+                note, console.width, initial_indent=" " * 6, subsequent_indent=" " * 6
+            )
+            console.print(Text(text, style="dim"), highlight=False)
+    console.print(f"\nthalweg show {stage}={kinds[0]} explains the component.", highlight=False)
+
+
+def _format_default(field: dataclasses.Field[Any]) -> str:
+    return "" if field.default is dataclasses.MISSING else f" = {field.default!r}"
 
 
 def field_notes(cls: type[Any]) -> dict[str, str]:

@@ -59,9 +59,13 @@ class Dds:
     uses_forecast: ClassVar[bool] = True  # reads the outlook and the state of the recipe's forecast
 
     budget: float = 0.5
+    """Expected share of the memory that one tick renews."""
     slope: float = 0.15
+    """Factor by which unbalanced labels lower the share of a state."""
     offset: float = 0.25
+    """Added to the score of every state; large values make the shares more equal."""
     exact: bool = False
+    """Solve the quadratic program instead of using the closed form."""
     ticks: int = 5
     """Ticks per round in the bound that `exact` minimises."""
     grad_bound: float = 1.0

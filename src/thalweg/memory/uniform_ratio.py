@@ -29,6 +29,7 @@ class UniformRatio:
     """
 
     budget: float = 0.5
+    """Share of the memory that one tick renews."""
     stochastic_rounding: bool = False
     """Round the number of renewed samples at random, so that its mean is exact."""
 
