@@ -71,3 +71,18 @@ def test_values_are_aligned_and_wrapped_in_their_column() -> None:
     assert max(map(len, lines)) <= 80
     column = next(line.index("dds") for line in lines if "memory" in line)
     assert all(line[column] != " " and line[column - 1] == " " for line in lines[1:])
+
+
+def test_ground_truth_is_shown_only_if_the_recipe_uses_it() -> None:
+    assert "ground truth" not in render_plan()
+    expected = {
+        "bank=oracle": "bank: true concepts",
+        "memory=dds": "forecast: true states (if the world has known states)",
+        "objective=elastic": "objective: true state changes",
+    }
+    for override, use in expected.items():
+        (line,) = [line for line in render_plan(override).splitlines() if "ground truth" in line]
+        assert line.rstrip().endswith(use)
+    text = render_plan("memory=dds", "forecast=exact")
+    assert "forecast: true states\n" in "\n".join(map(str.rstrip, text.splitlines()))
+    assert "ground truth" not in render_plan("memory=dds", "forecast=growing")

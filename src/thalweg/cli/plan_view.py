@@ -12,6 +12,7 @@ from rich.tree import Tree
 from thalweg.core.config import kind_of
 from thalweg.engine.plan import AnyPlan, BaselinePlan, Plan, get_method
 from thalweg.forecast import Auto
+from thalweg.recipes import Recipe
 
 # These parts are always shown; all others only if they differ from the default.
 COMMON_PARTS = (
@@ -46,6 +47,8 @@ def plan_tree(plan: AnyPlan, default: AnyPlan | None) -> Tree:
         branches.append(
             Branch("training", f"{whose}, after every {plan.baseline.feedback}", changes)
         )
+    if isinstance(plan, Plan) and plan.recipe.ground_truth:
+        branches.append(Branch("ground truth", _describe_ground_truth(plan.recipe)))
     if isinstance(plan, Plan) and isinstance(before, Plan):
         branches.append(Branch("local", describe(plan.local), _changes(plan.local, before.local)))
     sizes = ", ".join(f"{name} {getattr(plan.scenario, name)}" for name in SIZES)
@@ -86,6 +89,14 @@ def _note(part: Any, owner: Any) -> str:
     if not owner.uses_forecast:
         return " (no policy of this recipe uses it)"
     return " (exact if the world has known states, else states are learned: growing)"
+
+
+def _describe_ground_truth(recipe: Recipe) -> str:
+    """The ground truth that the recipe uses, which real devices do not have."""
+    note = " (if the world has known states)" if isinstance(recipe.forecast, Auto) else ""
+    return ", ".join(
+        use + note if use.startswith("forecast:") else use for use in recipe.ground_truth
+    )
 
 
 def _rank(name: str) -> int:
