@@ -38,6 +38,23 @@ def test_the_engines_agree_and_a_resumed_run_has_the_same_bits(recipe, tmp_path:
     check_same_bits(whole, run(out=tmp_path / "cut", resume=True))
 
 
+def test_a_run_resumed_within_a_time_step_has_the_same_detection_metrics(tmp_path: Path):
+    """The concepts at the start of the step are restored: the next step is compared with them."""
+
+    def run(**options):
+        overrides = [*SMALL, "world.rounds_per_step=3", "bank.every=3"]
+        overrides += ["bank.output=probabilities", "evaluate_every=3"]
+        return thalweg.run(
+            "feddaa", "drift-digits", seed=1, rounds=7, overrides=overrides, workers=1, **options
+        )
+
+    whole = run()
+    assert [row["round"] for row in whole.metrics if "drift_recall" in row] == [4, 7]
+    with pytest.raises(Interruption):
+        run(out=tmp_path / "cut", watch=interrupt_after(5))  # the second of the step's three rounds
+    check_same_bits(whole, run(out=tmp_path / "cut", resume=True))
+
+
 def test_metrics_contain_models_purity_and_concept_accuracies():
     overrides = [*SMALL, "bank.every=2", "bank.output=probabilities"]
     rows = thalweg.run("feddaa", "drift-digits", seed=1, rounds=4, overrides=overrides).metrics
