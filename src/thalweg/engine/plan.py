@@ -1,7 +1,7 @@
 """Plans: everything that determines the results of a run.
 
-A `Plan` has a recipe, a `BaselinePlan` a baseline. The functions with "any" in their names accept or
-return both kinds.
+A `Plan` has a recipe, a `BaselinePlan` a baseline. The functions with "any" in their names accept
+or return both kinds.
 """
 
 from __future__ import annotations

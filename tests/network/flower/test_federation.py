@@ -1,4 +1,4 @@
-"""`FlowerFederation`: the clients that are present, waiting for clients, and participation counts."""
+"""`FlowerFederation`: present clients, waiting for clients, and participation counts."""
 
 from __future__ import annotations
 
