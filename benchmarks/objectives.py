@@ -41,8 +41,8 @@ from thalweg.engine.workers import WorkerPool
 from thalweg.local import (
     OBJECTIVES,
     FinishesRound,
+    LocalTraining,
     Objective,
-    Sgd,
     StatefulObjective,
     TrainingSummary,
     UploadsFromObjective,
@@ -176,7 +176,7 @@ def plain_round(
     name: str,
     objective: Objective,
     model: nn.Module,
-    sgd: Sgd,
+    local: LocalTraining,
     data: tuple[Tensor, Tensor],
     batches: Tensor,
     memo: Memo,
@@ -189,7 +189,7 @@ def plain_round(
             what: _split_vector(torch.from_numpy(rows[k]), model) for what, rows in memo.items()
         }
         teachers = {what: _make_module(parts[what], model) for what in TEACHERS.get(name, [])}
-        optimizer = torch.optim.SGD(client.parameters(), lr=sgd.lr, momentum=sgd.momentum)
+        optimizer = torch.optim.SGD(client.parameters(), lr=local.lr, momentum=local.momentum)
         for rows in client_batches:
             optimizer.zero_grad()
             loss(objective, client, x[rows], y[rows], parts, teachers).backward()
@@ -253,7 +253,7 @@ def make_memo(objective: Objective, trainer: StackedTrainer, start: Floats32, ro
 def fast_round(
     objective: Objective,
     net: Net,
-    sgd: Sgd,
+    local: LocalTraining,
     data: Dataset,
     tasks: list[StackTask],
     bank: Floats32,
@@ -261,13 +261,13 @@ def fast_round(
 ) -> Iterator[Callable[[], Floats32]]:
     """Yield a function that trains all clients and returns their updates (K, P)."""
     if not memo:
-        pool = WorkerPool(net, objective, sgd, data, CORES)
+        pool = WorkerPool(net, objective, local, data, CORES)
         try:
             yield lambda: pool.train(bank, tasks)[0]
         finally:
             pool.close()
         return
-    trainer = StackedTrainer(net, objective, sgd, Gather(data))
+    trainer = StackedTrainer(net, objective, local, Gather(data))
     ends = np.cumsum([0, *(len(task.models) for task in tasks)]).tolist()
     parts = [slice(first, last) for first, last in pairwise(ends)]
 
@@ -294,22 +294,22 @@ def time_objective(work: Workload, name: str, repeats: int) -> tuple[float, floa
     rng = np.random.default_rng(0)
     data = make_data(work, rng)
     rows = draw_batches(work, data, rng)  # (K, S, B)
-    sgd = Sgd(lr=0.01, momentum=0.9, batch_size=work.batch, steps=work.steps)
+    local = LocalTraining(lr=0.01, momentum=0.9, batch_size=work.batch, steps=work.steps)
     net = work.spec.build(work.input_shape, work.num_classes)
     objective = OBJECTIVES[name]()
     torch.manual_seed(0)
     model = work.module()
     bank = flat(model)[None]
     start = np.repeat(bank, work.clients, axis=0)
-    trainer = StackedTrainer(net, objective, sgd, Gather(data))
+    trainer = StackedTrainer(net, objective, local, Gather(data))
     memo = make_memo(objective, trainer, start, rows[:, 0])
     tensors, batches = plain_tensors(data), torch.from_numpy(rows)
 
     def plain() -> list[nn.Module]:
         vectors = {"start": start, **memo}
-        return plain_round(name, objective, model, sgd, tensors, batches, vectors)
+        return plain_round(name, objective, model, local, tensors, batches, vectors)
 
-    with fast_round(objective, net, sgd, data, make_tasks(net, rows), bank, memo) as ours:
+    with fast_round(objective, net, local, data, make_tasks(net, rows), bank, memo) as ours:
         expected = np.stack([flat(client) for client in plain()]) - bank
         errors = np.linalg.norm(ours() - expected, axis=1) / np.linalg.norm(expected, axis=1)
         difference = np.inf if errors.max() > 1e-2 else float(np.median(errors))

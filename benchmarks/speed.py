@@ -37,7 +37,7 @@ from thalweg.core.vectors import combine
 from thalweg.data.base import Dataset
 from thalweg.engine.stacked import StackTask, choose_stack_sizes
 from thalweg.engine.workers import WorkerPool
-from thalweg.local import CrossEntropy, Sgd
+from thalweg.local import CrossEntropy, LocalTraining
 from thalweg.nets import Cnn, LeNet5, Linear, Mlp, NetSpec
 
 CORES = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
@@ -117,13 +117,13 @@ def plain_tensors(data: Dataset) -> tuple[torch.Tensor, torch.Tensor]:
 
 
 def plain_round(
-    model: nn.Module, sgd: Sgd, x: torch.Tensor, y: torch.Tensor, batches: torch.Tensor
+    model: nn.Module, local: LocalTraining, x: torch.Tensor, y: torch.Tensor, batches: torch.Tensor
 ) -> list[nn.Module]:
     """Train the clients one after the other; batches (K, S, B)."""
     trained = []
     for client_batches in batches:
         client = copy.deepcopy(model)
-        optimizer = torch.optim.SGD(client.parameters(), lr=sgd.lr, momentum=sgd.momentum)
+        optimizer = torch.optim.SGD(client.parameters(), lr=local.lr, momentum=local.momentum)
         for rows in client_batches:
             optimizer.zero_grad()
             functional.cross_entropy(client(x[rows]), y[rows]).backward()
@@ -179,23 +179,25 @@ def time_training(work: Workload, repeats: int) -> tuple[float, float, float]:
     rng = np.random.default_rng(0)
     data = make_data(work, rng)
     rows = draw_batches(work, data, rng)
-    sgd = Sgd(lr=0.01, momentum=0.9, batch_size=work.batch, steps=work.steps)
+    local = LocalTraining(lr=0.01, momentum=0.9, batch_size=work.batch, steps=work.steps)
     net = work.spec.build(work.input_shape, work.num_classes)
     torch.manual_seed(0)
     model = work.module()
     bank = flat(model)[None]
     x, y = plain_tensors(data)
     batches, tasks = torch.from_numpy(rows), make_tasks(net, rows)
-    pool = WorkerPool(net, CrossEntropy(), sgd, data, CORES)
+    pool = WorkerPool(net, CrossEntropy(), local, data, CORES)
     try:
-        trained = plain_round(model, sgd, x, y, batches)
+        trained = plain_round(model, local, x, y, batches)
         expected = np.stack([flat(client) for client in trained]) - bank
         deltas, _ = pool.train(bank, tasks)
         errors = np.linalg.norm(deltas - expected, axis=1) / np.linalg.norm(expected, axis=1)
         difference = np.inf if errors.max() > 1e-2 else float(np.median(errors))
         del deltas
         plain, ours = time_in_turns(
-            lambda: plain_round(model, sgd, x, y, batches), lambda: pool.train(bank, tasks), repeats
+            lambda: plain_round(model, local, x, y, batches),
+            lambda: pool.train(bank, tasks),
+            repeats,
         )
     finally:
         pool.close()

@@ -28,8 +28,8 @@ def test_each_component_has_a_summary_and_can_be_shown(
         assert kind in capsys.readouterr().out
 
 
-def test_local_optimiser_can_be_shown(capsys: pytest.CaptureFixture[str]) -> None:
-    show_command("sgd")
+def test_local_training_can_be_shown(capsys: pytest.CaptureFixture[str]) -> None:
+    show_command("local-training")
     assert "--set local.lr=0.1" in capsys.readouterr().out
 
 

@@ -18,7 +18,7 @@ import thalweg
 from documentation.pages import PAGES, ROOT, prose, spans
 from test_direction import DEPTH
 from thalweg.cli.catalogue import PARTS
-from thalweg.local import Sgd
+from thalweg.local import LocalTraining
 from thalweg.selection import COUNTERS
 
 SRC = ROOT / "src/thalweg"
@@ -39,7 +39,7 @@ SUFFIXES = (
     ".db",
 )
 # Parts that can be set and have no table of their own.
-SET = {"local": [Sgd], "counter": [*COUNTERS.values()]}
+SET = {"local": [LocalTraining], "counter": [*COUNTERS.values()]}
 REJECTED = {"update.delta"}  # decision 1 names a rejected alternative
 
 each_page = pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))

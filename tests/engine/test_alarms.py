@@ -31,7 +31,7 @@ from thalweg.engine.loop import Result, run_plan
 from thalweg.engine.plan import Plan, make_plan
 from thalweg.evaluation.alarms import DriftRecord
 from thalweg.forecast import Growing
-from thalweg.local import Sgd
+from thalweg.local import LocalTraining
 from thalweg.memory import Fifo
 from thalweg.nets import Linear
 from thalweg.recipes import Recipe, fedavg
@@ -103,7 +103,7 @@ SCENARIO = Scenario(
     data=Digits(),
     net=Linear(),
     world=Switching(),
-    local=Sgd(lr=0.2, batch_size=12, passes=2),
+    local=LocalTraining(lr=0.2, batch_size=12, passes=2),
     rounds=16,
     ticks=1,
     capacity=96,

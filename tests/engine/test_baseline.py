@@ -19,7 +19,7 @@ from thalweg.engine.baseline import run_any_plan, run_baseline
 from thalweg.engine.builders import make_client_pool
 from thalweg.engine.plan import BaselinePlan, make_any_plan, make_plan
 from thalweg.engine.run_folder import RunFolder
-from thalweg.local import Sgd
+from thalweg.local import LocalTraining
 from thalweg.nets import Linear
 from thalweg.scenarios import Scenario
 from thalweg.streams import Groups, Inflow, Replay, Sudden
@@ -44,7 +44,11 @@ def scenario(**more: Any) -> Scenario:
         **more,
     }
     return Scenario(
-        "made-up", data=GaussianMixture(), net=Linear(), local=Sgd(0.1, passes=1), **settings
+        "made-up",
+        data=GaussianMixture(),
+        net=Linear(),
+        local=LocalTraining(0.1, passes=1),
+        **settings,
     )
 
 

@@ -17,13 +17,13 @@ from covering import covering_array
 from thalweg.data import Augment, Dataset, DataSource, Digits, GaussianMixture, SyntheticLogistic
 from thalweg.engine.loop import Result, run_plan
 from thalweg.engine.plan import Plan, make_plan
-from thalweg.local import Sgd
+from thalweg.local import LocalTraining
 from thalweg.nets import HamCnn, Linear, Mlp
 from thalweg.recipes import Recipe, fedavg
 from thalweg.scenarios import Scenario
 from thalweg.streams import WORLDS, Groups, Inflow, LatentStates, Live, Replay, Steps
 
-SGD = Sgd(lr=0.05, batch_size=6, passes=1)
+SGD = LocalTraining(lr=0.05, batch_size=6, passes=1)
 SCENARIOS = {
     "latent": Scenario(
         name="latent",

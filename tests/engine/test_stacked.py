@@ -19,10 +19,10 @@ from thalweg.engine.stacked import (
     choose_stack_sizes,
     stack_size,
 )
-from thalweg.local import CrossEntropy, Sgd
+from thalweg.local import CrossEntropy, LocalTraining
 from thalweg.nets import Cnn, LeNet5, Linear, Mlp
 
-SGD = Sgd(lr=0.05, momentum=0.9, weight_decay=0.01, batch_size=6, steps=1)
+SGD = LocalTraining(lr=0.05, momentum=0.9, weight_decay=0.01, batch_size=6, steps=1)
 
 
 def toy_images(side=8, num=40):
@@ -157,7 +157,7 @@ class Homesick:
 def test_the_memo_contains_the_received_model_of_each_client():
     data = toy_images()
     net = Linear().build(data.input_shape, 3)
-    trainer = StackedTrainer(net, Homesick(), Sgd(lr=0.5, steps=1), Gather(data))
+    trainer = StackedTrainer(net, Homesick(), LocalTraining(lr=0.5, steps=1), Gather(data))
     task = task_of(some_batches(np.random.default_rng(1), [[6, 6], [6]]), models=[1, 0])
     deltas, losses = trainer.train(bank_for(net, 2), [task])
     # d <- d - (d + 1) / 2 for the first parameter: -0.5, then -0.75.

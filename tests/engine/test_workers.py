@@ -27,10 +27,10 @@ from thalweg.data.base import Dataset
 from thalweg.engine.gather import Gather
 from thalweg.engine.stacked import PREDICT_BATCH, StackedTrainer, StackTask
 from thalweg.engine.workers import WorkerDied, WorkerPool, can_send_to_worker, make_trainer
-from thalweg.local import CrossEntropy, Sgd
+from thalweg.local import CrossEntropy, LocalTraining
 from thalweg.nets import Cnn, LeNet5, Linear, Mlp
 
-SGD = Sgd(lr=0.05, momentum=0.9, weight_decay=0.01, batch_size=8, steps=1)
+SGD = LocalTraining(lr=0.05, momentum=0.9, weight_decay=0.01, batch_size=8, steps=1)
 
 
 def toy_images(num=600):
@@ -276,7 +276,7 @@ SCRIPT = """
     from thalweg.data.base import Dataset
     from thalweg.engine.workers import WorkerPool, can_send_to_worker, make_trainer
     from thalweg.engine.stacked import StackedTrainer
-    from thalweg.local import CrossEntropy, Sgd
+    from thalweg.local import CrossEntropy, LocalTraining
     from thalweg.nets import Linear
 
     @dataclass(frozen=True)
@@ -286,10 +286,10 @@ SCRIPT = """
     print("imported", flush=True)
     x, y = np.zeros((4, 2), dtype=np.float32), np.array([0, 1, 0, 1])
     data = Dataset("toy", x, y, x, y, 2)
-    net, sgd = Linear().build((2,), 2), Sgd(lr=0.1, steps=1)
-    trainer = make_trainer(net, Mine(), sgd, data, 2)
+    net, local = Linear().build((2,), 2), LocalTraining(lr=0.1, steps=1)
+    trainer = make_trainer(net, Mine(), local, data, 2)
     print(can_send_to_worker(Mine()), type(trainer).__name__, flush=True)
-    pool = WorkerPool(net, CrossEntropy(), sgd, data, 2)
+    pool = WorkerPool(net, CrossEntropy(), local, data, 2)
     print(pool.predict(np.zeros(6, dtype=np.float32), "test")[0].tolist(), flush=True)
     print(*(process.pid for process in pool._processes), flush=True)
     if sys.argv[1] == "stay":

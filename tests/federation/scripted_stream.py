@@ -12,7 +12,7 @@ from contracts.model_probes import FakeModelProbe
 from thalweg.aggregation import MemorySummary
 from thalweg.core.types import Arrival, Floats, Ints, MemoryContext, Outlook, SampleAges, Supply
 from thalweg.federation import ClientContext, ClientProgram, ClientRound, ClientState, start_round
-from thalweg.local import Sgd
+from thalweg.local import LocalTraining
 from thalweg.memory import Fifo
 from thalweg.recipes import Recipe
 from thalweg.streams import StateTable, Stream
@@ -129,11 +129,11 @@ class RecordingSampleWeights:
 def clients(
     recipe: Recipe, stream: Stream | None = None, *, capacity: int = 4, seed: int = 0
 ) -> ClientProgram:
-    sgd = Sgd(lr=0.1, batch_size=3, steps=2)
+    local = LocalTraining(lr=0.1, batch_size=3, steps=2)
     stream = ScriptedStream() if stream is None else stream
     if isinstance(stream, ScriptedStream):
         stream = replace(stream, holds=capacity)
-    return ClientProgram(recipe, stream, LABELS, sgd, seed)
+    return ClientProgram(recipe, stream, LABELS, local, seed)
 
 
 def recipe(memory: Any, **parts: Any) -> Recipe:

@@ -26,7 +26,7 @@ from thalweg.core.errors import ConfigError
 from thalweg.core.types import Ints, MemoryContext
 from thalweg.federation import ClientContext, ClientProgram, start_round
 from thalweg.forecast import Bayesian, Exact, Growing
-from thalweg.local import Sgd
+from thalweg.local import LocalTraining
 from thalweg.memory import Dds, Fifo, Importance, Ode, Reservoir, UniformRatio
 from thalweg.selection import Available
 from thalweg.streams import Replay, Setting
@@ -168,7 +168,9 @@ class ThreeClasses(ScriptedStream):
 def growing_clients(memory: Any, oracle: Any, **parts: Any) -> ClientProgram:
     world = ThreeClasses(**parts)
     who = recipe(memory, forecast=oracle, weights=ShiftAware(mismatch="kme"))
-    return ClientProgram(who, world, world.labels, Sgd(lr=0.1, batch_size=3, steps=2), seed=0)
+    return ClientProgram(
+        who, world, world.labels, LocalTraining(lr=0.1, batch_size=3, steps=2), seed=0
+    )
 
 
 def test_memory_receives_the_states_of_a_forecast_that_finds_them() -> None:

@@ -4,12 +4,12 @@ from hypothesis import strategies as st
 
 from thalweg.core.config import from_dict, to_dict, with_overrides
 from thalweg.core.errors import ConfigError
-from thalweg.local import PolynomialDecay, Sgd
+from thalweg.local import LocalTraining, PolynomialDecay
 
 
 def test_the_learning_rate_follows_the_polynomial():
-    sgd = Sgd(lr=0.001, steps=5, decay=PolynomialDecay(power=0.9, floor=0.6, rounds=50))
-    rates = [sgd.lr * sgd.lr_scale(age) for age in (0, 1, 25, 49)]
+    local = LocalTraining(lr=0.001, steps=5, decay=PolynomialDecay(power=0.9, floor=0.6, rounds=50))
+    rates = [local.lr * local.lr_scale(age) for age in (0, 1, 25, 49)]
     assert rates == pytest.approx([0.001, 0.000992793, 0.000814355, 0.000611830], abs=1e-9)
 
 
@@ -19,7 +19,7 @@ def test_after_the_last_round_the_rate_stays_at_the_floor():
 
 
 def test_without_a_decay_the_learning_rate_is_constant():
-    assert [Sgd(lr=0.1, steps=1).lr_scale(age) for age in (0, 7)] == [1.0, 1.0]
+    assert [LocalTraining(lr=0.1, steps=1).lr_scale(age) for age in (0, 7)] == [1.0, 1.0]
 
 
 @given(
@@ -48,20 +48,22 @@ def test_invalid_parameters_are_rejected(field, value, message):
 
 
 def test_the_decay_can_be_set_by_overrides():
-    sgd = with_overrides(
-        Sgd(lr=0.1, steps=1), ["decay=polynomial", "decay.rounds=7", "decay.floor=0.5"]
+    local = with_overrides(
+        LocalTraining(lr=0.1, steps=1), ["decay=polynomial", "decay.rounds=7", "decay.floor=0.5"]
     )
-    assert sgd.decay == PolynomialDecay(floor=0.5, rounds=7)
-    assert with_overrides(sgd, ["decay=none"]).decay is None
+    assert local.decay == PolynomialDecay(floor=0.5, rounds=7)
+    assert with_overrides(local, ["decay=none"]).decay is None
     with pytest.raises(ConfigError, match="First choose one, such as --set decay=polynomial"):
-        with_overrides(Sgd(lr=0.1, steps=1), ["decay.rounds=7"])
+        with_overrides(LocalTraining(lr=0.1, steps=1), ["decay.rounds=7"])
 
 
 def test_the_decay_survives_a_round_trip_through_a_dict():
-    sgd = Sgd(lr=0.1, steps=1, decay=PolynomialDecay(rounds=7))
-    plain = to_dict(sgd)
+    local = LocalTraining(lr=0.1, steps=1, decay=PolynomialDecay(rounds=7))
+    plain = to_dict(local)
     assert plain["decay"] == {"kind": "polynomial", "power": 0.9, "floor": 0.6, "rounds": 7}
-    assert from_dict(Sgd, plain) == sgd
-    assert from_dict(Sgd, to_dict(Sgd(lr=0.1, steps=1))) == Sgd(lr=0.1, steps=1)
+    assert from_dict(LocalTraining, plain) == local
+    assert from_dict(LocalTraining, to_dict(LocalTraining(lr=0.1, steps=1))) == LocalTraining(
+        lr=0.1, steps=1
+    )
     with pytest.raises(ConfigError, match="decay"):
-        from_dict(Sgd, {**plain, "decay": "polynom"})
+        from_dict(LocalTraining, {**plain, "decay": "polynom"})

@@ -14,7 +14,7 @@ from thalweg.bank import FedDaa, FedDrift, FedRc
 from thalweg.core.errors import BadMessage, ConfigError
 from thalweg.core.types import Floats, Floats32
 from thalweg.federation import SurveyRequest, SurveyResponse, TrainRequest, TrainResponse
-from thalweg.local import Curvature, Scaffold, Sgd
+from thalweg.local import Curvature, LocalTraining, Scaffold
 from thalweg.memory import Ode, Replace
 from thalweg.network.limits import (
     Limits,
@@ -261,12 +261,12 @@ def test_oversized_updates_are_found_per_model() -> None:
 
 def test_limits_for_a_world_follow_its_memory_and_steps() -> None:
     world = Inflow(num_clients=4).build(Setting(np.arange(40) % 2, 2, 3, 10, 5, 0))
-    limits = limits_for(world, Sgd(lr=0.1, batch_size=4, passes=1.5), 2)
+    limits = limits_for(world, LocalTraining(lr=0.1, batch_size=4, passes=1.5), 2)
     assert (limits.max_samples, limits.num_classes) == (10, 2)
     # A pass is three batches: 6 at most in one and a half passes, and three ticks.
     assert 15 <= limits.max_steps <= 21
-    assert limits_for(world, Sgd(lr=0.1, steps=4), 2).max_steps == 12
-    assert limits_for(world, Sgd(lr=0.1, steps=4), 2, max_samples=99).max_samples == 99
+    assert limits_for(world, LocalTraining(lr=0.1, steps=4), 2).max_steps == 12
+    assert limits_for(world, LocalTraining(lr=0.1, steps=4), 2, max_samples=99).max_samples == 99
 
 
 def test_limits_that_reject_everything_are_invalid() -> None:

@@ -18,7 +18,7 @@ from thalweg.core.errors import ConfigError, UnknownName
 from thalweg.core.types import Floats32, Ints
 from thalweg.drift import PageHinkley
 from thalweg.forecast import Auto, Exact
-from thalweg.local import CrossEntropy, Sgd
+from thalweg.local import CrossEntropy, LocalTraining
 from thalweg.memory import Dds, Fifo, Reservoir
 from thalweg.recipes import RECIPES, Recipe, fedavg, sfedpo
 from thalweg.selection import Available, Uniform
@@ -40,7 +40,7 @@ def test_every_recipe_survives_a_toml_file(name: str) -> None:
 
 
 def test_local_training_and_an_infinite_scale_survive_a_toml_file() -> None:
-    local = Sgd(lr=0.5, batch_size=8, steps=2)
+    local = LocalTraining(lr=0.5, batch_size=8, steps=2)
     start = WarmStart(scale=math.inf, history=5)
     recipe = replace(RECIPES["warmstart"](), local=local, session_start=start)
     assert from_dict(Recipe, tomllib.loads(tomli_w.dumps(to_dict(recipe)))) == recipe
@@ -86,7 +86,7 @@ def test_components_of_every_stage_are_converted() -> None:
     assert recipe.forecast == Exact()
     assert replace(recipe, alarm="none").alarm is None  # type: ignore[arg-type]
     local = {"lr": 0.1, "steps": 3}
-    assert replace(recipe, local=local).local == Sgd(lr=0.1, steps=3)  # type: ignore[arg-type]
+    assert replace(recipe, local=local).local == LocalTraining(lr=0.1, steps=3)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
@@ -101,8 +101,9 @@ def test_components_of_every_stage_are_converted() -> None:
         ("secure_aggregation", 3, "secure_aggregation: expected a kind, one of .*, got 3"),
         (
             "local",
-            Sgd,
-            r"local: expected an instance, got the class Sgd.* Pass local=Sgd\(\.\.\.\)",
+            LocalTraining,
+            r"local: expected an instance, got the class LocalTraining.* "
+            r"Pass local=LocalTraining\(\.\.\.\)",
         ),
         ("local", 3, "local=3"),
     ],

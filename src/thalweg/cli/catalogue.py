@@ -26,7 +26,7 @@ from thalweg.data import AUGMENTATIONS, SOURCES
 from thalweg.drift import ACTIONS, ALARMS
 from thalweg.engine.plan import plan_to_toml, read_any_plan
 from thalweg.forecast import FORECASTS
-from thalweg.local import DECAYS, GEOMETRIES, OBJECTIVES, PRIVACIES, STOPPINGS, Sgd
+from thalweg.local import DECAYS, GEOMETRIES, OBJECTIVES, PRIVACIES, STOPPINGS, LocalTraining
 from thalweg.memory import POLICIES
 from thalweg.nets import NETS
 from thalweg.recipes import RECIPES, Recipe, get_recipe
@@ -52,7 +52,7 @@ PARTS: dict[str, Mapping[str, Any]] = {
     "forecast": FORECASTS,
     "selection": RULES,
     "objective": OBJECTIVES,
-    "local": {"sgd": Sgd},
+    "local": {"local-training": LocalTraining},
     "local.decay": DECAYS,
     "weights": WEIGHTS,
     "staleness": STALENESS,
@@ -180,7 +180,7 @@ def _show_policy(console: Console, what: str, name: str, cls: type[Any]) -> None
         if field.name in notes:
             line.append("\n      " + notes[field.name], style="dim")
         console.print(line, highlight=False)
-    option = "local.lr=0.1" if cls is Sgd else f"{what}={name}"  # Sgd is the only choice
+    option = "local.lr=0.1" if cls is LocalTraining else f"{what}={name}"  # the only choice
     console.print(f"\nUse it with --set {option}", highlight=False)
 
 

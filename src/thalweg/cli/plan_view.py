@@ -50,7 +50,9 @@ def plan_tree(plan: AnyPlan, default: AnyPlan | None) -> Tree:
     if isinstance(plan, Plan) and plan.recipe.ground_truth:
         branches.append(Branch("ground truth", _describe_ground_truth(plan.recipe)))
     if isinstance(plan, Plan) and isinstance(before, Plan):
-        branches.append(Branch("local", describe(plan.local), _changes(plan.local, before.local)))
+        branches.append(
+            Branch("local", describe(plan.local, kind="sgd"), _changes(plan.local, before.local))
+        )
     sizes = ", ".join(f"{name} {getattr(plan.scenario, name)}" for name in SIZES)
     branches.append(Branch("sizes", sizes, _changes(plan.scenario, before.scenario, SIZES)))
     width = max(len(branch.name) for branch in branches) + 2
@@ -104,7 +106,7 @@ def _rank(name: str) -> int:
     return COMMON_PARTS.index(name) if name in COMMON_PARTS else len(COMMON_PARTS)
 
 
-def describe(part: Any, table: dict[str, Any] | None = None) -> str:
+def describe(part: Any, table: dict[str, Any] | None = None, kind: str | None = None) -> str:
     """The kind of a policy and its fields that differ from the default."""
     if part is None:
         return "none"
@@ -113,7 +115,8 @@ def describe(part: Any, table: dict[str, Any] | None = None) -> str:
         for field in dataclasses.fields(part)
         if getattr(part, field.name) != field.default
     ]
-    kind = type(part).__name__.lower() if table is None else kind_of(part, table)
+    if kind is None:
+        kind = type(part).__name__.lower() if table is None else kind_of(part, table)
     return f"{kind}({', '.join(changed)})" if changed else kind
 
 

@@ -480,7 +480,7 @@ def _type_hints(cls: type[Any]) -> dict[str, Any]:
 
 
 def _nested_class(hint: Any) -> type[Any] | None:
-    """Return the dataclass in a type hint, such as ``Sgd`` in ``Sgd | None``.
+    """Return the dataclass in a type hint, such as ``LocalTraining`` in ``LocalTraining | None``.
 
     None if it has none.
     """

@@ -18,7 +18,7 @@ import tomli_w
 from thalweg.baselines import BASELINES, Baseline
 from thalweg.core.config import from_dict, parse_overrides, to_dict, with_settings
 from thalweg.core.errors import ConfigError, UnknownName, require
-from thalweg.local import Sgd
+from thalweg.local import LocalTraining
 from thalweg.recipes import RECIPES, Recipe, get_recipe
 from thalweg.scenarios import Scenario, find_scenario
 
@@ -46,7 +46,7 @@ class Plan:
         )
 
     @property
-    def local(self) -> Sgd:
+    def local(self) -> LocalTraining:
         """Local training: that of the recipe if it has one, else that of the scenario."""
         return self.recipe.local or self.scenario.local
 

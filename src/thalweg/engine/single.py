@@ -19,7 +19,7 @@ from thalweg.data import Augmentation, Dataset, Part
 from thalweg.engine.models import NetModel, image_rng
 from thalweg.engine.plan import Plan
 from thalweg.federation import MiniBatch
-from thalweg.local import Batch, Euclidean, Geometry, Model, Objective, Sgd
+from thalweg.local import Batch, Euclidean, Geometry, LocalTraining, Model, Objective
 from thalweg.nets import Net
 
 Samples = npt.NDArray[Any]
@@ -32,12 +32,12 @@ class SingleTrainer:
         self,
         net: Net,
         objective: Objective,
-        sgd: Sgd,
+        local: LocalTraining,
         data: Dataset,
         geometry: Geometry = Euclidean(),  # noqa: B008  frozen
         augment: Augmentation | None = None,
     ) -> None:
-        self.net, self.objective, self.sgd, self.data = net, objective, sgd, data
+        self.net, self.objective, self.local, self.data = net, objective, local, data
         self.geometry, self.augment = geometry, augment
 
     @classmethod
@@ -108,11 +108,11 @@ class Training:
         return float(np.mean(self.seen_losses)) if self.seen_losses else float("nan")
 
     def step(self, batch: MiniBatch, memo: Mapping[str, Floats32], lr_scale: float) -> None:
-        sgd, geometry = self._trainer.sgd, self._trainer.geometry
+        local, geometry = self._trainer.local, self._trainer.geometry
         loss, gradient = self._loss_and_gradient(batch, memo)
-        gradient = gradient + sgd.weight_decay * self._now
-        self._velocity = sgd.momentum * self._velocity + gradient
-        step = sgd.lr * lr_scale * self._velocity
+        gradient = gradient + local.weight_decay * self._now
+        self._velocity = local.momentum * self._velocity + gradient
+        step = local.lr * lr_scale * self._velocity
         self._now = geometry.move(self._now[None], step[None], self._trainer.net.sizes)[0]
         self.seen_losses.append(loss)
 

@@ -23,7 +23,7 @@ from thalweg.data.augment import Augmentation
 from thalweg.data.base import Part
 from thalweg.engine.gather import Gather, SampleTransform
 from thalweg.engine.models import NetModel, StackAugmentation, step_seeds
-from thalweg.local import Batch, Euclidean, Geometry, Model, Objective, Sgd
+from thalweg.local import Batch, Euclidean, Geometry, LocalTraining, Model, Objective
 from thalweg.nets import Net
 
 T = TypeVar("T")
@@ -87,12 +87,12 @@ class StackedTrainer:
         self,
         net: Net,
         objective: Objective,
-        sgd: Sgd,
+        local: LocalTraining,
         gather: Gather,
         geometry: Geometry = Euclidean(),  # noqa: B008  frozen
         augment: Augmentation | None = None,
     ) -> None:
-        self._net, self._objective, self._sgd, self._gather = net, objective, sgd, gather
+        self._net, self._objective, self._local, self._gather = net, objective, local, gather
         self._geometry, self._augment = geometry, augment
         self._is_stacked = stack_size(net) > 1  # if False: one model after the other
 
@@ -125,7 +125,7 @@ class StackedTrainer:
         start = torch.empty(len(models), bank.shape[1])
         assert not len(models) or 0 <= models.min() <= models.max() < len(bank)
         np.take(bank, models, axis=0, out=start.numpy(), mode="clip")  # "raise" would copy twice
-        has_velocity = self._sgd.momentum > 0
+        has_velocity = self._local.momentum > 0
         return Stack(
             start=start,
             params=start.clone(),
@@ -301,10 +301,10 @@ class StackedTrainer:
 
     def _descend(self, stack: Stack, gradient: Tensor) -> None:
         if self._geometry.is_euclidean:
-            self._sgd.descend(stack.params, gradient, stack.velocity, stack.lr_scales)
+            self._local.descend(stack.params, gradient, stack.velocity, stack.lr_scales)
             return
-        direction = self._sgd.direction(stack.params, gradient, stack.velocity)
-        lr = self._sgd.lr if stack.lr_scales is None else self._sgd.lr * stack.lr_scales
+        direction = self._local.direction(stack.params, gradient, stack.velocity)
+        lr = self._local.lr if stack.lr_scales is None else self._local.lr * stack.lr_scales
         stack.params.copy_(self._geometry.move(stack.params, direction * lr, self._net.sizes))
 
     def _logits(self, model: Tensor, part: Part, rows: Ints) -> tuple[Tensor, Tensor]:

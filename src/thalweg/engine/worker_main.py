@@ -20,7 +20,7 @@ from thalweg.data.base import Dataset, Part
 from thalweg.engine.gather import Gather
 from thalweg.engine.processes import Layout, SharedMemory
 from thalweg.engine.stacked import StackedTrainer, StackTask
-from thalweg.local import Geometry, Objective, Sgd
+from thalweg.local import Geometry, LocalTraining, Objective
 from thalweg.nets import Net
 
 
@@ -49,7 +49,7 @@ class WorkerSetup(NamedTuple):
 
     net: Net
     objective: Objective
-    sgd: Sgd
+    local: LocalTraining
     arrays: dict[str, SharedArray]  # x, y, x_test, y_test
     num_classes: int
     mean: tuple[float, ...]
@@ -145,7 +145,7 @@ def _make_trainer(setup: WorkerSetup, memories: dict[int, SharedMemory]) -> Stac
         **arrays,
     )
     return StackedTrainer(
-        setup.net, setup.objective, setup.sgd, Gather(data), setup.geometry, setup.augment
+        setup.net, setup.objective, setup.local, Gather(data), setup.geometry, setup.augment
     )
 
 

@@ -43,7 +43,7 @@ from thalweg.engine.worker_main import (
     Train,
     WorkerSetup,
 )
-from thalweg.local import Euclidean, Geometry, Objective, Sgd
+from thalweg.local import Euclidean, Geometry, LocalTraining, Objective
 from thalweg.nets import Net
 
 WorkerRequest = Train | Predict | Score
@@ -89,7 +89,7 @@ class WorkerPool:
         self,
         net: Net,
         objective: Objective,
-        sgd: Sgd,
+        local: LocalTraining,
         data: Dataset,
         num_workers: int,
         geometry: Geometry = Euclidean(),  # noqa: B008  frozen
@@ -111,7 +111,7 @@ class WorkerPool:
         try:
             for _ in range(num_workers):
                 self._start_worker()
-            self._send_setup(net, objective, sgd, data, geometry, augment)
+            self._send_setup(net, objective, local, data, geometry, augment)
         except BaseException:
             self.close()
             raise
@@ -184,7 +184,7 @@ class WorkerPool:
         self,
         net: Net,
         objective: Objective,
-        sgd: Sgd,
+        local: LocalTraining,
         data: Dataset,
         geometry: Geometry,
         augment: Augmentation | None,
@@ -197,7 +197,7 @@ class WorkerPool:
         setup = WorkerSetup(
             net,
             objective,
-            sgd,
+            local,
             arrays,
             data.num_classes,
             data.mean,
@@ -312,7 +312,7 @@ class WorkerPool:
 def make_trainer(
     net: Net,
     objective: Objective,
-    sgd: Sgd,
+    local: LocalTraining,
     data: Dataset,
     workers: int | Literal["auto"] = "auto",
     geometry: Geometry = Euclidean(),  # noqa: B008  frozen
@@ -325,27 +325,27 @@ def make_trainer(
     """
     if workers == "auto" and not _can_share():
         workers = 1
-    workers = count_workers(workers, net, sgd)
-    parts = (net, objective, sgd, geometry, augment, data.views)
+    workers = count_workers(workers, net, local)
+    parts = (net, objective, local, geometry, augment, data.views)
     if workers == 1 or not _can_share() or not can_send_to_worker(*parts):
-        return StackedTrainer(net, objective, sgd, Gather(data), geometry, augment)
-    return WorkerPool(net, objective, sgd, data, workers, geometry, augment)
+        return StackedTrainer(net, objective, local, Gather(data), geometry, augment)
+    return WorkerPool(net, objective, local, data, workers, geometry, augment)
 
 
-def count_workers(workers: int | Literal["auto"], net: Net, sgd: Sgd) -> int:
+def count_workers(workers: int | Literal["auto"], net: Net, local: LocalTraining) -> int:
     """Return the number of workers; "auto": one per core if there is enough to compute, else 1."""
     if workers == "auto":
-        return count_cores() if _is_worth_a_pool(net, sgd) else 1
+        return count_cores() if _is_worth_a_pool(net, local) else 1
     require(workers >= 1, f"workers must be at least 1, got {workers}.")
     return workers
 
 
-def _is_worth_a_pool(net: Net, sgd: Sgd) -> bool:
+def _is_worth_a_pool(net: Net, local: LocalTraining) -> bool:
     """Return whether a step takes more than some tenths of a millisecond."""
     per_sample = sum(
         layer.multiply_adds(shape) for layer, shape in zip(net.layers, net.shapes, strict=False)
     )
-    return per_sample * sgd.batch_size > 2_000_000
+    return per_sample * local.batch_size > 2_000_000
 
 
 def _can_share() -> bool:

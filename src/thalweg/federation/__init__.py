@@ -5,8 +5,8 @@ from thalweg.federation.batching import BatchBuilder, MiniBatch
 from thalweg.federation.capabilities import Capabilities
 from thalweg.federation.client_round import (
     ClientRound,
+    ClientTraining,
     LocalTrainer,
-    LocalTraining,
     run_client_round,
     start_round,
 )
@@ -59,13 +59,13 @@ __all__ = [
     "ClientProgram",
     "ClientRound",
     "ClientState",
+    "ClientTraining",
     "DrawModel",
     "Federation",
     "Hello",
     "Ingest",
     "KnowsConcepts",
     "LocalTrainer",
-    "LocalTraining",
     "MakeProbe",
     "MaskGroup",
     "MaskRequest",

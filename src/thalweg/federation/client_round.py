@@ -25,7 +25,7 @@ from thalweg.federation.messages import TrainRequest, TrainResponse, stack_uploa
 from thalweg.local import TrainingSummary
 
 
-class LocalTraining(ModelProbe, Protocol):
+class ClientTraining(ModelProbe, Protocol):
     """One model in training at one client."""
 
     @property
@@ -51,7 +51,7 @@ class LocalTraining(ModelProbe, Protocol):
 class LocalTrainer(Protocol):
     """Trains and evaluates models on the data of one client."""
 
-    def begin(self, params: Floats32, noise: int = 0) -> LocalTraining:
+    def begin(self, params: Floats32, noise: int = 0) -> ClientTraining:
         """Start training from parameters (P,); `noise` seeds dropout and augmentation."""
         ...
 
@@ -277,7 +277,7 @@ def _compute_losses(
 
 
 def _summarize(
-    program: ClientProgram, start: Floats32, training: LocalTraining, lr_scale: float
+    program: ClientProgram, start: Floats32, training: ClientTraining, lr_scale: float
 ) -> TrainingSummary:
     local, num_steps = program.local, len(training.seen_losses)
     return TrainingSummary(start, training.params(), num_steps, local.lr * lr_scale, local.momentum)
@@ -286,7 +286,7 @@ def _summarize(
 def _build_response(
     client_round: ClientRound,
     request: TrainRequest,
-    trainings: Sequence[LocalTraining],
+    trainings: Sequence[ClientTraining],
     num_tested: int,
     num_correct: int,
 ) -> TrainResponse:

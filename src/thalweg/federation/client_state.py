@@ -16,7 +16,7 @@ from thalweg.core.trees import Tree, restore_types
 from thalweg.core.types import Floats, Floats32, Ints, Outlook, SampleAges
 from thalweg.core.vectors import freeze
 from thalweg.federation.capabilities import Capabilities
-from thalweg.local import Sgd
+from thalweg.local import LocalTraining
 from thalweg.recipes.base import Recipe
 from thalweg.sample_weights import SampleWeights
 from thalweg.streams import Stream
@@ -52,7 +52,7 @@ class ClientProgram(Capabilities):
     recipe: Recipe
     stream: Stream
     labels: Ints  # labels of the data set's training part
-    local: Sgd
+    local: LocalTraining
     seed: int
     num_params: int = 0  # of the net; for objectives with vectors of that size
 

@@ -28,8 +28,8 @@ from thalweg.local.not_true import NotTrue  # distil the wrong classes only (Fed
 from thalweg.local.privacy import PRIVACIES, Gaussian, Privacy  # clip updates, add noise
 from thalweg.local.proximal import Proximal  # stay near the received model (FedProx)
 from thalweg.local.scaffold import Scaffold  # control variates (SCAFFOLD)
-from thalweg.local.sgd import Sgd  # the optimiser
 from thalweg.local.stopping import GainThreshold, Stopping  # early stopping (Flash)
+from thalweg.local.training import LocalTraining  # how a client trains
 from thalweg.local.two_teachers import TwoTeachers  # distil two earlier models (FLwF-2T)
 
 OBJECTIVES: dict[str, type[Objective]] = {
@@ -63,6 +63,7 @@ __all__ = [
     "GainThreshold",
     "Gaussian",
     "Geometry",
+    "LocalTraining",
     "LrDecay",
     "Memo",
     "Model",
@@ -75,7 +76,6 @@ __all__ = [
     "Proximal",
     "ResetsPerSession",
     "Scaffold",
-    "Sgd",
     "StatefulObjective",
     "Stopping",
     "TrainingSummary",

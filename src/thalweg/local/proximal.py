@@ -21,7 +21,8 @@ class Proximal:
         :math:`\mu`  -> strength
         x            -> memo["start"]
 
-    Weight decay, a penalty on the distance from zero, is separate (`Sgd`) and comes on top.
+    Weight decay, a penalty on the distance from zero, is separate (`LocalTraining.weight_decay`)
+    and is added to it.
 
     The model is undecided between two classes, so that the loss is log 2 plus the penalty
     0.05 (0.5² + 0.5²) = 0.025:

@@ -21,7 +21,7 @@ from thalweg.federation import (
     TrainRequest,
     TrainResponse,
 )
-from thalweg.local import Sgd
+from thalweg.local import LocalTraining
 from thalweg.recipes.base import Recipe
 from thalweg.streams import World
 from thalweg.theory import row_norms
@@ -66,7 +66,7 @@ class Limits:
         )
 
 
-def limits_for(world: World, local: Sgd, num_classes: int, **others: Any) -> Limits:
+def limits_for(world: World, local: LocalTraining, num_classes: int, **others: Any) -> Limits:
     """Limits for a known world: the samples of its largest memory, and the steps they allow."""
     held = max(world.capacity(client) for client in range(world.num_clients))
     per_tick = local.steps

@@ -43,10 +43,10 @@ from thalweg.local import (
     Euclidean,
     FinishesRound,
     Geometry,
+    LocalTraining,
     Objective,
     Privacy,
     ResetsPerSession,
-    Sgd,
     StatefulObjective,
     Stopping,
     UploadsFromObjective,
@@ -119,7 +119,7 @@ class Recipe:
         OBJECTIVES, capabilities=CAPABILITIES["objective"], default=CrossEntropy()
     )
     """The loss that a client minimises."""
-    local: Sgd | None = None
+    local: LocalTraining | None = None
     """How a client trains; none: as the scenario defines."""
     weights: Weights = choice(WEIGHTS, capabilities=CAPABILITIES["weights"], default=Equal())
     """Weights of the updates in their average."""

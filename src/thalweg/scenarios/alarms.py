@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from thalweg.data import DataSource, Digits, FashionMnist
-from thalweg.local import Sgd
+from thalweg.local import LocalTraining
 from thalweg.nets import Mlp
 from thalweg.scenarios.base import Scenario
 from thalweg.streams import ConstantRate, Even, Inflow, Sudden
@@ -29,7 +29,7 @@ def _alarm_scenario(
         data=data,
         net=net,
         world=world,
-        local=Sgd(lr=0.05, momentum=0.9, batch_size=64, steps=8),
+        local=LocalTraining(lr=0.05, momentum=0.9, batch_size=64, steps=8),
         rounds=rounds,
         ticks=1,
         capacity=10 * PER_ROUND,

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from thalweg.core.config import check_ranges, choice, convert_parts
 from thalweg.data import AUGMENTATIONS, SOURCES, Augmentation, DataSource
-from thalweg.local import Sgd
+from thalweg.local import LocalTraining
 from thalweg.nets import NETS, NetSpec
 from thalweg.streams import DRIFTS, FAULTS, SCHEDULES, WORLDS, Drift, Faults, Schedule, WorldSpec
 
@@ -16,7 +16,7 @@ class Scenario:
     """A data set, a world in which the data arrive, a memory size, and a net to train."""
 
     name: str
-    local: Sgd
+    local: LocalTraining
     """Local training, unless the recipe sets its own."""
     data: DataSource = choice(SOURCES)
     net: NetSpec = choice(NETS)

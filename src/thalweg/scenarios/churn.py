@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from thalweg.data import AgNews, Cifar10, DataSource, Digits, FashionMnist, Mnist, Svhn
-from thalweg.local import PolynomialDecay, Sgd
+from thalweg.local import LocalTraining, PolynomialDecay
 from thalweg.nets import Cnn, FastText, Mlp, NetSpec
 from thalweg.scenarios.base import Scenario
 from thalweg.streams import Alternating, Inflow, Overlap
@@ -38,7 +38,7 @@ def _alternating_scenario(
         data=data,
         net=net,
         world=Inflow(num_clients=2 * each, partition=Overlap(), historical=1.0, capacity_of="own"),
-        local=Sgd(
+        local=LocalTraining(
             lr=lr,
             momentum=0.9,
             batch_size=batch_size,

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from thalweg.data import Cifar10, DataSource, Digits, FashionMnist
-from thalweg.local import Sgd
+from thalweg.local import LocalTraining
 from thalweg.nets import LeNet5, Mlp, NetSpec
 from thalweg.scenarios.base import Scenario
 from thalweg.streams import Steps
@@ -34,7 +34,7 @@ def _steps_scenario(
         data=data,
         net=net,
         world=world,
-        local=Sgd(lr=lr, momentum=0.9, batch_size=batch_size, passes=1),
+        local=LocalTraining(lr=lr, momentum=0.9, batch_size=batch_size, passes=1),
         rounds=len(world.concepts) * world.rounds_per_step,
         ticks=1,
         evaluate_every=world.rounds_per_step,

@@ -14,7 +14,7 @@ from thalweg.data import (
     Shakespeare,
     SyntheticLogistic,
 )
-from thalweg.local import Sgd
+from thalweg.local import LocalTraining
 from thalweg.nets import CharLstm, Cnn, LeNet5, Linear, Mlp
 from thalweg.scenarios.base import Scenario
 from thalweg.streams import Dirichlet, Groups, Inflow, OneShot, Pachinko
@@ -47,7 +47,7 @@ def streams_synthetic() -> Scenario:
             samples=200,
             capacity_of="own",
         ),
-        local=Sgd(lr=0.1, batch_size=32, steps=5),
+        local=LocalTraining(lr=0.1, batch_size=32, steps=5),
         rounds=40,
         ticks=1,
         evaluate_every=2,
@@ -69,7 +69,7 @@ def streams_cifar10() -> Scenario:
         data=Cifar10(),
         net=LeNet5(),
         world=_HALF_HISTORICAL,
-        local=Sgd(lr=0.05, momentum=0.9, batch_size=32, steps=5),
+        local=LocalTraining(lr=0.05, momentum=0.9, batch_size=32, steps=5),
         ticks=1,
     )
 
@@ -94,7 +94,7 @@ def streams_writers() -> Scenario:
         data=MnistWriters(),
         net=Mlp(hidden=(1024,)),
         world=_ONE_SHOT,
-        local=Sgd(lr=0.03, batch_size=32, steps=5),
+        local=LocalTraining(lr=0.03, batch_size=32, steps=5),
         ticks=1,
     )
 
@@ -111,7 +111,7 @@ def streams_shakespeare() -> Scenario:
         data=Shakespeare(),
         net=CharLstm(units=128),
         world=replace(_ONE_SHOT, arrivals=OneShot(width=2)),
-        local=Sgd(lr=0.1, batch_size=32, steps=5),
+        local=LocalTraining(lr=0.1, batch_size=32, steps=5),
         ticks=1,
     )
 
@@ -129,7 +129,7 @@ def dpcs_mnist() -> Scenario:
         data=Mnist(),
         net=LeNet5(),
         world=Inflow(num_clients=20, partition=Dirichlet(0.1, imbalance=0.8), absent="collecting"),
-        local=Sgd(lr=0.03, momentum=0.5, batch_size=64, steps=5),
+        local=LocalTraining(lr=0.03, momentum=0.5, batch_size=64, steps=5),
         rounds=600,
         ticks=1,
         capacity=60_000,

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from thalweg.data import Elec2, Flights, NoaaWeather
-from thalweg.local import Sgd
+from thalweg.local import LocalTraining
 from thalweg.nets import Linear
 from thalweg.scenarios.base import Scenario
 from thalweg.streams import Replay
@@ -30,7 +30,7 @@ def elec2() -> Scenario:
         data=Elec2(),
         net=Linear(),
         world=Replay(arrivals=48, availability=1.0, at_end="stop"),
-        local=Sgd(lr=0.3, batch_size=48, passes=1),
+        local=LocalTraining(lr=0.3, batch_size=48, passes=1),
         rounds=95,
         ticks=1,
         capacity=480,
@@ -50,7 +50,7 @@ def weather() -> Scenario:
         data=NoaaWeather(),
         net=Linear(),
         world=Replay(arrivals=30, availability=1.0, at_end="stop"),
-        local=Sgd(lr=0.3, batch_size=30, passes=1),
+        local=LocalTraining(lr=0.3, batch_size=30, passes=1),
         rounds=61,
         ticks=1,
         capacity=300,
@@ -69,7 +69,7 @@ def flights() -> Scenario:
         data=Flights(),
         net=Linear(),
         world=Replay(every=1.0, availability=1.0, at_end="stop"),
-        local=Sgd(lr=0.3, batch_size=64, passes=1),
+        local=LocalTraining(lr=0.3, batch_size=64, passes=1),
         rounds=365,
         ticks=1,
         capacity=1000,

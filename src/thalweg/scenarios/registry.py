@@ -21,7 +21,7 @@ from thalweg.data import (
     SyntheticLogistic,
     Table,
 )
-from thalweg.local import Sgd
+from thalweg.local import LocalTraining
 from thalweg.nets import AlexNet, Cnn, HamCnn, LeNet5, Linear, Mlp
 from thalweg.scenarios.alarms import ALARMS
 from thalweg.scenarios.base import Scenario
@@ -47,7 +47,7 @@ def digits(access: Access) -> Scenario:
             access=access,
             reachable=3,
         ),
-        local=Sgd(lr=0.03, momentum=0.9, weight_decay=1e-4, batch_size=16, passes=2),
+        local=LocalTraining(lr=0.03, momentum=0.9, weight_decay=1e-4, batch_size=16, passes=2),
         rounds=40,
         capacity=100,
         evaluate_every=2,
@@ -67,7 +67,7 @@ def fashion_mnist(access: Access) -> Scenario:
         data=FashionMnist(),
         net=LeNet5(),
         world=LatentStates(access=access),
-        local=Sgd(lr=0.01, momentum=0.9, weight_decay=1e-4, batch_size=64, passes=1),
+        local=LocalTraining(lr=0.01, momentum=0.9, weight_decay=1e-4, batch_size=64, passes=1),
     )
 
 
@@ -106,7 +106,7 @@ def synthetic_logistic() -> Scenario:
         data=SyntheticLogistic(),
         net=Linear(),
         world=Replay(arrivals=4),
-        local=Sgd(lr=0.1, batch_size=16, steps=5),
+        local=LocalTraining(lr=0.1, batch_size=16, steps=5),
         capacity=32,
         ticks=1,
     )
@@ -119,7 +119,7 @@ def gaussian_mixture() -> Scenario:
         data=GaussianMixture(),
         net=Linear(),
         world=Replay(num_clients=20, arrivals=16),
-        local=Sgd(lr=0.1, batch_size=16, passes=1),
+        local=LocalTraining(lr=0.1, batch_size=16, passes=1),
         capacity=64,
         ticks=1,
     )
@@ -132,7 +132,7 @@ def own_data(path: str) -> Scenario:
         data=Arrays(path) if path.endswith(".npz") else Table(path),
         net=Mlp(hidden=(64,)),
         world=Replay(),
-        local=Sgd(lr=0.05, momentum=0.9, batch_size=32, passes=1),
+        local=LocalTraining(lr=0.05, momentum=0.9, batch_size=32, passes=1),
         capacity=256,
         ticks=1,
     )

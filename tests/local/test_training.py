@@ -1,4 +1,4 @@
-"""Mini-batches and steps of `Sgd`."""
+"""Mini-batches and steps of `LocalTraining`."""
 
 import numpy as np
 import pytest
@@ -7,19 +7,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from thalweg.core.errors import ConfigError
-from thalweg.local import Sgd
+from thalweg.local import LocalTraining
 
 some_memory = st.integers(1, 60)
 some_batch = st.integers(1, 20)
 
 
-def drawn(sgd, held, seed=0):
-    return sgd.batches(held, np.random.default_rng(seed))
+def drawn(local, held, seed=0):
+    return local.batches(held, np.random.default_rng(seed))
 
 
 @given(held=some_memory, batch_size=some_batch, steps=st.integers(1, 5), seed=st.integers(0, 99))
 def test_a_mini_batch_has_different_samples_of_the_memory(held, batch_size, steps, seed):
-    batches = drawn(Sgd(lr=0.1, batch_size=batch_size, steps=steps), held, seed)
+    batches = drawn(LocalTraining(lr=0.1, batch_size=batch_size, steps=steps), held, seed)
     assert len(batches) == steps
     for batch in batches:
         assert len(batch) == min(batch_size, held)
@@ -30,7 +30,7 @@ def test_a_mini_batch_has_different_samples_of_the_memory(held, batch_size, step
 
 @given(held=some_memory, batch_size=some_batch, passes=st.integers(1, 4), seed=st.integers(0, 99))
 def test_a_pass_uses_every_sample_once(held, batch_size, passes, seed):
-    batches = drawn(Sgd(lr=0.1, batch_size=batch_size, passes=passes), held, seed)
+    batches = drawn(LocalTraining(lr=0.1, batch_size=batch_size, passes=passes), held, seed)
     per_pass = -(-held // batch_size)
     assert len(batches) == passes * per_pass
     for p in range(passes):
@@ -41,28 +41,30 @@ def test_a_pass_uses_every_sample_once(held, batch_size, passes, seed):
 
 @given(held=some_memory, batch_size=some_batch, passes=st.floats(0.01, 4))
 def test_part_of_a_pass_uses_that_part_of_the_samples(held, batch_size, passes):
-    batches = drawn(Sgd(lr=0.1, batch_size=batch_size, passes=passes), held)
+    batches = drawn(LocalTraining(lr=0.1, batch_size=batch_size, passes=passes), held)
     assert sum(len(batch) for batch in batches) == max(1, round(passes * held))
     assert min(len(batch) for batch in batches) >= 1
 
 
-@pytest.mark.parametrize("sgd", [Sgd(lr=0.1, steps=3), Sgd(lr=0.1, passes=2)])
-def test_an_empty_memory_gives_no_mini_batch(sgd):
-    assert drawn(sgd, 0) == []
+@pytest.mark.parametrize("local", [LocalTraining(lr=0.1, steps=3), LocalTraining(lr=0.1, passes=2)])
+def test_an_empty_memory_gives_no_mini_batch(local):
+    assert drawn(local, 0) == []
 
 
 def test_a_small_memory_is_one_mini_batch_in_order():
-    assert [b.tolist() for b in drawn(Sgd(lr=1, batch_size=4, steps=2), 3)] == [[0, 1, 2]] * 2
+    assert [b.tolist() for b in drawn(LocalTraining(lr=1, batch_size=4, steps=2), 3)] == [
+        [0, 1, 2]
+    ] * 2
 
 
 def test_two_passes_have_different_orders():
-    first, second = drawn(Sgd(lr=0.1, batch_size=50, passes=2), 50)
+    first, second = drawn(LocalTraining(lr=0.1, batch_size=50, passes=2), 50)
     assert first.tolist() != second.tolist()
 
 
 def test_all_samples_are_drawn_with_equal_probability():
-    sgd = Sgd(lr=0.1, batch_size=5, steps=2000)
-    counts = np.bincount(np.concatenate(drawn(sgd, 20)), minlength=20)
+    local = LocalTraining(lr=0.1, batch_size=5, steps=2000)
+    counts = np.bincount(np.concatenate(drawn(local, 20)), minlength=20)
     # Each step takes each of 20 samples with probability 1/4: 500 of 2000, standard deviation 19.
     assert abs(counts - 500).max() < 5 * 19
 
@@ -70,7 +72,7 @@ def test_all_samples_are_drawn_with_equal_probability():
 @pytest.mark.parametrize(("momentum", "weight_decay"), [(0, 0), (0.9, 0), (0, 0.1), (0.9, 0.01)])
 def test_steps_equal_torch_optim_sgd_bit_for_bit(momentum, weight_decay):
     torch.manual_seed(0)
-    sgd = Sgd(lr=0.3, momentum=momentum, weight_decay=weight_decay, steps=1)
+    local = LocalTraining(lr=0.3, momentum=momentum, weight_decay=weight_decay, steps=1)
     params = torch.randn(2, 50)
     theirs = torch.nn.Parameter(params.clone())
     optimizer = torch.optim.SGD(
@@ -81,15 +83,15 @@ def test_steps_equal_torch_optim_sgd_bit_for_bit(momentum, weight_decay):
         gradient = torch.randn(2, 50)
         theirs.grad = gradient.clone()
         optimizer.step()
-        sgd.descend(params, gradient, velocity)
+        local.descend(params, gradient, velocity)
         assert torch.equal(params, theirs)
 
 
 def test_two_steps_with_momentum_follow_the_formula():
-    sgd = Sgd(lr=0.5, momentum=0.5, steps=1)
+    local = LocalTraining(lr=0.5, momentum=0.5, steps=1)
     params, velocity = torch.tensor([1.0]), torch.zeros(1)
-    sgd.descend(params, torch.tensor([2.0]), velocity)  # v = 2, w = 1 - 1
-    sgd.descend(params, torch.tensor([2.0]), velocity)  # v = 3, w = 0 - 1.5
+    local.descend(params, torch.tensor([2.0]), velocity)  # v = 2, w = 1 - 1
+    local.descend(params, torch.tensor([2.0]), velocity)  # v = 3, w = 0 - 1.5
     assert (params.item(), velocity.item()) == (-1.5, 3.0)
 
 
@@ -109,4 +111,4 @@ def test_two_steps_with_momentum_follow_the_formula():
 )
 def test_invalid_parameters_are_rejected(fields, message):
     with pytest.raises(ConfigError, match=message):
-        Sgd(**fields)
+        LocalTraining(**fields)

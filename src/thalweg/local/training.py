@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Sgd:
+class LocalTraining:
     r"""Stochastic gradient descent on the samples in a client's memory.
 
     .. math::
@@ -31,17 +31,17 @@ class Sgd:
     through the memory once in random order, cut into mini-batches, the last one smaller; half a
     pass uses half of the samples.
 
-    >>> sgd = Sgd(lr=0.1, batch_size=4, passes=1.5)
-    >>> [len(batch) for batch in sgd.batches(held=10, rng=np.random.default_rng(0))]
+    >>> local = LocalTraining(lr=0.1, batch_size=4, passes=1.5)
+    >>> [len(batch) for batch in local.batches(held=10, rng=np.random.default_rng(0))]
     [4, 4, 2, 4, 1]
 
     Two steps with gradient 2: v = 2 and w = 1 - 0.5 * 2 = 0, then v = 0.5 * 2 + 2 = 3 and w = -1.5.
 
     >>> import torch
-    >>> sgd = Sgd(lr=0.5, momentum=0.5, steps=2)
+    >>> local = LocalTraining(lr=0.5, momentum=0.5, steps=2)
     >>> params, velocity = torch.ones(1, 1), torch.zeros(1, 1)
     >>> for _ in range(2):
-    ...     sgd.descend(params, torch.tensor([[2.0]]), velocity)
+    ...     local.descend(params, torch.tensor([[2.0]]), velocity)
     >>> params.item()
     -1.5
     """
