@@ -146,8 +146,8 @@ def session_start_ms(session_start: WarmStart, net: Net, stored: int, repeats: i
 def stored_bytes(out: Path) -> tuple[int, int, int]:
     """Return the bytes in memory, on disk, and in the file that is written every round."""
     server, _ = RunFolder(out).read_checkpoint()
-    fields = dict(zip(WarmStartState._fields, server["session_start"], strict=True))
-    vectors = [fields["pilot"], *fields["models"], *fields["fingerprints"]]
+    state = server["session_start"]  # a NamedTuple is read as a dict
+    vectors = [state["pilot"], *state["models"], *state["fingerprints"]]
     blobs = (out / "checkpoint" / "blobs").glob("*")
     every_round = (out / "checkpoint" / "server.safetensors").stat().st_size
     return sum(each.nbytes for each in vectors), sum(b.stat().st_size for b in blobs), every_round
