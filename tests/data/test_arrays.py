@@ -90,7 +90,9 @@ def test_time_array_puts_the_end_of_each_history_in_the_test_part(tmp_path: Path
         ({"x": np.zeros((10, 0))}, "x has no values"),
         ({"x": np.full((10, 2), "a")}, "got <U1 of shape"),
         ({"y": LABELS[:9]}, r"expected y of shape \(10,\), one entry for each row, got \(9,\)"),
-        ({"y": LABELS / 2}, "expected y to be whole numbers or text, got float64"),
+        ({"y": LABELS * 1j}, "expected y to be whole numbers or text, got complex128"),
+        ({"y": np.where(LABELS, np.nan, 0.5)}, "the target in row 1 is nan; expected a finite"),
+        ({"y": np.zeros((10, 0))}, r"numbers of shape \(n,\) or \(n, D\)"),
         ({"y": LABELS * 0}, "every y is 0; expected at least two classes"),
         ({"group": np.zeros(3)}, r"expected group of shape \(10,\)"),
         ({"group": np.zeros(10)}, "expected group to be whole numbers or text"),
@@ -184,3 +186,31 @@ def test_npz_header_with_a_huge_shape_is_rejected(tmp_path: Path) -> None:
 def test_invalid_arrays_options_are_rejected(make, message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         make()
+
+
+def test_fractional_targets_are_a_regression_and_stay_unscaled(tmp_path: Path) -> None:
+    data = load(tmp_path, y=np.arange(10) / 4)
+    assert (data.task, data.num_classes, data.num_outputs) == ("regression", 0, 1)
+    assert data.y.dtype == np.float32
+    assert sorted([*data.y, *data.y_test]) == (np.arange(10) / 4).tolist()
+    assert data.class_names == ()
+
+
+def test_several_target_columns_are_a_regression(tmp_path: Path) -> None:
+    data = load(tmp_path, y=np.arange(30).reshape(10, 3))
+    assert (data.task, data.num_outputs, data.y.shape) == ("regression", 3, (8, 3))
+
+
+def test_given_task_overrides_the_inferred_one(tmp_path: Path) -> None:
+    assert load(tmp_path, options={"task": "regression"}).task == "regression"
+    whole = load(tmp_path, y=LABELS * 2.0, options={"task": "classification"})
+    assert (whole.task, whole.class_names) == ("classification", ("0", "2"))
+    with pytest.raises(ConfigError, match="unknown task 'regresion'"):
+        Arrays("a.npz", task="regresion")  # type: ignore[arg-type]
+
+
+def test_many_distinct_integers_need_an_explicit_task(tmp_path: Path) -> None:
+    x, y = np.zeros((200, 2)), np.arange(200)
+    with pytest.raises(DataError, match=r"200 distinct whole numbers in 200 rows.*data.task="):
+        load(tmp_path, x=x, y=y)
+    assert load(tmp_path, x=x, y=y, options={"task": "regression"}).task == "regression"

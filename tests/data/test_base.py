@@ -6,6 +6,8 @@ import numpy as np
 import pytest
 
 from thalweg.core.errors import DataError
+from thalweg.core.transforms import Shifted
+from thalweg.core.views import View
 from thalweg.data import Dataset
 
 
@@ -108,3 +110,39 @@ CODES = np.zeros((3, 2), dtype=np.uint8)
 def test_inconsistent_dataset_parts_are_rejected(changes: Any, message: str) -> None:
     with pytest.raises(DataError, match=message):
         dataset(**changes)
+
+
+def regression(**changes: Any) -> Dataset:
+    numbers = {"y": np.array([0.5, -1, 2], np.float32), "y_test": np.array([3], np.float32)}
+    return dataset(**({**numbers, "num_classes": 0} | changes))
+
+
+def test_dataset_without_classes_is_a_regression() -> None:
+    data = regression()
+    assert (data.task, data.num_outputs, data.num_stream_classes) == ("regression", 1, 1)
+    assert data.all_classes("train").tolist() == [0, 0, 0]
+    wide = regression(y=np.zeros((3, 2), np.float32), y_test=np.zeros((1, 2), np.float32))
+    assert wide.num_outputs == 2
+    assert wide.labels("train", np.array([[0, 1], [2, 0]])).shape == (2, 2, 2)
+    assert (dataset().task, dataset().num_outputs) == ("classification", 2)
+
+
+def test_regression_targets_are_the_same_in_every_view() -> None:
+    data = regression(views=(View(), View(Shifted(1.0))))
+    assert data.labels("train", np.array([0, 3, 5])).tolist() == [0.5, 0.5, 2.0]
+
+
+@pytest.mark.parametrize(
+    "changes, message",
+    [
+        ({"y": np.array([0.5, np.nan, 2], np.float32)}, "the target in row 1 of train is nan"),
+        ({"y_test": np.array([np.inf], np.float32)}, "row 0 of test is inf; expected finite"),
+        ({"y": np.array([0, 1, 1])}, "expected float32 of shape .* got int64"),
+        ({"y_test": np.zeros((1, 2), np.float32)}, r"got float32 of shape \(1, 2\) in test"),
+        ({"class_names": ("a", "b")}, "class names for 0 classes"),
+        ({"coarse": np.zeros(3, np.int64)}, "coarse describes classes"),
+    ],
+)
+def test_inconsistent_regression_targets_are_rejected(changes: Any, message: str) -> None:
+    with pytest.raises(DataError, match=message):
+        regression(**changes)

@@ -172,7 +172,7 @@ def with_value_in_row(value: Any, row: int = 4) -> list[Any]:
         ({"label": ["a"] * ROWS}, {}, "column 'label' is 'a' in every row; expected at least two"),
         (
             {"label": with_value_in_row(0.5)},
-            {},
+            {"task": "classification"},
             "row 5, column 'label' is 0.5; expected classes or clients",
         ),
         (
@@ -276,3 +276,18 @@ def test_truncated_parquet_file_is_rejected(tmp_path_factory: Any, data: Any) ->
 def test_invalid_table_options_are_rejected(options: Any, message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         Table(**({"path": "people.csv"} | options))
+
+
+def test_fractional_label_column_is_a_regression(tmp_path: Path) -> None:
+    data = load(tmp_path, columns={"label": [i / 4 for i in range(ROWS)]}, client="town")
+    assert (data.task, data.num_outputs, data.class_names) == ("regression", 1, ())
+    assert sorted([*data.y, *data.y_test]) == [i / 4 for i in range(ROWS)]
+    assert load(tmp_path, label="height", task="regression").task == "regression"
+
+
+def test_invalid_regression_targets_are_reported_with_their_row(tmp_path: Path) -> None:
+    targets = [0.5] * 4 + [float("nan")] + [0.5] * 5
+    with pytest.raises(DataError, match="row 5, column 'label' is nan"):
+        load(tmp_path, columns={"label": targets})
+    with pytest.raises(DataError, match=r"column 'label' is string; expected numbers"):
+        load(tmp_path, task="regression")

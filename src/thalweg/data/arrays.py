@@ -11,11 +11,12 @@ import numpy.typing as npt
 from thalweg.core.config import check_ranges
 from thalweg.core.errors import DataError, require
 from thalweg.core.types import Floats, Ints
-from thalweg.data.base import Dataset
+from thalweg.data.base import Dataset, Targets, Task
 from thalweg.data.features import Scale, find_unusable, split_features
 from thalweg.data.npz import Array, read_npz
 from thalweg.data.search import find_user_file
 from thalweg.data.split import split_rows
+from thalweg.data.targets import check_task, convert_numbers, infer_task, strata
 
 REQUIRED = ("x", "y")
 OPTIONAL = ("group", "time", "x_test", "y_test")
@@ -28,15 +29,16 @@ class Arrays:
     x, x_test
         images, uint8, (n, H, W) or (n, H, W, C); or features, any numbers, (n, F)
     y, y_test
-        labels, integers or text, (n,): the distinct values in sorted order are the classes
+        classification: labels, integers or text, (n,); the distinct values in sorted order are the
+        classes. Regression: numbers, (n,) or (n, D); they are not scaled
     group
         the client of each row of x, integers or text, (n,)
     time
         time of each row of x, numbers or dates, (n,)
 
     Only x and y are required. Without x_test and y_test a part of x is held out: with a time, the
-    end of every client's history; otherwise the same random part of every class for every run. With
-    a group, the client of each test row is known as well.
+    end of every client's history; otherwise the same random part of every class for every run (in
+    a regression: of all rows). With a group, the client of each test row is known as well.
     """
 
     path: str
@@ -48,6 +50,8 @@ class Arrays:
 
     Images are always scaled.
     """
+    task: Task | None = None
+    """classification or regression; None: regression if a y has a fraction or several columns."""
 
     def __post_init__(self) -> None:
         require(
@@ -55,6 +59,7 @@ class Arrays:
             f"expected a path ending in .npz, got {self.path!r}.",
         )
         check_ranges(self, test_fraction="(0, 1)")
+        check_task(self.task)
 
     def load(self, data_dir: Path | None, seed: int) -> Dataset:
         """Read and check the whole file; the same for every seed."""
@@ -77,14 +82,18 @@ class Arrays:
                     f"{file}: expected x_test like x, {x.dtype} of shape (n, "
                     f"{', '.join(map(str, x.shape[1:]))}), got {x_test.dtype} of {x_test.shape}."
                 )
+            if y_test.shape[1:] != y.shape[1:]:
+                raise DataError(
+                    f"{file}: expected y_test like y, of shape (n, "
+                    f"{', '.join(map(str, y.shape[1:]))}), got {y_test.shape}."
+                )
             x, y = np.concatenate([x, x_test]), np.concatenate([y, y_test])
-        labels, class_names = _codes(y, "y", file)
-        if len(class_names) < 2:
-            raise DataError(f"{file}: every y is {class_names[0]}; expected at least two classes.")
+        task = infer_task(y, self.task, f"{file}: y")
+        y, class_names = _read_targets(y, task, file)
         if has_test:
             train, test = np.arange(n), np.arange(n, len(x))
         else:
-            train, test = split_rows(labels, group, time, self.test_fraction, str(file))
+            train, test = split_rows(strata(y, task), group, time, self.test_fraction, str(file))
         mean: tuple[float, ...] = ()
         std: tuple[float, ...] = ()
         scale: Scale | None = None
@@ -103,9 +112,9 @@ class Arrays:
         return Dataset(
             name=file.stem,
             x=x_train,
-            y=labels[train],
+            y=y[train],
             x_test=x_rest,
-            y_test=labels[test],
+            y_test=y[test],
             num_classes=len(class_names),
             mean=mean,
             std=std,
@@ -138,7 +147,23 @@ def _samples(arrays: dict[str, Array], suffix: str, file: Path) -> tuple[Array, 
         )
     if x.size == 0:
         raise DataError(f"{file}: {name} has no values, its shape is {x.shape}.")
-    return x, _column(arrays, f"y{suffix}", len(x), file)
+    name = f"y{suffix}"
+    y = arrays[name]
+    if y.ndim == 2 and len(y) == len(x) and y.dtype.kind in "fiu":  # several numbers per sample
+        return x, y
+    return x, _column(arrays, name, len(x), file)
+
+
+def _read_targets(y: Array, task: Task, file: Path) -> tuple[Targets, tuple[str, ...]]:
+    """Return class labels and the names of the classes, or numbers and no names."""
+    if task == "regression":
+        return convert_numbers(y, f"{file}: y"), ()
+    if y.dtype.kind == "f" and (y == np.floor(y)).all():
+        y = y.astype(np.int64)
+    labels, class_names = _codes(y, "y", file)
+    if len(class_names) < 2:
+        raise DataError(f"{file}: every y is {class_names[0]}; expected at least two classes.")
+    return labels, class_names
 
 
 def _column(arrays: dict[str, Array], name: str, n: int, file: Path) -> Array:

@@ -24,6 +24,8 @@ from thalweg.data.views import (
 )
 
 Part = Literal["train", "test"]
+Task = Literal["classification", "regression"]
+Targets = npt.NDArray[Any]  # class labels, int64 (n,), or numbers, float32 (n,) or (n, D)
 Samples = npt.NDArray[np.uint8] | npt.NDArray[np.uint16] | npt.NDArray[np.float32]
 
 
@@ -37,14 +39,17 @@ class Dataset:
 
     With V views there are V rows for each of the n samples of a part: row v * n + i is sample i in
     view v. The first n rows are always the samples in the identity view.
+
+    The task is classification if there are classes. With ``num_classes=0`` it is regression: the
+    targets are float32, (n,) or (n, D) for D numbers per sample, and are used as they are.
     """
 
     name: str
     x: Samples  # (n, H, W, C), (n, F) or (n, L)
-    y: Ints  # (n,) labels 0 .. num_classes - 1
+    y: Targets  # (n,) labels 0 .. num_classes - 1; regression: float32, (n,) or (n, D)
     x_test: Samples
-    y_test: Ints
-    num_classes: int
+    y_test: Targets
+    num_classes: int  # 0: regression
     mean: tuple[float, ...] = ()  # per channel; images only
     std: tuple[float, ...] = ()
     group: Ints | None = None  # (n,) client of each training sample, 0 .. groups - 1
@@ -64,7 +69,9 @@ class Dataset:
         for x, y, part in ((self.x, self.y, "train"), (self.x_test, self.y_test, "test")):
             if len(x) != len(y):
                 raise DataError(f"{self.name}: {len(x)} samples but {len(y)} labels in {part}.")
-            if len(y) and not (y.min() >= 0 and y.max() < self.num_classes):
+            if self.task == "regression":
+                self._check_numbers(y, part)
+            elif len(y) and not (y.min() >= 0 and y.max() < self.num_classes):
                 raise DataError(
                     f"{self.name}: labels in {part} run from {y.min()} to {y.max()}, "
                     f"expected 0 to {self.num_classes - 1}."
@@ -83,11 +90,30 @@ class Dataset:
             )
         if self.class_names and len(self.class_names) != self.num_classes:
             raise DataError(
-                f"{self.name}: {len(self.class_names)} class names for {self.num_classes} classes."
+                f"{self.name}: {len(self.class_names)} class names for {self.num_classes} classes"
+                + ("." if self.num_classes else " (regression); leave class_names out.")
             )
+        if self.task == "regression":
+            self._check_no_classes()
         if self.views:
             number = max(len(self.y), len(self.y_test))
-            check_views(self.views, self.x, self.kind, self.num_classes, number)
+            check_views(self.views, self.x, self.kind, self.num_stream_classes, number)
+
+    @property
+    def task(self) -> Task:
+        return "classification" if self.num_classes > 0 else "regression"
+
+    @property
+    def num_outputs(self) -> int:
+        """Number of outputs of a net: one per class, or one per number to predict."""
+        if self.task == "classification":
+            return self.num_classes
+        return 1 if self.y.ndim == 1 else int(self.y.shape[1])
+
+    @property
+    def num_stream_classes(self) -> int:
+        """Number of classes in `all_classes`; 1 in a regression."""
+        return max(self.num_classes, 1)
 
     @property
     def kind(self) -> Kind:
@@ -138,24 +164,34 @@ class Dataset:
         found: Floats = samples * np.array(self.scale.width) + np.array(self.scale.centre)
         return found
 
-    def labels(self, part: Part, rows: npt.NDArray[np.integer[Any]]) -> Ints:
-        """Labels of rows of any shape, in their views."""
-        return np.take(self.all_labels(part), rows)
+    def labels(self, part: Part, rows: npt.NDArray[np.integer[Any]]) -> Targets:
+        """Targets of rows of any shape, in their views: class labels or numbers."""
+        return np.take(self.all_labels(part), rows, axis=0)
 
-    def all_labels(self, part: Part) -> Ints:
-        """(V * n,) labels of all rows of a part."""
+    def all_labels(self, part: Part) -> Targets:
+        """(V * n,) or (V * n, D) targets of all rows of a part."""
         return self._all_labels if part == "train" else self._all_labels_test
+
+    def all_classes(self, part: Part) -> Ints:
+        """(V * n,) the class of all rows of a part. In regression all rows have class 0.
+
+        Streams and policies use it. Those that need class labels are rejected for regression.
+        """
+        labels = self.all_labels(part)
+        if self.task == "classification":
+            return labels
+        return np.zeros(len(labels), dtype=np.int64)
 
     @cached_property
     def _view_transforms(self) -> ViewTransforms:
         return collect_transforms(self.views)
 
     @cached_property
-    def _all_labels(self) -> Ints:
+    def _all_labels(self) -> Targets:
         return map_labels(self.y, self.views, self.num_classes) if self.views else self.y
 
     @cached_property
-    def _all_labels_test(self) -> Ints:
+    def _all_labels_test(self) -> Targets:
         return map_labels(self.y_test, self.views, self.num_classes) if self.views else self.y_test
 
     def _check_length(
@@ -165,6 +201,29 @@ class Dataset:
             raise DataError(
                 f"{self.name}: {expected} {part} samples but {len(column)} entries "
                 f"in {name}; expected one for each."
+            )
+
+    def _check_numbers(self, y: Targets, part: str) -> None:
+        shape = self.y.shape[1:]
+        if y.dtype != np.float32 or y.ndim not in (1, 2) or y.shape[1:] != shape or 0 in shape:
+            raise DataError(
+                f"{self.name}: without classes (num_classes=0) the targets are numbers: expected "
+                f"float32 of shape (n,) or (n, D), the same D in both parts, got {y.dtype} of "
+                f"shape {y.shape} in {part}. Convert them (y.astype('float32')), or set "
+                "num_classes for class labels."
+            )
+        if not np.isfinite(y).all():
+            row = int(np.argmin(np.isfinite(y).reshape(len(y), -1).all(axis=1)))
+            raise DataError(
+                f"{self.name}: the target in row {row} of {part} is {y[row]}; expected finite "
+                "numbers. Drop the row or fill in a value."
+            )
+
+    def _check_no_classes(self) -> None:
+        if self.coarse is not None:
+            raise DataError(
+                f"{self.name}: coarse describes classes, but the targets are numbers "
+                "(num_classes=0). Leave coarse out, or set num_classes."
             )
 
     def _check_groups(self) -> None:

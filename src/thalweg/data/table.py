@@ -12,11 +12,12 @@ import numpy as np
 from thalweg.core.config import check_ranges
 from thalweg.core.errors import ConfigError, DataError, UnknownName, require
 from thalweg.core.types import Ints
-from thalweg.data.base import Dataset
+from thalweg.data.base import Dataset, Targets, Task
 from thalweg.data.columns import is_numeric, read_codes, read_numbers, read_seconds, read_table
 from thalweg.data.features import split_features
 from thalweg.data.search import find_user_file
 from thalweg.data.split import split_rows
+from thalweg.data.targets import check_task, convert_numbers, infer_task, strata
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -29,9 +30,11 @@ class Table:
     """Rows of a Parquet or CSV file with a label and, optionally, a client and a time.
 
     Labels and clients may be text or integers; their distinct values, in sorted order, are the
-    classes and the clients. Times may be dates, timestamps (converted to seconds since 1970) or
+    classes and the clients. A label column with fractions is the target of a regression; it is not
+    scaled. Times may be dates, timestamps (converted to seconds since 1970) or
     numbers. Rows keep the order of the file. With a time column the test part is the end of every
-    client's history, otherwise the same random part of every class for every run.
+    client's history, otherwise the same random part of every class for every run (in a regression:
+    of all rows).
     """
 
     path: str
@@ -44,6 +47,8 @@ class Table:
     test_fraction: float = 0.2
     standardise: bool = True
     """Scale features to mean 0 and standard deviation 1 in the training part."""
+    task: Task | None = None
+    """classification or regression; None: regression if a label has a fraction."""
 
     def __post_init__(self) -> None:
         require(
@@ -51,6 +56,7 @@ class Table:
             f"expected a path ending in {' or '.join(SUFFIXES)}, got {self.path!r}.",
         )
         check_ranges(self, test_fraction="(0, 1)")
+        check_task(self.task)
         parts = [name for name in (self.label, self.client, self.time) if name is not None]
         require(
             len(set(parts)) == len(parts),
@@ -77,28 +83,23 @@ class Table:
         names = self._feature_names(table, file)
         if table.num_rows == 0:
             raise DataError(f"{file}: expected rows, got none.")
-        labels, class_names = read_codes(table, self.label, file)
-        if len(class_names) < 2:
-            raise DataError(
-                f"{file}: column {self.label!r} is {class_names[0]!r} in every row; "
-                "expected at least two classes."
-            )
+        task, y, class_names = self._read_targets(table, file)
         group: Ints | None = None
         group_names: tuple[str, ...] = ()
         if self.client is not None:
             group, group_names = read_codes(table, self.client, file)
         time = None if self.time is None else read_seconds(table, self.time, file)
         x = np.column_stack([read_numbers(table, name, file) for name in names])  # (n, F)
-        train, test = split_rows(labels, group, time, self.test_fraction, str(file))
+        train, test = split_rows(strata(y, task), group, time, self.test_fraction, str(file))
         parts = split_features(
             x, train, test, standardise=self.standardise, names=names, where=str(file)
         )
         return Dataset(
             name=file.stem,
             x=parts.train,
-            y=labels[train],
+            y=y[train],
             x_test=parts.test,
-            y_test=labels[test],
+            y_test=y[test],
             num_classes=len(class_names),
             group=None if group is None else group[train],
             time=None if time is None else time[train],
@@ -108,6 +109,26 @@ class Table:
             columns=tuple(names),
             scale=parts.scale,
         )
+
+    def _read_targets(self, table: pa.Table, file: Path) -> tuple[Task, Targets, tuple[str, ...]]:
+        """Return the task, class labels or numbers, and the names of the classes."""
+        where, task = f"{file}: column {self.label!r}", self.task
+        if is_numeric(table.schema.field(self.label).type):
+            values = read_numbers(table, self.label, file)
+            task = infer_task(values, self.task, where)
+            if task == "regression":
+                return task, convert_numbers(values, where, first_row=1), ()
+        elif task == "regression":
+            raise DataError(
+                f"{where} is {table.schema.field(self.label).type}; expected numbers "
+                "(data.task=regression). Name another label column, or leave data.task out."
+            )
+        labels, class_names = read_codes(table, self.label, file)
+        if len(class_names) < 2:
+            raise DataError(
+                f"{where} is {class_names[0]!r} in every row; expected at least two classes."
+            )
+        return "classification", labels, class_names
 
     def _feature_names(self, table: pa.Table, file: Path) -> list[str]:
         """Validate the named columns and find the feature columns."""

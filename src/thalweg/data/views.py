@@ -48,8 +48,10 @@ def take_samples(
     return samples
 
 
-def map_labels(y: Ints, views: Sequence[View], num_classes: int) -> Ints:
-    """(V * n,) labels (n,) in every view."""
+def map_labels(y: npt.NDArray[Any], views: Sequence[View], num_classes: int) -> npt.NDArray[Any]:
+    """(V * n,) labels (n,) in every view. The targets of a regression (no classes) stay equal."""
+    if num_classes == 0:
+        return np.concatenate([y] * len(views))
     return np.concatenate([view.label_map(num_classes)[y] for view in views])
 
 

@@ -36,15 +36,15 @@ def make_client_program(plan: Plan, data: Dataset, num_params: int) -> tuple[Cli
     """Return the program of all clients of a plan, and the world that contains their streams."""
     world = make_world(plan.scenario, data, plan.seed)
     check_compatibility(plan.recipe, world)
-    labels = apply_views(data, world).all_labels("train")
+    labels = apply_views(data, world).all_classes("train")
     return ClientProgram(plan.recipe, world, labels, plan.local, plan.seed, num_params), world
 
 
 def make_world(scenario: Scenario, data: Dataset, seed: int) -> World:
     """Return the world of a scenario, which defines the arrivals of all clients."""
     setting = Setting(
-        labels=data.y,
-        num_classes=data.num_classes,
+        labels=data.all_classes("train")[: len(data.y)],
+        num_classes=data.num_stream_classes,
         ticks=scenario.ticks,
         capacity=scenario.capacity,
         rounds=scenario.rounds,

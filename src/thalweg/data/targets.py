@@ -1,0 +1,78 @@
+"""The targets of user data: class labels or numbers, and the task that follows from them."""
+
+from __future__ import annotations
+
+from typing import Any, get_args
+
+import numpy as np
+import numpy.typing as npt
+
+from thalweg.core.errors import DataError, UnknownName
+from thalweg.core.types import Floats32, Ints
+from thalweg.data.base import Task
+from thalweg.data.features import find_unusable
+
+# More distinct whole numbers than this, and more than a share of the rows, are hardly classes.
+MANY_CLASSES = 100
+MANY_CLASSES_SHARE = 0.1
+
+
+def check_task(task: Task | None) -> None:
+    """Reject an unknown task; None: infer it."""
+    if task not in (None, *get_args(Task)):
+        raise UnknownName("task", str(task), get_args(Task))
+
+
+def infer_task(values: npt.NDArray[Any], task: Task | None, where: str) -> Task:
+    """Return the given task, or the one that fits the targets.
+
+    Numbers with fractions, and several numbers per sample, mean regression. Whole numbers and text
+    mean classification. Whole numbers with very many distinct values are rejected, because they
+    may mean both.
+
+    >>> infer_task(np.array([0.5, 1.0]), None, "y"), infer_task(np.array([0, 1]), None, "y")
+    ('regression', 'classification')
+    >>> infer_task(np.array([0, 1]), "regression", "y")
+    'regression'
+    """
+    if task is not None:
+        return task
+    if values.ndim > 1:
+        return "regression"
+    if values.dtype.kind == "f":
+        finite = values[np.isfinite(values)]
+        if len(finite) < len(values) or (finite != np.floor(finite)).any():
+            return "regression"
+    if values.dtype.kind in "fiu":
+        distinct = len(np.unique(values))
+        if distinct > max(MANY_CLASSES, MANY_CLASSES_SHARE * len(values)):
+            raise DataError(
+                f"{where} has {distinct} distinct whole numbers in {len(values)} rows: classes or "
+                "quantities? Set data.task=regression to predict a number, or "
+                "data.task=classification if each value is a class."
+            )
+    return "classification"
+
+
+def convert_numbers(values: npt.NDArray[Any], where: str, first_row: int = 0) -> Floats32:
+    """Convert the targets of a regression to float32, (n,) or (n, D).
+
+    `first_row` is the number of the first row in messages.
+    """
+    if values.dtype.kind not in "fiub" or values.ndim not in (1, 2) or 0 in values.shape[1:]:
+        raise DataError(
+            f"{where}: a regression needs numbers of shape (n,) or (n, D), got {values.dtype} of "
+            f"shape {values.shape}. Set data.task=classification for classes."
+        )
+    numbers = values.astype(np.float64)
+    if (at := find_unusable(numbers)) is not None:
+        raise DataError(
+            f"{where}: the target in row {at[0] + first_row} is {numbers[at]}; expected a finite "
+            "number that fits in 32 bits. Drop the row or fill in a value."
+        )
+    return numbers.astype(np.float32)
+
+
+def strata(values: npt.NDArray[Any], task: Task) -> Ints:
+    """Return (n,) the class of each row, for a split; all rows of a regression have class 0."""
+    return values if task == "classification" else np.zeros(len(values), dtype=np.int64)
