@@ -9,7 +9,7 @@ models, the cohorts (by bytes: the clients, else their number), and all metrics 
 as losses and bytes (engines only). Fingerprints depend on the processor and on the version of
 PyTorch, so compare files of one machine only.
 
-All cases take about ten minutes on one core; ``--only NAME`` runs one case, or one run of it:
+All cases take a few minutes on one core; ``--only NAME`` runs one case, or one run of it:
 
     python tools/fingerprints.py --only sfedpo --only feddaa/fast --out before.json
 """
