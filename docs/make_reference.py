@@ -2,8 +2,8 @@
 
     python docs/make_reference.py [FOLDER]          (default: build/reference)
 
-A browser renders formulas with MathJax, which it downloads from the network; without a network the
-pages show formulas as TeX. The pages are not committed.
+Formulas are written as MathML, which browsers show without a script, so the pages need no network.
+The pages are not committed.
 """
 
 from __future__ import annotations
@@ -62,31 +62,63 @@ def shorten_annotation(annotation: Any) -> Any:
     return AnnotationText(shorten(inspect.formatannotation(annotation)))
 
 
-def join_formulas(docstring: str) -> str:
-    """Put each formula on a line of its own, so that it is not parsed as a list."""
-    inline = re.sub(r":math:`[^`]+`", lambda found: _to_one_line(found[0]), docstring)
-    block = r"^( *)\.\. math::((?:.*\n?)(?:\1 +.*(?:\n|\Z)| *\n)*)"
-    return re.sub(block, _split_formulas, inline, flags=re.MULTILINE)
+class Formulas:
+    """Replaces the formulas of docstrings by placeholders, and placeholders by MathML.
 
+    The placeholders are plain words, so that the conversion to HTML in between does not change
+    formulas.
 
-def _split_formulas(found: re.Match[str]) -> str:
-    """Return a directive for each formula of a block; empty lines separate formulas."""
-    indent, body = found.groups()
-    parts = [part for part in re.split(r"\n\s*\n", body) if part.strip()]
-    return "".join(f"{indent}.. math:: {_to_one_line(part)}\n\n" for part in parts)
+    >>> formulas = Formulas()
+    >>> formulas.hide("The mean :math:`a / n`.")
+    'The mean formula0x.'
+    >>> formulas.show("<p>The mean formula0x.</p>")[:30]
+    '<p>The mean <math xmlns="http:'
+    """
 
+    _INLINE = re.compile(r":math:`([^`]+)`")
+    _BLOCK = re.compile(r"^( *)\.\. math::((?:.*\n?)(?:\1 +.*(?:\n|\Z)| *\n)*)", re.MULTILINE)
 
-def _to_one_line(text: str) -> str:
-    return " ".join(text.split())
+    def __init__(self) -> None:
+        self._mathml: list[str] = []
+
+    def hide(self, docstring: str) -> str:
+        """Return the docstring with a placeholder for each formula."""
+        inline = self._INLINE.sub(lambda found: self._add(found[1], "inline"), docstring)
+        return self._BLOCK.sub(self._hide_block, inline)
+
+    def show(self, html: str) -> str:
+        """Return the HTML with MathML in place of placeholders."""
+        return re.sub(r"\bformula(\d+)x\b", lambda found: self._mathml[int(found[1])], html)
+
+    def _hide_block(self, found: re.Match[str]) -> str:
+        """Return a paragraph for each formula of a block; empty lines separate formulas."""
+        indent, body = found.groups()
+        parts = [part for part in re.split(r"\n\s*\n", body) if part.strip()]
+        return "".join(f"{indent}{self._add(part, 'block')}\n\n" for part in parts)
+
+    def _add(self, tex: str, display: str) -> str:
+        from latex2mathml.converter import convert
+
+        tex = " ".join(tex.split())
+        # Two commands that latex2mathml does not convert: large norm bars and \arg.
+        tex = re.sub(r"(\\[bB]igg?[lr]?)\\(?:\||[lr]?Vert\b)", r"\1‖", tex)
+        tex = re.sub(r"\\arg\b", r"\\operatorname{arg}", tex)
+        self._mathml.append(convert(tex, display=display))
+        return f"formula{len(self._mathml) - 1}x"
 
 
 def configure_pdoc() -> ModuleType:
-    """Configure pdoc to show short type names and all formulas."""
+    """Configure pdoc to show short type names, and formulas as MathML."""
     try:
+        import latex2mathml  # noqa: F401
         import pdoc
         from jinja2 import pass_context
+        from markupsafe import Markup
     except ImportError as error:
-        raise SystemExit("the reference is made by pdoc: pip install 'thalweg[dev]'") from error
+        raise SystemExit(
+            "the reference is made by pdoc and latex2mathml: pip install 'thalweg[dev]'"
+        ) from error
+    formulas = Formulas()
     filters = pdoc.render.env.filters
     format_signature, linkify = filters["format_signature"], filters["linkify"]
     to_markdown = filters["to_markdown"]
@@ -103,18 +135,19 @@ def configure_pdoc() -> ModuleType:
 
     @pass_context
     def linkify_short(context: Any, code: str, **options: Any) -> Any:
-        return linkify(context, shorten(code), **options)
+        # The last filter of a docstring; to_html must return pdoc's own type.
+        return Markup(formulas.show(linkify(context, shorten(code), **options)))
 
     @pass_context
-    def joined_to_markdown(context: Any, docstring: str) -> Any:
-        return to_markdown(context, join_formulas(docstring))
+    def to_markdown_without_formulas(context: Any, docstring: str) -> Any:
+        return to_markdown(context, formulas.hide(docstring))
 
     filters.update(
-        format_signature=format_short, linkify=linkify_short, to_markdown=joined_to_markdown
+        format_signature=format_short,
+        linkify=linkify_short,
+        to_markdown=to_markdown_without_formulas,
     )
-    pdoc.render.configure(
-        docformat="restructuredtext", math=True, template_directory=HERE / "templates"
-    )
+    pdoc.render.configure(docformat="restructuredtext", template_directory=HERE / "templates")
     return pdoc
 
 
