@@ -143,7 +143,7 @@ def test_metrics_of_policies_have_a_table(cell):
         "krum": {"rejected": "3.0", "mean staleness": "1.5"},
         "fedavg": {"rejected": "–", "mean staleness": "–"},
     }
-    assert "rejected: updates and replies that were rejected (total)." in found.caption
+    assert "rejected: updates and responses that were rejected (total)." in found.caption
 
 
 def test_undeclared_metric_is_shown_under_its_own_name(cell):
