@@ -1,4 +1,4 @@
-"""Settings of Hypothesis and of threads for all tests.
+"""Settings of Hypothesis, of threads and of worker processes for all tests.
 
 `make test` uses the same examples in each run, so a commit that passes on one machine passes on
 others. `make test-slow` searches for new examples.
@@ -16,7 +16,18 @@ if "PYTEST_XDIST_WORKER" in os.environ:
 
 # A slow machine must not fail a test.
 settings.register_profile(
-    "steady", derandomize=True, deadline=None, suppress_health_check=[HealthCheck.too_slow]
+    "steady",
+    derandomize=True,
+    deadline=None,
+    max_examples=50,
+    suppress_health_check=[HealthCheck.too_slow],
 )
-settings.register_profile("search", settings.get_profile("steady"), derandomize=False)
+settings.register_profile(
+    "search", settings.get_profile("steady"), derandomize=False, max_examples=300
+)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "steady"))
+
+
+def pytest_xdist_auto_num_workers() -> int:
+    """Use one worker more than there are cores: tests of real processes mostly wait."""
+    return (os.cpu_count() or 1) + 1

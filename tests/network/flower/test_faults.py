@@ -88,9 +88,25 @@ class FaultInjector:
         await_all_joined(self.run, since, {2}, self.deployment.keep_running)
         self.forger.may_answer.set()
 
+    def run_faults(self, names: tuple[str, ...]) -> None:
+        """Run these faults in a random order, one after each round."""
+        faults = [getattr(self, name) for name in names]
+        self.chance.shuffle(faults)
+        for number, fault in enumerate(faults, start=1):
+            await_rounds(self.run, number, self.deployment.keep_running)
+            fault()
 
-def test_run_survives_kills_delays_late_joins_and_invalid_responses(tmp_path: Path) -> None:
-    rounds = 8
+
+SHORT = ("kill_server_app", "join_late")
+ALL = ("kill_daemon", "kill_server_app", "restart_superlink", "join_late", "delay_response")
+
+
+@pytest.mark.parametrize(
+    ("faults", "rounds"), [(SHORT, 4), pytest.param(ALL, 8, marks=pytest.mark.slow)]
+)
+def test_run_survives_kills_delays_late_joins_and_invalid_responses(
+    faults: tuple[str, ...], rounds: int, tmp_path: Path
+) -> None:
     plan = live_plan(rounds, 4)
     run = prepare_run(tmp_path / "run", plan, min_clients=3, deadline_s=6, live=True)
     deployment, forger = LiveProcesses(tmp_path / "deployment"), Forger(FORGER)
@@ -104,9 +120,7 @@ def test_run_survives_kills_delays_late_joins_and_invalid_responses(tmp_path: Pa
         deployment.start_daemon(2)  # its node is started later
         deployment.start_node(FORGER)
         deployment.submit(run)
-        run_faults(
-            injector, [injector.kill_daemon, injector.kill_server_app, injector.restart_superlink]
-        )
+        injector.run_faults(faults)
         injector.feed(SAMPLES)
         await_rounds(run, rounds - 1, deployment.keep_running)
         deployment.kill_node(0)  # the server notices it only after the last round
@@ -228,15 +242,6 @@ def test_long_run_with_a_broker_survives_repeated_faults(seed: int, tmp_path: Pa
     for number in HONEST:
         check_sample_counts(deployment.state(number), plan, injector.supplies[number])
     check_accuracy(run, plan, tmp_path)
-
-
-def run_faults(injector: FaultInjector, kills: list[Callable[[], None]]) -> None:
-    """Run the faults, a late join and a late response in a random order, one after each round."""
-    faults = [*kills, injector.join_late, injector.delay_response]
-    injector.chance.shuffle(faults)
-    for number, fault in enumerate(faults, start=1):
-        await_rounds(injector.run, number, injector.deployment.keep_running)
-        fault()
 
 
 def check_ending(run: Path, rounds: int) -> None:
