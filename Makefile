@@ -4,6 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 RUNS ?= runs/demo
+unexport PYTHONDONTWRITEBYTECODE  # compiled tests and modules are shared by all test processes
 
 .DEFAULT_GOAL := help
 

@@ -208,7 +208,7 @@ ACTING = [
 
 
 @pytest.mark.parametrize("alarm", ACTING, ids=repr)
-@pytest.mark.parametrize("after", [9, 12])
+@pytest.mark.parametrize("after", [pytest.param(9, marks=pytest.mark.slow), 12])
 def test_a_resumed_run_has_the_same_bits(alarm: Any, after: int, tmp_path: Path) -> None:
     plan = plan_of(alarm, forecast=Growing())
     whole = play(plan)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import fields
 from functools import cache
+from itertools import combinations
 from pathlib import Path
 
 import pytest
@@ -163,6 +164,23 @@ FACTORS = {
     ],
 }
 ROWS = covering_array(FACTORS)
+NUM_QUICK = 45  # rows in `make test`
+
+
+def choose_rows(rows: list[dict[str, str]], number: int) -> list[int]:
+    """Choose rows one by one, each with the most pairs that no chosen row contains."""
+    left = {index: set(combinations(row.items(), 2)) for index, row in enumerate(rows)}
+    chosen: list[int] = []
+    while len(chosen) < number:
+        best = max(left, key=lambda index: len(left[index]))
+        covered = left.pop(best)
+        for pairs in left.values():
+            pairs -= covered
+        chosen.append(best)
+    return chosen
+
+
+QUICK = choose_rows(ROWS, NUM_QUICK)
 
 
 def named(row: dict[str, str]) -> str:
@@ -207,7 +225,14 @@ def play(plan: Plan, **options: object) -> Result:
     return run_plan(plan, workers=1, data=data_of(plan.scenario.data), **options)  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("row", ROWS, ids=named)
+@pytest.mark.parametrize(
+    "row",
+    [
+        row if index in QUICK else pytest.param(row, marks=pytest.mark.slow)
+        for index, row in enumerate(ROWS)
+    ],
+    ids=named,
+)
 def test_a_combination_runs_resumes_and_is_the_same_on_both_engines(
     row: dict[str, str], tmp_path: Path
 ) -> None:
@@ -233,6 +258,11 @@ def test_every_stage_of_a_recipe_is_a_factor_and_every_world_has_a_scenario() ->
     assert {type(scenario.world) for scenario in SCENARIOS.values()} == set(WORLDS.values()) - {
         Live
     }
+
+
+def test_every_policy_is_in_a_row_that_is_not_slow() -> None:
+    for factor, values in FACTORS.items():
+        assert {ROWS[index][factor] for index in QUICK} == set(values)
 
 
 def test_the_settings_of_this_file_belong_to_existing_policies() -> None:

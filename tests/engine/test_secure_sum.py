@@ -23,6 +23,7 @@ ALL_HERE = [
     *("world.num_clients=6", "world.availability=1", "world.availability_spread=0"),
     *("capacity=8", "local.passes=1", "ticks=2"),
 ]
+UNIFORM = ["selection=uniform", "selection.fraction=0.7"]
 SESSIONS = ["sessions=alternating", "sessions.length=2", "world.num_clients=8"]
 
 
@@ -33,24 +34,24 @@ def masked(recipe: str = "fedavg", *more: str) -> Plan:
 @pytest.mark.parametrize(
     "recipe, more",
     [
-        ("fedavg", []),
         ("fedavg", ["weights=by-samples"]),
         ("fedprox", ["privacy=gaussian"]),
-        ("fedacg", ["memory=reservoir"]),
-        ("flash", ["selection=uniform", "selection.fraction=0.7"]),
-        ("fedntd", ["memory=dds", "forecast=bayesian"]),
-        ("adaptive-fedavg", []),
-        ("moon", []),
-        ("stream-uniform", ["weights=equal"]),
         ("dpcs", ["weights=equal", "selection.participation=0.8"]),
         ("fedavg+warmstart", SESSIONS),
+        pytest.param("fedavg", [], marks=pytest.mark.slow),
+        pytest.param("fedacg", ["memory=reservoir"], marks=pytest.mark.slow),
+        pytest.param("flash", UNIFORM, marks=pytest.mark.slow),
+        pytest.param("fedntd", ["memory=dds", "forecast=bayesian"], marks=pytest.mark.slow),
+        pytest.param("adaptive-fedavg", [], marks=pytest.mark.slow),
+        pytest.param("moon", [], marks=pytest.mark.slow),
+        pytest.param("stream-uniform", ["weights=equal"], marks=pytest.mark.slow),
     ],
     ids=str,
 )
 def test_the_masked_sum_has_the_bits_of_the_simulated_one(recipe: str, more: list[str]) -> None:
     plan = masked(recipe, *more)
     ours = bytes_federation(plan)
-    history = check_same(plan, ours, reference(plan), rounds=4)
+    history = check_same(plan, ours, reference(plan), rounds=3)
     assert any(updates is not None and len(updates) > 2 for updates in history)
     assert ours.rejected == []
 
@@ -102,9 +103,21 @@ class Fate:
         return self._fate if is_it else "arrives"
 
 
-@pytest.mark.parametrize("step", ["keys", "shares", "update"])
-@pytest.mark.parametrize("fate", ["lost", "dropped", "damaged"])
-def test_a_client_that_fails_before_its_update_is_not_in_the_sum(step: str, fate: str) -> None:
+@pytest.mark.parametrize(
+    "fate, step",
+    [
+        ("lost", "keys"),
+        ("dropped", "shares"),
+        ("damaged", "shares"),
+        ("dropped", "update"),
+        pytest.param("dropped", "keys", marks=pytest.mark.slow),
+        pytest.param("damaged", "keys", marks=pytest.mark.slow),
+        pytest.param("lost", "shares", marks=pytest.mark.slow),
+        pytest.param("lost", "update", marks=pytest.mark.slow),
+        pytest.param("damaged", "update", marks=pytest.mark.slow),
+    ],
+)
+def test_a_client_that_fails_before_its_update_is_not_in_the_sum(fate: str, step: str) -> None:
     plan = masked()
     server, history = play(plan, bytes_federation(plan, Fate(step, fate)), 3)
     assert [len(updates) for updates in history] == [6, 5, 6]
@@ -181,7 +194,9 @@ class Spoiling(BytesFederation):
         return tree_to_bytes(tree)
 
 
-@pytest.mark.parametrize("who", [0, 2, 3, 5])
+@pytest.mark.parametrize(
+    "who", [0, 5, *(pytest.param(who, marks=pytest.mark.slow) for who in (2, 3))]
+)
 def test_forged_shares_of_one_client_do_no_harm(who: int) -> None:
     plan = masked()
     server, _ = play(plan, Spoiling(plan, "MaskResponse", "shares", who), 2)
@@ -236,11 +251,11 @@ def test_a_resumed_run_has_the_same_bits_and_both_engines_agree(
     tmp_path: Path,
 ) -> None:
     overrides = [*ALL_HERE, "secure_aggregation=masked", "faults=unreliable", "faults.late=0.3"]
-    plan = make_plan("fedavg", "digits-partial", seed=1, rounds=6, overrides=overrides)
+    plan = make_plan("fedavg", "digits-partial", seed=1, rounds=4, overrides=overrides)
     whole = run_plan(plan, workers=1)
     assert any("rejected" in row for row in whole.metrics), "late updates are not in the sum"
     with pytest.raises(Interruption):
-        run_plan(plan, workers=1, out=tmp_path / "run", watch=interrupt_after(3))
+        run_plan(plan, workers=1, out=tmp_path / "run", watch=interrupt_after(2))
     check_same_bits(whole, run_plan(plan, workers=1, out=tmp_path / "run", resume=True))
     check_engines_agree(whole, run_plan(replace(plan, engine="reference")))
 

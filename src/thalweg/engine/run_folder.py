@@ -17,6 +17,7 @@ import sys
 from collections.abc import Iterable, Mapping
 from contextlib import contextmanager
 from datetime import UTC, datetime
+from functools import cache
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
@@ -230,19 +231,25 @@ class RunFolder:
 
 def environment() -> dict[str, Any]:
     """Return the versions and the machine that a run uses."""
-    import importlib.util
-    from importlib import metadata
-
-    packages = ["numpy", "scipy", "scikit-learn", "torch", "safetensors"]
-    packages += ["river"] if importlib.util.find_spec("river") else []
     return {
         "thalweg": __version__,
         "started": datetime.now(UTC).isoformat(timespec="seconds"),
         "python": sys.version.split()[0],
         "system": f"{platform.system()} {platform.machine()}",
         "cores": os.cpu_count(),
-        "packages": {name: metadata.version(name) for name in packages},
+        "packages": dict(_package_versions()),
     }
+
+
+@cache
+def _package_versions() -> dict[str, str]:
+    """Return the versions of installed packages; finding them takes tens of milliseconds."""
+    import importlib.util
+    from importlib import metadata
+
+    packages = ["numpy", "scipy", "scikit-learn", "torch", "safetensors"]
+    packages += ["river"] if importlib.util.find_spec("river") else []
+    return {name: metadata.version(name) for name in packages}
 
 
 def _round_of(file: Path) -> int:

@@ -88,25 +88,21 @@ class FaultInjector:
         await_all_joined(self.run, since, {2}, self.deployment.keep_running)
         self.forger.may_answer.set()
 
-    def run_faults(self, names: tuple[str, ...]) -> None:
-        """Run these faults in a random order, one after each round."""
-        faults = [getattr(self, name) for name in names]
+    def run_faults(self) -> None:
+        """Run all faults in a random order, one after each round."""
+        faults = [
+            *(self.kill_daemon, self.kill_server_app, self.restart_superlink),
+            *(self.join_late, self.delay_response),
+        ]
         self.chance.shuffle(faults)
         for number, fault in enumerate(faults, start=1):
             await_rounds(self.run, number, self.deployment.keep_running)
             fault()
 
 
-SHORT = ("kill_server_app", "join_late")
-ALL = ("kill_daemon", "kill_server_app", "restart_superlink", "join_late", "delay_response")
-
-
-@pytest.mark.parametrize(
-    ("faults", "rounds"), [(SHORT, 4), pytest.param(ALL, 8, marks=pytest.mark.slow)]
-)
-def test_run_survives_kills_delays_late_joins_and_invalid_responses(
-    faults: tuple[str, ...], rounds: int, tmp_path: Path
-) -> None:
+@pytest.mark.slow
+def test_run_survives_kills_delays_late_joins_and_invalid_responses(tmp_path: Path) -> None:
+    rounds = 8
     plan = live_plan(rounds, 4)
     run = prepare_run(tmp_path / "run", plan, min_clients=3, deadline_s=6, live=True)
     deployment, forger = LiveProcesses(tmp_path / "deployment"), Forger(FORGER)
@@ -120,7 +116,7 @@ def test_run_survives_kills_delays_late_joins_and_invalid_responses(
         deployment.start_daemon(2)  # its node is started later
         deployment.start_node(FORGER)
         deployment.submit(run)
-        injector.run_faults(faults)
+        injector.run_faults()
         injector.feed(SAMPLES)
         await_rounds(run, rounds - 1, deployment.keep_running)
         deployment.kill_node(0)  # the server notices it only after the last round
