@@ -145,7 +145,7 @@ def test_baseline_can_be_listed_shown_run_and_compared(thalweg, tmp_path):
     again = thalweg("run", "r", "--resume")
     assert again.returncode == 0, again.stderr
     words = ["compare", "majority", "fedavg", *small, "--set", "data.num_test=1", "--seeds", "1"]
-    both = thalweg(*words, "--out", "c")
+    both = thalweg(*words, "--workers", "1", "--out", "c")
     assert both.returncode == 0, both.stdout + both.stderr
     table = (tmp_path / "c/table.csv").read_text().splitlines()
     assert [line.partition(",")[0] for line in table[1:]] == ["majority", "fedavg"]
@@ -180,7 +180,7 @@ def test_compare_writes_a_table_a_figure_and_a_page(thalweg, tmp_path):
 def test_compare_reports_a_failed_run_and_exits_with_1(thalweg, tmp_path):
     done = thalweg(
         *["compare", "fedavg", "fedavg,local.lr=1e18", "--on", "digits-partial", "--seeds", "1"],
-        *["--rounds", "9", "--out", "c"],
+        *["--rounds", "9", "--workers", "1", "--out", "c"],
     )
     assert done.returncode == 1
     assert "not a finite number" in (tmp_path / "c/table.md").read_text()
@@ -223,6 +223,7 @@ def test_variability_prints_the_effective_number_of_samples(thalweg):
 
 def test_compare_prints_json_per_run_and_reuses_finished_runs(thalweg):
     words = ["compare", "fedavg", "--on", "digits-partial", "--seeds", "4,8", "--rounds", "1"]
+    words += ["--workers", "1"]
     rows = [json.loads(line) for line in thalweg(*words, "--json").stdout.splitlines()]
     runs = [row for row in rows if "status" in row]
     assert [(row["seed"], row["status"], row["final"]["round"]) for row in runs] == [

@@ -21,32 +21,38 @@ def job(folder, recipe="fedavg", seed=0, overrides=(), rounds=3):
     return CellJob(recipe, plan, folder, f"thalweg run {recipe}")
 
 
-def test_two_processes_give_the_same_bits_as_one(tmp_path):
-    for workers in (1, 2):
-        jobs = [job(tmp_path / f"{workers}-{seed}", seed=seed) for seed in range(3)]
-        assert run_cells(jobs, workers=workers) == {}
-        assert all(is_done(each) for each in jobs)
-    for seed in range(3):
-        one, two = (tmp_path / f"{w}-{seed}/model.safetensors" for w in (1, 2))
+@pytest.fixture(scope="module")
+def two_processes(tmp_path_factory):
+    """A cell that fails and two that succeed, run by two processes."""
+    folder = tmp_path_factory.mktemp("cells")
+    bad = job(folder / "bad", overrides=["local.lr=1e18"], rounds=20)
+    good = [job(folder / str(seed), seed=seed) for seed in range(2)]
+    failures = run_cells([bad, *good], workers=2)
+    return bad, good, failures
+
+
+def test_a_cell_that_fails_is_reported_and_the_others_are_run(two_processes):
+    bad, good, failures = two_processes
+    assert list(failures) == [bad.folder]
+    assert "not a finite number" in failures[bad.folder]
+    assert all(is_done(each) for each in good)
+    assert not is_done(bad)
+
+
+def test_two_processes_give_the_same_bits_as_one(two_processes, tmp_path):
+    _, good, _ = two_processes
+    jobs = [job(tmp_path / str(seed), seed=seed) for seed in range(2)]
+    assert run_cells(jobs, workers=1) == {}
+    for ours, theirs in zip(jobs, good, strict=True):
+        one, two = (each.folder / "model.safetensors" for each in (ours, theirs))
         assert one.read_bytes() == two.read_bytes()
 
 
-def test_finished_cells_are_not_run_again(tmp_path):
-    jobs = [job(tmp_path / "a"), job(tmp_path / "b", seed=1)]
-    run_cells(jobs, workers=2)
+def test_finished_cells_are_not_run_again(two_processes):
+    _, good, _ = two_processes
     events = []
-    run_cells(jobs, workers=2, watch=events.append)
+    run_cells(good, workers=2, watch=events.append)
     assert events == []
-
-
-def test_a_cell_that_fails_is_reported_and_the_others_are_run(tmp_path):
-    bad = job(tmp_path / "bad", overrides=["local.lr=1e18"], rounds=20)
-    good = job(tmp_path / "good")
-    failures = run_cells([bad, good], workers=2)
-    assert list(failures) == [bad.folder]
-    assert "not a finite number" in failures[bad.folder]
-    assert is_done(good)
-    assert not is_done(bad)
 
 
 def test_a_folder_with_another_plan_is_rejected(tmp_path):
@@ -71,13 +77,13 @@ def test_a_killed_process_is_reported_and_replaced(tmp_path):
     assert len(failures) == 1
     assert "process died" in next(iter(failures.values()))
     assert sum(is_done(each) for each in jobs) == 2
-    assert run_cells(jobs, workers=2) == {}
+    assert run_cells(jobs, workers=1) == {}
     assert all(is_done(each) for each in jobs)
     assert json.loads((jobs[0].folder / "summary.json").read_text())["rounds"] == ROUNDS
 
 
 def test_no_cell_is_started_after_an_interruption(tmp_path):
-    jobs = [job(tmp_path / str(seed), seed=seed, rounds=ROUNDS) for seed in range(4)]
+    jobs = [job(tmp_path / str(seed), seed=seed, rounds=ROUNDS) for seed in range(3)]
     before = set(threading.enumerate())
 
     def interrupt(event):
@@ -89,8 +95,8 @@ def test_no_cell_is_started_after_an_interruption(tmp_path):
         thread.join(timeout=30)
         assert not thread.is_alive()
     assert list(children()) == []
-    assert not any(each.folder.exists() for each in jobs[2:])
-    assert run_cells(jobs, workers=2) == {}
+    assert not jobs[2].folder.exists()
+    assert run_cells(jobs, workers=1) == {}
 
 
 def test_a_worker_ends_without_output_if_its_parent_is_gone_and_its_cell_can_be_resumed(tmp_path):
