@@ -116,6 +116,16 @@ def test_late_update_beside_a_newer_one_counts_separately_over_all_clients() -> 
     assert weights.tolist() == pytest.approx([3.5 / 9.5, 4.5 / 9.5])
 
 
+def test_two_late_updates_and_an_absent_client_count_separately() -> None:
+    # psi = 1 / q - score + 0.5: 3.5 and 4.5 for client 0, 1.5 and 4.5 for client 1, and 1.5 for
+    # client 2, which is absent with a known score of 1.
+    updates = some_updates([0, 0, 1, 1], 2, reports={SCORE: [2.0, 1.0, 3.0, 0.0]})
+    known = {SCORE: np.array([9.0, 9.0, 1.0])}
+    roster = some_roster([0, 1], 3, availability=[0.2, 0.25, 0.5], known=known)
+    weights = ShiftAware(normalise="all").weigh(updates, roster)
+    assert weights.tolist() == pytest.approx([3.5 / 15.5, 4.5 / 15.5, 1.5 / 15.5, 4.5 / 15.5])
+
+
 def test_late_updates_use_the_availability_of_their_own_client() -> None:
     # Clients 0 and 1 have a late update each; all scores are zero, so psi is 1 / q + 0.5.
     updates = some_updates([0, 0, 1, 1], 2, reports={SCORE: [0.0] * 4})
@@ -151,6 +161,13 @@ def test_availability_is_estimated_from_past_presence() -> None:
         times_present=[4, 1],
     )
     assert got == pytest.approx((1 / 3, 2 / 3))
+
+
+def test_estimated_availability_has_a_uniform_prior() -> None:
+    # The fifth round: client 0 was present in all rounds, client 1 once, client 2 never.
+    roster = some_roster([0, 1], 3, rnd=4, times_present=[4, 1, 0])
+    estimated = ShiftAware(availability="estimated")._availability(roster)
+    assert estimated.tolist() == [6 / 7, 3 / 7, 1 / 7]
 
 
 def test_estimated_availability_is_equal_for_all_in_the_first_round() -> None:

@@ -56,10 +56,22 @@ def test_first_step_has_first_count_models_and_no_survey():
     assert bank.extra_metrics(plan.state, roster_for(1, [0])) == {}
 
 
+def test_state_before_the_first_round():
+    state = FedDaa(cluster_count="given", given=(3, 1)).init(num_clients=4, num_classes=2)
+    assert state.mass.shape == (4, 3, 2)  # as many models as the first step has
+    assert (state.number, state.clustered_in, state.started_in) == (-1, -1, -1)
+    assert (state.began, state.clusters_found) == (0, 0)
+    assert state.learn_since.tolist() == [0] * 4
+    assert not np.concatenate([state.mass.ravel(), state.drifted, state.judged]).any()
+
+
 def test_present_clients_are_surveyed_at_step_starts_only():
     bank, rng = FedDaa(every=40), np.random.default_rng(0)
     assert bank.choose_surveyed(roster_for(40, [0], present=[0, 2, 3]), rng).tolist() == [0, 2, 3]
     assert bank.choose_surveyed(roster_for(41, [0]), rng).tolist() == []
+    every_round = FedDaa(every=1)
+    assert every_round.choose_surveyed(roster_for(0, [0], present=[0, 2]), rng).tolist() == []
+    assert every_round.choose_surveyed(roster_for(1, [0], present=[0, 2]), rng).tolist() == [0, 2]
 
 
 def test_models_follow_the_clusters_and_drifts_the_nearest_centres():
@@ -132,12 +144,12 @@ def test_ncd_rdld_and_daa_can_be_disabled(switches, models, since):
         assert plan.broadcast[SINCE].ravel().tolist() == since
 
 
-def shrink(bank, mass, old, new):
-    """Start a second step in a bank of three models; return the models that are kept."""
+def shrink(bank, mass, old, new, num_models=3):
+    """Start a second step in a bank of `num_models`; return the models that are kept."""
     plan = first_step(bank)
     state = bank.collect(plan.state, np.arange(6), {MASS: np.array(mass, dtype=np.float32)})
     roster = roster_for(40, ALL_CLIENTS, surveyed=ALL_CLIENTS)
-    plan = bank.assign(state, roster, answers_for(old, new), 3)
+    plan = bank.assign(state, roster, answers_for(old, new), num_models)
     assert not plan.is_new.any()
     assert (plan.mix.sum(axis=1) == 1).all()
     return plan.mix.argmax(axis=1).tolist()
@@ -163,6 +175,15 @@ def test_largest_shrinking_counts_clients_and_not_samples():
 def test_matched_shrinking_keeps_one_model_for_each_cluster():
     bank = FedDaa(first_count=3, shrinking="matched")
     assert shrink(bank, UNEVEN, CONCEPTS, CONCEPTS) == [0, 2]
+
+
+def test_matched_shrinking_assigns_three_of_four_models_to_three_clusters():
+    # Model 3 is used more than model 2 (0.8 and 0.6 clients), but by the cluster of model 0.
+    mass = [[0.6, 0, 0, 0, 0, 0, 0.4, 0]] * 2 + [[0, 0, 1, 0, 0, 0, 0, 0]] * 2
+    mass += [[0, 0, 0.7, 0, 0.3, 0, 0, 0]] * 2
+    concepts = [0, 0, 1, 1, 2, 2]
+    bank = FedDaa(first_count=4, shrinking="matched")
+    assert shrink(bank, mass, concepts, concepts, num_models=4) == [0, 1, 2]
 
 
 def test_matched_shrinking_uses_the_clusters_of_the_old_data():

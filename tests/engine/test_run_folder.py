@@ -1,5 +1,7 @@
+import importlib.util
 import json
 import os
+import platform
 from dataclasses import replace
 
 import numpy as np
@@ -357,5 +359,8 @@ def test_no_temporary_files_are_left(tmp_path):
 def test_the_environment_names_versions_and_the_machine():
     found = run_folder.environment()
     assert found["cores"] == os.cpu_count()
-    assert {"numpy", "scipy", "scikit-learn", "torch", "safetensors"} <= found["packages"].keys()
+    assert found["python"] == platform.python_version()
+    required = {"numpy", "scipy", "scikit-learn", "torch", "safetensors"}
+    is_installed = importlib.util.find_spec("river") is not None
+    assert found["packages"].keys() == required | ({"river"} if is_installed else set())
     assert found["thalweg"] == thalweg.__version__

@@ -147,3 +147,7 @@ def test_invalid_parameters_are_rejected_at_construction(bad: dict[str, Any]) ->
 
 def test_parameters_at_the_ends_of_their_ranges_are_accepted() -> None:
     Dds(budget=1.0, slope=0.0, offset=-1.0, ticks=1)
+
+
+def test_dds_declares_that_it_uses_the_forecast() -> None:
+    assert Dds.uses_forecast  # otherwise it receives a uniform outlook
