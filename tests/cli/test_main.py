@@ -166,7 +166,7 @@ def test_run_prints_the_bank_the_geometry_and_the_stopping_rule(thalweg):
 
 def test_compare_writes_a_table_a_figure_and_a_page(thalweg, tmp_path):
     words = ["compare", "sfedpo", "fedavg", "sfedpo,weights=equal", "--on", "digits-partial"]
-    done = thalweg(*words, "--seeds", "2", "--rounds", "3", "--out", "c")
+    done = thalweg(*words, "--seeds", "2", "--rounds", "2", "--out", "c")
     assert done.returncode == 0, done.stderr
     assert "sfedpo,weights=equal" in done.stdout
     for name in ("index.html", "table.md", "table.csv", "accuracy.png"):

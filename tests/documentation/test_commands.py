@@ -157,9 +157,10 @@ def is_accepted(overrides: tuple[str, ...]) -> bool:
     tries += [("sfedpo", "digits-partial", (kind, *overrides)) for kind in kinds]
     tries += [(recipe, "digits-partial", overrides) for recipe in RECIPES]
     tries += [("sfedpo", scenario, overrides) for scenario in SCENARIOS]
+    tries += [(name, "digits-partial", overrides) for name in BASELINES]
+    tries += [("majority", "digits-partial", (kind, *overrides)) for kind in kinds]
     tries += [(*names, overrides) for names in itertools.product(RECIPES, SCENARIOS)]
     tries += [(name, scenario, overrides) for name in BASELINES for scenario in SCENARIOS]
-    tries += [("majority", "digits-partial", (kind, *overrides)) for kind in kinds]
     for recipe, scenario, changes in tries:
         try:
             make_any_plan(recipe, scenario, overrides=changes)

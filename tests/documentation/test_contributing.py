@@ -96,7 +96,7 @@ def test_command_for_the_first_policy_runs(tmp_path: Path, monkeypatch: pytest.M
     file.parent.mkdir(parents=True)
     file.write_text(BLOCKS["Balanced"])
     small = [word for change in SMALL for word in ("--set", change)]
-    words = [*shlex.split(command)[1:], *small, "--rounds", "1", "--seeds", "1"]
+    words = [*shlex.split(command)[1:], *small, "--rounds", "1", "--seeds", "1", "--workers", "1"]
     done = CliRunner().invoke(app, words, catch_exceptions=False)
     assert done.exit_code == 0, done.output
     assert "balanced.py:Balanced" in Path("runs/compare-digits-partial/table.csv").read_text()

@@ -39,6 +39,10 @@ COMBINED = [
     "fedewc+feddaa",
     "ode+fedrc+fedntd",
 ]
+QUICK = (
+    *("fedprox+sfedpo", "fedewc+flash+drsr", "flwf-2t+ode+adaptive-fedavg", "feddrift+is+fedcurv"),
+    *("fedntd+stream-ours+dpcs", "scaffold+sfedpo+flash", "fedacg+moon+drsr", "ode+fedrc+fedntd"),
+)
 SMALL_CNN = ["net=cnn", "net.channels=[4, 4, 4]", "net.hidden=8", "world.num_clients=5"]
 CASES = {
     "a memory that uses the model, collecting while absent": ("ode", ["world.absent=collecting"]),
@@ -108,7 +112,7 @@ CASES = {
 }
 
 
-@pytest.fixture(scope="module", params=[*RECIPES, *COMBINED])
+@pytest.fixture(scope="module", params=[*RECIPES, *mark_slow_except(COMBINED, *QUICK)])
 def runs(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> PlanRuns:
     return PlanRuns(small_plan(request.param), tmp_path_factory.mktemp("recipe"))
 
@@ -150,9 +154,7 @@ WITH_WORKERS = (
 )
 
 
-@pytest.mark.parametrize(
-    "recipe", mark_slow_except(WITH_WORKERS, "fedcurv", "is", "scaffold", "fedrc")
-)
+@pytest.mark.parametrize("recipe", mark_slow_except(WITH_WORKERS, "fedcurv", "is", "scaffold"))
 def test_the_number_of_workers_changes_no_bit(recipe: str) -> None:
     one, two = (
         thalweg.run(recipe, "digits-partial", seed=4, rounds=2, workers=workers, overrides=SMALL)

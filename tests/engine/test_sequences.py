@@ -94,6 +94,7 @@ def test_the_accuracy_on_sequences_improves(speeches: Path):
     assert result.metrics[-1]["loss"] < result.metrics[0]["loss"] < 1.1 * np.log(97)
 
 
+@pytest.mark.slow
 def test_the_number_of_workers_changes_no_bit(speeches: Path):
     one, two = (play(speeches, "fedavg", workers=workers) for workers in (1, 2))
     assert np.array_equal(one.model, two.model)

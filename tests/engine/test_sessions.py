@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from functools import cache
 from itertools import pairwise
 from typing import Any
 
@@ -25,6 +26,7 @@ OVERRIDES = [*SMALL, "world.availability=1"]
 # Clients 0 to 3 for two rounds, 4 to 7 for two, 0 to 3 again for one, then everybody.
 STAYS = [(range(4), 0, 2), (range(4, 8), 2, 4), (range(4), 4, 5), (range(8), 5, 7)]
 RECIPES = ["scaffold", "scaffold-released", "moon", "continuous", "fedacg", "fedacg+moon"]
+QUICK = ("scaffold", "moon", "continuous", "fedacg")
 
 
 def timetable() -> Timetable:
@@ -84,12 +86,20 @@ def play(plan: Plan, place: Any, rounds: int = 7) -> tuple[ServerState, list[Upd
     return server, history
 
 
-@pytest.mark.parametrize("recipe", RECIPES)
+@cache
+def play_reference(recipe: str) -> tuple[Any, ServerState, list[Updates]]:
+    """Play with one probe round per session on the reference engine."""
+    plan = plan_of(recipe, count=1)
+    place = federation(plan)
+    return place, *play(plan, place)
+
+
+@pytest.mark.parametrize("recipe", mark_slow_except(RECIPES, *QUICK))
 def test_both_engines_agree_on_sessions_and_probe_rounds(recipe: str) -> None:
-    fast, slow = plan_of(recipe, "fast", count=1), plan_of(recipe, "reference", count=1)
-    ours, theirs = federation(fast), federation(slow)
-    server, history = play(fast, ours)
-    expected, expected_history = play(slow, theirs)
+    plan = plan_of(recipe, "fast", count=1)
+    ours = federation(plan)
+    server, history = play(plan, ours)
+    theirs, expected, expected_history = play_reference(recipe)
     np.testing.assert_allclose(server.bank, expected.bank, rtol=1e-4, atol=1e-5)
     for mine, other in zip(history, expected_history, strict=True):
         np.testing.assert_allclose(mine.deltas, other.deltas, rtol=1e-3, atol=2e-5)
@@ -102,12 +112,12 @@ def test_both_engines_agree_on_sessions_and_probe_rounds(recipe: str) -> None:
     assert ours.client_pool.states.keys() == theirs.client_pool.states.keys()
 
 
-@pytest.mark.parametrize("recipe", RECIPES)
+@pytest.mark.parametrize("recipe", mark_slow_except(RECIPES, *QUICK))
 def test_sessions_and_probe_rounds_give_the_same_bits_by_bytes(recipe: str) -> None:
     plan = plan_of(recipe, count=1)
-    ours, theirs = federation(plan, "bytes"), federation(plan)
+    ours = federation(plan, "bytes")
     server, history = play(plan, ours)
-    expected, expected_history = play(plan, theirs)
+    theirs, expected, expected_history = play_reference(recipe)
     assert to_comparable(server) == to_comparable(expected)
     for mine, other in zip(history, expected_history, strict=True):
         assert to_comparable(vars(mine)) == to_comparable(vars(other))

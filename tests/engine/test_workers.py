@@ -86,13 +86,17 @@ def wait_until(condition):
 
 
 @pytest.fixture(
-    scope="module", params=[*(pytest.param(n, marks=pytest.mark.slow) for n in (1, 2)), 3]
+    scope="module", params=[2, *(pytest.param(n, marks=pytest.mark.slow) for n in (1, 3))]
 )
 def num_workers(request):
     return request.param
 
 
-@pytest.mark.parametrize("spec", [LeNet5(), Cnn(channels=(4, 4, 4), hidden=8)], ids=repr)
+@pytest.mark.parametrize(
+    "spec",
+    [pytest.param(LeNet5(), marks=pytest.mark.slow), Cnn(channels=(4, 4, 4), hidden=8)],
+    ids=repr,
+)
 def test_workers_give_the_same_bits_as_this_process(spec, num_workers):
     net, bank = net_and_bank(spec, models=2)
     tasks = [some_task(seed, clients=1 + seed % 3, models=2) for seed in range(5)]
@@ -140,29 +144,34 @@ def test_workers_apply_the_views_of_the_data():
         pool.close()
 
 
-def test_updates_are_not_overwritten_while_they_are_in_use():
+@pytest.fixture(scope="module")
+def one_worker():
+    """A pool with one worker that several tests use."""
+    pool = pool_for(net_and_bank()[0])
+    yield pool
+    pool.close()
+
+
+def test_updates_are_not_overwritten_while_they_are_in_use(one_worker):
     net, bank = net_and_bank()
-    pool = pool_for(net)
-    try:
-        first, _ = pool.train(bank, [some_task(0, clients=3)])
-        row, kept = first[1], first[1].copy()
-        del first
-        for seed in range(1, 4):  # larger cohorts, a larger bank, smaller cohorts again
-            larger = np.tile(bank, (seed, 1))
-            second, _ = pool.train(larger, [some_task(seed, clients=n) for n in (3, 9 * seed, 2)])
-            assert np.array_equal(row, kept)
-        expected = StackedTrainer(net, CrossEntropy(), SGD, Gather(DATA)).train(
-            larger, [some_task(3, clients=n) for n in (3, 27, 2)]
-        )
-        assert np.array_equal(second, expected[0])
-        before = len(pool._memories)
-        del row, second
-        gc.collect()
-        for seed in range(5):
-            pool.train(bank, [some_task(seed, clients=3)])
-        assert len(pool._memories) <= before  # free memory is used again
-    finally:
-        pool.close()
+    first, _ = one_worker.train(bank, [some_task(0, clients=3)])
+    row, kept = first[1], first[1].copy()
+    del first
+    for seed in range(1, 4):  # larger cohorts, a larger bank, smaller cohorts again
+        larger = np.tile(bank, (seed, 1))
+        tasks = [some_task(seed, clients=n) for n in (3, 9 * seed, 2)]
+        second, _ = one_worker.train(larger, tasks)
+        assert np.array_equal(row, kept)
+    expected = StackedTrainer(net, CrossEntropy(), SGD, Gather(DATA)).train(
+        larger, [some_task(3, clients=n) for n in (3, 27, 2)]
+    )
+    assert np.array_equal(second, expected[0])
+    before = len(one_worker._memories)
+    del row, second
+    gc.collect()
+    for seed in range(5):
+        one_worker.train(bank, [some_task(seed, clients=3)])
+    assert len(one_worker._memories) <= before  # free memory is used again
 
 
 def test_an_error_in_a_worker_is_raised_with_its_message():
@@ -200,16 +209,12 @@ def test_an_objective_that_a_worker_cannot_unpickle_is_reported():
         pool.close()
 
 
-def test_a_row_that_does_not_exist_is_an_error():
-    net, bank = net_and_bank()
-    pool = pool_for(net)
-    try:
-        with pytest.raises(IndexError, match="600"):
-            pool.predict(bank[0], "train", np.array([600]))
-        with pytest.raises(IndexError, match="600"):
-            pool.scores(bank[0], "train", np.array([600]))
-    finally:
-        pool.close()
+def test_a_row_that_does_not_exist_is_an_error(one_worker):
+    _, bank = net_and_bank()
+    with pytest.raises(IndexError, match="600"):
+        one_worker.predict(bank[0], "train", np.array([600]))
+    with pytest.raises(IndexError, match="600"):
+        one_worker.scores(bank[0], "train", np.array([600]))
 
 
 def test_a_worker_that_is_killed_while_busy_is_reported():
@@ -233,15 +238,11 @@ def test_a_worker_that_was_killed_while_idle_is_reported():
         pool.train(bank, [some_task(0)])
 
 
-def test_workers_ignore_ctrl_c():
-    net, bank = net_and_bank()
-    pool = pool_for(net)
-    try:
-        pool.train(bank, [some_task(0)])
-        pool._processes[0].send_signal(signal.SIGINT)
-        assert np.isfinite(pool.train(bank, [some_task(0)])[0]).all()
-    finally:
-        pool.close()
+def test_workers_ignore_ctrl_c(one_worker):
+    _, bank = net_and_bank()
+    one_worker.train(bank, [some_task(0)])
+    one_worker._processes[0].send_signal(signal.SIGINT)
+    assert np.isfinite(one_worker.train(bank, [some_task(0)])[0]).all()
 
 
 def test_an_interrupt_while_waiting_ends_the_workers():
@@ -289,7 +290,7 @@ SCRIPT = """
     net, local = Linear().build((2,), 2), LocalTraining(lr=0.1, steps=1)
     trainer = make_trainer(net, Mine(), local, data, 2)
     print(can_send_to_worker(Mine()), type(trainer).__name__, flush=True)
-    pool = WorkerPool(net, CrossEntropy(), local, data, 2)
+    pool = WorkerPool(net, CrossEntropy(), local, data, 1)
     print(pool.predict(np.zeros(6, dtype=np.float32), "test")[0].tolist(), flush=True)
     print(*(process.pid for process in pool._processes), flush=True)
     if sys.argv[1] == "stay":

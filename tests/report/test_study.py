@@ -278,7 +278,7 @@ def test_column_with_until_uses_an_earlier_round_of_the_same_runs(tmp_path):
     sets = (*SMALL, "evaluate_every=1")
     columns = (Column("digits-full", sets), Column("digits-full", sets, "half", until=1))
     study = replace(TINY, columns=columns, seeds=(4,), published={})
-    result = reproduce(study, out=tmp_path)
+    result = reproduce(study, workers=1, out=tmp_path)
     assert len(plan_study(study, out=tmp_path).jobs) == 2
     ends = {(each.recipe, each.scenario): each.rows[-1]["round"] for each in result.cells}
     assert ends["plain", "digits-full"] == 2
@@ -297,7 +297,7 @@ def test_quick_overrides_of_a_study_replace_the_default(tmp_path):
 
 def test_study_can_use_client_accuracy(tmp_path):
     study = replace(TINY, metric="client_accuracy", spread="bound", seeds=(4,), published={})
-    result = reproduce(study, out=tmp_path, only=["digits-full"])
+    result = reproduce(study, workers=1, out=tmp_path, only=["digits-full"])
     row = result.cells[0].rows[-1]
     assert row["accuracy"] == row["client_accuracy"]
     text = study_markdown(result)

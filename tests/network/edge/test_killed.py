@@ -69,7 +69,7 @@ def test_killed_collector_neither_loses_nor_duplicates_samples(
     capacity: int, tmp_path: Path
 ) -> None:
     when, received = random.Random(capacity), 0
-    for _ in range(5):
+    for _ in range(3):
         run_and_kill("collect", tmp_path, capacity, when.uniform(0, 0.4))
         store = Store.open(tmp_path)
         inbox = Inbox(store, killed.SCHEMA, capacity, queue=40)
@@ -86,7 +86,7 @@ def test_killed_collector_neither_loses_nor_duplicates_samples(
 def test_killed_client_neither_loses_nor_duplicates_samples(tmp_path: Path) -> None:
     when = random.Random(3)
     rounds = 0
-    for _ in range(3):
+    for _ in range(2):
         run_and_kill("client", tmp_path, 6, when.uniform(0, 0.5))
         store = Store.open(tmp_path)
         node = LiveNode(store, plan_for(), 0, killed.SCHEMA, LiveSizes(6, queue=40, batch=8))

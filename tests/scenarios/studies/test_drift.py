@@ -169,7 +169,8 @@ def small(name, *rows):
 
 
 def test_drift_table_1_is_the_mean_over_step_ends(tmp_path):
-    result = reproduce(small("feddaa-table-1", "oracle", "fedavg"), scale="quick", out=tmp_path)
+    study = small("feddaa-table-1", "oracle", "fedavg")
+    result = reproduce(study, scale="quick", workers=1, out=tmp_path)
     runs = {
         file.parent.parent.name: json.loads(file.read_text())["steps"]["accuracy"]
         for file in tmp_path.glob("drift-digits*/*/seed-0/summary.json")
