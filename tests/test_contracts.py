@@ -199,7 +199,17 @@ def test_staleness_rules_fulfil_their_contract(policy: Any) -> None:
     check_staleness(policy)
 
 
-@every(aggregation.SERVER_RULES, aggregation.Step(radius=100.0), aggregation.Step(lr=0.1))
+@every(
+    aggregation.SERVER_RULES,
+    aggregation.Step(radius=100.0),
+    aggregation.Step(lr=0.1),
+    aggregation.FedAvgM(momentum=0.0, lr=0.1),
+    aggregation.FedAdam(beta_mean=0.0, beta_square=0.0, adaptivity=1e-9),
+    aggregation.FedYogi(beta_square=0.0, adaptivity=1e-9),
+    aggregation.FedAdagrad(beta_mean=0.9),
+    aggregation.Buffered(size=1),
+    aggregation.Buffered(size=3, lr=0.1),
+)
 def test_server_rules_fulfil_their_contract(policy: Any) -> None:
     check_server_rule(policy)
 
@@ -223,6 +233,8 @@ def test_robust_rules_fulfil_their_contract(policy: Any) -> None:
     bank.FedDrift(drift_threshold=0.0, merge_threshold=0.0),
     bank.FedDrift(drift_threshold=0.05, merge_threshold=2.0, isolation=0, max_models=2),
     bank.FedDrift(measure="accuracy", drift_threshold=0.1),
+    bank.Ifca(models=1),
+    bank.Ifca(models=4),
     bank.FedRc(num_models=1),
     bank.FedRc(num_models=4, prediction="hard"),
     bank.FedDaa(every=2),

@@ -60,8 +60,9 @@ def surveyed_by(bank: Bank, roster: Roster) -> Ints:
 def check_bank(bank: Bank) -> None:
     """Run the bank for a few rounds with changing cohorts."""
     fields = repr(bank)
-    state, num_models = bank.init(NUM_CLIENTS, NUM_CLASSES), 1
-    _check_served(bank, state, num_models)
+    state = bank.init(NUM_CLIENTS, NUM_CLASSES)
+    _check_served(bank, state, num_models=1)
+    num_models = getattr(bank, "num_start_models", 1)
     for rnd, who in enumerate(COHORTS):
         cohort = np.array(who)
         roster = roster_for_cohort(cohort, rnd)

@@ -90,6 +90,11 @@ TUNED = {
     "objective=curvature": "objective.fisher_samples=4",
     "geometry=p-norm": "geometry.p=1.7",
     "server=flash": "server.lr=0.001",
+    "server=fedavgm": "server.lr=0.1",
+    "server=fedadam": "server.lr=0.001",
+    "server=fedyogi": "server.lr=0.001",
+    "server=fedadagrad": "server.lr=0.001",
+    "server=buffered": "server.size=5",
     "stopping=gain-threshold": "stopping.gain=0.2",
     "alarm=page-hinkley": "alarm.min_values=1 alarm.threshold=0.0 alarm.slack=0.0",
     "alarm=ddm": "alarm.min_values=1 alarm.level=0.5 alarm.action=scale-lr",
@@ -194,6 +199,8 @@ def plan_of(row: dict[str, str], engine: str = "fast") -> Plan:
         left_out.add("objective")  # SCAFFOLD has one mean gradient
     if any(row[stage].split()[0] in UPLOADING for stage in ("memory", "objective", "bank")):
         left_out.add("privacy")  # uploads would not be private
+    if row["server"].startswith("server=buffered") and row["robust"] != "robust=norm-clip":
+        left_out.add("robust")  # most robust rules merge the updates that the server rule counts
     if not isinstance(SCENARIOS[row["scenario"]].world, LatentStates) and row["forecast"].split()[
         0
     ] in ("forecast=exact", "forecast=noisy", "forecast=bayesian"):

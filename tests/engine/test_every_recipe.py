@@ -53,6 +53,11 @@ CASES = {
         "feddrift",
         ["bank.initial_models=2", "bank.every=2", "bank.reassign=true", "bank.new_model=random"],
     ),
+    "a buffer that fills over several rounds": ("fedbuff", ["server.size=17"]),
+    "random models at the start, and a server rule with state": (
+        "ifca",
+        ["bank.models=3", "server=fedadam", "server.lr=0.001"],
+    ),
     "clients that drift together": (
         "feddrift-eager",
         ["bank.drift_threshold=0.01", "bank.max_models=3"],

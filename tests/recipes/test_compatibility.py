@@ -13,12 +13,14 @@ from thalweg.aggregation import (
     SERVER_RULES,
     STALENESS,
     WEIGHTS,
+    Buffered,
     ByWeight,
     Equal,
     FedExp,
     Flash,
     Masked,
     Median,
+    NormClip,
     PolynomialDiscount,
     Step,
 )
@@ -176,7 +178,10 @@ def test_secure_aggregation_accepts_components_that_need_only_the_sum() -> None:
     }
     assert suitable == {
         "weights": ["equal", "by-samples"],
-        "server": ["step", "adaptive", "fedacg", "flash"],
+        "server": [
+            *("step", "adaptive", "fedacg", "flash"),
+            *("fedavgm", "fedadam", "fedyogi", "fedadagrad"),
+        ],
         "staleness": ["reject"],
     }
 
@@ -228,6 +233,17 @@ def test_user_defined_components_are_rejected_with_secure_aggregation_unless_the
         assert is_accepted("server", built_in)
     assert is_accepted("weights", Equal())
     assert is_accepted("bank", OneModel())
+
+
+def test_a_rule_that_counts_updates_rejects_robust_rules_that_merge_them() -> None:
+    message = (
+        "server=Buffered is incompatible with robust=Median: the server rule counts updates, and "
+        "the robust rule merges them. Choose robust=norm-clip, robust=none or another server rule"
+    )
+    with pytest.raises(ConfigError, match=message):
+        check_compatibility(replace(fedavg(), server=Buffered(), robust=Median()), make_world())
+    check_compatibility(replace(fedavg(), server=Buffered(), robust=NormClip()), make_world())
+    check_compatibility(replace(fedavg(), server=Buffered(), privacy=Gaussian()), make_world())
 
 
 def test_privacy_rejects_policies_that_upload_sample_statistics() -> None:

@@ -169,7 +169,7 @@ def test_two_guests_that_change_the_same_stage_are_rejected() -> None:
         get_recipe("fedavg+sfedpo+ode")
 
 
-SEVERAL_MODELS = {"feddrift", "feddrift-eager", "fedrc", "feddaa", "oracle"}
+SEVERAL_MODELS = {"ifca", "feddrift", "feddrift-eager", "fedrc", "feddaa", "oracle"}
 SESSION_STARTS = {"warmstart", "average-start"}
 
 

@@ -18,8 +18,11 @@ from thalweg.aggregation.base import (
     ServerRule,
     Weights,
 )
+from thalweg.aggregation.buffered import Buffered  # steps when enough updates have arrived
 from thalweg.aggregation.fedacg import FedAcg  # server momentum with look-ahead models
+from thalweg.aggregation.fedavgm import FedAvgM  # server momentum
 from thalweg.aggregation.fedexp import FedExp  # longer steps if the updates disagree
+from thalweg.aggregation.fedopt import FedAdagrad, FedAdam, FedYogi  # adaptive optimizers
 from thalweg.aggregation.flash import Flash  # adaptive optimiser that reacts to drift
 from thalweg.aggregation.krum import Krum, MultiKrum  # select updates by their distances
 from thalweg.aggregation.robust import CombinedUpdates, Median, NormClip, Robust, TrimmedMean
@@ -50,6 +53,11 @@ SERVER_RULES = {
     "fedacg": FedAcg,
     "fedexp": FedExp,
     "flash": Flash,
+    "fedavgm": FedAvgM,
+    "fedadam": FedAdam,
+    "fedyogi": FedYogi,
+    "fedadagrad": FedAdagrad,
+    "buffered": Buffered,
 }
 ROBUST = {
     "median": Median,
@@ -72,13 +80,18 @@ __all__ = [
     "STALENESS",
     "WEIGHTS",
     "Adaptive",
+    "Buffered",
     "BySamples",
     "ByWeight",
     "CombinedUpdates",
     "ConstantDiscount",
     "Equal",
     "FedAcg",
+    "FedAdagrad",
+    "FedAdam",
+    "FedAvgM",
     "FedExp",
+    "FedYogi",
     "Flash",
     "HasEvalModel",
     "HingeDiscount",

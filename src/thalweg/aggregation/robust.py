@@ -118,6 +118,8 @@ class NormClip:
     [[1.5, 2.0], [0.0, 1.0]]
     """
 
+    merges_updates = False
+
     bound: float | None = None
     """Maximum length of an update; none: `factor` times the median length."""
     factor: float = 1.0

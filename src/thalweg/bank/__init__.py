@@ -19,6 +19,7 @@ from thalweg.bank.base import (
 from thalweg.bank.feddaa import FedDaa  # FedRC in time steps, with drift detection
 from thalweg.bank.feddrift import FedDrift  # new models after a drift, similar models merged
 from thalweg.bank.fedrc import FedRc  # all clients train all models, with weighted samples
+from thalweg.bank.ifca import Ifca  # a fixed number of models, each client trains the best one
 from thalweg.bank.oracle import Oracle  # one model per true concept
 
 BANKS = {
@@ -26,6 +27,7 @@ BANKS = {
     "feddrift": FedDrift,
     "fedrc": FedRc,
     "feddaa": FedDaa,
+    "ifca": Ifca,
     "oracle": Oracle,
 }
 
@@ -37,6 +39,7 @@ __all__ = [
     "FedDaa",
     "FedDrift",
     "FedRc",
+    "Ifca",
     "MixesModels",
     "OneModel",
     "Oracle",

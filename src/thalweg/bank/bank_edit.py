@@ -95,3 +95,29 @@ class BankEdit:
             member_of, self.previous, self.isolated_for[kept], self.last_used[kept], self.rnd
         )
         return BankAssignment(state, self.mix[kept], self.is_new[kept], cohort, member_of[cohort])
+
+
+def compute_shares(member_of: Ints, num_models: int) -> Floats:
+    """Return (models,) the share of the clients of each model; equal if no client has a model.
+
+    `member_of` (N,) is the model of each client; -1: none.
+
+    >>> compute_shares(np.array([0, 1, 1, -1, 1]), num_models=2).tolist()
+    [0.25, 0.75]
+    """
+    counts = np.bincount(member_of[member_of >= 0], minlength=num_models)
+    if counts.sum() == 0:
+        return np.full(num_models, 1 / num_models)
+    shares: Floats = counts / counts.sum()
+    return shares
+
+
+def compute_mixtures(member_of: Ints, num_models: int) -> Floats:
+    """Return (N, models): each client uses its own model.
+
+    Clients without a model (-1) use all models, weighted by their shares.
+    """
+    mixtures = np.tile(compute_shares(member_of, num_models), (len(member_of), 1))
+    has_model = member_of >= 0
+    mixtures[has_model] = np.eye(num_models)[member_of[has_model]]
+    return mixtures

@@ -43,6 +43,9 @@ class Bank(Protocol):
     A bank that needs information from the clients before it assigns models also implements
     `core.capabilities.Surveys`. It may survey any present client; `Roster.cohort` holds the
     clients that were chosen for training.
+
+    A bank may have an attribute `num_start_models`: random models are then added before its first
+    survey, so that `assign` starts with that many models instead of one.
     """
 
     def init(self, num_clients: int, num_classes: int) -> Any:

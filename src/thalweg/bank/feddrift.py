@@ -7,7 +7,7 @@ from typing import Literal
 
 import numpy as np
 
-from thalweg.bank.bank_edit import BankEdit, Clusters
+from thalweg.bank.bank_edit import BankEdit, Clusters, compute_mixtures, compute_shares
 from thalweg.bank.base import BankAssignment, is_step_start, require_cohort
 from thalweg.core.capabilities import SurveyContext
 from thalweg.core.claims import Claim, check_vector, first_reason
@@ -183,21 +183,10 @@ class FedDrift:
         return edit.finish(cohort)
 
     def shares(self, state: Clusters, num_models: int) -> Floats:
-        counts = np.bincount(state.member_of[state.member_of >= 0], minlength=num_models)
-        if counts.sum() == 0:
-            return np.full(num_models, 1 / num_models)
-        shares: Floats = counts / counts.sum()
-        return shares
+        return compute_shares(state.member_of, num_models)
 
     def mixtures(self, state: Clusters, num_models: int) -> Floats:
-        """Return (N, models): each client uses its own model.
-
-        Clients without a model use all models, weighted by their shares.
-        """
-        mixtures = np.tile(self.shares(state, num_models), (len(state.member_of), 1))
-        has_model = state.member_of >= 0
-        mixtures[has_model] = np.eye(num_models)[state.member_of[has_model]]
-        return mixtures
+        return compute_mixtures(state.member_of, num_models)
 
     def _costs(self, view: SurveyContext, rows: Ints) -> Floats:
         """Return the cost (models,) of each model on some samples."""

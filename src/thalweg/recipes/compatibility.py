@@ -7,8 +7,11 @@ gets the safe answer, so that user-defined components are checked too:
 attribute                      if not declared   meaning
 =============================  ================  ==================================================
 ``needs_individual_updates``   True              weights, robust, server: reads single updates
+``counts_updates``             False             server: needs all updates of a round as rows
+``merges_updates``             True              robust: returns other rows than clients' updates
 ``accepts_late_updates``       True              staleness: uses updates of earlier rounds
 ``is_single_model``            False             bank: there is always exactly one model
+``num_start_models``           1                 bank: models before the first survey
 ``needs_single_model``         with server part  objective, memory, session start: one model only
 ``uploads_sample_statistics``  if it uploads     memory, objective, bank: uploads more than updates
 ``rounds_per_step``            None              bank: rounds of a time step; None: any
@@ -21,7 +24,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from thalweg.aggregation import SERVER_RULES, STALENESS, WEIGHTS
+from thalweg.aggregation import ROBUST, SERVER_RULES, STALENESS, WEIGHTS
 from thalweg.bank import SplitsSamples
 from thalweg.core.capabilities import ChecksWorld, ServerHalf
 from thalweg.core.errors import ConfigError, require
@@ -39,6 +42,7 @@ def check_compatibility(recipe: Recipe, world: World) -> None:
     _check_alarm(recipe, world)
     _check_privacy(recipe)
     _check_secure_aggregation(recipe)
+    _check_update_counts(recipe)
     _check_single_model(recipe)
     _check_time_steps(recipe, world)
     parts = [part for part in vars(recipe).values() if isinstance(part, ChecksWorld)]
@@ -105,6 +109,20 @@ def _check_secure_aggregation(recipe: Recipe) -> None:
         )
     for stage in _find_statistics_stages(recipe):
         raise reject(stage, "it uploads more than the update", f"another {stage}")
+
+
+def _check_update_counts(recipe: Recipe) -> None:
+    """Reject a robust rule that merges updates before a server rule that counts them."""
+    server, robust = recipe.server, recipe.robust
+    merges = robust is not None and getattr(robust, "merges_updates", True)
+    if not (merges and getattr(server, "counts_updates", False)):
+        return
+    suitable = [kind for kind, cls in ROBUST.items() if not getattr(cls, "merges_updates", True)]
+    raise ConfigError(
+        f"server={type(server).__name__} is incompatible with robust={type(robust).__name__}: the "
+        "server rule counts updates, and the robust rule merges them. Choose "
+        f"robust={' or '.join(suitable)}, robust=none or another server rule."
+    )
 
 
 def _check_single_model(recipe: Recipe) -> None:

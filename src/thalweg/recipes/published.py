@@ -12,16 +12,22 @@ from typing import TYPE_CHECKING, Any, ParamSpec
 
 from thalweg.aggregation import (
     Adaptive,
+    Buffered,
     BySamples,
     ByWeight,
     Equal,
     FedAcg,
+    FedAdagrad,
+    FedAdam,
+    FedAvgM,
     FedExp,
+    FedYogi,
     Flash,
+    PolynomialDiscount,
     ShiftAware,
     Step,
 )
-from thalweg.bank import FedDaa, FedDrift, FedRc, Oracle
+from thalweg.bank import FedDaa, FedDrift, FedRc, Ifca, Oracle
 from thalweg.core.errors import ConfigError, UnknownName
 from thalweg.local import (
     Continuous,
@@ -213,6 +219,55 @@ def fedacg(*, momentum: float = 0.85, strength: float = 0.01) -> Recipe:
 
 
 @register
+def fedavgm(*, momentum: float = 0.9, lr: float = 1.0) -> Recipe:
+    """FedAvgM: FedAvg with momentum at the server.
+
+    Hsu, Qi, Brown, "Measuring the effects of non-identical data distribution for federated visual
+    classification", 2019.
+    """
+    return replace(fedavg(), name="fedavgm", server=FedAvgM(momentum, lr))
+
+
+@register
+def fedadam(*, lr: float = 0.01) -> Recipe:
+    """FedAdam: FedAvg whose server takes an Adam step in the direction of the mean update.
+
+    Reddi et al., "Adaptive federated optimization", 2021.
+    """
+    return replace(fedavg(), name="fedadam", server=FedAdam(lr))
+
+
+@register
+def fedyogi(*, lr: float = 0.01) -> Recipe:
+    """FedYogi: FedAvg whose server takes a Yogi step; like FedAdam, but its step changes slowly.
+
+    Reddi et al., "Adaptive federated optimization", 2021.
+    """
+    return replace(fedavg(), name="fedyogi", server=FedYogi(lr))
+
+
+@register
+def fedadagrad(*, lr: float = 0.1) -> Recipe:
+    """FedAdagrad: FedAvg whose server takes an Adagrad step, which shrinks during the run.
+
+    Reddi et al., "Adaptive federated optimization", 2021.
+    """
+    return replace(fedavg(), name="fedadagrad", server=FedAdagrad(lr))
+
+
+@register
+def fedbuff(*, size: int = 10, lr: float = 1.0) -> Recipe:
+    """FedBuff: the server collects updates, also late ones, and steps when enough have arrived.
+
+    Nguyen et al., "Federated learning with buffered asynchronous aggregation", 2022.
+
+    Differs from the paper: time consists of rounds; see `aggregation.Buffered`.
+    """
+    server, staleness = Buffered(size, lr), PolynomialDiscount(power=0.5)
+    return replace(fedavg(), name="fedbuff", server=server, staleness=staleness)
+
+
+@register
 def moon(*, strength: float = 1.0, temperature: float = 1.0) -> Recipe:
     """MOON: FedAvg with a contrastive loss that keeps features close to the received model's.
 
@@ -326,6 +381,15 @@ def feddrift_eager() -> Recipe:
     Jothimurugesan et al., "Federated learning under distributed concept drift", 2023.
     """
     return replace(feddrift(), name="feddrift-eager", bank=FedDrift(eager=True))
+
+
+@register
+def ifca(*, models: int = 2) -> Recipe:
+    """IFCA: a fixed number of models; each client trains the one with the smallest loss.
+
+    Ghosh et al., "An efficient framework for clustered federated learning", 2020.
+    """
+    return replace(fedogd(), name="ifca", bank=Ifca(models))
 
 
 @register

@@ -20,6 +20,7 @@ from thalweg.recipes.base import Recipe
 
 def assign_models(ctx: RoundContext) -> None:
     """Let the bank open, merge or close models and assign models to the clients of the cohort."""
+    _add_start_models(ctx)
     bank, num_models = ctx.recipe.bank, len(ctx.server.bank)
     surveyed, responses = send_survey(ctx, "bank", bank)
     roster = replace(ctx.roster_for(bank), surveyed=surveyed)
@@ -29,6 +30,20 @@ def assign_models(ctx: RoundContext) -> None:
     if assignment.mix.shape != (1, 1) or assignment.is_new.any():
         _rebuild_bank(ctx, assignment)
     ctx.server = ctx.server._replace(bank_state=assignment.state)
+
+
+def _add_start_models(ctx: RoundContext) -> None:
+    """Add the random models with which a bank starts (`num_start_models`), in the first round."""
+    server, wanted = ctx.server, getattr(ctx.recipe.bank, "num_start_models", 1)
+    numbers = range(server.num_drawn_models, wanted)
+    if not numbers:
+        return
+    models = [_draw_new_model(ctx, number) for number in numbers]
+    ctx.server = server._replace(
+        bank=np.stack([*server.bank, *models]),
+        rules=[*server.rules, *(ctx.recipe.server.init(len(model)) for model in models)],
+        num_drawn_models=wanted,
+    )
 
 
 def _rebuild_bank(ctx: RoundContext, assignment: BankAssignment) -> None:
