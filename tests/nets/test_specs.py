@@ -91,7 +91,7 @@ def test_every_parameter_gets_a_gradient(spec):
     assert [name for name, piece in pieces.items() if not piece.any()] == []
 
 
-@pytest.mark.parametrize("name", NETS)
+@pytest.mark.parametrize("name", [name for name in NETS if name != "module"])
 def test_every_registered_net_builds_with_default_options(name):
     reads_text = name in ("char-lstm", "fast-text")
     net = NETS[name]().build((12, 17) if reads_text else (1, 12, 17), 3)

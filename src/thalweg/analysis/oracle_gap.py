@@ -19,6 +19,7 @@ from thalweg.engine.plan import Plan, read_plan
 from thalweg.engine.run_folder import RunFolder
 from thalweg.forecast import Forecast, RecognisesStates
 from thalweg.memory import Dds
+from thalweg.nets import build_net
 from thalweg.recipes import Recipe
 
 
@@ -126,4 +127,6 @@ def _outlooks(client_pool: ClientPool) -> list[Outlook]:
 
 
 def _num_params(plan: Plan, data: Dataset) -> int:
-    return plan.scenario.net.build(data.input_shape, data.num_classes).num_params
+    return build_net(
+        plan.scenario.net, data.input_shape, data.num_classes, data.num_codes
+    ).num_params

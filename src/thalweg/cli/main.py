@@ -42,6 +42,15 @@ Sets = Annotated[
         "[cyan]weights=equal[/cyan], [cyan]world.num_clients=100[/cyan]. May be repeated.",
     ),
 ]
+Model = Annotated[
+    str | None,
+    typer.Option(
+        "--model",
+        metavar="FILE.py:NAME",
+        help="Your own torch.nn.Module: a class or a function in a file or a package; or the name "
+        "of a net.",
+    ),
+]
 Recipe = Annotated[
     str,
     typer.Argument(help="Name of a recipe (see thalweg list), a run folder or a plan.toml."),
@@ -73,10 +82,19 @@ Insecure = Annotated[
 Debug = Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")]
 
 
+def _add_model(sets: list[str] | None, model: str | None) -> list[str]:
+    """Return the settings with those of ``--model``, which come first."""
+    if model is None:
+        return sets or []
+    names = ["net=module", f"net.path={model}"] if ":" in model else [f"net={model}"]
+    return [*names, *(sets or [])]
+
+
 @app.command()
 def run(
     recipe: Recipe,
     on: On = None,
+    model: Model = None,
     sets: Sets = None,
     seed: Seed = None,
     rounds: Rounds = None,
@@ -102,7 +120,7 @@ def run(
     run_command(
         recipe,
         on=on,
-        sets=sets or [],
+        sets=_add_model(sets, model),
         seed=seed,
         rounds=rounds,
         out=out,
@@ -121,6 +139,7 @@ def compare(
         typer.Argument(help="Recipes; a variant is written [cyan]sfedpo,weights=equal[/cyan]."),
     ],
     on: On = None,
+    model: Model = None,
     seeds: Annotated[
         str, typer.Option(help="Number of seeds (3 means 0, 1, 2), or a list: 4,8,15.")
     ] = "3",
@@ -146,7 +165,7 @@ def compare(
         recipes,
         on=on,
         seeds=seeds,
-        sets=sets or [],
+        sets=_add_model(sets, model),
         rounds=rounds,
         out=out,
         as_json=as_json,
@@ -229,6 +248,7 @@ def reproduce(
 def serve(
     recipe: Recipe,
     on: On = None,
+    model: Model = None,
     host: Annotated[
         str, typer.Option(help="Address to listen on; 0.0.0.0 means all addresses.")
     ] = "127.0.0.1",
@@ -313,7 +333,7 @@ def serve(
     serve_command(
         recipe,
         on=on,
-        sets=sets or [],
+        sets=_add_model(sets, model),
         seed=seed,
         rounds=rounds,
         clients=clients,

@@ -9,7 +9,7 @@ from rich.table import Table
 from rich.text import Text
 from rich.tree import Tree
 
-from thalweg.core.config import kind_of
+from thalweg.core.config import get_default, kind_of, plan_fields
 from thalweg.engine.plan import AnyPlan, BaselinePlan, Plan, get_method
 from thalweg.forecast import Auto
 from thalweg.recipes import Recipe
@@ -112,8 +112,8 @@ def describe(part: Any, table: dict[str, Any] | None = None, kind: str | None = 
         return "none"
     changed = [
         f"{field.name}={_short(getattr(part, field.name))}"
-        for field in dataclasses.fields(part)
-        if getattr(part, field.name) != field.default
+        for field in plan_fields(part)
+        if getattr(part, field.name) != get_default(field)
     ]
     if kind is None:
         kind = type(part).__name__.lower() if table is None else kind_of(part, table)
@@ -130,7 +130,7 @@ def _changes(part: Any, before: Any, names: tuple[str, ...] | None = None) -> st
         return f"was {'none' if before is None else type(before).__name__}"
     if part is None:
         return ""
-    names = names or tuple(field.name for field in dataclasses.fields(part))
+    names = names or tuple(field.name for field in plan_fields(part))
     return ", ".join(
         f"{name} was {_short(getattr(before, name))}"
         for name in names

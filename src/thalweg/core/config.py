@@ -60,7 +60,7 @@ def to_dict(part: Any, table: Table | None = None) -> dict[str, Any]:
     {'kind': 'window', 'length': 5}
     """
     plain: dict[str, Any] = {} if table is None else {"kind": kind_of(part, table)}
-    for field in dataclasses.fields(part):
+    for field in plan_fields(part):
         value = getattr(part, field.name)
         inner = field.metadata.get("table")
         if dataclasses.is_dataclass(value):
@@ -72,6 +72,14 @@ def to_dict(part: Any, table: Table | None = None) -> dict[str, Any]:
         else:
             plain[field.name] = "none" if value is None else value  # TOML has no null
     return plain
+
+
+def plan_fields(part: Any) -> list[dataclasses.Field[Any]]:
+    """Return the fields of a dataclass that a plan contains: all that hold plain values.
+
+    A field with the metadata ``in_plan=False`` holds an object of this process.
+    """
+    return [each for each in dataclasses.fields(part) if each.metadata.get("in_plan", True)]
 
 
 def from_dict(cls: type[T], plain: Mapping[str, Any], where: str = "") -> T:
@@ -244,7 +252,7 @@ def kind_of(part: Any, table: Table) -> str:
         if type(part) is cls:
             return kind
     cls = type(part)
-    return f"{_source_of(cls.__module__)}:{cls.__qualname__}"
+    return f"{find_source(cls.__module__)}:{cls.__qualname__}"
 
 
 def class_of(kind: str, table: Table, what: str) -> type[Any]:
@@ -271,7 +279,7 @@ def load_object(name: str) -> Any:
     return getattr(_load_module(source, name), attribute, None)
 
 
-def _source_of(module: str) -> str:
+def find_source(module: str) -> str:
     """Return the name of a module in a plan: its file if it is a user's file, else its name."""
     found = sys.modules.get(module)
     if module == "__main__" and (spec := getattr(found, "__spec__", None)) is not None:
@@ -318,7 +326,7 @@ def build(table: Table, value: Any, where: str) -> Any:
         raise ConfigError(f"{where}: expected a kind, one of {sorted(table)}, got {value!r}.")
     cls = class_of(value["kind"], table, where)
     fields = {name: item for name, item in value.items() if name != "kind"}
-    return _construct(cls, fields, where, lambda name: _get_default(_fields(cls)[name]))
+    return _construct(cls, fields, where, lambda name: get_default(_fields(cls)[name]))
 
 
 def _construct(
@@ -328,7 +336,7 @@ def _construct(
     missing = [
         name
         for name, field in _fields(cls).items()
-        if name not in values and _get_default(field) is _MISSING
+        if name not in values and get_default(field) is _MISSING
     ]
     if missing:
         raise ConfigError(f"{where or cls.__name__} needs {', '.join(missing)}.")
@@ -468,7 +476,8 @@ def _fields(cls: type[Any]) -> dict[str, dataclasses.Field[Any]]:
     return {field.name: field for field in dataclasses.fields(cls)}
 
 
-def _get_default(field: dataclasses.Field[Any]) -> Any:
+def get_default(field: dataclasses.Field[Any]) -> Any:
+    """Return the default of a field; ``dataclasses.MISSING`` if it has none."""
     factory = field.default_factory
     return field.default if factory is _MISSING else factory()
 

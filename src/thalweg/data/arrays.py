@@ -27,7 +27,8 @@ class Arrays:
     """Samples from a NumPy ``.npz`` file, read without pickles.
 
     x, x_test
-        images, uint8, (n, H, W) or (n, H, W, C); or features, any numbers, (n, F)
+        images, uint8, (n, H, W) or (n, H, W, C); features, any numbers, (n, F); or numbers of any
+        other shape (n, ..., C), such as windows of T steps (n, T, C), for a module of your own
     y, y_test
         classification: labels, integers or text, (n,); the distinct values in sorted order are the
         classes. Regression: numbers, (n,) or (n, D); they are not scaled
@@ -106,7 +107,7 @@ class Arrays:
                 train,
                 test,
                 standardise=self.standardise,
-                names=[f"x[:, {i}]" for i in range(x.shape[1])],
+                names=[f"x[{':, ' * (x.ndim - 1)}{i}]" for i in range(x.shape[-1])],
                 where=str(file),
             )
         return Dataset(
@@ -128,22 +129,22 @@ class Arrays:
 
 
 def _samples(arrays: dict[str, Array], suffix: str, file: Path) -> tuple[Array, Array]:
-    """x as uint8 images (n, H, W, C) or float64 features (n, F), and y (n,)."""
+    """x as uint8 images (n, H, W, C) or float64 features (n, ..., F), and y (n,)."""
     name = f"x{suffix}"
     x = arrays[name]
     if x.ndim in (3, 4) and x.dtype == np.uint8:
         x = x if x.ndim == 4 else x[..., None]
-    elif x.ndim == 2 and x.dtype.kind in "fiub":
+    elif x.ndim >= 2 and x.dtype.kind in "fiub":
         x = x.astype(np.float64)
         if (at := find_unusable(x)) is not None:
             raise DataError(
-                f"{file}: {name}[{at[0]}, {at[1]}] is {x[at]}; "
+                f"{file}: {name}[{', '.join(map(str, at))}] is {x[at]}; "
                 "expected a finite number that fits in 32 bits."
             )
     else:
         raise DataError(
             f"{file}: expected {name} to be uint8 images (n, H, W) or (n, H, W, C), or numbers "
-            f"(n, F), got {x.dtype} of shape {x.shape}."
+            f"(n, F) or (n, ..., C), got {x.dtype} of shape {x.shape}."
         )
     if x.size == 0:
         raise DataError(f"{file}: {name} has no values, its shape is {x.shape}.")

@@ -34,8 +34,9 @@ class Dataset:
     """One store of samples. Streams and memories hold row numbers, not samples.
 
     Images are uint8 with channels last, (n, H, W, C), and are normalised to ``(x / 255 - mean) /
-    std`` when a batch is gathered; features are float32, (n, F), and used as they are; sequences
-    are codes 0 .. num_codes - 1, uint8 or uint16, (n, L), which a net receives as integers.
+    std`` when a batch is gathered; features are float32, (n, F) or of any other shape (n, ...),
+    such as windows (n, T, F), and used as they are; sequences are codes 0 .. num_codes - 1, uint8
+    or uint16, (n, L), which a net receives as integers.
 
     With V views there are V rows for each of the n samples of a part: row v * n + i is sample i in
     view v. The first n rows are always the samples in the identity view.
@@ -45,7 +46,7 @@ class Dataset:
     """
 
     name: str
-    x: Samples  # (n, H, W, C), (n, F) or (n, L)
+    x: Samples  # (n, H, W, C), (n, ...) or (n, L)
     y: Targets  # (n,) labels 0 .. num_classes - 1; regression: float32, (n,) or (n, D)
     x_test: Samples
     y_test: Targets
@@ -123,7 +124,7 @@ class Dataset:
 
     @property
     def is_image(self) -> bool:
-        return self.x.ndim == 4
+        return self.x.ndim == 4 and self.x.dtype == np.uint8
 
     @property
     def is_sequence(self) -> bool:
@@ -131,7 +132,7 @@ class Dataset:
 
     @property
     def input_shape(self) -> tuple[int, ...]:
-        """Shape of one sample for a net: (C, H, W), (F,), or (L, num_codes) for L codes.
+        """Shape of one sample for a net: (C, H, W), that of features, or (L, num_codes) for codes.
 
         A sequence is a matrix of one-hot rows; stored and passed on are the positions of the ones.
         """
@@ -161,7 +162,8 @@ class Dataset:
         """Samples before their features were scaled, up to rounding."""
         if not isinstance(self.scale, Scale):
             return samples
-        found: Floats = samples * np.array(self.scale.width) + np.array(self.scale.centre)
+        width, centre = (np.reshape(each, self.x.shape[1:]) for each in self.scale[::-1])
+        found: Floats = samples * width + centre
         return found
 
     def labels(self, part: Part, rows: npt.NDArray[np.integer[Any]]) -> Targets:

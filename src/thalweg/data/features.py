@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import prod
 from typing import NamedTuple
 
 import numpy as np
@@ -15,7 +16,10 @@ MAX_FLOAT32 = float(np.finfo(np.float32).max)
 
 
 class Scale(NamedTuple):
-    """Scaling of a table: column f became (x - centre[f]) / width[f]."""
+    """Scaling of a table: column f became (x - centre[f]) / width[f].
+
+    Samples of more than one axis are scaled as if they were flattened.
+    """
 
     centre: tuple[float, ...]
     width: tuple[float, ...]
@@ -48,9 +52,10 @@ def split_features(
 ) -> FeatureSplit:
     """The two parts of a feature matrix as float32, standardised if requested.
 
-    `x` must have passed `find_unusable`.
+    `x` is (n, F), or (n, ..., F) with one scale for each of F channels; it must have passed
+    `find_unusable`.
     """
-    scale = fit_scale(x[train]) if standardise else None
+    scale = fit_scale(x[train].reshape(-1, x.shape[-1])) if standardise else None
     parts = (
         [x[train], x[test]]
         if scale is None
@@ -59,9 +64,11 @@ def split_features(
     for part in parts:
         if (at := find_unusable(part)) is not None:
             raise DataError(
-                f"{where}: {names[at[1]]!r} hardly varies in the training part, so other values "
+                f"{where}: {names[at[-1]]!r} hardly varies in the training part, so other values "
                 "exceed the range of 32 bits; remove it, or set standardise = false."
             )
+    if scale is not None:  # one entry for each value of a sample
+        scale = Scale(*(each * prod(x.shape[1:-1]) for each in scale))
     return FeatureSplit(parts[0].astype(np.float32), parts[1].astype(np.float32), scale)
 
 

@@ -99,7 +99,7 @@ def make_model_factory(plan: Plan, net: Net) -> Callable[[int], Floats32]:
 
     Model 0 is that of `make_initial_model`.
     """
-    return lambda number: net.init(rng_for(plan.seed, Draw.NET, number))
+    return lambda number: net.init(rng_for(plan.seed, Draw.NET, number), number)
 
 
 def make_federation(

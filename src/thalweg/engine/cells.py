@@ -58,8 +58,9 @@ def run_cells(
     """Run the unfinished cells. Return the folders of cells that failed, with the reasons."""
     todo = [job for job in jobs if not is_done(job)]
     workers = min(workers or count_cores(), len(todo))
-    # A policy defined in the user's own script cannot be imported by another process.
-    needs_this_process = any('"__main__:' in plan_to_toml(job.plan) for job in todo)
+    # Policies and models of the user's own session cannot be imported by another process.
+    plans = [plan_to_toml(job.plan) for job in todo]
+    needs_this_process = any('"__main__:' in plan or '"python:' in plan for plan in plans)
     if workers <= 1 or needs_this_process:
         return _run_in_process(todo, data_dir, watch)
     return _run_in_workers(todo, workers, data_dir, watch)

@@ -66,7 +66,7 @@ class Gather:
             scale, shift = self._scale[0, 0], self._shift[0, 0]  # (C,)
             x.mul_(scale.view(-1, 1, 1, 1)).add_(shift.view(-1, 1, 1, 1))
         else:
-            x = x.transpose(1, 2).contiguous()  # (K, F, B)
+            x = x.movedim(1, -1).contiguous()  # (K, F, B)
         return x.movedim(-1, 1), self._labels(part, rows)
 
     def _samples(self, part: Part, rows: RowIndices, change: SampleTransform | None) -> Tensor:

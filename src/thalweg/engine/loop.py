@@ -47,7 +47,7 @@ from thalweg.federation import (
     new_server,
     run_server_round,
 )
-from thalweg.nets import Net
+from thalweg.nets import Net, build_net
 from thalweg.recipes import Recipe
 from thalweg.scenarios import Scenario
 from thalweg.streams import HasViews
@@ -102,6 +102,7 @@ def run(
     recipe: Recipe | str,
     scenario: Scenario | str,
     *,
+    model: Any = None,
     seed: int = 0,
     rounds: int | None = None,
     overrides: Iterable[str] = (),
@@ -116,7 +117,8 @@ def run(
     """Run a recipe on a scenario and return its metrics and its model.
 
     `settings` change fields of the recipe or the scenario, such as ``memory=Reservoir``,
-    ``weights="equal"`` or ``local={"lr": 0.1}``.
+    ``weights="equal"`` or ``local={"lr": 0.1}``. `model` is any ``torch.nn.Module``, a class or
+    function that makes one, or its path (``"file.py:Net"``); by default the net of the scenario.
 
     >>> import thalweg
     >>> result = thalweg.run("sfedpo", "digits-partial", seed=7, rounds=3)
@@ -130,6 +132,7 @@ def run(
         rounds=rounds,
         engine=engine,
         overrides=overrides,
+        model=model,
         **settings,
     )
     return run_plan(
@@ -167,7 +170,7 @@ def run_plan(
         f"augment changes images, but the samples of {data.name} are rows of {data.x.shape[-1]} "
         "features; leave it out (--set augment=none).",
     )
-    net = plan.scenario.net.build(data.input_shape, data.num_classes)
+    net = build_net(plan.scenario.net, data.input_shape, data.num_classes, data.num_codes)
     start = make_initial_model(plan, net, data_dir)
     client_pool = make_client_pool(plan, data, net.num_params)
     data = apply_views(data, client_pool.world)
@@ -307,7 +310,7 @@ def _write_results(
             bank["mixtures"] = np.ascontiguousarray(served.mixtures)
         save_file(bank, folder.path / "bank.safetensors")
     save_file(
-        {name: np.ascontiguousarray(value) for name, value in net.named_parameters(model).items()},
+        {name: np.ascontiguousarray(value) for name, value in net.saved_tensors(model).items()},
         folder.path / "model.safetensors",
         metadata={"net": plan.scenario.name},
     )

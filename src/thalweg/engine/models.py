@@ -18,29 +18,38 @@ from thalweg.core.rng import Draw, rng_for
 from thalweg.core.types import Ints, Job
 from thalweg.data.augment import Augmentation, Images
 from thalweg.nets import Net
+from thalweg.nets.module_net import ModuleNet
 
 
 class NetModel:
     """A function of K parameter vectors and K batches (see `local.Model`).
 
     With seeds the model is in training: the dropout of each client comes from its own generator,
-    which is created for every call. Without seeds there is no dropout.
+    which is created for every call. Without seeds there is no dropout. A user's module is then in
+    evaluation mode; in training mode its buffers after the last call are kept for
+    `restore_untrained`.
     """
 
     def __init__(self, net: Net, is_stacked: bool, seeds: Sequence[int] | None = None) -> None:
         self._net, self._is_stacked = net, is_stacked  # if False: one model after the other
         self._seeds = seeds if net.is_noisy else None
+        self._buffers: Tensor | None = None
 
     def __call__(self, params: Tensor, x: Tensor) -> Tensor:
         """Return logits (K, B, C)."""
         if self._is_stacked:
             return self._net.apply_stacked(params, x, self._generators())
+        if isinstance(self._net, ModuleNet):
+            return self._call_modules(self._net, params, x)[0]
         return torch.stack([self._net.apply(*mine) for mine in self._one_by_one(params, x)])
 
     def with_features(self, params: Tensor, x: Tensor) -> tuple[Tensor, Tensor]:
         """Return logits (K, B, C) and the inputs of the last layer (K, B, F)."""
         if self._is_stacked:
             return self._net.with_features_stacked(params, x, self._generators())
+        if isinstance(self._net, ModuleNet):
+            outputs, features_of_all = self._call_modules(self._net, params, x)
+            return outputs, torch.stack([self._net.require_features(f) for f in features_of_all])
         alone = (self._net.with_features(*mine) for mine in self._one_by_one(params, x))
         logits, features = zip(*alone, strict=True)
         return torch.stack(logits), torch.stack(features)
@@ -49,6 +58,26 @@ class NetModel:
     def still(self) -> NetModel:
         """The same model without dropout, for use as a teacher."""
         return NetModel(self._net, self._is_stacked)
+
+    def restore_untrained(self, params: Tensor, before: Tensor | None) -> None:
+        """Undo a step for the values that optimizers do not change, and set new buffers.
+
+        `params` (K, P) are changed in place; `before` are the values of `select_untrained`.
+        """
+        if before is None or self._net.untrained is None:
+            return
+        params[:, self._net.untrained] = before
+        if self._buffers is not None:
+            params[:, -self._net.num_buffers :] = self._buffers
+
+    def _call_modules(
+        self, net: ModuleNet, params: Tensor, x: Tensor
+    ) -> tuple[Tensor, list[Tensor | None]]:
+        """Return outputs (K, B, C) and features; keep the buffers of models in training."""
+        found = [net.apply_and_update(*mine) for mine in self._one_by_one(params, x)]
+        if self._seeds is not None and params.requires_grad and net.num_buffers:
+            self._buffers = torch.stack([buffers for _, buffers, _ in found])
+        return torch.stack([outputs for outputs, _, _ in found]), [each[2] for each in found]
 
     def _one_by_one(
         self, params: Tensor, x: Tensor
@@ -59,6 +88,11 @@ class NetModel:
         if self._seeds is None:
             return None
         return [Generator().manual_seed(seed) for seed in self._seeds]
+
+
+def select_untrained(net: Net, params: Tensor) -> Tensor | None:
+    """Return a copy of the values of (K, P) that optimizers do not change; None: there are none."""
+    return None if net.untrained is None else params[:, net.untrained]
 
 
 def noise_seed(seed: int, rnd: int, client: int, probe_round: int = 0) -> int:

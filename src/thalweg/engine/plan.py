@@ -19,6 +19,7 @@ from thalweg.baselines import BASELINES, Baseline
 from thalweg.core.config import from_dict, parse_overrides, to_dict, with_settings
 from thalweg.core.errors import ConfigError, UnknownName, require
 from thalweg.local import LocalTraining
+from thalweg.nets import NETS, make_model_spec
 from thalweg.recipes import RECIPES, Recipe, get_recipe
 from thalweg.scenarios import Scenario, find_scenario
 
@@ -92,12 +93,14 @@ def make_plan(
     rounds: int | None = None,
     engine: str = "auto",
     overrides: Iterable[str] = (),
+    model: Any = None,
     **settings: Any,
 ) -> Plan:
     """Look up names, apply ``part.field=value`` overrides and keyword settings, and check the plan.
 
     A setting is a field of the recipe or the scenario. Its value is an instance, a class, a name,
-    or a mapping of the fields to change:
+    or a mapping of the fields to change. `model` is any ``torch.nn.Module``, a class or function
+    that makes one, or its path (``file.py:Net``):
 
     >>> settings = {"memory": "reservoir", "local": {"lr": 0.1}, "capacity": 50}
     >>> plan = make_plan("sfedpo", "digits-partial", **settings)
@@ -113,6 +116,7 @@ def make_plan(
     scenario = find_scenario(scenario) if isinstance(scenario, str) else scenario
     if engine not in ("auto", "fast", "reference"):
         raise UnknownName("engine", engine, ["auto", "fast", "reference"])
+    scenario = with_model(scenario, model, settings)
     recipe, scenario = apply_settings(recipe, scenario, overrides, settings)
     if rounds is not None:
         scenario = replace(scenario, rounds=rounds)
@@ -127,6 +131,7 @@ def make_any_plan(
     rounds: int | None = None,
     engine: str = "auto",
     overrides: Iterable[str] = (),
+    model: Any = None,
     **settings: Any,
 ) -> AnyPlan:
     """Return the plan of the recipe or the baseline that has the name.
@@ -146,12 +151,25 @@ def make_any_plan(
             rounds=rounds,
             engine=engine,
             overrides=overrides,
+            model=model,
             **settings,
         )
     scenario = find_scenario(scenario) if isinstance(scenario, str) else scenario
+    scenario = with_model(scenario, model, settings)
     method, scenario = apply_settings(method, scenario, overrides, settings)
     scenario = scenario if rounds is None else replace(scenario, rounds=rounds)
     return BaselinePlan(method, scenario, seed)
+
+
+def with_model(scenario: Scenario, model: Any, settings: Mapping[str, Any]) -> Scenario:
+    """Return the scenario with a model: a module, a class, a function, a path or a net."""
+    if model is None:
+        return scenario
+    require(
+        isinstance(settings.get("net", {}), Mapping),
+        "model and net are the same setting, but both were given; leave one of them out.",
+    )
+    return replace(scenario, net=make_model_spec(model, NETS))
 
 
 def apply_settings(

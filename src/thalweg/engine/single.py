@@ -16,7 +16,7 @@ from torch import Tensor
 
 from thalweg.core.types import Floats32, Ints, LastLayer
 from thalweg.data import Augmentation, Dataset, Part
-from thalweg.engine.models import NetModel, image_rng
+from thalweg.engine.models import NetModel, image_rng, select_untrained
 from thalweg.engine.plan import Plan
 from thalweg.federation import MiniBatch
 from thalweg.local import Batch, Euclidean, Geometry, LocalTraining, Model, Objective
@@ -109,11 +109,14 @@ class Training:
 
     def step(self, batch: MiniBatch, memo: Mapping[str, Floats32], lr_scale: float) -> None:
         local, geometry = self._trainer.local, self._trainer.geometry
-        loss, gradient = self._loss_and_gradient(batch, memo)
+        model = self._model()
+        loss, gradient = self._loss_and_gradient(model, batch, memo)
         gradient = gradient + local.weight_decay * self._now
         self._velocity = local.momentum * self._velocity + gradient
         step = local.lr * lr_scale * self._velocity
+        untrained = select_untrained(self._trainer.net, self._now[None])
         self._now = geometry.move(self._now[None], step[None], self._trainer.net.sizes)[0]
+        model.restore_untrained(self._now[None], untrained)
         self.seen_losses.append(loss)
 
     # --- the model probe ---
@@ -173,7 +176,7 @@ class Training:
         return self._trainer.inputs(self._data.samples("train", rows))
 
     def _loss_and_gradient(
-        self, drawn: MiniBatch, memo: Mapping[str, Floats32]
+        self, model: Model, drawn: MiniBatch, memo: Mapping[str, Floats32]
     ) -> tuple[float, Tensor]:
         rows, weights = drawn
         batch = Batch(
@@ -186,7 +189,7 @@ class Training:
         params = self._now[None].clone().requires_grad_()  # (1, P): one client is a stack of one
         memo_tensors = {name: torch.tensor(value)[None] for name, value in memo.items()}
         loss = self._trainer.objective.loss(
-            self._model(), params, batch, {"start": self._start[None], **memo_tensors}
+            model, params, batch, {"start": self._start[None], **memo_tensors}
         )
         (gradient,) = torch.autograd.grad(loss.sum(), params)
         return float(loss.detach()), gradient[0]
@@ -200,5 +203,5 @@ class Training:
             )
         return samples
 
-    def _model(self) -> Model:
+    def _model(self) -> NetModel:
         return NetModel(self._trainer.net, False, [self._noise + len(self.seen_losses)])

@@ -22,8 +22,8 @@ from thalweg.core.types import Floats, Floats32, Ints, LastLayer
 from thalweg.data.augment import Augmentation
 from thalweg.data.base import Part
 from thalweg.engine.gather import Gather, SampleTransform
-from thalweg.engine.models import NetModel, StackAugmentation, step_seeds
-from thalweg.local import Batch, Euclidean, Geometry, LocalTraining, Model, Objective
+from thalweg.engine.models import NetModel, StackAugmentation, select_untrained, step_seeds
+from thalweg.local import Batch, Euclidean, Geometry, LocalTraining, Objective
 from thalweg.nets import Net
 
 T = TypeVar("T")
@@ -265,7 +265,7 @@ class StackedTrainer:
 
     def _inputs(
         self, rows: npt.NDArray[np.integer], stack: Stack | None = None
-    ) -> tuple[Model, Tensor, Tensor]:
+    ) -> tuple[NetModel, Tensor, Tensor]:
         """Return the model, inputs (K, B, ...) and labels (K, B) of training rows (K, B).
 
         Without a stack there is no dropout and no augmentation.
@@ -295,7 +295,9 @@ class StackedTrainer:
         loss = self._objective.loss(model, params, batch, {"start": stack.start, **memo})  # (K,)
         (gradient,) = torch.autograd.grad(loss.sum(), params)
         with torch.no_grad():
+            untrained = select_untrained(self._net, stack.params)
             self._descend(stack, gradient)
+            model.restore_untrained(stack.params, untrained)
             stack.loss_sum.add_(loss)
         stack.num_steps[:] += 1
 

@@ -18,6 +18,7 @@ import socket
 import subprocess
 import sys
 import types
+import warnings
 import weakref
 from collections import deque
 from collections.abc import Sequence
@@ -45,6 +46,7 @@ from thalweg.engine.worker_main import (
 )
 from thalweg.local import Euclidean, Geometry, LocalTraining, Objective
 from thalweg.nets import Net
+from thalweg.nets.module_net import ModuleNet
 
 WorkerRequest = Train | Predict | Score
 
@@ -327,6 +329,13 @@ def make_trainer(
         workers = 1
     workers = count_workers(workers, net, local)
     parts = (net, objective, local, geometry, augment, data.views)
+    if workers > 1 and _can_share() and isinstance(net, ModuleNet) and not can_send_to_worker(net):
+        warnings.warn(
+            f"the model {net.spec.name} cannot be sent to worker processes, so it is trained in "
+            "this process. Put its class into a file or package that can be imported to use "
+            "several processes.",
+            stacklevel=2,
+        )
     if workers == 1 or not _can_share() or not can_send_to_worker(*parts):
         return StackedTrainer(net, objective, local, Gather(data), geometry, augment)
     return WorkerPool(net, objective, local, data, workers, geometry, augment)

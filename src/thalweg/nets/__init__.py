@@ -4,6 +4,7 @@ from thalweg.nets.alexnet import AlexNet
 from thalweg.nets.builders import NetSpec
 from thalweg.nets.char_lstm import CharLstm
 from thalweg.nets.fast_text import FastText
+from thalweg.nets.module import Module, build_net, make_model_spec
 from thalweg.nets.net import Net
 from thalweg.nets.parameter_file import load_parameters
 from thalweg.nets.resnet import ResNet10, ResNet18, ResNet34
@@ -21,6 +22,7 @@ NETS: dict[str, type[NetSpec]] = {
     "resnet34": ResNet34,
     "char-lstm": CharLstm,
     "fast-text": FastText,
+    "module": Module,
 }
 
 __all__ = [
@@ -33,10 +35,13 @@ __all__ = [
     "LeNet5",
     "Linear",
     "Mlp",
+    "Module",
     "Net",
     "NetSpec",
     "ResNet10",
     "ResNet18",
     "ResNet34",
+    "build_net",
     "load_parameters",
+    "make_model_spec",
 ]

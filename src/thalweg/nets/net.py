@@ -9,9 +9,10 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from math import prod, sqrt
-from typing import TYPE_CHECKING, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 import numpy as np
+import numpy.typing as npt
 
 from thalweg.core.errors import ConfigError, ShapeMismatch
 from thalweg.core.types import Floats, Floats32, ParamSlice
@@ -140,6 +141,16 @@ class Net:
         return self.shapes[-1][0]
 
     @cached_property
+    def untrained(self) -> Tensor | None:
+        """Positions of the vector that optimizers do not change, such as buffers; None: none."""
+        return None
+
+    @property
+    def num_buffers(self) -> int:
+        """Number of values at the end of the vector that a call in training mode updates."""
+        return 0
+
+    @cached_property
     def can_stack(self) -> bool:
         """True if `apply_stacked` is available for this net."""
         return all(isinstance(layer, StackableLayer) for layer in self.layers)
@@ -149,12 +160,13 @@ class Net:
         """True if training draws random numbers inside the net, as dropout does."""
         return any(isinstance(layer, NoisyLayer) for layer in self.layers)
 
-    def init(self, rng: np.random.Generator) -> Floats32:
+    def init(self, rng: np.random.Generator, number: int = 0) -> Floats32:
         r"""Initial parameters (P,), with PyTorch's distribution if `gain` is 1.
 
         .. math::  W, b \sim U(-g/\sqrt{n}, g/\sqrt{n}), \qquad n = \text{inputs of one unit}
 
-        Normalisation scales start at 1, shifts at 0.
+        Normalisation scales start at 1, shifts at 0. `number` counts the models of a bank; only
+        nets with given initial parameters depend on it.
         """
         params = np.empty(self.num_params, dtype=np.float32)
         first = 0
@@ -174,6 +186,10 @@ class Net:
         return {
             name: piece.reshape(shape) for (name, shape), piece in zip(named, pieces, strict=True)
         }
+
+    def saved_tensors(self, params: Floats32) -> dict[str, npt.NDArray[Any]]:
+        """The tensors of a file of parameters: those of the vector, and constants of the net."""
+        return dict(self.named_parameters(params))
 
     @property
     def param_slices(self) -> list[ParamSlice]:

@@ -16,16 +16,18 @@ REMEDY = "Choose the net and the data that the file was made for, or start witho
 def load_parameters(path: Path, net: Net) -> Floats32:
     """Load the parameters (P,) of a net from a safetensors file with one tensor per name.
 
-    The file ``model.safetensors`` of a run has this form: see `Net.named_parameters`. The order of
-    the tensors does not matter. Files of other nets and files with non-finite numbers are rejected.
+    The file ``model.safetensors`` of a run has this form, and so has the state dict of a module.
+    The order of the tensors does not matter. Files of other nets and files with non-finite numbers
+    are rejected. Constants of a module, such as integer buffers, are not loaded.
     """
     from safetensors import SafetensorError, safe_open
 
     params = np.empty(net.num_params, dtype=np.float32)
     wanted = net.named_parameters(params)
+    constants = net.saved_tensors(params).keys() - wanted.keys()
     try:
         with safe_open(path, framework="numpy") as file:
-            found = {name: file.get_slice(name) for name in file.keys()}  # noqa: SIM118
+            found = {name: file.get_slice(name) for name in file.keys() if name not in constants}  # noqa: SIM118
             shapes = {name: tuple(piece.get_shape()) for name, piece in found.items()}
             _check_architecture(path, {name: each.shape for name, each in wanted.items()}, shapes)
             for name, piece in wanted.items():

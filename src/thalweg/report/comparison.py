@@ -38,6 +38,7 @@ def compare(
     recipes: Iterable[Recipe | Baseline | str],
     scenario: Scenario | str,
     *,
+    model: Any = None,
     seeds: int | Iterable[int] = 3,
     rounds: int | None = None,
     overrides: Iterable[str] = (),
@@ -51,7 +52,7 @@ def compare(
     """Run every recipe with every seed; with `out`, finished runs are kept there and reused.
 
     A recipe is an object, a name, or a name with changes: ``"sfedpo,weights=equal"``. Baselines are
-    allowed as well. `settings` change fields of all recipes or of the scenario, as in
+    allowed as well. `model` and `settings` change all recipes or the scenario, as in
     `thalweg.run`.
     """
     folder = None if out is None else Path(out)
@@ -65,6 +66,7 @@ def compare(
             overrides=overrides,
             engine=engine,
             folder=folder or Path(scratch),
+            model=model,
             settings=settings,
         )
         failures = run_cells(jobs, workers=workers, data_dir=where, watch=watch)
@@ -81,6 +83,7 @@ def comparison_jobs(
     overrides: Iterable[str],
     engine: str,
     folder: Path,
+    model: Any = None,
     settings: Mapping[str, Any] | None = None,
 ) -> list[CellJob]:
     """The jobs of a comparison; raises an error for unknown names before anything runs."""
@@ -94,8 +97,8 @@ def comparison_jobs(
     for label, recipe in zip(labels, recipes, strict=True):
         name, *changes = recipe_parts(recipe) if isinstance(recipe, str) else (recipe,)
         method, problem = name, scenario
-        if settings:
-            plan = make_any_plan(name, scenario, **settings)
+        if settings or model is not None:
+            plan = make_any_plan(name, scenario, model=model, **settings or {})
             method, problem = get_method(plan), plan.scenario
         for seed in seeds:
             sets = [*overrides, *map(str, changes)]

@@ -12,6 +12,7 @@ from thalweg.engine.builders import apply_views, make_client_program
 from thalweg.engine.node import Node
 from thalweg.engine.plan import Plan
 from thalweg.engine.single import SingleTrainer
+from thalweg.nets import build_net
 from thalweg.network.edge.socket import compute_digest
 from thalweg.network.edge.store import Store
 from thalweg.network.handshake import Invitation
@@ -87,7 +88,7 @@ def make_replay_client(
     """The client of a scenario's world that an invitation names."""
     scenario, recipe = plan.scenario, plan.recipe
     data = scenario.data.load(data_dir, plan.seed)
-    net = scenario.net.build(data.input_shape, data.num_classes)
+    net = build_net(scenario.net, data.input_shape, data.num_classes, data.num_codes)
     check_shapes(invitation, data.input_shape, data.num_classes, net.num_params)
     clients, world = make_client_program(plan, data, net.num_params)
     if invitation.client >= world.num_clients:

@@ -13,7 +13,7 @@ from thalweg.network.edge.live_setup import make_live_client
 from thalweg.network.edge.store import Membership, Store
 from thalweg.network.handshake import Invitation
 
-CLASS_PATH = re.compile(r"[\w./\\~-]+:\w+")  # package.module:Class or path/to/file.py:Class
+CLASS_PATH = re.compile(r".+:\w+", re.DOTALL)  # package.module:Class or path/to/file.py:Class
 
 
 def make_device_client(

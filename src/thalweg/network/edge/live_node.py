@@ -19,7 +19,7 @@ from thalweg.engine.plan import Plan
 from thalweg.engine.single import SingleTrainer
 from thalweg.engine.stacked import one_thread
 from thalweg.federation import ClientContext, ClientProgram, Ingest, TrainRequest, TrainResponse
-from thalweg.nets import Net
+from thalweg.nets import Net, build_net
 from thalweg.network.edge.inbox import Inbox
 from thalweg.network.edge.live_stream import LiveStream
 from thalweg.network.edge.schema import DataSchema
@@ -94,7 +94,9 @@ class LiveNode:
         capacity = self.sizes.capacity or scenario.capacity
         self._store, self._turn = store, threading.RLock()
         self.inbox = Inbox(store, schema, capacity, self.sizes.queue)
-        self.net: Net = scenario.net.build(schema.input_shape, schema.num_classes)
+        self.net: Net = build_net(
+            scenario.net, schema.input_shape, schema.num_classes, schema.num_codes
+        )
         data = schema.make_dataset(self.inbox.slots.x, self.inbox.labels)
         stream = LiveStream(
             self.inbox, scenario.ticks, schema.num_classes, capacity, scenario.rounds

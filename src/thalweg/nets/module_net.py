@@ -1,0 +1,590 @@
+"""A ``torch.nn.Module`` as a `Net`: a pure function of one flat vector of its tensors.
+
+The vector contains the parameters and then the floating-point buffers, in the order of the module.
+Every call passes them to a copy of the module with `torch.func.functional_call`, so that the module
+itself never changes. Each thread has its own copy.
+"""
+
+from __future__ import annotations
+
+import copy
+import pickle
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import cached_property
+from math import prod
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Generator, Tensor, nn
+from torch.func import functional_call, vmap
+from torch.nn.modules.batchnorm import _BatchNorm
+from torch.nn.parameter import is_lazy
+from torch.utils.flop_counter import FlopCounterMode
+
+from thalweg.core.errors import ConfigError, ShapeMismatch
+from thalweg.core.types import Floats32
+from thalweg.nets.module import Module
+from thalweg.nets.net import Net, Shape
+
+CHECK_SEED = 0
+CHECK_BATCH = 3
+_RNG_LOCK = threading.RLock()  # torch has one generator for all threads
+
+
+@contextmanager
+def seeded(seed: int) -> Iterator[None]:
+    """Use a seed for all numbers that torch draws; the global generator is restored afterwards."""
+    with _RNG_LOCK:
+        before = torch.get_rng_state()
+        torch.default_generator.manual_seed(seed)
+        try:
+            yield
+        finally:
+            torch.set_rng_state(before)
+
+
+def make_module(spec: Module, seed: int) -> nn.Module:
+    """Return a new module of a specification, initialised with a seed.
+
+    An instance is copied with its present weights.
+    """
+    found = spec.load()
+    if isinstance(found, nn.Module):
+        if spec.options:
+            raise ConfigError(
+                "net.options are arguments for a class or function, but the model is an instance "
+                f"of {type(found).__name__}. Leave them out."
+            )
+        return copy.deepcopy(found)
+    try:
+        with seeded(seed):
+            module = found(**spec.options)
+    except Exception as error:
+        raise ConfigError(
+            f"{spec.name}({', '.join(f'{k}={v!r}' for k, v in spec.options.items())}) failed with "
+            f"{type(error).__name__}: {error}. Arguments are set with net.options (--set "
+            "net.options.NAME=VALUE)."
+        ) from error
+    if not isinstance(module, nn.Module):
+        raise ConfigError(
+            f"{spec.path or spec.name}: expected a torch.nn.Module or a function that returns one, "
+            f"got {type(module).__name__}."
+        )
+    return module
+
+
+class ModuleLayer:
+    """A module as a function of its tensors. Its traits are found by `examine_module`."""
+
+    fan_in = 1
+
+    def __init__(self, module: nn.Module, name: str, num_outputs: int) -> None:
+        self.module, self.name, self.num_outputs = module, name, num_outputs
+        saved = module.state_dict()
+        buffers = {name: value for name, value in module.named_buffers() if name in saved}
+        self.params = {name: tuple(value.shape) for name, value in module.named_parameters()}
+        self.buffers = {
+            name: tuple(value.shape) for name, value in buffers.items() if value.is_floating_point()
+        }
+        self.is_frozen = [not value.requires_grad for value in module.parameters()]
+        self.cost = sum(map(prod, self.params.values()))
+        self.draws = self.draws_in_eval = False  # random numbers, in training and in evaluation
+        self.mixes_samples = False  # in training
+        self.can_stack = False
+        self.head: str | None = None  # the nn.Linear whose result is the output
+        self._local = threading.local()
+
+    @property
+    def shapes(self) -> Mapping[str, Shape]:
+        return {**self.params, **self.buffers}
+
+    def out_shape(self, shape: Shape) -> Shape:
+        return (self.num_outputs,)
+
+    def multiply_adds(self, shape: Shape) -> int:
+        return self.cost
+
+    def apply(self, weights: Sequence[Tensor], x: Tensor) -> Tensor:
+        return self.call(weights, x)[0]
+
+    def call(
+        self, weights: Sequence[Tensor], x: Tensor, seed: int | None = None
+    ) -> tuple[Tensor, Tensor | None, list[Tensor]]:
+        """Return outputs (B, C), features (B, F) and new buffers.
+
+        With a seed the module is in training mode. Features are None if the outputs are not the
+        result of an ``nn.Linear``.
+        """
+        training = seed is not None
+        module, inputs = self._copy, x.contiguous()
+        module.train(training)
+        tensors = self._tensors(weights, training)
+        self._local.features = None
+        if self.draws if training else self.draws_in_eval:
+            with seeded(CHECK_SEED if seed is None else seed):
+                found = functional_call(module, tensors, (inputs,))
+        else:
+            found = functional_call(module, tensors, (inputs,))
+        features, self._local.features = self._local.features, None
+        outputs = self._convert_outputs(found, len(inputs))
+        return outputs, features, [tensors[name] for name in self.buffers]
+
+    def call_stacked(
+        self, weights: Sequence[Tensor], x: Tensor, training: bool
+    ) -> tuple[Tensor, Tensor | None]:
+        """Return outputs (K, B, C) and features of K models; x is (K, B, ...)."""
+        module, inputs = self._copy, x.contiguous()
+        module.train(training)
+
+        def run(weights: Sequence[Tensor], x: Tensor) -> tuple[Tensor, ...]:
+            self._local.features = None
+            outputs = functional_call(module, self._tensors(weights, training), (x,))
+            features, self._local.features = self._local.features, None
+            outputs = self._convert_outputs(outputs, len(x))
+            return (outputs,) if features is None else (outputs, features)
+
+        found = vmap(run)(tuple(weights), inputs)
+        return found[0], found[1] if len(found) > 1 else None
+
+    def flatten(self, module: nn.Module) -> Floats32:
+        """Return the tensors of a module as one vector."""
+        tensors = {**dict(module.named_parameters()), **dict(module.named_buffers())}
+        pieces = [tensors[name].detach().reshape(-1) for name in self.shapes]
+        found: Floats32 = torch.cat(pieces).numpy()
+        return found
+
+    def _tensors(self, weights: Sequence[Tensor], training: bool) -> dict[str, Tensor]:
+        tensors: dict[str, Tensor] = {}
+        for name, value, is_frozen in zip(self.params, weights, self.is_frozen, strict=False):
+            tensors[name] = value.detach() if is_frozen else value
+        for name, value in zip(self.buffers, weights[len(self.params) :], strict=True):
+            tensors[name] = value.detach().clone() if training else value.detach()
+        if training:
+            for name, value in self.constants.items():
+                tensors[name] = value.clone()
+        return tensors
+
+    @cached_property
+    def constants(self) -> dict[str, Tensor]:
+        """Buffers that are not part of the vector: integers, and those that are not saved."""
+        return {k: v for k, v in self.module.named_buffers() if k not in self.buffers}
+
+    def _convert_outputs(self, found: Any, batch: int) -> Tensor:
+        """Return the outputs as a tensor (B, C)."""
+        outputs = found if isinstance(found, Tensor) else getattr(found, "logits", None)
+        if not isinstance(outputs, Tensor):
+            raise ConfigError(
+                f"the model {self.name} must return one tensor of shape "
+                f"(B, {self.num_outputs}), or an object with such a tensor as .logits; got "
+                f"{_describe(found)}. Return the outputs only."
+            )
+        if self.num_outputs == 1 and outputs.shape == (batch,):
+            outputs = outputs[:, None]
+        if outputs.shape != (batch, self.num_outputs):
+            raise ConfigError(
+                f"the model {self.name} must return outputs of shape (B, {self.num_outputs}) for "
+                f"these data, got {tuple(outputs.shape)} for a batch of {batch}. Change the size "
+                "of its last layer, or use other data."
+            )
+        if outputs.dtype != torch.float32:
+            raise ConfigError(
+                f"the model {self.name} must return float32, got {outputs.dtype}. Convert the "
+                "outputs with .float()."
+            )
+        return outputs
+
+    @property
+    def _copy(self) -> nn.Module:
+        """The copy of the module for this thread."""
+        found: nn.Module | None = getattr(self._local, "module", None)
+        if found is None:
+            found = copy.deepcopy(self.module)
+            if self.head is not None:
+                found.get_submodule(self.head).register_forward_pre_hook(self._keep_features)
+            self._local.module = found
+        return found
+
+    def _keep_features(self, layer: nn.Module, inputs: tuple[Any, ...]) -> None:
+        self._local.features = inputs[0]
+
+    def forget_copies(self) -> None:
+        self._local = threading.local()
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in vars(self).items() if name != "_local"}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state)
+        self._local = threading.local()
+
+
+@dataclass(frozen=True, eq=False)
+class ModuleNet(Net):
+    """The net of a module. Training and evaluation follow the module's own modes."""
+
+    spec: Module = field(default_factory=Module)
+    num_codes: int = 0
+
+    @property
+    def layer(self) -> ModuleLayer:
+        (layer,) = self.layers
+        assert isinstance(layer, ModuleLayer)
+        return layer
+
+    @cached_property
+    def can_stack(self) -> bool:
+        return self.layer.can_stack
+
+    @cached_property
+    def is_noisy(self) -> bool:
+        return True  # training mode is requested with seeds
+
+    @property
+    def num_buffers(self) -> int:
+        return sum(map(prod, self.layer.buffers.values()))
+
+    @cached_property
+    def untrained(self) -> Tensor | None:
+        layer = self.layer
+        flags = [*layer.is_frozen, *(True for _ in layer.buffers)]
+        mask = np.repeat(flags, self.sizes)
+        return torch.from_numpy(np.flatnonzero(mask)) if mask.any() else None
+
+    def init(self, rng: np.random.Generator, number: int = 0) -> Floats32:
+        """Return initial tensors (P,) by the module's own rules.
+
+        Model 0 of an instance has its present weights; others are drawn with
+        ``reset_parameters``.
+        """
+        seed = int(rng.integers(2**63 - 1))
+        module = make_module(self.spec, seed)
+        if number > 0 and isinstance(self.spec.source, nn.Module):
+            _reset(module, self.spec.name, seed)
+        _materialise(module, self.spec, self.input_shape, self.num_codes, seed)
+        return self.layer.flatten(module)
+
+    def apply(self, params: Tensor, x: Tensor, noise: Generator | None = None) -> Tensor:
+        return self.apply_and_update(params, x, noise)[0]
+
+    def apply_and_update(
+        self, params: Tensor, x: Tensor, noise: Generator | None
+    ) -> tuple[Tensor, Tensor, Tensor | None]:
+        """Return outputs (B, C), the values (Q,) of all buffers after the call, and features."""
+        seed = None if noise is None else noise.initial_seed()
+        outputs, features, buffers = self.layer.call(self._split(params), x, seed)
+        updated = [value.detach().reshape(-1) for value in buffers]
+        return outputs, torch.cat(updated) if updated else params.new_empty(0), features
+
+    def apply_stacked(
+        self, params: Tensor, x: Tensor, noise: Sequence[Generator] | None = None
+    ) -> Tensor:
+        return self._call_stacked(params, x, noise)[0]
+
+    def with_features(
+        self, params: Tensor, x: Tensor, noise: Generator | None = None
+    ) -> tuple[Tensor, Tensor]:
+        outputs, _, features = self.apply_and_update(params, x, noise)
+        return outputs, self.require_features(features)
+
+    def with_features_stacked(
+        self, params: Tensor, x: Tensor, noise: Sequence[Generator] | None = None
+    ) -> tuple[Tensor, Tensor]:
+        outputs, features = self._call_stacked(params, x, noise)
+        return outputs, self.require_features(features)
+
+    def saved_tensors(self, params: Floats32) -> dict[str, npt.NDArray[Any]]:
+        named = self.named_parameters(params)
+        return {
+            name: named[same] if (same := self._canonical[name]) in named else value.numpy()
+            for name, value in self.layer.module.state_dict().items()
+            if isinstance(value, Tensor)
+        }
+
+    def require_features(self, features: Tensor | None) -> Tensor:
+        if features is None:
+            raise ConfigError(
+                "features are the input of the last, fully connected layer; expected a model whose "
+                f"output is the result of an nn.Linear, but that of {self.spec.name} is not. End "
+                "the model with an nn.Linear, or choose another objective."
+            )
+        return features
+
+    @cached_property
+    def _canonical(self) -> dict[str, str]:
+        """The name in the vector of each saved tensor: tensors with several names occur once."""
+        module = self.layer.module
+        first = {id(value): name for name, value in reversed(list(module.named_parameters()))}
+        tied = module.named_parameters(remove_duplicate=False)
+        names = {name: first[id(value)] for name, value in tied}
+        return {name: names.get(name, name) for name in module.state_dict()}
+
+    def _split(self, params: Tensor) -> list[Tensor]:
+        pieces = params.split(self.sizes)  # type: ignore[no-untyped-call]
+        return [
+            piece.view(shape)
+            for piece, shape in zip(pieces, self.layer.shapes.values(), strict=True)
+        ]
+
+    def _call_stacked(
+        self, params: Tensor, x: Tensor, noise: Sequence[Generator] | None
+    ) -> tuple[Tensor, Tensor | None]:
+        if noise is not None and len(noise) != len(params):
+            raise ShapeMismatch(
+                f"expected one generator for each of {len(params)} models, got {len(noise)}."
+            )
+        pieces = params.split(self.sizes, dim=1)  # type: ignore[no-untyped-call]
+        shapes = self.layer.shapes.values()
+        weights = [
+            piece.view(len(params), *shape) for piece, shape in zip(pieces, shapes, strict=True)
+        ]
+        return self.layer.call_stacked(weights, x, training=noise is not None)
+
+    def __reduce__(self) -> Any:
+        """Other processes import the module from its path; instances are copied."""
+        spec = self.spec
+        if spec.can_reload():
+            return build_module_net, (spec, self.input_shape, self.num_classes, self.num_codes)
+        if not spec.path.startswith("python:"):
+            raise pickle.PicklingError(f"{spec.path} is part of the running script.")
+        state = (self.layers, self.input_shape, self.gain, Module(spec.path), self.num_codes)
+        return ModuleNet, state
+
+
+def build_module_net(spec: Module, input_shape: Shape, num_outputs: int, num_codes: int) -> Net:
+    """Return the net of a module after a check with a small batch."""
+    module = make_module(spec, CHECK_SEED)
+    _materialise(module, spec, input_shape, num_codes, CHECK_SEED)
+    _check_tensors(module, spec)
+    layer = ModuleLayer(module, spec.name, num_outputs)
+    net = ModuleNet((layer,), input_shape, spec=spec, num_codes=num_codes)
+    _examine(net, _make_batch(input_shape, num_codes))
+    return net
+
+
+# --- checks before the run ---
+
+
+def _make_batch(input_shape: Shape, num_codes: int) -> Tensor:
+    noise = Generator().manual_seed(CHECK_SEED)
+    if num_codes:
+        return torch.randint(num_codes, (CHECK_BATCH, input_shape[0]), generator=noise)
+    return torch.randn((CHECK_BATCH, *input_shape), generator=noise)
+
+
+def _materialise(
+    module: nn.Module, spec: Module, input_shape: Shape, num_codes: int, seed: int
+) -> None:
+    """Give lazy layers their shapes."""
+    if not any(is_lazy(value) for value in (*module.parameters(), *module.buffers())):
+        return
+    module.eval()
+    try:
+        with seeded(seed), torch.no_grad():
+            module(_make_batch(input_shape, num_codes))
+    except Exception as error:
+        raise _make_forward_error(spec.name, input_shape, num_codes, error) from error
+
+
+def _reset(module: nn.Module, name: str, seed: int) -> None:
+    """Initialise all layers of a module again."""
+    with seeded(seed):
+        for each in module.modules():
+            if callable(reset := getattr(each, "reset_parameters", None)):
+                reset()
+            elif any(True for _ in each.parameters(recurse=False)):
+                raise ConfigError(
+                    f"the recipe needs several random models, but {type(each).__name__} of the "
+                    f"model {name} has parameters and no reset_parameters. Add the method, or "
+                    "pass the class instead of an instance."
+                )
+
+
+def _check_tensors(module: nn.Module, spec: Module) -> None:
+    tensors = {**dict(module.named_parameters()), **dict(module.named_buffers())}
+    if not any(True for _ in module.parameters()):
+        raise ConfigError(
+            f"the model {spec.name} has no parameters, so there is nothing to train. Use a module "
+            "with layers such as nn.Linear, created in __init__."
+        )
+    for name, value in tensors.items():
+        if value.device.type != "cpu":
+            raise ConfigError(
+                f"the model {spec.name} must be on the CPU, but {name} is on {value.device}. Move "
+                "it with .cpu()."
+            )
+        if value.is_complex() or (value.is_floating_point() and value.dtype != torch.float32):
+            raise ConfigError(
+                f"the model {spec.name} must have float32 tensors, but {name} is {value.dtype}. "
+                "Convert it with .float()."
+            )
+    for name, layer in module.named_modules():
+        if isinstance(layer, _BatchNorm) and layer.track_running_stats and layer.momentum is None:
+            raise ConfigError(
+                f"the layer {name} of the model {spec.name} has momentum=None: its statistics "
+                "depend on the number of batches of one process, which clients do not share. Set "
+                "a momentum, such as 0.1."
+            )
+    saved = module.state_dict()
+    floats = [
+        name
+        for name, value in module.named_buffers()
+        if name in saved and value.is_floating_point()
+    ]
+    if floats and spec.buffers == "reject":
+        raise ConfigError(
+            f"the model {spec.name} has the buffers {', '.join(floats[:4])}"
+            f"{', ...' if len(floats) > 4 else ''}, and net.buffers is reject. Use layers without "
+            "buffers, such as GroupNorm, or average them (--set net.buffers=average)."
+        )
+
+
+def _examine(net: ModuleNet, x: Tensor) -> None:
+    """Call a module with a small batch, reject what cannot be trained, and store its traits."""
+    layer, name = net.layer, net.spec.name
+    params = torch.from_numpy(layer.flatten(layer.module))
+    weights = net._split(params)
+    with torch.no_grad():
+        with seeded(CHECK_SEED):
+            before = torch.get_rng_state()
+            _call_checked(net, weights, x, None)
+            layer.draws_in_eval = not torch.equal(before, torch.get_rng_state())
+            before = torch.get_rng_state()
+            _call_checked(net, weights, x, CHECK_SEED)
+            layer.draws = not torch.equal(before, torch.get_rng_state())
+        for seed in (None, CHECK_SEED):
+            first, second = (_call_checked(net, weights, x, seed) for _ in range(2))
+            if not torch.equal(first, second):
+                raise ConfigError(
+                    f"the model {name} gives different outputs for the same batch and the same "
+                    "seed of torch. Draw its random numbers with torch, and keep no state outside "
+                    "of buffers."
+                )
+        if not layer.draws_in_eval and not _are_samples_independent(net, weights, x, None):
+            raise ConfigError(
+                f"in evaluation, the output of the model {name} for one sample depends on the "
+                f"other samples of the batch. Its input has shape {('B', *x.shape[1:])}: keep the "
+                "first axis separate (recurrent layers: batch_first=True; BatchNorm: "
+                "track_running_stats=True)."
+            )
+        layer.mixes_samples = layer.draws or not _are_samples_independent(
+            net, weights, x, CHECK_SEED
+        )
+    layer.head = _find_head(net, weights, x)
+    layer.forget_copies()
+    layer.cost = max(_count_multiply_adds(net, weights, x[:1]), layer.cost)
+    is_pure = not (layer.mixes_samples or layer.draws or layer.draws_in_eval or layer.buffers)
+    layer.can_stack = is_pure and gains_from_stacking(layer.module) and _check_stacked(net, x)
+
+
+def _call_checked(net: ModuleNet, weights: Sequence[Tensor], x: Tensor, seed: int | None) -> Tensor:
+    inputs = x.clone()
+    try:
+        outputs = net.layer.call(weights, inputs, seed)[0]
+    except ConfigError:
+        raise
+    except Exception as error:
+        raise _make_forward_error(net.spec.name, net.input_shape, net.num_codes, error) from error
+    if not torch.equal(inputs, x):
+        raise ConfigError(
+            f"the model {net.spec.name} changes its input in place, which is used again. Use an "
+            "operation that returns a new tensor, such as x = x + 1 instead of x += 1, or "
+            "relu(x) instead of relu_(x)."
+        )
+    return outputs
+
+
+def _are_samples_independent(
+    net: ModuleNet, weights: Sequence[Tensor], x: Tensor, seed: int | None
+) -> bool:
+    """Return whether a batch gives the outputs of its samples alone."""
+    together = net.layer.call(weights, x, seed)[0]
+    try:
+        alone = torch.cat([net.layer.call(weights, x[i : i + 1], seed)[0] for i in range(len(x))])
+    except Exception:  # such as BatchNorm in training
+        return False
+    return torch.allclose(together, alone, rtol=1e-3, atol=1e-5, equal_nan=True)
+
+
+def _find_head(net: ModuleNet, weights: Sequence[Tensor], x: Tensor) -> str | None:
+    """Return the name of the ``nn.Linear`` whose result is the output, if there is one."""
+    module = copy.deepcopy(net.layer.module).eval()
+    calls: list[tuple[str, Tensor, Tensor]] = []
+
+    def record(name: str) -> Any:
+        def hook(layer: nn.Module, inputs: tuple[Any, ...], output: Tensor) -> None:
+            calls.append((name, inputs[0], output))
+
+        return hook
+
+    for name, each in module.named_modules():
+        if isinstance(each, nn.Linear):
+            each.register_forward_hook(record(name))
+    with torch.no_grad(), seeded(CHECK_SEED):
+        found = functional_call(module, net.layer._tensors(weights, False), (x.clone(),))
+    outputs = net.layer._convert_outputs(found, len(x))
+    if not calls or calls[-1][1].ndim != 2:
+        return None
+    name, _, last = calls[-1]
+    is_output = last.shape == outputs.shape and last.data_ptr() == outputs.data_ptr()
+    return name if is_output and sum(call[0] == name for call in calls) == 1 else None
+
+
+def _count_multiply_adds(net: ModuleNet, weights: Sequence[Tensor], x: Tensor) -> int:
+    with torch.no_grad(), FlopCounterMode(display=False) as counter:
+        net.layer.call(weights, x)
+    return int(counter.get_total_flops()) // 2
+
+
+def gains_from_stacking(module: nn.Module) -> bool:
+    """Return whether several models at once are faster than one after the other.
+
+    They are with matrix products; stacked convolutions and recurrent layers are not.
+    """
+    slow = (nn.modules.conv._ConvNd, nn.RNNBase, nn.RNNCellBase)
+    return not any(isinstance(each, slow) for each in module.modules())
+
+
+def _check_stacked(net: ModuleNet, x: Tensor) -> bool:
+    """Return whether the stacked form works and gives the outputs of the single models."""
+    rng = np.random.default_rng(CHECK_SEED)
+    first = torch.from_numpy(net.layer.flatten(net.layer.module))
+    change = torch.from_numpy(rng.normal(0, 0.01, len(first)).astype(np.float32))
+    params = torch.stack([first, first + change]).requires_grad_()
+    inputs = torch.stack([x, x.flip(0)])
+    noise = [Generator().manual_seed(CHECK_SEED) for _ in range(2)]
+    try:
+        stacked = net.apply_stacked(params, inputs, noise)
+        (gradient,) = torch.autograd.grad(stacked.square().sum(), params)
+        alone = torch.stack([net.apply(*each) for each in zip(params, inputs, noise, strict=True)])
+        (expected,) = torch.autograd.grad(alone.square().sum(), params)
+    except (RuntimeError, ValueError, TypeError, NotImplementedError):  # operations without vmap
+        return False
+    is_same = torch.allclose(stacked, alone, rtol=1e-3, atol=1e-5)
+    return is_same and torch.allclose(gradient, expected, rtol=1e-2, atol=1e-4)
+
+
+def _make_forward_error(
+    name: str, input_shape: Shape, num_codes: int, error: Exception
+) -> ConfigError:
+    what = (
+        f"integers (B, {input_shape[0]}) below {num_codes}"
+        if num_codes
+        else f"float32 ({', '.join(map(str, ('B', *input_shape)))})"
+    )
+    return ConfigError(
+        f"the model {name} failed with {type(error).__name__}: {error}. It receives {what} and "
+        "must return one row of outputs per sample. Change the model, or use other data."
+    )
+
+
+def _describe(found: Any) -> str:
+    if isinstance(found, tuple | list):
+        return f"a {type(found).__name__} of {len(found)}"
+    if isinstance(found, dict):
+        return f"a dict with {', '.join(map(str, found)) or 'nothing'}"
+    return type(found).__name__

@@ -1,0 +1,185 @@
+"""Runs with modules of users: engines agree, any number of workers, resumed runs, saved weights."""
+
+from __future__ import annotations
+
+import warnings
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+from torch import Tensor, nn
+
+import thalweg
+from contracts.runs import Interruption, check_engines_agree, check_same_bits, interrupt_after
+from nets.user_modules import (
+    DigitMlp,
+    DropoutMlp,
+    WindowCnn,
+    WindowGru,
+    batch_norm_resnet,
+    group_norm_resnet,
+)
+from thalweg.core.errors import ConfigError
+from thalweg.engine.loop import Result
+from thalweg.engine.plan import make_plan, plan_from_toml, plan_to_toml
+from thalweg.engine.workers import can_send_to_worker
+from thalweg.nets import Mlp, Module
+
+TINY: dict[str, Any] = {"capacity": 16, "ticks": 2, "evaluate_every": 2, "rounds": 4}
+
+
+@pytest.fixture(scope="module")
+def windows(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """A file of windows (n, T, C) of four classes and six clients."""
+    rng = np.random.default_rng(3)
+    y = rng.integers(4, size=300)
+    x = rng.normal(y[:, None, None] * [1.0, -1.0, 0.5], 1.0, (300, 12, 3))
+    file = tmp_path_factory.mktemp("data") / "windows.npz"
+    np.savez(file, x=x, y=y, group=np.arange(300) % 6, time=np.arange(300.0))
+    return str(file)
+
+
+def run(model: Any, on: str = "digits-partial", recipe: str = "fedavg", **settings: Any) -> Result:
+    settings = {**TINY, "workers": 1, "seed": 3, **settings}
+    if on == "digits-partial":
+        settings = {"world": {"num_clients": 6}, **settings}
+    return thalweg.run(recipe, on, model=model, **settings)
+
+
+MODELS = [DigitMlp, DropoutMlp, group_norm_resnet, batch_norm_resnet, WindowCnn, WindowGru]
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_engines_agree_and_interrupted_runs_have_the_same_bits(
+    model: Any, windows: str, tmp_path: Path
+) -> None:
+    on = windows if model in (WindowCnn, WindowGru) else "digits-partial"
+    whole = run(model, on, local={"weight_decay": 0.01, "momentum": 0.5})
+    settings = {"local": {"weight_decay": 0.01, "momentum": 0.5}}
+    check_engines_agree(whole, run(model, on, engine="reference", **settings))
+    with pytest.raises(Interruption):
+        run(model, on, out=tmp_path / "run", watch=interrupt_after(2), **settings)
+    check_same_bits(whole, run(model, on, out=tmp_path / "run", resume=True, **settings))
+
+
+def test_workers_do_not_change_the_bits() -> None:
+    one, two = (run(batch_norm_resnet, workers=workers) for workers in (1, 2))
+    check_same_bits(one, two)
+
+
+def test_a_module_equal_to_a_built_in_net_gives_the_same_model(tmp_path: Path) -> None:
+    built_in = run(Mlp((16,)), rounds=1, out=tmp_path / "start").net
+    start = built_in.init(np.random.default_rng(0))
+    pieces = {name: torch.from_numpy(v) for name, v in built_in.named_parameters(start).items()}
+    save_file(pieces, tmp_path / "start.safetensors")
+    module = DigitMlp()
+    nn.utils.vector_to_parameters(torch.from_numpy(start), module.parameters())
+    expected = run(Mlp((16,)), start_from=str(tmp_path / "start.safetensors"))
+    np.testing.assert_allclose(run(module).model, expected.model, rtol=1e-3, atol=1e-5)
+
+
+def test_statistics_of_batch_norm_are_averaged() -> None:
+    result = run(batch_norm_resnet)
+    named = result.net.named_parameters(result.model)
+    assert named["1.norm.running_mean"].any()
+    assert (named["1.norm.running_var"] != 1).all()
+    assert (named["1.norm.running_var"] > 0).all()
+
+
+def test_the_module_of_the_user_does_not_change() -> None:
+    module = batch_norm_resnet()
+    before = {name: value.clone() for name, value in module.state_dict().items()}
+    was_training, state = module.training, torch.get_rng_state()
+    run(module, rounds=1)
+    assert module.training == was_training
+    assert all(torch.equal(value, before[name]) for name, value in module.state_dict().items())
+    assert torch.equal(state, torch.get_rng_state())
+
+
+def test_saved_weights_load_into_the_plain_module_and_back(tmp_path: Path) -> None:
+    result = run(batch_norm_resnet, out=tmp_path / "run")
+    plain = batch_norm_resnet()
+    plain.load_state_dict(load_file(tmp_path / "run" / "model.safetensors"))
+    x = torch.randn(5, 1, 8, 8)
+    assert torch.equal(plain.eval()(x), result.net.apply(torch.from_numpy(result.model), x))
+    save_file(plain.state_dict(), tmp_path / "plain.safetensors")
+    again = run(batch_norm_resnet, rounds=1, start_from=str(tmp_path / "plain.safetensors"))
+    assert again.metrics[0]["round"] == 1
+
+
+# --- plans ---
+
+
+def test_a_plan_records_the_path_of_a_class() -> None:
+    plan = make_plan("fedavg", "digits-partial", model=DigitMlp, overrides=["net.options.width=8"])
+    assert plan.scenario.net == Module("nets.user_modules:DigitMlp", {"width": 8})
+    assert plan_from_toml(plan_to_toml(plan), "a test") == plan
+
+
+def test_a_run_of_an_instance_is_resumed_with_the_same_instance(tmp_path: Path) -> None:
+    module = DigitMlp()
+    whole = run(module)
+    with pytest.raises(Interruption):
+        run(module, out=tmp_path / "run", watch=interrupt_after(2))
+    plan = plan_from_toml((tmp_path / "run" / "plan.toml").read_text(), "a test")
+    with pytest.raises(ConfigError, match=r"passed as an object from Python.*resume=True"):
+        thalweg.engine.loop.run_plan(plan, out=tmp_path / "run", resume=True)
+    check_same_bits(whole, run(module, out=tmp_path / "run", resume=True))
+
+
+def test_model_and_net_cannot_be_given_together() -> None:
+    with pytest.raises(ConfigError, match="model and net are the same setting"):
+        make_plan("fedavg", "digits-partial", model=DigitMlp, net="mlp")
+
+
+def test_compare_accepts_a_model() -> None:
+    found = thalweg.compare(
+        ["fedavg", "majority"],
+        "digits-partial",
+        model=lambda: DigitMlp(8),
+        seeds=1,
+        world={"num_clients": 6},
+        **TINY,
+    )
+    assert [cell.status for cell in found.cells] == ["done", "done"]
+
+
+def test_a_model_with_the_wrong_number_of_outputs_leaves_no_folder(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"outputs of shape \(B, 10\)"):
+        run(lambda: nn.Sequential(nn.Flatten(), nn.Linear(64, 7)), out=tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+
+
+# --- processes and policies ---
+
+
+class Local(nn.Linear):
+    """A class that other processes cannot import."""
+
+    __module__ = "__main__"
+
+    def __init__(self) -> None:
+        super().__init__(64, 10)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return super().forward(x.flatten(1))
+
+
+def test_a_model_that_cannot_be_sent_to_workers_is_reported() -> None:
+    with pytest.warns(UserWarning, match="the model Local cannot be sent to worker processes"):
+        two = run(Local(), workers=2, rounds=1)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        one = run(two.net.spec.source, workers=1, rounds=1)  # type: ignore[attr-defined]
+    check_same_bits(one, two)
+    assert not can_send_to_worker(two.net)
+
+
+@pytest.mark.parametrize("recipe", ["moon", "feddrift", "sfedpo"])
+@pytest.mark.parametrize("model", [DigitMlp, batch_norm_resnet])
+def test_other_recipes_train_modules(recipe: str, model: Any) -> None:
+    fast, slow = (run(model, recipe=recipe, engine=engine) for engine in ("fast", "reference"))
+    check_engines_agree(fast, slow)

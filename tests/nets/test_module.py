@@ -1,0 +1,342 @@
+"""Modules of users as nets: initialisation, modes, buffers, checks and saved tensors."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import save_file
+from torch import Tensor, nn
+
+from nets.user_modules import DigitMlp, DropoutMlp, batch_norm_resnet, group_norm_resnet
+from thalweg.core.errors import ConfigError
+from thalweg.nets import NETS, Mlp, Module, build_net, load_parameters, make_model_spec
+from thalweg.nets.module_net import ModuleNet
+
+DIGIT = (1, 8, 8)
+HERE = "nets.user_modules"
+
+
+def build(
+    model: Any, shape: tuple[int, ...] = DIGIT, outputs: int = 10, **changes: Any
+) -> ModuleNet:
+    spec = model if isinstance(model, Module) else make_model_spec(model, NETS)
+    net = build_net(spec, shape, outputs, **changes)
+    assert isinstance(net, ModuleNet)
+    return net
+
+
+def batch(size: int = 5, shape: tuple[int, ...] = DIGIT) -> Tensor:
+    return torch.randn((size, *shape), generator=torch.Generator().manual_seed(1))
+
+
+def seed(number: int) -> torch.Generator:
+    return torch.Generator().manual_seed(number)
+
+
+# --- which model a plan records ---
+
+
+def test_a_class_and_a_function_are_recorded_by_their_path() -> None:
+    assert make_model_spec(DigitMlp, NETS) == Module(f"{HERE}:DigitMlp")
+    assert make_model_spec(batch_norm_resnet, NETS) == Module(f"{HERE}:batch_norm_resnet")
+
+
+def test_an_object_that_cannot_be_imported_is_recorded_by_name_and_digest() -> None:
+    same, other = (make_model_spec(nn.Linear(4, size), NETS) for size in (2, 3))
+    assert isinstance(same, Module)
+    assert isinstance(other, Module)
+    assert same.path == other.path == "python:Linear"
+    assert len(same.digest) == 16
+    assert same == make_model_spec(nn.Linear(4, 2), NETS) != other
+    assert make_model_spec(lambda: nn.Linear(4, 2), NETS).digest == same.digest  # type: ignore[attr-defined]
+
+
+def test_names_of_nets_and_specifications_are_accepted() -> None:
+    assert make_model_spec("mlp", NETS) == make_model_spec(Mlp, NETS) == Mlp()
+    assert make_model_spec(Mlp((7,)), NETS) == Mlp((7,))
+
+
+def test_a_file_is_imported_by_its_path(tmp_path) -> None:
+    file = tmp_path / "own.py"
+    file.write_text("from torch import nn\n\ndef make(n):\n    return nn.Linear(4, n)\n")
+    net = build(Module(f"{file}:make", {"n": 3}), (4,), 3)
+    assert net.num_params == 15
+
+
+@pytest.mark.parametrize(
+    "model, message",
+    [
+        ("net.py", "expected file.py:NAME, package.module:NAME or a built-in net"),
+        (3, "expected a torch.nn.Module, a class or function that makes one"),
+    ],
+)
+def test_other_values_are_rejected(model: Any, message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        make_model_spec(model, NETS)
+
+
+@pytest.mark.parametrize(
+    "spec, message",
+    [
+        (Module(), "expected file.py:NAME or package.module:NAME"),
+        (Module("python:Net"), "was passed as an object from Python.*resume=True"),
+        (Module("missing.py:Net"), "there is no file missing.py"),
+        (Module("no.such.package:Net"), "cannot import 'no.such.package'"),
+        (Module("torch.nn:Nothing"), "found nothing of that name"),
+        (Module("torch.nn:Linear"), r"Linear\(\) failed with TypeError: .*net.options"),
+        (Module("builtins:dict"), "expected a torch.nn.Module .*got dict"),
+    ],
+)
+def test_modules_that_cannot_be_made_are_rejected(spec: Module, message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        spec.build((4,), 2)
+
+
+def test_a_file_that_raises_is_reported(tmp_path) -> None:
+    (tmp_path / "broken.py").write_text("1 / 0")
+    with pytest.raises(ConfigError, match="importing it failed with ZeroDivisionError"):
+        Module(f"{tmp_path}/broken.py:Net").build((4,), 2)
+
+
+# --- checks before the run ---
+
+
+class Returns(nn.Module):
+    """A module with one layer and any other forward."""
+
+    def __init__(self, forward: Any) -> None:
+        super().__init__()
+        self.fc, self.do = nn.Linear(4, 2), forward
+
+    def forward(self, x: Tensor) -> Any:
+        return self.do(self, x)
+
+
+class Logits:
+    def __init__(self, logits: Tensor) -> None:
+        self.logits = logits
+
+
+def half(module: nn.Module, x: Tensor) -> Tensor:
+    return module.fc(x).half()
+
+
+@pytest.mark.parametrize(
+    "model, message",
+    [
+        (nn.Linear(4, 3), r"outputs of shape \(B, 2\).*got \(3, 3\) for a batch of 3"),
+        (nn.Linear(5, 2), r"failed with RuntimeError.*It receives float32 \(B, 4\)"),
+        (nn.Flatten(), "has no parameters"),
+        (nn.Linear(4, 2).double(), "must have float32 tensors, but weight is torch.float64"),
+        (nn.Linear(4, 2, device="meta"), "must be on the CPU, but weight is on meta"),
+        (nn.Sequential(nn.ReLU(inplace=True), nn.Linear(4, 2)), "changes its input in place"),
+        (Returns(lambda m, x: (m.fc(x), x)), "must return one tensor.* got a tuple of 2"),
+        (Returns(lambda m, x: {"y": m.fc(x)}), "got a dict with y"),
+        (Returns(half), "must return float32, got torch.float16"),
+        (Returns(lambda m, x: m.fc(x) + np.random.rand()), "different outputs for the same batch"),  # noqa: NPY002
+        (Returns(lambda m, x: m.fc(x) - x.mean()), "depends on the other samples of the batch"),
+        (
+            nn.Sequential(nn.BatchNorm1d(4, momentum=None), nn.Linear(4, 2)),
+            "the layer 0 .* has momentum=None",
+        ),
+    ],
+)
+def test_modules_that_cannot_be_trained_are_rejected(model: nn.Module, message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        build(model, (4,), 2)
+
+
+def test_buffers_can_be_rejected() -> None:
+    spec = Module(f"{HERE}:batch_norm_resnet", buffers="reject")
+    with pytest.raises(ConfigError, match=r"buffers 1.norm.running_mean.*GroupNorm, or average"):
+        spec.build(DIGIT, 10)
+    assert Module(f"{HERE}:group_norm_resnet", buffers="reject").build(DIGIT, 10).num_buffers == 0
+
+
+def test_an_object_with_logits_is_accepted() -> None:
+    net = build(Returns(lambda m, x: Logits(m.fc(x))), (4,), 2)
+    params = torch.from_numpy(net.init(np.random.default_rng(0)))
+    assert net.apply(params, batch(5, (4,))).shape == (5, 2)
+
+
+def test_windows_need_a_module() -> None:
+    with pytest.raises(ConfigError, match=r"Mlp needs features.*\(12, 3\).*--model"):
+        build_net(Mlp(), (12, 3), 4)
+
+
+def test_options_must_be_plain_values() -> None:
+    with pytest.raises(ConfigError, match=r"net.options.act=.*because the plan stores it"):
+        Module("torch.nn:Linear", {"act": torch.relu})
+
+
+# --- values ---
+
+
+def test_initial_values_are_those_of_the_module_under_a_seed() -> None:
+    before = torch.get_rng_state()
+    net = build(DigitMlp)
+    one, same, other = (net.init(np.random.default_rng(n)) for n in (1, 1, 2))
+    assert torch.equal(before, torch.get_rng_state())
+    assert np.array_equal(one, same)
+    assert not np.array_equal(one, other)
+    weight = net.named_parameters(one)["1.weight"]
+    assert np.abs(weight).max() <= 1 / 8  # U(-1/sqrt(64), 1/sqrt(64)), as nn.Linear
+    assert net.num_params == 64 * 16 + 16 + 16 * 10 + 10
+
+
+def test_model_0_of_an_instance_has_its_weights_and_others_are_reset() -> None:
+    module = DigitMlp()
+    expected = nn.utils.parameters_to_vector(module.parameters()).detach().numpy()
+    net = build(module)
+    assert np.array_equal(net.init(np.random.default_rng(0)), expected)
+    reset = net.init(np.random.default_rng(0), number=1)
+    assert not np.array_equal(reset, expected)
+    assert np.array_equal(reset, net.init(np.random.default_rng(0), number=1))
+
+
+def test_an_instance_that_cannot_be_reset_is_rejected_as_a_further_model() -> None:
+    module = nn.Linear(4, 2)
+    module.reset_parameters = None  # type: ignore[assignment, method-assign]
+    net = build(module, (4,), 2)
+    with pytest.raises(ConfigError, match="has parameters and no reset_parameters"):
+        net.init(np.random.default_rng(0), number=1)
+
+
+def test_lazy_layers_get_their_shapes() -> None:
+    net = build(lambda: nn.Sequential(nn.Flatten(), nn.LazyLinear(10)))
+    assert net.num_params == 650
+    assert np.isfinite(net.init(np.random.default_rng(0))).all()
+
+
+def test_outputs_equal_those_of_the_plain_module() -> None:
+    module, x = batch_norm_resnet(), batch()
+    net = build(module)
+    params = torch.from_numpy(net.init(np.random.default_rng(0)))
+    plain = copy.deepcopy(module)
+    assert torch.equal(net.apply(params, x), plain.eval()(x))
+    outputs, buffers, _ = net.apply_and_update(params, x, seed(0))
+    assert torch.equal(outputs, plain.train()(x))
+    expected = torch.cat([plain[1].norm.running_mean, plain[1].norm.running_var])
+    assert torch.equal(buffers, expected)
+    assert not plain[1].norm.running_mean.equal(module[1].norm.running_mean)
+
+
+def test_buffers_follow_the_parameters_and_are_not_trained() -> None:
+    net = build(batch_norm_resnet)
+    names = [piece.name for piece in net.param_slices]
+    assert names[-2:] == ["1.norm.running_mean", "1.norm.running_var"]
+    assert net.untrained is not None
+    assert net.untrained.tolist() == list(range(net.num_params - 16, net.num_params))
+
+
+def test_frozen_parameters_get_no_gradient_and_are_not_trained() -> None:
+    module = nn.Sequential(nn.Linear(4, 3), nn.Linear(3, 2))
+    module[0].requires_grad_(False)
+    net = build(module, (4,), 2)
+    assert net.untrained is not None
+    assert net.untrained.tolist() == list(range(15))
+    params = torch.from_numpy(net.init(np.random.default_rng(0))).requires_grad_()
+    (gradient,) = torch.autograd.grad(net.apply(params, batch(5, (4,))).sum(), params)
+    assert not gradient[:15].any()
+    assert gradient[15:].any()
+
+
+def test_dropout_follows_the_seed_and_leaves_the_global_generator() -> None:
+    net = build(DropoutMlp)
+    params, x = torch.from_numpy(net.init(np.random.default_rng(0))), batch()
+    before = torch.get_rng_state()
+    one, same, other = (net.apply(params, x, seed(n)) for n in (3, 3, 4))
+    assert torch.equal(before, torch.get_rng_state())
+    assert torch.equal(one, same)
+    assert not torch.equal(one, other)
+    assert not torch.equal(one, net.apply(params, x))
+    assert not net.can_stack
+
+
+@pytest.mark.parametrize(
+    "model", [DigitMlp, lambda: nn.Sequential(nn.Flatten(), nn.Linear(64, 10))]
+)
+def test_stacked_outputs_equal_single_ones(model: Any) -> None:
+    net = build(model)
+    assert net.can_stack
+    params = torch.stack([torch.from_numpy(net.init(np.random.default_rng(n))) for n in range(3)])
+    x, noise = torch.stack([batch() + n for n in range(3)]), [seed(n) for n in range(3)]
+    outputs, features = net.with_features_stacked(params, x, noise)
+    for k in range(3):
+        expected, inner = net.with_features(params[k], x[k], noise[k])
+        assert torch.allclose(outputs[k], expected, atol=1e-6)
+        assert torch.allclose(features[k], inner, atol=1e-6)
+        assert torch.allclose(net.apply_stacked(params, x)[k], expected, atol=1e-6)
+
+
+def test_features_are_the_input_of_the_last_linear_layer() -> None:
+    module, x = DigitMlp(), batch()
+    net = build(module)
+    params = torch.from_numpy(net.init(np.random.default_rng(0)))
+    logits, features = net.with_features(params, x)
+    assert torch.equal(features, torch.relu(module[1](x.flatten(1))))
+    assert torch.equal(logits, module(x))
+
+
+def test_models_that_do_not_end_with_a_linear_layer_have_no_features() -> None:
+    net = build(nn.Sequential(nn.Linear(4, 2), nn.Tanh()), (4,), 2)
+    params = torch.from_numpy(net.init(np.random.default_rng(0)))
+    with pytest.raises(
+        ConfigError, match=r"expected a model whose output is the result of an nn.Lin"
+    ):
+        net.with_features(params, batch(5, (4,)))
+
+
+def test_codes_are_passed_as_integers() -> None:
+    model = nn.Sequential(nn.Embedding(17, 4), nn.Flatten(), nn.Linear(48, 3))
+    net = build(model, (12, 17), 3, num_codes=17)
+    params = torch.from_numpy(net.init(np.random.default_rng(0)))
+    assert net.apply(params, torch.zeros(2, 12, dtype=torch.long)).shape == (2, 3)
+
+
+# --- files and processes ---
+
+
+class Tied(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.last = nn.Linear(4, 4), nn.Linear(4, 4)
+        self.last.weight = self.first.weight
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.last(self.first(x))
+
+
+@pytest.mark.parametrize("model, shape", [(batch_norm_resnet, DIGIT), (Tied, (4,))])
+def test_saved_tensors_load_into_the_plain_module(model: Any, shape: Any) -> None:
+    plain = model()
+    net = build(model, shape, 10 if shape == DIGIT else 4)
+    params = net.init(np.random.default_rng(5))
+    saved = {name: torch.from_numpy(np.array(v)) for name, v in net.saved_tensors(params).items()}
+    plain.load_state_dict(saved)  # strict
+    x = batch(5, shape)
+    assert torch.equal(plain.eval()(x), net.apply(torch.from_numpy(params), x))
+
+
+def test_a_plain_state_dict_can_be_loaded(tmp_path) -> None:
+    plain = batch_norm_resnet()
+    plain(batch())  # changes the statistics
+    save_file(plain.state_dict(), tmp_path / "plain.safetensors")
+    net = build(batch_norm_resnet)
+    params = torch.from_numpy(load_parameters(tmp_path / "plain.safetensors", net))
+    assert torch.equal(net.apply(params, batch()), plain.eval()(batch()))
+
+
+@pytest.mark.parametrize(
+    "model", [DigitMlp, group_norm_resnet, nn.Sequential(nn.Flatten(), nn.Linear(64, 10))]
+)
+def test_nets_can_be_sent_to_other_processes(model: Any) -> None:
+    net = build(model)
+    again = pickle.loads(pickle.dumps(net))
+    params = torch.from_numpy(net.init(np.random.default_rng(0)))
+    assert torch.equal(net.apply(params, batch()), again.apply(params, batch()))

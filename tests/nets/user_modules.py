@@ -1,0 +1,57 @@
+"""Modules as users write them: for digits (1, 8, 8), and for windows (T, C) = (12, 3)."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+
+class DigitMlp(nn.Sequential):
+    def __init__(self, width: int = 16) -> None:
+        super().__init__(nn.Flatten(), nn.Linear(64, width), nn.ReLU(), nn.Linear(width, 10))
+
+
+class DropoutMlp(nn.Sequential):
+    def __init__(self) -> None:
+        layers = (nn.Linear(64, 16), nn.ReLU(), nn.Dropout(0.4), nn.Linear(16, 10))
+        super().__init__(nn.Flatten(), *layers)
+
+
+class Residual(nn.Module):
+    """Two convolutions with a shortcut, as in a ResNet."""
+
+    def __init__(self, norm: type[nn.Module]) -> None:
+        super().__init__()
+        self.first, self.second = (nn.Conv2d(8, 8, 3, padding=1, bias=False) for _ in range(2))
+        self.norm = nn.GroupNorm(2, 8) if norm is nn.GroupNorm else norm(8)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return torch.relu(x + self.second(torch.relu(self.norm(self.first(x)))))
+
+
+def group_norm_resnet() -> nn.Module:
+    blocks = (Residual(nn.GroupNorm), nn.AvgPool2d(2))
+    return nn.Sequential(nn.Conv2d(1, 8, 3, 2, 1), *blocks, nn.Flatten(), nn.Linear(32, 10))
+
+
+def batch_norm_resnet() -> nn.Module:
+    blocks = (Residual(nn.BatchNorm2d), nn.AvgPool2d(2))
+    return nn.Sequential(nn.Conv2d(1, 8, 3, 2, 1), *blocks, nn.Flatten(), nn.Linear(32, 10))
+
+
+class WindowCnn(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv, self.head = nn.Conv1d(3, 8, 3), nn.Linear(8, 4)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.head(torch.relu(self.conv(x.transpose(1, 2))).mean(2))
+
+
+class WindowGru(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.gru, self.head = nn.GRU(3, 8, batch_first=True), nn.Linear(8, 4)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.head(self.gru(x)[0][:, -1])
