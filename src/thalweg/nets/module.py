@@ -10,6 +10,7 @@ import hashlib
 import importlib.util
 import sys
 import types
+import typing
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -58,7 +59,7 @@ class Module:
         check_literals(self)
         require(
             self.source is None or callable(self.source),
-            f"source: expected a torch.nn.Module or a function that makes one, got {self.source!r}.",
+            f"source: expected a torch.nn.Module or a function for one, got {self.source!r}.",
         )
         for name, value in self.options.items():
             require(
@@ -158,8 +159,8 @@ def make_model_spec(model: Any, known: dict[str, type[NetSpec]]) -> NetSpec:
         )
         return Module(model)
     if dataclasses.is_dataclass(model) and hasattr(model, "build"):
-        spec: NetSpec = model() if isinstance(model, type) else model
-        return spec
+        built_in: Any = model() if isinstance(model, type) else model
+        return typing.cast("NetSpec", built_in)
     require(
         callable(model),
         f"model: expected a torch.nn.Module, a class or function that makes one, or a path such as "
