@@ -86,7 +86,7 @@ def test_time_array_puts_the_end_of_each_history_in_the_test_part(tmp_path: Path
     "arrays, message",
     [
         ({"x": FEATURES[:, 0]}, r"expected x to be uint8 images .* got float64 of shape \(10,\)"),
-        ({"x": np.zeros((10, 4, 4))}, "got float64 of shape"),
+        ({"x": np.zeros((10, 4, 4), complex)}, "got complex128 of shape"),
         ({"x": np.zeros((10, 0))}, "x has no values"),
         ({"x": np.full((10, 2), "a")}, "got <U1 of shape"),
         ({"y": LABELS[:9]}, r"expected y of shape \(10,\), one entry for each row, got \(9,\)"),
@@ -214,3 +214,13 @@ def test_many_distinct_integers_need_an_explicit_task(tmp_path: Path) -> None:
     with pytest.raises(DataError, match=r"200 distinct whole numbers in 200 rows.*data.task="):
         load(tmp_path, x=x, y=y)
     assert load(tmp_path, x=x, y=y, options={"task": "regression"}).task == "regression"
+
+
+def test_windows_are_scaled_by_channel(tmp_path: Path) -> None:
+    x = np.arange(10 * 3 * 2, dtype=float).reshape(10, 3, 2) * [1.0, 100.0]
+    np.savez(tmp_path / "windows.npz", x=x, y=np.arange(10) % 2)
+    data = Arrays(str(tmp_path / "windows.npz")).load(None, 0)
+    assert (data.kind, data.input_shape, data.x.dtype) == ("features", (3, 2), np.float32)
+    np.testing.assert_allclose(data.x.std(axis=(0, 1)), 1, rtol=1e-5)
+    np.testing.assert_allclose(data.x.mean(axis=(0, 1)), 0, atol=1e-6)
+    assert np.isin(np.round(data.unscale(data.x), 3), x).all()
