@@ -118,7 +118,7 @@ VARIANTS = {
     "weights": ["weights=shift-aware weights.normalise=all weights.mismatch=kme"],
 }
 
-
+NOT_FEDERATED = ("bank=one-per-client", "bank=centralised")
 # Policies whose clients send vectors beside their updates.
 UPLOADING = {
     "memory=ode",
@@ -142,6 +142,8 @@ STAGES = {
     if "table" in field.metadata
 }
 EACH = {stage: choices(stage, kinds) for stage, kinds in STAGES.items()}
+# Banks without updates reject the parts of a server; test_local_models.py tests them.
+EACH["bank"] = [each for each in EACH["bank"] if each not in NOT_FEDERATED]
 # Session starts need a bank of one model: the two stages are one factor.
 EACH["bank"] += [each for each in EACH.pop("session_start") if each != "session_start=previous"]
 # Secure aggregation is compatible with few policies; test_secure_sum.py tests them.
@@ -220,7 +222,7 @@ def plan_of(row: dict[str, str], engine: str = "fast") -> Plan:
 
 def has_one_model(row: dict[str, str]) -> bool:
     """Return whether there is one model; session starts are among the banks."""
-    return row["bank"].startswith(("bank=one-model", "session_start="))
+    return row["bank"].startswith(("bank=one-model", "bank=fine-tuned", "session_start="))
 
 
 @cache

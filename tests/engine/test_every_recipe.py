@@ -43,6 +43,7 @@ QUICK = (
     *("fedprox+sfedpo", "fedewc+flash+drsr", "flwf-2t+ode+adaptive-fedavg", "feddrift+is+fedcurv"),
     *("fedntd+stream-ours+dpcs", "scaffold+sfedpo+flash", "fedacg+moon+drsr", "ode+fedrc+fedntd"),
 )
+NOT_SERVED = {"local-only", "fine-tuned", "centralised"}
 SMALL_CNN = ["net=cnn", "net.channels=[4, 4, 4]", "net.hidden=8", "world.num_clients=5"]
 CASES = {
     "a memory that uses the model, collecting while absent": ("ode", ["world.absent=collecting"]),
@@ -131,6 +132,8 @@ def test_a_resumed_run_has_the_same_bits(runs: PlanRuns) -> None:
 
 
 def test_clients_reached_by_bytes_give_the_same_bits(runs: PlanRuns) -> None:
+    if runs.plan.recipe.name in NOT_SERVED:
+        pytest.skip("the recipe is rejected on networks")
     runs.check_bytes_equal_reference()
 
 

@@ -86,7 +86,7 @@ def test_models_and_views_that_are_not_in_use_are_not_computed():
     _, federation = scored([0, 1], [[1, 0, 0], [1, 0, 0]])
     assert federation.asked == [(0, 4)], "two views of the same inputs"
     _, federation = scored([0, 3], [[1, 0, 0], [0.5, 0.5, 0]])
-    assert sorted(federation.asked) == [(0, 4), (0, 4), (1, 4), (1, 4)]
+    assert sorted(federation.asked) == [(0, 4), (0, 4), (1, 4)], "model 1 in one view only"
 
 
 def test_purity_measures_whether_models_separate_clients_by_concept():

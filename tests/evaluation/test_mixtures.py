@@ -49,12 +49,16 @@ def test_clients_with_equal_view_and_mixture_are_grouped():
     ]
 
 
+def score_models(view, models):
+    return SCORES[models]
+
+
 def test_each_client_is_tested_with_its_own_mixture_and_view():
     # View 1 swaps the labels. Model 0 predicts 0, 0, 0, and model 1 predicts 1, 1, 0:
     # in view 0 (labels 0, 1, 0) both are
     # right about two, in view 1 (labels 1, 0, 1) model 1 is right about one.
     views, mixtures = np.array([0, 0, 1]), np.array([[1.0, 0.0], [0.0, 1.0], [0.0, 1.0]])
-    found = client_tests({0: SCORES, 1: SCORES}, {0: LABELS, 1: 1 - LABELS}, views, mixtures)
+    found = client_tests(score_models, {0: LABELS, 1: 1 - LABELS}, views, mixtures)
     assert found.local_accuracies == pytest.approx([2 / 3, 2 / 3, 1 / 3])
     assert found.right == pytest.approx([2 / 3, 1 / 3, 2 / 3])
     assert found.right.mean() == pytest.approx(found.local_accuracies.mean())
@@ -66,14 +70,16 @@ def test_local_accuracy_can_use_own_samples_of_clients():
     def of_owner(right, labels):
         return np.array([right[owner == client].mean() for client in range(2)])
 
-    found = client_tests({0: SCORES}, {0: LABELS}, np.zeros(2, int), np.eye(2), of_owner)
+    found = client_tests(score_models, {0: LABELS}, np.zeros(2, int), np.eye(2), of_owner)
     assert found.local_accuracies.tolist() == [1.0, 0.5]
     assert found.accuracies == pytest.approx([2 / 3, 2 / 3])
 
 
 def test_local_accuracy_without_samples_is_nan():
-    empty = np.empty((2, 0, 2), dtype=np.float32)
-    found = client_tests({0: empty}, {0: np.empty(0, int)}, np.zeros(2, int), np.eye(2))
+    labels = {0: np.empty(0, int)}
+    found = client_tests(
+        lambda view, models: SCORES[models, :0], labels, np.zeros(2, int), np.eye(2)
+    )
     assert np.isnan(found.local_accuracies).all()
 
 

@@ -169,12 +169,18 @@ def test_two_guests_that_change_the_same_stage_are_rejected() -> None:
         get_recipe("fedavg+sfedpo+ode")
 
 
-SEVERAL_MODELS = {"ifca", "feddrift", "feddrift-eager", "fedrc", "feddaa", "oracle"}
+SEVERAL_MODELS = {"feddrift", "feddrift-eager", "fedrc", "feddaa", "oracle", "local-only", "ifca"}
+OTHER_SINGLE_MODELS = {"fine-tuned", "centralised"}
 SESSION_STARTS = {"warmstart", "average-start"}
 
 
 def is_impossible(*names: str) -> bool:
-    """Session starts other than the default need a single model."""
+    """Session starts other than the default need a single model.
+
+    A guest with another bank replaces that of the host.
+    """
+    if OTHER_SINGLE_MODELS & {*names[1:]} and not SEVERAL_MODELS & {*names[1:]}:
+        return False
     return bool(SEVERAL_MODELS & {*names}) and bool(SESSION_STARTS & {*names})
 
 

@@ -20,6 +20,11 @@ from thalweg.bank.feddaa import FedDaa  # FedRC in time steps, with drift detect
 from thalweg.bank.feddrift import FedDrift  # new models after a drift, similar models merged
 from thalweg.bank.fedrc import FedRc  # all clients train all models, with weighted samples
 from thalweg.bank.ifca import Ifca  # a fixed number of models, each client trains the best one
+from thalweg.bank.local_models import (  # banks of baselines
+    Centralised,  # one model, trained in one place
+    FineTuned,  # one model; clients predict with the result of their local steps
+    OnePerClient,  # each client trains alone
+)
 from thalweg.bank.oracle import Oracle  # one model per true concept
 
 BANKS = {
@@ -29,19 +34,25 @@ BANKS = {
     "feddaa": FedDaa,
     "ifca": Ifca,
     "oracle": Oracle,
+    "one-per-client": OnePerClient,
+    "fine-tuned": FineTuned,
+    "centralised": Centralised,
 }
 
 __all__ = [
     "BANKS",
     "Bank",
     "BankAssignment",
+    "Centralised",
     "ExtraBankMetrics",
     "FedDaa",
     "FedDrift",
     "FedRc",
+    "FineTuned",
     "Ifca",
     "MixesModels",
     "OneModel",
+    "OnePerClient",
     "Oracle",
     "SplitContext",
     "SplitsSamples",

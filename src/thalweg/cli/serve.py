@@ -20,6 +20,7 @@ from thalweg.cli.run import default_run_folder, plan_from_options, print_summary
 from thalweg.cli.signals import Stopped, stop_on_signal
 from thalweg.core.config import from_dict, with_overrides
 from thalweg.core.errors import ConfigError, RunError, require
+from thalweg.engine.builders import check_can_be_served
 from thalweg.engine.loop import Progress, ProgressCallback
 from thalweg.engine.plan import Plan
 from thalweg.engine.run_folder import RunFolder
@@ -104,6 +105,7 @@ def serve_command(
     plan, default, command = plan_from_options(recipe, on, sets, seed, rounds, verb="serve")
     if not isinstance(plan, Plan):
         raise ConfigError(f"{recipe} is a baseline, which has no clients; serve a recipe.")
+    check_can_be_served(plan.recipe)
     if out is None:
         out = Path(recipe) if resume and Path(recipe).is_dir() else default_run_folder(plan, resume)
     warning = check_safe(arguments.host, arguments.certs, arguments.insecure, "server")

@@ -26,6 +26,9 @@ class Arrival(NamedTuple):
 
     items: Ints  # (A,) rows of the data set, in order of arrival
     state: int  # the latent state the client is in
+    owners: Ints | None = None
+    """(A,) the client of each sample if a learner receives the samples of several clients; -1 for
+    samples that are not tested before training. None: all samples belong to the client."""
 
 
 class Outlook(NamedTuple):

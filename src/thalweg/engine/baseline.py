@@ -20,12 +20,12 @@ from thalweg.core.types import Floats32, Ints
 from thalweg.data import Dataset
 from thalweg.engine.builders import apply_views, make_timetable, make_world
 from thalweg.engine.loop import MetricsRow, Progress, ProgressCallback, Result, run_plan
+from thalweg.engine.metrics import sample_bytes
 from thalweg.engine.plan import AnyPlan, BaselinePlan
 from thalweg.engine.run_folder import RunFolder
 from thalweg.engine.scores import get_session_context
 from thalweg.streams import World
 
-BYTES_PER_NUMBER = 4
 BEFORE_ROUND = -1  # the tick of samples that arrived before the round
 
 
@@ -166,8 +166,7 @@ class OnlineBaseline:
             }
         if right:
             row["prequential_accuracy"] = sum(right) / len(right)
-        size = (self._num_features + 1) * BYTES_PER_NUMBER  # and the label
-        sent = len(samples.rows) * size if self._plan.baseline.pooled else 0
+        sent = len(samples.rows) * sample_bytes(self._data) if self._plan.baseline.pooled else 0
         return {**row, "bytes_down": 0, "bytes_up": sent}
 
     def _test_and_train(self, met: RoundSamples) -> list[bool]:

@@ -18,9 +18,10 @@ from thalweg.engine.simulated import SecureSumFederation, SimulatedFederation
 from thalweg.engine.unreliable import UnreliableFederation
 from thalweg.federation import ClientProgram
 from thalweg.nets import Net, load_parameters
-from thalweg.recipes.compatibility import check_compatibility
+from thalweg.recipes import Recipe
+from thalweg.recipes.compatibility import check_compatibility, is_federated
 from thalweg.scenarios import Scenario
-from thalweg.streams import HasViews, LiveWorld, Setting, Timetable, World, add_drift
+from thalweg.streams import HasViews, LiveWorld, MergedWorld, Setting, Timetable, World, add_drift
 
 
 def make_client_pool(plan: Plan, data: Dataset, num_params: int) -> ClientPool:
@@ -29,7 +30,12 @@ def make_client_pool(plan: Plan, data: Dataset, num_params: int) -> ClientPool:
     Raises `ConfigError` if the recipe does not fit the world, or the world does not fit the data.
     """
     clients, world = make_client_program(plan, data, num_params)
-    return ClientPool(clients, world, make_timetable(plan, world.num_clients))
+    timetable = make_timetable(plan, world.num_clients)
+    if getattr(plan.recipe.bank, "merges_clients", False):
+        merged = MergedWorld(world, timetable)
+        check_compatibility(plan.recipe, merged)
+        clients = replace(clients, stream=merged)
+    return ClientPool(clients, world, timetable)
 
 
 def make_client_program(plan: Plan, data: Dataset, num_params: int) -> tuple[ClientProgram, World]:
@@ -63,6 +69,22 @@ def check_has_data(world: World) -> None:
         "the world live has no data: clients join over a network with their own data. Serve it "
         "(thalweg serve --live) and let clients join (thalweg join), or choose another world "
         "(--set world=replay).",
+    )
+
+
+def check_can_be_served(recipe: Recipe) -> None:
+    """Reject a recipe whose clients cannot be reached over a network."""
+    kind = type(recipe.bank).__name__
+    require(
+        is_federated(recipe),
+        f"recipe {recipe.name} (bank={kind}) has no updates to send over a network. Simulate it "
+        f"(thalweg run {recipe.name}), or serve a recipe with a shared model, such as fedavg.",
+    )
+    require(
+        not getattr(recipe.bank, "has_personal_models", False),
+        f"recipe {recipe.name} (bank={kind}) evaluates the models that clients keep, which a "
+        f"server does not have. Simulate it (thalweg run {recipe.name}), or serve the same recipe "
+        "with bank=one-model.",
     )
 
 
@@ -115,7 +137,7 @@ def make_federation(
     """
     federation: SimulatedFederation = _make_engine(plan, data, net, workers, client_pool)
     faults = plan.scenario.faults
-    if faults is not None:
+    if faults is not None and is_federated(plan.recipe):
         federation = UnreliableFederation(federation, faults, plan.seed)
     return (
         federation

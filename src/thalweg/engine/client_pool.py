@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import cached_property
 
 import numpy as np
@@ -24,7 +25,15 @@ from thalweg.federation import (
     start_round,
     tabulate_answers,
 )
-from thalweg.streams import HasViews, Timetable, World, collect_supplies, scale_supplies
+from thalweg.streams import (
+    HasViews,
+    MergedState,
+    MergedWorld,
+    Timetable,
+    World,
+    collect_supplies,
+    scale_supplies,
+)
 
 
 class ClientPool:
@@ -38,7 +47,10 @@ class ClientPool:
         self.changed: set[int] = set()  # since the last checkpoint
 
     def roster(self, rnd: int) -> Roster:
-        return make_roster(self.world, self.timetable, rnd, self._supplies)
+        roster = make_roster(self.world, self.timetable, rnd, self._supplies)
+        if isinstance(self.clients.stream, MergedWorld):  # one learner, in place of all clients
+            return replace(roster, present=self.clients.stream.present(rnd))
+        return roster
 
     def true_concepts(self, rnd: int) -> Ints:
         """Return (N,) the true concept of every client at the start of a round.
@@ -79,8 +91,17 @@ class ClientPool:
             return rnd
         lived = np.zeros(self.world.num_clients, dtype=np.int64)
         for client, state in self.states.items():
-            lived[client] = state.lived
+            if isinstance(state.stream, MergedState):
+                lived = state.stream.lived
+            else:
+                lived[client] = state.lived
         return np.maximum(lived - int(is_over), 0)
+
+    @property
+    def num_collected(self) -> int:
+        """Samples that clients have sent to one learner so far; 0 if they train themselves."""
+        merged = [state.stream for state in self.states.values()]
+        return sum(each.num_collected for each in merged if isinstance(each, MergedState))
 
     def start_round(
         self,

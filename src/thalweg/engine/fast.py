@@ -132,6 +132,8 @@ class FastFederation:
             for index in range(rows.stop - rows.start)
         ]
         for client_round, rows in zip(client_rounds, cohort.slices, strict=True):
+            main = rows.start + client_round.main_model
+            client_round.keep_trained(bank[cohort.models[main]], work_done.deltas[main])
             if not cohort.jobs[rows.start].probe_round:
                 self.client_pool.finish(client_round)
         num_jobs = [rows.stop - rows.start for rows in cohort.slices]
@@ -360,7 +362,8 @@ class FastFederation:
     ) -> tuple[Ints, Ints]:
         """Return how many arriving samples are tested before training, and how many are correct.
 
-        If a client has several models, only its main model is tested.
+        If a client has several models, only its main model is tested. A client that keeps the
+        model that it trained last tests this model.
         """
         rows = [client_round.rows_to_test(self._prequential) for client_round in client_rounds]
         main = np.array(
@@ -371,8 +374,14 @@ class FastFederation:
         )
         tested, correct = np.zeros((2, len(cohort.jobs)), dtype=np.int64)
         tested[main] = [len(part) for part in rows]
-        for model in np.unique(cohort.models[main]):
-            mine = np.flatnonzero(cohort.models[main] == model)
+        trained = [client_round.trained for client_round in client_rounds]
+        for k, params in enumerate(trained):
+            if params is not None and len(rows[k]):
+                predicted, _ = self._trainer.predict(params, "train", rows[k])
+                correct[main[k]] = (predicted == self._labels[rows[k]]).sum()
+        uses_received = np.array([params is None for params in trained])
+        for model in np.unique(cohort.models[main[uses_received]]):
+            mine = np.flatnonzero((cohort.models[main] == model) & uses_received)
             tested_rows = np.concatenate([rows[k] for k in mine])
             owner = np.repeat(main[mine], [len(rows[k]) for k in mine])
             if len(tested_rows):

@@ -31,6 +31,7 @@ from thalweg.engine.metrics import (
     evaluate_round,
     needs_evaluation,
     round_row,
+    sample_bytes,
     summarize_run,
 )
 from thalweg.engine.plan import AnyPlan, Plan, make_plan
@@ -49,6 +50,7 @@ from thalweg.federation import (
 )
 from thalweg.nets import Net, build_net
 from thalweg.recipes import Recipe
+from thalweg.recipes.compatibility import is_federated
 from thalweg.scenarios import Scenario
 from thalweg.streams import HasViews
 
@@ -217,6 +219,7 @@ def _run_rounds(
     drifts = TrueDrifts(federation.client_pool, by_name=plan.recipe.alarm is not None)
     while server.rnd < plan.scenario.rounds:
         started, before = time.perf_counter(), drifts.clock(server.rnd)
+        collected = federation.client_pool.num_collected
         concepts = None
         if isinstance(federation, KnowsConcepts):
             concepts = federation.true_concepts(server.rnd)
@@ -227,6 +230,9 @@ def _run_rounds(
         row = round_row(server, updates, session_context) | drifts.make_row(
             before, drifts.clock(server.rnd)
         )
+        if not is_federated(plan.recipe):
+            sent = federation.client_pool.num_collected - collected
+            row |= {"bytes_down": 0, "bytes_up": sent * sample_bytes(data)}
         if concepts is not None:
             row |= detection.score(row, concepts)
         if needs_evaluation(plan.scenario, server.rnd, session_context):

@@ -6,6 +6,8 @@ from collections.abc import Mapping, Sequence
 from statistics import fmean
 from typing import Any
 
+import numpy as np
+
 from thalweg.core.types import Updates
 from thalweg.data import Dataset
 from thalweg.engine.client_pool import ClientPool
@@ -60,6 +62,11 @@ def round_row(
     return row | dict(updates.extra_metrics)
 
 
+def sample_bytes(data: Dataset) -> int:
+    """Return the bytes of one sample and its target that a client sends, 4 for each number."""
+    return 4 * (int(np.prod(data.x.shape[1:])) + 1)
+
+
 def _count_responses(updates: Updates | None) -> int:
     """Count responses: one per client and round, however many models it has trained."""
     if updates is None:
@@ -73,7 +80,7 @@ def count_learned_states(client_pool: ClientPool) -> dict[str, float]:
     forecast = client_pool.clients.forecast_with_recognition
     if forecast is None or not client_pool.states:
         return {}
-    histograms = client_pool.world.state_table.histograms
+    histograms = client_pool.clients.stream.state_table.histograms
     counts = [
         len(forecast.signatures(state.forecast, histograms))
         for state in client_pool.states.values()
@@ -94,14 +101,28 @@ def evaluate_round(
     if len(data.y_test) == 0:
         return {}
     served = get_served_models(server, recipe)
+    if getattr(recipe.bank, "keeps_trained_models", False):
+        served = _get_trained_models(served, federation.client_pool)
     if not data.views and (served.mixtures is None or len(served.models) == 1):
         return _evaluate_shared(served, federation, data, validation, session_context)
     score_cache = ScoreCache(federation, served.models, data)
     use = get_model_use(served, federation, server.rnd - 1)
     row = score_per_client(score_cache, use, federation, data, validation, session_context)
+    if getattr(recipe.bank, "has_personal_models", False):
+        row.pop("purity", None)  # one model per client is always pure
     if has_tasks and data.views:
         row["tasks"] = task_records(score_cache, use, data)
     return row
+
+
+def _get_trained_models(served: ServedModels, client_pool: ClientPool) -> ServedModels:
+    """Return one model for each client: what it has trained last, or else the global model."""
+    number = client_pool.world.num_clients
+    models = np.repeat(served.models, number, axis=0)
+    for client, state in client_pool.states.items():
+        if state.trained is not None:
+            models[client] = state.trained
+    return ServedModels(models, np.full(number, 1 / number), np.eye(number))
 
 
 def _evaluate_shared(

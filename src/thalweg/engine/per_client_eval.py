@@ -20,9 +20,12 @@ from thalweg.engine.scores import (
 from thalweg.engine.simulated import SimulatedFederation
 from thalweg.evaluation import ClientTests, SessionContext, client_tests, purity
 from thalweg.evaluation.clients import Bools
+from thalweg.evaluation.mixtures import ModelScores
 from thalweg.evaluation.sessions import session_accuracy
 from thalweg.federation import ServedModels
 from thalweg.streams import HasViews
+
+MAX_CACHED_BYTES = 2**29  # of all predictions in a `ScoreCache`
 
 
 class ModelUse(NamedTuple):
@@ -59,7 +62,10 @@ class ScoreCache:
         key = (model, self._data.views[view].transform if self._data.views else Plain())
         if key not in self._cached:
             rows = self._rows(view)
-            self._cached[key] = self._federation.scores(self._models[model], "test", rows)
+            found = self._federation.scores(self._models[model], "test", rows)
+            if (len(self._cached) + 1) * found.nbytes > MAX_CACHED_BYTES:
+                return found  # a bank with many models
+            self._cached[key] = found
         return self._cached[key]
 
     def _rows(self, view: int) -> Ints:
@@ -126,8 +132,8 @@ def _test_clients(
     def own(right: Bools, labels: Ints) -> Floats:
         return local_accuracies(right, labels, rows, data, federation.client_pool.world)
 
-    scores, labels, mixtures = _gather_scores(score_cache, use, rows)
-    return client_tests(scores, labels, use.views, mixtures, own)
+    scores, labels = _get_scores(score_cache, use, rows)
+    return client_tests(scores, labels, use.views, use.mixtures, own)
 
 
 def _session_accuracy(
@@ -143,21 +149,19 @@ def _session_accuracy(
     def on_their_labels(right: Bools, labels: Ints) -> Floats:
         return np.full(len(members), session_accuracy(right, labels, mixes, session_context))
 
-    scores, labels, mixtures = _gather_scores(score_cache, use, rows)
-    found = client_tests(scores, labels, use.views[members], mixtures[members], on_their_labels)
+    scores, labels = _get_scores(score_cache, use, rows)
+    views, mixtures = use.views[members], use.mixtures[members]
+    found = client_tests(scores, labels, views, mixtures, on_their_labels)
     known = found.local_accuracies[~np.isnan(found.local_accuracies)]
     return float(known.mean()) if len(known) else float("nan")
 
 
-def _gather_scores(
+def _get_scores(
     score_cache: ScoreCache, use: ModelUse, rows: Ints
-) -> tuple[dict[int, Floats32], dict[int, Ints], Floats]:
-    """Return scores and labels of samples in all used views, and mixtures of the used models."""
-    used = np.flatnonzero(use.mixtures.any(axis=0))
-    views = np.unique(use.views).tolist()
-    scores = {view: score_cache.scores(view, used)[:, rows] for view in views}
-    labels = {view: score_cache.labels(view)[rows] for view in views}
-    return scores, labels, use.mixtures[:, used]
+) -> tuple[ModelScores, dict[int, Ints]]:
+    """Return a function for the scores of samples, and their labels in all used views."""
+    labels = {view: score_cache.labels(view)[rows] for view in np.unique(use.views).tolist()}
+    return lambda view, models: score_cache.scores(view, models)[:, rows], labels
 
 
 def _concept_metrics(accuracies: Floats, use: ModelUse, data: Dataset) -> dict[str, Any]:

@@ -14,6 +14,10 @@ LocalAccuracies = Callable[[Bools, Ints], Floats]
 """(n,) correctness and labels in the view -> (N,) accuracy at every client."""
 
 
+ModelScores = Callable[[int, Ints], Floats32]
+"""View and models -> (models, n, C) log-probabilities of the classes."""
+
+
 class ClientGroup(NamedTuple):
     """Clients with the same view of the test samples and the same mixture of models."""
 
@@ -79,7 +83,7 @@ def score_mixture(scores: Floats32, mixture: Floats, labels: Ints) -> tuple[Bool
 
 
 def client_tests(
-    scores: Mapping[int, Floats32],
+    scores: ModelScores,
     labels: Mapping[int, Ints],
     views: Ints,
     mixtures: Floats,
@@ -87,11 +91,12 @@ def client_tests(
 ) -> ClientTests:
     """Test every client; clients with the same view and mixture are tested once.
 
-    `scores` (models, n, C) and `labels` (n,) are of the same samples, by view. `local_accuracies`
-    computes the accuracy at each client; None: all samples count equally, as in `accuracies`.
+    `scores` and `labels` (n,) are of the same samples, by view. Scores are requested only for the
+    models that a client uses, in the client's view. `local_accuracies` computes the accuracy at
+    each client; None: all samples count equally, as in `accuracies`.
 
     >>> probs = np.array([[[0.9, 0.1], [0.9, 0.1]], [[0.1, 0.9], [0.1, 0.9]]], np.float32)
-    >>> scores = {0: np.log(probs)}
+    >>> scores = lambda view, models: np.log(probs)[models]
     >>> found = client_tests(scores, {0: np.array([0, 1])}, np.zeros(2, int), np.eye(2))
     >>> found.right.tolist(), found.local_accuracies.tolist()
     ([0.5, 0.5], [0.5, 0.5])
@@ -100,7 +105,8 @@ def client_tests(
     share, losses = np.zeros(num_samples), np.zeros(num_samples)
     accuracies, found = np.full(len(views), np.nan), np.full(len(views), np.nan)
     for clients, view, mixture in group_clients(views, mixtures):
-        right, lost = score_mixture(scores[view], mixture, labels[view])
+        used = np.flatnonzero(mixture)
+        right, lost = score_mixture(scores(view, used), mixture[used], labels[view])
         share += len(clients) / len(views) * right
         losses += len(clients) / len(views) * lost
         accuracies[clients] = right.mean() if num_samples else np.nan

@@ -95,6 +95,8 @@ def run_client_round(
     for slot, training in enumerate(trainings):
         summary = _summarize(program, request.params[slot], training, lr_scales[slot])
         client_round.finish_round(summary, slot)
+    main = client_round.main_model
+    client_round.keep_trained(request.params[main], trainings[main].delta)
     response = _build_response(client_round, request, trainings, *tested)
     return state if request.probe_round else client_round.finish(), response
 
@@ -127,7 +129,7 @@ class ClientRound:
         self._batch_builders = [
             BatchBuilder(ctx, state, slot) for slot in range(len(ctx.probes) or len(ctx.models))
         ]
-        self._split = state.split
+        self._split, self._trained = state.split, state.trained
         self._objective_uploads: dict[int, Mapping[str, Floats32]] = {}
 
     @property
@@ -145,6 +147,11 @@ class ClientRound:
         """The client's forecast at the start of the round."""
         return self._ingest.outlook
 
+    @property
+    def trained(self) -> Floats32 | None:
+        """(P,) the result of the client's last local steps, if it predicts with it; else None."""
+        return self._trained if self._program.keeps_trained_models else None
+
     @cached_property
     def main_model(self) -> int:
         """The slot of the model that predicts for this client, at the start of the round."""
@@ -153,7 +160,7 @@ class ClientRound:
 
     def rows_to_test(self, per_tick: int) -> Ints:
         """Return the arriving rows that are predicted before the client trains on them."""
-        arrived = [arrival.items[:per_tick] for arrival in self.arrivals]
+        arrived = [_first_items(arrival, per_tick) for arrival in self.arrivals]
         return np.concatenate(arrived) if arrived else np.empty(0, dtype=np.int64)
 
     def labels(self, rows: Ints) -> Ints:
@@ -204,6 +211,11 @@ class ClientRound:
         """Finish the training of one model."""
         self._objective_uploads[slot] = self._batch_builders[slot].finish_round(summary)
 
+    def keep_trained(self, received: Floats32, delta: Floats32) -> None:
+        """Keep the result (P,) of the main model's local steps, if the client predicts with it."""
+        if self._program.keeps_trained_models:
+            self._trained = received + delta
+
     def upload(self, slot: int = 0) -> dict[str, Floats32]:
         """Return the values for the server parts by "stage.name". Call it once for each model."""
         builder = self._batch_builders[slot]
@@ -236,7 +248,9 @@ class ClientRound:
         state = self._batch_builders[0].finish(self._ingest.finish())
         own = tuple(builder.objective for builder in self._batch_builders[1:])
         other_objectives = (*own, *state.other_objectives[len(own) :])
-        return state._replace(other_objectives=other_objectives, split=self._split)
+        return state._replace(
+            other_objectives=other_objectives, split=self._split, trained=self._trained
+        )
 
     @cached_property
     def _client_uploads(self) -> dict[str, Floats32]:
@@ -259,12 +273,28 @@ def check_split(weights: Floats, shape: tuple[int, ...], bank: object) -> None:
         )
 
 
+def _first_items(arrival: Arrival, number: int) -> Ints:
+    """Return the first rows of an arrival; of merged clients, the first rows of each client.
+
+    >>> merged = Arrival(np.array([7, 8, 9, 5]), 0, owners=np.array([0, 0, 1, -1]))
+    >>> _first_items(merged, 1).tolist()
+    [7, 9]
+    """
+    if arrival.owners is None:
+        return arrival.items[:number]
+    owners = np.unique(arrival.owners[arrival.owners >= 0])
+    firsts = [np.flatnonzero(arrival.owners == owner)[:number] for owner in owners]
+    positions = np.concatenate([np.empty(0, dtype=np.int64), *firsts])
+    return arrival.items.take(positions)
+
+
 def _test_arrivals(
     client_round: ClientRound, request: TrainRequest, trainer: LocalTrainer, per_tick: int
 ) -> tuple[int, int]:
     """Return how many arriving samples were tested, and how many the main model got right."""
     rows = client_round.rows_to_test(per_tick)
-    predicted, _ = trainer.predict(request.params[client_round.main_model], "train", rows)
+    received, trained = request.params[client_round.main_model], client_round.trained
+    predicted, _ = trainer.predict(received if trained is None else trained, "train", rows)
     return len(rows), int((predicted == client_round.labels(rows)).sum())
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from typing import Any, NamedTuple
 
@@ -19,7 +19,7 @@ from thalweg.federation.capabilities import Capabilities
 from thalweg.local import LocalTraining
 from thalweg.recipes.base import Recipe
 from thalweg.sample_weights import SampleWeights
-from thalweg.streams import Stream
+from thalweg.streams import MergedWorld, Stream
 
 Rows = npt.NDArray[np.int32]
 Received = Mapping[str, Mapping[str, Floats32]]  # stage -> name -> values for one client
@@ -40,6 +40,8 @@ class ClientState(NamedTuple):
     session: int = 0  # in which it last trained
     other_objectives: tuple[Any, ...] = ()  # the objective's state for the second model, ...
     split: Any = None  # of the bank
+    trained: Floats32 | None = None
+    """(P,) the result of the last local steps; none: it never trained, or the bank needs none."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -77,6 +79,24 @@ class ClientProgram(Capabilities):
     def objective_sees_true_states(self) -> bool:
         """Whether the objective is notified when the world's latent state changes."""
         return _declares(self.recipe.objective, "uses_true_states")
+
+    @cached_property
+    def keeps_trained_models(self) -> bool:
+        """Whether clients keep the model that they trained, and predict with it."""
+        return _declares(self.recipe.bank, "keeps_trained_models")
+
+    def local_in(self, rnd: int) -> LocalTraining:
+        """Return the local training of a round.
+
+        A learner that has the samples of all clients takes the steps of all present clients.
+        """
+        local, stream = self.local, self.stream
+        if not isinstance(stream, MergedWorld):
+            return local
+        if local.steps is not None:
+            return replace(local, steps=local.steps * max(1, len(stream.present_clients(rnd))))
+        assert local.passes is not None
+        return replace(local, passes=local.passes * (stream.present_share(rnd) or 1.0))
 
     def hide_outlook(self, outlook: Outlook, policy: object) -> Outlook:
         """Return the outlook for a policy: uniform unless the policy declares ``uses_forecast``.

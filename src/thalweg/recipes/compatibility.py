@@ -16,28 +16,48 @@ attribute                      if not declared   meaning
 ``uploads_sample_statistics``  if it uploads     memory, objective, bank: uploads more than updates
 ``rounds_per_step``            None              bank: rounds of a time step; None: any
 ``needs_known_states``         False             forecast: uses the latent states of the world
+``is_federated``               True              bank: clients send updates to a server
+``merges_clients``             False             bank: one learner has the samples of all clients
+``has_personal_models``        False             bank: each client predicts with its own model
+``keeps_trained_models``       False             bank: clients keep the model that they train
 =============================  ================  ==================================================
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import fields
 from typing import Any
 
 from thalweg.aggregation import ROBUST, SERVER_RULES, STALENESS, WEIGHTS
 from thalweg.bank import SplitsSamples
-from thalweg.core.capabilities import ChecksWorld, ServerHalf
+from thalweg.core.capabilities import ChecksWorld, ServerHalf, Surveys
+from thalweg.core.config import kind_of
 from thalweg.core.errors import ConfigError, require
-from thalweg.forecast import OpensStates, resolve_forecast
+from thalweg.forecast import OpensStates, RecognisesStates, resolve_forecast
 from thalweg.local import FinishesRound, UploadsFromObjective
 from thalweg.memory import UploadsFromMemory
 from thalweg.recipes.base import Recipe, has_single_model, needs_single_model
+from thalweg.sample_weights import AssignsWeights
 from thalweg.streams import World, collect_supplies
 from thalweg.streams.steps_world import StepsWorld
+
+SERVER_STAGES = (
+    "selection",
+    "weights",
+    "staleness",
+    "robust",
+    "server",
+    "session_start",
+    "privacy",
+    "secure_aggregation",
+)
+"""Stages that work on messages between clients and server, or on the model of the server."""
 
 
 def check_compatibility(recipe: Recipe, world: World) -> None:
     """Raise a `ConfigError` if a recipe is inconsistent, or cannot work in this world."""
+    _check_not_federated(recipe)
     _check_forecast(recipe, world)
     _check_alarm(recipe, world)
     _check_privacy(recipe)
@@ -72,6 +92,54 @@ def find_uploading_stages(recipe: Recipe) -> set[str]:
         for stage, protocol in protocols.items()
         if isinstance(getattr(recipe, stage), protocol)
     }
+
+
+def is_federated(recipe: Recipe) -> bool:
+    """Return whether clients send updates to a server."""
+    return bool(getattr(recipe.bank, "is_federated", True))
+
+
+def _check_not_federated(recipe: Recipe) -> None:
+    """Reject parts that have no effect if clients send no updates."""
+    if is_federated(recipe):
+        return
+    bank = f"bank={type(recipe.bank).__name__}"
+    defaults = {field.name: field.default for field in fields(Recipe)}
+    for stage in SERVER_STAGES:
+        part, default = getattr(recipe, stage), defaults[stage]
+        table = next(field.metadata["table"] for field in fields(Recipe) if field.name == stage)
+        remedy = "none" if default is None else kind_of(default, table)
+        require(
+            part == default,
+            f"{stage}={type(part).__name__} has no effect with {bank}, because no updates are sent "
+            f"to a server. Use {stage}={remedy}, or a bank with a shared model (bank=one-model).",
+        )
+    for stage in ("memory", "objective", "sample_weights"):
+        part = getattr(recipe, stage)
+        require(
+            not isinstance(part, ServerHalf | Surveys | AssignsWeights),
+            f"{stage}={type(part).__name__} needs messages from a server, but with {bank} there "
+            f"are none. Use another {stage}, or a bank with a shared model (bank=one-model).",
+        )
+    require(
+        not recipe.effect.reclusters,
+        f"alarm.action assigns clients to models again, but with {bank} models are not shared. "
+        "Use another action.",
+    )
+    if not getattr(recipe.bank, "merges_clients", False):
+        return
+    require(
+        recipe.alarm is None,
+        f"alarm={type(recipe.alarm).__name__} watches single clients, but with {bank} there is one "
+        "learner. Use alarm=none.",
+    )
+    require(
+        not getattr(recipe.objective, "uses_true_states", False)
+        or isinstance(recipe.forecast, RecognisesStates),
+        f"objective={type(recipe.objective).__name__} uses the latent state of a client, but with "
+        f"{bank} the samples of all clients arrive together. Use forecast=growing or another "
+        "objective.",
+    )
 
 
 def _check_privacy(recipe: Recipe) -> None:

@@ -27,7 +27,16 @@ from thalweg.aggregation import (
     ShiftAware,
     Step,
 )
-from thalweg.bank import FedDaa, FedDrift, FedRc, Ifca, Oracle
+from thalweg.bank import (
+    Centralised,
+    FedDaa,
+    FedDrift,
+    FedRc,
+    FineTuned,
+    Ifca,
+    OnePerClient,
+    Oracle,
+)
 from thalweg.core.errors import ConfigError, UnknownName
 from thalweg.local import (
     Continuous,
@@ -72,8 +81,8 @@ def get_recipe(name: str) -> Recipe:
     for each in names:
         if each not in RECIPES:
             raise UnknownName("recipe", each, RECIPES)
-    recipe = RECIPES[names[0]]()
     changed_by: dict[str, str] = {}
+    all_changes: dict[str, Any] = {}
     for guest in names[1:]:
         changes = _find_changes(RECIPES[guest]())
         for stage in changes:
@@ -83,8 +92,8 @@ def get_recipe(name: str) -> Recipe:
                     "can have only one component. Remove one of them."
                 )
             changed_by[stage] = guest
-        recipe = replace(recipe, **changes)
-    return replace(recipe, name=name)
+        all_changes |= changes
+    return replace(RECIPES[names[0]](), **all_changes, name=name)
 
 
 def _find_changes(recipe: Recipe) -> dict[str, Any]:
@@ -144,6 +153,45 @@ def static(*, share: float = 0.25) -> Recipe:
     The baseline without adaptation of Gama et al., "A survey on concept drift adaptation", 2014.
     """
     return replace(fedavg(), name="static", sample_weights=Early(share))
+
+
+@register
+def local_only() -> Recipe:
+    """Local only: each client trains its own model on its own samples, without communication.
+
+    A baseline of Yu, Bagdasaryan, Shmatikov, "Salvaging federated learning by local adaptation",
+    2020. Each present client trains in every round. `client_accuracy` is the mean over clients of
+    the accuracy of the client's model on test data like the client's own. `prequential_accuracy`
+    is that of the client's model on arriving samples, before it trains on them. Both are
+    comparable with other recipes. `accuracy` is the mean over all clients' models of the accuracy
+    on the whole test set. Metrics count 0 bytes.
+    """
+    return replace(fedavg(), name="local-only", bank=OnePerClient())
+
+
+@register
+def fine_tuned() -> Recipe:
+    """Fine-tuned: FedAvg, and each client predicts with the result of its own local steps.
+
+    Wang et al., "Federated evaluation of on-device personalization", 2019. Training and
+    communication are those of FedAvg. Each client is evaluated with the model that it had after
+    its last local steps, and with the global model if it has never trained: `client_accuracy` on
+    test data like the client's own, `prequential_accuracy` on arriving samples before it trains on
+    them, and `accuracy` on the whole test set; means over clients.
+    """
+    return replace(fedavg(), name="fine-tuned", bank=FineTuned())
+
+
+@register
+def centralised() -> Recipe:
+    """Centralised: one learner trains on the samples of all clients, with as many steps as they.
+
+    The usual upper bound, as in McMahan et al., "Communication-efficient learning of deep networks
+    from decentralized data", 2017. The samples of all present clients are collected in one place,
+    in a memory with the capacity of all clients together. The metrics have the same meaning as
+    those of FedAvg: one model is evaluated for each client. `bytes_up` counts samples.
+    """
+    return replace(fedavg(), name="centralised", bank=Centralised())
 
 
 @register

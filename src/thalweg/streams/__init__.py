@@ -47,6 +47,7 @@ from thalweg.streams.label_partitions import (  # partitions for groups of clien
 )
 from thalweg.streams.latent import LatentStates  # clients that switch between latent states
 from thalweg.streams.live import Live, LiveWorld  # clients with their own live data
+from thalweg.streams.merged import MergedState, MergedWorld  # all clients as one learner
 from thalweg.streams.overlap import Overlap  # two groups of clients that share labels
 from thalweg.streams.pachinko import Pachinko
 from thalweg.streams.partitions import (  # assignment of samples to clients (`Inflow`)
@@ -108,6 +109,8 @@ __all__ = [
     "LatentStates",
     "Live",
     "LiveWorld",
+    "MergedState",
+    "MergedWorld",
     "OneShot",
     "Overlap",
     "Pachinko",

@@ -49,7 +49,10 @@ def _add_start_models(ctx: RoundContext) -> None:
 def _rebuild_bank(ctx: RoundContext, assignment: BankAssignment) -> None:
     """Build the models of the round from the models of the previous one."""
     server, recipe, num_drawn_models = ctx.server, ctx.recipe, ctx.server.num_drawn_models
-    bank = (assignment.mix @ server.bank).astype(np.float32)
+    if np.isin(assignment.mix, (0, 1)).all():  # copies only: avoid a product of large matrices
+        bank = server.bank[assignment.mix.argmax(axis=1)]
+    else:
+        bank = (assignment.mix @ server.bank).astype(np.float32)
     for row, mix in zip(bank, assignment.mix, strict=True):
         if mix.max() == 1:  # an exact copy, without rounding
             row[:] = server.bank[mix.argmax()]

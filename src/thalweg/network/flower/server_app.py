@@ -19,6 +19,7 @@ from flwr.serverapp import Grid, ServerApp
 
 from thalweg.core.errors import ConfigError, ThalwegError
 from thalweg.data import Dataset
+from thalweg.engine.builders import check_can_be_served
 from thalweg.engine.client_pool import ClientPool
 from thalweg.engine.loop import Result, run_plan
 from thalweg.engine.plan import Plan, read_plan
@@ -73,7 +74,8 @@ def serve_run(grid: Grid, folder: Path) -> Result:
 
 
 def _serve(grid: Grid, folder: Path) -> Result:
-    serve_options = read_serve_options(folder)
+    serve_options, plan = read_serve_options(folder), read_plan(folder)
+    check_can_be_served(plan.recipe)
 
     def federate(plan: Plan, data: Dataset, net: Net, client_pool: ClientPool) -> FlowerFederation:
         registry, on_event = (
@@ -85,7 +87,7 @@ def _serve(grid: Grid, folder: Path) -> Result:
         )
 
     return run_plan(
-        read_plan(folder),
+        plan,
         out=folder,
         resume=True,
         data_dir=None if serve_options.data_dir is None else Path(serve_options.data_dir),
