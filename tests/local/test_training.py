@@ -1,8 +1,7 @@
-"""Mini-batches and steps of `LocalTraining`."""
+"""Mini-batches and settings of `LocalTraining`."""
 
 import numpy as np
 import pytest
-import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -69,32 +68,6 @@ def test_all_samples_are_drawn_with_equal_probability():
     assert abs(counts - 500).max() < 5 * 19
 
 
-@pytest.mark.parametrize(("momentum", "weight_decay"), [(0, 0), (0.9, 0), (0, 0.1), (0.9, 0.01)])
-def test_steps_equal_torch_optim_sgd_bit_for_bit(momentum, weight_decay):
-    torch.manual_seed(0)
-    local = LocalTraining(lr=0.3, momentum=momentum, weight_decay=weight_decay, steps=1)
-    params = torch.randn(2, 50)
-    theirs = torch.nn.Parameter(params.clone())
-    optimizer = torch.optim.SGD(
-        [theirs], lr=0.3, momentum=momentum, weight_decay=weight_decay, foreach=False
-    )
-    velocity = torch.zeros_like(params)
-    for _ in range(6):
-        gradient = torch.randn(2, 50)
-        theirs.grad = gradient.clone()
-        optimizer.step()
-        local.descend(params, gradient, velocity)
-        assert torch.equal(params, theirs)
-
-
-def test_two_steps_with_momentum_follow_the_formula():
-    local = LocalTraining(lr=0.5, momentum=0.5, steps=1)
-    params, velocity = torch.tensor([1.0]), torch.zeros(1)
-    local.descend(params, torch.tensor([2.0]), velocity)  # v = 2, w = 1 - 1
-    local.descend(params, torch.tensor([2.0]), velocity)  # v = 3, w = 0 - 1.5
-    assert (params.item(), velocity.item()) == (-1.5, 3.0)
-
-
 @pytest.mark.parametrize(
     ("fields", "message"),
     [
@@ -107,6 +80,11 @@ def test_two_steps_with_momentum_follow_the_formula():
         ({"lr": 1, "steps": 1, "passes": 1}, "got steps=1, passes=1"),
         ({"lr": 1, "steps": 0}, "steps must be at least 1"),
         ({"lr": 1, "passes": 0}, "passes must be positive"),
+        ({"lr": 1, "steps": 1, "optimizer": "adam", "momentum": 0.9}, "momentum=0.9 has no effect"),
+        ({"lr": 1, "steps": 1, "optimizer": "rprop", "weight_decay": 1}, "weight_decay=1 has no"),
+        ({"lr": 1, "steps": 1, "optimizer_state": "keep"}, "no effect on SGD without momentum"),
+        ({"lr": 1, "steps": 1, "optimizer_state": "kept"}, "Did you mean 'keep'"),
+        ({"lr": 1, "steps": 1, "optimizer": 3}, "local.optimizer|optimizer: expected a kind"),
     ],
 )
 def test_invalid_parameters_are_rejected(fields, message):

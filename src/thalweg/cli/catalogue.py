@@ -26,7 +26,17 @@ from thalweg.data import AUGMENTATIONS, SOURCES
 from thalweg.drift import ACTIONS, ALARMS
 from thalweg.engine.plan import plan_to_toml, read_any_plan
 from thalweg.forecast import FORECASTS
-from thalweg.local import DECAYS, GEOMETRIES, OBJECTIVES, PRIVACIES, STOPPINGS, LocalTraining
+from thalweg.local import (
+    DECAYS,
+    GEOMETRIES,
+    OBJECTIVES,
+    OPTIMIZERS,
+    PRIVACIES,
+    STOPPINGS,
+    LocalTraining,
+    TorchOptimizer,
+)
+from thalweg.local.optimizers import list_torch_optimizers
 from thalweg.memory import POLICIES
 from thalweg.nets import NETS
 from thalweg.recipes import RECIPES, Recipe, get_recipe
@@ -53,6 +63,7 @@ PARTS: dict[str, Mapping[str, Any]] = {
     "selection": RULES,
     "objective": OBJECTIVES,
     "local": {"local-training": LocalTraining},
+    "local.optimizer": OPTIMIZERS,
     "local.decay": DECAYS,
     "weights": WEIGHTS,
     "staleness": STALENESS,
@@ -120,6 +131,10 @@ def show_command(name: str) -> None:
     stage, _, field_name = name.rpartition(".")
     if stage in PARTS:
         _show_field(console, stage, field_name)
+        return
+    kind = name.removeprefix("local.optimizer=").lower()
+    if kind in list_torch_optimizers():
+        _show_policy(console, "local.optimizer", kind, TorchOptimizer)
         return
     everything = [
         *RECIPES,

@@ -12,6 +12,7 @@ from rich.tree import Tree
 from thalweg.core.config import get_default, kind_of, plan_fields
 from thalweg.engine.plan import AnyPlan, BaselinePlan, Plan, get_method
 from thalweg.forecast import Auto
+from thalweg.local import LocalTraining
 from thalweg.recipes import Recipe
 
 # These parts are always shown; all others only if they differ from the default.
@@ -51,7 +52,7 @@ def plan_tree(plan: AnyPlan, default: AnyPlan | None) -> Tree:
         branches.append(Branch("ground truth", _describe_ground_truth(plan.recipe)))
     if isinstance(plan, Plan) and isinstance(before, Plan):
         branches.append(
-            Branch("local", describe(plan.local, kind="sgd"), _changes(plan.local, before.local))
+            Branch("local", describe_local(plan.local), _changes(plan.local, before.local))
         )
     sizes = ", ".join(f"{name} {getattr(plan.scenario, name)}" for name in SIZES)
     branches.append(Branch("sizes", sizes, _changes(plan.scenario, before.scenario, SIZES)))
@@ -106,18 +107,31 @@ def _rank(name: str) -> int:
     return COMMON_PARTS.index(name) if name in COMMON_PARTS else len(COMMON_PARTS)
 
 
-def describe(part: Any, table: dict[str, Any] | None = None, kind: str | None = None) -> str:
+def describe_local(local: LocalTraining) -> str:
+    """The optimizer of a client, and the settings that differ from the default."""
+    optimizer = local.optimizer
+    changed = [*_changed_fields(local, ("optimizer",)), *_changed_fields(optimizer, ("name",))]
+    note = " (all clients train in this process)" if local.keeps_optimizer else ""
+    return f"{local.optimizer_name}({', '.join(changed)}){note}"
+
+
+def describe(part: Any, table: dict[str, Any] | None = None) -> str:
     """The kind of a policy and its fields that differ from the default."""
     if part is None:
         return "none"
-    changed = [
-        f"{field.name}={_short(getattr(part, field.name))}"
-        for field in plan_fields(part)
-        if getattr(part, field.name) != get_default(field)
-    ]
-    if kind is None:
-        kind = type(part).__name__.lower() if table is None else kind_of(part, table)
+    changed = _changed_fields(part)
+    kind = type(part).__name__.lower() if table is None else kind_of(part, table)
     return f"{kind}({', '.join(changed)})" if changed else kind
+
+
+def _changed_fields(part: Any, without: tuple[str, ...] = ()) -> list[str]:
+    """The fields of a policy that differ from the default, as name=value."""
+    return [
+        f"{field.name}={_short(value)}"
+        for field in plan_fields(part)
+        for value in (getattr(part, field.name),)
+        if field.name not in without and value != get_default(field)
+    ]
 
 
 def _short(value: Any) -> str:

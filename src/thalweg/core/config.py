@@ -38,16 +38,20 @@ _TYPE_HINTS: weakref.WeakKeyDictionary[type[Any], dict[str, Any]] = weakref.Weak
 
 
 def choice(
-    table: Table, *, capabilities: Mapping[type, tuple[type, ...]] | None = None, **kwargs: Any
+    table: Table,
+    *,
+    capabilities: Mapping[type, tuple[type, ...]] | None = None,
+    expand: Callable[[Any], Any] | None = None,
+    **kwargs: Any,
 ) -> Any:
     """Declare a dataclass field that holds a component of a table, or a user-defined one.
 
     `capabilities` are the optional protocols of such a component, each with the protocols that it
-    requires. A component that implements one of them only in part is rejected.
+    requires. A component that implements one of them only in part is rejected. `expand` converts
+    other values, such as short names, before the component is built.
     """
-    return dataclasses.field(
-        metadata={"table": table, "capabilities": capabilities or {}}, **kwargs
-    )
+    metadata = {"table": table, "capabilities": capabilities or {}, "expand": expand}
+    return dataclasses.field(metadata=metadata, **kwargs)
 
 
 def to_dict(part: Any, table: Table | None = None) -> dict[str, Any]:
@@ -93,7 +97,7 @@ def with_settings(part: T, settings: Mapping[str, Any], where: str = "") -> T:
     The value of a field that holds a component is an instance, a class, a name, or a mapping. A
     mapping changes fields of the current component; with a ``kind`` it describes a new one. All
     changes to one object are made at once, so fields that are only valid together can be changed
-    together.
+    together. A method ``adapt_settings(settings, where)`` of the object may complete the changes.
 
     >>> @dataclasses.dataclass(frozen=True)
     ... class Window:
@@ -106,6 +110,8 @@ def with_settings(part: T, settings: Mapping[str, Any], where: str = "") -> T:
     >>> with_settings(Method(Window(5)), {"memory": Window})
     Method(memory=Window(length=3))
     """
+    adapt = getattr(part, "adapt_settings", None)
+    settings = settings if adapt is None else adapt(settings, where)
     values = _convert_fields(type(part), settings, where, lambda name: getattr(part, name))
     return dataclasses.replace(part, **values)  # type: ignore[type-var]
 
@@ -368,6 +374,8 @@ def _convert_value(
         return None
     if table is None and nested is None:
         return _convert_plain(value, hint, where, current)
+    if field.metadata.get("expand") is not None:
+        value = field.metadata["expand"](value)
     if isinstance(value, type):
         value = _instantiate(value, where)
     elif isinstance(value, Mapping):
@@ -403,16 +411,21 @@ def _convert_item(cls: type[Any], value: Any, where: str) -> Any:
 
 
 def _convert_plain(value: Any, hint: Any, where: str, current: Any) -> Any:
-    """Convert a number, a text, or a list of them; one value is accepted as a list of one."""
+    """Convert a number, a text, or a list of them; a list may be written as ``0.9,0.99``."""
     if isinstance(value, Mapping) and typing.get_origin(hint) is not dict:
         raise _no_such_field(where, value.get("kind", current), value, None)
     value = os.fspath(value) if isinstance(value, os.PathLike) else value
     try:
         return msgspec.convert(value, hint)
     except msgspec.ValidationError as error:
-        if not isinstance(value, list | tuple | str | Mapping):
+        items: Any = None
+        if isinstance(value, str) and "," in value:
+            items = parse(f"[{value}]")
+        elif not isinstance(value, list | tuple | str | Mapping):
+            items = [value]
+        if items is not None:
             try:
-                return msgspec.convert([value], hint)
+                return msgspec.convert(items, hint)
             except msgspec.ValidationError:
                 pass
         raise ConfigError(f"{where}={value!r}: {error}.") from error

@@ -171,7 +171,7 @@ def _make_engine(
     from thalweg.engine.workers import count_workers, make_trainer
 
     num_threads, augment = 1, scenario.augment
-    if client_pool.clients.needs_probe:  # models are needed in this process, so train here
+    if client_pool.clients.trains_by_tick:  # states are needed in this process, so train here
         num_threads, workers = count_workers(workers, net, plan.local), 1
     parts = (net, recipe.objective, plan.local)
     trainer = make_trainer(*parts, data, workers, recipe.geometry, augment)

@@ -120,9 +120,9 @@ class FastFederation:
             rnd=rnd,
         )
         work = (
-            self._train_prebatched
-            if not self.client_pool.clients.needs_probe
-            else self._train_interleaved
+            self._train_interleaved
+            if self.client_pool.clients.trains_by_tick
+            else self._train_prebatched
         )
         client_rounds, work_done = work(cohort, bank)
         num_tested, num_correct = self._test_arrivals(client_rounds, cohort, bank)
@@ -190,7 +190,8 @@ class FastFederation:
     ) -> tuple[list[ClientRound], TrainingResult]:
         """Alternate arrivals, memory and training: for clients that use their models between ticks.
 
-        Models and memories must be in the same process, so the stacks are trained in threads.
+        It is also used for clients that keep their optimizer. Models, memories and optimizers must
+        be in the same process, so the stacks are trained in threads.
         """
         trainer = self._trainer
         assert isinstance(trainer, StackedTrainer), (
@@ -206,6 +207,9 @@ class FastFederation:
             for _ in range(self.client_pool.clients.stream.ticks):
                 self._run_tick(trainer, stacked, client_rounds, rows)
             self._finish_objectives(stacked, client_rounds, rows, cohort.jobs[part])
+            if self.client_pool.clients.local.keeps_optimizer:
+                for client_round, mine in zip(client_rounds, rows, strict=True):
+                    client_round.optimizer_state = trainer.export_optimizer(stacked, mine.start)
             uploads = _collect_uploads(client_rounds, rows)
             losses[part] = trainer.finish(stacked, deltas[part])
             num_steps[part] = stacked.num_steps
@@ -244,6 +248,9 @@ class FastFederation:
                     self.client_pool.start_round(cohort.jobs[rows], cohort.rnd, probes, received)
                 )
                 slices.append(mine)
+        for client_round, mine in zip(client_rounds, slices, strict=True):
+            if client_round.optimizer_state is not None:
+                trainer.restore_optimizer(stacked, mine.start, client_round.optimizer_state)
         return stacked, client_rounds, slices
 
     def _run_tick(

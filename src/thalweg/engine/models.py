@@ -21,6 +21,11 @@ from thalweg.nets import Net
 from thalweg.nets.module_net import ModuleNet
 
 
+def param_shapes(net: Net) -> list[tuple[int, ...]]:
+    """Return the shapes of the parameter tensors of a net, in the order of the flat vector."""
+    return [shape for layer in net.layers for shape in layer.shapes.values()]
+
+
 class NetModel:
     """A function of K parameter vectors and K batches (see `local.Model`).
 

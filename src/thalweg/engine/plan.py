@@ -21,6 +21,7 @@ from thalweg.core.errors import ConfigError, UnknownName, require
 from thalweg.local import LocalTraining
 from thalweg.nets import NETS, make_model_spec
 from thalweg.recipes import RECIPES, Recipe, get_recipe
+from thalweg.recipes.compatibility import check_optimizer
 from thalweg.scenarios import Scenario, find_scenario
 
 EngineName = Literal["fast", "reference"]
@@ -45,6 +46,7 @@ class Plan:
             "makes none (prequential=0); predict some (--set prequential=32), or use the loss "
             "(--set alarm.watch=loss).",
         )
+        check_optimizer(self.recipe, self.local)
 
     @property
     def local(self) -> LocalTraining:
@@ -176,13 +178,38 @@ def apply_settings(
     method: Method, scenario: Scenario, overrides: Iterable[str], settings: Mapping[str, Any]
 ) -> tuple[Method, Scenario]:
     """Apply overrides and then keyword settings to a recipe (or baseline) and a scenario."""
-    for changes in (parse_overrides(overrides), settings):
+    for given in (parse_overrides(overrides), settings):
+        changes = _move_optimizer(given)
         is_for_method = {name: is_part_of_method(method, name) for name in changes}
         for_method = {name: value for name, value in changes.items() if is_for_method[name]}
         for_scenario = {name: value for name, value in changes.items() if not is_for_method[name]}
         method = with_settings(method, for_method)
         scenario = with_settings(scenario, for_scenario)
     return method, scenario
+
+
+def _move_optimizer(settings: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Convert ``optimizer``, the short form of ``local.optimizer``, to the long form.
+
+    >>> _move_optimizer({"optimizer": "adam", "local": {"lr": 0.001}})
+    {'local': {'lr': 0.001, 'optimizer': 'adam'}}
+    """
+    if "optimizer" not in settings:
+        return settings
+    others = {name: value for name, value in settings.items() if name != "optimizer"}
+    optimizer, local = settings["optimizer"], others.get("local", {})
+    if optimizer is None:
+        return others
+    if isinstance(local, LocalTraining):
+        return {**others, "local": with_settings(local, {"optimizer": optimizer}, "local")}
+    options = local.get("optimizer", {}) if isinstance(local, Mapping) else None
+    if isinstance(options, Mapping) and options and isinstance(optimizer, str):
+        optimizer, options = {"kind": optimizer, **options}, {}
+    require(
+        options == {},
+        "expected one optimizer, got both optimizer and local.optimizer. Remove one of them.",
+    )
+    return {**others, "local": {**local, "optimizer": optimizer}}
 
 
 def split_overrides(
@@ -201,14 +228,16 @@ def split_overrides(
 def is_part_of_method(method: Recipe | Baseline, name: str) -> bool:
     """Return whether a setting belongs to the recipe (or baseline) or to the scenario.
 
-    Both have a field `local`; it belongs to the recipe only if the recipe defines it.
+    Both have a field `local`; it belongs to the recipe only if the recipe defines it. `optimizer`
+    is the short form of `local.optimizer`.
     """
+    name = "local" if name == "optimizer" else name
     of_method = {field.name for field in dataclasses.fields(method)} - {"name"}
     of_scenario = {field.name for field in dataclasses.fields(Scenario)} - {"name"}
     if isinstance(method, Recipe) and method.local is None:
         of_method -= {"local"}
     if name not in of_method | of_scenario:
-        raise UnknownName("setting", name, of_method | of_scenario)
+        raise UnknownName("setting", name, of_method | of_scenario | {"optimizer"})
     return name in of_method
 
 

@@ -6,8 +6,8 @@ that torch has allocated, because the last bits of a product may depend on the a
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -16,10 +16,18 @@ from torch import Tensor
 
 from thalweg.core.types import Floats32, Ints, LastLayer
 from thalweg.data import Augmentation, Dataset, Part
-from thalweg.engine.models import NetModel, image_rng, select_untrained
+from thalweg.engine.models import NetModel, image_rng, param_shapes, select_untrained
 from thalweg.engine.plan import Plan
 from thalweg.federation import MiniBatch
-from thalweg.local import Batch, Euclidean, Geometry, LocalTraining, Model, Objective
+from thalweg.local import Batch, Euclidean, Geometry, LocalTraining, Model, Objective, Sgd
+from thalweg.local.optimizers import (
+    ClientOptimizerState,
+    Shapes,
+    TorchSteps,
+    export_row,
+    make_reference_steps,
+    restore_row,
+)
 from thalweg.nets import Net
 
 Samples = npt.NDArray[Any]
@@ -46,12 +54,18 @@ class SingleTrainer:
         recipe = plan.recipe
         return cls(net, recipe.objective, plan.local, data, recipe.geometry, plan.scenario.augment)
 
-    def begin(self, params: Floats32, noise: int = 0) -> Training:
+    def begin(
+        self,
+        params: Floats32,
+        noise: int = 0,
+        optimizer_state: ClientOptimizerState | None = None,
+    ) -> Training:
         """Start the training of parameters (P,).
 
-        `noise` is the seed of dropout and augmentation.
+        `noise` is the seed of dropout and augmentation. The optimizer continues with a state that
+        `Training.export_optimizer` returned in an earlier round, if one is given.
         """
-        return Training(self, torch.tensor(params), noise)
+        return Training(self, torch.tensor(params), noise, optimizer_state)
 
     def predict(self, model: Floats32, part: Part, rows: Ints | None) -> tuple[Ints, Floats32]:
         """Return predicted labels and losses of a model on rows of a part; None: all samples."""
@@ -90,10 +104,19 @@ class SingleTrainer:
 class Training:
     """The training of one client, and the probe of its model (`core.capabilities.ModelProbe`)."""
 
-    def __init__(self, trainer: SingleTrainer, start: Tensor, noise: int) -> None:
+    def __init__(
+        self,
+        trainer: SingleTrainer,
+        start: Tensor,
+        noise: int,
+        optimizer_state: ClientOptimizerState | None = None,
+    ) -> None:
         self._trainer, self._data = trainer, trainer.data
         self._start, self._noise = start, noise
-        self._now, self._velocity = start.clone(), torch.zeros_like(start)
+        self._now = start.clone()
+        self._optimizer = make_client_optimizer(trainer, start)
+        if optimizer_state is not None:
+            self._optimizer.restore(optimizer_state)
         self.seen_losses: list[float] = []
 
     @property
@@ -108,16 +131,15 @@ class Training:
         return float(np.mean(self.seen_losses)) if self.seen_losses else float("nan")
 
     def step(self, batch: MiniBatch, memo: Mapping[str, Floats32], lr_scale: float) -> None:
-        local, geometry = self._trainer.local, self._trainer.geometry
         model = self._model()
         loss, gradient = self._loss_and_gradient(model, batch, memo)
-        gradient = gradient + local.weight_decay * self._now
-        self._velocity = local.momentum * self._velocity + gradient
-        step = local.lr * lr_scale * self._velocity
         untrained = select_untrained(self._trainer.net, self._now[None])
-        self._now = geometry.move(self._now[None], step[None], self._trainer.net.sizes)[0]
+        self._now = self._optimizer.move(self._now, gradient, lr_scale)
         model.restore_untrained(self._now[None], untrained)
         self.seen_losses.append(loss)
+
+    def export_optimizer(self) -> ClientOptimizerState:
+        return self._optimizer.export()
 
     # --- the model probe ---
 
@@ -205,3 +227,85 @@ class Training:
 
     def _model(self) -> NetModel:
         return NetModel(self._trainer.net, False, [self._noise + len(self.seen_losses)])
+
+
+class ClientOptimizer(Protocol):
+    """The optimizer of one client, with its state."""
+
+    def move(self, params: Tensor, gradient: Tensor, lr_scale: float) -> Tensor:
+        """Return the parameters (P,) after one step."""
+        ...
+
+    def export(self) -> ClientOptimizerState: ...
+
+    def restore(self, exported: ClientOptimizerState) -> None: ...
+
+
+def make_client_optimizer(trainer: SingleTrainer, start: Tensor) -> ClientOptimizer:
+    """Return the optimizer of one client before its first step."""
+    local = trainer.local
+    if isinstance(local.optimizer, Sgd):
+        return PlainSgd(local, trainer.geometry, trainer.net.sizes, torch.zeros_like(start))
+    shapes = param_shapes(trainer.net)
+    steps = make_reference_steps(local.optimizer, local.step_settings, shapes)
+    return StackOfOne(local, start, shapes) if steps is None else PlainTorch(local.lr, steps)
+
+
+class PlainSgd:
+    """SGD with momentum and weight decay, in the geometry of the recipe."""
+
+    def __init__(
+        self, local: LocalTraining, geometry: Geometry, sizes: Sequence[int], velocity: Tensor
+    ) -> None:
+        self._local, self._geometry, self._sizes = local, geometry, sizes
+        self._velocity = velocity
+
+    def move(self, params: Tensor, gradient: Tensor, lr_scale: float) -> Tensor:
+        local = self._local
+        gradient = gradient + local.weight_decay * params
+        self._velocity = local.momentum * self._velocity + gradient
+        step = local.lr * lr_scale * self._velocity
+        return self._geometry.move(params[None], step[None], self._sizes)[0]
+
+    def export(self) -> ClientOptimizerState:
+        return {"velocity": self._velocity.numpy().copy()}
+
+    def restore(self, exported: ClientOptimizerState) -> None:
+        self._velocity = torch.tensor(exported["velocity"])
+
+
+class PlainTorch:
+    """An optimizer of torch.optim."""
+
+    def __init__(self, lr: float, steps: TorchSteps) -> None:
+        self._lr, self._steps = lr, steps
+
+    def move(self, params: Tensor, gradient: Tensor, lr_scale: float) -> Tensor:
+        moved = params.clone()
+        self._steps.step(moved, gradient, self._lr * lr_scale)
+        return moved
+
+    def export(self) -> ClientOptimizerState:
+        return self._steps.export()
+
+    def restore(self, exported: ClientOptimizerState) -> None:
+        self._steps.restore(exported)
+
+
+class StackOfOne:
+    """A user-defined optimizer, for a stack of one client."""
+
+    def __init__(self, local: LocalTraining, start: Tensor, shapes: Shapes) -> None:
+        self._optimizer, self._settings = local.optimizer, local.step_settings
+        self._state = self._optimizer.init(start[None], self._settings, shapes)
+
+    def move(self, params: Tensor, gradient: Tensor, lr_scale: float) -> Tensor:
+        moved, scale = params[None].clone(), torch.tensor([[lr_scale]])
+        self._optimizer.step(moved, gradient[None], self._state, self._settings, scale)
+        return moved[0]
+
+    def export(self) -> ClientOptimizerState:
+        return export_row(self._state, 0)
+
+    def restore(self, exported: ClientOptimizerState) -> None:
+        restore_row(self._state, 0, exported)

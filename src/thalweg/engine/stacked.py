@@ -22,8 +22,22 @@ from thalweg.core.types import Floats, Floats32, Ints, LastLayer
 from thalweg.data.augment import Augmentation
 from thalweg.data.base import Part
 from thalweg.engine.gather import Gather, SampleTransform
-from thalweg.engine.models import NetModel, StackAugmentation, select_untrained, step_seeds
-from thalweg.local import Batch, Euclidean, Geometry, LocalTraining, Objective
+from thalweg.engine.models import (
+    NetModel,
+    StackAugmentation,
+    param_shapes,
+    select_untrained,
+    step_seeds,
+)
+from thalweg.local import Batch, Euclidean, Geometry, LocalTraining, Objective, Sgd
+from thalweg.local.optimizers import (
+    ClientOptimizerState,
+    StackState,
+    export_row,
+    restore_row,
+    select_rows,
+    write_rows,
+)
 from thalweg.nets import Net
 
 T = TypeVar("T")
@@ -73,7 +87,7 @@ class Stack:
 
     start: Tensor  # (K, P) the parameters they received
     params: Tensor  # (K, P) the parameters they have now
-    velocity: Tensor  # (K, P)
+    optimizer: StackState  # of the K clients
     loss_sum: Tensor  # (K,) float64, over the steps taken so far
     num_steps: Ints  # (K,)
     lr_scales: Tensor | None  # (K, 1)
@@ -125,11 +139,12 @@ class StackedTrainer:
         start = torch.empty(len(models), bank.shape[1])
         assert not len(models) or 0 <= models.min() <= models.max() < len(bank)
         np.take(bank, models, axis=0, out=start.numpy(), mode="clip")  # "raise" would copy twice
-        has_velocity = self._local.momentum > 0
+        local = self._local
+        optimizer = local.optimizer.init(start, local.step_settings, param_shapes(self._net))
         return Stack(
             start=start,
             params=start.clone(),
-            velocity=torch.zeros_like(start) if has_velocity else torch.empty(len(start), 0),
+            optimizer=optimizer,
             loss_sum=torch.zeros(len(start), dtype=torch.float64),
             num_steps=np.zeros(len(start), dtype=np.int64),
             lr_scales=None if lr_scales is None else torch.tensor(lr_scales).view(-1, 1),
@@ -161,6 +176,14 @@ class StackedTrainer:
             self._step(chosen, rows, counts, chosen_memo)
             if chosen is not stack:
                 _write_back(stack, who, chosen)
+
+    def export_optimizer(self, stack: Stack, k: int) -> ClientOptimizerState:
+        """Return the optimizer state of client k of a stack, to be kept until its next round."""
+        return export_row(stack.optimizer, k)
+
+    def restore_optimizer(self, stack: Stack, k: int, exported: ClientOptimizerState) -> None:
+        """Continue with the optimizer state that client k had after its last round."""
+        restore_row(stack.optimizer, k, exported)
 
     def finish(self, stack: Stack, deltas: Floats32) -> Floats:
         """Write the parameter changes into deltas (K, P); return the mean losses (K,)."""
@@ -302,11 +325,13 @@ class StackedTrainer:
         stack.num_steps[:] += 1
 
     def _descend(self, stack: Stack, gradient: Tensor) -> None:
+        local, settings = self._local, self._local.step_settings
         if self._geometry.is_euclidean:
-            self._local.descend(stack.params, gradient, stack.velocity, stack.lr_scales)
+            local.optimizer.step(stack.params, gradient, stack.optimizer, settings, stack.lr_scales)
             return
-        direction = self._local.direction(stack.params, gradient, stack.velocity)
-        lr = self._local.lr if stack.lr_scales is None else self._local.lr * stack.lr_scales
+        assert isinstance(local.optimizer, Sgd), "other geometries need SGD (see compatibility)"
+        direction = local.optimizer.direction(stack.params, gradient, stack.optimizer, settings)
+        lr = local.lr if stack.lr_scales is None else local.lr * stack.lr_scales
         stack.params.copy_(self._geometry.move(stack.params, direction * lr, self._net.sizes))
 
     def _logits(self, model: Tensor, part: Part, rows: Ints) -> tuple[Tensor, Tensor]:
@@ -390,7 +415,7 @@ def _select_clients(stack: Stack, who: Ints) -> Stack:
     return Stack(
         start=stack.start[index],
         params=stack.params[index],
-        velocity=stack.velocity[index],
+        optimizer=select_rows(stack.optimizer, who),
         loss_sum=stack.loss_sum[index],
         num_steps=stack.num_steps[who],
         lr_scales=None if stack.lr_scales is None else stack.lr_scales[index],
@@ -401,6 +426,6 @@ def _select_clients(stack: Stack, who: Ints) -> Stack:
 def _write_back(stack: Stack, who: Ints, chosen: Stack) -> None:
     index = torch.from_numpy(who)
     stack.params[index] = chosen.params
-    stack.velocity[index] = chosen.velocity
+    write_rows(stack.optimizer, who, chosen.optimizer)
     stack.loss_sum[index] = chosen.loss_sum
     stack.num_steps[who] = chosen.num_steps

@@ -7,9 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import cached_property
-from typing import Literal, Protocol
+from typing import Any, Literal, Protocol
 
 import numpy as np
+import numpy.typing as npt
 
 from thalweg.aggregation import MemorySummary
 from thalweg.bank import SplitContext
@@ -44,15 +45,27 @@ class ClientTraining(ModelProbe, Protocol):
         ...
 
     def step(self, batch: MiniBatch, memo: Mapping[str, Floats32], lr_scale: float) -> None:
-        """Take one optimiser step."""
+        """Take one step of the optimizer."""
+        ...
+
+    def export_optimizer(self) -> dict[str, npt.NDArray[Any]]:
+        """Return the state of the optimizer as arrays, to be kept until the next round."""
         ...
 
 
 class LocalTrainer(Protocol):
     """Trains and evaluates models on the data of one client."""
 
-    def begin(self, params: Floats32, noise: int = 0) -> ClientTraining:
-        """Start training from parameters (P,); `noise` seeds dropout and augmentation."""
+    def begin(
+        self,
+        params: Floats32,
+        noise: int = 0,
+        optimizer_state: dict[str, npt.NDArray[Any]] | None = None,
+    ) -> ClientTraining:
+        """Start training from parameters (P,); `noise` seeds dropout and augmentation.
+
+        `optimizer_state` is that of an earlier round; None: a new optimizer.
+        """
         ...
 
     def predict(
@@ -75,7 +88,7 @@ def run_client_round(
     `noise` seeds dropout and augmentation. The received model predicts the first `num_tested`
     arriving samples of every tick before it trains on them (test-then-train).
     """
-    trainings = [trainer.begin(params, noise) for params in request.params]
+    trainings = [trainer.begin(params, noise, state.optimizer) for params in request.params]
     ctx = ClientContext.from_request(program, request, trainings)
     client_round = start_round(ctx, state)
     tested = _test_arrivals(client_round, request, trainer, num_tested)
@@ -97,6 +110,9 @@ def run_client_round(
         client_round.finish_round(summary, slot)
     main = client_round.main_model
     client_round.keep_trained(request.params[main], trainings[main].delta)
+    if program.local.keeps_optimizer:
+        (training,) = trainings  # see `check_optimizer`
+        client_round.optimizer_state = training.export_optimizer()
     response = _build_response(client_round, request, trainings, *tested)
     return state if request.probe_round else client_round.finish(), response
 
@@ -130,6 +146,7 @@ class ClientRound:
             BatchBuilder(ctx, state, slot) for slot in range(len(ctx.probes) or len(ctx.models))
         ]
         self._split, self._trained = state.split, state.trained
+        self.optimizer_state = state.optimizer  # none, or that of the last round
         self._objective_uploads: dict[int, Mapping[str, Floats32]] = {}
 
     @property
@@ -249,7 +266,10 @@ class ClientRound:
         own = tuple(builder.objective for builder in self._batch_builders[1:])
         other_objectives = (*own, *state.other_objectives[len(own) :])
         return state._replace(
-            other_objectives=other_objectives, split=self._split, trained=self._trained
+            other_objectives=other_objectives,
+            split=self._split,
+            trained=self._trained,
+            optimizer=self.optimizer_state,
         )
 
     @cached_property

@@ -42,6 +42,7 @@ class ClientState(NamedTuple):
     split: Any = None  # of the bank
     trained: Floats32 | None = None
     """(P,) the result of the last local steps; none: it never trained, or the bank needs none."""
+    optimizer: Any = None  # arrays by name, if local training keeps its optimizer; else none
 
 
 @dataclass(frozen=True, eq=False)
@@ -97,6 +98,14 @@ class ClientProgram(Capabilities):
             return replace(local, steps=local.steps * max(1, len(stream.present_clients(rnd))))
         assert local.passes is not None
         return replace(local, passes=local.passes * (stream.present_share(rnd) or 1.0))
+
+    @property
+    def trains_by_tick(self) -> bool:
+        """Whether training needs the client's state: a model probe, or the optimizer it keeps.
+
+        If not, all mini-batches of a round can be drawn first and trained in another process.
+        """
+        return self.needs_probe or self.local.keeps_optimizer
 
     def hide_outlook(self, outlook: Outlook, policy: object) -> Outlook:
         """Return the outlook for a policy: uniform unless the policy declares ``uses_forecast``.

@@ -25,6 +25,15 @@ from thalweg.local.decay import DECAYS, LrDecay, PolynomialDecay  # learning-rat
 from thalweg.local.elastic import Elastic  # protect what mattered in the last state (EWC)
 from thalweg.local.geometry import Euclidean, Geometry, PNorm  # mirror descent
 from thalweg.local.not_true import NotTrue  # distil the wrong classes only (FedNTD)
+from thalweg.local.optimizers import (
+    OPTIMIZERS,
+    Adam,
+    AdamW,
+    Optimizer,
+    Sgd,
+    StepSettings,
+    TorchOptimizer,
+)
 from thalweg.local.privacy import PRIVACIES, Gaussian, Privacy  # clip updates, add noise
 from thalweg.local.proximal import Proximal  # stay near the received model (FedProx)
 from thalweg.local.scaffold import Scaffold  # control variates (SCAFFOLD)
@@ -50,8 +59,11 @@ __all__ = [
     "DECAYS",
     "GEOMETRIES",
     "OBJECTIVES",
+    "OPTIMIZERS",
     "PRIVACIES",
     "STOPPINGS",
+    "Adam",
+    "AdamW",
     "Batch",
     "Continuous",
     "CrossEntropy",
@@ -70,14 +82,18 @@ __all__ = [
     "Moon",
     "NotTrue",
     "Objective",
+    "Optimizer",
     "PNorm",
     "PolynomialDecay",
     "Privacy",
     "Proximal",
     "ResetsPerSession",
     "Scaffold",
+    "Sgd",
     "StatefulObjective",
+    "StepSettings",
     "Stopping",
+    "TorchOptimizer",
     "TrainingSummary",
     "TwoTeachers",
     "UploadsFromObjective",

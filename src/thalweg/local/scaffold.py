@@ -71,6 +71,7 @@ class Scaffold:
     """
 
     needs_single_model = True
+    needs_sgd = True
 
     variant: Literal["true", "as_released"] = "true"
 

@@ -1,30 +1,35 @@
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import Any, Literal
 
 import numpy as np
 
-from thalweg.core.config import check_ranges, choice
+from thalweg.core.config import (
+    check_literals,
+    check_ranges,
+    choice,
+    convert_parts,
+    kind_of,
+    with_settings,
+)
 from thalweg.core.errors import require
 from thalweg.core.types import Ints
 from thalweg.local.decay import DECAYS, LrDecay
-
-if TYPE_CHECKING:
-    from torch import Tensor
+from thalweg.local.optimizers import (
+    OPTIMIZERS,
+    Optimizer,
+    Sgd,
+    StepSettings,
+    TorchOptimizer,
+    expand_optimizer,
+)
 
 
 @dataclass(frozen=True)
 class LocalTraining:
-    r"""Stochastic gradient descent on the samples in a client's memory.
-
-    .. math::
-        g = \nabla F(w) + \lambda w, \qquad v \leftarrow \mu v + g, \qquad w \leftarrow w - \eta v
-
-    Symbols, as in ``torch.optim.SGD`` -> here
-        :math:`\eta`      -> lr
-        :math:`\mu`       -> momentum; the velocity v starts at zero in every round
-        :math:`\lambda`   -> weight_decay
+    """How a client trains: optimizer, learning rate, mini-batches and number of steps.
 
     The work per tick is either `steps` or `passes`. A step uses a mini-batch drawn from the memory
     without replacement (the whole memory if it holds at most `batch_size` samples). A pass goes
@@ -35,15 +40,11 @@ class LocalTraining:
     >>> [len(batch) for batch in local.batches(held=10, rng=np.random.default_rng(0))]
     [4, 4, 2, 4, 1]
 
-    Two steps with gradient 2: v = 2 and w = 1 - 0.5 * 2 = 0, then v = 0.5 * 2 + 2 = 3 and w = -1.5.
+    The optimizer is an object, a class or a name. Momentum and weight decay are fields of this
+    class, because most optimizers have them; they are rejected if the optimizer does not.
 
-    >>> import torch
-    >>> local = LocalTraining(lr=0.5, momentum=0.5, steps=2)
-    >>> params, velocity = torch.ones(1, 1), torch.zeros(1, 1)
-    >>> for _ in range(2):
-    ...     local.descend(params, torch.tensor([[2.0]]), velocity)
-    >>> params.item()
-    -1.5
+    >>> LocalTraining(lr=0.001, steps=5, optimizer="adam").optimizer
+    Adam(betas=(0.9, 0.999), eps=1e-08)
     """
 
     lr: float
@@ -56,8 +57,14 @@ class LocalTraining:
     """Passes over the memory per tick."""
     decay: LrDecay | None = choice(DECAYS, default=None)
     """Learning-rate schedule within a session; none: constant."""
+    optimizer: Optimizer = choice(OPTIMIZERS, expand=expand_optimizer, default=Sgd())
+    """Computes the steps from gradients."""
+    optimizer_state: Literal["reset", "keep"] = "reset"
+    """Between the rounds of a client: reset the optimizer, or keep its state at the client."""
 
     def __post_init__(self) -> None:
+        convert_parts(self)
+        check_literals(self)
         check_ranges(
             self,
             lr="(0, inf)",
@@ -72,6 +79,66 @@ class LocalTraining:
             "give either steps or passes as the work per tick, not both or none; got "
             f"steps={self.steps}, passes={self.passes}.",
         )
+        for name, is_accepted in self._accepted().items():
+            require(
+                is_accepted or getattr(self, name) == 0,
+                f"local.{name}={getattr(self, name)} has no effect with "
+                f"local.optimizer={self.optimizer_name}. Set local.{name}=0, or use "
+                "local.optimizer=sgd.",
+            )
+        require(
+            not self.keeps_optimizer or not self.is_sgd or self.momentum > 0,
+            "local.optimizer_state=keep has no effect on SGD without momentum, which has no "
+            "state. Set local.momentum=0.9 or local.optimizer_state=reset.",
+        )
+
+    @property
+    def is_sgd(self) -> bool:
+        return isinstance(self.optimizer, Sgd)
+
+    @property
+    def keeps_optimizer(self) -> bool:
+        """Whether clients keep the state of their optimizer between rounds."""
+        return self.optimizer_state == "keep"
+
+    @property
+    def optimizer_name(self) -> str:
+        """The name of the optimizer in a setting."""
+        if isinstance(self.optimizer, TorchOptimizer):
+            return self.optimizer.name
+        return kind_of(self.optimizer, OPTIMIZERS)
+
+    @property
+    def step_settings(self) -> StepSettings:
+        return StepSettings(self.lr, self.momentum, self.weight_decay)
+
+    def adapt_settings(self, settings: Mapping[str, Any], where: str) -> Mapping[str, Any]:
+        """Reset the momentum for a new optimizer, and weight decay if it has none.
+
+        Scenarios define them for SGD. Values that are set together with the optimizer remain.
+
+        >>> local = LocalTraining(lr=0.1, momentum=0.9, weight_decay=0.1, steps=1)
+        >>> local.adapt_settings({"optimizer": "adam"}, "local")
+        {'momentum': 0.0, 'optimizer': 'adam'}
+        """
+        new = settings.get("optimizer")
+        is_change = new is not None and not (isinstance(new, Mapping) and "kind" not in new)
+        if not is_change or not (self.momentum or self.weight_decay):
+            return settings
+        changed = with_settings(LocalTraining(lr=1.0, steps=1), {"optimizer": new}, where)
+        unused = {
+            "momentum": not changed.is_sgd,
+            "weight_decay": not changed.optimizer.accepts_weight_decay,
+        }
+        reset = [name for name in unused if unused[name] and getattr(self, name)]
+        return {**dict.fromkeys(reset, 0.0), **settings}
+
+    def _accepted(self) -> dict[str, bool]:
+        """Return which of the settings that some optimizers lack this one has."""
+        return {
+            "momentum": self.optimizer.accepts_momentum,
+            "weight_decay": self.optimizer.accepts_weight_decay,
+        }
 
     def lr_scale(self, age: int) -> float:
         """Return the factor on the learning rate after `age` rounds of a session."""
@@ -94,27 +161,6 @@ class LocalTraining:
             ]
             todo -= held
         return batches
-
-    def descend(
-        self, params: Tensor, gradient: Tensor, velocity: Tensor, lr_scale: Tensor | None = None
-    ) -> None:
-        """Take one step, without autograd: changes `params` and, with momentum, `velocity`.
-
-        `lr_scale` (K, 1) multiplies each client's learning rate; None: no scaling.
-        """
-        direction = self.direction(params, gradient, velocity)
-        if lr_scale is None:
-            params.add_(direction, alpha=-self.lr)
-        else:
-            params.sub_(direction * (self.lr * lr_scale))
-
-    def direction(self, params: Tensor, gradient: Tensor, velocity: Tensor) -> Tensor:
-        """Return the gradient with weight decay and momentum. Changes `velocity` in place."""
-        if self.weight_decay:
-            gradient = gradient.add(params, alpha=self.weight_decay)
-        if self.momentum:
-            gradient = velocity.mul_(self.momentum).add_(gradient)
-        return gradient
 
     def _draw_batch(self, held: int, rng: np.random.Generator) -> Ints:
         if held <= self.batch_size:

@@ -20,6 +20,7 @@ attribute                      if not declared   meaning
 ``merges_clients``             False             bank: one learner has the samples of all clients
 ``has_personal_models``        False             bank: each client predicts with its own model
 ``keeps_trained_models``       False             bank: clients keep the model that they train
+``needs_sgd``                  False             objective, sample weights: relies on SGD steps
 =============================  ================  ==================================================
 """
 
@@ -35,7 +36,7 @@ from thalweg.core.capabilities import ChecksWorld, ServerHalf, Surveys
 from thalweg.core.config import kind_of
 from thalweg.core.errors import ConfigError, require
 from thalweg.forecast import OpensStates, RecognisesStates, resolve_forecast
-from thalweg.local import FinishesRound, UploadsFromObjective
+from thalweg.local import FinishesRound, LocalTraining, UploadsFromObjective
 from thalweg.memory import UploadsFromMemory
 from thalweg.recipes.base import Recipe, has_single_model, needs_single_model
 from thalweg.sample_weights import AssignsWeights
@@ -70,6 +71,31 @@ def check_compatibility(recipe: Recipe, world: World) -> None:
         supplies, num_classes = collect_supplies(world), world.state_table.histograms.shape[1]
         for part in parts:
             part.check_world(supplies, num_classes)
+
+
+def check_optimizer(recipe: Recipe, local: LocalTraining) -> None:
+    """Raise a `ConfigError` if a part of the recipe does not work with the clients' optimizer."""
+    chosen = f"local.optimizer={local.optimizer_name}"
+    for stage in ("objective", "sample_weights"):
+        part = getattr(recipe, stage)
+        other = f"set {stage}.lr" if hasattr(part, "lr") else f"another {stage}"
+        require(
+            local.is_sgd or not getattr(part, "needs_sgd", False),
+            f"{stage}={type(part).__name__} is incompatible with {chosen}: it relies on the "
+            f"learning rate of SGD. Use local.optimizer=sgd or {other}.",
+        )
+    require(
+        local.is_sgd or recipe.geometry.is_euclidean,
+        f"geometry={type(recipe.geometry).__name__} is incompatible with {chosen}: it changes the "
+        "step of SGD. Use local.optimizer=sgd or geometry=euclidean.",
+    )
+    has_one_each = has_single_model(recipe) or getattr(recipe.bank, "has_personal_models", False)
+    require(
+        not local.keeps_optimizer or has_one_each,
+        f"local.optimizer_state=keep is incompatible with bank={type(recipe.bank).__name__}: the "
+        "state belongs to one model, and this bank has several. Use local.optimizer_state=reset or "
+        "bank=one-model.",
+    )
 
 
 def iter_server_halves(recipe: Recipe) -> Iterator[tuple[str, ServerHalf]]:

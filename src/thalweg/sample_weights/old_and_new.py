@@ -118,6 +118,11 @@ class OldAndNew:
             )
 
     @property
+    def needs_sgd(self) -> bool:
+        """Whether the survey uses the learning rate of local training for its own SGD steps."""
+        return self.lr is None and self.strategy == "ours"
+
+    @property
     def _stored_share(self) -> float:
         """The share of the stored data, for strategies that fix it."""
         return {"historical": 1.0, "fresh": 0.0}.get(self.strategy, self.mass or 0.0)

@@ -1,0 +1,179 @@
+"""Runs with other optimizers than SGD: engines agree, and kept states survive."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from contracts.runs import Interruption, check_engines_agree, check_same_bits, interrupt_after
+from engine.recipe_runs import bytes_federation, plan_of, play, reference
+from thalweg.core.errors import ConfigError
+from thalweg.engine.loop import Result, run_plan
+from thalweg.engine.plan import Plan, make_plan, plan_from_toml, plan_to_toml
+from thalweg.local import Adam, AdamW, LocalTraining, StepSettings, TorchOptimizer
+
+SMALL = [
+    *("capacity=16", "ticks=2", "rounds=3", "evaluate_every=1", "world.num_clients=8"),
+    *("world.availability=0.8", "local.lr=0.002", "local.passes=1", "net.hidden=[6]"),
+]
+KEEP = "local.optimizer_state=keep"
+
+
+@dataclass(frozen=True)
+class Signs:
+    """An optimizer of a user: steps of length lr against the sign of the gradient."""
+
+    every: int = 2  # only every other step moves
+
+    accepts_momentum = False
+    accepts_weight_decay = False
+
+    def init(self, params: torch.Tensor, settings: StepSettings, shapes: Any) -> dict[str, Any]:
+        return {"count": torch.zeros(len(params), 1)}
+
+    def step(
+        self,
+        params: torch.Tensor,
+        gradient: torch.Tensor,
+        state: dict[str, Any],
+        settings: StepSettings,
+        lr_scale: torch.Tensor | None = None,
+    ) -> None:
+        state["count"] += 1
+        scale = 1.0 if lr_scale is None else lr_scale
+        moves = (state["count"] % self.every == 0).float()
+        params -= settings.lr * scale * moves * gradient.sign()
+
+
+def small_plan(
+    *overrides: str, recipe: str = "fedavg", engine: str = "fast", **settings: Any
+) -> Plan:
+    return make_plan(
+        "fedavg",
+        "digits-partial",
+        seed=2,
+        engine=engine,
+        overrides=[*SMALL, *overrides],
+        **settings,
+    )
+
+
+def run_small(plan: Plan, workers: int = 1, **options: Any) -> Result:
+    return run_plan(plan, workers=workers, **options)
+
+
+OVERRIDES = {
+    "adam": ["optimizer=adam"],
+    "adam kept": ["optimizer=adam", KEEP],
+    "adamw": ["optimizer=adamw", "local.decay=polynomial", "local.decay.rounds=3"],
+    "adagrad": ["optimizer=adagrad", "local.decay=polynomial", "local.decay.rounds=3"],
+    "nadam kept": ["optimizer=nadam", KEEP],
+    "sgd kept": ["local.momentum=0.9", KEEP],
+    "with state": ["optimizer=adam", KEEP, "objective=elastic"],
+}
+
+
+@pytest.mark.parametrize("name", OVERRIDES)
+def test_engines_agree_and_resumed_runs_have_the_same_bits(name: str, tmp_path: Path) -> None:
+    plan = small_plan(*OVERRIDES[name])
+    whole = run_small(plan, out=tmp_path / "whole")
+    with pytest.raises(Interruption):
+        run_small(plan, out=tmp_path / "cut", watch=interrupt_after(2))
+    check_same_bits(whole, run_small(plan, out=tmp_path / "cut", resume=True))
+    slow = small_plan(*OVERRIDES[name], engine="reference")
+    check_engines_agree(whole, run_small(slow))
+
+
+@pytest.mark.parametrize("state", ["reset", "keep"])
+def test_a_user_defined_optimizer_agrees_on_both_engines(state: str, tmp_path: Path) -> None:
+    local = {"optimizer": Signs(), "optimizer_state": state}
+    plan, slow = (small_plan(engine=engine, local=local) for engine in ("fast", "reference"))
+    whole = run_small(plan, out=tmp_path / "whole")
+    # A gradient near zero may have another sign on the other engine; a step is 0.002 long.
+    assert np.mean(np.abs(whole.model - run_small(slow).model) > 1e-5) < 0.01
+
+
+@pytest.mark.parametrize("name", ["adam", "adam kept", "adagrad"])
+def test_the_number_of_workers_changes_no_bit(name: str) -> None:
+    plan = small_plan(*OVERRIDES[name])
+    check_same_bits(run_small(plan, workers=1), run_small(plan, workers=2))
+
+
+@pytest.mark.parametrize("optimizer", ["adam", "rmsprop"])
+def test_a_kept_state_changes_the_second_round_but_not_the_first(optimizer: str) -> None:
+    overrides = [f"optimizer={optimizer}", "world.availability=1.0", "local.lr=0.01"]
+    reset, kept = (run_small(small_plan(*overrides, *more)) for more in ([], [KEEP]))
+    assert reset.metrics[0]["loss"] == kept.metrics[0]["loss"]
+    assert reset.metrics[2]["loss"] != kept.metrics[2]["loss"]
+    first = [run_small(small_plan(*overrides, *more, "rounds=1")).model for more in ([], [KEEP])]
+    assert np.array_equal(*first)
+
+
+@pytest.mark.parametrize("name", ["adam kept", "nadam kept", "sgd kept"])
+def test_clients_keep_their_optimizer_over_bytes(name: str) -> None:
+    plan = plan_of("fedavg", [*SMALL, *OVERRIDES[name]])
+    ours, theirs = play(plan, bytes_federation(plan)), play(plan, reference(plan))
+    assert ours[0].bank.tobytes() == theirs[0].bank.tobytes()
+
+
+def test_our_adam_and_that_of_torch_agree_in_a_run() -> None:
+    ours = run_small(small_plan("optimizer=adam"))
+    theirs = run_small(small_plan(local={"optimizer": TorchOptimizer("adam")}))
+    check_engines_agree(ours, theirs)
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"optimizer": "adam"},
+        {"optimizer": Adam},
+        {"optimizer": Adam()},
+        {"optimizer": torch.optim.Adam},
+        {"local": {"optimizer": "adam"}},
+        {"optimizer": "adam", "local": {"batch_size": 16}},
+        {"optimizer": "adam", "local": LocalTraining(lr=0.03, momentum=0.9, passes=2)},
+        {"overrides": ["optimizer=adam"]},
+        {"overrides": ["local.optimizer=adam"]},
+    ],
+    ids=repr,
+)
+def test_a_plan_accepts_an_optimizer(settings: dict[str, Any]) -> None:
+    plan = make_plan("fedavg", "digits-partial", **settings)
+    assert plan.local.optimizer == Adam()
+    assert plan.local.momentum == 0
+    assert plan_from_toml(plan_to_toml(plan), "plan") == plan
+
+
+def test_a_plan_stores_the_options_of_an_optimizer() -> None:
+    options = ["local.optimizer.betas=0.8,0.9", "local.optimizer.momentum_decay=0.01"]
+    plan = make_plan("fedavg", "digits-partial", overrides=["optimizer=NAdam", *options])
+    expected = TorchOptimizer("nadam", {"betas": (0.8, 0.9), "momentum_decay": 0.01})
+    assert plan.local.optimizer == expected
+    assert plan_from_toml(plan_to_toml(plan), "plan") == plan
+
+
+def test_two_different_optimizers_are_rejected() -> None:
+    with pytest.raises(ConfigError, match=r"got both optimizer and local.optimizer"):
+        make_plan("fedavg", "digits-partial", optimizer="adam", local={"optimizer": AdamW()})
+
+
+@pytest.mark.parametrize(
+    ("recipe", "overrides", "message"),
+    [
+        ("scaffold", [], "objective=Scaffold is incompatible with local.optimizer=adam"),
+        ("fedomd", [], "geometry=PNorm is incompatible with local.optimizer=adam"),
+        ("stream-ours", [], "or set sample_weights.lr"),
+        ("feddrift", [KEEP], "local.optimizer_state=keep is incompatible with bank=FedDrift"),
+    ],
+)
+def test_parts_that_do_not_work_with_an_optimizer_are_rejected(
+    recipe: str, overrides: list[str], message: str
+) -> None:
+    scenario = "streams-synthetic" if "stream-" in recipe else "digits-partial"
+    with pytest.raises(ConfigError, match=message):
+        make_plan(recipe, scenario, overrides=["optimizer=adam", *overrides])
