@@ -17,6 +17,7 @@ import thalweg.network.flower  # noqa: F401  (fails early if Flower is missing)
 from thalweg.cli.progress import print_json
 from thalweg.cli.signals import Stopped, stop_on_signal
 from thalweg.core.errors import ConfigError, require
+from thalweg.nets.module import make_path_absolute
 from thalweg.network.flower.client_processes import ClientProcesses
 from thalweg.network.flower.liveness import lock_file
 from thalweg.network.flower.processes import local_address
@@ -44,6 +45,7 @@ def join_command(
     capacity: int | None,
     queue: int | None,
     own_code: bool,
+    model: str | None,
     insecure: bool,
     as_json: bool,
 ) -> None:
@@ -58,6 +60,7 @@ def join_command(
     options += ["--capacity", str(capacity)] if capacity is not None else []
     options += ["--queue", str(queue)] if queue is not None else []
     options += ["--own-code"] if own_code else []
+    options += ["--model", make_path_absolute(model)] if model is not None else []
     _, address = local_address(host, port)
     busy = f"another `thalweg join` runs in {state}; every client needs its own folder (--state)."
     try:

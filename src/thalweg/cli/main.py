@@ -82,10 +82,14 @@ Insecure = Annotated[
 Debug = Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")]
 
 
-def _add_model(sets: list[str] | None, model: str | None) -> list[str]:
+def _add_model(sets: list[str] | None, model: str | None, is_absolute: bool = False) -> list[str]:
     """Return the settings with those of ``--model``, which come first."""
     if model is None:
         return sets or []
+    if is_absolute and ":" in model:
+        from thalweg.nets.module import make_path_absolute
+
+        model = make_path_absolute(model)
     names = ["net=module", f"net.path={model}"] if ":" in model else [f"net={model}"]
     return [*names, *(sets or [])]
 
@@ -333,7 +337,7 @@ def serve(
     serve_command(
         recipe,
         on=on,
-        sets=_add_model(sets, model),
+        sets=_add_model(sets, model, is_absolute=True),
         seed=seed,
         rounds=rounds,
         clients=clients,
@@ -390,6 +394,13 @@ def join(
             "--own-code", help="Allow the server's plan to use this machine's Python files."
         ),
     ] = False,
+    model: Annotated[
+        str | None,
+        typer.Option(
+            metavar="FILE.py:NAME",
+            help="The module to train, if the server trains one; a copy of the server's file.",
+        ),
+    ] = None,
     insecure: Insecure = False,
     as_json: JsonLines = False,
     data_dir: DataDir = None,
@@ -418,6 +429,7 @@ def join(
         capacity=capacity,
         queue=queue,
         own_code=own_code,
+        model=model,
         insecure=insecure,
         as_json=as_json,
     )

@@ -138,6 +138,17 @@ def build_net(spec: NetSpec, input_shape: Shape, num_classes: int, num_codes: in
     return spec.build(input_shape, num_classes)
 
 
+def make_path_absolute(path: str) -> str:
+    """Return the path of a module with an absolute file, for processes in other folders.
+
+    >>> make_path_absolute("/nets/own.py:Net"), make_path_absolute("package.nets:Net")
+    ('/nets/own.py:Net', 'package.nets:Net')
+    """
+    file, colon, name = path.rpartition(":")
+    require(bool(colon), f"--model {path}: expected FILE.py:NAME, such as net.py:Net.")
+    return f"{Path(file).absolute()}:{name}" if file.endswith(".py") else path
+
+
 def make_model_spec(model: Any, known: dict[str, type[NetSpec]]) -> NetSpec:
     """Return the specification of a model: a module, a class, a function, a path or a name.
 

@@ -187,6 +187,11 @@ class Net:
             name: piece.reshape(shape) for (name, shape), piece in zip(named, pieces, strict=True)
         }
 
+    def describe_tensors(self) -> str:
+        """Return the names and shapes of the tensors in the vector, one per line."""
+        named = (item for layer in self.layers for item in layer.shapes.items())
+        return "\n".join(f"{name} {'x'.join(map(str, shape)) or 1}" for name, shape in named)
+
     def saved_tensors(self, params: Floats32) -> dict[str, npt.NDArray[Any]]:
         """The tensors of a file of parameters: those of the vector, and constants of the net."""
         return dict(self.named_parameters(params))

@@ -26,10 +26,11 @@ from thalweg.core.trees import tree_from_bytes, tree_to_bytes
 from thalweg.network.fields import FieldReader
 from thalweg.network.wire import FORMAT
 
-HANDSHAKE_FORMAT = 2
+HANDSHAKE_FORMAT = 3
 MAX_HANDSHAKE_BYTES = 1 << 20
 MAX_PLAN_CHARS = 1 << 18
 MAX_SCHEMA_CHARS = 1 << 18
+MAX_TENSORS_CHARS = 1 << 18
 MAX_REASON_CHARS = 4000
 IDENTITY = re.compile(r"[0-9a-f]{32}")
 
@@ -66,6 +67,7 @@ class Invitation:
     num_params: int  # P
     live: bool  # whether clients have data of their own
     schema: str = ""  # if live, the form of these data as JSON (`edge/schema.py`)
+    tensors: str = ""  # names and shapes of the model's tensors, one per line; empty: not checked
     version: str = __version__
     format: int = FORMAT
 
@@ -173,6 +175,7 @@ def _read_invitation(fields: FieldReader) -> Invitation:
         num_params=fields.read_int("num_params"),
         live=fields.read_bool("live"),
         schema=fields.read_text("schema", MAX_SCHEMA_CHARS),
+        tensors=fields.read_text("tensors", MAX_TENSORS_CHARS),
         **_read_versions(fields),
     )
 

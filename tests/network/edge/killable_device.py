@@ -103,7 +103,7 @@ def client(store: Store, capacity: int) -> None:
     sizes = LiveSizes(capacity, queue=40, batch=8)
     device = LiveClient(store, plan_for(), 0, SCHEMA, EndlessSource(), sizes)
     device.start()
-    params = np.zeros(device.num_params, dtype=np.float32)
+    params = np.zeros(device.net.num_params, dtype=np.float32)
     for rnd in range(device.node.state.last_round + 1, 100_000):
         device.handle(to_bytes(train_request_for(rnd, 0, params), device.node.message_schema))
 

@@ -18,7 +18,7 @@ from thalweg.network.wire import from_bytes, to_bytes
 
 
 def make_request(device: LiveClient, rnd: int) -> bytes:
-    params = np.zeros(device.num_params, dtype=np.float32)
+    params = np.zeros(device.net.num_params, dtype=np.float32)
     return to_bytes(train_request_for(rnd, 0, params), device.node.message_schema)
 
 

@@ -38,7 +38,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _run(args: argparse.Namespace) -> str | None:
     store = Store.open(args.state, LOCK_TIMEOUT_S)
     try:
-        options = DeviceOptions(args.data, args.data_dir, args.capacity, args.queue, args.own_code)
+        options = DeviceOptions(
+            args.data, args.data_dir, args.capacity, args.queue, args.own_code, args.model
+        )
         daemon = Daemon(store, options, args.client, print_event)
         try:
             daemon.serve(args.socket)
@@ -59,6 +61,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--capacity", type=int, help="samples that it holds")
     parser.add_argument("--queue", type=int, help="samples that may wait beside them")
     parser.add_argument("--own-code", action="store_true", help="a plan may name our own files")
+    parser.add_argument("--model", help="the module to train: FILE.py:NAME")
     return parser
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from dataclasses import dataclass
+from itertools import zip_longest
 from pathlib import Path
 from typing import Protocol
 
@@ -12,7 +13,7 @@ from thalweg.engine.builders import apply_views, make_client_program
 from thalweg.engine.node import Node
 from thalweg.engine.plan import Plan
 from thalweg.engine.single import SingleTrainer
-from thalweg.nets import build_net
+from thalweg.nets import Net, build_net
 from thalweg.network.edge.socket import compute_digest
 from thalweg.network.edge.store import Store
 from thalweg.network.handshake import Invitation
@@ -31,6 +32,7 @@ class DeviceOptions:
     allows_own_code: bool = (
         False  # True if a plan may name classes in this device's own Python files
     )
+    model: str | None = None  # path of the module to train, if the plan trains one: file.py:Net
 
 
 class DeviceClient(Protocol):
@@ -89,6 +91,7 @@ def make_replay_client(
     scenario, recipe = plan.scenario, plan.recipe
     data = scenario.data.load(data_dir, plan.seed)
     net = build_net(scenario.net, data.input_shape, data.num_classes, data.num_codes)
+    check_tensors(invitation, net)
     check_shapes(invitation, data.input_shape, data.num_classes, net.num_params)
     clients, world = make_client_program(plan, data, net.num_params)
     if invitation.client >= world.num_clients:
@@ -99,6 +102,21 @@ def make_replay_client(
     trainer = SingleTrainer.from_plan(plan, net, apply_views(data, world))
     node = Node(clients, invitation.client, trainer, scenario.prequential)
     return ReplayClient(RemoteNode(node, MessageSchema(recipe, net.num_params)), store)
+
+
+def check_tensors(invitation: Invitation, net: Net) -> None:
+    """Reject a run whose model has tensors with other names or shapes."""
+    if not invitation.tensors:
+        return
+    sides = zip_longest(
+        invitation.tensors.split("\n"), net.describe_tensors().split("\n"), fillvalue="nothing"
+    )
+    for theirs, ours in sides:
+        if theirs != ours:
+            raise BadMessage(
+                f"the server's model has {theirs}, where the model of this client has {ours}. Use "
+                "the same model on both sides (--model)."
+            )
 
 
 def check_shapes(

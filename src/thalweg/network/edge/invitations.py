@@ -6,6 +6,8 @@ import re
 import tomllib
 from typing import Any
 
+import tomli_w
+
 from thalweg.core.errors import BadMessage
 from thalweg.engine.plan import Plan, plan_differences, plan_from_toml
 from thalweg.network.edge.device_client import DeviceClient, DeviceOptions, make_replay_client
@@ -42,14 +44,44 @@ def read_server_plan(text: str, options: DeviceOptions) -> Plan:
         plain = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         raise BadMessage(f"the server's plan is not TOML: {error}.") from error
-    foreign = [text for text in _list_strings(plain) if CLASS_PATH.fullmatch(text)]
+    _set_model(plain, options.model)
+    texts = [text for text in _list_strings(plain) if text != options.model]
+    foreign = [text for text in texts if CLASS_PATH.fullmatch(text)]
     if foreign and not options.allows_own_code:
         raise BadMessage(
             f"the server's plan names a class of a file, {foreign[0]}, but this client runs no "
             "code named by a server. If the file exists here and you trust it, join with "
             "--own-code."
         )
-    return plan_from_toml(text, "the server's plan")
+    return plan_from_toml(tomli_w.dumps(plain), "the server's plan")
+
+
+def _set_model(plain: dict[str, Any], model: str | None) -> None:
+    """Replace the path of the plan's module by that of this device.
+
+    A path from the network is never imported.
+    """
+    scenario = plain.get("scenario")
+    net = scenario.get("net") if isinstance(scenario, dict) else None
+    if not isinstance(net, dict) or net.get("kind") != "module":
+        if model is not None:
+            raise BadMessage(
+                f"this client has --model {model}, but the server trains the net "
+                f"{net.get('kind') if isinstance(net, dict) else net}. Join without --model."
+            )
+        return
+    theirs = str(net.get("path", "")).rpartition(":")[2]
+    if model is None:
+        raise BadMessage(
+            f"the server trains the module {theirs}, and this client imports nothing that a server "
+            f"names. Join with the module in a file of this device: --model FILE.py:{theirs}."
+        )
+    if model.rpartition(":")[2] != theirs:
+        raise BadMessage(
+            f"the server trains the module {theirs}, but this client has --model {model}. Use the "
+            "same model on both sides."
+        )
+    net["path"], net["digest"] = model, ""
 
 
 def _list_strings(plain: Any) -> list[str]:

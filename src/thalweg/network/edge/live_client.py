@@ -12,6 +12,7 @@ from dataclasses import asdict
 from typing import Any
 
 from thalweg.engine.plan import Plan
+from thalweg.nets import Net
 from thalweg.network.edge.collector import Collector
 from thalweg.network.edge.live_node import LiveNode, LiveSizes
 from thalweg.network.edge.schema import DataSchema
@@ -49,8 +50,8 @@ class LiveClient:
         return self.node.message_schema
 
     @property
-    def num_params(self) -> int:
-        return self.node.net.num_params
+    def net(self) -> Net:
+        return self.node.net
 
     def start(self) -> None:
         """Start reading the source at its last position."""

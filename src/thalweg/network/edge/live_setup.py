@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from thalweg.engine.plan import Plan
-from thalweg.network.edge.device_client import DeviceOptions, check_shapes
+from thalweg.network.edge.device_client import DeviceOptions, check_shapes, check_tensors
 from thalweg.network.edge.live_client import LiveClient
 from thalweg.network.edge.live_node import choose_sizes
 from thalweg.network.edge.schema import schema_from_json
@@ -36,7 +36,8 @@ def make_live_client(
         source.close()
         raise
     try:
-        check_shapes(invitation, schema.input_shape, schema.num_classes, client.num_params)
+        check_tensors(invitation, client.net)
+        check_shapes(invitation, schema.input_shape, schema.num_classes, client.net.num_params)
     except BaseException:
         client.close()
         raise

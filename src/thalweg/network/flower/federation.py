@@ -179,4 +179,5 @@ def _make_invitation_factory(
     """Return a function that makes the invitation for a run and a client number."""
     text, sizes = plan_to_toml(plan), (data.input_shape, data.num_classes, net.num_params)
     schema = schema_to_json(describe_dataset(data)) if is_live else ""
-    return lambda run, client: Invitation(run, client, text, *sizes, is_live, schema)
+    tensors = net.describe_tensors()
+    return lambda run, client: Invitation(run, client, text, *sizes, is_live, schema, tensors)

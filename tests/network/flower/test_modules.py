@@ -1,0 +1,94 @@
+"""Modules of users over Flower: the same bits as a simulation, and only files of the device."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from contracts.runs import check_same_bits
+from network.flower.fake_grid import FakeGrid, devices_in
+from network.flower.runs import prepare_run, run_simulated, tiny_plan
+from thalweg.core.errors import BadMessage
+from thalweg.engine.plan import plan_to_toml
+from thalweg.nets import Module, build_net
+from thalweg.network.edge.device_client import DeviceOptions, check_tensors
+from thalweg.network.edge.invitations import read_server_plan
+from thalweg.network.flower.server_app import serve_run
+from thalweg.network.handshake import Invitation
+
+HERE = "nets.user_modules"
+
+
+@pytest.mark.parametrize("name", ["batch_norm_resnet", "group_norm_resnet", "DropoutMlp"])
+def test_run_on_a_fake_grid_equals_the_simulated_run(name: str, tmp_path: Path) -> None:
+    plan = tiny_plan("fedavg", "digits-partial", 4, "net=module", f"net.path={HERE}:{name}")
+    folder = prepare_run(tmp_path / "run", plan, min_clients=5)
+    with devices_in(tmp_path, 5, DeviceOptions(model=f"{HERE}:{name}")) as devices:
+        served = serve_run(FakeGrid(devices), folder)
+    check_same_bits(run_simulated(plan), served)
+
+
+@pytest.mark.parametrize("name", ["WindowCnn", "WindowGru"])
+def test_windows_on_a_fake_grid_equal_the_simulated_run(name: str, tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    groups = np.arange(120) % 5
+    x, y = rng.normal(size=(120, 12, 3)), rng.integers(4, size=120)
+    np.savez(tmp_path / "windows.npz", x=x, y=y, group=groups, time=np.arange(120.0))
+    settings = ("net=module", f"net.path={HERE}:{name}")
+    plan = tiny_plan("fedavg", str(tmp_path / "windows.npz"), 3, *settings)
+    folder = prepare_run(tmp_path / "run", plan, min_clients=5)
+    with devices_in(tmp_path, 5, DeviceOptions(model=f"{HERE}:{name}")) as devices:
+        served = serve_run(FakeGrid(devices), folder)
+    check_same_bits(run_simulated(plan), served)
+
+
+@pytest.mark.parametrize(
+    "path, model, own_code, message",
+    [
+        (
+            "a b/evil.py:Net",
+            None,
+            False,
+            r"imports nothing that a server names.*--model FILE.py:Net",
+        ),
+        ("a b/evil.py:Net", None, True, "imports nothing that a server names"),
+        (
+            "evil.py:Net",
+            "own.py:Other",
+            False,
+            "trains the module Net, but this client has --model",
+        ),
+    ],
+)
+def test_a_path_of_the_server_is_never_used(
+    path: str, model: str | None, own_code: bool, message: str
+) -> None:
+    text = plan_to_toml(tiny_plan("fedavg", "digits-partial", 2, "net=module", f"net.path={path}"))
+    with pytest.raises(BadMessage, match=message):
+        read_server_plan(text, DeviceOptions(model=model, allows_own_code=own_code))
+
+
+def test_the_path_of_the_device_replaces_that_of_the_server() -> None:
+    text = plan_to_toml(tiny_plan("fedavg", "digits-partial", 2, "net=module", "net.path=a.py:Net"))
+    plan = read_server_plan(text, DeviceOptions(model="/here/own.py:Net"))
+    assert plan.scenario.net == Module("/here/own.py:Net")
+
+
+def test_a_model_for_a_run_without_module_is_rejected() -> None:
+    text = plan_to_toml(tiny_plan("fedavg", "digits-partial", 2))
+    with pytest.raises(BadMessage, match=r"Join without --model"):
+        read_server_plan(text, DeviceOptions(model="own.py:Net"))
+
+
+def test_models_with_other_tensors_are_rejected_by_name() -> None:
+    theirs, ours = (
+        build_net(Module(f"{HERE}:DigitMlp", {"width": width}), (1, 8, 8), 10) for width in (16, 8)
+    )
+    invitation = Invitation("0" * 32, 0, "", (1, 8, 8), 10, theirs.num_params, live=False)
+    invitation = replace(invitation, tensors=theirs.describe_tensors())
+    check_tensors(invitation, theirs)
+    with pytest.raises(BadMessage, match=r"server's model has 1.weight 16x64, .*has 1.weight 8x64"):
+        check_tensors(invitation, ours)
