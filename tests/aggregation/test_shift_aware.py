@@ -255,3 +255,7 @@ def test_unknown_mismatch_is_rejected() -> None:
     wrong: Any = "kmee"
     with pytest.raises(ConfigError, match="mismatch"):
         ShiftAware(mismatch=wrong)
+
+
+def test_shift_aware_weights_declare_that_they_use_the_forecast() -> None:
+    assert ShiftAware.uses_forecast  # otherwise clients report the score of a uniform outlook
