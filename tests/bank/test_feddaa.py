@@ -243,6 +243,7 @@ def test_single_client_is_one_cluster_without_drift():
     plan = second_step(bank, [0], [1], cohort=[0])
     assert len(plan.mix) == 1
     assert plan.broadcast[SINCE].tolist() == [[0.0]]
+    assert bank.extra_metrics(plan.state, roster_for(40, [0]))["clusters_found"] == 1
 
 
 def test_given_number_of_models_may_exceed_the_number_of_clients():
@@ -318,6 +319,7 @@ def test_models_do_not_change_during_a_step():
         plan = bank.assign(plan.state, roster_for(rnd, [rnd % 6], surveyed=[]), {}, 2)
         assert plan.mix.tolist() == [[1, 0], [0, 1]]
         assert plan.broadcast[BEGAN].tolist() == [[0.0]]
+        assert (plan.state.number, plan.state.started_in) == (0, 0)
 
 
 def test_alarms_start_steps_after_the_minimum_length():
