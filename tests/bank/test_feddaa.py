@@ -9,6 +9,7 @@ from thalweg.bank import FedDaa, SplitContext
 from thalweg.bank.prototype_set import CLASSES, NEW, OLD, client_prototypes
 from thalweg.bank.prototype_set import SINCE as NEW_SINCE
 from thalweg.bank.soft import BEGAN, MASS, PRIORS, SINCE
+from thalweg.core.claims import Claim
 from thalweg.core.errors import ConfigError
 
 ALL_CLIENTS = list(range(6))
@@ -416,3 +417,22 @@ def test_answer_of_a_client_without_samples_is_empty():
 def test_invalid_fields_are_rejected(fields, message):
     with pytest.raises(ConfigError, match=message):
         FedDaa(**fields)
+
+
+def test_a_single_given_number_of_models_is_used_in_every_step():
+    bank = FedDaa(cluster_count="given", given=(2,))
+    plan = second_step(bank, [0] * 6, [0, 0, 1, 1, 2, 2])
+    assert len(plan.mix) == 2
+
+
+def test_survey_responses_need_prototypes_and_training_responses_need_masses():
+    bank = FedDaa()
+    prototypes = {name: rows[0] for name, rows in answers_for([0], [1]).items()}
+    masses = {MASS: np.array([[3.0, 2.0]])}
+    as_survey = Claim(prototypes, 10, 1, num_classes=2, is_survey_response=True)
+    as_update = Claim(masses, 10, 1, num_samples=5, num_classes=2)
+    assert bank.validate_claim(as_survey) is None
+    assert bank.validate_claim(as_update) is None
+    assert bank.validate_claim(as_survey._replace(uploads=masses)) is not None
+    assert bank.validate_claim(as_update._replace(uploads=prototypes)) is not None
+    assert "expected at most 4" in bank.validate_claim(as_update._replace(num_samples=4))

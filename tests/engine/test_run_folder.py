@@ -338,11 +338,13 @@ def test_a_damaged_summary_is_that_of_an_unfinished_run(tmp_path, text):
 
 
 def test_the_reason_of_a_failure_is_stored_and_removed(tmp_path):
-    folder = RunFolder(tmp_path / "run")
+    folder = RunFolder(tmp_path / "study/run")
     assert folder.failure() is None
     folder.write_failure("the data are missing.")  # also before the run has a folder
     assert folder.failure() == "the data are missing."
-    assert (tmp_path / "run/failure.txt").read_text() == "the data are missing.\n"
+    assert (tmp_path / "study/run/failure.txt").read_text() == "the data are missing.\n"
+    folder.write_failure("the disk is full.")  # in a folder that exists
+    assert folder.failure() == "the disk is full."
     folder.write_failure(None)
     folder.write_failure(None)
     assert folder.failure() is None
