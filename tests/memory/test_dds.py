@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 from contracts.examples import some_memory_context, some_outlook
-from thalweg.core.errors import ConfigError
 from thalweg.core.types import Floats, Outlook
 from thalweg.memory import Dds
 from thalweg.theory import dds_ratios_exact
